@@ -29,7 +29,7 @@ DEFAULT = "both"
 #: The filter that several crawlers share by servers.
 SHARED = "dsbf"
 
-#: filter -> what may be chosen for it, by the names of `Choice`.
+#: Filter -> its choices, by the names of `Choice`.
 CHOICES: Mapping[str, frozenset[str]] = {
     "smm": frozenset({"signature", "levels", "expected"}),
     "dsbf": frozenset({"expected", "false_positive"}),
@@ -59,7 +59,7 @@ class Choice:
 
 
 class ChoiceError(DedupError):
-    """A choice cannot be granted; `choice` is its name in `Choice`."""
+    """A choice is impossible; `choice` is its name in `Choice`."""
 
     def __init__(self, choice: str, message: str) -> None:
         super().__init__(message)
@@ -67,11 +67,11 @@ class ChoiceError(DedupError):
 
 
 class Contradiction(ChoiceError, FormatMismatch):
-    """The folder was made with something else than was asked for."""
+    """The folder was made with another choice."""
 
 
 class NoSuchChoice(ChoiceError, BadParameters):
-    """The filter does not have what was chosen."""
+    """The filter does not have this choice."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -135,7 +135,7 @@ def open_shared(urls: Sequence[str], name: str, choice: Choice) -> LineFilter:
             f"only {SHARED} can be shared by servers: what the others saw is in the servers, not in a local filter",
         )
     parameters = DsbfParameters(**_given(SHARED, choice))
-    from anabranch.dedup.bloom.sharedfilter import SharedDsbf  # noqa: PLC0415 - only who shares needs the client library
+    from anabranch.dedup.bloom.sharedfilter import SharedDsbf  # noqa: PLC0415 - only a shared filter needs the client library
 
     shared = SharedDsbf.open(urls, name=name, parameters=parameters)
 
@@ -208,7 +208,7 @@ def _parameters(folder: Path, choice: Choice) -> UniqParameters | SimilarityPara
     for name, value in _given(kind, choice).items():
         if values[name] != value and name in choice.given():
             raise _contradiction(folder, name, values[name], value)
-        if values[name] != value:  # the levels of an SMM, made out of what is expected
+        if values[name] != value:  # the levels of an SMM, which follow from `expected`
             raise _contradiction(folder, "expected", f"{name} {_shown(values[name])}", f"{name} {_shown(value)}")
     return recorded
 

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 WARMUP_KEYS: Final = 8192
 #: Earlier keys that a call marks in the UniqFilter when the warm-up ends, besides twice as many as the call marks.
 WARMUP_SLICE: Final = 64
-#: For so many keys at once the UniqFilter is asked directly: a look at the recent keys would take as long.
+#: For this many keys at once the UniqFilter is asked directly: a look at the recent keys would take as long.
 MANY_KEYS: Final = 256
 
 K = TypeVar("K", bound=Hashable)
@@ -134,7 +134,7 @@ class WarmupFilter:
         return f"<WarmupFilter {state}, {self._uniq!r}>"
 
     def _write(self, count: int) -> None:
-        """Mark so many of the unwritten keys in the UniqFilter; with the last one the warm-up ends."""
+        """Mark `count` of the unwritten keys in the UniqFilter; with the last one the warm-up ends."""
         keys = list(islice(self._unwritten, count))
         self._uniq.mark(keys)
         for _ in keys:

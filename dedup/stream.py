@@ -234,7 +234,7 @@ class Cadence:
         self._done = 0
 
     def keep(self, work: Callable[[], None], amount: int) -> None:
-        """Do it if it is time, and if the amount (of what there is to do, ever) has grown since it was done."""
+        """Call `work` if it is due and the amount of work has grown since the last call."""
         began_s = self._clock()
         if began_s < self._due_s or amount == self._done:
             return

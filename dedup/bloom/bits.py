@@ -55,7 +55,7 @@ class BitStorage:
         raise NotImplementedError
 
     def extend(self, size: int) -> None:
-        """Have so many bytes, more than now; the new ones are 0. Raises: OSError, with the storage unchanged."""
+        """Grow to `size` bytes; the new ones are 0. Raises: OSError, with the storage unchanged."""
         raise NotImplementedError
 
     def secure(self, start: int, length: int) -> None:
@@ -70,7 +70,7 @@ class BitStorage:
         self._map, self.data = None, _NOTHING
 
     def _is_saved(self, stamp: bytes, size: int) -> bool:
-        """True if the file has this stamp, our shape and so many bytes of bits."""
+        """True if the file has this stamp, our shape and `size` bytes of bits."""
         try:
             with descriptor(self._path, os.O_RDONLY) as fd:
                 has_header = os.pread(fd, HEADER_BYTES, 0) == self._header(stamp)
@@ -101,7 +101,7 @@ class MemoryBits(BitStorage):
         return checksum in (None, found)
 
     def extend(self, size: int) -> None:
-        """Have so many bytes. Cost on Linux: some microseconds whatever the size; elsewhere a copy."""
+        """Grow to `size` bytes. Cost on Linux: some microseconds whatever the size; elsewhere a copy."""
         if self._map is not None and _CAN_MOVE and self._move(self._map, size):
             return
         grown = mmap.mmap(-1, size, flags=mmap.MAP_PRIVATE | mmap.MAP_ANON)
@@ -156,7 +156,7 @@ class MappedBits(BitStorage):
         return True
 
     def extend(self, size: int) -> None:
-        """Have so many bytes: the file grows, sparse, and is mapped anew. Cost: some microseconds."""
+        """Grow the file, sparse, and map it anew. Cost: some microseconds."""
         with store_full_errors(self._path), descriptor(self._path, os.O_RDWR) as fd:
             os.ftruncate(fd, HEADER_BYTES + size)
         self._remap(size)

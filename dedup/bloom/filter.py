@@ -84,10 +84,8 @@ class Dsbf(Closing):
         self._syncing = threading.Lock()  # one sync at a time, and none after the end
         self._is_torn = False  # a call that marks was broken off: bits and logs may differ
         self.is_closed = False
-        restored = restore(folder, parameters, self._logs, self._storage)
-        self._strays = restored.strays
-        self._table = restored.table
-        self._splitter = Splitter(folder, parameters, self._logs, self._table, restored.splits, restored.image)
+        self._table, splits, self._strays, image = restore(folder, parameters, self._logs, self._storage)
+        self._splitter = Splitter(folder, parameters, self._logs, self._table, splits, image)
         if full := self._table.full(np.array(self._table.tree.leaves)):
             self._begin_change()
             self._splitter.start(full)

@@ -20,7 +20,7 @@ from anabranch.dedup.keys import IntArray
 #: A leaf splits at this share of its capacity at the latest: the rest is room for what one step of a batch adds.
 SPLIT_SHARE = 0.97
 #: Elements of splitting leaves that move on for each key that is marked. More of them end a split sooner and make each
-#: call dearer; with 32 a leaf's children take 1/32 of its load in new keys before it is gone.
+#: call dearer; with 32 a leaf's children take 1/32 of its load in new keys until the split ends.
 MOVES_PER_KEY = 32
 
 _FEWEST_BITS = 64
@@ -55,7 +55,7 @@ def leaves_for(n: int, capacity: int) -> int:
     return c
 
 
-@dataclass(frozen=True, kw_only=True)  # no slots: they would leave no room for what is computed once
+@dataclass(frozen=True, kw_only=True)  # no slots: they would leave no room for cached properties
 class DsbfParameters:
     """What the user gives a DSBF, and what follows from it. Raises: BadParameters."""
 

@@ -78,7 +78,7 @@ class LeafLogs:
             if whole < size:
                 os.ftruncate(fd, whole)
         self._lengths[leaf] = whole
-        # What is read now may never have been synced: the next sync makes it durable.
+        # These elements may never have been synced: the next sync makes them durable.
         self._touched.add(leaf)
         return self.read(leaf)
 
@@ -92,7 +92,7 @@ class LeafLogs:
                     raise FormatMismatch(f"{path} {CUT_OFF}")
 
     def adopt(self, lengths: Mapping[int, int]) -> bool:
-        """Take up all these logs, their elements unread, if each has so many bytes, else none; `require` them first."""
+        """Take up all these logs, their elements unread, if each has exactly this length, else none; `require` them first."""
         if any(self.path(leaf).stat().st_size != length for leaf, length in lengths.items()):
             return False
         self._lengths = dict(lengths)

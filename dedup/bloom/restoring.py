@@ -12,7 +12,7 @@ from __future__ import annotations
 import re
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import Self
+from typing import Self, TypeAlias
 
 import numpy as np
 
@@ -47,7 +47,7 @@ class Image:
 
     @classmethod
     def of_record(cls, record: dict[str, object], nodes: int) -> Self | None:
-        """The image that a record of a tree with so many nodes describes; None if it is damaged."""
+        """The image in a record, for a tree of `nodes` nodes; None if it is damaged."""
         match record:
             case {
                 "stamp": str(stamp),
@@ -66,18 +66,13 @@ class Image:
 
 
 def _are_numbers(row: object, length: int) -> bool:
-    """True for a list of so many whole numbers that an array can hold."""
+    """True for a list of `length` whole numbers that an array can hold."""
     return isinstance(row, list) and len(row) == length and all(type(n) is int and abs(n) < 1 << 63 for n in row)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Restored:
-    """The state of a filter at its opening."""
-
-    table: LeafTable
-    splits: list[Split]
-    strays: int  #: elements that stood in a wrong leaf's log
-    image: dict[str, object] | None  #: the manifest's record of the kept bits; None: they do not count
+#: A filter at its opening: table, splits, number of elements dropped from a wrong leaf's log, and the manifest's record of
+#: the kept bits, None if they do not count.
+Restored: TypeAlias = tuple[LeafTable, list[Split], int, dict[str, object] | None]
 
 
 def restore(folder: Path, parameters: DsbfParameters, logs: LeafLogs, storage: BitStorage) -> Restored:
@@ -94,7 +89,7 @@ def restore(folder: Path, parameters: DsbfParameters, logs: LeafLogs, storage: B
     if manifest.image is not None:
         manifest = replace(manifest, image=None)
         write_manifest(folder, parameters, manifest)
-    # A kill may have come between the manifest's rename and its sync; what is done from now on builds on that name.
+    # A kill may have come between the manifest's rename and its sync; all that follows depends on that name.
     sync_folder(folder)
     sync_folder(folder.parent)
     restored = _from_logs(parameters, manifest, logs, storage)
@@ -131,7 +126,7 @@ def _from_image(
         table.adopt(Nodes(*(np.array(row, dtype=np.int64) for row in (image.slots, image.counts, image.loads))))
     except ValueError:
         return None
-    return Restored(table=table, splits=splits, strays=0, image=manifest.image)
+    return table, splits, 0, manifest.image
 
 
 def kept_leaves(parameters: DsbfParameters, image: Image, storage: BitStorage) -> LeafBits | None:
@@ -169,7 +164,7 @@ def _from_logs(parameters: DsbfParameters, manifest: Manifest, logs: LeafLogs, s
         if split.moved < split.length:
             table.settle(split.node, distinct(found[is_mine]))
         strays += int(np.count_nonzero(~is_mine))
-    return Restored(table=table, splits=splits, strays=strays, image=None)
+    return table, splits, strays, None
 
 
 def _splits(manifest: Manifest, logs: LeafLogs) -> list[Split]:

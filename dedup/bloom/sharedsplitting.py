@@ -105,7 +105,7 @@ class SharedSplitter:
                 return
 
     def _step(self, nodes: Sequence[int], most: int, *, steal: bool) -> None:
-        """Move up to so many elements of each node; a step that meets a change of the tree is left undone."""
+        """Move up to `most` elements of each node; a step that meets a change of the tree is left undone."""
         met = self._fetch(nodes, most, steal=steal)
         moving = {node: step for node, step in met.items() if not step.is_gone}
         if self._put(list(moving.values())):

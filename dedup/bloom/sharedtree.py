@@ -249,7 +249,7 @@ class SharedManifest:
         return token.decode(), sealed is not None
 
     def _found(self, parameters: DsbfParameters) -> SharedTree:
-        """Make what is missing of a new filter, up to its manifest."""
+        """Make the missing parts of a new filter, up to its manifest."""
         servers = range(len(self._servers))
         tokens = [*self._found_parts(servers[:1]), *self._found_parts(servers[1:])]
         tree = SharedTree.rooted(parameters.first_leaves, tokens)

@@ -111,8 +111,8 @@ class Split:
 
     node: int
     length: int  #: elements in its log, which is frozen
-    moved: int = 0  #: of these, from the first on, so many were inserted anew
-    recorded: int = 0  #: of these so many are durably in other logs
+    moved: int = 0  #: number of these, from the first on, that were inserted anew
+    recorded: int = 0  #: number of these that are durably in other logs
 
     @property
     def is_recorded(self) -> bool:
@@ -120,11 +120,11 @@ class Split:
         return self.recorded == self.length
 
     def advance(self, count: int) -> None:
-        """So many more elements were moved."""
+        """Count elements that were moved."""
         self.moved += count
 
     def record(self, count: int) -> None:
-        """So many elements are durably in other logs."""
+        """Note the number of elements that are durably in other logs."""
         self.recorded = count
 
 
@@ -258,7 +258,7 @@ class Splitter:
         return leaves
 
     def _move(self, keys: int) -> None:
-        """Move what is due for so many keys, the oldest split first. What calls that failed left due does not add up."""
+        """Move the elements due for this number of keys, the oldest split first. Debts of failed calls do not add up."""
         self._credit = min(self._credit, MOVE_AT_LEAST - 1) + MOVES_PER_KEY * keys
         while self._moving and self._credit >= min(MOVE_AT_LEAST, self._moving[0].length - self._moving[0].moved):
             self._credit -= self._move_part(self._moving[0])

@@ -33,7 +33,7 @@ class Nodes:
 
     @classmethod
     def empty(cls, number: int) -> Self:
-        """So many nodes without bits."""
+        """Nodes without bits."""
         return cls(
             np.full(number, NONE, dtype=np.int64), np.zeros(number, dtype=np.int64), np.zeros(number, dtype=np.int64)
         )
@@ -106,7 +106,7 @@ class LeafTable:
         nodes.look_above(self.tree)
 
     def take(self, number: int) -> list[int]:
-        """So many clear slots for a split's children. Raises: OSError, with nothing taken."""
+        """Take clear slots for a split's children. Raises: OSError, with nothing taken."""
         taken: list[int] = []
         try:
             while len(taken) < number:
@@ -126,7 +126,7 @@ class LeafTable:
         self.nodes.extend(slots)
         self.nodes.loads[splitting] = self.nodes.counts[splitting]
         self.nodes.look_above(tree)
-        self.tree = tree  # last: who looks from another thread finds nodes for all of its tree
+        self.tree = tree  # last: another thread finds nodes for all of its tree
 
     def end_split(self, node: int) -> None:
         """Drop the bits of a node with all elements known below. What it still counts was falsely known, so it counts 0 now."""

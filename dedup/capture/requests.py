@@ -22,7 +22,7 @@ WINDOW_BYTES = 1 << 20
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FlowLimits:
-    """Bounds of what is remembered: at most flows × (early_bytes + a head of 32 KiB), 336 MiB when all are filled."""
+    """Bounds of the memory: at most flows × (early_bytes + a head of 32 KiB), 336 MiB when all are filled."""
 
     flows: int = 2048  #: directions of connections; the one unused for longest is forgotten first
     early_bytes: int = 131_072  #: bytes per flow that came before bytes that belong in front of them
@@ -58,7 +58,7 @@ class _Flow:
         return self._accept(segment) + self._drain()
 
     def give_up_waiting(self) -> list[bytes]:
-        """Go on behind every hole, in order, and break off what is incomplete."""
+        """Go on behind every hole, in order, and break off an incomplete head."""
         urls: list[bytes] = []
         while self._early:
             urls += self._jump()
@@ -69,7 +69,7 @@ class _Flow:
         return self.requests.break_off()
 
     def _pass_over(self, count: int) -> None:
-        self.requests.skippable_bytes -= count
+        self.requests.skip(count)
         self._next = (self._next + count) & 0xFFFFFFFF
 
     def _keep(self, segment: Segment) -> list[bytes]:
@@ -96,7 +96,7 @@ class _Flow:
         return urls
 
     def _accept(self, segment: Segment) -> list[bytes]:
-        """Feed what is new of a segment that begins at or before the next byte, or within a body that may be skipped."""
+        """Feed the new bytes of a segment that begins at or before the next byte, or within a body that may be skipped."""
         distance = _distance(self._next, segment.sequence)
         if distance > 0:
             self._pass_over(distance)
@@ -110,7 +110,7 @@ class _Flow:
         missing = min(segment.missing_bytes, sent + distance)
         if missing > self.requests.skippable_bytes:
             return urls + self._break_off()
-        self.requests.skippable_bytes -= missing
+        self.requests.skip(missing)
         return urls
 
 
@@ -174,7 +174,7 @@ def _distance(start: int, end: int) -> int:
     return ((end - start + 0x80000000) & 0xFFFFFFFF) - 0x80000000
 
 
-#: a head that is not complete within so many bytes is given up (servers' usual bounds are 8 to 16 KiB)
+#: a head that is not complete within this number of bytes is given up (servers' usual bounds are 8 to 16 KiB)
 MAX_HEAD_BYTES = 32_768
 
 _BEGINS_LIKE_A_REQUEST = re.compile(rb"[A-Z][A-Z-]{0,15}(?: |\Z)")
@@ -212,13 +212,17 @@ class HttpRequests:
         self._expects = _Expects.ANYTHING
         self._buffer = bytearray()
         self._scanned = 0  # no end of a head lies before this offset
-        self.skippable_bytes = 0  #: of the next bytes so many are a body; the caller subtracts what it leaves out
+        self.skippable_bytes = 0  #: number of next bytes that are a body and need not be known
         self._urls: list[bytes] = []
 
     @property
     def is_over(self) -> bool:
         """No request can come any more."""
         return self._expects is _Expects.NOTHING
+
+    def skip(self, count: int) -> None:
+        """Leave out `count` <= `skippable_bytes` bytes that were not captured."""
+        self.skippable_bytes -= count
 
     def end(self) -> None:
         """Expect no further request: this half is a server's."""

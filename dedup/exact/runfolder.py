@@ -36,7 +36,7 @@ class RunMerge:
         self.writer = RunWriter(path, number, self.remaining)
 
     def step(self, elements: int) -> int:
-        """Move about so many elements, 1 or more; returns how many. Raises: StoreFull with nothing moved."""
+        """Move about `elements` elements, 1 or more; returns how many. Raises: StoreFull with nothing moved."""
         stops = self._stops(max(1, elements // len(self.sources)))
         stretches = zip(self.sources, self._places, stops, strict=True)
         parts = [run.part(start, stop) for run, start, stop in stretches if start < stop]
@@ -75,7 +75,7 @@ class RunFolder:
         self._tail_elements = tail_elements
         self._merge: RunMerge | None = None
         self._credit = 0
-        self._lock = threading.Lock()  # the set and what is obsolete
+        self._lock = threading.Lock()  # the set and the obsolete files
         self._sync_lock = threading.Lock()
         self._obsolete: list[Path] = []  # files that the next manifest sets free
         found = self._read_manifest() or self._found()
@@ -96,7 +96,7 @@ class RunFolder:
         return self._merge.remaining if self._merge else 0
 
     def make_room(self, arriving: int) -> None:
-        """Write a long tail as a run, and go on merging; call it before so many elements are taken by the tail.
+        """Write a long tail as a run, and go on merging; call it before the tail takes `arriving` elements.
 
         Cost: 11 to 25 ms once in 65,536 elements, and 0.6 µs per arriving one. Raises: StoreFull, OSError; it may be repeated.
         """
@@ -132,7 +132,7 @@ class RunFolder:
                 path.unlink(missing_ok=True)
 
     def abandon(self) -> None:
-        """Forget what is in memory: maps, and the merge under way, which begins anew after the next opening."""
+        """Release maps, and the merge under way, which begins anew after the next opening."""
         if self._merge is not None:
             self._merge.writer.abandon()
         self._merge, self.runs = None, ()

@@ -35,7 +35,7 @@ class TailLog:
     """A set of elements, and a file with the set as of the last `flush`. `flush` and `sync` may run in another thread."""
 
     def __init__(self, path: Path, number: int, content: bytes = b"") -> None:
-        """`content` is what its file holds in whole elements; empty: there is no file yet."""
+        """`content`: the whole elements of its file, empty without a file."""
         self.path = path
         self.number = number
         self._highs: dict[int, int] = {}  # low half -> high half of the first element that has it

@@ -132,7 +132,7 @@ _CHUNK_BYTES = 1 << 20
 
 
 def checked_line(text: bytes) -> bytes:
-    """`CRC-32 in hex, a space, text` and a newline: what is changed in it later is noticed."""
+    """`CRC-32 in hex, a space, text` and a newline: a later change of it is detected."""
     return b"%08x %b\n" % (crc32(text), text)
 
 
@@ -242,7 +242,7 @@ class AppendOnlyFile:
             raise
 
     def _begin_behind(self) -> None:
-        """Count what is whole in the file, and cut the rest."""
+        """Keep the whole lines of the file, and cut the rest."""
         found = os.fstat(self._fd)
         self._identity = found.st_dev, found.st_ino
         self.written_bytes = found.st_size

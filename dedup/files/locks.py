@@ -60,7 +60,7 @@ class FolderLock:
             raise FilterInUse(f"{folder} is open elsewhere; end the process that uses it first")
 
     def release(self) -> None:
-        """Let go of the folder; a second call does nothing."""
+        """Release the folder; a second call does nothing."""
         if self._fd >= 0:
             os.close(self._fd)
             self._fd = -1

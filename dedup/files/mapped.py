@@ -94,7 +94,7 @@ class MappedFiles(MappedPlaces):
             raise FormatMismatch(f"{path} is missing: the store is damaged") from error
 
 
-#: What is allocated at once. A memory page is written back whole, so it is never less than one. With 4 KiB a store
+#: Bytes that are allocated at once. A memory page is written back whole, so it is never less than one. With 4 KiB a store
 #: that fills up makes 131,072 calls and as many extents, 4 s in all [measured on ext4]; with this a quarter of them.
 PAGE_BYTES = max(1 << 14, mmap.PAGESIZE)
 PAGE_SHIFT = PAGE_BYTES.bit_length() - 1

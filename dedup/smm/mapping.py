@@ -31,7 +31,7 @@ from anabranch.dedup.smm.sharing import Ledger
 
 
 class PageTable:
-    """What is known of each page of a mapped array.
+    """The known state of each page of a mapped array.
 
     `present[page]`: the page has blocks; the array may be shared by all processes. A page is `is_sure` once this process
     allocated it itself; only such pages are written to, since after a power loss `present` may promise too much.
@@ -70,7 +70,7 @@ class PageTable:
         self.all_present = self.all_sure = False
 
     def close(self) -> None:
-        """Let go of the array `present`."""
+        """Release the array `present`."""
         self.present = np.zeros(0, dtype=np.bool_)
 
     def _note_all(self) -> None:
@@ -125,7 +125,7 @@ _MOST_WHOLE_BYTES = 1 << 37  # the ledger then has 8 MiB
 
 
 def are_whole(index: FileIndex) -> bool:
-    """True if so many files of that size may be mapped at once: the kernel allows some 65,000 maps in all."""
+    """True if all files may be mapped at once: the kernel allows some 65,000 maps in all."""
     return index.files <= _MOST_WHOLE_FILES and index.files * index.file_bytes <= _MOST_WHOLE_BYTES
 
 
@@ -273,7 +273,7 @@ class _LazyFiles(StoreFiles):
         first = slot * self._per_file
         self.pages.forget(first, first + self._per_file)
         self._file_in[slot], self._is_there[slot] = file, False
-        self._looked_at[slot] = self._counters[file % _COUNTERS]  # first: what is allocated later will be noticed
+        self._looked_at[slot] = self._counters[file % _COUNTERS]  # first, so that later allocations are noticed
         path = self._folder / self._index.name(file)
         fd = _opened(path, create=create)
         if fd < 0:

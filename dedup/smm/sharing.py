@@ -86,7 +86,7 @@ class Sharing:
             fcntl.flock(self._turn, fcntl.LOCK_UN)
 
     def close(self) -> None:
-        """Let go of the folder; a second call does nothing."""
+        """Release the folder; a second call does nothing."""
         for fd in (self._presence, self._turn):
             if fd >= 0:
                 os.close(fd)
@@ -158,7 +158,7 @@ class Ledger:
         self._header[_IN_BATCH] = 1
 
     def end_batch(self, bits: int) -> None:
-        """So many bits were set that had been clear."""
+        """Count bits that were set and had been clear."""
         self._header[_BITS_SET] += bits
         self._header[_IN_BATCH] = 0
 
