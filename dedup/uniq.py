@@ -192,11 +192,7 @@ class UniqFilter(Closing):
                     raise FormatMismatch(f"{path} is missing: the filter is damaged")
             stages: list[Smm | Dsbf | ExactIndex] = []
             for name in given.stages:
-                path = folder / name
-                if name == "smm":
-                    stages.append(Smm.open(path, given.signature, given.smm_levels, alone=len(given.stages) > 1))
-                else:
-                    stages.append(Dsbf.open(path, given.dsbf, leaves) if name == "dsbf" else ExactIndex.open(path))
+                stages.append(_open_stage(folder / name, name, given, leaves))
                 opened.callback(stages[-1].close)
             if not is_complete:
                 formatfile.complete(folder, wanted)
@@ -328,3 +324,9 @@ class UniqFilter(Closing):
         keys = self._keys()
         if self._losses.is_due(keys):
             self._losses.step(keys, self.false_drop())
+
+
+def _open_stage(folder: Path, name: str, given: UniqParameters, leaves: str) -> Smm | Dsbf | ExactIndex:
+    if name == "smm":
+        return Smm.open(folder, given.signature, given.smm_levels, alone=len(given.stages) > 1)
+    return Dsbf.open(folder, given.dsbf, leaves) if name == "dsbf" else ExactIndex.open(folder)
