@@ -468,7 +468,7 @@ def test_a_full_disk_at_any_step_of_a_split_may_be_answered_by_repeating(
         dsbf.check()
         split_twice_and_sync(dsbf)
         dsbf.check()
-        assert len(dsbf._logs) == dsbf.statistics().leaves + dsbf.statistics().splitting
+        assert len(dsbf._logs.lengths()) == dsbf.statistics().leaves + dsbf.statistics().splitting
         dsbf.close()
         with Dsbf.open(folder, TINY) as again:
             assert not again.unseen(keys(0, 20)).any()
