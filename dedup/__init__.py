@@ -20,10 +20,12 @@ A key is bytes: the canonical URL in UTF-8. Its way through the room:
 `recent.py` answers for recent keys from memory. Each folder records what it is (`files/formatfile.py`), and is opened only
 with the parameters that it was made with. `files/` has the durable writes, locks, headers and maps of all rooms.
 
+Marking and asking a filter belong to one thread; `sync` may run in another one at the same time. A `close` may be called
+twice.
+
 Other ways in: `bloom/sharedfilter.py` is the same tree with its leaves in Redis, shared by crawlers; `similarity/` drops
-URLs whose features are all known; `stream.py` passes on the new lines of a stream by any of these, which `linefilters.py`
-opens by name; `capture/` reads URLs out of packets; `baselines.py` has the filters that the published experiments compare
-with.
+URLs if all their features are known; `stream.py` passes on the new lines of a stream by any of these, which
+`linefilters.py` opens by name; `capture/` reads URLs out of packets.
 """
 
 from __future__ import annotations
@@ -73,29 +75,21 @@ __all__ = [
 
 #: Where the names are. They are imported at their first use: a program that needs `dedup.files` alone does not wait for numpy.
 _MODULES = {
-    "BadParameters": "anabranch.dedup.errors",
-    "DedupError": "anabranch.dedup.errors",
-    "Dsbf": "anabranch.dedup.bloom.filter",
-    "DsbfParameters": "anabranch.dedup.bloom.formulas",
-    "DsbfStatistics": "anabranch.dedup.bloom.filter",
-    "ExactIndex": "anabranch.dedup.exact.index",
-    "ExactStatistics": "anabranch.dedup.exact.index",
-    "FilterClosed": "anabranch.dedup.errors",
-    "FilterInUse": "anabranch.dedup.errors",
-    "FormatMismatch": "anabranch.dedup.errors",
-    "InvariantBroken": "anabranch.dedup.errors",
-    "SharedDsbf": "anabranch.dedup.bloom.sharedfilter",
-    "SharedStatistics": "anabranch.dedup.bloom.sharedfilter",
-    "Smm": "anabranch.dedup.smm.store",
-    "StoreFull": "anabranch.dedup.errors",
-    "StoreUnavailable": "anabranch.dedup.errors",
-    "UniqFilter": "anabranch.dedup.uniq",
-    "UniqParameters": "anabranch.dedup.uniq",
-    "UniqStatistics": "anabranch.dedup.uniq",
+    "bloom.filter": ("Dsbf", "DsbfStatistics"),
+    "bloom.formulas": ("DsbfParameters",),
+    "bloom.sharedfilter": ("SharedDsbf", "SharedStatistics"),
+    "errors": (
+        *("BadParameters", "DedupError", "FilterClosed", "FilterInUse", "FormatMismatch"),
+        *("InvariantBroken", "StoreFull", "StoreUnavailable"),
+    ),
+    "exact.index": ("ExactIndex", "ExactStatistics"),
+    "smm.store": ("Smm",),
+    "uniq": ("UniqFilter", "UniqParameters", "UniqStatistics"),
 }
 
 
 def __getattr__(name: str) -> object:
-    if name not in _MODULES:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(importlib.import_module(_MODULES[name]), name)
+    for module, names in _MODULES.items():
+        if name in names:
+            return getattr(importlib.import_module(f"{__name__}.{module}"), name)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -1,12 +1,11 @@
 """What a UniqFilter (`uniq.py`) records about itself: the keys it lost, by expectation, and how far it is synced.
 
 File LOSSES, JSON: `magic`, `version`, `keys`, `odds`, `lost`: the sum up to a number of keys, and the odds there; and
-`durable`: the keys that the filter counted when the last sync began, 0 if it cannot be held to them (or missing).
+`durable`: the keys that the filter counted when the last sync began, 0 (or missing) if that is unknown.
 
 File POSITION, JSON: `magic`, `version`, `parameters` (none), `filter`, 32 random hex digits, and `syncs`, from 1. A store
-that saves a position with the keys it marked can later tell whether a filter still has them: an older copy, a new filter
-or another one does not. The file is written after everything that it covers, so it is never ahead. Copy a filter's folder
-only while the filter is closed.
+that saves a position with the keys it marked can later see whether a filter still has them: an older copy, a new filter
+or another one does not. The file is written after everything that it covers, so it is never ahead.
 """
 
 from __future__ import annotations
@@ -30,8 +29,7 @@ class LossCount:
     """The expected number of new keys dropped so far: the integral of the odds of a false drop over the keys.
 
     At a probability p one key of p / (1 - p) is lost for each that is found new. The odds are taken at intervals of
-    1,000 keys or 1/64 of all and joined by straight lines. The record lags behind the keys after a crash; the next
-    step closes the gap. Several processes that mark in one folder each sum up the keys of all; the last record counts.
+    1,000 keys or 1/64 of all and joined by straight lines. Of several processes in one folder the last record counts.
     """
 
     def __init__(self, path: Path, keys: int) -> None:
@@ -77,12 +75,8 @@ class LossCount:
         """Write the sum, and how many keys are durable, durably if either moved. Raises: OSError."""
         with self._lock:
             keys = self._keys
-            record = _LOSSES_FORMAT.record() | {
-                "keys": keys,
-                "odds": self._odds,
-                "lost": self._lost,
-                "durable": durable,
-            }
+            numbers = {"keys": keys, "odds": self._odds, "lost": self._lost, "durable": durable}
+            record = _LOSSES_FORMAT.record() | numbers
         if (keys, durable) != self._saved:
             with store_full_errors(self._path):
                 replace_file(self._path, json.dumps(record).encode() + b"\n")
@@ -104,8 +98,6 @@ def _odds(probability: float) -> float:
     return probability / max(1 - probability, 1e-9)
 
 
-POSITION_FILE = "POSITION"
-
 _POSITION_FORMAT = Format(magic="anabranch filter position", version=1, parameters={})
 
 
@@ -113,7 +105,7 @@ class Position:
     """The position of one folder's filter. `advance` belongs to one caller at a time, in all processes."""
 
     def __init__(self, folder: Path) -> None:
-        self._path = folder / POSITION_FILE
+        self._path = folder / "POSITION"
         self._filter, self._syncs = self._read()
 
     def __str__(self) -> str:
@@ -138,16 +130,13 @@ class Position:
     def _read(self) -> tuple[str, int]:
         if not self._path.exists():
             return "", 0
+        advice = "remove it to have every key marked again"
         try:
-            return _parsed(self._path)
+            found = read_record(self._path)
+            _POSITION_FORMAT.require(self._path, found)
         except FormatMismatch as error:
-            raise FormatMismatch(f"{error}; remove it to have every key marked again") from error
-
-
-def _parsed(path: Path) -> tuple[str, int]:
-    found = read_record(path)
-    _POSITION_FORMAT.require(path, found)
-    match found:
-        case {"filter": str(name), "syncs": int(syncs)} if name and syncs > 0:
-            return name, syncs
-    raise FormatMismatch(f"{path} is damaged: it does not hold a name and a number")
+            raise FormatMismatch(f"{error}; {advice}") from error
+        match found:
+            case {"filter": str(name), "syncs": int(syncs)} if name and syncs > 0:
+                return name, syncs
+        raise FormatMismatch(f"{self._path} is damaged: it does not hold a name and a number; {advice}")

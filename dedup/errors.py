@@ -33,7 +33,7 @@ class InvariantBroken(DedupError):
 class StoreFull(DedupError, OSError):
     """The disk, the quota or the file size limit is used up. Nothing is lost: free space and repeat the call.
 
-    It is an OSError too and carries its `errno` (ENOSPC, EDQUOT or EFBIG) and `filename`.
+    An OSError too, with `errno` (ENOSPC, EDQUOT or EFBIG) and `filename`.
     """
 
 

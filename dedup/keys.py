@@ -1,12 +1,12 @@
 """Keys as numbers: the arrays that pass between the filters, 128-bit fingerprints, and the hashes cut out of them.
 
-A fingerprint is XXH3-128 (xxHash 0.8, seed 0), so it is the same on every machine. Bit 0 is its least significant
-bit. Bits 0-39 and 40-79 serve MapHash (which bits of a leaf), bits 80-127 serve LocHash (which leaf). No bit serves
-both: with shared bits a leaf reaches only part of its positions and the false-positive rate doubles.
+A fingerprint is XXH3-128 (xxHash 0.8, seed 0), the same on every machine. Bits 0-39 and 40-79 (0 is the least significant
+one) serve MapHash (which bits of a leaf), bits 80-127 serve LocHash (which leaf). With shared bits a leaf would reach only
+part of its positions, and the false-positive rate would double.
 
 As an array, n fingerprints are (n, 2) unsigned 64-bit numbers, high half first. On disk each is its canonical digest,
-16 bytes big-endian. Each hash exists twice, for an array and (`..._of`) for one fingerprint as a Python number: a
-numpy step costs 1 µs however few elements it has. The SMM's hashes are in `smm/addresses.py`.
+16 bytes big-endian. Each hash exists for an array and (`..._of`) for one fingerprint as a Python number, since a numpy
+step costs 1 µs however few elements it has. The SMM's hashes are in `smm/addresses.py`.
 """
 
 from __future__ import annotations
@@ -27,10 +27,7 @@ Fingerprints: TypeAlias = NDArray[np.uint64]
 
 
 def first_of_each(values: Sequence[Hashable]) -> BoolArray:
-    """True where a value occurs for the first time in the batch.
-
-    Cost: one set if all values differ, which is the usual case; a Python loop otherwise.
-    """
+    """True where a value occurs for the first time in the batch. Cost: one set if all values differ, else a Python loop."""
     first = np.ones(len(values), dtype=np.bool_)
     if len(set(values)) == len(values):
         return first
@@ -82,10 +79,7 @@ def to_bytes(elements: Fingerprints) -> bytes:
 
 
 def map_hashes(elements: Fingerprints) -> tuple[IntArray, IntArray]:
-    """The two 40-bit hashes from which a leaf's positions are made; the second one is odd.
-
-    Position i is (first + i * second) mod m: double hashing. An odd step over a power of two never meets itself.
-    """
+    """The two 40-bit hashes of a leaf's positions: position i is (first + i * second) mod m, and the second one is odd."""
     high, low = elements[:, _HIGH], elements[:, _LOW]
     second = low >> _40
     second |= high << _24

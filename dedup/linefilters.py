@@ -29,7 +29,7 @@ DEFAULT = "both"
 #: The filter that several crawlers share by servers.
 SHARED = "dsbf"
 
-#: filter -> what may be chosen for it, by the names of `Choice`.
+#: Filter -> its choices, by the names of `Choice`.
 CHOICES: Mapping[str, frozenset[str]] = {
     "smm": frozenset({"signature", "levels", "expected"}),
     "dsbf": frozenset({"expected", "false_positive"}),
@@ -59,7 +59,7 @@ class Choice:
 
 
 class ChoiceError(DedupError):
-    """A choice cannot be granted; `choice` is its name in `Choice`."""
+    """A choice is impossible; `choice` is its name in `Choice`."""
 
     def __init__(self, choice: str, message: str) -> None:
         super().__init__(message)
@@ -67,11 +67,11 @@ class ChoiceError(DedupError):
 
 
 class Contradiction(ChoiceError, FormatMismatch):
-    """The folder was made with something else than was asked for."""
+    """The folder was made with another choice."""
 
 
 class NoSuchChoice(ChoiceError, BadParameters):
-    """The filter does not have what was chosen."""
+    """The filter does not have this choice."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -90,18 +90,17 @@ class LineFilter:
     kind: str  #: a name in CHOICES
     unseen: Callable[[Sequence[bytes]], BoolArray]  #: True where a key is new; nothing is changed
     mark: Callable[[Sequence[bytes]], object]  #: makes keys known. Raises: StoreFull, OSError
-    sync: Callable[[], None]  #: makes durable what was marked. Raises: OSError
     check: Callable[[], None] | None  #: verifies the filter by reading all of it, or None. Raises: InvariantBroken
     totals: Callable[[], FilterTotals]
     close: Callable[[], None]  #: syncs and closes. Raises: OSError
+    sync: Callable[[], None] = lambda: None  #: makes marked keys durable, if `mark` does not. Raises: OSError
 
 
 def open_filter(folder: Path, choice: Choice) -> LineFilter:
     """Open the folder's filter, of the kind that the folder records; make the chosen one if the folder is new or empty.
 
-    Raises: FormatMismatch if the folder was made with other parameters than asked for, is damaged or is not ours;
-    BadParameters also for a choice that the filter does not have; FilterInUse; StoreFull, OSError. An OSError names the
-    folder where it does not name a file, here and in what is returned.
+    Raises: as `UniqFilter.open`, BadParameters also for a choice that the filter does not have. An OSError names a file or the
+    folder.
     """
     with _naming(folder):
         given = _parameters(folder, choice)
@@ -129,17 +128,14 @@ def _naming(folder: Path) -> Iterator[None]:
 
 
 def open_shared(urls: Sequence[str], name: str, choice: Choice) -> LineFilter:
-    """Open the filter of that name on Redis servers, or make it; all who name the same servers share it.
-
-    Raises: BadParameters, FormatMismatch, StoreUnavailable.
-    """
+    """Open the filter of that name on Redis servers, or make it. Raises: BadParameters, FormatMismatch, StoreUnavailable."""
     if choice.kind not in (None, SHARED):
         raise NoSuchChoice(
             "kind",
             f"only {SHARED} can be shared by servers: what the others saw is in the servers, not in a local filter",
         )
     parameters = DsbfParameters(**_given(SHARED, choice))
-    from anabranch.dedup.bloom.sharedfilter import SharedDsbf  # noqa: PLC0415 - only who shares needs the client library
+    from anabranch.dedup.bloom.sharedfilter import SharedDsbf  # noqa: PLC0415 - only a shared filter needs the client library
 
     shared = SharedDsbf.open(urls, name=name, parameters=parameters)
 
@@ -151,7 +147,6 @@ def open_shared(urls: Sequence[str], name: str, choice: Choice) -> LineFilter:
         kind=SHARED,
         unseen=shared.unseen,
         mark=shared.mark,
-        sync=_nothing,
         check=shared.check,
         totals=totals,
         close=shared.close,
@@ -181,48 +176,45 @@ def _open_similar(folder: Path, parameters: SimilarityParameters) -> LineFilter:
 
     made = SimilarityFilter.open(folder, parameters)
 
-    def unseen(urls: Sequence[bytes]) -> BoolArray:
-        return ~made.are_similar(urls)
-
     def totals() -> FilterTotals:
         now = made.statistics()
         return FilterTotals(keys=now.urls, false_drop=now.false_similar, expected_lost=None)
 
     return LineFilter(
         kind=SIMILAR,
-        unseen=unseen,
+        unseen=lambda urls: ~made.are_similar(urls),
         mark=made.add_all,
-        sync=_nothing,
         check=None,
         totals=totals,
         close=made.close,
     )
 
 
-def _nothing() -> None:
-    """What is marked is durable already."""
-
-
 def _parameters(folder: Path, choice: Choice) -> UniqParameters | SimilarityParameters:
-    """What the folder was made with, or is to be made with. Raises: Contradiction, NoSuchChoice, FormatMismatch."""
+    """The parameters of the folder's filter, or of a new one. Raises: Contradiction, NoSuchChoice, FormatMismatch."""
     recorded = _recorded(folder)
     if recorded is None:
         kind = DEFAULT if choice.kind is None else choice.kind
         given = _given(kind, choice)
-        return _similarity_parameters(given) if kind == SIMILAR else UniqParameters(mode=kind, **given)
-    kind, values = _as_choices(recorded)
+        if kind != SIMILAR:
+            return UniqParameters(mode=kind, **given)
+        from anabranch.dedup.similarity.filter import SimilarityParameters  # noqa: PLC0415 - see SIMILAR
+
+        return SimilarityParameters(**given)
+    kind = recorded.mode if isinstance(recorded, UniqParameters) else SIMILAR
+    values = {name: getattr(recorded, name) for name in CHOICES[kind]}
     if choice.kind not in (None, kind):
         raise _contradiction(folder, "kind", kind, choice.kind)
     for name, value in _given(kind, choice).items():
         if values[name] != value and name in choice.given():
             raise _contradiction(folder, name, values[name], value)
-        if values[name] != value:  # the levels of an SMM, made out of what is expected
+        if values[name] != value:  # the levels of an SMM, which follow from `expected`
             raise _contradiction(folder, "expected", f"{name} {_shown(values[name])}", f"{name} {_shown(value)}")
     return recorded
 
 
 def _given(kind: str, choice: Choice) -> dict[str, Any]:
-    """What is chosen for the filter of that kind. Raises: NoSuchChoice."""
+    """The chosen parameters of the filter of that kind. Raises: NoSuchChoice."""
     if kind not in CHOICES:
         raise NoSuchChoice("kind", f"{kind!r} is unknown; there are: {', '.join(CHOICES)}")
     given = choice.given()
@@ -236,11 +228,11 @@ def _given(kind: str, choice: Choice) -> dict[str, Any]:
 
 
 def _recorded(folder: Path) -> UniqParameters | SimilarityParameters | None:
-    """What the filter in a folder was made with; None if there is no filter. Raises: FormatMismatch, OSError."""
+    """The parameters of the filter in a folder; None without a filter. Raises: FormatMismatch, OSError."""
     path = folder / formatfile.NAME
     if not path.exists() or (record := formatfile.read_record(path)).get("magic") == uniq.MAGIC:
         return uniq.recorded(folder)
-    from anabranch.dedup.similarity.filter import MAGIC  # noqa: PLC0415 - see SIMILAR
+    from anabranch.dedup.similarity.filter import MAGIC, SimilarityParameters  # noqa: PLC0415 - see SIMILAR
 
     if record.get("magic") != MAGIC:
         raise FormatMismatch(f"{folder} holds something else than a filter of URLs; name another folder")
@@ -252,31 +244,14 @@ def _recorded(folder: Path) -> UniqParameters | SimilarityParameters | None:
             "mode": "published" | "site-bound" as mode,
             "drop_query": bool(drop_query),
         }:
-            return _similarity_parameters(
-                {
-                    "expected": expected,
-                    "false_positive": false_positive,
-                    "features": tuple(features.split()),
-                    "site_bound": mode == "site-bound",
-                    "drop_query": drop_query,
-                }
+            return SimilarityParameters(
+                expected=expected,
+                false_positive=false_positive,
+                features=tuple(features.split()),
+                site_bound=mode == "site-bound",
+                drop_query=drop_query,
             )
     raise FormatMismatch(f"{path} is damaged: its parameters are not those of a filter")
-
-
-def _similarity_parameters(given: Mapping[str, Any]) -> SimilarityParameters:
-    from anabranch.dedup.similarity.filter import Mode, SimilarityParameters  # noqa: PLC0415 - see SIMILAR
-
-    rest = {name: value for name, value in given.items() if name != "site_bound"}
-    return SimilarityParameters(mode=Mode.SITE_BOUND if given.get("site_bound") else Mode.PUBLISHED, **rest)
-
-
-def _as_choices(parameters: UniqParameters | SimilarityParameters) -> tuple[str, dict[str, object]]:
-    """The kind of the filter, and what would have to be chosen for it."""
-    if isinstance(parameters, UniqParameters):
-        return parameters.mode, {name: getattr(parameters, name) for name in CHOICES[parameters.mode]}
-    values = {name: getattr(parameters, name) for name in CHOICES[SIMILAR] - {"site_bound"}}
-    return SIMILAR, values | {"site_bound": parameters.mode.value == "site-bound"}
 
 
 def _contradiction(folder: Path, name: str, there: object, here: object) -> Contradiction:

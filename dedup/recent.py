@@ -1,7 +1,7 @@
 """Keys in memory: `RecentKeys`, a bounded set, and `WarmupFilter`, the front of a `UniqFilter` (`uniq.py`) for a job.
 
-Most links of a page were met a moment ago. A set answers for them several times as fast as numpy answers for a few dozen
-keys. A UniqFilter is also slow at first: each of its first keys touches a new page of a file, 30 to 60 microseconds.
+Most links of a page were met a moment ago, and a set answers for a few dozen keys several times as fast as numpy. A
+UniqFilter is also slow at first: each of its first keys touches a new page of a file, 30 to 60 microseconds.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 WARMUP_KEYS: Final = 8192
 #: Earlier keys that a call marks in the UniqFilter when the warm-up ends, besides twice as many as the call marks.
 WARMUP_SLICE: Final = 64
-#: For so many keys at once the UniqFilter is asked directly: a look at the recent keys would take as long.
+#: For this many keys at once the UniqFilter is asked directly: a look at the recent keys would take as long.
 MANY_KEYS: Final = 256
 
 K = TypeVar("K", bound=Hashable)
@@ -29,8 +29,8 @@ K = TypeVar("K", bound=Hashable)
 class RecentKeys(Generic[K]):
     """A bounded set of the keys that were added or found last: one generation of them at least, less than two.
 
-    A full generation replaces the older one, whose keys are forgotten. A key that is found in the older generation moves to
-    the newer one, so a key that is met again and again is never forgotten. Every operation is O(1) a key.
+    A full generation replaces the older one, with all its keys. A key that is found in the older generation moves to the
+    newer one, so a key that is met again and again is never forgotten. Every operation is O(1) a key.
     """
 
     def __init__(self, generation: int) -> None:
@@ -45,9 +45,6 @@ class RecentKeys(Generic[K]):
             return False
         self.add((key,))
         return True
-
-    def __len__(self) -> int:
-        return len(self._newer | self._older)
 
     def __bool__(self) -> bool:
         return bool(self._newer or self._older)
@@ -72,8 +69,8 @@ class WarmupFilter:
     """In-memory front of a UniqFilter: an exact set during the warm-up, then a cache of recent keys.
 
     The job's store has every key that was marked. So during the warm-up nothing is written: `position` is empty, and the
-    store marks all keys again at the next opening. Above `limit` keys each call that marks also marks some of the earlier
-    keys in the UniqFilter. Once it has all, the filter is full: the UniqFilter decides and is synced.
+    store marks all keys again at the next opening. Above `limit` keys each call also marks some earlier keys in the
+    UniqFilter. Once it has all, the filter is full: the UniqFilter decides and is synced.
 
     Marking and asking belong to one thread; `sync` and `position` may run in another one at the same time.
     """
@@ -137,7 +134,7 @@ class WarmupFilter:
         return f"<WarmupFilter {state}, {self._uniq!r}>"
 
     def _write(self, count: int) -> None:
-        """Mark so many of the unwritten keys in the UniqFilter; with the last one the warm-up ends."""
+        """Mark `count` of the unwritten keys in the UniqFilter; with the last one the warm-up ends."""
         keys = list(islice(self._unwritten, count))
         self._uniq.mark(keys)
         for _ in keys:

@@ -1,8 +1,7 @@
-"""A `uniq` for streams of lines: read what is there, ask the filter, write what is new, and only then mark it.
+"""A `uniq` for streams of lines: read, ask the filter, write the new lines, and only then mark them.
 
-One round is what one read gave, so a new line goes out as soon as it came in, and a long file goes in rounds of thousands.
-Marking comes last: whenever the process ends, a line that was not written is not marked either. It may be written again
-by the next run, but it is never lost.
+One round is what one read gave, so a new line goes out at once, and a long file goes in rounds of thousands. Marking comes
+last: whenever the process ends, a line that was not written is not marked. It may be written twice, but it is never lost.
 
 A line's key is its bytes without its end: the line feed, and a carriage return before it (or before the end of the stream).
 Bytes are passed on as they came. An empty line is no key: it is counted and left out.
@@ -16,15 +15,18 @@ import select
 import stat
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from itertools import compress
 from pathlib import Path
-from typing import Protocol
+from typing import TYPE_CHECKING
 
 from anabranch.dedup.errors import DedupError
 from anabranch.dedup.files.durable import sync_file
-from anabranch.dedup.keys import BoolArray, first_of_each
+from anabranch.dedup.keys import first_of_each
+
+if TYPE_CHECKING:
+    from anabranch.dedup.linefilters import LineFilter
 
 #: What one read takes at most: some 5,000 URLs.
 READ_BYTES = 1 << 18
@@ -40,18 +42,6 @@ class OutputFailed(DedupError, OSError):
 
 class ReaderGone(OutputFailed):
     """The reader of the output has closed it (`| head`)."""
-
-
-class Seen(Protocol):
-    """What a stream needs of a filter."""
-
-    @property
-    def unseen(self) -> Callable[[Sequence[bytes]], BoolArray]:
-        """True where a key is new; nothing is changed."""
-
-    @property
-    def mark(self) -> Callable[[Sequence[bytes]], object]:
-        """Makes keys known. Raises: StoreFull, OSError; the call may be repeated."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -71,7 +61,7 @@ class Lines:
 
     def __init__(self, limit_bytes: int = MAX_LINE_BYTES) -> None:
         self._limit_bytes = limit_bytes
-        self._rest = bytearray()  # of a line whose end has not come
+        self._rest = bytearray()  # of a line without its end
         self._rest_bytes = 0  # its true length; beyond the limit nothing is kept
         self.too_long = 0  #: lines left out because they are longer than the limit
 
@@ -115,7 +105,7 @@ class LineUniq:
 
     def __init__(
         self,
-        seen: Seen,
+        seen: LineFilter,
         write: Callable[[bytes], None],
         *,
         on_too_long: Callable[[], object] = lambda: None,
@@ -165,9 +155,9 @@ class LineUniq:
 
 
 def pieces(fd: int, name: str, wake: int | None = None) -> Iterator[bytes]:
-    """Yield the bytes of a descriptor as they come, until their end, or until the descriptor `wake` has something to read.
+    """Yield the bytes of a descriptor as they come, until their end, or until `wake` has something to read.
 
-    An empty piece is yielded after IDLE_S without any. Never waits for more than there is. Raises: OSError with `name`.
+    An empty piece is yielded after IDLE_S without any. Raises: OSError with `name`.
     """
     wakes = [] if wake is None else [wake]
     while True:
@@ -191,9 +181,9 @@ def pieces(fd: int, name: str, wake: int | None = None) -> Iterator[bytes]:
 class Output:
     """Writes to a descriptor, each time all or an error.
 
-    A lasting output also outlives a power cut: a file is synced before `write` returns, since a mark that reached the
-    disk before its line would lose the line. And if a file that is appended to ends inside a line (a killed run may leave
-    that), a line feed comes first: the torn line must not spoil the next one.
+    A lasting output survives a power cut: a file is synced before `write` returns, since a mark that reached the disk before
+    its line would lose the line. If a file that is appended to ends inside a line (a killed run may leave that), a line feed
+    comes first.
     """
 
     def __init__(self, fd: int, *, lasting: bool) -> None:
@@ -206,7 +196,10 @@ class Output:
         view = memoryview(b"\n" + data if self._is_torn else data)
         try:
             while view:
-                view = view[self._write_some(view) :]
+                try:
+                    view = view[os.write(self._fd, view) :]
+                except BlockingIOError:  # another user of the descriptor made it non-blocking
+                    select.select([], [self._fd], [])
             if self._is_synced:
                 sync_file(self._fd)
         except BrokenPipeError as error:
@@ -217,16 +210,9 @@ class Output:
             ) from error
         self._is_torn = False
 
-    def _write_some(self, view: memoryview) -> int:
-        try:
-            return os.write(self._fd, view)
-        except BlockingIOError:  # another user of the descriptor made it non-blocking
-            select.select([], [self._fd], [])
-            return 0
-
 
 def _ends_inside_a_line(fd: int) -> bool:
-    """True if the descriptor appends to a file whose last byte is no line feed; False if that cannot be known."""
+    """True if the descriptor appends to a file with a torn last line, as far as that can be known."""
     size = os.fstat(fd).st_size
     if not size or not fcntl.fcntl(fd, fcntl.F_GETFL) & os.O_APPEND:
         return False
@@ -248,7 +234,7 @@ class Cadence:
         self._done = 0
 
     def keep(self, work: Callable[[], None], amount: int) -> None:
-        """Do it if it is time, and if the amount (of what there is to do, ever) has grown since it was done."""
+        """Call `work` if it is due and the amount of work has grown since the last call."""
         began_s = self._clock()
         if began_s < self._due_s or amount == self._done:
             return

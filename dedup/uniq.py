@@ -1,9 +1,8 @@
 """UniqFilter: has this URL been seen? Asked before a URL is enqueued; marked after the URL is stored.
 
-The filter is a chain of stages, which its mode selects: the SMM (`smm/`), the DSBF (`bloom/`), an exact index (`exact/`).
-They are asked in this order, each one only about the keys that all earlier stages know. A key is dropped only if all
-stages know it, so their error probabilities multiply: CRC-32 and XXH3 are independent, and the exact index does not err.
-`bookkeeping.py` has the files LOSSES and POSITION; `recent.py` is the in-memory front that the Frontier uses.
+The filter is a chain of stages, which its mode selects: the SMM (`smm/`), then the DSBF (`bloom/`) or an exact index
+(`exact/`), which is asked only about the keys that the SMM knows. A key is dropped only if all stages know it, so their
+error probabilities multiply: CRC-32 and XXH3 are independent, and the exact index does not err.
 """
 
 from __future__ import annotations
@@ -13,7 +12,7 @@ from contextlib import ExitStack
 from dataclasses import dataclass, fields, replace
 from itertools import compress
 from pathlib import Path
-from typing import Any, Self, TypeAlias
+from typing import Any, Self
 
 import numpy as np
 
@@ -21,12 +20,13 @@ from anabranch.dedup.bloom.filter import Dsbf, DsbfStatistics
 from anabranch.dedup.bloom.formulas import DsbfParameters
 from anabranch.dedup.bloom.splitting import MANIFEST_FILE
 from anabranch.dedup.bookkeeping import LossCount, Position
+from anabranch.dedup.closing import Closing
 from anabranch.dedup.errors import BadParameters, FormatMismatch
 from anabranch.dedup.exact.index import ExactIndex, ExactStatistics
 from anabranch.dedup.exact.runfolder import MANIFEST as EXACT_MANIFEST
 from anabranch.dedup.files import formatfile
 from anabranch.dedup.files.locks import folder_turn
-from anabranch.dedup.keys import BoolArray, Fingerprints, fingerprints, first_of_each
+from anabranch.dedup.keys import BoolArray, fingerprints, first_of_each
 from anabranch.dedup.smm.addresses import levels_for
 from anabranch.dedup.smm.store import Smm, shape
 
@@ -41,8 +41,8 @@ MODES: dict[str, tuple[str, ...]] = {
     "exact": ("smm", "exact"),  # a DSBF between them would save fewer questions than it costs
 }
 
-#: The parameters that concern a stage.
-_CONCERN: dict[str, tuple[str, ...]] = {
+#: The parameters of a stage.
+_PARAMETERS: dict[str, tuple[str, ...]] = {
     "smm": ("signature", "levels"),
     "dsbf": ("expected", "false_positive", "leaf_bits", "split_fan_out"),
     "exact": (),
@@ -77,20 +77,12 @@ class UniqParameters:
 
     @property
     def dsbf(self) -> DsbfParameters:
-        """The part that concerns the DSBF. Raises: BadParameters."""
-        return DsbfParameters(
-            expected=self.expected,
-            false_positive=self.false_positive,
-            leaf_bits=self.leaf_bits,
-            split_fan_out=self.split_fan_out,
-        )
+        """The parameters of the DSBF. Raises: BadParameters."""
+        return DsbfParameters(**{name: getattr(self, name) for name in _PARAMETERS["dsbf"]})
 
     @property
     def format(self) -> formatfile.Format:
-        """The content of the FORMAT file of a folder with this filter.
-
-        Raises: BadParameters if a stage cannot be made of it, so that no folder records parameters that cannot work.
-        """
+        """The content of the FORMAT file of a folder with this filter. Raises: BadParameters if a stage is impossible."""
         if "smm" in self.stages:
             shape(self.signature, self.smm_levels)
         if "dsbf" in self.stages:
@@ -102,14 +94,14 @@ def _written(given: UniqParameters) -> formatfile.Format:
     """The format of these parameters, whether or not the stages can be made of them."""
     resolved: dict[str, Any] = {field.name: getattr(given, field.name) for field in fields(given)}
     resolved["levels"] = list(given.smm_levels)
-    names = ["mode", *(name for stage in given.stages for name in _CONCERN[stage])]
+    names = ["mode", *(name for stage in given.stages for name in _PARAMETERS[stage])]
     return formatfile.Format(magic=MAGIC, version=VERSION, parameters={name: resolved[name] for name in names})
 
 
 def recorded(folder: Path) -> UniqParameters | None:
-    """The parameters of the filter in a folder, None without a filter; those that its mode does not need are the defaults.
+    """The parameters of a folder's filter, None without one; those that its mode does not need are the defaults.
 
-    Raises: FormatMismatch if the folder's FORMAT file is of something else, of another version or damaged; OSError.
+    Raises: FormatMismatch if the FORMAT file is of something else, of another version or damaged; OSError.
     """
     path = folder / formatfile.NAME
     if not path.exists():
@@ -128,11 +120,8 @@ def recorded(folder: Path) -> UniqParameters | None:
     return read
 
 
-Stage: TypeAlias = Smm | Dsbf | ExactIndex
-
 #: The file without which a stage's folder is damaged.
 _VITAL = {"smm": formatfile.NAME, "dsbf": MANIFEST_FILE, "exact": EXACT_MANIFEST}
-
 
 _LOSSES = "LOSSES"
 _FEW_KEYS = 1000  # of so few that are missing chance may be the cause
@@ -152,22 +141,24 @@ class UniqStatistics:
     exact: ExactStatistics | None  #: runs and tail; None without an exact index
 
 
-class UniqFilter:
+class UniqFilter(Closing):
     """Has this key been seen? `UniqFilter.open` gives a lasting one.
 
-    A key marked and synced is known for ever. A new key is taken for known with the probability that `statistics`
-    states. Marking and asking belong to one thread; `sync` may run in another one at the same time. A folder belongs to
-    one filter at a time; in mode "smm" several processes may share it, and `add` returns True for a key in exactly one of them.
+    A key marked and synced is known for ever. A new key is taken for known with the probability that `statistics` reports.
+    Marking and asking belong to one thread; `sync` may run in another one at the same time. A folder belongs to one filter at
+    a time; in mode "smm" several processes may share it, and `add` returns True for a key in exactly one of them.
     """
 
-    def __init__(self, folder: Path, mode: str, stages: Sequence[Stage]) -> None:
+    def __init__(self, folder: Path, mode: str, stages: Sequence[Smm | Dsbf | ExactIndex]) -> None:
         self._folder = folder
         self._mode = mode
         self._stages = tuple(stages)
         self._smm = next((stage for stage in stages if isinstance(stage, Smm)), None)
         self._dsbf = next((stage for stage in stages if isinstance(stage, Dsbf)), None)
         self._exact = next((stage for stage in stages if isinstance(stage, ExactIndex)), None)
-        self._by_fingerprint = tuple(stage for stage in stages if not isinstance(stage, Smm))
+        self._set = (
+            self._dsbf if self._exact is None else self._exact
+        )  #: the stage that goes by fingerprints, None without one
         self._position = Position(folder)
         if not (folder / _LOSSES).exists():
             self._position.forget()  # an operator who removes that file accepts that keys are lost
@@ -180,11 +171,10 @@ class UniqFilter:
     def open(cls, folder: str | Path, parameters: UniqParameters | None = None, leaves: str = "memory") -> Self:
         """Open a folder's filter, or make it if the folder is new or empty.
 
-        Default of `parameters`: those that the folder records, or for a new folder the defaults. `leaves` is where
-        the bits of the DSBF are while it is open, "memory" or "mapped", and may be another one each time. Cost:
-        milliseconds after a clean end, else 0.3 µs per key that was marked. Raises: FormatMismatch if the folder is not
-        ours, is damaged, lost keys that were synced, or was made with other parameters (it names them); BadParameters;
-        FilterInUse; StoreFull, OSError.
+        Default of `parameters`: those that the folder records, else the defaults. `leaves` is where the bits of the DSBF are
+        while it is open, "memory" or "mapped". Cost: milliseconds after a clean end, else 0.3 µs per marked key. Raises:
+        FormatMismatch if the folder is not ours, is damaged, lost synced keys, or was made with other parameters (it names
+        them); BadParameters; FilterInUse; StoreFull, OSError.
         """
         folder = Path(folder)
         given = parameters or recorded(folder) or UniqParameters()
@@ -200,7 +190,7 @@ class UniqFilter:
             for path in [folder / name / _VITAL[name] for name in given.stages if is_complete]:
                 if not path.exists():
                     raise FormatMismatch(f"{path} is missing: the filter is damaged")
-            stages: list[Stage] = []
+            stages: list[Smm | Dsbf | ExactIndex] = []
             for name in given.stages:
                 stages.append(_open_stage(folder / name, name, given, leaves))
                 opened.callback(stages[-1].close)
@@ -208,7 +198,10 @@ class UniqFilter:
                 formatfile.complete(folder, wanted)
             made = cls(folder, given.mode, stages)
             if made._dsbf is not None:
-                made._losses.require_kept(made._keys(), *_uncertainty(given))
+                # One set is counted differently by those falsely known, fewer than 3 f of all; and a part of a batch, 1/40
+                # of a leaf, may have been counted and not yet logged when a sync in another thread began.
+                few = given.dsbf.split_above // 32 + _FEW_KEYS
+                made._losses.require_kept(made._keys(), max(0.01, 3 * given.false_positive), few)
             opened.pop_all()
         return made
 
@@ -216,14 +209,14 @@ class UniqFilter:
         """True where a key is new; nothing is changed. A new key that is twice in the batch is new twice."""
         if len(keys) == 1:
             return np.array([any(stage.is_unseen(keys[0]) for stage in self._stages)])
-        if self._smm is None:
-            return _unseen(self._by_fingerprint, fingerprints(keys))
+        if self._smm is None or self._set is None:
+            return self._stages[0].unseen(keys)
         new = self._smm.unseen(keys)
         known = len(keys) - np.count_nonzero(new)
-        if self._by_fingerprint and known == len(keys):
-            return _unseen(self._by_fingerprint, fingerprints(keys))
-        if self._by_fingerprint and known:
-            new[~new] = _unseen(self._by_fingerprint, fingerprints(list(compress(keys, ~new))))
+        if known == len(keys):
+            return self._set.unseen_elements(fingerprints(keys))
+        if known:
+            new[~new] = self._set.unseen_elements(fingerprints(list(compress(keys, ~new))))
         return new
 
     def mark(self, keys: Sequence[bytes]) -> None:
@@ -231,31 +224,37 @@ class UniqFilter:
 
         Raises: StoreFull (an OSError); some keys may then be in some stages only and count as new: repeat the call.
         """
-        if len(keys) == 1:
-            for stage in self._stages:
+        for stage in self._stages:
+            if len(keys) == 1:
                 stage.mark_one(keys[0])
-        else:
-            if self._smm is not None:
-                self._smm.mark(keys)
-            if self._by_fingerprint:
-                elements, is_first = fingerprints(keys), first_of_each(keys)
-                for stage in self._by_fingerprint:
-                    stage.mark_elements(elements, is_first)
+            else:
+                stage.mark(keys)
         self._has_marked()
 
     def add(self, keys: Sequence[bytes]) -> BoolArray:
         """Test and set: True where a key was new; a key twice in one batch is new once. Raises as `mark`."""
-        if self._by_fingerprint and len(keys) == 1:
+        if self._set is not None and len(keys) == 1:
             new = self.unseen(keys)
             if new[0]:
                 self.mark(keys)
             return new
-        new = self._add_by_fingerprint(keys) if self._by_fingerprint else self._stages[0].add(keys)
+        if self._smm is None or self._set is None:
+            new = self._stages[0].add(keys)
+        else:  # each key is hashed once for each kind of hash
+            elements, addresses = fingerprints(keys), self._smm.addresses(keys)
+            new = self._smm.are_clear(addresses)
+            if np.count_nonzero(new) < len(new):
+                known = ~new
+                new[known] = self._set.unseen_elements(elements[known])
+            new &= first_of_each(keys)
+            if count := np.count_nonzero(new):
+                self._smm.set(addresses[new])
+                self._set.mark_elements(elements[new], np.ones(count, dtype=np.bool_))
         self._has_marked()
         return new
 
     def position(self) -> str:
-        """The position that covers all keys marked before the last `sync` (`bookkeeping.py`); empty if there were none.
+        """The position that covers all keys marked before the last `sync` (`bookkeeping.py`); empty before the first.
 
         A filter with the same name and at least this number has all of them.
         """
@@ -296,10 +295,7 @@ class UniqFilter:
         )
 
     def check(self) -> None:
-        """Verify all that the filter says about itself; it reads everything.
-
-        Raises: InvariantBroken; FormatMismatch for a file that was cut off or replaced; OSError.
-        """
+        """Read everything and verify it. Raises: InvariantBroken; FormatMismatch for a file cut off or replaced; OSError."""
         for stage in reversed(self._stages):
             stage.check()
 
@@ -314,40 +310,13 @@ class UniqFilter:
                 closing.callback(stage.close)
             self.sync()
 
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
-
     def __repr__(self) -> str:
         return f"<UniqFilter {self._mode} {' '.join(map(repr, self._stages))}>"
 
-    def _add_by_fingerprint(self, keys: Sequence[bytes]) -> BoolArray:
-        """`add` with each key hashed once for each kind of hash."""
-        elements, addresses = fingerprints(keys), None
-        if self._smm is None:
-            new = _unseen(self._by_fingerprint, elements)
-        else:
-            addresses = self._smm.addresses(keys)
-            new = self._smm.are_clear(addresses)
-            if np.count_nonzero(new) < len(new):
-                known = ~new
-                new[known] = _unseen(self._by_fingerprint, elements[known])
-        new &= first_of_each(keys)
-        if count := np.count_nonzero(new):
-            if self._smm is not None and addresses is not None:
-                self._smm.set(addresses[new])
-            for stage in self._by_fingerprint:
-                stage.mark_elements(elements[new], np.ones(count, dtype=np.bool_))
-        return new
-
     def _keys(self) -> int:
         """Distinct keys, by the most exact stage."""
-        if self._exact is not None:
-            return len(self._exact)
-        if self._dsbf is not None:
-            return len(self._dsbf)
+        if self._set is not None:
+            return len(self._set)
         return self._smm.bits_set if self._smm is not None else 0
 
     def _has_marked(self) -> None:
@@ -357,26 +326,7 @@ class UniqFilter:
             self._losses.step(keys, self.false_drop())
 
 
-def _open_stage(folder: Path, name: str, given: UniqParameters, leaves: str) -> Stage:
+def _open_stage(folder: Path, name: str, given: UniqParameters, leaves: str) -> Smm | Dsbf | ExactIndex:
     if name == "smm":
         return Smm.open(folder, given.signature, given.smm_levels, alone=len(given.stages) > 1)
     return Dsbf.open(folder, given.dsbf, leaves) if name == "dsbf" else ExactIndex.open(folder)
-
-
-def _uncertainty(given: UniqParameters) -> tuple[float, int]:
-    """The share and the number of keys that the DSBF may count fewer although no log was cut off.
-
-    One set is counted differently by those falsely known, fewer than 3 f of all; and a part of a batch, 1/40 of a leaf,
-    may have been counted and not yet logged when a sync in another thread began.
-    """
-    return max(0.01, 3 * given.false_positive), given.dsbf.split_above // 32 + _FEW_KEYS
-
-
-def _unseen(stages: Sequence[Dsbf | ExactIndex], elements: Fingerprints) -> BoolArray:
-    """True where one of the stages does not have the element; each is asked only about what all earlier ones know."""
-    new = stages[0].unseen_elements(elements)
-    for stage in stages[1:]:
-        if np.count_nonzero(new) < len(new):
-            known = ~new
-            new[known] = stage.unseen_elements(elements[known])
-    return new

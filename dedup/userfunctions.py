@@ -11,11 +11,7 @@ from anabranch.dedup.errors import BadParameters
 
 
 def found(name: str, what: str, known: Iterable[str]) -> Callable[..., Any]:
-    """The function of that name, unchanged.
-
-    Raises: BadParameters, which says that there is no such `what` ("feature", "signature"), and names the `known` ones, or
-    why its module cannot be imported.
-    """
+    """The function of that name. `what` ("feature", "signature") and the `known` names go into the message of BadParameters."""
     module, colon, function = name.partition(":")
     if not (module and colon and function):
         raise BadParameters(f"{what} {name!r} is unknown; give package.module:function or {', '.join(known)}")

@@ -30,7 +30,7 @@ from anabranch.crawler.outcomes.errors import (
     deciding,
 )
 from anabranch.dedup.capture.frames import CaptureStatistics
-from anabranch.dedup.capture.urls import captured_lines, urls_from_file, urls_from_interface
+from anabranch.dedup.capture.urls import CapturedLines, urls_from_file, urls_from_interface
 from anabranch.dedup.errors import BadParameters, DedupError, FormatMismatch, InvariantBroken, StoreFull
 from anabranch.dedup.linefilters import Choice, ChoiceError, LineFilter, open_filter, open_shared
 from anabranch.dedup.stream import MAX_LINE_BYTES, Cadence, LineUniq, Output, ReaderGone, StreamTotals, pieces
@@ -302,7 +302,7 @@ def _capture(command: DedupCommand, stop: StopSignals) -> Iterator[Source]:
         name = command.pcap or ""
         urls = urls_from_file("/dev/stdin" if name == "-" else name, statistics=counts)
 
-    with captured_lines(urls) as lines:
+    with CapturedLines(urls) as lines:
         try:
             yield Source(
                 fd=lines.fd,

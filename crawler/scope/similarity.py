@@ -24,7 +24,7 @@ from typing import Self, TypeVar
 from anabranch.crawler.order.sections import ScopeSection
 from anabranch.crawler.outcomes.errors import OrderError, storage_errors
 from anabranch.dedup.errors import DedupError
-from anabranch.dedup.similarity.filter import Mode, SimilarityFilter, SimilarityParameters
+from anabranch.dedup.similarity.filter import SimilarityFilter, SimilarityParameters
 
 T = TypeVar("T")
 
@@ -49,7 +49,7 @@ class SimilarUrlFilter:
         Raises: OrderError if the folder was made with other parameters or is in use; StorageError.
         """
         thread = ThreadPoolExecutor(1, thread_name_prefix="similar")
-        parameters = SimilarityParameters(expected=expect, mode=Mode(mode))
+        parameters = SimilarityParameters(expected=expect, site_bound=mode == "site-bound")
         try:
             with storage_errors(folder):
                 known = await _in(thread, lambda: SimilarityFilter.open(folder, parameters))

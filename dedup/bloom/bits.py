@@ -17,7 +17,6 @@ import sys
 import zlib
 from collections.abc import Collection, Iterator
 from pathlib import Path
-from typing import Protocol
 
 import numpy as np
 
@@ -32,59 +31,64 @@ STAMP_BYTES = 16
 
 _MAGIC = b"ANADSBFB"
 _HEADER = struct.Struct("<8sIIQ16s")  # magic, version, k, m, stamp
-_UNSTAMPED = bytes(STAMP_BYTES)
 #: Linux moves a private map to where it has room (mremap), without copying a byte.
 _CAN_MOVE = sys.platform == "linux"
 _COPIED_AT_ONCE = 1 << 24  # bytes
 _NOTHING: ByteArray = np.zeros(0, dtype=np.uint8)
 
 
-class BitStorage(Protocol):
+class BitStorage:
     """The bytes of a filter's leaves while it is open; they keep their content while they become more."""
-
-    data: ByteArray  #: all of them; another array after `extend`, so do not hold on to it
-
-    def begin(self) -> None:
-        """Start without bytes, whatever the file holds. Raises: OSError."""
-        ...
-
-    def load(self, size: int, stamp: bytes, checksum: int | None) -> bool:
-        """Take over the bytes of the file; False if it has another stamp, shape, size or checksum. Raises: OSError."""
-        ...
-
-    def extend(self, size: int) -> None:
-        """Have so many bytes, more than now; the new ones are 0. Raises: OSError, with the storage unchanged."""
-        ...
-
-    def secure(self, start: int, length: int) -> None:
-        """Make sure that this part can be written to. Raises: OSError."""
-        ...
-
-    def save(self, stamp: bytes) -> int | None:
-        """Make the file durable under this stamp; its checksum, None if there is none. Raises: OSError."""
-        ...
-
-    def close(self) -> None:
-        """Release the bytes; a second call does nothing."""
-        ...
-
-
-class MemoryBits:
-    """Bytes in memory, taken from the kernel page by page as they are touched. The file is read and written whole."""
 
     def __init__(self, path: Path, leaf_bits: int, hashes: int) -> None:
         self._path = path
         self._shape = leaf_bits, hashes
         self._map: mmap.mmap | None = None
-        self.data: ByteArray = _NOTHING
+        self.data: ByteArray = _NOTHING  #: all bytes; another array after `extend`, so do not hold on to it
 
     def begin(self) -> None:
-        """Forget the bytes; the file stays as it is."""
+        """Start without bytes, whatever the file holds. Raises: OSError."""
         self.close()
 
     def load(self, size: int, stamp: bytes, checksum: int | None) -> bool:
+        """Take over the bytes of the file; False if it has another stamp, shape, size or checksum. Raises: OSError."""
+        raise NotImplementedError
+
+    def extend(self, size: int) -> None:
+        """Grow to `size` bytes; the new ones are 0. Raises: OSError, with the storage unchanged."""
+        raise NotImplementedError
+
+    def secure(self, start: int, length: int) -> None:
+        """Make sure that this part can be written to. Raises: OSError."""
+
+    def save(self, stamp: bytes) -> int | None:
+        """Make the file durable under this stamp; its checksum, None for none. Raises: OSError."""
+        raise NotImplementedError
+
+    def close(self) -> None:
+        """Release the bytes; a second call does nothing."""
+        self._map, self.data = None, _NOTHING
+
+    def _is_saved(self, stamp: bytes, size: int) -> bool:
+        """True if the file has this stamp, our shape and `size` bytes of bits."""
+        try:
+            with descriptor(self._path, os.O_RDONLY) as fd:
+                has_header = os.pread(fd, HEADER_BYTES, 0) == self._header(stamp)
+                return has_header and os.fstat(fd).st_size == HEADER_BYTES + size
+        except FileNotFoundError:
+            return False
+
+    def _header(self, stamp: bytes) -> bytes:
+        leaf_bits, hashes = self._shape
+        return _HEADER.pack(_MAGIC, VERSION, hashes, leaf_bits, stamp).ljust(HEADER_BYTES, b"\0")
+
+
+class MemoryBits(BitStorage):
+    """Bytes in memory, taken from the kernel page by page as they are touched. The file is read and written whole."""
+
+    def load(self, size: int, stamp: bytes, checksum: int | None) -> bool:
         """Read the file. Cost: 1 ms per MiB."""
-        if not _is_saved(self._path, _header(*self._shape, stamp), size):
+        if not self._is_saved(stamp, size):
             return False
         self.extend(size)
         found = 0
@@ -97,7 +101,7 @@ class MemoryBits:
         return checksum in (None, found)
 
     def extend(self, size: int) -> None:
-        """Have so many bytes. Cost on Linux: some microseconds whatever the size; elsewhere a copy."""
+        """Grow to `size` bytes. Cost on Linux: some microseconds whatever the size; elsewhere a copy."""
         if self._map is not None and _CAN_MOVE and self._move(self._map, size):
             return
         grown = mmap.mmap(-1, size, flags=mmap.MAP_PRIVATE | mmap.MAP_ANON)
@@ -105,15 +109,12 @@ class MemoryBits:
         data[: self.data.size] = self.data
         self._map, self.data = grown, data
 
-    def secure(self, start: int, length: int) -> None:
-        """Memory needs nothing."""
-
     def save(self, stamp: bytes) -> int | None:
         """Write the file. Cost: a copy of all bits to the disk. After an error there is no file."""
         checksum = 0
         try:
             with store_full_errors(self._path), descriptor(self._path, os.O_CREAT | os.O_TRUNC | os.O_WRONLY) as fd:
-                write_all(fd, _header(*self._shape, stamp), 0)
+                write_all(fd, self._header(stamp), 0)
                 for start in range(0, self.data.size, _COPIED_AT_ONCE):
                     part = self.data[start : start + _COPIED_AT_ONCE].tobytes()
                     write_all(fd, part, HEADER_BYTES + start)
@@ -123,10 +124,6 @@ class MemoryBits:
             self._path.unlink(missing_ok=True)
             raise
         return checksum
-
-    def close(self) -> None:
-        """Forget the bytes."""
-        self._map, self.data = None, _NOTHING
 
     def _move(self, old: mmap.mmap, size: int) -> bool:
         """Have the kernel move the map; False if another array refers to it, as a kept traceback may."""
@@ -140,35 +137,26 @@ class MemoryBits:
         return True
 
 
-class MappedBits:
-    """Bytes in the file itself, mapped shared: they need no memory of their own, and no copy at the end.
-
-    `secure` allocates blocks on the disk, so that a full disk is a StoreFull and never a SIGBUS.
-    """
-
-    def __init__(self, path: Path, leaf_bits: int, hashes: int) -> None:
-        self._path = path
-        self._shape = leaf_bits, hashes
-        self._map: mmap.mmap | None = None
-        self.data: ByteArray = _NOTHING
+class MappedBits(BitStorage):
+    """Bytes in the file itself, mapped shared. `secure` allocates blocks, so that a full disk is a StoreFull and no SIGBUS."""
 
     def begin(self) -> None:
         """Start with an empty file."""
         self.close()  # a map of the old file would reach beyond the end of the new one
         with store_full_errors(self._path), descriptor(self._path, os.O_CREAT | os.O_TRUNC | os.O_WRONLY) as fd:
-            write_all(fd, _header(*self._shape, _UNSTAMPED), 0)
+            write_all(fd, self._header(bytes(STAMP_BYTES)), 0)
 
     def load(self, size: int, stamp: bytes, checksum: int | None) -> bool:
         """Map the file, its bytes unread. Cost: microseconds, then a page fault for each page that is touched."""
         del checksum
-        if not _is_saved(self._path, _header(*self._shape, stamp), size):
+        if not self._is_saved(stamp, size):
             return False
         self._remap(size)
         self.secure(0, size)  # a copy of the file may be sparse
         return True
 
     def extend(self, size: int) -> None:
-        """Have so many bytes: the file grows, sparse, and is mapped anew. Cost: some microseconds."""
+        """Grow the file, sparse, and map it anew. Cost: some microseconds."""
         with store_full_errors(self._path), descriptor(self._path, os.O_RDWR) as fd:
             os.ftruncate(fd, HEADER_BYTES + size)
         self._remap(size)
@@ -181,13 +169,9 @@ class MappedBits:
         """Make all bits durable, then this stamp."""
         with store_full_errors(self._path), descriptor(self._path, os.O_RDWR) as fd:
             sync_file(fd)
-            write_all(fd, _header(*self._shape, stamp), 0)
+            write_all(fd, self._header(stamp), 0)
             sync_file(fd)
         return None
-
-    def close(self) -> None:
-        """Unmap the file."""
-        self._map, self.data = None, _NOTHING
 
     def _remap(self, size: int) -> None:
         with descriptor(self._path, os.O_RDWR) as fd:
@@ -202,17 +186,13 @@ class MappedBits:
 STORAGES: dict[str, type[MemoryBits] | type[MappedBits]] = {"memory": MemoryBits, "mapped": MappedBits}
 
 
-def _header(leaf_bits: int, hashes: int, stamp: bytes) -> bytes:
-    return _HEADER.pack(_MAGIC, VERSION, hashes, leaf_bits, stamp).ljust(HEADER_BYTES, b"\0")
-
-
-def _is_saved(path: Path, header: bytes, size: int) -> bool:
-    """True if the file has this header and so many bytes of bits."""
-    try:
-        with descriptor(path, os.O_RDONLY) as fd:
-            return os.pread(fd, len(header), 0) == header and os.fstat(fd).st_size == HEADER_BYTES + size
-    except FileNotFoundError:
-        return False
+def bits_of(elements: Fingerprints, leaf_bits: int, hashes: int) -> BoolArray:
+    """The bits of a leaf that holds exactly the elements."""
+    first, second = map_hashes(elements)
+    bits = np.zeros(leaf_bits, dtype=np.bool_)
+    for step in range(hashes):
+        bits[(first + second * step) & (leaf_bits - 1)] = True
+    return bits
 
 
 #: Elements that are looked up in one pass: with more, the arrays of positions outgrow the processor's cache.
@@ -234,7 +214,7 @@ class LeafBits:
         self._storage = storage or MemoryBits(Path(BITS_FILE), leaf_bits, hashes)
         if slots > self._slots():
             self._storage.extend(slots * self._leaf_bytes)
-        self._dropped: list[int] = []  # free slots, whose bits are to be cleared
+        self._dropped: list[int] = []  # free slots; `take` clears their bits
         self._fresh = 0  # from this slot on none was ever taken: all bits are clear
 
     @property
@@ -256,7 +236,7 @@ class LeafBits:
         return self._fresh - 1
 
     def claim(self, slots: Collection[int]) -> None:
-        """Take exactly these slots, with the bits that are there. Raises: ValueError if there are fewer."""
+        """Take exactly these slots, with the bits that are in them. Raises: ValueError if there are fewer."""
         self._fresh = self._slots()
         held = set(slots)
         if not held <= set(range(self._fresh)):
@@ -319,10 +299,7 @@ class LeafBits:
         return clear
 
     def _set(self, places: IntArray, shifts: ByteArray) -> None:
-        """Set all bits at once, and again what is missing, since several may lie in one byte.
-
-        Of those numpy stores the last one alone; with each round fewer are missing, and there are at most eight.
-        """
+        """Set all bits, and again those that are missing: of several in one byte numpy stores the last one alone."""
         data, bits = self._storage.data, np.left_shift(1, shifts, dtype=np.uint8)
         data[places] |= bits
         missing = (data[places] & bits) == 0
@@ -354,11 +331,7 @@ class LeafBits:
 
     def _image(self, elements: Fingerprints) -> ByteArray:
         """The bytes of a leaf that holds exactly the elements."""
-        first, second = map_hashes(elements)
-        bits = np.zeros(self._leaf_bits, dtype=np.bool_)
-        for step in self._steps[:, 0].tolist():
-            bits[(first + second * step) & (self._leaf_bits - 1)] = True
-        return np.packbits(bits, bitorder="little")
+        return np.packbits(bits_of(elements, self._leaf_bits, len(self._steps)), bitorder="little")
 
     def _slice(self, slot: int) -> ByteArray:
         return self._storage.data[slot * self._leaf_bytes : (slot + 1) * self._leaf_bytes]

@@ -2,7 +2,6 @@
 
 An element is its key's 128-bit fingerprint. LocHash, one per level, leads it down to a leaf; MapHash gives its k bits
 there. Each leaf also logs its elements, so that it can be split and rebuilt: bits are a cache, logs are the set.
-`restoring.py` opens a folder, `splitting.py` takes elements and splits leaves, `table.py` answers queries.
 """
 
 from __future__ import annotations
@@ -22,21 +21,10 @@ from anabranch.dedup.bloom.log import LeafLogs
 from anabranch.dedup.bloom.restoring import Image, restore
 from anabranch.dedup.bloom.splitting import Split, Splitter
 from anabranch.dedup.bloom.table import NONE, LeafTable
+from anabranch.dedup.closing import Closing
 from anabranch.dedup.errors import BadParameters, FilterClosed, InvariantBroken
 from anabranch.dedup.files.locks import FolderLock
 from anabranch.dedup.keys import BoolArray, Fingerprints, distinct, fingerprint, fingerprints, first_of_each
-
-
-def check(folder: Path, table: LeafTable, logs: LeafLogs, splits: Sequence[Split]) -> None:
-    """Read all logs and compare. Raises: InvariantBroken; FormatMismatch for a log cut off or replaced; OSError."""
-    logs.flush()
-    logs.require(logs.lengths())
-    for leaf in table.tree.leaves:
-        check_node(table, leaf, logs.read(leaf), logs.path(leaf))
-    for split in splits:
-        check_split(table, split, logs.read(split.node), logs.path(split.node))
-    if table.elements != (total := int(table.nodes.counts.sum())):
-        raise InvariantBroken(f"{folder}: {table.elements} elements, but its leaves count {total}")
 
 
 def check_node(table: LeafTable, node: int, logged: Fingerprints, name: Path) -> None:
@@ -60,17 +48,12 @@ def check_split(table: LeafTable, split: Split, logged: Fingerprints, name: Path
     if split.moved < split.length:
         check_node(table, split.node, logged[mine], name)
     moved = logged[: split.moved][mine[: split.moved]]
-    if lost := _not_below(table, split.node, moved):
+    leaves = table.tree.descend(moved)
+    asked = np.flatnonzero(table.leaves.unseen(table.nodes.slots[leaves], moved))
+    keepers = table.keepers(leaves[asked], moved[asked])
+    is_below = (keepers != NONE) & (table.tree.level[keepers] > table.tree.level[split.node])
+    if lost := np.count_nonzero(~is_below):
         raise InvariantBroken(f"{name}: {lost} of the elements said to be moved are not known below")
-
-
-def _not_below(table: LeafTable, node: int, elements: Fingerprints) -> int:
-    """Number of elements that neither their leaf knows nor a splitting node between it and this one."""
-    leaves = table.tree.descend(elements)
-    asked = np.flatnonzero(table.leaves.unseen(table.nodes.slots[leaves], elements))
-    keepers = table.keepers(leaves[asked], elements[asked])
-    is_below = (keepers != NONE) & (table.tree.level[keepers] > table.tree.level[node])
-    return int(np.count_nonzero(~is_below))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -89,11 +72,8 @@ class DsbfStatistics:
     strays: int  #: elements dropped at opening since they stood in a wrong leaf's log, as after a power loss
 
 
-class Dsbf:
-    """The filter of one folder. Use `Dsbf.open`.
-
-    Marking and asking belong to one thread; `sync` and `rates` may run in another one at the same time.
-    """
+class Dsbf(Closing):
+    """The filter of one folder. Use `Dsbf.open`."""
 
     def __init__(self, folder: Path, parameters: DsbfParameters, lock: FolderLock, leaves: str) -> None:
         self._folder = folder
@@ -104,23 +84,18 @@ class Dsbf:
         self._syncing = threading.Lock()  # one sync at a time, and none after the end
         self._is_torn = False  # a call that marks was broken off: bits and logs may differ
         self.is_closed = False
-        restored = restore(folder, parameters, self._logs, self._storage)
-        self._strays = restored.strays
-        self._table = restored.table
-        self._splitter = Splitter(folder, parameters, self._logs, self._table, restored.splits, restored.image)
+        self._table, splits, self._strays, image = restore(folder, parameters, self._logs, self._storage)
+        self._splitter = Splitter(folder, parameters, self._logs, self._table, splits, image)
         if full := self._table.full(np.array(self._table.tree.leaves)):
             self._begin_change()
             self._splitter.start(full)
 
     @classmethod
     def open(cls, folder: Path, parameters: DsbfParameters | None = None, leaves: str = "memory") -> Self:
-        """Open a folder's filter, or make it if the folder is new or empty.
+        """Open a folder's filter, or make it if the folder is new or empty. Raises: as `UniqFilter.open`.
 
-        `leaves` is where the bits are while it is open, and may be another one each time: "memory", or "mapped" (in
-        a file, for filters larger than memory). After a clean end the bits are there again: 1 ms per MiB in memory,
-        nothing mapped. After any other they are rebuilt from the logs: 0.3 µs per element; torn tails are cut, and a
-        log with equal elements is written anew without them. Raises: FormatMismatch if the folder is not ours, is
-        damaged or was made with other parameters; FilterInUse; BadParameters; OSError.
+        `leaves` is where the bits are while it is open: "memory", or "mapped" in a file, for filters larger than memory.
+        Cost after a clean end: 1 ms per MiB in memory, nothing mapped; else 0.3 µs per element, read from the logs.
         """
         if leaves not in STORAGES:
             raise BadParameters(f"leaves is {leaves!r}; it must be one of {', '.join(STORAGES)}")
@@ -141,7 +116,7 @@ class Dsbf:
         return self.unseen_elements(fingerprints(keys))
 
     def unseen_elements(self, elements: Fingerprints) -> BoolArray:
-        """`unseen` of keys whose `fingerprints` the caller has already."""
+        """`unseen` of keys with these `fingerprints`."""
         self._require_open()
         return self._table.unseen(elements)
 
@@ -151,18 +126,16 @@ class Dsbf:
         return self._table.is_unseen(fingerprint(key))
 
     def mark(self, keys: Sequence[bytes]) -> None:
-        """Put the keys into the set, whatever their bits say.
+        """Put the keys into the set, even those with all bits set: the next split would lose them.
 
-        A key whose bits are all set already is logged all the same: another filter may have found it new, and without
-        its fingerprint the next split would lose it. A call for n keys also moves fewer than 2048 + 32 n elements of
-        leaves that are being split. Raises: StoreFull (an OSError), with the keys taken or not taken; the filter
-        stays sound and the call may be repeated. If anything else breaks a call off while a split begins, such as
-        KeyboardInterrupt, the calls that write raise FilterClosed from then on: close the filter and open it again.
+        A call for n keys also moves fewer than 2048 + 32 n elements of splitting leaves. Raises: StoreFull (an OSError); it may
+        be repeated. After any other exception while a split begins, such as KeyboardInterrupt, the calls that write raise
+        FilterClosed: close the filter and open it again.
         """
         self.mark_elements(fingerprints(keys), first_of_each(keys))
 
     def mark_elements(self, elements: Fingerprints, is_first: BoolArray) -> None:
-        """`mark` of keys whose `fingerprints` and `first_of_each` the caller has already; do not change the array."""
+        """`mark` of keys with these `fingerprints` and `first_of_each`; do not change the array."""
         self._require_open()
         if not len(elements):
             return
@@ -192,11 +165,7 @@ class Dsbf:
         return new
 
     def sync(self) -> None:
-        """Make all that was marked before this call durable (fdatasync, log by log). Raises: OSError.
-
-        Splits whose elements have all been moved end here. A `mark` that starts one waits while this replaces the
-        manifest.
-        """
+        """Make all that was marked before this call durable, and end splits with all elements moved. Raises: OSError."""
         with self._syncing:
             self._require_open()
             self._splitter.sync()
@@ -217,27 +186,27 @@ class Dsbf:
             height=tree.height,
             mean_rate=mean,
             worst_rate=worst,
-            memory_bytes=self._table.memory_bytes,
+            memory_bytes=self._table.leaves.memory_bytes,
             log_bytes=self._logs.log_bytes,
             strays=self._strays,
         )
 
     def check(self) -> None:
-        """Read all logs and compare: the bits of each leaf and each splitting node are exactly its log's elements',
-        its count is not above them, what was moved is known below, and the counts add up.
-
-        Cost: as opening from the logs. Raises: InvariantBroken, FormatMismatch, OSError.
-        """
+        """Read all logs and compare. Cost: as opening from the logs. Raises: InvariantBroken, FormatMismatch, OSError."""
         with self._syncing:
             self._require_open()
-            check(self._folder, self._table, self._logs, self._splitter.splits)
+            table, logs = self._table, self._logs
+            logs.flush()
+            logs.require(logs.lengths())
+            for leaf in table.tree.leaves:
+                check_node(table, leaf, logs.read(leaf), logs.path(leaf))
+            for split in self._splitter.splits:
+                check_split(table, split, logs.read(split.node), logs.path(split.node))
+            if table.elements != (total := int(table.nodes.counts.sum())):
+                raise InvariantBroken(f"{self._folder}: {table.elements} elements, but its leaves count {total}")
 
     def close(self) -> None:
-        """Sync, keep the bits for the next opening, and unlock the folder; a second call does nothing.
-
-        Raises: OSError, and FilterClosed as `mark` says, with the folder unlocked. If only the bits could not be kept,
-        the next opening reads the logs.
-        """
+        """Sync, keep the bits for the next opening, and unlock the folder, even after an error. Raises: as `sync`."""
         with self._syncing:
             if self.is_closed:
                 return
@@ -248,12 +217,6 @@ class Dsbf:
                 self.is_closed = True
                 self._storage.close()
                 self._lock.release()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
 
     def __repr__(self) -> str:
         state = "closed" if self.is_closed else f"{len(self)} elements in {len(self._table.tree.leaves)} leaves"
@@ -277,7 +240,7 @@ class Dsbf:
         nodes = self._table.nodes
         image = Image(
             stamp=stamp,
-            size=self._table.memory_bytes,
+            size=self._table.leaves.memory_bytes,
             checksum=checksum,
             slots=nodes.slots.tolist(),
             counts=nodes.counts.tolist(),

@@ -1,7 +1,7 @@
-"""The arithmetic of Bloom filters, and what it makes of a DSBF's three numbers n, m and f.
+"""The arithmetic of Bloom filters, applied to a DSBF's three numbers n, m and f (Bloom 1970 and the DSBF papers).
 
-Formulas as in Bloom (1970) and in the papers on the dynamic splittable filter: n elements in m bits under k hashes
-leave a bit clear with probability p0 = e^(-kn/m); a key never inserted is taken for known with (1 - p0)^k.
+n elements in m bits under k hashes leave a bit clear with probability p0 = e^(-kn/m); a key never inserted is taken for
+known with (1 - p0)^k.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from anabranch.dedup.keys import IntArray
 #: A leaf splits at this share of its capacity at the latest: the rest is room for what one step of a batch adds.
 SPLIT_SHARE = 0.97
 #: Elements of splitting leaves that move on for each key that is marked. More of them end a split sooner and make each
-#: call dearer; with 32 a leaf's children take 1/32 of its load in new keys before it is gone.
+#: call dearer; with 32 a leaf's children take 1/32 of its load in new keys until the split ends.
 MOVES_PER_KEY = 32
 
 _FEWEST_BITS = 64
@@ -45,10 +45,7 @@ def best_hashes(m: int, f: float) -> int:
 
 
 def leaves_for(n: int, capacity: int) -> int:
-    """Least number c of leaves with n/c + 3 sqrt(n/c) <= capacity.
-
-    Leaves fill unevenly; the three standard deviations keep the fullest of them from splitting before n elements.
-    """
+    """Least number c of leaves with n/c + 3 sqrt(n/c) <= capacity: three standard deviations for uneven leaves."""
     if n <= 0:
         return 1
     share = ((math.sqrt(9 + 4 * capacity) - 3) / 2) ** 2  # the x with x + 3 sqrt(x) = capacity
@@ -58,7 +55,7 @@ def leaves_for(n: int, capacity: int) -> int:
     return c
 
 
-@dataclass(frozen=True, kw_only=True)  # no slots: they would leave no room for what is computed once
+@dataclass(frozen=True, kw_only=True)  # no slots: they would leave no room for cached properties
 class DsbfParameters:
     """What the user gives a DSBF, and what follows from it. Raises: BadParameters."""
 
@@ -97,10 +94,9 @@ class DsbfParameters:
         1. s <= SPLIT_SHARE u.
         2. s <= (1 - f) u. The count leaves out elements that the leaf took for known, at most f of the true number N
            at every moment: N <= count / (1 - f) <= u.
-        3. f(s) + f(load of a child at the split's end) <= f. While a leaf splits, a query asks it and one child, and
-           either may be wrong. The child gets s / fan-out elements, unevenly (three standard deviations), and what is
-           marked meanwhile: s / MOVES_PER_KEY, twice that if the leaf waits in line behind others, since evenly
-           loaded leaves fill in waves.
+        3. f(s) + f(load of a child at the split's end) <= f. While a leaf splits, a query asks it and one child. The child
+           gets s / fan-out elements, unevenly (three standard deviations), and the keys marked meanwhile: s / MOVES_PER_KEY,
+           twice that if the leaf waits behind others, since evenly loaded leaves fill in waves.
         """
         most = math.floor(min(SPLIT_SHARE, 1 - self.false_positive) * self.capacity)
         return max(min(1, most), bisect_right(range(most + 1), self.false_positive, key=self._rate_while_splitting) - 1)

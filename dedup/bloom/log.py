@@ -1,9 +1,8 @@
-"""The elements of each leaf: one append-only file of fingerprints per leaf.
+"""The elements of each leaf: one append-only file of fingerprints per leaf, from which it is split and rebuilt.
 
-A log is what a leaf is split and rebuilt from; the bits are only its image. File `leaf-<number>.log`: a header of 64
-bytes (magic, version, parameters, leaf), then 16 bytes an element (`fingerprint.py`). Appends are collected in memory
-and written in larger pieces; `sync` writes and syncs. Descriptors are opened for each piece, so that thousands of
-leaves need none. The log of a leaf that is being split is frozen: nothing is appended to it or taken out of it any more.
+File `leaf-<number>.log`: a header of 64 bytes (magic, version, parameters, leaf), then 16 bytes an element (`keys.py`).
+Appends are collected in memory and written in larger pieces. Descriptors are opened for each piece, so that thousands of
+leaves need none. The log of a splitting leaf is frozen: it never changes again.
 """
 
 from __future__ import annotations
@@ -47,9 +46,6 @@ class LeafLogs:
         self._touched: set[int] = set()
         self._lock = threading.Lock()
 
-    def __len__(self) -> int:
-        return len(self._lengths)
-
     @property
     def log_bytes(self) -> int:
         """Bytes in all logs, headers and what waits to be written included."""
@@ -73,10 +69,7 @@ class LeafLogs:
             self._lengths.update(dict.fromkeys(leaves, _HEADER.size))
 
     def open(self, leaf: int) -> Fingerprints:
-        """Take up a leaf's log and read it; a tail that a crash tore is cut off.
-
-        Raises: FormatMismatch if it is missing, damaged, another leaf's or another filter's.
-        """
+        """Take up a leaf's log and read it, without a torn tail. Raises: FormatMismatch if it is missing or damaged."""
         path = self.path(leaf)
         with _found(path, os.O_RDWR) as fd:
             self._require_header(path, leaf, os.pread(fd, _HEADER.size, 0))
@@ -85,15 +78,12 @@ class LeafLogs:
             if whole < size:
                 os.ftruncate(fd, whole)
         self._lengths[leaf] = whole
-        # What is read now may never have been synced: the next sync makes it durable.
+        # These elements may never have been synced: the next sync makes them durable.
         self._touched.add(leaf)
         return self.read(leaf)
 
     def require(self, lengths: Mapping[int, int]) -> None:
-        """Raise `FormatMismatch` if a log is missing, another one's, or shorter than so many bytes, which were synced.
-
-        Nothing is taken up or changed. Cost: some 10 µs per leaf.
-        """
+        """Raise `FormatMismatch` if a log is missing, another one's, or shorter than these bytes, which were synced."""
         for leaf, length in lengths.items():
             path = self.path(leaf)
             with _found(path, os.O_RDONLY) as fd:
@@ -102,10 +92,7 @@ class LeafLogs:
                     raise FormatMismatch(f"{path} {CUT_OFF}")
 
     def adopt(self, lengths: Mapping[int, int]) -> bool:
-        """Take up the logs of these leaves, their elements unread, if each has so many bytes; `require` them first.
-
-        Else none is taken up, and the answer is False. Cost: some microseconds per leaf.
-        """
+        """Take up all these logs, their elements unread, if each has exactly this length, else none; `require` them first."""
         if any(self.path(leaf).stat().st_size != length for leaf, length in lengths.items()):
             return False
         self._lengths = dict(lengths)
@@ -123,18 +110,21 @@ class LeafLogs:
             return dict(self._lengths)
 
     def count(self, leaf: int) -> int:
-        """Number of elements in a log, equal ones and all; those that wait to be written not included."""
+        """Number of elements in a log, equal ones included, waiting ones not."""
         return (self._lengths[leaf] - _HEADER.size) // FINGERPRINT_BYTES
 
     def read(self, leaf: int, start: int = 0, stop: int | None = None) -> Fingerprints:
         """Elements of a log from one place to another, by default all; `flush` first. Raises: OSError."""
         path, last = self.path(leaf), self.count(leaf) if stop is None else stop
+        offset, end = (_HEADER.size + place * FINGERPRINT_BYTES for place in (start, last))
+        parts = []
         with descriptor(path, os.O_RDONLY) as fd:
-            wanted = (last - start) * FINGERPRINT_BYTES
-            data = read_all(fd, wanted, _HEADER.size + start * FINGERPRINT_BYTES)
-        if len(data) < wanted:
-            raise OSError(errno.EIO, "the log is shorter than it was: its end was cut off", str(path))
-        return from_bytes(data)
+            while offset < end:  # one read serves at most 2 GiB on Linux
+                parts.append(os.pread(fd, end - offset, offset))
+                offset += len(parts[-1])
+                if not parts[-1]:
+                    raise OSError(errno.EIO, "the log is shorter than it was: its end was cut off", str(path))
+        return from_bytes(b"".join(parts))
 
     def make_room(self) -> None:
         """Write what waits if it is much. Call it before an `append`, which can then not fail. Raises: OSError."""
@@ -148,8 +138,9 @@ class LeafLogs:
         with self._lock:
             self._recent.append((leaves, elements))
             self._waiting_count += len(elements)
-            if len(self._recent) == _PARTS_AT_ONCE:
-                self._join_recent()
+            if len(self._recent) == _PARTS_AT_ONCE:  # one of many: a writing after 32,768 single ones would take 12 ms
+                self._waiting.append(_joined(self._recent))
+                self._recent = []
 
     def flush(self) -> None:
         """Write what waits. Raises: OSError; what could not be written waits on, and counts of files stay true."""
@@ -199,11 +190,6 @@ class LeafLogs:
             self._waiting = [(leaves[written:], elements[written:])] if written < len(leaves) else []
             self._waiting_count = len(leaves) - written
 
-    def _join_recent(self) -> None:
-        """Make one of many parts as they come, since a writing after 32,768 single elements would take 12 ms."""
-        self._waiting.append(_joined(self._recent))
-        self._recent = []
-
     def _write(self, leaf: int, data: bytes) -> None:
         """Append at the recorded length, not at the file's end: half of a failed write may be there."""
         path = self.path(leaf)
@@ -213,19 +199,14 @@ class LeafLogs:
         self._touched.add(leaf)
 
     def _header(self, leaf: int) -> bytes:
-        return _HEADER.pack(*self._fields(leaf))
-
-    def _fields(self, leaf: int) -> tuple[bytes | int | float, ...]:
         given = self._parameters
-        return (
-            *(_MAGIC, VERSION, given.hashes, given.leaf_bits, given.expected),
-            *(given.split_fan_out, given.false_positive, leaf),
-        )
+        numbers = (VERSION, given.hashes, given.leaf_bits, given.expected, given.split_fan_out, given.false_positive)
+        return _HEADER.pack(_MAGIC, *numbers, leaf)
 
     def _require_header(self, path: Path, leaf: int, header: bytes) -> None:
         if len(header) < _HEADER.size or not header.startswith(_MAGIC):
             raise FormatMismatch(f"{path} is damaged: it does not start as a leaf's log")
-        there = zip(_FIELDS, _HEADER.unpack(header), self._fields(leaf), strict=True)
+        there = zip(_FIELDS, _HEADER.unpack(header), _HEADER.unpack(self._header(leaf)), strict=True)
         if wrong := [f"{name} is {found!r} instead of {wanted!r}" for name, found, wanted in there if found != wanted]:
             raise FormatMismatch(f"{path} does not belong to this filter: {'; '.join(wrong)}")
 
@@ -262,12 +243,3 @@ def _order(leaves: IntArray) -> IntArray:
     if leaves.max() < 1 << 16:
         return np.argsort(leaves.astype(np.uint16), kind="stable")
     return np.argsort(leaves, kind="stable")
-
-
-def read_all(fd: int, length: int, offset: int) -> bytes:
-    """So many bytes from an offset, fewer only at the end of the file. One read serves at most 2 GiB on Linux."""
-    parts = []
-    while length and (part := os.pread(fd, length, offset)):
-        parts.append(part)
-        length, offset = length - len(part), offset + len(part)
-    return b"".join(parts)

@@ -1,7 +1,7 @@
-"""Redis servers, called all at the same time: the only file that imports redis-py.
+"""Redis servers, all called at the same time: the only file that imports redis-py.
 
-A batch of script calls is sent to every server that it concerns before the first reply is read, so that it costs one
-round trip however many servers and leaves it touches. Redis 6.0 or later, or what speaks its protocol; no Redis Cluster.
+A batch of script calls is sent to all its servers before the first reply is read, so it costs one round trip. Redis 6.0
+or later, or a server that speaks its protocol; no Redis Cluster.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from __future__ import annotations
 import errno
 import hashlib
 from collections.abc import Callable, Iterable, Sequence
-from typing import Protocol, TypeAlias
+from typing import Any, TypeAlias
 
 import redis
 from redis.backoff import NoBackoff
@@ -25,21 +25,10 @@ _HASHES = {name: hashlib.sha1(text.encode(), usedforsecurity=False).hexdigest() 
 _LONGEST_SYNC_WAIT_MS = 2000  # with appendfsync everysec the next sync is one second away, or two
 
 
-class _Connection(Protocol):
-    """What is used of `redis.Connection`."""
-
-    def connect(self) -> None: ...
-    def disconnect(self) -> None: ...
-    def pack_commands(self, commands: Iterable[tuple[object, ...]]) -> list[bytes]: ...
-    def send_packed_command(self, command: list[bytes]) -> None: ...
-    def read_response(self, disable_decoding: bool = False) -> object: ...
-
-
 class RedisServers:
-    """Connections to several servers, made when they are needed and anew after an error. For one thread.
+    """Connections to several servers, made when needed and anew after an error, for one thread. Nothing is retried.
 
-    Each wait for a server ends after `timeout_s` seconds. Nothing is tried a second time. `on_sent` is called with the
-    servers asked, when all calls are sent and no reply is read: an experiment lets time pass there.
+    Each wait for a server ends after `timeout_s` seconds. `on_sent` is called with the servers asked before a reply is read.
     """
 
     def __init__(
@@ -60,14 +49,14 @@ class RedisServers:
         return len(self._connections)
 
     def call(self, calls: Sequence[Call]) -> list[Reply]:
-        """Run the scripts and answer in the same order. Calls to one server run in the order given.
-
-        Raises: StoreUnavailable, StoreFull, FormatMismatch, BadParameters; calls of the batch may then have run.
-        """
+        """Run the scripts, in order on each server, and return the replies. Raises: as `SharedDsbf.add`; some may have run."""
         replies = self._exchange(calls)
         forgotten = [place for place, reply in enumerate(replies) if isinstance(reply, redis.exceptions.NoScriptError)]
         if forgotten:  # the server lost its scripts (SCRIPT FLUSH): these calls have not run
-            for place, reply in zip(forgotten, self._load_and_call([calls[place] for place in forgotten]), strict=True):
+            again = [calls[place] for place in forgotten]
+            for server in {call.server for call in again}:
+                self._load_scripts(server)
+            for place, reply in zip(forgotten, self._exchange(again), strict=True):
                 replies[place] = reply
         for call, reply in zip(calls, replies, strict=True):
             self._raise_if_refused(call.server, reply)
@@ -76,7 +65,7 @@ class RedisServers:
     def sync(self, key: str) -> bool:
         """Have all servers sync all earlier writes of all clients; False if one has not done so in time. It sets the key.
 
-        Servers before Redis 7.2, or without an append-only file, cannot be asked (WAITAOF): they count as synced.
+        Servers before Redis 7.2, or without an append-only file, have no WAITAOF: they count as synced.
         """
         # WAITAOF waits for the last write of its own connection, and so for all that was written before that.
         wait_ms = self._sync_wait_ms
@@ -98,17 +87,14 @@ class RedisServers:
         self.is_closed = True
         self._drop(range(len(self)))
 
-    def _load_and_call(self, calls: Sequence[Call]) -> list[Reply]:
-        for server in {call.server for call in calls}:
-            self._load_scripts(server)
-        return self._exchange(calls)
-
     def _exchange(self, calls: Sequence[Call]) -> list[Reply]:
         """Send all, then read all; a refused call has an exception in its place."""
         places: dict[int, list[int]] = {}
+        commands: dict[int, list[tuple[object, ...]]] = {}
         for place, call in enumerate(calls):
+            command = ("EVALSHA", _HASHES[call.script], len(call.keys), *call.keys, *call.arguments)
             places.setdefault(call.server, []).append(place)
-        commands = {server: [_command(calls[place]) for place in mine] for server, mine in places.items()}
+            commands.setdefault(call.server, []).append(command)
         replies: list[Reply] = [None] * len(calls)
         for server, answers in self._send_and_read(commands).items():
             for place, answer in zip(places[server], answers, strict=True):
@@ -129,7 +115,12 @@ class RedisServers:
             if self._on_sent:
                 self._on_sent(list(commands))
             for server, mine in commands.items():
-                replies[server] = [self._read(server) for _ in mine]
+                for _ in mine:
+                    try:
+                        reply = self._connections[server].read_response(disable_decoding=True)
+                    except redis.ResponseError as error:
+                        reply = error
+                    replies.setdefault(server, []).append(reply)
         except redis.RedisError as error:
             self._drop(commands)
             raise _translated(self.addresses[server], error) from error
@@ -137,12 +128,6 @@ class RedisServers:
             self._drop(commands)  # replies that were not read would be taken for those of the next batch
             raise
         return replies
-
-    def _read(self, server: int) -> Reply:
-        try:
-            return self._connections[server].read_response(disable_decoding=True)
-        except redis.ResponseError as error:
-            return error
 
     def _connect(self, server: int) -> None:
         if server in self._ready:
@@ -173,19 +158,14 @@ class RedisServers:
             self._connections[server].disconnect()
 
 
-def _connection(url: str, address: str, timeout_s: float) -> _Connection:
+def _connection(url: str, address: str, timeout_s: float) -> Any:  # a redis.Connection, which has no types
     try:
         pool = redis.ConnectionPool.from_url(
             url, protocol=2, socket_timeout=timeout_s, socket_connect_timeout=timeout_s, retry=Retry(NoBackoff(), 0)
         )
-        connection: _Connection = pool.make_connection()
+        return pool.make_connection()
     except (ValueError, TypeError) as error:
         raise BadParameters(f"{address} is not the URL of a Redis server: {error}") from error
-    return connection
-
-
-def _command(call: Call) -> tuple[object, ...]:
-    return ("EVALSHA", _HASHES[call.script], len(call.keys), *call.keys, *call.arguments)
 
 
 def _translated(address: str, error: redis.RedisError) -> DedupError:

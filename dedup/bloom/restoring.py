@@ -1,20 +1,18 @@
-"""How an opened DSBF gets its leaves back: from the bits that were kept at a clean end, or else from the logs.
+"""How an opened DSBF gets its leaves back: from the bits kept at a clean end (file BITS, `bits.py`), or from the logs.
 
-The kept bits are in the file BITS (`bits.py`). The record `image` in the MANIFEST (`splitting.py`) says whether they
-count: it is written last, and taken away durably before the first change. It has the stamp of the file's header, the
-slot and count of each node, and the length of each log. An older image beside newer logs, or one of another state,
-disagrees with it in one of these; then the bits are rebuilt from the logs. But a log that is shorter than recorded was
-damaged, and the filter is refused: the log was synced before the image was written, and no log becomes shorter while
-there is an image. Bits that are read into memory must have the recorded CRC-32; mapped bits are not read at opening, so
-they have no checksum.
+The record `image` in the MANIFEST (`splitting.py`) says whether the kept bits count. It is written last, and removed
+durably before the first change. It has the stamp of the file's header, the slot and count of each node, and the length
+of each log. If any of them disagrees, the bits are rebuilt from the logs; but a log shorter than recorded is damage, and
+the filter is refused: no synced log becomes shorter while there is an image. Bits read into memory must have the
+recorded CRC-32; mapped bits are not read at opening, so they have no checksum.
 """
 
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import Self
+from typing import Self, TypeAlias
 
 import numpy as np
 
@@ -45,19 +43,11 @@ class Image:
 
     def record(self) -> dict[str, object]:
         """The image as a JSON object."""
-        return {
-            "stamp": self.stamp.hex(),
-            "size": self.size,
-            "checksum": self.checksum,
-            "slots": self.slots,
-            "counts": self.counts,
-            "loads": self.loads,
-            "lengths": sorted(self.lengths.items()),
-        }
+        return asdict(self) | {"stamp": self.stamp.hex(), "lengths": sorted(self.lengths.items())}
 
     @classmethod
     def of_record(cls, record: dict[str, object], nodes: int) -> Self | None:
-        """The image that a record of a tree with so many nodes describes; None if it is damaged."""
+        """The image in a record, for a tree of `nodes` nodes; None if it is damaged."""
         match record:
             case {
                 "stamp": str(stamp),
@@ -68,49 +58,27 @@ class Image:
                 "loads": list(loads),
                 "lengths": list(lengths),
             } if _STAMP.fullmatch(stamp) and all(_are_numbers(pair, 2) for pair in lengths):
-                image = cls(
-                    stamp=bytes.fromhex(stamp),
-                    size=size,
-                    checksum=checksum,
-                    slots=slots,
-                    counts=counts,
-                    loads=loads,
-                    lengths=dict(lengths),
-                )
-                return image if all(_are_numbers(row, nodes) for row in (slots, counts, loads)) else None
-            case _:
-                return None
-
-    def nodes_with_bits(self) -> set[int]:
-        """Numbers of the nodes that have a slot."""
-        return {node for node, slot in enumerate(self.slots) if slot != NONE}
-
-    def nodes(self) -> Nodes:
-        """The arrays as a table takes them."""
-        slots, counts, loads = (np.array(row, dtype=np.int64) for row in (self.slots, self.counts, self.loads))
-        return Nodes(slots, counts, loads)
+                if not all(_are_numbers(row, nodes) for row in (slots, counts, loads)):
+                    return None
+                rows = {"slots": slots, "counts": counts, "loads": loads}
+                return cls(stamp=bytes.fromhex(stamp), size=size, checksum=checksum, lengths=dict(lengths), **rows)
+        return None
 
 
 def _are_numbers(row: object, length: int) -> bool:
-    """True for a list of so many whole numbers that an array can hold."""
+    """True for a list of `length` whole numbers that an array can hold."""
     return isinstance(row, list) and len(row) == length and all(type(n) is int and abs(n) < 1 << 63 for n in row)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Restored:
-    """The state of a filter at its opening."""
-
-    table: LeafTable
-    splits: list[Split]
-    strays: int  #: elements that stood in a wrong leaf's log
-    image: dict[str, object] | None  #: the manifest's record of the kept bits; None: they do not count
+#: A filter at its opening: table, splits, number of elements dropped from a wrong leaf's log, and the manifest's record of
+#: the kept bits, None if they do not count.
+Restored: TypeAlias = tuple[LeafTable, list[Split], int, dict[str, object] | None]
 
 
 def restore(folder: Path, parameters: DsbfParameters, logs: LeafLogs, storage: BitStorage) -> Restored:
-    """The state of the folder's filter, which is made if the folder is empty.
+    """The state of the folder's filter, which is made if the folder is empty. Cost: 0.3 µs per element, or loading the bits.
 
-    Cost: 0.3 µs per element, or that of reading or mapping the kept bits. Raises: FormatMismatch, OSError; if a log
-    has lost what it held at the last clean end, nothing in the folder is changed.
+    Raises: OSError; FormatMismatch, with the folder unchanged if a log has lost elements of the last clean end.
     """
     manifest = read_manifest(folder, parameters) or _founded(folder, parameters, logs)
     if image := Image.of_record(manifest.image or {}, len(manifest.tree)):
@@ -121,7 +89,7 @@ def restore(folder: Path, parameters: DsbfParameters, logs: LeafLogs, storage: B
     if manifest.image is not None:
         manifest = replace(manifest, image=None)
         write_manifest(folder, parameters, manifest)
-    # A kill may have come between the manifest's rename and its sync; what is done from now on builds on that name.
+    # A kill may have come between the manifest's rename and its sync; all that follows depends on that name.
     sync_folder(folder)
     sync_folder(folder.parent)
     restored = _from_logs(parameters, manifest, logs, storage)
@@ -145,14 +113,20 @@ def _from_image(
     parameters: DsbfParameters, manifest: Manifest, image: Image, logs: LeafLogs, storage: BitStorage
 ) -> Restored | None:
     """The state at the last clean end, of which this is the image; None if anything disagrees. No log is read."""
-    if not _agree(image, manifest, logs) or (leaves := kept_leaves(parameters, image, storage)) is None:
+    with_bits = {node for node, slot in enumerate(image.slots) if slot != NONE}
+    if not image.lengths.keys() == with_bits == _nodes_with_logs(manifest) or not logs.adopt(image.lengths):
+        return None
+    splits = _splits(manifest, logs)
+    if any(split.moved >= split.length for split in splits):
+        return None
+    if (leaves := kept_leaves(parameters, image, storage)) is None:
         return None
     table = LeafTable(parameters, manifest.tree, leaves)
     try:
-        table.adopt(image.nodes())
+        table.adopt(Nodes(*(np.array(row, dtype=np.int64) for row in (image.slots, image.counts, image.loads))))
     except ValueError:
         return None
-    return Restored(table=table, splits=_splits(manifest, logs), strays=0, image=manifest.image)
+    return table, splits, 0, manifest.image
 
 
 def kept_leaves(parameters: DsbfParameters, image: Image, storage: BitStorage) -> LeafBits | None:
@@ -164,48 +138,33 @@ def kept_leaves(parameters: DsbfParameters, image: Image, storage: BitStorage) -
     return LeafBits(parameters.leaf_bits, parameters.hashes, storage=storage)
 
 
-def _agree(image: Image, manifest: Manifest, logs: LeafLogs) -> bool:
-    """True if the image names the manifest's nodes and the logs as they are; the logs are taken up then."""
-    if not image.lengths.keys() == image.nodes_with_bits() == _nodes_with_logs(manifest):
-        return False
-    return logs.adopt(image.lengths) and all(split.moved < split.length for split in _splits(manifest, logs))
-
-
 def _from_logs(parameters: DsbfParameters, manifest: Manifest, logs: LeafLogs, storage: BitStorage) -> Restored:
     """The state as the logs have it. Torn tails are cut, equal elements and strays dropped."""
     tree = manifest.tree
     storage.begin()
     slots = len(tree.leaves) + len(manifest.splitting)
     table = LeafTable(parameters, tree, LeafBits(parameters.leaf_bits, parameters.hashes, slots, storage))
-    strays = sum(_load_leaf(leaf, table, logs) for leaf in tree.leaves)
+    strays = 0
+    for leaf in tree.leaves:
+        found = logs.open(leaf)
+        mine = found[tree.leads_through(leaf, found)]
+        elements = distinct(mine)
+        if len(elements) < len(found):
+            logs.rewrite(leaf, elements)
+        table.settle(leaf, elements)
+        strays += len(found) - len(mine)
     for node, moved in manifest.splitting:
         if moved > len(logs.open(node)):
             raise FormatMismatch(f"{logs.path(node)} is damaged: it holds fewer elements than were moved out of it")
     splits = _splits(manifest, logs)
-    # A node counts what no node below it knows, so the deepest come first.
+    # A node counts what no node below it knows, so the deepest come first. Their logs are frozen: nothing is dropped.
     for split in sorted(splits, key=lambda split: -tree.level.item(split.node)):
-        strays += _load_splitting(split, table, logs)
-    return Restored(table=table, splits=splits, strays=strays, image=None)
-
-
-def _load_leaf(leaf: int, table: LeafTable, logs: LeafLogs) -> int:
-    """Let a leaf hold what its log says; returns the number of strays, which are dropped from the log."""
-    found = logs.open(leaf)
-    mine = found[table.tree.leads_through(leaf, found)]
-    elements = distinct(mine)
-    if len(elements) < len(found):
-        logs.rewrite(leaf, elements)
-    table.settle(leaf, elements)
-    return len(found) - len(mine)
-
-
-def _load_splitting(split: Split, table: LeafTable, logs: LeafLogs) -> int:
-    """The same for a splitting node, whose log is frozen: nothing is dropped from it."""
-    found = logs.read(split.node)
-    mine = table.tree.leads_through(split.node, found)
-    if split.moved < split.length:
-        table.settle(split.node, distinct(found[mine]))
-    return int(np.count_nonzero(~mine))
+        found = logs.read(split.node)
+        is_mine = tree.leads_through(split.node, found)
+        if split.moved < split.length:
+            table.settle(split.node, distinct(found[is_mine]))
+        strays += int(np.count_nonzero(~is_mine))
+    return table, splits, strays, None
 
 
 def _splits(manifest: Manifest, logs: LeafLogs) -> list[Split]:

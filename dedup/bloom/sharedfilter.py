@@ -1,19 +1,14 @@
-"""A DSBF whose leaves are in Redis, shared by any number of crawlers, which do not talk to each other.
+"""A DSBF with its leaves in Redis, shared by any number of crawlers, which do not talk to each other.
 
-The leaves are spread over the servers; the tree is a manifest on the first one, of which each crawler keeps a copy. A
-batch of keys descends that copy and is sent as one script call per leaf, to all servers at once. A leaf that has split
-since then answers so instead of answering the question; then the newest tree is loaded and the rest is asked again.
+The leaves are spread over the servers; the tree is a manifest on the first one (`sharedtree.py`), of which each crawler
+keeps a copy. A batch of keys descends that copy and is sent as one script call per leaf, to all servers at once
+(`sharedleaves.py`, `redis.py`). A leaf that has split since then answers so; then the newest tree is loaded and the rest is
+asked again. `sharedsplitting.py` splits full leaves.
 
-    sharedfilter.py      batches of keys
-    sharedsplitting.py   who splits a full leaf, and how
-    sharedtree.py        the tree, the addresses of its leaves, and the manifest that crawlers agree on
-    sharedleaves.py      leaves: the scripts that run in the servers, and their answers
-    redis.py             connections
-
-Why two crawlers never both find one key new: the bits of a leaf are tested and set in one script. A splitting leaf is
-frozen before any crawler learns of its children, so its answers hold for good; `add` asks it first, and only keys
-that it does not know go to the child. (At the same time would not do: between the two answers the splitting leaf may
-have been moved and removed.) So the order of the scripts in the child decides alone.
+Two crawlers never both find one key new: the bits of a leaf are tested and set in one script. A splitting leaf is
+frozen before any crawler learns of its children, so its answers hold for good; `add` asks it first, and sends only the
+keys that it does not know to the child. (Not at the same time: between the two answers the splitting leaf may be moved
+and removed.) So the order of the scripts in the child decides alone.
 """
 
 from __future__ import annotations
@@ -28,6 +23,7 @@ from anabranch.dedup.bloom.formulas import DsbfParameters, false_positive_rates
 from anabranch.dedup.bloom.sharedleaves import KNOWN, MISSING, MOVED, NEW, LeafAddress, LeafState
 from anabranch.dedup.bloom.sharedsplitting import LEASE_MS, SharedSplitter
 from anabranch.dedup.bloom.sharedtree import SharedManifest
+from anabranch.dedup.closing import Closing
 from anabranch.dedup.errors import BadParameters, InvariantBroken, StoreUnavailable
 from anabranch.dedup.keys import (
     FINGERPRINT_BYTES,
@@ -65,15 +61,13 @@ class SharedStatistics:
     log_bytes: int  #: logs on all servers
 
 
-class SharedDsbf:
+class SharedDsbf(Closing):
     """The filter of one name on some Redis servers, as seen by one crawler. Use `SharedDsbf.open`.
 
-    An instance belongs to one thread of one process; any number of instances may share the filter.
-
-    A call that fails with StoreUnavailable while the servers are asked may have been done in part: repeating `add` may
-    then call keys known that this very call had put in. Where no key may be lost, ask `unseen`, keep the new keys
-    safe, and then `mark` them: both may be repeated at will. After an error the same instance works again as soon as
-    its servers do. Redis Cluster is not supported.
+    An instance belongs to one thread of one process; any number of instances may share the filter. An `add` that fails
+    with StoreUnavailable may have been done in part, and calls its own keys known when it is repeated. Where no key may
+    be lost, ask `unseen`, save the new keys, and then `mark` them: both may be repeated. After an error the same
+    instance works again as soon as its servers do. Redis Cluster is not supported.
     """
 
     def __init__(self, servers: RedisServers, name: str, parameters: DsbfParameters, lease_ms: int) -> None:
@@ -97,10 +91,9 @@ class SharedDsbf:
     ) -> Self:
         """Open the filter of this name on these servers, or make it if none of them has anything of it.
 
-        All crawlers name the servers in the same order; host names may differ. `timeout_s` bounds each wait for a
-        server. `on_sent` is called with the servers asked after each sending (an experiment lets time pass there).
-        Cost: some round trips. Raises: BadParameters (a URL or a password is wrong, redis-py is not installed),
-        FormatMismatch (other parameters, other servers, or keys of something else), StoreUnavailable, StoreFull.
+        All crawlers name the servers in the same order. `timeout_s` bounds each wait for a server; `on_sent` is called with the
+        servers asked after each sending. Raises: BadParameters, FormatMismatch (also for other servers or foreign keys),
+        StoreUnavailable, StoreFull.
         """
         try:
             from anabranch.dedup.bloom.redis import RedisServers  # noqa: PLC0415  # redis-py is an extra
@@ -118,14 +111,13 @@ class SharedDsbf:
 
     @property
     def generation(self) -> str:
-        """A random text of its making: a filter of the same name that was removed and made anew has another."""
+        """A random text: a filter that was removed and made anew under the same name has another one."""
         return self._manifest.tree.tokens[0]
 
     def unseen(self, keys: Sequence[bytes]) -> BoolArray:
         """True where a key was certainly never put in; a key never put in is False with a probability of at most f.
 
-        Cost: one round trip, more only if the tree is old. Raises: StoreUnavailable; StoreFull if a split that another
-        crawler left undone has to go on for an answer.
+        Cost: one round trip, more only if the tree is old. Raises: StoreUnavailable, StoreFull.
         """
         elements = fingerprints(keys)
         new: BoolArray = np.ones(len(elements), dtype=np.bool_)
@@ -138,16 +130,15 @@ class SharedDsbf:
             answers = self._test(node, part[row])
             new[waiting[row[answers == KNOWN]]] = False
             is_open = np.isin(answers, [MOVED, MISSING]) & new[waiting[row]]
-            self._settle(node[is_open], answers[is_open])
+            self._splitter.settle(node[is_open], answers[is_open])
             waiting = waiting[np.unique(row[is_open])]
         return new
 
     def add(self, keys: Sequence[bytes]) -> BoolArray:
-        """Test and set: True where a key was new; a key twice in one batch is new once.
+        """Test and set: True where a key was new, for exactly one of all crawlers; a key twice in one batch is new once.
 
-        Exactly one of all crawlers that add a key gets True for it. Cost: one round trip, two for keys whose
-        leaf is being split; besides, it moves a bounded number of elements of splitting leaves
-        (`SharedSplitter.move`). Raises: StoreUnavailable, StoreFull; see the class for what holds then.
+        Cost: one round trip, two for keys of a splitting leaf, and what `SharedSplitter.move` takes. Raises:
+        StoreUnavailable, StoreFull; the class says what holds then.
         """
         return self._insert(keys, logged="new")
 
@@ -156,7 +147,7 @@ class SharedDsbf:
         self._insert(keys, logged="all")
 
     def statistics(self) -> SharedStatistics:
-        """The filter at this moment. Cost: O(leaves), all asked in one round trip. Raises: StoreUnavailable."""
+        """The filter at this moment. Cost: one round trip for all leaves. Raises: StoreUnavailable."""
         self._manifest.reload()
         tree, given = self._manifest.tree, self._parameters
         nodes = sorted([*tree.tree.leaves, *tree.splitting])
@@ -181,10 +172,7 @@ class SharedDsbf:
         )
 
     def check(self) -> None:
-        """Read all leaves and compare: the bits of each are exactly those of its log. Others may go on meanwhile.
-
-        Cost: all bits and logs come over the network, leaf by leaf. Raises: InvariantBroken, StoreUnavailable.
-        """
+        """Read all leaves over the network and compare bits and logs. Raises: InvariantBroken, StoreUnavailable."""
         self._manifest.reload()
         tree = self._manifest.tree
         for node in sorted([*tree.tree.leaves, *tree.splitting]):
@@ -195,12 +183,6 @@ class SharedDsbf:
     def close(self) -> None:
         """Disconnect from the servers, which keep the filter; a second call does nothing."""
         self._servers.close()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
 
     def __repr__(self) -> str:
         tree = self._manifest.tree
@@ -237,16 +219,12 @@ class SharedDsbf:
         )
         new[waiting[answers == NEW]] = True
         again = (answers != NEW) & (answers != KNOWN)
-        self._settle(nodes[again], answers[again])
+        self._splitter.settle(nodes[again], answers[again])
         left_over: IntArray = waiting[again]
         return left_over
 
     def _test(self, nodes: IntArray, elements: Fingerprints) -> ByteArray:
         return self._leaves.test(self._manifest.tree.places, nodes, elements, self._manifest.tree.splitting)
-
-    def _settle(self, nodes: IntArray, answers: ByteArray) -> None:
-        if len(nodes):
-            self._splitter.settle(nodes, answers)
 
     def _check_leaf(self, place: LeafAddress, state: LeafState, bits: ByteArray, log: Fingerprints) -> None:
         name = f"leaf {place.path} on {self._servers.addresses[place.server]}"
@@ -257,7 +235,8 @@ class SharedDsbf:
             raise InvariantBroken(f"{name} counts {state.counted} elements, its log has {len(elements)}")
         if not np.array_equal(bits, self._leaves.image(elements)):
             raise InvariantBroken(f"{name}: its bits are not those of its log")
-        if not _leads_to(self._manifest.tree.nodes_at([place.path]), self._manifest, elements):
+        tree = self._manifest.tree
+        if not all(tree.tree.leads_through(node, elements).all() for node in tree.nodes_at([place.path])):
             raise InvariantBroken(f"{name} holds elements of another leaf")
         if state.stage not in {"open", "frozen"}:
             raise StoreUnavailable(f"{name} is in the unknown state {state.stage}")
@@ -266,7 +245,3 @@ class SharedDsbf:
 def _moved(state: LeafState) -> int:
     """About how many of a splitting leaf's counted elements are counted below it, too."""
     return state.counted * state.moved // state.logged if state.logged else 0
-
-
-def _leads_to(nodes: Sequence[int], manifest: SharedManifest, elements: Fingerprints) -> bool:
-    return all(manifest.tree.tree.leads_through(node, elements).all() for node in nodes)

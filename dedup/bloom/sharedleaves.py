@@ -3,16 +3,15 @@
 Keys of a filter, all beginning with its name:
 
 - `NAME:part` (hash, one per server): the format, which server of how many this is, and `token`, the generation: a random
-  text made with the part. Each leaf of the server carries it, and each call names it. A server that was flushed has no
-  part, one that was made anew has another token; both refuse every call.
+  text made with the part. Each leaf of the server carries it, and each call names it. So a server that was flushed, or
+  made anew, refuses every call.
 - `NAME:manifest` (hash, first server): `revision`, a random text, and `body`, the tree as JSON (`sharedtree.py`).
 - `NAME:leaf:PATH` (hash): `token`, `stage`, `count` (elements that found a bit clear), `logged` (bytes in the log), and
   while it splits `moved` (bytes of the log that are in the children) and `round` (how often `moved` began anew).
 - `NAME:leaf:PATH:bits`, `...:log`, `...:mover`: the bits; 16 bytes per element; who moves the elements now (a lease).
 
-A leaf's `stage` goes from open to frozen to gone and never back. Open: it answers queries and takes elements. Frozen: it
-splits; it answers queries and takes nothing. Gone: its elements are in its children, its bits and its log are removed;
-the hash stays, so that a crawler with an old tree learns of it, and the leaf is never made a second time.
+A leaf's `stage` goes from open (answers queries and takes elements) to frozen (splits: answers queries only) to gone
+(its children have its elements). The hash of a gone leaf stays, so that a crawler with an old tree learns of it.
 
 A reply begins with one letter: O done, M moved (the caller's tree is old), N not there, L the server lost data that
 it should have, F frozen, G gone, B busy (another crawler has the lease), D done to the end, S the same as before.
@@ -20,14 +19,15 @@ it should have, F frozen, G gone, B busy (another crawler has the lease), D done
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Sequence
 from itertools import pairwise
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 import numpy as np
 
+from anabranch.dedup.bloom.bits import bits_of
 from anabranch.dedup.errors import StoreUnavailable
-from anabranch.dedup.keys import FINGERPRINT_BYTES, ByteArray, Fingerprints, IntArray, from_bytes, map_hashes, to_bytes
+from anabranch.dedup.keys import FINGERPRINT_BYTES, ByteArray, Fingerprints, IntArray, from_bytes, to_bytes
 
 if TYPE_CHECKING:
     from anabranch.dedup.bloom.redis import RedisServers
@@ -42,7 +42,15 @@ class Call(NamedTuple):
     arguments: tuple[str | bytes | int, ...]
 
 
-#: Begins the scripts that look at bits.
+#: Begins the scripts of one leaf, which is KEYS[1]; ARGV[1] is the token.
+_LEAF = """
+local token, stage, count, logged, moved, round =
+  unpack(redis.call('HMGET', KEYS[1], 'token', 'stage', 'count', 'logged', 'moved', 'round'))
+if not token then return 'N' end
+if token ~= ARGV[1] then return 'L' end
+"""
+
+#: Begins the scripts that look at bits, after that.
 _HASHES = """
 local elements = ARGV[#ARGV]
 local m, k = tonumber(ARGV[2]), tonumber(ARGV[3])
@@ -54,17 +62,13 @@ local function hashes(start)
 end
 """
 
-#: KEYS leaf, bits. ARGV token, m, k, "leaf" or "parent" (what the caller takes it for), elements. O and the answers.
-#: A parent that is open is frozen: its server forgot that when it crashed, and from now on it must not change.
-_TEST = (
-    _HASHES
-    + """
-local held = call('HMGET', KEYS[1], 'token', 'stage')
-if not held[1] then return 'N' end
-if held[1] ~= ARGV[1] then return 'L' end
-if ARGV[4] == 'leaf' and held[2] ~= 'open' or held[2] == 'gone' then return 'M' end
+_BITS_SCRIPTS = {
+    # KEYS leaf, bits. ARGV token, m, k, "leaf" or "parent" (what the caller takes it for), elements. O and the answers.
+    # A parent that is open is frozen: its server forgot that when it crashed, and from now on it must not change.
+    "test": """
+if ARGV[4] == 'leaf' and stage ~= 'open' or stage == 'gone' then return 'M' end
 if call('STRLEN', bits) * 8 ~= m then return 'L' end
-if ARGV[4] == 'parent' and held[2] == 'open' then call('HSET', KEYS[1], 'stage', 'frozen') end
+if ARGV[4] == 'parent' and stage == 'open' then call('HSET', KEYS[1], 'stage', 'frozen') end
 for start = 1, #elements, 16 do
   local place, step = hashes(start)
   local answer = '0'
@@ -76,19 +80,13 @@ for start = 1, #elements, 16 do
   answers[#answers + 1] = answer
 end
 return 'O' .. table.concat(answers)
-"""
-)
-
-#: KEYS leaf, bits, log. ARGV token, m, k, most elements, "new" or "all" (what is logged), elements. O and the answers.
-#: Bits are looked at before they are set, so that elements known already cost no line in the append-only file.
-_PUT = (
-    _HASHES
-    + """
-local held = call('HMGET', KEYS[1], 'token', 'stage', 'count', 'logged')
-if not held[1] then return 'N' end
-if held[1] ~= ARGV[1] then return 'L' end
-if held[2] ~= 'open' then return 'M' end
-local count, logged, most, logs_all = tonumber(held[3]), tonumber(held[4]), tonumber(ARGV[4]), ARGV[5] == 'all'
+""",
+    # KEYS leaf, bits, log. ARGV token, m, k, most elements, "new" or "all" (what is logged), elements. O and the answers.
+    # Bits are looked at before they are set, so that elements known already cost no line in the append-only file.
+    "put": """
+if stage ~= 'open' then return 'M' end
+count, logged = tonumber(count), tonumber(logged)
+local most, logs_all = tonumber(ARGV[4]), ARGV[5] == 'all'
 if call('STRLEN', bits) * 8 ~= m or call('STRLEN', KEYS[3]) ~= logged then return 'L' end
 local log, is_whole = {}, true
 for start = 1, #elements, 16 do
@@ -115,11 +113,68 @@ if #log > 0 then
   call('HSET', KEYS[1], 'count', count, 'logged', logged)
 end
 return 'O' .. table.concat(answers)
-"""
-)
+""",
+}
 
-#: KEYS part, leaf, bits, log. ARGV token, bytes of the bits. O, also if the leaf is there already, in whatever stage.
-_CREATE = """
+_LEAF_SCRIPTS = {
+    # KEYS leaf. ARGV token, elements from which on it may be frozen. F, G, or O if it is open and stays so.
+    "freeze": """
+if stage == 'gone' then return 'G' end
+if stage == 'open' then
+  if tonumber(count) < tonumber(ARGV[2]) then return 'O' end
+  redis.call('HSET', KEYS[1], 'stage', 'frozen')
+end
+return 'F'
+""",
+    # KEYS leaf, log, mover. ARGV token, mover, lease in ms, most bytes, "steal" or "". Takes or renews the lease: O, a line
+    # with round and bytes moved before, and the elements that are to be moved next.
+    "fetch": """
+if stage == 'gone' then return 'G' end
+local mover = redis.call('GET', KEYS[3])
+if mover and mover ~= ARGV[2] and ARGV[5] ~= 'steal' then return 'B' end
+if redis.call('STRLEN', KEYS[2]) ~= tonumber(logged) then return 'L' end
+if stage == 'open' then redis.call('HSET', KEYS[1], 'stage', 'frozen') end
+redis.call('SET', KEYS[3], ARGV[2], 'PX', ARGV[3])
+local stop = string.format('%.0f', moved + ARGV[4] - 1)
+return 'O' .. round .. ' ' .. moved .. '\\n' .. redis.call('GETRANGE', KEYS[2], moved, stop)
+""",
+    # KEYS leaf. ARGV token, round, moved before, moved now. O, D at the end of the log, B if another one was faster.
+    "advance": """
+if stage == 'gone' then return 'G' end
+if round ~= ARGV[2] or moved ~= ARGV[3] then return 'B' end
+if ARGV[3] ~= ARGV[4] then redis.call('HSET', KEYS[1], 'moved', ARGV[4]) end
+return ARGV[4] == logged and 'D' or 'O'
+""",
+    # KEYS leaf. ARGV token. O: moving begins anew, and steps under way do not count; G.
+    "rewind": """
+if stage == 'gone' then return 'G' end
+redis.call('HINCRBY', KEYS[1], 'round', 1)
+redis.call('HSET', KEYS[1], 'moved', 0, 'stage', 'frozen')
+return 'O'
+""",
+    # KEYS leaf, bits, log, mover. ARGV token. Only after the manifest says that the leaf is an inner node.
+    "drop": """
+redis.call('UNLINK', KEYS[2], KEYS[3], KEYS[4])
+redis.call('HSET', KEYS[1], 'stage', 'gone')
+return 'O'
+""",
+    # KEYS leaf. ARGV token. O and a line with stage, count, logged, moved.
+    "state": """
+return 'O' .. stage .. ' ' .. count .. ' ' .. logged .. ' ' .. moved
+""",
+    # KEYS leaf, bits, log. ARGV token. O, a line as that of `state`, the bits, the log; M if it is gone.
+    "read": """
+if stage == 'gone' then return 'M' end
+local bits = redis.call('GET', KEYS[2])
+if not bits then return 'L' end
+local line = stage .. ' ' .. count .. ' ' .. logged .. ' ' .. moved
+return 'O' .. line .. '\\n' .. bits .. (redis.call('GET', KEYS[3]) or '')
+""",
+}
+
+_OTHER_SCRIPTS = {
+    # KEYS part, leaf, bits, log. ARGV token, bytes of the bits. O, also if the leaf is there already, in whatever stage.
+    "create": """
 if redis.call('HGET', KEYS[1], 'token') ~= ARGV[1] then return 'L' end
 local token = redis.call('HGET', KEYS[2], 'token')
 if token then return token == ARGV[1] and 'O' or 'L' end
@@ -127,147 +182,49 @@ if redis.call('EXISTS', KEYS[3], KEYS[4]) > 0 then return 'L' end
 redis.call('SETRANGE', KEYS[3], ARGV[2] - 1, string.char(0))
 redis.call('HSET', KEYS[2], 'token', ARGV[1], 'stage', 'open', 'count', 0, 'logged', 0, 'moved', 0, 'round', 0)
 return 'O'
-"""
-
-#: KEYS leaf. ARGV token, elements from which on it may be frozen. F, G, or O if it is open and stays so.
-_FREEZE = """
-local held = redis.call('HMGET', KEYS[1], 'token', 'stage', 'count')
-if not held[1] then return 'N' end
-if held[1] ~= ARGV[1] then return 'L' end
-if held[2] == 'gone' then return 'G' end
-if held[2] == 'open' then
-  if tonumber(held[3]) < tonumber(ARGV[2]) then return 'O' end
-  redis.call('HSET', KEYS[1], 'stage', 'frozen')
-end
-return 'F'
-"""
-
-#: KEYS leaf, log, mover. ARGV token, mover, lease in ms, most bytes, "steal" or "". Takes or renews the lease: O, a line
-#: with round and bytes moved before, and the elements that are to be moved next.
-_FETCH = """
-local held = redis.call('HMGET', KEYS[1], 'token', 'stage', 'round', 'moved', 'logged')
-if not held[1] then return 'N' end
-if held[1] ~= ARGV[1] then return 'L' end
-if held[2] == 'gone' then return 'G' end
-local mover = redis.call('GET', KEYS[3])
-if mover and mover ~= ARGV[2] and ARGV[5] ~= 'steal' then return 'B' end
-if redis.call('STRLEN', KEYS[2]) ~= tonumber(held[5]) then return 'L' end
-if held[2] == 'open' then redis.call('HSET', KEYS[1], 'stage', 'frozen') end
-redis.call('SET', KEYS[3], ARGV[2], 'PX', ARGV[3])
-local stop = string.format('%.0f', held[4] + ARGV[4] - 1)
-return 'O' .. held[3] .. ' ' .. held[4] .. '\\n' .. redis.call('GETRANGE', KEYS[2], held[4], stop)
-"""
-
-#: KEYS leaf. ARGV token, round, moved before, moved now. O, D at the end of the log, B if another one was faster.
-_ADVANCE = """
-local held = redis.call('HMGET', KEYS[1], 'token', 'stage', 'round', 'moved', 'logged')
-if not held[1] then return 'N' end
-if held[1] ~= ARGV[1] then return 'L' end
-if held[2] == 'gone' then return 'G' end
-if held[3] ~= ARGV[2] or held[4] ~= ARGV[3] then return 'B' end
-if ARGV[3] ~= ARGV[4] then redis.call('HSET', KEYS[1], 'moved', ARGV[4]) end
-return ARGV[4] == held[5] and 'D' or 'O'
-"""
-
-#: KEYS leaf. ARGV token. O: moving begins anew, and steps under way do not count; G.
-_REWIND = """
-local held = redis.call('HMGET', KEYS[1], 'token', 'stage')
-if not held[1] then return 'N' end
-if held[1] ~= ARGV[1] then return 'L' end
-if held[2] == 'gone' then return 'G' end
-redis.call('HINCRBY', KEYS[1], 'round', 1)
-redis.call('HSET', KEYS[1], 'moved', 0, 'stage', 'frozen')
-return 'O'
-"""
-
-#: KEYS leaf, bits, log, mover. ARGV token. Only after the manifest says that the leaf is an inner node.
-_DROP = """
-local token = redis.call('HGET', KEYS[1], 'token')
-if not token then return 'N' end
-if token ~= ARGV[1] then return 'L' end
-redis.call('UNLINK', KEYS[2], KEYS[3], KEYS[4])
-redis.call('HSET', KEYS[1], 'stage', 'gone')
-return 'O'
-"""
-
-#: KEYS leaf. ARGV token. O and a line with stage, count, logged, moved.
-_STATE = """
-local held = redis.call('HMGET', KEYS[1], 'token', 'stage', 'count', 'logged', 'moved')
-if not held[1] then return 'N' end
-if held[1] ~= ARGV[1] then return 'L' end
-return 'O' .. held[2] .. ' ' .. held[3] .. ' ' .. held[4] .. ' ' .. held[5]
-"""
-
-#: KEYS leaf, bits, log. ARGV token. O, a line as that of `state`, the bits, the log; M if it is gone.
-_READ = """
-local held = redis.call('HMGET', KEYS[1], 'token', 'stage', 'count', 'logged', 'moved')
-if not held[1] then return 'N' end
-if held[1] ~= ARGV[1] then return 'L' end
-if held[2] == 'gone' then return 'M' end
-local bits = redis.call('GET', KEYS[2])
-if not bits then return 'L' end
-local line = held[2] .. ' ' .. held[3] .. ' ' .. held[4] .. ' ' .. held[5]
-return 'O' .. line .. '\\n' .. bits .. (redis.call('GET', KEYS[3]) or '')
-"""
-
-#: KEYS part. ARGV record of the format (JSON), token. Makes the part if there is none. The record, token, sealed or not.
-_FOUND = """
+""",
+    # KEYS part. ARGV record of the format (JSON), token. Makes the part if there is none. The record, token, sealed or not.
+    "found": """
 if redis.call('EXISTS', KEYS[1]) == 0 then redis.call('HSET', KEYS[1], 'record', ARGV[1], 'token', ARGV[2]) end
 return redis.call('HMGET', KEYS[1], 'record', 'token', 'sealed')
-"""
-
-#: KEYS part. ARGV none. As `found`, but makes nothing.
-_PART = "return redis.call('HMGET', KEYS[1], 'record', 'token', 'sealed')"
-
-#: KEYS part. ARGV token. From now on the filter may hold elements: O.
-_SEAL = """
+""",
+    # KEYS part. ARGV none. As `found`, but makes nothing.
+    "part": "return redis.call('HMGET', KEYS[1], 'record', 'token', 'sealed')",
+    # KEYS part. ARGV token. From now on the filter may hold elements: O.
+    "seal": """
 if redis.call('HGET', KEYS[1], 'token') ~= ARGV[1] then return 'L' end
 if not redis.call('HGET', KEYS[1], 'sealed') then redis.call('HSET', KEYS[1], 'sealed', 1) end
 return 'O'
-"""
-
-#: KEYS part, manifest. ARGV token ("" for any), revision that the caller has. S, or O, a line with the revision, and
-#: the body, both empty if it is another program's; N if there is no manifest.
-_LOAD = """
+""",
+    # KEYS part, manifest. ARGV token ("" for any), revision that the caller has. S, or O, a line with the revision, and
+    # the body, both empty if it is another program's; N if there is no manifest.
+    "load": """
 if ARGV[1] ~= '' and redis.call('HGET', KEYS[1], 'token') ~= ARGV[1] then return 'L' end
 local held = redis.call('HMGET', KEYS[2], 'revision', 'body')
 if not held[2] then return redis.call('EXISTS', KEYS[2]) == 0 and 'N' or 'O\\n' end
 if held[1] == ARGV[2] then return 'S' end
 return 'O' .. held[1] .. '\\n' .. held[2]
-"""
-
-#: KEYS part, manifest. ARGV token, revision that is to be replaced ("" for none), its successor, body. O, or M.
-_SWAP = """
+""",
+    # KEYS part, manifest. ARGV token, revision that is to be replaced ("" for none), its successor, body. O, or M.
+    "swap": """
 if redis.call('HGET', KEYS[1], 'token') ~= ARGV[1] then return 'L' end
 local revision = redis.call('HGET', KEYS[2], 'revision')
 if (revision or '') ~= ARGV[2] then return 'M' end
 redis.call('HSET', KEYS[2], 'revision', ARGV[3], 'body', ARGV[4])
 return 'O'
-"""
-
-#: Name -> text.
-SCRIPTS = {
-    "test": _TEST,
-    "put": _PUT,
-    "create": _CREATE,
-    "freeze": _FREEZE,
-    "fetch": _FETCH,
-    "advance": _ADVANCE,
-    "rewind": _REWIND,
-    "drop": _DROP,
-    "state": _STATE,
-    "read": _READ,
-    "found": _FOUND,
-    "part": _PART,
-    "seal": _SEAL,
-    "load": _LOAD,
-    "swap": _SWAP,
+""",
 }
 
+#: Name -> text of each script.
+SCRIPTS = {
+    **{name: _LEAF + _HASHES + text for name, text in _BITS_SCRIPTS.items()},
+    **{name: _LEAF + text for name, text in _LEAF_SCRIPTS.items()},
+    **_OTHER_SCRIPTS,
+}
 
 #: Answers for elements: all bits set; a bit was clear; a bit is clear, and the leaf is full.
 KNOWN, NEW, NOT_TAKEN = b"012"
-#: Answers of leaves, which stand for each of their elements: the caller's tree is old; the leaf is not there.
+#: Answers of leaves, which hold for all of their elements: the caller's tree is old; the leaf is missing.
 MOVED, MISSING = b"MN"
 #: No leaf is ever so full.
 NO_LIMIT: Final = 1 << 52
@@ -306,10 +263,7 @@ class LeafState(NamedTuple):
 
 
 class RemoteLeaves:
-    """The leaves of one filter. `tokens` are the generations of its parts, one per server; see `redis_scripts.py`.
-
-    All calls raise StoreUnavailable, StoreFull, FormatMismatch; StoreUnavailable also if a leaf is not of the token.
-    """
+    """The leaves of one filter. `tokens` are the generations of its parts, one per server. Raises: as `RedisServers.call`."""
 
     def __init__(self, servers: RedisServers, name: str, tokens: Sequence[str], leaf_bits: int, hashes: int) -> None:
         self.name = name
@@ -321,31 +275,20 @@ class RemoteLeaves:
     def test(
         self, places: Sequence[LeafAddress], of: IntArray, elements: Fingerprints, splitting: Collection[int] = ()
     ) -> ByteArray:
-        """For each element KNOWN, NEW, MOVED or MISSING in the place whose number is at the same index of `of`.
-
-        Places whose numbers are in `splitting` must be frozen, all others open.
-        """
+        """For each element, KNOWN, NEW, MOVED or MISSING in place number `of[i]`. Places in `splitting` must be frozen."""
         return self._ask("test", places, of, elements, lambda n: ("parent" if n in splitting else "leaf",))
 
     def put(
         self, places: Sequence[LeafAddress], of: IntArray, elements: Fingerprints, most: Sequence[int], logged: str
     ) -> ByteArray:
-        """Test and set. For each element KNOWN, NEW, MOVED, MISSING or NOT_TAKEN.
-
-        `most`: how many elements each place may count. `logged`: "new" elements, or "all" that are taken.
-        """
+        """Test and set, and log "new" elements or "all". Answers as `test`; NOT_TAKEN where a place counts `most` already."""
         return self._ask("put", places, of, elements, lambda n: (most[n], logged))
 
     def create(self, places: Sequence[LeafAddress]) -> None:
-        """Make leaves with clear bits. Those that are there stay as they are, in whatever stage."""
+        """Make leaves with clear bits; existing ones stay as they are, in whatever stage."""
+        calls = [self._call("create", place, (self._leaf_bits // 8,), "leaf", "bits", "log") for place in places]
         part = self.key("part")
-        calls = [
-            self._call("create", place, (self._leaf_bits // 8,), "leaf", "bits", "log")._replace(
-                keys=(part, *self._keys(place, "leaf", "bits", "log"))
-            )
-            for place in places
-        ]
-        self._run(calls, places)
+        self._run([call._replace(keys=(part, *call.keys)) for call in calls], places)
 
     def freeze(self, places: Sequence[LeafAddress], count: int) -> list[bool]:
         """Close leaves that count so many elements for good; False where a leaf counts less and stays open."""
@@ -355,13 +298,20 @@ class RemoteLeaves:
     def fetch(
         self, places: Sequence[LeafAddress], mover: str, lease_ms: int, most: int, *, steal: bool
     ) -> list[LeafStep | None]:
-        """Take or renew the lease on splitting leaves and read the elements to move next, at most `most`.
-
-        None where another mover has the lease and `steal` is false; a step with `is_gone` where the leaf is gone.
-        """
+        """Take the leases and read up to `most` elements to move next of each leaf; None where another mover has the lease."""
         arguments = (mover, lease_ms, most * FINGERPRINT_BYTES, "steal" if steal else "")
         calls = [self._call("fetch", place, arguments, "leaf", "log", "mover") for place in places]
-        return [_step(reply) for reply in self._run(calls, places, "OBG")]
+        steps: list[LeafStep | None] = []
+        for reply in self._run(calls, places, "OBG"):
+            line, _, data = reply[1:].partition(b"\n")
+            if reply == b"B":
+                steps.append(None)
+            elif reply == b"G":
+                steps.append(LeafStep(0, 0, from_bytes(b""), is_gone=True))
+            else:
+                turn, before = map(int, line.split())
+                steps.append(LeafStep(turn, before, from_bytes(data)))
+        return steps
 
     def advance(self, places: Sequence[LeafAddress], steps: Sequence[LeafStep]) -> list[bool]:
         """Record that steps are done; True where that was the last one. Those that another mover did count as his."""
@@ -396,11 +346,7 @@ class RemoteLeaves:
 
     def image(self, elements: Fingerprints) -> ByteArray:
         """The bits of a leaf that holds exactly these elements."""
-        first, second = map_hashes(elements)
-        bits = np.zeros(self._leaf_bits, dtype=np.bool_)
-        for step in range(self._hashes):
-            bits[(first + second * step) & (self._leaf_bits - 1)] = True
-        return np.packbits(bits)
+        return np.packbits(bits_of(elements, self._leaf_bits, self._hashes))
 
     def key(self, *names: str) -> str:
         """The name of a key of the filter."""
@@ -424,27 +370,26 @@ class RemoteLeaves:
     ) -> ByteArray:
         order = np.argsort(of, kind="stable")
         data, answers = to_bytes(elements[order]), np.zeros(len(of), dtype=np.uint8)
-        parts = list(_parts(of[order]))
         names = ("leaf", "bits", "log") if script == "put" else ("leaf", "bits")
-        calls, asked = [], []
-        for start, stop in parts:
-            number = int(of[order[start]])
-            mine = data[start * FINGERPRINT_BYTES : stop * FINGERPRINT_BYTES]
-            given = (self._leaf_bits, self._hashes, *arguments(number), mine)
-            calls.append(self._call(script, places[number], given, *names))
-            asked.append(places[number])
+        parts, calls, asked = [], [], []
+        bounds = [0, *(np.flatnonzero(np.diff(of[order])) + 1).tolist(), len(of)]
+        for first, end in pairwise(bounds):  # elements of one place
+            for start in range(first, end, _AT_ONCE):
+                number, stop = int(of[order[start]]), min(end, start + _AT_ONCE)
+                mine = data[start * FINGERPRINT_BYTES : stop * FINGERPRINT_BYTES]
+                given = (self._leaf_bits, self._hashes, *arguments(number), mine)
+                calls.append(self._call(script, places[number], given, *names))
+                asked.append(places[number])
+                parts.append((start, stop))
         for (start, stop), reply in zip(parts, self._run(calls, asked, "OMN"), strict=True):
             is_answered = reply.startswith(b"O")
             answers[order[start:stop]] = np.frombuffer(reply[1:], dtype=np.uint8) if is_answered else reply[0]
         return answers
 
     def _call(self, script: str, place: LeafAddress, arguments: tuple[str | bytes | int, ...], *names: str) -> Call:
-        keys = self._keys(place, *names)
-        return Call(place.server, script, keys, (self.tokens[place.server], *arguments))
-
-    def _keys(self, place: LeafAddress, *names: str) -> tuple[str, ...]:
         leaf = self.key("leaf", place.path)
-        return tuple(leaf if name == "leaf" else f"{leaf}:{name}" for name in names)
+        keys = tuple(leaf if name == "leaf" else f"{leaf}:{name}" for name in names)
+        return Call(place.server, script, keys, (self.tokens[place.server], *arguments))
 
     def _run(self, calls: Sequence[Call], places: Sequence[LeafAddress], expected: str = "O") -> list[bytes]:
         replies = []
@@ -454,24 +399,6 @@ class RemoteLeaves:
                 raise self.lost(place)
             replies.append(reply)
         return replies
-
-
-def _parts(ranked: IntArray) -> Iterator[tuple[int, int]]:
-    """Where the runs of equal numbers begin and end, long runs in several parts."""
-    bounds = [0, *(np.flatnonzero(np.diff(ranked)) + 1).tolist(), len(ranked)]
-    for start, stop in pairwise(bounds):
-        for first in range(start, stop, _AT_ONCE):
-            yield first, min(stop, first + _AT_ONCE)
-
-
-def _step(reply: bytes) -> LeafStep | None:
-    if reply == b"B":
-        return None
-    if reply == b"G":
-        return LeafStep(0, 0, from_bytes(b""), is_gone=True)
-    line, _, data = reply[1:].partition(b"\n")
-    turn, before = map(int, line.split())
-    return LeafStep(turn, before, from_bytes(data))
 
 
 def _state(line: bytes) -> LeafState:

@@ -2,22 +2,17 @@
 
 Steps, each of which any crawler may take, or take over from one that died on the way:
 
-1. *freeze*: the full leaf takes no elements any more; it still answers questions of those who know that it splits.
-2. *create*: its children are made. Their paths and servers follow from the leaf's, and making them twice is harmless.
+1. *freeze*: the full leaf takes no elements any more; it still answers queries.
+2. *create*: its children are made. Making them twice is harmless.
 3. *manifest*, LEAF -> SPLITTING: replaced only if it is still the revision that was read. One crawler succeeds.
-4. *move*: the leaf's log is put into the leaves below it, a bounded part with each call that adds keys, by whoever has
-   the lease. The lease saves work and is not needed for the result: a part that is moved twice changes nothing, and
-   `moved` grows only from the value at which a step began.
+4. *move*: the crawler with the lease puts the leaf's log into the leaves below, a bounded part with each call that adds
+   keys. The lease only saves work: a part that is moved twice changes nothing, and `moved` grows only from the value at
+   which a step began.
 5. *manifest*, SPLITTING -> INNER, and then the leaf's bits and log are removed.
 
-Many crawlers add while one moves, so the children take more new keys meanwhile than `split_above` reckons with. With a
-fan-out of 4 and 64 crawlers a child is at three quarters of its load at the split's end, and adds a tenth to the rate f
-that a query meets until then; below that it does not count.
-
-The truth is in the leaves: a leaf that is frozen or gone reports it to every caller, and the caller loads the manifest
-anew. If the manifest does not have it yet (the crawler that froze the leaf died, or a server lost its last second in a
-crash), the caller takes the missing steps. One loss remains: elements that were moved to a server just before it crashed
-and forgot its last second are reported as new again, since the leaf that they came from counts them as moved.
+The truth is in the leaves: a frozen or gone leaf reports it to every caller, which loads the manifest anew, and takes the
+missing steps if the manifest does not have it yet. One loss remains: elements moved to a server just before it crashed and
+forgot its last second are reported as new again.
 """
 
 from __future__ import annotations
@@ -73,7 +68,9 @@ class SharedSplitter:
         self._step(nodes, max(1, budget // len(nodes)), steal=False)
 
     def settle(self, nodes: IntArray, answers: ByteArray) -> None:
-        """Do what the answers of leaves and splitting nodes ask for, so that the same question may be asked again."""
+        """Do what the answers of leaves and splitting nodes require, so that the same question may be asked again."""
+        if not len(nodes):
+            return
         troubled = {code: np.unique(nodes[answers == code]).tolist() for code in (MOVED, MISSING, NOT_TAKEN)}
         if troubled[MISSING]:
             self._make_again(troubled[MISSING])
@@ -95,7 +92,7 @@ class SharedSplitter:
             self._manifest.replace(tree.with_splits(frozen, fan_out))
 
     def end(self, nodes: Iterable[int]) -> None:
-        """Step 5 for splitting nodes whose elements are all moved."""
+        """Step 5 for splitting nodes, after all their elements have been moved."""
         paths = {self._manifest.tree.places[node].path for node in nodes}
         # What was moved must be on the disk before the leaf is removed. Only servers from Redis 7.2 on can say so; on
         # others a crash within a second or two of the removal may cost what was moved last.
@@ -108,7 +105,7 @@ class SharedSplitter:
                 return
 
     def _step(self, nodes: Sequence[int], most: int, *, steal: bool) -> None:
-        """Move up to so many elements of each node; a step that meets a change of the tree is left undone."""
+        """Move up to `most` elements of each node; a step that meets a change of the tree is left undone."""
         met = self._fetch(nodes, most, steal=steal)
         moving = {node: step for node, step in met.items() if not step.is_gone}
         if self._put(list(moving.values())):
@@ -116,30 +113,26 @@ class SharedSplitter:
             self.end([*(met.keys() - moving.keys()), *compress(moving, is_last)])
 
     def _fetch(self, nodes: Sequence[int], most: int, *, steal: bool) -> dict[int, LeafStep]:
-        """What is to be moved next of each node, those left out that another one moves."""
+        """The next elements to move of each node, without nodes that another crawler moves now."""
         places = [self._manifest.tree.places[node] for node in nodes]
         steps = self._leaves.fetch(places, self._mover, self._lease_ms, most, steal=steal)
-        self._note_busy([place.path for place, step in zip(places, steps, strict=True) if step is None])
+        now = time.monotonic()
+        busy = [place.path for place, step in zip(places, steps, strict=True) if step is None]
+        self._busy_until = {path: until for path, until in self._busy_until.items() if until > now}
+        self._busy_until |= dict.fromkeys(busy, now + self._lease_ms / 1000)  # their leases cannot end before that
         return {node: step for node, step in zip(nodes, steps, strict=True) if step}
 
-    def _note_busy(self, paths: Sequence[str]) -> None:
-        """Others have the lease of these nodes: do not ask for it before it can have ended."""
-        now = time.monotonic()
-        self._busy_until = {path: until for path, until in self._busy_until.items() if until > now}
-        self._busy_until |= dict.fromkeys(paths, now + self._lease_ms / 1000)
-
     def _put(self, steps: Sequence[LeafStep]) -> bool:
-        """Insert the steps' elements below; False if the tree had to be mended first."""
+        """Insert the steps' elements below; False if the tree had to be repaired first."""
         if not steps:
             return True
         tree = self._manifest.tree
         elements = np.concatenate([step.elements for step in steps])
         leaves = tree.descend(elements)
-        # All are logged, also those whose bits are set already: without its log entry the next split would lose it.
+        # All are logged, even if all their bits are set: without its log entry the next split would lose an element.
         answers = self._leaves.put(tree.places, leaves, elements, [NO_LIMIT] * len(tree.places), "all")
         has_moved = np.isin(answers, [MOVED, MISSING])
-        if has_moved.any():
-            self.settle(leaves[has_moved], answers[has_moved])
+        self.settle(leaves[has_moved], answers[has_moved])
         return not has_moved.any()
 
     def _make_room(self, full: Sequence[int]) -> None:
@@ -161,10 +154,9 @@ class SharedSplitter:
         self.end(self._manifest.tree.nodes_at(ended))
 
     def _make_again(self, missing: Sequence[int]) -> None:
-        """Leaves are not there. While the leaf above splits, it has all that is durable of them: begin again.
+        """Leaves are missing, since their server crashed soon after it made them. The splitting leaf above has their elements.
 
-        This is what a crash of their server within a second of their making leaves behind. `rewind` comes first:
-        steps that began before it do not count, and after it none succeeds until the leaves are there.
+        `rewind` comes first: steps that began before it do not count, and after it none succeeds until the leaves exist.
         """
         if self._manifest.reload():
             return

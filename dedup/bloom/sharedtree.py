@@ -1,12 +1,12 @@
 """The tree of a DSBF that crawlers share, and where they agree on it: a manifest on the first Redis server.
 
 A node's path names it for ever: the leaves of the root are "0", "1" ..., the children of "3" are "3.0", "3.1" ... Its
-server follows from the path, so that two crawlers that split the same leaf make the same children. Node numbers follow
-the order of splits, and serve within one manifest only.
+server follows from the path, so crawlers that split the same leaf make the same children. Node numbers follow the order
+of splits, and hold within one manifest only.
 
 A filter is made in this order: a part on the first server, parts on the others, the leaves, the manifest; then the parts
-are sealed. Every crawler that opens it does the missing steps, so that a crash in between stops no other one, and two
-may do it at once. A sealed part without a manifest, or a manifest whose parts are missing or others, means lost data.
+are sealed. Every crawler that opens it does the missing steps. A sealed part without a manifest, or a manifest with
+missing or other parts, means lost data.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ import json
 import uuid
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass
-from typing import TYPE_CHECKING, Self, TypeGuard
+from typing import TYPE_CHECKING, Self
 
 import numpy as np
 
@@ -65,10 +65,7 @@ class Part:
 
 
 class SharedTree:
-    """One revision of the tree. Trees do not change: a split makes a new one.
-
-    A node without children is a leaf; one with children is in `splitting`, or an inner node.
-    """
+    """One immutable revision of the tree. Nodes with children are in `splitting`, or inner nodes; the others are leaves."""
 
     def __init__(self, tree: Tree, splitting: frozenset[int], tokens: tuple[str, ...], revision: str) -> None:
         self.tree = tree
@@ -77,12 +74,12 @@ class SharedTree:
         self.revision = revision
         self._limits: list[int] = []
         self.places = [LeafAddress(0, "")] * len(tree)
-        #: The nearest splitting node above each node, -1 if there is none.
+        #: The nearest splitting node above each node, or -1.
         self.above: IntArray = np.full(len(tree), -1, dtype=np.int64)
         for node in np.flatnonzero(tree.fan_out).tolist():  # parents come before their children
-            for number, child in enumerate(tree.children(node)):
-                self.places[child] = self._place_below(node, number)
-                self.above[child] = node if node in splitting else self.above[node]
+            below = tree.children(node)
+            self.places[below.start : below.stop] = self.children(node, len(below))
+            self.above[below.start : below.stop] = node if node in splitting else self.above[node]
 
     @classmethod
     def rooted(cls, leaves: int, tokens: Sequence[str]) -> Self:
@@ -100,9 +97,10 @@ class SharedTree:
         if found.get("magic") != MAGIC or found.get("version") != VERSION:
             raise FormatMismatch(f"the manifest on {address} is damaged: not that of an {MAGIC} of version {VERSION}")
         splitting, tokens = found.get("splitting"), found.get("tokens")
-        if not _are_texts(tokens):
+        if not isinstance(tokens, list) or not tokens or not all(isinstance(token, str) for token in tokens):
             raise FormatMismatch(f"the manifest on {address} is damaged: tokens are needed")
-        if not _are_of(splitting, np.flatnonzero(tree.fan_out).tolist()[1:]):
+        inner = np.flatnonzero(tree.fan_out).tolist()[1:]
+        if not isinstance(splitting, list) or not all(node in inner for node in splitting):
             raise FormatMismatch(
                 f"the manifest on {address} is damaged: splitting nodes, all with children, are needed"
             )
@@ -114,9 +112,13 @@ class SharedTree:
         nodes = {"splitting": sorted(self.splitting), "tokens": self.tokens}
         return json.dumps({"magic": MAGIC, "version": VERSION} | arrays | nodes)
 
+    def descend(self, elements: Fingerprints) -> IntArray:
+        """The leaf of each element."""
+        return self.tree.descend(elements)
+
     def with_splits(self, leaves: Sequence[int], fan_out: int) -> SharedTree:
         """The tree in which these leaves are splitting and have children."""
-        wider = self.tree.split_all(leaves, fan_out)
+        wider = self.tree.split(leaves, fan_out)
         return SharedTree(wider, self.splitting | set(leaves), self.tokens, uuid.uuid4().hex)
 
     def with_ends(self, nodes: Iterable[int]) -> SharedTree:
@@ -125,7 +127,11 @@ class SharedTree:
 
     def children(self, node: int, fan_out: int) -> list[LeafAddress]:
         """Where the children of a node are, or would be."""
-        return [self._place_below(node, number) for number in range(fan_out)]
+        servers = len(self.tokens)
+        if not node:
+            return [LeafAddress(number % servers, str(number)) for number in range(fan_out)]
+        server, path = self.places[node]
+        return [LeafAddress((server + 1 + number) % servers, f"{path}.{number}") for number in range(fan_out)]
 
     def nodes_at(self, paths: Iterable[str]) -> list[int]:
         """The nodes with these paths, as far as the tree has them."""
@@ -145,29 +151,11 @@ class SharedTree:
         none: IntArray = np.zeros(0, dtype=np.int64)
         return np.concatenate([none, *rows]), np.concatenate([none, *nodes])
 
-    def descend(self, elements: Fingerprints) -> IntArray:
-        """The leaf of each element."""
-        return self.tree.descend(elements)
-
     def limits(self, split_above: int) -> list[int]:
         """How many elements each node may count before it splits; a leaf that cannot split takes all."""
         if not self._limits:
             self._limits = np.where(self.tree.level >= DEEPEST, NO_LIMIT, split_above).tolist()
         return self._limits
-
-    def _place_below(self, node: int, number: int) -> LeafAddress:
-        if not node:
-            return LeafAddress(number % len(self.tokens), str(number))
-        server, path = self.places[node]
-        return LeafAddress((server + 1 + number) % len(self.tokens), f"{path}.{number}")
-
-
-def _are_of(found: object, nodes: Sequence[int]) -> TypeGuard[list[int]]:
-    return isinstance(found, list) and all(node in nodes for node in found)
-
-
-def _are_texts(found: object) -> TypeGuard[list[str]]:
-    return isinstance(found, list) and bool(found) and all(isinstance(text, str) for text in found)
 
 
 def _object(text: str, address: str) -> dict[str, object]:
@@ -184,19 +172,22 @@ class SharedManifest:
     """The manifest of one filter, as seen by one crawler. `tree` is the newest revision that it knows."""
 
     def __init__(self, servers: RedisServers, name: str, parameters: DsbfParameters) -> None:
-        """Open the filter of this name, or make it if no server has anything of it. Errors as `SharedDsbf.open`."""
+        """Open the filter of this name, or make it if no server has anything of it. Raises: as `SharedDsbf.open`."""
         self._servers = servers
         self._name = name
         self._address = servers.addresses[0]
-        self._parts = [
-            Part(parameters=parameters, server=server, servers=len(servers)) for server in range(len(servers))
-        ]
+        self._part, self._both = (f"{name}:part",), (f"{name}:part", f"{name}:manifest")
+        numbers = range(len(servers))
+        self._parts = [Part(parameters=parameters, server=server, servers=len(servers)) for server in numbers]
         self.tree: SharedTree = self._open() or self._found(parameters)
         self.leaves = RemoteLeaves(servers, name, self.tree.tokens, parameters.leaf_bits, parameters.hashes)
-        self._seal()
+        seals = [Call(server, "seal", self._part, (token,)) for server, token in enumerate(self.tree.tokens)]
+        for server, reply in enumerate(servers.call(seals)):
+            if reply != b"O":
+                raise self.leaves.lost(LeafAddress(server, "all"))
 
     def reload(self) -> bool:
-        """Take over the newest tree; False if it is the one that is known. Raises: StoreUnavailable if it is lost."""
+        """Take over the newest tree; False if it is the known one. Raises: StoreUnavailable if it is lost."""
         newest = self._load(self.tree.tokens[0], self.tree.revision)
         if newest is None:
             raise self._lost("its manifest")
@@ -208,24 +199,28 @@ class SharedManifest:
 
     def replace(self, tree: SharedTree) -> bool:
         """Put this tree in the place of the known one; False if another crawler was faster; its tree is then the known one."""
-        keys = (self._key("part"), self._key("manifest"))
-        arguments = (self.tree.tokens[0], self.tree.revision, tree.revision, tree.body())
-        (reply,) = self._servers.call([Call(0, "swap", keys, arguments)])
-        if reply == b"L":
-            raise self._lost("its part")
-        if reply == b"O":
+        if self._swap(self.tree.revision, tree):
             self.tree = tree
             return True
         self.reload()
         return False
 
+    def _swap(self, before: str, tree: SharedTree) -> bool:
+        """Make this tree the manifest; False if the manifest's revision is not the one `before`, "" for none."""
+        arguments = (tree.tokens[0], before, tree.revision, tree.body())
+        (reply,) = self._servers.call([Call(0, "swap", self._both, arguments)])
+        if reply == b"L":
+            raise self._lost("its part")
+        return reply == b"O"
+
     def _open(self) -> SharedTree | None:
-        """The tree of the filter; None if it is not yet there, or not completely."""
+        """The tree of the filter; None if the filter is new or half made."""
         tree = self._load("", "")
-        _, is_sealed = self._read_parts()
+        replies = self._servers.call([Call(part.server, "part", self._part, ()) for part in self._parts])
+        sealed = [self._checked(server, reply)[1] for server, reply in enumerate(replies)]
         if tree and len(tree.tokens) != len(self._servers):
             raise FormatMismatch(f"the manifest on {self._address} is damaged: one token for each server is needed")
-        if tree is None and is_sealed:
+        if tree is None and any(sealed):
             tree = self._load("", "")  # it may have been made between the two looks
             if tree is None:
                 raise self._lost("its manifest")
@@ -233,9 +228,7 @@ class SharedManifest:
 
     def _load(self, token: str, revision: str) -> SharedTree | None:
         """The manifest's tree; the known one if the revision is still that; None if there is no manifest."""
-        (reply,) = self._servers.call(
-            [Call(0, "load", (self._key("part"), self._key("manifest")), (token, revision))],
-        )
+        (reply,) = self._servers.call([Call(0, "load", self._both, (token, revision))])
         assert isinstance(reply, bytes)
         if reply == b"S":
             return self.tree
@@ -246,13 +239,8 @@ class SharedManifest:
         line, _, body = reply[1:].decode(errors="replace").partition("\n")
         return SharedTree.parsed(line, body, self._address)
 
-    def _read_parts(self) -> tuple[list[str], bool]:
-        """The servers' tokens, "" where there is no part, and whether one is sealed. Raises: FormatMismatch."""
-        calls = [Call(server, "part", (self._key("part"),), ()) for server in range(len(self._servers))]
-        read = [self._checked(server, reply) for server, reply in enumerate(self._servers.call(calls))]
-        return [token for token, _ in read], any(is_sealed for _, is_sealed in read)
-
     def _checked(self, server: int, reply: object) -> tuple[str, bool]:
+        """The token of the server's part, "" for no part, and whether it is sealed. Raises: FormatMismatch."""
         assert isinstance(reply, list)
         record, token, sealed = reply
         if record is None or token is None:
@@ -261,40 +249,28 @@ class SharedManifest:
         return token.decode(), sealed is not None
 
     def _found(self, parameters: DsbfParameters) -> SharedTree:
-        """Make what is missing of a new filter, up to its manifest."""
+        """Make the missing parts of a new filter, up to its manifest."""
         servers = range(len(self._servers))
         tokens = [*self._found_parts(servers[:1]), *self._found_parts(servers[1:])]
         tree = SharedTree.rooted(parameters.first_leaves, tokens)
         leaves = RemoteLeaves(self._servers, self._name, tokens, parameters.leaf_bits, parameters.hashes)
         leaves.create(tree.places[1:])
-        keys = (self._key("part"), self._key("manifest"))
-        (reply,) = self._servers.call([Call(0, "swap", keys, (tokens[0], "", tree.revision, tree.body()))])
-        if reply == b"L":
-            raise self._lost("its part")
-        found = tree if reply == b"O" else self._load(tokens[0], "")
+        found = tree if self._swap("", tree) else self._load(tokens[0], "")
         if found is None:
             raise self._lost("its manifest")
         return found
 
     def _found_parts(self, servers: Sequence[int]) -> list[str]:
         """Make these servers' parts, as far as there are none, and answer their tokens."""
-        keys = (self._key("part"),)
-        calls = [Call(server, "found", keys, (self._parts[server].text(), uuid.uuid4().hex)) for server in servers]
-        replies = self._servers.call(calls)
-        tokens = [self._checked(server, reply)[0] for server, reply in zip(servers, replies, strict=True)]
-        for server, token in zip(servers, tokens, strict=True):
+        texts = [(self._parts[server].text(), uuid.uuid4().hex) for server in servers]
+        calls = [Call(server, "found", self._part, text) for server, text in zip(servers, texts, strict=True)]
+        tokens = []
+        for server, reply in zip(servers, self._servers.call(calls), strict=True):
+            token, _ = self._checked(server, reply)
             if not token:
-                raise FormatMismatch(f"{self._key('part')} on {self._servers.addresses[server]} is another program's")
+                raise FormatMismatch(f"{self._part[0]} on {self._servers.addresses[server]} is another program's")
+            tokens.append(token)
         return tokens
-
-    def _seal(self) -> None:
-        calls = [Call(server, "seal", (self._key("part"),), (token,)) for server, token in enumerate(self.tree.tokens)]
-        for server, reply in enumerate(self._servers.call(calls)):
-            if reply != b"O":
-                raise self.leaves.lost(LeafAddress(server, "all"))
-
-    def _key(self, name: str) -> str:
-        return f"{self._name}:{name}"
 
     def _lost(self, what: str) -> StoreUnavailable:
         return StoreUnavailable(

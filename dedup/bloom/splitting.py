@@ -1,23 +1,22 @@
 """How a full leaf of a DSBF is split while it serves, a little at a time, and forgets nothing at any crash.
 
-To split a leaf is to insert its elements anew below it. Its states, and what brings the next one:
+The elements of the leaf are inserted anew below it. Its states, and what brings the next one:
 
     LEAF       full: its log is flushed and frozen, its children's logs are made and synced, then a manifest that
-               names the children and the split takes the old one's place. Some syncs; no element is touched.
+               names the children and the split replaces the old one. Some syncs; no element is touched.
     SPLITTING  new elements go to its children; a query asks it too. With every call that marks keys, some elements of
                its log are inserted anew. `moved` is the number of those done.
     DRAINED    all are moved: its bits are dropped, queries pass it by. Nothing on the disk has changed yet.
-    INNER      at the next sync: the children's logs are durable, a manifest without the split takes the old one's
-               place, and only then is the log removed.
+    INNER      at the next sync: the children's logs are durable, a manifest without the split replaces the old one,
+               and only then is the log removed.
 
-The manifest is always true of the disk. `moved` is recorded there only up to what had been moved before a sync of all
-logs began. So after a crash at any point each synced element is in the log of a leaf, or in that of a splitting node at
-`moved` or later; elements that are moved a second time change nothing.
+The manifest records `moved` only up to the elements moved before a sync of all logs began. So after any crash each synced
+element is in the log of a leaf, or in that of a splitting node at `moved` or later; moving it again changes nothing.
 
 File MANIFEST, JSON: `magic`, `version`, `parameters`, the arrays `fan_out` and `first_child` of `tree.py`, `splitting`
-(pairs: a node that is being split, and how many elements of its log are already, durably, in the logs below it; the
-oldest split first) and `image`, null or the record of `restoring.Image`. A node without children is a leaf; one with
-children is SPLITTING if it is listed there, else INNER. The file is replaced at once, so it is always one whole state.
+(pairs: a splitting node, and how many elements of its log are durably in the logs below it; the oldest split first) and
+`image`, null or the record of `restoring.Image`. A node without children is a leaf; one with children is SPLITTING if it
+is listed there, else INNER. The file is replaced at once, so it is always one whole state.
 """
 
 from __future__ import annotations
@@ -55,17 +54,11 @@ class Manifest:
 
 def write_manifest(folder: Path, parameters: DsbfParameters, manifest: Manifest) -> None:
     """Put this manifest in place of the old one. It lasts a power loss only after the folder is synced."""
-    tree = manifest.tree
-    state = {
-        "fan_out": tree.fan_out.tolist(),
-        "first_child": tree.first_child.tolist(),
-        "splitting": manifest.splitting,
-        "image": manifest.image,
-    }
-    with store_full_errors(folder / MANIFEST_FILE):
-        swap_file(
-            folder / MANIFEST_FILE, json.dumps(_format(parameters).record() | state).encode() + b"\n", names_first=True
-        )
+    tree, path = manifest.tree, folder / MANIFEST_FILE
+    nodes = {"fan_out": tree.fan_out.tolist(), "first_child": tree.first_child.tolist()}
+    state = nodes | {"splitting": manifest.splitting, "image": manifest.image}
+    with store_full_errors(path):
+        swap_file(path, json.dumps(_format(parameters).record() | state).encode() + b"\n", names_first=True)
 
 
 def read_manifest(folder: Path, parameters: DsbfParameters) -> Manifest | None:
@@ -76,15 +69,16 @@ def read_manifest(folder: Path, parameters: DsbfParameters) -> Manifest | None:
     found = read_record(path)
     _format(parameters).require(path, found)
     try:
-        tree = Tree.checked(found.get("fan_out"), found.get("first_child"))
-        return Manifest(tree=tree, splitting=_splitting(found.get("splitting"), tree), image=_image(found.get("image")))
+        return _manifest(found)
     except FormatMismatch as error:
         raise FormatMismatch(f"{path}: {error}") from error
 
 
-def _splitting(found: object, tree: Tree) -> tuple[tuple[int, int], ...]:
+def _manifest(found: dict[str, object]) -> Manifest:
+    tree = Tree.checked(found.get("fan_out"), found.get("first_child"))
+    splitting, image = found.get("splitting"), found.get("image")
     pairs = []
-    for pair in found if isinstance(found, list) else [None]:
+    for pair in splitting if isinstance(splitting, list) else [None]:
         match pair:
             case [int(node), int(moved)] if 0 < node < len(tree) and tree.fan_out[node] and moved >= 0:
                 pairs.append((node, moved))
@@ -92,13 +86,9 @@ def _splitting(found: object, tree: Tree) -> tuple[tuple[int, int], ...]:
                 raise FormatMismatch("the list of splits is damaged: pairs of an inner node and a count are needed")
     if len({node for node, _ in pairs}) < len(pairs):
         raise FormatMismatch("the list of splits is damaged: it names a node twice")
-    return tuple(pairs)
-
-
-def _image(found: object) -> dict[str, object] | None:
-    if found is None or isinstance(found, dict):
-        return found
-    raise FormatMismatch("the record of the bits is damaged: it is not an object")
+    if image is not None and not isinstance(image, dict):
+        raise FormatMismatch("the record of the bits is damaged: it is not an object")
+    return Manifest(tree=tree, splitting=tuple(pairs), image=image)
 
 
 def _format(parameters: DsbfParameters) -> Format:
@@ -117,12 +107,12 @@ _SMALLEST_STEP = 16
 
 @dataclass(slots=True, kw_only=True)
 class Split:
-    """A node whose elements are on their way to the leaves below it."""
+    """A node with elements on their way to the leaves below it."""
 
     node: int
     length: int  #: elements in its log, which is frozen
-    moved: int = 0  #: of these, from the first on, so many were inserted anew
-    recorded: int = 0  #: of these so many are durably in other logs
+    moved: int = 0  #: number of these, from the first on, that were inserted anew
+    recorded: int = 0  #: number of these that are durably in other logs
 
     @property
     def is_recorded(self) -> bool:
@@ -130,19 +120,16 @@ class Split:
         return self.recorded == self.length
 
     def advance(self, count: int) -> None:
-        """So many more elements were moved."""
+        """Count elements that were moved."""
         self.moved += count
 
     def record(self, count: int) -> None:
-        """So many elements are durably in other logs."""
+        """Note the number of elements that are durably in other logs."""
         self.recorded = count
 
 
 class Splitter:
-    """Takes elements into the leaves of one filter and splits those that fill up.
-
-    `take`, `take_one` and `start` belong to one thread; `sync` may run in another one at the same time.
-    """
+    """Takes elements into the leaves of one filter and splits those that fill up. Only `sync` may run in another thread."""
 
     def __init__(
         self,
@@ -161,7 +148,7 @@ class Splitter:
         self._step = max(_SMALLEST_STEP, parameters.split_above // _STEPS_PER_LEAF)
         self._splits = list(splits)
         self._moving = deque(split for split in splits if split.moved < split.length)  # those that are not drained
-        self._ended: list[int] = []  # nodes whose log is to be removed
+        self._ended: list[int] = []  # nodes; their logs are to be removed
         self._credit = 0  # elements that may be moved
         self._lock = threading.Lock()  # over the manifest and `_splits`
         self._is_settled = True  # the folder was synced since the last rename
@@ -175,14 +162,13 @@ class Splitter:
 
     @property
     def splits(self) -> tuple[Split, ...]:
-        """All splits whose node still has its log, the oldest first."""
+        """All splits with a log, the oldest first."""
         return tuple(self._splits)
 
     def take(self, elements: Fingerprints, is_first: BoolArray) -> None:
-        """Set bits, count and log; start to split what is full, and move elements of what is splitting.
+        """Set bits, count and log; split full leaves, and move fewer than MOVE_AT_LEAST + MOVES_PER_KEY elements a key.
 
-        For n elements taken, fewer than MOVE_AT_LEAST + MOVES_PER_KEY * n are moved. Raises: OSError; `Dsbf.mark`
-        says what holds then.
+        Raises: OSError, as `Dsbf.mark` says.
         """
         for start in range(0, len(elements), self._step):
             part = slice(start, start + self._step)
@@ -204,13 +190,13 @@ class Splitter:
     def start(self, full: list[int]) -> None:
         """Begin to split these leaves. Raises: OSError, with the splits begun or not.
 
-        Any other exception may break it off between the manifest and the table; then all calls that write a manifest
-        raise FilterClosed, since it could leave out a log. The disk is in a true state: open the filter again.
+        After any other exception between manifest and table, memory and disk may differ: all calls that write a manifest
+        raise FilterClosed. The disk is in a true state: open the filter again.
         """
         if not full:
             return
         self._logs.flush()
-        tree = self._table.tree.split_all(full, self._parameters.split_fan_out)
+        tree = self._table.tree.split(full, self._parameters.split_fan_out)
         children = list(range(len(self._table.tree), len(tree)))
         splits = [Split(node=leaf, length=self._logs.count(leaf)) for leaf in full]
         with self._lock:
@@ -232,18 +218,22 @@ class Splitter:
             self._settle()
 
     def sync(self) -> None:
-        """Make all that was taken before this call durable, and end splits whose elements are. Raises: OSError.
+        """Make all that was taken before this call durable, and end splits with all elements moved. One call at a time.
 
-        It may be repeated. One call at a time. Raises FilterClosed as `start` says, with all logs synced.
+        Raises: OSError; it may be repeated. FilterClosed as `start`, with all logs synced.
         """
         moved = [(split, split.moved) for split in self.splits]  # before the logs are flushed: see above
         self._logs.sync()
         with self._lock:
             self._require_whole()
             if any(split.recorded < count or count == split.length for split, count in moved):
-                self._record(moved)
+                for split, count in moved:
+                    split.record(count)
+                self._replace_manifest(self._table.tree, self._splits)
             self._settle()
-            self._end_recorded()
+            # The manifest, which lasts, does not name the recorded splits any more.
+            self._ended += [split.node for split in self._splits if split.is_recorded]
+            self._splits = [split for split in self._splits if not split.is_recorded]
         while self._ended:
             self._logs.discard(self._ended[-1:])
             self._ended.pop()
@@ -268,7 +258,7 @@ class Splitter:
         return leaves
 
     def _move(self, keys: int) -> None:
-        """Move what is due for so many keys, the oldest split first. What calls that failed left due does not add up."""
+        """Move the elements due for this number of keys, the oldest split first. Debts of failed calls do not add up."""
         self._credit = min(self._credit, MOVE_AT_LEAST - 1) + MOVES_PER_KEY * keys
         while self._moving and self._credit >= min(MOVE_AT_LEAST, self._moving[0].length - self._moving[0].moved):
             self._credit -= self._move_part(self._moving[0])
@@ -291,17 +281,6 @@ class Splitter:
     def _require_whole(self) -> None:
         if self._is_starting:
             raise FilterClosed(f"{self._folder}: a call was broken off while a split began; open the filter again")
-
-    def _record(self, moved: list[tuple[Split, int]]) -> None:
-        """Record in the manifest that so many elements of each split are durably elsewhere."""
-        for split, count in moved:
-            split.record(count)
-        self._replace_manifest(self._table.tree, self._splits)
-
-    def _end_recorded(self) -> None:
-        """The manifest, which lasts, does not name these splits any more."""
-        self._ended += [split.node for split in self._splits if split.is_recorded]
-        self._splits = [split for split in self._splits if not split.is_recorded]
 
     def _replace_manifest(self, tree: Tree, splits: list[Split]) -> None:
         """Put the present state in the manifest's place, by a rename that `_settle` makes durable."""

@@ -1,10 +1,8 @@
 """The nodes of a DSBF's tree: where the bits of each are, how many elements it counts, and which nodes a query asks.
 
-Nothing here touches the logs (`log.py`): they are the set, the bits (`bits.py`) are its image.
-
-A SPLITTING node keeps its bits, and elements that were marked before the split are known there until they are moved. So
-an element is known if its leaf knows it or a splitting node on its way does. It is counted once, in the deepest of
-these: when a leaf gets an element that a node above it still counts, the leaf takes the count over.
+A SPLITTING node keeps its bits: it knows the elements marked before the split until they are moved. So an element is
+known if its leaf or a splitting node above knows it. It is counted once, in the deepest of these: a leaf takes over the
+count of an element that a node above it still counts. The logs (`log.py`) are not touched here.
 """
 
 from __future__ import annotations
@@ -35,7 +33,7 @@ class Nodes:
 
     @classmethod
     def empty(cls, number: int) -> Self:
-        """So many nodes without bits."""
+        """Nodes without bits."""
         return cls(
             np.full(number, NONE, dtype=np.int64), np.zeros(number, dtype=np.int64), np.zeros(number, dtype=np.int64)
         )
@@ -60,10 +58,9 @@ class Nodes:
         self.above = above
 
     def rates(self, parameters: DsbfParameters, tree: Tree) -> tuple[float, float]:
-        """False-positive rate that a random key meets, and that of the worst leaf.
+        """False-positive rate that a random key meets, as a bound, and that of the worst leaf.
 
-        Where a query asks several nodes their rates add up: a bound of the true rate. It may be called while another
-        thread extends the nodes: `tree` may be the one before.
+        The rates of the nodes that a query asks add up. Another thread may extend the nodes: `tree` may be the one before.
         """
         m, k, above = parameters.leaf_bits, parameters.hashes, self.above
         leaves = np.flatnonzero(tree.fan_out == 0)
@@ -78,10 +75,7 @@ class Nodes:
 
 
 class LeafTable:
-    """The nodes of a tree and their bits.
-
-    A table starts empty: each leaf, then each splitting node, is to be `settle`d, or all are `adopt`ed.
-    """
+    """The nodes of a tree and their bits. `settle` each leaf, then each splitting node of a new table, or `adopt` all."""
 
     def __init__(self, parameters: DsbfParameters, tree: Tree, leaves: LeafBits) -> None:
         self._parameters = parameters
@@ -90,16 +84,8 @@ class LeafTable:
         self.nodes = Nodes.empty(len(tree))
         self.elements = 0  #: sum of all counts
 
-    @property
-    def memory_bytes(self) -> int:
-        """Bit arrays, in memory or mapped."""
-        return self.leaves.memory_bytes
-
     def settle(self, node: int, elements: Fingerprints) -> None:
-        """Let the leaf or splitting node hold exactly these elements, which are distinct. Raises: OSError.
-
-        A splitting node counts those that no node below it knows, so the deepest are to be settled first.
-        """
+        """Let the node hold exactly these distinct elements, the deepest splitting node first. Raises: OSError."""
         is_splitting = self.tree.fan_out.item(node) > 0
         count = int(np.count_nonzero(self.unseen(elements))) if is_splitting else len(elements)
         self.nodes.slots[node] = slot = self.leaves.take()
@@ -110,7 +96,7 @@ class LeafTable:
             self.nodes.look_above(self.tree)
 
     def adopt(self, nodes: Nodes) -> None:
-        """Take over the state of a table of the same tree, whose bits are in place. Raises: ValueError if it does not fit."""
+        """Take over the state of a table of the same tree, with its bits in place. Raises: ValueError if it does not fit."""
         used = nodes.slots[nodes.slots != NONE].tolist()
         if len(set(used)) < len(used) or (nodes.slots[self.tree.fan_out == 0] == NONE).any():
             raise ValueError("each leaf needs a slot of its own")
@@ -120,7 +106,7 @@ class LeafTable:
         nodes.look_above(self.tree)
 
     def take(self, number: int) -> list[int]:
-        """So many clear slots for a split's children. Raises: OSError, with nothing taken."""
+        """Take clear slots for a split's children. Raises: OSError, with nothing taken."""
         taken: list[int] = []
         try:
             while len(taken) < number:
@@ -140,13 +126,10 @@ class LeafTable:
         self.nodes.extend(slots)
         self.nodes.loads[splitting] = self.nodes.counts[splitting]
         self.nodes.look_above(tree)
-        self.tree = tree  # last: who looks from another thread finds nodes for all of its tree
+        self.tree = tree  # last: another thread finds nodes for all of its tree
 
     def end_split(self, node: int) -> None:
-        """All elements of the node are known below it: its bits are dropped.
-
-        What it still counts are elements that were falsely taken for known there or below, so the sum is put right.
-        """
+        """Drop the bits of a node with all elements known below. What it still counts was falsely known, so it counts 0 now."""
         self.leaves.drop(self.nodes.slots.item(node))
         self._count(node, 0)
         self.nodes.slots[node], self.nodes.loads[node] = NONE, 0

@@ -1,7 +1,7 @@
 """The tree of a DSBF as arrays, so that a batch descends it in one pass per level.
 
-Nodes are numbered in the order of their making and a number is never used again; node 0 is the root. The children of
-a node have consecutive numbers. A node with a fan-out of 0 is a leaf. Trees do not change: a split makes a new one.
+Nodes are numbered in the order of their making, node 0 is the root; a number is never used again. The children of a node
+have consecutive numbers. A node with a fan-out of 0 is a leaf. Trees do not change: a split makes a new one.
 """
 
 from __future__ import annotations
@@ -108,11 +108,7 @@ class Tree:
             level += 1
         return node
 
-    def split(self, leaf: int, fan_out: int) -> Tree:
-        """The tree in which this leaf has children."""
-        return self.split_all([leaf], fan_out)
-
-    def split_all(self, leaves: Sequence[int], fan_out: int) -> Tree:
+    def split(self, leaves: Sequence[int], fan_out: int) -> Tree:
         """The tree in which each of these leaves has children."""
         below = [0] * (fan_out * len(leaves))
         widths, firsts = [*self.fan_out.tolist(), *below], [*self.first_child.tolist(), *below]

@@ -1,16 +1,15 @@
 """From a capture file or packet to TCP segments: pcap and pcapng, link header, VLAN tags, IPv4 or IPv6, TCP.
 
-Formats: draft-ietf-opsawg-pcap (both byte orders, time stamps in micro- or nanoseconds) and draft-ietf-opsawg-pcapng
-(sections of either byte order, enhanced, simple and obsolete packet blocks); the tcpdump group's LINKTYPE_ registry, IEEE
-802.1Q, RFC 791 (IPv4), RFC 8200 (IPv6), RFC 4302 (AH), RFC 9293 (TCP). Time stamps are not read. Checksums are not
-verified: on the sending machine the network card fills them in after the capture. `requests.py` takes the segments.
+Formats: draft-ietf-opsawg-pcap and draft-ietf-opsawg-pcapng, both byte orders; the tcpdump group's LINKTYPE_ registry,
+IEEE 802.1Q, RFC 791 (IPv4), RFC 8200 (IPv6), RFC 4302 (AH), RFC 9293 (TCP). Time stamps are not read. Checksums are not
+verified: on the sending machine the network card fills them in after the capture.
 """
 
 from __future__ import annotations
 
 import struct
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import BinaryIO
 
 from anabranch.dedup.errors import FormatMismatch
@@ -18,32 +17,22 @@ from anabranch.dedup.errors import FormatMismatch
 
 @dataclass(slots=True, kw_only=True)
 class CaptureStatistics:
-    """Counters that one capture adds to while it runs; everything that is left out is counted somewhere here."""
+    """Counters of one capture while it runs; everything that is left out is counted in one of them."""
 
-    #: frames read from the file or the interface
-    frames: int = 0
-    #: records or blocks of the file that are cut or contradict themselves
-    damaged_records: int = 0
-    #: frames that are no IPv4 or IPv6 TCP, or of a link type that is not known
-    other_frames: int = 0
-    #: IP fragments, which are left out
-    fragments: int = 0
-    #: frames whose end was not captured; what is there is used if the TCP header is whole
-    truncated_frames: int = 0
-    #: packets whose header lengths contradict themselves
-    malformed_packets: int = 0
-    #: TCP segments with payload
-    segments: int = 0
-    #: segments that bring nothing new
-    retransmissions: int = 0
-    #: places where the reader gave up on missing bytes and went on behind them
-    gaps: int = 0
-    #: flows forgotten because too many were open
-    evicted_flows: int = 0
-    #: request heads recognised
-    requests: int = 0
-    #: of them, those that name no URL: no usable Host, CONNECT, `OPTIONS *`
-    requests_without_url: int = 0
+    frames: int = 0  #: frames read from the file or the interface
+    damaged_records: int = 0  #: records or blocks of the file that are cut or contradict themselves
+    other_frames: int = 0  #: frames that are no IPv4 or IPv6 TCP, or of a link type that is not known
+    fragments: int = 0  #: IP fragments, which are left out
+    truncated_frames: int = (
+        0  #: frames that were not captured to their end; the rest is used if the TCP header is whole
+    )
+    malformed_packets: int = 0  #: packets with header lengths that contradict each other
+    segments: int = 0  #: TCP segments with payload
+    retransmissions: int = 0  #: segments that bring nothing new
+    gaps: int = 0  #: places where the reader gave up on missing bytes and went on behind them
+    evicted_flows: int = 0  #: flows forgotten because too many were open
+    requests: int = 0  #: request heads recognised
+    requests_without_url: int = 0  #: of them, those that name no URL: no usable Host, CONNECT, `OPTIONS *`
     #: heads that began like a request and broke off before their Host was known, or were too long
     broken_heads: int = 0
 
@@ -66,28 +55,27 @@ _PCAP_ORDERS = {
 _SECTION = bytes.fromhex("0a0d0d0a")  # reads the same in both byte orders
 _SECTION_ORDERS = {bytes.fromhex("1a2b3c4d"): ">", bytes.fromhex("4d3c2b1a"): "<"}
 
-_INTERFACE_BLOCK, _OLD_PACKET_BLOCK, _SIMPLE_PACKET_BLOCK, _PACKET_BLOCK = 1, 2, 3, 6
+_INTERFACE_BLOCK, _SIMPLE_PACKET_BLOCK = 1, 3
+#: Of the obsolete packet block and of the enhanced one: interface and captured length.
+_PACKET_FIELDS = {2: "H10xI4x", 6: "I8xI4x"}
 
 
 @dataclass(frozen=True, slots=True)
 class Frame:
     """One captured frame."""
 
-    #: LINKTYPE_ number of the tcpdump group's registry
-    link_type: int
-    #: the bytes captured, from the link header on
-    data: bytes
+    link_type: int  #: LINKTYPE_ number of the tcpdump group's registry
+    data: bytes  #: the bytes captured, from the link header on
 
 
 class _DamagedBlock(Exception):
-    """The block contradicts itself; reading ends here, since the start of the next block is unknown."""
+    """The block contradicts itself, so the start of the next one is unknown and reading ends."""
 
 
 def frames(stream: BinaryIO, name: str, counts: CaptureStatistics) -> Iterator[Frame]:
-    """Yield the frames of a capture in file order. A cut or damaged rest is counted and ends the iteration.
+    """Yield the frames of a capture, read forward only. A cut or damaged rest is counted and ends the iteration.
 
-    Reads forward only (a pipe will do) and holds one record at a time. Raises FormatMismatch, with `name` in the message,
-    if the file does not begin like a capture.
+    Raises: FormatMismatch, with `name`, if the file does not begin like a capture.
     """
     head = stream.read(4)
     if head in _PCAP_ORDERS:
@@ -118,49 +106,29 @@ def _pcap_frames(stream: BinaryIO, name: str, order: str, counts: CaptureStatist
             return
 
 
-@dataclass(slots=True)
-class _Section:
-    """Byte order and interfaces (link type, snap length) of one pcapng section."""
-
-    order: str
-    interfaces: list[tuple[int, int]] = field(default_factory=list)
-
-    def frame(self, interface: int, data: bytes) -> Frame:
-        if interface >= len(self.interfaces):
-            raise _DamagedBlock
-        return Frame(self.interfaces[interface][0], data)
-
-
 def _pcapng_frames(stream: BinaryIO, name: str, counts: CaptureStatistics) -> Iterator[Frame]:
-    start = stream.read(8)  # the section's length field and byte-order magic
-    order = _SECTION_ORDERS.get(start[4:])
-    if order is None:
-        raise FormatMismatch(f"{name} is no pcapng file: its section header has no byte-order magic")
-    section = _Section(order)
+    order = ""  # of the bytes in this section
+    interfaces: list[tuple[int, int]] = []  # link type and snap length of each one in this section
+    kind = _SECTION
     try:
-        _read_rest(stream, order, start[:4], already=12)
-        while kind := stream.read(4):
+        while kind:
             if kind == _SECTION:
-                section = _next_section(stream)
-                continue
-            frame = _block(stream, section, kind, counts)
-            if frame is not None:
+                start = stream.read(8)  # the length field and the byte-order magic
+                known, order, interfaces = bool(order), _SECTION_ORDERS.get(start[4:], ""), []
+                if not order and not known:
+                    raise FormatMismatch(f"{name} is no pcapng file: its section header has no byte-order magic")
+                _read_rest(stream, order, start[:4], already=12)
+            elif (frame := _block(stream, order, interfaces, kind, counts)) is not None:
                 yield frame
+            kind = stream.read(4)
     except (_DamagedBlock, struct.error):
         counts.count("damaged_records")
 
 
-def _next_section(stream: BinaryIO) -> _Section:
-    start = stream.read(8)
-    order = _SECTION_ORDERS.get(start[4:])
-    if order is None:
-        raise _DamagedBlock
-    _read_rest(stream, order, start[:4], already=12)
-    return _Section(order)
-
-
 def _read_rest(stream: BinaryIO, order: str, length: bytes, *, already: int) -> bytes:
-    """The body of a block whose first `already` bytes were read, without the length that closes it."""
+    """The body of a block after its first `already` bytes, without the length that closes it."""
+    if not order:
+        raise _DamagedBlock
     (total,) = struct.unpack(order + "I", length)
     if total % 4 or not already + 4 <= total <= MAX_RECORD_BYTES:
         raise _DamagedBlock
@@ -170,50 +138,26 @@ def _read_rest(stream: BinaryIO, order: str, length: bytes, *, already: int) -> 
     return rest[:-4]
 
 
-def _block(stream: BinaryIO, section: _Section, kind: bytes, counts: CaptureStatistics) -> Frame | None:
-    """The frame of one block, None for a block without one. A block that is whole but senseless is counted and left out."""
-    body = _read_rest(stream, section.order, stream.read(4), already=8)
-    read = _BLOCKS.get(struct.unpack(section.order + "I", kind)[0])
-    if read is None:
-        return None
+def _block(
+    stream: BinaryIO, order: str, interfaces: list[tuple[int, int]], kind: bytes, counts: CaptureStatistics
+) -> Frame | None:
+    """The frame of one block, None for a block without one. A whole block with senseless content is counted and left out."""
+    body = _read_rest(stream, order, stream.read(4), already=8)
+    (number,) = struct.unpack(order + "I", kind)
     try:
-        return read(section, body)
-    except (_DamagedBlock, struct.error):
+        if number == _INTERFACE_BLOCK and len(interfaces) < MAX_INTERFACES:
+            interfaces.append(struct.unpack_from(order + "H2xI", body))
+        elif number == _INTERFACE_BLOCK:
+            counts.count("damaged_records")
+        elif number == _SIMPLE_PACKET_BLOCK:  # its length is the original one, or the snap length (0 is "no limit")
+            (length,), (link_type, snap) = struct.unpack_from(order + "I", body), interfaces[0]
+            return Frame(link_type, body[4 : 4 + (min(length, snap) if snap else length)])
+        elif number in _PACKET_FIELDS:
+            interface, captured = struct.unpack_from(order + _PACKET_FIELDS[number], body)
+            return Frame(interfaces[interface][0], body[20 : 20 + captured])
+    except (IndexError, struct.error):
         counts.count("damaged_records")
-        return None
-
-
-def _interface(section: _Section, body: bytes) -> None:
-    if len(section.interfaces) >= MAX_INTERFACES:
-        raise _DamagedBlock
-    section.interfaces.append(struct.unpack_from(section.order + "H2xI", body))
-
-
-def _packet(section: _Section, body: bytes) -> Frame:
-    interface, captured = struct.unpack_from(section.order + "I8xI4x", body)
-    return section.frame(interface, body[20 : 20 + captured])
-
-
-def _old_packet(section: _Section, body: bytes) -> Frame:
-    interface, captured = struct.unpack_from(section.order + "H10xI4x", body)
-    return section.frame(interface, body[20 : 20 + captured])
-
-
-def _simple_packet(section: _Section, body: bytes) -> Frame:
-    """It has no length of its own: the original one, or the snap length of interface 0 (0 is "no limit")."""
-    (length,) = struct.unpack_from(section.order + "I", body)
-    if not section.interfaces:
-        raise _DamagedBlock
-    snap = section.interfaces[0][1]
-    return section.frame(0, body[4 : 4 + (min(length, snap) if snap else length)])
-
-
-_BLOCKS: dict[int, Callable[[_Section, bytes], Frame | None]] = {
-    _INTERFACE_BLOCK: _interface,
-    _OLD_PACKET_BLOCK: _old_packet,
-    _SIMPLE_PACKET_BLOCK: _simple_packet,
-    _PACKET_BLOCK: _packet,
-}
+    return None
 
 
 LINK_NULL, LINK_ETHERNET, LINK_RAW, LINK_LOOP, LINK_SLL, LINK_SLL2 = 0, 1, 101, 108, 113, 276
@@ -221,13 +165,7 @@ LINK_IPV4, LINK_IPV6 = 228, 229
 
 ETHER_IPV4, ETHER_IPV6 = 0x0800, 0x86DD
 _ETHER_VLANS = frozenset({0x8100, 0x88A8, 0x9100})
-_FAMILIES = {
-    2: ETHER_IPV4,
-    10: ETHER_IPV6,
-    24: ETHER_IPV6,
-    28: ETHER_IPV6,
-    30: ETHER_IPV6,
-}  # AF_INET6 differs by system
+_FAMILIES = {2: ETHER_IPV4} | dict.fromkeys((10, 24, 28, 30), ETHER_IPV6)  # AF_INET6 differs by system
 _VERSIONS = {4: ETHER_IPV4, 6: ETHER_IPV6}
 
 _TCP = 6
@@ -242,38 +180,26 @@ _SYN, _RST, _ACK = 2, 4, 16
 class Segment:
     """One TCP segment of one direction of a connection."""
 
-    #: source and destination address and ports, as bytes
-    flow: bytes
-    #: sequence number of the first payload byte (SYN already counted)
-    sequence: int
-    #: the payload as far as it was captured
-    payload: bytes
-    #: payload bytes behind `payload` that were sent but not captured
-    missing_bytes: int
-    #: first segment of a client
-    opens: bool
-    #: first segment of a server (SYN and ACK)
-    answers: bool
-    #: RST
-    resets: bool
+    flow: bytes  #: source and destination address and ports, as bytes
+    sequence: int  #: sequence number of the first payload byte (SYN already counted)
+    payload: bytes  #: the payload as far as it was captured
+    missing_bytes: int  #: payload bytes behind `payload` that were sent but not captured
+    opens: bool  #: first segment of a client
+    answers: bool  #: first segment of a server (SYN and ACK)
+    resets: bool  #: RST
 
 
 class _Unusable(Exception):
     """Carries the name of the counter that this packet goes to."""
 
 
-#: (EtherType, offset of what follows)
-_Network = tuple[int, int]
-
-
 def segment_of_frame(link_type: int, frame: bytes, counts: CaptureStatistics) -> Segment | None:
-    """The TCP segment in a frame that begins with its link header; None, counted, if there is none to use."""
-    unwrap = _LINKS.get(link_type, _unknown_link)
-    return _counted(lambda: _segment(*unwrap(frame), frame, counts), counts)
+    """The usable TCP segment in a frame that begins with its link header, else None; both are counted."""
+    return _counted(lambda: _segment(*_network(link_type, frame), frame, counts), counts)
 
 
 def segment_of_packet(ether_type: int, packet: bytes, counts: CaptureStatistics) -> Segment | None:
-    """The TCP segment in a packet whose link header is already off; None, counted, if there is none to use."""
+    """The usable TCP segment in a packet without its link header, else None; both are counted."""
     return _counted(lambda: _segment(ether_type, 0, packet, counts), counts)
 
 
@@ -288,55 +214,33 @@ def _counted(decode: Callable[[], Segment], counts: CaptureStatistics) -> Segmen
     return None
 
 
-def _unknown_link(_: bytes) -> _Network:
+#: Link type -> where the EtherType is, and the length of the header.
+_ETHER_TYPE_AT = {LINK_ETHERNET: (12, 14), LINK_SLL: (14, 16), LINK_SLL2: (0, 20)}
+#: The packet begins with its IP header. 12 and 14 are DLT_RAW of most systems and of OpenBSD, as some programs write it.
+_RAW_LINKS = frozenset({LINK_RAW, 12, 14, LINK_IPV4, LINK_IPV6})
+
+
+def _network(link_type: int, frame: bytes) -> tuple[int, int]:
+    """EtherType, and offset of what follows the link header."""
+    if link_type in _ETHER_TYPE_AT:
+        place, header_bytes = _ETHER_TYPE_AT[link_type]
+        return struct.unpack_from(">H", frame, place)[0], header_bytes
+    if link_type in _RAW_LINKS:
+        return _VERSIONS.get(struct.unpack_from("B", frame)[0] >> 4, 0), 0
+    if link_type in (LINK_NULL, LINK_LOOP):
+        # The address family is in the byte order of the capturing machine, or big-endian; the smaller number is right.
+        family = min(struct.unpack_from(order + "I", frame)[0] for order in "<>")
+        return _FAMILIES.get(family, 0), 4
     raise _Unusable("other_frames")
-
-
-def _ethernet(frame: bytes) -> _Network:
-    return struct.unpack_from(">H", frame, 12)[0], 14
-
-
-def _cooked(frame: bytes) -> _Network:
-    return struct.unpack_from(">H", frame, 14)[0], 16
-
-
-def _cooked2(frame: bytes) -> _Network:
-    return struct.unpack_from(">H", frame)[0], 20
-
-
-def _raw(frame: bytes) -> _Network:
-    return _VERSIONS.get(struct.unpack_from("B", frame)[0] >> 4, 0), 0
-
-
-def _loopback(frame: bytes) -> _Network:
-    """The address family is in the byte order of the capturing machine, or big-endian; the smaller number is the right one."""
-    (big,) = struct.unpack_from(">I", frame)
-    (little,) = struct.unpack_from("<I", frame)
-    return _FAMILIES.get(min(big, little), 0), 4
-
-
-_LINKS: dict[int, Callable[[bytes], _Network]] = {
-    LINK_NULL: _loopback,
-    LINK_LOOP: _loopback,
-    LINK_ETHERNET: _ethernet,
-    LINK_RAW: _raw,
-    12: _raw,  # DLT_RAW of most systems, as some programs write it
-    14: _raw,  # DLT_RAW of OpenBSD
-    LINK_IPV4: _raw,
-    LINK_IPV6: _raw,
-    LINK_SLL: _cooked,
-    LINK_SLL2: _cooked2,
-}
 
 
 def _segment(ether_type: int, offset: int, data: bytes, counts: CaptureStatistics) -> Segment:
     while ether_type in _ETHER_VLANS:
         (ether_type,) = struct.unpack_from(">H", data, offset + 2)
         offset += 4
-    internet = _INTERNETS.get(ether_type)
-    if internet is None:
+    if ether_type not in (ETHER_IPV4, ETHER_IPV6):
         raise _Unusable("other_frames")
-    addresses, offset, end = internet(data, offset)
+    addresses, offset, end = (_ipv4 if ether_type == ETHER_IPV4 else _ipv6)(data, offset)
     segment = _tcp(addresses, data, offset, end)
     if end > len(data):
         counts.count("truncated_frames")
@@ -370,20 +274,14 @@ def _ipv6(data: bytes, offset: int) -> tuple[bytes, int, int]:
         following, units, fragment = struct.unpack_from(">BBH", data, offset)
         if header == _IPV6_FRAGMENT and fragment & 0xFFF9:
             raise _Unusable("fragments")
-        offset += _extension_bytes(header, units)
+        if header == _IPV6_FRAGMENT:
+            offset += 8
+        else:
+            offset += (units + 2) * 4 if header == _IPV6_AUTHENTICATION else (units + 1) * 8
         header = following
     if header != _TCP:
         raise _Unusable("other_frames")
     return addresses, offset, end
-
-
-def _extension_bytes(header: int, units: int) -> int:
-    if header == _IPV6_FRAGMENT:
-        return 8
-    return (units + 2) * 4 if header == _IPV6_AUTHENTICATION else (units + 1) * 8
-
-
-_INTERNETS: dict[int, Callable[[bytes, int], tuple[bytes, int, int]]] = {ETHER_IPV4: _ipv4, ETHER_IPV6: _ipv6}
 
 
 def _tcp(addresses: bytes, data: bytes, offset: int, end: int) -> Segment:

@@ -1,8 +1,8 @@
 """From TCP segments, in the order they were captured, to the URLs of the HTTP/1 requests in them.
 
-`TcpFlows` orders the segments of each flow; sequence numbers are compared modulo 2^32 (RFC 9293 §3.4), and memory is
-bounded per flow and in the number of flows. `HttpRequests` parses one direction of a connection: RFC 9112 (message
-syntax; §2.2 empty lines before a request, §3.2 forms of the target, §6 body length, §7.1 chunks).
+`TcpFlows` orders the segments of each flow, with bounded memory; sequence numbers are compared modulo 2^32 (RFC 9293
+§3.4). `HttpRequests` parses one direction of a connection (RFC 9112: §2.2 empty lines before a request, §3.2 forms of the
+target, §6 body length, §7.1 chunks).
 """
 
 from __future__ import annotations
@@ -22,14 +22,11 @@ WINDOW_BYTES = 1 << 20
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FlowLimits:
-    """Bounds of what is remembered: at most flows × (early_bytes + a head of 32 KiB), 336 MiB when all are filled."""
+    """Bounds of the memory: at most flows × (early_bytes + a head of 32 KiB), 336 MiB when all are filled."""
 
-    #: directions of connections; the one unused for longest is forgotten first
-    flows: int = 2048
-    #: bytes per flow that came before bytes that belong in front of them
-    early_bytes: int = 131_072
-    #: segments per flow of the same kind
-    early_segments: int = 64
+    flows: int = 2048  #: directions of connections; the one unused for longest is forgotten first
+    early_bytes: int = 131_072  #: bytes per flow that came before bytes that belong in front of them
+    early_segments: int = 64  #: segments per flow of the same kind
 
 
 class _Flow:
@@ -52,13 +49,16 @@ class _Flow:
             self._pass_over(distance)
             distance = 0
         if abs(distance) > WINDOW_BYTES:
-            return self._move_to(segment)
+            urls = self.give_up_waiting()
+            self._counts.count("gaps")
+            self._next = segment.sequence
+            return urls + self._accept(segment)
         if distance > 0:
             return self._keep(segment)
         return self._accept(segment) + self._drain()
 
     def give_up_waiting(self) -> list[bytes]:
-        """Go on behind every hole, in order, and break off what is incomplete."""
+        """Go on behind every hole, in order, and break off an incomplete head."""
         urls: list[bytes] = []
         while self._early:
             urls += self._jump()
@@ -71,12 +71,6 @@ class _Flow:
     def _pass_over(self, count: int) -> None:
         self.requests.skip(count)
         self._next = (self._next + count) & 0xFFFFFFFF
-
-    def _move_to(self, segment: Segment) -> list[bytes]:
-        urls = self.give_up_waiting()
-        self._counts.count("gaps")
-        self._next = segment.sequence
-        return urls + self._accept(segment)
 
     def _keep(self, segment: Segment) -> list[bytes]:
         known = self._early.get(segment.sequence)
@@ -97,15 +91,12 @@ class _Flow:
 
     def _drain(self) -> list[bytes]:
         urls: list[bytes] = []
-        while ready := [s for s in self._early if self._is_reached(s)]:
+        while ready := [s for s in self._early if _distance(self._next, s) <= self.requests.skippable_bytes]:
             urls += self._accept(self._early.pop(min(ready, key=lambda s: _distance(self._next, s))))
         return urls
 
-    def _is_reached(self, sequence: int) -> bool:
-        return _distance(self._next, sequence) <= self.requests.skippable_bytes
-
     def _accept(self, segment: Segment) -> list[bytes]:
-        """Feed what is new of a segment that begins at or before the next byte, or within a body that may be skipped."""
+        """Feed the new bytes of a segment that begins at or before the next byte, or within a body that may be skipped."""
         distance = _distance(self._next, segment.sequence)
         if distance > 0:
             self._pass_over(distance)
@@ -117,13 +108,10 @@ class _Flow:
         self._next = (segment.sequence + sent) & 0xFFFFFFFF
         urls = self.requests.feed(segment.payload[-distance:])
         missing = min(segment.missing_bytes, sent + distance)
-        return urls + self._leave_out(missing) if missing else urls
-
-    def _leave_out(self, missing: int) -> list[bytes]:
-        if missing <= self.requests.skippable_bytes:
-            self.requests.skip(missing)
-            return []
-        return self._break_off()
+        if missing > self.requests.skippable_bytes:
+            return urls + self._break_off()
+        self.requests.skip(missing)
+        return urls
 
 
 class TcpFlows:
@@ -135,9 +123,6 @@ class TcpFlows:
         self._counts = counts
         self._limits = limits or FlowLimits()
         self._flows: OrderedDict[bytes, _Flow] = OrderedDict()
-
-    def __len__(self) -> int:
-        return len(self._flows)
 
     def take(self, segment: Segment) -> list[bytes]:
         """The URLs that this segment completes, in the order of their flow."""
@@ -189,7 +174,7 @@ def _distance(start: int, end: int) -> int:
     return ((end - start + 0x80000000) & 0xFFFFFFFF) - 0x80000000
 
 
-#: a head that is not complete within so many bytes is given up (servers' usual bounds are 8 to 16 KiB)
+#: a head that is not complete within this number of bytes is given up (servers' usual bounds are 8 to 16 KiB)
 MAX_HEAD_BYTES = 32_768
 
 _BEGINS_LIKE_A_REQUEST = re.compile(rb"[A-Z][A-Z-]{0,15}(?: |\Z)")
@@ -215,25 +200,20 @@ class _Expects(Enum):
 
 
 class HttpRequests:
-    """Takes the bytes of one direction piece by piece and gives back the URLs of the requests whose heads are complete.
+    """Takes the bytes of one direction piece by piece and returns the URLs of complete request heads.
 
     Holds at most MAX_HEAD_BYTES and one piece. Bytes that are no HTTP are dropped until a piece begins like a request.
     """
 
-    __slots__ = ("_buffer", "_counts", "_expects", "_scanned", "_skip", "_urls")
+    __slots__ = ("_buffer", "_counts", "_expects", "_scanned", "_urls", "skippable_bytes")
 
     def __init__(self, counts: CaptureStatistics) -> None:
         self._counts = counts
         self._expects = _Expects.ANYTHING
         self._buffer = bytearray()
         self._scanned = 0  # no end of a head lies before this offset
-        self._skip = 0  # body bytes still to come
+        self.skippable_bytes = 0  #: number of next bytes that are a body and need not be known
         self._urls: list[bytes] = []
-
-    @property
-    def skippable_bytes(self) -> int:
-        """So many of the next bytes are a body and need not be known."""
-        return self._skip
 
     @property
     def is_over(self) -> bool:
@@ -242,7 +222,7 @@ class HttpRequests:
 
     def skip(self, count: int) -> None:
         """Leave out `count` <= `skippable_bytes` bytes that were not captured."""
-        self._skip -= count
+        self.skippable_bytes -= count
 
     def end(self) -> None:
         """Expect no further request: this half is a server's."""
@@ -255,7 +235,8 @@ class HttpRequests:
             return []
         if self._expects is _Expects.ANYTHING:
             if not _BEGINS_LIKE_A_REQUEST.match(piece.lstrip(b"\r\n")):
-                self._look_for_a_server(piece)
+                if piece.startswith(b"HTTP/1."):
+                    self.end()
                 return []
             self._expects = _Expects.HEAD
         self._buffer += piece
@@ -278,44 +259,39 @@ class HttpRequests:
 
     def _forget(self) -> None:
         self._buffer.clear()
-        self._scanned = self._skip = 0
+        self._scanned = self.skippable_bytes = 0
 
     def _lose(self) -> bool:
         self._expects = _Expects.ANYTHING
         self._forget()
         return False
 
-    def _look_for_a_server(self, piece: bytes) -> None:
-        if piece.startswith(b"HTTP/1."):
-            self.end()
-
     def _head(self) -> bool:
         while self._buffer.startswith((b"\r", b"\n")):
             del self._buffer[:1]
         if not _BEGINS_LIKE_A_REQUEST.match(self._buffer):
-            return bool(self._buffer) and self._lose_head()
+            if self._buffer.startswith(b"HTTP/1."):
+                self.end()
+                return False
+            return bool(self._buffer) and self._lose()
         line_end = self._buffer.find(b"\n", 0, MAX_HEAD_BYTES)
         if line_end >= self._scanned and not _REQUEST_LINE.fullmatch(self._buffer, 0, line_end + 1):
             return self._lose()
         end = _HEAD_END.search(self._buffer, max(0, self._scanned - 2), MAX_HEAD_BYTES)
         if end is None:
             self._scanned = len(self._buffer)
-            return len(self._buffer) >= MAX_HEAD_BYTES and self._give_up_head()
-        lines = bytes(self._buffer[: end.start()]).split(b"\n")
+            if len(self._buffer) < MAX_HEAD_BYTES:
+                return False
+            self._take_partial_head()
+            return self._lose()
+        request, *lines = bytes(self._buffer[: end.start()]).split(b"\n")
         del self._buffer[: end.end()]
         self._scanned = 0
-        self._take_head(lines)
+        fields = _fields(lines)
+        self._expects, self.skippable_bytes = _what_follows(self._take_request(request, fields), fields)
+        if self._expects in (_Expects.ANYTHING, _Expects.NOTHING):
+            self._forget()
         return True
-
-    def _lose_head(self) -> bool:
-        piece = bytes(self._buffer[:7])
-        self._lose()
-        self._look_for_a_server(piece)
-        return False
-
-    def _give_up_head(self) -> bool:
-        self._take_partial_head()
-        return self._lose()
 
     def _take_partial_head(self) -> None:
         *whole_lines, _ = bytes(self._buffer[:MAX_HEAD_BYTES]).split(b"\n")
@@ -323,13 +299,6 @@ class HttpRequests:
             self._take_request(whole_lines[0], fields)
         else:
             self._counts.count("broken_heads")
-
-    def _take_head(self, lines: list[bytes]) -> None:
-        fields = _fields(lines[1:])
-        method = self._take_request(lines[0], fields)
-        self._expects, self._skip = _what_follows(method, fields)
-        if self._expects in (_Expects.ANYTHING, _Expects.NOTHING):
-            self._forget()
 
     def _take_request(self, line: bytes, fields: dict[bytes, list[bytes]]) -> bytes:
         request = _REQUEST_LINE.fullmatch(line)
@@ -343,19 +312,20 @@ class HttpRequests:
         return request[1]
 
     def _body(self) -> bool:
-        """Content, or a chunk with its line end; what follows a body without chunks is a head."""
-        here = min(self._skip, len(self._buffer))
-        del self._buffer[:here]
-        self._skip -= here
-        if self._skip == 0:
+        """Content without chunks; a head follows."""
+        self._drop_content()
+        if self.skippable_bytes == 0:
             self._expects = _Expects.HEAD
-        return self._skip == 0
+        return self.skippable_bytes == 0
+
+    def _drop_content(self) -> None:
+        here = min(self.skippable_bytes, len(self._buffer))
+        del self._buffer[:here]
+        self.skippable_bytes -= here
 
     def _chunk(self) -> bool:
         """A chunk's size, its content and the line end behind it."""
-        here = min(self._skip, len(self._buffer))
-        del self._buffer[:here]
-        self._skip -= here
+        self._drop_content()
         line = self._line()
         if line is None:
             return False
@@ -364,8 +334,8 @@ class HttpRequests:
         size = _CHUNK_SIZE.fullmatch(line)
         if size is None:
             return self._lose()
-        self._skip = int(size[1], 16)
-        if self._skip == 0:
+        self.skippable_bytes = int(size[1], 16)
+        if self.skippable_bytes == 0:
             self._expects = _Expects.TRAILER
         return True
 
@@ -395,10 +365,7 @@ class HttpRequests:
 
 
 def url_of_request(method: bytes, target: bytes, hosts: list[bytes]) -> bytes | None:
-    """`http://` + Host + target, or the target itself if it is absolute; None if the request names no one URL.
-
-    CONNECT and `*` name none. Several different Hosts name none (RFC 9112 §3.2). The bytes stay as they were sent.
-    """
+    """`http://` + Host + target, or an absolute target itself; None for CONNECT, `*` and several different Hosts (§3.2)."""
     if method == b"CONNECT":
         return None
     if _ABSOLUTE.match(target):

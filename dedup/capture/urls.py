@@ -1,7 +1,7 @@
 """URLs out of captured network traffic: every plain HTTP/1 request seen in a capture file or on an interface.
 
 Frames become TCP segments (`frames.py`), segments become ordered bytes per flow and then requests (`requests.py`).
-Encrypted traffic (https, HTTP/3) shows no URL. `captured_lines` turns the URLs into a stream of lines.
+Encrypted traffic (https, HTTP/3) shows no URL. `CapturedLines` turns the URLs into a stream of lines.
 """
 
 from __future__ import annotations
@@ -12,8 +12,8 @@ import socket
 import sys
 import threading
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
 from pathlib import Path
+from typing import Self
 
 from anabranch.dedup.capture.frames import CaptureStatistics, frames, segment_of_frame, segment_of_packet
 from anabranch.dedup.capture.requests import TcpFlows
@@ -35,9 +35,8 @@ class CaptureError(DedupError, OSError):
 def urls_from_file(path: str | os.PathLike[str], *, statistics: CaptureStatistics | None = None) -> Iterator[bytes]:
     """Yield the URL of every HTTP request in a pcap or pcapng file, as the bytes that were sent, repeats included.
 
-    Streams the file once (a pipe will do); memory is bounded by `FlowLimits`. Damage is tolerated and counted in
-    `statistics`. Raises, when the iteration begins, FormatMismatch if the file is no capture, and OSError if it cannot be
-    read.
+    Reads the file forward once (a pipe will do); `FlowLimits` bounds the memory. Damage is counted in `statistics`.
+    Raises, when the iteration begins: FormatMismatch if the file is no capture, OSError.
     """
     counts = CaptureStatistics() if statistics is None else statistics
     flows = TcpFlows(counts)
@@ -54,9 +53,8 @@ def urls_from_interface(
 ) -> Iterator[bytes]:
     """Yield the URLs of HTTP requests that pass the interface, from this call on, until `stop()` is true.
 
-    Needs Linux and root (or CAP_NET_RAW). The interface is opened by the call itself, so that nothing is missed before the
-    iteration begins. `stop` is asked after every packet and every STOP_CHECK_S seconds. Raises CaptureError if the interface
-    cannot be opened, or goes down.
+    Needs Linux and root (or CAP_NET_RAW). The call itself opens the interface, so nothing is missed before the iteration
+    begins. `stop` is asked after every packet and every STOP_CHECK_S seconds. Raises: CaptureError.
     """
     return _live_urls(_opened(name), name, stop, CaptureStatistics() if statistics is None else statistics)
 
@@ -105,7 +103,7 @@ def _live_urls(tap: socket.socket, name: str, stop: Callable[[], bool], counts: 
 
 
 class CapturedLines:
-    """The reading end of a pipe that a thread fills with one URL per line."""
+    """The reading end of a pipe that a thread fills with one URL per line; the thread waits while no line is read."""
 
     def __init__(self, urls: Iterable[bytes]) -> None:
         self.fd, self._writing = os.pipe()
@@ -120,11 +118,12 @@ class CapturedLines:
         if self._error is not None:
             raise self._error
 
-    def close(self) -> None:
-        """Let go of the pipe; the thread ends with its next URL. A second call does nothing."""
-        if self.fd >= 0:
-            os.close(self.fd)
-            self.fd = -1
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """Close the pipe; the thread ends with its next URL."""
+        os.close(self.fd)
 
     def _fill(self) -> None:
         try:
@@ -136,13 +135,3 @@ class CapturedLines:
             pass  # the reader has closed the pipe
         except BaseException as error:  # noqa: BLE001 - it is raised again, in the thread that reads
             self._error = error
-
-
-@contextmanager
-def captured_lines(urls: Iterable[bytes]) -> Iterator[CapturedLines]:
-    """Read the URLs in a thread of their own; the thread waits while no line is read."""
-    lines = CapturedLines(urls)
-    try:
-        yield lines
-    finally:
-        lines.close()

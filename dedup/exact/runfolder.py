@@ -1,10 +1,9 @@
-"""The files of an exact index: runs and their merging, the log of the tail, and the manifest that says which of them count.
+"""The files of an exact index: runs and their merging, the log of the tail, and the manifest that names those that count.
 
 MANIFEST is JSON: `magic`, `version`, `parameters`, `runs` and `log` (the numbers of files), and `seal` (bytes and CRC-32
-that the log started with when the manifest was written; null or missing: not known). `sync` writes it if other files
-count than before, and the end writes it if anything changed; all other files are removed at the next opening. So a crash
-at any moment leaves what was synced, and a log that was cut off or changed is noticed. `runs.py` has the format of a run,
-`tail.py` that of the log.
+that the log started with when the manifest was written; null or missing: unknown). `sync` writes it if other files count
+than before, and the end if anything changed; all other files are removed at the next opening. So a crash at any moment
+leaves what was synced, and a cut or changed log is noticed. Runs: `runs.py`; logs: `tail.py`.
 """
 
 from __future__ import annotations
@@ -26,37 +25,26 @@ from anabranch.dedup.files.formatfile import Format, read_record
 
 
 class RunMerge:
-    """The merge of some runs, which have no element in common and serve until it is done."""
+    """The merge of some runs without common elements, which serve until it is done."""
 
     def __init__(self, sources: Sequence[SortedRun], path: Path, number: int) -> None:
         self.sources = tuple(sources)
         self._places = [0] * len(sources)
         #: Elements that are still to be moved.
         self.remaining = sum(run.count for run in sources)
-        self._writer = RunWriter(path, number, self.remaining)
+        #: It finishes the run of all elements, once none remains.
+        self.writer = RunWriter(path, number, self.remaining)
 
     def step(self, elements: int) -> int:
-        """Move about so many elements, 1 or more; returns how many.
-
-        Elements that share their high half move together, so only forged ones make a step longer than asked for.
-        Raises: StoreFull (an OSError), with nothing moved; it may be repeated.
-        """
+        """Move about `elements` elements, 1 or more; returns how many. Raises: StoreFull with nothing moved."""
         stops = self._stops(max(1, elements // len(self.sources)))
         stretches = zip(self.sources, self._places, stops, strict=True)
         parts = [run.part(start, stop) for run, start, stop in stretches if start < stop]
         highs, lows = (np.concatenate(halves) for halves in zip(*parts, strict=True))
-        self._writer.append(*ranked(highs, lows))
+        self.writer.append(*ranked(highs, lows))
         self._places = stops
         self.remaining -= len(highs)
         return len(highs)
-
-    def finish(self) -> SortedRun:
-        """The run of all elements, once none remains. Raises: StoreFull, OSError; it may be repeated."""
-        return self._writer.finish()
-
-    def abandon(self) -> None:
-        """Remove what was written."""
-        self._writer.abandon()
 
     def _stops(self, each: int) -> list[int]:
         """Where the next part ends in each run: no run gives more than `each`, and no high half is divided."""
@@ -80,17 +68,14 @@ _PARTS_PER_TAIL = 4  # of a merge: the smaller a part, the shorter a call; below
 
 
 class RunFolder:
-    """`tail` and `runs`, oldest run first, are the set. `make_room` moves elements from the one to the others.
-
-    Everything but `sync` belongs to one thread; `sync` may run in another one at the same time.
-    """
+    """`tail` and `runs`, oldest run first, are the set. Only `sync` may run in another thread at the same time."""
 
     def __init__(self, folder: Path, tail_elements: int) -> None:
         self._folder = folder
         self._tail_elements = tail_elements
         self._merge: RunMerge | None = None
         self._credit = 0
-        self._lock = threading.Lock()  # the set and what is obsolete
+        self._lock = threading.Lock()  # the set and the obsolete files
         self._sync_lock = threading.Lock()
         self._obsolete: list[Path] = []  # files that the next manifest sets free
         found = self._read_manifest() or self._found()
@@ -100,7 +85,10 @@ class RunFolder:
         self._next_number = max((*found[0], found[1])) + 1
         #: Numbers of runs that a manifest may name, so that only another manifest sets them free; and of runs on the medium.
         self._named, self._synced = {*found[0]}, {*found[0]}
-        self._remove_strangers()
+        mine = {self.tail.path, *(run.path for run in self.runs)}
+        for path in (*folder.glob("run-*.run"), *folder.glob("log-*.log*")):
+            if path not in mine:  # no manifest names it: it was under way when the process ended
+                path.unlink()
 
     @property
     def merging(self) -> int:
@@ -108,11 +96,9 @@ class RunFolder:
         return self._merge.remaining if self._merge else 0
 
     def make_room(self, arriving: int) -> None:
-        """Write a long tail as a run, and go on merging; call it before so many elements are taken by the tail.
+        """Write a long tail as a run, and go on merging; call it before the tail takes `arriving` elements.
 
-        Cost: for a tail of 65,536 elements 11 to 25 ms, once in that many; for a merge 20 ns for each of 32 elements per
-        arriving one, so that a call for 10,000 takes up to 45 ms. Raises: StoreFull, OSError, with the set as it was; it
-        may be repeated.
+        Cost: 11 to 25 ms once in 65,536 elements, and 0.6 µs per arriving one. Raises: StoreFull, OSError; it may be repeated.
         """
         if len(self.tail) >= self._tail_elements:
             self._turn_tail()
@@ -122,7 +108,11 @@ class RunFolder:
             self._credit += arriving * MOVES_PER_KEY
             if len(self.runs) > MOST_RUNS:
                 self._credit = max(self._credit, 2 * self._merge.remaining)
-            self._go_on(self._merge)
+            part = max(1, self._tail_elements // _PARTS_PER_TAIL)
+            while self._merge.remaining and self._credit >= part:
+                self._credit -= self._merge.step(part)
+            if not self._merge.remaining:
+                self._end_merge(self._merge)
 
     def sync(self, *, at_end: bool = False) -> None:
         """Make durable what was taken before this call, and `at_end` seal it. Raises: OSError; it may be repeated."""
@@ -142,9 +132,9 @@ class RunFolder:
                 path.unlink(missing_ok=True)
 
     def abandon(self) -> None:
-        """Forget what is in memory: maps, and the merge under way, which begins anew after the next opening."""
+        """Release maps, and the merge under way, which begins anew after the next opening."""
         if self._merge is not None:
-            self._merge.abandon()
+            self._merge.writer.abandon()
         self._merge, self.runs = None, ()
 
     def _make_durable(self, runs: Sequence[SortedRun], tail: TailLog, *, at_end: bool) -> None:
@@ -180,15 +170,8 @@ class RunFolder:
                 self._credit = 0
                 return
 
-    def _go_on(self, merge: RunMerge) -> None:
-        part = max(1, self._tail_elements // _PARTS_PER_TAIL)
-        while merge.remaining and self._credit >= part:
-            self._credit -= merge.step(part)
-        if not merge.remaining:
-            self._end_merge(merge)
-
     def _end_merge(self, merge: RunMerge) -> None:
-        merged = merge.finish()
+        merged = merge.writer.finish()
         first = self.runs.index(merge.sources[0])
         with self._lock:
             self.runs = (*self.runs[:first], merged, *self.runs[first + len(merge.sources) :])
@@ -236,13 +219,6 @@ class RunFolder:
                 if len({*numbers}) == len(runs):
                     return numbers, log, _seal(path, found.get("seal"))
         raise FormatMismatch(f"{path} is damaged: it does not name runs and a log")
-
-    def _remove_strangers(self) -> None:
-        """Remove what no manifest names: what was under way when the process ended."""
-        mine = {self.tail.path, *(run.path for run in self.runs)}
-        for path in (*self._folder.glob("run-*.run"), *self._folder.glob("log-*.log*")):
-            if path not in mine:
-                path.unlink()
 
 
 def _seal(path: Path, found: object) -> Seal | None:

@@ -1,12 +1,12 @@
-"""Immutable files of sorted fingerprints that are searched where they lie: the runs of an exact index.
+"""Immutable files of sorted fingerprints that are searched in place: the runs of an exact index.
 
 File `run-<number>.run`: a header of 64 bytes (magic, version, number, count, checksums of the two columns), then the
-high halves of all elements in ascending order, then the low half of each; 8 bytes a half, little-endian. Elements that
-share a high half, forged ones, are in the order of their low halves, so that a search among them is a search too.
+high halves of all elements in ascending order, then the low half of each; 8 bytes a half, little-endian. Elements with
+equal high halves, forged ones, are in the order of their low halves.
 
-A long run is searched by interpolation (`find`). Hashes are spread evenly, so a value tells its place: among n of them
-the first guess is off by about sqrt(n) / 2, the second by the root of that, the third by a few places. That is three
-memory accesses a value, which do not wait for one another; a binary search has some ten that do.
+A long run is searched by interpolation (`find`). Hashes are spread evenly: among n of them the first guess is off by
+about sqrt(n) / 2, the second by the root of that, the third by a few places. That is three memory accesses a value,
+which do not wait for one another; a binary search has some ten that do.
 """
 
 from __future__ import annotations
@@ -32,10 +32,7 @@ _CHECK_AT_ONCE = 1 << 18  # elements
 
 
 class SortedRun:
-    """One run, mapped read-only: what is not asked for takes no memory. It holds one element or more, each once.
-
-    Raises: FormatMismatch if the file is missing, damaged or another one; OSError.
-    """
+    """One run of one element or more, each once, mapped read-only. Raises: FormatMismatch, OSError."""
 
     def __init__(self, path: Path, number: int) -> None:
         self.path = path
@@ -58,10 +55,7 @@ class SortedRun:
         return len(self._map)
 
     def knows(self, highs: HashArray, lows: HashArray) -> BoolArray:
-        """True where the element of these halves is in the run.
-
-        Cost: a search each, less in ascending order of the high halves, since neighbours share pages.
-        """
+        """True where the element of these halves is in the run. Cost: a search each, less in ascending order."""
         if self.count >= WORTH_GUESSING and len(highs) >= FEWEST_GUESSED:
             places, known = find(self._highs, highs)
         else:
@@ -70,9 +64,8 @@ class SortedRun:
         candidates = np.flatnonzero(known)
         if len(candidates):
             same = self._lows[places[candidates]] == lows[candidates]
-            if not same.all():
-                for i in candidates[~same].tolist():
-                    known[i] = self._is_among_equals(places.item(i), highs[i], lows[i])
+            for i in candidates[~same].tolist():
+                known[i] = self._is_among_equals(places.item(i), highs[i], lows[i])
         return known
 
     def knows_one(self, high: int, low: int) -> bool:
@@ -85,8 +78,12 @@ class SortedRun:
 
     def part(self, start: int, stop: int) -> tuple[HashArray, HashArray]:
         """Both halves of a stretch of elements, read ahead from the file."""
-        for column in (_HEADER.size, _HEADER.size + self.count * _HALF_BYTES):
-            self._expect(column + start * _HALF_BYTES, (stop - start) * _HALF_BYTES)
+        # The map is advised for random access, so a stretch is announced, or each page would be a read of its own.
+        if hasattr(mmap, "MADV_WILLNEED") and start < stop:
+            for place in (start, self.count + start):
+                offset = _HEADER.size + place * _HALF_BYTES
+                first = offset // mmap.PAGESIZE * mmap.PAGESIZE
+                self._map.madvise(mmap.MADV_WILLNEED, first, offset + (stop - start) * _HALF_BYTES - first)
         return self._highs[start:stop], self._lows[start:stop]
 
     def high(self, place: int) -> int:
@@ -99,7 +96,7 @@ class SortedRun:
 
     def check(self) -> None:
         """Read all: header, checksums and order. Raises: InvariantBroken, FormatMismatch."""
-        with descriptor(self.path, os.O_RDONLY) as fd:  # first: to read a map whose file was cut off is a SIGBUS
+        with descriptor(self.path, os.O_RDONLY) as fd:  # first: reading a map of a cut file is a SIGBUS
             if _checked_header(self.path, self.number, fd) != (self.count, *self._checksums):
                 raise InvariantBroken(f"{self.path} was replaced while it was open")
         columns = (self._highs, self._lows)
@@ -121,17 +118,11 @@ class SortedRun:
         found = int(equals.searchsorted(low))
         return found < len(equals) and bool(equals[found] == low)
 
-    def _expect(self, offset: int, length: int) -> None:
-        # The map is advised for random access, so a stretch is announced, or each page would be a read of its own.
-        if hasattr(mmap, "MADV_WILLNEED") and length:
-            first = offset // mmap.PAGESIZE * mmap.PAGESIZE
-            self._map.madvise(mmap.MADV_WILLNEED, first, offset + length - first)
-
 
 class RunWriter:
-    """A run that is being written: its number of elements is known, they come in ascending order, part by part.
+    """A run that is being written: a known number of elements in ascending order, part by part. Raises: StoreFull, OSError.
 
-    The header is written at the end, so that half a file is never taken for a run. Raises: StoreFull, OSError.
+    The header comes last, so that half a file is never taken for a run.
     """
 
     def __init__(self, path: Path, number: int, count: int) -> None:
@@ -216,7 +207,7 @@ _RANGE = 2.0**64
 
 
 def find(ascending: HashArray, wanted: HashArray) -> tuple[IntArray, BoolArray]:
-    """For each wanted value its first place, and whether it is there (if not, the place means nothing).
+    """For each wanted value its first place, and whether it is in the array (if not, the place means nothing).
 
     Right for any ascending array, fast for hashes. Cost: 25 µs, and 0.3 to 0.6 µs a value among 10 million.
     """

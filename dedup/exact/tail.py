@@ -1,6 +1,6 @@
 """The newest elements of an exact index: a dictionary in memory and a log on the disk.
 
-File `log-<number>.log`: a header of 64 bytes (magic, version, number), then 16 bytes an element (`fingerprint.py`).
+File `log-<number>.log`: a header of 64 bytes (magic, version, number), then 16 bytes an element (`keys.py`).
 """
 
 from __future__ import annotations
@@ -32,13 +32,10 @@ HEADER_BYTES = _HEADER.size
 
 
 class TailLog:
-    """A set of elements. Its file is made by the first `flush`, and has the set as of the last `flush`.
-
-    Taking and asking belong to one thread; `flush` and `sync` may run in another one at the same time.
-    """
+    """A set of elements, and a file with the set as of the last `flush`. `flush` and `sync` may run in another thread."""
 
     def __init__(self, path: Path, number: int, content: bytes = b"") -> None:
-        """`content` is what its file holds in whole elements; empty: there is no file yet."""
+        """`content`: the whole elements of its file, empty without a file."""
         self.path = path
         self.number = number
         self._highs: dict[int, int] = {}  # low half -> high half of the first element that has it
@@ -52,11 +49,7 @@ class TailLog:
 
     @classmethod
     def reopen(cls, path: Path, number: int, seal: Seal | None = None) -> TailLog:
-        """The set in a file; a tail that a crash tore is cut off.
-
-        Raises: FormatMismatch if the file is missing, another one or not what its `seal` says; it is then left as it
-        was; OSError.
-        """
+        """The set in a file, without a torn tail. Raises: FormatMismatch if it is missing or contradicts its `seal`."""
         content = _content(path, number)
         if seal is not None:
             length, checksum = seal
@@ -148,10 +141,7 @@ class TailLog:
             raise
 
     def check(self) -> None:
-        """Write what was taken and compare the file with the set.
-
-        Raises: InvariantBroken; FormatMismatch if the file was cut off or replaced; OSError.
-        """
+        """Write what was taken and compare the file with the set. Raises: InvariantBroken, FormatMismatch, OSError."""
         self.flush()
         content, (length, _) = _content(self.path, self.number), self.seal
         if len(content) < length:

@@ -1,8 +1,8 @@
-"""Files that survive a crash: what is written, in which order, and when it counts as durable.
+"""Files that survive a crash: how they are written, and when they count as durable.
 
 A file that changes is replaced by a temporary file, its sync, the rename and the sync of the folder, so that a crash leaves
-the old text or the new one, never a mixture. A file that grows is appended to in whole lines and cut back to the last line
-that counts. All functions raise OSError; `store_full_errors` makes the error of this room of a full disk.
+the old text or the new one. A file that grows is appended to in whole lines and cut back to the last line that counts.
+All functions raise OSError; `store_full_errors` makes the error of this room of a full disk.
 """
 
 from __future__ import annotations
@@ -79,11 +79,7 @@ def sync_folder(folder: Path) -> None:
 
 
 def sync_file_system(folder: Path) -> bool:
-    """Return when all files and names of the folder's file system are on the medium (syncfs(2)); False without that call.
-
-    One call serves thousands of small files. It waits for what other programs wrote, too. Linux has it, and reports errors
-    since 5.8.
-    """
+    """Return when all files and names of the folder's file system are on the medium (Linux's syncfs(2)); False without that."""
     syncfs = getattr(_libc, "syncfs", None)
     if syncfs is None:
         return False
@@ -107,10 +103,10 @@ def write_file(path: Path, data: bytes) -> None:
 
 
 def swap_file(path: Path, data: bytes, *, names_first: bool = False) -> None:
-    """Replace a file's text at once; the new text survives a power loss only after `sync_folder`.
+    """Replace a file's text at once, only the owner may read it; the new text survives a power loss only after `sync_folder`.
 
-    Only the owner may read the file. After an error the old text is in place, and no temporary file. With `names_first` the
-    folder is synced before the rename, so that the files that the new text names exist whenever it does.
+    After an error the old text is in place. With `names_first` the folder is synced before the rename, so that the files that
+    the new text names exist whenever it does.
     """
     unfinished = path.with_name(path.name + UNFINISHED)
     write_file(unfinished, data)
@@ -136,12 +132,12 @@ _CHUNK_BYTES = 1 << 20
 
 
 def checked_line(text: bytes) -> bytes:
-    """`CRC-32 in hex, a space, text` and a newline: what is changed in it later is noticed."""
+    """`CRC-32 in hex, a space, text` and a newline: a later change of it is detected."""
     return b"%08x %b\n" % (crc32(text), text)
 
 
 def checked_text(line: bytes) -> bytes:
-    """What such a line says. Raises: ValueError if it is not as it was written."""
+    """The text of such a line. Raises: ValueError if it was changed."""
     text = line[9:-1]
     if line != checked_line(text):
         raise ValueError("not as it was written")
@@ -149,18 +145,12 @@ def checked_text(line: bytes) -> bytes:
 
 
 def checked_json(written: bytes) -> Any:
-    """What a file of one such line says in JSON; in one of an older version the line has no checksum.
-
-    Raises: ValueError, RecursionError.
-    """
+    """The JSON value in a file of one such line; older versions have no checksum. Raises: ValueError, RecursionError."""
     return json.loads(written if written.startswith(b"{") else checked_text(written))
 
 
 def append_to(path: Path, data: bytes, head: bytes = b"") -> None:
-    """Append to the file that has the name at this moment, an operator may move it at any time; `head` first in an empty one.
-
-    What was written is handed to the system, not synced.
-    """
+    """Append, unsynced, to the file that has the name now, since an operator may move it; `head` first in an empty one."""
     with descriptor(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o666) as fd:
         rest = memoryview(data if not head or os.fstat(fd).st_size else head + data)
         while rest:
@@ -170,58 +160,53 @@ def append_to(path: Path, data: bytes, head: bytes = b"") -> None:
 class AppendOnlyFile:
     """Whole lines or records, appended by one writer: what is synced is durable, and counts when it is kept.
 
-    Opening makes the file if there is none, cuts what is torn at its end and makes the file's name durable. `end_of_whole`
-    tells from a descriptor how many bytes are whole: by default those up to the last newline (nobody was told that a line
-    without one counts). Cost of an append: one sync.
+    Opening makes the file if it is missing, cuts a torn end and makes the file's name durable. `end_of_whole` returns how
+    many bytes of a descriptor are whole: by default those up to the last newline.
     """
 
     def __init__(self, path: Path, end_of_whole: Callable[[int], int] | None = None) -> None:
         self.path = path
         self._end_of_whole = end_of_whole or end_of_last_line
         self._fd = -1
+        self.written_bytes = 0  #: size of the file, with what does not count yet
+        self.kept_bytes = 0  #: how much of the file counts
         self._open()
 
     def follow(self) -> None:
-        """Go on in the file that has the name now: in another one if this one was moved or removed, and behind what is left if
-        somebody cut it. Cost: one stat. Raises: OSError.
-        """
+        """Go on in the file that has the name now, behind its content, if this one was moved, removed or cut."""
         try:
             named = self.path.stat()
         except FileNotFoundError:
             named = None
         if named is None or (named.st_dev, named.st_ino) != self._identity:
             self._open()
-        elif named.st_size < self._kept_bytes:
+        elif named.st_size < self.kept_bytes:
             self._begin_behind()
 
     def append(self, data: bytes) -> None:
-        """Write and sync behind what is kept; nothing at all for no data. Raises: OSError, maybe with a part written."""
+        """Write and sync behind what is kept. Raises: OSError, maybe with a part written."""
         if not data:
             return
         self.begin()
         self.write(data)
         self.sync()
 
-    @property
-    def written_bytes(self) -> int:
-        """The size of the file, with what is written and does not count yet."""
-        return self._written_bytes
-
-    @property
-    def kept_bytes(self) -> int:
-        """How much of the file counts."""
-        return self._kept_bytes
-
     def begin(self) -> None:
-        """Cut what an earlier failure left, so that what is written now stands behind what counts. Raises: OSError."""
-        self._cut()
+        """Cut what does not count: the end of the file, even if somebody cut that meanwhile. Raises: OSError."""
+        written = self.written_bytes - self.kept_bytes
+        if written > 0:
+            size = os.fstat(self._fd).st_size
+            self.kept_bytes = min(self.kept_bytes, max(size - written, 0))
+            os.ftruncate(self._fd, self.kept_bytes)
+            sync_file(self._fd)
+            self.written_bytes = self.kept_bytes
 
     def write(self, data: bytes | bytearray) -> None:
         """Write a part of what `sync` makes durable. Raises: OSError, maybe with a part written."""
         rest = memoryview(data)
         while rest:  # a second time only if the disk took a part: then it says why
             count = os.write(self._fd, rest)
-            self._written_bytes += count
+            self.written_bytes += count
             rest = rest[count:]
 
     def sync(self) -> None:
@@ -230,15 +215,15 @@ class AppendOnlyFile:
 
     def keep(self) -> None:
         """All that is written counts."""
-        self._kept_bytes = self._written_bytes
+        self.kept_bytes = self.written_bytes
 
     def take_back(self) -> None:
         """Cut what does not count; if the disk refuses that too, the next append or opening tries again."""
         with contextlib.suppress(OSError):
-            self._cut()
+            self.begin()
 
     def close(self) -> None:
-        """What counts is synced, so closing has nothing to say. A second call does nothing."""
+        """Close the file without a sync. A second call does nothing."""
         fd, self._fd = self._fd, -1
         if fd >= 0:
             with contextlib.suppress(OSError):
@@ -257,22 +242,12 @@ class AppendOnlyFile:
             raise
 
     def _begin_behind(self) -> None:
-        """What is whole in the file counts, and nothing else is in it."""
+        """Keep the whole lines of the file, and cut the rest."""
         found = os.fstat(self._fd)
         self._identity = found.st_dev, found.st_ino
-        self._written_bytes = found.st_size
-        self._kept_bytes = self._end_of_whole(self._fd)
-        self._cut()
-
-    def _cut(self) -> None:
-        """Cut what was written and does not count: it is the end of the file, also if somebody cut that meanwhile."""
-        written = self._written_bytes - self._kept_bytes
-        if written > 0:
-            size = os.fstat(self._fd).st_size
-            self._kept_bytes = min(self._kept_bytes, max(size - written, 0))
-            os.ftruncate(self._fd, self._kept_bytes)
-            sync_file(self._fd)
-            self._written_bytes = self._kept_bytes
+        self.written_bytes = found.st_size
+        self.kept_bytes = self._end_of_whole(self._fd)
+        self.begin()
 
 
 def end_of_last_line(fd: int) -> int:

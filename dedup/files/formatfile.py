@@ -1,7 +1,7 @@
 """The FORMAT file: what a folder is, in which version, made with which parameters.
 
-It is JSON: `magic`, `version`, `parameters`, and `complete`, which is false from the folder's first moment until all
-its files are there. So a crash while a folder is made is told apart from files that were lost later.
+JSON: `magic`, `version`, `parameters`, and `complete`, false until all files of the folder exist. So a crash while a folder
+is made is no damage.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ class Format:
 
 
 def differences(there: Mapping[str, object], here: Parameters) -> list[str]:
-    """One phrase for each name whose value differs; empty if all agree."""
+    """One phrase for each name with different values; empty if all agree."""
     names = sorted(there.keys() | here.keys())
     return [
         f"{name} is {there.get(name)!r} in the folder, {here.get(name)!r} here"
@@ -55,7 +55,7 @@ def differences(there: Mapping[str, object], here: Parameters) -> list[str]:
 
 
 def read_record(path: Path) -> dict[str, object]:
-    """The JSON object in a file. Raises: FormatMismatch if there is none, OSError if it cannot be read."""
+    """The JSON object in a file. Raises: FormatMismatch for other content, OSError."""
     try:
         found = json.loads(path.read_bytes())
     except (ValueError, RecursionError) as error:  # the latter for thousands of brackets
@@ -66,10 +66,7 @@ def read_record(path: Path) -> dict[str, object]:
 
 
 def adopt(folder: Path, wanted: Format) -> bool:
-    """True if the folder is complete; False if it is new or half made: fill it, then call `complete`.
-
-    Raises: FormatMismatch if it is of another format, or has files and no FORMAT.
-    """
+    """True if the folder is complete; False if it is new or half made: fill it and call `complete`. Raises: FormatMismatch."""
     path = folder / NAME
     folder.mkdir(parents=True, exist_ok=True)
     if path.exists():

@@ -1,7 +1,6 @@
-"""Advisory locks (flock) of files and folders: one holder at a time, until it lets go or its process ends, however it ends.
+"""Advisory locks (flock) of files and folders: one holder at a time, until it releases the lock or its process ends.
 
-A lock on a file without a name keeps no process out. So whoever gets the lock of a file that was removed meanwhile takes that
-of the file that has the name now.
+A lock on a file without a name keeps no process out: `lock_file` takes that of the file that has the name now.
 """
 
 from __future__ import annotations
@@ -34,7 +33,7 @@ def try_lock(fd: int, *, shared: bool = False) -> bool:
 
 
 def wait_lock(fd: int, *, shared: bool = False) -> None:
-    """Take the lock, exclusive or shared, once no other holder prevents it (blocks, woken by the system). Raises: OSError."""
+    """Take the lock, exclusive or shared, once no other holder prevents it. Raises: OSError."""
     fcntl.flock(fd, fcntl.LOCK_SH if shared else fcntl.LOCK_EX)
 
 
@@ -61,16 +60,16 @@ class FolderLock:
             raise FilterInUse(f"{folder} is open elsewhere; end the process that uses it first")
 
     def release(self) -> None:
-        """Let go of the folder; a second call does nothing."""
+        """Release the folder; a second call does nothing."""
         if self._fd >= 0:
             os.close(self._fd)
             self._fd = -1
 
 
 def lock_file(path: Path) -> int:
-    """Take the lock of the file, which is made if it is missing, and write this process's id into it.
+    """Lock the file, made if it is missing, and write this process's id into it. Raises: LockHeld, OSError.
 
-    Returns the descriptor, which holds the lock until it is closed. Raises: LockHeld, OSError.
+    Returns the descriptor, which holds the lock until it is closed.
     """
     while True:
         fd = os.open(path, os.O_RDWR | os.O_CREAT, 0o600)

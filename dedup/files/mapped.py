@@ -1,8 +1,7 @@
-"""Many equal files mapped side by side, so that one numpy array spans them all; and where the data of sparse files lies.
+"""Many equal files mapped one after the other, so that one numpy array spans them all; and where the data of sparse files is.
 
-A stretch of addresses is reserved first, then each file is mapped over its place in it (mmap(2), MAP_FIXED). So a
-batch over 256 files is one vectorised pass, and each descriptor is closed after mapping: `mmap.mmap` would keep a
-duplicate of it for the life of the map, 256 of the 1024 that a process commonly may have.
+A stretch of addresses is reserved first, then each file is mapped over its place in it (mmap(2), MAP_FIXED). Each
+descriptor is closed after mapping: `mmap.mmap` would keep a duplicate of it, 256 of the usual 1024 of a process.
 """
 
 from __future__ import annotations
@@ -35,9 +34,8 @@ _libc.mmap.argtypes = [ctypes.c_void_p, ctypes.c_size_t, *([ctypes.c_int] * 3), 
 class MappedPlaces:
     """Places for files of `file_bytes` each, shared and writable; place i starts at byte `i * stride` of `data`.
 
-    `stride` is the size rounded up to a multiple of `align`, itself one of the page size.
-
-    Touching a page that has no blocks on a full disk kills the process (SIGBUS): callers allocate pages first.
+    `stride` is the size rounded up to a multiple of `align`, itself one of the page size. Touching a page without blocks on a
+    full disk kills the process (SIGBUS): callers allocate pages first.
     """
 
     def __init__(self, places: int, file_bytes: int, align: int) -> None:
@@ -49,10 +47,7 @@ class MappedPlaces:
         self._start = self.data.ctypes.data
 
     def put(self, place: int, path: Path, fd: int) -> bool:
-        """Map the open file `path` over a place, whatever is there; an empty file is given its size first, sparse.
-
-        True if all its blocks are allocated. Raises: FormatMismatch if the file has another size, StoreFull, OSError.
-        """
+        """Map the open file over a place; an empty file gets its size first. True if all blocks are allocated."""
         status = os.fstat(fd)
         if not status.st_size:
             with store_full_errors(path):
@@ -68,10 +63,7 @@ class MappedPlaces:
         return status.st_blocks * _BLOCK_BYTES >= status.st_size > 0
 
     def advise(self, place: int, places: int = 1) -> None:
-        """Tell the system that these places are read at random.
-
-        Without it the kernel reads around each fault: 250 MiB are resident after 5,000 random keys.
-        """
+        """Announce random reads: else the kernel reads around each fault, 250 MiB after 5,000 random keys."""
         if hasattr(mmap, "MADV_RANDOM"):
             self._region.madvise(mmap.MADV_RANDOM, place * self.stride, places * self.stride)
 
@@ -102,7 +94,7 @@ class MappedFiles(MappedPlaces):
             raise FormatMismatch(f"{path} is missing: the store is damaged") from error
 
 
-#: What is allocated at once. A memory page is written back whole, so it is never less than one. With 4 KiB a store
+#: Bytes that are allocated at once. A memory page is written back whole, so it is never less than one. With 4 KiB a store
 #: that fills up makes 131,072 calls and as many extents, 4 s in all [measured on ext4]; with this a quarter of them.
 PAGE_BYTES = max(1 << 14, mmap.PAGESIZE)
 PAGE_SHIFT = PAGE_BYTES.bit_length() - 1
@@ -125,10 +117,7 @@ _allocate: Allocate = allocate_by_fallocate if hasattr(os, "posix_fallocate") el
 
 
 def allocate_pages(path: Path, offsets: list[int], length: int) -> int:
-    """Allocate `length` bytes at each offset through a descriptor of its own; returns how many succeeded.
-
-    Raises: StoreFull only if the first one fails, so that the caller records the others before it asks again.
-    """
+    """Allocate `length` bytes at each offset; returns how many succeeded. Raises: StoreFull only if the first one fails."""
     done = 0
     try:
         with store_full_errors(path), descriptor(path, os.O_RDWR) as fd:
@@ -145,10 +134,9 @@ _READ_BYTES = 1 << 20
 
 
 def data_ranges(fd: int, size: int) -> Iterator[tuple[int, int]]:
-    """Start and end of each range below `size` that may hold other bytes than 0 (lseek(2), SEEK_DATA).
+    """Start and end of each range below `size` that may hold other bytes than 0 (SEEK_DATA), or the whole file.
 
-    What lies outside holds zeros, and need not be read: on a file system in memory, reading a hole of a map takes
-    memory. Where the system cannot tell, the range is the whole file.
+    The rest need not be read: reading a hole of a map in a file system in memory takes memory.
     """
     stop = 0
     while stop < size:

@@ -1,1 +1,1 @@
-"""The similarity filter: drops URLs whose features are all known (`filter.py`), and keeps the others in `url_db.py`."""
+"""The similarity filter: drops URLs if all their features are known (`filter.py`), and keeps the others in `url_db.py`."""

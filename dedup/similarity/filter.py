@@ -5,11 +5,8 @@ patent on similarity-based URL deduplication) is one bit in the bit array of its
 number itself mod N. All bits 1: similar. Any bit 0: new; the URL goes to the table URL_DB (`url_db.py`), and then the bits
 are set. The arrays are in memory and are rebuilt from URL_DB at opening.
 
-Known limit of the published mode: features of different URLs combine. A known site, depth, directory and tail that
-were never seen together still count as similar. The site-bound mode hashes each feature together with its site, so
-only features of one site can combine.
-
-Any bytes are accepted. Without a slash they are a site alone (n = 1), so bytes that are not a URL are compared as a whole.
+Known limit of the published mode: features of different URLs combine. The site-bound mode hashes each feature together
+with its site. Any bytes are accepted; without a slash they are a site alone (n = 1).
 """
 
 from __future__ import annotations
@@ -19,13 +16,13 @@ import math
 import re
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from enum import Enum
 from itertools import compress
 from pathlib import Path
 from typing import Self, TypeAlias
 
 import numpy as np
 
+from anabranch.dedup.closing import Closing
 from anabranch.dedup.errors import BadParameters, FormatMismatch
 from anabranch.dedup.files import formatfile
 from anabranch.dedup.keys import BoolArray
@@ -44,8 +41,7 @@ _AFTER_PATH = re.compile(rb"[?#]")
 def parts_of(url: bytes, *, drop_query: bool = False) -> Parts:
     """Split a URL at the slashes of its path, bytes as they are; the scheme is dropped.
 
-    The query (and a fragment, if there is one) belongs to un, with its slashes, unless it is dropped. A query right
-    after the site follows an empty path `/`.
+    Query and fragment belong to un, unless dropped. A query right after the site follows an empty path `/`.
     """
     scheme = _SCHEME.match(url)
     rest = url[scheme.end() :] if scheme else url
@@ -68,7 +64,7 @@ def depth(parts: Parts) -> int:
 
 
 def directory(parts: Parts) -> bytes:
-    """u2, empty if there is none."""
+    """u2, or empty."""
     return parts[1] if len(parts) > 1 else b""
 
 
@@ -82,10 +78,7 @@ FEATURES: dict[str, Feature] = {"site": site, "depth": depth, "directory": direc
 
 
 def feature_named(name: str) -> Feature:
-    """The feature of that name, from the table or imported.
-
-    Raises: BadParameters if there is none. So does an imported one that fails for a URL.
-    """
+    """The feature of that name, from the table or imported. Raises: BadParameters, also when an imported one fails."""
     if name in FEATURES:
         return FEATURES[name]
     feature: Feature = imported(name, "feature", FEATURES)
@@ -102,13 +95,6 @@ _PROBE: Parts = (b"www.example.com", b"news", b"index.html")
 _MAX_BITS = 1 << 40
 
 
-class Mode(Enum):
-    """What is hashed of a feature."""
-
-    PUBLISHED = "published"  #: its value alone
-    SITE_BOUND = "site-bound"  #: site, slash, value; a number too is hashed then
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SimilarityParameters:
     """What a filter compares, and how large it is; recorded in its folder. Raises BadParameters when made."""
@@ -116,7 +102,8 @@ class SimilarityParameters:
     expected: int = 1_000_000  #: k: URLs that will be stored, at least 1
     false_positive: float = 1e-3  #: P: part of URLs new in every hashed feature called similar at k
     features: tuple[str, ...] = tuple(FEATURES)  #: names as for `feature_named`, each once
-    mode: Mode = Mode.PUBLISHED  #: whether features of different sites may combine
+    #: The mode: False is "published", only values are hashed; True is "site-bound", site, slash and value, numbers too.
+    site_bound: bool = False
     drop_query: bool = False  #: True: URLs that differ in the query alone are equal
 
     def __post_init__(self) -> None:
@@ -135,7 +122,7 @@ class SimilarityParameters:
             "expected": self.expected,
             "false_positive": self.false_positive,
             "features": " ".join(self.features),
-            "mode": self.mode.value,
+            "mode": "site-bound" if self.site_bound else "published",
             "drop_query": self.drop_query,
         }
 
@@ -151,11 +138,10 @@ class SimilarityStatistics:
 
 
 def array_bits(expected: int, false_positive: float, hashed: int) -> int:
-    """N, the bits of each array, from k, P and F, the number of hashed features.
+    """N, the bits of each array, from k, P and F, the number of hashed features. Raises: BadParameters above 2^40.
 
-    M = -k ln P / (ln 2)^2, and N = the larger of M and -k / ln(1 - P^(1/F)), rounded up. At k URLs that differ in all
-    features an array is filled to 1 - e^(-k/N) <= P^(1/F), so all F bits are set by chance at a rate of at most P.
-    Without a hashed feature N = M. Raises: BadParameters if N is above 2^40.
+    M = -k ln P / (ln 2)^2, and N = the larger of M and -k / ln(1 - P^(1/F)), rounded up; without a hashed feature N = M. At k
+    different URLs an array is filled to 1 - e^(-k/N) <= P^(1/F), so all F bits are set by chance at a rate of at most P.
     """
     bits = -expected * math.log(false_positive) / math.log(2) ** 2
     if hashed:
@@ -188,8 +174,7 @@ class Comparison:
 
     def __init__(self, parameters: SimilarityParameters) -> None:
         self._features = [(name, feature_named(name)) for name in parameters.features]
-        self._is_bound = parameters.mode is Mode.SITE_BOUND
-        self._drop_query = parameters.drop_query
+        self._is_bound, self._drop_query = parameters.site_bound, parameters.drop_query
         #: Names of the hashed features; what one gives for one URL says whether it is hashed.
         self.hashed = tuple(name for name, value in self._values(_PROBE) if isinstance(value, bytes))
         #: N.
@@ -198,8 +183,10 @@ class Comparison:
     def places(self, url: bytes) -> list[int]:
         """The place in each array, from 0 to N - 1, in the order of the features. Cost: one MD5 per feature."""
         parts = parts_of(url, drop_query=self._drop_query)
-        prefix = parts[0] + b"/" if self._is_bound else None
-        return [_number(value, prefix) % self.array_bits for _, value in self._values(parts)]
+        values = [value for _, value in self._values(parts)]
+        if self._is_bound:  # a site holds no slash, so prefixed values of two sites are never equal
+            values = [parts[0] + b"/" + (value if isinstance(value, bytes) else b"%d" % value) for value in values]
+        return [(value if isinstance(value, int) else _md5(value)) % self.array_bits for value in values]
 
     def _values(self, parts: Parts) -> Iterable[tuple[str, bytes | int]]:
         for name, feature in self._features:
@@ -209,16 +196,11 @@ class Comparison:
             yield name, value
 
 
-def _number(value: bytes | int, prefix: bytes | None) -> int:
-    """What is taken mod N; a site holds no slash, so prefixed values of two sites are never equal."""
-    if prefix is not None:
-        value = prefix + (value if isinstance(value, bytes) else b"%d" % value)
-    if isinstance(value, int):
-        return value
+def _md5(value: bytes) -> int:
     return int.from_bytes(hashlib.md5(value, usedforsecurity=False).digest(), "big")
 
 
-class SimilarityFilter:
+class SimilarityFilter(Closing):
     """Is this URL, or a similar one, known? `SimilarityFilter.open` gives a lasting one. It belongs to one thread."""
 
     def __init__(self, url_db: UrlDb, parameters: SimilarityParameters) -> None:
@@ -231,13 +213,9 @@ class SimilarityFilter:
 
     @classmethod
     def open(cls, folder: Path, parameters: SimilarityParameters | None = None) -> Self:
-        """Open a folder's filter, or make it if the folder is new or empty.
-
-        Cost: about 10 µs per stored URL. Raises: FormatMismatch if the folder is not ours, is damaged or was made
-        with other parameters (it names them); BadParameters; FilterInUse; StoreFull, OSError.
-        """
+        """Open a folder's filter, or make it if the folder is new or empty: 10 µs per URL. Raises: as `UniqFilter.open`."""
         given = parameters or SimilarityParameters()
-        Comparison(given)  # features that cannot be had leave no folder behind
+        Comparison(given)  # unknown features leave no folder behind
         wanted = formatfile.Format(magic=MAGIC, version=VERSION, parameters=given.record())
         is_complete = formatfile.adopt(folder, wanted)
         path = folder / URL_DB_NAME
@@ -255,13 +233,11 @@ class SimilarityFilter:
 
     def is_similar(self, url: bytes) -> bool:
         """True if the bits of all features are set; nothing is changed."""
-        return self._are_set(self._comparison.places(url))
+        places = self._comparison.places(url)
+        return all(array.is_set(place) for array, place in zip(self._arrays, places, strict=True))
 
     def are_similar(self, urls: Sequence[bytes]) -> BoolArray:
-        """True where `add_all` would answer False: similar to a stored URL or to a new one before it in the batch.
-
-        Nothing is changed, so that new URLs may be handed on before they are added.
-        """
+        """True where `add_all` would answer False: similar to a stored URL or to an earlier new one of the batch."""
         new, flipped = self._admit(urls)
         _flip(flipped)
         return ~new
@@ -288,11 +264,9 @@ class SimilarityFilter:
         return self._admit(urls)[0]
 
     def store(self, urls: Sequence[bytes]) -> None:
-        """The second half: URLs that `mark` found new, to the disk; they are there when it returns.
+        """The second half of `add_all`: URLs that `mark` found new are on the disk when it returns. It may be repeated.
 
-        In the thread that opened the filter; calls that use the arrays alone (`is_similar`, `are_similar`, `mark`) may run
-        in another thread meanwhile. Cost: one transaction. Raises: StoreFull (an OSError), OSError, FilterClosed; the call
-        may be repeated.
+        In the thread that opened the filter; `is_similar`, `are_similar` and `mark` may run in another thread meanwhile.
         """
         self._url_db.append(urls, " ".join(self._names))
 
@@ -304,23 +278,14 @@ class SimilarityFilter:
         return SimilarityStatistics(urls=len(self), array_bits=bits, fill=fill, false_similar=chance)
 
     def close(self) -> None:
-        """Let go of the file; a second call does nothing."""
+        """Close the file; a second call does nothing."""
         self._url_db.close()
 
     def __len__(self) -> int:
         return len(self._url_db)
 
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
-
     def __repr__(self) -> str:
         return f"<SimilarityFilter {len(self)} urls by {' '.join(self._names)}>"
-
-    def _are_set(self, places: list[int]) -> bool:
-        return all(array.is_set(place) for array, place in zip(self._arrays, places, strict=True))
 
     def _set(self, places: list[int]) -> list[tuple[BitArray, int]]:
         """Set the bits; those that were clear."""

@@ -1,8 +1,8 @@
 """The table URL_DB: every URL that the similarity filter let through, in an SQLite file of its own.
 
-The file is in WAL mode with `synchronous=FULL`: a transaction that has returned is on the disk. It is held with
-`locking_mode=EXCLUSIVE`, so a second opener is refused, and the lock ends with the process. A second table, FORMAT,
-holds one record: magic, version and the parameters that the URLs were compared with.
+WAL mode with `synchronous=FULL`: a transaction that has returned is on the disk. `locking_mode=EXCLUSIVE` refuses a
+second opener until the process ends. A second table, FORMAT, holds one record: magic, version and the parameters that
+the URLs were compared with.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from __future__ import annotations
 import errno
 import json
 import sqlite3
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Self
@@ -34,6 +34,7 @@ from sqlalchemy import (
 )
 from sqlalchemy.exc import DBAPIError
 
+from anabranch.dedup.closing import Closing
 from anabranch.dedup.errors import FilterClosed, FilterInUse, FormatMismatch, StoreFull
 from anabranch.dedup.files.formatfile import Format, Parameters
 
@@ -65,37 +66,7 @@ _SETTINGS = (
 )
 
 
-def _full(path: Path) -> Exception:
-    return StoreFull(errno.ENOSPC, "no room to write the URLs; free space and repeat", str(path))
-
-
-def _held(path: Path) -> Exception:
-    return FilterInUse(f"{path} is open elsewhere; end the process that uses it first")
-
-
-def _foreign(path: Path) -> Exception:
-    return FormatMismatch(f"{path} is damaged, or not the file of an {MAGIC}; name another, or restore it from a copy")
-
-
-def _failed(number: int, what: str) -> Callable[[Path], Exception]:
-    return lambda path: OSError(number, what, str(path))
-
-
-#: What a primary result code means (https://www.sqlite.org/rescode.html).
-_MEANINGS: dict[int, Callable[[Path], Exception]] = {
-    sqlite3.SQLITE_FULL: _full,
-    sqlite3.SQLITE_BUSY: _held,
-    sqlite3.SQLITE_LOCKED: _held,
-    sqlite3.SQLITE_NOTADB: _foreign,
-    sqlite3.SQLITE_CORRUPT: _foreign,
-    sqlite3.SQLITE_ERROR: _foreign,  # our statements are right, so the tables are not ours
-    sqlite3.SQLITE_READONLY: _failed(errno.EROFS, "the file of the URLs cannot be written; make it writable"),
-    sqlite3.SQLITE_CANTOPEN: _failed(errno.EACCES, "the file of the URLs cannot be opened; look at its folder"),
-}
-_UNKNOWN = _failed(errno.EIO, "the file of the URLs cannot be read or written; look at the disk, quota and limits")
-
-
-class UrlDb:
+class UrlDb(Closing):
     """The stored URLs in the order of storing; `UrlDb.open` makes or opens the file. It belongs to one thread."""
 
     def __init__(self, path: Path, connection: Connection, rows: int) -> None:
@@ -105,18 +76,14 @@ class UrlDb:
 
     @classmethod
     def open(cls, path: Path, parameters: Parameters, *, may_be_new: bool = True) -> Self:
-        """Open the file, or make it if it `may_be_new` and there is none or an empty one; its folder must be there.
-
-        Raises: FormatMismatch if the file is not ours, is damaged or was made with other parameters (it is left as
-        it was); FilterInUse; StoreFull, OSError.
-        """
-        # Without an isolation level the driver begins no transaction of its own: `_begin` does.
+        """Open the file, or make it if it `may_be_new` and is missing or empty. Raises: as `UniqFilter.open`."""
+        # Without an isolation level the driver begins no transaction of its own.
         engine = create_engine(
             URL.create("sqlite", database=str(path)),
             poolclass=NullPool,
             connect_args={"timeout": BUSY_S, "isolation_level": None},
         )
-        event.listen(engine, "begin", _begin)
+        event.listen(engine, "begin", lambda connection: connection.exec_driver_sql("BEGIN IMMEDIATE"))
         wanted = Format(magic=MAGIC, version=VERSION, parameters=parameters)
         with _translating(path):
             connection = engine.connect()
@@ -128,10 +95,7 @@ class UrlDb:
         return cls(path, connection, rows)
 
     def append(self, urls: Sequence[bytes], features: str) -> None:
-        """Store the URLs, all or none, in one transaction; they are on the disk when it returns.
-
-        Raises: StoreFull (nothing is stored; free space and repeat), OSError, FilterClosed.
-        """
+        """Store the URLs durably in one transaction. Raises: StoreFull with nothing stored, OSError, FilterClosed."""
         if not urls:
             return
         rows = [{"url": url, "features": features} for url in urls]
@@ -154,28 +118,14 @@ class UrlDb:
     def __len__(self) -> int:
         return self._rows
 
-    @property
-    def is_closed(self) -> bool:
-        """True after `close`."""
-        return self._connection.closed
-
     def close(self) -> None:
-        """Let go of the file; a second call does nothing. All that was stored is on the disk already."""
+        """Close the file; a second call does nothing."""
         with _translating(self._path):
             self._connection.close()
 
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
-
-    def __repr__(self) -> str:
-        return f"<UrlDb {self._path} {self._rows} urls>"
-
     @contextmanager
     def _transaction(self) -> Iterator[Connection]:
-        if self.is_closed:
+        if self._connection.closed:
             raise FilterClosed(f"{self._path} was closed; open it again")
         with _translating(self._path), self._connection.begin():
             yield self._connection
@@ -189,11 +139,28 @@ def _translating(path: Path) -> Iterator[None]:
     except (DBAPIError, sqlite3.Error) as error:
         cause = error.orig if isinstance(error, DBAPIError) else error
         code = getattr(cause, "sqlite_errorcode", sqlite3.SQLITE_IOERR) & 0xFF
-        raise _MEANINGS.get(code, _UNKNOWN)(path) from error
+        raise _error_of(code, path) from error
 
 
-def _begin(connection: Connection) -> None:
-    connection.exec_driver_sql("BEGIN IMMEDIATE")
+def _error_of(code: int, path: Path) -> Exception:
+    """The error for a primary result code (https://www.sqlite.org/rescode.html)."""
+    number, what = errno.EIO, "cannot be read or written; look at the disk, quota and limits"
+    match code:
+        case sqlite3.SQLITE_FULL:
+            return StoreFull(errno.ENOSPC, "no room to write the URLs; free space and repeat", str(path))
+        case sqlite3.SQLITE_BUSY | sqlite3.SQLITE_LOCKED:
+            return FilterInUse(f"{path} is open elsewhere; end the process that uses it first")
+        case sqlite3.SQLITE_NOTADB | sqlite3.SQLITE_CORRUPT | sqlite3.SQLITE_ERROR:  # our statements are right
+            return _foreign(path)
+        case sqlite3.SQLITE_READONLY:
+            number, what = errno.EROFS, "cannot be written; make it writable"
+        case sqlite3.SQLITE_CANTOPEN:
+            number, what = errno.EACCES, "cannot be opened; look at its folder"
+    return OSError(number, f"the file of the URLs {what}", str(path))
+
+
+def _foreign(path: Path) -> FormatMismatch:
+    return FormatMismatch(f"{path} is damaged, or not the file of an {MAGIC}; name another, or restore it from a copy")
 
 
 def _prepare(connection: Connection, path: Path, wanted: Format, *, may_be_new: bool) -> int:

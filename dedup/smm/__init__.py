@@ -1,5 +1,1 @@
-"""The shared memory-mapped signature store (SMM): one bit per key, in mapped files.
-
-`store.py` opens it. `addresses.py` makes an address of a key and names the file and bit, `bitfiles.py` asks and sets bits
-in the files of `mapping.py`. Processes that share a store agree by `sharing.py`.
-"""
+"""SMM (`store.py`): the shared memory-mapped signature store, one bit per key, in mapped files."""

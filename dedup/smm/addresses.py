@@ -1,11 +1,8 @@
 """From a key to one bit of one file: the signature gives a number, the levels divide it into a file and an offset.
 
-A signature is read big-endian; its leading bytes are the address. Another signature is one more row of `SIGNATURES`; a
-user function is named `package.module:function` and maps a key to a digest of fixed length.
-
-Levels `(1, 3)` take the first byte of an address as the file's name and the other three as the bit offset in it; every
-level before the last but one is a folder. Names are upper-case hex, two digits a byte. Bit 0 of a file is the most
-significant bit of its first byte. `bitfiles.py` reads and sets the bits.
+A signature is read big-endian; its leading bytes are the address. Levels `(1, 3)` take the first byte of an address as the
+file's name and the other three as the bit offset in it; every level before the last but one is a folder. Names are
+upper-case hex, two digits a byte. Bit 0 of a file is the most significant bit of its first byte.
 """
 
 from __future__ import annotations
@@ -16,7 +13,7 @@ import zlib
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import PurePosixPath
-from typing import Protocol
+from typing import TypeAlias
 
 import numpy as np
 import xxhash
@@ -26,23 +23,6 @@ from anabranch.dedup.keys import ByteArray, IntArray
 from anabranch.dedup.userfunctions import imported
 
 _CHECKED = b"123456789"  # the customary input of check values
-
-
-class Signature(Protocol):
-    """How keys become addresses of 1 to 7 bytes, not more than the signature has."""
-
-    @property
-    def width_bytes(self) -> int:
-        """Length of a signature."""
-        ...
-
-    def address(self, key: bytes, prefix_bytes: int) -> int:
-        """The first `prefix_bytes` bytes of the key's signature, as one big-endian number."""
-        ...
-
-    def addresses(self, keys: Sequence[bytes], prefix_bytes: int) -> IntArray:
-        """`address` of each key."""
-        ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -82,35 +62,25 @@ class DigestSignature:
         return words.view(">i8").ravel().astype(np.int64)
 
 
-def _md5(key: bytes) -> bytes:
-    return hashlib.md5(key, usedforsecurity=False).digest()
-
-
-def _sha1(key: bytes) -> bytes:
-    return hashlib.sha1(key, usedforsecurity=False).digest()
-
+#: Keys become addresses of 1 to 7 bytes, not more than the signature has.
+Signature: TypeAlias = NumberSignature | DigestSignature
 
 #: By name, as recorded in FORMAT files; a user function is named `package.module:function`. Microseconds per
 #: key of 55 bytes, alone / in a batch of 64 [measured]: crc32 0.18 / 0.14, xxh3-64 0.10 / 0.06, md5 0.63 / 0.40,
 #: sha1 0.56 / 0.36.
 SIGNATURES: dict[str, Signature] = {
     "crc32": NumberSignature(width_bytes=4, number=zlib.crc32),  # ISO 3309, as in zlib
-    "md5": DigestSignature(width_bytes=16, digest=_md5),  # RFC 1321
-    "sha1": DigestSignature(width_bytes=20, digest=_sha1),  # FIPS 180-4, RFC 3174
+    # RFC 1321; FIPS 180-4, RFC 3174
+    "md5": DigestSignature(width_bytes=16, digest=lambda key: hashlib.md5(key, usedforsecurity=False).digest()),
+    "sha1": DigestSignature(width_bytes=20, digest=lambda key: hashlib.sha1(key, usedforsecurity=False).digest()),
     "xxh3-64": NumberSignature(width_bytes=8, number=xxhash.xxh3_64_intdigest),  # xxHash 0.8, seed 0
 }
 
 
 def signature_named(name: str) -> Signature:
-    """The signature of that name, from the table or imported.
-
-    Raises: BadParameters if there is none. So do the methods of an imported one, if its function fails or gives a key
-    something else than bytes, as many as it gave the empty key.
-    """
-    return SIGNATURES[name] if name in SIGNATURES else _user_signature(name)
-
-
-def _user_signature(name: str) -> DigestSignature:
+    """The signature of that name, from the table or imported. It and an imported signature's methods raise BadParameters."""
+    if name in SIGNATURES:
+        return SIGNATURES[name]
     function = imported(name, "signature", SIGNATURES)
     sample = function(b"")
     if not isinstance(sample, bytes) or not sample:
@@ -132,11 +102,7 @@ def _user_signature(name: str) -> DigestSignature:
 
 
 def check_value(signature: Signature) -> str:
-    """The leading bytes, at most 7, of the signature of "123456789", in hex.
-
-    Stored beside a signature's name: it tells a function that was changed, or salted by the process, from the one
-    that a store was made with.
-    """
+    """First 7 bytes of the signature of "123456789", in hex: they detect a changed or salted function of the same name."""
     width = min(signature.width_bytes, 7)
     return f"{signature.address(_CHECKED, width):0{2 * width}x}"
 
@@ -151,7 +117,7 @@ _HIGHEST_FILL = 1 / 256
 
 
 def levels_for(expected: int) -> tuple[int, ...]:
-    """The smallest levels whose fill is at most 1/256 once `expected` distinct keys are marked.
+    """The smallest levels with a fill of at most 1/256 once `expected` distinct keys are marked.
 
     That is (1, 1) up to 256 keys, (1, 2) up to 65,664, (1, 3) up to 16.8 million. Beyond that it is (1, 3) as well, with
     the fill 1 - e^(-expected / 2^32): 2.3 % at 100 million, 21 % at 1,000 million.

@@ -1,8 +1,7 @@
-"""A set of addresses on disk, one bit each, in sparse files of full size that are mapped shared.
+"""A set of addresses on disk, one bit each, in sparse files of full size that are mapped shared (`mapping.py`).
 
-`addresses.py` says which bit of which file an address is; `mapping.py` maps the files, all at once or on demand. The set
-outlives the process. Other processes that map the files see a bit as soon as it is set; only one at a time sets bits
-(`sharing.py`), and only in pages that have blocks on the disk.
+The set outlives the process. Other processes that map the files see a bit as soon as it is set; only one at a time sets
+bits (`sharing.py`), and only in pages that have blocks on the disk.
 """
 
 from __future__ import annotations
@@ -14,55 +13,50 @@ from pathlib import Path
 
 import numpy as np
 
-from anabranch.dedup.errors import InvariantBroken
+from anabranch.dedup.closing import Closing
+from anabranch.dedup.errors import FilterClosed, InvariantBroken
 from anabranch.dedup.files.durable import store_full_errors, sync_file_system, sync_path
 from anabranch.dedup.files.mapped import PAGE_BYTES, PAGE_SHIFT, allocate_pages, count_bits
 from anabranch.dedup.keys import BoolArray, ByteArray, IntArray, first_of_each
 from anabranch.dedup.smm.addresses import FileIndex
-from anabranch.dedup.smm.mapping import ALL, LazyFiles, WholeFiles
-from anabranch.dedup.smm.sharing import Sharing
+from anabranch.dedup.smm.mapping import ALL, ledger_bytes, open_files
+from anabranch.dedup.smm.sharing import Ledger, Sharing
 
 #: More files than this are synced by one call for the whole file system: a call for each takes 2 ms [measured on ext4].
 _MOST_SINGLE_SYNCS = 256
 _BIT: ByteArray = np.array([128 >> bit for bit in range(8)], dtype=np.uint8)
 
 
-class BitFiles:
-    """The files of one folder; `BitFiles.create` makes them, in the same turn in which they are first opened.
-
-    Setting and asking belong to one thread; `sync` may run in another one at the same time.
-    """
+class BitFiles(Closing):
+    """The files of one folder, made by `create_files` in the turn in which they are first opened."""
 
     def __init__(self, folder: Path, index: FileIndex, sharing: Sharing, *, alone: bool = False) -> None:
         self._folder = folder
         self._index = index
         self._sharing = sharing
-        kind = _kind(index)
-        self._ledger = kind.open_ledger(folder, index)
+        self._ledger = Ledger(folder, ledger_bytes(index))
         try:
             if sharing.attend(self._ledger.path, alone=alone):
                 self._ledger.open_first()
-            self._files: WholeFiles | LazyFiles = kind(folder, index, self._ledger)
+            self._files = open_files(folder, index, self._ledger)
         except BaseException:
             self._ledger.close()
             raise
         self._pages = self._files.pages
+        self._is_closed = False
         self._unsynced: set[int] = set()  # files
         self._unsynced_lock = threading.Lock()
         self._one_sync = threading.Lock()  # held for a whole sync: a second one waits for what the first has taken over
 
-    @staticmethod
-    def create(folder: Path, index: FileIndex) -> None:
-        """Make what a store without bits consists of."""
-        _kind(index).create(folder, index)
-
     @property
     def bits_set(self) -> int:
         """Number of set bits; after a crash it may miss what was being set then, until `check`."""
+        self._require_open()
         return self._ledger.bits_set
 
     def are_clear(self, addresses: IntArray) -> BoolArray:
         """True where the bit is 0. Cost: one page touched per address."""
+        self._require_open()
         clear: BoolArray = np.empty(len(addresses), dtype=np.bool_)
         bits = _BIT[addresses & 7]
         for part, places in self._files.parts(addresses):
@@ -73,23 +67,24 @@ class BitFiles:
 
     def is_clear(self, address: int) -> bool:
         """`are_clear` of one address."""
+        self._require_open()
         place = self._files.place(address)
         return not (
             self._pages.present.item(place >> PAGE_SHIFT) and self._files.data.item(place) & 128 >> (address & 7)
         )
 
-    def add(self, addresses: IntArray) -> BoolArray:
+    def test_and_set(self, addresses: IntArray) -> BoolArray:
         """Test and set, in one turn: True where the bit was 0; an address twice in the batch is new once.
 
-        Raises: StoreFull (an OSError) with some pages allocated and no bit set; it may be repeated.
+        Raises: StoreFull (an OSError) with no bit set; it may be repeated.
         """
         with self._sharing:
             new = self.are_clear(addresses) & first_of_each(addresses.tolist())
             self._set(addresses[new])
         return new
 
-    def mark(self, addresses: IntArray) -> None:
-        """Set bits, in one turn. Raises: as `add`."""
+    def set(self, addresses: IntArray) -> None:
+        """Set bits, in one turn. Raises: as `test_and_set`."""
         with self._sharing:
             clear = addresses[self.are_clear(addresses)]
             self._set(clear)
@@ -97,8 +92,8 @@ class BitFiles:
             # Bits that another process set are synced here too, since this call reports them as marked.
             self._note_unsynced(addresses)
 
-    def mark_one(self, address: int) -> None:
-        """`mark` one address."""
+    def set_one(self, address: int) -> None:
+        """`set` one address."""
         with self._sharing:
             if self.is_clear(address):
                 place = self._files.place(address, create=True)
@@ -111,7 +106,8 @@ class BitFiles:
             self._unsynced.add(address // self._index.file_bits)
 
     def sync(self) -> None:
-        """Make all bits that were marked here before this call durable. Raises: OSError."""
+        """Make all bits that were set here before this call durable. Raises: OSError."""
+        self._require_open()
         with self._one_sync:
             with self._unsynced_lock:
                 unsynced, self._unsynced = self._unsynced, set()
@@ -127,10 +123,11 @@ class BitFiles:
                 raise
 
     def check(self) -> None:
-        """Count the bits and compare with the kept number; after a crash, correct that number instead.
+        """Count the bits and compare with the kept number; after a crash, sync all and correct that number instead.
 
-        Cost: one turn in which all data is read, and after a crash synced. Raises: InvariantBroken, FormatMismatch.
+        Cost: reads all data; other processes wait. Raises: InvariantBroken, FormatMismatch.
         """
+        self._require_open()
         with self._sharing:
             kept, is_rough = self._ledger.bits_set, self._ledger.count_is_rough
             counted = sum(count_bits(path, self._index.file_bytes) for path in self._files.existing())
@@ -142,15 +139,23 @@ class BitFiles:
                 raise InvariantBroken(f"{self._folder}: {counted} bits are set, {kept} were counted")
 
     def close(self) -> None:
-        """Sync and unmap; call it once. Raises: OSError from the sync, with the files closed."""
+        """Sync, unmap and unlock; a second call does nothing. Raises: OSError from the sync, with the files closed."""
+        if self._is_closed:
+            return
         try:
-            if self._sharing.is_user_function:
+            if self._sharing.is_this_process:
                 self.sync()
                 with self._sharing:
                     self._ledger.end()
         finally:
+            self._is_closed = True
             self._files.close()
             self._ledger.close()
+            self._sharing.close()
+
+    def _require_open(self) -> None:
+        if self._is_closed:
+            raise FilterClosed(f"the store {self._folder} is closed")
 
     def _clear_at(self, places: IntArray, bits: ByteArray) -> BoolArray:
         data, present = self._files.data, self._pages.all_present or self._pages.present[places >> PAGE_SHIFT]
@@ -206,7 +211,3 @@ class BitFiles:
                 self._files.note_allocated(start)
                 self._pages.record(missing[:done])
                 missing = missing[done:]
-
-
-def _kind(index: FileIndex) -> type[WholeFiles] | type[LazyFiles]:
-    return WholeFiles if WholeFiles.can_hold(index) else LazyFiles

@@ -1,20 +1,16 @@
 """The mapped files of a store, and which of their pages have blocks on the disk.
 
-`WholeFiles` serves two levels: all files are made with the store, mapped once, and stay mapped while it is open. The body
-of the ledger (`sharing.py`) has one byte a page, 1 if the page has blocks: shared by all processes, and lasting.
+Two levels (`_WholeFiles`): all files are made with the store and mapped once. The body of the ledger (`sharing.py`) has one
+byte a page, 1 if the page has blocks.
 
-`LazyFiles` serves three and more levels, up to 2^48 bits in 16 million files: a file is made when its first bit is set,
-and mapped when it is asked for, over one of a fixed number of places; the least recently used file gives its place up.
-The file system tells which blocks a file has when it is mapped. Another process may allocate pages later. So the body of
-the ledger has 4,096 counters, shared by all: whoever allocates pages in a file adds 1 to the counter of its number mod
-4,096, after the pages have blocks and before they hold bits. Whoever finds a counter changed asks the file system again.
-A missing file is remembered in the same way. Use: signatures longer than 32 bits, whose bits stay rare at any number of
-URLs. Cost at random addresses: nearly every new URL makes a new file, or at least a page of 16 KiB, some 0.3 ms; a known
-one maps a file anew once there are more files than places, some 60 µs [measured on ext4].
+Three and more levels (`_LazyFiles`), up to 2^48 bits in 16 million files: a file is made when its first bit is set, and
+mapped when it is asked for, over one of a fixed number of places; the least recently used file loses its place. The body
+of the ledger has 4,096 counters: a process that allocates pages in a file adds 1 to the counter of its number mod 4,096,
+after the pages have blocks and before they hold bits; a process that finds a counter changed asks the file system for the
+blocks again. Cost at random addresses: 0.3 ms for a new URL, 60 µs for a known one of a file without a place [on ext4].
 
-Writing to a page of a map that has no block on a full disk is a SIGBUS, so blocks are allocated first
-(`files/mapped.py`). A page not known to have blocks holds no bit and is not touched by a query, so that asking a fresh
-store costs no page fault. (On tmpfs even reading a hole takes memory, and ends in SIGBUS when full.)
+A write to a mapped page without a block on a full disk is a SIGBUS, so blocks are allocated first (`files/mapped.py`). A
+page not known to have blocks holds no bit, and queries do not touch it: on tmpfs even reading a hole takes memory.
 """
 
 from __future__ import annotations
@@ -35,10 +31,10 @@ from anabranch.dedup.smm.sharing import Ledger
 
 
 class PageTable:
-    """What is known of each page of a mapped array.
+    """The known state of each page of a mapped array.
 
-    `present[page]`: the page has blocks; the array may be shared by all processes. A page is `is_sure` once this
-    process allocated it itself; only such pages are written to, since after a power loss `present` may promise too much.
+    `present[page]`: the page has blocks; the array may be shared by all processes. A page is `is_sure` once this process
+    allocated it itself; only such pages are written to, since after a power loss `present` may promise too much.
     """
 
     def __init__(self, present: BoolArray) -> None:
@@ -61,20 +57,20 @@ class PageTable:
         self._note_all()
 
     def trust(self, start: int, stop: int) -> None:
-        """The pages of that range lie in files that have all their blocks: they are sure, if they are present."""
+        """The pages of that range belong to files with all their blocks: they are sure, if they are present."""
         self._unsure -= int((self.present[start:stop] & ~self.is_sure[start:stop]).sum())
         self.is_sure[start:stop] |= self.present[start:stop]
         self._note_all()
 
     def forget(self, start: int, stop: int) -> None:
-        """The pages of that range are others from now on, of which nothing is known: not present, not sure."""
+        """Nothing is known of the pages of that range from now on: not present, not sure."""
         self._unsure += int(self.is_sure[start:stop].sum())
         self.is_sure[start:stop] = False
         self.present[start:stop] = False
         self.all_present = self.all_sure = False
 
     def close(self) -> None:
-        """Let go of the array `present`."""
+        """Release the array `present`."""
         self.present = np.zeros(0, dtype=np.bool_)
 
     def _note_all(self) -> None:
@@ -82,78 +78,40 @@ class PageTable:
         self.all_present |= self.all_sure
 
 
-_MOST_WHOLE_FILES = 4096
-_MOST_WHOLE_BYTES = 1 << 37  # the ledger then has 8 MiB
-
 ALL = slice(None)
 
 
-class WholeFiles:
-    """Places in `data` for all addresses at once."""
+class StoreFiles:
+    """The mapped files of one store: `places` of them lie in `data`, one every `stride` bytes."""
 
-    def __init__(self, folder: Path, index: FileIndex, ledger: Ledger) -> None:
-        self._paths = [folder / name for name in index.names()]
-        if not ledger.count_is_rough:
-            counts = np.count_nonzero(ledger.body.reshape(index.files, -1), axis=1)
-            _require_filled(self._paths[file] for file in np.flatnonzero(counts).tolist())
+    def __init__(self, mapped: MappedPlaces, index: FileIndex, present: BoolArray) -> None:
+        self._mapped = mapped
         self._file_bits = index.file_bits
-        self._mapped = MappedFiles(self._paths, index.file_bytes, PAGE_BYTES)
-        self.data = self._mapped.data
-        self.stride = self._mapped.stride
-        #: Bytes between the end of a file and the next one in the mapped array.
-        self._padding = self.stride - index.file_bytes
-        self.pages = PageTable(ledger.body.view(np.bool_))
-        per_file = self.stride // PAGE_BYTES
-        for file in np.flatnonzero(self._mapped.is_full).tolist():
-            self.pages.trust(file * per_file, (file + 1) * per_file)
-
-    @staticmethod
-    def can_hold(index: FileIndex) -> bool:
-        """True if so many files of that size may be mapped at once: the kernel allows some 65,000 maps in all."""
-        return index.files <= _MOST_WHOLE_FILES and index.files * index.file_bytes <= _MOST_WHOLE_BYTES
-
-    @staticmethod
-    def create(folder: Path, index: FileIndex) -> None:
-        """Make the files, empty: mapping gives an empty file its size.
-
-        They are not synced one by one: the sync of a file that holds bits includes its size. So a file that a power
-        loss left empty never held a synced bit.
-        """
-        for name in index.names():
-            (folder / name).touch()
-        Ledger.create(folder, index.files * -(-index.file_bytes // PAGE_BYTES))
-
-    @staticmethod
-    def open_ledger(folder: Path, index: FileIndex) -> Ledger:
-        """The ledger of such a store."""
-        return Ledger(folder, index.files * -(-index.file_bytes // PAGE_BYTES))
+        self.data = mapped.data
+        self.stride = mapped.stride
+        self.pages = PageTable(present)
 
     def parts(self, addresses: IntArray, *, create: bool = False) -> Iterable[tuple[slice | IntArray, IntArray]]:
-        """One part, all addresses, and where in `data` the bytes of their bits lie. Nothing has to be created."""
-        del create
-        places = addresses >> 3
-        if self._padding:
-            places += addresses // self._file_bits * self._padding
-        return ((ALL, places),)
+        """Addresses in parts of few enough files, and where in `data` their bytes are until the next part."""
+        raise NotImplementedError
 
     def place(self, address: int, *, create: bool = False) -> int:
-        """The place of one address."""
-        del create
-        return (address >> 3) + address // self._file_bits * self._padding
+        """The place of one address; it holds until the next call."""
+        raise NotImplementedError
 
     def path(self, place: int) -> Path:
         """The file that is mapped at a multiple of `stride`."""
-        return self._paths[place // self.stride]
-
-    def note_allocated(self, place: int) -> None:
-        """Pages of the file at that place were allocated; the shared table has it already."""
+        raise NotImplementedError
 
     def existing(self) -> Iterator[Path]:
-        """All files."""
-        return iter(self._paths)
+        """All files that were made, folder by folder."""
+        raise NotImplementedError
+
+    def note_allocated(self, place: int) -> None:
+        """Notify the other processes that pages of the file at that place were allocated; in a turn."""
 
     def sync_folders(self, folders: set[Path]) -> None:
-        """The names of all files are durable since the store was made."""
+        """Make the names in these folders durable, and the folders' own."""
 
     def close(self) -> None:
         """Unmap all files."""
@@ -162,14 +120,64 @@ class WholeFiles:
         self._mapped.close()
 
 
-def _require_filled(paths: Iterable[Path]) -> None:
-    """Raise `FormatMismatch` if one of these files, which have pages with blocks by the ledger, is empty.
+_MOST_WHOLE_FILES = 4096
+_MOST_WHOLE_BYTES = 1 << 37  # the ledger then has 8 MiB
 
-    Only if all writers ended well: after a power loss the ledger may list blocks of a file that lost its size.
+
+def are_whole(index: FileIndex) -> bool:
+    """True if all files may be mapped at once: the kernel allows some 65,000 maps in all."""
+    return index.files <= _MOST_WHOLE_FILES and index.files * index.file_bytes <= _MOST_WHOLE_BYTES
+
+
+def ledger_bytes(index: FileIndex) -> int:
+    """Size of the ledger's body."""
+    return index.files * -(-index.file_bytes // PAGE_BYTES) if are_whole(index) else 8 * _COUNTERS
+
+
+def create_files(folder: Path, index: FileIndex) -> None:
+    """Make the ledger and, if all files are mapped at once, the files, empty and unsynced.
+
+    The sync of a file that holds bits includes its size, so a file that a power loss left empty never held a synced bit.
     """
-    for path in paths:
-        if path.exists() and not path.stat().st_size:
-            raise FormatMismatch(f"{path} {CUT_OFF}")
+    for name in index.names() if are_whole(index) else ():
+        (folder / name).touch()
+    Ledger.create(folder, ledger_bytes(index))
+
+
+class _WholeFiles(StoreFiles):
+    """Places in `data` for all addresses at once; the ledger has the pages, and the names of all files are durable."""
+
+    def __init__(self, folder: Path, index: FileIndex, ledger: Ledger) -> None:
+        self._paths = [folder / name for name in index.names()]
+        if not ledger.count_is_rough:  # after a power loss the ledger may list blocks of a file that lost its size
+            counts = np.count_nonzero(ledger.body.reshape(index.files, -1), axis=1)
+            for path in [self._paths[file] for file in np.flatnonzero(counts).tolist()]:
+                if path.exists() and not path.stat().st_size:
+                    raise FormatMismatch(f"{path} {CUT_OFF}")
+        mapped = MappedFiles(self._paths, index.file_bytes, PAGE_BYTES)
+        super().__init__(mapped, index, ledger.body.view(np.bool_))
+        #: Bytes between the end of a file and the next one in the mapped array.
+        self._padding = self.stride - index.file_bytes
+        per_file = self.stride // PAGE_BYTES
+        for file in np.flatnonzero(mapped.is_full).tolist():
+            self.pages.trust(file * per_file, (file + 1) * per_file)
+
+    def parts(self, addresses: IntArray, *, create: bool = False) -> Iterable[tuple[slice | IntArray, IntArray]]:
+        del create
+        places = addresses >> 3
+        if self._padding:
+            places += addresses // self._file_bits * self._padding
+        return ((ALL, places),)
+
+    def place(self, address: int, *, create: bool = False) -> int:
+        del create
+        return (address >> 3) + address // self._file_bits * self._padding
+
+    def path(self, place: int) -> Path:
+        return self._paths[place // self.stride]
+
+    def existing(self) -> Iterator[Path]:
+        return iter(self._paths)
 
 
 _COUNTERS = 4096
@@ -178,19 +186,16 @@ _MOST_OPEN = 1024
 _MOST_MAPPED_BYTES = 1 << 44  # of address space; a process has 2^47 bytes on most machines
 
 
-class LazyFiles:
+class _LazyFiles(StoreFiles):
     """Places in `data` for the addresses of at most 1,024 files at a time, fewer if files are larger than 16 GiB."""
 
     def __init__(self, folder: Path, index: FileIndex, ledger: Ledger) -> None:
         self._folder = folder
         self._index = index
-        self._file_bits = index.file_bits
         self._most = max(1, min(_MOST_OPEN, _MOST_MAPPED_BYTES // index.file_bytes))
-        self._mapped = MappedPlaces(self._most, index.file_bytes, PAGE_BYTES)
-        self.data = self._mapped.data
-        self.stride = self._mapped.stride
-        self._per_file = self.stride // PAGE_BYTES
-        self.pages = PageTable(np.zeros(self._most * self._per_file, dtype=np.bool_))
+        mapped = MappedPlaces(self._most, index.file_bytes, PAGE_BYTES)
+        self._per_file = mapped.stride // PAGE_BYTES
+        super().__init__(mapped, index, np.zeros(self._most * self._per_file, dtype=np.bool_))
         self._counters = ledger.body.data.cast("Q")
         self._slots: OrderedDict[int, int] = OrderedDict()  # by file, the one used last at the end
         self._free = list(range(self._most))
@@ -198,23 +203,7 @@ class LazyFiles:
         self._is_there = [False] * self._most
         self._looked_at = [0] * self._most  # the file's counter when the system was asked about it
 
-    @staticmethod
-    def create(folder: Path, index: FileIndex) -> None:
-        """Make the ledger, and no file."""
-        del index
-        Ledger.create(folder, 8 * _COUNTERS)
-
-    @staticmethod
-    def open_ledger(folder: Path, index: FileIndex) -> Ledger:
-        """The ledger of such a store."""
-        del index
-        return Ledger(folder, 8 * _COUNTERS)
-
     def parts(self, addresses: IntArray, *, create: bool = False) -> Iterator[tuple[slice | IntArray, IntArray]]:
-        """The addresses in parts of few enough files: which they are, and where in `data` the bytes of their bits lie.
-
-        The places hold until the next part is asked for. With `create` the files are made that are not there.
-        """
         files = addresses // self._file_bits
         distinct, inverse = np.unique(files, return_inverse=True)
         if len(distinct) <= self._most:
@@ -228,37 +217,29 @@ class LazyFiles:
             yield part, self._places(addresses[part], files[part], slots[inverse[part] - first])
 
     def place(self, address: int, *, create: bool = False) -> int:
-        """The place of one address; it holds until the next call."""
         file, offset = divmod(address, self._file_bits)
         return self._slot(file, create=create) * self.stride + (offset >> 3)
 
     def path(self, place: int) -> Path:
-        """The file that is mapped at a multiple of `stride`."""
         return self._folder / self._index.name(self._file_in[place // self.stride])
 
     def note_allocated(self, place: int) -> None:
-        """Notify the other processes that pages of the file at that place were allocated; in a turn."""
         slot = place // self.stride
         counter = self._file_in[slot] % _COUNTERS
         self._counters[counter] += 1
         self._looked_at[slot] = self._counters[counter]
 
     def existing(self) -> Iterator[Path]:
-        """All files that were made, folder by folder."""
         return self._below(self._folder, 0)
 
     def sync_folders(self, folders: set[Path]) -> None:
-        """Make the names in these folders durable, and the folders' own."""
         above = {parent for folder in folders for parent in folder.parents if self._folder in (parent, *parent.parents)}
         for folder in folders | above:
             sync_folder(folder)
 
     def close(self) -> None:
-        """Unmap all files."""
-        self.pages.close()
         self._counters.release()
-        self.data = np.zeros(0, dtype=np.uint8)
-        self._mapped.close()
+        super().close()
 
     def _places(self, addresses: IntArray, files: IntArray, slots: IntArray) -> IntArray:
         return slots * self.stride + (addresses - files * self._file_bits >> 3)
@@ -292,7 +273,7 @@ class LazyFiles:
         first = slot * self._per_file
         self.pages.forget(first, first + self._per_file)
         self._file_in[slot], self._is_there[slot] = file, False
-        self._looked_at[slot] = self._counters[file % _COUNTERS]  # first: what is allocated later will be noticed
+        self._looked_at[slot] = self._counters[file % _COUNTERS]  # first, so that later allocations are noticed
         path = self._folder / self._index.name(file)
         fd = _opened(path, create=create)
         if fd < 0:
@@ -335,3 +316,8 @@ def _opened(path: Path, *, create: bool) -> int:
         return -1
     except (NotADirectoryError, IsADirectoryError, FileExistsError) as error:
         raise FormatMismatch(f"{path} is not a file below folders: the store is damaged") from error
+
+
+def open_files(folder: Path, index: FileIndex, ledger: Ledger) -> StoreFiles:
+    """Map the files of a store. Raises: FormatMismatch if one of them is damaged; OSError."""
+    return (_WholeFiles if are_whole(index) else _LazyFiles)(folder, index, ledger)

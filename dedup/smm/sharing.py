@@ -1,18 +1,14 @@
-"""Several processes, one store: which of them has it open, who may change it now, and the ledger that they share.
+"""Several processes of one machine, one store: who may change it now, and the ledger that they share.
 
-`Sharing` uses two advisory locks (flock), which the kernel frees when a process ends, however it ends. The lock on the
-folder serialises opening, changing a batch of bits, and closing. The lock on the file PAGES is held for as long as the
-store is open: shared by all, or exclusive by one. The processes must be on one machine. A forked process does not share
-the lock of its parent: each process opens the folder itself.
+`Sharing` uses two advisory locks (flock), which the kernel frees when a process ends. The lock on the folder serialises
+opening, changing a batch of bits, and closing. The lock on the file PAGES is held for as long as the store is open: shared
+by all, or exclusive by one.
 
-`Ledger` is the file PAGES, mapped by all processes: a header, and a body whose meaning depends on the files
-(`mapping.py`). Header, eight 64-bit numbers in the machine's order (little-endian): magic; version; writers that have
-begun and not ended well; bits set in the store; 1 while a batch is being set; 1 if the number of set bits may be wrong.
-
-A writer counts itself, durably, before its first bit, and again, after its last sync, as ended. So after a power loss,
-or the death of any one of several writers, the number of writers does not go back to 0, and the next process that opens
-the store alone knows that the number of set bits may be wrong. If a writer dies in the middle of a batch, the next
-writer finds the batch unfinished and records the same at once.
+`Ledger` is the file PAGES, mapped by all processes: a header, and a body that depends on the files (`mapping.py`).
+Header, eight 64-bit numbers in the machine's order (little-endian): magic; version; writers that have begun and not ended
+well; bits set in the store; 1 while a batch is being set; 1 if the number of set bits may be wrong. A writer counts itself,
+durably, before its first bit, and as ended after its last sync. So after a crash the number of writers does not go back to
+0, and the next process that opens the store alone knows that the number of set bits may be wrong.
 """
 
 from __future__ import annotations
@@ -34,8 +30,7 @@ from anabranch.dedup.keys import ByteArray
 class Sharing:
     """One opening of a folder. `with sharing:` is a turn: no other process has one meanwhile.
 
-    A turn costs 1.3 µs if no other process waits, and nothing once the folder is held `alone`. Turns do not nest, and belong to
-    one thread.
+    Turns do not nest, and belong to one thread. Cost: 1.3 µs if no other process waits, 0 once the folder is held `alone`.
     """
 
     def __init__(self, folder: Path) -> None:
@@ -49,7 +44,7 @@ class Sharing:
     def attend(self, path: Path, *, alone: bool) -> bool:
         """Register as a user of the folder by a lock on `path`; in a turn. True if no other process has it open.
 
-        Raises: FilterInUse if another has it open alone, or if another has it open and this one wants it alone.
+        Raises: FilterInUse if another has it open and one of the two wants it alone.
         """
         self._presence = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
         if try_lock(self._presence):
@@ -74,13 +69,15 @@ class Sharing:
         return is_alone
 
     @property
-    def is_user_function(self) -> bool:
+    def is_this_process(self) -> bool:
         """False in a process that was forked off after the opening."""
         return self._process == os.getpid()
 
     def __enter__(self) -> None:
         if self._process != os.getpid():
             raise FilterClosed(f"{self._folder} was opened before this process was forked off: open it here again")
+        if self._turn < 0:
+            raise FilterClosed(f"the store {self._folder} is closed")
         if self._has_turns:
             fcntl.flock(self._turn, fcntl.LOCK_EX)
 
@@ -89,7 +86,7 @@ class Sharing:
             fcntl.flock(self._turn, fcntl.LOCK_UN)
 
     def close(self) -> None:
-        """Let go of the folder; a second call does nothing."""
+        """Release the folder; a second call does nothing."""
         for fd in (self._presence, self._turn):
             if fd >= 0:
                 os.close(fd)
@@ -161,7 +158,7 @@ class Ledger:
         self._header[_IN_BATCH] = 1
 
     def end_batch(self, bits: int) -> None:
-        """So many bits were set that had been clear."""
+        """Count bits that were set and had been clear."""
         self._header[_BITS_SET] += bits
         self._header[_IN_BATCH] = 0
 

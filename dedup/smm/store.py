@@ -1,10 +1,8 @@
 """SMM: the shared memory-mapped signature store, one bit per URL.
 
 A key's signature (`addresses.py`) is an address in the store's files (`bitfiles.py`). A bit that is 0 proves that the key
-was never marked; a bit that is 1 may be another key's of the same address.
-
-Which levels? Two suffice for CRC-32: 2^32 bits, all files mapped. A longer signature and three or more levels make
-collisions rare, but every key then lies in a page, and mostly in a file, of its own: see `mapping.py` for the cost.
+was never marked; a bit that is 1 may be another key's. Two levels suffice for CRC-32: 2^32 bits, all files mapped. With
+a longer signature and more levels collisions are rare, but nearly every key has a page or a file of its own.
 """
 
 from __future__ import annotations
@@ -14,12 +12,13 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import Self
 
-from anabranch.dedup.errors import BadParameters, FilterClosed
+from anabranch.dedup.errors import BadParameters
 from anabranch.dedup.files import formatfile
 from anabranch.dedup.files.mapped import PAGE_BYTES
 from anabranch.dedup.keys import BoolArray, IntArray
 from anabranch.dedup.smm.addresses import FileIndex, Signature, check_value, signature_named
 from anabranch.dedup.smm.bitfiles import BitFiles
+from anabranch.dedup.smm.mapping import create_files
 from anabranch.dedup.smm.sharing import Sharing
 
 MAGIC = "anabranch smm"
@@ -34,25 +33,20 @@ def shape(signature: str, levels: tuple[int, ...]) -> tuple[FileIndex, Signature
     return index, chosen
 
 
-class Smm:
+class Smm(BitFiles):
     """The store of one folder. Use `Smm.open`.
 
-    Several processes of one machine may have a store open: `add` reports a key as new to exactly one of them, and what
-    one marks the others see at once. If one is killed in the middle of a batch, the others go on; bits of that batch
-    may be set although no process got True for their keys.
-
-    Within a process marking and asking belong to one thread, and `sync` may run in another one at the same time. Other
-    threads, and processes forked off, open the store themselves.
+    Several processes of one machine may have a store open: `add` reports a key as new to exactly one of them, and all see a
+    mark at once. If one is killed in the middle of a batch, some bits of it may be set. Other threads, and forked processes,
+    open the store themselves.
     """
 
-    def __init__(self, folder: Path, signature: str, index: FileIndex, sharing: Sharing, files: BitFiles) -> None:
-        self._folder = folder
+    def __init__(
+        self, folder: Path, signature: str, index: FileIndex, sharing: Sharing, *, alone: bool = False
+    ) -> None:
+        super().__init__(folder, index, sharing, alone=alone)
         self._name = signature
         self._signature = signature_named(signature)
-        self._index = index
-        self._sharing = sharing
-        self._files = files
-        self._is_closed = False
 
     @classmethod
     def open(
@@ -60,27 +54,25 @@ class Smm:
     ) -> Self:
         """Open a folder's store, or make it if the folder is new or empty; several processes may do so at once.
 
-        `signature` is a name in `SIGNATURES` or `package.module:function`. A store held `alone` refuses other
-        processes and threads, and needs no lock per batch. Cost: some 10 µs per file with two levels.
-
-        Raises: FormatMismatch if the folder is not ours, is damaged or was made with another signature or other levels;
-        FilterInUse if another opening holds the store alone, or any does and this one is to be `alone`; BadParameters;
-        StoreFull.
+        `signature` is a name in `SIGNATURES` or `package.module:function`. A store held `alone` refuses other openings, and
+        needs no lock per batch. Raises: as `UniqFilter.open`.
         """
         index, chosen = shape(signature, levels)
-        wanted = formatfile.Format(magic=MAGIC, version=VERSION, parameters=_parameters(signature, chosen, levels))
+        names: formatfile.Parameters = {"signature": signature, "signature_of_123456789": check_value(chosen)}
+        parameters = {**names, "levels": list(levels), "page_bytes": PAGE_BYTES}
+        wanted = formatfile.Format(magic=MAGIC, version=VERSION, parameters=parameters)
         with ExitStack() as undo:
             sharing = Sharing(folder)
             undo.callback(sharing.close)
             with sharing:
                 if not formatfile.adopt(folder, wanted):
-                    BitFiles.create(folder, index)
+                    create_files(folder, index)
                     formatfile.complete(folder, wanted)
-                files = BitFiles(folder, index, sharing, alone=alone)
+                made = cls(folder, signature, index, sharing, alone=alone)
             if alone:
                 sharing.end_turns()
             undo.pop_all()
-        return cls(folder, signature, index, sharing, files)
+        return made
 
     @property
     def bits(self) -> int:
@@ -88,29 +80,13 @@ class Smm:
         return self._index.files * self._index.file_bits
 
     @property
-    def bits_set(self) -> int:
-        """Number of set bits, by all processes; after a crash it may miss what was being marked then, until `check`."""
-        self._require_open()
-        return self._files.bits_set
-
-    @property
     def fill(self) -> float:
         """Share of bits set: the probability that a key never marked meets a set bit."""
         return self.bits_set / self.bits
 
     def addresses(self, keys: Sequence[bytes]) -> IntArray:
-        """The keys' addresses, for `are_clear` and `set`: who asks first and marks later hashes each key once."""
+        """The keys' addresses: with `are_clear` and `set` a caller that asks first and marks later hashes each key once."""
         return self._signature.addresses(keys, self._index.address_bytes)
-
-    def are_clear(self, addresses: IntArray) -> BoolArray:
-        """`unseen` of keys with these addresses."""
-        self._require_open()
-        return self._files.are_clear(addresses)
-
-    def set(self, addresses: IntArray) -> None:
-        """`mark` keys with these addresses. Raises: as `mark`."""
-        self._require_open()
-        self._files.mark(addresses)
 
     def unseen(self, keys: Sequence[bytes]) -> BoolArray:
         """True where a key's bit is 0: it was certainly never marked. Cost: one page touched per key."""
@@ -118,74 +94,20 @@ class Smm:
 
     def is_unseen(self, key: bytes) -> bool:
         """`unseen` of one key, several times as fast as a batch of one."""
-        self._require_open()
-        return self._files.is_clear(self._signature.address(key, self._index.address_bytes))
+        return self.is_clear(self._signature.address(key, self._index.address_bytes))
 
     def mark(self, keys: Sequence[bytes]) -> None:
-        """Set the keys' bits.
-
-        Raises: StoreFull (an OSError) with some pages allocated and no bit of this batch set; it may be repeated.
-        """
+        """Set the keys' bits. Raises: StoreFull (an OSError) with no bit of this batch set; it may be repeated."""
         self.set(self.addresses(keys))
 
     def mark_one(self, key: bytes) -> None:
         """`mark` of one key, several times as fast as a batch of one."""
-        self._require_open()
-        self._files.mark_one(self._signature.address(key, self._index.address_bytes))
+        self.set_one(self._signature.address(key, self._index.address_bytes))
 
     def add(self, keys: Sequence[bytes]) -> BoolArray:
-        """Test and set: True where a key was new, to one process only. A signature twice in one batch is new once.
-
-        Raises: as `mark`.
-        """
-        self._require_open()
-        return self._files.add(self.addresses(keys))
-
-    def sync(self) -> None:
-        """Make all that was marked here before this call durable. Raises: OSError.
-
-        By fdatasync of each file with marks, or, if there are more than 256, by one sync of the whole file system.
-        """
-        self._require_open()
-        self._files.sync()
-
-    def check(self) -> None:
-        """Count the bits and compare with the kept number; after a crash, sync all and correct that number instead.
-
-        Cost: reads all data there is; other processes wait. Raises: InvariantBroken, FormatMismatch.
-        """
-        self._require_open()
-        self._files.check()
-
-    def close(self) -> None:
-        """Sync and unmap; a second call does nothing. Raises: OSError from the sync, with the files closed."""
-        if self._is_closed:
-            return
-        self._is_closed = True
-        try:
-            self._files.close()
-        finally:
-            self._sharing.close()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
+        """Test and set: True where a key was new, to one process only; a signature is new once in a batch. Raises as `mark`."""
+        return self.test_and_set(self.addresses(keys))
 
     def __repr__(self) -> str:
         state = "closed" if self._is_closed else f"{self.bits_set} of {self.bits} bits set"
         return f"<Smm {self._name} {self._index.levels} {state}>"
-
-    def _require_open(self) -> None:
-        if self._is_closed:
-            raise FilterClosed(f"the store {self._folder} is closed")
-
-
-def _parameters(name: str, signature: Signature, levels: tuple[int, ...]) -> formatfile.Parameters:
-    return {
-        "signature": name,
-        "signature_of_123456789": check_value(signature),
-        "levels": list(levels),
-        "page_bytes": PAGE_BYTES,
-    }

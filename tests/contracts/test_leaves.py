@@ -125,7 +125,7 @@ def test_equal_elements_of_a_batch_are_all_new(leaves: Leaves) -> None:
 
 
 def test_a_batch_may_go_to_several_slots(leaves: Leaves) -> None:
-    """Each element is looked up and marked in the slot beside it, in any order."""
+    """Each element is looked up and marked in the slot at its index, in any order."""
     one, two = leaves.take(), leaves.take()
     leaves.mark(np.array([two, one, two]), elements("a", "b", "c"))
     assert leaves.unseen(np.array([two, one, two, one, one]), elements("a", "b", "c", "a", "c")).tolist() == [
@@ -135,7 +135,7 @@ def test_a_batch_may_go_to_several_slots(leaves: Leaves) -> None:
 
 
 def test_slots_do_not_touch_each_other(leaves: Leaves) -> None:
-    """A slot whose bits are all set leaves its neighbours clear, to the last bit beyond its ends."""
+    """A slot with all bits set leaves its neighbours clear, to the last bit beyond its ends."""
     slots = [leaves.take() for _ in range(3)]
     crowd = elements(*range(3000))
     leaves.mark(at(slots[1], 3000), crowd)

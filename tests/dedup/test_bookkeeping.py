@@ -121,7 +121,7 @@ def test_the_record_is_as_described(tmp_path: Path) -> None:
 
 
 def test_a_filter_is_held_to_the_keys_that_were_durable(tmp_path: Path) -> None:
-    """Up to what cannot be told; a record without their number holds it to nothing. It says what to do."""
+    """Up to chance; a record without their number requires nothing. The message says what to do."""
     path = tmp_path / "LOSSES"
     losses = LossCount(path, 0)
     losses.step(100, 0.5)
@@ -173,7 +173,7 @@ def test_a_position_rises_with_each_sync_of_new_marks(tmp_path: Path, mode: str)
 
 
 def test_a_position_survives_the_end_and_a_look_does_not_change_it(tmp_path: Path) -> None:
-    """The last sync is that of `close`; who opens the filter to ask it only leaves it where it stands."""
+    """The last sync is that of `close`; opening the filter only to ask it does not move it."""
     with UniqFilter.open(tmp_path / "u", SMALL) as seen:
         seen.mark([b"a"])
         seen.sync()
@@ -187,7 +187,7 @@ def test_a_position_survives_the_end_and_a_look_does_not_change_it(tmp_path: Pat
 
 
 def test_a_copy_stays_behind_and_a_new_filter_has_another_name(tmp_path: Path) -> None:
-    """So both are told apart from the filter that went on."""
+    """So both differ from the filter that went on."""
     with UniqFilter.open(tmp_path / "u", SMALL) as seen:
         seen.mark([b"a"])
         seen.sync()
@@ -241,7 +241,7 @@ def test_two_openings_of_one_folder_share_its_position(tmp_path: Path) -> None:
 
 
 def test_a_filter_that_goes_on_without_lost_keys_has_no_position(tmp_path: Path) -> None:
-    """Who removes LOSSES, as the complaint about lost keys advises, gets a filter that nobody's note holds for."""
+    """Removing LOSSES, as the message about lost keys advises, gives a filter that no saved position covers."""
     with UniqFilter.open(tmp_path / "u", SMALL) as seen:
         seen.mark([b"a"])
     (tmp_path / "u" / "LOSSES").unlink()

@@ -193,9 +193,9 @@ def test_an_error_of_the_system_names_a_file_or_else_the_folder(tmp_path: Path) 
     image = tmp_path / "f" / "dsbf" / "BITS"
     image.unlink()
     image.mkdir()
-    with pytest.raises(IsADirectoryError) as told:
+    with pytest.raises(IsADirectoryError) as raised:
         open_filter(tmp_path / "f", Choice())
-    assert str(told.value.filename).startswith(str(tmp_path / "f"))
+    assert str(raised.value.filename).startswith(str(tmp_path / "f"))
 
 
 @pytest.mark.parametrize("call", ["unseen", "mark", "sync", "check", "close"])
@@ -209,6 +209,6 @@ def test_every_call_of_a_filter_names_its_folder(tmp_path: Path, monkeypatch: py
     with monkeypatch.context() as patch:
         patch.setattr(UniqFilter, call, fail)
         opened = open_filter(tmp_path / "f", CHOSEN["smm"])
-        with pytest.raises(OSError, match="Input/output error") as told:
+        with pytest.raises(OSError, match="Input/output error") as raised:
             getattr(opened, call)(*arguments)
-    assert told.value.filename == str(tmp_path / "f")
+    assert raised.value.filename == str(tmp_path / "f")

@@ -115,13 +115,13 @@ def test_a_line_beyond_the_limit_is_counted_and_left_out(parts: list[bytes]) -> 
         assert uniq.totals.too_long == len(too_long)
 
 
-def test_the_first_line_beyond_the_limit_is_told_at_once() -> None:
+def test_the_first_line_beyond_the_limit_is_reported_at_once() -> None:
     """The stream may never end; the others are counted."""
-    told: list[int] = []
-    uniq = LineUniq(Known(), lambda data: None, on_too_long=lambda: told.append(uniq.totals.lines), limit_bytes=3)
+    reported: list[int] = []
+    uniq = LineUniq(Known(), lambda data: None, on_too_long=lambda: reported.append(uniq.totals.lines), limit_bytes=3)
     for part in (b"a\nb\n", b"long\nlong\n", b"long\n"):
         uniq.feed(part)
-    assert told == [2]
+    assert reported == [2]
     assert uniq.totals.too_long == 3
 
 
@@ -166,7 +166,7 @@ def test_what_the_filter_knows_is_left_out() -> None:
 
 
 def test_nothing_is_written_when_nothing_is_new() -> None:
-    """No empty writes: they would tell a reader of a datagram socket that there is a line."""
+    """No empty writes: a reader of a datagram socket would take them for a line."""
     seen, written = Known(), []
     seen.keys.add(b"a")
     LineUniq(seen, written.append).feed(b"a\n\n")
@@ -250,7 +250,7 @@ def test_more_than_a_pipe_holds_is_written_whole_even_if_the_pipe_does_not_wait(
     assert bytes(got) == data
 
 
-def test_a_reader_that_has_gone_is_told_apart() -> None:
+def test_a_reader_that_has_gone_is_reported_apart() -> None:
     """It is no fault of ours or the disk's."""
     reading, writing = os.pipe()
     os.close(reading)
@@ -259,7 +259,7 @@ def test_a_reader_that_has_gone_is_told_apart() -> None:
     os.close(writing)
 
 
-def test_a_full_disk_is_told_with_its_number() -> None:
+def test_a_full_disk_is_reported_with_its_number() -> None:
     """/dev/full is always full."""
     with Path("/dev/full").open("wb", buffering=0) as full, pytest.raises(OutputFailed) as raised:
         Output(full.fileno(), lasting=False).write(b"a\n")

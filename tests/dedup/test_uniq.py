@@ -75,7 +75,7 @@ def test_levels_follow_the_expected_keys_unless_they_are_given(expected: int) ->
 
 @pytest.mark.parametrize("mode", MODES)
 def test_what_is_recorded_is_what_the_filter_was_made_with(tmp_path: Path, mode: str) -> None:
-    """So a program can go on with a folder without being told its parameters."""
+    """So a program can go on with a folder without knowing its parameters."""
     made = replace(GIVEN, mode=mode)
     UniqFilter.open(tmp_path / "u", made).close()
     found = recorded(tmp_path / "u")
@@ -225,7 +225,7 @@ def test_what_was_marked_is_known_in_every_mode(tmp_path_factory: pytest.TempPat
 def test_one_key_goes_the_same_way_as_a_batch(
     tmp_path_factory: pytest.TempPathFactory, mode: str, steps: list[tuple[str, int]]
 ) -> None:
-    """A single key has a path of its own; beside it a filter that gets the same key twice in each batch."""
+    """A single key has a path of its own; it is compared with a filter that gets the same key twice in each batch."""
     folder, shape = tmp_path_factory.mktemp("uniq"), replace(TINY, mode=mode)
     with UniqFilter.open(folder / "one", shape) as one, UniqFilter.open(folder / "twice", shape) as twice:
         for action, number in steps:
@@ -265,7 +265,7 @@ def test_the_last_stage_is_asked_only_about_what_the_smm_knows(
 
 
 def test_an_addition_hashes_each_key_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Once for the SMM, once for the stage that goes by fingerprints, though both are first asked and then told."""
+    """Once for the SMM, once for the stage that goes by fingerprints, though both are first asked and then marked."""
     hashed: list[int] = []
     with UniqFilter.open(tmp_path / "u", replace(SMALL, mode="exact")) as seen:
         addresses, fingerprints = store.Smm.addresses, uniq.fingerprints
@@ -278,7 +278,7 @@ def test_an_addition_hashes_each_key_once(tmp_path: Path, monkeypatch: pytest.Mo
 
 
 def test_a_false_drop_that_both_bloom_stages_make_is_caught_in_mode_exact(tmp_path: Path) -> None:
-    """Filters so small that they drop new keys by the dozen: beside an exact index none is lost."""
+    """Filters so small that they drop new keys by the dozen: with an exact index no key is lost."""
     dropped = {}
     for mode in ("both", "exact"):
         with UniqFilter.open(tmp_path / mode, replace(LOSSY, mode=mode)) as seen:
@@ -298,7 +298,7 @@ def test_a_false_drop_that_both_bloom_stages_make_is_caught_in_mode_exact(tmp_pa
 def test_what_a_full_disk_kept_out_is_new_in_mode_exact(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, full: str, count: int
 ) -> None:
-    """Whichever stage fails, also where the others falsely know the keys: so an addition that is repeated tells them."""
+    """Whichever stage fails, also where the others falsely know the keys: so a repeated addition reports them."""
     with UniqFilter.open(tmp_path / "u", replace(LOSSY, mode="exact")) as seen:
         seen.mark(keys(0, 40_000))
         for start in range(40_000, 40_000 + 40 * count, count):
@@ -500,7 +500,7 @@ def test_leaves_may_be_elsewhere_each_time(tmp_path: Path) -> None:
 
 
 def test_a_closing_that_cannot_sync_lets_go_of_the_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The error is told, and the folder can be opened again with nothing synced lost."""
+    """The error is raised, and the folder can be opened again with nothing synced lost."""
     uniq = UniqFilter.open(tmp_path / "u", SMALL)
     uniq.mark(keys(0, 10))
     uniq.sync()

@@ -44,7 +44,7 @@ def test_what_is_no_function_is_refused(name: str, message: str) -> None:
 def test_a_module_that_fails_when_it_is_imported_is_one_line(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, text: str, message: str
 ) -> None:
-    """Whatever it raises, the name that was asked for stands beside it."""
+    """Whatever it raises, the message names the function that was asked for."""
     name = f"fails_{abs(zlib.crc32(text.encode()))}"
     (tmp_path / f"{name}.py").write_text(text)
     monkeypatch.syspath_prepend(tmp_path)

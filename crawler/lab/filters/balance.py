@@ -18,11 +18,11 @@ from statistics import median
 
 import numpy as np
 
+from anabranch.crawler.lab.filters.baselines import FilterReport, PerDomainFilters
 from anabranch.crawler.lab.report import NOT_RECOVERABLE, Cell, Curve, LabReport, OnProgress, Panel, Table
 from anabranch.crawler.lab.urls import distinct_urls
 from anabranch.crawler.order.quantities import format_bytes
 from anabranch.crawler.outcomes.errors import DiskFull, UsageError
-from anabranch.dedup.baselines import FilterReport, PerDomainFilters
 from anabranch.dedup.bloom.filter import Dsbf
 from anabranch.dedup.bloom.formulas import DsbfParameters, false_positive_rates, leaves_for
 from anabranch.dedup.bloom.tree import Tree

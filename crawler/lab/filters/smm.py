@@ -21,11 +21,11 @@ from tempfile import TemporaryDirectory
 from time import monotonic, perf_counter_ns
 from typing import TypeAlias, TypeVar
 
+from anabranch.crawler.lab.filters.baselines import BitmapHashTable, ClassicBloom
 from anabranch.crawler.lab.filters.smm_report import BLOOM_BITS, BLOOM_HASHES, MEAN_URL_BYTES, TABLE_2, URLS, report_of
 from anabranch.crawler.lab.report import LabReport, OnProgress
 from anabranch.crawler.lab.urls import packet_urls, repeated, urls_of_file
 from anabranch.crawler.outcomes.errors import UsageError
-from anabranch.dedup.baselines import BitmapHashTable, ClassicBloom
 from anabranch.dedup.smm.store import Smm
 
 T = TypeVar("T")

@@ -109,7 +109,7 @@ def test_a_full_disk_is_said_when_a_part_is_secured(path: Path, monkeypatch: pyt
 
 
 def test_a_stamp_follows_the_bits(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The bits are durable before the header says whose they are, and the header after that."""
+    """The bits are durable before the header names their manifest, and the header after that."""
     storage, order = mapped_bits(path, 64), []
     real_sync, real_write = os.fdatasync, os.pwrite
     monkeypatch.setattr(os, "fdatasync", lambda fd: (order.append("sync"), real_sync(fd))[1])

@@ -95,7 +95,7 @@ def test_no_log_is_removed_after_a_kill_while_a_manifest_that_names_it_may_come_
     disk.close()
 
 
-def test_a_filter_whose_making_was_killed_outlasts_a_power_loss(
+def test_a_filter_killed_while_it_was_made_survives_a_power_loss(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Its manifest was renamed, not yet synced."""
@@ -117,7 +117,7 @@ def test_a_filter_whose_making_was_killed_outlasts_a_power_loss(
 def test_a_clean_mark_that_could_not_be_taken_away_is_taken_away_by_the_next_change(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, where: str, failure: BaseException
 ) -> None:
-    """Else a kill would leave mapped bits of keys that no log tells of, and they would be taken for seen."""
+    """Else a kill would leave mapped bits of keys without a log entry, and they would be taken for seen."""
 
     def fail(*_: object) -> None:
         raise failure
@@ -148,7 +148,7 @@ def test_a_clean_mark_that_could_not_be_taken_away_is_taken_away_by_the_next_cha
     ],
 )
 @pytest.mark.parametrize("is_done", [False, True])
-def test_a_split_whose_start_was_broken_off_loses_no_log(
+def test_a_split_broken_off_at_its_start_loses_no_log(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, owner: type, name: str, is_done: bool
 ) -> None:
     """Before or after any step. If memory and disk may differ the filter refuses to write; opened again, it knows all."""

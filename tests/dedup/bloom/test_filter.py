@@ -27,7 +27,7 @@ LOG = Path("leaf.log")
 
 
 def table(tree: Tree) -> LeafTable:
-    """A table whose leaves hold the elements."""
+    """A table with these elements in its leaves."""
     made = LeafTable(CHECKED, tree, LeafBits(CHECKED.leaf_bits, CHECKED.hashes))
     for leaf in tree.leaves:
         made.settle(leaf, of(made, leaf, ELEMENTS))
@@ -38,7 +38,7 @@ def of(table_: LeafTable, node: int, elements: Fingerprints) -> Fingerprints:
     return elements[table_.tree.leads_through(node, elements)]
 
 
-def test_a_leaf_agrees_with_its_log_however_often_an_element_stands_there() -> None:
+def test_a_leaf_agrees_with_its_log_however_often_an_element_is_there() -> None:
     """Logs may hold equal elements; counts are of distinct ones, less the falsely known."""
     checked = table(Tree.rooted(3))
     own = of(checked, 1, ELEMENTS)
@@ -65,7 +65,7 @@ def splitting(moved: int) -> tuple[LeafTable, Split, Fingerprints]:
     logged = of(checked, 1, ELEMENTS)
     for leaf in (1, 2):
         checked.settle(leaf, of(checked, leaf, ELEMENTS))
-    checked.begin_splits([1], checked.tree.split(1, 2), checked.take(2))
+    checked.begin_splits([1], checked.tree.split([1], 2), checked.take(2))
     checked.mark(logged[:moved], np.ones(moved, dtype=np.bool_))
     return checked, Split(node=1, length=len(logged), moved=moved), logged
 
@@ -74,7 +74,7 @@ def test_what_was_moved_is_known_below() -> None:
     """In the leaf of its way, or in a splitting node between."""
     checked, split, logged = splitting(moved=10)
     check_split(checked, split, logged, LOG)
-    checked.begin_splits([3, 4], checked.tree.split_all([3, 4], 2), checked.take(4))
+    checked.begin_splits([3, 4], checked.tree.split([3, 4], 2), checked.take(4))
     check_split(checked, split, logged, LOG)
     split.moved = 12
     with pytest.raises(InvariantBroken, match="2 of the elements said to be moved are not known below"):
@@ -113,7 +113,7 @@ def keys(start: int, stop: int) -> list[bytes]:
 
 
 class Model:
-    """A filter beside a Python set: each step is done to both, and then they are compared."""
+    """A filter and a Python set: each step is done to both, and then they are compared."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -180,7 +180,7 @@ class Model:
         shutil.rmtree(copied)
 
     def rebuild(self, *_: object) -> None:
-        """Without the kept bits the logs tell all; distinct elements are counted if none is on its way."""
+        """Without the kept bits the logs have all; distinct elements are counted if no element is moving."""
         self.dsbf.close()
         (self.folder / "d" / "BITS").unlink(missing_ok=True)
         self.dsbf = Dsbf.open(self.folder / "d", TINY)

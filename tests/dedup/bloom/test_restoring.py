@@ -38,7 +38,7 @@ def loaded(folder: Path, where: str, image: Image, parameters: DsbfParameters = 
 
 
 def kept(folder: Path, where: str) -> Image:
-    """The image of a folder whose slot 1 holds the keys."""
+    """The image of a folder with the keys in slot 1."""
     place = storage(folder, where)
     place.begin()
     leaves = LeafBits(SHAPE.leaf_bits, SHAPE.hashes, 3, place)
@@ -101,7 +101,7 @@ def test_large_files_are_kept_and_read_in_pieces(tmp_path: Path, monkeypatch: py
 
 
 def test_a_file_that_ends_while_it_is_read_is_not_taken(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Bits that were mapped have no checksum that would tell."""
+    """Bits that were mapped have no checksum."""
     true, whole = kept(tmp_path, "mapped"), os.preadv
     assert true.checksum is None
     monkeypatch.setattr(os, "preadv", lambda fd, parts, offset: whole(fd, [parts[0][:-1]], offset))
@@ -166,7 +166,7 @@ def keys(start: int, stop: int) -> list[bytes]:
 
 @pytest.fixture
 def reads(monkeypatch: pytest.MonkeyPatch) -> list[int]:
-    """The leaves whose logs are read."""
+    """The leaves with logs that are read."""
     found: list[int] = []
     real = LeafLogs.read
 
@@ -240,7 +240,7 @@ def test_the_clean_mark_is_taken_away_before_the_first_change(
 
 
 @pytest.mark.parametrize("leaves", STORAGES)
-def test_an_older_image_beside_newer_logs_is_not_trusted(tmp_path: Path, reads: list[int], leaves: str) -> None:
+def test_an_older_image_with_newer_logs_is_not_trusted(tmp_path: Path, reads: list[int], leaves: str) -> None:
     """BITS restored from a backup alone has another stamp; with its MANIFEST, the logs have other lengths."""
     folder = closed(tmp_path / "d", leaves=leaves)
     shutil.copytree(folder, tmp_path / "backup")
@@ -334,7 +334,7 @@ def test_an_image_that_is_not_trusted_is_taken_back_at_once(tmp_path: Path) -> N
 
 def test_after_a_rebuild_an_element_counts_in_the_deepest_node_that_knows_it(tmp_path: Path) -> None:
     """Of a chain of splitting nodes the lower one counts what its leaves do not know, the upper one the others."""
-    tree, elements = Tree.rooted(1).split(1, 2).split(2, 2), fingerprints(keys(0, 60))
+    tree, elements = Tree.rooted(1).split([1], 2).split([2], 2), fingerprints(keys(0, 60))
     both = elements[tree.leads_through(2, elements)]
     logs = LeafLogs(tmp_path, SMALL)
     logs.create([1, 2, *tree.leaves])
@@ -352,7 +352,7 @@ def test_after_a_rebuild_an_element_counts_in_the_deepest_node_that_knows_it(tmp
 
 
 def test_a_failed_mark_leaves_no_clean_mark(tmp_path: Path, reads: list[int], monkeypatch: pytest.MonkeyPatch) -> None:
-    """Bits may then be set that no log tells of; the next opening makes them anew."""
+    """Bits may then be set without a log entry; the next opening makes them anew."""
 
     def broken_off(*_: object) -> None:
         raise KeyboardInterrupt
@@ -413,7 +413,7 @@ def test_a_record_without_the_bits_of_a_splitting_node_is_not_trusted(tmp_path: 
 
 
 def test_a_splitting_log_shorter_than_what_was_moved_is_damage(tmp_path: Path, monkeypatch) -> None:
-    """It was synced before that was recorded, so something removed its end; also if no image tells of its length."""
+    """It was synced before that was recorded, so something removed its end; also if no image has its length."""
     monkeypatch.setattr("anabranch.dedup.bloom.splitting.MOVES_PER_KEY", 1)
     monkeypatch.setattr("anabranch.dedup.bloom.splitting.MOVE_AT_LEAST", 1)
     with Dsbf.open(tmp_path / "d", SMALL) as dsbf:

@@ -772,7 +772,7 @@ def test_a_wrong_password_and_a_full_memory_are_told(tmp_path: Path) -> None:
 
 
 def test_scripts_that_a_server_forgot_are_loaded_again(urls: list[str]) -> None:
-    """SCRIPT FLUSH by an operator stops nobody."""
+    """SCRIPT FLUSH by an operator stops no crawler."""
     with opened(urls) as dsbf:
         client(urls[0]).script_flush()
         assert dsbf.add(keys(300)).all()

@@ -59,7 +59,7 @@ def test_all_splitting_nodes_on_the_way_to_a_leaf_are_named() -> None:
 
 
 def test_a_manifest_is_read_as_it_was_written() -> None:
-    """Nodes, splits, tokens and places; the revision stands beside it."""
+    """Nodes, splits, tokens and places; the revision is kept separately."""
     tree = SharedTree.rooted(2, TOKENS).with_splits([1, 2], 3).with_ends([2])
     read = SharedTree.parsed(tree.revision, tree.body(), "h:1")
     assert (read.places, read.splitting, read.tokens) == (tree.places, tree.splitting, TOKENS)
@@ -97,7 +97,7 @@ def test_only_a_leaf_that_cannot_split_takes_all() -> None:
 
 
 def test_a_part_names_what_differs() -> None:
-    """Parameters, the server's number and how many there are; another format is told apart."""
+    """Parameters, the server's number and how many there are; another format is recognised."""
     part = Part(parameters=DsbfParameters(), server=1, servers=3)
     part.require(part.text(), "h:1")
     other = Part(parameters=DsbfParameters(expected=5), server=1, servers=3)

@@ -29,7 +29,7 @@ SHAPE = DsbfParameters(expected=100, false_positive=0.01, leaf_bits=1024)
 def test_the_tree_is_read_back(tmp_path: Path) -> None:
     """A written manifest gives the same tree, splits in their order, and image; a missing one gives None."""
     assert read_manifest(tmp_path, SHAPE) is None
-    tree = Tree.rooted(3).split(2, 4).split(1, 4)
+    tree = Tree.rooted(3).split([2], 4).split([1], 4)
     write_manifest(tmp_path, SHAPE, Manifest(tree=tree, splitting=((2, 5), (1, 0)), image={"size": 3}))
     found = read_manifest(tmp_path, SHAPE)
     assert found is not None
@@ -71,7 +71,7 @@ def test_a_damaged_tree_is_refused_with_the_files_name(tmp_path: Path) -> None:
 )
 def test_splits_and_images_that_are_none_are_refused(tmp_path: Path, damage: dict[str, object], message: str) -> None:
     """Only a node below the root that has children can be splitting, and only once."""
-    write_manifest(tmp_path, SHAPE, Manifest(tree=Tree.rooted(3).split(1, 2), splitting=((1, 0),)))
+    write_manifest(tmp_path, SHAPE, Manifest(tree=Tree.rooted(3).split([1], 2), splitting=((1, 0),)))
     record = json.loads((tmp_path / MANIFEST_FILE).read_text())
     (tmp_path / MANIFEST_FILE).write_text(json.dumps(record | damage))
     with pytest.raises(FormatMismatch, match=f"MANIFEST: the .*{message}"):
@@ -468,7 +468,7 @@ def test_a_full_disk_at_any_step_of_a_split_may_be_answered_by_repeating(
         dsbf.check()
         split_twice_and_sync(dsbf)
         dsbf.check()
-        assert len(dsbf._logs) == dsbf.statistics().leaves + dsbf.statistics().splitting
+        assert len(dsbf._logs.lengths()) == dsbf.statistics().leaves + dsbf.statistics().splitting
         dsbf.close()
         with Dsbf.open(folder, TINY) as again:
             assert not again.unseen(keys(0, 20)).any()

@@ -46,7 +46,7 @@ def test_new_nodes_have_bits_and_count_nothing() -> None:
 
 def test_the_nearest_node_above_with_bits_is_the_one_to_ask() -> None:
     """A chain: node 1 and its child 3 are splitting, node 4 below that has ended, its children ask node 1."""
-    tree = Tree.rooted(2).split(1, 2).split(3, 2).split(4, 2)
+    tree = Tree.rooted(2).split([1], 2).split([3], 2).split([4], 2)
     chain = nodes([0] * 8)
     chain.slots[4] = NONE
     chain.look_above(tree)
@@ -59,7 +59,7 @@ def test_the_nearest_node_above_with_bits_is_the_one_to_ask() -> None:
 
 def test_rates_of_all_nodes_that_a_query_asks_add_up() -> None:
     """The way to a leaf through two splitting nodes may err in three places."""
-    tree = Tree.rooted(2).split(1, 2).split(3, 2)
+    tree = Tree.rooted(2).split([1], 2).split([3], 2)
     chain = nodes([0, 10, 0, 90, 50, 40])
     chain.loads[[1, 3]] = 80, 70
     chain.look_above(tree)
@@ -77,7 +77,7 @@ ALL_FIRST = np.ones(len(KEYS), dtype=np.bool_)
 
 
 def table(*contents: list[bytes], parameters: DsbfParameters = SMALL) -> LeafTable:
-    """A table whose leaves hold these keys."""
+    """A table with these keys in its leaves."""
     made = LeafTable(parameters, Tree.rooted(len(contents)), LeafBits(parameters.leaf_bits, parameters.hashes))
     for leaf, keys in zip(made.tree.leaves, contents, strict=True):
         made.settle(leaf, fingerprints(keys))
@@ -94,7 +94,7 @@ def rates(of: LeafTable) -> tuple[float, float]:
 
 def split(parent: LeafTable, *nodes: int) -> list[int]:
     """Begin to split these leaves in two; answers the children."""
-    tree = parent.tree.split_all(nodes, 2)
+    tree = parent.tree.split(nodes, 2)
     children = list(range(len(parent.tree), len(tree)))
     parent.begin_splits(list(nodes), tree, parent.take(len(children)))
     return children
@@ -141,7 +141,7 @@ def test_a_leaf_is_full_above_its_threshold_unless_it_is_as_deep_as_it_may_be(mo
     assert DEEPEST > 1
 
 
-def test_a_splitting_node_is_asked_beside_the_empty_leaves_below_it() -> None:
+def test_a_splitting_node_is_asked_with_the_empty_leaves_below_it() -> None:
     """What it holds stays known, in batches and one by one; what is new goes to its children."""
     splitting, elements = table([], []), fingerprints(KEYS)
     splitting.mark(elements[:30], ALL_FIRST[:30])
@@ -268,7 +268,7 @@ def test_a_table_takes_over_the_state_of_another() -> None:
 
 def test_a_splitting_node_is_settled_with_what_the_leaves_below_do_not_know() -> None:
     """As after a crash: elements that were moved already count in their leaves."""
-    tree, elements = Tree.rooted(1).split(1, 2), fingerprints(KEYS)
+    tree, elements = Tree.rooted(1).split([1], 2), fingerprints(KEYS)
     settled = LeafTable(SMALL, tree, LeafBits(SMALL.leaf_bits, SMALL.hashes))
     ways = tree.descend(elements[:20])
     for leaf in tree.leaves:

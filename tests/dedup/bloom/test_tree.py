@@ -24,7 +24,7 @@ def way(tree: Tree, key: bytes) -> int:
 
 def test_a_batch_goes_the_way_of_each_key() -> None:
     """Leaves of different depth, in one batch: the vectorised descent is the scalar one."""
-    tree = Tree.rooted(3).split(2, 2).split(5, 4)
+    tree = Tree.rooted(3).split([2], 2).split([5], 4)
     assert tree.descend(fingerprints(KEYS)).tolist() == [way(tree, key) for key in KEYS]
     assert [tree.leaf_of(fingerprint(key)) for key in KEYS] == [way(tree, key) for key in KEYS]
     assert sorted(set(tree.descend(fingerprints(KEYS)).tolist())) == tree.leaves == [1, 3, 4, 6, 7, 8, 9]
@@ -34,7 +34,7 @@ def test_a_batch_goes_the_way_of_each_key() -> None:
 def test_a_split_moves_only_the_keys_of_its_leaf() -> None:
     """The others keep their leaf, and the old tree stays as it was."""
     old = Tree.rooted(4)
-    new = old.split(3, 2)
+    new = old.split([3], 2)
     before, after = old.descend(fingerprints(KEYS)), new.descend(fingerprints(KEYS))
     assert (before[before != 3] == after[before != 3]).all()
     assert set(after[before == 3].tolist()) == {5, 6}
@@ -43,14 +43,14 @@ def test_a_split_moves_only_the_keys_of_its_leaf() -> None:
 
 def test_several_leaves_split_at_once_as_one_after_the_other() -> None:
     """The same tree, with the same numbers."""
-    at_once, one_by_one = Tree.rooted(4).split_all([3, 1], 2), Tree.rooted(4).split(3, 2).split(1, 2)
+    at_once, one_by_one = Tree.rooted(4).split([3, 1], 2), Tree.rooted(4).split([3], 2).split([1], 2)
     assert at_once.fan_out.tolist() == one_by_one.fan_out.tolist()
     assert at_once.first_child.tolist() == one_by_one.first_child.tolist()
 
 
 def test_a_way_leads_through_the_nodes_above_its_leaf() -> None:
     """Each element passes the root, its leaf, and the parents of that leaf; no other node."""
-    tree = Tree.rooted(3).split(2, 2).split(5, 4)
+    tree = Tree.rooted(3).split([2], 2).split([5], 4)
     elements = fingerprints(KEYS)
     leaves = tree.descend(elements)
     for node in range(len(tree)):
@@ -74,28 +74,28 @@ def counts_below(tree: Tree, node: int, keys: int = 40_000) -> np.ndarray:
 
 def test_the_children_of_a_leaf_share_its_keys_evenly() -> None:
     """Every level has a LocHash of its own."""
-    counts, expected = counts_below(Tree.rooted(4).split(1, 4), 1), 40_000 / 16
+    counts, expected = counts_below(Tree.rooted(4).split([1], 4), 1), 40_000 / 16
     assert (abs(counts - expected) < 5 * np.sqrt(expected)).all()
 
 
 def test_one_lochash_for_two_levels_sends_all_keys_to_one_child(monkeypatch: pytest.MonkeyPatch) -> None:
     """The first trap: were the level left out of LocHash, a split would divide nothing."""
     monkeypatch.setattr("anabranch.dedup.bloom.tree.loc_hash", lambda location, level: loc_hash(location, 0))
-    counts = counts_below(Tree.rooted(4).split(1, 4), 1)
+    counts = counts_below(Tree.rooted(4).split([1], 4), 1)
     assert np.count_nonzero(counts) == 1
     assert abs(counts.sum() - 10_000) < 500
 
 
 def test_shares_add_up_to_one() -> None:
     """A leaf's share is the product of one over each fan-out above it."""
-    tree = Tree.rooted(3).split(2, 2)
+    tree = Tree.rooted(3).split([2], 2)
     assert tree.share[[1, 3, 4, 5]] == pytest.approx([1 / 3, 1 / 3, 1 / 6, 1 / 6])
     assert tree.share[tree.leaves].sum() == pytest.approx(1)
 
 
 def test_a_tree_survives_its_lists() -> None:
     """The arrays of a tree, checked, are the same tree."""
-    tree = Tree.rooted(3).split(3, 2).split(1, 3)
+    tree = Tree.rooted(3).split([3], 2).split([1], 3)
     again = Tree.checked(tree.fan_out.tolist(), tree.first_child.tolist())
     assert again.leaves == tree.leaves
     assert (again.level == tree.level).all()

@@ -46,7 +46,7 @@ def read(file: bytes) -> tuple[list[Frame], CaptureStatistics]:
 @pytest.mark.parametrize("order", ["<", ">"])
 @pytest.mark.parametrize("magic", [MICRO, NANO])
 def test_pcap_is_read_in_both_byte_orders_and_both_time_units(order: str, magic: int) -> None:
-    """The magic number alone tells byte order and time unit."""
+    """The magic number alone determines byte order and time unit."""
     assert read(pcap(b"one", b"three", order=order, magic=magic, link_type=113))[0] == [
         Frame(113, b"one"),
         Frame(113, b"three"),
@@ -116,7 +116,7 @@ def test_a_senseless_record_length_ends_the_file() -> None:
     ],
 )
 def test_a_damaged_pcapng_block_ends_the_file(damage: bytes) -> None:
-    """A block whose lengths contradict each other cannot be passed over."""
+    """A block with lengths that contradict each other cannot be passed over."""
     found, counts = read(section() + interface() + packet(b"good") + damage)
     assert found == [Frame(1, b"good")]
     assert counts.damaged_records == 1
@@ -124,14 +124,14 @@ def test_a_damaged_pcapng_block_ends_the_file(damage: bytes) -> None:
 
 @pytest.mark.parametrize("senseless", [packet(b"x", 7), block(6, b"abc"), block(1, b"")])
 def test_a_whole_block_without_sense_is_left_out_alone(senseless: bytes) -> None:
-    """The reader goes on behind a block whose own length is right."""
+    """The reader goes on behind a block with a right length."""
     found, counts = read(section() + interface() + senseless + packet(b"good"))
     assert found == [Frame(1, b"good")]
     assert counts.damaged_records == 1
 
 
 def test_a_simple_packet_without_an_interface_is_damage() -> None:
-    """Nothing tells its link type."""
+    """Its link type is unknown."""
     assert read(section() + block(3, b"\1\0\0\0a"))[1].damaged_records == 1
 
 

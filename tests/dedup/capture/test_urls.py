@@ -25,7 +25,7 @@ from anabranch.dedup.capture.requests import (
     TcpFlows,
     url_of_request,
 )
-from anabranch.dedup.capture.urls import CaptureError, captured_lines, urls_from_file, urls_from_interface
+from anabranch.dedup.capture.urls import CapturedLines, CaptureError, urls_from_file, urls_from_interface
 from anabranch.dedup.errors import FormatMismatch
 
 GET = b"GET /a?b=1 HTTP/1.1\r\nHost: example.org\r\n\r\n"
@@ -257,7 +257,7 @@ def test_after_garbage_the_next_piece_that_begins_like_a_request_counts(middle: 
 
 
 def test_a_head_that_is_too_long_is_counted_and_its_host_still_used() -> None:
-    """Memory for a head is bounded; the Host mostly stands early."""
+    """Memory for a head is bounded; the Host mostly comes early."""
     counts = CaptureStatistics()
     requests = HttpRequests(counts)
     assert requests.feed(b"GET /a HTTP/1.1\r\nHost: h\r\n" + b"x" * MAX_HEAD_BYTES) == [b"http://h/a"]
@@ -357,7 +357,7 @@ def test_cut_segments_that_overlap_count_missing_bytes_once() -> None:
 
 
 def test_a_repeated_opening_changes_nothing_and_a_new_one_begins_anew() -> None:
-    """Ports are used again; the opening's number tells a new connection from a repetition."""
+    """Ports are used again; the opening's number distinguishes a new connection from a repetition."""
     flows = Flows()
     opening = seg(b"", 1, opens=True)
     assert flows(opening, seg(GET[:9], 1), opening, seg(GET[9:], 10)) == [URL]
@@ -365,7 +365,7 @@ def test_a_repeated_opening_changes_nothing_and_a_new_one_begins_anew() -> None:
 
 
 def test_a_server_half_is_not_read() -> None:
-    """Its opening tells it, whatever bytes follow."""
+    """Its opening shows it, whatever bytes follow."""
     assert Flows()(seg(b"", 1, answers=True), seg(GET, 1)) == []
 
 
@@ -374,7 +374,7 @@ def test_a_reset_forgets_the_flow() -> None:
     flows = Flows()
     assert flows(seg(GET[:-2], 1), seg(b"", 9, resets=True)) == [URL]
     assert flows(seg(b"", 9, resets=True)) == []
-    assert len(flows.table) == 0
+    assert len(flows.table._flows) == 0
 
 
 def test_the_flow_unused_for_longest_is_forgotten_first() -> None:
@@ -383,14 +383,14 @@ def test_the_flow_unused_for_longest_is_forgotten_first() -> None:
     assert flows(seg(GET[:9], 1, flow=b"a"), seg(GET[:9], 1, flow=b"b"), seg(GET[9:12], 10, flow=b"a")) == []
     assert flows(seg(GET[:9], 1, flow=b"c"), seg(GET[12:], 13, flow=b"a")) == [URL]
     assert flows(seg(b"", 1, flow=b"d", opens=True)) == []
-    assert (len(flows.table), flows.counts.evicted_flows, flows.counts.broken_heads) == (2, 2, 2)
+    assert (len(flows.table._flows), flows.counts.evicted_flows, flows.counts.broken_heads) == (2, 2, 2)
 
 
 def test_a_segment_without_payload_makes_no_flow() -> None:
     """Bare acknowledgements cost no memory."""
     flows = Flows()
     assert flows(seg(b"", 1)) == []
-    assert len(flows.table) == 0
+    assert len(flows.table._flows) == 0
 
 
 @given(st.lists(st.tuples(st.integers(0, 300), st.binary(max_size=60) | st.just(GET), st.integers(0, 40)), max_size=30))
@@ -543,7 +543,7 @@ def read_all(fd: int) -> bytes:
 def test_each_url_is_a_line_in_the_order_of_the_capture() -> None:
     """More than a pipe holds, too."""
     urls = [b"http://a.test/%d" % number for number in range(20_000)]
-    with captured_lines(urls) as lines:
+    with CapturedLines(urls) as lines:
         assert read_all(lines.fd).splitlines() == urls
         lines.require_whole()
 
@@ -557,7 +557,7 @@ def test_a_url_comes_out_before_the_next_one_is_captured() -> None:
         go_on.wait(10)
         yield b"second"
 
-    with captured_lines(capture()) as lines:
+    with CapturedLines(capture()) as lines:
         assert os.read(lines.fd, 100) == b"first\n"
         go_on.set()
         assert read_all(lines.fd) == b"second\n"
@@ -570,20 +570,20 @@ def test_what_ends_the_capture_too_early_is_raised_to_the_reader() -> None:
         yield b"first"
         raise OSError("unplugged")
 
-    with captured_lines(capture()) as lines:
+    with CapturedLines(capture()) as lines:
         assert read_all(lines.fd) == b"first\n"
         with pytest.raises(OSError, match="unplugged"):
             lines.require_whole()
 
 
 def test_a_reader_that_leaves_ends_the_capture() -> None:
-    """The thread does not go on for nobody."""
+    """The thread does not go on without a reader."""
 
     def capture() -> Iterator[bytes]:
         while True:
             yield b"again"
 
-    with captured_lines(capture()) as lines:
+    with CapturedLines(capture()) as lines:
         assert os.read(lines.fd, 6) == b"again\n"
     lines._thread.join(10)
     assert not lines._thread.is_alive()

@@ -216,7 +216,7 @@ def test_an_index_has_one_holder_and_an_end(tmp_path: Path) -> None:
 
 
 def test_a_closing_that_cannot_sync_lets_go_of_the_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The error is told; what was synced before is there."""
+    """The error is raised; what was synced before is there."""
     index = ExactIndex.open(tmp_path / "x", 4)
     index.mark(keys(0, 50))
     index.sync()

@@ -44,7 +44,7 @@ def test_the_merge_of_runs_is_their_union_in_order(
     while merge.remaining:
         moved += merge.step(step)
         assert merge.remaining == len(owners) - moved
-    merged = merge.finish()
+    merged = merge.writer.finish()
     merged.check()
     assert elements_of(merged) == sorted(owners)
 
@@ -74,7 +74,7 @@ def test_a_step_that_fails_is_repeated(tmp_path: Path, monkeypatch: pytest.Monke
     assert merge.remaining == before
     while merge.remaining:
         merge.step(20)
-    merged = merge.finish()
+    merged = merge.writer.finish()
     merged.check()
     assert elements_of(merged) == [(n, 0) for n in range(100)]
 
@@ -82,7 +82,7 @@ def test_a_step_that_fails_is_repeated(tmp_path: Path, monkeypatch: pytest.Monke
 def test_an_abandoned_merge_leaves_its_sources_alone(tmp_path: Path) -> None:
     """Only the new file goes."""
     runs = [run_of(tmp_path, {(i, 0)}, i) for i in range(2)]
-    RunMerge(runs, tmp_path / "merged", 9).abandon()
+    RunMerge(runs, tmp_path / "merged", 9).writer.abandon()
     assert sorted(path.name for path in tmp_path.iterdir()) == ["r0", "r1"]
 
 
@@ -167,7 +167,7 @@ def test_a_manifest_names_what_counts_and_the_rest_goes(tmp_path: Path) -> None:
 
 
 def test_runs_that_no_manifest_names_go_as_soon_as_they_are_merged(tmp_path: Path) -> None:
-    """Without any sync the disk holds what counts, and at most a merge under way beside it."""
+    """Without any sync the disk holds what counts, and at most a merge under way."""
     files = opened(tmp_path / "x")
     fill(files, 0, 800)
     written = sum(path.stat().st_size for path in (tmp_path / "x").glob("run-*"))

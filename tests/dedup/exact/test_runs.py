@@ -158,7 +158,7 @@ def test_a_changed_byte_is_found_by_a_check(tmp_path: Path, place: int) -> None:
 
 @pytest.mark.parametrize("wrong", [[(2, 0), (1, 0)], [(1, 5), (1, 4)], [(1, 5), (1, 5)]])
 def test_elements_out_of_order_are_found_by_a_check(tmp_path: Path, wrong: list[tuple[int, int]]) -> None:
-    """The order is that of both halves, and no element stands twice."""
+    """The order is that of both halves, and no element is there twice."""
     array = np.array(wrong, dtype=np.uint64)
     run = write_run(tmp_path / "r", 3, array[:, 0].copy(), array[:, 1].copy())
     with pytest.raises(InvariantBroken, match="ascending order"):

@@ -117,7 +117,7 @@ def test_a_sync_that_failed_is_repeated(tmp_path: Path, monkeypatch: pytest.Monk
     ],
 )
 def test_a_damaged_or_foreign_log_is_refused(tmp_path: Path, damage: object, message: str) -> None:
-    """The header says whose log it is."""
+    """The header names the log."""
     path = tmp_path / "log"
     tail = TailLog(path, 4)
     tail.take(elements([(1, 2)]))

@@ -60,7 +60,7 @@ def test_the_text_is_synced_before_the_rename_and_the_folder_after_it(
 def test_names_are_synced_before_the_rename_too_if_the_new_text_needs_them(
     path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Else power loss could leave a manifest whose files are missing."""
+    """Else power loss could leave a manifest without its files."""
     seen: list[tuple[str, bytes]] = []
     path.write_bytes(b"old")
     monkeypatch.setattr(durable, "sync_file", lambda _: seen.append(("file", path.read_bytes())))
@@ -69,7 +69,9 @@ def test_names_are_synced_before_the_rename_too_if_the_new_text_needs_them(
     assert seen == [("file", b"old"), ("folder", b"old"), ("folder", b"new")]
 
 
-def test_a_replacement_whose_rename_fails_leaves_no_temporary_file(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_replacement_with_a_failed_rename_leaves_no_temporary_file(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Nor a changed text."""
     path.write_bytes(b"old")
     monkeypatch.setattr(Path, "replace", refuse)
@@ -133,7 +135,7 @@ def test_only_a_folder_is_synced_as_a_folder(path: Path) -> None:
     ],
 )
 def test_a_torn_last_line_is_cut_on_opening(found: bytes, kept: bytes, path: Path) -> None:
-    """However long it is; the next line stands by itself."""
+    """However long it is; the next line is whole."""
     path.write_bytes(found)
     file = AppendOnlyFile(path)
     assert path.read_bytes() == kept
@@ -230,7 +232,7 @@ def test_closing_twice_closes_once(path: Path) -> None:
 
 @pytest.mark.parametrize("then", ["gone", "new", "cut", "cut in a line"])
 def test_a_file_that_was_rotated_is_followed(path: Path, then: str) -> None:
-    """What counts stays whole where it was moved to, and nothing but whole lines stands in the file of that name."""
+    """What counts stays whole where it was moved to, and the file of that name has only whole lines."""
     file = AppendOnlyFile(path)
     file.append(b"one\ntwo\n")
     file.keep()

@@ -17,7 +17,7 @@ def write(folder: Path, **changes: object) -> None:
 
 
 def test_a_folder_is_complete_only_after_it_was_completed(tmp_path: Path) -> None:
-    """A new folder, and one whose making was interrupted, are to be filled."""
+    """A new folder and a half-made one are to be filled."""
     folder = tmp_path / "a" / "b"
     assert not adopt(folder, WANTED)
     assert not adopt(folder, WANTED)

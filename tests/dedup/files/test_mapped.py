@@ -102,7 +102,7 @@ def test_a_file_of_another_size_or_none_is_damage(tmp_path: Path) -> None:
 
 
 def test_a_refused_map_is_an_oserror(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """What mmap(2) refuses is told with its errno."""
+    """An error of mmap(2) carries its errno."""
 
     class Refusing:
         @staticmethod

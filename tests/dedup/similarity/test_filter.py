@@ -17,7 +17,6 @@ from anabranch.dedup.similarity.filter import (
     FEATURES,
     URL_DB_NAME,
     Comparison,
-    Mode,
     Parts,
     SimilarityFilter,
     SimilarityParameters,
@@ -103,14 +102,14 @@ def filter_of(
     *features: str,
     expected: int = 1000,
     false_positive: float = 1e-6,
-    mode: Mode = Mode.PUBLISHED,
+    site_bound: bool = False,
     drop_query: bool = False,
 ) -> SimilarityFilter:
     parameters = SimilarityParameters(
         expected=expected,
         false_positive=false_positive,
         features=features or tuple(FEATURES),
-        mode=mode,
+        site_bound=site_bound,
         drop_query=drop_query,
     )
     return SimilarityFilter.open(folder / "f", parameters)
@@ -126,14 +125,14 @@ def test_a_place_is_the_md5_or_the_number_mod_n() -> None:
 
 def test_a_bound_place_is_the_md5_of_site_and_value() -> None:
     """In the site-bound mode each value, the depth too, is hashed behind the site and a slash."""
-    comparison = Comparison(SimilarityParameters(expected=10, mode=Mode.SITE_BOUND))
+    comparison = Comparison(SimilarityParameters(expected=10, site_bound=True))
     values = (b"s/s", b"s/3", b"s/a", b"s/b.html")
     wanted = [int(hashlib.md5(value).hexdigest(), 16) % comparison.array_bits for value in values]
     assert comparison.places(b"s/a/b.html") == wanted
 
 
-@pytest.mark.parametrize("mode", Mode)
-def test_a_url_is_new_if_any_bit_is_clear_and_is_stored_then(tmp_path: Path, mode: Mode) -> None:
+@pytest.mark.parametrize("site_bound", [False, True])
+def test_a_url_is_new_if_any_bit_is_clear_and_is_stored_then(tmp_path: Path, *, site_bound: bool) -> None:
     """Steps S4 to S6: a new site, depth, directory or tail alone makes a URL new; only new ones are in URL_DB."""
     urls = {
         HOST + b"news/1.html": True,
@@ -144,24 +143,25 @@ def test_a_url_is_new_if_any_bit_is_clear_and_is_stored_then(tmp_path: Path, mod
         b"http://other.example/news/1.html": True,  # site
         HOST + b"news/y/2.html": False,  # the directory between is no feature
     }
-    with filter_of(tmp_path, mode=mode) as known:
+    with filter_of(tmp_path, site_bound=site_bound) as known:
         for url, is_new in urls.items():
             assert known.is_similar(url) is not is_new
             assert known.add(url) is is_new
             assert known.is_similar(url)
         assert len(known) == 5
     with UrlDb.open(
-        tmp_path / "f" / URL_DB_NAME, SimilarityParameters(expected=1000, false_positive=1e-6, mode=mode).record()
+        tmp_path / "f" / URL_DB_NAME,
+        SimilarityParameters(expected=1000, false_positive=1e-6, site_bound=site_bound).record(),
     ) as stored:
         assert list(stored) == [url for url, is_new in urls.items() if is_new]
 
 
-@pytest.mark.parametrize(("mode", "is_similar"), [(Mode.PUBLISHED, True), (Mode.SITE_BOUND, False)])
+@pytest.mark.parametrize(("site_bound", "is_similar"), [(False, True), (True, False)])
 def test_features_of_different_sites_combine_in_the_published_mode_only(
-    tmp_path: Path, mode: Mode, *, is_similar: bool
+    tmp_path: Path, *, site_bound: bool, is_similar: bool
 ) -> None:
     """KNOWN LIMIT of the published form: site, depth, directory and tail known each, never together, are similar."""
-    with filter_of(tmp_path, mode=mode) as known:
+    with filter_of(tmp_path, site_bound=site_bound) as known:
         known.add_all([b"http://one/a/1.html", b"http://two/b/2.html", b"http://three/c/d/3.html"])
         assert known.is_similar(b"http://one/b/2.html") is is_similar
         assert known.is_similar(b"http://two/c/x/1.html") is is_similar
@@ -169,7 +169,7 @@ def test_features_of_different_sites_combine_in_the_published_mode_only(
 
 def test_features_of_one_site_combine_in_both_modes(tmp_path: Path) -> None:
     """KNOWN LIMIT, what the site-bound mode leaves of it: directory and tail of one site are not bound together."""
-    with filter_of(tmp_path, mode=Mode.SITE_BOUND) as known:
+    with filter_of(tmp_path, site_bound=True) as known:
         known.add_all([b"http://one/a/1.html", b"http://one/b/2.html"])
         assert known.is_similar(b"http://one/a/2.html")
 
@@ -178,30 +178,30 @@ def test_binding_cuts_the_wrong_verdicts_down(tmp_path: Path) -> None:
     """On pages of many sites that share names, the published mode drops most, the site-bound mode none of them."""
     urls = [b"http://s%d/d%d/%d.html" % (n % 20, n % 19, n % 23) for n in range(400)]
     dropped = {}
-    for mode in Mode:
-        with filter_of(tmp_path / mode.value, mode=mode, false_positive=1e-9) as known:
-            dropped[mode] = len(urls) - int(known.add_all(urls).sum())
-    assert dropped[Mode.PUBLISHED] > 300
-    assert dropped[Mode.SITE_BOUND] < dropped[Mode.PUBLISHED] / 10
+    for site_bound in (False, True):
+        with filter_of(tmp_path / str(site_bound), site_bound=site_bound, false_positive=1e-9) as known:
+            dropped[site_bound] = len(urls) - int(known.add_all(urls).sum())
+    assert dropped[False] > 300
+    assert dropped[True] < dropped[False] / 10
 
 
-@pytest.mark.parametrize("mode", Mode)
+@pytest.mark.parametrize("site_bound", [False, True])
 @pytest.mark.parametrize(
     ("features", "false_positive"),
     [(("site",), 0.05), (("depth", "directory", "tail"), 0.01), (("site", "directory", "tail"), 1e-3)],
 )
 def test_urls_new_in_every_hashed_feature_are_similar_at_a_rate_of_at_most_p(
-    tmp_path: Path, features: tuple[str, ...], false_positive: float, mode: Mode
+    tmp_path: Path, features: tuple[str, ...], false_positive: float, *, site_bound: bool
 ) -> None:
     """At k URLs the rate is what N and F say: P where F decides on N, less where M does."""
     count, asked = 4000, 40_000
-    with filter_of(tmp_path, *features, expected=count, false_positive=false_positive, mode=mode) as known:
+    with filter_of(tmp_path, *features, expected=count, false_positive=false_positive, site_bound=site_bound) as known:
         known.add_all([b"http://s%d/d%d/%d" % (n, n, n) for n in range(count)])
         wrong = sum(known.is_similar(b"http://t%d/e%d/-%d" % (n, n, n)) for n in range(asked))
         statistics = known.statistics()
     sigma = math.sqrt(false_positive * asked)
     assert wrong <= 1.05 * false_positive * asked + 3 * sigma
-    if mode is Mode.PUBLISHED:
+    if not site_bound:
         assert abs(wrong - statistics.false_similar * asked) <= 4 * sigma
     if len(features) == 1:
         assert statistics.false_similar == pytest.approx(false_positive, rel=0.1)
@@ -217,9 +217,9 @@ def test_the_arrays_are_sized_from_k_and_p_alone() -> None:
 
 def test_the_depth_is_not_counted_as_a_hashed_feature() -> None:
     """Few values: the depth does not make the arrays smaller, in either mode."""
-    for mode in Mode:
-        with_depth = Comparison(SimilarityParameters(features=("site", "depth"), mode=mode))
-        without = Comparison(SimilarityParameters(features=("site",), mode=mode))
+    for site_bound in (False, True):
+        with_depth = Comparison(SimilarityParameters(features=("site", "depth"), site_bound=site_bound))
+        without = Comparison(SimilarityParameters(features=("site",), site_bound=site_bound))
         assert (with_depth.hashed, with_depth.array_bits) == (("site",), without.array_bits)
 
 
@@ -312,15 +312,15 @@ def test_a_batch_is_its_urls_one_after_another(tmp_path: Path) -> None:
         assert known.add_all([]).tolist() == []
 
 
-@pytest.mark.parametrize("mode", Mode)
-def test_a_reopened_filter_gives_the_same_answers(tmp_path: Path, mode: Mode) -> None:
+@pytest.mark.parametrize("site_bound", [False, True])
+def test_a_reopened_filter_gives_the_same_answers(tmp_path: Path, *, site_bound: bool) -> None:
     """The arrays are built again from URL_DB."""
     urls = [b"http://s%d/d%d/%d" % (n % 7, n % 11, n) for n in range(300)] + [b"", b"\xff\xfe", b"?"]
     others = [b"http://s%d/d%d/%d" % (n % 9, n % 13, n % 400) for n in range(600)]
-    with filter_of(tmp_path, mode=mode) as known:
+    with filter_of(tmp_path, site_bound=site_bound) as known:
         known.add_all(urls)
         answers, statistics = known.are_similar(others).tolist(), known.statistics()
-    with filter_of(tmp_path, mode=mode) as known:
+    with filter_of(tmp_path, site_bound=site_bound) as known:
         assert known.are_similar(others).tolist() == answers
         assert known.statistics() == statistics
         assert known.are_similar(urls).all()
@@ -362,7 +362,7 @@ def test_other_parameters_are_refused(tmp_path: Path) -> None:
     """The message names what differs."""
     filter_of(tmp_path).close()
     with pytest.raises(FormatMismatch, match="mode is 'published' in the folder, 'site-bound' here"):
-        filter_of(tmp_path, mode=Mode.SITE_BOUND)
+        filter_of(tmp_path, site_bound=True)
     with pytest.raises(FormatMismatch, match="features is 'site depth directory tail' in the folder, 'site' here"):
         filter_of(tmp_path, "site")
 

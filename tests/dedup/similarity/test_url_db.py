@@ -33,7 +33,7 @@ def test_urls_come_back_in_the_order_of_storing(tmp_path: Path) -> None:
 
 
 def test_the_table_is_as_published(tmp_path: Path) -> None:
-    """Any SQLite reader finds URL_DB with the URL and the features used, and the FORMAT record beside it."""
+    """Any SQLite reader finds URL_DB with the URL and the features used, and the FORMAT record."""
     with opened(tmp_path) as db:
         db.append([b"a/1"], "site tail")
     reader = sqlite3.connect(tmp_path / "db")
@@ -46,7 +46,7 @@ def test_the_table_is_as_published(tmp_path: Path) -> None:
 def test_reading_goes_page_by_page_and_sees_what_is_stored_meanwhile(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """An unfinished reading holds no transaction: storing goes on beside it."""
+    """An unfinished reading holds no transaction: storing goes on meanwhile."""
     monkeypatch.setattr(url_db, "_READ_AT_ONCE", 2)
     with opened(tmp_path) as db:
         db.append([b"1", b"2", b"3"], "site")
@@ -109,7 +109,7 @@ def test_a_closed_file_says_so(tmp_path: Path) -> None:
     db = opened(tmp_path)
     db.close()
     db.close()
-    assert db.is_closed
+    assert db._connection.closed
     with pytest.raises(FilterClosed, match="open it again"):
         db.append([b"a"], "site")
     with pytest.raises(FilterClosed):
@@ -172,23 +172,17 @@ def test_an_empty_file_is_a_new_one(tmp_path: Path) -> None:
 
 
 def test_a_missing_folder_is_an_os_error_that_names_the_file(tmp_path: Path) -> None:
-    """What cannot be opened is told with errno and file name."""
+    """An error of opening carries errno and file name."""
     with pytest.raises(OSError, match="look at its folder") as caught:
         UrlDb.open(tmp_path / "none" / "db", PARAMETERS)
     assert (caught.value.errno, caught.value.filename) == (errno.EACCES, str(tmp_path / "none" / "db"))
 
 
 def test_an_error_of_the_driver_itself_is_translated_too(tmp_path: Path) -> None:
-    """Settings go past SQLAlchemy; an error without a code is an I/O error, told with errno and file name."""
+    """Settings go past SQLAlchemy; an error without a code is an I/O error with errno and file name."""
     with pytest.raises(OSError, match="look at the disk") as caught, url_db._translating(tmp_path):
         raise sqlite3.InterfaceError("no code")
     assert (caught.value.errno, caught.value.filename) == (errno.EIO, str(tmp_path))
-
-
-def test_repr_tells_file_and_number(tmp_path: Path) -> None:
-    """One line for logs."""
-    with opened(tmp_path) as db:
-        assert repr(db) == f"<UrlDb {tmp_path / 'db'} 0 urls>"
 
 
 def rewrite(path: Path, statement: str, *values: str) -> None:

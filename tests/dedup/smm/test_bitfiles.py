@@ -33,7 +33,7 @@ def opened(folder: Path, index: FileIndex = SMALL) -> BitFiles:
 
 def made(folder: Path, index: FileIndex = SMALL) -> BitFiles:
     folder.mkdir()
-    BitFiles.create(folder, index)
+    mapping.create_files(folder, index)
     return opened(folder, index)
 
 
@@ -70,12 +70,12 @@ def test_the_files_are_a_set_of_addresses(
         writer = writers[by_other]
         if action == "add":
             first = [address not in model and address not in addresses[:i] for i, address in enumerate(addresses)]
-            assert writer.add(array(*addresses)).tolist() == first
+            assert writer.test_and_set(array(*addresses)).tolist() == first
         elif action == "mark":
-            writer.mark(array(*addresses))
+            writer.set(array(*addresses))
         else:
             for address in addresses:
-                writer.mark_one(address)
+                writer.set_one(address)
         model |= set(addresses)
         assert writers[0].bits_set == writers[1].bits_set == len(model)
     writers[0].check()
@@ -96,9 +96,9 @@ def test_a_bit_is_where_the_index_says(tmp_path: Path, index: FileIndex, *, one_
     addresses = [0, 0x01FFFFFF, 0xFF000009, last]
     if one_by_one:
         for address in addresses:
-            bits.mark_one(address)
+            bits.set_one(address)
     else:
-        bits.mark(array(*addresses))
+        bits.set(array(*addresses))
     bits.close()
     for address in addresses:
         name, offset = index.name(address // index.file_bits), address % index.file_bits
@@ -132,15 +132,15 @@ def test_a_full_disk_sets_no_bit(
         if one_by_one:
             left.clear()
             with pytest.raises(StoreFull):
-                bits.mark_one(7)
-        for mark in (bits.mark, bits.add):
+                bits.set_one(7)
+        for mark in (bits.set, bits.test_and_set):
             with pytest.raises(StoreFull):
                 mark(addresses)
     assert bits.is_clear(7)
     assert bits.are_clear(addresses).all()
     assert bits.bits_set == 0
     bits.check()
-    bits.mark(addresses)
+    bits.set(addresses)
     bits.check()
     assert bits.bits_set == 59
     bits.close()
@@ -155,9 +155,9 @@ def test_each_marked_file_is_synced_once_after_its_bits(
     for addresses in ([0x0301, 0x0302], []):
         if one_by_one:
             for address in addresses:
-                bits.mark_one(address)
+                bits.set_one(address)
         else:
-            bits.mark(array(*addresses))
+            bits.set(array(*addresses))
         with monkeypatch.context() as patch:
             patch.setattr(bitfiles, "sync_path", lambda path: synced.append(path.name))
             bits.sync()
@@ -170,7 +170,7 @@ def test_files_and_folders_that_lost_their_place_are_synced(tmp_path: Path, monk
     with monkeypatch.context() as patch:
         patch.setattr(mapping, "_MOST_OPEN", 1)
         bits = made(tmp_path / "b", LAZY)
-    bits.mark(array(0x010203, 0x010303, 0x020304))
+    bits.set(array(0x010203, 0x010303, 0x020304))
     synced = list[str]()
     with monkeypatch.context() as patch:
         patch.setattr(bitfiles, "sync_path", lambda path: synced.append(path.relative_to(tmp_path).as_posix()))
@@ -185,7 +185,7 @@ def test_files_and_folders_that_lost_their_place_are_synced(tmp_path: Path, monk
 def test_many_files_are_synced_by_one_call(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, is_there: bool) -> None:
     """257 files: the file system as a whole, or each of them where the system has no such call."""
     bits, synced = made(tmp_path / "b", LAZY), list[str]()
-    bits.mark(np.arange(257) << 8)
+    bits.set(np.arange(257) << 8)
     with monkeypatch.context() as patch:
         patch.setattr(bitfiles, "sync_path", lambda path: synced.append(path.name))
         patch.setattr(bitfiles, "sync_file_system", lambda folder: synced.append(folder.name) or is_there)
@@ -202,11 +202,11 @@ def test_what_another_set_is_synced_by_who_marks_it(
 ) -> None:
     """Marked is marked, whoever set the bit: the sync of each that marked covers it."""
     one, other, synced = made(tmp_path / "b"), opened(tmp_path / "b"), list[str]()
-    one.mark_one(0x0301)
+    one.set_one(0x0301)
     if one_by_one:
-        other.mark_one(0x0301)
+        other.set_one(0x0301)
     else:
-        other.mark(array(0x0301))
+        other.set(array(0x0301))
     with monkeypatch.context() as patch:
         patch.setattr(bitfiles, "sync_path", lambda path: synced.append(path.name))
         other.sync()
@@ -219,7 +219,7 @@ def test_what_another_set_is_synced_by_who_marks_it(
 def test_an_address_twice_in_a_batch_is_new_once(tmp_path: Path, index: FileIndex) -> None:
     """The first of them is new; the bit counts once."""
     bits = made(tmp_path / "b", index)
-    assert bits.add(array(5, 600, 5, 5)).tolist() == [True, True, False, False]
+    assert bits.test_and_set(array(5, 600, 5, 5)).tolist() == [True, True, False, False]
     bits.check()
     bits.close()
 
@@ -231,7 +231,7 @@ def test_bits_are_seen_in_pages_that_were_allocated_before_their_file_lost_its_p
     monkeypatch.setattr(mapping, "_MOST_OPEN", 1)
     bits = made(tmp_path / "b", FileIndex((1, 1, 3)))
     addresses = [0x010100FFFF, 0x0202F00000, 0x0303800000]
-    assert bits.add(array(*addresses)).all()
+    assert bits.test_and_set(array(*addresses)).all()
     for address in reversed(addresses):
         assert not bits.is_clear(address)
     bits.close()
@@ -240,7 +240,7 @@ def test_bits_are_seen_in_pages_that_were_allocated_before_their_file_lost_its_p
 def test_a_wrong_count_is_found(tmp_path: Path) -> None:
     """The number kept in PAGES is compared with the bits."""
     bits = made(tmp_path / "b")
-    bits.mark(array(1, 2, 3))
+    bits.set(array(1, 2, 3))
     bits.check()
     bits._ledger.end_batch(1)
     with pytest.raises(InvariantBroken, match="3 bits are set, 4 were counted"):
@@ -254,7 +254,7 @@ def test_after_a_crash_a_check_syncs_all_files_and_corrects_the_count(
 ) -> None:
     """What the dead writer left may not be on the disk, so it is, before its bits count as exact."""
     bits, synced = made(tmp_path / "b", index), list[str]()
-    bits.mark(array(0x0300, 0x0400))
+    bits.set(array(0x0300, 0x0400))
     shutil.copytree(tmp_path / "b", tmp_path / "copy")
     bits.close()
     copy = opened(tmp_path / "copy", index)
@@ -275,7 +275,7 @@ def test_after_a_crash_a_check_syncs_all_files_and_corrects_the_count(
 def test_a_sync_returns_only_when_one_under_way_is_done(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The other one has taken over the files; if it fails, the second one syncs them."""
     bits, synced, is_under_way, may_go_on = made(tmp_path / "b"), list[str](), threading.Event(), threading.Event()
-    bits.mark(np.array([3]))
+    bits.set(np.array([3]))
 
     def failing(path: Path) -> None:
         if not is_under_way.is_set():
@@ -300,7 +300,7 @@ def test_a_sync_returns_only_when_one_under_way_is_done(tmp_path: Path, monkeypa
 def test_an_interrupted_sync_is_made_up_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Ctrl-C while the disk is waited for: the next sync does all of it."""
     bits, synced = made(tmp_path / "b"), list[str]()
-    bits.mark(np.array([3]))
+    bits.set(np.array([3]))
 
     def interrupted(path: Path) -> None:
         raise KeyboardInterrupt

@@ -100,7 +100,7 @@ def folder(tmp_path: Path) -> Path:
 
 def opened(folder: Path, index: FileIndex = INDEX) -> BitFiles:
     if not any(folder.iterdir()):
-        BitFiles.create(folder, index)
+        mapping.create_files(folder, index)
     return BitFiles(folder, index, Sharing(folder))
 
 
@@ -114,7 +114,7 @@ def test_only_files_with_bits_are_made(folder: Path) -> None:
     assert store.is_clear(0x0A0B000000)
     assert store.are_clear(np.array([0x0A0B000000, 0x0C0D000000])).all()
     assert files(folder) == ["PAGES"]
-    store.mark(np.array([0x0A0B000000]))
+    store.set(np.array([0x0A0B000000]))
     assert files(folder) == ["0A", "0A/0B", "PAGES"]
     status = (folder / "0A/0B").stat()
     assert (status.st_size, status.st_blocks * 512) == (2 << 20, 1 << 14)
@@ -126,7 +126,7 @@ def test_maps_and_descriptors_are_bounded(folder: Path, monkeypatch: pytest.Monk
     monkeypatch.setattr(mapping, "_MOST_OPEN", 3)
     store = opened(folder)
     descriptors = len(list(Path("/dev/fd").iterdir()))
-    store.add(np.arange(40) << 8)
+    store.test_and_set(np.arange(40) << 8)
     for number in range(40):
         assert not store.is_clear(number << 8)
     assert len(list(Path("/dev/fd").iterdir())) == descriptors
@@ -138,7 +138,7 @@ def test_the_file_used_longest_ago_gives_its_place_up(folder: Path, monkeypatch:
     """A file that is asked for again and again stays mapped."""
     monkeypatch.setattr(mapping, "_MOST_OPEN", 2)
     store = opened(folder)
-    store.mark(np.arange(9) << 8)
+    store.set(np.arange(9) << 8)
     looked = list[str]()
     look = mapping._opened
     monkeypatch.setattr(mapping, "_opened", lambda path, create: looked.append(path.name) or look(path, create=create))
@@ -153,10 +153,10 @@ def test_a_page_that_another_process_allocates_is_noticed(folder: Path) -> None:
     one, other = opened(folder, LARGE), opened(folder, LARGE)
     for address in (0x0A0B000000, 0x0A0B800000, 0x0A0B800001):
         assert one.is_clear(address)
-        other.mark_one(address)
+        other.set_one(address)
         assert not one.is_clear(address)
         assert not one.are_clear(np.array([address]))[0]
-        assert not one.add(np.array([address]))[0]
+        assert not one.test_and_set(np.array([address]))[0]
     assert one.bits_set == other.bits_set == 3
     one.close()
     other.close()
@@ -166,9 +166,9 @@ def test_files_that_share_a_counter_are_told_apart(folder: Path) -> None:
     """Files 1 and 4,097 have one counter; what happens to one costs the other a look, no more."""
     store = opened(folder)
     first, second = 1 << 8, 4097 << 8
-    store.mark_one(first)
-    store.mark_one(second)
-    store.mark_one(first + 1)
+    store.set_one(first)
+    store.set_one(second)
+    store.set_one(first + 1)
     assert not store.are_clear(np.array([first, first + 1, second])).any()
     assert store.is_clear(second + 1)
     store.close()
@@ -177,7 +177,7 @@ def test_files_that_share_a_counter_are_told_apart(folder: Path) -> None:
 def test_a_damaged_file_is_named(folder: Path) -> None:
     """A cut file, a file in a folder's place and a folder in a file's; the rest of the store still answers."""
     store = opened(folder)
-    store.mark(np.array([0x010100, 0x020200]))
+    store.set(np.array([0x010100, 0x020200]))
     store.close()
     (folder / "01/01").write_bytes(b"cut")
     (folder / "03").write_bytes(b"no folder")
@@ -187,7 +187,7 @@ def test_a_damaged_file_is_named(folder: Path) -> None:
         with pytest.raises(FormatMismatch, match="01/01 has 3 bytes instead of 32"):
             store.is_clear(0x010100)
         with pytest.raises(FormatMismatch, match="03/03 is not a file"):
-            store.mark_one(0x030300)
+            store.set_one(0x030300)
         with pytest.raises(FormatMismatch, match="04/04 is not a file"):
             store.is_clear(0x040400)
         assert not store.is_clear(0x020200)
@@ -199,7 +199,7 @@ def test_a_damaged_file_is_named(folder: Path) -> None:
 def test_a_lost_file_is_found_by_the_check(folder: Path) -> None:
     """Its absence alone says nothing, the number of bits does; names that are none of ours are passed over."""
     store = opened(folder)
-    store.mark(np.array([0x010100, 0x020200]))
+    store.set(np.array([0x010100, 0x020200]))
     (folder / "01" / "notes").touch()
     (folder / "0g").touch()
     store.check()
@@ -221,9 +221,9 @@ def test_no_room_for_a_name_is_said(folder: Path, monkeypatch: pytest.MonkeyPatc
     with monkeypatch.context() as patch:
         patch.setattr(Path, "mkdir", fail)
         with pytest.raises(StoreFull):
-            store.mark_one(0x010100)
+            store.set_one(0x010100)
     assert store.is_clear(0x010100)
-    store.mark_one(0x010100)
+    store.set_one(0x010100)
     store.check()
     store.close()
 
@@ -231,11 +231,11 @@ def test_no_room_for_a_name_is_said(folder: Path, monkeypatch: pytest.MonkeyPatc
 def test_full_files_need_no_allocation_after_reopening(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A file with all its blocks is sure as soon as it is mapped."""
     store = opened(folder)
-    store.mark_one(0x010100)
+    store.set_one(0x010100)
     store.close()
     store, allocated = opened(folder), list[Path]()
     monkeypatch.setattr("anabranch.dedup.smm.bitfiles.allocate_pages", lambda path, *rest: allocated.append(path) or 1)
-    store.mark_one(0x010101)
+    store.set_one(0x010101)
     assert allocated == []
     store.close()
 
@@ -254,7 +254,7 @@ def test_a_full_disk_is_an_oserror_and_no_sigbus(tmp_path: Path) -> None:
 def test_a_page_allocated_without_a_bit_is_looked_at_when_it_has_one(
     folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A full disk leaves such a page behind; no counter tells others when its first bit is set."""
+    """A full disk leaves such a page behind; no counter changes for others when its first bit is set."""
     one, other = opened(folder, LARGE), opened(folder, LARGE)
     in_two_files = np.array([5, LARGE.file_bits + 5])
     allocate, left = bitfiles.allocate_pages, [1]
@@ -268,9 +268,9 @@ def test_a_page_allocated_without_a_bit_is_looked_at_when_it_has_one(
     with monkeypatch.context() as patch:
         patch.setattr(bitfiles, "allocate_pages", room_for_one)
         with pytest.raises(StoreFull):
-            one.add(in_two_files)
+            one.test_and_set(in_two_files)
     assert other.are_clear(in_two_files).all()
-    assert one.add(in_two_files).all()
-    assert not other.add(in_two_files).any()
+    assert one.test_and_set(in_two_files).all()
+    assert not other.test_and_set(in_two_files).any()
     one.close()
     other.close()

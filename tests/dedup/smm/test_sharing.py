@@ -59,7 +59,7 @@ def test_the_first_knows_that_it_is_the_first(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(("alone", "other_alone"), [(True, False), (False, True), (True, True)])
 def test_alone_is_alone(tmp_path: Path, alone: bool, other_alone: bool) -> None:
-    """Who holds a folder alone keeps others out, and does not come in beside others."""
+    """A holder alone keeps others out, and is refused while others hold the folder."""
     one, _ = attended(tmp_path / "s", alone=alone)
     other = Sharing(tmp_path / "s")
     with other, pytest.raises(FilterInUse, match="is open elsewhere; end the process"):
@@ -88,10 +88,10 @@ def test_a_turn_excludes_others_and_ends_with_its_process(tmp_path: Path) -> Non
 
 
 def test_a_process_forked_off_has_no_turns(tmp_path: Path) -> None:
-    """It would share its parent's locks, and so exclude nobody."""
+    """It would share its parent's locks, and so exclude no other process."""
     sharing, _ = attended(tmp_path)
     sharing._process += 1
-    assert not sharing.is_user_function
+    assert not sharing.is_this_process
     with pytest.raises(FilterClosed, match="forked off"), sharing:
         pass
     sharing.close()
@@ -103,7 +103,7 @@ def made(folder: Path) -> Ledger:
 
 
 def again(folder: Path) -> Ledger:
-    """The ledger, opened with nobody else there."""
+    """The ledger, opened by no other process."""
     opened = Ledger(folder, 10)
     opened.open_first()
     return opened
@@ -163,7 +163,7 @@ def test_an_unfinished_batch_is_found_by_the_next_one(tmp_path: Path) -> None:
 
 
 def test_others_that_write_go_on_being_counted_after_a_correction(tmp_path: Path) -> None:
-    """A correction beside other writers leaves their number alone."""
+    """A correction while others write leaves their number alone."""
     one, other = made(tmp_path), Ledger(tmp_path, 10)
     one.begin_batch()
     one.end_batch(1)

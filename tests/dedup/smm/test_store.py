@@ -314,10 +314,10 @@ def test_a_sync_covers_the_touched_files_and_repeats_after_a_failure(
 
 
 def test_after_a_crash_the_count_is_corrected_by_a_check(tmp_path: Path) -> None:
-    """A store whose writer died counts its bits again on demand, once."""
+    """After the death of a writer a store counts its bits again on demand, once."""
     store = Smm.open(tmp_path / "s", levels=SMALL)
     store.mark(keys(0, 50))
-    store._files._ledger._header[3] = 3
+    store._ledger._header[3] = 3
     shutil.copytree(tmp_path / "s", tmp_path / "copy")
     with pytest.raises(InvariantBroken, match="50 bits are set, 3 were counted"):
         store.check()

@@ -17,10 +17,10 @@ from hypothesis import strategies as st
 
 from anabranch.crawler.lab.filters import balance
 from anabranch.crawler.lab.filters.balance import BalanceOptions, FilterSet, report, run, sized
+from anabranch.crawler.lab.filters.baselines import FilterReport, host_of
 from anabranch.crawler.lab.report import NOT_RECOVERABLE, Cell, LabReport, Table
 from anabranch.crawler.lab.urls import portal_urls
 from anabranch.crawler.outcomes.errors import DiskFull, UsageError
-from anabranch.dedup.baselines import FilterReport, host_of
 from anabranch.dedup.bloom.formulas import DsbfParameters
 
 COUNT = 20_000

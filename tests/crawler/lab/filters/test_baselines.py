@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from anabranch.dedup import baselines
-from anabranch.dedup.baselines import (
+from anabranch.crawler.lab.filters import baselines
+from anabranch.crawler.lab.filters.baselines import (
     WORD_SOURCES,
     BitmapHashTable,
     ClassicBloom,
