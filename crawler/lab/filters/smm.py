@@ -1,7 +1,7 @@
 """`anabranch lab smm`: tables 1 to 3 of patent CN102693315, measured with the SMM and its peers.
 
 Pass 1 queries the URLs and inserts the new ones, pass 2 queries all of them again. The published runs are four starts of a
-program whose store outlives it; which of them found a filled store is not said, so both cases are measured.
+program with a durable store. The source does not state which of them found a filled store, so both cases are measured.
 
 Two ways of calling are timed: one URL at a time, as the published program works, and all URLs as one batch, as the Frontier
 uses the filters. Times are wall clock in microseconds for a whole pass; opening, syncing and closing are timed separately.
@@ -81,7 +81,7 @@ def run(options: SmmOptions, on_progress: OnProgress) -> LabReport:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Bench:
-    """What all methods are measured with."""
+    """The input of all measurements."""
 
     options: SmmOptions
     urls: Sequence[bytes]
@@ -98,7 +98,7 @@ class _Bench:
         return self.options.signature, self.options.levels
 
     def step(self, number: int, what: str) -> None:
-        """Tell that the step of that number begins, from 0."""
+        """Report that this step begins, counted from 0."""
         self.on_progress(number, 2 * self.options.runs + len(self.buckets) + len(BLOOMS), what)
 
 
@@ -222,7 +222,7 @@ class BloomRun:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SmmMeasurements:
-    """All that the experiment measured. Runs of one method stand together; the means are the report's."""
+    """All measurements, runs of one method together; the report computes the means."""
 
     urls: int  #: in the input, repeats included
     distinct: int
