@@ -41,9 +41,7 @@ class PolitenessRule:
 
     def rest_s(self, took_s: float) -> float:
         """How long a slot rests after a request that took so long."""
-        rest_s = self.delay_factor * took_s
-        rest_s = min(rest_s, self.max_delay_s)
-        return max(self.min_delay_s, rest_s)
+        return max(self.min_delay_s, min(self.delay_factor * took_s, self.max_delay_s))
 
     def excuse_s(self, took_s: float) -> float:
         """How much shorter a rest may seem after a request of this duration with a client that went away early."""
@@ -235,10 +233,6 @@ class HostAccounts:
         if account is None:
             account = self._hosts[host] = HostAccount(host, self._rule, self._delays.get(host))
         return account
-
-    def count_stranger(self) -> None:
-        """Count a request for a host that the web does not have."""
-        self.strangers += 1
 
     def note_lag(self, lag_s: float) -> None:
         """Note that an answer was sent so long after its time."""

@@ -215,7 +215,7 @@ class Connection(asyncio.Protocol):
         found = authority(f"http://{request.authority}")
         site = served.sites.get(found.host) if found else None
         if site is None:
-            served.accounts().count_stranger()
+            served.accounts().strangers += 1
             self._send_all(_failure(421), request.method)
             return
         account, now_s = served.accounts().of(site.host), served.clock()
