@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TypeAlias
 
-#: None is shown as an empty cell; what a source lost is the text `NOT_RECOVERABLE`.
+#: None is shown as an empty cell; figures that a source lost are the text `NOT_RECOVERABLE`.
 Cell: TypeAlias = str | int | float | None
 
 #: In a "published" column: the figure was an image or is lost.
@@ -61,7 +61,7 @@ class LabReport:
     tables: tuple[Table, ...]
     panels: tuple[Panel, ...]
     closing: tuple[str, ...]  #: the conclusions, one sentence a line
-    beside: tuple[Table, ...] = ()  #: long ones, for the CSV file alone
+    csv_tables: tuple[Table, ...] = ()  #: long ones, for the CSV file only
     data: Mapping[str, object] | None = None  #: all measurements, in the form of JSON; None: not available
 
 

@@ -328,7 +328,7 @@ def _rates_table(kinds: Sequence[FilterSet]) -> Table:
         rows=tuple(_rates_row(kind) for kind in kinds),
         note=(
             f"k = {', '.join(sorted({str(kind.hashes) for kind in kinds}))} (Apoidea's is not published). Worst: the fullest "
-            f"filter; mean: what a query meets that falls on the domains as the URLs do, {kinds[0].probes:,} probes; "
+            f"filter; mean: the rate of queries distributed over the domains like the URLs, {kinds[0].probes:,} probes; "
             "3 sigma: the sampling error of the measured mean. URLs lost: taken for known at their only insertion."
         ),
     )

@@ -346,10 +346,10 @@ def _agreement(points: Sequence[Point]) -> str:
     """The largest distance of a measured rate from formula (8)."""
     known = [(abs(point.mean.deviation), point) for point in points if point.mean.deviation is not None]
     if not known:
-        return "Measured and formula (8): too few hits at every point to tell; ask for more URLs."
+        return "Measured and formula (8): too few hits at every point to compare; ask for more URLs."
     sigmas, far = max(known, key=lambda pair: pair[0])
     verdict = "as chance has it" if sigmas < _SUSPECT else "more than chance explains"
     return (
         f"Measured and formula (8) are at most {sigmas:.1f} sigma apart (c = {far.leaves}, n = {far.urls:,}; sampling error "
-        f"{far.mean.sigma:.2g}) at the {len(known)} points of {len(points)} with enough hits to tell: {verdict}."
+        f"{far.mean.sigma:.2g}) at the {len(known)} points of {len(points)} with enough hits to compare: {verdict}."
     )

@@ -51,7 +51,7 @@ class SmmOptions:
     signature: str = "crc32"
     levels: tuple[int, ...] = (1, 3)
     seed: int = 1
-    quick: bool = False  #: leaves out what takes long: the table of 10 buckets, the Bloom filter one URL at a time
+    quick: bool = False  #: leaves out slow parts: the table of 10 buckets, the Bloom filter one URL at a time
 
     def __post_init__(self) -> None:
         if not 0 <= self.repeats <= 0.9:
@@ -181,7 +181,7 @@ Shape: TypeAlias = tuple[str, tuple[int, ...]]
 class Passes:
     """Two passes over the same URLs."""
 
-    first_us: float  #: query all, insert what is new
+    first_us: float  #: query all, insert the new ones
     second_us: float  #: query all again
     new: int  #: taken for new in pass 1
     forgotten: int  #: taken for new in pass 2; anything but 0 is a defect

@@ -159,7 +159,7 @@ def _median(runs_us: Sequence[float], urls: int) -> float | None:
 
 
 def closing_of(measured: SmmMeasurements) -> tuple[str, ...]:
-    """What the SMM wins and what it loses in this run, and what the published figures say."""
+    """Where the SMM wins and loses, in this run and in the published figures."""
     methods, published = methods_of(measured), published_methods()
     singly = methods[: 1 + len(measured.tables)]  # a Bloom filter made for batches is no rival one URL at a time
     lines = (
@@ -213,7 +213,7 @@ def errors_compared(methods: Sequence[Method]) -> str:
 
 
 def sizes_compared(methods: Sequence[Method], distinct: int) -> str:
-    """One line on what the methods take: the SMM on the disk, the others in memory."""
+    """One line on space: the SMM on the disk, the others in memory."""
     smm = methods[0]
     rivals = [(other, other.size_bytes / smm.size_bytes) for other in methods[1:]]
     ours = f"SMM {shown(smm.size_bytes / _KIB)} KiB on the disk for {distinct:,} URLs, and keeps them when it ends"

@@ -152,7 +152,7 @@ def _compared(options: PolicyOptions, place: CrawledWeb, progress: _Progress) ->
 
 
 def _watched(options: PolicyOptions, place: CrawledWeb, policy: str, on_sample: Callable[[Sample], None]) -> RunResult:
-    """A run, with what the server saw of it."""
+    """A run with the server's ledger."""
     if place.served is None:
         return run_once(place.order(policy), options.seconds, on_sample)
     place.served.begin(rule_of(options))

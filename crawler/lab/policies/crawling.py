@@ -64,7 +64,7 @@ def main(arguments: Sequence[str]) -> int:
             order = load_order(folder / ORDER_FILE, {})
             say(_crawled(order, folder / JOB_FOLDER, say))
         except FORESEEABLE as error:
-            print(error, file=sys.stderr)  # noqa: T201 - what the starting process reads
+            print(error, file=sys.stderr)  # noqa: T201 - for the parent process
             return failure_code(error)
     return ExitCode.DONE
 
@@ -156,7 +156,11 @@ class Sampler:
         self._lag_s = 0.0
         self._waited_s = 0.0  # as `_waited_s` says, at the start
         self._queues = (0, 0, 0)  #: ready, parked, snoozed
-        self._looked_s, self._held_s, self._peak = 0.0, 0.0, 0  # at workers: until when, and what a sample has of them
+        self._looked_s, self._held_s, self._peak = (
+            0.0,
+            0.0,
+            0,
+        )  # workers: time of the last look, and values of the next sample
 
     async def watch(self, frontier: AsyncFrontier, counts: CrawlStatistics) -> None:
         """Sample each second until cancelled, as `RunHooks.watch`. A second call continues."""

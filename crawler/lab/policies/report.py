@@ -49,7 +49,7 @@ def report_of(
         tables=tuple(chain.from_iterable(map(_tables, comparisons))),
         panels=panels(comparisons),
         closing=tuple(chain.from_iterable(map(closing, comparisons))),
-        beside=tuple(
+        csv_tables=tuple(
             table(each) for each in comparisons for table in (every_run_table, every_host_table, series_table)
         ),
         data=data,
@@ -86,8 +86,8 @@ def _workers_table(comparison: PolicyComparison) -> Table:
         rows=tuple(_workers_row(setting, run, its) for run, its in ranked(comparison.runs)),
         note=(
             f"Means and peaks over the first {until_s:.1f} s, in which every policy had work. An active worker holds a URL; "
-            "possible: as many fetches as queues, slots and workers allow if nobody had to rest (a worker counts until its "
-            "page is written, when its queue may have gone on)."
+            "possible: as many fetches as queues, slots and workers allow without rests (a worker counts until its "
+            "page is written, when its queue may have continued)."
         ),
     )
 
@@ -261,14 +261,14 @@ def winner(setting: Setting, runs: Sequence[RunResult]) -> str:
             f"{setting.web}: no policy won: in active workers or in URLs a second all are within {NEAR:.0%} of {first.policy}, "
             f"which kept {_active(best, setting)} active; {_why(setting, first, last)}."
         )
-    beside = f", and {', '.join(near)} beside it" if near else ""
+    shared = f", together with {', '.join(near)}" if near else ""
     times = (
         f"{shown(best.active / least.active)} times the {shown(round(least.active, 1))} of"
         if least.active
         else "against 0 of"
     )
     return (
-        f"{setting.web}: {first.policy} won{beside}: it kept {_active(best, setting)} active on average, "
+        f"{setting.web}: {first.policy} won{shared}: it kept {_active(best, setting)} active on average, "
         f"{times} {last.policy}; {_why(setting, first, last)}."
     )
 

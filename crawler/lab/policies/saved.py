@@ -14,7 +14,7 @@ from anabranch.crawler.lab.policies.options import PolicyOptions, check
 from anabranch.crawler.lab.policies.series import PolicyComparison, RunResult, Sample, compared_s, means
 from anabranch.crawler.outcomes.errors import UsageError
 
-#: The first key; its value says what a file is.
+#: The first key; its value is the kind of the file.
 MAGIC = "anabranch"
 COMPARISON, SIMULATION = "comparison", "simulation"
 VERSION = 1
@@ -69,7 +69,9 @@ def load(path: Path) -> tuple[PolicyOptions, list[PolicyComparison]]:
         place = ".".join(map(str, first["loc"]))
         raise UsageError(f"{path}: a comparison that somebody changed: {place}: {first['msg'].lower()}") from error
     if options.seeds is not None:
-        raise UsageError(f"{path}: a crawl of real sites, whose web nobody knows; replay its crawl.log with --replay")
+        raise UsageError(
+            f"{path}: a crawl of real sites, which cannot be simulated; replay its crawl.log with --replay"
+        )
     check(options)
     policies = [tuple(run.policy for run in each.runs) for each in comparisons]
     if policies != [options.policies] * options.webs:

@@ -105,7 +105,7 @@ def check(options: SimulationOptions) -> None:
 def _check_beside(options: SimulationOptions) -> None:
     for each in fields(SimulationOptions):
         if each.name not in _WITH_BESIDE and getattr(options, each.name) != each.default:
-            raise UsageError(f"--beside: its file says all but --page-cost; leave out what sets {each.name}")
+            raise UsageError(f"--beside: its file sets all but --page-cost; leave out what sets {each.name}")
 
 
 def _check_webs(options: SimulationOptions) -> None:

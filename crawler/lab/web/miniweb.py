@@ -24,7 +24,7 @@ from anabranch.crawler.runtime import child_command
 from anabranch.frontier.policies.hosts import is_address
 
 _END_S = 10.0
-#: The server answers in some milliseconds, a busy one in some seconds; a slower one would spoil what is measured anyway.
+#: The server answers in some milliseconds, a busy one in some seconds; a slower one would spoil the measurement anyway.
 _ANSWER_S = 30.0
 _READ_BYTES = 1 << 16
 

@@ -77,7 +77,7 @@ class Server:
 
 
 def main() -> None:
-    """The process: serve what the first line says until the input ends."""
+    """The process: serve the web of the first line until the input ends."""
     asyncio.run(_serve())
 
 
