@@ -22,9 +22,9 @@ LIMITS = {
     "module": {"lines": 700},
 }
 
-#: (kind, measure, start of "file:name") that no limit holds for, and why.
+#: (kind, measure, start of "file:name") without a limit, with the reason.
 EXEMPT = (
-    ("class", "methods", "frontier/stores/contract.py:FrontierStore"),  # the seam: what a store must be able to do
+    ("class", "methods", "frontier/stores/contract.py:FrontierStore"),  # the seam: the contract of a store
     ("class", "methods", "frontier/stores/sql/store.py:SqlStore"),  # the facade: each method appends or asks
     ("function", "parameters", "crawler/cli/"),  # a command's parameters are its options; typer reads them there
 )
@@ -60,7 +60,7 @@ class Measured:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Excess:
-    """One measure of one thing that is above a limit."""
+    """A measure above its limit."""
 
     what: Measured
     measure: str
@@ -139,7 +139,7 @@ def _decisions(node: ast.AST) -> int:
 
 
 def _body_lines(function: Function) -> int:
-    """The lines of the body without the docstring: 0 if there is nothing else."""
+    """The lines of the body without the docstring."""
     body = function.body[1:] if ast.get_docstring(function) is not None else function.body
     return _span(body[0], function) if body else 0
 
@@ -167,7 +167,7 @@ def _public_methods(node: ast.ClassDef) -> Iterator[str]:
 
 
 def excesses(measured: Iterable[Measured]) -> list[Excess]:
-    """Everything above its limit that is not exempt."""
+    """All measures above their limits, except exempt ones."""
     return [
         Excess(what=what, measure=name, limit=limit)
         for what in measured

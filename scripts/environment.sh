@@ -122,7 +122,7 @@ build_environment() {
 
 has_uv() { uv --version >/dev/null 2>&1; }
 
-# What an environment of this kind needs beside the clone itself. (pip reads groups from 25.1 on only, so they are read here.)
+# The requirements of this kind of environment, besides the clone itself. (pip reads groups from 25.1 on only, so they are read here.)
 list_requirements() {
     "$python" -I -c '
 import sys, tomllib

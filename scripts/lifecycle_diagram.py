@@ -1,7 +1,7 @@
 """Draws the life of a work queue in docs/explanation/lifecycle.md from the tables of `frontier/scheduling/lifecycle.py`.
 
-`python scripts/lifecycle_diagram.py` writes what stands between the markers of that page; with `--check` it writes
-nothing and exits 1 if the page is not what it would write. `tests/test_lifecycle_diagram.py` asks the same.
+`python scripts/lifecycle_diagram.py` writes the parts between the markers of that page; with `--check` it only exits 1 if they
+are out of date. `tests/test_lifecycle_diagram.py` checks the same.
 """
 
 from __future__ import annotations
@@ -15,14 +15,14 @@ from anabranch.frontier.scheduling.lifecycle import NEVER, NEXT, RESTS_IN, STEPS
 PAGE = Path(__file__).resolve().parent.parent / "docs" / "explanation" / "lifecycle.md"
 COMMAND = "python scripts/lifecycle_diagram.py"
 
-#: States that are drawn outside the box, as an arrow each from the box and back stands for one from each state in it.
+#: States drawn outside the box: an arrow from or to the box represents one from or to each state in it.
 OUTSIDE = (QueueState.RETIRED, QueueState.PAUSED)
 INSIDE = tuple(state for state in QueueState if state not in OUTSIDE)
 BOX = "RUNNING"
 
 
 def diagram() -> str:
-    """A Mermaid state diagram of every step. Raises: ValueError if arrows of the box would not be true of each state in it."""
+    """A Mermaid state diagram of every step. Raises: ValueError if an arrow of the box does not hold for each state in it."""
     lines = ["```mermaid", "stateDiagram-v2", "    direction LR", f"    [*] --> {BOX}", f"    state {BOX} {{"]
     lines += [
         f"        {_arrow(state.name, holds)}" for state in INSIDE for holds in _steps(state) if _is_inside(holds)
@@ -37,7 +37,7 @@ def diagram() -> str:
 
 
 def steps_table() -> str:
-    """Every step, with what takes it."""
+    """Every step, with its reason."""
     rows = (
         [state.name, holds.value, RESTS_IN[holds].name, steps[holds]]
         for state, steps in STEPS.items()
@@ -53,12 +53,12 @@ def never_table() -> str:
     )
 
 
-#: What stands between `<!-- NAME -->` and `<!-- end of NAME -->`.
+#: The parts between `<!-- NAME -->` and `<!-- end of NAME -->`.
 PARTS: dict[str, Callable[[], str]] = {"diagram": diagram, "steps": steps_table, "never": never_table}
 
 
 def renewed(page: str) -> str:
-    """The page with its parts made anew. Raises: ValueError if a marker is missing."""
+    """The page with its parts generated again. Raises: ValueError if a marker is missing."""
     for name, part in PARTS.items():
         before, begin, rest = page.partition(f"<!-- {name} -->\n")
         _, end, after = rest.partition(f"<!-- end of {name} -->")
@@ -69,7 +69,7 @@ def renewed(page: str) -> str:
 
 
 def main(arguments: Sequence[str], page: Path = PAGE) -> int:
-    """Renew the page, or tell by 1 that it is out of date."""
+    """Update the page; with `--check`, return 1 if it is out of date."""
     if list(arguments) not in ([], ["--check"]):
         print(f"usage: {COMMAND} [--check]")
         return 2
@@ -78,13 +78,13 @@ def main(arguments: Sequence[str], page: Path = PAGE) -> int:
     if not arguments:
         page.write_text(made)
     elif made != text:
-        print(f"{page} is not what the tables of frontier/scheduling/lifecycle.py say; run {COMMAND}")
+        print(f"{page} differs from the tables of frontier/scheduling/lifecycle.py; run {COMMAND}")
         return 1
     return 0
 
 
 def _steps(state: QueueState) -> list[Holds]:
-    """What takes a queue out of this state, strongest first."""
+    """The holdings that take a queue out of this state, strongest first."""
     return [holds for holds in Holds if (state, holds) in NEXT]
 
 
@@ -101,7 +101,7 @@ def _arrow(origin: str, holds: Holds) -> str:
 
 
 def _require_every_step(outside: QueueState) -> None:
-    """The arrows from the box and back are drawn once, so they must be there for each state in it."""
+    """The arrows from the box and back are drawn once, so they must exist for each state in it."""
     into = {state for state in INSIDE if (state, _holding(outside)) in NEXT}
     back = {RESTS_IN[holds] for holds in _steps(outside)} & set(INSIDE)
     if into != set(INSIDE) or back != set(INSIDE):

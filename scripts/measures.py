@@ -1,4 +1,4 @@
-"""Measures the house: how many files there are, how long, how they hang together, and what changes what.
+"""Measures the source tree: number and length of files, imports, and assignments to foreign attributes.
 
 `python scripts/measures.py [CLONE]` prints the table. `tests/test_architecture.py` holds the goals.
 """
@@ -22,7 +22,7 @@ TO_BE_REPLACED = ("crawler/processes/", "frontier/division/")
 
 
 def table(root: Path) -> list[tuple[str, str]]:
-    """Each measure of the clone at `root`, and its value in words. Costs a look at every file."""
+    """Each measure of the clone at `root`, and its value as text. Reads every file."""
     files = sources(root)
     cycles = folder_cycles(files)
     in_room, in_house = repeated_classes(files)
@@ -39,12 +39,12 @@ def table(root: Path) -> list[tuple[str, str]]:
 
 
 def size(file: Source) -> int:
-    """Lines of a file."""
+    """The number of lines of a file."""
     return len(file.text.splitlines())
 
 
 def median_lines(files: Iterable[Source]) -> float:
-    """The median of the modules that are no seam, no `__init__.py` and not about to be replaced."""
+    """The median of the modules without seams, `__init__.py` and those about to be replaced."""
     return statistics.median(
         size(file)
         for file in files
@@ -71,7 +71,7 @@ def folder_graph(files: Sequence[Source]) -> dict[str, dict[str, set[str]]]:
 
 
 def run_time_imports(tree: ast.AST, modules: Iterable[str]) -> Iterator[tuple[str, int]]:
-    """The modules among these that a file imports, lazily too, but not for types alone."""
+    """The modules among these that a file imports, lazily too, except for types only."""
     for node in ast.iter_child_nodes(tree):
         if isinstance(node, ast.If) and "TYPE_CHECKING" in ast.unparse(node.test):
             continue
@@ -88,7 +88,7 @@ def run_time_imports(tree: ast.AST, modules: Iterable[str]) -> Iterator[tuple[st
 
 
 def folder_cycles(files: Sequence[Source]) -> list[set[str]]:
-    """The groups of layers of one room that import each other, straight or by a detour."""
+    """The groups of layers of one room that import each other, directly or indirectly."""
     graph = {here: set(there) for here, there in folder_graph(files).items()}
     reached = {here: _reachable(graph, here) for here in graph}
     groups: list[set[str]] = []
@@ -111,7 +111,7 @@ def _reachable(graph: dict[str, set[str]], start: str) -> set[str]:
 
 
 def repeated_classes(files: Iterable[Source]) -> tuple[list[str], list[str]]:
-    """Names of public classes that a room defines twice, and that the house does."""
+    """Names of public classes defined twice in a room, and in the whole tree."""
     rooms: dict[str, Counter[str]] = {room: Counter() for room in ROOMS}
     for file in files:
         names = [node.name for node in file.tree.body if isinstance(node, ast.ClassDef) and node.name[0] != "_"]

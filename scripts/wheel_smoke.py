@@ -33,7 +33,7 @@ PATIENCE_S = 60
 
 
 def foreign_files(wheel: Path) -> list[str]:
-    """What the wheel would install beside the rooms and its own records."""
+    """Files that the wheel would install besides the package and its records."""
     with ZipFile(wheel) as archive:
         names = archive.namelist()
     return [
@@ -89,7 +89,7 @@ def fetched(job: Path) -> dict[str, int]:
 
 
 def complaint(wheel: Path, environment: Path, scratch: Path) -> str:
-    """What is wrong with the wheel; empty if nothing is. `scratch` is an empty folder."""
+    """The error of the wheel; empty if it works. `scratch` is an empty folder."""
     if foreign := foreign_files(wheel):
         return f"{wheel.name} would install {', '.join(foreign)}"
     site, empty, job = scratch / "site", scratch / "empty", scratch / "job"
@@ -117,7 +117,7 @@ def complaint(wheel: Path, environment: Path, scratch: Path) -> str:
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Print the verdict on `WHEEL ENVIRONMENT`; 1 if something is wrong."""
+    """Print the verdict on `WHEEL ENVIRONMENT`; returns 1 on an error."""
     wheel, environment = map(Path, arguments)
     with tempfile.TemporaryDirectory(prefix="anabranch.") as scratch:
         wrong = complaint(wheel.resolve(), environment.absolute(), Path(scratch))

@@ -89,7 +89,8 @@ def _run(command: LabCommand) -> int:
     if path := command.csv:
         codes.append(
             _write(
-                path, lambda: path.write_text(csv_of((*report.tables, *report.beside)), encoding="utf-8", newline="")
+                path,
+                lambda: path.write_text(csv_of((*report.tables, *report.csv_tables)), encoding="utf-8", newline=""),
             )
         )
     if plot := command.plot:

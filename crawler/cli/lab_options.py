@@ -263,7 +263,7 @@ def compare(
 ) -> None:
     """Compare queue policies by active workers: real crawls, one after the other, on the same web.
 
-    The experiment of the paper on BKDR queue assignment (2013), figures 4 to 6. docs/queue-policies.md has the results.
+    The experiment of the paper on BKDR queue assignment (2013), figures 4 to 6. Results: docs/explanation/queue-policies.md.
     """
     from anabranch.crawler.cli.lab import LabCommand, run_lab  # noqa: PLC0415 - help must be fast
 
@@ -312,7 +312,7 @@ def simulate(
 ) -> None:
     """Compare queue policies on webs of any size: the real Frontier in virtual time, no sockets.
 
-    Nothing is fetched: a made web gives the duration of each fetch. docs/simulation.md describes the model.
+    Nothing is fetched: a made web gives the duration of each fetch. docs/how-to/simulate.md describes the model.
     """
     from anabranch.crawler.cli.lab import LabCommand, run_lab  # noqa: PLC0415 - help must be fast
 

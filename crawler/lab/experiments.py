@@ -1,4 +1,4 @@
-"""The experiments by name. Each is imported when it runs; its foreseeable errors become the crawler's."""
+"""The experiments by name. Each is imported when it runs; its expected errors become CrawlerErrors."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _ADVICE = "see to the disk, or name another folder in TMPDIR"
 
 
 def run_experiment(name: str, flags: Flags, on_progress: OnProgress) -> LabReport:
-    """Run it. Raises: CrawlerError of the fitting kind; its message is one line."""
+    """Run an experiment. Raises: CrawlerError of the fitting kind, with a message of one line."""
     try:
         return EXPERIMENTS[name](flags, on_progress)
     except (DedupError, OSError) as error:
@@ -45,20 +45,19 @@ def _translated(error: DedupError | OSError, name: str) -> CrawlerError:
             return CrawlerError(str(error))
 
 
-def _imported(runner: str, options: str, flags: Flags, on_progress: OnProgress) -> LabReport:
-    """Import an experiment, and run it: `runner` is the module with `run`, `options` the module and class of its options."""
-    module, _, name = options.partition(":")
-    asked = getattr(import_module(f"anabranch.crawler.lab.{module}"), name)(**flags)
-    report: LabReport = import_module(f"anabranch.crawler.lab.{runner}").run(asked, on_progress)
+def _imported(module: str, options: str, flags: Flags, on_progress: OnProgress) -> LabReport:
+    """Import the module of an experiment, and call its `run` with an instance of its class `options`."""
+    imported = import_module(f"anabranch.crawler.lab.{module}")
+    report: LabReport = imported.run(getattr(imported, options)(**flags), on_progress)
     return report
 
 
 #: In the order of the help.
 EXPERIMENTS: dict[str, Callable[[Flags, OnProgress], LabReport]] = {
-    "smm": partial(_imported, "filters.smm", "filters.smm:SmmOptions"),
-    "fpr": partial(_imported, "filters.fpr", "filters.fpr:FprOptions"),
-    "redis": partial(_imported, "filters.redis", "filters.redis:RedisOptions"),
-    "balance": partial(_imported, "filters.balance", "filters.balance:BalanceOptions"),
-    "policies": partial(_imported, "policies.compare", "policies.options:PolicyOptions"),
-    "simulate": partial(_imported, "simulation.simulate", "simulation.simulate:SimulationOptions"),
+    "smm": partial(_imported, "filters.smm", "SmmOptions"),
+    "fpr": partial(_imported, "filters.fpr", "FprOptions"),
+    "redis": partial(_imported, "filters.redis", "RedisOptions"),
+    "balance": partial(_imported, "filters.balance", "BalanceOptions"),
+    "policies": partial(_imported, "policies.compare", "PolicyOptions"),
+    "simulate": partial(_imported, "simulation.simulate", "SimulationOptions"),
 }

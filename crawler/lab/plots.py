@@ -1,6 +1,6 @@
-"""Draws a report's panels into one picture. The only file that knows matplotlib, and it imports it when asked to draw.
+"""Draws a report's panels into one picture. The only file that uses matplotlib, which it imports when it draws.
 
-No window system is touched: figures are made without pyplot, and the file's suffix chooses the renderer (Agg for png).
+Figures are made without pyplot, so no window system is used; the file's suffix chooses the renderer (Agg for png).
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ def draw(report: LabReport, path: Path) -> None:
 
 
 def figure_of(report: LabReport) -> Figure:
-    """All panels, two beside each other, an odd last one as wide as both; the legends below, where they cover nothing."""
+    """All panels, two per row, an odd last one as wide as both, with their legends below."""
     from matplotlib.figure import Figure  # noqa: PLC0415 - an extra, and slow to load
 
     across = max(1, min(2, len(report.panels)))
@@ -101,19 +101,15 @@ def _scale(axes: Axes, panel: Panel) -> None:
     axes.set_ylabel(panel.y_label)
     if panel.is_log_y:
         axes.set_yscale("log")
+    places = sorted({x for curve in panel.curves for x in curve.x})
     if not panel.is_log_x:
-        _separate_thousands(axes, panel)
+        if places and places[-1] >= 1000:
+            axes.xaxis.set_major_formatter("{x:,.0f}")
         return
     axes.set_xscale("log")
-    places = sorted({x for curve in panel.curves for x in curve.x})
     if len(places) <= _MOST_TICKS:  # the numbers that were measured, not powers of ten between them
         axes.set_xticks(places, [shown(x) for x in places])
         axes.set_xticks([], minor=True)
-
-
-def _separate_thousands(axes: Axes, panel: Panel) -> None:
-    if max((x for curve in panel.curves for x in curve.x), default=0.0) >= 1000:
-        axes.xaxis.set_major_formatter("{x:,.0f}")
 
 
 def _draw_lines(axes: Axes, panel: Panel) -> None:
@@ -144,13 +140,13 @@ def _split(panel: Panel) -> tuple[list[Curve], list[Curve]]:
 
 
 def _shifts(bars: int, room: float) -> tuple[float, list[float]]:
-    """The width of so many bars that stand beside each other in `room`, and how far each is from the middle."""
+    """The width of each of `bars` adjacent bars in `room`, and their distances from the middle."""
     width = room / max(1, bars)
     return width, [(number - (bars - 1) / 2) * width for number in range(bars)]
 
 
 def _draw_bars(axes: Axes, panel: Panel) -> None:
-    """Upright bars at their x, those of several curves beside each other; a dashed curve is drawn as a line over them."""
+    """Vertical bars at their x, those of several curves side by side; a dashed curve is a line over them."""
     full, dashed = _split(panel)
     places = sorted({x for curve in full for x in curve.x})
     step = min((after - before for before, after in pairwise(places)), default=1.0)
@@ -162,7 +158,7 @@ def _draw_bars(axes: Axes, panel: Panel) -> None:
 
 
 def _draw_level_bars(axes: Axes, panel: Panel) -> None:
-    """Level bars with their values written at the ends; a dashed curve is a mark on each bar. 0 has no bar but its text."""
+    """Horizontal bars with their values at the ends; a dashed curve is a mark on each bar. 0 has only its text."""
     full, dashed = _split(panel)
     low, high = _reach(panel)
     axes.set(xlabel=panel.y_label, ylabel=panel.x_label, xscale="log" if panel.is_log_y else "linear", xlim=(low, high))
@@ -172,7 +168,7 @@ def _draw_level_bars(axes: Axes, panel: Panel) -> None:
         lengths = [max(value - low, 0.0) for value in curve.y]
         axes.barh(middles, lengths, height=width * 0.92, left=low, color=f"C{number}", label=curve.label)
         for x, middle, value in zip(curve.x, middles, curve.y, strict=True):
-            end = max([value, *_marks_at(x, dashed)]) if value > 0 else low  # the text stands behind the marks
+            end = max([value, *_marks_at(x, dashed)]) if value > 0 else low  # the text comes after the marks
             axes.annotate(shown(value), (end, middle), (5, 0), textcoords="offset points", va="center", fontsize=7)
     for number, curve in enumerate(dashed, len(full)):
         axes.plot(curve.y, curve.x, "|", color=f"C{number}", markersize=11, mew=1.6, label=curve.label)
@@ -186,7 +182,7 @@ def _marks_at(place: float, dashed: Sequence[Curve]) -> list[float]:
 
 
 def _reach(panel: Panel) -> tuple[float, float]:
-    """From where to where the values go, with room for the text at the ends."""
+    """The range of the values, with room for the text at the ends."""
     values = [value for curve in panel.curves for value in curve.y if value > 0] or [1.0]
     if not panel.is_log_y:
         return 0.0, max(values) * 1.15

@@ -1,4 +1,4 @@
-"""The result of an experiment: tables, panels of curves, and closing sentences. Data only; the command prints and draws it."""
+"""The result of an experiment: tables, panels of curves, and closing sentences. Data only; the command shows it."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TypeAlias
 
-#: None is shown as an empty cell; what a source lost is the text `NOT_RECOVERABLE`.
+#: None is shown as an empty cell; figures that a source lost are the text `NOT_RECOVERABLE`.
 Cell: TypeAlias = str | int | float | None
 
 #: In a "published" column: the figure was an image or is lost.
@@ -25,7 +25,7 @@ class Table:
     title: str
     columns: tuple[str, ...]
     rows: tuple[tuple[Cell, ...], ...]
-    note: str = ""  #: what a reader must know to read it rightly
+    note: str = ""  #: an explanation for the reader
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -35,7 +35,7 @@ class Curve:
     label: str
     x: tuple[float, ...]
     y: tuple[float, ...]
-    is_dashed: bool = False  #: a formula or bound, beside what was measured
+    is_dashed: bool = False  #: a formula or bound, not a measurement
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -50,7 +50,7 @@ class Panel:
     is_log_y: bool = False
     is_course: bool = False  #: lines over time: their points are too many to be marked
     is_bars: bool = False  #: bars instead of lines
-    names: tuple[str, ...] = ()  #: of bars: what stands at x = 0, 1, 2, …; they lie level then, the first on top
+    names: tuple[str, ...] = ()  #: of bars at x = 0, 1, 2, …; they are then horizontal, the first on top
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -60,13 +60,13 @@ class LabReport:
     name: str  #: the command's verb, as in `anabranch lab NAME`
     tables: tuple[Table, ...]
     panels: tuple[Panel, ...]
-    closing: tuple[str, ...]  #: in words: what the numbers say, one sentence a line
-    beside: tuple[Table, ...] = ()  #: long ones, for the CSV file alone
-    data: Mapping[str, object] | None = None  #: all that was measured, as JSON holds it, if it can be had
+    closing: tuple[str, ...]  #: the conclusions, one sentence a line
+    csv_tables: tuple[Table, ...] = ()  #: long ones, for the CSV file only
+    data: Mapping[str, object] | None = None  #: all measurements, in the form of JSON; None: not available
 
 
 def shown(cell: Cell) -> str:
-    """A cell for the eye: 4 significant digits, thousands separated, small ones like 9.3e-03. A CSV has all digits."""
+    """A cell as text: 4 significant digits, thousands separated, small ones like 9.3e-03. A CSV has all digits."""
     if not isinstance(cell, float):
         return f"{cell:,}" if isinstance(cell, int) else cell or ""
     if cell and abs(cell) < 0.01:

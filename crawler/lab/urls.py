@@ -1,7 +1,7 @@
-"""The URLs of the experiments: generated, the same for the same numbers on every machine, or out of a file.
+"""The URLs of the experiments: read from a file, or generated, the same on every machine.
 
-All chance comes from BLAKE2b over (purpose, seed, number) and is used in whole numbers, so neither a Python version nor
-a processor's floating point changes a URL.
+All random choices are integers from BLAKE2b over (purpose, seed, number), so neither the Python version nor floating point
+changes a URL.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ _SMALL_SITES = 10_000
 _SYLLABLES = [bytes(pair) for pair in ((c, v) for c in b"bcdfghjklmnpqrstwxyz" for v in b"aeiou")]
 _ENDINGS = (b".com", b".cn", b".com.cn", b".net")
 
-#: Hosts of a packet capture, the busiest first, and the files that pages bring along.
+#: Hosts of a packet capture, the busiest first, and the types of files.
 _CAPTURED = (
     b"www.sina.com.cn www.qq.com img1.gtimg.com www.163.com i1.sinaimg.cn www.baidu.com mat1.gtimg.com www.sohu.com "
     b"img.ifeng.com ip.cnzz.com s.tbcdn.cn pic.xinhuanet.com g.cn ad.doubleclick.net static.youku.com www.tom.com"
@@ -53,9 +53,9 @@ _FILES = (b".htm", b".jpg", b".gif", b".js", b".css", b".png")
 
 
 def packet_urls(count: int = 75_012, mean_bytes: float = 50.5, seed: int = 1) -> list[bytes]:
-    """Distinct URLs as a packet capture shows them: pages and the files that they bring along.
+    """Distinct URLs as in a packet capture: pages and their embedded files.
 
-    Their lengths sum up to `count` x `mean_bytes`, rounded; short ones are frequent, a few are long. Cost: 4 µs each.
+    Their lengths add up to `count` x `mean_bytes`, rounded; short ones are frequent, a few are long. Cost: 4 µs each.
     Raises: UsageError if the mean is too small for distinct URLs.
     """
     chance = _chance_of(b"packet", seed)
@@ -75,17 +75,21 @@ def packet_urls(count: int = 75_012, mean_bytes: float = 50.5, seed: int = 1) ->
 
 
 def portal_urls(count: int, seed: int = 1) -> list[bytes]:
-    """Distinct URLs as of one day of Chinese portals, heavy-tailed; a longer list of the same seed begins with a shorter.
+    """Distinct URLs like those of one day of Chinese portals; a longer list of the same seed begins with a shorter one.
 
     70 % belong to eight portals (30, 22, 16, 14, 9, 4, 3 and 2 % of these), each over 40 hosts, the r-th with a share
     proportional to 1/r; 30 % to 10,000 small sites, the r-th with a share proportional to (r + 100)^-1.5. So of 1.5
-    million URLs the largest host has some 74,000, the middle small site seven. Paths are articles by date, lists by page
-    and stories by number. Each seed has the same hosts and its own URLs. Cost: 3 µs and 95 bytes each.
+    million URLs the largest host has about 74,000, the median small site seven. Each seed has the same hosts and other URLs.
+    Cost: 3 µs and 95 bytes each.
     """
     chance = _chance_of(b"portal", seed)
     hosts, weights = zip(*_portal_hosts(), strict=True)
     wheel = _Wheel(weights)
-    return [_portal_url(hosts[wheel.at(*chosen[:2])], number, chosen) for number, chosen in _numbered(chance, count)]
+    urls = []
+    for number in range(count):
+        chosen = chance(number)
+        urls.append(_portal_url(hosts[wheel.at(*chosen[:2])], number, chosen))
+    return urls
 
 
 def distinct_urls(path: Path | None, count: int, seed: int) -> list[bytes]:
@@ -95,7 +99,7 @@ def distinct_urls(path: Path | None, count: int, seed: int) -> list[bytes]:
 
 def urls_of_file(path: Path) -> list[bytes]:
     """The lines of a file without their CR and LF; empty ones are skipped. Raises: UsageError if it gives no URL."""
-    with _told(path):
+    with _named_errors(path):
         lines = path.read_bytes().split(b"\n")
     urls = [url for line in lines if (url := line.rstrip(b"\r"))]
     if not urls:
@@ -105,12 +109,12 @@ def urls_of_file(path: Path) -> list[bytes]:
 
 def require_readable(path: Path) -> None:
     """Raises: UsageError if the file cannot be opened."""
-    with _told(path), path.open("rb"):
+    with _named_errors(path), path.open("rb"):
         pass
 
 
 @contextmanager
-def _told(path: Path) -> Iterator[None]:
+def _named_errors(path: Path) -> Iterator[None]:
     try:
         yield
     except OSError as error:
@@ -146,12 +150,12 @@ class _Wheel:
         self._ends = list(accumulate(weights))
 
     def at(self, high: int, low: int = 0) -> int:
-        """The choice of a chance of 64 bits."""
+        """The choice for 64 random bits."""
         return bisect_right(self._ends, (high << 32 | low) * self._ends[-1] >> 64)
 
 
 def _chance_of(purpose: bytes, seed: int) -> Callable[[int], _Chance]:
-    """A function that gives each number its chance, the same one for ever."""
+    """A function that maps each number to its random values, always the same."""
     root = hashlib.blake2b(b"%s %d " % (purpose, seed), digest_size=16)
 
     def chance(number: int) -> _Chance:
@@ -161,10 +165,6 @@ def _chance_of(purpose: bytes, seed: int) -> Callable[[int], _Chance]:
         return bits >> 96, bits >> 64 & _MASK, bits >> 32 & _MASK, bits & _MASK
 
     return chance
-
-
-def _numbered(chance: Callable[[int], _Chance], count: int) -> Iterator[tuple[int, _Chance]]:
-    return ((number, chance(number)) for number in range(count))
 
 
 def _captured(number: int, chance: _Chance, hosts: _Wheel) -> bytes:

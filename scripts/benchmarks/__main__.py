@@ -43,7 +43,7 @@ _NO_WISHES = Wishes()
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run what the arguments ask for. Answers the exit status."""
+    """Run the benchmark. Returns the exit status."""
     asked = _parser().parse_args(arguments)
     try:
         groups, wishes = chosen(SUBJECTS[asked.subject], asked.only), wishes_of(asked)
@@ -63,7 +63,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _measured(asked: argparse.Namespace, groups: Sequence[Group], wishes: Wishes) -> int:
-    """Print the rows; the answer is 1 if one fell short."""
+    """Print the rows; returns 1 if one fell short."""
     started = time.perf_counter()
     rows = tuple(judged_rows(groups, asked.quick, asked.folder, wishes))
     run = Run(
@@ -78,7 +78,7 @@ def _measured(asked: argparse.Namespace, groups: Sequence[Group], wishes: Wishes
 
 
 def chosen(groups: Sequence[Group], names: Sequence[str]) -> list[Group]:
-    """The groups of these names, all if none is named. Raises: ValueError that lists what there is."""
+    """The groups of these names, by default all. Raises: ValueError that lists the groups."""
     known = {group.name for group in groups}
     if unknown := [name for name in names if name not in known]:
         raise ValueError(f"--only {unknown[0]}: there is no such group; there are: {', '.join(g.name for g in groups)}")
@@ -86,7 +86,7 @@ def chosen(groups: Sequence[Group], names: Sequence[str]) -> list[Group]:
 
 
 def wishes_of(asked: argparse.Namespace) -> Wishes:
-    """What was asked of crawls. Raises: ValueError if an option is not the subject's, or a count is too small."""
+    """The options of crawls. Raises: ValueError if an option does not belong to the subject, or a count is too small."""
     given = {name: value for name in TAKE if (value := getattr(asked, name)) is not None}
     if others := [name for name in given if asked.subject not in TAKE[name]]:
         raise ValueError(f"--{others[0]} is for {' and '.join(TAKE[others[0]])}, not for {asked.subject}")
@@ -98,7 +98,7 @@ def wishes_of(asked: argparse.Namespace) -> Wishes:
 
 
 def check_folders(folder: Path | None, peers: Path | None) -> None:
-    """Raises: ValueError if the former is no folder, or the latter is something else than one."""
+    """Raises: ValueError if the former is not a folder, or the latter exists and is not one."""
     if folder is not None and not folder.is_dir():
         raise ValueError(f"--folder {folder}: there is no such folder")
     if peers is not None and peers.exists() and not peers.is_dir():
@@ -115,11 +115,11 @@ def judged_rows(
         rows = rows_of(group, is_quick, folder, wishes)
         speeds.append(rounds_per_s())
         measured += [(row, statistics.mean(speeds[-2:])) for row in rows]
-    return [Judged(row=row, beside=beside, fastest=max(speeds)) for row, beside in measured]
+    return [Judged(row=row, calibration=speed, fastest=max(speeds)) for row, speed in measured]
 
 
 def rows_of(group: Group, is_quick: bool, folder: Path | None, wishes: Wishes = _NO_WISHES) -> list[Row]:
-    """The group's rows; if it fails, those that it gave before and one that says why."""
+    """The group's rows; if it fails, those before and one with the reason."""
     rows: list[Row] = []
     started = time.perf_counter()
     try:
@@ -170,7 +170,7 @@ def _say(text: str) -> None:
 
 
 def _end_as_by_ctrl_c(numbers: Iterable[signal.Signals]) -> None:
-    """What a caller has told us to ignore (`nohup`) stays ignored."""
+    """Signals that the caller ignores (`nohup`) stay ignored."""
     for number in numbers:
         if signal.getsignal(number) is not signal.SIG_IGN:
             signal.signal(number, signal.default_int_handler)

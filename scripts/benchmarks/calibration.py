@@ -36,12 +36,12 @@ def rounds_per_s(repetitions: int = 15) -> float:
 
 
 def new_table() -> NDArray[np.uint8]:
-    """What a round works on."""
+    """The data of a round."""
     return np.zeros(_TABLE_BYTES, dtype=np.uint8)
 
 
 def work(table: NDArray[np.uint8]) -> int:
-    """One round: batches of keys set bits in the table. Answers how many keys had a clear bit."""
+    """One round: batches of keys set bits in the table. Returns how many keys had a clear bit."""
     new_keys = 0
     for batch in range(_BATCHES):
         keys = [b"http://calibration.example/%d/%d.html" % (batch, number) for number in range(_BATCH)]

@@ -1,4 +1,4 @@
-"""The same command against a wheel whose hot modules are C: `scripts/bench frontier --compiled`.
+"""The same command against a wheel with compiled hot modules: `scripts/bench frontier --compiled`.
 
 The wheel is built as a release would build it, by `python -m build` with the hook of pyproject.toml, and unpacked into a
 temporary folder. The command then runs once more in a process that finds that folder before the clone.
@@ -26,11 +26,11 @@ FLAG = "--compiled"
 
 
 class NotCompiled(Exception):
-    """No compiled wheel could be had; the text says why."""
+    """No compiled wheel could be made; the message has the reason."""
 
 
 def is_compiled() -> bool:
-    """The Frontier of this process is compiled."""
+    """Whether the Frontier of this process is compiled."""
     return str(anabranch.frontier.frontier.__file__).endswith(tuple(EXTENSION_SUFFIXES))
 
 

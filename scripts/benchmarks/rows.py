@@ -1,4 +1,4 @@
-"""What a benchmark answers with, and how it is judged. Data alone."""
+"""The result of a benchmark, and its verdict. Data only."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ RATES = ("URLs/s", "pages/s")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Row:
-    """One figure. Without a target it is shown for comparison; without `measured` it could not be had."""
+    """One figure. Without a target it is shown for comparison; without `measured` it could not be measured."""
 
     name: str  #: of the row, beginning with the group's name
     what: str  #: what was done
@@ -22,27 +22,27 @@ class Row:
     unit: str  #: of `measured` and `target`: "URLs/s", "ms", "bytes", "s", "" …
     target: float | None = None
     is_bound: bool = False  #: the target is the most that is allowed, not the least
-    note: str = ""  #: what a reader must know to read it rightly
+    note: str = ""  #: an explanation for the reader
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Judged:
-    """A row beside the calibration loop's speed."""
+    """A row with the calibration loop's speed."""
 
     row: Row
-    beside: float  #: rounds per second, the mean of those before and after the row was measured
-    fastest: float  #: rounds per second, the best of the run: what the machine can do if nobody else is at work
+    calibration: float  #: rounds per second, the mean of those before and after the row was measured
+    fastest: float  #: rounds per second, the best of the run: the speed of the undisturbed machine
 
     @property
     def scaled(self) -> float | None:
-        """The figure that the reference machine would give. A disturbance lowers it: `fastest` was taken without it."""
+        """The figure for the reference machine. A disturbance lowers it, because `fastest` was measured without it."""
         if self.row.measured is None or self.row.unit not in RATES:
             return self.row.measured
         return self.row.measured * REFERENCE_ROUNDS / self.fastest
 
     @property
     def ratio(self) -> float | None:
-        """How many times better than its target: 1 and more is met. None without a target or where one of both is 0."""
+        """How many times better than its target: 1 and more is met. None without a target or if either is 0."""
         if not self.scaled or not self.row.target:
             return None
         return self.row.target / self.scaled if self.row.is_bound else self.scaled / self.row.target
@@ -60,7 +60,7 @@ class Judged:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Wishes:
-    """What the user asked of subjects that crawl."""
+    """Options of subjects that crawl."""
 
     rounds: int = 5
     pages: int = 3_000  #: of the site
@@ -70,11 +70,11 @@ class Wishes:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Setting:
-    """What a group is given."""
+    """The environment of a group."""
 
     folder: Path  #: empty, on a real disk; removed afterwards
     is_quick: bool  #: a small version
-    say: Callable[[str], None]  #: tells the user what is being done now
+    say: Callable[[str], None]  #: reports progress to the user
     wishes: Wishes = Wishes()
 
     @property
@@ -84,7 +84,7 @@ class Setting:
 
     @property
     def pages(self) -> int:
-        """Pages of the site that is crawled; two at least, since one has no rate."""
+        """Pages of the site; at least two, because one has no rate."""
         return max(self.count(self.wishes.pages), 2)
 
     def count(self, full: int) -> int:
@@ -94,7 +94,7 @@ class Setting:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Group:
-    """Rows that are measured together; the smallest part of a subject that can be asked for."""
+    """Rows that are measured together; the smallest part of a subject that `--only` selects."""
 
     name: str
     what: str

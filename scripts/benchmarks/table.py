@@ -1,4 +1,4 @@
-"""How judged rows are shown: as a table of plain text, or as JSON."""
+"""Judged rows as a table of plain text, or as JSON."""
 
 from __future__ import annotations
 
@@ -26,13 +26,13 @@ class Run:
 
     subject: str
     is_quick: bool
-    is_compiled: bool  #: against a wheel whose hot modules are C
+    is_compiled: bool  #: against a wheel with compiled hot modules
     took_s: float
     rows: tuple[Judged, ...]
 
     @property
     def falls_short(self) -> bool:
-        """True if a row did not reach its target or could not be measured."""
+        """Whether a row missed its target or could not be measured."""
         return any(row.verdict in ("falls short", "not run") for row in self.rows)
 
 
@@ -47,14 +47,14 @@ def text_of(run: Run) -> str:
 
 
 def json_of(run: Run) -> str:
-    """The same for machines: a `machine`, and `rows` with all that the table shows, unrounded."""
+    """The same for programs: a `machine`, and `rows` with all columns, unrounded."""
     rows = [
         asdict(row.row)
         | {
             "scaled": row.scaled,
             "ratio": row.ratio,
             "verdict": row.verdict,
-            "calibration_rounds_per_s": row.beside,
+            "calibration_rounds_per_s": row.calibration,
         }
         for row in run.rows
     ]
@@ -71,7 +71,7 @@ def json_of(run: Run) -> str:
 
 
 def amount(value: float | None, unit: str) -> str:
-    """A number as a reader likes it: rates and what has four digits whole, sizes in MiB, the rest with 3 digits."""
+    """A readable number: rates and numbers of four digits as integers, sizes in MiB, the rest with 3 digits."""
     if value is None:
         return ""
     if unit == "bytes":
@@ -83,13 +83,13 @@ def amount(value: float | None, unit: str) -> str:
 
 
 def _preface(run: Run) -> Iterator[str]:
-    rounds, fastest, machine = [row.beside for row in run.rows], run.rows[0].fastest, _machine()
+    rounds, fastest, machine = [row.calibration for row in run.rows], run.rows[0].fastest, _machine()
     yield (
         f"bench {run.subject}: {run.took_s:.0f} s on {machine['cores']} cores of {machine['cpu']}, "
         f"Python {machine['python']}, numpy {machine['numpy']}, load {machine['load']} at the end"
     )
     yield (
-        f"calibration loop: {fastest:.1f} rounds/s at best, {min(rounds):.1f} to {max(rounds):.1f} beside the rows; "
+        f"calibration loop: {fastest:.1f} rounds/s at best, {min(rounds):.1f} to {max(rounds):.1f} during the rows; "
         f"scaled = measured x {REFERENCE_ROUNDS:.0f} / {fastest:.1f}"
     )
     if run.is_compiled:
@@ -110,9 +110,9 @@ def _machine() -> dict[str, str]:
 
 
 def _cpu() -> str:
-    """The processor's name, as far as the system tells it."""
-    told = Path("/proc/cpuinfo")
-    found = re.search(r"^model name\s*: (.+)$", told.read_text(), re.MULTILINE) if told.exists() else None
+    """The processor's name, if the system reports it."""
+    info = Path("/proc/cpuinfo")
+    found = re.search(r"^model name\s*: (.+)$", info.read_text(), re.MULTILINE) if info.exists() else None
     return found[1] if found else platform.processor() or platform.machine()
 
 

@@ -1,7 +1,7 @@
 """The command behind `scripts/host-suites`.
 
-Exit status: 0 if no test failed but those that cannot apply, 1 if one did, or one that cannot apply passed after all or is not
-there any more, 2 for a wrong argument or an environment that cannot be made.
+Exit status: 0 if only tests that cannot apply failed, 1 if others failed, or one that cannot apply passed or no longer exists,
+2 for a wrong argument or an environment that cannot be made.
 """
 
 from __future__ import annotations
@@ -21,13 +21,13 @@ from scripts.hosts import table
 from scripts.hosts.environment import CLONE, CannotMake, Environment, environment
 from scripts.hosts.suites import CRAWLEE, SCRAPY, SUITES, Suite
 
-#: A test of theirs that takes longer hangs.
+#: A test that takes longer hangs.
 _LONGEST_S = 60
 
 
 @dataclass(frozen=True, slots=True)
 class Result:
-    """What became of one suite in one variant."""
+    """The result of one suite in one variant."""
 
     suite: str
     variant: str
@@ -47,12 +47,12 @@ HEAD = f"{'suite':<20}{'variant':<10}{'version':<10}{'passed':>9}{'n/a':>9}{'ski
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run what the arguments ask for. Answers the exit status."""
+    """Run the suites. Returns the exit status."""
     asked = _parser().parse_args(arguments)
     results: list[Result] = []
     error: Exception | None = None
     try:
-        results.extend(_results(asked))  # what came before an error stays
+        results.extend(_results(asked))  # results before an error are kept
     except (CannotMake, table.TableError) as caught:
         error = caught
     print(HEAD, *(one.row() for one in results), sep="\n")
@@ -135,15 +135,15 @@ def _result(suite: Suite, variant: str, place: Environment, said: table.Suite, w
         if not report.is_file():
             raise CannotMake(f"{suite.name}: pytest ended with {done.returncode}:\n{done.stdout[-2000:]}")
         found: dict[str, Any] = json.loads(report.read_text(encoding="utf-8"))
-    gone = dict.fromkeys(found["unknown"], "stands in the table, but no such test is there")
-    unused = dict.fromkeys(said.unused(files, version), "stands in the table, but no such file is there")
+    gone = dict.fromkeys(found["unknown"], "is in the table, but there is no such test")
+    unused = dict.fromkeys(said.unused(files, version), "is in the table, but there is no such file")
     return Result(
         suite.name, variant, place.version, found["counts"], found["reasons"], found["failed"] | gone | unused
     )
 
 
 def _has_tests(path: Path) -> bool:
-    """Scrapy has packages whose tests are in `__init__.py`."""
+    """Scrapy has packages with tests in `__init__.py`."""
     return path.name.startswith("test_") or (path.name == "__init__.py" and path.parent.name.startswith("test_"))
 
 

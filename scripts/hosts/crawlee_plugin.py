@@ -1,4 +1,4 @@
-"""A pytest plugin for Crawlee's suite: the class under test is ours. `ANABRANCH_SUITE` says which one.
+"""A pytest plugin for Crawlee's suite: replaces the class under test by ours. `ANABRANCH_SUITE` names it.
 
 crawlee-storage       every storage client that a test makes of Crawlee's file or memory kind, and the default one
 crawlee-manager       the request manager of a crawler that is given none
@@ -19,7 +19,7 @@ from crawlee.crawlers import BasicCrawler
 from anabranch.frontier.hosts.crawlee import FrontierRequestManager, FrontierStorageClient
 from scripts.hosts.selection import SUITE
 
-#: Their tests measure no politeness, and their hosts fail on purpose.
+#: The tests measure no politeness, and their hosts fail on purpose.
 _SETTINGS = {
     "policy": "host",  # what is put in front is in front of its work queue
     "per_queue": 100,
@@ -35,7 +35,7 @@ _MADE: list[FrontierStorageClient | FrontierRequestManager] = []
 
 
 class ForFiles(FrontierStorageClient):
-    """In the place of FileSystemStorageClient."""
+    """Replaces FileSystemStorageClient."""
 
     def __init__(self, **settings: Any) -> None:
         super().__init__(**(_SETTINGS | settings))
@@ -43,7 +43,7 @@ class ForFiles(FrontierStorageClient):
 
 
 class ForMemory(ForFiles):
-    """In the place of MemoryStorageClient; a type of its own, for tests ask which one they have."""
+    """Replaces MemoryStorageClient; a separate type, because tests check it."""
 
 
 _SWAPS: dict[object, type] = {
@@ -54,7 +54,7 @@ _SWAPS: dict[object, type] = {
 
 @pytest.hookimpl(trylast=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Swap what modules name."""
+    """Replace the names in modules."""
     if _IS_MANAGER:
         return
     functions = [item for item in items if isinstance(item, pytest.Function)]
@@ -81,7 +81,7 @@ async def _close() -> AsyncIterator[None]:
 
 
 async def _manager(crawler: Any) -> Any:
-    """In the place of `BasicCrawler.get_request_manager`."""
+    """Replaces `BasicCrawler.get_request_manager`."""
     if not crawler._request_manager:  # noqa: SLF001
         crawler._request_manager = await FrontierRequestManager.open(None, **_SETTINGS)  # noqa: SLF001
         _MADE.append(crawler._request_manager)  # noqa: SLF001

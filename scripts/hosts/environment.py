@@ -1,4 +1,4 @@
-"""An environment for a host and its tests, made once in a cache: the released wheel, this clone, and what the tests need."""
+"""An environment for a host and its tests, made once in a cache: the released wheel, this clone, and the requirements."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from pathlib import Path
 from scripts.hosts.suites import Host
 
 CLONE = Path(__file__).parents[2]
-#: What of a source distribution is taken: the wheel's modules must be the ones that are tested.
+#: The extracted parts of a source distribution: its modules are left out, so that those of the wheel are tested.
 _TAKEN = ("tests", "docs", "conftest.py", "pyproject.toml", "setup.cfg", "pytest.ini", "tox.ini")
 
 
 @dataclass(frozen=True, slots=True)
 class Environment:
-    """Where a host's tests can run."""
+    """An environment for a host's tests."""
 
     python: Path
     tests: Path  #: the folder that holds the folder `tests`
@@ -27,11 +27,11 @@ class Environment:
 
 
 class CannotMake(Exception):
-    """The environment cannot be made; the message says why."""
+    """The environment cannot be made; the message has the reason."""
 
 
 def environment(host: Host, wanted: str, cache: Path, archive: Path | None = None) -> Environment:
-    """The environment for this version (a pattern of pip's), made if it is not there. Raises: CannotMake."""
+    """The environment for this version (a pattern of pip's), made if it is missing. Raises: CannotMake."""
     asked = f"{host.name}{host.extras}=={wanted}"
     stamp = _digest(asked, *host.requirements, str(archive), (CLONE / "pyproject.toml").read_text(encoding="utf-8"))
     folder = cache / f"{host.name}-{wanted.rstrip('.*')}"
@@ -59,7 +59,7 @@ def _version(python: Path, host: Host) -> str:
 
 
 def _fetched(host: Host, version: str, folder: Path) -> Path:
-    """The source distribution with the tests. pip builds its metadata, and fetches what does that."""
+    """The source distribution with the tests. pip builds its metadata, and downloads the build requirements."""
     asked = f"{host.name}=={host.tests_of or version}"
     python = folder / "venv" / "bin" / "python"
     _call([python, *_PIP, "download", "--no-binary", host.name, "--no-deps", "--dest", folder / "sdist", asked])
@@ -67,7 +67,7 @@ def _fetched(host: Host, version: str, folder: Path) -> Path:
 
 
 def _unpack(archive: Path, folder: Path) -> None:
-    """What is taken of an archive, without its first folder. Raises: CannotMake."""
+    """Extract the tests from an archive, without its first folder. Raises: CannotMake."""
     try:
         with tarfile.open(archive) as tar:
             for member in tar.getmembers():

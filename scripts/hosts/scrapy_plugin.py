@@ -1,4 +1,4 @@
-"""A pytest plugin for Scrapy's suite: the class under test is ours. `ANABRANCH_SUITE` says which one.
+"""A pytest plugin for Scrapy's suite: replaces the class under test by ours. `ANABRANCH_SUITE` names it.
 
 scrapy-scheduler      every crawl that names no scheduler, and what a test imports as `Scheduler`
 scrapy-dupefilter     every crawl that names no dupe filter
@@ -21,12 +21,12 @@ from scripts.hosts.selection import SUITE
 
 _SUITE = os.environ[SUITE].split(" ")[0]
 _OURS = "anabranch.frontier.hosts.scrapy"
-#: Priorities are those of one work queue; a host of a test fails on purpose, and is asked again at once.
+#: Priorities apply within one work queue; hosts of tests fail on purpose, and are retried at once.
 _FRONTIER = {"policy": "host", "per_queue": 100, "backoff_base": 0, "backoff_cap": 0, "max_retry_after": 0}
 
 
 def _set_defaults() -> None:
-    """Settings of a project that names nothing."""
+    """Default settings of a project."""
     defaults: ModuleType = default_settings
     # Any: a port that another process holds is a warning, which some tests count.
     vars(defaults).update(TELNETCONSOLE_PORT=[])
@@ -52,7 +52,7 @@ def _swaps() -> dict[object, object]:
 
 
 def _complete(module: ModuleType) -> None:
-    """The crawler that their scheduler tests make has not got all that a crawler has when it makes its scheduler."""
+    """Complete the crawler of the scheduler tests, which lacks parts of a real one."""
     crawler = vars(module).get("MockCrawler")
     if crawler is None or hasattr(crawler, "anabranch"):
         return
@@ -71,7 +71,7 @@ def _complete(module: ModuleType) -> None:
 
 @pytest.hookimpl(trylast=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """What their test modules have imported by name."""
+    """Replace names that the test modules have imported."""
     swaps = _swaps()
     for module in {item.module for item in items if isinstance(item, pytest.Function)}:
         for name, value in list(vars(module).items()):

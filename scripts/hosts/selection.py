@@ -1,4 +1,4 @@
-"""A pytest plugin for a host's suite: what cannot pass may not pass, and what became of each test is written down.
+"""A pytest plugin for a host's suite: tests that cannot pass must fail, and all results are recorded.
 
 `ANABRANCH_SUITE` names the suite, its variant and the host's version; `ANABRANCH_REPORT` is the file for the report.
 """
@@ -20,7 +20,7 @@ SUITE, REPORT = "ANABRANCH_SUITE", "ANABRANCH_REPORT"
 
 
 class Selection:
-    """The exemptions of one run, and what became of its tests."""
+    """The exemptions of one run, and the results of its tests."""
 
     def __init__(self, exemptions: Sequence[table.Exemption]) -> None:
         self._exemptions = exemptions
@@ -32,7 +32,7 @@ class Selection:
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_collection_modifyitems(self, items: list[pytest.Item]) -> None:
-        """What is exempt must fail. (Its reruns and its own marks are off, for a failure is what is wanted.)"""
+        """Exempt tests must fail. (Their reruns and marks are switched off, because a failure is expected.)"""
         for item in items:
             one = next((one for one in self._exemptions if one.covers(item.nodeid)), None)
             if one is not None:
@@ -40,12 +40,12 @@ class Selection:
                 item.add_marker(pytest.mark.xfail(reason=one.reason, run=not one.hangs, strict=True))
 
     def pytest_collection_finish(self, session: pytest.Session) -> None:
-        """Without xdist: which tests there are."""
+        """Without xdist: the tests."""
         self._collected.update(item.nodeid for item in session.items)
 
     @pytest.hookimpl(optionalhook=True)
     def pytest_xdist_node_collection_finished(self, ids: Iterable[str]) -> None:
-        """With it, a worker says which."""
+        """With xdist: the tests of a worker."""
         self._collected.update(ids)
 
     def pytest_collectreport(self, report: pytest.CollectReport) -> None:
@@ -70,7 +70,7 @@ class Selection:
             self._counts["passed"] += 1
 
     def pytest_sessionfinish(self) -> None:
-        """Write it down; workers of xdist have told it to the one that started them."""
+        """Write the report; workers of xdist have sent theirs to the main process."""
         if "PYTEST_XDIST_WORKER" in os.environ:
             return
         report: dict[str, Any] = {

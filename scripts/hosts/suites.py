@@ -1,4 +1,4 @@
-"""The suites: which host, which of its tests, and how they are run."""
+"""The suites: the host, its tests, and how they are run."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from scripts.hosts.table import numbers
 
 @dataclass(frozen=True, slots=True)
 class Host:
-    """A package whose tests are run."""
+    """A package with a test suite."""
 
     name: str
     default: str  #: version, a pattern of pip's
@@ -41,8 +41,8 @@ SCRAPY = Host(
         "uvloop",
     ),
 )
-#: From 1.7 on Crawlee's source distributions have no tests. Those of the last that has them are run: Crawlee 1.11's own clients
-#: pass them, too, but for those that the table names. `--crawlee-tests` takes an archive of the tag instead.
+#: From 1.7 on Crawlee's source distributions have no tests. The last ones with tests are run: Crawlee 1.11's own clients
+#: pass them, too, except those in the table. `--crawlee-tests` takes an archive of the tag instead.
 CRAWLEE = Host(
     "crawlee",
     "1.11.*",
@@ -74,11 +74,11 @@ class Suite:
     folder: str  #: where the tests are
     #: variant -> pytest's options for it
     variants: dict[str, tuple[str, ...]] = field(default_factory=lambda: {"default": ()})
-    #: variant -> the first version of the host that knows it; the others are in all.
+    #: variant -> the first version of the host that has it; the others are in all.
     since: dict[str, str] = field(default_factory=dict)
 
     def variants_of(self, version: str) -> list[str]:
-        """Those that a host of this version knows."""
+        """The variants of this version of the host."""
         return [name for name in self.variants if numbers(self.since.get(name, "0")) <= numbers(version)]
 
 

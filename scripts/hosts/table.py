@@ -1,4 +1,4 @@
-"""`notapplicable.toml`: which files of a suite are run, and which tests in them cannot pass, each with its reason.
+"""`notapplicable.toml`: the files of a suite that are run, and the tests in them that cannot pass, each with its reason.
 
     [suites.NAME]
     outside = { "GLOB" = "reason" }                    # files that are not run: all others are
@@ -7,7 +7,7 @@
     others = "reason"                                  # and why the others are not
     [[suites.NAME.tests]]
     reason = "one line"
-    ids = ["FILE::TEST", "FILE::CLASS::TEST[PARAMETER]"]   # an id without a parameter stands for all its parameters
+    ids = ["FILE::TEST", "FILE::CLASS::TEST[PARAMETER]"]   # an id without a parameter covers all its parameters
     hangs = true                                       # or they are not even run: they hang, harm others, or end by chance
     only = ["asyncio"]                                 # in these variants of the suite; all without
     before = "2.18"                                    # in hosts older than this; or `since`
@@ -30,18 +30,18 @@ _KNOWN = {"reason", "ids", "hangs", "only", *_LIMITS}
 
 
 class TableError(Exception):
-    """The table says what it cannot mean."""
+    """The table is invalid."""
 
 
 @dataclass(frozen=True, slots=True)
 class Versions:
-    """Of a host: from the first one on, and before the other; all without."""
+    """Versions of a host: from `since` on, and before `before`; by default all."""
 
     since: tuple[int, ...] = ()
     before: tuple[int, ...] = ()
 
     def hold(self, version: tuple[int, ...]) -> bool:
-        """Whether this version is one of them."""
+        """Whether this version is included."""
         return self.since <= version and (not self.before or version < self.before)
 
 
@@ -60,7 +60,7 @@ class Exemption:
         return (not self.only or variant in self.only) and self.versions.hold(version)
 
     def covers(self, test: str) -> bool:
-        """Whether the test is the one that it names, or one of its parameters."""
+        """Whether this names the test, or the test without its parameters."""
         return test == self.id or test.startswith(f"{self.id}[")
 
 
@@ -75,22 +75,22 @@ class RunHooks:
 
 @dataclass(frozen=True, slots=True)
 class Suite:
-    """What the table says of one suite."""
+    """The table of one suite."""
 
     outside: tuple[RunHooks, ...]
     inside: tuple[str, ...]  #: globs of files that are run; all others if empty
-    others: str  #: why what is not inside is not run
+    others: str  #: why other files are not run
     exemptions: tuple[Exemption, ...]
 
     def reason_outside(self, file: str, version: tuple[int, ...]) -> str | None:
-        """Why a file is not run with this version; None if it is."""
+        """The reason why a file is not run with this version; None if it is run."""
         if self.inside and not any(fnmatchcase(file, glob) for glob in self.inside):
             return self.others
         outside = (one for one in self.outside if one.versions.hold(version))
         return next((one.reason for one in outside if fnmatchcase(file, one.glob)), None)
 
     def unused(self, files: Iterable[str], version: tuple[int, ...]) -> list[str]:
-        """The globs that no file of this version has."""
+        """The globs that match no file of this version."""
         names = list(files)
         globs = (*(one.glob for one in self.outside if one.versions.hold(version)), *self.inside)
         return [glob for glob in globs if not any(fnmatchcase(name, glob) for name in names)]
@@ -116,7 +116,7 @@ def read(path: Path = PATH) -> dict[str, Suite]:
 
 
 def unknown(exemptions: Iterable[Exemption], tests: Collection[str]) -> list[str]:
-    """The ids that no test has any more."""
+    """The ids without a test."""
     names = {name for test in tests for name in (test, test.partition("[")[0])}
     return sorted(one.id for one in exemptions if one.id not in names)
 
@@ -128,7 +128,7 @@ def _suite(name: str, table: Mapping[str, Any]) -> Suite:
             raise TableError(f"{name}: {', '.join(sorted(strange))} means nothing here")
         for one in _exemptions(name, entry):
             if found.setdefault((one.id, (one.only, one.versions)), one) is not one:
-                raise TableError(f"{name}: {one.id} stands there twice")
+                raise TableError(f"{name}: {one.id} occurs twice")
     outside = tuple(_outside(name, glob, said) for glob, said in table.get("outside", {}).items())
     inside, others = tuple(table.get("inside", ())), table.get("others", "")
     if inside:
@@ -137,7 +137,7 @@ def _suite(name: str, table: Mapping[str, Any]) -> Suite:
 
 
 def _outside(name: str, glob: str, said: object) -> RunHooks:
-    """A reason alone stands for all versions."""
+    """A reason alone holds for all versions."""
     entry = said if isinstance(said, dict) else {"reason": said}
     if strange := set(entry) - {"reason", *_LIMITS}:
         raise TableError(f"{name}: {', '.join(sorted(strange))} means nothing here")
@@ -153,7 +153,7 @@ def _exemptions(name: str, entry: Mapping[str, Any]) -> list[Exemption]:
     for test in ids:
         _check_reason(name, test, reason)
         if "::" not in test:
-            raise TableError(f"{name}: {test} names no test; a whole file stands under `outside`")
+            raise TableError(f"{name}: {test} names no test; put a whole file under `outside`")
     only = frozenset(entry.get("only", ()))
     return [Exemption(test, reason, entry.get("hangs", False), only, _versions(entry)) for test in ids]
 

@@ -35,7 +35,7 @@ async def test_a_simulation_is_drawn_beside_what_was_saved(tmp_path: Path) -> No
     assert (await anabranch(*tiny, "--json", "live.json", cwd=tmp_path)).code == 0
     beside = await anabranch("lab", "simulate", "--beside", "live.json", "--json", "both.json", cwd=tmp_path)
     assert beside.code == 0, beside.err
-    assert "simulated beside live" in beside.out
+    assert "simulated and live" in beside.out
     (both,) = json.loads((tmp_path / "both.json").read_text())["comparisons"]
     live, simulated = both["runs"][0], both["simulated"][0]
     assert {host["host"] for host in simulated["hosts"]} >= {host["host"] for host in live["hosts"][:3]}

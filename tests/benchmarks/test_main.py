@@ -74,7 +74,7 @@ def test_rows_are_scaled_by_the_fastest_calibration_of_the_run(tmp_path: Path, m
     speeds = iter([80.0, 100.0, 60.0])
     monkeypatch.setattr(bench, "rounds_per_s", lambda: next(speeds))
     rows = bench.judged_rows([GROUPS[0], GROUPS[0]], False, tmp_path)
-    assert [(row.beside, row.fastest) for row in rows] == [(90.0, 100.0), (80.0, 100.0)]
+    assert [(row.calibration, row.fastest) for row in rows] == [(90.0, 100.0), (80.0, 100.0)]
 
 
 def test_temporary_folders_are_removed(tmp_path: Path) -> None:

@@ -12,7 +12,7 @@ def judged(
     measured: float | None, unit: str, target: float | None, *, is_bound: bool = False, speed: float = 1.0
 ) -> Judged:
     row = Row(name="r", what="w", measured=measured, unit=unit, target=target, is_bound=is_bound)
-    return Judged(row=row, beside=speed * REFERENCE_ROUNDS / 2, fastest=speed * REFERENCE_ROUNDS)
+    return Judged(row=row, calibration=speed * REFERENCE_ROUNDS / 2, fastest=speed * REFERENCE_ROUNDS)
 
 
 def test_a_rate_is_scaled_to_the_reference_machine() -> None:

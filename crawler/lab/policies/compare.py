@@ -1,7 +1,7 @@
-"""Real crawls with the real crawler, one after the other on the same web: the comparison that `anabranch compare` runs.
+"""`anabranch compare`: real crawls with the real crawler, one after the other on the same web.
 
-Within a repeat the policies take turns, so that a change of the machine's speed affects all of them. Each crawl is a process of
-its own (`crawling.py`), which is read until it ends and ended in any case.
+Within a repeat the policies take turns, so that a change of the machine's speed affects all of them. Each crawl is a separate
+process (`crawling.py`).
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import signal
 import subprocess
 import tempfile
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -26,9 +26,9 @@ from anabranch.crawler.lab.policies.options import (
     PolicyOptions,
     check,
     delay_words,
+    delays,
     order_for,
     rule_of,
-    with_delays,
 )
 from anabranch.crawler.lab.policies.report import report_of
 from anabranch.crawler.lab.policies.saved import COMPARISON, saved
@@ -56,13 +56,13 @@ NAME = "policies"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CrawledWeb:
-    """Where the runs of one comparison crawl."""
+    """The web that the runs of one comparison crawl."""
 
     web: str  #: in two or three words
     size: str  #: in words
-    hosts: int  #: 0: nobody knows
+    hosts: int  #: 0: unknown
     order: Callable[[str], CrawlOrder]  #: of a policy
-    served: Served | None = None  #: None: the sites are others'
+    served: Served | None = None  #: None: real sites
 
 
 def run(options: PolicyOptions, on_progress: OnProgress) -> LabReport:
@@ -70,16 +70,18 @@ def run(options: PolicyOptions, on_progress: OnProgress) -> LabReport:
     check(options)
     load, progress = os.getloadavg()[0], _Progress(options, on_progress)
     comparisons = []
-    for open_place in _places(options):
-        with open_place() as place:
-            comparisons.append(_compared(options, place, progress))
+    for web in _webs(options):
+        with web as crawled:
+            comparisons.append(_compared(options, crawled, progress))
     machine = f"load {load:.1f} before the first run, {os.getloadavg()[0]:.1f} after the last, {os.cpu_count()} cores"
     done = [replace(each, setting=replace(each.setting, machine=machine)) for each in comparisons]
-    return report_of(NAME, done, data=saved(COMPARISON, with_delays(options), done))
+    least_s, most_s = delays(options)
+    asked = replace(options, min_delay_s=least_s, max_delay_s=most_s)
+    return report_of(NAME, done, data=saved(COMPARISON, asked, done))
 
 
 class _Progress:
-    """How far all runs together are, as seconds of crawling: what is shown while they go on."""
+    """The progress of all runs together, in seconds of crawling."""
 
     def __init__(self, options: PolicyOptions, on_progress: OnProgress) -> None:
         self._seconds = options.seconds
@@ -89,7 +91,7 @@ class _Progress:
 
     @contextmanager
     def of_run(self, words: str) -> Iterator[Callable[[Sample], None]]:
-        """While inside, a run goes on; the run calls what it gives with each sample."""
+        """While entered, a run goes on, which calls the yielded function with each sample."""
         before: list[Sample] = []
 
         def on_sample(sample: Sample) -> None:
@@ -105,31 +107,24 @@ class _Progress:
         self._runs += 1
 
 
-def _places(options: PolicyOptions) -> Iterator[Callable[[], AbstractContextManager[CrawledWeb]]]:
-    """How each web is opened, one after the other."""
+def _webs(options: PolicyOptions) -> Iterator[AbstractContextManager[CrawledWeb]]:
+    """Each web, opened when it is entered."""
     if options.seeds is not None:
-        yield partial(_real, options)
+        size = f"from the seeds of {options.seeds}"
+        yield nullcontext(CrawledWeb(web="real sites", size=size, hosts=0, order=partial(order_for, options)))
     elif options.replay is not None:
-        yield partial(_boxed, options, "replayed web", options.replay)
+        yield _boxed(options, "replayed web", options.replay)
     else:
         for kind in options.kinds:
             made = WebOptions(
                 pages=options.pages, kind=kind, hosts=options.hosts, latency_s=options.latency_s, seed=options.seed
             )
-            yield partial(_boxed, options, WEB_WORDS[kind], made)
-
-
-@contextmanager
-def _real(options: PolicyOptions) -> Iterator[CrawledWeb]:
-    """Sites of others."""
-    yield CrawledWeb(
-        web="real sites", size=f"from the seeds of {options.seeds}", hosts=0, order=partial(order_for, options)
-    )
+            yield _boxed(options, WEB_WORDS[kind], made)
 
 
 @contextmanager
 def _boxed(options: PolicyOptions, words: str, web: WebOptions | Path) -> Iterator[CrawledWeb]:
-    """A web in a box, served while inside."""
+    """A made or replayed web, served while entered."""
     with serving(web) as served:
         order = partial(order_for, options, seeds=served.seeds, addresses=served.hosts)
         size = "; ".join([f"{served.urls:,} URLs on {len(served.hosts):,} hosts", *served.notes])
@@ -157,7 +152,7 @@ def _compared(options: PolicyOptions, place: CrawledWeb, progress: _Progress) ->
 
 
 def _watched(options: PolicyOptions, place: CrawledWeb, policy: str, on_sample: Callable[[Sample], None]) -> RunResult:
-    """A run, with what the server saw of it."""
+    """A run with the server's ledger."""
     if place.served is None:
         return run_once(place.order(policy), options.seconds, on_sample)
     place.served.begin(rule_of(options))
@@ -168,7 +163,7 @@ def _watched(options: PolicyOptions, place: CrawledWeb, policy: str, on_sample: 
 
 #: What the child runs.
 _PROGRAM = "from anabranch.crawler.lab.policies.crawling import main; sys.exit(main(sys.argv[1:]))"
-#: The child's log, beside its job, and how much of its end is read if it breaks.
+#: The child's log, in the folder of its job, and how much of its end is read if it breaks.
 _LOG_FILE = "log"
 _LOG_TAIL_BYTES = 4096
 
@@ -176,7 +171,7 @@ _READ_BYTES = 1 << 16
 
 
 class CrawlEnding(NamedTuple):
-    """How a crawl ended, as its process says it."""
+    """The end of a crawl, as reported by its process."""
 
     ended_s: float
     is_drained: bool
@@ -187,9 +182,9 @@ class CrawlEnding(NamedTuple):
 def run_once(
     order: CrawlOrder, seconds: float, on_sample: Callable[[Sample], None], web: Served | None = None
 ) -> RunResult:
-    """Crawl by the order, in a new folder, until it is drained or for so many seconds; `on_sample` hears of each sample.
+    """Crawl by the order, in a new folder, until it is drained or for so many seconds; `on_sample` gets each sample.
 
-    It ends at once if the web that it crawls is lost. Process and folder are gone afterwards, also on an interrupt.
+    It ends at once if the web is lost. Process and folder are removed afterwards, also on an interrupt.
     Raises: CrawlerError if the crawl breaks; WebLost; OSError.
     """
     with _new_folder() as folder:
@@ -205,7 +200,7 @@ def run_once(
 
 
 def result_of(policy: str, samples: Sequence[Sample], ending: CrawlEnding, seconds: float) -> RunResult:
-    """The run up to its end, or to its last second: what was still under way then may have ended later. Pure."""
+    """The run up to its end, or to its last second; visits still under way may have ended later. Pure."""
     duration_s = min(ending.ended_s, seconds)
     whole = RunResult(
         policy=policy,
@@ -221,7 +216,7 @@ def result_of(policy: str, samples: Sequence[Sample], ending: CrawlEnding, secon
 
 @contextmanager
 def _new_folder() -> Iterator[Path]:
-    """A folder that is gone afterwards. An interrupt while it is being removed, which may take seconds, waits for that."""
+    """A temporary folder. An interrupt during its removal, which may take seconds, waits for that."""
     folder = Path(tempfile.mkdtemp(prefix="anabranch-policies-"))
     try:
         yield folder
@@ -235,7 +230,7 @@ def _new_folder() -> Iterator[Path]:
 
 @contextmanager
 def _started(folder: Path) -> Iterator[tuple[subprocess.Popen[bytes], IO[bytes]]]:
-    """The process and what it says. It is in a session of its own: Ctrl-C is for the command, which then ends it."""
+    """The process and its output. It is in its own session, so Ctrl-C reaches the command, which then ends it."""
     read, write = os.pipe()
     with os.fdopen(read, "rb", buffering=0) as stream:
         with os.fdopen(write, "wb") as theirs, (folder / _LOG_FILE).open("wb") as log:
@@ -260,7 +255,7 @@ def _started(folder: Path) -> Iterator[tuple[subprocess.Popen[bytes], IO[bytes]]
 
 
 def _lines(stream: IO[bytes], web: Served | None) -> Iterator[bytes]:
-    """What the process says, line by line, until it says no more. Raises: WebLost."""
+    """The output of the process, line by line. Raises: WebLost."""
     waited: list[IO[bytes] | Served] = [stream] if web is None else [stream, web]
     begun = b""
     while True:
@@ -275,7 +270,7 @@ def _lines(stream: IO[bytes], web: Served | None) -> Iterator[bytes]:
 
 
 def _heard(lines: Iterable[bytes], on_sample: Callable[[Sample], None]) -> tuple[list[Sample], CrawlEnding | None]:
-    """All samples that the process tells; and how it ended, if it said so."""
+    """All samples that the process reports, and its end, if it reported that."""
     samples: list[Sample] = []
     ending: CrawlEnding | None = None
     for line in lines:

@@ -1,9 +1,9 @@
-"""One real crawl, in a process of its own, which reports a sample each second.
+"""One real crawl, in a separate process, which reports a sample each second.
 
 `compare.py` starts the process with two arguments: a folder and a descriptor. The process runs the order `order.toml` of the
 folder, in the folder `job` there, and writes one JSON value a line to the descriptor: a list for each sample, then an object
-for the end. Standard output is left to what user functions print; the log goes to standard error. The process ends at once
-when its standard input ends, which happens when the parent process has ended, for whatever reason.
+for the end. Standard output is for user functions; the log goes to standard error. The process ends at once
+when its standard input ends, which happens when the parent process ends in any way.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ _BATCH = 1000
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Crawl, and answer the exit code; a foreseeable error is one line on standard error."""
+    """Crawl, and return the exit code; an expected error is one line on standard error."""
     folder, fd = Path(arguments[0]), int(arguments[1])
     configure_logs(0)
     tune_interpreter()
@@ -64,13 +64,13 @@ def main(arguments: Sequence[str]) -> int:
             order = load_order(folder / ORDER_FILE, {})
             say(_crawled(order, folder / JOB_FOLDER, say))
         except FORESEEABLE as error:
-            print(error, file=sys.stderr)  # noqa: T201 - what the starting process reads
+            print(error, file=sys.stderr)  # noqa: T201 - for the parent process
             return failure_code(error)
     return ExitCode.DONE
 
 
 def _crawled(order: CrawlOrder, directory: Path, say: Callable[[object], None]) -> dict[str, object]:
-    """Run the crawl, and say its samples; then how it ended. Raises: CrawlerError, FrontierError."""
+    """Run the crawl, which reports its samples; returns its end. Raises: CrawlerError, FrontierError."""
     found = read_seeds(order.job.sources, io.BytesIO())
     if not found.seeds:
         raise NoSeeds("no seed is left")
@@ -92,7 +92,7 @@ async def _run(controller: CrawlController) -> ExitCode:
 
 
 def _end_with(fd: int) -> None:
-    """End the process when nobody holds the other end of this descriptor any more."""
+    """End the process when the other end of this descriptor is closed."""
 
     def look() -> None:
         if not os.read(fd, 1024):
@@ -102,7 +102,7 @@ def _end_with(fd: int) -> None:
 
 
 def queue_lengths(state: Path, order: CrawlOrder) -> Balance:
-    """How many of all URLs that a job has found came to how many queues (blocks). Costs a look at every URL."""
+    """The numbers of all found URLs of a job, and of their queues (blocks). Reads every URL."""
     hosts = order.dns.hosts
     assign = parse_policy(
         order.frontier.policy,
@@ -125,7 +125,7 @@ def _say(stream: TextIO, value: object) -> None:
 
 
 def _nothing(_: str) -> None:
-    """The comparison says what there is to say."""
+    """The comparison prints the results."""
 
 
 async def _show_nothing(_: Callable[[], CrawlSnapshot]) -> None:
@@ -141,10 +141,9 @@ LOOK_S = 0.05
 class Sampler:
     """The samples of one crawl, the first when its workers start, the last when they have ended.
 
-    Workers, URLs and bytes are read by a thread, since the event loop may be a second late when a thousand workers have
-    something to do; the active workers each `LOOK_S`, the rest each second. The queues' states are those that the Frontier told
-    last: it is asked once a second, and answers when its store has written what was said before. A look costs 2 ms of
-    processor time with 900 queues in flight (measured), 0.2 % of a core.
+    A thread reads workers, URLs and bytes, because the event loop may be a second late with a thousand busy workers: the active
+    workers each `LOOK_S`, the rest each second. The queues' states are requested from the Frontier once a second, and are the
+    latest known ones. A look costs 2 ms of CPU time with 900 queues in flight (measured), 0.2 % of a core.
     """
 
     def __init__(self, on_sample: Callable[[Sample], None], clock: Callable[[], float] = monotonic) -> None:
@@ -157,10 +156,14 @@ class Sampler:
         self._lag_s = 0.0
         self._waited_s = 0.0  # as `_waited_s` says, at the start
         self._queues = (0, 0, 0)  #: ready, parked, snoozed
-        self._looked_s, self._held_s, self._peak = 0.0, 0.0, 0  # at workers: until when, and what a sample has of them
+        self._looked_s, self._held_s, self._peak = (
+            0.0,
+            0.0,
+            0,
+        )  # workers: time of the last look, and values of the next sample
 
     async def watch(self, frontier: AsyncFrontier, counts: CrawlStatistics) -> None:
-        """Sample each second until cancelled; as `Outside.watch`. Called again, it goes on."""
+        """Sample each second until cancelled, as `RunHooks.watch`. A second call continues."""
         if self._start_s is None:
             self._start_s, self._cpu_s = self._clock(), _cpu_s()
             self._waited_s = _waited_s()
@@ -178,7 +181,7 @@ class Sampler:
             self._say(counts)
 
     def busy(self) -> Busy:
-        """How busy the process was from the first sample to now; how late its event loop was at worst when a second began."""
+        """How busy the process was since the first sample, and how late its event loop was at worst when a second began."""
         elapsed_s = self._now_s()
         if elapsed_s <= 0:
             return Busy(0.0, self._lag_s)
@@ -192,13 +195,13 @@ class Sampler:
         return 0.0 if self._start_s is None else self._clock() - self._start_s
 
     def _look(self, counts: CrawlStatistics) -> None:
-        """As many workers as are active now were so since the look before."""
+        """Count the present number of active workers for the time since the last look."""
         now_s, active = self._now_s(), counts.active
         self._held_s += active * (now_s - self._looked_s)
         self._looked_s, self._peak = now_s, max(self._peak, active)
 
     def _say(self, counts: CrawlStatistics) -> None:
-        """A sample of the last look."""
+        """Report a sample of the last look."""
         urls, peak = counts.pages + counts.failed + counts.excluded, self._peak
         self._peak = 0
         self._on_sample(Sample(self._looked_s, self._held_s, peak, *self._queues, urls, counts.fetched_bytes))
@@ -246,7 +249,7 @@ def _cpu_s() -> float:
 
 
 def _waited_s() -> float:
-    """How long the main thread could have run and had no processor; 0 where no kernel tells.
+    """How long the main thread was runnable but waited for the processor; 0 where the kernel does not report it.
 
     Source: Documentation/scheduler/sched-stats.rst of Linux, `/proc/<pid>/schedstat`.
     """

@@ -1,10 +1,10 @@
-"""What is to be compared, and the crawl order that each run has. Pure, but for the files that are looked at."""
+"""The options of a comparison, and the crawl order of each run. Pure, except that it checks files."""
 
 from __future__ import annotations
 
 import io
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 
 from anabranch.crawler.fetch.connection_limits import files_for, raise_file_limit
@@ -20,20 +20,20 @@ from anabranch.frontier.errors import PolicyError
 from anabranch.frontier.policies.assignment import PolitenessScope
 from anabranch.frontier.policies.hosts import is_address
 
-#: One after the other, each as long as it takes: the host's queues, three ways to have more of them.
+#: One queue per host, and three policies with more queues.
 DEFAULT_POLICIES = ("host", "parallel:8", "elf:997", "bkdr:997")
-#: What the made webs that crawls are compared on are called.
+#: The names of the made webs in reports.
 WEB_WORDS = {"portals": "five portals", "subdomains": "one portal"}
 KINDS = tuple(WEB_WORDS)
 
-#: The lab's times are a sixtieth of a real crawl's: 3 s, 30 s and some 6 s become these.
+#: The lab's times are a sixtieth of a real crawl's: 3 s, 30 s and about 6 s.
 SCALE = 60
 MIN_DELAY_S = 0.05
 MAX_DELAY_S = 0.5
 LATENCY_S = 0.1
 
 _MOST_WORKERS = 10_000
-#: What only a made web has, by option.
+#: Options of made webs only.
 _OF_MADE_WEBS = {
     "--kind": "kinds",
     "--pages": "pages",
@@ -42,9 +42,9 @@ _OF_MADE_WEBS = {
     "--seed": "seed",
     "--links": "links",  # of a simulation
 }
-#: Whose gates the delays are owed by.
+#: The scope of the delays.
 _SCOPES = {PAPER: PolitenessScope.QUEUE, POLITE: PolitenessScope.HOST, OFF: PolitenessScope.OFF}
-#: Links that lead from the seeds to the last page: a tree of any depth is to be crawled whole.
+#: Hops from the seeds to the last page: trees of any depth are crawled completely.
 _ANY_DEPTH = 1_000_000
 
 
@@ -57,7 +57,7 @@ class PolicyOptions:
     politeness: str = POLITE
     connections: int = 1  #: slots of a host's gate
     delay_factor: float = 5.0
-    min_delay_s: float | None = None  #: None: the lab's, or of a real crawl the order's
+    min_delay_s: float | None = None  #: None: the lab's, or the order's for a real crawl
     max_delay_s: float | None = None
     seconds: float = 60.0  #: of a run, if it is not drained before
     repeat: int = 1
@@ -66,8 +66,8 @@ class PolicyOptions:
     hosts: int = 40
     latency_s: float = LATENCY_S
     seed: int = 1
-    replay: Path | None = None  #: a crawl.log whose web is crawled, in the place of a made one
-    seeds: Path | None = None  #: a file of real seeds, in the place of a web in a box
+    replay: Path | None = None  #: a crawl.log to crawl instead of a made web
+    seeds: Path | None = None  #: a file of real seeds, instead of a made web
 
     @property
     def steps(self) -> int:
@@ -84,7 +84,7 @@ _DEFAULTS = PolicyOptions()
 
 
 def check(options: PolicyOptions) -> None:
-    """Raises: UsageError for the first thing that makes no sense; nothing was started then."""
+    """Raises: UsageError for the first invalid option, before anything is started."""
     _check_numbers(options)
     _check_choices(options)
     _check_webs(options)
@@ -140,11 +140,11 @@ def _check_webs(options: PolicyOptions) -> None:
             f"--seeds: real sites are crawled with --politeness polite alone; {options.politeness} is for the web in a box"
         )
     if options.seeds and "ip" in options.policies:
-        raise UsageError("--policies: ip cannot be compared on real sites, whose addresses nobody knows beforehand")
+        raise UsageError("--policies: ip cannot be compared on real sites: their addresses are not known beforehand")
 
 
 def refuse_unused(option: str, options: object, defaults: object) -> None:
-    """Raises: UsageError if anything is given that only a made web has, beside this option, which says another web."""
+    """Raises: UsageError if this option, which names another web, is combined with options of a made web."""
     unused = [
         each for each, name in _OF_MADE_WEBS.items() if getattr(options, name, None) != getattr(defaults, name, None)
     ]
@@ -166,7 +166,7 @@ def _check_files(options: PolicyOptions) -> None:
 
 
 def _check_descriptors(options: PolicyOptions) -> None:
-    """Workers that wait for each other's connections would be active and do nothing."""
+    """Workers that wait for each other's connections would be active and idle."""
     allowed, needed = raise_file_limit(), files_for(options.workers)
     if allowed < needed:
         raise UsageError(
@@ -191,14 +191,8 @@ def delays(options: PolicyOptions) -> tuple[float, float]:
     )
 
 
-def with_delays(options: PolicyOptions) -> PolicyOptions:
-    """The same with the delays that it stands for."""
-    least_s, most_s = delays(options)
-    return replace(options, min_delay_s=least_s, max_delay_s=most_s)
-
-
 def rule_of(options: PolicyOptions) -> PolitenessRule:
-    """What a host is owed, and was owed under another set-up too: the ledger then says how far it was from that."""
+    """The rule for the ledger. It is also used in the other set-ups, to show how much they break it."""
     least_s, most_s = delays(options)
     return PolitenessRule(
         slots=options.connections, delay_factor=options.delay_factor, min_delay_s=least_s, max_delay_s=most_s
@@ -206,13 +200,13 @@ def rule_of(options: PolicyOptions) -> PolitenessRule:
 
 
 def delay_words(options: PolicyOptions) -> str:
-    """The delays in one sentence, with how they are scaled."""
+    """The delays and their scale in one sentence."""
     if options.politeness == OFF:
         return "no delays."
     least_s, most_s = delays(options)
-    whose = "queue" if options.politeness == PAPER else "host"
+    owner = "queue" if options.politeness == PAPER else "host"
     words = (
-        f"delays: a {whose} rests {options.delay_factor:g} x the fetch time, within {_time(least_s)} and "
+        f"delays: a {owner} rests {options.delay_factor:g} x the fetch time, within {_time(least_s)} and "
         f"{_time(most_s)}"
     )
     if options.seeds:
@@ -230,11 +224,11 @@ def _time(seconds: float) -> str:
 def order_for(
     options: PolicyOptions, policy: str, *, seeds: Sequence[str] = (), addresses: Mapping[str, str] | None = None
 ) -> CrawlOrder:
-    """The order of a run: the durable store and all else as a crawl has it by default, robots.txt obeyed.
+    """The order of a run: the durable store, robots.txt obeyed, and other defaults of a crawl.
 
-    `addresses` has the hosts of a web in a box: they are the crawl's scope, so that it never leaves it. Without them the order
-    is that of a real crawl, by the environment, too. Raises: OrderError; UsageError if one of them is no name: nothing is
-    looked up for an address, so the crawl would go to the real one.
+    `addresses` has the hosts of a made web, which are the crawl's scope. Without them the order is that of a real crawl, with
+    the environment. Raises: OrderError; UsageError if a host is an address: it is not looked up, so the crawl would go to
+    the real one.
     """
     return _real_order(options, policy) if options.seeds else _boxed_order(options, policy, seeds, addresses or {})
 
@@ -256,7 +250,7 @@ def _boxed_order(options: PolicyOptions, policy: str, seeds: Sequence[str], addr
                 "min_delay": least_s,
                 "max_delay": most_s,
                 "max_connections": options.connections,
-                "backoff_base": 0,  # Heritrix has none, and its minutes would be all that is seen of a run of one
+                "backoff_base": 0,  # Heritrix has no backoff, and its minutes would dominate a run of one minute
                 "backoff_cap": 0,
             },
             "crawl": {"workers": options.workers},

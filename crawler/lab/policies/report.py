@@ -1,15 +1,14 @@
-"""A comparison of policies as tables, panels and closing sentences. Pure; the same for real crawls and simulated ones.
+"""A comparison of policies as tables, panels and closing sentences. Pure; the same for real and simulated crawls.
 
-The means of all policies are over the same interval: from the start to the end of the shortest run, in which each of them had
-work. Policies are ranked by their mean of active workers. The sentences say which policy won and why, what the server's ledger
-shows, and whether server and crawler kept up.
+All means cover the same interval: from the start to the end of the shortest run, in which every policy had work. Policies are
+ranked by mean active workers. The sentences name the winner and the reason, the server's ledger, and whether server and crawler
+were the limit.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import chain
-from typing import TypeAlias
 
 from anabranch.crawler.lab.policies.series import (
     PAPER,
@@ -17,6 +16,7 @@ from anabranch.crawler.lab.policies.series import (
     HostSeen,
     Means,
     PolicyComparison,
+    Rate,
     RunResult,
     Setting,
     bound,
@@ -43,13 +43,13 @@ _MS = 1000
 def report_of(
     name: str, comparisons: Sequence[PolicyComparison], *, data: Mapping[str, object] | None = None
 ) -> LabReport:
-    """Everything that there is to show of the comparisons, one for each web."""
+    """The report of comparisons, one for each web."""
     return LabReport(
         name=name,
         tables=tuple(chain.from_iterable(map(_tables, comparisons))),
         panels=panels(comparisons),
         closing=tuple(chain.from_iterable(map(closing, comparisons))),
-        beside=tuple(
+        csv_tables=tuple(
             table(each) for each in comparisons for table in (every_run_table, every_host_table, series_table)
         ),
         data=data,
@@ -57,7 +57,7 @@ def report_of(
 
 
 def panels(comparisons: Sequence[PolicyComparison]) -> tuple[Panel, ...]:
-    """The three of the paper (figures 4, 5, 6) for each web; those of two webs stand beside each other."""
+    """The three of the paper (figures 4, 5, 6) for each web; those of two webs are next to each other."""
     return tuple(_panel(comparison, *panel) for panel in _PANELS for comparison in comparisons)
 
 
@@ -86,8 +86,8 @@ def _workers_table(comparison: PolicyComparison) -> Table:
         rows=tuple(_workers_row(setting, run, its) for run, its in ranked(comparison.runs)),
         note=(
             f"Means and peaks over the first {until_s:.1f} s, in which every policy had work. An active worker holds a URL; "
-            "possible: as many fetches as queues, slots and workers allow if nobody had to rest (a worker counts until its "
-            "page is written, when its queue may have gone on)."
+            "possible: as many fetches as queues, slots and workers allow without rests (a worker counts until its "
+            "page is written, when its queue may have continued)."
         ),
     )
 
@@ -200,12 +200,9 @@ def series_table(comparison: PolicyComparison) -> Table:
     )
 
 
-_Points: TypeAlias = tuple[tuple[float, float], ...]
-
-
-def _panel(comparison: PolicyComparison, title: str, unit: str, points: Callable[[RunResult], _Points]) -> Panel:
-    live = [_curve(run.policy, points(run)) for run in comparison.runs]
-    dashed = [_curve(f"{run.policy}, simulated", points(run), is_dashed=True) for run in comparison.simulated]
+def _panel(comparison: PolicyComparison, title: str, unit: str, value: Callable[[Rate], float]) -> Panel:
+    live = [_curve(run.policy, run, value) for run in comparison.runs]
+    dashed = [_curve(f"{run.policy}, simulated", run, value, is_dashed=True) for run in comparison.simulated]
     return Panel(
         title=f"{title}: {comparison.setting.web}, {how_polite(comparison)}",
         x_label="time (s)",
@@ -215,31 +212,20 @@ def _panel(comparison: PolicyComparison, title: str, unit: str, points: Callable
     )
 
 
-def _curve(label: str, points: _Points, *, is_dashed: bool = False) -> Curve:
-    return Curve(label=label, x=tuple(x for x, _ in points), y=tuple(y for _, y in points), is_dashed=is_dashed)
+def _curve(label: str, run: RunResult, value: Callable[[Rate], float], *, is_dashed: bool = False) -> Curve:
+    found = rates(run)
+    return Curve(label=label, x=tuple(r.at_s for r in found), y=tuple(map(value, found)), is_dashed=is_dashed)
 
 
-def _active_points(run: RunResult) -> _Points:
-    return tuple((rate.at_s, rate.active) for rate in rates(run))
-
-
-def _urls_points(run: RunResult) -> _Points:
-    return tuple((rate.at_s, rate.urls_per_s) for rate in rates(run))
-
-
-def _bytes_points(run: RunResult) -> _Points:
-    return tuple((rate.at_s, rate.bytes_per_s / _KB) for rate in rates(run))
-
-
-#: The panels: title, unit, points.
-_PANELS: tuple[tuple[str, str, Callable[[RunResult], _Points]], ...] = (
-    ("URLs a second", "URLs/s", _urls_points),
-    ("Active workers", "workers that hold a URL", _active_points),
-    ("KB a second", "KB/s", _bytes_points),
+#: The panels: title, unit, value.
+_PANELS: tuple[tuple[str, str, Callable[[Rate], float]], ...] = (
+    ("URLs a second", "URLs/s", lambda rate: rate.urls_per_s),
+    ("Active workers", "workers that hold a URL", lambda rate: rate.active),
+    ("KB a second", "KB/s", lambda rate: rate.bytes_per_s / _KB),
 )
 
 
-#: Policies whose means are as near as this are told as equal: two runs of one policy differ by as much.
+#: Policies with means this close count as equal: two runs of one policy differ by as much.
 NEAR = 0.1
 
 
@@ -260,8 +246,8 @@ def closing(comparison: PolicyComparison) -> tuple[str, ...]:
 def winner(setting: Setting, runs: Sequence[RunResult]) -> str:
     """Which policy kept most workers active, against whom, and why.
 
-    Policies within `NEAR` of each other share the place. So do those that ended as many URLs, if the crawler was the limit or
-    nothing bounds them differently: what they differ by is how long their workers waited for the processor.
+    Policies within `NEAR` of each other share the place. So do those with as many URLs a second, if the crawler was the limit
+    or both have the same bound: then they differ only in how long their workers waited for the processor.
     """
     (first, best), *rest = ranked(runs)
     if not rest:
@@ -275,23 +261,23 @@ def winner(setting: Setting, runs: Sequence[RunResult]) -> str:
             f"{setting.web}: no policy won: in active workers or in URLs a second all are within {NEAR:.0%} of {first.policy}, "
             f"which kept {_active(best, setting)} active; {_why(setting, first, last)}."
         )
-    beside = f", and {', '.join(near)} beside it" if near else ""
+    shared = f", together with {', '.join(near)}" if near else ""
     times = (
         f"{shown(best.active / least.active)} times the {shown(round(least.active, 1))} of"
         if least.active
         else "against 0 of"
     )
     return (
-        f"{setting.web}: {first.policy} won{beside}: it kept {_active(best, setting)} active on average, "
+        f"{setting.web}: {first.policy} won{shared}: it kept {_active(best, setting)} active on average, "
         f"{times} {last.policy}; {_why(setting, first, last)}."
     )
 
 
 def _is_near(setting: Setting, first: tuple[RunResult, Means], other: tuple[RunResult, Means]) -> bool:
-    (run, best), (beside, its) = first, other
+    (run, best), (near, its) = first, other
     if its.active >= (1 - NEAR) * best.active:
         return True
-    is_bound_alike = bound(setting, beside).fetches >= (1 - NEAR) * bound(setting, run).fetches
+    is_bound_alike = bound(setting, near).fetches >= (1 - NEAR) * bound(setting, run).fetches
     return (is_crawler_limit(setting, run) or is_bound_alike) and its.urls_per_s >= (1 - NEAR) * best.urls_per_s
 
 
@@ -300,7 +286,7 @@ def _active(its: Means, setting: Setting) -> str:
 
 
 def _why(setting: Setting, first: RunResult, last: RunResult) -> str:
-    """What bounds the first and the last."""
+    """The bounds of the first and the last."""
     most, least = bound(setting, first), bound(setting, last)
     if least.fetches >= (1 - NEAR) * most.fetches:
         return f"{most.words} allow {most.fetches:,} fetches at once at most under either policy"
@@ -314,7 +300,7 @@ def _why(setting: Setting, first: RunResult, last: RunResult) -> str:
 
 
 def ledger_words(setting: Setting, runs: Sequence[RunResult]) -> Iterator[str]:
-    """What the server saw of how its hosts were treated; under `polite` the verdict."""
+    """The load on the hosts as the server saw it; under `polite` the verdict."""
     looked = [run for run in runs if run.hosts]
     if not looked:
         return
@@ -348,7 +334,7 @@ def shortest_gap_s(hosts: Sequence[HostSeen]) -> float | None:
 
 
 def server_words(setting: Setting, runs: Sequence[RunResult]) -> Iterator[str]:
-    """Whether the server had time to spare, so that what is measured is the crawler."""
+    """Whether the server had idle time, so that the crawler is measured."""
     looked = [(run, run.server) for run in runs if run.server is not None]
     if not looked:
         return
@@ -363,7 +349,7 @@ def server_words(setting: Setting, runs: Sequence[RunResult]) -> Iterator[str]:
 
 
 def crawler_words(setting: Setting, runs: Sequence[RunResult]) -> Iterator[str]:
-    """Under which policies the crawler itself was the limit: there, workers were active that waited for the processor alone."""
+    """Under which policies the crawler itself was the limit: some active workers only waited for the processor."""
     busy = [(run, run.crawler) for run in runs if run.crawler is not None]
     limited = [
         f"{run.policy} ({its.share:.0%} of a core, {its.longest_lag_s * 1000:,.0f} ms late)"

@@ -1,4 +1,4 @@
-"""A comparison as JSON holds it, for machines and for a simulation that is drawn beside it."""
+"""A comparison as JSON, for other programs and for a simulation that is compared with it."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from anabranch.crawler.lab.policies.options import PolicyOptions, check
 from anabranch.crawler.lab.policies.series import PolicyComparison, RunResult, Sample, compared_s, means
 from anabranch.crawler.outcomes.errors import UsageError
 
-#: The first key; its value says what a file is.
+#: The first key; its value is the kind of the file.
 MAGIC = "anabranch"
 COMPARISON, SIMULATION = "comparison", "simulation"
 VERSION = 1
@@ -23,7 +23,7 @@ _WANTED = "name what `anabranch compare --json` wrote"
 
 
 def saved(what: str, options: Any, comparisons: Sequence[PolicyComparison]) -> dict[str, object]:
-    """All that was asked for (a dataclass) and measured. A sample is a list, in the order of `columns`."""
+    """All options (a dataclass) and measurements. A sample is a list, in the order of `columns`."""
     asked = {name: str(value) if isinstance(value, Path) else value for name, value in asdict(options).items()}
     return {
         MAGIC: what,
@@ -35,7 +35,7 @@ def saved(what: str, options: Any, comparisons: Sequence[PolicyComparison]) -> d
 
 
 def _comparison(comparison: PolicyComparison) -> dict[str, object]:
-    """With what the tables have of it: the interval that runs are compared over, and their means."""
+    """With the interval of the comparison and the means, as in the tables."""
     until_s = compared_s(comparison.runs)
     return {
         "setting": asdict(comparison.setting),
@@ -59,7 +59,7 @@ def _plain(value: Any) -> Any:
 
 
 def load(path: Path) -> tuple[PolicyOptions, list[PolicyComparison]]:
-    """The live comparison that `saved` wrote. Raises: UsageError if the file cannot be read, is none, or makes no sense."""
+    """The live comparison that `saved` wrote. Raises: UsageError if the file cannot be read or is invalid."""
     value = _value(path)
     try:
         options = TypeAdapter(PolicyOptions).validate_python(value.get("options"))
@@ -69,7 +69,9 @@ def load(path: Path) -> tuple[PolicyOptions, list[PolicyComparison]]:
         place = ".".join(map(str, first["loc"]))
         raise UsageError(f"{path}: a comparison that somebody changed: {place}: {first['msg'].lower()}") from error
     if options.seeds is not None:
-        raise UsageError(f"{path}: a crawl of real sites, whose web nobody knows; replay its crawl.log with --replay")
+        raise UsageError(
+            f"{path}: a crawl of real sites, which cannot be simulated; replay its crawl.log with --replay"
+        )
     check(options)
     policies = [tuple(run.policy for run in each.runs) for each in comparisons]
     if policies != [options.policies] * options.webs:

@@ -1,4 +1,4 @@
-"""Runs of queue policies, second by second: samples, means, averages of repeats, and how runs compare. Pure.
+"""Runs of queue policies, second by second: samples, means, averages of repeats, and comparisons. Pure.
 
 An active worker holds a URL. Time starts when the workers do. A run that is drained has no active worker from then on.
 `compare.py` and the simulation produce the runs; `report.py` shows them.
@@ -22,11 +22,11 @@ class Sample(NamedTuple):
     """One moment of a run."""
 
     at_s: float  #: since the workers started
-    held_s: float  #: for which workers held a URL, of all workers together, since the start
+    held_s: float  #: total time for which workers held a URL, since the start
     peak: float  #: most active workers since the sample before
     ready: float  #: queues that may be served
-    parked: float  #: of these, those whose gates are all closed
-    snoozed: float  #: queues all of whose URLs wait for a retry
+    parked: float  #: ready queues with all gates closed
+    snoozed: float  #: queues with nothing but URLs that wait for a retry
     urls: float  #: that have ended, since the start
     bytes: float  #: of bodies, since the start
 
@@ -36,7 +36,7 @@ NOTHING_YET = Sample(0.0, 0, 0, 0, 0, 0, 0, 0)
 
 
 class HostSeen(NamedTuple):
-    """What the server saw of one host during a run."""
+    """The requests to one host during a run, as the server saw them."""
 
     host: str
     requests: int
@@ -48,11 +48,11 @@ class HostSeen(NamedTuple):
 
 
 class Busy(NamedTuple):
-    """How busy the processor kept a process during a run."""
+    """How busy a process was during a run."""
 
     share: float  #: CPU seconds a second
     longest_lag_s: float  #: the most that its event loop was late
-    waited: float = 0.0  #: seconds a second that its loop's thread could have run and had no processor
+    waited: float = 0.0  #: seconds a second that its main thread was runnable but waited for the processor
 
 
 class Repeat(NamedTuple):
@@ -74,8 +74,8 @@ class RunResult:
     shortest_s: float | None = None  #: of a mean of several runs: the shortest one's duration
     is_drained: bool
     queue_lengths: Balance  #: how many URLs came to how many queues
-    hosts: tuple[HostSeen, ...] = ()  #: as the server saw them, the largest first; empty if nobody looked
-    verdict: str = ""  #: of the server's ledger, in words; empty if nobody looked
+    hosts: tuple[HostSeen, ...] = ()  #: as the server saw them, the largest first; empty if unknown
+    verdict: str = ""  #: of the server's ledger, as text; empty if unknown
     is_polite: bool = True  #: the ledger is clean
     server: Busy | None = None
     crawler: Busy | None = None
@@ -94,7 +94,7 @@ class Means(NamedTuple):
 
 
 class MeanQueues(NamedTuple):
-    """Queues by what they could do, as means of samples."""
+    """Numbers of queues by state, as means of samples."""
 
     ready: float
     parked: float  #: of the ready ones
@@ -102,7 +102,7 @@ class MeanQueues(NamedTuple):
 
 
 class Rate(NamedTuple):
-    """What a run did in the time before a moment, as means of that time."""
+    """The rates of a run in an interval, by its end."""
 
     at_s: float
     active: float  #: workers that held a URL
@@ -111,12 +111,12 @@ class Rate(NamedTuple):
 
 
 def at(run: RunResult, time_s: float) -> Sample:
-    """The run at any moment: between two samples by a straight line; after its end nobody is active. O(log samples)."""
+    """The run at any moment, interpolated between samples; after its end no worker is active. O(log samples)."""
     samples = run.samples
-    place = bisect_left(samples, time_s, key=_time)
+    place = bisect_left(samples, time_s, key=lambda sample: sample.at_s)
     if place == len(samples):
-        last = samples[-1] if samples else NOTHING_YET
-        return last._replace(at_s=time_s) if time_s <= run.duration_s else _ended(last, time_s)
+        last = (samples[-1] if samples else NOTHING_YET)._replace(at_s=time_s)
+        return last if time_s <= run.duration_s else last._replace(peak=0, ready=0, parked=0, snoozed=0)
     after = samples[place]
     if after.at_s == time_s or not place:
         return after._replace(at_s=time_s)
@@ -124,14 +124,6 @@ def at(run: RunResult, time_s: float) -> Sample:
     part = (time_s - before.at_s) / (after.at_s - before.at_s)
     between = Sample(*(a + (b - a) * part for a, b in zip(before, after, strict=True)))
     return between._replace(peak=after.peak)
-
-
-def _time(sample: Sample) -> float:
-    return sample.at_s
-
-
-def _ended(last: Sample, time_s: float) -> Sample:
-    return Sample(time_s, last.held_s, 0, 0, 0, 0, last.urls, last.bytes)
 
 
 def compared_s(runs: Sequence[RunResult]) -> float:
@@ -159,20 +151,20 @@ def mean_queues(run: RunResult, until_s: float) -> MeanQueues:
 
 
 def rates(run: RunResult) -> list[Rate]:
-    """What it did between each two samples; nothing at the start."""
+    """The rates between each two samples, and 0 at the start."""
     pairs = [(before, after) for before, after in pairwise(run.samples) if after.at_s > before.at_s]
     return [Rate(0.0, 0.0, 0.0, 0.0), *(rate(before, after) for before, after in pairs)]
 
 
 def rate(before: Sample, after: Sample) -> Rate:
-    """What a run did between two samples. Raises: ZeroDivisionError if no time lies between them."""
+    """The rates between two samples. Raises: ZeroDivisionError if they have the same time."""
     span_s = after.at_s - before.at_s
     held_s, urls, size = after.held_s - before.held_s, after.urls - before.urls, after.bytes - before.bytes
     return Rate(after.at_s, held_s / span_s, urls / span_s, size / span_s)
 
 
 def with_ledger(run: RunResult, ledger: PolitenessLedger) -> RunResult:
-    """The run with what the server saw of it."""
+    """The run with the server's ledger."""
     hosts = (
         HostSeen(
             host=each.host,
@@ -198,7 +190,7 @@ MOST_POINTS = 2000
 def kept(values: Sequence[float]) -> list[bool]:
     """Which of repeated measurements count: not farther from their median than `MOST_DEVIATIONS` median deviations.
 
-    With fewer than three nothing can be told and all count; where more than half agree exactly, what differs is dropped.
+    Fewer than three all count; if more than half agree exactly, the others are dropped.
     """
     if len(values) < 3:
         return [True] * len(values)
@@ -208,10 +200,10 @@ def kept(values: Sequence[float]) -> list[bool]:
 
 
 def settled(repeats: Sequence[RunResult]) -> RunResult:
-    """One run for the repeats of a policy: those too far off in mean active workers dropped and counted, the rest averaged.
+    """One run for the repeats of a policy: outliers in mean active workers are dropped and counted, the rest averaged.
 
-    What must hold for each (the ledger's verdict, the most connections, the shortest gap) is that of the worst of all
-    repeats, the dropped ones too. Raises: ValueError without repeats.
+    Verdict, most connections and shortest gap are the worst of all repeats, the dropped ones too. Raises: ValueError without
+    repeats.
     """
     if not repeats:
         raise ValueError("there is no run")
@@ -220,7 +212,7 @@ def settled(repeats: Sequence[RunResult]) -> RunResult:
 
 
 def mean_of_webs(repeats: Sequence[RunResult]) -> RunResult:
-    """One run for those of a policy on several webs: nothing disturbed any of them, so all of them count."""
+    """One run for those of a policy on several simulated webs, which all count."""
     return _summed_up(repeats, [True] * len(repeats))
 
 
@@ -234,13 +226,12 @@ def _summed_up(repeats: Sequence[RunResult], kept_ones: Sequence[bool]) -> RunRe
         verdict=worst.verdict,
         is_polite=worst.is_polite,
         dropped=len(repeats) - len(good),
-        repeats=tuple(_repeat(run, until_s, is_kept) for run, is_kept in zip(repeats, kept_ones, strict=True)),
+        repeats=tuple(
+            Repeat(its.active, its.urls_per_s, run.duration_s, is_kept)
+            for run, is_kept in zip(repeats, kept_ones, strict=True)
+            for its in (means(run, until_s),)
+        ),
     )
-
-
-def _repeat(run: RunResult, until_s: float, is_kept: bool) -> Repeat:
-    its = means(run, until_s)
-    return Repeat(its.active, its.urls_per_s, run.duration_s, is_kept)
 
 
 def averaged(runs: Sequence[RunResult]) -> RunResult:
@@ -309,39 +300,39 @@ def _least(gaps: Iterable[float | None]) -> float | None:
 
 
 def _busiest(looks: Iterable[Busy | None]) -> Busy | None:
-    """The one with the largest share, and the longest lag of all; None if nobody looked."""
+    """The largest share, and the longest lag; None if unknown."""
     seen = [look for look in looks if look is not None]
     if not seen:
         return None
     return max(seen)._replace(longest_lag_s=max(look.longest_lag_s for look in seen))
 
 
-#: The set-ups: what the published experiment had; ours; no delays at all.
+#: The set-ups: that of the published experiment; ours; no delays.
 PAPER, POLITE, OFF = "paper", "polite", "off"
 POLITENESSES = (PAPER, POLITE, OFF)
 
 
 #: A process that takes more than this share of a core has no time to spare.
 MOST_BUSY = 0.8
-#: Nor a crawler that was once later than this, or than the median latency, when a second began: a fetch takes hardly longer.
+#: The same holds for a crawler that was once later than this, or than the median latency, when a second began.
 LATE_CRAWLER_S = 0.1
-#: Nor a server that was once later than this with one of some ten thousand answers.
+#: The same holds for a server that was once later than this with one of about ten thousand answers.
 LATE_SERVER_S = 0.25
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Setting:
-    """What all runs of a comparison have in common."""
+    """The common conditions of all runs of a comparison."""
 
     web: str  #: what was crawled, in two or three words
     size: str  #: of the web, in words
-    hosts: int  #: 0: nobody knows
+    hosts: int  #: 0: unknown
     workers: int
     politeness: str  #: one of `POLITENESSES`
     connections: int  #: slots of a host's gate, under `polite`
     delays: str  #: in words, with how they are scaled
-    machine: str = ""  #: how busy the machine was besides, in words
-    latency_s: float = 0.0  #: median, of a made web; 0: nobody knows
+    machine: str = ""  #: the other load of the machine, as text
+    latency_s: float = 0.0  #: median, of a made web; 0: unknown
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -350,20 +341,20 @@ class PolicyComparison:
 
     setting: Setting
     runs: tuple[RunResult, ...]  #: one for each policy, in the order in which they were named
-    simulated: tuple[RunResult, ...] = ()  #: of the same policies, drawn dashed beside the others
+    simulated: tuple[RunResult, ...] = ()  #: of the same policies, drawn dashed
 
 
 class Bound(NamedTuple):
-    """How many fetches there can be at once, if nothing has to rest."""
+    """The maximum of concurrent fetches, if nothing has to rest."""
 
     fetches: int
-    words: str  #: what bounds them
+    words: str  #: the cause of the bound
 
 
 def bound(setting: Setting, run: RunResult) -> Bound:
     """A worker fetches one URL, a queue has one in flight, and under `polite` a host has as many as its gate has slots.
 
-    Where nobody knows the hosts, workers and queues are all that is known to bound them.
+    Unknown hosts set no bound.
     """
     bounds = [
         Bound(setting.workers, _many(setting.workers, "worker")),
@@ -380,12 +371,12 @@ def _many(count: int, what: str) -> str:
 
 
 def is_crawler_limit(setting: Setting, run: RunResult) -> bool:
-    """The crawler itself was the limit: its workers waited for the processor, too."""
+    """Whether the crawler itself was the limit: its workers waited for the processor, too."""
     return _has_no_time(run.crawler, max(LATE_CRAWLER_S, setting.latency_s))
 
 
 def is_server_limit(run: RunResult) -> bool:
-    """The server may have been the limit."""
+    """Whether the server may have been the limit."""
     return _has_no_time(run.server, LATE_SERVER_S)
 
 

@@ -1,4 +1,4 @@
-"""One simulated crawl of one policy, and the series of samples that it gives.
+"""One simulated crawl of one policy, and its series of samples.
 
 `virtualtime.py` has the engine and the visits; `simulate.py` runs a crawl for each policy and compares them.
 """
@@ -26,26 +26,26 @@ from anabranch.frontier.stores.memory.store import MemoryStore
 
 #: When every simulated crawl begins, epoch seconds: the same results for the same options.
 START_S = 1_000_000_000.0
-#: Leases between two words of progress.
-TOLD_EACH = 2000
+#: Leases between two progress reports.
+PROGRESS_EACH = 2000
 
 _LISTED = 1000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Model:
-    """What a simulated crawl is made of."""
+    """The parts of a simulated crawl."""
 
     web: Web
     order: FrontierOrder
-    rule: PolitenessRule  #: what a host is owed: the ledger of virtual time is held against it
+    rule: PolitenessRule  #: checked by the ledger of virtual time
     workers: int
     seconds: float = math.inf  #: of virtual time, if it is not drained before
     speed: Speed = field(default_factory=Speed)  #: of the crawler itself; a page takes no time by default
 
 
 class SimulationProgress(NamedTuple):
-    """How far a run is."""
+    """The progress of a run."""
 
     at_s: float  #: of virtual time, since the start
     active: int  #: workers that hold a URL
@@ -53,7 +53,7 @@ class SimulationProgress(NamedTuple):
 
 
 def simulate(model: Model, on_progress: Callable[[SimulationProgress], None]) -> RunResult:
-    """Crawl the model's web in virtual time; `on_progress` hears now and then how far it is. Raises: PolicyError."""
+    """Crawl the model's web in virtual time; `on_progress` is called now and then. Raises: PolicyError."""
     clock, store = VirtualClock(START_S), MemoryStore()
     accounts = HostAccounts({site.host: site.crawl_delay_s for site in model.web.sites}, model.rule, clock)
     with _collecting_nothing(), open_frontier(None, model.order, store=store, clock=clock.time_s) as core:
@@ -79,7 +79,7 @@ def simulate(model: Model, on_progress: Callable[[SimulationProgress], None]) ->
 
 @contextmanager
 def _collecting_nothing() -> Iterator[None]:
-    """No look for garbage with cycles: there is none among millions of records, and looking takes a thirtieth of the time."""
+    """No garbage collection: there are no cycles among millions of records, and it takes a thirtieth of the time."""
     was_enabled = gc.isenabled()
     gc.disable()
     try:
@@ -90,12 +90,12 @@ def _collecting_nothing() -> Iterator[None]:
 
 
 def _run(crawl: VirtualCrawl, series: Series, seconds: float, on_progress: Callable[[float], None]) -> float:
-    """Until nothing happens any more, or so late; answers how late it is then."""
-    clock, end_s, told = crawl.clock, START_S + seconds, TOLD_EACH
+    """Run until nothing more happens or the time is over; returns the time."""
+    clock, end_s, next_report = crawl.clock, START_S + seconds, PROGRESS_EACH
     while True:
         crawl.lease_all()
-        if crawl.leases >= told:
-            told += TOLD_EACH
+        if crawl.leases >= next_report:
+            next_report += PROGRESS_EACH
             on_progress(clock.now_s - START_S)
         next_s = crawl.next_s()
         if next_s is None or next_s > end_s:
@@ -121,7 +121,7 @@ def _queues(core: Frontier) -> tuple[int, int, int]:
 
 
 def _lengths(visits: Visits, store: MemoryStore) -> Balance:
-    """Of all URLs that were found: those that ended, and those that still stand in their queues."""
+    """Of all URLs that were found: those that ended, and those still in their queues."""
     lengths = visits.queues.copy()
     for key, count in _left(store):
         lengths[key] += count
@@ -143,8 +143,8 @@ MOST_SAMPLES = 600
 class Series:
     """Samples at the multiples of an interval that begins with `each_s` and is doubled when there are too many.
 
-    Active workers are not sampled but counted: their means and peaks are exact, however long the interval is. `look` says
-    the rest of a moment; it hears the moment and what is known of the workers then.
+    Active workers are counted, not sampled: their means and peaks are exact for any interval. `look` completes a sample that
+    has the time and the workers.
     """
 
     def __init__(self, look: Callable[[Sample], Sample], each_s: float = 1.0, most: int = MOST_SAMPLES) -> None:
@@ -159,7 +159,7 @@ class Series:
         self._take()
 
     def go_on(self, at_s: float, active: int) -> None:
-        """So many workers are active until `at_s`; samples that are due before are taken."""
+        """`active` workers are active until `at_s`; takes the samples that are due before."""
         while True:
             until_s = self._due_s if self._due_s < at_s else at_s  # noqa: FURB136 - a call costs four times as much
             passed_s = until_s - self._now_s
@@ -189,5 +189,5 @@ class Series:
 
 
 def _with_peak_of(sample: Sample, before: Sample) -> Sample:
-    """The sample before is left out: what was at most since then stands in this one."""
+    """The sample with the peak of the one before, which is dropped."""
     return sample._replace(peak=max(sample.peak, before.peak))

@@ -1,7 +1,7 @@
-"""Policies compared in virtual time, alone or beside a live comparison of the same: what `anabranch lab simulate` runs.
+"""`anabranch lab simulate`: policies compared in virtual time, alone or with a live comparison.
 
-The options come first, then the runs (each one by `running.py`), then the deviation of simulated runs from live ones.
-Tables and panels are those of `crawler.lab.policies`.
+The options come first, then the runs (each by `running.py`), then the deviation of simulated runs from live ones. Tables and
+panels are those of `crawler.lab.policies`.
 """
 
 from __future__ import annotations
@@ -11,7 +11,6 @@ import resource
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, fields, replace
-from functools import partial
 from itertools import pairwise
 from pathlib import Path
 from typing import NamedTuple
@@ -53,7 +52,7 @@ MIN_DELAY_S = 3.0
 MAX_DELAY_S = 30.0
 LATENCY_S = 1.0
 
-#: What `--beside` takes from its file is not asked for; the rest may be given with it.
+#: The options that may be given with `--beside`; its file has the others.
 _WITH_BESIDE = ("beside", "page_cost_s", "links")
 
 
@@ -68,28 +67,35 @@ class SimulationOptions:
     delay_factor: float = 5.0
     min_delay_s: float | None = None  #: None: Heritrix's, divided by `scale`
     max_delay_s: float | None = None
-    scale: float = 1.0  #: the times that are not given are divided by it; 60 is the lab's
+    scale: float = 1.0  #: divides the default times; 60 gives those of the lab
     seconds: float | None = None  #: of virtual time, if a run is not drained before; None: until it is
     repeat: int = 1  #: runs of each policy, each on a web of the next seed
     kinds: tuple[str, ...] = ("hosts",)  #: of made webs, one after the other
     pages: int = 1_000_000
     hosts: int = 100_000
-    links: int = 2  #: of a page beside those that make every page reachable, mean: most are known, and all take time
+    links: int = 2  #: mean random links of a page: most are known, and all take time
     latency_s: float | None = None  #: median; None: `LATENCY_S`, divided by `scale`
     seed: int = 1
-    replay: Path | None = None  #: a crawl.log whose web is crawled, in the place of a made one
+    replay: Path | None = None  #: a crawl.log to crawl instead of a made web
     page_cost_s: float | None = None  #: of the crawler's processor, a page; None: nothing, or what the live crawl took
-    beside: Path | None = None  #: what `compare --json` wrote: the same is simulated, and drawn on it
+    beside: Path | None = None  #: a file of `compare --json`: the same is simulated and compared
 
 
 _DEFAULTS = SimulationOptions()
 
 
 def check(options: SimulationOptions) -> None:
-    """Raises: UsageError for the first thing that makes no sense; nothing was done then."""
+    """Raises: UsageError for the first invalid option, before anything is done."""
     if options.beside is not None:
         _check_beside(options)
-    _check_numbers(options)
+    wrong = {
+        "--scale must be above 0": not 0 < options.scale < math.inf,
+        "--seconds must be above 0": options.seconds is not None and not 0 < options.seconds < math.inf,
+        "--links must be from 0 to 1000": not 0 <= options.links <= 1000,
+    }
+    for words, is_wrong in wrong.items():
+        if is_wrong:
+            raise UsageError(words)
     _check_webs(options)
     check_policies(as_compared(options))
     if "ip" in options.policies:
@@ -99,18 +105,7 @@ def check(options: SimulationOptions) -> None:
 def _check_beside(options: SimulationOptions) -> None:
     for each in fields(SimulationOptions):
         if each.name not in _WITH_BESIDE and getattr(options, each.name) != each.default:
-            raise UsageError(f"--beside: its file says all but --page-cost; leave out what sets {each.name}")
-
-
-def _check_numbers(options: SimulationOptions) -> None:
-    wrong = {
-        "--scale must be above 0": not 0 < options.scale < math.inf,
-        "--seconds must be above 0": options.seconds is not None and not 0 < options.seconds < math.inf,
-        "--links must be from 0 to 1000": not 0 <= options.links <= 1000,
-    }
-    for words, is_wrong in wrong.items():
-        if is_wrong:
-            raise UsageError(words)
+            raise UsageError(f"--beside: its file sets all but --page-cost; leave out what sets {each.name}")
 
 
 def _check_webs(options: SimulationOptions) -> None:
@@ -124,7 +119,7 @@ def _check_webs(options: SimulationOptions) -> None:
 
 
 def as_compared(options: SimulationOptions) -> PolicyOptions:
-    """The same as a comparison of live crawls has it. (The kind stands for any: live webs are never of very many hosts.)"""
+    """The same as options of a live comparison. (The kind is left out: live webs never have very many hosts.)"""
     min_delay_s, max_delay_s, latency_s = times(options)
     compared = PolicyOptions(
         policies=options.policies,
@@ -154,7 +149,7 @@ def times(options: SimulationOptions) -> tuple[float, float, float]:
 
 
 def web_options(compared: PolicyOptions, kind: str, *, links: int | None = None, repeat: int = 0) -> WebOptions:
-    """The made web of a comparison; each repeat has the next seed. Without `links` it has as many as a live one."""
+    """The made web of a comparison; each repeat has the next seed. `links` None: as many as a live web."""
     return WebOptions(
         pages=compared.pages,
         kind=kind,
@@ -166,7 +161,7 @@ def web_options(compared: PolicyOptions, kind: str, *, links: int | None = None,
 
 
 def order_of(compared: PolicyOptions, policy: str) -> FrontierOrder:
-    """What a live run of the policy asks of the Frontier. Raises: PolicyError, OrderError."""
+    """The Frontier's order in a live run of the policy. Raises: PolicyError, OrderError."""
     return frontier_order(order_for(compared, policy))
 
 
@@ -175,23 +170,22 @@ NAME = "simulate"
 _WORDS = {**WEB_WORDS, "hosts": "many hosts"}
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SimulatedWeb:
-    """One web that is simulated."""
+class SimulatedWeb(NamedTuple):
+    """One kind of web that is simulated."""
 
     words: str
-    web: Callable[[int], Web]  #: of a repeat
-    notes: tuple[str, ...] = ()  #: what a replay had to leave out, in words
+    repeats: list[Web]
+    notes: tuple[str, ...]  #: what a replay left out, as text
 
 
 def run(options: SimulationOptions, on_progress: OnProgress) -> LabReport:
-    """Simulate. Raises: UsageError before anything is done, PolicyError."""
+    """Simulate. Raises: UsageError before anything is done; PolicyError."""
     check(options)
     return _alone(options, on_progress) if options.beside is None else _beside(options, options.beside, on_progress)
 
 
 class _Progress:
-    """How far all runs together are, as URLs: what is shown while they go on."""
+    """The progress of all runs together, in URLs."""
 
     def __init__(self, on_progress: OnProgress, urls: int) -> None:
         self._on_progress = on_progress
@@ -199,7 +193,7 @@ class _Progress:
         self._before = 0
 
     def of_run(self, words: str, urls: int) -> Callable[[SimulationProgress], None]:
-        """What the next run reports its progress to."""
+        """The callback for the progress of the next run."""
         start, self._before = self._before, self._before + urls
 
         def on_run(now: SimulationProgress) -> None:
@@ -214,11 +208,12 @@ class _Progress:
 
 
 def _alone(options: SimulationOptions, on_progress: OnProgress) -> LabReport:
-    compared, places = as_compared(options), list(_places(options))
-    webs = [(place, [place.web(repeat) for repeat in range(options.repeat)]) for place in places]
-    progress = _Progress(on_progress, sum(web.urls for _, each in webs for web in each) * len(options.policies))
+    compared = as_compared(options)
+    webs = list(_webs(options, compared))
+    urls = sum(web.urls for each in webs for web in each.repeats)
+    progress = _Progress(on_progress, urls * len(options.policies))
     began_s = time.process_time()
-    comparisons = [_simulated(options, compared, place, each, progress) for place, each in webs]
+    comparisons = [_simulated(options, compared, each, progress) for each in webs]
     cost = (
         f"simulated in {time.process_time() - began_s:.0f} s of processor time, with at most "
         f"{resource.getrusage(resource.RUSAGE_SELF).ru_maxrss >> 10:,} MiB of memory"
@@ -227,35 +222,29 @@ def _alone(options: SimulationOptions, on_progress: OnProgress) -> LabReport:
     return report_of(NAME, done, data=saved.saved(saved.SIMULATION, options, done))
 
 
-def _places(options: SimulationOptions) -> Iterator[SimulatedWeb]:
+def _webs(options: SimulationOptions, compared: PolicyOptions) -> Iterator[SimulatedWeb]:
     if options.replay is not None:
         replayed = replayed_file(options.replay)
-        yield SimulatedWeb(words="replay", web=partial(_same, replayed), notes=replayed.notes)
+        yield SimulatedWeb("replay", [replayed] * options.repeat, replayed.notes)
         return
     for kind in options.kinds:
-        yield SimulatedWeb(words=_WORDS[kind], web=partial(_made, options, kind))
-
-
-def _same(web: Web, _repeat: int) -> Web:
-    return web
-
-
-def _made(options: SimulationOptions, kind: str, repeat: int) -> Web:
-    return make_web(web_options(as_compared(options), kind, links=options.links, repeat=repeat))
+        made = (web_options(compared, kind, links=options.links, repeat=number) for number in range(options.repeat))
+        yield SimulatedWeb(_WORDS[kind], list(map(make_web, made)), ())
 
 
 def _simulated(
-    options: SimulationOptions, compared: PolicyOptions, place: SimulatedWeb, webs: list[Web], progress: _Progress
+    options: SimulationOptions, compared: PolicyOptions, simulated: SimulatedWeb, progress: _Progress
 ) -> PolicyComparison:
+    webs = simulated.repeats
     runs: dict[str, list[RunResult]] = {policy: [] for policy in options.policies}
     for number, web in enumerate(webs, 1):
         for policy, done in runs.items():
-            words = f"{place.words}, {policy}" + (f", repeat {number}" if len(webs) > 1 else "")
+            words = f"{simulated.words}, {policy}" + (f", repeat {number}" if len(webs) > 1 else "")
             model = _model(compared, policy, web, options.seconds, Speed(page_s=options.page_cost_s or 0.0))
             done.append(simulate(model, progress.of_run(words, web.urls)))
     setting = Setting(
-        web=f"{place.words}, simulated",
-        size="; ".join([f"{webs[0].urls:,} URLs on {len(webs[0].sites):,} hosts", *place.notes]),
+        web=f"{simulated.words}, simulated",
+        size="; ".join([f"{webs[0].urls:,} URLs on {len(webs[0].sites):,} hosts", *simulated.notes]),
         hosts=len(webs[0].sites),
         workers=options.workers,
         politeness=options.politeness,
@@ -282,7 +271,7 @@ def _model(compared: PolicyOptions, policy: str, web: Web, seconds: float | None
     )
 
 
-# Beside a live comparison
+# With a live comparison
 
 
 def _beside(options: SimulationOptions, file: Path, on_progress: OnProgress) -> LabReport:
@@ -313,11 +302,10 @@ def _live_webs(compared: PolicyOptions) -> Iterator[Web]:
 
 
 def speed_of(runs: Sequence[RunResult]) -> Speed:
-    """How fast the crawler of these live runs was; it took no time if that was not measured.
+    """The speed of the crawler in these live runs; no time if it was not measured.
 
-    A page and a turn of its own are what a page took of the processor where it took most, for there was time to spare. A page
-    alone is what it took where it took least, or what the fastest five seconds of all leave to one. While it could have run and
-    had no processor, it stood still: that is part of both.
+    The highest cost per page of any run is a page and a turn. The lowest cost, or the share of a page in the fastest five
+    seconds, is a page alone. Both include the time in which the crawler was runnable but waited for the processor.
     """
     costs = [
         (run.crawler.share + run.crawler.waited) * run.duration_s / run.samples[-1].urls
@@ -333,9 +321,8 @@ def speed_of(runs: Sequence[RunResult]) -> Speed:
 
 def _fastest(run: RunResult) -> float:
     """URLs a second in the fastest `WINDOW_S` of a run."""
-    span_s = WINDOW_S
-    starts = (sample.at_s for sample in run.samples if sample.at_s + span_s <= run.duration_s)
-    return max((rate(at(run, start_s), at(run, start_s + span_s)).urls_per_s for start_s in starts), default=0.0)
+    starts = (sample.at_s for sample in run.samples if sample.at_s + WINDOW_S <= run.duration_s)
+    return max((_between(run, start_s, start_s + WINDOW_S).urls_per_s for start_s in starts), default=0.0)
 
 
 def _compared_report(compared: PolicyOptions, comparisons: list[PolicyComparison]) -> LabReport:
@@ -348,14 +335,14 @@ def _compared_report(compared: PolicyOptions, comparisons: list[PolicyComparison
     return replace(report, tables=(*report.tables, *tables), closing=(*report.closing, *closing))
 
 
-#: Curves are compared by their means over so many seconds: a handful of active workers is another handful a second later.
+#: Curves are compared by their means over so many seconds, because single seconds vary.
 WINDOW_S = 5
 #: A deviation above this is reported by name.
 LARGE = 0.2
 
 
 class Deviation(NamedTuple):
-    """Of one policy: means over the longer of both runs, and what lies between their curves, `WINDOW_S` at a time."""
+    """Of one policy: means over the longer of both runs, and the distance of their curves, by windows of `WINDOW_S`."""
 
     policy: str
     live_active: float
@@ -397,7 +384,7 @@ def _compared(pairs: Sequence[tuple[float, Rate, Rate]], value: Callable[[Rate],
 def deviation_table(web: str, deviations: Sequence[Deviation]) -> Table:
     """One row for each policy."""
     return Table(
-        title=f"{web}: simulated beside live",
+        title=f"{web}: simulated and live",
         columns=(
             "policy",
             "active workers, live",

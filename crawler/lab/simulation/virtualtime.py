@@ -18,7 +18,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from heapq import heappop, heappush
 from itertools import count
-from typing import Any, Protocol
+from typing import Any
 
 from anabranch.crawler.lab.web.ledger import HostAccount, HostAccounts
 from anabranch.crawler.lab.web.model import Page, Web, WebHost
@@ -33,20 +33,8 @@ from anabranch.frontier.records import Candidate, HostTrouble, Lease, Outcome, O
 Happen = Callable[..., None]
 
 
-class MovableClock(Protocol):
-    """Epoch seconds that stand still until they are moved."""
-
-    now_s: float
-
-    def __call__(self) -> float:
-        """The time."""
-
-    def advance_to(self, at_s: float) -> None:
-        """Let it be that late, or as late as it is."""
-
-
 class VirtualClock:
-    """Implements `MovableClock`."""
+    """Epoch seconds that stand still until they are moved."""
 
     def __init__(self, now_s: float) -> None:
         self.now_s = now_s
@@ -60,17 +48,17 @@ class VirtualClock:
         return self.now_s
 
     def advance_to(self, at_s: float) -> None:
-        """Let it be that late, or as late as it is."""
+        """Move to this time, if it is later."""
         self.now_s = max(self.now_s, at_s)
 
 
 class VirtualCrawl:
-    """Workers over a Frontier whose clock is this one. Each lease goes to `begin`, which sees to it that it ends.
+    """Workers over a Frontier with this clock. Each lease is passed to `begin`, which must end it.
 
-    A store that answers inside the call is meant: nobody waits for one that answers later. Cost: O(log leases out) an event.
+    The store must answer within the call. Cost: O(log leases out) an event.
     """
 
-    def __init__(self, core: Frontier, clock: MovableClock, workers: int, begin: Callable[[Lease], None]) -> None:
+    def __init__(self, core: Frontier, clock: VirtualClock, workers: int, begin: Callable[[Lease], None]) -> None:
         self.core = core
         self.clock = clock
         self.workers = workers
@@ -79,14 +67,14 @@ class VirtualCrawl:
         self._begin = begin
         self._events: list[tuple[float, int, Happen, tuple[Any, ...]]] = []
         self._numbers = count()
-        self._was_full = True  # all workers were busy, or nothing is known yet
-        self._has_changed = True  # something happened since the Frontier was asked when a lease may be had
-        self._wakes_s: float | None = None  # what it said
+        self._was_full = True  # all workers were busy, or at the start
+        self._has_changed = True  # something happened since the last `wake`
+        self._wakes_s: float | None = None  # the answer of `wake`
 
     # What a visit may do
 
     def after(self, seconds: float, happen: Happen, *facts: Any) -> None:
-        """Let `happen(*facts)` be so much later; what is due at the same time happens in the order of the calls."""
+        """Call `happen(*facts)` this much later; events of the same time happen in the order of the calls."""
         heappush(self._events, (self.clock.now_s + seconds, next(self._numbers), happen, facts))
 
     def end(self, lease: Lease, outcome: Outcome, discovered: Sequence[Candidate] = ()) -> None:
@@ -104,10 +92,10 @@ class VirtualCrawl:
     # How time goes by
 
     def lease_all(self) -> None:
-        """Hand out every lease that may be had now, as long as a worker is free.
+        """Hand out every available lease, as long as a worker is free.
 
-        A gate opens at its time, or by what happens: as long as neither came about, the Frontier is not asked again. If all
-        workers were busy until now, a gate is open most likely.
+        A gate opens at its time or by an event; until one of these comes, the Frontier is not asked again. If all workers were
+        busy until now, a gate is probably open.
         """
         now_s = self.clock.now_s
         while self.active < self.workers:
@@ -124,7 +112,7 @@ class VirtualCrawl:
         self._was_full = True
 
     def lease(self) -> Lease | None:
-        """The next lease for a free worker; None if all are busy, or there is none to be had now."""
+        """The next lease for a free worker; None if all are busy or no lease is available now."""
         if self.active == self.workers:
             return None
         lease = self.core.lease()
@@ -139,9 +127,9 @@ class VirtualCrawl:
         return lease
 
     def next_s(self) -> float | None:
-        """When the next event is, or a lease may be had by a free worker; None: nothing will happen any more.
+        """The time of the next event, or of the next lease for a free worker; None: nothing more will happen.
 
-        As the last `lease` or `lease_all` left it.
+        As of the last `lease` or `lease_all`.
         """
         events, wakes_s = self._events, self._wakes_s
         if wakes_s is None or self.active == self.workers:
@@ -149,7 +137,7 @@ class VirtualCrawl:
         return wakes_s if not events or wakes_s < events[0][0] else events[0][0]
 
     def go_on(self, at_s: float) -> None:
-        """Let it be that late, and let happen what is due."""
+        """Move to this time, and call the events that are due."""
         self.clock.advance_to(at_s)
         now_s, events = self.clock.now_s, self._events
         while events and events[0][0] <= now_s:
@@ -157,7 +145,7 @@ class VirtualCrawl:
             happen(*facts)
 
     def _ask(self) -> None:
-        """When a lease may be had, or asked for: now, if the Frontier has yet to ask its store for something."""
+        """Update when a lease is available: now, if the Frontier still has to query its store."""
         self._wakes_s, waits_for = self.core.wake()
         if self._wakes_s is None and waits_for & WaitsFor.STORE:
             self._wakes_s = self.clock.now_s
@@ -166,10 +154,10 @@ class VirtualCrawl:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Speed:
-    """How long the crawler itself takes.
+    """The processor time of the crawler itself.
 
-    Its event loop goes in turns: each looks at sockets and timers, has the store commit, and serves every page that came while
-    the turn before went on. So a page is dear while there is time to spare, and cheap when there is none.
+    Its event loop runs in turns: each polls sockets and timers, lets the store commit, and serves every page that came during
+    the turn before. So a page is expensive while the processor is idle, and cheap under load.
     """
 
     page_s: float = 0.0  #: of the processor, for a page
@@ -180,15 +168,15 @@ class Processor:
     """Serves first come, first served, in turns. Cost: O(1) a page."""
 
     def __init__(self, speed: Speed) -> None:
-        self.busy_s = 0.0  #: that it has worked, or will have when all are served
+        self.busy_s = 0.0  #: total, when all pages are served
         self._speed = speed
-        self._start_s = -math.inf  #: of the last turn that is known of
-        self._pages = 0  #: that it serves, as far as they have come
+        self._start_s = -math.inf  #: of the last turn
+        self._pages = 0  #: of the last turn, so far
 
     def serve(self, now_s: float) -> float:
-        """Stand in line from now on with a page; the answer is how long it takes until it is done."""
+        """Queue a page; returns the time until it is done."""
         page_s, turn_s = self._speed.page_s, self._speed.turn_s
-        if now_s > self._start_s:  # that turn goes on, or has ended
+        if now_s > self._start_s:  # that turn is running or has ended
             self._start_s = max(now_s, self._start_s + turn_s + self._pages * page_s)
             self._pages = 0
             self.busy_s += turn_s
@@ -198,7 +186,7 @@ class Processor:
 
 
 class _Host:
-    """What is known of a host that was visited."""
+    """The state of a visited host."""
 
     __slots__ = ("account", "known_until_s", "site", "waiting")
 
@@ -208,22 +196,12 @@ class _Host:
         self.known_until_s = 0.0  #: its robots.txt is fetched again then
         self.waiting: list[Lease] | None = None  #: visits that wait for its robots.txt, while it is fetched
 
-    def expect_robots(self) -> None:
-        """Its robots.txt is being fetched from now on."""
-        self.waiting = []
-
-    def learn_robots(self, until_s: float) -> list[Lease]:
-        """Its robots.txt is known until then; returns the visits that waited for it."""
-        self.known_until_s = until_s
-        waiting, self.waiting = self.waiting or [], None
-        return waiting
-
 
 class Visits:
     """A crawl of a web in virtual time: every lease of its engine (`crawl`) becomes a visit."""
 
     def __init__(
-        self, web: Web, accounts: HostAccounts, speed: Speed, *, core: Frontier, clock: MovableClock, workers: int
+        self, web: Web, accounts: HostAccounts, speed: Speed, *, core: Frontier, clock: VirtualClock, workers: int
     ) -> None:
         self.crawl = VirtualCrawl(core, clock, workers, self.begin)
         self.urls = 0  #: that have ended
@@ -248,7 +226,7 @@ class Visits:
         elif host.waiting is not None:
             host.waiting.append(lease)
         else:
-            host.expect_robots()
+            host.waiting = []
             self._fetch_robots(host, lease)
 
     def _host(self, name: str) -> _Host:
@@ -269,9 +247,10 @@ class Visits:
         self._work(self._robots_read, host, lease, start_s, now_s)
 
     def _robots_read(self, host: _Host, lease: Lease, start_s: float, end_s: float) -> None:
-        waiting = host.learn_robots(self.crawl.clock.now_s + LIFETIME_S)
+        host.known_until_s = self.crawl.clock.now_s + LIFETIME_S
+        waiting, host.waiting = host.waiting or [], None
         delay_s = host.site.crawl_delay_s or 0.0
-        if delay_s:  # none is ever taken back
+        if delay_s:
             self.crawl.core.set_delay(lease.gate, self._delays.learn(lease.gate, host.site.host, delay_s))
         self.crawl.end(lease, Outcome(OutcomeKind.DEFERRED, 0, start_s, end_s))
         for other in waiting:
@@ -306,7 +285,7 @@ class Visits:
             self.queues[lease.queue] = self.queues.get(lease.queue, 0) + 1
 
     def _work(self, done: Happen, *facts: Any) -> None:
-        """Let the processor have the page, then let it be done."""
+        """Queue the page for the processor, then call `done`."""
         if self._takes_time:
             self.crawl.after(self.processor.serve(self.crawl.clock.now_s), done, *facts)
         else:

@@ -1,11 +1,8 @@
-"""A web in a box: the policy lab's hosts and pages, the same for the same seed, on no disk and in no memory.
+"""The made web of the policy lab: hosts and pages computed from a seed.
 
-One URL through it: `shape.py` reads host and number out of its text and computes the page from them and the seed: status, size,
-times, links and embeds. Nothing is kept for each page, so a web of 10 million URLs costs no more than its list of hosts.
-`model.py` has the records (`WebOptions`, `WebHost`, `Page`, `Web`) and writes the body of a page. `server.py` serves it: one
-process that answers for all hosts on one loopback port and enters what it sees of each host in `ledger.py`; the ledger shows
-at the end whether a politeness was kept. `miniweb.py` starts that process. The simulation calls the same `page()`
-and sends nothing.
-
-`replay.py` makes a web of a crawl.log: there the hosts, sizes, times and links of a real crawl decide.
+`shape.py` reads host and number from a URL and computes its page: status, size, times, links and embeds. Nothing is stored
+per page, so a web of 10 million URLs costs no more than its list of hosts. `replay.py` makes a web from a crawl.log instead.
+`model.py` has the records and writes page bodies. `server.py` is a process that serves all hosts on one loopback port
+and records its requests in `ledger.py`, which checks the politeness. `miniweb.py` starts that process. The simulation calls
+the same `page()` and sends nothing.
 """

@@ -1,18 +1,16 @@
-"""What a server has seen of each host, and whether a politeness was kept: in memory for hosts, none for requests.
+"""A server's record of the requests of each host, which shows whether a politeness rule was kept. Memory: per host only.
 
 A request takes a slot of its host from its start (its head was read) to its end (just before its last bytes are sent), and the
-slot then rests. With k slots a start is in order if a slot is free: if m others are in service and of the requests that have
-ended at most k - m - 1 still rest. That is so for every start if and only if the requests can be laid into k slots without
-overlap. A request is seen here for no longer than the client has it (start later, end earlier), and a rest grows with the
-fetch's time: so a client that keeps the rule by its own clock keeps it here. What is slow in the server (its `longest_lag_s`)
-can hide a breach of that size, never make one up.
+slot then rests. With k slots a start is allowed if a slot is free: if m others are in service and of the ended requests at most
+k - m - 1 still rest. That holds for every start if and only if the requests fit into k slots without overlap. The server sees a
+request for a shorter time than the client (it starts later and ends earlier), and a rest grows with the fetch time, so a client
+that keeps the rule by its own clock keeps it here. A lag of the server (`longest_lag_s`) can hide a breach of that size, but
+never cause one.
 
-A client that went away before the end is the exception: the server learns of it a little later, so the request seems longer
-than it was. The start after it is excused by what 20 ms make of its rest, and never by more than a tenth of that: a client that
-aborts and starts again sooner is found, one that cuts a rest by less is not. Excused are rests alone, not Crawl-delays, nor a
-start while all slots are taken. (A notice takes 0.3 ms, one in a hundred 3 ms, the longest of 1,800 took 20 ms: on loopback, 2
-busy cores, up to 100 other clients. A later one may accuse a start wrongly: with a rest of 50 ms, of which a tenth is 5 ms, 7
-of 500 starts just after it were.)
+If a client goes away early, the server notices it a little later, so the request seems longer than it was. The next start
+may then be early by the effect of 20 ms on the rest, at most a tenth of the rest; Crawl-delays and the number of slots have no
+such tolerance. (Measured delays of the notice on loopback with 2 busy cores: 0.3 ms, one in a hundred 3 ms, at most 20 ms of
+1,800. With a rest of 50 ms, 7 of 500 starts just after a notice were wrongly counted as early.)
 """
 
 from __future__ import annotations
@@ -25,16 +23,16 @@ from typing import NamedTuple
 
 from anabranch.crawler.lab.report import Cell, Table
 
-#: Epoch seconds with a fraction are exact to a fourth of a microsecond, and a timer may be early by its resolution.
+#: Epoch seconds are exact to a quarter of a microsecond, and a timer may be early by its resolution.
 _SLACK_S = 1e-4
-#: A client that goes away is noticed so much later, and what may be excused by that, as a share of the rest that is owed.
+#: How much later a client that goes away is noticed, and the tolerance for it, as a share of the rest.
 _GONE_S = 0.02
 _GONE_SHARE = 0.1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PolitenessRule:
-    """The politeness that a host is owed."""
+    """The politeness rule for a host."""
 
     slots: int = 1  #: requests at once
     delay_factor: float = 0.0  #: a slot rests for this times its last request's time …
@@ -43,29 +41,26 @@ class PolitenessRule:
 
     def rest_s(self, took_s: float) -> float:
         """How long a slot rests after a request that took so long."""
-        rest_s = self.delay_factor * took_s
-        rest_s = min(rest_s, self.max_delay_s)
-        return max(self.min_delay_s, rest_s)
+        return max(self.min_delay_s, min(self.delay_factor * took_s, self.max_delay_s))
 
     def excuse_s(self, took_s: float) -> float:
-        """By how much a rest may seem to be cut after a request that took so long here, and whose client went away before."""
+        """How much shorter a rest may seem after a request of this duration with a client that went away early."""
         rest_s = self.rest_s(took_s)
         return min(_GONE_S + rest_s - self.rest_s(took_s - _GONE_S), _GONE_SHARE * rest_s)
 
 
 class HostEntry(NamedTuple):
-    """What one host has borne."""
+    """The record of one host."""
 
     host: str
     requests: int
     most_at_once: int
-    shortest_gap_s: (
-        float | None
-    )  #: from the end that freed a slot to the start that took it; None if no slot was taken twice
+    #: From the end that freed a slot to the start that took it; None if no slot was taken twice.
+    shortest_gap_s: float | None
     shortest_start_gap_s: float | None  #: between starts of two pages, robots.txt left out
     starts_per_s: float | None  #: from the first start to the last; None with one request
     size_bytes: int  #: of the bodies sent
-    gone: int  #: requests whose client went away before the end
+    gone: int  #: requests with a client that went away before the end
     crawl_delay_s: float | None  #: that its robots.txt asks for
     too_many: int  #: starts while all slots were taken
     too_early: int  #: starts while a slot was free but still at rest, or too soon for the Crawl-delay
@@ -73,7 +68,7 @@ class HostEntry(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PolitenessLedger:
-    """The accounts of all hosts at one moment."""
+    """The records of all hosts at one moment."""
 
     rule: PolitenessRule
     hosts: tuple[HostEntry, ...]  #: that had a request, the busiest first
@@ -89,12 +84,12 @@ class PolitenessLedger:
 
     @property
     def busy(self) -> float:
-        """The share of one core that the server took; near 1 it is the server that is measured, not its client."""
+        """The share of one core that the server used; near 1 the server is the limit, not its client."""
         return self.cpu_s / self.wall_s if self.wall_s > 0 else 0.0
 
     @property
     def broken(self) -> tuple[HostEntry, ...]:
-        """The hosts whose rule was broken."""
+        """The hosts with a broken rule."""
         return tuple(entry for entry in self.hosts if entry.too_many or entry.too_early)
 
     @property
@@ -103,7 +98,7 @@ class PolitenessLedger:
         return not self.broken
 
     def verdict(self) -> str:
-        """One sentence: kept, with what the server saw at worst; or broken, where and how often."""
+        """One sentence: kept, with the worst case; or broken, where and how often."""
         rule = f"at most {self.rule.slots} at once, each slot at rest for {_rest_words(self.rule)}, Crawl-delays"
         if not self.broken:
             gaps = [entry.shortest_gap_s for entry in self.hosts if entry.shortest_gap_s is not None]
@@ -120,7 +115,7 @@ class PolitenessLedger:
 
 
 class HostAccount:
-    """The running account of one host. Cost of a request: O(slots), some microseconds."""
+    """The running record of one host. Cost of a request: O(slots), some microseconds."""
 
     __slots__ = (
         "_delay_s",
@@ -160,7 +155,7 @@ class HostAccount:
         if free <= 0:
             self.too_many += 1
         elif free <= len(self._ends):
-            # The slot that has been free for longest is taken: the others in service hold theirs.
+            # It takes the slot that has been free for longest.
             gap_s = now_s - self._ends[-free]
             if self.shortest_gap_s is None or gap_s < self.shortest_gap_s:
                 self.shortest_gap_s = gap_s
@@ -203,7 +198,7 @@ class HostAccount:
             del ends[0], frees[0]
 
     def entry(self) -> HostEntry:
-        """The account as it stands."""
+        """The present record."""
         lasted_s = self._last_s - self._first_s
         return HostEntry(
             host=self._host,
@@ -221,7 +216,7 @@ class HostAccount:
 
 
 class HostAccounts:
-    """The accounts of all hosts of a web since one moment. A host takes memory from its first request on."""
+    """The records of all hosts of a web since one moment. A host takes memory after its first request."""
 
     def __init__(self, delays: dict[str, float | None], rule: PolitenessRule, clock: Callable[[], float]) -> None:
         self._delays = delays  # host -> its Crawl-delay
@@ -239,28 +234,21 @@ class HostAccounts:
             account = self._hosts[host] = HostAccount(host, self._rule, self._delays.get(host))
         return account
 
-    def count_stranger(self) -> None:
-        """Count a request for a host that the web does not have."""
-        self.strangers += 1
-
     def note_lag(self, lag_s: float) -> None:
         """Note that an answer was sent so long after its time."""
         self.longest_lag_s = max(self.longest_lag_s, lag_s)
 
     def ledger(self) -> PolitenessLedger:
-        """All accounts as they stand. Cost: some microseconds a host."""
+        """The present records. Cost: some microseconds a host."""
+        entries = [account.entry() for account in self._hosts.values()]
         return PolitenessLedger(
             rule=self._rule,
-            hosts=_busiest_first(account.entry() for account in self._hosts.values()),
+            hosts=tuple(sorted(entries, key=lambda entry: (-entry.requests, entry.host))),
             strangers=self.strangers,
             wall_s=self._clock() - self._began_s,
             cpu_s=time.process_time() - self._began_cpu_s,
             longest_lag_s=self.longest_lag_s,
         )
-
-
-def _busiest_first(entries: Iterable[HostEntry]) -> tuple[HostEntry, ...]:
-    return tuple(sorted(entries, key=lambda entry: (-entry.requests, entry.host)))
 
 
 def _rest_words(rule: PolitenessRule) -> str:
@@ -287,7 +275,7 @@ _COLUMNS = (
 
 
 def ledger_table(ledger: PolitenessLedger, rows: int = ROWS) -> Table:
-    """What each host has borne. A gap is from the end that freed a slot to the start that took it."""
+    """The requests of each host. A gap is from the end that freed a slot to the start that took it."""
     entries = sorted(ledger.hosts, key=lambda entry: -(entry.too_many + entry.too_early))
     shown, others = entries[:rows], entries[rows:]
     cells = [_cells(entry.host, (entry,)) for entry in shown]

@@ -1,7 +1,7 @@
-"""A web in a box, served: one process, one loopback port, all hosts by their real names; and its ledger.
+"""A served web: one process, one loopback port, all hosts by their real names; and its ledger.
 
-A crawl is pointed at it by `[dns.hosts]` (`Served.hosts`), so its URLs have no port and its queues are the same for each run;
-any other program by `http_proxy`, since requests in absolute form are answered, too.
+A crawl reaches it by `[dns.hosts]` (`Served.hosts`), so its URLs have no port and its queues are the same for each run. Other
+programs reach it by `http_proxy`, because requests in absolute form are answered, too.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from anabranch.crawler.runtime import child_command
 from anabranch.frontier.policies.hosts import is_address
 
 _END_S = 10.0
-#: The server answers in some milliseconds, a busy one in some seconds; a slower one would spoil what is measured anyway.
+#: The server answers in some milliseconds, a busy one in some seconds; a slower one would spoil the measurement anyway.
 _ANSWER_S = 30.0
 _READ_BYTES = 1 << 16
 
@@ -34,9 +34,9 @@ class WebLost(CrawlerError):
 
 
 class _Watch:
-    """Notes that a child process has ended or was stopped (SIGSTOP): from then on the descriptor has something to read.
+    """Makes its descriptor readable when a child process has ended or was stopped (SIGSTOP).
 
-    A thread waits for that, since nothing that the process holds tells of a stop.
+    A thread waits for that, because a stop changes none of the process' descriptors.
     """
 
     def __init__(self, pid: int) -> None:
@@ -49,7 +49,7 @@ class _Watch:
         return self._read
 
     def close(self) -> None:
-        """Forget it; the process must have ended or be stopped."""
+        """Close; the process must have ended or be stopped."""
         self._thread.join()
         os.close(self._read)
 
@@ -58,7 +58,7 @@ class _Watch:
             _, status = os.waitpid(pid, os.WUNTRACED)
             self.is_stopped = os.WIFSTOPPED(status)
         except ChildProcessError:
-            pass  # it has ended, and its `Popen` was told before
+            pass  # it has ended, and its `Popen` has waited for it
         finally:
             os.close(self._write)
 
@@ -69,29 +69,29 @@ class Served:
     def __init__(self, process: subprocess.Popen[bytes], watch: _Watch, first: dict[str, Any]) -> None:
         self._process = process
         self._watch = watch
-        facts = self._ask(first, None)  # a large web takes as long as it takes
+        facts = self._ask(first, None)  # a large web takes its time
         if "error" in facts:
             raise UsageError(facts["error"])
         self.port: int = facts["port"]
         self.seeds: tuple[str, ...] = tuple(facts["seeds"])
         self.urls: int = facts["urls"]  #: in all, robots.txt not
-        self.notes: tuple[str, ...] = tuple(facts["notes"])  #: what a replay had to leave out, in words
-        #: What `[dns.hosts]` takes: host -> "127.0.0.1:PORT".
+        self.notes: tuple[str, ...] = tuple(facts["notes"])  #: what a replay left out, as text
+        #: For `[dns.hosts]`: host -> "127.0.0.1:PORT".
         self.hosts: dict[str, str] = dict.fromkeys(facts["hosts"], f"127.0.0.1:{self.port}")
 
     def begin(self, rule: PolitenessRule | None = None) -> None:
-        """A new run begins: forget what the ledger has. It holds starts against this rule; none: one at once, no rest."""
+        """Begin a new ledger for a run, which checks this rule; None: one request at once, no rest."""
         self._ask({"do": "begin", "rule": asdict(rule or PolitenessRule())}, _ANSWER_S)
 
     def ledger(self) -> PolitenessLedger:
-        """What each host has borne since `begin`. Raises: WebLost."""
+        """The requests of each host since `begin`. Raises: WebLost."""
         facts = self._ask({"do": "ledger"}, _ANSWER_S)
         rule = PolitenessRule(**facts.pop("rule"))
         return PolitenessLedger(rule=rule, hosts=tuple(HostEntry(*entry) for entry in facts.pop("hosts")), **facts)
 
     @property
     def addresses(self) -> list[str]:
-        """The hosts that are addresses: no name is looked up for them, so no `[dns.hosts]` leads here, only a proxy does."""
+        """The hosts that are addresses. They are not looked up, so only a proxy leads here, not `[dns.hosts]`."""
         return [host for host in self.hosts if is_address(host)]
 
     @property
@@ -100,18 +100,18 @@ class Served:
         return self._process.pid
 
     def fileno(self) -> int:
-        """For `select`: there is something to read only once the server has ended or was stopped; then see `lost`."""
+        """For `select`: readable only after the server has ended or was stopped; then raise `lost()`."""
         return self._watch.fileno()
 
     def lost(self) -> WebLost:
-        """What is to be raised when there is something to read."""
+        """The error to raise when the descriptor is readable."""
         return self._lost("was stopped" if self._watch.is_stopped else "has ended")
 
     def _lost(self, how: str) -> WebLost:
         return WebLost(f"the process that serves the web (pid {self._process.pid}) {how}; run it again")
 
     def _ask(self, line: dict[str, Any], within_s: float | None) -> Any:
-        """What the server answers to a line. Raises: WebLost, also if it says nothing for so long; None: for ever."""
+        """The server's answer to a line. Raises: WebLost, also after `within_s` without an answer; None: no limit."""
         assert self._process.stdin is not None
         try:
             self._process.stdin.write(json.dumps(line).encode() + b"\n")
@@ -140,8 +140,8 @@ class Served:
 def serving(web: WebOptions | Path, *, port: int = 0) -> Iterator[Served]:
     """Serve a made web, or the one of a crawl.log, on 127.0.0.1 while entered; port 0 = any free one.
 
-    The server is a process of its own, out of reach of the terminal's Ctrl-C; it ends with this one, however that ends.
-    Raises: UsageError if there is no such web or the port is taken.
+    The server is a separate process in its own session, so Ctrl-C does not reach it; it ends with this one in any case.
+    Raises: UsageError if the web is invalid or the port is taken.
     """
     first = {
         "web": asdict(web) if isinstance(web, WebOptions) else None,
@@ -168,7 +168,7 @@ def serving(web: WebOptions | Path, *, port: int = 0) -> Iterator[Served]:
 
 
 def _end(process: subprocess.Popen[bytes]) -> None:
-    """The end of its input ends it."""
+    """End the process by closing its input."""
     for pipe in (process.stdin, process.stdout):
         assert pipe is not None
         try:

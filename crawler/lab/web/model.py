@@ -1,4 +1,4 @@
-"""The records of a web in a box (`WebOptions`, `WebHost`, `Page`, `Web`), and the bodies of its pages.
+"""The records of a made web (`WebOptions`, `WebHost`, `Page`, `Web`), and the bodies of its pages.
 
 A body has exactly the size of its page, and exactly its links and embeds. Filler is cut from one block of text.
 """
@@ -13,20 +13,20 @@ from hashlib import shake_128
 from html import escape
 from typing import NamedTuple, Protocol
 
-#: Fetch times are made of these: nobody waits longer for a first byte than so many times the host's median.
+#: The time to the first byte is at most this many times the host's median.
 SLOWEST = 10.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WebOptions:
-    """The web that is wanted."""
+    """Options of a made web."""
 
     pages: int = 20_000  #: URLs in all, embeds included, robots.txt not
     #: `portals`: the five portals of the published experiment, with sub-domains; `subdomains`: one portal with many; `hosts`:
     #: very many hosts by a power law.
     kind: str = "portals"
     hosts: int = 40  #: host names in all
-    links: int = 10  #: mean links of a page beside those that make every page reachable
+    links: int = 10  #: mean random links of a page, besides those that make every page reachable
     latency_s: float = 0.1  #: median over the hosts of the time to the first byte
     bandwidth: float = 2e6  #: median over the hosts, bytes per second of one answer
     seed: int = 1
@@ -55,11 +55,11 @@ class Page(NamedTuple):
 
 
 class Web(Protocol):
-    """A web whose pages are computed or looked up. Nothing of it changes."""
+    """A constant web of computed or stored pages."""
 
     @property
     def seeds(self) -> tuple[str, ...]:
-        """From here every URL is reachable, whatever fails."""
+        """URLs from which every URL is reachable, whatever fails."""
 
     @property
     def sites(self) -> Sequence[WebHost]:
@@ -100,14 +100,14 @@ _FRAMES = {
 
 
 def least_bytes(links: Sequence[str], embeds: Sequence[str]) -> int:
-    """The size of a page that is nothing but these links and embeds; none can be smaller. Cost: a microsecond."""
+    """The smallest size of a page with these links and embeds. Cost: a microsecond."""
     sheets = sum(url.endswith(".css") for url in embeds)
     texts = len(escape("".join(links))) + len(escape("".join(embeds)))
     return _FIXED + texts + _PER_LINK * len(links) + _PER_SHEET * sheets + _PER_IMAGE * (len(embeds) - sheets)
 
 
 def body_of(page: Page, url: str) -> bytes:
-    """The body, `page.size` bytes. Two URLs have different ones, if there is room. Cost: some microseconds and the copying."""
+    """The body, `page.size` bytes, different for each URL if there is room. Cost: some microseconds and the copying."""
     mark = zlib.crc32(url.encode())
     if page.links or page.embeds or (page.media_type == "text/html" and page.size >= _FIXED):
         head = _markup(page, mark).encode()
@@ -119,7 +119,7 @@ def body_of(page: Page, url: str) -> bytes:
 
 
 def _markup(page: Page, mark: int) -> str:
-    """All of a page that stands before its text."""
+    """The part of a page before its text."""
     sheets = [_SHEET.format(url=escape(url)) for url in page.embeds if url.endswith(".css")]
     images = [_IMAGE.format(url=escape(url)) for url in page.embeds if not url.endswith(".css")]
     links = [_LINK.format(url=escape(url), mark=(mark + place) & 0xFFFFFFFF) for place, url in enumerate(page.links)]
@@ -127,7 +127,7 @@ def _markup(page: Page, mark: int) -> str:
 
 
 def _filler(size: int, mark: int) -> bytes:
-    """So many bytes of text, from another place of the block for another mark. Raises: ValueError if the size is negative."""
+    """`size` bytes of text; `mark` selects the place in the block. Raises: ValueError if the size is negative."""
     if size < 0:
         raise ValueError(f"the page is {-size} bytes too small for its links")
     block = _block()
@@ -140,6 +140,6 @@ def _filler(size: int, mark: int) -> bytes:
 
 @cache
 def _block() -> bytes:
-    """Lines of words, the same for ever; no character in it means anything to HTML, CSS or a picture."""
+    """Lines of words, always the same, without characters that are special in HTML, CSS or images."""
     letters = shake_128(b"filler").digest(_BLOCK_BYTES)
     return letters.translate(bytes(b"etaoin shrdlu cmfwyp etaoin  \n"[byte % 30] for byte in range(256)))

@@ -1,13 +1,12 @@
-"""A crawl.log as a web: the hosts, sizes, fetch times and statuses of a real crawl, and its links by `via`.
+"""A web from a crawl.log: the hosts, sizes, fetch times and statuses of a real crawl, and its links by `via`.
 
-Only what was answered can be answered again: `dns:` lines, robots.txt, URLs with a negative status or none of HTTP's are left
-out, and what they led to becomes a seed. So does a URL whose `via` does not stand before it in the log (a log that was cut), or
-answers with no page now. https is served as http, since the lab's server has one port without TLS; where a log has both, the
-answer that is no redirect counts. Of a URL that stands in the log more than once (rounds, retries) the last answer counts, and
-the first `via`; a 304 says that the answer before it still holds. A fetch's whole time passes before its first byte: the log
-does not say how it was parted.
-
-A page that led to others is HTML here whatever it was, since links are written in HTML alone.
+- `dns:` lines, robots.txt and URLs without an HTTP status are left out; URLs found on them become seeds. So do URLs with a
+  `via` that is not earlier in the log (a truncated log), or that does not answer with a page.
+- https is served as http, because the server has one port without TLS. If a log has both, the answer that is not a redirect
+  counts.
+- If a URL occurs more than once (rounds, retries), the last answer and the first `via` count; a 304 confirms the answer before.
+- The whole time of a fetch passes before its first byte, because the log does not divide it.
+- A page with links is served as HTML, whatever its type was.
 """
 
 from __future__ import annotations
@@ -34,7 +33,7 @@ _DEFAULT_PORTS = (":80", ":443")
 
 @dataclass(slots=True)
 class _Entry:
-    """What the log says of one URL."""
+    """The log's data of one URL."""
 
     order: int  #: of its first line
     via: str | None
@@ -48,7 +47,7 @@ class _Entry:
     embeds: list[str] = field(default_factory=list)
 
     def take(self, logged: CrawlLogEntry) -> None:
-        """Let the answer of a later line replace that of an earlier one, if it is an answer and no mere confirmation."""
+        """Take the answer of a later line, unless it only confirms the earlier one."""
         if logged.status not in _STATUSES or (self.status and self._is_confirmed_by(logged)):
             return
         self.scheme = urlsplit(logged.url).scheme
@@ -63,10 +62,10 @@ class _Entry:
 
 
 class _Log:
-    """A crawl.log while it is read: its entries, and how much of it cannot be served as logged."""
+    """A crawl.log while it is read: its entries, and counts of lines that cannot be served as logged."""
 
     def __init__(self) -> None:
-        self.entries: dict[str, _Entry] = {}  #: URL -> what the log says of it, in the order of the log
+        self.entries: dict[str, _Entry] = {}  #: by URL, in the order of the log
         self.lines = self._malformed = self._left_out = self._cut = 0
 
     def read(self, lines: Iterable[str]) -> None:
@@ -106,7 +105,7 @@ class _Log:
         return Page(status, media_type, size, entry.took_s, 0.0, links, embeds)
 
     def notes(self) -> tuple[str, ...]:
-        """What was left out or changed, in words."""
+        """What was left out or changed, as text."""
         facts = (
             (self._malformed, f"of {self.lines:,} lines are none of a crawl.log"),
             (self._left_out, "URLs are left out: no HTTP answer, robots.txt or dns:"),
@@ -126,12 +125,12 @@ class ReplayedWeb:
         self._pages = pages
 
     def page(self, url: str) -> Page | None:
-        """What the log says of the URL; O(1)."""
+        """The page of the URL; O(1)."""
         return self._pages.get(url)
 
 
 def replayed_file(path: Path) -> ReplayedWeb:
-    """The web of a file. Raises: UsageError if it cannot be read, or has no answer in it."""
+    """The web of a crawl.log. Raises: UsageError if it cannot be read, or has no answer in it."""
     try:
         with path.open(encoding="ascii", errors="replace") as lines:
             return replayed_web(lines, name=str(path))
@@ -153,7 +152,7 @@ def replayed_web(lines: Iterable[str], *, name: str = "the log") -> ReplayedWeb:
 
 
 def _served_url(url: str) -> str | None:
-    """The URL by which it is served: http, without a default port; None if it cannot be."""
+    """The URL under which it is served: http, without a default port; None if it cannot be served."""
     try:
         parts = urlsplit(url)
         _ = parts.port
@@ -171,7 +170,7 @@ def _served_url(url: str) -> str | None:
 
 
 def _is_linked(url: str, entry: _Entry, entries: dict[str, _Entry]) -> bool:
-    """Enter the URL in the page that it was found on, if there is one that can lead to it."""
+    """Add the URL to the links of the page that it was found on, if that page can have links."""
     parent = entries.get(entry.via or "")
     if parent is None or parent.order >= entry.order:
         return False
@@ -185,7 +184,7 @@ def _is_linked(url: str, entry: _Entry, entries: dict[str, _Entry]) -> bool:
 
 
 def _sites(pages: dict[str, Page]) -> list[WebHost]:
-    """The hosts, in the order of their first URLs, with the median of their fetch times and their bytes in all that time."""
+    """The hosts in the order of their first URLs, with median fetch time and mean bandwidth."""
     found: dict[str, list[Page]] = {}
     for url, page in pages.items():
         if place := authority(url):

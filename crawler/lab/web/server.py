@@ -1,13 +1,13 @@
-"""The server's process of a web in a box: it makes the web, listens on loopback, and answers HTTP/1.1 after each page's times.
+"""The server process of a made web: it makes the web, listens on loopback, and answers HTTP/1.1 after each page's times.
 
-It takes lines of JSON on its standard input. The first line says what to serve; the answer names the port, the seeds and the
-hosts, or the error. Then `begin` (with a rule) begins a new ledger, and `ledger` answers it. The end of the input ends the
-process, so it never outlives its parent (`crawler/lab/web/miniweb.py`).
+It reads lines of JSON from standard input. The first line is the web to serve; the answer has the port, the seeds and the
+hosts, or the error. Then `begin` (with a rule) begins a new ledger, and `ledger` returns it. The process ends with its
+input, so it never outlives its parent (`miniweb.py`).
 
-A connection answers one request after the other. Requests may name the host in their target (`GET http://host/path`, as
-proxies are asked) or in `Host`; a port in it is ignored. Only GET and HEAD are answered; a body that a client sends closes the
-connection after the answer. A client that half-closes counts as gone: it cannot be told from one that closed, which must not
-seem to be in service. The body of an answer is made when its first bytes are due, so a thousand waiting answers hold none.
+A connection answers one request after the other. Requests may name the host in their target (`GET http://host/path`, as for
+a proxy) or in `Host`; a port in it is ignored. Only GET and HEAD are answered; a request with a body closes the
+connection after the answer. A client that half-closes counts as gone, because it cannot be distinguished from one that closed.
+The body of an answer is made when its first bytes are due, so a thousand waiting answers hold none.
 """
 
 from __future__ import annotations
@@ -49,14 +49,14 @@ class Server:
         self._listener: asyncio.Server | None = None
 
     async def listen(self, port: int) -> int:
-        """Begin to serve; the port, which the system chooses if 0 is asked for. Raises: OSError."""
+        """Begin to serve; returns the port, which the system chooses for 0. Raises: OSError."""
         loop = asyncio.get_running_loop()
         self._listener = await loop.create_server(lambda: Connection(self._served), "127.0.0.1", port, backlog=_BACKLOG)
         found: int = self._listener.sockets[0].getsockname()[1]
         return found
 
     async def close(self) -> None:
-        """Listen no more; connections stay until their clients go."""
+        """Stop listening; connections stay open until their clients close them."""
         if self._listener is not None:
             self._listener.close()
 
@@ -65,7 +65,7 @@ class Server:
         self.accounts = HostAccounts(self._delays, rule, self._clock)
 
     def obey(self, request: dict[str, Any]) -> object:
-        """Do what a line says; its answer."""
+        """Execute a line; returns its answer."""
         match request["do"]:
             case "begin":
                 self.begin(PolitenessRule(**request["rule"]))
@@ -73,11 +73,11 @@ class Server:
             case "ledger":
                 return asdict(self.accounts.ledger())
             case other:
-                raise ValueError(f"{other!r} is nothing that the server does")
+                raise ValueError(f"{other!r} is not a command of the server")
 
 
 def main() -> None:
-    """The process: serve what the first line says until the input ends."""
+    """The process: serve the web of the first line until the input ends."""
     asyncio.run(_serve())
 
 
@@ -129,7 +129,7 @@ _BODILESS = (204, 304)
 
 
 class Request(NamedTuple):
-    """What is read of a request."""
+    """The parsed head of a request."""
 
     method: bytes
     authority: str
@@ -138,7 +138,7 @@ class Request(NamedTuple):
 
 
 class TimedAnswer(NamedTuple):
-    """What is sent, and when."""
+    """An answer with its times."""
 
     page: Page
     url: str
@@ -146,7 +146,7 @@ class TimedAnswer(NamedTuple):
 
 
 class ServerState(NamedTuple):
-    """What all connections share."""
+    """State shared by all connections."""
 
     web: Web
     sites: Mapping[str, WebHost]
@@ -155,7 +155,7 @@ class ServerState(NamedTuple):
 
 
 class BadRequest(ValueError):
-    """The request is none; the status says why."""
+    """The request is invalid; `status` is the answer."""
 
     def __init__(self, status: int) -> None:
         super().__init__(HTTPStatus(status).phrase)
@@ -179,7 +179,7 @@ class Connection(asyncio.Protocol):
         self._transport = cast("asyncio.Transport", transport)  # uvloop's is not derived from it
 
     def data_received(self, data: bytes) -> None:
-        """Take in what a client sends; while a request is in service no more than `MAX_HEAD_BYTES`."""
+        """Buffer the data; while a request is in service at most `MAX_HEAD_BYTES`."""
         self._buffer += data
         if not self._is_busy:
             self._serve_next()
@@ -194,7 +194,7 @@ class Connection(asyncio.Protocol):
         self._end(0, is_gone=True)
 
     def _serve_next(self) -> None:
-        """Serve the next request, if all of its head is there."""
+        """Serve the next request, if its head is complete."""
         end = self._buffer.find(b"\r\n\r\n")
         if end < 0:
             if len(self._buffer) > MAX_HEAD_BYTES:
@@ -215,7 +215,7 @@ class Connection(asyncio.Protocol):
         found = authority(f"http://{request.authority}")
         site = served.sites.get(found.host) if found else None
         if site is None:
-            served.accounts().count_stranger()
+            served.accounts().strangers += 1
             self._send_all(_failure(421), request.method)
             return
         account, now_s = served.accounts().of(site.host), served.clock()
@@ -230,7 +230,7 @@ class Connection(asyncio.Protocol):
             self._after(page.latency_s, partial(self._send_first, answer))
 
     def _after(self, delay_s: float, do: Callable[[], None]) -> None:
-        """Do it when the time has come, and note how late it was."""
+        """Call `do` after the delay, and record the lag."""
         if delay_s <= 0:
             do()
             return
@@ -262,21 +262,21 @@ class Connection(asyncio.Protocol):
         self._finish()
 
     def _refuse(self, status: int) -> None:
-        """What is no request is told so, and the connection ends."""
+        """Answer an invalid request and close the connection."""
         self._is_last = True
         answer = _failure(status)
         self._transport.write(_head(answer.page, len(_body(answer)), is_last=True) + _body(answer))
         self._finish()
 
     def _end(self, size_bytes: int, *, is_gone: bool = False) -> None:
-        """The request in service has ended; it is entered where it began."""
+        """The request in service has ended; it is recorded in the ledger in which it began."""
         if self._open is not None:
             account, start_s = self._open
             self._open = None
             account.end(start_s, self._served.clock(), size_bytes, is_gone=is_gone)
 
     def _finish(self) -> None:
-        """Go on with the next request, or close."""
+        """Continue with the next request, or close."""
         self._timer = None
         if self._is_last:
             self._is_busy = True
@@ -332,7 +332,7 @@ def _fields(lines: bytes) -> dict[bytes, bytes]:
 
 
 def _found(web: Web, site: WebHost, request: Request) -> TimedAnswer:
-    """The page of the URL with its port, or else without; 404 after the host's latency if there is none."""
+    """The page of the URL with its port, else without; else 404 after the host's latency."""
     for name in dict.fromkeys((request.authority, site.host)):
         url = f"http://{name}{request.target}"
         if (page := web.page(url)) is not None:

@@ -1,15 +1,14 @@
-"""A made web: every page is computed from its URL and the seed, so nothing is kept for each page.
+"""A made web: every page is computed from its URL and the seed, so nothing is stored per page.
 
-Random choices come from XXH3, which is defined for ever and costs a tenth of a cryptographic hash.
+Random choices come from XXH3, which is stable and costs a tenth of a cryptographic hash.
 
 Every URL is reachable from the seeds, whatever fails: the pages of a host form a tree below its `/`, each linking to
-`FAN_OUT` more; the hosts form trees below the seeds, each with links to the first pages of some more; every embed belongs to
-a page. Only URLs without children fail or redirect. A page has further links at random, of which one in ten leads to another
+`FAN_OUT` more; the hosts form trees below the seeds, each linking to the first pages of some more; every embed belongs to
+a page. Only URLs without children fail or redirect. A page has further random links, of which one in ten leads to another
 host; pages near their host's `/` are linked more often, so most of these links are known already.
 
-A URL (`/2012/05-14/0918234.html`, lists, directories, pictures, style sheets) and its number determine each other. The number
-is scrambled by a multiplication modulo a prime; the digits of a path are the scrambled number, and the rest of the path follows
-from it.
+A URL (`/2012/05-14/0918234.html`, lists, directories, images, style sheets) and its number determine each other. The number
+is scrambled by a multiplication modulo a prime; the result is the digits of the path and determines the rest of the path.
 """
 
 from __future__ import annotations
@@ -34,48 +33,11 @@ from anabranch.crawler.outcomes.errors import UsageError
 PORTALS = {"sina.com.cn": 26, "sohu.com": 18, "163.com": 20, "qq.com": 26, "xinhuanet.com": 10}
 KINDS = ("portals", "subdomains", "hosts")
 
-_CHANNELS = [
-    "news",
-    "tech",
-    "sports",
-    "ent",
-    "finance",
-    "auto",
-    "house",
-    "edu",
-    "games",
-    "mil",
-    "lady",
-    "astro",
-    "baby",
-    "book",
-    "comic",
-    "digi",
-    "eladies",
-    "fashion",
-    "fund",
-    "gongyi",
-    "health",
-    "history",
-    "kid",
-    "law",
-    "luxury",
-    "money",
-    "music",
-    "photo",
-    "stock",
-    "style",
-    "tour",
-    "travel",
-    "video",
-    "weather",
-    "blog",
-    "bbs",
-    "book2",
-    "club",
-    "data",
-    "img",
-]
+_CHANNELS = (  # noqa: SIM905 - a list would take a line per name
+    "news tech sports ent finance auto house edu games mil lady astro baby book comic digi eladies fashion fund "
+    "gongyi health history kid law luxury money music photo stock style tour travel video weather blog bbs book2 "
+    "club data img"
+).split()
 _SYLLABLES = [consonant + vowel for consonant in "bcdfghjklmnpqrstwxyz" for vowel in "aeiou"]
 _ENDINGS = (".com", ".cn", ".com.cn", ".net")
 _MOST_HOSTS = 10**6  # names of three syllables
@@ -85,12 +47,12 @@ _LEAST_DELAY_S = 0.1
 _HOST_LATENCY_SPREAD = 0.5  # sigma of a lognormal distribution over the hosts
 _BANDWIDTH_SPREAD = 0.8
 
-#: Standard normal deviates of equal chance, lowest first: bounded (3.7), so what is made of them is heavy-tailed but finite.
+#: Standard normal deviates of equal probability, lowest first: bounded (3.7), so the results are heavy-tailed but finite.
 DEVIATES = tuple(NormalDist().inv_cdf((number + 0.5) / 4096) for number in range(4096))
 
 
 def require_sound(options: WebOptions) -> None:
-    """Raises: UsageError if there is no such web."""
+    """Raises: UsageError if the options are invalid."""
     if options.kind not in KINDS:
         raise UsageError(f"kind {options.kind!r}: choose one of {', '.join(KINDS)}")
     if not 1 <= options.hosts <= _MOST_HOSTS:
@@ -108,7 +70,7 @@ def require_sound(options: WebOptions) -> None:
 
 
 def roots_of(options: WebOptions) -> int:
-    """Hosts that are seeds: the first so many. The others hang below them, `roots` apart."""
+    """The number of seeds, which are the first hosts. The others are below them, `roots` apart."""
     return 1 if options.kind == "subdomains" else min(len(PORTALS), options.hosts)
 
 
@@ -172,10 +134,10 @@ _INVERSES = {prime: pow(_FACTOR, -1, prime) for prime in _PRIMES}
 _STRIDE = 2_718_281  # between the scrambled numbers of two hosts' first pages
 
 _SECTIONS = ["news", "tech", "sports", "ent", "finance", "auto", "house", "world", "video", "photo", "c", "w"]
-#: Few enough for the processor's cache: what stands around the digits of a path is looked up for each link.
+#: Few enough for the processor's cache, because the text around the digits of a path is looked up for each link.
 _DAYS = [(2012 - back // 12, 12 - back % 12, day) for back in range(24) for day in (7, 21)]
 
-#: What stands before the digits, and after: mostly dated articles, some lists, some directories.
+#: The text before and after the digits: mostly dated articles, some lists, some directories.
 PAGES = tuple(
     form
     for place, (year, month, day) in enumerate(_DAYS)
@@ -202,7 +164,7 @@ EMBEDS = tuple(
 TYPES = {"html": "text/html", "jpg": "image/jpeg", "gif": "image/gif", "css": "text/css"}
 #: Pages that a page leads to in its host's tree, and hosts that a host leads to.
 FAN_OUT = 8
-#: The last digits of a path, and what stands behind them.
+#: The last digits of a path, and the text after them.
 _DIGITS = re.compile(r"(\d{7,10})(?:\.[a-z]{3,5}|/)\Z")
 
 
@@ -212,7 +174,7 @@ class Paths:
     __slots__ = ("_first", "_host", "_prime", "_root", "pages", "urls")
 
     def __init__(self, host: int, urls: int, pages: int, root: str = "") -> None:
-        """`root` is what stands before the paths: scheme and host."""
+        """`root` is the text before the paths: scheme and host."""
         self.urls, self.pages = urls, pages
         self._host, self._root = host, root
         self._prime = _PRIMES[urls >= _PRIMES[0]]
@@ -234,7 +196,7 @@ class Paths:
         return urls
 
     def embeds_of(self, page: int) -> list[int]:
-        """The embeds that only this page surely has: eight pages share a run of embeds, each of which falls to one of them."""
+        """The embeds that belong to this page: eight pages share a run of embeds, and each embed belongs to one of them."""
         pages = self.pages
         embeds = self.urls - pages
         group, place = divmod(page, FAN_OUT)
@@ -248,7 +210,7 @@ class Paths:
         ]
 
     def number(self, url: str) -> int | None:
-        """The number of this URL, None if it is none of the host's. Cost: about a microsecond."""
+        """The number of this URL, None if the host does not have it. Cost: about a microsecond."""
         end = -1 if url.endswith("/") else url.rfind(".")
         digits = url[end - 7 : end]
         if self._prime != _PRIMES[0]:
@@ -349,7 +311,7 @@ class MadeWeb:
         return Page(200, "text/html", size, latency_s, size / site.bandwidth, targets, embeds)
 
     def _embed(self, host: int, url: str, chance: bytes) -> Page:
-        """What nothing hangs on but its page."""
+        """An embed, which leads to nothing."""
         site = self.sites[host]
         size_at, latency_at, slow_at, status_at, _, _, _, _ = _HEAD.unpack(chance)
         latency_s = _latency_s(site, latency_at, slow_at)
@@ -390,7 +352,7 @@ class MadeWeb:
         return links
 
     def _failure(self, site: WebHost, chance: int) -> int | None:
-        """The status if it is none of 200."""
+        """The status if it is not 200."""
         status = next((status for below, status in _STATUSES if chance < below), None)
         return None if status == 503 and site.urls * _SMALL_SHARE >= self.urls else status
 
@@ -407,12 +369,12 @@ def _latency_s(site: WebHost, chance: int, slow_chance: int) -> float:
 
 
 def _failed(site: WebHost, status: int, latency_s: float, target: tuple[str, ...]) -> Page:
-    """What has nothing below it but, of a redirect, its target."""
+    """A page without links, except the target of a redirect."""
     size = max(_FAILURE_SIZE, least_bytes(target, ())) if target else _FAILURE_SIZE
     return Page(status, "text/html", size, latency_s, size / site.bandwidth, target, ())
 
 
 def make_web(options: WebOptions) -> MadeWeb:
-    """The web of these options; the same options make the same web. Raises: UsageError if there is no such web."""
+    """The web of these options, always the same. Raises: UsageError if the options are invalid."""
     require_sound(options)
     return MadeWeb(options)

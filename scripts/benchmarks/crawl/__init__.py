@@ -1,7 +1,7 @@
-"""`scripts/bench crawl`: the product beside a bare loop, Scrapy and Crawlee, all on the same site, in turns, on one core each.
+"""`scripts/bench crawl`: the product, a bare loop, Scrapy and Crawlee, all on the same site, in turns, on one core each.
 
-`contestants.py` says who crawls and by which command; those that are no command of the product are `programs/`. `observing.py`
-runs one crawl and watches it from outside, `race.py` makes rounds of them and rows of the rounds, `peers.py` sets up the peers'
+`contestants.py` has the contestants and their commands, `programs/` those that are not commands of the product. `observing.py`
+runs one crawl and measures it from outside, `race.py` makes rounds of crawls and rows of results, `peers.py` sets up the peers'
 environments. The site is `scripts/benchmarks/site`.
 """
 
@@ -16,7 +16,7 @@ GROUPS: tuple[Group, ...] = (
     Group(name="one-host", what="everyone on a site of one host", run=speed.one_host),
     Group(name="many-hosts", what="everyone on the same site with 200 hosts", run=speed.many_hosts),
     Group(name="processes", what="the product in one process and in two, on all cores", run=speed.processes),
-    Group(name="server", what="the server, beside the bare loop", run=speed.server),
+    Group(name="server", what="the server and the bare loop", run=speed.server),
     Group(name="memory", what="crawls of 20,000 pages and of 200,000", run=memory.grown),
     Group(name="grown", what="a page's cost with 10,000 URLs known and with 10 million", run=knowing.grown),
 )

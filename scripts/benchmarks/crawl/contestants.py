@@ -1,6 +1,6 @@
-"""Who crawls: the bare loop, the peers, and the product as its users run it, in its settings.
+"""The contestants: the bare loop, the peers, and the product in several settings.
 
-All fetch with 64 requests at once, follow all links from page 0, ask for no robots.txt and wait for nobody.
+All fetch with 64 requests at once and follow all links from page 0, without robots.txt and delays.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ class Task:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Contestant:
-    """One that crawls."""
+    """A contestant."""
 
     name: str
     what: str
@@ -51,13 +51,13 @@ def _program(name: str, peer: str = "", *options: str) -> Callable[[Task], Seque
 
 
 def _crawlee_on_disk() -> Callable[[Task], Sequence[str]]:
-    """Crawlee as it comes, with its files in the task's folder."""
+    """Crawlee with its defaults, and its files in the task's folder."""
     made = _program("crawlee_links.py", "crawlee", "plain")
     return lambda task: ["env", f"CRAWLEE_STORAGE_DIR={task.folder / 'storage'}", *made(task)]
 
 
 def ours(*options: str) -> Callable[[Task], Sequence[str]]:
-    """`anabranch crawl` of the seed with these options beside those that the task needs."""
+    """`anabranch crawl` of the seed with these options and those that the task needs."""
     return lambda task: crawl_command(task, [task.server.seed], options)
 
 
@@ -73,11 +73,11 @@ def _needed(task: Task) -> Iterator[str]:
     yield from ("--policy", "bkdr:64", "--max-connections", "64", "--workers", str(CONCURRENCY))
     yield from ("--delay-factor", "0", "--min-delay", "0s", "--max-delay", "0s", "--robots", "ignore")
     yield from ("--allow-private", "--scope", "any")
-    yield from ("--loop", task.loop)  # by itself it takes uvloop where that is installed, and the others asyncio
+    yield from ("--loop", task.loop)  # its default is uvloop where installed, that of the others asyncio
 
 
 def order_text(task: Task) -> str:
-    """What no flag says: who crawls, and where the names are."""
+    """Settings without a flag: the contact, and the addresses of the names."""
     names = "".join(f'"{name}" = "{NAMED_ADDRESS}"\n' for name in host_names(task.server.site))
     return f'[agent]\ncontact = "https://bench.test/"\n\n[dns.hosts]\n{names}'
 

@@ -28,7 +28,7 @@ _TARGET = 1.25
 
 
 def grown(setting: Setting) -> Iterable[Row]:
-    """Rounds of crawls with each number of known URLs, in turns; each round goes back the way the one before came."""
+    """Rounds of crawls with each number of known URLs, in turns; each round reverses the order of the one before."""
     results: dict[int, list[Result]] = {known: [] for known in map(setting.count, _KNOWN)}
     with ExitStack() as running:
         jobs = {known: _loaded(known, setting, running) for known in results}
@@ -43,7 +43,7 @@ def grown(setting: Setting) -> Iterable[Row]:
 
 
 def rows(results: Mapping[int, Sequence[Result]]) -> Iterator[Row]:
-    """CPU time of a page with few and with many, medians of the rounds, and of how much dearer the latter is in each."""
+    """CPU time of a page with few and with many known URLs, and the ratio of both: medians of the rounds."""
     for known, rounds in results.items():
         yield Row(
             name=f"grown/{known}",
@@ -67,7 +67,7 @@ def rows(results: Mapping[int, Sequence[Result]]) -> Iterator[Row]:
 
 
 def _loaded(known: int, setting: Setting, running: ExitStack) -> Task:
-    """A job that knows so many URLs, and its server."""
+    """A job with so many known URLs, and its server."""
     servers, _ = cores()
     server = running.enter_context(serving(Site(pages=setting.pages, known=known), servers))
     task = replace(task_of(server, setting), folder=setting.folder / str(known))
@@ -90,7 +90,7 @@ def goes_on(loaded: Task) -> Result:
 
 
 def load(task: Task, known: int) -> None:
-    """Make a job that knows so many URLs (blocks). Raises: CrawlFailed."""
+    """Make a job with so many known URLs (blocks). Raises: CrawlFailed."""
     servers, _ = cores()
     begun = crawl_command(task, [_origins(task.server)[0] + "/nothing.html"])
     observe(begun, servers, CLONE)

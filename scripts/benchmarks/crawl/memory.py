@@ -1,4 +1,4 @@
-"""Memory of its own that a crawl takes: of a small site, and of one ten times as large."""
+"""RssAnon of a crawl: of a small site, and of one ten times as large."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def grown(setting: Setting) -> Iterable[Row]:
 
 
 def rows(results: Mapping[int, Result]) -> Iterator[Row]:
-    """Of the two sizes, the small one first, and what lies between them."""
+    """RssAnon of the two sizes, the small one first, and their difference."""
     for pages, result in results.items():
         yield Row(
             name=f"memory/{pages}",

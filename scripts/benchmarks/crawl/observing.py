@@ -1,8 +1,8 @@
 """Watches a crawl from outside: what its processes use, read from /proc while they run. Linux alone.
 
-Of a crawl the part counts from the first request to the last, as the server saw them, so that a contestant pays neither for
-starting its interpreter nor for tidying up, and none has to be changed to be measured. What it uses is noted every 10 ms, and
-between two notes it is taken to grow evenly; the kernel tells processor time in steps of 10 ms, too.
+A crawl counts from the first request to the last, as the server saw them, so starting the interpreter and tidying up do not
+count, and no contestant is changed for the measurement. Its use is sampled every 10 ms and interpolated between samples; the
+kernel reports CPU time in steps of 10 ms, too.
 """
 
 from __future__ import annotations
@@ -25,12 +25,12 @@ _LAST_BYTES = 2_000
 
 
 class CrawlFailed(Exception):
-    """A contestant did not do its task; the message says what it said."""
+    """A contestant did not do its task; the message has its output."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Note:
-    """What the processes of a crawl had used at an instant."""
+    """The use of the processes of a crawl at a moment."""
 
     at_s: float  #: epoch seconds
     cpu_s: float
@@ -39,7 +39,7 @@ class Note:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Use:
-    """What a whole crawl used."""
+    """The use of a whole crawl."""
 
     notes: Sequence[Note]
     peak_bytes: int  #: VmHWM, of all processes together
@@ -50,11 +50,11 @@ class Use:
         return self._cpu_at(last_s) - self._cpu_at(first_s)
 
     def own_peak_bytes(self) -> int:
-        """The most memory of its own that it had at once."""
+        """The maximum of RssAnon."""
         return max((note.own_bytes for note in self.notes), default=0)
 
     def own_bytes_at(self, at_s: float) -> int:
-        """The memory of its own that it had then."""
+        """RssAnon at this time."""
         return self.notes[self._before(at_s)].own_bytes if self.notes else 0
 
     def _cpu_at(self, at_s: float) -> float:
@@ -117,7 +117,7 @@ def _ends_within(process: subprocess.Popen[bytes], limit_s: float) -> bool:
 
 
 def family(pid: int) -> list[int]:
-    """A process and all that descend from it and live."""
+    """A process and its living descendants."""
     found, due = [pid], [pid]
     while due:
         for children in Path(f"/proc/{due.pop()}/task").glob("*/children"):
@@ -132,9 +132,9 @@ def _noted(pids: Sequence[int], used_s: float) -> Note | None:
 
     What was used never falls: a child that ends between the reading of its parent and its own is in neither.
     """
-    told = [used for pid in pids if (used := _times_s(pid)) is not None]
+    used_s_of = [used for pid in pids if (used := _times_s(pid)) is not None]
     own = sum(_status_bytes(pid, "RssAnon") for pid in pids)
-    return Note(at_s=time.time(), cpu_s=max(used_s, sum(told)), own_bytes=own) if told else None
+    return Note(at_s=time.time(), cpu_s=max(used_s, sum(used_s_of)), own_bytes=own) if used_s_of else None
 
 
 def _times_s(pid: int) -> float | None:
@@ -148,7 +148,7 @@ def _status_bytes(pid: int, name: str) -> int:
 
 
 def _read(path: Path) -> str:
-    """Nothing if the process has ended meanwhile."""
+    """Nothing if the process has ended."""
     try:
         return path.read_text()
     except (FileNotFoundError, ProcessLookupError):
@@ -156,6 +156,6 @@ def _read(path: Path) -> str:
 
 
 def _last_line(said: str) -> str:
-    """The last line that has words; boxes that tools draw round their errors are taken off."""
+    """The last line with words, without the boxes that tools draw around their errors."""
     lines = [line.strip(" │╭╰─╮╯") for line in said.splitlines()]
     return next((line for line in reversed(lines) if line), "it said nothing")

@@ -1,4 +1,4 @@
-"""The peers' environments: made on demand, one for each peer, so that none decides what another's libraries are."""
+"""The peers' environments: made on demand, one for each peer, so that their libraries are independent."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ REQUIREMENTS = {
 
 
 class PeerMissing(Exception):
-    """A peer cannot be installed; the message says why."""
+    """A peer cannot be installed; the message has the reason."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -31,7 +31,7 @@ class Peers:
     say: Callable[[str], None]
 
     def python(self, peer: str) -> Path:
-        """The interpreter that has the peer; the environment is made if it is not there. Raises: PeerMissing."""
+        """The interpreter with the peer; makes the environment if it is missing. Raises: PeerMissing."""
         place = self.folder / peer
         try:
             self.folder.mkdir(parents=True, exist_ok=True)
@@ -54,13 +54,13 @@ class Peers:
 
 
 def cache_folder() -> Path:
-    """Where environments are kept if nobody names a folder."""
+    """The default folder of environments."""
     home = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
     return Path(home) / "anabranch" / "bench-peers"
 
 
 def _commands(place: Path, python: Path, requirements: Sequence[str]) -> list[list[str]]:
-    """By uv if it is there, else by venv and pip."""
+    """With uv if installed, else with venv and pip."""
     if uv := shutil.which("uv"):
         made = [uv, "venv", "--quiet", "--python", sys.executable, str(place)]
         return [made, [uv, "pip", "install", "--quiet", "--python", str(python), *requirements]]

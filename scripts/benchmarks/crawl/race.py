@@ -25,7 +25,7 @@ from scripts.benchmarks.site.tally import Tally
 
 #: A bare loop that had less of its core than that shared it with others.
 UNSHARED = 0.8
-#: CPU time of crawls that used less is not compared: the kernel tells it in steps of 10 ms.
+#: CPU time of crawls that used less is not compared: the kernel reports it in steps of 10 ms.
 TOLD_CPU_S = 0.2
 #: Serves a site on these cores until the block ends.
 Serve = Callable[[Site, Set[int]], AbstractContextManager[Server]]
@@ -47,7 +47,7 @@ class Result:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Compared:
-    """A ratio that is shown: how many times faster `name` is than `over`."""
+    """A ratio to show: how many times faster `name` is than `over`."""
 
     name: str
     over: str
@@ -56,7 +56,7 @@ class Compared:
 
 @dataclass(slots=True)
 class Outcome:
-    """What came of all rounds, by contestant."""
+    """The results of all rounds, by contestant."""
 
     results: dict[str, list[Result]] = field(default_factory=dict)  #: one a round, of those that always succeeded
     faults: dict[str, str] = field(default_factory=dict)  #: why the others did not
@@ -88,7 +88,7 @@ def crawled(contestant: Contestant, task: Task, pinned: Set[int]) -> Result:
 
 
 def result_of(tally: Tally, used: Use) -> Result:
-    """What the server saw and what the processes used, put together. Raises: CrawlFailed."""
+    """The figures of the server and of the processes together. Raises: CrawlFailed."""
     if not tally.took_s:
         raise CrawlFailed("a single request has no rate")
     cpu_s = used.cpu_between_s(tally.first_s, tally.last_s)
@@ -113,10 +113,9 @@ def raced(
     rounds: int | None = None,
     serve: Serve | None = None,
 ) -> Outcome:
-    """All rounds, each in the order that the one before had not; who failed once is not asked again.
+    """All rounds, each in the reverse order of the one before; a contestant that failed is not run again.
 
-    So neighbours are neighbours in all rounds: whoever is compared stands beside whom he is compared with, since a machine that
-    others use is another one some minutes later.
+    So neighbours are neighbours in all rounds, and are compared within minutes, because shared machines change speed.
 
     `pinned_to`: the server's cores and the contestants', if not `cores()`; `rounds`: how many, if not as many as asked for;
     `serve`: by what, if not by nginx where it is there and the site fits.
@@ -135,7 +134,7 @@ def raced(
 
 
 def task_of(server: Server, setting: Setting) -> Task:
-    """What the contestants of this run are given."""
+    """The task of the contestants of this run."""
     peers = Peers(folder=setting.wishes.peers or cache_folder(), say=setting.say)
     return Task(server=server, loop=setting.wishes.loop, folder=setting.folder, peers=peers)
 
@@ -163,7 +162,7 @@ def _tried(
 
 
 def rows(group: str, contestants: Sequence[Contestant], ratios: Sequence[Compared], outcome: Outcome) -> Iterator[Row]:
-    """Three figures of each contestant, medians of the rounds, then the ratios. Who could not crawl has a row that says why."""
+    """Medians of three figures per contestant, then the ratios. A failed contestant has a row with the reason."""
     for one in contestants:
         if one.name in outcome.faults:
             yield Row(name=f"{group}/{one.name}", what=one.what, measured=None, unit="", note=outcome.faults[one.name])
@@ -217,7 +216,7 @@ def _ratios(results: Mapping[str, Sequence[Result]], asked: Compared, speed: Cal
 
 
 def _by_cpu(results: Mapping[str, Sequence[Result]], asked: Compared) -> str:
-    """The ratio by CPU time; nothing where a crawl was too short to tell it."""
+    """The ratio by CPU time; nothing if a crawl was too short for it."""
     if min(result.cpu_s for name in (asked.name, asked.over) for result in results[name]) < TOLD_CPU_S:
         return ""
     return f"; by CPU time {statistics.median(_ratios(results, asked, lambda result: 1 / result.cpu_us)):.3g}"

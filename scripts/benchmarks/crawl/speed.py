@@ -1,4 +1,4 @@
-"""The product beside the bare loop and the peers, on one host and on 200; in two processes; and what the server can do."""
+"""The product, the bare loop and the peers, on one host and on 200; two processes; and the speed of the server."""
 
 from __future__ import annotations
 
@@ -53,14 +53,14 @@ def many_hosts(setting: Setting) -> Iterable[Row]:
 
 
 def server(setting: Setting) -> Iterable[Row]:
-    """The server must not be what the others are timed by."""
+    """The server must not be the limit of the others."""
     ratios = (Compared(name="raw", over="bare", target=3.0),)
     contestants = (RAW, BARE)
     yield from rows("server", contestants, ratios, raced(Site(pages=setting.pages), contestants, setting))
 
 
 def processes(setting: Setting) -> Iterable[Row]:
-    """All cores are for everyone, the server included: what a second process gains is what the machine still had."""
+    """All processes share all cores, the server included."""
     site, everywhere = Site(pages=setting.pages, hosts=HOSTS, is_named=True), os.sched_getaffinity(0)
     contestants = (BARE, DURABLE, ONE_PROCESS, TWO_PROCESSES)
     ratios = (Compared(name="2", over="1", target=1.0), Compared(name="2", over="durable"))

@@ -1,8 +1,8 @@
-"""`scripts/bench dedup`: the filters' speed, errors, sizes, and how they take a split, a crash and each other.
+"""`scripts/bench dedup`: the filters' speed, errors and sizes, also during splits, after crashes and with several processes.
 
-`speed.py` times the UniqFilter beside its peers (`peers.py`), `redis.py` the leaves in Redis; `rates.py` counts false
-positives; `splits.py` looks at single calls while leaves split; `processes.py` lets several processes at one store;
-`lasting.py` asks ten million keys again and looks at disk, memory and reopening. `keys.py` makes the keys and keeps the time.
+`speed.py` times the UniqFilter and its peers (`peers.py`), `redis.py` the leaves in Redis; `rates.py` counts false
+positives; `splits.py` times single calls while leaves split; `processes.py` runs several processes on one store;
+`lasting.py` queries ten million keys again and measures disk, memory and reopening. `keys.py` makes and times the keys.
 """
 
 from __future__ import annotations

@@ -19,7 +19,7 @@ def urls(numbers: Sequence[int]) -> Keys:
 
 
 def parts(count: int, number: int = 20) -> Iterator[range]:
-    """0 to `count` in that many ranges, so that keys are made a part at a time: all at once would fill the memory."""
+    """0 to `count` in that many ranges: the keys of all at once would fill the memory."""
     edges = [count * part // number for part in range(number + 1)]
     return (range(start, end) for start, end in pairwise(edges))
 
@@ -47,7 +47,7 @@ class Speeds:
         self._seconds = 0.0
 
     def time(self, in_batches: Sequence[Keys]) -> None:
-        """One part more."""
+        """Add a part."""
         speed, keys = keys_per_s(self._call, in_batches), sum(map(len, in_batches))
         self._speeds.append(speed)
         self._keys += keys

@@ -111,7 +111,7 @@ def open_and_close(folder: Path, count: int) -> Iterator[dict[str, float]]:
 
 
 def in_child(task: Task, folder: Path, count: int) -> dict[str, float]:
-    """The first thing that the task yields, in a process of its own, which is killed at once: nothing is tidied up."""
+    """The first value that the task yields, in a separate process, which is then killed without clean-up."""
     context = multiprocessing.get_context("spawn")
     ours, theirs = context.Pipe(duplex=False)
     child = context.Process(target=_work, args=(task, folder, count, theirs))
@@ -141,7 +141,7 @@ def disk_bytes(folder: Path) -> int:
 
 
 def own_bytes() -> int:
-    """RssAnon of this process: memory that is no file's. 0 where /proc does not say (not Linux)."""
+    """RssAnon of this process; 0 without /proc (not Linux)."""
     status = Path(f"/proc/{os.getpid()}/status")
     found = re.search(r"^RssAnon:\s+(\d+) kB", status.read_text(), re.MULTILINE) if status.exists() else None
     return int(found[1]) * 1024 if found else 0

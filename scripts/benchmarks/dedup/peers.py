@@ -21,7 +21,7 @@ _RATE = 1e-3
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Peer:
-    """Another filter."""
+    """A peer."""
 
     name: str
     what: str

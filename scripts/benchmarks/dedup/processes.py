@@ -26,7 +26,7 @@ _BATCH = 100
 
 
 def race(setting: Setting) -> Iterator[Row]:
-    """URLs that were new to none, or to more than one; and how fast it went."""
+    """The number of URLs that were new to none or to more than one, and the rate."""
     count = setting.count(_COUNT)
     folder = setting.folder / "smm"
     setting.say(f"{_PROCESSES} processes, {count:,} URLs each")
@@ -51,7 +51,7 @@ def race(setting: Setting) -> Iterator[Row]:
 
 
 def distinct_urls(count: int) -> Keys:
-    """That many URLs of which no two have one address in an SMM of CRC-32."""
+    """That many URLs with different addresses in an SMM of CRC-32."""
     by_address: dict[int, bytes] = {}
     for url in urls(range(count + count // 100 + 10)):
         by_address.setdefault(zlib.crc32(url), url)

@@ -1,4 +1,4 @@
-"""Measured false-positive rates of the DSBF, beside the bound: at 1, 3 and 10 times the planned keys, and amid splits.
+"""Measured false-positive rates of the DSBF, compared with the bound: at 1, 3 and 10 times the planned keys, and during splits.
 
 The bound is f: it holds for the fullest leaf, so it holds for a random key. A measured rate may exceed 1.05 f by three
 standard deviations of the sample. The planned keys do not split; three and ten times as many make the tree grow.
@@ -27,14 +27,14 @@ _MOMENTS = 50
 
 @dataclass(slots=True, kw_only=True)
 class Sample:
-    """Probes, and those that were falsely known."""
+    """Counts of probes and of false positives."""
 
     probes: int = 0
     hits: int = 0
     highest_formula: float = 0.0  #: the highest mean rate that the filter stated when it was asked
 
     def ask(self, dsbf: Dsbf, count: int) -> None:
-        """That many probes more."""
+        """Add probes."""
         self.highest_formula = max(self.highest_formula, dsbf.rates()[0])
         for start in range(0, count, 50_000):
             first = _FIRST_PROBE + self.probes
@@ -44,13 +44,13 @@ class Sample:
 
     @property
     def rate(self) -> float:
-        """Share of the probes that were falsely known."""
+        """The share of false positives."""
         return self.hits / self.probes
 
     def row(self, name: str, what: str, bound: float, note: str) -> Row:
-        """The rate beside 1.05 x bound + 3 sigma."""
+        """The rate, with the target 1.05 x bound + 3 sigma."""
         sigma = math.sqrt(bound * (1 - bound) / max(1, self.probes))
-        told = f"{self.hits:,} of {self.probes:,} probes, 3 sigma {3 * sigma:.2g}; {note}"
+        probed = f"{self.hits:,} of {self.probes:,} probes, 3 sigma {3 * sigma:.2g}; {note}"
         return Row(
             name=name,
             what=what,
@@ -58,7 +58,7 @@ class Sample:
             unit="",
             target=1.05 * bound + 3 * sigma,
             is_bound=True,
-            note=told,
+            note=probed,
         )
 
 
@@ -86,8 +86,8 @@ def _grown(setting: Setting, bound: float, probes: int, planned: int) -> Iterato
                 bound,
                 f"{now.leaves} leaves, {now.splits} splits, by formula {now.mean_rate:.3g} (worst leaf {now.worst_rate:.3g})",
             )
-    told = f"asked after each {_BATCH} keys amid splits; by formula at most {amid.highest_formula:.3g}"
-    yield amid.row(f"rate-{bound:g}-amid", f"f = {bound:g}, while leaves split", bound, told)
+    note = f"asked after each {_BATCH} keys amid splits; by formula at most {amid.highest_formula:.3g}"
+    yield amid.row(f"rate-{bound:g}-amid", f"f = {bound:g}, while leaves split", bound, note)
 
 
 def _fill(dsbf: Dsbf, numbers: range, amid: Sample, probes: int) -> None:

@@ -1,4 +1,4 @@
-"""URLs per second through the UniqFilter, beside its peers (`peers.py`) in the same run."""
+"""URLs per second through the UniqFilter and its peers (`peers.py`) in the same run."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ _KNOWN_PARTS = 6
 
 
 def uniq_64(setting: Setting) -> Iterator[Row]:
-    """As the Frontier feeds it: a page's outlinks are some 60."""
+    """Batches as from the Frontier: a page has about 60 outlinks."""
     yield from _measured(setting, "uniq-64", 64, ()).rows(new=500_000, known=900_000)
 
 
 def uniq_10000(setting: Setting) -> Iterator[Row]:
-    """In large batches, and how much faster that is than the peers."""
+    """Large batches, and the ratio to the peers."""
     ours = _measured(setting, "uniq-10000", 10_000, PEERS)
     yield from ours.rows(new=800_000, known=1_500_000)
     for peer in ours.peers:
@@ -37,7 +37,7 @@ def uniq_10000(setting: Setting) -> Iterator[Row]:
 
 
 def exact(setting: Setting) -> Iterator[Row]:
-    """Nine of ten keys known, at random places among the ten million; what is new is marked."""
+    """Nine of ten keys are known, at random places among the ten million; new ones are marked."""
     count = setting.count(_EXPECTED)
     with UniqFilter.open(setting.folder / "exact", UniqParameters(mode="exact", expected=_EXPECTED)) as uniq:
         filling = Speeds(uniq.mark)
@@ -83,13 +83,13 @@ class _UniqSpeeds:
         self.peers = [_PeerSpeeds(peer) for peer in peers]
 
     def time_new(self, turn: int, part: range) -> None:
-        """One part of new keys, by the two ways in turns, so that both meet the filter at every fill."""
+        """One part of new keys, by both ways in turns, so that both see the filter at every fill."""
         (self.mark_new, self.add_new)[turn % 2].time(batches(urls(part), self._size))
         for peer in self.peers:
             peer.new.time(batches(urls(part[: _peers_share(part)]), self._size))
 
     def time_known(self, part: range) -> None:
-        """One part of known keys. They are made anew for each call: a key that was asked for before carries its hash."""
+        """One part of known keys, made again for each call, because a queried key caches its hash."""
         for speeds in (self.ask_known, self.add_known):
             speeds.time(batches(urls(part), self._size))
         for peer in self.peers:
@@ -127,12 +127,12 @@ def _measured(setting: Setting, name: str, size: int, peers: Sequence[Peer]) -> 
 
 
 def _peers_share(part: range) -> int:
-    """The peers get a tenth of the keys: they are the same at any fill, and slow."""
+    """The peers get a tenth of the keys: they are slow, and equally fast at any fill."""
     return len(part) // 10
 
 
 def _frontier_call(uniq: UniqFilter) -> Call:
-    """What the Frontier does with a batch: ask; store what is new; mark that."""
+    """A batch of the Frontier: ask, store the new ones, mark them."""
 
     def ask_and_mark(batch: Keys) -> None:
         new = uniq.unseen(batch)

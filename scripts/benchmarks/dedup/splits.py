@@ -23,14 +23,14 @@ _LOG_HEADER_BYTES = 64
 
 
 class Times:
-    """Durations of calls, by this thread's CPU time and by the clock on the wall."""
+    """Durations of calls, as CPU time of this thread and as wall-clock time."""
 
     def __init__(self) -> None:
         self.cpu_ns: list[int] = []
         self.wall_ns: list[int] = []
 
     def time(self, call: Call, batch: Keys) -> None:
-        """One call more."""
+        """Time a call."""
         wall, cpu = time.perf_counter_ns(), time.thread_time_ns()
         call(batch)
         self.cpu_ns.append(time.thread_time_ns() - cpu)
@@ -43,7 +43,7 @@ class Times:
 
 
 class Watch:
-    """Asks and marks batches, and keeps what happened amid splits."""
+    """Asks and marks batches, and records the calls during splits."""
 
     def __init__(self, uniq: UniqFilter, fan_out: int) -> None:
         self._uniq = uniq
@@ -68,7 +68,7 @@ class Watch:
         self.syncing.time(lambda _: self._uniq.sync(), [])
 
     def _moved(self, before: DsbfStatistics, after: DsbfStatistics) -> int:
-        """Elements that came to the logs: each of the call's keys does, and each that moves."""
+        """Elements written to the logs: the call's keys, and those that move."""
         headers = (after.splits - before.splits) * self._fan_out * _LOG_HEADER_BYTES
         return (after.log_bytes - before.log_bytes - headers) // FINGERPRINT_BYTES
 
@@ -84,9 +84,9 @@ def calls(setting: Setting) -> Iterator[Row]:
                 watch.feed(batch)
             watch.sync()
         grown = tree_of(uniq)
-    told = f"{grown.splits} splits, {grown.leaves} leaves, {len(watch.marking.cpu_ns):,} calls amid a split"
-    yield _longest("split-mark", "mark", watch.marking, told)
-    yield _longest("split-unseen", "unseen", watch.asking, told)
+    note = f"{grown.splits} splits, {grown.leaves} leaves, {len(watch.marking.cpu_ns):,} calls amid a split"
+    yield _longest("split-mark", "mark", watch.marking, note)
+    yield _longest("split-unseen", "unseen", watch.asking, note)
     yield Row(
         name="split-moved",
         what=f"elements that the most moving call of {_BATCH} keys moved",
@@ -105,19 +105,19 @@ def calls(setting: Setting) -> Iterator[Row]:
 
 
 def tree_of(uniq: UniqFilter) -> DsbfStatistics:
-    """The DSBF of a filter that has one."""
+    """The DSBF of a filter."""
     found = uniq.statistics().dsbf
     assert found is not None
     return found
 
 
 def percentile(values: Sequence[int], share: float) -> int:
-    """The least value that at least this share of the values does not exceed."""
+    """The quantile of the values for this share."""
     ranked = sorted(values)
     return ranked[max(0, -int(-share * len(ranked) // 1) - 1)]
 
 
-def _longest(name: str, verb: str, times: Times, told: str) -> Row:
+def _longest(name: str, verb: str, times: Times, note: str) -> Row:
     cpu, wall = (percentile(values, 0.9999) / 1e6 for values in (times.cpu_ns, times.wall_ns))
     median = percentile(times.cpu_ns, 0.5) / 1e6
     return Row(
@@ -127,5 +127,5 @@ def _longest(name: str, verb: str, times: Times, told: str) -> Row:
         unit="ms",
         target=_TARGET_MS,
         is_bound=True,
-        note=f"longest {max(times.cpu_ns) / 1e6:.3g} ms, median {median:.3g} ms; by the clock {wall:.3g} ms; {told}",
+        note=f"longest {max(times.cpu_ns) / 1e6:.3g} ms, median {median:.3g} ms; by the clock {wall:.3g} ms; {note}",
     )

@@ -20,13 +20,13 @@ from scripts.benchmarks.site.process import served
 _ROUNDS = 5
 _HOSTS = 200
 _DELAY_S = 0.2
-#: Crawls of sites that are too large for it end then.
+#: Time limit of crawls of endless sites.
 _LIMIT_S = 15
 
 _FRONTIER = {"ADDONS": {"anabranch.frontier.hosts.scrapy.FrontierAddon": 1}}
 _ONE_HOST = {"CONCURRENT_REQUESTS": 64, "CONCURRENT_REQUESTS_PER_DOMAIN": 64}
 _BKDR = {"FRONTIER": {"policy": "bkdr:64", "max_connections": 64}}
-#: Between the requests of a host, and not more or less by chance.
+#: Between the requests of a host, not randomized.
 _POLITE = {"DOWNLOAD_DELAY": _DELAY_S, "DOWNLOAD_DELAY_JITTER": 0}
 _SLOW = {"DOWNLOAD_SLOTS": {host: {"delay": 5.0, "jitter": 0} for host in addresses(Site(pages=0, hosts=_HOSTS))[::3]}}
 
@@ -35,7 +35,7 @@ Settings = Mapping[str, Any]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Race:
-    """What is crawled by both."""
+    """A site and its settings."""
 
     name: str
     site: Site
@@ -46,19 +46,19 @@ class Race:
 
 
 def one_host(setting: Setting) -> Iterable[Row]:
-    """60 links a page, nearly all of them known: what a request costs."""
+    """60 links a page, nearly all of them known: the cost of a request."""
     site = Site(pages=setting.count(2_000))
     return _rows(Race(name="one-host", site=site, settings=_ONE_HOST, ours=_BKDR, target=1.0), setting)
 
 
 def durable(setting: Setting) -> Iterable[Row]:
-    """Scrapy's own queue is on disk, too, but its `active.json` is written at the end alone."""
+    """Scrapy's own queue is on disk, too, but its `active.json` is only written at the end."""
     site = Site(pages=setting.count(2_000))
     return _rows(Race(name="durable", site=site, settings=_ONE_HOST, ours=_BKDR, is_durable=True), setting)
 
 
 def many_hosts(setting: Setting) -> Iterable[Row]:
-    """Hosts with as many pages each: since 2.14 Scrapy's queue goes round them, and none is in another's way."""
+    """Hosts of equal size: since 2.14 Scrapy's queue alternates between them."""
     site = Site(pages=setting.count(3_000), hosts=_HOSTS, links=10)
     return _rows(Race(name="many-hosts", site=site, settings=_POLITE, ours={}), setting)
 
@@ -89,7 +89,7 @@ def _rows(race: Race, setting: Setting) -> Iterable[Row]:
 
 
 def _speeds(race: Race, setting: Setting) -> dict[str, list[float]]:
-    """Pages per second, a figure a round, first Scrapy's, then the Frontier's."""
+    """Pages per second of each round, first Scrapy's, then the Frontier's."""
     kinds = {"stock": race.settings, "frontier": {**race.settings, **_FRONTIER, **race.ours}}
     speeds: dict[str, list[float]] = {kind: [] for kind in kinds}
     with served(race.site) as seed:
@@ -105,9 +105,9 @@ _WHAT = {"stock": "Scrapy's own scheduler", "frontier": "FrontierScheduler"}
 
 
 def pages_per_s(seed: str, settings: Settings) -> float:
-    """One crawl in a process of its own. Raises: RuntimeError with what it said if it failed or fetched nothing."""
+    """One crawl in a separate process. Raises: RuntimeError with its output if it failed or fetched nothing."""
     command = [sys.executable, "-m", "scripts.benchmarks.embed.spider", seed, json.dumps(settings)]
     ended = subprocess.run(command, capture_output=True, text=True, check=False)
-    if ended.returncode or not (told := json.loads(ended.stdout))["pages"]:
+    if ended.returncode or not (done := json.loads(ended.stdout))["pages"]:
         raise RuntimeError(f"the crawl failed: {ended.stderr.strip()[-2_000:] or 'no page came'}")
-    return float(told["pages"] / told["took_s"])
+    return float(done["pages"] / done["took_s"])

@@ -1,4 +1,4 @@
-"""`scripts/bench frontier`: how fast the Frontier is, how much it holds in how little, and how its policies spread URLs.
+"""`scripts/bench frontier`: the Frontier's speed, memory and disk space, and how its policies distribute URLs.
 
 `speed.py` times schedule + lease + finish in memory and in SQLite; `millions.py` looks at ten million queued URLs in a million
 queues, which `filling.py` makes; `policies.py` compares assignment policies. `host.py` is what drives a Frontier in virtual

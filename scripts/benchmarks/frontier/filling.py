@@ -1,4 +1,4 @@
-"""Puts millions of queued URLs into a store, and leaves a Frontier's state behind that can be opened.
+"""Writes millions of queued URLs to a store, as a Frontier's state that can be opened.
 
 They go straight to the store, in batches of 10,000 rows that say what schedule() says of new URLs; schedule() itself would
 take several times as long. They go over the queues twice, by id: the pages of the tables are split as they are when rows
@@ -30,7 +30,7 @@ _BATCHES_AT_ONCE = 4
 def fill(folder: Path, order: FrontierOrder, queues: int, say: Callable[[str], None]) -> int:
     """Queue `PER_QUEUE` URLs for each of so many hosts (blocks). Answers how many URLs there are: 0 to that minus one.
 
-    The filter is made at the first opening, which tells it every URL. `order` must have the policy `host`.
+    The filter is made at the first opening, which marks every URL. `order` must have the policy `host`.
     """
     folder.mkdir(parents=True, exist_ok=True)
     store = SqlStore(folder / STORE_FILE)
@@ -62,7 +62,7 @@ def _batches(queues: int) -> Iterator[Batch]:
 
 
 def _announce(batch: Batch, one_id: int, name: str, rows: int, *, is_new: bool) -> None:
-    """What schedule() says when a host that is not in memory gets URLs. Its queue and its gate have one name, so one id."""
+    """The changes of schedule() for URLs of a host that is not in memory. Its queue and gate have the same name and id."""
     turn = turn_of(QUEUE_BASE, rows + 1)
     if is_new:
         batch.queue_names.append((one_id, QueueKey(name), QUEUE_BASE))

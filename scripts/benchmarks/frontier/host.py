@@ -1,4 +1,4 @@
-"""A host of a Frontier without a network: time is virtual, and it waits for the store as a crawler does.
+"""A host program of a Frontier without a network: time is virtual, and it waits for the store as a crawler does.
 
 The clock goes on by one step with each finish, such that all slots together allow a little more than that pace: rests are
 long in virtual time, and some leases are asked for in vain. It jumps to the next opening when nothing else is left to do,
@@ -25,9 +25,9 @@ WORKERS = 40
 #: When the virtual clock begins.
 START_S = 1e9
 
-#: What a fetch takes in virtual time.
+#: Duration of a fetch in virtual time.
 _FETCH_S = 0.2
-#: How much more the gates allow.
+#: How much more than the pace the gates allow.
 _SLACK = 1.25
 #: The longest that the store may take for an answer.
 _PATIENCE_S = 60.0
@@ -44,16 +44,16 @@ class Clock:
 
 
 class Host:
-    """Schedules, leases and finishes. Raises RuntimeError where nothing can go on that should."""
+    """Schedules, leases and finishes. Raises: RuntimeError if it cannot continue."""
 
     def __init__(self, folder: Path | None, order: FrontierOrder, hosts: int, start_s: float = START_S) -> None:
-        """`hosts` is how many the URLs have; `start_s` lies behind all times that are in the folder already."""
+        """`hosts` is the number of hosts; `start_s` is after all times in the folder."""
         self._changed = Event()
         self._clock = Clock(start_s)
         slots = order.politeness.slots * min(hosts, order.gates_in_memory)
         self._step_s = _SLACK * order.politeness.min_delay_s / max(slots - WORKERS, 1)
         self._out: deque[Lease] = deque()
-        self.nones = 0  #: leases asked for in vain
+        self.nones = 0  #: calls of `lease` without a lease
         self.frontier = open_frontier(folder, order, clock=self._clock, on_change=self._changed.set)
         self._switch_s = sys.getswitchinterval()
         self._collection = gc.get_threshold()
@@ -87,11 +87,11 @@ class Host:
             self._finish(self._next(), links)
 
     def flush(self) -> None:
-        """Return when all that was said is durable."""
+        """Return when all changes are durable."""
         self.frontier.flush()
 
     def _next(self) -> Lease:
-        """The lease that is out for longest, once every idle worker has asked for one."""
+        """The oldest lease, after every idle worker has asked for one."""
         out, lease_one = self._out, self.frontier.lease
         while True:
             while len(out) < WORKERS:
@@ -110,9 +110,9 @@ class Host:
         self.frontier.finish(lease, Outcome(OutcomeKind.DONE, 200, now_s - _FETCH_S, now_s), links)
 
     def _wait(self) -> None:
-        """Nothing is out, and nothing could be leased: let the store answer, or time pass."""
+        """No lease is out or available: wait for the store, or advance the clock."""
         self._changed.clear()
-        lease = self.frontier.lease()  # what it asks for now, the event tells of
+        lease = self.frontier.lease()  # the event reports what it requests now
         if lease is not None:
             self._out.append(lease)
             return
@@ -134,20 +134,20 @@ class Host:
 
 
 class Rounds:
-    """Rates of one kind of work that is done several times."""
+    """Rates of repeated work."""
 
     def __init__(self) -> None:
         self.rates: list[float] = []  #: per second, one for each round
 
     def time(self, count: int, work: Callable[[], object]) -> None:
-        """One round more, with so many URLs."""
+        """Time a round of so many URLs."""
         started = time.perf_counter()
         work()
         self.rates.append(count / (time.perf_counter() - started))
 
     @property
     def median(self) -> float:
-        """Of the rates."""
+        """The median of the rates."""
         return statistics.median(self.rates)
 
 

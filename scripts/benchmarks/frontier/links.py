@@ -46,7 +46,7 @@ class Web:
         return [self.candidates(numbers[start : start + BATCH]) for start in range(0, len(numbers), BATCH)]
 
     def pages(self, new: range, known: int) -> Iterator[list[Candidate]]:
-        """For each number of `new` a page with that one behind 59 links scattered below `known`."""
+        """For each number of `new` a page with 59 links scattered below `known`, and that one."""
         for number in new:
             scattered = ((number * BATCH + place) * _STRIDE % known for place in range(1, BATCH))
             yield self.candidates([*scattered, number])

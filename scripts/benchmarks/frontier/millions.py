@@ -34,14 +34,14 @@ _READ_BYTES = 1 << 20
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Grown:
-    """What was measured with one number of queues."""
+    """The measurements with one number of queues."""
 
     queues: int
     urls: int
     scheduled: float  #: URLs per second, of the last ones
     store_bytes: int
     seen_bytes: int
-    opened: dict[str, float]  #: what the process told that opened it
+    opened: dict[str, float]  #: figures of the process that opened it
 
     @property
     def lease_us(self) -> float:
@@ -50,7 +50,7 @@ class Grown:
 
 
 def measured(setting: Setting) -> Iterator[Row]:
-    """The rows of the largest store, then how the price of a lease grew."""
+    """The rows of the largest store, then the growth of the cost of a lease."""
     sizes = [queues // _QUICK if setting.is_quick else queues for queues in _QUEUES]
     few, more, most = (_grown(setting, queues) for queues in sizes)
     yield from _largest(most)
@@ -71,9 +71,9 @@ def measured(setting: Setting) -> Iterator[Row]:
 
 
 def prepare(folder: Path, queues: int, say: Callable[[str], None]) -> tuple[int, float]:
-    """Fill a state of so many queues and close it. Answers how many URLs it holds, and how fast the last ones came."""
+    """Fill a state of so many queues and close it. Returns the number of URLs, and the rate of the last ones."""
     filled = fill(folder, ORDER, queues, say)
-    say(f"{queues:,} queues: opened for the first time, which tells the filter; then the last URLs by schedule()")
+    say(f"{queues:,} queues: opened for the first time, which fills the filter; then the last URLs by schedule()")
     more, rounds = _more(queues), Rounds()
     with Host(folder, ORDER, queues, START_S + _LATER_S) as host:
         batches = Web(queues).batches(range(filled, filled + more))
@@ -82,22 +82,22 @@ def prepare(folder: Path, queues: int, say: Callable[[str], None]) -> tuple[int,
 
 
 def open_and_lease(folder: Path, queues: int) -> Iterator[dict[str, float]]:
-    """Open, lease and finish; then schedule, and be killed amid that."""
+    """Open, lease and finish; then schedule until the process is killed."""
     _warm(folder)
     count, rounds = min(9 * queues, _FETCHED), Rounds()
-    with _timed(folder, queues, START_S + 2 * _LATER_S) as (host, told):
+    with _timed(folder, queues, START_S + 2 * _LATER_S) as (host, figures):
         rounds.time(count, lambda: (host.fetch(count), host.flush()))
-        told |= {"fetched": rounds.median, "count": count, "own_bytes": own_bytes()}
+        figures |= {"fetched": rounds.median, "count": count, "own_bytes": own_bytes()}
         first = queues * PER_QUEUE + _more(queues)
         host.schedule(Web(queues).batches(range(first, first + _more(queues))))
-        yield told
+        yield figures
 
 
 def open_again(folder: Path, queues: int) -> Iterator[dict[str, float]]:
-    """Open what was left."""
+    """Open the remaining state."""
     _warm(folder)
-    with _timed(folder, queues, START_S + 3 * _LATER_S) as (_, told):
-        yield told
+    with _timed(folder, queues, START_S + 3 * _LATER_S) as (_, figures):
+        yield figures
 
 
 @contextmanager
@@ -107,8 +107,8 @@ def _timed(folder: Path, queues: int, start_s: float) -> Iterator[tuple[Host, di
     with Host(folder, ORDER, queues, start_s) as host:
         opened = time.perf_counter()
         host.fetch(1)
-        told = {"opened_s": opened - started, "first_s": time.perf_counter() - opened, "opened_bytes": own_bytes()}
-        yield host, told
+        figures = {"opened_s": opened - started, "first_s": time.perf_counter() - opened, "opened_bytes": own_bytes()}
+        yield host, figures
 
 
 def _largest(most: Grown) -> Iterator[Row]:
@@ -129,7 +129,7 @@ def _largest(most: Grown) -> Iterator[Row]:
         unit="bytes",
         target=150.0,
         is_bound=True,
-        note=f"after a clean end, its log cut; the filter has {most.seen_bytes / most.urls:.1f} bytes per URL beside it",
+        note=f"after a clean end, its log cut; the filter has {most.seen_bytes / most.urls:.1f} bytes per URL besides",
     )
     yield Row(
         name="millions-memory",
@@ -143,15 +143,15 @@ def _largest(most: Grown) -> Iterator[Row]:
     yield _opening("clean", "after a clean end", opened, 3.0)
 
 
-def _opening(name: str, when: str, told: dict[str, float], target: float) -> Row:
+def _opening(name: str, when: str, figures: dict[str, float], target: float) -> Row:
     return Row(
         name=f"millions-open-{name}",
         what=f"opening {when}, files in the page cache",
-        measured=told["opened_s"],
+        measured=figures["opened_s"],
         unit="s",
         target=target,
         is_bound=True,
-        note=f"the first lease came and was finished {told['first_s']:.2f} s later",
+        note=f"the first lease came and was finished {figures['first_s']:.2f} s later",
     )
 
 
@@ -171,7 +171,7 @@ def _folder(setting: Setting, queues: int) -> Path:
 
 
 def _more(queues: int) -> int:
-    """URLs that come by schedule(), beside those that are put straight into the store."""
+    """URLs that come by schedule(), besides those that are written directly to the store."""
     return queues * 3 // 10
 
 

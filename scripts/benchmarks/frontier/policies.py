@@ -1,4 +1,4 @@
-"""Assignment policies on portal-like URLs: how evenly they spread them over queues, and what a URL costs; and overrides."""
+"""Assignment policies on portal-like URLs: balance of the queues and cost of a URL; and overrides."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _ROUNDS = 3
 
 
 def compared(setting: Setting) -> Iterator[Row]:
-    """Two rows for each policy, then overrides. The small version is the same: how even it is depends on the number of URLs."""
+    """Two rows for each policy, then overrides. The small version is the same: balance depends on the number of URLs."""
     urls = [url.decode() for url in portal_urls(_URLS)]
     for policy in POLICIES:
         setting.say(policy)
@@ -36,7 +36,7 @@ def compared(setting: Setting) -> Iterator[Row]:
 
 
 def rows_of(policy: str, urls: list[str]) -> Iterator[Row]:
-    """Balance and cost of one policy, asked for batches of a page's links."""
+    """Balance and cost of one policy, for batches of a page's links."""
     batches = [urls[start : start + BATCH] for start in range(0, len(urls), BATCH)]
     costs = []
     for _ in range(_ROUNDS):
@@ -63,7 +63,7 @@ def rows_of(policy: str, urls: list[str]) -> Iterator[Row]:
 
 
 def override_rows(count: int) -> Iterator[Row]:
-    """What many overrides cost an order: once when it is read, and at each look-up, half of which find one."""
+    """The cost of many overrides: once when the order is read, and per look-up, half of which find one."""
     overrides = [Override((f"www.site-{number}.example",), Settings(min_delay_s=1.0)) for number in range(count)]
     hosts = [f"www.site-{number}.example" for number in range(0, 2 * count, 2)]
     compiling, looking = [], []

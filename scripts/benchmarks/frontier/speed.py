@@ -36,7 +36,7 @@ class Case:
 
     @property
     def order(self) -> FrontierOrder:
-        """Two slots, with delays."""
+        """The order: two slots, with delays."""
         return FrontierOrder(policy=self.policy, politeness=POLITENESS)
 
 
@@ -53,14 +53,14 @@ SQLITE = (
 
 
 def in_memory(setting: Setting) -> Iterator[Row]:
-    """The core's own cost."""
+    """The cost of the core."""
     for case in MEMORY:
         yield _measured(setting, case, None)
     yield _linked(setting, "memory-links", None)
 
 
 def in_sqlite(setting: Setting) -> Iterator[Row]:
-    """Durable: every round ends when all is committed and synced."""
+    """Durable: every round ends when all changes are committed and synced."""
     for case in SQLITE:
         yield _measured(setting, case, setting.folder / case.name)
     yield _linked(setting, "sqlite-links", setting.folder / "links")
@@ -76,7 +76,7 @@ def _measured(setting: Setting, case: Case, folder: Path | None) -> Row:
             batches = web.batches(range(number * count, (number + 1) * count))
             scheduling.time(count, lambda todo=batches: (host.schedule(todo), host.flush()))
             fetching.time(count, lambda: (host.fetch(count), host.flush()))
-        told = host.nones / (case.rounds * count)
+        vain = host.nones / (case.rounds * count)
     rates = [both(*pair) for pair in zip(scheduling.rates, fetching.rates, strict=True)]
     return Row(
         name=case.name,
@@ -85,12 +85,12 @@ def _measured(setting: Setting, case: Case, folder: Path | None) -> Row:
         unit="URLs/s",
         target=case.target,
         note=f"schedule {scheduling.median:,.0f}/s, lease + finish {fetching.median:,.0f}/s; {case.rounds} rounds of "
-        f"{count:,} URLs, {min(rates):,.0f} to {max(rates):,.0f}/s; {told:.2f} leases in vain per URL",
+        f"{count:,} URLs, {min(rates):,.0f} to {max(rates):,.0f}/s; {vain:.2f} leases in vain per URL",
     )
 
 
 def _linked(setting: Setting, name: str, folder: Path | None) -> Row:
-    """Pages of 60 links of which one is new: what a crawl asks of its Frontier for most of its time."""
+    """Pages of 60 links of which one is new, as in most of a crawl."""
     web, count, rates = Web(1000), setting.count(_PAGES), Rounds()
     setting.say(f"{name}: {_PAGE_ROUNDS} x {count:,} pages")
     with Host(folder, FrontierOrder(policy="host", politeness=POLITENESS), web.hosts) as host:
@@ -110,5 +110,5 @@ def _linked(setting: Setting, name: str, folder: Path | None) -> Row:
 
 
 def _scaled(setting: Setting, hosts: int) -> int:
-    """A small version of very many hosts has fewer of them; few stay as they are."""
+    """The number of hosts: fewer in the small version, if there are very many."""
     return max(setting.count(hosts), min(hosts, 1000))

@@ -1,4 +1,4 @@
-"""`scripts/bench profile`: where the microseconds of a page go, by the stages of its way, as a table that adds up.
+"""`scripts/bench profile`: the CPU time of a page by stages, as a table that adds up.
 
 `sampled.py` is the crawl, run as users run it and looked at from within; `stages.py` says which stage a stack belongs to,
 `measured.py` makes the rows.

@@ -1,4 +1,4 @@
-"""The rows of a crawl that was sampled: each stage's microseconds of a page, their sum, and what the kernel counted."""
+"""The rows of a sampled crawl: microseconds of a page by stage, their sum, and the kernel's count."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def _sampled(options: Sequence[str]) -> Callable[[Task], Sequence[str]]:
 
 
 def stages_us(looks: Iterable[Look], tally: Tally) -> dict[str, float]:
-    """Microseconds of a page by stage, of the looks from the first request to the last."""
+    """Microseconds of a page by stage, of the samples from the first request to the last."""
     parts = dict.fromkeys(STAGES, 0.0)
     for _, used in between(looks, tally):
         for stage, seconds in used.items():
@@ -60,12 +60,12 @@ def stages_us(looks: Iterable[Look], tally: Tally) -> dict[str, float]:
 
 
 def between(looks: Iterable[Look], tally: Tally) -> list[Look]:
-    """The looks from the first request to the last."""
+    """The samples from the first request to the last."""
     return [look for look in looks if tally.first_s <= look[0] <= tally.last_s]
 
 
 def rows(name: str, parts: Mapping[str, float], kernel_us: float, looks: int) -> Iterator[Row]:
-    """A row a stage, in their order, then the sum, which says in how many looks it was found."""
+    """A row per stage, in their order, then the sum, with the number of samples."""
     whole = sum(parts.values())
     for stage, what in STAGES.items():
         share = 100 * parts[stage] / whole if whole else 0.0
@@ -78,5 +78,5 @@ def rows(name: str, parts: Mapping[str, float], kernel_us: float, looks: int) ->
         what="the same as the kernel counts it",
         measured=kernel_us,
         unit="µs",
-        note="beside the sum: what the sampling itself takes, and threads that are not Python's",
+        note="includes the sampling itself, and threads that are not Python's",
     )

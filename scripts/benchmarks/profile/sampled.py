@@ -24,12 +24,12 @@ _EACH_S = 0.001
 #: What file names of the product begin with; the rest begins with the room, as `stages` needs it.
 _PACKAGE = str(Path(__file__).resolve().parents[3] / "anabranch")
 
-#: A look: when it was, and what each stage had used since the one before.
+#: A sample: its time, and the use of each stage since the one before.
 Look = tuple[float, dict[str, float]]
 
 
 class Sampler:
-    """Looks at the stacks of this process, from its main thread, while it is entered."""
+    """Samples the stacks of this process, from its main thread, while entered."""
 
     def __init__(self) -> None:
         self.looks: list[Look] = []
@@ -48,7 +48,7 @@ class Sampler:
         signal.signal(signal.SIGPROF, signal.SIG_IGN)
 
     def _look(self, *_: object) -> None:
-        """Frames of this function and its caller have no stage. No frame is kept: it would keep what its variables hold."""
+        """Frames of this function and its caller have no stage. No frame is kept, because it would keep its variables."""
         now, parts = dict(_clocks()), dict[str, float]()
         frames = sys._current_frames()  # noqa: SLF001 - the documented way to see what other threads do
         stacks = {thread: tuple(_stack(frames.pop(thread, None))) for thread in now}

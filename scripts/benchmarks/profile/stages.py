@@ -1,7 +1,7 @@
 """Which stage of a page's way a sample of the stack belongs to. Pure.
 
-The innermost frame of a module that has a stage decides, so that what a library does is its caller's; frames of asyncio have
-none, and where its loop called nobody of ours the loop itself was at work. aiohttp is the fetching, whoever called it.
+The innermost frame of a module with a stage decides, so a library counts for its caller. Frames of asyncio have no stage: a
+stack without one of our modules is the loop itself. aiohttp is always fetching.
 """
 
 from __future__ import annotations
@@ -24,9 +24,9 @@ STAGES = {
     "other": "what has no stage",
 }
 
-#: The stage of what works for many stages: that of its caller.
+#: The stage of code that works for many stages: that of its caller.
 _CALLERS = ""
-#: How file names begin, below `anabranch/`; the longest that fits wins.
+#: Prefixes of file names below `anabranch/`; the longest match wins.
 _PLACES = {
     "/crawler/urls/": "resolve",
     "/crawler/processors/candidates.py": "resolve",
@@ -56,7 +56,7 @@ _PLACES = {
     "/crawler/run/controller.py": "chain",
     "/crawler/visit.py": "chain",
 }
-#: Parts of file names of libraries. A loop that is not Python is seen as the runner that waits for it.
+#: Parts of file names of libraries. A loop that is not Python appears as the runner that waits for it.
 _LIBRARIES = {"/aiohttp/": "fetch", "/asyncio/runners.py": "loop"}
 _LOOPS = ("run_forever", "_run_once")
 

@@ -1,7 +1,7 @@
 """nginx as the server of the site: one worker, the pages as files, its access log as the count of what it was asked for.
 
-It gets sockets that listen already, by the environment variable NGINX, as a new nginx takes over an old one's: so its port is
-free for sure. What it has to say stands in a file of its folder, and is told if it cannot start.
+It inherits listening sockets by the environment variable NGINX, as a new nginx takes over those of an old one, so its port is
+free. Its messages are in a file of its folder, and are reported if it cannot start.
 """
 
 from __future__ import annotations
@@ -26,24 +26,24 @@ from scripts.benchmarks.site import pages
 from scripts.benchmarks.site.process import Server
 from scripts.benchmarks.site.tally import Counting, Tally
 
-#: More files than that take too long to be written; the small server makes such pages when they are asked for.
+#: More files take too long to write; the small server makes such pages on request.
 _FILES = 50_000
 _CONNECTIONS = 4096
-#: Asked for before counting; what was asked for before it is in the log by then. No page is there.
+#: Requested before counting: earlier requests are in the log by then. There is no such page.
 _MARK = "/counted"
 _LOG = "access.log"
 _ERRORS = "stderr"
-#: It answers in milliseconds; whoever has not after so long never will.
+#: It answers in milliseconds; after this time it never will.
 _START_S = 60
 
 
 def program() -> str:
-    """Where nginx is; nothing if it is not there. Debian has it where not every user looks."""
+    """The path of nginx; nothing if it is missing. Debian has it outside the PATH of users."""
     return shutil.which("nginx", path=os.pathsep.join([os.environ.get("PATH", os.defpath), "/usr/sbin"])) or ""
 
 
 def fits(site: pages.Site) -> bool:
-    """Whether nginx is there, and the site is so small that it can be a folder of files."""
+    """Whether nginx is installed, and the site is small enough for a folder of files."""
     return bool(program()) and site.pages <= _FILES and not site.known
 
 
@@ -69,8 +69,8 @@ def serving(site: pages.Site, cores: Set[int] = frozenset(), folder: Path | None
 
 
 def configuration(addresses: Sequence[str], port: int) -> str:
-    """One worker, of the user who asks, that keeps connections for ever."""
-    user = "user root;\n" if os.geteuid() == 0 else ""  # only root may say it, and else it is nobody
+    """One worker, of the calling user, that keeps connections forever."""
+    user = "user root;\n" if os.geteuid() == 0 else ""  # only root may set it, and its default is another user
     listen = "".join(f"listen {address}:{port};\n" for address in addresses)
     temporary = "".join(
         f"{kind}_temp_path temporary;\n" for kind in ("client_body", "proxy", "fastcgi", "uwsgi", "scgi")
@@ -96,20 +96,20 @@ keepalive_requests 1000000000;
 
 
 def _descriptors() -> int:
-    """A connection and a file for each request, if the system lets us have so many: the usual limit is 1024."""
+    """A connection and a file for each request, if the system allows it: the usual limit is 1024."""
     return min(2 * _CONNECTIONS, resource.getrlimit(resource.RLIMIT_NOFILE)[1])
 
 
 @dataclass(slots=True)
 class _Count:
-    """Reads on in the access log. Answers a whole tally each time, of what came since the last."""
+    """Reads the access log further. Returns a tally of the requests since the last call."""
 
     log: IO[bytes]
     address: str
     port: int
 
     def __call__(self) -> Tally:
-        """Blocks until nginx has written what it knows. Raises: OSError if it does not answer."""
+        """Blocks until nginx has written its log. Raises: OSError if it does not answer."""
         connection = http.client.HTTPConnection(self.address, self.port, timeout=60)
         connection.request("GET", _MARK)
         connection.getresponse().read()
@@ -125,7 +125,7 @@ class _Count:
 def listening(addresses: Sequence[str], stack: ExitStack, ports: Sequence[int] = (0,) * 10) -> list[socket.socket]:
     """A socket for each address, all on the first of these ports that is free on all; 0 is any that is free on the first.
 
-    Raises: OSError if there is none.
+    Raises: OSError if no port is free.
     """
     for port in ports[:-1]:
         with ExitStack() as held:
@@ -174,7 +174,7 @@ def _started(folder: Path, sockets: Sequence[socket.socket], cores: Set[int]) ->
 
 
 def _await_answer(process: subprocess.Popen[bytes], address: tuple[str, int], errors: Path) -> None:
-    """Ask for what is not there, and wait until it answers or ends. Raises: RuntimeError."""
+    """Request a missing page, and wait until it answers or ends. Raises: RuntimeError."""
     with ExitStack() as stack:
         ended = os.pidfd_open(process.pid)
         stack.callback(os.close, ended)

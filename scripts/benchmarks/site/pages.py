@@ -1,4 +1,4 @@
-"""What is on the pages, and where they are. Pure.
+"""The pages and their URLs. Pure.
 
 Page 0 is the seed. With 60 links a page, page i links to pages 60 i + 1 to 60 i + 60, so that a crawl by links reaches all, and
 where these are beyond the last one to pages strewn over the site: most links of a crawl lead to known pages, as in the web.
@@ -6,7 +6,7 @@ where these are beyond the last one to pages strewn over the site: most links of
 A site with `known` URLs is the middle of a long crawl: page i leads to one page, i + 64, so that a crawl begins with the first
 64, and its other links are strewn over URLs that are no pages, which the crawler knows already.
 
-Hosts are addresses of loopback, 127.0.1.1, 127.0.1.2 …, or names that all mean 127.0.0.1, which a crawler must be told.
+Hosts are loopback addresses, 127.0.1.1, 127.0.1.2 …, or names that the crawlers' settings resolve to 127.0.0.1.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from dataclasses import asdict, dataclass
 
 PAGE_BYTES = 12_000
 
-#: A step that strews, and has no factor in common with counts of pages that people choose.
+#: A scattering step without a common factor with usual numbers of pages.
 _STREWN = 7_919
 _STREWN_FAR = 6_700_417
 #: Pages that a crawl of a site with known URLs begins with.
@@ -28,7 +28,7 @@ NAMED_ADDRESS = "127.0.0.1"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Site:
-    """How large it is, and what its hosts are called."""
+    """Its size, and the names of its hosts."""
 
     pages: int
     hosts: int = 1
@@ -38,7 +38,7 @@ class Site:
 
     @property
     def text(self) -> str:
-        """For the command line of a server; `read` makes a site of it again."""
+        """For the command line of a server; `read` is the inverse."""
         return json.dumps(asdict(self))
 
     @classmethod
@@ -47,7 +47,7 @@ class Site:
 
 
 def addresses(site: Site) -> list[str]:
-    """Where a server of the site listens: an address of loopback for each host, 250 a subnet, or the one for all names."""
+    """The addresses of a server: a loopback address for each host, 250 per subnet, or one for all names."""
     if site.is_named:
         return [NAMED_ADDRESS]
     return [f"127.0.{1 + number // 250}.{1 + number % 250}" for number in range(site.hosts)]
@@ -59,23 +59,23 @@ def host_names(site: Site) -> list[str]:
 
 
 def origins(site: Site, port: int) -> list[str]:
-    """What the URLs of each host begin with."""
+    """The origin of each host."""
     return [f"http://{host}:{port}" for host in host_names(site) or addresses(site)]
 
 
 def path(number: int) -> str:
-    """Where a page is, on the host that `origin` says."""
+    """The URL of a page on this origin."""
     return f"/pages/{number}.html"
 
 
 def number_at(place: str) -> int | None:
-    """The page that would be at this path; None if it is no page's."""
+    """The page at this path; None if there is none."""
     digits = place.removeprefix("/pages/").removesuffix(".html")
     return int(digits) if digits.isdecimal() and path(int(digits)) == place else None
 
 
 def origin(number: int, origins: Sequence[str]) -> str:
-    """Pages go round the hosts; neighbours are on different ones."""
+    """Consecutive pages are on different hosts."""
     return origins[number % len(origins)]
 
 
@@ -87,7 +87,7 @@ def links(number: int, site: Site) -> list[int]:
 
 
 def known_path(number: int) -> str:
-    """Where one of the known URLs would be."""
+    """One of the known URLs."""
     return f"/known/{number}.html"
 
 

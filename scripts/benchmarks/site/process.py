@@ -18,12 +18,12 @@ from scripts.benchmarks.site.tally import Tally
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Server:
-    """A server that runs, in a process of its own."""
+    """A running server, in a separate process."""
 
     site: Site
     port: int
-    program: str  #: what serves, in a word or two
-    tally: Callable[[], Tally]  #: what it was asked for since the last time (blocks for a moment)
+    program: str  #: the name of the server
+    tally: Callable[[], Tally]  #: the requests since the last call (blocks for a moment)
 
     @property
     def seed(self) -> str:
@@ -45,16 +45,16 @@ def serving(site: Site, cores: Set[int] = frozenset()) -> Iterator[Server]:
             if not port:
                 raise RuntimeError("the server of the benchmark did not start")
             yield Server(
-                site=site, port=int(port), program="a small server", tally=partial(_told, server.stdin, server.stdout)
+                site=site, port=int(port), program="a small server", tally=partial(_tally, server.stdin, server.stdout)
             )
         finally:
             server.kill()
 
 
-def _told(said: IO[str], told: IO[str]) -> Tally:
-    said.write("\n")
-    said.flush()
-    return Tally(**json.loads(told.readline()))
+def _tally(questions: IO[str], answers: IO[str]) -> Tally:
+    questions.write("\n")
+    questions.flush()
+    return Tally(**json.loads(answers.readline()))
 
 
 @contextmanager

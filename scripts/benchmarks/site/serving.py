@@ -20,7 +20,7 @@ from scripts.benchmarks.site.tally import Counting
 
 
 class Answers(Protocol):
-    """What is answered, by path."""
+    """The answers, by path."""
 
     def get(self, path: bytes, otherwise: bytes, /) -> bytes: ...
 
@@ -38,7 +38,7 @@ class Connection(asyncio.Protocol):
         self._transport = transport
 
     def data_received(self, data: bytes) -> None:
-        """Answer the whole requests of what has come."""
+        """Answer the complete requests that have come."""
         *whole, self._unread = (self._unread + data).split(b"\r\n\r\n")
         for request in whole:
             path = request.split(b" ", 2)[1]
@@ -47,12 +47,12 @@ class Connection(asyncio.Protocol):
 
 
 def answers(site: pages.Site, origins: list[str]) -> dict[bytes, bytes]:
-    """The answers by path. A page is the same whatever host it is asked of; links lead to the right ones."""
+    """The answers by path. A page is the same on all hosts; its links lead to the right ones."""
     return {pages.path(number).encode(): _answer(pages.html(number, site, origins)) for number in range(site.pages)}
 
 
 class Computed:
-    """The answers of a site that memory has no room for: each page is made when it is asked for."""
+    """The answers of a site that is too large for memory: each page is made on request."""
 
     def __init__(self, site: pages.Site, origins: list[str]) -> None:
         self._site = site

@@ -1,4 +1,4 @@
-"""What a server of the benchmark was asked for. Pure."""
+"""The requests to a server of the benchmark. Pure."""
 
 from __future__ import annotations
 
@@ -7,17 +7,17 @@ from dataclasses import dataclass, field
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Tally:
-    """What came between two counts."""
+    """The requests between two counts."""
 
     requests: int = 0
     pages: int = 0  #: different ones of the site
-    others: int = 0  #: requests for what is not there
+    others: int = 0  #: requests for other paths
     repeated: int = 0  #: requests for a page beyond its first
     first_s: float = 0.0  #: epoch seconds of the first request for a page
     last_s: float = 0.0  #: and of the last one
 
     def fault(self, pages: int) -> str:
-        """What is wrong if this was to be a whole crawl of a site of so many pages; nothing if each was fetched once."""
+        """The error if this was not a whole crawl of so many pages; empty if each was fetched once."""
         if self.pages == pages and not self.repeated:
             return ""
         return f"{self.pages:,} of {pages:,} pages were fetched, {self.repeated:,} times one more than once"
@@ -30,21 +30,21 @@ class Tally:
 
 @dataclass(slots=True)
 class Counting:
-    """Counts requests by path. Costs a server a fraction of a microsecond for each."""
+    """Counts requests by path. Cost: a fraction of a microsecond per request."""
 
     _times: dict[bytes, int] = field(default_factory=dict)
     _first_s: float = 0.0
     _last_s: float = 0.0
 
     def add(self, path: bytes, now_s: float) -> None:
-        """A path was asked for."""
+        """Count a request."""
         self._times[path] = self._times.get(path, 0) + 1
         self._last_s = now_s
         if not self._first_s:
             self._first_s = now_s
 
     def take(self) -> Tally:
-        """What came since the last time."""
+        """The requests since the last call."""
         pages = {path: times for path, times in self._times.items() if path.startswith(b"/pages/")}
         requests, known = sum(self._times.values()), sum(pages.values())
         tally = Tally(

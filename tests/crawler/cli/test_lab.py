@@ -151,7 +151,7 @@ def test_tables_notes_and_closing_are_shown(monkeypatch, capsys) -> None:
 def test_all_that_was_measured_is_written_as_json(monkeypatch, capsys, tmp_path) -> None:
     """Into a file beside the tables, or on standard output in their place; long tables go into the CSV file alone."""
     long = Table(title="Seconds", columns=("s",), rows=((1,), (2,)))
-    answer(monkeypatch, replace(REPORT, data={"runs": [1, 2]}, beside=(long,)))
+    answer(monkeypatch, replace(REPORT, data={"runs": [1, 2]}, csv_tables=(long,)))
     assert lab(json=tmp_path / "a.json", csv=tmp_path / "a.csv") == 0
     assert json.loads((tmp_path / "a.json").read_text()) == {"runs": [1, 2]}
     assert (tmp_path / "a.csv").read_text().endswith("Seconds\ns\n1\n2\n")

@@ -30,7 +30,7 @@ class Loopback(AbstractResolver):
 
 
 async def crawl(seed: str, concurrency: int) -> None:
-    """Until no worker has anything to do."""
+    """Crawl until no worker has anything to do."""
     known, due = {seed}, asyncio.Queue[str]()
     due.put_nowait(seed)
     connector = aiohttp.TCPConnector(limit=concurrency, resolver=Loopback())
@@ -57,7 +57,7 @@ async def crawl(seed: str, concurrency: int) -> None:
 
 
 def loop_factory(name: str) -> Any:
-    """What makes event loops of this kind; None for asyncio's own."""
+    """The factory of event loops of this kind; None for asyncio's own."""
     return None if name == "asyncio" else import_module(name).new_event_loop
 
 

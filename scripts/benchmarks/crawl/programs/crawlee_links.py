@@ -1,10 +1,9 @@
 """A Crawlee crawl: `python crawlee_links.py SEED CONCURRENCY LOOP KIND`, LOOP asyncio or uvloop, KIND plain, tuned or parsel.
 
 plain and tuned: HttpCrawler; its handler reads the links by selectolax, as the bare loop does, and gives them to
-`add_requests`. parsel: ParselCrawler, whose handler says `enqueue_links()`. plain is Crawlee as it comes, but for the
-concurrency: its storage is files in the folder that CRAWLEE_STORAGE_DIR names. In the others what the task does not need and a
-setting can switch off is off: storage is in memory, and there are no sessions, retries and logs. By itself Crawlee asks for no
-robots.txt.
+`add_requests`. parsel: ParselCrawler; its handler calls `enqueue_links()`. plain has Crawlee's defaults except the concurrency:
+its storage is files in the folder CRAWLEE_STORAGE_DIR. The others switch off everything that the task does not need: storage is
+in memory, without sessions, retries and logs. Crawlee requests no robots.txt by default.
 """
 
 from __future__ import annotations
@@ -38,7 +37,7 @@ def needed(concurrency: int, seed: str) -> dict[str, Any]:
 
 
 def tuned() -> dict[str, Any]:
-    """What the task does not need and a setting can switch off."""
+    """Settings that switch off everything that the task does not need."""
     logging.disable(logging.CRITICAL)
     return {
         "storage_client": MemoryStorageClient(),

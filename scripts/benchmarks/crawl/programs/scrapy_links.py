@@ -34,7 +34,7 @@ class Everything(scrapy.Spider):
     name = "everything"
 
     async def start(self) -> AsyncIterator[scrapy.Request]:
-        """The seed. That of `start_urls` would not be known to the filter, and be fetched again."""
+        """The seed. The filter does not see that of `start_urls`, which would be fetched again."""
         yield scrapy.Request(self.seed)
 
     def parse(self, response: Response, **_: Any) -> Iterator[scrapy.Request]:
@@ -43,7 +43,7 @@ class Everything(scrapy.Spider):
 
 
 def needed(concurrency: int, loop: str) -> dict[str, Any]:
-    """What the task asks of all."""
+    """Settings of the task."""
     return {
         "TWISTED_REACTOR": "twisted.internet.asyncioreactor.AsyncioSelectorReactor",
         "ASYNCIO_EVENT_LOOP": "uvloop.Loop" if loop == "uvloop" else None,
@@ -56,7 +56,7 @@ def needed(concurrency: int, loop: str) -> dict[str, Any]:
     }
 
 
-#: What the task does not need and a setting can switch off. Requests say who asks and for what, as everyone's do.
+#: Switches off everything that the task does not need, except the usual request headers.
 TUNED = {
     "LOG_ENABLED": False,
     "LOGSTATS_INTERVAL": 0,

@@ -182,10 +182,10 @@ def test_a_split_leaf_is_no_figure_of_c_leaves(temporary: Path, monkeypatch: pyt
 
 
 def test_urls_that_leave_nothing_to_ask_for_are_refused(temporary: Path, tmp_path: Path) -> None:
-    """A probe is a URL with something behind it; where all of these are inserted, no rate can be measured."""
+    """A probe is a URL with a suffix; if all of these are inserted, no rate can be measured."""
     file = tmp_path / "urls"
     file.write_bytes(b"http://a.test/\nhttp://a.test/&not=inserted\n")
-    with pytest.raises(UsageError, match="&not=inserted behind it"):
+    with pytest.raises(UsageError, match="&not=inserted at its end"):
         run(BalanceOptions(urls=file, two_gigabytes=False), quiet)
 
 

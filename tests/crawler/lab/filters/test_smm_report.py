@@ -253,7 +253,7 @@ def test_table_1_has_the_published_run_beside_the_measured_one() -> None:
 
 
 def test_fresh_stores_have_a_table_of_their_own() -> None:
-    """Whether the published runs 2 to 4 were such is not said."""
+    """The source does not state whether the published runs 2 to 4 were such."""
     reopening, fresh = report().tables[:2]
     assert [row[1] for row in fresh.rows] == ["fresh"] * 5 + [None] * 4
     assert fresh.columns == reopening.columns

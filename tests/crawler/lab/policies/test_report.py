@@ -126,7 +126,7 @@ def test_who_shares_the_first_place_is_named() -> None:
     """Two hashes with as many queues are as good as each other."""
     runs = [run_of(name, active=(level, level)) for name, level in (("host", 5), ("elf:997", 48), ("bkdr:997", 50))]
     assert winner(setting_of(politeness="off"), runs).startswith(
-        "small web: bkdr:997 won, and elf:997 beside it: it kept"
+        "small web: bkdr:997 won, together with elf:997: it kept"
     )
 
 
@@ -136,7 +136,7 @@ def test_where_the_processor_was_the_limit_as_many_urls_are_as_good() -> None:
     samples = (*slow.samples[:1], slow.samples[1]._replace(held_s=20))
     fast = run_of("bkdr:997", queue_lengths=Balance(5000, 500, 20), samples=samples, duration_s=1.0)
     runs = [run_of("host", active=(5, 5)), fast, slow]
-    assert "elf:997 won, and bkdr:997 beside it" in winner(setting_of(politeness="paper", workers=1000), runs)
+    assert "elf:997 won, together with bkdr:997" in winner(setting_of(politeness="paper", workers=1000), runs)
     unhurried = [replace(run, crawler=None) for run in runs]
     assert "elf:997 won: it" in winner(setting_of(politeness="paper", workers=1000), unhurried)
 
