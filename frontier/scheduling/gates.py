@@ -31,7 +31,7 @@ from heapq import heappop, heappush
 from typing import Final
 
 from anabranch.frontier.policies.groups import is_group
-from anabranch.frontier.policies.sheets import Delays, Sheets
+from anabranch.frontier.policies.sheets import Settings, Sheets
 from anabranch.frontier.records import GateKey, HostTrouble, name_id
 from anabranch.frontier.stores.contract import GateRow
 
@@ -355,13 +355,10 @@ class GateMaker:
         return self._group_of(key)
 
 
-def _politeness_of(sheets: Sheets, host: GateKey, usual: Politeness) -> Politeness:
-    settings = sheets.for_host(host)
-    delays = settings.delays(Delays(usual.delay_factor, usual.min_delay_s, usual.max_delay_s))
-    slots = usual.slots if settings.max_connections is None else settings.max_connections
-    return Politeness(
-        delay_factor=delays.delay_factor,
-        min_delay_s=delays.min_delay_s,
-        max_delay_s=delays.max_delay_s,
-        slots=slots,
-    )
+def _politeness_of(sheets: Sheets, host: str, usual: Politeness) -> Politeness:
+    """The politeness of a host by the sheets, where the order has the `usual` one."""
+    order = Settings(usual.delay_factor, usual.min_delay_s, usual.max_delay_s, usual.slots)
+    factor, least_s, most_s, slots = sheets.for_host(host).over(order)[:4]
+    if factor is None or least_s is None or most_s is None or slots is None:
+        raise AssertionError("the order leaves no setting open")
+    return Politeness(delay_factor=factor, min_delay_s=least_s, max_delay_s=most_s, slots=slots)

@@ -478,8 +478,6 @@ class QueueRules:
 
     def precedence(self, queue: WorkQueue, kind: OutcomeKind, paid: int) -> int:
         """The queue's precedence once it has paid for a lease that ends so. Raises: PolicyError."""
-        if self.queues.is_constant:
-            return queue.base_precedence
         successes = queue.successes + (kind is OutcomeKind.DONE)
         errors = queue.errors + (kind is OutcomeKind.FAILED)
         return self.queues.of(QueueHistory(queue.key, queue.base_precedence, queue.spent + paid, successes, errors))
