@@ -25,8 +25,8 @@ from anabranch.frontier.errors import FrontierError
 from anabranch.frontier.frontier import Frontier
 from anabranch.frontier.inspect.operations import Operations
 from anabranch.frontier.inspect.statistics import FrontierStatistics
+from anabranch.frontier.parts import Steps
 from anabranch.frontier.records import Candidate, GateKey, Lease, Outcome, Verdict
-from anabranch.frontier.steps import Steps
 
 T = TypeVar("T")
 

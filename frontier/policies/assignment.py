@@ -123,12 +123,7 @@ def _polynomials(batch: Sequence[bytes], factor: int) -> Hashes:
     if not width:
         return np.zeros(count, np.uint32)
     if width > _WIDE and count * width > _MOST_FILLED * sum(map(len, batch)):
-        longest = width // _MOST_FILLED
-        is_long = np.fromiter((len(data) > longest for data in batch), np.bool_, count)
-        hashed = np.empty(count, np.uint32)
-        hashed[is_long] = _polynomials([data for data in batch if len(data) > longest], factor)
-        hashed[~is_long] = _polynomials([data for data in batch if len(data) <= longest], factor)
-        return hashed
+        return _apart(batch, factor, width // _MOST_FILLED)
     if count > 1 and count * width > _AT_ONCE:
         halves = batch[: count // 2], batch[count // 2 :]
         return np.concatenate([_polynomials(half, factor) for half in halves])
@@ -136,6 +131,14 @@ def _polynomials(batch: Sequence[bytes], factor: int) -> Hashes:
     table = np.frombuffer(joined, np.uint8).reshape(count, width).astype(np.uint32)
     sums: Hashes = table @ _powers(factor, width)
     return sums & np.uint32(MASK)
+
+
+def _apart(batch: Sequence[bytes], factor: int, longest: int) -> Hashes:
+    is_long = np.fromiter((len(data) > longest for data in batch), np.bool_, len(batch))
+    hashed = np.empty(len(batch), np.uint32)
+    hashed[is_long] = _polynomials([data for data in batch if len(data) > longest], factor)
+    hashed[~is_long] = _polynomials([data for data in batch if len(data) <= longest], factor)
+    return hashed
 
 
 def _powers(factor: int, count: int) -> Hashes:
