@@ -220,7 +220,7 @@ class Operations:
             if standing is Standing.OPEN:
                 schedule.suspension.reopen(queue)
             else:
-                schedule.suspension.halt(queue, standing)
+                schedule.suspension.suspend(queue, standing)
         self._parts.outbox.batch.standings.append((facts.row.id, standing))
         self._flush()
         if standing is Standing.OPEN:
