@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from bisect import bisect_right
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Generic, NamedTuple, TypeVar
@@ -213,31 +212,24 @@ class Sheets:
 
 
 class _Paths:
-    """Settings by path prefix, on one host and port."""
+    """Settings by path prefix, on one host and port. A look-up costs O(different lengths of prefixes)."""
 
-    __slots__ = ("_parents", "_paths", "_settings")
+    __slots__ = ("_lengths", "_settings")
 
     def __init__(
         self, own_by_path: Mapping[str, Settings], settled: Callable[[Settings, Settings], Settings], of_host: Settings
     ) -> None:
-        self._paths = sorted(own_by_path)
-        self._parents: list[int] = []  #: for each path the index of its longest other prefix; -1 = none
-        self._settings: list[Settings] = []
-        for place, path in enumerate(self._paths):
-            parent = self._longest(path, place - 1)
-            self._parents.append(parent)
-            self._settings.append(settled(own_by_path[path], self._settings[parent] if parent >= 0 else of_host))
+        self._settings: dict[str, Settings] = {}
+        self._lengths = sorted({len(path) for path in own_by_path}, reverse=True)
+        for path in sorted(own_by_path):  # a prefix of a path comes before it
+            self._settings[path] = settled(own_by_path[path], self.get(path) or of_host)
 
     def get(self, path: str) -> Settings | None:
-        """The settings of the longest prefix. Cost: O(log prefixes + those that begin with one another)."""
-        place = self._longest(path, bisect_right(self._paths, path) - 1)
-        return self._settings[place] if place >= 0 else None
-
-    def _longest(self, path: str, place: int) -> int:
-        """The index of the longest prefix of the path; `place` is the last entry that sorts before the path."""
-        while place >= 0 and not path.startswith(self._paths[place]):
-            place = self._parents[place]
-        return place
+        """The settings of the longest prefix, if any."""
+        for length in self._lengths:
+            if (found := self._settings.get(path[:length])) is not None:
+                return found
+        return None
 
 
 def _by_prefix(overrides: Iterable[Override]) -> tuple[dict[SurtPrefix, Settings], dict[SurtPrefix, Settings]]:

@@ -1,8 +1,8 @@
 """Work queues and lanes in memory.
 
 A work queue is the unit of order and parallelism: at most `per_queue` of its URLs are leased at a time. It has one lane per
-gate that its URLs pass. A lane is in memory while it has heads, waits for them, or has leases. Its window holds the first few of
-its rows and is refilled before it is empty; the store counts its rows.
+gate that its URLs pass. A lane is in memory while it has heads, waits for them, or has leases. Its window holds the first few
+of its rows and is refilled before it is empty; the store counts its rows.
 """
 
 from __future__ import annotations
