@@ -1,25 +1,20 @@
 """Which URL may be fetched next, and when?
 
-The way of a URL is straight, one file a step:
+A URL's way is one file a step:
 
     admission ─▶ storelink ─▶ stores ─▶ scheduling.schedule ─▶ Lease ─▶ completion ─▶ storelink ─▶ stores
 
-`admission`: a `Candidate` comes in. The filter says whether it is known, `policies` which work queue (host, BKDR, …), gate (its
-host) and precedence it has; then it gets a number. `storelink`: all that one call changes is one batch, and the store makes it
-one transaction: a page's end and its outlinks are kept together or not at all. The filter learns of the URL only when that
-transaction is synced, so that it never knows more than the store.
+`admission`: a `Candidate` comes in. The filter decides whether it is new, `policies` give it a work queue, a gate and a
+precedence. `storelink`: the changes of one call are one batch, and one transaction of the store. The filter gets the URL only
+when that transaction is durable. Now the URL is a row in a lane, the part of its queue that passes one gate.
+`scheduling.schedule`: gates with something to serve are read into the `window`, each with the first of its lanes (`readylist`);
+a lane's first rows are read when the gate can use them (`queues`). `lease()` takes a slot of an open gate and the head of its
+best lane; if there is none, `wake()` returns when to ask again. `completion`: `finish()` ends the lease. The slot rests, the
+queue pays, and the row moves to `done`, waits for its retry (`retries`) or stays.
 
-Now the URL is a row in a lane: the part of its queue that passes one gate. Nothing of it is in memory. `scheduling.schedule`:
-a gate that has something to serve has a turn; those whose turn comes are read (`window`), each with the first of its lanes
-(`readylist`), and a lane's first rows when the gate could use them (`queues`). `lease()` takes a slot of an open gate
-(`gates`), and of its group's if there is one, and the head of its best lane. It never waits: if there is none, `wake()` says
-when to ask again. `completion`: `finish()` ends the lease. The slot rests, the queue pays, the row moves to `done`, waits for
-its retry (`retries`) or stays, and the queue's next lane comes to its gate.
-
-The core (`frontier.Frontier`) is synchronous, reads one injected clock and waits for no store; what an operator asks and orders
-is in its `operations`. `aio.AsyncFrontier` is its asyncio face. `composition` builds the core from a `FrontierOrder`; with
-`filters` it is the only place that knows the room `dedup`. If the crawl is divided among several Frontiers, `division` passes
-on what belongs to another.
+The core (`frontier.Frontier`) is synchronous, reads one injected clock and does not wait for the store, except in `operations`,
+the operator's calls. `aio.AsyncFrontier` wraps it for asyncio. `composition` builds it from a `FrontierOrder`; only it and
+`filters` know the room `dedup`. `division` exchanges links between the shares of a divided crawl.
 """
 
 from __future__ import annotations
@@ -28,72 +23,42 @@ import importlib
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from anabranch.frontier.aio import AsyncFrontier, Drained
-    from anabranch.frontier.composition import open_frontier
-    from anabranch.frontier.errors import FrontierError, LeaseLost, StoreUnavailable
-    from anabranch.frontier.frontier import Frontier
-    from anabranch.frontier.order import FrontierOrder
-    from anabranch.frontier.policies.budgets import Budgets
-    from anabranch.frontier.policies.sheets import Override
-    from anabranch.frontier.records import (
-        Candidate,
-        HostTrouble,
-        Lease,
-        Outcome,
-        OutcomeKind,
-        Verdict,
-        VerdictKind,
-        WaitsFor,
-        Wake,
-    )
-    from anabranch.frontier.scheduling.gates import Politeness
+    from anabranch.frontier.aio import AsyncFrontier as AsyncFrontier
+    from anabranch.frontier.aio import Drained as Drained
+    from anabranch.frontier.composition import open_frontier as open_frontier
+    from anabranch.frontier.errors import FrontierError as FrontierError
+    from anabranch.frontier.errors import LeaseLost as LeaseLost
+    from anabranch.frontier.errors import StoreUnavailable as StoreUnavailable
+    from anabranch.frontier.frontier import Frontier as Frontier
+    from anabranch.frontier.order import FrontierOrder as FrontierOrder
+    from anabranch.frontier.policies.budgets import Budgets as Budgets
+    from anabranch.frontier.policies.sheets import Override as Override
+    from anabranch.frontier.records import Candidate as Candidate
+    from anabranch.frontier.records import HostTrouble as HostTrouble
+    from anabranch.frontier.records import Lease as Lease
+    from anabranch.frontier.records import Outcome as Outcome
+    from anabranch.frontier.records import OutcomeKind as OutcomeKind
+    from anabranch.frontier.records import Verdict as Verdict
+    from anabranch.frontier.records import VerdictKind as VerdictKind
+    from anabranch.frontier.records import WaitsFor as WaitsFor
+    from anabranch.frontier.records import Wake as Wake
+    from anabranch.frontier.scheduling.gates import Politeness as Politeness
 
-__all__ = [
-    "AsyncFrontier",
-    "Budgets",
-    "Candidate",
-    "Drained",
-    "Frontier",
-    "FrontierError",
-    "FrontierOrder",
-    "HostTrouble",
-    "Lease",
-    "LeaseLost",
-    "Outcome",
-    "OutcomeKind",
-    "Override",
-    "Politeness",
-    "StoreUnavailable",
-    "Verdict",
-    "VerdictKind",
-    "WaitsFor",
-    "Wake",
-    "open_frontier",
-]
-
-#: Where the names are. They are imported at their first use: who needs `records` alone does not wait for numpy.
-_MODULES = {
-    "AsyncFrontier": "anabranch.frontier.aio",
-    "Budgets": "anabranch.frontier.policies.budgets",
-    "Candidate": "anabranch.frontier.records",
-    "Drained": "anabranch.frontier.aio",
-    "Frontier": "anabranch.frontier.frontier",
-    "FrontierError": "anabranch.frontier.errors",
-    "FrontierOrder": "anabranch.frontier.order",
-    "HostTrouble": "anabranch.frontier.records",
-    "Lease": "anabranch.frontier.records",
-    "LeaseLost": "anabranch.frontier.errors",
-    "Outcome": "anabranch.frontier.records",
-    "OutcomeKind": "anabranch.frontier.records",
-    "Override": "anabranch.frontier.policies.sheets",
-    "Politeness": "anabranch.frontier.scheduling.gates",
-    "StoreUnavailable": "anabranch.frontier.errors",
-    "Verdict": "anabranch.frontier.records",
-    "VerdictKind": "anabranch.frontier.records",
-    "WaitsFor": "anabranch.frontier.records",
-    "Wake": "anabranch.frontier.records",
-    "open_frontier": "anabranch.frontier.composition",
+#: Names by module. They are imported at their first use: who needs `records` alone does not wait for numpy.
+_NAMES = {
+    "aio": "AsyncFrontier Drained",
+    "composition": "open_frontier",
+    "errors": "FrontierError LeaseLost StoreUnavailable",
+    "frontier": "Frontier",
+    "order": "FrontierOrder",
+    "policies.budgets": "Budgets",
+    "policies.sheets": "Override",
+    "records": "Candidate HostTrouble Lease Outcome OutcomeKind Verdict VerdictKind WaitsFor Wake",
+    "scheduling.gates": "Politeness",
 }
+_MODULES = {name: f"{__name__}.{module}" for module, names in _NAMES.items() for name in names.split()}
+
+__all__ = list(_MODULES)
 
 
 def __getattr__(name: str) -> object:

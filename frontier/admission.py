@@ -1,12 +1,9 @@
-"""The way in: from candidates to rows. Asks the filter, assigns queue and gate, numbers, and marks what became durable.
+"""Admission: from candidates to rows. Asks the filter, assigns queue, gate and number, and marks durable keys in the filter.
 
-Called by `frontier.Frontier`. What is new becomes a row of the batch that `storelink` hands to the store, and gets its
-place from `scheduling.schedule`. The filter is asked here, once for each page (`Admission`), and hears here of a key only
-when its row is committed and synced (`Marking`): in between the key is in a pending set, so the filter may know less than
-the store, never more.
-
-A commit may bring thousands of keys, at some 30 µs each during the filter's warm-up. They are marked in slices, one a call of
-the Frontier, so that no call of a host's event loop pays for all. Until then they are pending.
+`frontier.Frontier` calls `Admission`, which asks the filter once per page. A new candidate becomes a row of the batch that
+`storelink` hands to the store, and `scheduling.schedule` places it. `Marking` adds a key to the filter when its row is durable;
+until then the key is pending, so the filter never knows more than the store. Keys are marked in slices, one per call, because a
+commit may bring thousands of keys at some 30 µs each.
 """
 
 from __future__ import annotations
@@ -14,7 +11,7 @@ from __future__ import annotations
 from collections import Counter, deque
 from collections.abc import Callable, Iterable, Sequence
 from itertools import chain, islice
-from typing import Final, Protocol
+from typing import TYPE_CHECKING, Final
 
 from anabranch.frontier.policies.assignment import Assign, PolitenessScope
 from anabranch.frontier.policies.hosts import authority
@@ -36,6 +33,9 @@ from anabranch.frontier.scheduling.readylist import Outbox
 from anabranch.frontier.scheduling.schedule import Schedule
 from anabranch.frontier.seen import SeenFilter
 
+if TYPE_CHECKING:
+    from anabranch.frontier.division.consigning import Consigning
+
 _NO_HOST = Verdict(VerdictKind.REFUSED, "it has no host; an absolute URL is needed")
 _NOT_UTF8 = Verdict(VerdictKind.REFUSED, "it is not text that UTF-8 can hold")
 _NUL = Verdict(VerdictKind.REFUSED, "it holds a NUL character")
@@ -46,7 +46,7 @@ _PRECEDENCE = Verdict(VerdictKind.REFUSED, "its precedence is not a whole number
 
 
 class Fresh:
-    """Candidates that are new, and what was found out of them on the way: their hosts and their dedup keys."""
+    """New candidates, with their hosts and dedup keys."""
 
     __slots__ = ("candidates", "hosts", "keys")
 
@@ -56,7 +56,7 @@ class Fresh:
         self.keys: list[bytes] = []
 
     def take(self, candidate: Candidate, key: bytes) -> Verdict | None:
-        """One more, unless the answer says why it cannot be queued."""
+        """Add a candidate; returns the verdict if it cannot be queued."""
         if (fault := _fault(candidate)) is not None:
             return fault
         found = authority(candidate.url)
@@ -68,24 +68,8 @@ class Fresh:
         return None
 
 
-class Elsewhere(Protocol):
-    """Takes what belongs to other shares of the crawl."""
-
-    def parted(self, fresh: Fresh) -> tuple[Fresh, Fresh]:
-        """What is this share's own, and what is others'. Changes nothing."""
-        ...
-
-    def consign(self, others: Fresh, page: str | None) -> None:
-        """Send it to its owners. `page` is the URL it was all found on."""
-        ...
-
-    def is_owner_of(self, url: str) -> bool:
-        """The URL is this share's, or has no host and is nobody's."""
-        ...
-
-
 class Admission:
-    """Decides about candidates and adds what is new to the batch. Cost: O(1) a candidate, vectorised where it can be."""
+    """Gives verdicts on candidates and adds the new ones to the batch. Cost: O(1) a candidate, vectorised where possible."""
 
     def __init__(
         self,
@@ -95,9 +79,9 @@ class Admission:
         marking: Marking,
         schedule: Schedule,
         outbox: Outbox,
-        elsewhere: Elsewhere | None = None,
+        elsewhere: Consigning | None = None,
     ) -> None:
-        """`elsewhere` takes what is not this share's; None: all is."""
+        """`elsewhere` takes the candidates of other shares; None: there are none."""
         self._assign = assign
         self._has_gate_per_queue = scope is PolitenessScope.QUEUE
         self._rules = rules
@@ -105,7 +89,7 @@ class Admission:
         self._schedule = schedule
         self._outbox = outbox
         self._plain_precedence = rules.plain_precedence
-        self.marking = marking  #: what the filter does not know yet
+        self.marking = marking  #: the keys that are not in the filter yet
         self.elsewhere = elsewhere
 
     def accept(self, candidates: Sequence[Candidate], via: int, via_url: str | None = None) -> list[Verdict]:
@@ -135,13 +119,12 @@ class Admission:
         self._remember(batch.new[-1].ordinal, fresh.keys)
         return verdicts
 
-    def judge(self, candidates: Sequence[Candidate]) -> tuple[list[Verdict], list[Candidate]]:
-        """One verdict per candidate, in order, and those that are new; changes nothing."""
-        verdicts, fresh = self._judge(candidates)
-        return verdicts, fresh.candidates
+    def judge(self, candidates: Sequence[Candidate]) -> list[Verdict]:
+        """One verdict per candidate, in order; changes nothing."""
+        return self._judge(candidates)[0]
 
     def unseen(self, keys: Sequence[bytes]) -> Sequence[bool]:
-        """Which of these keys may be new; changes nothing. With a filter that blocks all may be."""
+        """Which of these keys may be new; changes nothing. With a filter that blocks: all."""
         pending = self.marking.pending
         return [is_unseen and key not in pending for key, is_unseen in zip(keys, self._unseen(keys), strict=True)]
 
@@ -150,7 +133,7 @@ class Admission:
         return self._assign(urls)
 
     def row(self, candidate: Candidate, queue_key: QueueKey, precedence: int, via: int) -> tuple[Row, GateKey]:
-        """The next row, and its gate's key."""
+        """A row with the next number, and its gate's key."""
         found = authority(candidate.url)
         assert found is not None, "candidates without a host are refused before"
         gate = self.gate_of(queue_key, found.host)
@@ -159,10 +142,9 @@ class Admission:
         return Row(queue_id, gate_id, precedence, ordinal, url, key, hops, via, 0, None, payload), gate
 
     def remember(self, first: int) -> None:
-        """The new rows of the batch, from this one on, are known from now on; the filter is marked when they are durable."""
+        """Treat the batch's new rows from this one on as known; the filter is marked when they are durable."""
         rows = self._outbox.batch.new
         if len(rows) > first:
-            # A filter that blocks is marked by the store, before it calls the rows durable.
             self._remember(rows[-1].ordinal, [] if self._seen.blocks else [row.dedup_key() for row in rows[first:]])
 
     def gate_of(self, queue: QueueKey, host: str) -> GateKey:
@@ -170,7 +152,7 @@ class Admission:
         return GateKey(f"queue:{queue}" if self._has_gate_per_queue else host)
 
     def assign(self, url: str) -> tuple[QueueKey, GateKey] | None:
-        """Where a URL would stand; None if it has no host."""
+        """The queue and gate of a URL; None if it has no host."""
         found = authority(url)
         if found is None:
             return None
@@ -178,7 +160,7 @@ class Admission:
         return queue, self.gate_of(queue, found.host)
 
     def _judge(self, candidates: Sequence[Candidate]) -> tuple[list[Verdict], Fresh]:
-        """Most links are known, so the filter is asked first and only what is new is looked at closely."""
+        """Most links are known, so the filter is asked first and only new candidates are checked."""
         keys = _keys(candidates)
         unseen = self._unseen(keys)
         new = LATER if self._seen.blocks or self.marking.has_shared else NEW
@@ -202,7 +184,7 @@ class Admission:
         return [True] * len(keys) if self._seen.blocks else self._seen.unseen(keys)
 
     def _remember(self, ordinal: int, keys: list[bytes]) -> None:
-        """The rows of the batch up to this one have these keys; a filter that blocks marks them itself."""
+        """The batch's rows up to this one have these keys. The store marks a filter that blocks."""
         self.marking.remember(self._outbox.batch.number, ordinal, [] if self._seen.blocks else keys)
 
     def _precedences(self, fresh: list[Candidate], via_url: str | None) -> list[int]:
@@ -215,13 +197,13 @@ class Admission:
         ]
 
     def enqueue(self, row: Row, queue_key: QueueKey, gate_key: GateKey) -> None:
-        """Add a row to the batch, one that can be served or one that waits for a retry, and schedule it."""
+        """Add a row to the batch and schedule it; it may wait for a retry."""
         self._outbox.batch.new.append(row)
         self._schedule.schedule_row(row, queue_key, gate_key)
 
 
 def _keys(candidates: Sequence[Candidate]) -> list[bytes]:
-    """What the filter knows each candidate by; nothing for one whose URL cannot be kept."""
+    """The dedup key of each candidate; empty if its URL cannot be stored."""
     try:
         return [candidate.url.encode() if candidate.key is None else _key(candidate) or b"" for candidate in candidates]
     except (UnicodeEncodeError, AttributeError):
@@ -229,10 +211,10 @@ def _keys(candidates: Sequence[Candidate]) -> list[bytes]:
 
 
 def _key(candidate: Candidate) -> bytes | None:
-    """What the filter knows the candidate by; None if its URL cannot be kept."""
+    """The dedup key; None if the URL cannot be stored."""
     try:
         encoded = candidate.url.encode()
-    except (UnicodeEncodeError, AttributeError):  # no text at all, such as bytes
+    except (UnicodeEncodeError, AttributeError):  # not text, such as bytes
         return None
     key = candidate.key
     if key is None:
@@ -241,13 +223,12 @@ def _key(candidate: Candidate) -> bytes | None:
 
 
 def _keyless(candidate: Candidate) -> Verdict:
-    """Why it has nothing that the filter could know it by."""
     key: object = candidate.key
     return _NOT_UTF8 if key is None or isinstance(key, bytes) else _KEY
 
 
 def _fault(candidate: Candidate) -> Verdict | None:
-    """Why the candidate cannot be queued, if it cannot; its host is looked at elsewhere."""
+    """The reason why the candidate cannot be queued, if any; `Fresh.take` checks its host."""
     if "\0" in candidate.url:
         return _NUL
     if candidate.precedence is not None and not is_precedence(candidate.precedence):
@@ -259,44 +240,39 @@ def _fault(candidate: Candidate) -> Verdict | None:
     return None if payload is None or isinstance(payload, bytes) else _PAYLOAD
 
 
-#: Keys that one call marks at most, beside as many as came in since the last one.
+#: A call marks at most so many keys, plus as many as came in since the last one, so that they do not pile up.
 SLICE: Final = 64
 
 
 class Marking:
-    """The keys that the filter does not know yet. There are never more than those of rows that a store may be behind by.
-
-    Each slice holds as many keys as came in since the last one, and more, so what is to be marked does not pile up.
-    """
+    """The keys that are not in the filter yet. The store's limit of unacknowledged rows bounds them."""
 
     def __init__(self, seen: SeenFilter, ordinal: int = 0, *, has_shared: bool = False) -> None:
         self.seen = seen
         self.pending: set[bytes] = set()  #: keys that are not marked
-        self.ordinal = ordinal  #: every row up to this one is known to the filter
-        self.has_shared = (
-            has_shared  #: the store asks a filter beside this one, and lets rows die that other crawls have
-        )
+        self.ordinal = ordinal  #: the filter has every row up to this one
+        self.has_shared = has_shared  #: the store asks another filter, too, and drops rows that other crawls have
         self._unsynced: deque[tuple[int, int, list[bytes]]] = deque()
-        self._due: deque[bytes] = deque()  # of rows that are durable
-        #: Rows that are durable and not known yet: (keys that must be marked of all that were ever due, up to which ordinal).
+        self._due: deque[bytes] = deque()  # of durable rows
+        #: Durable rows that are not marked: (number of keys to mark, counted from the start, up to which ordinal).
         self.behind: deque[tuple[int, int]] = deque()
         self._ever_due = 0
         self._came = 0  # keys since the last slice
-        self._left = ForeignKeys()  # keys that died so
+        self._left = ForeignKeys()  # keys of rows that were dropped
 
     @property
     def slices(self) -> int:
-        """How many more slices there are at most."""
+        """The number of slices that are left at most."""
         return -(-len(self._due) // SLICE)
 
     def remember(self, number: int, ordinal: int, keys: list[bytes]) -> None:
-        """The rows of this batch up to this one have these keys, none if the filter blocks: the store marks it then."""
+        """The rows of this batch up to `ordinal` have these keys; none if the store marks the filter."""
         self.pending.update(keys)
         self._unsynced.append((number, ordinal, keys))
         self._came += len(keys)
 
     def synced(self, number: int, died: Sequence[Row] = ()) -> None:
-        """Batches up to `number` are durable, but for the rows that `died`: their keys are due."""
+        """Batches up to `number` are durable, without the rows that `died`: their keys are due."""
         unsynced = self._unsynced
         if not unsynced or unsynced[0][0] > number:
             return
@@ -305,7 +281,8 @@ class Marking:
             _, ordinal, added = unsynced.popleft()
             keys.extend(added)
         if died and self.has_shared:
-            keys = self._without_dead(keys, died)
+            keys, known = self._left.sort_out(keys, died, self._under_way)
+            self.pending.difference_update(known.difference(keys))
         if not self.behind:
             self._came = 0  # nothing was due meanwhile
         self._due.extend(keys)
@@ -326,21 +303,16 @@ class Marking:
         while ends and ends[0][0] <= known:
             self.ordinal = ends.popleft()[1]
 
-    def _without_dead(self, keys: list[bytes], died: Sequence[Row]) -> list[bytes]:
-        own, known = self._left.sort_out(keys, died, self._under_way)
-        self.pending.difference_update(known.difference(own))
-        return own
-
     def _under_way(self) -> chain[bytes]:
         return chain(self._due, chain.from_iterable(added for _, _, added in self._unsynced))
 
 
-#: Keys that other crawls own that are remembered.
+#: The most keys of other crawls that are remembered.
 REMEMBERED_KEYS = 65_536
 
 
 class ForeignKeys:
-    """They count as pending for a while, since no filter here has them: a popular link is not asked about each time."""
+    """Keys of other crawls. They stay pending for a while, so that a popular link is not asked about each time."""
 
     def __init__(self) -> None:
         self._keys: set[bytes] = set()
@@ -348,10 +320,10 @@ class ForeignKeys:
     def sort_out(
         self, keys: Sequence[bytes], died: Sequence[Row], under_way: Callable[[], Iterable[bytes]]
     ) -> tuple[list[bytes], set[bytes]]:
-        """Of the keys of rows that were synced, those that are this crawl's; and which are pending no more.
+        """From the keys of synced rows, those that belong to this crawl; and the keys that are no longer pending. O(keys).
 
-        A row that died costs its key once: a forced row may have the same, and lives. Once there are too many, those left
-        before are forgotten, apart from those that are `under_way` again, with a row that was forced. Cost: O(keys).
+        A row that died removes its key once, since a forced row may have the same. If there are too many, the older ones
+        are forgotten, except those that are `under_way` again.
         """
         dead = Counter(row.dedup_key() for row in died)
         own = list((Counter(keys) - dead).elements())

@@ -1,11 +1,7 @@
 """The asyncio face of a Frontier: leases go to waiting tasks, first come, first served.
 
-`AsyncFrontier` drives one `frontier.Frontier` in one event loop. One pump serves all waiting tasks: it runs after each call
-that may free a lease, after the store has answered (`Bell`), and at the next moment that the Frontier names (`Alarm`, at most
-one timer). No task polls or has a time-out of its own; a task that finds a lease ready and no other task waiting gets it at
-once. Call the methods here, not those of `core`: changes made through `core` wake no task.
-
-`AsyncShare` is the face of one share of a divided crawl (`frontier.division`).
+One pump serves all waiting tasks. It runs after each call that may free a lease, after an answer of the store (`Bell`), and at
+the Frontier's next wake-up time (`Alarm`, one timer). Call the methods here, not those of `core`, which wake no task.
 """
 
 from __future__ import annotations
@@ -18,15 +14,14 @@ from contextlib import suppress
 from functools import partial
 from typing import Any, TypeVar
 
-from anabranch.frontier.cancellation import outlast
 from anabranch.frontier.division.exchange import LinkExchange
 from anabranch.frontier.division.parcels import Consigned
 from anabranch.frontier.errors import FrontierError
 from anabranch.frontier.frontier import Frontier
 from anabranch.frontier.inspect.operations import Operations
 from anabranch.frontier.inspect.statistics import FrontierStatistics
+from anabranch.frontier.parts import Steps
 from anabranch.frontier.records import Candidate, GateKey, Lease, Outcome, Verdict
-from anabranch.frontier.steps import Steps
 
 T = TypeVar("T")
 
@@ -38,13 +33,13 @@ class Drained(Exception):
 class AsyncFrontier:
     """A Frontier for tasks of one event loop; usable inside `async with`.
 
-    `open` gets the function that the store's thread may call, and answers the opened Frontier. It is called in another
-    thread, for it may take its time; from then on `core` belongs to the loop.
+    `open` opens the Frontier, given the function that the store's thread may call. It runs in another thread; afterwards
+    `core` belongs to the loop.
     """
 
-    core: Frontier  #: what this is the face of
+    core: Frontier
 
-    def __init__(self, open: Callable[[Callable[[], None]], Frontier]) -> None:  # noqa: A002 - it is what it does
+    def __init__(self, open: Callable[[Callable[[], None]], Frontier]) -> None:  # noqa: A002
         self._open = open
         self._loop = asyncio.get_running_loop()
         self._waiting: deque[asyncio.Future[Lease]] = deque()
@@ -55,7 +50,7 @@ class AsyncFrontier:
         self._is_open = False
 
     async def __aenter__(self) -> AsyncFrontier:
-        """Open the Frontier, off the loop. Raises what `open` raises; a cancelled opening leaves nothing open."""
+        """Open the Frontier in another thread. Raises what `open` raises; a cancelled opening leaves nothing open."""
         self.core = await _opened(partial(self._open, self._bell.ring))
         self._is_open = True
         return self
@@ -76,9 +71,9 @@ class AsyncFrontier:
         return self._then_pump(lambda: self.core.schedule(candidates, found_on))
 
     async def lease(self) -> Lease:
-        """The next URL that may be fetched, at once if there is one and nobody waits; waits as long as there is hope.
+        """The next URL that may be fetched, first come, first served; waits until there is one.
 
-        A cancelled caller's lease is released. Raises: Drained, StoreUnavailable.
+        A lease that comes for a cancelled caller is released. Raises: Drained, StoreUnavailable.
         """
         if not self._waiting and (lease := self._next()) is not None:
             return lease
@@ -89,14 +84,14 @@ class AsyncFrontier:
             return await waiter
         except asyncio.CancelledError:
             if waiter.done() and not waiter.cancelled() and waiter.exception() is None:
-                # A store that failed says so at every other call; this task was cancelled.
+                # Every other call reports a store that failed; this task was cancelled.
                 with suppress(FrontierError):
                     self.release(waiter.result())
             raise
 
     def finish(self, lease: Lease, outcome: Outcome, discovered: Sequence[Candidate] = ()) -> list[Verdict]:
         """As `Frontier.finish`; wakes waiting tasks."""
-        try:  # `_then_pump` in a page's way: the call is made for each
+        try:  # as `_then_pump`, inlined because it runs for each page
             return self.core.finish(lease, outcome, discovered)
         finally:
             self._pump()
@@ -118,7 +113,7 @@ class AsyncFrontier:
         self._then_pump(lambda: self.core.set_slots(gate, slots))
 
     def block(self, gate: GateKey, until_s: float) -> None:
-        """As `Frontier.block`; the timer follows."""
+        """As `Frontier.block`; updates the timer."""
         self._then_pump(lambda: self.core.block(gate, until_s))
 
     def unblock(self, gate: GateKey) -> None:
@@ -126,21 +121,33 @@ class AsyncFrontier:
         self._then_pump(lambda: self.core.unblock(gate))
 
     def operate(self, command: Callable[[Operations], T]) -> T:
-        """Let an operator's command run, such as `lambda operations: operations.resume(queue)`; wakes waiting tasks.
+        """Run an operator's command, such as `lambda operations: operations.resume(queue)`; wakes waiting tasks.
 
-        The loop stands still until the store has written, mostly for some milliseconds. Raises: what the command raises.
+        Blocks the loop until the store has written, mostly some milliseconds. Raises: what the command raises.
         """
         return self._then_pump(lambda: command(self.core.operations))
 
     async def look(self, steps: Steps[T]) -> T:
-        """What an operator looks at, such as `core.operations.looking.longest(20)`; meanwhile leases go on.
+        """Run steps such as `core.operations.looking.longest(20)`, their questions in other threads; leases continue meanwhile.
 
-        Only questions that block leave the loop. Raises: what is looked at raises; StoreUnavailable once closed.
+        Raises: what the steps raise; StoreUnavailable once closed.
         """
-        return await _beside(steps, self._then_pump)
+        resume: Callable[[], Callable[[], Any]] = partial(next, steps)
+        try:
+            while True:
+                question = self._then_pump(resume)
+                try:
+                    resume = partial(steps.send, await asyncio.to_thread(question))
+                except Exception as error:  # noqa: BLE001  the steps may handle it
+                    resume = partial(steps.throw, error)
+        except StopIteration as end:
+            answer: T = end.value
+            return answer
+        finally:
+            steps.close()
 
     async def statistics(self) -> FrontierStatistics:
-        """As `Frontier.statistics`, beside the crawl."""
+        """As `Operations.statistics`, while the crawl continues."""
         return await self.look(self.core.operations.looking.statistics())
 
     def stop_leasing(self) -> None:
@@ -149,10 +156,7 @@ class AsyncFrontier:
         self._pump()
 
     def pause_leasing(self) -> None:
-        """Hand out no lease until `resume_leasing`; who waits goes on waiting. What is leased may be finished.
-
-        A Frontier that is drained or stopped says so all the same. Idempotent.
-        """
+        """Hand out no lease until `resume_leasing`; waiting tasks keep waiting, but `Drained` is still raised. Idempotent."""
         self._is_paused = True
         self._pump()
 
@@ -162,43 +166,43 @@ class AsyncFrontier:
         self._pump()
 
     async def flush(self) -> None:
-        """Return when all that was said before is durable; the waiting is done off the loop. Raises: StoreUnavailable."""
+        """Return when all changes so far are durable; waits in another thread. Raises: StoreUnavailable."""
         await asyncio.to_thread(self.core.wait_until_durable)
         self._then_pump(self.core.take_answers)
 
     async def close(self) -> None:
-        """Stop leasing and close the Frontier, off the loop."""
+        """Stop leasing and close the Frontier in another thread."""
         self.stop_leasing()
         self._is_open = False
         self._alarm.stop()
         await asyncio.to_thread(self.core.close)
 
     def _then_pump(self, call: Callable[[], T]) -> T:
-        """Make a call that may bring a lease; whoever waits is served, or told of the error, whatever becomes of it."""
+        """Make a call that may bring a lease, then serve the waiting tasks, also if it fails."""
         try:
             return call()
         finally:
             self._pump()
 
     def _hear(self) -> None:
-        """The store has answered, or a moment has come. If nobody waits for a lease there may still be a trouble to tell."""
+        """The store has answered, or the alarm rang. Take the answers even if no task waits: they may report a trouble."""
         self._pump()
         if self._is_open:  # else the core belongs to the thread that opens or closes it
-            with suppress(FrontierError):  # the next call says it, too
+            with suppress(FrontierError):  # the next call raises it, too
                 self.core.take_answers()
 
     def _pump(self, *, was_asked: bool = False) -> None:
-        """Hand leases to those who wait (`was_asked`: there is none just now), then set the alarm for the next moment."""
+        """Hand leases to waiting tasks (`was_asked`: there is none now), then set the alarm for the next wake-up."""
         if not self._waiting:
             return
         try:
             if was_asked or not self._serve():
                 self._wait_on()
         except FrontierError as error:
-            self._fail_all(error)  # it concerns all who wait
+            self._fail_all(error)
 
     def _serve(self) -> bool:
-        """True if nobody waits any more."""
+        """Hand out leases while there are any; True if no task waits any more."""
         while self._waiting:
             if not self._waiting[0].done():  # else its task was cancelled
                 if (lease := self._next()) is None:
@@ -209,7 +213,7 @@ class AsyncFrontier:
 
     @property
     def is_drained(self) -> bool:
-        """Nothing is queued and nothing is leased, and nobody sends anything more."""
+        """Nothing is queued, nothing is leased, and nothing more will be sent."""
         return self.core.is_done
 
     def _next(self) -> Lease | None:
@@ -218,9 +222,9 @@ class AsyncFrontier:
         return None if self._is_paused or self._is_stopped else self.core.lease()
 
     def _wait_on(self) -> None:
-        """There is no lease for those who wait: tell them if none will come, else set the alarm.
+        """No lease is ready: end the waiting tasks if none will come, else set the alarm.
 
-        Called after the core was asked for one, which takes the store's answers: the last URL may have died as a duplicate.
+        The core must have been asked for one before: this takes the store's answers, and the last URL may be a duplicate.
         """
         if self._is_stopped or self.is_drained:
             self._fail_all(Drained())
@@ -237,20 +241,19 @@ class AsyncFrontier:
 
 
 class AsyncShare(AsyncFrontier):
-    """An `AsyncFrontier` to which others may send something. `open` must answer a Frontier with a `division`."""
+    """One share of a divided crawl (`frontier.division`), to which others send links. Its Frontier must have a `division`."""
 
-    def __init__(self, open: Callable[[Callable[[], None]], Frontier]) -> None:  # noqa: A002 - as the base
+    def __init__(self, open: Callable[[Callable[[], None]], Frontier]) -> None:  # noqa: A002
         super().__init__(open)
         self._is_kept_open = True
-        #: Called whenever it is noticed that nothing is queued, nothing is leased and somebody waits for a lease. It may not
-        #: call the Frontier.
+        #: Called whenever a task waits while nothing is queued or leased. It may not call the Frontier.
         self.on_drained: Callable[[], None] = lambda: None
 
     @property
     def exchange(self) -> LinkExchange:
         """With the other shares."""
         exchange = self.core.exchange
-        assert exchange is not None, "a Frontier without a division has nobody to exchange with"
+        assert exchange is not None, "a Frontier without a division has no exchange"
         return exchange
 
     def receive(self, consigned: Sequence[Consigned]) -> bool:
@@ -262,7 +265,7 @@ class AsyncShare(AsyncFrontier):
         self._then_pump(lambda: self.exchange.delivered(share, number))
 
     def let_end(self) -> None:
-        """Nobody sends anything more: from now on it is drained when nothing is queued and nothing is leased."""
+        """Nothing more will be sent: from now on the share may drain."""
         self._is_kept_open = False
         self._pump()
 
@@ -278,40 +281,30 @@ class AsyncShare(AsyncFrontier):
 
 
 async def _opened(open_: Callable[[], Frontier]) -> Frontier:
-    """Open it off the loop; a cancelled opening leaves nothing open."""
+    """Open it in another thread; a cancelled opening leaves nothing open."""
     loop = asyncio.get_running_loop()
     opening = loop.run_in_executor(None, open_)
     try:
         await asyncio.wait({opening})
     except asyncio.CancelledError as cancelled:
-        await outlast(opening)  # a thread cannot be stopped
+        await _done(opening)  # a thread cannot be stopped
         if opening.exception() is None:
             closing = loop.run_in_executor(None, opening.result().close)
-            await outlast(closing)
+            await _done(closing)
             raise cancelled from closing.exception()
         raise cancelled from opening.exception()
     return opening.result()
 
 
-async def _beside(steps: Steps[T], call: Callable[[Callable[[], Any]], Any]) -> T:
-    """Run the steps by `call`, their questions in other threads."""
-    resume: Callable[[], Callable[[], Any]] = partial(next, steps)
-    try:
-        while True:
-            question = call(resume)
-            try:
-                resume = partial(steps.send, await asyncio.to_thread(question))
-            except Exception as error:  # noqa: BLE001  the steps may know what to do
-                resume = partial(steps.throw, error)
-    except StopIteration as end:
-        answer: T = end.value
-        return answer
-    finally:
-        steps.close()
+async def _done(work: asyncio.Future[Any]) -> None:
+    """Wait until the work is done, however often the caller is cancelled."""
+    while not work.done():
+        with suppress(asyncio.CancelledError):
+            await asyncio.wait({work})
 
 
 class Bell:
-    """Any thread rings, the loop hears. However often it is rung before it is heard, it is heard once."""
+    """Lets any thread call a function in the loop; several rings before that call make one call."""
 
     def __init__(self, loop: AbstractEventLoop, hear: Callable[[], None]) -> None:
         self._loop = loop
@@ -319,25 +312,24 @@ class Bell:
         self._is_rung = False
 
     def ring(self) -> None:
-        """Have `hear` called by the loop; what was true before this call, it will see. Never waits, any thread."""
+        """Make the loop call `hear` after this moment. Never blocks; any thread."""
         if self._is_rung:
             return
         self._is_rung = True
         try:
             self._loop.call_soon_threadsafe(self._heard)
         except RuntimeError:
-            return  # the loop is closed: nobody hears any more
+            return  # the loop is closed
 
     def _heard(self) -> None:
-        self._is_rung = False  # before the look: whoever rings from now on may have come too late for it
+        self._is_rung = False  # before the call, which may miss what happens from now on
         self._hear()
 
 
 class Alarm:
-    """One timer for a moment that moves. It never rings late; too early it may, so whoever hears it sets it again."""
+    """One timer for a changing time. It may ring too early, never late, so the listener sets it again."""
 
     def __init__(self, loop: AbstractEventLoop, hear: Callable[[], None], now_s: Callable[[], float]) -> None:
-        """`now_s` reads the clock that the moments are of."""
         self._loop = loop
         self._hear = hear
         self._now_s = now_s
@@ -346,11 +338,11 @@ class Alarm:
 
     @property
     def is_set(self) -> bool:
-        """It will ring."""
+        """Whether it will ring."""
         return self._timer is not None
 
     def set(self, at_s: float) -> None:
-        """Ring at this moment at the latest. O(1), and for a later moment than it is set to already next to nothing."""
+        """Ring at this time at the latest. O(1), and almost free for a later time than the one already set."""
         if self._timer is not None:
             if self._at_s <= at_s:
                 return
@@ -359,7 +351,7 @@ class Alarm:
         self._timer = self._loop.call_later(max(at_s - self._now_s(), 0.0), self._ring)
 
     def stop(self) -> None:
-        """Ring no more."""
+        """Cancel the timer."""
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None

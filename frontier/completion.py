@@ -1,4 +1,8 @@
-"""The leases that are out. They live in memory only: a process that dies leaves its URLs queued."""
+"""Leases and their completion: the lease ends with its outcome, its slot rests, its row ends, waits for a retry or stays.
+
+`frontier.Frontier` calls `Leases` to hand out and find leases, and `Completion` to end them. Leases are in memory only: if a
+process dies, its URLs are still queued.
+"""
 
 from __future__ import annotations
 
@@ -22,16 +26,15 @@ from anabranch.frontier.stores.contract import Ended, Moved
 
 _FOREVER: Final = math.inf
 
-
-#: Pages that sent links ahead of their end and are remembered: those of the last minutes.
+#: The most pages that sent links before their end and are remembered: those of the last minutes.
 MAX_PAGES = 1000
 
-#: What the Frontier keeps of a lease beside what the host got. A plain tuple, because one is made for every page.
+#: A lease with its lane and head. A plain tuple, because one is made for every page.
 Held = tuple[Lease, Lane, Head]
 
 
 class LeaseElsewhere(NamedTuple):
-    """A lease of the process whose state this one has a copy of."""
+    """A lease of another process, which owns the state that this one has a copy of."""
 
     ordinal: int
     queue: int
@@ -40,7 +43,7 @@ class LeaseElsewhere(NamedTuple):
 
 
 class Board(Protocol):
-    """Where other processes see what is leased here. Neither verb waits or raises."""
+    """Shows the leases to other processes. The methods neither block nor raise."""
 
     def out(self, ordinal: int, queue: int, gate: int, since_s: float) -> None:
         """A lease is handed out."""
@@ -54,8 +57,7 @@ class Board(Protocol):
 class Leases:
     """Leases by the ordinal of their URL. Every operation is O(1), with an expiry O(log leases).
 
-    Without `lease_s` a lease ends only with its process: the owner is the one who fetches. With it a lease that is neither
-    ended nor renewed for so long is lost: its URL can be leased again.
+    With `lease_s`, a lease that is neither ended nor renewed for so long is lost, and its URL can be leased again.
     """
 
     def __init__(self, lease_s: float | None = None, board: Board | None = None) -> None:
@@ -63,10 +65,10 @@ class Leases:
         self.may_expire = lease_s is not None  #: leases are lost when their time is over
         self._held: dict[int, Held] = {}
         self._expiries: list[tuple[float, int]] = []  #: heap; may hold stale entries
-        self._pages: dict[int, str] = {}  #: URLs of pages whose links may be read before their end is written
+        self._pages: dict[int, str] = {}  #: URLs of pages that sent links before their end was written
         self.lost = 0  #: leases that expired
         self._board = board
-        self.elsewhere: Mapping[int, LeaseElsewhere] = MappingProxyType({})  #: by ordinal; only looked at
+        self.elsewhere: Mapping[int, LeaseElsewhere] = MappingProxyType({})  #: by ordinal; only counted and shown
 
     def __len__(self) -> int:
         return len(self._held) + len(self.elsewhere)
@@ -86,11 +88,11 @@ class Leases:
         return held.since_s if isinstance(held, LeaseElsewhere) else held[0].since_s
 
     def show_elsewhere(self, leases: Iterable[LeaseElsewhere]) -> None:
-        """Count these leases of the process whose state this is a copy of."""
+        """Count these leases of another process, too."""
         self.elsewhere = {lease.ordinal: lease for lease in leases}
 
     def remember(self, page: Lease) -> None:
-        """Some links of this page go ahead of its end: until that is written, the store does not know the page's URL."""
+        """Keep the URL of a page that sends links before its end, because the store does not have it yet."""
         self._pages[page.ordinal] = page.url
         if len(self._pages) > MAX_PAGES:
             del self._pages[next(iter(self._pages))]
@@ -114,9 +116,9 @@ class Leases:
         return lease
 
     def find(self, lease: Lease) -> Held:
-        """What is kept of a lease. Raises: LeaseLost if it is not out."""
+        """The lease with its lane and head. Raises: LeaseLost if it is not out."""
         held = self._held.get(lease.ordinal)
-        # One that was renewed differs in its end only.
+        # A renewed lease differs in `until_s` only.
         if held is None or not (held[0] is lease or held[0]._replace(until_s=lease.until_s) == lease):
             raise LeaseLost(f"the lease of {lease.url} is not out")
         return held
@@ -128,11 +130,11 @@ class Leases:
         return held
 
     def drop(self, held: Held) -> None:
-        """End a lease that was found out just now."""
+        """End a lease that `find` returned."""
         del self._held[held[0].ordinal]
 
     def renew(self, lease: Lease, now_s: float) -> Lease:
-        """Keep it for as long again from now on; answers the lease with its new end. Raises: LeaseLost."""
+        """Extend a lease by its full time from now on. Raises: LeaseLost."""
         held, lane, head = self.take_back(lease)
         until_s = _FOREVER if self._lease_s is None else now_s + self._lease_s
         renewed = held._replace(until_s=until_s)
@@ -142,24 +144,24 @@ class Leases:
         return renewed
 
     def next_expiry(self) -> float | None:
-        """When the next lease is lost; None if none can be."""
-        while self._expiries and not self._is_valid(self._expiries[0]):
+        """When the next lease is lost, if any can be."""
+        while self._expiries:
+            at_s, ordinal = self._expiries[0]
+            held = self._held.get(ordinal)
+            if held is not None and held[0].until_s == at_s:
+                return at_s
             heappop(self._expiries)
-        return self._expiries[0][0] if self._expiries else None
+        return None
 
     def take_expired(self, now_s: float) -> Iterator[Held]:
-        """Take every lease whose time is over."""
+        """Take every expired lease."""
         while (at_s := self.next_expiry()) is not None and at_s <= now_s:
             _, ordinal = heappop(self._expiries)
             self.lost += 1
             yield self._held.pop(ordinal)
 
-    def _is_valid(self, expiry: tuple[float, int]) -> bool:
-        held = self._held.get(expiry[1])
-        return held is not None and held[0].until_s == expiry[0]
 
-
-#: Leases of a queue without total budget that may end before its row is written: what a crash may leave uncounted.
+#: The row of a queue without total budget is written after so many leases; a crash loses the count of the last ones.
 UNSAVED: Final = 16
 
 # By these names, because reading a member of an Enum's class costs as much as a call.
@@ -194,7 +196,7 @@ class Completion:
         self._board = board
 
     def end(self, held: Held, outcome: Outcome, charge: Charge, now_s: float) -> None:
-        """A lease ends with this outcome; everything that changes is in the batch."""
+        """End a lease with this outcome; all changes go into the batch."""
         _, lane, head = held
         kind = outcome.kind
         self._end_slot(lane.line, outcome, now_s)
@@ -211,7 +213,7 @@ class Completion:
         self._show(lane.line.gate, head.row, now_s)
 
     def release(self, held: Held, now_s: float) -> None:
-        """The URL is first again, the slot does not rest."""
+        """End a lease that did nothing: the URL is first again, and the slot does not rest."""
         _, lane, head = held
         line = lane.line
         line.gate.give_back(now_s)
@@ -221,11 +223,11 @@ class Completion:
         self._show(line.gate, head.row, now_s)
 
     def expire(self, held: Held, now_s: float) -> None:
-        """A lease is lost: its fetch may be going on up to now, so the slot rests; the URL is first again."""
+        """End a lease that was lost: the URL is first again, and the slot rests, as the fetch may have lasted until now."""
         self.end(held, Outcome(OutcomeKind.DEFERRED, 0, held[0].since_s, now_s), FREE, now_s)
 
     def wake_retries(self, now_s: float) -> None:
-        """Rows whose time has come go back to their place among those that can be served."""
+        """Make the rows servable that are due for a retry."""
         for row in self._retries.take_due(now_s):
             back = row._replace(precedence=row.precedence % WAITING, due_s=None)
             self._outbox.batch.moved.append(Moved(row, back))
@@ -233,7 +235,7 @@ class Completion:
             self._schedule.schedule_row(back)
 
     def count_waiting(self, change: int) -> None:
-        """So many rows began to wait for a retry, or wait no more."""
+        """Add to the number of rows that wait for a retry."""
         self.waiting += change
 
     def _show(self, gate: Gate, row: Row, now_s: float) -> None:
@@ -241,7 +243,7 @@ class Completion:
             self._board.back(row.ordinal, gate.id, gate.opens_s(), now_s)
 
     def _end_slot(self, line: ReadyList, outcome: Outcome, now_s: float) -> None:
-        """The slots rest if something was fetched; the host's gate closes if there was trouble."""
+        """Let the slots rest if something was fetched; close the host's gate if there was trouble."""
         _, _, start_s, end_s, _, trouble, retry_after_s = outcome
         gate, group = line.gate, line.group
         if start_s is None or end_s is None:
@@ -262,7 +264,7 @@ class Completion:
             self._outbox.batch.gates.append(gate.row())
 
     def _end_row(self, queue: WorkQueue, row: Row, outcome: Outcome, now_s: float) -> None:
-        """The row ends, waits for a retry behind its lane, or stays where it is."""
+        """End the row, let it wait for a retry, or leave it in its place."""
         kind = outcome.kind
         if kind is _DONE or kind in ENDING:
             self._outbox.batch.ended.append(Ended(row, outcome.status, kind))
@@ -279,7 +281,7 @@ class Completion:
 
 
 def check_outcome(lease: Lease, outcome: Outcome) -> None:
-    """Raises: PolicyError for what no gate could keep to and no store can hold: a row that is never due would end no crawl."""
+    """Raises: PolicyError for values that a gate cannot apply or a store cannot hold."""
     kind, status, start_s, end_s, after_s, trouble, retry_after_s = outcome
     if not (isinstance(kind, OutcomeKind) and isinstance(trouble, HostTrouble)):
         raise PolicyError(f"{lease.url}: it ended as {kind!r} with {trouble!r}: give an OutcomeKind and a HostTrouble")
@@ -289,7 +291,7 @@ def check_outcome(lease: Lease, outcome: Outcome) -> None:
         raise PolicyError(f"{lease.url}: fetched from {start_s!r} to {end_s!r}: give times in epoch seconds, or None")
     if not _is_finite(after_s):
         raise PolicyError(f"{lease.url}: a retry after {after_s!r} s: give a finite number")
-    # A host may ask for any time; its backoff cuts what is too long.
+    # A host may ask for any time; the backoff limits it.
     if not isinstance(retry_after_s, _NUMBER) or math.isnan(retry_after_s):
         raise PolicyError(f"{lease.url}: its host asks for {retry_after_s!r} s: give a number, 0 for none")
 
@@ -299,45 +301,34 @@ def _is_finite(number: float) -> bool:
 
 
 def _is_well(outcome: Outcome) -> bool:
-    """The host has answered without trouble; a lease that was lost, or a name that was not found, proves nothing."""
+    """The host has answered without trouble. A lost lease or an unknown name proves nothing."""
     has_answered = outcome.kind is OutcomeKind.DONE or outcome.status > 0
     return has_answered and outcome.trouble is HostTrouble.NONE
 
 
-#: What the end of a lease costs that tried nothing.
+#: The charge for a lease that tried nothing.
 FREE: Final[Charge] = (0, 0)
 
-
-#: Status -> what it tells of the host.
+#: HTTP status -> the host's trouble.
 HOST_BUSY: Mapping[int, HostTrouble] = MappingProxyType({429: HostTrouble.THROTTLED, 503: HostTrouble.UNAVAILABLE})
 
-#: Retry-After is defined for redirects and errors (RFC 9110 section 10.2.3); below, it says nothing of the host.
-_FIRST_REDIRECT = 300
-_FIRST_ERROR = 400
 
+def trouble_of(status: int, retry_after: str, now_s: float) -> tuple[HostTrouble, float]:
+    """The host's trouble by the status and Retry-After of a response, and the seconds it asks for (0 = none).
 
-def told_by(status: int, retry_after: str, now_s: float) -> tuple[HostTrouble, float]:
-    """What an answer with this status and Retry-After tells of its host, and the seconds it asks for (0 = for none).
-
-    429 is THROTTLED; 503, and any error with a Retry-After, is UNAVAILABLE. A redirect's Retry-After counts, but is no trouble.
-    `now_s` is epoch seconds.
+    429 is THROTTLED; 503, and any error with a Retry-After, is UNAVAILABLE. A redirect's Retry-After counts, but is no trouble;
+    that of a success is ignored (RFC 9110 section 10.2.3). `now_s` is epoch seconds.
     """
-    asked_s = asked_rest_s(retry_after, now_s) if status >= _FIRST_REDIRECT else 0.0
+    asked_s = asked_rest_s(retry_after, now_s) if status >= 300 else 0.0
     trouble = HOST_BUSY.get(status, HostTrouble.NONE)
-    if trouble is HostTrouble.NONE and asked_s and status >= _FIRST_ERROR:
+    if trouble is HostTrouble.NONE and asked_s and status >= 400:
         trouble = HostTrouble.UNAVAILABLE
     return trouble, asked_s
 
 
 def asked_rest_s(retry_after: str, now_s: float) -> float:
-    """Seconds that the text of a `Retry-After` asks for, however many; 0 if it is empty, unreadable or has passed.
-
-    It is a number of seconds or an HTTP date (RFC 9110 section 10.2.3).
-    """
-    return max(_asked_s(retry_after.strip(), now_s), 0.0)
-
-
-def _asked_s(text: str, now_s: float) -> float:
+    """The seconds of a `Retry-After`, a number or an HTTP date; 0 if it is empty, unreadable or in the past."""
+    text = retry_after.strip()
     if text.isascii() and text.isdecimal():
         return float(text)
     try:
@@ -345,4 +336,4 @@ def _asked_s(text: str, now_s: float) -> float:
     except (ValueError, OverflowError):
         return 0.0
     at = at if at.tzinfo else at.replace(tzinfo=UTC)
-    return (at - datetime.fromtimestamp(now_s, UTC)).total_seconds()
+    return max((at - datetime.fromtimestamp(now_s, UTC)).total_seconds(), 0.0)

@@ -1,4 +1,4 @@
-"""Builds a Frontier from an order: the one place of this room that knows dedup."""
+"""Builds a Frontier from an order, with its store and its filter."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ from anabranch.frontier.filters import (
 from anabranch.frontier.frontier import Frontier
 from anabranch.frontier.order import FrontierOrder, check_numbers
 from anabranch.frontier.parts import Parts
-from anabranch.frontier.policies.assignment import PolitenessScope, host_of_queue, parse_policy
+from anabranch.frontier.policies.assignment import Assign, PolitenessScope, host_of_queue, parse_policy
 from anabranch.frontier.policies.budgets import parse_cost
 from anabranch.frontier.policies.groups import parse_group
 from anabranch.frontier.policies.precedence import parse_queue_precedence, parse_uri_precedence
@@ -48,15 +48,12 @@ from anabranch.frontier.stores.contract import FrontierStore, Opening
 from anabranch.frontier.stores.memory.store import MemoryStore
 from anabranch.frontier.times import Clock, never_back, steady_clock
 
-__all__ = ["DedupFilter", "FrontierOrder", "check_order", "has_store", "open_frontier", "steady_clock"]
-
 #: The store's file in the state folder.
 STORE_FILE = "frontier.db"
 #: The filter's folder in it.
 SEEN_FOLDER = "seen"
-#: What the order said of budgets when the store was last opened: a change may wake queues.
+# Notes in the store: the order's budgets at the last opening, and when it was last opened after an owner had died.
 _BUDGETS = "budgets"
-#: When the store was last opened after an owner had died.
 _DIED = "died"
 
 
@@ -70,15 +67,15 @@ def open_frontier(
     on_change: Callable[[], None] = lambda: None,
     board: Board | None = None,
 ) -> Frontier:
-    """Open the Frontier whose state lives in the folder `state` (None: in memory only); blocks.
+    """Open the Frontier with its state in the folder `state` (None: in memory only); blocks.
 
-    `store` is another place for the rows than the folder's file, such as a database; the filter stays in the folder.
-    `seen` is another filter than the folder's. One that blocks must be the store's, too (`SqlStore(…, seen=…)`), whose thread
-    asks and marks it; verdicts are LATER then. It is closed with the Frontier, and if opening fails once the store is open.
-    A `SharedFilter` stands beside the folder's filter, not in its place; a `store` that is given must have it, too.
-    `clock` is the host's own, see `frontier.times`: for the Frontier it never goes back.
-    `on_change` is called from another thread when the store has answered; it may only wake the host.
-    `board` shows other processes what is leased here.
+    `store` replaces the folder's file, such as by a database; the filter stays in the folder.
+    `seen` replaces the folder's filter, and is closed with the Frontier. One that blocks must be given to the store, too
+    (`SqlStore(…, seen=…)`); verdicts are LATER then. A `SharedFilter` is used in addition to the folder's filter; a given
+    `store` must have it, too.
+    `clock` is the host's own clock; the Frontier never sees it go back.
+    `on_change` is called from another thread after an answer of the store; it may only wake the host.
+    `board` shows the leases to other processes.
     Raises: PolicyError, FormatMismatch (the state was made by another policy, filter or version), StoreInUse,
     StoreFull, StoreUnavailable; TypeError for a folder that is no Path.
     """
@@ -92,7 +89,7 @@ def open_frontier(
     if store is None:
         store = MemoryStore() if state is None else _file_store(state, shared)
     opening = store.open(_identity(order), clock(), on_change)
-    with ExitStack() as opened:  # lets go of all that was opened if something fails
+    with ExitStack() as opened:  # closes everything if something fails
         opened.callback(store.close, clean=False)
         seen = _open_filter(state, order, store, opening, seen)
         opened.callback(seen.close)
@@ -102,31 +99,32 @@ def open_frontier(
             order.checkpoint_s,
             marked=opening.counters.last_ordinal,
             on_change=on_change,
-            more=_without_shared if shared is None else shared.notes,
+            # Without the shared filter: if it is named again later, it does not have the URLs accepted meanwhile.
+            more=(lambda: {SHARED: ""}) if shared is None else shared.notes,
         )
         opened.callback(checkpoints.close, final=False)
         parts = _parts(order, store, seen, opening, checkpoints, clock, board)
+        exchange = exchange_of(store, parts)
         frontier = Frontier(
-            store=store,
-            seen=seen,
-            parts=parts,
-            checkpoints=checkpoints,
-            clock=clock,
-            exchange=exchange_of(store, parts),
+            store=store, seen=seen, parts=parts, checkpoints=checkpoints, clock=clock, exchange=exchange
         )
-        _wake_by_budget(frontier, order, store, opening)
+        budgets = repr((order.budgets.total_budget, sorted(map(repr, order.overrides))))
+        if opening.notes.get(_BUDGETS) != budgets:
+            if opening.counters.retired:
+                frontier.operations.wake_by_budget()
+            store.note({_BUDGETS: budgets})
         opened.pop_all()
     return frontier
 
 
 def has_store(state: Path) -> bool:
-    """The folder holds the store of a Frontier that was opened there before."""
+    """Whether the folder has the store of a Frontier."""
     file = state / STORE_FILE
     return file.is_file() and file.stat().st_size > 0
 
 
 def user_function(name: str) -> Callable[..., Any]:
-    """The operator's function of that name. Raises: PolicyError."""
+    """The user function of that name. Raises: PolicyError."""
     try:
         return found(name, "function", ())
     except BadParameters as error:
@@ -134,13 +132,17 @@ def user_function(name: str) -> Callable[..., Any]:
 
 
 def check_order(order: FrontierOrder) -> None:
-    """Raises: PolicyError for what does not exist or makes no sense."""
+    """Raises: PolicyError for policies that do not exist and values that make no sense."""
     check_numbers(order)
     checked_uniq(order.uniq)
     sheets = Sheets(order.overrides)
-    parse_policy(order.policy, ip_of=order.ip_of, imported=user_function, overrides=sheets, lab=order.lab)
+    _assign(order, sheets)
     parse_group(order.group, ip_of=order.ip_of, imported=user_function)
     _rules(order, sheets)
+
+
+def _assign(order: FrontierOrder, sheets: Sheets) -> Assign:
+    return parse_policy(order.policy, ip_of=order.ip_of, imported=user_function, overrides=sheets, lab=order.lab)
 
 
 def _rules(order: FrontierOrder, sheets: Sheets) -> QueueRules:
@@ -163,7 +165,7 @@ def _parts(
     opening: Opening,
     checkpoints: Checkpoints,
     clock: Clock,
-    board: Board | None = None,
+    board: Board | None,
 ) -> Parts:
     sheets = Sheets(order.overrides)
     rules = _rules(order, sheets)
@@ -176,24 +178,22 @@ def _parts(
         parse_group(order.group, ip_of=order.ip_of, imported=user_function),
         is_off=order.scope is PolitenessScope.OFF,
     )
-    found_then = StateAtOpening(may_have_gates=opening.counters.queued > 0, died_s=_died_s(store, opening, clock()))
-    schedule = Schedule(outbox, maker, rules, order.gates_in_memory, found_then)
+    found = StateAtOpening(may_have_gates=opening.counters.queued > 0, died_s=_died_s(store, opening, clock()))
+    schedule = Schedule(outbox, maker, rules, order.gates_in_memory, found)
     retries = Retries(may_have_any=opening.counters.waiting > 0)
     completion = Completion(outbox, schedule, retries, rules, opening.counters.waiting, board)
-    assign = parse_policy(order.policy, ip_of=order.ip_of, imported=user_function, overrides=sheets, lab=order.lab)
     elsewhere = None if order.division is None else Consigning(order.division, outbox)
     asked = seen if elsewhere is None else elsewhere.beside(seen)
     marking = Marking(asked, opening.counters.last_ordinal, has_shared=isinstance(seen, BesideShared))
-    admission = Admission(assign, order.scope, rules, marking, schedule, outbox, elsewhere)
+    admission = Admission(_assign(order, sheets), order.scope, rules, marking, schedule, outbox, elsewhere)
     receivers = Receivers(admission=admission, schedule=schedule, retries=retries, completion=completion, outbox=outbox)
     store_link = StoreLink(store, receivers, opening.counters, order.max_unacknowledged, clock, checkpoints)
-    leases = Leases(order.lease_s, board)
     return Parts(
         outbox=outbox,
         rules=rules,
         schedule=schedule,
         retries=retries,
-        leases=leases,
+        leases=Leases(order.lease_s, board),
         admission=admission,
         completion=completion,
         store_link=store_link,
@@ -201,7 +201,7 @@ def _parts(
 
 
 def _died_s(store: FrontierStore, opening: Opening, now_s: float) -> float:
-    """Until when an owner that died may have had fetches under way, noted so that a further opening knows; 0 = none died."""
+    """Until when fetches of an owner that died may have lasted, noted in the store; 0 = none died."""
     if not opening.clean:
         store.note({_DIED: repr(now_s)})
         return now_s
@@ -223,26 +223,27 @@ def _file_store(state: Path, shared: SharedFilter | None) -> FrontierStore:
     return SqlStore(state / STORE_FILE, seen=shared)
 
 
-def _without_shared() -> dict[str, str]:
-    """A shared filter that is named again later does not know what was accepted without it."""
-    return {SHARED: ""}
-
-
 def _open_filter(
     state: Path | None, order: FrontierOrder, store: FrontierStore, opening: Opening, given: SeenFilter | None
 ) -> SeenFilter:
-    """The filter, knowing all that the store knows."""
+    """The filter, or the folder's together with a shared one, after they have caught up with the store."""
     if isinstance(given, SharedFilter):
-        return _open_beside(state, order, store, opening, given)
-    folder = None if state is None else state / SEEN_FOLDER
-    with _filter_errors(None if given is not None else folder):
+        both = BesideShared(_open_filter(state, order, store, opening, None), given)
+        try:
+            catch_up_shared(store, given, opening)
+        except BaseException:
+            both.close()
+            raise
+        return both
+    folder = None if state is None or given is not None else state / SEEN_FOLDER
+    with _filter_errors(folder):
         seen = given or open_filter(folder, order.uniq, kept=True)
-        _catch_up(seen, store, opening, None if given is not None else folder)
+        _catch_up(seen, store, opening, folder)
     return seen
 
 
 def open_filter(folder: Path | None, uniq: object | None = None, *, kept: bool = False) -> SeenFilter:
-    """The filter in a folder, None: in memory, exact; blocks. `kept`: a store tells its keys to one that is empty.
+    """The filter in a folder; None: an exact one in memory; blocks. With `kept`, a store has its keys, too.
 
     Raises: PolicyError, FormatMismatch, StoreUnavailable.
     """
@@ -255,7 +256,7 @@ def open_filter(folder: Path | None, uniq: object | None = None, *, kept: bool =
 
 @contextmanager
 def _filter_errors(folder: Path | None) -> Iterator[None]:
-    """What goes wrong with a filter, in this room's words."""
+    """Translate errors of a filter into this room's."""
     try:
         yield
     except FilterMismatch as error:
@@ -268,39 +269,17 @@ def _filter_errors(folder: Path | None) -> Iterator[None]:
         raise StoreUnavailable(str(error)) from error
 
 
-def _open_beside(
-    state: Path | None, order: FrontierOrder, store: FrontierStore, opening: Opening, shared: SharedFilter
-) -> BesideShared:
-    """The folder's filter beside the shared one, both knowing all that the store knows."""
-    seen = BesideShared(_open_filter(state, order, store, opening, None), shared)
-    try:
-        catch_up_shared(store, shared, opening)
-    except BaseException:
-        seen.close()
-        raise
-    return seen
-
-
 def _catch_up(seen: SeenFilter, store: FrontierStore, opening: Opening, folder: Path | None) -> None:
-    """Tell the filter what it may not know, if it is the store's own; let go of it if that fails."""
+    """Add the keys that the filter may lack; close it if that fails."""
     try:
         pair = None if folder is None else pair_of(folder, opening.notes)
         catch_up(store, seen, opening)
         if folder is not None and pair is not None:
             keep_pair(folder, store, pair)
     except (FormatMismatch, FilterMismatch):
-        store.close(clean=opening.clean)  # nothing was written: the next opening finds what this one found
+        store.close(clean=opening.clean)  # nothing was written
         seen.close()
         raise
     except BaseException:
         seen.close()
         raise
-
-
-def _wake_by_budget(frontier: Frontier, order: FrontierOrder, store: FrontierStore, opening: Opening) -> None:
-    """Queues that are retired may have budget left since the order was changed."""
-    now = repr((order.budgets.total_budget, sorted(map(repr, order.overrides))))
-    if opening.counters.retired and opening.notes.get(_BUDGETS) != now:
-        frontier.operations.wake_by_budget()
-    if opening.notes.get(_BUDGETS) != now:
-        store.note({_BUDGETS: now})

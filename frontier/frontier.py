@@ -1,9 +1,8 @@
 """The Frontier: which URL may be fetched next, and when.
 
-A synchronous core that waits for no store and no time: it reads one injected clock, keeps decisions in memory and says
-every change to its store as one batch per call. What the store answers is drained at the start of each call; of what became
-durable each marks a slice in the filter, which writes to its buffers and mapped files (and splits a full leaf) there and
-then. All other I/O is in the methods whose docstring says that they block.
+A synchronous core: it reads one injected clock, keeps its decisions in memory, and hands the changes of each call to the store
+as one batch. Each call first takes the store's answers and marks a slice of the durable keys in the filter. Other I/O is in
+the methods that are documented to block.
 """
 
 from __future__ import annotations
@@ -18,26 +17,24 @@ from anabranch.frontier.completion import check_outcome
 from anabranch.frontier.errors import PolicyError, unwritable
 from anabranch.frontier.inspect.operations import Operations
 from anabranch.frontier.inspect.statistics import FrontierCounts, count
-from anabranch.frontier.parts import Advancing, Parts
+from anabranch.frontier.parts import Advancing, Parts, flushed, run
 from anabranch.frontier.records import BUSY, Candidate, GateKey, Lease, Outcome, Verdict, Wake, name_id
 from anabranch.frontier.scheduling.gates import Gate
 from anabranch.frontier.seen import SeenFilter
-from anabranch.frontier.steps import flushed, run
 from anabranch.frontier.stores.contract import FrontierStore
 
 if TYPE_CHECKING:
     from anabranch.frontier.division.exchange import LinkExchange
 
-#: More fetches at once than any host is sent.
+#: The upper limit of `set_slots`.
 _MOST_SLOTS = 1_000_000
 
 
 class Frontier:
-    """Work queues behind gates, over a store and a filter. Not thread-safe; many may live in one process.
+    """Work queues behind gates, over a store and a filter. Not thread-safe; many may exist in one process.
 
-    schedule, unseen, lease, wake, finish, release, renew, block, unblock, set_delay, set_slots and the counts never wait for
-    the store; `operations` has what an operator does, which may. Errors: after the store or the filter failed, every call but
-    `close` raises what it failed with (`StoreUnavailable`).
+    Only the methods under "Blocking" and `operations`, the operator's calls, wait for the store. Errors: after the store or the
+    filter failed, every call but `close` raises that failure (`StoreUnavailable`).
     """
 
     def __init__(
@@ -62,11 +59,9 @@ class Frontier:
         self._checkpoints = checkpoints
         self._clock = clock
         self._is_closed = False
-        self.operations = Operations(
-            store, seen, parts, checkpoints, clock, exchange
-        )  #: what an operator asks and orders
-        self.advancing = Advancing(store, parts)  #: what is queued, to the front of its queue
-        self.exchange = exchange  #: with the other shares of the crawl; None: this is all of it
+        self.operations = Operations(store, seen, parts, checkpoints, clock, exchange)  #: the operator's calls
+        self.advancing = Advancing(store, parts)  #: moves queued URLs to the front
+        self.exchange = exchange  #: with the other shares of the crawl; None: there are none
 
     def __enter__(self) -> Frontier:
         return self
@@ -80,9 +75,9 @@ class Frontier:
     # URLs in
 
     def schedule(self, candidates: Sequence[Candidate], found_on: Lease | None = None) -> list[Verdict]:
-        """Enqueue what is new; one verdict per candidate, in order. BUSY for all while the store is behind.
+        """Enqueue new candidates; one verdict each, in order. BUSY for all while the store is behind.
 
-        `found_on` is the page of very many links, of which some are sent before its end.
+        `found_on` is a page with very many links that sends some of them before its end.
         """
         self._store_link.drain()
         if self._store_link.unacknowledged.is_full:
@@ -96,7 +91,7 @@ class Frontier:
         return verdicts
 
     def unseen(self, keys: Sequence[bytes]) -> Sequence[bool]:
-        """For each dedup key, whether `schedule` may call its URL new; changes nothing. With a filter that blocks: True."""
+        """For each dedup key, whether its URL may be new; changes nothing. With a filter that blocks: always True."""
         self._store_link.drain()
         return self._admission.unseen(keys)
 
@@ -118,24 +113,24 @@ class Frontier:
                 if self._parts.outbox.has_questions():
                     self._store_link.ask()
                 return self._leases.hand_out(lane, head, now_s)
-            self._store_link.say()  # such as that a queue was over its budget, with which the crawl may end
+            self._store_link.say()  # such as a queue over its budget, which may end the crawl
             if not self._store_link.drain():
-                # What was asked is wanted now, and so is what a crawl without leases may end with.
+                # The questions are urgent, and so are the last changes of a crawl without leases.
                 wanted = self._schedule.placement.loading or self._store_link.asked
                 if wanted or not (self._leases or self._store_link.unacknowledged.is_empty):
                     self._store.hurry()
                 return None
 
     def wake(self) -> Wake:
-        """When `lease()` may have an answer, and what it waits for."""
+        """When `lease()` may have an answer, and the events that it waits for."""
         self._store_link.drain()
         return self._parts.wake(self._clock())
 
     def finish(self, lease: Lease, outcome: Outcome, discovered: Sequence[Candidate] = ()) -> list[Verdict]:
-        """Give a lease back with its outcome and the page's outlinks, as one transaction.
+        """Give a lease back with its outcome and the page's outlinks, as one transaction; never BUSY.
 
-        Never refused for being busy. Raises, before any change: LeaseLost; PolicyError for times that are no numbers, an
-        `after_s` without end, a status that no store can hold, and of a user's own functions.
+        Raises, before any change: LeaseLost; PolicyError for times that are not finite numbers, a status beyond 64 bits, and
+        failed user functions.
         """
         check_outcome(lease, outcome)
         self._store_link.drain()
@@ -148,26 +143,26 @@ class Frontier:
         return verdicts
 
     def release(self, lease: Lease) -> None:
-        """Give a lease back unprocessed: the URL is first again and the slot does not rest. Raises: LeaseLost."""
+        """Give a lease back unprocessed: the URL is first again, and the slot does not rest. Raises: LeaseLost."""
         held = self._leases.take_back(lease)
         self._completion.release(held, self._clock())
         self._store_link.drain()
         self._store_link.say()
 
     def renew(self, lease: Lease) -> Lease:
-        """Keep a lease for as long again; the answer takes its place. Raises: LeaseLost."""
+        """Extend a lease by its full time; the result replaces it. Raises: LeaseLost."""
         return self._leases.renew(lease, self._clock())
 
     # Gates
 
     def set_delay(self, gate: GateKey, delay_s: float) -> None:
-        """Start fetches of this gate at least so far apart (a robots Crawl-delay); 0 takes it back. Raises: PolicyError."""
+        """Start fetches of this gate at least so far apart (a robots Crawl-delay); 0 = no limit. Raises: PolicyError."""
         if not math.isfinite(delay_s):
             raise PolicyError(f"a delay of {delay_s} s for {gate}: give a finite number")
         self._change_gate(gate, lambda changed: changed.set_spacing(max(delay_s, 0.0)))
 
     def set_slots(self, gate: GateKey, slots: int | None) -> None:
-        """Let so many fetches of this gate run at once; None = as many as the order says. Raises: PolicyError."""
+        """Let so many fetches of this gate run at once; None = the order's number. Raises: PolicyError."""
         if slots is not None and not (type(slots) is int and 1 <= slots <= _MOST_SLOTS):
             raise PolicyError(f"{slots} slots for {gate}: give a whole number from 1 to {_MOST_SLOTS}, or None")
         self._change_gate(gate, lambda changed: changed.set_slots(slots))
@@ -179,18 +174,18 @@ class Frontier:
         self._change_gate(gate, lambda changed: changed.block(until_s))
 
     def unblock(self, gate: GateKey) -> None:
-        """Take a block back; slots that rest go on resting."""
+        """Remove a block; the rests of slots remain."""
         self._change_gate(gate, lambda changed: changed.unblock())
 
     # Counts
 
     def now_s(self) -> float:
-        """The injected clock's time; all times of this Frontier are its."""
+        """The injected clock's time."""
         return self._clock()
 
     @property
     def pending(self) -> int:
-        """URLs queued and not leased, those of retired queues left out."""
+        """URLs queued and not leased, without those of retired queues."""
         return self._parts.pending
 
     @property
@@ -200,17 +195,17 @@ class Frontier:
 
     @property
     def is_done(self) -> bool:
-        """Nothing is leased, and nothing is queued that may be leased (queues that are retired keep theirs)."""
+        """Nothing is leased, and nothing is queued that may be leased; retired queues keep their URLs."""
         return self._parts.is_done
 
     def can_lease(self) -> bool:
-        """Whether `lease()` may have an answer now; it may still be None, as heads can be on their way."""
+        """Whether `lease()` may have an answer now. It may still be None while heads are being read."""
         self._store_link.drain()
         return not self._store_link.unacknowledged.is_full and self._parts.can_lease(self._clock())
 
     @property
     def said(self) -> int:
-        """The number of the last call that changed anything; it is acknowledged when `durable` has reached it."""
+        """The number of the last call that changed anything; acknowledged when `durable` has reached it."""
         return self._store_link.unacknowledged.said
 
     @property
@@ -219,44 +214,44 @@ class Frontier:
         return self._store_link.unacknowledged.durable
 
     def on_trouble(self, report: Callable[[str], None]) -> None:
-        """Call `report` with the reason when the store or the filter cannot write and tries again, with "" when it can."""
+        """Call `report` with the reason when the store or the filter retries a failed write, with "" when it succeeds."""
         self._store_link.on_trouble(report)
 
     def hurry(self) -> int:
-        """Have what was said durable soon, as somebody waits for it: the store gathers no longer. Answers `said`."""
+        """Make the store commit soon, because a caller waits for it; returns `said`."""
         self._store.hurry()
         return self.said
 
     def take_answers(self) -> None:
-        """Take what the store has answered, as every other call does first. Raises: StoreUnavailable."""
+        """Take the store's answers, as every other call does first. Raises: StoreUnavailable."""
         self._store_link.drain()
 
     def counts(self) -> FrontierCounts:
-        """How much of what there is, O(1): for displays that are renewed often."""
+        """The counts for displays that are refreshed often, O(1)."""
         self._store_link.drain()
         return count(self._parts, self._clock())
 
     # Blocking
 
     def wait_until_durable(self) -> None:
-        """Return when the store has all that was said (blocks; may be called from any thread)."""
+        """Return when all changes so far are durable in the store (blocks; any thread)."""
         self._store.flush()
 
     def flush(self) -> None:
-        """Return when all that was said is durable (blocks). Raises: StoreUnavailable."""
+        """Return when all changes so far are durable and marked in the filter (blocks). Raises: StoreUnavailable."""
         self._store_link.drain()
         run(flushed(self._parts, self._store))
 
     def close(self) -> None:
-        """Write all, sync the filter, mark the state clean, let go (blocks). A second call is harmless."""
+        """Write all, sync the filter, mark the state clean, release the store (blocks). A second call does nothing."""
         if self._is_closed:
             return
         self._is_closed = True
         link, clean = self._store_link, False
         try:
-            with ExitStack() as open_ones:
-                open_ones.callback(self._seen.close)
-                open_ones.callback(lambda: self._checkpoints.close(final=link.failure is None))
+            with ExitStack() as closing:
+                closing.callback(self._seen.close)
+                closing.callback(lambda: self._checkpoints.close(final=link.failure is None))
                 if link.failure is None:
                     self._write_all(self._clock())
             clean = link.failure is None
@@ -268,7 +263,7 @@ class Frontier:
     # Inside
 
     def _write_all(self, now_s: float) -> None:
-        """Leases that are still out end as if lost, gates become rows, and everything is durable."""
+        """End leases that are still out as if lost, and write all rows and gates."""
         for held in list(self._leases):
             self._leases.drop(held)
             self._completion.expire(held, now_s)

@@ -1,10 +1,15 @@
-"""What a Frontier is made of, and what several of its parts decide together."""
+"""The parts of a Frontier, the decisions that concern several of them, and work in steps.
+
+A function in steps is a generator that yields its questions (calls that may block) and receives their answers. `run` answers
+them in the caller's thread; `AsyncFrontier.look` in another one, while the crawl continues. State that was read before a
+question may be outdated after it.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Generator, Sequence
 from dataclasses import dataclass
-from typing import Final
+from typing import Any, Final, TypeVar
 
 from anabranch.frontier.admission import Admission
 from anabranch.frontier.completion import Completion, Leases
@@ -17,7 +22,9 @@ from anabranch.frontier.scheduling.schedule import Schedule
 from anabranch.frontier.storelink import StoreLink
 from anabranch.frontier.stores.contract import FrontierStore, Moved
 
-#: The flags as bits, and every combination of them.
+T = TypeVar("T")
+
+# The flags as bits, and every combination of them.
 _TIME: Final = WaitsFor.TIME.value
 _STORE: Final = WaitsFor.STORE.value
 _URLS: Final = WaitsFor.URLS.value
@@ -41,7 +48,7 @@ class Parts:
 
     @property
     def pending(self) -> int:
-        """URLs queued and not leased, those of retired queues left out."""
+        """URLs queued and not leased, without those of retired queues."""
         store_link = self.store_link
         return store_link.queued - store_link.retired - len(self.leases) + self.schedule.suspension.out
 
@@ -50,11 +57,11 @@ class Parts:
         """Nothing is leased, and nothing is queued that may be leased."""
         if self.leases or self.pending > 0:
             return False
-        # How many rows of retired queues there are is known when the store has all.
+        # The number of rows of retired queues is known when the store has all.
         return self.store_link.queued == 0 or self.store_link.unacknowledged.is_empty
 
     def wake_up(self, now_s: float) -> None:
-        """What time alone changes: retries come due, leases expire, the next retries are read."""
+        """Do what is due by the clock: wake retries and read the next ones, expire leases."""
         retries = self.retries
         if self.completion.waiting:
             due_s = retries.next_time()
@@ -67,7 +74,7 @@ class Parts:
                 self.completion.expire(held, now_s)
 
     def wake(self, now_s: float) -> Wake:
-        """When a lease may be had, and what that waits for."""
+        """When to ask for a lease, and the events that it waits for."""
         if self.store_link.unacknowledged.is_full:
             return Wake(None, WaitsFor.STORE)
         at_s = self.schedule.next_time(now_s)
@@ -92,17 +99,17 @@ class Parts:
 
     @property
     def is_reading(self) -> bool:
-        """Rows were asked of the store that may be leased."""
+        """The store was asked for rows that may be leased."""
         return self.schedule.placement.asked > 0 or self.store_link.asked > 0
 
     @property
     def may_read_on(self) -> bool:
-        """Gates that could serve may stand in the store, and there is room for them."""
+        """The store may have gates that could serve, and there is room for them."""
         window = self.schedule.window
         return window.stored.more and not window.is_full
 
     def can_lease(self, now_s: float) -> bool:
-        """A gate that has something to serve is open."""
+        """A gate with something to serve is open."""
         self.schedule.parking.end()
         at_s = self.schedule.window.heap.next_time()
         return at_s is not None and at_s <= now_s
@@ -114,27 +121,67 @@ def _earlier(one_s: float | None, other_s: float | None) -> float | None:
     return min(one_s, other_s)
 
 
+#: Yields questions, receives answers, and returns a result.
+Steps = Generator[Callable[[], Any], Any, T]
+
+
+def asked(question: Callable[..., T], *arguments: Any) -> Steps[T]:
+    """One step: a call that may block, and that any thread may make."""
+    answer: T = yield lambda: question(*arguments)
+    return answer
+
+
+def run(steps: Steps[T]) -> T:
+    """Run all steps in this thread (blocks). Raises: what the steps or their questions raise."""
+    try:
+        question = next(steps)
+        while True:
+            try:
+                answer = question()
+            except Exception as error:  # noqa: BLE001  the steps may handle it
+                question = steps.throw(error)
+            else:
+                question = steps.send(answer)
+    except StopIteration as end:
+        result: T = end.value
+        return result
+
+
+def flushed(parts: Parts, store: FrontierStore) -> Steps[None]:
+    """Return when all changes so far are durable and marked, and the answers are taken. Raises: StoreUnavailable."""
+    parts.store_link.drain()
+    parts.schedule.index.save_all()
+    while True:
+        parts.store_link.say()
+        yield from asked(store.flush)
+        parts.store_link.drain()
+        if parts.outbox.batch.is_empty:  # else answers have led to more, such as the change of a gate that was read
+            break
+    for _ in range(parts.admission.marking.slices):  # a step for each slice, so that an event loop can run in between
+        yield from asked(lambda: None)
+        parts.store_link.drain()
+
+
 class Advancing:
-    """Two calls, since a store is asked for the rows: `rows(...)()` in any thread, then `advance`."""
+    """Moves queued URLs to the front of their lanes, in two calls: `rows(...)()` in any thread, then `advance`."""
 
     def __init__(self, store: FrontierStore, parts: Parts) -> None:
         self._store = store
         self._parts = parts
 
     def rows(self, candidates: Sequence[Candidate]) -> Callable[[], list[Row]]:
-        """A question (blocks; any thread): the rows of those of these that are queued. Errors: StoreUnavailable.
+        """A question (blocks; any thread): the rows of the candidates that are queued. Errors: StoreUnavailable.
 
-        Costs a few seeks each. One whose key was queued for another host's URL costs a scan of all that is queued.
+        Costs a few seeks each; a key that was queued for another host's URL costs a scan of all that is queued.
         """
         places = [(one, self._parts.admission.assign(one.url)) for one in candidates]
         lanes = [(one, (name_id(place[0]), name_id(place[1]))) for one, place in places if place is not None]
         return lambda: [row for one, lane in lanes if (row := self._queued(one, lane)) is not None]
 
     def advance(self, rows: Sequence[Row]) -> None:
-        """Let these be served before the others of their lanes, among those in front in the order of acceptance.
+        """Serve these rows before the others of their lanes, in the order of acceptance; leased ones stay as they are.
 
-        What is leased, or in front, stays as it is. None of them may have been leased and ended since it was found: the
-        caller knows what it has leased meanwhile.
+        None of them may have been leased and ended since it was found: the caller must leave those out.
         """
         parts = self._parts
         parts.store_link.drain()
@@ -154,7 +201,7 @@ class Advancing:
         found = self._store.look_up(candidate.dedup_key(), lane)
         if found is None or found.state is not UrlState.QUEUED:
             return None
-        stands = Row(
-            found.queue, found.gate, found.precedence, found.ordinal, found.url, candidate.key, "", 0, 0, None, None
-        )
-        return stands._replace(hops=found.hops or "", via=found.via, attempts=found.attempts, payload=found.payload)
+        return Row(
+            found.queue, found.gate, found.precedence, found.ordinal, found.url, candidate.key, found.hops or "",
+            found.via, found.attempts, None, found.payload,
+        )  # fmt: skip

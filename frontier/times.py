@@ -1,11 +1,8 @@
 """Time: a clock in epoch seconds that never goes back, and durations, times and rates as text.
 
-An operator or NTP may set the machine clock, and one hour back would keep every gate closed for an hour. Therefore the epoch
-is read once, at start, and the monotonic clock counts from there. If the host program supplies its own clock and that goes
-back, time continues from the highest value seen. In both cases every rest lasts as long as intended: politeness holds and
-nothing stalls.
-
-`FrontierStore.open` describes what a clock that went back between two runs means for stored times.
+If the machine clock were set back by an hour, every gate would stay closed for an hour. So the epoch is read once and the
+monotonic clock counts from there; a host's own clock continues from its highest value. `FrontierStore.open` describes a clock
+that went back between two runs.
 """
 
 from __future__ import annotations
@@ -20,15 +17,15 @@ Clock = Callable[[], float]
 
 
 def steady_clock(epoch: Clock = time.time, monotonic: Clock = time.monotonic) -> Clock:
-    """The usual clock: the epoch at this moment plus the monotonic time since. A call costs as much as `monotonic`."""
+    """The default clock: the epoch now plus the monotonic time since then."""
     offset_s = epoch() - monotonic()
     return lambda: offset_s + monotonic()
 
 
 def never_back(clock: Clock) -> Clock:
-    """A host's own clock, its steps back left out: after each it goes on from the highest time seen. For one thread."""
+    """A clock that continues from its highest value when `clock` goes back. For one thread."""
     highest_s = -math.inf
-    lead_s = 0.0  # what was left out so far
+    lead_s = 0.0  # the sum of all steps back
 
     def time_s() -> float:
         nonlocal highest_s, lead_s
@@ -48,7 +45,7 @@ _LAST_S = 253_402_300_799
 
 
 def duration_words(seconds: float) -> str:
-    """In the two largest units: `1d 2h`, `2m 3s`, `4.2s`, `250ms`; `for ever` for infinity."""
+    """The two largest units: `1d 2h`, `2m 3s`, `4.2s`, `250ms`; `for ever` for infinity."""
     if seconds == math.inf:
         return "for ever"
     milliseconds = round(seconds * 1000)
@@ -89,7 +86,7 @@ def moment_words(at_s: float, now_s: float) -> str:
 
 
 def in_time(what: str, at_s: float | None, now_s: float) -> str:
-    """`; what at 21:07:30, in 12s`, to go behind a sentence; empty if no time is known."""
+    """`; what at 21:07:30, in 12s`, the end of a sentence; empty if no time is known."""
     return "" if at_s is None or at_s == math.inf else f"; {what} {moment_words(at_s, now_s)}"
 
 

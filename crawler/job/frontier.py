@@ -25,10 +25,11 @@ from anabranch.crawler.job.state import (
 from anabranch.crawler.order.frontier import MEMORY, DedupSection, OverrideEntry
 from anabranch.crawler.order.order import CrawlOrder
 from anabranch.crawler.outcomes.errors import QueueLost, StoreLost
-from anabranch.frontier.composition import STORE_FILE, FrontierOrder, check_order, has_store, open_frontier
+from anabranch.frontier.composition import STORE_FILE, check_order, has_store, open_frontier
 from anabranch.frontier.errors import PolicyError
 from anabranch.frontier.filters import SharedFilter, open_shared, uniq_parameters
 from anabranch.frontier.frontier import Frontier
+from anabranch.frontier.order import FrontierOrder
 from anabranch.frontier.policies.assignment import PolitenessScope
 from anabranch.frontier.policies.budgets import Budgets
 from anabranch.frontier.policies.hosts import IpOf

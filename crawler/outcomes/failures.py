@@ -1,7 +1,7 @@
 """What can go wrong between us and a site: how often and when a URL is tried again, and what it says about the host.
 
 A `FetchError` is the site's or the network's fault. It never ends a crawl: the worker turns it into a status and asks
-`retry_after` for the URL and `TROUBLES` or `told_by` for the host, whose gate the Frontier closes for as long as its backoff
+`retry_after` for the URL and `TROUBLES` or `trouble_of` for the host, whose gate the Frontier closes for as long as its backoff
 says. The policy is data: tables.
 """
 
@@ -163,6 +163,6 @@ def retry_after(failure: FetchError | int, attempts: int) -> float | None:
     return waits[attempts] if attempts < len(waits) else None
 
 
-def told_by(status: int, headers: Mapping[str, str], now_s: float) -> tuple[HostTrouble, float]:
-    """As `frontier.hosttroubles.told_by`. `headers` must find names in any case; `now_s` is epoch seconds. Pure."""
-    return completion.told_by(status, headers.get("Retry-After", ""), now_s)
+def trouble_of(status: int, headers: Mapping[str, str], now_s: float) -> tuple[HostTrouble, float]:
+    """As `frontier.completion.trouble_of`. `headers` must find names in any case; `now_s` is epoch seconds. Pure."""
+    return completion.trouble_of(status, headers.get("Retry-After", ""), now_s)

@@ -10,7 +10,7 @@ from collections.abc import Callable
 import structlog
 
 from anabranch.crawler.fetch.response import Response
-from anabranch.crawler.outcomes.failures import TROUBLES, KeptConnectionClosed, retry_after, told_by
+from anabranch.crawler.outcomes.failures import TROUBLES, KeptConnectionClosed, retry_after, trouble_of
 from anabranch.crawler.outcomes.status import StatusClass, class_of
 from anabranch.crawler.processors.recorder import Recorder
 from anabranch.crawler.processors.seen_urls import SeenUrls
@@ -112,7 +112,7 @@ def _host_trouble(visit: Visit, now_s: float) -> tuple[HostTrouble, float]:
     if visit.response is None:
         troubles = (trouble for kind, trouble in TROUBLES.items() if isinstance(visit.failure, kind))
         return next(troubles, HostTrouble.NONE), 0.0
-    trouble, rest_s = told_by(visit.response.status, visit.response.headers, now_s)
+    trouble, rest_s = trouble_of(visit.response.status, visit.response.headers, now_s)
     if trouble is HostTrouble.NONE and visit.decision is ChainDecision.NO_RULES:
         trouble = HostTrouble.UNAVAILABLE
     return trouble, rest_s

@@ -23,10 +23,10 @@ from anabranch.frontier.errors import UnknownQueue
 from anabranch.frontier.frontier import Frontier
 from anabranch.frontier.inspect.explain import Explanation, GateView, QueueView, UrlFacts, explain_queue, explain_url
 from anabranch.frontier.inspect.statistics import FrontierCounts, FrontierStatistics
+from anabranch.frontier.parts import Steps, asked, run
 from anabranch.frontier.policies.groups import is_group
 from anabranch.frontier.records import GateKey, QueueKey, UrlState, WaitsFor
 from anabranch.frontier.scheduling.lifecycle import QueueState
-from anabranch.frontier.steps import Steps, asked, run
 
 #: The arguments of a verb, by name.
 Arguments = Mapping[str, Any]

@@ -52,8 +52,8 @@ def _check_asked(parts: Parts) -> None:
     loading = sum(lane.place is LanePlace.LOADING for line in parts.schedule.window for lane in line.lanes.values())
     if parts.schedule.placement.loading != loading:
         raise InvariantBroken(f"{parts.schedule.placement.loading} lanes are said to be loading, and {loading} are")
-    if parts.schedule.asked != sum(queue.asked for queue in parts.schedule.index):
-        raise InvariantBroken(f"{parts.schedule.asked} lanes are said to be asked for")
+    if parts.schedule.placement.asked != sum(queue.asked for queue in parts.schedule.index):
+        raise InvariantBroken(f"{parts.schedule.placement.asked} lanes are said to be asked for")
 
 
 def _check_line(line: ReadyList) -> None:

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from itertools import compress
 from typing import NamedTuple, Protocol, TypeVar
 
-from anabranch.frontier.parts import Parts
+from anabranch.frontier.parts import Parts, flushed, run
 from anabranch.frontier.records import (
     BUSY,
     ENDING,
@@ -27,7 +27,6 @@ from anabranch.frontier.records import (
     Verdict,
     VerdictKind,
 )
-from anabranch.frontier.steps import flushed, run
 from anabranch.frontier.stores.contract import FrontierStore
 
 #: Entries that go to the target at a time, and about how many bytes of them (a payload may be large).
@@ -261,7 +260,7 @@ class Loading:
 
     def _judge(self, candidates: Sequence[Candidate]) -> list[Verdict]:
         """One verdict per candidate, in order; texts that no store can hold are refused whoever wrote them."""
-        verdicts, _ = self._parts.admission.judge(candidates)
+        verdicts = self._parts.admission.judge(candidates)
         return [
             self._refusal(candidate) or verdict if verdict.kind in _IS_NEW else verdict
             for candidate, verdict in zip(candidates, verdicts, strict=True)

@@ -16,12 +16,11 @@ from anabranch.frontier.inspect.explain import Explanation, GateView, QueueView
 from anabranch.frontier.inspect.load import Entry, Loading, LoadReport, load
 from anabranch.frontier.inspect.statistics import FrontierStatistics
 from anabranch.frontier.inspect.views import PAGE, Looking
-from anabranch.frontier.parts import Parts
+from anabranch.frontier.parts import Parts, flushed, run
 from anabranch.frontier.policies.budgets import NOTHING_MORE, checked_total, is_over_total
 from anabranch.frontier.records import GateKey, Head, OutcomeKind, QueueKey, UrlRecord, name_id
 from anabranch.frontier.scheduling.lifecycle import QueueState
 from anabranch.frontier.seen import SeenFilter
-from anabranch.frontier.steps import flushed, run
 from anabranch.frontier.stores.contract import Ended, FrontierStore, LaneRow, Place, QueueFacts, Standing
 
 #: Heritrix's status of a URL that the operator removed.
@@ -221,7 +220,7 @@ class Operations:
             if standing is Standing.OPEN:
                 schedule.suspension.reopen(queue)
             else:
-                schedule.suspension.halt(queue, standing)
+                schedule.suspension.suspend(queue, standing)
         self._parts.outbox.batch.standings.append((facts.row.id, standing))
         self._flush()
         if standing is Standing.OPEN:

@@ -1,6 +1,6 @@
 """Read-only views of the crawl: queues, gates, URLs and statistics, from memory where possible, else from the store.
 
-Each view is a generator of steps (`frontier.steps`), so a running crawl continues while the store answers. A view combines
+Each view is a generator of steps (`frontier.parts`), so a running crawl continues while the store answers. A view combines
 facts from different moments; each fact was true at one of them.
 """
 
@@ -22,12 +22,11 @@ from anabranch.frontier.inspect.explain import (
     why_closed,
 )
 from anabranch.frontier.inspect.statistics import FrontierStatistics, ReadyQueues, examine, ready
-from anabranch.frontier.parts import Parts
+from anabranch.frontier.parts import Parts, Steps, asked, flushed
 from anabranch.frontier.records import GateKey, QueueKey, UrlRecord, name_id, precedence_of
 from anabranch.frontier.scheduling.gates import Gate
 from anabranch.frontier.scheduling.lifecycle import QueueState
 from anabranch.frontier.seen import SeenFilter
-from anabranch.frontier.steps import Steps, asked, flushed
 from anabranch.frontier.stores.contract import FrontierStore, LaneId, LaneRow, Place, QueueFacts, Standing
 
 #: Gates of a queue that a view looks at.

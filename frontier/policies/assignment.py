@@ -1,13 +1,12 @@
-"""String hashes that spread URLs over queues: 32-bit arithmetic, one 31-bit mask for all.
+"""Assignment policies: the work queue of a URL, by a string hash, its host, or a user function.
 
-Source: "fast hashing in an intelligent mobile agent" (2013) names the three and picks BKDR for speed and balance. The published
-functions are those of Arash Partow's "General Purpose Hash Function Algorithms"; BKDR's usual seed is 131.
+The hashes use 32-bit arithmetic and a 31-bit mask. "Fast hashing in an intelligent mobile agent" (2013) names the three and
+picks BKDR; the functions are those of Arash Partow's "General Purpose Hash Function Algorithms".
 """
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from enum import Enum
 from functools import lru_cache, partial
 from typing import NamedTuple
@@ -29,7 +28,7 @@ from anabranch.frontier.policies.hosts import (
 from anabranch.frontier.policies.sheets import Sheets
 from anabranch.frontier.policies.userfunctions import (
     Import,
-    call_own,
+    call_user_function,
     check_name,
     is_user_function,
     shown,
@@ -44,14 +43,14 @@ MASK = 0x7FFFFFFF
 
 _MASK_32 = 0xFFFFFFFF
 _HIGH_FOUR = 0xF0000000
-#: Bytes of strings, each filled up to the longest, that are hashed at once.
+#: Bytes of a table of padded strings that is hashed at once.
 _AT_ONCE = 1 << 20
-#: Filled up they may be so many times as large as they are, if the longest is longer than the other bound.
-_MOST_FILLED = 4
+#: A table wider than this may be at most so many times as large as its strings.
 _WIDE = 256
+_MOST_FILLED = 4
 #: A vectorised step takes as long as so many steps of the loop.
 _FEW = 30
-#: Of strings up to this length the powers of the factor are kept.
+#: The powers of the factor are cached for strings up to this length.
 _KEPT_POWERS = 4096
 Hashes = npt.NDArray[np.uint32]
 
@@ -72,22 +71,19 @@ def elf(data: bytes) -> int:
 
 
 def bkdr_batch(batch: Sequence[bytes]) -> Hashes:
-    """BKDRHash of each string at once: the sum of c_i × 131^(n-1-i), which wraps as 32 bits do."""
+    """BKDRHash of each string: the sum of c_i × 131^(n-1-i) modulo 2^32."""
     return _polynomials(batch, BKDR_SEED)
 
 
 def sdbm_batch(batch: Sequence[bytes]) -> Hashes:
-    """SDBMHash of each string at once."""
+    """SDBMHash of each string."""
     return _polynomials(batch, SDBM_FACTOR)
 
 
 def elf_batch(batch: Sequence[bytes]) -> Hashes:
-    """ELFHash of each string at once: one vectorised step for each byte, as long as more than a few strings have one.
-
-    Cost: O(bytes); a byte of a string that is longer than nearly all others costs as much as in `elf`.
-    """
+    """ELFHash of each string, O(bytes): vectorised per byte position while more than a few strings are that long."""
     lengths = np.fromiter(map(len, batch), np.int64, len(batch))
-    order = np.argsort(-lengths, kind="stable")  # the longest first: who still has a byte stands in front
+    order = np.argsort(-lengths, kind="stable")  # the longest first, so that those with a byte left are in front
     joined = np.frombuffer(b"".join(batch), np.uint8).astype(np.uint32)
     starts = (np.cumsum(lengths) - lengths)[order]
     longer = np.searchsorted(-lengths[order], -np.arange(lengths.max(initial=0)), side="left")
@@ -119,10 +115,9 @@ def _polynomial(data: bytes, factor: int) -> int:
 
 
 def _polynomials(batch: Sequence[bytes], factor: int) -> Hashes:
-    """The strings stand in a table, flush right: zeros before a string add nothing to its hash.
+    """Hash a table of right-aligned strings: zeros before a string add nothing to its hash.
 
-    Cost: O(bytes), however unequal they are: the long ones have a table of their own where one table would be zeros for the
-    most part. A table is at most four times as large as its strings, or has 256 bytes for each.
+    Cost: O(bytes), also for unequal lengths: strings much longer than the others get a separate table.
     """
     count, width = len(batch), max(map(len, batch), default=0)
     if not width:
@@ -139,7 +134,6 @@ def _polynomials(batch: Sequence[bytes], factor: int) -> Hashes:
 
 
 def _apart(batch: Sequence[bytes], factor: int, longest: int) -> Hashes:
-    """The hashes of strings up to this length, and of the longer ones, each in a table of their own."""
     is_long = np.fromiter((len(data) > longest for data in batch), np.bool_, len(batch))
     hashed = np.empty(len(batch), np.uint32)
     hashed[is_long] = _polynomials([data for data in batch if len(data) > longest], factor)
@@ -166,18 +160,15 @@ _kept = lru_cache(2)(_worked_out)
 Assign = Callable[[Sequence[str]], list[QueueKey]]
 
 MOST_QUEUES = 1_000_000
-#: Smaller batches are hashed one by one: numpy's calls cost more than they spare. ELF takes some for each character.
-_SMALL_BATCH = 2
-_SMALL_BATCH_ELF = 32
 _NO_HOST = QueueKey("")
 
 
 class PolitenessScope(Enum):
-    """Whom a gate stands for."""
+    """What a gate limits."""
 
     HOST = "host"  #: every URL of a host passes one gate, whatever its queue
-    QUEUE = "queue"  #: a gate per queue: the published behaviour, which hits a host with as many connections as queues
-    OFF = "off"  #: a gate per host without rests; only a Crawl-delay or a 429 closes it: for one's own sites
+    QUEUE = "queue"  #: a gate per queue: the published behaviour, with as many connections to a host as queues
+    OFF = "off"  #: a gate per host without rests; only a Crawl-delay or a 429 closes it: for your own sites
 
 
 def parse_policy(
@@ -188,13 +179,12 @@ def parse_policy(
     overrides: Sheets | None = None,
     lab: bool = False,
 ) -> Assign:
-    """The assignment of a policy's name, behind the overrides that name a queue themselves.
+    """The assignment of this policy; queues that `overrides` name come first.
 
-    `ip_of` is what the policy ip needs, `imported` what a function of one's own does; `lab` allows length:N. A URL without
-    host gets an empty key from policies that ask for it. Assigning raises PolicyError if a function of one's own fails.
-
+    The policy ip needs `ip_of`, a user function `imported`, length:N `lab`. Policies by host give a URL without host an
+    empty key. Assigning raises PolicyError if a user function fails.
     Raises: PolicyError for a policy that does not exist or lacks what it needs, and for overrides of a queue's budget or
-    precedence where a queue is no host's.
+    precedence where queues hold many hosts.
     """
     assign = _policy(name, ip_of, imported, lab)
     if overrides is None:
@@ -204,13 +194,20 @@ def parse_policy(
             f"policy {shown(name)}: its queues hold many hosts; "
             "an override of a queue's budget or precedence must name the queue by `key`"
         )
-    return _with_keys(overrides, assign) if overrides.has_keys else assign
+    if not overrides.has_keys:
+        return assign
+
+    def assign_rest(urls: Sequence[str]) -> list[QueueKey]:
+        named = [overrides.for_url(url).key for url in urls]
+        others = iter(assign([url for url, key in zip(urls, named, strict=True) if key is None]))
+        return [next(others) if key is None else key for key in named]
+
+    return assign_rest
 
 
 def host_of_queue(name: str) -> Callable[[QueueKey], str] | None:
-    """How a queue's key tells its host, under this policy; None where queues hold many hosts. A domain counts as a host."""
-    kind, _, _ = name.partition(":")
-    return _HOSTS.get(kind)
+    """The function from a queue's key to its host, under this policy; None where queues hold many hosts."""
+    return _HOSTS.get(name.partition(":")[0])
 
 
 def _policy(name: str, ip_of: IpOf | None, imported: Import | None, lab: bool) -> Assign:
@@ -224,7 +221,7 @@ def _policy(name: str, ip_of: IpOf | None, imported: Import | None, lab: bool) -
     if name == "ip":
         return _by_ip(ip_of)
     if is_user_function(name):
-        return _by_own(name, user_function(name, "policy", imported))
+        return _by_user_function(name, user_function(name, "policy", imported))
     raise PolicyError(f"policy {shown(name)} is unknown; choose one of {known_policies()}")
 
 
@@ -243,25 +240,9 @@ def known_policies() -> str:
     return ", ".join([*_PLAIN, "ip", *numbered, "package.module:function"])
 
 
-def _with_keys(sheets: Sheets, assign: Assign) -> Assign:
-    """Queues that overrides name, before those of the policy."""
-
-    def assign_rest(urls: Sequence[str]) -> list[QueueKey]:
-        named = [sheets.for_url(url).key for url in urls]
-        rest = [url for url, key in zip(urls, named, strict=True) if key is None]
-        others = iter(assign(rest))
-        return [next(others) if key is None else key for key in named]
-
-    return assign_rest
-
-
 def _each(key_of: Callable[[str], str]) -> Assign:
-    """A policy that looks at host[:port] alone."""
-
-    def assign(urls: Sequence[str]) -> list[QueueKey]:
-        return [QueueKey(key_of(found.name)) if (found := authority(url)) else _NO_HOST for url in urls]
-
-    return assign
+    """A policy by host[:port]."""
+    return lambda urls: [QueueKey(key_of(found.name)) if (found := authority(url)) else _NO_HOST for url in urls]
 
 
 def _by_host(urls: Sequence[str]) -> list[QueueKey]:
@@ -285,7 +266,7 @@ def _by_ip(ip_of: IpOf | None) -> Assign:
 
 
 class _Numbered(dict[int, QueueKey]):
-    """The names of numbered queues. The first that are asked for are kept."""
+    """The names of numbered queues, with a cache of the first ones."""
 
     def __init__(self, kind: str) -> None:
         super().__init__()
@@ -299,7 +280,7 @@ class _Numbered(dict[int, QueueKey]):
 
 
 class _Hash(NamedTuple):
-    """A string hash, by the piece and by the batch."""
+    """A string hash, for one string and for many."""
 
     one: Callable[[bytes], int]
     many: Callable[[Sequence[bytes]], Hashes]
@@ -313,13 +294,13 @@ class _Hash(NamedTuple):
         return numbers
 
 
-_BKDR = _Hash(bkdr, bkdr_batch, _SMALL_BATCH)
-_ELF = _Hash(elf, elf_batch, _SMALL_BATCH_ELF)
-_SDBM = _Hash(sdbm, sdbm_batch, _SMALL_BATCH)
+# For smaller batches numpy's calls cost more than they save; ELF needs some calls for each character.
+_BKDR = _Hash(bkdr, bkdr_batch, 2)
+_ELF = _Hash(elf, elf_batch, 32)
+_SDBM = _Hash(sdbm, sdbm_batch, 2)
 
 
 def _hashed(kind: str, function: _Hash, queues: int) -> Assign:
-    """A policy that hashes whole URLs."""
     names = _Numbered(kind)
     return lambda urls: [names[number] for number in function.numbers(urls, queues)]
 
@@ -347,25 +328,22 @@ def _by_length(queues: int) -> Assign:
     return lambda urls: [names[len(url) % queues] for url in urls]
 
 
-def _by_own(name: str, function: Callable[..., object]) -> Assign:
+def _by_user_function(name: str, function: Callable[..., object]) -> Assign:
     def key_of(url: str) -> QueueKey:
-        whose = f"policy {name} for {shown(url)}"
-        return QueueKey(check_name(call_own(function, url, whose), whose))
-
-    def each(urls: Sequence[str]) -> list[QueueKey]:
-        return [key_of(url) for url in urls]
+        call = f"policy {name} for {shown(url)}"
+        return QueueKey(check_name(call_user_function(function, url, call), call))
 
     def batch(urls: Sequence[str]) -> list[QueueKey]:
         if not urls:
             return []
-        whose = f"policy {name} for {len(urls)} URLs from {shown(urls[0])} on"
-        keys = call_own(function, list(urls), whose)
+        call = f"policy {name} for {len(urls)} URLs from {shown(urls[0])} on"
+        keys = call_user_function(function, list(urls), call)
         if not isinstance(keys, Sequence) or isinstance(keys, str) or len(keys) != len(urls):
-            raise PolicyError(f"{whose} gave {shown(repr(keys))}; a list of as many keys is needed")
+            raise PolicyError(f"{call} gave {shown(repr(keys))}; a list of as many keys is needed")
         pairs = zip(urls, keys, strict=True)
         return [QueueKey(check_name(key, f"policy {name} for {shown(url)}")) for url, key in pairs]
 
-    return batch if getattr(function, "batch", False) else each
+    return batch if getattr(function, "batch", False) else lambda urls: [key_of(url) for url in urls]
 
 
 def _host_of_parallel(key: QueueKey) -> str:
@@ -388,27 +366,3 @@ _HOSTS: dict[str, Callable[[QueueKey], str]] = {
     "domain": str,
     "parallel": _host_of_parallel,
 }
-
-
-class Balance(NamedTuple):
-    """How many URLs came to how many queues."""
-
-    urls: int
-    queues: int  #: queues that got any
-    longest: int  #: URLs of the longest
-
-    @property
-    def mean(self) -> float:
-        """URLs per queue that got any; 0 if there are none."""
-        return self.urls / self.queues if self.queues else 0.0
-
-    @property
-    def max_over_mean(self) -> float:
-        """The longest queue in shares: 1 is perfect; the number of queues, if one has nearly all. 0 if there are none."""
-        return self.longest / self.mean if self.queues else 0.0
-
-
-def balance(keys: Iterable[QueueKey]) -> Balance:
-    """The balance of an assignment, from the key of each URL. Cost: O(URLs)."""
-    lengths = Counter(keys)
-    return Balance(lengths.total(), len(lengths), max(lengths.values(), default=0))

@@ -1,7 +1,7 @@
-"""Budgets: how much a queue may spend before others get their turn, and before it is retired.
+"""Budgets: how much a queue may spend before others get their turn, and before it is retired. Pure.
 
-The unit is the cost of a URL (see `costs`); a URL is paid for when its lease ends. Names and defaults are Heritrix's
-(balanceReplenishAmount, queueTotalBudget, errorPenaltyAmount). Everything here is pure.
+The unit is the cost of a URL, paid when its lease ends. Names and defaults are Heritrix's (balanceReplenishAmount,
+queueTotalBudget, errorPenaltyAmount).
 """
 
 from __future__ import annotations
@@ -12,12 +12,12 @@ from dataclasses import dataclass
 from typing import Final
 
 from anabranch.frontier.errors import PolicyError
-from anabranch.frontier.policies.userfunctions import Import, call_own, is_user_function, shown, user_function
+from anabranch.frontier.policies.userfunctions import Import, call_user_function, is_user_function, shown, user_function
 from anabranch.frontier.records import OutcomeKind
 
 #: A total budget without end.
 UNLIMITED = -1
-#: The total budget of a queue that was put aside: whatever it has spent, it is over it.
+#: The total budget of a queue that the operator put aside: every queue has spent as much.
 NOTHING_MORE = 0
 
 # By these names, because reading a member of an Enum's class costs more than all the rest of `spend`.
@@ -28,11 +28,11 @@ _FAILED: Final = OutcomeKind.FAILED
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Budgets:
-    """What the order, or the sheets of a site, allow each queue. Amounts in cost units. Raises: PolicyError."""
+    """The budgets of each queue by the order, or by a site's sheets. Amounts in cost units. Raises: PolicyError."""
 
     balance_replenish: int = 3000  #: one session: after so much the queue goes behind its equals
     total_budget: int = UNLIMITED  #: over it the queue is retired, its URLs are kept; 0 = never run, -1 = without end
-    error_penalty: int = 100  #: what a URL that failed for good costs beside its own cost
+    error_penalty: int = 100  #: the extra cost of a URL that failed for good
 
     def __post_init__(self) -> None:
         _check("balance_replenish", self.balance_replenish, lowest=1)
@@ -41,10 +41,10 @@ class Budgets:
 
 
 def spend(kind: OutcomeKind, cost: int, penalty: int) -> int:
-    """What a queue pays for a lease that ended so, for a URL of this cost.
+    """The units that a queue pays for a lease that ended so, for a URL of this cost.
 
-    A try costs, whether it brought the page or must be repeated; a failure costs the penalty too, which pushes broken hosts
-    back; what was deliberately not fetched, or went back to its old place, is free.
+    A try costs, whether it brought the page or must be repeated; a failure costs the penalty too. A URL that was
+    deliberately not fetched, or went back to its old place, is free.
     """
     if kind is _DONE or kind is _RETRY:
         return cost
@@ -78,7 +78,7 @@ def _check(name: str, amount: int, *, lowest: int) -> None:
 #: (url, the URL of the page it was found on or None, hops) -> cost units
 CostOf = Callable[[str, str | None, str], int]
 
-#: No URL may cost more; a user's function that says so is wrong.
+#: The highest cost that a user function may give.
 MOST_EXPENSIVE = 1_000_000
 
 
@@ -86,49 +86,45 @@ MOST_EXPENSIVE = 1_000_000
 class Cost:
     """A cost policy."""
 
-    name: str  #: as in the order
-    of: CostOf  #: Raises: PolicyError if it is a user's function that fails or answers nonsense
+    of: CostOf  #: Raises: PolicyError if a user function fails or gives a bad answer
     constant: int | None = None  #: the cost of every URL, if it is always the same: `of` need not be called
 
 
 def parse_cost(name: str, imported: Import | None = None) -> Cost:
-    """The cost policy of that name; `imported` finds a user's function. Raises: PolicyError."""
+    """The cost policy of that name; `imported` finds a user function. Raises: PolicyError."""
     if name in _CONSTANT:
         amount = _CONSTANT[name]
-        return Cost(name, lambda url, via, hops: amount, amount)  # noqa: ARG005 - one shape for all
+        return Cost(lambda url, via, hops: amount, amount)  # noqa: ARG005 - one shape for all
     if name in _RULES:
-        return Cost(name, _RULES[name])
-    return Cost(name, own_number("cost", name, imported, [*_CONSTANT, *_RULES], MOST_EXPENSIVE, "url, via, hops"))
+        return Cost(_RULES[name])
+    return Cost(user_number("cost", name, imported, [*_CONSTANT, *_RULES], MOST_EXPENSIVE, "url, via, hops"))
 
 
-def own_number(
+def user_number(
     what: str, name: str, imported: Import | None, known: Iterable[str], highest: int, arguments: str
 ) -> Callable[..., int]:
-    """The user's function of that name, made to answer with a whole number from 0 to `highest` or raise PolicyError.
+    """The user function of that name, wrapped to give a whole number from 0 to `highest` or raise PolicyError.
 
-    The error names `what` it is, the function, and the URL or queue of its first argument. Raises: PolicyError if `name` is
-    not written like a function, which lists the `known` names, and as `user_function` does.
+    Errors name the policy (`what`), the function, and the URL or queue of its first argument. Raises: PolicyError, which
+    lists the `known` names, if `name` is not written like a function; and as `user_function` does.
     """
     if not is_user_function(name):
         raise PolicyError(f"{what} {shown(name)} is unknown; choose one of {', '.join(known)}, package.module:function")
     function = user_function(name, what, imported, arguments)
 
     def answer(*arguments: object) -> int:
-        whose = f"{what} {name} for {_subject(arguments[0])}"
-        number = call_own(lambda given: function(*given), arguments, whose)
+        first = arguments[0]  # a URL, a candidate with a URL, or a queue with a key
+        subject = shown(str(getattr(first, "url", None) or getattr(first, "key", None) or first))
+        call = f"{what} {name} for {subject}"
+        number = call_user_function(lambda given: function(*given), arguments, call)
         if type(number) is not int or not 0 <= number <= highest:
-            raise PolicyError(f"{whose} gave {shown(repr(number))}; a whole number from 0 to {highest} is needed")
+            raise PolicyError(f"{call} gave {shown(repr(number))}; a whole number from 0 to {highest} is needed")
         return number
 
     return answer
 
 
-def _subject(argument: object) -> str:
-    """What a function is asked about: a URL, a candidate by its URL, a queue by its key."""
-    return shown(str(getattr(argument, "url", None) or getattr(argument, "key", None) or argument))
-
-
-# Words that stand alone, and parts that betray a calendar wherever they stand; years of two centuries.
+# Words that mark a calendar when alone, parts that mark one anywhere, and years of two centuries.
 _CALENDAR = re.compile(
     r"(?<![a-z])(?:years?|months?|days?|dates?|events?|yr|jours?)(?![a-z])|calendar|calendrier|viewcal|(?<!\d)(?:19|20)\d\d(?!\d)",
     re.IGNORECASE,

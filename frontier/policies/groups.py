@@ -1,14 +1,13 @@
-"""Groups: the second gate of a URL, for hosts that share what politeness spares, such as one server.
+"""Groups: a second gate for hosts that share a resource, such as one server.
 
 The order's rule is one of
 
     ip                        all hosts at one address
     domain                    all hosts of one registrable domain
     a table                   SURT prefix -> name: all hosts that the table gives one name; the longest prefix decides
-    package.module:function   a function of one's own: host (without port) to name, or None
+    package.module:function   a user function: host (without port) to name, or None
 
-A host for which the rule answers None has its own gate only. The keys of group gates begin with `ip:`, `domain:` or `group:`,
-which no host does.
+A host for which the rule gives None has its own gate only. No host begins with `ip:`, `domain:` or `group:`, as groups do.
 """
 
 from __future__ import annotations
@@ -20,7 +19,7 @@ from anabranch.frontier.policies.hosts import IpOf, address_of, domain_of, parse
 from anabranch.frontier.policies.sheets import HostTable
 from anabranch.frontier.policies.userfunctions import (
     Import,
-    call_own,
+    call_user_function,
     check_name,
     checked,
     is_user_function,
@@ -31,22 +30,20 @@ from anabranch.frontier.records import GateKey
 
 #: The group gate of a host, if it has one. An address may become known, so the answer for one host can change once.
 GroupOf = Callable[[str], GateKey | None]
-#: What an order, or an embedder, may say.
+#: The rule that an order, or an embedder, may give.
 GroupRule = str | Mapping[str, str] | Callable[[str], str | None]
-
-_KINDS = ("ip:", "domain:", "group:")
 
 
 def is_group(key: str) -> bool:
     """The gate of this key is a group's, not a host's."""
-    return key.startswith(_KINDS)
+    return key.startswith(("ip:", "domain:", "group:"))
 
 
 def parse_group(rule: GroupRule | None, *, ip_of: IpOf | None = None, imported: Import | None = None) -> GroupOf | None:
     """The second gate of a host under this rule; None if there are no groups.
 
-    `ip_of` is what the rule ip needs, `imported` what a function's name does. Asking raises PolicyError if a function of one's
-    own fails. Raises: PolicyError for a rule that does not exist or lacks what it needs.
+    The rule ip needs `ip_of`; a function's name needs `imported`. The answer raises PolicyError if a user function fails.
+    Raises: PolicyError for a rule that does not exist or lacks what it needs.
     """
     if rule is None:
         return None
@@ -54,31 +51,19 @@ def parse_group(rule: GroupRule | None, *, ip_of: IpOf | None = None, imported: 
         return _by_table(rule)
     if not isinstance(rule, str):
         name = getattr(rule, "__qualname__", None) or shown(repr(rule))
-        return _by_own(name, checked(rule, name, "group", "host"))
+        return _by_user_function(name, checked(rule, name, "group", "host"))
     if rule == "ip":
         if ip_of is None:
             raise PolicyError("group ip needs the hosts' addresses; pass `ip_of`, which knows them")
-        return _by_ip(ip_of)
+        known: IpOf = ip_of
+        return lambda host: GateKey(f"ip:{address}") if (address := address_of(host, known)) else None
     if rule == "domain":
-        return _by_domain
+        return lambda host: GateKey(f"domain:{domain}") if (domain := domain_of(host)) else None
     if is_user_function(rule):
-        return _by_own(rule, user_function(rule, "group", imported, "host"))
+        return _by_user_function(rule, user_function(rule, "group", imported, "host"))
     raise PolicyError(
         f"group {shown(rule)} is unknown; choose one of ip, domain, package.module:function, or give a table"
     )
-
-
-def _by_ip(ip_of: IpOf) -> GroupOf:
-    def group_of(host: str) -> GateKey | None:
-        address = address_of(host, ip_of)
-        return GateKey(f"ip:{address}") if address else None
-
-    return group_of
-
-
-def _by_domain(host: str) -> GateKey | None:
-    domain = domain_of(host)
-    return GateKey(f"domain:{domain}") if domain else None
 
 
 def _by_table(names: Mapping[str, str]) -> GroupOf:
@@ -91,10 +76,10 @@ def _by_table(names: Mapping[str, str]) -> GroupOf:
     return table.get
 
 
-def _by_own(name: str, function: Callable[[str], str | None]) -> GroupOf:
+def _by_user_function(name: str, function: Callable[[str], str | None]) -> GroupOf:
     def group_of(host: str) -> GateKey | None:
-        whose = f"group {name} for {shown(host)}"
-        group = call_own(function, host, whose)
-        return None if group is None else GateKey(f"group:{check_name(group, whose)}")
+        call = f"group {name} for {shown(host)}"
+        group = call_user_function(function, host, call)
+        return None if group is None else GateKey(f"group:{check_name(group, call)}")
 
     return group_of

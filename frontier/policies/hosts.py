@@ -1,8 +1,7 @@
-"""Whose a URL is: its host, with and without the port. Asked for every new URL, so the answers are kept.
+"""Hosts and SURT prefixes: the parts of a URL that queues, gates and sheets are chosen by.
 
-The text up to the first slash behind the host decides, and a site's pages share it. Canonical URLs are expected; what others
-may hold besides is tidied here: userinfo is left out, letters become small, one dot at the end of the host goes (a host with
-it is the same host), and so does the port that the scheme means anyway. International names are the crawler's concern.
+Canonical URLs are expected. Of others, userinfo is left out, letters become small, and a final dot of the host and the scheme's
+default port are removed. International names are the crawler's concern.
 """
 
 from __future__ import annotations
@@ -17,12 +16,12 @@ from publicsuffixlist import PublicSuffixList
 
 from anabranch.frontier.errors import PolicyError
 
-#: A host's address as text, or None while it is not known. It never waits.
+#: A host's address as text, or None while it is not known. Never blocks.
 IpOf = Callable[[str], str | None]
 
-#: Answers that are kept: some 6 MB.
+#: Cached answers: some 6 MB.
 KEPT = 16_384
-#: A longer text before the path is no host, and is not kept.
+#: A longer text before the path is not cached.
 _LONGEST_KEPT = 300
 
 _WEB = ("http://", "https://")
@@ -40,18 +39,12 @@ class Authority(NamedTuple):
 
 
 def authority(url: str) -> Authority | None:
-    """The authority of an absolute URL; None if it has no host. Cost: 0.3 µs if the host was asked for lately, else 3 µs."""
+    """The authority of an absolute URL; None if it has no host. Cost: 0.3 µs from the cache, else 3 µs."""
     slash = url.find("/", 8)  # behind the first letter of the host, or the scheme is not of the web
     start = url if slash < 0 else url[:slash]
     if len(start) > _LONGEST_KEPT or not start.startswith(_WEB):
         return _parsed(url)
     return _kept(start)
-
-
-def authority_of(url: str) -> str | None:
-    """host[:port] of an absolute URL, lower case, without userinfo; None if it has none."""
-    found = authority(url)
-    return None if found is None else found.name
 
 
 def host_of(name: str) -> str:
@@ -61,7 +54,7 @@ def host_of(name: str) -> str:
 
 
 def path_of(url: str) -> str:
-    """What stands behind the authority: path and query, beginning with a slash, without the fragment."""
+    """Path and query, beginning with a slash, without the fragment."""
     match = _URL.match(url)
     rest = url[match.end() :].partition("#")[0] if match else url
     return rest if rest.startswith("/") else f"/{rest}"
@@ -73,7 +66,7 @@ def is_address(host: str) -> bool:
 
 
 def address_of(host: str, ip_of: IpOf) -> str | None:
-    """The host's address without brackets: itself if it is one, else what `ip_of` knows."""
+    """The host's address without brackets: the host itself if it is an address, else the answer of `ip_of`."""
     return host.strip("[]") if is_address(host) else ip_of(host)
 
 
@@ -94,16 +87,16 @@ _kept = lru_cache(KEPT)(_parsed)
 
 @lru_cache(KEPT)
 def domain_of(host: str) -> str | None:
-    """The public suffix and one label more: `example.co.uk`, `name.github.io`. A suffix that is not listed is one label.
+    """The registrable domain: `example.co.uk`, `name.github.io`. Cost: 5 µs, less from the cache.
 
-    None for an IP address, and for a host that has no such label: `localhost`, `co.uk`. Cost: 5 µs, less if asked lately.
+    None for an IP address, and for a host without a label before its public suffix: `localhost`, `co.uk`.
     """
     return None if is_address(host) else _suffixes().privatesuffix(host)
 
 
 @cache
 def _suffixes() -> PublicSuffixList:
-    """Read when the first domain is asked for: 35 ms and some MB."""
+    """Read at the first use: 35 ms and some MB."""
     return PublicSuffixList()
 
 
@@ -115,16 +108,16 @@ _SHOWN = 100
 
 
 class SurtPrefix(NamedTuple):
-    """A part of the web. The scheme plays no role: http and https are one."""
+    """A part of the web, for http and https alike."""
 
-    host: str  #: in its usual order, lower case; empty = every host
+    host: str  #: in the usual order of its labels, lower case; empty = every host
     with_subdomains: bool  #: hosts below it too
     port: int | None = None  #: None = every port
-    path: str = ""  #: what path and query begin with; empty = whatever
+    path: str = ""  #: a prefix of path and query; empty = every path
 
     @property
     def covers_hosts(self) -> bool:
-        """It covers whole hosts, not only a port or a path of one."""
+        """It covers whole hosts, not only one port or path."""
         return self.port is None and self.path in {"", "/"}
 
     def __str__(self) -> str:
@@ -133,9 +126,9 @@ class SurtPrefix(NamedTuple):
 
 
 def surt_host(host: str) -> str:
-    """The host turned round, a comma behind each label: `com,example,www,`. An IP address stays as it is.
+    """The host's labels in reverse order: `com,example,www,`; an IP address unchanged.
 
-    A comma inside a label is `%2C`, a per cent sign `%25`.
+    A comma inside a label becomes `%2C`, a per cent sign `%25`.
     """
     if not host or is_address(host):
         return host
@@ -145,7 +138,7 @@ def surt_host(host: str) -> str:
 
 
 def unescaped_surt_host(host: str) -> str:
-    """The same as programs before store format 4 wrote it: hosts with a comma shared it with others."""
+    """The same as in store formats before 4, where a host with a comma shares it with another host."""
     return ",".join(reversed(host.split("."))) + ","
 
 
@@ -156,20 +149,20 @@ def sharing_host(host: str) -> str:
 
 @lru_cache(KEPT)
 def surt_key(name: str) -> str:
-    """The name of a work queue for a host[:port], as Heritrix has it: `com,example,www,` or `com,example,www,#8080`."""
+    """The name of a work queue for a host[:port], as in Heritrix: `com,example,www,` or `com,example,www,#8080`."""
     host = host_of(name)
     port = name[len(host) + 1 :]
     return surt_host(host) + (f"#{port}" if port else "")
 
 
 def host_of_surt_key(key: str) -> str:
-    """The host that such a work queue is of."""
+    """The host of such a work queue."""
     turned = key.partition("#")[0]
     return unquote(".".join(reversed(turned[:-1].split(",")))) if turned.endswith(",") else turned
 
 
 def parse_surt(text: str) -> SurtPrefix:
-    """The part of the web that an operator names. Raises: PolicyError, which shows the text and what is wrong."""
+    """The part of the web that an operator names. Raises: PolicyError, which shows the text and the reason."""
     text = text.strip()
     scheme = _SCHEME.match(text)
     rest = text[scheme.end() :] if scheme else text
@@ -182,10 +175,7 @@ def parse_surt(text: str) -> SurtPrefix:
 
 
 def surt_around(url: str) -> SurtPrefix | None:
-    """The part of the web around a URL: its host and port, and its path up to the last slash; None if it has no host.
-
-    Takes every absolute URL, also those that sites make up; `parse_surt` is for what operators write, and refuses.
-    """
+    """The host, port, and path up to the last slash, of any absolute URL; None if it has no host."""
     found = authority(url)
     if found is None:
         return None
@@ -207,7 +197,7 @@ def _plain(text: str, url: str) -> SurtPrefix:
 
 
 def _turned(text: str, rest: str) -> SurtPrefix:
-    """What stands in the form of Heritrix."""
+    """A prefix in Heritrix's form."""
     match = _TURNED.fullmatch(rest)
     if match is None:
         raise _refused(text, "it is not of the form http://(com,example,:8080)/path")
@@ -216,11 +206,11 @@ def _turned(text: str, rest: str) -> SurtPrefix:
     is_one = is_address(turned)
     if not turned and (closed or match[2]):
         raise _refused(text, "it has no host")
-    host = turned if is_one or not turned else _turned_back(text, turned)
+    host = turned if is_one or not turned else _host_of_turned(text, turned)
     return SurtPrefix(host, not (closed or port or is_one), port, path)
 
 
-def _turned_back(text: str, turned: str) -> str:
+def _host_of_turned(text: str, turned: str) -> str:
     if "." in turned:
         raise _refused(
             text,
@@ -235,7 +225,7 @@ def _turned_back(text: str, turned: str) -> str:
 
 
 def _check_labels(text: str, host: str) -> None:
-    """International names are kept as xn--, so another spelling would never be met."""
+    """Refuse international names, which URLs have as xn-- only, and empty labels."""
     if not host.isascii():
         raise _refused(text, "write international names as URLs have them, with xn--")
     if not all(host.split(".")):

@@ -1,73 +1,56 @@
-"""Precedence: which URL of a queue goes first, and which queue of a gate. Smaller numbers go first, as in Heritrix.
+"""Precedence: which URL of a queue goes first, and which queue of a gate. Smaller numbers go first, as in Heritrix. Pure.
 
-A **row** sorts by directive, then URI precedence, then the order of acceptance: `directive << 8 | URI precedence`. The
-URI precedence of a candidate is the one it brings (Heritrix's "preloaded"), else its sheet's, else the policy's:
+A **row** sorts by directive, then URI precedence, then order of acceptance: `directive << 8 | URI precedence`. The URI
+precedence is the candidate's own (Heritrix's "preloaded"), else its sheet's, else the policy's:
 
     base[:N]        N for every URL, 1 if N is left out
-    cost            what the URL costs (the default; with costs of `unit` the same as base:1)
-    hops[:all]      1 and the number of links (hops "L") on its path from the seed; `hops:all` counts every hop
-    module:function the user's own, called with (candidate, via)
+    cost            the URL's cost (the default; with costs of `unit` the same as base:1)
+    hops[:all]      1 plus the number of links (hops "L") on its path from the seed; `hops:all` counts every hop
+    module:function a user function, called with (candidate, via)
 
 A **queue** has one precedence for all its lanes:
 
-    base[:N]        N, 3 if N is left out (the default); a sheet's `queue_precedence` stands for N
-    success[:A,B…]  base, and one more for each tier of successes: after A, after B more, the last one again and again
-    module:function the user's own, called with a `QueueHistory`
+    base[:N]        N, 3 if N is left out (the default); a sheet's `queue_precedence` replaces N
+    success[:A,B…]  base, plus one for each tier of successes: after A, after B more, then after each further B
+    module:function a user function, called with a `QueueHistory`
 
-A queue at the precedence floor (255) or above never runs. Successes alone never bring a queue there: after 250,000 pages
-Heritrix's queue stops for good, ours stays the last one that runs. Heritrix's `highest-uri`, which gives a queue the
-precedence of its best URL, is not offered: it would have to be known of every idle queue at each URL that comes or goes. What
-it is used for is done by precedences of URLs within queues, and by a sheet's `queue_precedence` between them.
-
-Everything here is pure.
+A queue at the precedence floor (255) or above never runs. Successes alone never bring a queue there. Heritrix's `highest-uri`
+is not offered: each URL that comes or goes would have to update its idle queue.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from enum import IntEnum
 from typing import NamedTuple
 
 from anabranch.frontier.errors import PolicyError
-from anabranch.frontier.policies.budgets import UNIT, Cost, own_number
+from anabranch.frontier.policies.budgets import UNIT, Cost, user_number
 from anabranch.frontier.policies.userfunctions import Import, shown
 from anabranch.frontier.records import Candidate, QueueKey
 
 #: Precedences are numbers from 0 to this one.
 LAST = 255
-#: A queue at this precedence or above never runs, unless the order says otherwise.
+#: A queue at this precedence or above never runs, unless the order sets another floor.
 FLOOR = 255
-#: Precedence of a queue and of a URL of which nothing else is said (Heritrix's).
+#: Default precedence of a queue and of a URL (Heritrix's).
 QUEUE_BASE = 3
 URI_BASE = 1
-#: Tiers of `success` (Heritrix's).
-TIERS = (100, 1000)
 
-
-class Directive(IntEnum):
-    """What comes before the URI precedence: Heritrix's scheduling directives."""
-
-    HIGHEST = 0
-    HIGH = 1  #: scheduled with `front`
-    MEDIUM = 2
-    NORMAL = 3
-
-
-_BITS = 8
-_NORMAL = Directive.NORMAL << _BITS
-_HIGH = Directive.HIGH << _BITS
+# Heritrix's scheduling directives NORMAL and HIGH, which sort before the URI precedence.
+_NORMAL = 3 << 8
+_HIGH = 1 << 8
 
 UriRule = Callable[[Candidate, str | None], int]
 
 
 def is_precedence(number: int | None) -> bool:
-    """Whether a candidate may bring this URI precedence; one that may not is refused."""
+    """Whether a candidate may bring this URI precedence; others are refused."""
     return number is None or (type(number) is int and 0 <= number <= LAST)
 
 
 def in_front(precedence: int) -> int:
-    """The row precedence of a row that is scheduled with `front` after all."""
+    """The row precedence of a queued row that is moved to the front."""
     return _HIGH | (precedence & LAST)
 
 
@@ -75,19 +58,18 @@ def in_front(precedence: int) -> int:
 class UriPrecedence:
     """A policy for URIs."""
 
-    name: str  #: as in the order
     rule: UriRule  #: (candidate, via) -> 0 to 255
-    constant: int | None = None  #: what the rule answers for every candidate, if it is always the same
+    constant: int | None = None  #: the rule's answer for every candidate, if it is always the same
 
     @property
     def plain(self) -> int | None:
-        """The row precedence of every candidate that brings none and is not for the front; None = `in_row` must be asked."""
+        """The row precedence of every candidate that brings none and is not for the front; None = ask `in_row`."""
         return None if self.constant is None else _NORMAL | self.constant
 
     def in_row(self, candidate: Candidate, via: str | None = None, sheet: int | None = None) -> int:
-        """The row precedence of a candidate, found on the page `via`, where its sheet says `sheet` (None = nothing).
+        """The row precedence of a candidate found on the page `via`; `sheet` is its sheet's URI precedence.
 
-        Raises: PolicyError if the policy is a user's function that fails or answers nonsense.
+        Raises: PolicyError if a user function fails or gives a bad answer.
         """
         number = candidate.precedence
         if number is None:
@@ -100,24 +82,25 @@ class UriPrecedence:
 
 
 def parse_uri_precedence(name: str, imported: Import | None = None, cost: Cost = UNIT) -> UriPrecedence:
-    """The URI precedence policy of that name; `cost` is what `cost` asks. Raises: PolicyError."""
+    """The URI precedence policy of that name; the policy `cost` uses `cost`. Raises: PolicyError."""
     kind, colon, argument = name.partition(":")
     if kind == "base":
-        return _always(name, _number("URI precedence", name, argument, LAST) if colon else URI_BASE)
+        return _always(_number("URI precedence", name, argument, LAST) if colon else URI_BASE)
+    if name == "cost" and cost.constant is not None:
+        return _always(min(cost.constant, LAST))
     if name == "cost":
-        return _by_cost(cost)
+        return UriPrecedence(lambda candidate, via: min(cost.of(candidate.url, via, candidate.hops), LAST))
     if name in _HOPS:
-        return UriPrecedence(name, _HOPS[name])
-    return UriPrecedence(
-        name, own_number("URI precedence", name, imported, ["base:N", "cost", *_HOPS], LAST, "candidate, via")
-    )
+        return UriPrecedence(_HOPS[name])
+    known = ["base:N", "cost", *_HOPS]
+    return UriPrecedence(user_number("URI precedence", name, imported, known, LAST, "candidate, via"))
 
 
 class QueueHistory(NamedTuple):
-    """What a policy for queues may look at."""
+    """The facts that a policy for queues is given."""
 
     key: QueueKey
-    base: int  #: what the order, or the queue's sheet, says
+    base: int  #: the precedence by the order, or by the queue's sheet
     spent: int  #: cost units so far
     successes: int  #: URLs that ended well
     errors: int  #: URLs that failed for good
@@ -127,18 +110,12 @@ class QueueHistory(NamedTuple):
 class QueuePrecedence:
     """A policy for queues; asked again whenever a session of the queue ends."""
 
-    name: str  #: as in the order
-    base: int = QUEUE_BASE  #: precedence of a queue that is new and has no sheet
+    base: int = QUEUE_BASE  #: precedence of a new queue without a sheet
     floor: int = FLOOR  #: a queue at this precedence or above never runs
     rule: Callable[[QueueHistory], int] | None = None  #: None = always the base
 
-    @property
-    def is_constant(self) -> bool:
-        """A queue keeps its base for good: `of` need not be asked again."""
-        return self.rule is None
-
     def of(self, history: QueueHistory) -> int:
-        """The precedence of a queue now. Raises: PolicyError if it is a user's function that fails or answers nonsense."""
+        """The precedence of a queue now. Raises: PolicyError if a user function fails or gives a bad answer."""
         return history.base if self.rule is None else self.rule(history)
 
 
@@ -149,38 +126,31 @@ def parse_queue_precedence(name: str, imported: Import | None = None, floor: int
     kind, colon, argument = name.partition(":")
     if kind == "base":
         base = _number("queue precedence", name, argument, LAST) if colon else QUEUE_BASE
-        return QueuePrecedence(name, base, floor)
+        return QueuePrecedence(base, floor)
     if kind == "success":
-        return QueuePrecedence(name, floor=floor, rule=_by_success(_tiers(name, argument) if colon else TIERS, floor))
+        tiers = [_number("queue precedence", name, tier) for tier in argument.split(",")] if colon else [100, 1000]
+        if not all(tiers):
+            raise PolicyError(
+                f"queue precedence {shown(name)}: a tier needs at least one success, as in success:100,1000"
+            )
+        return QueuePrecedence(floor=floor, rule=_by_success(tiers, floor))
     if name == "highest-uri":
         raise PolicyError(
             f"queue precedence {name} is not offered; give URLs precedence in their queues, or queues by sheet"
         )
     known = ["base:N", "success:A,B"]
-    return QueuePrecedence(
-        name, floor=floor, rule=own_number("queue precedence", name, imported, known, LAST, "history")
-    )
+    rule = user_number("queue precedence", name, imported, known, LAST, "history")
+    return QueuePrecedence(floor=floor, rule=rule)
 
 
-def _always(name: str, number: int) -> UriPrecedence:
-    return UriPrecedence(name, lambda candidate, via: number, number)  # noqa: ARG005 - one shape for all
+def _always(number: int) -> UriPrecedence:
+    return UriPrecedence(lambda candidate, via: number, number)  # noqa: ARG005 - one shape for all
 
 
-def _by_cost(cost: Cost) -> UriPrecedence:
-    if cost.constant is not None:
-        return _always("cost", min(cost.constant, LAST))
-    return UriPrecedence("cost", lambda candidate, via: min(cost.of(candidate.url, via, candidate.hops), LAST))
-
-
-def _by_links(candidate: Candidate, via: str | None) -> int:  # noqa: ARG001 - one shape for all
-    return min(URI_BASE + candidate.hops.count("L"), LAST)
-
-
-def _by_hops(candidate: Candidate, via: str | None) -> int:  # noqa: ARG001 - one shape for all
-    return min(URI_BASE + len(candidate.hops), LAST)
-
-
-_HOPS: dict[str, UriRule] = {"hops": _by_links, "hops:all": _by_hops}
+_HOPS: dict[str, UriRule] = {
+    "hops": lambda candidate, via: min(URI_BASE + candidate.hops.count("L"), LAST),  # noqa: ARG005 - one shape for all
+    "hops:all": lambda candidate, via: min(URI_BASE + len(candidate.hops), LAST),  # noqa: ARG005 - one shape for all
+}
 
 
 def _by_success(tiers: Sequence[int], floor: int) -> Callable[[QueueHistory], int]:
@@ -196,13 +166,6 @@ def _by_success(tiers: Sequence[int], floor: int) -> Callable[[QueueHistory], in
         return min(history.base + passed, max(history.base, floor - 1))
 
     return rule
-
-
-def _tiers(name: str, argument: str) -> list[int]:
-    tiers = [_number("queue precedence", name, tier) for tier in argument.split(",")]
-    if not all(tiers):
-        raise PolicyError(f"queue precedence {shown(name)}: a tier needs at least one success, as in success:100,1000")
-    return tiers
 
 
 def _number(what: str, name: str, digits: str, highest: int = 1_000_000_000) -> int:

@@ -1,9 +1,8 @@
-"""Values for hosts by SURT prefix: the longest prefix decides."""
+"""Sheets: settings that differ for parts of the web, by SURT prefix. The longest prefix decides."""
 
 from __future__ import annotations
 
 import math
-from bisect import bisect_right
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Generic, NamedTuple, TypeVar
@@ -17,7 +16,7 @@ T = TypeVar("T")
 
 
 class HostTable(Generic[T]):
-    """A value for each prefix that covers whole hosts. A look-up costs O(labels of the host), however many prefixes."""
+    """A value for each prefix that covers whole hosts. A look-up costs O(labels of the host)."""
 
     __slots__ = ("_alone", "_with_subdomains")
 
@@ -29,13 +28,13 @@ class HostTable(Generic[T]):
         return len(self._alone) + len(self._with_subdomains)
 
     def put(self, prefix: SurtPrefix, value: T) -> None:
-        """The value of this prefix, in the place of the one it had."""
+        """Set the value of this prefix."""
         assert prefix.covers_hosts, "a host has one value, whatever the port and the path"
         table = self._with_subdomains if prefix.with_subdomains else self._alone
         table[prefix.host] = value
 
     def get(self, host: str) -> T | None:
-        """The value of the longest prefix that covers the host; None if none does."""
+        """The value of the longest prefix that covers the host, or None."""
         found = self._alone.get(host)
         if found is not None:
             return found
@@ -45,7 +44,7 @@ class HostTable(Generic[T]):
         return found
 
     def named(self, host: str) -> T | None:
-        """The value of a prefix that names this very host; None if none does."""
+        """The value of a prefix that names exactly this host, or None."""
         found = self._alone.get(host)
         return self._with_subdomains.get(host) if found is None else found
 
@@ -54,16 +53,8 @@ MOST_CONNECTIONS = 10_000
 LAST_PRECEDENCE = 255
 
 
-class Delays(NamedTuple):
-    """The politeness formula's numbers: rest = clamp(delay_factor × fetch seconds, min_delay_s, max_delay_s)."""
-
-    delay_factor: float
-    min_delay_s: float
-    max_delay_s: float
-
-
 class Settings(NamedTuple):
-    """What is different; None = as the order says."""
+    """Settings that differ from the order; None = as the order."""
 
     delay_factor: float | None = None
     min_delay_s: float | None = None
@@ -72,11 +63,11 @@ class Settings(NamedTuple):
     session_budget: int | None = None  #: cost units of a queue's session
     total_budget: int | None = None  #: cost units a queue may spend in all; -1 = without end
     queue_precedence: int | None = None  #: 0 to 255, smaller first
-    key: QueueKey | None = None  #: the queue, whatever the policy says
+    key: QueueKey | None = None  #: the queue; overrides the policy
     uri_precedence: int | None = None  #: 0 to 255, smaller first
 
     def over(self, base: Settings) -> Settings:
-        """These, and what they leave open as `base` has it. A new least delay lifts base's longest one, and the reverse."""
+        """These settings, completed from `base`. A min_delay above base's max_delay raises it, and the reverse."""
         if base is NOTHING:
             return self
         merged = Settings._make(theirs if mine is None else mine for mine, theirs in zip(self, base, strict=True))
@@ -85,19 +76,11 @@ class Settings(NamedTuple):
             return merged._replace(max_delay_s=least) if self.max_delay_s is None else merged._replace(min_delay_s=most)
         return merged
 
-    def delays(self, usual: Delays) -> Delays:
-        """The delays here, where those of the order are `usual`. A new least delay lifts the usual longest, and the reverse."""
-        merged = Settings(*self[:3]).over(Settings(*usual))
-        assert merged.delay_factor is not None
-        assert merged.min_delay_s is not None
-        assert merged.max_delay_s is not None
-        return Delays(merged.delay_factor, merged.min_delay_s, merged.max_delay_s)
 
-
-#: Nothing is different.
+#: No setting differs.
 NOTHING = Settings()
 
-#: So many fields of `Settings` concern gates and queues; those behind them can be set for any URL.
+#: The fields of `Settings` before this one concern gates and queues; the others can be set for any URL.
 _OF_HOSTS = Settings._fields.index("key")
 _RANGES: Mapping[str, tuple[float, float]] = {
     "delay_factor": (0, math.inf),
@@ -113,9 +96,9 @@ _RANGES: Mapping[str, tuple[float, float]] = {
 
 @dataclass(frozen=True, slots=True)
 class Override:
-    """One entry of the order: where, and what is different there. Raises: PolicyError, which names the entry."""
+    """One entry of the order: SURT prefixes and their settings. Raises: PolicyError, which names the entry."""
 
-    surts: tuple[str, ...]  #: SURT prefixes, as `surt.parse_surt` reads them
+    surts: tuple[str, ...]  #: as `hosts.parse_surt` reads them
     settings: Settings
 
     def __post_init__(self) -> None:
@@ -135,7 +118,7 @@ class Override:
             raise self._refused(f"min_delay {shortest:g} s is longer than max_delay {longest:g} s")
 
     def prefixes(self) -> Iterator[SurtPrefix]:
-        """The parts of the web that it covers. Raises: PolicyError, also if they are too small for what it sets."""
+        """The parts of the web that it covers. Raises: PolicyError, also if they are too small for the settings."""
         for text in self.surts:
             prefix = parse_surt(text)
             if not prefix.covers_hosts and self.settings[:_OF_HOSTS] != NOTHING[:_OF_HOSTS]:
@@ -150,23 +133,17 @@ class Override:
 
 
 class Sheets:
-    """All overrides of an order. Building costs some µs for each; raises PolicyError for one that makes no sense."""
+    """All overrides of an order. Raises: PolicyError for one that makes no sense."""
 
+    # fmt: off
     __slots__ = (
-        "_by_key",
-        "_hosts",
-        "_paths",
-        "has_host_settings",
-        "has_keys",
-        "has_queue_settings",
-        "has_uri_precedence",
-        "is_empty",
+        "_by_key", "_hosts", "_paths", "has_host_settings", "has_keys", "has_queue_settings", "has_uri_precedence", "is_empty",
     )
+    # fmt: on
 
     def __init__(self, overrides: Iterable[Override] = ()) -> None:
-        hosts, urls = _sorted_out(overrides)
+        hosts, urls = _by_prefix(overrides)
         every = [*hosts.values(), *urls.values()]
-        #: What nobody set need not be asked for.
         self.has_keys = any(own.key is not None for own in every)
         self.has_uri_precedence = any(own.uri_precedence is not None for own in every)
         self.has_host_settings = bool(hosts)
@@ -174,19 +151,19 @@ class Sheets:
         self.has_queue_settings = any(_sets_queue(own) and own.key is None for own in every)
         self._by_key: dict[QueueKey, Settings] = {}
         self._hosts: HostTable[Settings] = HostTable()
-        # The shorter first, so that each finds the one it stands upon; a host alone after the host with all below it.
+        # The shorter first, so that each finds its base; a host alone comes after the host with its subdomains.
         for prefix in sorted(hosts, key=lambda prefix: (_labels(prefix.host), not prefix.with_subdomains)):
             self._hosts.put(prefix, self._settled(hosts[prefix], self.for_host(prefix.host)))
         self._paths = self._by_path(urls)
 
     def __bool__(self) -> bool:
-        """Something is different somewhere."""
+        """Any setting differs anywhere."""
         return bool(self._hosts) or bool(self._paths)
 
     def for_host(self, host: str) -> Settings:
-        """What is different for a host (without port). Cost: 1 µs, O(labels).
+        """The settings for a host (without port). Cost: 1 µs, O(labels).
 
-        An entry that names a host with a comma in the SURT that it had before store format 4 still holds for it.
+        For a host with a comma an entry with the SURT of store formats before 4 still holds.
         """
         found = self._hosts.get(host)
         if found is None and "," in host:
@@ -194,7 +171,7 @@ class Sheets:
         return found or NOTHING
 
     def for_url(self, url: str) -> Settings:
-        """What is different for an absolute URL: as for its host, then by port and path. Cost: 2 µs."""
+        """The settings for an absolute URL: by host, then by port and path. Cost: 2 µs."""
         found = authority(url)
         if found is None:
             return NOTHING
@@ -203,11 +180,11 @@ class Sheets:
         return settings or self.for_host(found.host)
 
     def for_key(self, key: QueueKey) -> Settings | None:
-        """What is different for a queue that an override names; None if none does."""
+        """The settings for a queue that an override names, or None."""
         return self._by_key.get(key)
 
     def _settled(self, own: Settings, base: Settings) -> Settings:
-        """An override's settings on those of the part of the web that it lies in."""
+        """An override's settings, completed from the part of the web that contains it."""
         settings = own.over(base)
         if own.key is None and base.key is not None and _sets_queue(own):
             raise PolicyError(
@@ -218,7 +195,7 @@ class Sheets:
         return settings
 
     def _by_path(self, urls: Mapping[SurtPrefix, Settings]) -> dict[str, _Paths]:
-        """The tables by host[:port]; what holds on every port stands in the table of each."""
+        """The tables by host[:port]; settings for every port are in the table of each port."""
         by_name: dict[str, dict[str, Settings]] = {}
         for prefix, own in urls.items():
             name = prefix.host if prefix.port is None else f"{prefix.host}:{prefix.port}"
@@ -235,37 +212,28 @@ class Sheets:
 
 
 class _Paths:
-    """Settings by path prefix, on one host and port."""
+    """Settings by path prefix, on one host and port. A look-up costs O(different lengths of prefixes)."""
 
-    __slots__ = ("_parents", "_paths", "_settings")
+    __slots__ = ("_lengths", "_settings")
 
     def __init__(
         self, own_by_path: Mapping[str, Settings], settled: Callable[[Settings, Settings], Settings], of_host: Settings
     ) -> None:
-        self._paths = sorted(own_by_path)
-        self._parents: list[int] = []  #: for each the place of the longest other one that it begins with; -1 = none
-        self._settings: list[Settings] = []
-        for place, path in enumerate(self._paths):
-            parent = self._longest(path, place - 1)
-            self._parents.append(parent)
-            self._settings.append(settled(own_by_path[path], self._settings[parent] if parent >= 0 else of_host))
+        self._settings: dict[str, Settings] = {}
+        self._lengths = sorted({len(path) for path in own_by_path}, reverse=True)
+        for path in sorted(own_by_path):  # a prefix of a path comes before it
+            self._settings[path] = settled(own_by_path[path], self.get(path) or of_host)
 
     def get(self, path: str) -> Settings | None:
-        """The settings of the longest prefix. Cost: O(log prefixes + those that begin with one another)."""
-        place = self._longest(path, bisect_right(self._paths, path) - 1)
-        return self._settings[place] if place >= 0 else None
-
-    def _longest(self, path: str, place: int) -> int:
-        """Of the one at a place, the last that sorts before the path, and those that it begins with: the first that fits."""
-        while place >= 0 and not path.startswith(self._paths[place]):
-            place = self._parents[place]
-        return place
+        """The settings of the longest prefix, if any."""
+        for length in self._lengths:
+            if (found := self._settings.get(path[:length])) is not None:
+                return found
+        return None
 
 
-def _sorted_out(
-    overrides: Iterable[Override],
-) -> tuple[dict[SurtPrefix, Settings], dict[SurtPrefix, Settings]]:
-    """What is set for each prefix: of whole hosts, and of parts of them. The later of two wins."""
+def _by_prefix(overrides: Iterable[Override]) -> tuple[dict[SurtPrefix, Settings], dict[SurtPrefix, Settings]]:
+    """The settings for each prefix: of whole hosts, and of parts of them. The later of two wins."""
     hosts: dict[SurtPrefix, Settings] = {}
     parts: dict[SurtPrefix, Settings] = {}
     for override in overrides:

@@ -1,4 +1,4 @@
-"""Functions of the operator's own, named `package.module:function` in the order; also for those that the crawler calls."""
+"""User functions, named `package.module:function` in the order; the crawler uses these helpers, too."""
 
 from __future__ import annotations
 
@@ -22,17 +22,16 @@ def is_user_function(name: str) -> bool:
 
 
 def user_function(name: str, what: str, imported: Import | None, arguments: str = "url") -> Callable[..., Any]:
-    """The function of that name, checked. Raises: PolicyError, as `checked` does, and if nothing can be imported here."""
+    """The function of that name, checked. Raises: PolicyError, as `checked` does, and if `imported` is None."""
     if imported is None:
         raise PolicyError(f"{what} {name}: functions cannot be imported here; pass `imported`, which does it")
     return checked(imported(name), name, what, arguments)
 
 
 def checked(function: Callable[..., Any], name: str, what: str, arguments: str) -> Callable[..., Any]:
-    """The function. Raises: PolicyError, which says that it is this `what` ("policy", "group").
+    """The function, if it is plain and takes these `arguments` ("url, via, hops").
 
-    It must answer at once, so one that is async is refused, and so is one that cannot be called with these `arguments`
-    ("url, via, hops").
+    Raises: PolicyError, which names the kind of policy (`what`: "policy", "group").
     """
     if answers_later(function):
         raise PolicyError(f"{what} {name} is async, and must answer at once; write a plain `def`")
@@ -43,24 +42,24 @@ def checked(function: Callable[..., Any], name: str, what: str, arguments: str) 
 
 
 def is_async(function: Callable[..., Any]) -> bool:
-    """Its answer is to be awaited: an `async def`, a partial of one, or an object whose `__call__` is one."""
+    """It must be awaited: an `async def`, a partial of one, or an object with such a `__call__`."""
     return _is_kind(inspect.iscoroutinefunction, function)
 
 
 def answers_later(function: Callable[..., Any]) -> bool:
-    """It does not answer at once: it is async, or gives its answers one by one to an `async for`."""
+    """It is async, or an async generator."""
     return is_async(function) or _is_kind(inspect.isasyncgenfunction, function)
 
 
 def _is_kind(kind: Callable[[Any], bool], function: Callable[..., Any]) -> bool:
     while isinstance(function, partial):
         function = function.func
-    # What runs when it is called stands in its class; that of a class makes an instance, whatever those do.
+    # The `__call__` of a class applies to its instances; calling the class makes an instance.
     return kind(function) or kind(getattr(type(function), "__call__", None))  # noqa: B004
 
 
 def accepts(function: Callable[..., Any], count: int) -> bool:
-    """Whether it can be called with so many arguments, by place; True of what does not tell, as some built-in functions."""
+    """Whether it takes so many positional arguments; True for functions without a signature, as some built-in ones."""
     try:
         signature = inspect.signature(function)
     except (ValueError, TypeError):
@@ -72,42 +71,42 @@ def accepts(function: Callable[..., Any], count: int) -> bool:
     return True
 
 
-def call_own(function: Callable[..., Any], argument: object, whose: str) -> Any:
-    """What the function answers. Raises: PolicyError that begins with `whose` and says in one line what was raised."""
+def call_user_function(function: Callable[..., Any], argument: object, call: str) -> Any:
+    """The function's return value. Raises: PolicyError in one line, which begins with the description of the `call`."""
     try:
         return function(argument)
     except KeyboardInterrupt:
         raise
-    except BaseException as error:  # nobody but the function can have raised it here, SystemExit and the like included
-        raise PolicyError(f"{whose} failed: {words_of(error)}") from error
+    except BaseException as error:  # only the function can have raised it, SystemExit and the like included
+        raise PolicyError(f"{call} failed: {words_of(error)}") from error
 
 
 def words_of(error: BaseException) -> str:
-    """The error's kind and text as one line, not longer than some."""
+    """The error's kind and text as one line, cut to a length that fits an error message."""
     try:
         text = " ".join(str(error).split())
     except Exception:  # noqa: BLE001 - the error's class may be the operator's, too
-        text = "its text cannot be had"
+        text = "its text cannot be read"
     return ": ".join(filter(None, [type(error).__name__, shown(text)]))
 
 
 def shown(text: str) -> str:
-    """The text for an error message, not longer than some lines."""
+    """The text cut to a length that fits an error message."""
     return text if len(text) <= _SHOWN else f"{text[:_SHOWN]}…"
 
 
 MOST_CHARS = 10_000
 
 
-def check_name(name: object, whose: str) -> str:
-    """The name, if it is one: text of 1 to 10,000 printable characters that UTF-8 can hold.
+def check_name(name: object, source: str) -> str:
+    """The name, if it is text of 1 to 10,000 printable characters that UTF-8 can hold.
 
-    Raises: PolicyError, which begins with `whose` ("policy my.module:key for http://a.test/").
+    Raises: PolicyError, which begins with its `source` ("policy my.module:key for http://a.test/").
     """
     if not isinstance(name, str):
-        raise PolicyError(f"{whose} gave {type(name).__name__}; text is needed")
+        raise PolicyError(f"{source} gave {type(name).__name__}; text is needed")
     if not 1 <= len(name) <= MOST_CHARS:
-        raise PolicyError(f"{whose} gave {len(name)} characters; 1 to {MOST_CHARS} are allowed")
+        raise PolicyError(f"{source} gave {len(name)} characters; 1 to {MOST_CHARS} are allowed")
     if not name.isprintable():
-        raise PolicyError(f"{whose} gave {name[:100]!r}, which has characters that cannot be printed")
+        raise PolicyError(f"{source} gave {name[:100]!r}, which has characters that cannot be printed")
     return name

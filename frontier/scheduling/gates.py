@@ -1,25 +1,16 @@
 """Gates: the unit of politeness. Pure; the time is an argument.
 
-A gate has k slots. A lease takes one; when the fetch has ended the slot rests for
+A gate has k slots. A lease takes one; after the fetch the slot rests, from the end of the fetch, for
 
-    d = clamp(delay_factor × fetch seconds, min_delay, max_delay)          (Heritrix's politeness formula)
+    clamp(delay_factor × fetch seconds, min_delay, max_delay)          (Heritrix's politeness formula)
 
-counted from the end of the fetch. So at most k fetches run at once, and the next start on a slot is at least d after the
-last fetch's end, whatever the number of queues that pass the gate.
+While a host has a Crawl-delay (`spacing_s`), or since it answered 429 (`throttle_s`) until it answers well, it has one slot,
+which rests for at least that long. The n-th trouble in a row (429, 503, Retry-After, no connection) closes all slots for
 
-While a host has a Crawl-delay (`spacing_s`), or has answered 429 (`throttle_s`) and not yet well again, it has one slot, which
-rests for at least that long: starts are then at least so far apart, and no start can slip in while an earlier one is still on
-its way. A trouble (429, 503, Retry-After, no connection) closes all slots for a time that doubles with each in a row
-(`Backoff`).
+    max(Retry-After, min(base × 2^(n-1), cap) + jitter)
 
-The n-th trouble in a row closes its gate for
-
-    max(what Retry-After asked for, min(base × 2^(n-1), cap)) and up to a tenth of the second on top
-
-The part on top (jitter) keeps hosts that failed together from being asked together again. It is derived from the gate and n,
-not drawn, so that a restart and a test find the same time. Heritrix has nothing of this kind.
-
-A group of hosts has a gate like any other. Each method acts on its own gate only: the schedule asks both.
+The jitter keeps hosts that failed together from being asked together. It is derived from the gate and n, so that it is the same
+after a restart. A group of hosts has a gate, too; each method acts on its own gate only, and the schedule asks both.
 """
 
 from __future__ import annotations
@@ -31,14 +22,14 @@ from heapq import heappop, heappush
 from typing import Final
 
 from anabranch.frontier.policies.groups import is_group
-from anabranch.frontier.policies.sheets import Delays, Sheets
+from anabranch.frontier.policies.sheets import Settings, Sheets
 from anabranch.frontier.records import GateKey, HostTrouble, name_id
 from anabranch.frontier.stores.contract import GateRow
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Politeness:
-    """How long a slot rests, and how many there are."""
+    """The number of slots of a gate, and their rests."""
 
     delay_factor: float = 5.0  #: rest = this × the fetch's duration …
     min_delay_s: float = 3.0  #: … but at least this
@@ -53,7 +44,7 @@ class Politeness:
         return min(rest_s, self.max_delay_s)
 
 
-#: Doublings after which nothing changes any more: more would leave the range of a float.
+#: The most doublings: more would leave the range of a float.
 _MOST_DOUBLINGS = 64
 
 
@@ -74,10 +65,7 @@ class Backoff:
         return min(self.base_s * 2.0 ** min(troubles - 1, _MOST_DOUBLINGS), self.cap_s)
 
     def wait_s(self, troubles: int, retry_after_s: float, gate_id: int) -> float:
-        """How long the gate stays closed after so many troubles in a row, if the host asked for `retry_after_s` (0 = nothing).
-
-        Never shorter than asked, up to `longest_retry_after_s`.
-        """
+        """How long the gate stays closed after so many troubles in a row; `retry_after_s` = 0: the host asked for nothing."""
         share = (name_id(f"{gate_id} {troubles}") + (1 << 63)) / (1 << 64)
         own_s = self.interval_s(troubles) * (1.0 + self.jitter * share)
         return max(own_s, min(max(0.0, retry_after_s), self.longest_retry_after_s))
@@ -105,7 +93,7 @@ class Gate:
         self.id = gate_id
         self.key = key
         self.politeness = politeness
-        self.group = group  #: the gate of its group, which a lease passes too
+        self.group = group  #: the gate of its group, which a lease passes, too
         self.backoff = backoff
         self.out = 0  #: slots that are taken
         self.rests: list[float] = []  #: heap: when each resting slot has rested
@@ -116,12 +104,12 @@ class Gate:
         self.troubles = 0  #: in a row, until forgiven
         self.troubled_s = 0.0  #: when the last one was
         self.last_rest_s = politeness.min_delay_s
-        self.written_rest_s = politeness.min_delay_s  #: the rest that the row has; one never written has the least
-        self._changed = False  #: something else that must survive is not in the row
-        self.served_s = 0.0  #: when a slot was last taken; among open gates the longest unserved is first
+        self.written_rest_s = politeness.min_delay_s  #: the rest in the row; the least one if it was never written
+        self._changed = False  #: the row lacks another change
+        self.served_s = 0.0  #: when a slot was last taken; of open gates the one that waits longest is first
         self._set_slots: int | None = None  #: the host's or the operator's k; None = the order's
         self._interval_s = 0.0  #: the longer of spacing and throttle; while there is one, there is one slot
-        self._resumes_s = 0.0  #: no slot opens before: what was left of the rests when the gate was last in memory
+        self._resumes_s = 0.0  #: no slot opens before: the rests that were left when the gate was last in memory
         self._started_s = -math.inf  #: when the latest fetch that has ended began
         self._idle_until_s = 0.0  #: the later of `_resumes_s` and the latest start + spacing
         self._closed_until_s = 0.0  #: the later of that and the block: no slot opens before
@@ -132,7 +120,7 @@ class Gate:
     # Slots
 
     def opens_s(self) -> float:
-        """The earliest time at which a slot can be taken; infinity while all are out. The group is not asked."""
+        """The earliest time at which a slot can be taken; infinity while all are out. Ignores the group."""
         free = self.slots - self.out
         if free <= 0:
             return _NEVER
@@ -140,12 +128,12 @@ class Gate:
         resting = len(rests)
         if resting < free:
             return closed_until_s
-        # More rests than free slots: slots were lowered, and the last ones to have rested count.
+        # More rests than free slots, because the slots were lowered: the last rests count.
         rested_s = rests[0] if resting == free else sorted(rests)[-free]
         return rested_s if rested_s > closed_until_s else closed_until_s  # noqa: FURB136 - a call costs four times as much
 
     def take(self, now_s: float) -> None:
-        """Take a slot; the caller has seen that the gate is open."""
+        """Take a slot of an open gate."""
         assert self.opens_s() <= now_s, "a slot is taken through a closed gate"
         if self.rests:
             self._forget_rested(now_s)
@@ -158,7 +146,7 @@ class Gate:
         self._forget_rested(now_s)
 
     def rest(self, start_s: float, end_s: float, now_s: float) -> float:
-        """Return a slot after a fetch; answers when it has rested."""
+        """Return a slot after a fetch; returns the end of its rest."""
         self.out -= 1
         self._started_s = max(self._started_s, start_s)
         self.last_rest_s = rest_s = max(self.politeness.rest_s(end_s - start_s), self._interval_s)
@@ -168,52 +156,52 @@ class Gate:
         return until_s
 
     def add_out(self, count: int) -> None:
-        """So many slots more are taken: leases of a host that joined this group."""
+        """Count the leases of a host that joined this group."""
         self.out += count
 
     def join(self, group: Gate | None) -> None:
-        """A lease passes the gate of this group, too."""
+        """Let leases pass the gate of this group, too."""
         self.group = group
 
     def stand_as(self, out: int, rests_until_s: float) -> None:
-        """Stand as this gate does in another process, which has so many slots out; none opens earlier than `rests_until_s`."""
+        """Copy the state that this gate has in another process: slots out, and the end of the rests."""
         self.out += out
         if rests_until_s > 0:
             self.rests += [rests_until_s] * max(self.slots - out, 0)
 
-    # What changes the rules
+    # Changes of the rules
 
     def block(self, until_s: float) -> None:
-        """Keep it closed until then, or longer if it is closed for longer already."""
+        """Keep the gate closed until then, or longer if it already is."""
         self.blocked_until_s = max(self.blocked_until_s, until_s)
         self._settle()
 
     def unblock(self) -> None:
-        """Take back every block and forget the troubles, as if the host had never had any; rests and the Crawl-delay stay."""
+        """Remove every block and forget the troubles; rests and the Crawl-delay remain."""
         self.blocked_until_s = 0.0
         self.throttle_s = 0.0
         self.troubles = 0
         self._settle()
 
     def set_spacing(self, delay_s: float) -> None:
-        """Keep starts so far apart, from the latest one on; 0 takes it back. Rests that have begun go on."""
+        """Keep starts so far apart, from the latest one on; 0 = no limit. Current rests remain."""
         self.spacing_s = delay_s
         self._settle()
 
     def set_slots(self, slots: int | None) -> None:
-        """Allow so many fetches at once (None: as the order does). An added slot may open at once; other rests go on."""
+        """Allow so many fetches at once; None = the order's number. Current rests remain."""
         assert slots is None or slots >= 1, "a gate needs at least one slot"
         self._set_slots = slots
         self._settle()
 
     def trouble(self, kind: HostTrouble, retry_after_s: float, now_s: float) -> None:
-        """A fetch ended in trouble: the gate closes for the backoff's wait; after a 429, starts are kept apart until `well`.
+        """A fetch ended in trouble: close the gate for the backoff's wait; after a 429, keep starts apart until `well`.
 
-        Called after `rest` or `give_back`. Fetches that were out when the gate closed tell of the same trouble: a further one
-        is counted only if a slot was taken since the last. With NONE, what the host asked for is kept and nothing is counted.
+        Called after `rest` or `give_back`. A trouble is counted only if a slot was taken since the last one, since all fetches
+        that were out meet the same trouble. NONE applies the host's Retry-After and counts nothing.
         """
         if kind is not HostTrouble.NONE:
-            self._forgive(self.served_s)  # the time that the failing fetch itself took was not quiet
+            self._forgive(self.served_s)  # the failing fetch itself was not quiet time
             if not self.troubles or self.served_s > self.troubled_s:
                 self.troubles += 1
             self.troubled_s = now_s
@@ -223,10 +211,9 @@ class Gate:
         self.block(now_s + self.backoff.wait_s(counted, retry_after_s, self.id))
 
     def well(self, now_s: float) -> None:
-        """The host has answered without trouble: starts are kept apart no more, and the row of troubles is one shorter.
+        """The host answered without trouble: end the throttle, count one trouble less. Called before `rest`.
 
-        Called before `rest`, so that the slot rests as usual. A fetch that was out already when the last trouble came proves
-        nothing.
+        A fetch that was out when the last trouble came proves nothing.
         """
         if self.troubles and self.served_s > self.troubled_s:
             self._forgive(now_s)
@@ -236,10 +223,10 @@ class Gate:
                 self.throttle_s = 0.0
                 self._settle()
 
-    # What survives, what is told
+    # The row in the store
 
     def row(self) -> GateRow:
-        """What must survive until the gate is in memory again; the caller has it written."""
+        """The state to restore the gate from; the caller writes it."""
         self.written_rest_s = self.last_rest_s
         self._changed = False
         rests_until_s = max(self._idle_until_s, *self.rests) if self.rests else self._idle_until_s
@@ -250,15 +237,14 @@ class Gate:
 
     @property
     def must_be_written(self) -> bool:
-        """Whether an unclean end now would be impolite, or forget: after one every gate rests for its row's rest."""
+        """Whether the row would be wrong after an unclean end, when every gate rests for its row's rest."""
         return self._changed or not self.written_rest_s / 2 <= self.last_rest_s <= self.written_rest_s
 
     def restore(self, row: GateRow, now_s: float, *, clean: bool, opened_s: float | None = None) -> None:
-        """Take up what the row says of a gate that was in memory before.
+        """Restore the state of a gate that was in memory before; every slot rests until the last one had rested.
 
-        Every slot rests until the last one had rested. After an unclean end a fetch may have been under way up to the moment
-        when the store was opened (`opened_s`; None = now), so the gate opens no earlier than its last rest after that.
-        Rests are clamped to now + the longest rest there is, or was: an operator may have taken back what made it long.
+        After an unclean end a fetch may have been under way until the store was opened (`opened_s`; None = now), so the gate
+        opens no earlier than its last rest after that. Rests are clamped to now + the longest rest.
         """
         self.blocked_until_s = row.blocked_until_s
         self.spacing_s = row.spacing_s
@@ -268,13 +254,12 @@ class Gate:
         self.troubled_s = row.troubled_s
         self._set_slots = row.slots
         self._settle()
-        # Its first fetch may have left no rest in the row yet.
         rest_s = max(self.last_rest_s, self._interval_s)
         under_way_s = -math.inf if clean else now_s if opened_s is None else opened_s
         until_s = max(row.rests_until_s, under_way_s + rest_s)
-        # The number of slots may have changed since, so it is kept for all of them.
+        # The number of slots may have changed, so the rest applies to all of them.
         self._resumes_s = min(until_s, now_s + max(self.politeness.max_delay_s, rest_s))
-        # About the end of the latest fetch, for a Crawl-delay that is told later.
+        # An estimate of the end of the latest fetch, for a Crawl-delay that is set later.
         ended_s = row.rests_until_s - max(row.last_rest_s, self._interval_s) if row.rests_until_s else -math.inf
         self._started_s = min(max(ended_s, under_way_s), now_s)
         self._settle()
@@ -283,7 +268,7 @@ class Gate:
     # Inside
 
     def _settle(self) -> None:
-        """Work out what follows from slots, intervals, blocks and what was restored. `out` and the rests need it not."""
+        """Derive slots and closing times from the settings; `out` and the rests do not need it."""
         self._changed = True
         self._interval_s = max(self.spacing_s, self.throttle_s)
         own = self.politeness.slots if self._set_slots is None else self._set_slots
@@ -298,13 +283,13 @@ class Gate:
             heappop(self.rests)
 
     def _forgive(self, quiet_until_s: float) -> None:
-        """Forget troubles after long quiet; time under a block proves nothing."""
+        """Forget troubles after long quiet; blocked time does not count."""
         if quiet_until_s - max(self.troubled_s, self.blocked_until_s) >= self.backoff.forgive_s:
             self.troubles = 0
 
 
 class GateMaker:
-    """Makes gates from keys: which politeness a host has, and which group it belongs to."""
+    """Makes gates from keys, with the politeness of the host and its group."""
 
     def __init__(
         self,
@@ -316,10 +301,7 @@ class GateMaker:
         *,
         is_off: bool = False,
     ) -> None:
-        """`sheets`: what is different for parts of the web. `group_of`: the second gate of a host; None = there are no groups.
-
-        `is_off`: hosts are left without politeness, overrides and groups.
-        """
+        """`group_of` gives a host's second gate; None = no groups. `is_off` = no politeness, overrides and groups for hosts."""
         self._politeness = _OFF if is_off else politeness
         self._group_politeness = group_politeness
         self._backoff = backoff
@@ -329,11 +311,11 @@ class GateMaker:
         self._on_new_gate: Callable[[Gate], None] = lambda _: None
 
     def on_new_gate(self, change: Callable[[Gate], None]) -> None:
-        """Call `change` with each new gate of a host, see `Looking.beside`."""
+        """Call `change` with each new gate of a host."""
         self._on_new_gate = change
 
     def host_gate(self, key: GateKey) -> Gate:
-        """A new gate of a host; of a group, if an operator names one before any of its hosts came."""
+        """A new gate of a host; or of a group, if an operator names it before its hosts are known."""
         if ":" in key and is_group(key):
             gate = self.group_gate(key)
         else:
@@ -349,19 +331,16 @@ class GateMaker:
         return Gate(name_id(key), key, self._group_politeness, backoff=self._backoff)
 
     def group_of(self, key: GateKey) -> GateKey | None:
-        """The group of a host, if it has one and that is known by now; a group belongs to no other."""
+        """The group of a host, if it is known; a group has no group."""
         if not self.has_groups or self._group_of is None or is_group(key):
             return None
         return self._group_of(key)
 
 
-def _politeness_of(sheets: Sheets, host: GateKey, usual: Politeness) -> Politeness:
-    settings = sheets.for_host(host)
-    delays = settings.delays(Delays(usual.delay_factor, usual.min_delay_s, usual.max_delay_s))
-    slots = usual.slots if settings.max_connections is None else settings.max_connections
-    return Politeness(
-        delay_factor=delays.delay_factor,
-        min_delay_s=delays.min_delay_s,
-        max_delay_s=delays.max_delay_s,
-        slots=slots,
-    )
+def _politeness_of(sheets: Sheets, host: str, usual: Politeness) -> Politeness:
+    """The politeness of a host by the sheets, where the order has the `usual` one."""
+    order = Settings(usual.delay_factor, usual.min_delay_s, usual.max_delay_s, usual.slots)
+    factor, least_s, most_s, slots = sheets.for_host(host).over(order)[:4]
+    if factor is None or least_s is None or most_s is None or slots is None:
+        raise AssertionError("the order leaves no setting open")
+    return Politeness(delay_factor=factor, min_delay_s=least_s, max_delay_s=most_s, slots=slots)

@@ -1,8 +1,7 @@
 """The life of a work queue, as a table.
 
-A queue is in exactly one state. What moves it is what it holds after something happened: the strongest of its `Holds` names
-the state it rests in. `STEPS` says every way there and what takes it, `NEVER` what cannot happen and why; each pair of
-a state and a holding stands in one of them, or is a rest. A step that is not in the table is a defect that shows at once.
+A queue is in exactly one state, which follows from the strongest of its `Holds`. `STEPS` lists every step and its cause, and
+`NEVER` the impossible ones and the reason. A step that is not in the table is a defect.
 
     EMPTY ──rows──▶ INACTIVE ──asked──▶ LOADING ──heads──▶ READY ──leased──▶ IN_FLIGHT ──▶ (what is left)
                         ▲                                                        │
@@ -10,7 +9,7 @@ a state and a holding stands in one of them, or is a rest. A step that is not in
 
     PAUSED and RETIRED are entered from every state, and left for what the queue holds.
 
-`scripts/lifecycle_diagram.py` draws the picture and the list of all steps in docs/explanation/lifecycle.md from these tables.
+`scripts/lifecycle_diagram.py` draws docs/explanation/lifecycle.md from these tables.
 """
 
 from __future__ import annotations
@@ -22,7 +21,7 @@ from anabranch.frontier.errors import LifecycleError
 
 
 class QueueState(Enum):
-    """Where a work queue stands."""
+    """The state of a work queue."""
 
     EMPTY = "empty"  #: it holds no URL
     INACTIVE = "inactive"  #: it holds URLs and waits for its turn
@@ -38,9 +37,9 @@ class QueueState(Enum):
 
 
 class Holds(Enum):
-    """What a queue holds: the events of the table, strongest first. Leases of a paused or retired queue end in order.
+    """The holdings of a queue, strongest first: the events of the table.
 
-    LEASES: `per_queue` of its URLs are leased, or at least one is and nothing else of it can be served.
+    LEASES: `per_queue` of its URLs are leased, or at least one is and nothing else can be served.
     """
 
     PAUSED = "an order to pause"
@@ -55,7 +54,7 @@ class Holds(Enum):
     __hash__ = object.__hash__
 
 
-#: The state that each holding rests in; a queue that is there already stays.
+#: The state that follows from each holding.
 RESTS_IN: Final[dict[Holds, QueueState]] = {
     Holds.PAUSED: QueueState.PAUSED,
     Holds.RETIRED: QueueState.RETIRED,
@@ -79,7 +78,7 @@ _REOPENED = {
     Holds.NOTHING: "it may run again, and holds no URL",
 }
 
-#: Every step that can happen: from a state, by what the queue holds now -> what takes it.
+#: Every possible step: from a state, by the new holding -> its cause.
 STEPS: Final[dict[QueueState, dict[Holds, str]]] = {
     QueueState.EMPTY: _PAUSE | _RETIRE | {Holds.ROWS: "a URL is queued"},
     QueueState.INACTIVE: _PAUSE | _SPENT | {
@@ -139,10 +138,7 @@ NEXT: dict[tuple[QueueState, Holds], QueueState] = {
 
 
 def next_state(state: QueueState, holds: Holds) -> QueueState:
-    """The state after `state` for a queue that now holds `holds`.
-
-    Cost: one look-up if it stays, three if it moves. Raises: LifecycleError for a step that is not in the table.
-    """
+    """The state after `state` for a queue that now holds `holds`. Raises: LifecycleError for an impossible step."""
     rests_in = RESTS_IN[holds]
     if rests_in is not state and holds not in STEPS[state]:
         why = NEVER[state, holds]

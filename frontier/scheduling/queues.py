@@ -1,9 +1,8 @@
-"""Work queues and their lanes, as far as they are in memory.
+"""Work queues and lanes in memory.
 
-A work queue is the unit of order and parallelism: `per_queue` of its URLs are leased at a time. It holds one lane per gate
-that its URLs pass. Only what is active has an object: a lane whose heads are in memory, on their way, or leased, and its
-queue. A lane keeps a window, the first few of its rows, read from the store before the last one is leased; it does not
-count its rows, the store does.
+A work queue is the unit of order and parallelism: at most `per_queue` of its URLs are leased at a time. It has one lane per
+gate that its URLs pass. A lane is in memory while it has heads, waits for them, or has leases. Its window holds the first few
+of its rows and is refilled before it is empty; the store counts its rows.
 """
 
 from __future__ import annotations
@@ -30,10 +29,9 @@ from anabranch.frontier.stores.contract import LaneId, QueueRow, Standing
 if TYPE_CHECKING:
     from anabranch.frontier.scheduling.readylist import ReadyList
 
-
 #: Rows that are read at a time for a lane's window.
 WINDOW = 16
-#: A window this short is refilled while it is still in use.
+#: A window this short is refilled.
 LOW_WINDOW = 4
 
 # By these names, because reading a member of an Enum's class costs as much as a call.
@@ -48,30 +46,14 @@ _HOLDS_ROWS: Final = Holds.ROWS
 
 
 class WorkQueue:
-    """One queue that has something active."""
+    """A queue in memory."""
 
+    # fmt: off
     __slots__ = (
-        "asked",
-        "base_precedence",
-        "budget",
-        "errors",
-        "heads",
-        "id",
-        "is_known",
-        "key",
-        "lanes",
-        "out",
-        "parked",
-        "per_queue",
-        "precedence",
-        "spent",
-        "standing",
-        "state",
-        "successes",
-        "total_budget",
-        "unsaved",
-        "waits",
+        "asked", "base_precedence", "budget", "errors", "heads", "id", "is_known", "key", "lanes", "out", "parked", "per_queue",
+        "precedence", "spent", "standing", "state", "successes", "total_budget", "unsaved", "waits",
     )
+    # fmt: on
 
     def __init__(self, queue_id: int, per_queue: int) -> None:
         self.id = queue_id
@@ -82,45 +64,45 @@ class WorkQueue:
         self.precedence = 0  #: smaller is served first
         self.spent = 0
         self.budget: int | None = None  #: its own total budget; None = the order's
-        self.total_budget = -1  #: the one that counts; -1 = without end
-        self.base_precedence = 0  #: what the order or a sheet says of it
+        self.total_budget = -1  #: the effective one; -1 = without end
+        self.base_precedence = 0  #: by the order or a sheet
         self.successes = 0
         self.errors = 0
         self.state = QueueState.INACTIVE
-        self.lanes: set[Lane] = set()  #: those in memory
+        self.lanes: set[Lane] = set()  #: in memory
         self.out = 0  #: leased rows
         self.heads = 0  #: rows in the windows of its lanes
-        self.asked = 0  #: lanes whose heads are on their way
+        self.asked = 0  #: lanes that wait for heads
         self.unsaved = 0  #: leases that ended since its row was written
-        self.waits = 0  #: rows that went to wait for a retry since it is in memory
-        self.parked: list[Lane] = []  #: lanes that a gate would have served, had the queue been free
+        self.waits = 0  #: rows that began to wait for a retry while it is in memory
+        self.parked: list[Lane] = []  #: lanes with heads that wait until the queue is free
 
     def __repr__(self) -> str:
         return f"<WorkQueue {self.key or self.id} {self.state.value}, {self.out} leased, {self.heads} heads>"
 
     @property
     def is_busy(self) -> bool:
-        """As many of its URLs are leased as may be."""
+        """As many of its URLs are leased as allowed."""
         return self.out >= self.per_queue
 
-    # What is known of it
+    # Its row
 
     def learn(self, row: QueueRow) -> None:
-        """Take over what the store knows of it."""
+        """Take over its row from the store."""
         self.is_known = True
         _, self.key, self.standing, self.precedence, self.spent, self.budget, self.successes, self.errors = row
 
     def set_budget(self, budget: int | None, total_budget: int) -> None:
-        """Set its own total budget (None = the order's) and the one that counts."""
+        """Set its own total budget (None = the order's) and the effective one."""
         self.budget = budget
         self.total_budget = total_budget
 
     def set_base_precedence(self, precedence: int) -> None:
-        """Set the precedence that the order or a sheet gives it."""
+        """Set its precedence by the order or a sheet."""
         self.base_precedence = precedence
 
     def set_precedence(self, precedence: int) -> None:
-        """Change its precedence; its row may have been written before."""
+        """Change its precedence, which makes its row unsaved."""
         if self.precedence != precedence:
             self.precedence = precedence
             self.unsaved += 1
@@ -143,18 +125,18 @@ class WorkQueue:
             self.errors += 1
 
     def take_unsaved(self) -> bool:
-        """Whether anything was spent since its row was written; the caller writes it now."""
+        """Whether its row must be written; the caller does it now."""
         has_unsaved, self.unsaved = bool(self.unsaved), 0
         return has_unsaved
 
-    # What it has in memory
+    # Its rows in memory
 
     def count_heads(self, change: int) -> None:
-        """So many rows came into the windows of its lanes, or left them."""
+        """Add to the number of rows in its windows."""
         self.heads += change
 
     def count_asked(self, change: int) -> None:
-        """So many lanes began to wait for their heads, or stopped."""
+        """Add to the number of lanes that wait for heads."""
         self.asked += change
 
     def lease_head(self) -> None:
@@ -163,7 +145,7 @@ class WorkQueue:
         self.out += 1
 
     def end_lease(self) -> None:
-        """A leased row came back."""
+        """One of its leases ended."""
         self.out -= 1
 
     def retry_later(self) -> None:
@@ -171,13 +153,13 @@ class WorkQueue:
         self.waits += 1
 
     def row(self) -> QueueRow:
-        """What must survive a restart."""
+        """Its row for the store."""
         return QueueRow(
             self.id, self.key, self.standing, self.precedence, self.spent, self.budget, self.successes, self.errors,
         )  # fmt: skip
 
     def holds(self) -> Holds:
-        """The strongest fact about it."""
+        """Its strongest holding."""
         if self.standing:
             return Holds.PAUSED if self.standing is _PAUSED else Holds.RETIRED
         if self.out >= self.per_queue:
@@ -194,13 +176,13 @@ class WorkQueue:
 
 
 class LanePlace(Enum):
-    """Where a lane stands in its gate's line."""
+    """The place of a lane at its gate."""
 
     NOWHERE = auto()  #: it has nothing to serve, or was dropped
-    STORED = auto()  #: it has rows, none of them in memory: its id waits in the line
-    LOADING = auto()  #: its first heads are on their way
+    STORED = auto()  #: its rows are in the store only; its id waits at the gate
+    LOADING = auto()  #: its first heads are being read
     READY = auto()  #: its head can be leased
-    PARKED = auto()  #: the same, but its queue is busy
+    PARKED = auto()  #: its head can be leased when its queue is free
 
 
 # By these names, because reading a member of an Enum's class costs as much as a call.
@@ -214,36 +196,27 @@ PARKED: Final = LanePlace.PARKED
 class Lane:
     """The URLs of one queue that pass one gate."""
 
+    # fmt: off
     __slots__ = (
-        "_answers_due",
-        "_excluded",
-        "balance",
-        "is_dropped",
-        "leased",
-        "limit",
-        "line",
-        "more",
-        "place",
-        "queue",
-        "stamp",
-        "turn",
-        "window",
+        "_answers_due", "_excluded", "balance", "is_dropped", "leased", "limit", "line", "more", "place", "queue", "stamp",
+        "turn", "window",
     )
+    # fmt: on
 
     def __init__(self, queue: WorkQueue, line: ReadyList, turn: Turn, balance: int) -> None:
         self.queue = queue
         self.line = line
-        self.turn = turn  #: as the store has it
-        self.balance = balance  #: cost units that are left of its session
+        self.turn = turn  #: as in the store
+        self.balance = balance  #: cost units left in its session
         self.place: LanePlace = NOWHERE
-        self.stamp = 0  #: its one valid entry in the line's heap of ready lanes; rises, so equals take turns
-        self.more = True  #: rows that could be served may be in the store beside those in the window
-        self.limit = 0  #: how many rows the last question asked for
+        self.stamp = 0  #: its one valid entry in the heap of ready lanes; rises, so that equals take turns
+        self.more = True  #: the store may have more servable rows than the window
+        self.limit = 0  #: the number of rows that the last question asked for
         self.leased: set[int] = set()  #: ordinals
         self.window: deque[Head] = deque()
-        self.is_dropped = False  #: it left memory; answers that are still due are not for it
-        self._excluded: set[int] | None = None  #: rows that the answer under way may hold but that are known
-        self._answers_due = 0  #: answers under way, forgotten ones included
+        self.is_dropped = False  #: it left memory and ignores answers
+        self._excluded: set[int] | None = None  #: known rows that the next answer may contain; None = not asked
+        self._answers_due = 0  #: answers to come, including those to ignore
 
     def __repr__(self) -> str:
         more = " and more" if self.more else ""
@@ -258,11 +231,11 @@ class Lane:
 
     @property
     def is_asked(self) -> bool:
-        """An answer of the store is under way."""
+        """It waits for an answer of the store."""
         return self._excluded is not None
 
     def belongs(self) -> LanePlace:
-        """Where it should stand. A parked lane stays parked until its queue comes back."""
+        """The place where it should be. A parked lane stays parked until its queue is free."""
         if self.queue.standing:
             return NOWHERE
         if self.window:
@@ -272,30 +245,26 @@ class Lane:
         return STORED if self.more else NOWHERE
 
     def wants_heads(self) -> bool:
-        """Whether its window should be refilled while it is still in use."""
+        """Whether its window should be refilled."""
         if not self.more or self._excluded is not None:
             return False
         window = len(self.window)
         return window <= LOW_WINDOW and window < self.balance
 
     def ask(self) -> int:
-        """Note that heads are asked for; answers how many rows to read.
+        """Note that heads are asked for; returns the number of rows to read.
 
-        The read begins at the lane's first row, so it meets those that are leased or in the window already: they
-        are counted in, and left out when the answer comes, even if they are finished by then.
+        The read starts at the lane's first row, so the number includes leased rows and the window; the answer skips them.
         """
         self._excluded = self.leased.union([head.row.ordinal for head in self.window])
         self._answers_due += 1
         self.queue.count_asked(1)
-        self.more = False  # rows that come from now on set it again
+        self.more = False  # new rows set it again
         self.limit = min(WINDOW, max(self.balance, 1)) + len(self._excluded)
         return self.limit
 
     def answer(self, heads: list[Head]) -> bool:
-        """Take the oldest answer under way; False if it had been forgotten.
-
-        Answers come in the order of the questions, so the last one under way belongs to the last question.
-        """
+        """Take the answer to the oldest question, in their order; False if that question was forgotten."""
         self._answers_due -= 1
         assert self._answers_due >= 0, "heads arrive that nobody asked for"
         if self._excluded is None or self._answers_due:
@@ -309,7 +278,7 @@ class Lane:
         return True
 
     def forget_answer(self) -> bool:
-        """Do not wait for the answer under way; True if there was one."""
+        """Ignore the next answer; True if there is one to come."""
         if self._excluded is None:
             return False
         self._excluded = None
@@ -318,7 +287,7 @@ class Lane:
         return True
 
     def put_first(self, head: Head) -> None:
-        """A head comes back: it is next."""
+        """Put a head back, as the next one."""
         self.window.appendleft(head)
         self.queue.count_heads(1)
 
@@ -330,13 +299,13 @@ class Lane:
         return head
 
     def end_lease(self, ordinal: int, cost: int) -> None:
-        """One of its leases ended, and took so much of its session."""
+        """End a lease, which takes its cost from the session."""
         self.leased.discard(ordinal)
         self.balance -= cost
         self.queue.end_lease()
 
     def begin_session(self, turn: Turn, balance: int) -> None:
-        """Take this turn, and so many cost units."""
+        """Take this turn and so many cost units."""
         self.turn = turn
         self.balance = balance
 
@@ -345,25 +314,25 @@ class Lane:
         self.turn = turn
 
     def stand(self, place: LanePlace, stamp: int = 0) -> None:
-        """Note its place; `stamp` names its entry among the ready lanes."""
+        """Set its place; `stamp` names its entry among the ready lanes."""
         self.place = place
         self.stamp = stamp
 
     def park(self) -> None:
-        """Wait at its queue, which is busy."""
+        """Wait until its queue is free."""
         self.stand(PARKED)
         self.queue.parked.append(self)
 
     def note_more(self) -> None:
-        """Rows that could be served are in the store."""
+        """Note that the store has servable rows."""
         self.more = True
 
     def leave(self) -> None:
-        """It leaves memory: answers that are still due are not for it."""
+        """Leave memory and ignore answers."""
         self.is_dropped = True
 
     def drop_behind(self, row: Row) -> bool:
-        """A row was stored that may belong before heads in the window: these leave it, to be read again."""
+        """Drop heads that come after a new row, to read them again; True if there were any."""
         place = row.precedence, row.ordinal
         dropped = False
         while self.window and place < self.window[-1].row[2:4]:
@@ -373,20 +342,20 @@ class Lane:
         return dropped
 
     def drop_all(self) -> None:
-        """All heads leave the window; they are in the store."""
+        """Drop all heads; the store has them."""
         if self.window:
             self.queue.count_heads(-len(self.window))
             self.window.clear()
             self.more = True
 
     def drop(self, ordinals: set[int]) -> None:
-        """These rows are no more."""
+        """Drop the heads of rows that were removed."""
         kept = [head for head in self.window if head.row.ordinal not in ordinals]
         self.queue.count_heads(len(kept) - len(self.window))
         self.window = deque(kept)
 
 
-#: Places of a row that waits sort behind all that can be served.
+# Rows that wait sort behind all that can be served.
 assert WAITING > 255 << 8 | 255
 
 
@@ -394,7 +363,7 @@ class QueueIndex:
     """The queues in memory, by id."""
 
     def __init__(self, per_queue: int, save: Callable[[WorkQueue], None]) -> None:
-        """`save` gets a queue whose row must be written before it leaves memory."""
+        """`save` writes the row of a queue."""
         self.queues: dict[int, WorkQueue] = {}
         self._per_queue = per_queue
         self._save = save
@@ -411,7 +380,7 @@ class QueueIndex:
         return self.queues.get(queue_id)
 
     def take_up(self, queue_id: int) -> WorkQueue:
-        """The queue; made if it is not in memory."""
+        """The queue, created if it is not in memory."""
         queue = self.queues.get(queue_id)
         if queue is None:
             queue = self.queues[queue_id] = WorkQueue(queue_id, self._per_queue)
@@ -419,7 +388,7 @@ class QueueIndex:
         return queue
 
     def settle(self, queue: WorkQueue) -> None:
-        """Bring the queue's state in line with what it holds, by the table of `lifecycle`; let go of an idle one."""
+        """Set the queue's state by the table of `lifecycle`; an idle queue leaves memory."""
         before, holds = queue.state, queue.holds()
         state = RESTS_IN[holds]
         if state is not before:
@@ -435,24 +404,24 @@ class QueueIndex:
             self.save(queue)
 
     def save(self, queue: WorkQueue) -> None:
-        """Write what was spent since it was written last, if anything was."""
+        """Write the queue's row if it changed."""
         if queue.take_unsaved():
             self._save(queue)
 
     def save_all(self) -> None:
-        """Write what all queues in memory spent since they were written."""
+        """Write the rows of all queues that changed."""
         for queue in self.queues.values():
             self.save(queue)
 
 
-#: What the end of a lease costs, worked out before anything is changed: the units that the queue spends, and its precedence,
-#: should its session end with it. A plain tuple, because one is made for every page.
+#: The units that the queue spends for a lease, and its precedence if the session ends with it. A plain tuple, because one is
+#: made for every page.
 Charge = tuple[int, int]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class QueueRules:
-    """How queues are served. Every answer is O(1)."""
+    """The rules by which queues are served. Every method is O(1)."""
 
     per_queue: int = 1  #: URLs of one queue that may be leased at a time
     budgets: Budgets = field(default_factory=Budgets)
@@ -460,7 +429,7 @@ class QueueRules:
     uris: UriPrecedence = field(default_factory=lambda: parse_uri_precedence("cost"))
     queues: QueuePrecedence = field(default_factory=lambda: parse_queue_precedence("base"))
     sheets: Sheets = field(default_factory=Sheets)
-    host_of: Callable[[QueueKey], str] | None = None  #: a queue's host, where the policy gives each host its own queues
+    host_of: Callable[[QueueKey], str] | None = None  #: a queue's host; None if queues hold many hosts
 
     @property
     def floor(self) -> int:
@@ -468,7 +437,7 @@ class QueueRules:
         return self.queues.floor
 
     def charge(self, queue: WorkQueue, head: Head, kind: OutcomeKind) -> Charge:
-        """The price of a lease that ends so. Raises: PolicyError."""
+        """The charge for a lease that ends so. Raises: PolicyError."""
         cost = self.cost.constant
         if cost is None:
             row, via = head
@@ -477,35 +446,33 @@ class QueueRules:
         return paid, queue.base_precedence if self.queues.rule is None else self.precedence(queue, kind, paid)
 
     def precedence(self, queue: WorkQueue, kind: OutcomeKind, paid: int) -> int:
-        """The queue's precedence once it has paid for a lease that ends so. Raises: PolicyError."""
-        if self.queues.is_constant:
-            return queue.base_precedence
+        """The queue's precedence after it paid for a lease that ends so. Raises: PolicyError."""
         successes = queue.successes + (kind is OutcomeKind.DONE)
         errors = queue.errors + (kind is OutcomeKind.FAILED)
         return self.queues.of(QueueHistory(queue.key, queue.base_precedence, queue.spent + paid, successes, errors))
 
     def first_precedence(self, queue: QueueKey) -> int:
-        """The precedence of a queue of which nothing is known but what the order says."""
+        """The precedence of a new queue."""
         base = self._settings(queue).queue_precedence
         return self.queues.base if base is None else base
 
     def in_row(self, candidate: Candidate, via: str | None) -> int:
-        """The row precedence of a candidate that was found on the page `via`. Raises: PolicyError."""
+        """The row precedence of a candidate found on the page `via`. Raises: PolicyError."""
         sheet = self.sheets.for_url(candidate.url).uri_precedence if self.sheets.has_uri_precedence else None
         return self.uris.in_row(candidate, via, sheet)
 
     @property
     def plain_precedence(self) -> int | None:
-        """The row precedence of every candidate that says nothing of its own, if there is one."""
+        """The row precedence of every candidate without its own, if it is constant."""
         return None if self.sheets.has_uri_precedence else self.uris.plain
 
     def meet(self, queue: WorkQueue) -> None:
-        """Work out what counts for a queue whose row was read."""
+        """Set the effective budget and base precedence of a queue after its row was read."""
         queue.set_budget(queue.budget, self.total_budget(queue.key, queue.budget))
         queue.set_base_precedence(self.first_precedence(queue.key))
 
     def total_budget(self, queue: QueueKey, own: int | None) -> int:
-        """The total budget of a queue, -1 = without end; `own` is what the operator gave it."""
+        """The total budget of a queue, -1 = without end; `own` is the operator's."""
         return total_budget(own, self._settings(queue).total_budget, self.budgets.total_budget)
 
     def session_budget(self, queue: QueueKey) -> int:
@@ -514,7 +481,7 @@ class QueueRules:
         return self.budgets.balance_replenish if own is None else own
 
     def is_over_total(self, queue: WorkQueue) -> bool:
-        """It has spent all that it may."""
+        """Whether it has spent its total budget."""
         return is_over_total(queue.spent, queue.total_budget)
 
     def _settings(self, queue: QueueKey) -> Settings:

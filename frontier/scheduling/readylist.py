@@ -1,8 +1,8 @@
-"""The first part of an ordered set whose rest is in the store: what keeps memory small where there are many.
+"""Ready lists: the lanes that wait at each gate, and the heap of gates by opening time. Also the outbox of a call.
 
-The lanes that wait at a gate, and the rows that wait for a retry, can be millions. Memory has the first of them, up to
-a *horizon*; what lies behind is rows, read when few remain. What arrives behind the horizon is not taken in, since a
-read will bring it. What arrives while a read is under way is remembered, since that read was written before it came.
+Millions of lanes may wait at a gate, and millions of rows for a retry. A `Prefix` keeps the first of them in memory, up to a
+*horizon*; the rest is in the store and read when few remain. Members behind the horizon come with a later read; those that
+arrive during a read are remembered, since it may not contain them.
 """
 
 from __future__ import annotations
@@ -21,18 +21,18 @@ K = TypeVar("K", Turn, tuple[float, int])
 
 
 class Prefix(Generic[K]):
-    """Members (whole numbers) by key, the smallest first; every operation costs O(log members)."""
+    """The first part of an ordered set of whole numbers, by key. Every operation costs O(log members)."""
 
     __slots__ = ("_gone", "_heap", "_horizon", "_keys", "_meanwhile", "_most", "is_asked", "is_complete")
 
     def __init__(self, most: int, *, is_complete: bool) -> None:
-        self._most = most  #: members that are kept in memory, twice as many for a moment
+        self._most = most  #: members in memory; up to twice as many between two cuts
         self._heap: list[tuple[K, int]] = []
         self._keys: dict[int, K] = {}
-        self.is_complete = is_complete  #: nothing lies behind the horizon
-        self._horizon: K | None = None  #: the last key that was read; None = none was
-        self._gone: set[int] = set()  #: what was discarded while a read was under way, which may bring it
-        self._meanwhile: dict[int, K] = {}  #: what came behind the horizon while a read was under way
+        self.is_complete = is_complete  #: nothing is behind the horizon
+        self._horizon: K | None = None  #: the last key that was read
+        self._gone: set[int] = set()  #: discarded during a read, which may contain it
+        self._meanwhile: dict[int, K] = {}  #: offered during a read
         self.is_asked = False
 
     def __len__(self) -> int:
@@ -46,16 +46,16 @@ class Prefix(Generic[K]):
 
     @property
     def may_have_any(self) -> bool:
-        """Something is in memory, or may be in the store."""
+        """It has members in memory, or maybe in the store."""
         return bool(self._keys) or not self.is_complete
 
     @property
     def wants_more(self) -> bool:
-        """Few remain, the store may have more, and nobody has asked yet."""
+        """Few remain, the store may have more, and no read is under way."""
         return not (self.is_complete or self.is_asked) and len(self._keys) <= self._most >> 2
 
     def offer(self, key: K, member: int) -> None:
-        """The member stands at this key now; it is kept here unless that lies behind the horizon."""
+        """Set the member's key; it is kept in memory unless the key is behind the horizon."""
         self._keys.pop(member, None)
         if self.is_complete or (self._horizon is not None and key <= self._horizon):
             self._keys[member] = key
@@ -63,19 +63,19 @@ class Prefix(Generic[K]):
         if not self.is_asked:
             self._limit()
         else:
-            # A key that is too small costs a look in vain, one that is too large loses the member.
+            # A key that is too small costs a useless look, one that is too large loses the member.
             self._gone.discard(member)
             self._meanwhile[member] = min(key, self._meanwhile.get(member, key))
 
     def discard(self, member: int) -> None:
-        """The member stands nowhere any more."""
+        """Remove the member."""
         self._keys.pop(member, None)
         if self.is_asked:
             self._meanwhile.pop(member, None)
             self._gone.add(member)
 
     def first_key(self) -> K | None:
-        """The smallest key in memory, else the horizon; None if there is neither."""
+        """The smallest key in memory, else the horizon, if any."""
         while self._heap and self._keys.get(self._heap[0][1]) != self._heap[0][0]:
             heappop(self._heap)
         return self._heap[0][0] if self._heap else self._horizon
@@ -94,12 +94,12 @@ class Prefix(Generic[K]):
         return entry
 
     def ask(self) -> K | None:
-        """Note that the store is asked; answers the key behind which to read."""
+        """Note that the store is asked; returns the key behind which to read."""
         self.is_asked = True
         return self._horizon
 
     def answer(self, entries: list[tuple[K, int]], limit: int) -> None:
-        """Take what was read, in order; fewer than the limit means that there is no more."""
+        """Take the members that were read, in order; fewer than the limit are the last ones."""
         self.is_asked = False
         self.is_complete = len(entries) < limit
         if entries:
@@ -109,7 +109,7 @@ class Prefix(Generic[K]):
         for key, member in entries:
             if member in gone:
                 continue
-            # One that came meanwhile had its place in the store already: what was read is where it stands.
+            # One that was offered meanwhile was in the store already: the key that was read is right.
             meanwhile.pop(member, None)
             if member not in self._keys:
                 self._keys[member] = key
@@ -118,10 +118,7 @@ class Prefix(Generic[K]):
             self.offer(key, member)
 
     def _limit(self) -> None:
-        """Keep the first ones if there are too many; the others are rows.
-
-        Not while a read is under way: it began behind the old horizon, and would pass over what is given up before it.
-        """
+        """Keep the first members if there are too many; not during a read, which began behind the old horizon."""
         if len(self._keys) <= 2 * self._most:
             return
         kept = nsmallest(self._most, ((key, member) for member, key in self._keys.items()))
@@ -134,69 +131,56 @@ class Prefix(Generic[K]):
 
 Entry = tuple[int, int, Lane]  # (queue precedence, stamp, lane): the stamp is unique
 
-#: Turns in a group's heap begin here: a host that joins one leaves an entry in the outer heap, which must not be taken for its
-#: new one.
+#: Numbers in a group's heap begin here, because a host that joins leaves an old entry in the outer heap.
 _IN_GROUP = 1 << 48
-#: Lanes of one gate whose ids are in memory.
+#: Waiting lanes of one gate in memory.
 LANES = 1000
 
 _NEVER: Final = math.inf
 
 
 class Listed:
-    """What can stand in a heap of gates: the lanes of one host (`ReadyList`), or the hosts of one group (`Group`)."""
+    """An entry of a heap of gates: the lanes of one host (`ReadyList`), or the hosts of one group (`Group`)."""
 
     __slots__ = ("entry", "gate", "is_loading", "later", "outer", "turn")
 
     def __init__(self, gate: Gate, outer: GateHeap) -> None:
         self.gate = gate
-        self.outer = outer  #: the heap it stands in, unless it is a host of a group
+        self.outer = outer  #: its heap, unless it is a host of a group
         self.entry: tuple[float, int] | None = None  #: its valid entry in its heap
-        self.turn: tuple[float, int] | None = None  #: the latest one: listed again for the same time it keeps its turn
+        self.turn: tuple[float, int] | None = None  #: its latest entry, which it keeps if it opens at the same time
         self.is_loading = True  #: its row has not been read yet: nothing may pass
-        self.later: list[Callable[[Gate], None]] = []  #: changes of the gate that wait until its row is read
+        self.later: list[Callable[[Gate], None]] = []  #: changes of the gate that wait for its row
 
     def list_at(self, entry: tuple[float, int]) -> None:
-        """Note its entry in its heap, which is its turn."""
+        """Set its entry in its heap."""
         self.entry = self.turn = entry
 
     def unlist(self) -> None:
-        """Its entry in its heap is valid no more; it keeps its turn."""
+        """Invalidate its entry; it keeps its turn."""
         self.entry = None
 
     def lose_turn(self) -> None:
-        """Its entry is valid no more, and its turn is used up."""
+        """Invalidate its entry and its turn."""
         self.entry = self.turn = None
 
     def restored(self) -> list[Callable[[Gate], None]]:
-        """Its row was read: it may serve. The changes that waited for that are the caller's to make."""
+        """Its row was read: it may serve. The caller makes the changes that waited."""
         self.is_loading = False
         changes, self.later = self.later, []
         return changes
-
-    def serves_s(self) -> float:
-        """When it may serve something at the earliest; infinity if nothing stands at it or no slot will open by itself."""
-        raise NotImplementedError
-
-    def open_line(self, now_s: float) -> ReadyList | None:
-        """The line that is served first, if any gate it has to pass is open."""
-        raise NotImplementedError
-
-    def open_lines(self, now_s: float) -> Iterator[ReadyList]:
-        """All lines of which that is true, in no order."""
-        raise NotImplementedError
 
 
 class GateHeap:
     """Gates that have something to serve and a slot, by opening time. Every operation costs O(log gates)."""
 
     def __init__(self, turns_from: int = 0) -> None:
-        self._heap: list[tuple[float, int, Listed]] = []
+        self._heap: list[tuple[float, int, ReadyList | Group]] = []
         self._turn = turns_from  #: breaks ties: first come, first served
-        self.latest_s = -math.inf  #: no gate that may be listed opens later, those left out all of whose slots are out
+        self.latest_s = -math.inf  #: no gate with a slot opens later
 
-    def enlist(self, listed: Listed) -> None:
-        """Give it its place, if it has anything to serve and a slot; it keeps its turn if nothing changed."""
+    def enlist(self, listed: ReadyList | Group) -> None:
+        """Enter it if it has something to serve and a slot; it keeps its turn if nothing changed."""
         at_s = listed.serves_s()
         if at_s == _NEVER:
             listed.unlist()
@@ -215,11 +199,11 @@ class GateHeap:
         heappush(self._heap, (at_s, turn[1], listed))
 
     def forget_left(self, listed: Iterable[Listed]) -> None:
-        """Gates have left: these are all that may be listed. Costs a look at each."""
+        """Recompute `latest_s` after gates have left; costs a look at each."""
         self.latest_s = max((one.entry[0] for one in listed if one.entry), default=-math.inf)
 
     def first_open(self, now_s: float) -> ReadyList | None:
-        """The line that has been open for longest; it keeps its place."""
+        """The list that has been open for longest; it keeps its place."""
         heap = self._heap
         while (at_s := self.next_time()) is not None and at_s <= now_s:
             listed = heap[0][2]
@@ -230,28 +214,28 @@ class GateHeap:
             listed.unlist()
             self.enlist(listed)
             if listed.serves_s() <= now_s:
-                return None  # it says so, but has no line: another look will tell
+                return None  # it is open without an open list: the next look decides
         return None
 
     def next_time(self) -> float | None:
-        """When the first gate opens; None if none will by itself."""
+        """When the first gate opens; None if time alone opens none."""
         heap = self._heap
         while heap:
             at_s, number, listed = heap[0]
             entry = listed.entry
-            if entry is not None and entry[1] == number:  # a number stands for one time
+            if entry is not None and entry[1] == number:  # a number belongs to one time
                 return at_s
             heappop(heap)
         return None
 
     def open_lines(self, now_s: float) -> Iterator[ReadyList]:
-        """All lines that have something to serve and may, in no order, some twice. Costs their number."""
+        """All lists that may serve something now, in no order, some twice. O(their number)."""
         heap = self._heap
         places = [0]
         while places:
             place = places.pop()
             if place >= len(heap) or heap[place][0] > now_s:
-                continue  # nor does what stands below it open before
+                continue  # its children in the heap open later still
             _, number, listed = heap[place]
             if listed.entry is not None and listed.entry[1] == number:
                 yield from listed.open_lines(now_s)
@@ -259,58 +243,58 @@ class GateHeap:
 
 
 class Group(Listed):
-    """A second gate that several hosts pass, and the heap of those that have something to serve."""
+    """A second gate that several hosts pass, with the heap of those that have something to serve."""
 
     __slots__ = ("asked", "heap", "lines")
 
     def __init__(self, gate: Gate, outer: GateHeap) -> None:
         super().__init__(gate, outer)
         self.heap = GateHeap(_IN_GROUP)
-        self.lines = 0  #: hosts of it that are in memory
-        self.asked = 0  #: lanes of these whose heads are on their way
+        self.lines = 0  #: its hosts in memory
+        self.asked = 0  #: their lanes that wait for heads
 
     def take_in(self, line: ReadyList) -> None:
-        """A host of it came into memory; its leases that are out come back through both gates."""
+        """Add a host in memory; its leases come back through both gates."""
         self.lines += 1
         self.asked += sum(lane.is_asked for lane in line.lanes.values())
         self.gate.add_out(line.gate.out)
 
     def let_out(self) -> bool:
-        """A host of it left memory; True if the group has nothing more to do there."""
+        """Remove a host that left memory; True if the group may leave, too."""
         self.lines -= 1
         return not (self.lines or self.gate.out or self.is_loading)
 
     def count_asked(self, change: int) -> None:
-        """So many lanes of its hosts began to wait for their heads, or stopped."""
+        """Add to the number of lanes that wait for heads."""
         self.asked += change
 
     def replace(self, named: ReadyList) -> None:
-        """An operator has named it before any of its hosts came: take over the changes that wait."""
+        """Take over the waiting changes of a list made when an operator named the group before its hosts were known."""
         self.later = named.later
         named.unlist()
 
     def enlist(self) -> None:
-        """Give it its place."""
+        """Enter it into the heap."""
         self.outer.enlist(self)
 
     @property
     def has_enough(self) -> bool:
-        """Heads are on their way for as many of its hosts as it could let through soon."""
+        """Its hosts wait for as many heads as could pass soon."""
         return self.asked >= _wanted(self.gate)
 
     def serves_s(self) -> float:
-        """When it is open and one of its hosts, too."""
+        """When it and one of its hosts are open; infinity if time alone does not open them."""
         member_s = self.heap.next_time()
         if member_s is None or self.is_loading:
             return math.inf
         return max(member_s, self.gate.opens_s(), self.gate.served_s)
 
     def open_line(self, now_s: float) -> ReadyList | None:
-        """The host of it that has been open for longest."""
+        """The host that has been open for longest, if any."""
         return self.heap.first_open(now_s) if self.gate.opens_s() <= now_s else None
 
     def open_lines(self, now_s: float) -> Iterator[ReadyList]:
-        """All of its hosts that are open."""
+        """All open hosts."""
         return self.heap.open_lines(now_s) if self.gate.opens_s() <= now_s else iter(())
 
 
@@ -323,41 +307,41 @@ class ReadyList(Listed):
         super().__init__(gate, outer)
         self.group: Group | None = None
         self.ready: list[Entry] = []  #: heap of lanes with heads in memory; may hold stale entries
-        self.waiting: Prefix[Turn] = Prefix(LANES, is_complete=False)  #: ids of queues whose lanes are rows
+        self.waiting: Prefix[Turn] = Prefix(LANES, is_complete=False)  #: queue ids of lanes that are in the store only
         self.lanes: dict[int, Lane] = {}  #: lanes in memory, by queue
         self.active = 0  #: lanes that are READY or LOADING
-        self.is_leaving = False  #: it serves nothing more until it has left memory
+        self.is_leaving = False  #: it serves nothing more, and leaves memory when its leases have ended
 
     def __repr__(self) -> str:
         return f"<Line {self.gate.key}: {self.active} active, {len(self.waiting)} waiting>"
 
     def join(self, group: Group) -> None:
-        """Its host belongs to this group: it stands in the group's heap from now on."""
+        """Move into the heap of its group."""
         self.group = group
         self.gate.join(group.gate)
         group.take_in(self)
         self.lose_turn()
 
     def leave(self) -> None:
-        """Serve nothing more; memory has it until its leases have ended."""
+        """Serve nothing more."""
         self.is_leaving = True
 
     def push_ready(self, lane: Lane) -> None:
-        """A lane has heads: it may be served."""
+        """Add a lane that has heads."""
         self.active += 1
         heappush(self.ready, (lane.queue.precedence, lane.stamp, lane))
 
     def count_active(self, change: int) -> None:
-        """A lane became READY or LOADING, or is so no more."""
+        """Add to the number of lanes that are READY or LOADING."""
         self.active += change
 
     def count_asked(self, change: int) -> None:
-        """Lanes of it began to wait for their heads, or stopped: the group counts them."""
+        """Add to the group's number of lanes that wait for heads."""
         if self.group is not None:
             self.group.count_asked(change)
 
     def serves_s(self) -> float:
-        """When its gate is open, if there is anything to serve."""
+        """When its gate opens; infinity if it has nothing to serve."""
         if self.is_loading or self.is_leaving or not (self.ready or self.waiting.may_have_any):
             return _NEVER
         gate = self.gate
@@ -365,7 +349,7 @@ class ReadyList(Listed):
         return opens_s if opens_s > served_s else served_s  # noqa: FURB136 - a call costs four times as much
 
     def opens_s(self) -> float:
-        """When its gate and its group's are open at the earliest; infinity while all slots of one are out."""
+        """When its gate and its group's are open; infinity while all slots of one are out."""
         opens_s = self.gate.opens_s()
         return opens_s if self.group is None else max(opens_s, self.group.gate.opens_s())
 
@@ -378,7 +362,7 @@ class ReadyList(Listed):
         return iter((self,) if self.gate.opens_s() <= now_s else ())
 
     def enlist(self) -> None:
-        """Give it its place in the heap it stands in, and its group in the outer one."""
+        """Enter it into its heap, and its group into the outer one."""
         group = self.group
         if group is None:
             self.outer.enlist(self)
@@ -387,13 +371,13 @@ class ReadyList(Listed):
             group.outer.enlist(group)
 
     def delist(self) -> None:
-        """It has nothing to serve until something changes."""
+        """Take it out of its heap until it has something to serve."""
         self.entry = None
         if self.group is not None:
             self.group.outer.enlist(self.group)
 
     def best(self) -> Lane | None:
-        """Take the best ready lane whose queue is free; park those whose queue is busy."""
+        """Take the best ready lane with a free queue; park lanes with a busy queue."""
         ready = self.ready
         while ready:
             _, stamp, lane = heappop(ready)
@@ -407,16 +391,16 @@ class ReadyList(Listed):
         return None
 
     def wanted(self) -> int:
-        """How many lanes should be ready or loading: as many as could be served soon, at most 2 × those served."""
+        """The number of lanes that should be ready or loading: as many as could be served soon."""
         return _wanted(self.gate)
 
     @property
     def has_work(self) -> bool:
-        """Something stands here, or may stand in the store."""
+        """It has lanes in memory, or maybe in the store."""
         return bool(self.lanes) or self.waiting.may_have_any
 
     def first_turn(self) -> Turn | None:
-        """The smallest turn of all that it could serve; None if there is nothing."""
+        """The smallest turn of its lanes with something to serve, if any."""
         turns = [lane.turn for lane in self.lanes.values() if lane.place is not NOWHERE]
         if self.waiting.may_have_any:
             turns.append(self.waiting.first_key() or Turn(0))
@@ -428,27 +412,23 @@ def _wanted(gate: Gate) -> int:
     return min(2 * out or 2, max(1, gate.slots - out + 1))
 
 
-#: Lanes that a gate brings along when it is read.
+#: Lanes that are read together with a gate.
 LANES_AT_ONCE = 16
 #: Waiting rows that are read at a time.
 RETRIES_AT_ONCE = 2500
 
 
 class Outbox:
-    """The batch of this call, the questions of this call, and the one sequence that ordinals and turns come from."""
+    """The batch and the questions of this call, and the sequence of ordinals and turns."""
 
     def __init__(self, last_number: int) -> None:
         self.batch = Batch(1)
         self.last_number = last_number  #: the latest of the sequence
-        self.heads: list[Lane] = []  #: lanes whose heads are asked for
-        self.lanes: list[
-            tuple[ReadyList, Turn | None]
-        ] = []  #: lines whose next lanes are asked for, and behind which turn
-        self.gates: list[ReadyList | Group] = []  #: gates that are asked for by name
-        self.next_gates = 0  #: how many gates are asked for by turn; 0 = none
-        self.retries: tuple[float, int] | Literal[False] | None = (
-            False  #: the place behind which waiting rows are asked for
-        )
+        self.heads: list[Lane] = []  #: lanes to read heads for
+        self.lanes: list[tuple[ReadyList, Turn | None]] = []  #: lists to read lanes for, and behind which turn
+        self.gates: list[ReadyList | Group] = []  #: gates to read by name
+        self.next_gates = 0  #: number of gates to read by turn; 0 = none
+        self.retries: tuple[float, int] | Literal[False] | None = False  #: read waiting rows behind this place
 
     def number(self) -> int:
         """The next number of the sequence."""
@@ -456,7 +436,7 @@ class Outbox:
         return self.last_number
 
     def take_batch(self, now_s: float) -> Batch | None:
-        """The batch of this call, complete; None if it is empty. The next call has another."""
+        """The batch of this call, if it is not empty. The next call has another."""
         if self.batch.is_empty:
             return None
         batch, self.batch = self.batch, Batch(self.batch.number + 1)
@@ -472,9 +452,9 @@ class Outbox:
         self.retries = after
 
     def has_questions(self) -> bool:
-        """Something is asked."""
+        """Whether this call has questions."""
         return bool(self.heads or self.next_gates or self.lanes or self.gates) or self.retries is not False
 
     def questions_asked(self) -> None:
-        """The store has them all."""
+        """Forget the questions after they were asked."""
         self.heads, self.lanes, self.gates, self.next_gates, self.retries = [], [], [], 0, False

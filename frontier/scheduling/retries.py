@@ -1,4 +1,4 @@
-"""Rows that wait for their retry, by the time they are due: the next ones in memory, the rest in the store."""
+"""Rows that wait for their retry, by due time: the next ones in memory, the rest in the store."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from anabranch.frontier.records import Row
 from anabranch.frontier.scheduling.readylist import RETRIES_AT_ONCE, Prefix
 
-#: Waiting rows that are in memory.
+#: Waiting rows in memory.
 RETRIES = 10_000
 
 
@@ -20,16 +20,15 @@ class Retries:
         self._rows: dict[int, Row] = {}
 
     def add(self, row: Row) -> None:
-        """The row waits until it is due."""
-        assert row.due_s is not None, "a row that waits has a time"
-        self._places.offer((row.due_s, row.ordinal), row.ordinal)
+        """Let the row wait until it is due."""
+        self._places.offer(_place(row), row.ordinal)
         if row.ordinal in self._places or self._places.is_asked:
             self._rows[row.ordinal] = row
         if len(self._rows) > 2 * len(self._places) + RETRIES and not self._places.is_asked:  # the prefix was cut
             self._rows = {ordinal: row for ordinal, row in self._rows.items() if ordinal in self._places}
 
     def remove(self, ordinals: set[int]) -> None:
-        """These rows wait no more."""
+        """Remove these rows."""
         for ordinal in ordinals:
             self._places.discard(ordinal)
             self._rows.pop(ordinal, None)
@@ -41,21 +40,21 @@ class Retries:
             yield self._rows.pop(first[1])
 
     def next_time(self) -> float | None:
-        """When the next row is due, as far as is known; None if none waits."""
+        """When the next row in memory is due; None if none waits."""
         first = self._places.first()
         return None if first is None else first[0][0]
 
     @property
     def wants_more(self) -> bool:
-        """The store should be asked for more of them."""
+        """Whether to ask the store for more."""
         return self._places.wants_more
 
     def ask(self) -> tuple[float, int] | None:
-        """Note that the store is asked; answers the place behind which to read."""
+        """Note that the store is asked; returns the place behind which to read."""
         return self._places.ask()
 
     def read(self, rows: list[Row]) -> None:
-        """Take what the store answered."""
+        """Take the store's answer."""
         known = set(self._rows)
         self._places.answer([(_place(row), row.ordinal) for row in rows], RETRIES_AT_ONCE)
         self._rows.update((row.ordinal, row) for row in rows if row.ordinal not in known)

@@ -1,16 +1,12 @@
-"""Which lane is served next: the gates are scheduled, and lanes wait at them. Pure; the time is an argument.
+"""The schedule: which lane is served next, and when. Pure; the time is an argument.
 
-`admission` brings new rows and `completion` those that come back: `Schedule.schedule_row` gives each its place. `lease` takes a
-slot and a head.
+`admission` and `completion` bring rows, which `Schedule.schedule_row` places; `lease` takes a slot and a head. A heap holds the
+gates with something to serve, by opening time. An open gate serves its best lane with a free queue; a lane with a busy queue is
+parked until the queue is free (`Parking`). No slot is reserved in advance, so no wake-up can be lost.
 
-One heap holds the gates that have something to serve, by opening time. An open gate gives its best waiting lane whose
-queue is free; a lane whose queue is busy is parked at the queue and comes back with it, so a blocked host stops only its
-own lanes (`Parking`). No slot is handed out in advance, so no wake-up can be lost.
-
-Activation is lazy: a lane's heads are asked of the store only when its gate could serve more lanes than it has ready. An
-active lane takes turns with the other active ones of its gate until its session is spent; then it goes behind all that wait.
-A lane that has nothing in memory is an id at its gate (`readylist`), or a row only. It gets an object when its heads are asked
-for, and loses it when it has neither heads nor leases (`Placement`).
+A lane's heads are read only when its gate could serve more lanes than are ready (`Placement`). Active lanes of a gate take
+turns until their session is spent; then they go behind all waiting lanes. A lane without heads and leases is an id at its gate
+(`readylist`), or a row only.
 """
 
 from __future__ import annotations
@@ -47,12 +43,12 @@ from anabranch.frontier.scheduling.window import GateWindow, StateAtOpening
 from anabranch.frontier.stores.contract import Announced, LanesRead, QueueRow, Standing
 
 _NOTHING_KNOWN = StateAtOpening()
-#: Lanes whose heads may be on their way beyond twice the leases that are out.
+#: So many lanes, plus twice the leases out, may wait for heads.
 ASKED_AT_LEAST = 64
 
 
 class Placement:
-    """The lanes in memory, each in its place. Every operation costs O(log active)."""
+    """Puts the lanes in memory in their places. Every operation costs O(log active)."""
 
     def __init__(
         self, outbox: Outbox, maker: GateMaker, rules: QueueRules, gates: int, found: StateAtOpening = _NOTHING_KNOWN
@@ -62,17 +58,17 @@ class Placement:
         self.index = QueueIndex(rules.per_queue, self._save)
         self.window = GateWindow(maker, outbox, self.drop, gates, found)
         self._stamps = 0
-        self.asked = 0  #: lanes whose heads are on their way
-        self.loading = 0  #: of these, such as have nothing else that could be leased
+        self.asked = 0  #: lanes that wait for heads
+        self.loading = 0  #: of these, lanes without other heads
         self.out = 0  #: leases out
 
     @property
     def store_is_busy(self) -> bool:
-        """As many heads are asked for as the leases out can justify."""
+        """As many lanes wait for heads as the leases out justify."""
         return self.asked >= ASKED_AT_LEAST + 2 * self.out
 
     def activate(self, line: ReadyList) -> bool:
-        """Ask for the heads of as many further lanes as the gate can use; False if the store has enough to do."""
+        """Ask for the heads of as many more lanes as the gate can use; False if the store is busy."""
         waiting = line.waiting
         if not waiting.may_have_any:
             return True
@@ -89,14 +85,14 @@ class Placement:
         return True
 
     def ask(self, lane: Lane) -> None:
-        """Ask the store for its heads."""
+        """Ask the store for the lane's heads."""
         lane.ask()
         self._outbox.heads.append(lane)
         self.asked += 1
         lane.line.count_asked(1)
 
     def place(self, lane: Lane) -> None:
-        """Put the lane where it belongs in its gate's line, after anything happened to it."""
+        """Put the lane in the place where it belongs now."""
         place = lane.belongs()
         line = lane.line
         before = lane.place
@@ -121,7 +117,7 @@ class Placement:
         self.index.settle(lane.queue)
 
     def unplace(self, lane: Lane) -> None:
-        """Take the lane out of its line."""
+        """Take the lane out of its place."""
         place = lane.place
         if place is READY or place is LOADING:
             lane.line.count_active(-1)
@@ -134,7 +130,7 @@ class Placement:
         lane.stand(NOWHERE)
 
     def drop(self, lane: Lane) -> None:
-        """The lane leaves memory, whatever it has; it stays as long as it has leases out."""
+        """Let the lane leave memory with its heads, or as soon as its leases have ended."""
         lane.drop_all()
         self.forget_answer(lane)
         self.unplace(lane)
@@ -143,21 +139,21 @@ class Placement:
             self.index.settle(lane.queue)
 
     def forget_answer(self, lane: Lane) -> None:
-        """Do not wait for the lane's heads, if they are on their way."""
+        """Stop waiting for the lane's heads."""
         if lane.forget_answer():
             self.answered(lane)
 
     def answered(self, lane: Lane) -> None:
-        """Nothing is on its way for the lane any more."""
+        """Count the answer to the lane."""
         self.asked -= 1
         lane.line.count_asked(-1)
 
     def count_out(self, change: int) -> None:
-        """A lease was handed out, or came back."""
+        """Add to the number of leases out."""
         self.out += change
 
     def lanes_read(self, line: ReadyList, answer: LanesRead, limit: int) -> None:
-        """The store's answer for a line."""
+        """Take the store's answer for a ready list."""
         entries = [(lane.turn, lane.queue) for lane in answer.lanes]
         line.waiting.answer(entries, limit)
         for queue_id in line.lanes:
@@ -167,7 +163,7 @@ class Placement:
         self.window.note_idle(line)
 
     def drop_rows(self, line: ReadyList, ordinals: set[int]) -> None:
-        """These rows of the line are no more, and none of them is leased."""
+        """Remove these rows, none of which is leased."""
         for lane in list(line.lanes.values()):
             lane.drop(ordinals)
             self.forget_answer(lane)
@@ -178,7 +174,7 @@ class Placement:
         self._outbox.batch.queues.append(queue.row())
 
     def _ask_first(self, line: ReadyList, queue_id: int, turn: Turn) -> None:
-        """Begin the session of a lane that has nothing in memory."""
+        """Begin the session of a lane without heads."""
         lane = line.lanes.get(queue_id)
         queue = self.index.take_up(queue_id)
         if queue.standing:
@@ -192,25 +188,25 @@ class Placement:
         self.place(lane)
 
     def _forget(self, lane: Lane) -> None:
-        """The lane has nothing in memory any more: its object goes, its row stays if it has rows."""
+        """Remove the lane from memory, and from the store if it has no rows."""
         lane.leave()
         lane.line.lanes.pop(lane.queue.id, None)
         lane.queue.lanes.discard(lane)
         if lane.place is NOWHERE and not lane.more:
-            lane.line.waiting.discard(lane.queue.id)  # a read that is under way may bring it
+            lane.line.waiting.discard(lane.queue.id)  # a read under way may contain it
             self._outbox.batch.removed.append(lane.id)
         self.window.note_idle(lane.line)
 
 
 class Parking:
-    """Brings parked lanes back. Costs O(1) a lease, and a placing for each lane that comes back."""
+    """Brings parked lanes back when their queue is free. Costs O(1) a lease, and O(log active) a lane."""
 
     def __init__(self, placement: Placement) -> None:
         self._placement = placement
-        self._held: dict[int, WorkQueue] = {}  #: queues that are free, with lanes that are parked all the same
+        self._held: dict[int, WorkQueue] = {}  #: free queues that still have parked lanes
 
     def freed(self, queue: WorkQueue, now_s: float) -> None:
-        """A lease of the queue ended, or it may be served again."""
+        """Bring back a lane with an open gate, or else all, of a queue that is free."""
         parked = queue.parked
         if not parked:
             return
@@ -223,12 +219,12 @@ class Parking:
         self._come_back(parked)
 
     def taken(self, queue: WorkQueue) -> None:
-        """The queue is busy: what is parked there stays."""
+        """The queue is busy: its parked lanes stay."""
         if self._held:
             self._held.pop(queue.id, None)
 
     def end(self) -> bool:
-        """All lanes that are parked at free queues come back; False if there are none."""
+        """Bring back all lanes parked at free queues; False if there are none."""
         if not self._held:
             return False
         held, self._held = self._held, {}
@@ -245,28 +241,28 @@ class Parking:
 
 
 class Suspension:
-    """Stops queues in memory, and lets them go on. Every operation costs O(lanes of the queue in memory)."""
+    """Suspends and reopens queues in memory. Every operation costs O(lanes of the queue in memory)."""
 
     def __init__(self, outbox: Outbox, placement: Placement) -> None:
         self._outbox = outbox
         self._placement = placement
-        self.out = 0  #: leases out of queues that are retired
+        self.out = 0  #: leases out of retired queues
 
     def retire(self, queue: WorkQueue) -> None:
-        """The queue has spent all that it may: say so, and serve it no more."""
+        """Retire a queue that has spent its total budget."""
         self._outbox.batch.standings.append((queue.id, Standing.RETIRED))
-        self.halt(queue, Standing.RETIRED)
+        self.suspend(queue, Standing.RETIRED)
 
     def reopen(self, queue: WorkQueue) -> None:
-        """The queue may be served again; what it has comes back when its gates are read."""
+        """Serve the queue again; lanes that are not in memory come back when their gates are read."""
         self._stand(queue, Standing.OPEN)
         for lane in list(queue.lanes):
             self._placement.place(lane)
             lane.line.enlist()
         self._placement.index.settle(queue)
 
-    def halt(self, queue: WorkQueue, standing: Standing) -> None:
-        """The queue is paused or retired: its lanes leave memory, its leases may end."""
+    def suspend(self, queue: WorkQueue, standing: Standing) -> None:
+        """Pause or retire the queue: its lanes leave memory, its leases may end."""
         self._stand(queue, standing)
         for lane in list(queue.lanes):
             self._placement.drop(lane)
@@ -274,7 +270,7 @@ class Suspension:
         self._placement.index.settle(queue)
 
     def came_back(self, lane: Lane, *, keep: bool) -> None:
-        """A lease of a queue that may not be served ended; its row stays if `keep`."""
+        """A lease of a suspended queue ended; its row stays if `keep`."""
         if keep:
             lane.note_more()
         self.out -= lane.queue.standing is Standing.RETIRED
@@ -287,7 +283,7 @@ class Suspension:
         queue.set_standing(standing)
 
 
-#: Gates that one call looks at in vain before it gives the caller a turn.
+#: The most gates without a lane to serve that one call tries.
 LOOKS = 64
 
 
@@ -302,22 +298,17 @@ class Schedule:
         self.placement = Placement(outbox, maker, rules, gates, found)
         self.index = self.placement.index  #: queues in memory
         self.window = self.placement.window  #: gates in memory
-        self.suspension = Suspension(outbox, self.placement)  #: queues that may not be served
-        self.parking = Parking(self.placement)  #: lanes whose queue is busy
+        self.suspension = Suspension(outbox, self.placement)  #: paused and retired queues
+        self.parking = Parking(self.placement)  #: lanes with a busy queue
 
-    @property
-    def asked(self) -> int:
-        """Lanes whose heads are on their way."""
-        return self.placement.asked
-
-    # What happens to rows
+    # Rows
 
     def schedule_row(self, row: Row, queue_key: QueueKey | None = None, gate_key: GateKey | None = None) -> None:
-        """Give a row its place among all that is served, whoever brings it: a page, a dump, a retry that comes due.
+        """Place a row that the caller added to the batch: of a page, a dump, or a retry that is due.
 
-        The caller has added the row to the batch. If its lane is in memory, the lane takes it; else the lane joins the list of
-        its gate, or the gate its turn in the store. A row that waits for its retry only makes its lane known. The keys are
-        those of its queue and gate, if the store may not know them yet.
+        If its lane is in memory, the lane takes it; else the lane waits at its gate, and a gate that is not in memory gets a
+        turn in the store. A row that waits for its retry only announces its lane. Give the keys of queue and gate if the
+        store may not have them.
         """
         window, queue_id = self.window, row.queue
         line = window.lines.get(row.gate)
@@ -342,9 +333,9 @@ class Schedule:
             line.enlist()
 
     def row_stored(self, lane: Lane, row: Row) -> None:
-        """A row is written for a lane in memory."""
+        """Take a new row of a lane in memory."""
         if row.precedence < NORMAL or row.attempts:
-            # Rows that are served after it may be in the window or on their way: they are read again.
+            # Later rows may be in the window or being read: they are read again.
             lane.drop_behind(row)
             self.placement.forget_answer(lane)
         elif lane.more:
@@ -354,7 +345,7 @@ class Schedule:
         lane.line.enlist()
 
     def lane_waits(self, line: ReadyList, queue_id: int, turn: Turn) -> None:
-        """A lane that is not in memory got rows; its gate is in memory."""
+        """Let a lane that is not in memory wait at its gate, which is in memory."""
         queue = self.index.get(queue_id)
         if queue_id in line.lanes or (queue is not None and queue.standing):
             return
@@ -364,7 +355,7 @@ class Schedule:
             line.enlist()
 
     def heads_read(self, lane: Lane, heads: list[Head], row: QueueRow | None) -> None:
-        """The store's answer for a lane."""
+        """Take the store's answer for a lane."""
         if not lane.answer(heads):
             return
         self.placement.answered(lane)
@@ -380,16 +371,15 @@ class Schedule:
         if self.window.groups.exist and lane.line.group is None:
             self.window.join_group(lane.line)
         if queue.standing:
-            self.placement.drop(lane)  # it was halted while it was not in memory
+            self.placement.drop(lane)  # it was suspended while it was not in memory
         else:
             self.placement.place(lane)
-        # If it brought nothing, another lane of the gate takes its turn.
         lane.line.enlist()
 
     # Serving
 
     def lease(self, now_s: float) -> tuple[Lane, Head] | None:
-        """Take a slot of an open gate and the head of its best lane; None if there is none to be had now."""
+        """Take a slot of an open gate and the head of its best lane; None if there is none now."""
         served = self._serve(now_s)
         return self._serve(now_s) if served is None and self.parking.end() else served
 
@@ -409,15 +399,15 @@ class Schedule:
                 line.group.unlist()  # until one of its hosts has heads
                 continue
             if not self.placement.activate(line):
-                return None  # enough is asked of the store; the gate keeps its place
+                return None  # the store is busy; the gate keeps its place
             line.delist()  # nothing to serve until heads come or a queue is free
             window.rest(line, now_s)
         return None
 
     def come_back(self, lane: Lane, head: Head, charge: Charge, now_s: float, *, keep: bool) -> None:
-        """A lease of the lane ended; the row is first again if `keep`, else it has left the lane.
+        """End a lease of the lane; with `keep` the row is first again, else it has left the lane.
 
-        The caller has returned the gate's slot. The charge is taken from the lane's session.
+        The caller has returned the gate's slot. The lane's session pays the charge.
         """
         placement = self.placement
         placement.count_out(-1)
@@ -443,22 +433,19 @@ class Schedule:
         line.enlist()
 
     def next_time(self, now_s: float) -> float | None:
-        """When a gate with something to serve opens; None if no time will help.
-
-        A gate that is open already but waits for the store is no reason to come back before the store has answered.
-        """
+        """When a gate with something to serve opens; None if time alone opens none, or if the store must answer first."""
         self.parking.end()
         window = self.window
         at_s = window.heap.next_time()
         if at_s is not None and at_s <= now_s and self.placement.store_is_busy:
-            return None  # nor is a gate in the store that opens: it has to wait for those here
+            return None  # gates in the store have to wait, too
         wakes_s = None if window.stored.wakes_s is None else window.stored.next_time()
         return wakes_s if wakes_s is not None and (at_s is None or wakes_s < at_s) else at_s
 
     # Inside
 
     def _announce(self, row: Row, key: QueueKey | None, queue: WorkQueue | None) -> Turn:
-        """The row's lane is not in memory: let the store make it, if there is none; answers the turn that it takes then."""
+        """Let the store create the row's lane if there is none; returns the turn that it would get."""
         batch = self._outbox.batch
         if key is None:
             arrival, precedence = self._outbox.number(), self._rules.queues.base if queue is None else queue.precedence
@@ -490,15 +477,15 @@ class Schedule:
         self.parking.taken(queue)
         self.index.settle(queue)
         placement.activate(line)
-        line.lose_turn()  # it is used up
+        line.lose_turn()
         if group is not None or line.gate.out < line.gate.slots:
             line.enlist()
         return head
 
     def _end_session(self, lane: Lane, precedence: int) -> bool:
-        """Its session is spent: its queue has its precedence anew, and it stands behind all that wait, if anything does.
+        """End a session that is spent: update the queue's precedence and go behind all waiting lanes, if there are any.
 
-        True: its gate gives way to another.
+        True: the gate must leave memory for another one.
         """
         line, queue = lane.line, lane.queue
         lane.begin_session(lane.turn, self._rules.session_budget(queue.key))
@@ -515,14 +502,14 @@ class Schedule:
         return self.window.stored.more
 
     def _yield_to_better(self, lane: Lane) -> None:
-        """A queue of smaller precedence waits at the gate: the lane gives up its heads and waits, too; it keeps its turn."""
+        """If a queue of smaller precedence waits at the gate, drop the lane's heads; it keeps its turn."""
         first = lane.line.waiting.first()
         if first is not None and precedence_of(first[0]) < lane.queue.precedence:
             lane.drop_all()
             self.placement.forget_answer(lane)
 
     def _check_turn(self, lane: Lane) -> None:
-        """Its turn was given before its queue's precedence was known, or has changed: write the right one."""
+        """Correct the lane's turn if the queue's precedence is another one."""
         queue = lane.queue
         if precedence_of(lane.turn) != queue.precedence and not queue.standing:
             lane.set_turn(with_precedence(lane.turn, queue.precedence))

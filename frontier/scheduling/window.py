@@ -1,8 +1,7 @@
-"""The gates that are in memory: those that serve, rest or soon will. The others are rows with a turn.
+"""The window: the gates in memory. The others are rows with a turn.
 
-A crawl of a million hosts has a million gates; at most `GATES` of them are here. When there is room, those that come next
-by turn are read. When there is none and nothing here is open, those that open last make room: what is closed for long
-need not be in memory.
+A crawl of a million hosts has a million gates; at most `GATES` of them are in memory. While there is room, the next ones by
+turn are read. If there is none and no gate in memory is open, those that open last leave.
 """
 
 from __future__ import annotations
@@ -20,23 +19,21 @@ from anabranch.frontier.stores.contract import GateRead, GatesRead, LeftGate
 
 #: Gates that may be in memory.
 GATES = 10_000
-#: A gate that is closed for longer is better a row: Heritrix's longest rest.
+#: A gate that is closed for longer may leave memory: Heritrix's longest rest.
 LONG_S = 30.0
 #: Gates that are read at a time.
 GATES_AT_ONCE = 1000
 
 
 class StateAtOpening(NamedTuple):
-    """What a store held when it was opened."""
+    """The state of the store when it was opened."""
 
-    may_have_gates: bool = True  #: gates that could serve may be rows
-    died_s: float = (
-        0.0  #: an earlier owner died: a fetch may have been under way at every gate until then; 0 = none did
-    )
+    may_have_gates: bool = True  #: the store may have gates that could serve
+    died_s: float = 0.0  #: fetches of an owner that died may have lasted until then; 0 = none died
 
 
 class GateWindow:
-    """Lines and groups by the id of their gate."""
+    """Ready lists and groups by the id of their gate."""
 
     def __init__(
         self, maker: GateMaker, outbox: Outbox, drop_lane: Callable[[Lane], None], most: int, found: StateAtOpening
@@ -46,10 +43,10 @@ class GateWindow:
         self._drop_lane = drop_lane
         self._most = most
         self.lines: dict[int, ReadyList] = {}
-        self.idle: dict[int, ReadyList] = {}  #: lines with nothing to serve, in the order in which they became idle
+        self.idle: dict[int, ReadyList] = {}  #: lists with nothing to serve, the longest idle first
         self.heap = GateHeap()
         self.groups = Groups(maker, outbox, self.heap)
-        self.stored = StoredGates(more=found.may_have_gates)  #: what is known of the others
+        self.stored = StoredGates(more=found.may_have_gates)  #: about the gates in the store
         self._died_s = found.died_s
 
     def __len__(self) -> int:
@@ -59,20 +56,20 @@ class GateWindow:
         return iter(self.lines.values())
 
     def get(self, gate_id: int) -> ReadyList | None:
-        """The line of this gate, if it is in memory."""
+        """The list of this gate, if it is in memory."""
         return self.lines.get(gate_id)
 
     def named(self, gate_id: int, key: GateKey) -> ReadyList | Group:
-        """The gate that somebody names, a host's or a group's; asked for if it is not in memory."""
+        """The gate of a host or group; asked for if it is not in memory."""
         return self.groups.get(gate_id) or self.lines.get(gate_id) or self.load(gate_id, key)
 
     # Coming in
 
     def admit(self, gate_id: int, key: GateKey | None, turn: Turn | None, queue_id: int) -> ReadyList | None:
-        """The line of a gate that got something to serve, a lane of this queue; None if the gate stays a row.
+        """The list of a gate that got something to serve, a lane of this queue; None if the gate stays in the store.
 
-        It is loaded if there is room and no other gate waits for it; without a key it is not. A gate that is not in memory, or
-        is on its way (a death may lose the question), gets its turn in the store; without a turn only its name.
+        A gate with a key is loaded if there is room and no other gate waits. A gate that is not in memory, or not yet, gets its
+        turn in the store; without a turn only its name.
         """
         line = self.lines.get(gate_id)
         if line is None and key is not None and turn is not None and not self.stored.more and self._makes_room():
@@ -88,21 +85,21 @@ class GateWindow:
         return line
 
     def load(self, gate_id: int, key: GateKey) -> ReadyList:
-        """Ask the store for this gate; its line takes lanes from now on, and serves when the answer is there."""
+        """Ask the store for this gate; its list takes lanes from now on, and serves after the answer."""
         line = self.lines[gate_id] = ReadyList(self.maker.host_gate(key), self.heap)
         line.waiting.ask()
         self._outbox.gates.append(line)
         return line
 
     def refill(self, now_s: float) -> None:
-        """Ask for gates by turn if some may wait in the store and there is room for a tenth of the window."""
+        """Ask for gates by turn if the store may have some and there is room for a tenth of the window."""
         if self.stored.is_asked or not self.stored.may_serve(now_s):
             return
         if self._room * 10 >= self._most:
             self._ask()
 
     def gates_read(self, answer: GatesRead, now_s: float) -> None:
-        """Take in what was read."""
+        """Take the store's answer."""
         missed = self.stored.answered(answer)
         for read in answer.gates:
             self._take_up(read, now_s)
@@ -111,17 +108,17 @@ class GateWindow:
             self._leave(next(iter(self.idle.values())), now_s)
 
     def join_group(self, line: ReadyList) -> None:
-        """Look again for the group that the line's host belongs to: its address may be known by now."""
+        """Look again for the group of the list's host: its address may be known now."""
         self.groups.join(line, self._take_out)
 
     # Staying
 
     def busy(self, line: ReadyList) -> None:
-        """The line has something to serve, or a lease out."""
+        """The list has something to serve."""
         self.idle.pop(line.gate.id, None)
 
     def rest(self, line: ReadyList, now_s: float) -> None:
-        """Nothing is left to serve at the line, for now; or it was leaving and its last lease has come back."""
+        """Let the list be idle, or leave if it was leaving, unless it has leases out."""
         if line.gate.out or line.is_loading:
             return
         if line.is_leaving:
@@ -130,7 +127,7 @@ class GateWindow:
             self.note_idle(line)
 
     def note_idle(self, line: ReadyList) -> None:
-        """If nothing is left to serve at the line and no lease is out, its place may be had by another."""
+        """Note the list as idle, so that it may make room, if it has neither work nor leases."""
         if not (line.gate.out or line.is_loading or line.is_leaving or line.has_work):
             self.idle[line.gate.id] = line
 
@@ -138,23 +135,20 @@ class GateWindow:
 
     @property
     def is_full(self) -> bool:
-        """Gates that could serve wait in the store, and there is no room."""
+        """The store may have gates that could serve, and there is no room."""
         return self.stored.more and self._room <= 0
 
     def let_go(self, line: ReadyList, now_s: float) -> None:
-        """Its turn is over: as soon as it has no lease out it makes room for another gate."""
+        """Let the list leave as soon as it has no lease out."""
         line.leave()
         line.enlist()
         self.rest(line, now_s)
 
     def make_room(self, now_s: float) -> None:
-        """Nothing here is open, and gates in the store may be: of those closed for long the last to open leave.
-
-        Up to a tenth of the window. A gate that only rests stays: to read it again would cost more than its few seconds.
-        """
+        """No gate in memory is open: up to a tenth of the window leaves, those that open last, if not soon."""
         if self.stored.is_asked or not self.stored.may_serve(now_s):
             return
-        # What is closed with its group is in no list; else the list knows whether a look at each gate is worth its price.
+        # A gate closed by its group is not in the heap; otherwise the heap knows whether a look at each gate is useful.
         if self._room <= 0 and (self.groups.exist or self.heap.latest_s > now_s + LONG_S):
             for line in _closed_for_long(self.lines.values(), max(self._most // 10, 1), now_s):
                 self._leave(line, now_s)
@@ -165,7 +159,7 @@ class GateWindow:
             self.stored.stuck(now_s)
 
     def leave_all(self, now_s: float) -> None:
-        """Everything becomes rows: the crawl ends."""
+        """Write all gates, because the crawl ends."""
         for line in list(self.lines.values()):
             if not line.is_loading:
                 self._leave(line, now_s)
@@ -174,7 +168,7 @@ class GateWindow:
 
     @property
     def _room(self) -> int:
-        """Gates that can be taken in; idle ones give way to them."""
+        """The number of gates that can be taken in; idle ones make room."""
         return self._most - len(self.lines) + len(self.idle)
 
     def _ask(self) -> None:
@@ -208,7 +202,7 @@ class GateWindow:
         self.rest(line, now_s)
 
     def _catch_up(self, gate_id: int, missed: Iterable[tuple[Turn, int]]) -> None:
-        """Lanes that came while the gate was being read."""
+        """Take the lanes that came while the gate was being read."""
         line = self.lines.get(gate_id)
         for turn, queue_id in missed:
             if line is not None and not (queue_id in line.waiting or queue_id in line.lanes):
@@ -217,7 +211,7 @@ class GateWindow:
                 line.enlist()
 
     def _restore(self, listed: ReadyList | Group, read: GateRead, now_s: float) -> None:
-        """Its row was read: take it up, then the changes that have waited for it."""
+        """Restore the gate from its row, then make the changes that waited."""
         gate = listed.gate
         gate.restore(read.row, now_s, clean=not self._died_s, opened_s=self._died_s or None)
         for change in listed.restored():
@@ -229,7 +223,7 @@ class GateWindow:
         return self.lines.pop(gate_id, None)
 
     def _leave(self, line: ReadyList, now_s: float) -> None:
-        """The gate becomes a row."""
+        """Write the gate and remove it from memory."""
         turn = line.first_turn()
         wakes_s = None if turn is None else _wakes_s(line, now_s)
         self._outbox.batch.gates.append(line.gate.row())
@@ -244,15 +238,15 @@ class GateWindow:
 
 
 def _closed_for_long(lines: Iterable[ReadyList], most: int, now_s: float) -> list[ReadyList]:
-    """Those that open last, if not soon. Costs a look at every gate."""
+    """The lists that open last, if not soon. Costs a look at every gate."""
     closed = (line for line in lines if not (line.gate.out or line.is_loading))
     return [line for line in nlargest(most, closed, key=ReadyList.opens_s) if line.opens_s() > now_s + LONG_S]
 
 
 def _wakes_s(line: ReadyList, now_s: float) -> float | None:
-    """When a gate that leaves is worth reading again; None = at once."""
+    """When to read a gate again that leaves; None = at once."""
     opens_s = line.opens_s()
-    if opens_s == math.inf:  # all slots of its group are out, and the next of them rests before it is free
+    if opens_s == math.inf:  # all slots of its group are out
         opens_s = now_s + max(line.group.gate.politeness.min_delay_s if line.group else 0.0, 1.0)
     return opens_s if opens_s > now_s else None
 
@@ -261,44 +255,43 @@ Missed = Mapping[int, Sequence[tuple[Turn, int]]]  # gate -> (turn, queue) of la
 
 
 class StoredGates:
-    """Knowledge of rows, kept up while the rows change. Every operation costs O(1)."""
+    """Knowledge about the gates in the store. Every operation costs O(1)."""
 
     def __init__(self, *, more: bool = True) -> None:
-        self.more = more  #: gates that could serve may stand in the store
-        self.is_asked = False  #: gates are on their way by turn
-        self.wakes_s: float | None = None  #: when the next gate in the store opens, if one is closed
+        self.more = more  #: the store may have gates that could serve
+        self.is_asked = False  #: a read by turn is under way
+        self.wakes_s: float | None = None  #: when the next closed gate in the store opens
         self._limit = 0  #: how many were asked for
-        self._woken = False  #: one more got something to serve while a read was under way
-        self._missed: dict[int, list[tuple[Turn, int]]] = {}  #: lanes by gate that came while a read was under way
-        #: When the next opens of those that left since gates were last asked for: no answer has them.
-        self._left_s: float | None = None
+        self._woken = False  #: another gate got something to serve during the read
+        self._missed: dict[int, list[tuple[Turn, int]]] = {}  #: lanes by gate that came during the read
+        self._left_s: float | None = None  #: when the next gate opens that left since the last read was asked for
         self._stuck_s = -math.inf  #: when no room could be made for others
 
     def may_serve(self, now_s: float) -> bool:
-        """Gates that could serve may stand in the store."""
+        """The store may have gates that could serve now."""
         return self.more or (self.wakes_s is not None and self.wakes_s <= now_s)
 
     def next_time(self) -> float | None:
-        """When a gate in the store opens that could be read then; None if no time alone will help."""
+        """When a gate in the store opens and could be read; None if time alone does not help."""
         wakes_s = self.wakes_s
         return None if wakes_s is None or self.is_asked or wakes_s <= self._stuck_s else wakes_s
 
     def stuck(self, now_s: float) -> None:
-        """No room can be made for others: all in memory has leases out, rests, or is on its way."""
+        """Note that no gate in memory can make room."""
         self._stuck_s = now_s
 
     def note_woken(self) -> None:
-        """Gates got something to serve otherwise: none of the answers under way need have them."""
+        """Note that gates got something to serve, which a read under way may lack."""
         self.more = self._woken = True
 
     def woken(self, gate_id: int, turn: Turn, queue_id: int) -> None:
-        """A gate got something to serve: a lane of this queue."""
-        if self.is_asked:  # the answer under way may bring the gate, as it was before
+        """Note that a gate got something to serve: a lane of this queue."""
+        if self.is_asked:  # the read may contain the gate as it was before
             self._missed.setdefault(gate_id, []).append((turn, queue_id))
         self.note_woken()
 
     def left(self, turn: Turn | None, wakes_s: float | None) -> None:
-        """A gate left memory: with something to serve if it has a turn, at once or when it opens."""
+        """Note that a gate left memory; with a turn it can serve, at once or when it opens."""
         if wakes_s is not None:
             self.wakes_s = min(wakes_s, math.inf if self.wakes_s is None else self.wakes_s)
             self._left_s = min(wakes_s, math.inf if self._left_s is None else self._left_s)
@@ -306,12 +299,12 @@ class StoredGates:
             self.note_woken()
 
     def ask(self, limit: int) -> int:
-        """Note that so many are asked for."""
+        """Note that a read of so many begins."""
         self.is_asked, self._woken, self._left_s, self._limit = True, False, None, limit
         return limit
 
     def answered(self, answer: GatesRead) -> Missed:
-        """Gates came; the result are lanes that came to some of them meanwhile."""
+        """Take an answer; returns the lanes that came to some of its gates meanwhile."""
         if answer.asked is not None:
             return {}
         self.more = self._woken or len(answer.gates) >= self._limit
@@ -344,9 +337,9 @@ class Groups:
         return self._groups.get(gate_id)
 
     def join(self, line: ReadyList, take_out: Callable[[int], ReadyList | None]) -> None:
-        """Find the group that the line's host belongs to, if that is known by now.
+        """Join the list to the group of its host, if that is known.
 
-        `take_out` takes a gate's line out of memory: an operator may have named the group before any of its hosts came.
+        `take_out` removes the list that was made if an operator named the group before its hosts were known.
         """
         key = self._maker.group_of(line.gate.key) if self._maker.has_groups and line.group is None else None
         if key is None:
@@ -355,7 +348,7 @@ class Groups:
         line.join(group)
 
     def leave(self, line: ReadyList) -> None:
-        """The line leaves memory, and its group with the last line."""
+        """The list leaves memory, and with the last list its group."""
         group = line.group
         if group is None:
             return

@@ -10,6 +10,7 @@ import pytest
 from anabranch.frontier import admission
 from anabranch.frontier.admission import SLICE, ForeignKeys, Marking
 from anabranch.frontier.errors import PolicyError, StoreUnavailable
+from anabranch.frontier.parts import flushed
 from anabranch.frontier.policies.assignment import PolitenessScope
 from anabranch.frontier.records import (
     FRONT,
@@ -26,7 +27,6 @@ from anabranch.frontier.records import (
     name_id,
 )
 from anabranch.frontier.seen import ExactFilter
-from anabranch.frontier.steps import flushed
 from tests.frontier.builder import (
     HASTE,
     START_S,

@@ -14,11 +14,11 @@ from anabranch.frontier.division.ownership import Division
 from anabranch.frontier.division.parcels import Consigned
 from anabranch.frontier.errors import LeaseLost, StoreUnavailable, UnknownQueue
 from anabranch.frontier.frontier import Frontier
+from anabranch.frontier.parts import Steps, asked
 from anabranch.frontier.policies.budgets import Budgets
 from anabranch.frontier.records import GateKey, Lease, Outcome, OutcomeKind, QueueKey
 from anabranch.frontier.scheduling.gates import Politeness
 from anabranch.frontier.seen import SeenFilter
-from anabranch.frontier.steps import Steps, asked
 from anabranch.frontier.stores.contract import Answer, StoreFailed, Troubled
 from anabranch.frontier.stores.memory.store import MemoryStore
 from tests.frontier.builder import (

@@ -7,7 +7,7 @@ from collections import Counter
 
 import pytest
 
-from anabranch.frontier.completion import MAX_PAGES, Leases, asked_rest_s, told_by
+from anabranch.frontier.completion import MAX_PAGES, Leases, asked_rest_s, trouble_of
 from anabranch.frontier.errors import LeaseLost, PolicyError
 from anabranch.frontier.policies.budgets import Budgets
 from anabranch.frontier.records import (
@@ -519,4 +519,4 @@ def test_what_a_host_asks_for_is_told_uncut(value: str, asked_s: float) -> None:
 )
 def test_an_answer_tells_of_its_host(status: int, retry_after: str, told: tuple[HostTrouble, float]) -> None:
     """429 is too much, 503 or an error with Retry-After is trouble; a redirect's Retry-After is a wish without trouble."""
-    assert told_by(status, retry_after, NOW_S) == told
+    assert trouble_of(status, retry_after, NOW_S) == told

@@ -33,6 +33,7 @@ from anabranch.crawler.lab.policies.options import (
 from anabranch.crawler.lab.policies.report import report_of
 from anabranch.crawler.lab.policies.saved import COMPARISON, saved
 from anabranch.crawler.lab.policies.series import (
+    Balance,
     Busy,
     PolicyComparison,
     RunResult,
@@ -49,7 +50,6 @@ from anabranch.crawler.lab.web.model import WebOptions
 from anabranch.crawler.order.order import ENVIRONMENT, CrawlOrder, dump_order
 from anabranch.crawler.outcomes.errors import CrawlerError, DiskFull, ExitCode
 from anabranch.crawler.runtime import child_command
-from anabranch.frontier.policies.assignment import Balance
 
 NAME = "policies"
 

@@ -28,7 +28,7 @@ from anabranch.crawler.fetch.addresses import parse_address
 from anabranch.crawler.job.folder import JobFolder
 from anabranch.crawler.job.frontier import open_job
 from anabranch.crawler.job.seeds import read_seeds
-from anabranch.crawler.lab.policies.series import Busy, Sample
+from anabranch.crawler.lab.policies.series import Balance, Busy, Sample, balance
 from anabranch.crawler.order.loading import load_order
 from anabranch.crawler.order.order import CrawlOrder
 from anabranch.crawler.outcomes.endings import FORESEEABLE, failure_code
@@ -41,7 +41,7 @@ from anabranch.crawler.runtime import tune_interpreter
 from anabranch.frontier.aio import AsyncFrontier
 from anabranch.frontier.composition import user_function
 from anabranch.frontier.inspect.statistics import FrontierStatistics
-from anabranch.frontier.policies.assignment import Assign, Balance, balance, parse_policy
+from anabranch.frontier.policies.assignment import Assign, parse_policy
 from anabranch.frontier.records import QueueKey
 from anabranch.frontier.scheduling.lifecycle import QueueState
 

@@ -12,14 +12,13 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from anabranch.crawler.lab.policies.series import NOTHING_YET, Busy, RunResult, Sample, with_ledger
+from anabranch.crawler.lab.policies.series import NOTHING_YET, Balance, Busy, RunResult, Sample, with_ledger
 from anabranch.crawler.lab.simulation.virtualtime import Speed, VirtualClock, VirtualCrawl, Visits
 from anabranch.crawler.lab.web.ledger import HostAccounts, PolitenessRule
 from anabranch.crawler.lab.web.model import Web
 from anabranch.frontier.composition import open_frontier
 from anabranch.frontier.frontier import Frontier
 from anabranch.frontier.order import FrontierOrder
-from anabranch.frontier.policies.assignment import Balance
 from anabranch.frontier.records import Candidate
 from anabranch.frontier.scheduling.lifecycle import QueueState
 from anabranch.frontier.stores.memory.store import MemoryStore

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 from scrapy import Request, signals
 from scrapy.http import Response
 
-from anabranch.frontier.completion import told_by
+from anabranch.frontier.completion import trouble_of
 from anabranch.frontier.frontier import Frontier
 from anabranch.frontier.hosts.scrapy.requests import NUMBER
 from anabranch.frontier.policies.hosts import authority
@@ -181,7 +181,7 @@ class Listener:
     def _downloaded(self, response: Response, request: Request) -> None:
         if (flight := self._of(request)) is not None:
             asked = (response.headers.get(b"Retry-After") or b"").decode("latin-1")
-            flight.answered(response.status, *told_by(response.status, asked, self._frontier.now_s()))
+            flight.answered(response.status, *trouble_of(response.status, asked, self._frontier.now_s()))
 
     def _left(self, request: Request) -> None:
         """Sent last, for every request that has reached the downloader."""

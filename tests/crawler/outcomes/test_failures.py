@@ -31,7 +31,7 @@ from anabranch.crawler.outcomes.failures import (
     RobotsUnavailable,
     Unfetchable,
     retry_after,
-    told_by,
+    trouble_of,
 )
 from anabranch.crawler.outcomes.status import FetchStatus
 from anabranch.frontier.records import HostTrouble
@@ -120,8 +120,8 @@ def test_a_failure_carries_the_times_of_its_fetch() -> None:
 
 def test_a_header_is_found_in_any_case() -> None:
     """Servers spell it as they like."""
-    assert told_by(429, CIMultiDict({"retry-after": "7"}), NOW_S) == (HostTrouble.THROTTLED, 7.0)
-    assert told_by(429, {}, NOW_S) == (HostTrouble.THROTTLED, 0.0)
+    assert trouble_of(429, CIMultiDict({"retry-after": "7"}), NOW_S) == (HostTrouble.THROTTLED, 7.0)
+    assert trouble_of(429, {}, NOW_S) == (HostTrouble.THROTTLED, 0.0)
 
 
 def test_only_a_host_that_cannot_be_reached_is_in_trouble() -> None:

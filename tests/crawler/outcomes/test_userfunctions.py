@@ -61,7 +61,7 @@ class Mute(Exception):
         (GeneratorExit(), "GeneratorExit"),
         (asyncio.CancelledError(), "CancelledError"),
         (BaseException("odd"), "BaseException: odd"),
-        (Mute(), "Mute: its text cannot be had"),
+        (Mute(), "Mute: its text cannot be read"),
     ],
 )
 def test_whatever_a_function_raises_is_its_failure(error: BaseException, words: str) -> None:

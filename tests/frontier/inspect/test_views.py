@@ -10,10 +10,10 @@ import pytest
 from anabranch.frontier.completion import LeaseElsewhere
 from anabranch.frontier.errors import UnknownQueue
 from anabranch.frontier.inspect.explain import Explanation, text_of
+from anabranch.frontier.parts import Steps, run
 from anabranch.frontier.records import Candidate, GateKey, HostTrouble, OutcomeKind, QueueKey, name_id
 from anabranch.frontier.scheduling.gates import Politeness
 from anabranch.frontier.scheduling.lifecycle import QueueState
-from anabranch.frontier.steps import Steps, run
 from tests.frontier.builder import HASTE, START_S, Rig, build, pages
 
 A = QueueKey("a.test")

@@ -11,7 +11,6 @@ from anabranch.frontier.policies.budgets import parse_cost
 from anabranch.frontier.policies.precedence import (
     FLOOR,
     LAST,
-    Directive,
     QueueHistory,
     is_precedence,
     parse_queue_precedence,
@@ -21,6 +20,8 @@ from anabranch.frontier.records import FRONT, NORMAL, WAITING, Candidate, QueueK
 
 URL = "http://example.com/"
 PLAIN = Candidate(URL)
+#: Heritrix's scheduling directives.
+NORMAL_DIRECTIVE, HIGH_DIRECTIVE = 3, 1
 
 
 def finds(function: Callable[..., object]) -> Callable[[str], Callable[..., object]]:
@@ -71,7 +72,7 @@ def test_the_directive_is_stronger_than_any_uri_precedence(one: bool, a: int, ot
 def test_a_policy_that_always_says_the_same_says_it_beforehand() -> None:
     """Most crawls need not ask for each URL."""
     assert parse_uri_precedence("cost").plain == NORMAL
-    assert parse_uri_precedence("base:7").plain == Directive.NORMAL << 8 | 7
+    assert parse_uri_precedence("base:7").plain == NORMAL_DIRECTIVE << 8 | 7
     assert parse_uri_precedence("hops").plain is None
     assert parse_uri_precedence("cost", cost=parse_cost("wag")).plain is None
 
@@ -80,7 +81,7 @@ def test_a_policy_that_always_says_the_same_says_it_beforehand() -> None:
 def test_base_gives_every_url_its_number(number: int) -> None:
     """`base:N` is N for all, and the rule agrees with the constant."""
     policy = parse_uri_precedence(f"base:{number}")
-    assert policy.in_row(PLAIN) == Directive.NORMAL << 8 | number
+    assert policy.in_row(PLAIN) == NORMAL_DIRECTIVE << 8 | number
     assert policy.rule(PLAIN, None) == policy.constant == number
 
 
@@ -90,7 +91,7 @@ def test_cost_makes_expensive_urls_wait() -> None:
     query = Candidate(URL + "?a=1")
     assert [wag.rule(PLAIN, None), wag.rule(query, None), wag.rule(query, URL)] == [1, 2, 3]
     dear = parse_uri_precedence("cost", cost=parse_cost("m:f", finds(lambda url, via, hops: 1000)))
-    assert dear.in_row(PLAIN) == Directive.NORMAL << 8 | LAST
+    assert dear.in_row(PLAIN) == NORMAL_DIRECTIVE << 8 | LAST
 
 
 def test_cost_sees_the_hops_of_the_candidate() -> None:
@@ -115,7 +116,7 @@ def test_a_users_function_sees_the_candidate_and_where_it_was_found() -> None:
     """A policy of the user's own decides from the whole candidate."""
     asked: list[tuple[object, ...]] = []
     policy = parse_uri_precedence("m:f", finds(lambda *given: asked.append(given) or 9))
-    assert policy.in_row(PLAIN, "http://via/") == Directive.NORMAL << 8 | 9
+    assert policy.in_row(PLAIN, "http://via/") == NORMAL_DIRECTIVE << 8 | 9
     assert asked == [(PLAIN, "http://via/")]
 
 
@@ -124,9 +125,9 @@ def test_what_a_candidate_brings_is_stronger_than_sheet_and_policy(name: str) ->
     """Candidate, then sheet, then policy: the nearest word counts, 0 included."""
     policy = parse_uri_precedence(name, finds(lambda *given: 9))
     brings = PLAIN._replace(precedence=0)
-    assert policy.in_row(brings, None, 4) == Directive.NORMAL << 8
-    assert policy.in_row(PLAIN, None, 0) == Directive.NORMAL << 8
-    assert policy.in_row(brings._replace(front=True)) == Directive.HIGH << 8
+    assert policy.in_row(brings, None, 4) == NORMAL_DIRECTIVE << 8
+    assert policy.in_row(PLAIN, None, 0) == NORMAL_DIRECTIVE << 8
+    assert policy.in_row(brings._replace(front=True)) == HIGH_DIRECTIVE << 8
 
 
 @pytest.mark.parametrize(
@@ -152,7 +153,7 @@ def test_a_users_answer_outside_the_scale_names_function_and_url(answer: object)
 def test_a_queue_keeps_its_base_by_default() -> None:
     """Heritrix's base is 3, and no one needs to ask again."""
     policy = parse_queue_precedence("base")
-    assert (policy.base, policy.floor, policy.is_constant) == (3, FLOOR, True)
+    assert (policy.base, policy.floor, policy.rule) == (3, FLOOR, None)
     assert policy.of(history(10_000, base=5)) == 5
 
 
@@ -169,7 +170,7 @@ def test_success_lowers_a_queue_by_tiers(successes: int, precedence: int) -> Non
     """New sites go before sites of which much is known; the numbers are those of Heritrix's documentation."""
     for name in ("success", "success:100,1000"):
         policy = parse_queue_precedence(name)
-        assert not policy.is_constant
+        assert policy.rule is not None
         assert policy.of(history(successes)) == precedence
 
 

@@ -10,10 +10,10 @@ from hypothesis import strategies as st
 
 from anabranch.frontier.errors import PolicyError
 from anabranch.frontier.policies.hosts import SurtPrefix, parse_surt
-from anabranch.frontier.policies.sheets import NOTHING, Delays, HostTable, Override, Settings, Sheets, _Paths
+from anabranch.frontier.policies.sheets import NOTHING, HostTable, Override, Settings, Sheets, _Paths
 from anabranch.frontier.records import QueueKey
 
-USUAL = Delays(5.0, 3.0, 30.0)
+USUAL = Settings(5.0, 3.0, 30.0)
 
 HOSTS = st.lists(st.sampled_from("ab"), min_size=1, max_size=4).map(".".join)
 PATHS = st.text("/ab", max_size=5).map(lambda text: f"/{text}")
@@ -215,7 +215,7 @@ def test_a_budget_below_a_key_is_refused() -> None:
 )
 def test_a_delay_that_is_set_wins_over_the_usual_other_one(fields: dict[str, Any], delays: tuple[float, ...]) -> None:
     """Who sets a least delay of a minute means a minute, though the order's longest is half of it; and the reverse."""
-    assert Settings(**fields).delays(USUAL) == delays
+    assert Settings(**fields).over(USUAL)[:3] == delays
 
 
 def test_a_delay_of_a_longer_prefix_wins_over_the_other_one_of_a_shorter() -> None:
@@ -227,8 +227,8 @@ def test_a_delay_of_a_longer_prefix_wins_over_the_other_one_of_a_shorter() -> No
             override("b.test", max_delay_s=1.0),
         ]
     )
-    assert sheets.for_host("a.test").delays(USUAL) == (5.0, 60.0, 60.0)
-    assert sheets.for_host("b.test").delays(USUAL) == (5.0, 1.0, 1.0)
+    assert sheets.for_host("a.test").over(USUAL)[:3] == (5.0, 60.0, 60.0)
+    assert sheets.for_host("b.test").over(USUAL)[:3] == (5.0, 1.0, 1.0)
 
 
 @pytest.mark.parametrize(

@@ -12,7 +12,7 @@ from anabranch.frontier.policies.userfunctions import (
     MOST_CHARS,
     accepts,
     answers_later,
-    call_own,
+    call_user_function,
     check_name,
     is_async,
     is_user_function,
@@ -53,15 +53,15 @@ def test_what_a_function_raises_becomes_one_line() -> None:
     def fails(error: BaseException) -> None:
         raise error
 
-    assert call_own(len, "abc", "it") == 3
+    assert call_user_function(len, "abc", "it") == 3
     with pytest.raises(PolicyError, match=r"^it failed: KeyError: 'x'$"):
-        call_own(fails, KeyError("x"), "it")
+        call_user_function(fails, KeyError("x"), "it")
     with pytest.raises(PolicyError, match=r"^it failed: ValueError: two lines$"):
-        call_own(fails, ValueError("two\n lines"), "it")
+        call_user_function(fails, ValueError("two\n lines"), "it")
     with pytest.raises(PolicyError, match=r"^it failed: ValueError$"):
-        call_own(fails, ValueError(), "it")
+        call_user_function(fails, ValueError(), "it")
     with pytest.raises(KeyboardInterrupt):
-        call_own(fails, KeyboardInterrupt(), "it")
+        call_user_function(fails, KeyboardInterrupt(), "it")
 
 
 def test_a_long_text_is_cut() -> None:
@@ -77,7 +77,7 @@ def test_what_an_error_says_is_cut() -> None:
         raise ValueError("x" * 9000)
 
     with pytest.raises(PolicyError) as failed:
-        call_own(fails, None, "it")
+        call_user_function(fails, None, "it")
     assert str(failed.value) == "it failed: ValueError: " + "x" * 200 + "…"
 
 
@@ -96,7 +96,7 @@ def test_what_would_end_a_program_is_a_failure_of_the_function(error: BaseExcept
         raise error
 
     with pytest.raises(PolicyError, match=rf"^it failed: {type(error).__name__}"):
-        call_own(fails, None, "it")
+        call_user_function(fails, None, "it")
 
 
 async def waiting(_: object) -> str:

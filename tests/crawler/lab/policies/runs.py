@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from anabranch.crawler.lab.policies.series import RunResult, Sample, Setting
+from anabranch.crawler.lab.policies.series import Balance, RunResult, Sample, Setting
 from anabranch.crawler.lab.web.ledger import HostEntry, PolitenessLedger, PolitenessRule
-from anabranch.frontier.policies.assignment import Balance
 
 
 def run_of(policy: str = "host", active: Sequence[float] = (0, 10, 10), **more) -> RunResult:

@@ -15,14 +15,13 @@ import pytest
 
 from anabranch.crawler.lab.policies.compare import _PROGRAM, CrawlEnding, _new_folder, _Progress, result_of, run_once
 from anabranch.crawler.lab.policies.options import PolicyOptions, order_for, rule_of
-from anabranch.crawler.lab.policies.series import Busy, Sample
+from anabranch.crawler.lab.policies.series import Balance, Busy, Sample
 from anabranch.crawler.lab.web.ledger import PolitenessRule
 from anabranch.crawler.lab.web.miniweb import Served, WebLost, serving
 from anabranch.crawler.lab.web.model import WebOptions
 from anabranch.crawler.order.order import CrawlOrder, dump_order
 from anabranch.crawler.outcomes.errors import CrawlerError, ExitCode
 from anabranch.crawler.runtime import child_command
-from anabranch.frontier.policies.assignment import Balance
 from tests.acceptance.command import environment
 from tests.site.processes import Watched, started_by, watched
 

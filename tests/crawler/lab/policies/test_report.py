@@ -16,8 +16,7 @@ from anabranch.crawler.lab.policies.report import (
     server_words,
     winner,
 )
-from anabranch.crawler.lab.policies.series import Busy, HostSeen, PolicyComparison
-from anabranch.frontier.policies.assignment import Balance
+from anabranch.crawler.lab.policies.series import Balance, Busy, HostSeen, PolicyComparison
 from tests.crawler.lab.policies.runs import run_of, setting_of
 
 HOSTS = tuple(HostSeen(f"h{number}.test", 90 - number, number + 1, 0.05 * (number + 1), 1.5) for number in range(5))

@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from anabranch.crawler.lab.policies.series import (
     MOST_POINTS,
     NOTHING_YET,
+    Balance,
     Bound,
     Busy,
     HostSeen,
@@ -16,6 +17,7 @@ from anabranch.crawler.lab.policies.series import (
     Sample,
     at,
     averaged,
+    balance,
     bound,
     compared_s,
     is_crawler_limit,
@@ -28,7 +30,7 @@ from anabranch.crawler.lab.policies.series import (
     settled,
     with_ledger,
 )
-from anabranch.frontier.policies.assignment import Balance
+from anabranch.frontier.records import QueueKey
 from tests.crawler.lab.policies.runs import entry_of, ledger_of, run_of, setting_of
 
 
@@ -239,3 +241,17 @@ def test_a_crawler_that_is_late_by_less_than_a_fetch_takes_was_not_the_limit() -
     assert is_crawler_limit(setting_of(latency_s=0.1), late)
     assert not is_crawler_limit(setting_of(latency_s=1.0), late)
     assert is_crawler_limit(setting_of(latency_s=1.0), run_of(crawler=Busy(0.9, 0.5)))
+
+
+def test_balance_counts_queues_and_compares_the_longest_with_the_mean() -> None:
+    """Two URLs in one queue and one in another: the longest has a third more than its share."""
+    found = balance([QueueKey("a"), QueueKey("b"), QueueKey("a")])
+    assert found == Balance(urls=3, queues=2, longest=2)
+    assert found.mean == 1.5
+    assert found.max_over_mean == pytest.approx(4 / 3)
+
+
+def test_nothing_is_balanced() -> None:
+    """No URLs, no division by zero."""
+    found = balance([])
+    assert (found, found.mean, found.max_over_mean) == (Balance(0, 0, 0), 0.0, 0.0)

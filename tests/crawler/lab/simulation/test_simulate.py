@@ -11,7 +11,7 @@ import pytest
 
 from anabranch.crawler.lab.policies.options import PolicyOptions
 from anabranch.crawler.lab.policies.saved import COMPARISON, saved
-from anabranch.crawler.lab.policies.series import Busy, PolicyComparison, RunResult, Sample
+from anabranch.crawler.lab.policies.series import Balance, Busy, PolicyComparison, RunResult, Sample
 from anabranch.crawler.lab.simulation.simulate import (
     SimulationOptions,
     as_compared,
@@ -27,7 +27,7 @@ from anabranch.crawler.lab.simulation.simulate import (
 )
 from anabranch.crawler.lab.simulation.virtualtime import Speed
 from anabranch.crawler.outcomes.errors import UsageError
-from anabranch.frontier.policies.assignment import Balance, PolitenessScope
+from anabranch.frontier.policies.assignment import PolitenessScope
 from tests.crawler.lab.policies.runs import run_of, setting_of
 
 
