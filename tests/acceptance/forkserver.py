@@ -105,7 +105,7 @@ async def start(
     ours, stdin = socket.socketpair()
     (out, stdout), (err, stderr) = os.pipe(), os.pipe()
     try:
-        pid, status = _server(preload).start(arguments, cwd, env, (stdin.fileno(), stdout, stderr))
+        pid, status = _server(preload).start(arguments, Path(cwd).absolute(), env, (stdin.fileno(), stdout, stderr))
     finally:
         stdin.close()
         os.close(stdout)
@@ -132,7 +132,7 @@ def run(
     if not FORKS:
         command = [sys.executable, *arguments]
         done = subprocess.run(command, cwd=cwd, env=env, input=stdin, capture_output=True, check=False, timeout=timeout)
-        return subprocess.CompletedProcess(done.args, done.returncode, done.stdout.decode(), done.stderr.decode())
+        return subprocess.CompletedProcess(done.args, done.returncode, *map(_text, (done.stdout, done.stderr)))
 
     async def ended() -> subprocess.CompletedProcess[str]:
         process = await start(arguments, cwd=cwd, env=env, preload=preload)
@@ -143,9 +143,13 @@ def run(
             out, err = await process.communicate()
             raise subprocess.TimeoutExpired([*arguments], timeout or 0, out, err) from None
         assert process.returncode is not None
-        return subprocess.CompletedProcess([*arguments], process.returncode, out.decode(), err.decode())
+        return subprocess.CompletedProcess([*arguments], process.returncode, *map(_text, (out, err)))
 
     return asyncio.run(ended())
+
+
+def _text(printed: bytes) -> str:
+    return printed.decode(errors="backslashreplace")
 
 
 class _Server:
@@ -165,7 +169,7 @@ class _Server:
             )
 
     def start(
-        self, arguments: Sequence[str], cwd: str | Path, env: Mapping[str, str], streams: tuple[int, int, int]
+        self, arguments: Sequence[str], cwd: Path, env: Mapping[str, str], streams: tuple[int, int, int]
     ) -> tuple[int, socket.socket]:
         """The id of a new process, and the socket on which its exit code will come."""
         request = json.dumps([*map(str, arguments)]), str(cwd), json.dumps(dict(env))
