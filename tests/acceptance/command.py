@@ -6,14 +6,16 @@ import asyncio
 import json
 import os
 import signal
-import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from tests.acceptance import forkserver
 from tests.site.server import SmallWeb
 
 REPOSITORY = Path(__file__).resolve().parents[2]
+#: A process that was started, fresh or forked.
+Process = asyncio.subprocess.Process | forkserver.Forked
 #: The variable that says which event loop crawls run on (`pytest --loop`).
 LOOP = "TESTED_LOOP"
 #: A command that has not ended by then is a defect.
@@ -57,22 +59,12 @@ def write_order(folder: Path, hosts: Mapping[str, str], **sections: Mapping[str,
     return file
 
 
-async def start(*arguments: str | Path, cwd: Path, **variables: str) -> asyncio.subprocess.Process:
+async def start(*arguments: str | Path, cwd: Path, **variables: str) -> Process:
     """Start `anabranch ARGUMENTS` in the folder `cwd`."""
-    return await asyncio.create_subprocess_exec(
-        sys.executable,
-        "-m",
-        "anabranch",
-        *map(str, arguments),
-        cwd=cwd,
-        env=environment(**variables),
-        stdin=asyncio.subprocess.PIPE,
-        stdout=asyncio.subprocess.PIPE,
-        stderr=asyncio.subprocess.PIPE,
-    )
+    return await forkserver.start(["-m", "anabranch", *map(str, arguments)], cwd=cwd, env=environment(**variables))
 
 
-async def ended(process: asyncio.subprocess.Process, stdin: bytes = b"") -> Ended:
+async def ended(process: Process, stdin: bytes = b"") -> Ended:
     """Wait for a started command."""
     assert process.stdin is not None
     if not stdin:
@@ -92,7 +84,7 @@ async def anabranch(*arguments: str | Path, cwd: Path, stdin: bytes = b"", **var
     return await ended(await start(*arguments, cwd=cwd, **variables), stdin)
 
 
-async def kill_after(process: asyncio.subprocess.Process, web: SmallWeb, served: int) -> None:
+async def kill_after(process: Process, web: SmallWeb, served: int) -> None:
     """SIGKILL the command when the small web has served so many requests."""
     while sum(web.ledger.counts().values()) < served and process.returncode is None:
         await asyncio.sleep(0.005)

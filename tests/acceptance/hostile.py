@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-import sys
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from tests.acceptance import forkserver
 from tests.acceptance.command import REPOSITORY, Ended, ended, environment, write_order
 from tests.site.ledger import Ledger
 from tests.site.memory import Peak
@@ -75,15 +75,9 @@ async def crawl(
     seed_file = folder / "seeds.txt"
     seed_file.write_text("".join(f"{seed}\n" for seed in seeds))
     limited = ["--files", str(files)] if files else []
-    command = [sys.executable, str(LAUNCHER), *limited, *(["--internet", internet] if internet else [])]
-    process = await asyncio.create_subprocess_exec(
-        *(*command, "crawl", str(seed_file), "-c", str(order), "--job", str(folder / "job"), *flags),
-        cwd=folder,
-        env=environment(),
-        stdin=asyncio.subprocess.PIPE,
-        stdout=asyncio.subprocess.PIPE,
-        stderr=asyncio.subprocess.PIPE,
-    )
+    command = [str(LAUNCHER), *limited, *(["--internet", internet] if internet else [])]
+    command += ["crawl", str(seed_file), "-c", str(order), "--job", str(folder / "job"), *flags]
+    process = await forkserver.start(command, cwd=folder, env=environment())
     peak = Peak(process.pid)
     watch = asyncio.create_task(peak.watch())
     try:

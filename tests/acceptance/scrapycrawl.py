@@ -4,16 +4,22 @@ from __future__ import annotations
 
 import asyncio
 import json
-import sys
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from tests.acceptance.command import PATIENCE_S, REPOSITORY, environment
+from tests.acceptance import forkserver
+from tests.acceptance.command import PATIENCE_S, REPOSITORY, Process, environment
 
 ADDON = {"ADDONS": {"anabranch.frontier.hosts.scrapy.FrontierAddon": 100}}
+#: What a crawl imports, but for a reactor.
+LIBRARIES = (
+    *("anabranch.frontier.hosts.scrapy.", "anabranch.frontier.stores.", "aiohttp.web", "scrapy.crawler", "tldextract"),
+    *("scrapy.core.downloader.handlers.http11", "scrapy.downloadermiddlewares.", "scrapy.extensions."),
+    *("scrapy.spidermiddlewares.", "scrapy.statscollectors", "twisted.conch.telnet"),
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -52,7 +58,7 @@ async def start(
     job: Path | None = None,
     spider: str = "everything",
     options: Mapping[str, object] | None = None,
-) -> asyncio.subprocess.Process:
+) -> Process:
     """Start a crawl in a process of its own."""
     order = {
         "starts": starts,
@@ -60,15 +66,11 @@ async def start(
         "spider": spider,
         "options": options or {},
     }
-    return await asyncio.create_subprocess_exec(
-        *(sys.executable, REPOSITORY / "tests" / "acceptance" / "scrapy_spider.py", json.dumps(order)),
-        env=environment(),
-        stdout=asyncio.subprocess.PIPE,
-        stderr=asyncio.subprocess.PIPE,
-    )
+    program = REPOSITORY / "tests" / "acceptance" / "scrapy_spider.py"
+    return await forkserver.start([str(program), json.dumps(order)], cwd=REPOSITORY, env=environment(), preload=LIBRARIES)
 
 
-async def ended(process: asyncio.subprocess.Process) -> Crawl:
+async def ended(process: Process) -> Crawl:
     """What it has said, at its end."""
     try:
         out, err = await asyncio.wait_for(process.communicate(), PATIENCE_S)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-import sys
 from collections.abc import Mapping
 from itertools import pairwise
 from pathlib import Path
@@ -12,7 +11,8 @@ from typing import Any
 
 import pytest
 
-from tests.acceptance.command import PATIENCE_S, REPOSITORY, environment
+from tests.acceptance import forkserver
+from tests.acceptance.command import PATIENCE_S, Process, anabranch, environment
 from tests.site.page import NOT_FOUND, Page, file, go
 from tests.site.server import LoopbackServer
 
@@ -22,6 +22,11 @@ pytestmark = pytest.mark.slow
 PROGRAM = Path(__file__).with_name("crawlee_program.py")
 POLICIES = ("host", "bkdr:64")
 DELAY_S = 0.04
+#: What the program imports, now or later.
+LIBRARIES = (
+    *("anabranch.frontier.hosts.crawlee.", "anabranch.frontier.stores.", "crawlee.crawlers", "crawlee.http_clients"),
+    *("crawlee.storages", "anyio.streams.tls", "anyio.to_thread", "h11", "h2.connection", "httpcore2"),
+)
 
 TREE = {
     "/": Page(links=go("/a", "/b", "/c")),
@@ -45,17 +50,12 @@ def url(site: LoopbackServer, path: str) -> str:
     return f"http://127.0.0.1:{site.port}{path}"
 
 
-async def started(task: dict[str, Any], cwd: Path) -> asyncio.subprocess.Process:
-    return await asyncio.create_subprocess_exec(
-        *(sys.executable, str(PROGRAM), json.dumps(task)),
-        cwd=cwd,
-        env=environment(CRAWLEE_STORAGE_DIR=str(cwd / "storage")),
-        stdout=asyncio.subprocess.PIPE,
-        stderr=asyncio.subprocess.PIPE,
-    )
+async def started(task: dict[str, Any], cwd: Path) -> Process:
+    variables = environment(CRAWLEE_STORAGE_DIR=str(cwd / "storage"))
+    return await forkserver.start([str(PROGRAM), json.dumps(task)], cwd=cwd, env=variables, preload=LIBRARIES)
 
 
-async def printed(process: asyncio.subprocess.Process) -> tuple[list[dict[str, Any]], str]:
+async def printed(process: Process) -> tuple[list[dict[str, Any]], str]:
     """What it said, and what it complained of."""
     out, err = await printed_text(process)
     return [json.loads(line) for line in out.splitlines()], err
@@ -213,18 +213,11 @@ async def test_the_folder_is_a_job_for_the_command(tmp_path: Path) -> None:
     """When the crawler has ended, `anabranch why` says what became of a URL."""
     async with a_site({"/": Page(links=go("/a")), "/a": Page()}) as site:
         await crawled(a_task(site, tmp_path / "job"), tmp_path)
-        asked = await asyncio.create_subprocess_exec(
-            *(sys.executable, "-m", "anabranch", "why", str(tmp_path / "job"), url(site, "/a")),
-            cwd=REPOSITORY,
-            env=environment(),
-            stdout=asyncio.subprocess.PIPE,
-            stderr=asyncio.subprocess.PIPE,
-        )
-        answer, complaints = await printed_text(asked)
-        assert (asked.returncode, complaints) == (0, "")
-        assert "done" in answer
+        asked = await anabranch("why", str(tmp_path / "job"), url(site, "/a"), cwd=tmp_path)
+        assert (asked.code, asked.err) == (0, "")
+        assert "done" in asked.out
 
 
-async def printed_text(process: asyncio.subprocess.Process) -> tuple[str, str]:
+async def printed_text(process: Process) -> tuple[str, str]:
     out, err = await asyncio.wait_for(process.communicate(), PATIENCE_S)
     return out.decode(), err.decode()

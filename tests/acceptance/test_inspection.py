@@ -180,7 +180,7 @@ async def test_a_snapshot_is_gone_however_the_command_ends(
     await command.stdout.readline()
     assert list(scratch.iterdir()), "the rest of the dump waits in the pipe"
     if end == "pipe":
-        command._transport.get_pipe_transport(1).close()  # type: ignore[attr-defined]
+        command.stdout._transport.close()  # type: ignore[attr-defined]
     else:
         command.send_signal(getattr(signal, end))
     assert command.stderr is not None

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import subprocess
-import sys
 from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
@@ -14,6 +13,7 @@ import pytest
 from anabranch.crawler.job.folder import JobFolder
 from anabranch.frontier.jobfolder import FORMAT_FILE, VERSION
 from anabranch.frontier.stores.sql.schema import FORMAT
+from tests.acceptance import forkserver
 from tests.acceptance.command import environment
 from tests.formats.make_jobs import unpack
 from tests.formats.site import SEEDS, URLS, served
@@ -33,14 +33,7 @@ def port() -> Iterator[int]:
 
 
 def run(place: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        check=False,
-        args=[sys.executable, "-m", "anabranch", *arguments],
-        cwd=place,
-        env=environment(),
-        capture_output=True,
-        text=True,
-    )
+    return forkserver.run(["-m", "anabranch", *arguments], cwd=place, env=environment())
 
 
 def succeeds(place: Path, *arguments: str) -> str:

@@ -34,6 +34,7 @@ REPOSITORY = Path(__file__).resolve().parents[2]
 if __package__ in (None, ""):
     sys.path[0] = str(REPOSITORY)
 
+from tests.acceptance import forkserver
 from tests.acceptance.command import environment
 from tests.formats.make_jobs import unpack
 from tests.formats.site import HOSTS, SEEDS, URLS, served
@@ -230,12 +231,9 @@ _NO_END = 1000
 
 
 def _run(place: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-m", "anabranch", *arguments]
+    command = ["-m", "anabranch", *arguments]
     try:
-        return subprocess.run(
-            command, check=False, cwd=place, env=environment(), capture_output=True, text=True, timeout=PATIENCE_S,
-            stdin=subprocess.DEVNULL, errors="backslashreplace",
-        )  # fmt: skip
+        return forkserver.run(command, cwd=place, env=environment(), timeout=PATIENCE_S)
     except subprocess.TimeoutExpired:
         return subprocess.CompletedProcess(command, _NO_END, "", "")
 

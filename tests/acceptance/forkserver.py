@@ -1,0 +1,341 @@
+"""Python processes that start in milliseconds: each is forked from a server that has imported what it needs.
+
+A command that is started anew spends a second of CPU time on imports, and the tests start hundreds. A forked one is a process
+like any other: its own arguments, folder, environment, standard streams, signals and exit code. It runs as `__main__`, as
+`python -m MODULE` or `python FILE` would, and ends as Python ends. Differences: its parent is the server, `/proc` shows the
+server's command line, and what it imports is there already. Tests about one of these start a fresh Python.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import atexit
+import gc
+import importlib
+import json
+import os
+import pkgutil
+import runpy
+import select
+import signal
+import socket
+import struct
+import subprocess
+import sys
+import threading
+import time
+import traceback
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from pathlib import Path
+from types import FrameType
+from typing import NoReturn
+
+_LENGTH = struct.Struct(">I")
+_NUMBER = struct.Struct(">i")
+#: Set to 0, each process is a fresh Python, as where fork is not safe (macOS).
+FORKS = sys.platform == "linux" and os.environ.get("ANABRANCH_TEST_FORKS", "1") != "0"
+#: What commands of Anabranch import: all modules of its rooms.
+ROOMS = ("anabranch.crawler.", "anabranch.dedup.", "anabranch.frontier.")
+_APART = ("anabranch.frontier.hosts.",)  #: they import Scrapy or Crawlee
+
+
+# What tests use
+
+
+class Forked:
+    """A process with three pipes, as `asyncio.subprocess.Process` is one."""
+
+    def __init__(self, pid: int, status: socket.socket, stdin: asyncio.StreamWriter, *outputs: asyncio.StreamReader):
+        self.pid = pid
+        self.returncode: int | None = None
+        self.stdin = stdin
+        self.stdout, self.stderr = outputs
+        self._status = status
+        self._loop = asyncio.get_running_loop()
+        self._ended = asyncio.Event()
+        self._loop.add_reader(status, self._note_end)
+
+    def _note_end(self) -> None:
+        self._loop.remove_reader(self._status)
+        with self._status:
+            self.returncode = _NUMBER.unpack(self._status.recv(_NUMBER.size))[0]
+        self.stdin.close()
+        self._ended.set()
+
+    async def wait(self) -> int:
+        """Its exit code; less than 0 if a signal ended it."""
+        await self._ended.wait()
+        assert self.returncode is not None
+        return self.returncode
+
+    async def communicate(self, given: bytes | None = None) -> tuple[bytes, bytes]:
+        """Its output and its errors, at its end."""
+        with suppress(ConnectionError):
+            if given is not None:
+                self.stdin.write(given)
+                await self.stdin.drain()
+            self.stdin.close()
+        out, err = await asyncio.gather(self.stdout.read(), self.stderr.read())
+        await self.wait()
+        return out, err
+
+    def send_signal(self, number: int) -> None:
+        """Raises: ProcessLookupError if it has ended."""
+        if self.returncode is not None:
+            raise ProcessLookupError
+        os.kill(self.pid, number)
+
+    def terminate(self) -> None:
+        self.send_signal(signal.SIGTERM)
+
+    def kill(self) -> None:
+        self.send_signal(signal.SIGKILL)
+
+
+async def start(
+    arguments: Sequence[str], *, cwd: str | Path, env: Mapping[str, str], preload: tuple[str, ...] = ROOMS
+) -> Forked | asyncio.subprocess.Process:
+    """Start `python ARGUMENTS`, which are `-m MODULE …` or `FILE …`."""
+    if not FORKS:
+        return await asyncio.create_subprocess_exec(
+            *(sys.executable, *arguments), cwd=cwd, env=env, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE
+        )  # fmt: skip
+    loop = asyncio.get_running_loop()
+    ours, stdin = socket.socketpair()
+    (out, stdout), (err, stderr) = os.pipe(), os.pipe()
+    try:
+        pid, status = _server(preload).start(arguments, Path(cwd).absolute(), env, (stdin.fileno(), stdout, stderr))
+    finally:
+        stdin.close()
+        os.close(stdout)
+        os.close(stderr)
+    _, writer = await asyncio.open_connection(sock=ours)
+    readers = []
+    for descriptor in (out, err):
+        readers.append(reader := asyncio.StreamReader())
+        protocol = asyncio.StreamReaderProtocol(reader)
+        await loop.connect_read_pipe(lambda protocol=protocol: protocol, os.fdopen(descriptor, "rb", 0))  # type: ignore[misc]
+    return Forked(pid, status, writer, *readers)
+
+
+def run(
+    arguments: Sequence[str],
+    *,
+    cwd: str | Path,
+    env: Mapping[str, str],
+    stdin: bytes = b"",
+    timeout: float | None = None,
+    preload: tuple[str, ...] = ROOMS,
+) -> subprocess.CompletedProcess[str]:
+    """Run `python ARGUMENTS` to its end. Raises: subprocess.TimeoutExpired, after it was killed."""
+    if not FORKS:
+        command = [sys.executable, *arguments]
+        done = subprocess.run(command, cwd=cwd, env=env, input=stdin, capture_output=True, check=False, timeout=timeout)
+        return subprocess.CompletedProcess(done.args, done.returncode, *map(_text, (done.stdout, done.stderr)))
+
+    async def ended() -> subprocess.CompletedProcess[str]:
+        process = await start(arguments, cwd=cwd, env=env, preload=preload)
+        try:
+            out, err = await asyncio.wait_for(process.communicate(stdin), timeout)
+        except TimeoutError:
+            process.kill()
+            out, err = await process.communicate()
+            raise subprocess.TimeoutExpired([*arguments], timeout or 0, out, err) from None
+        assert process.returncode is not None
+        return subprocess.CompletedProcess([*arguments], process.returncode, *map(_text, (out, err)))
+
+    return asyncio.run(ended())
+
+
+def _text(printed: bytes) -> str:
+    return printed.decode(errors="backslashreplace")
+
+
+class _Server:
+    """The client's side of a server."""
+
+    def __init__(self, preload: Sequence[str]) -> None:
+        self._channel, its = socket.socketpair()
+        with its:
+            self._process = subprocess.Popen(
+                [sys.executable, __file__, str(its.fileno()), *preload],
+                stdin=subprocess.PIPE,  # its commands have pipes, too, and may keep its stream objects
+                stdout=subprocess.PIPE,
+                stderr=subprocess.PIPE,
+                pass_fds=[its.fileno()],
+                env={name: value for name, value in os.environ.items() if not name.startswith("ANABRANCH_")}
+                | {"PYTHONPATH": str(Path(__file__).resolve().parents[2])},
+            )
+
+    def start(
+        self, arguments: Sequence[str], cwd: Path, env: Mapping[str, str], streams: tuple[int, int, int]
+    ) -> tuple[int, socket.socket]:
+        """The id of a new process, and the socket on which its exit code will come."""
+        request = json.dumps([*map(str, arguments)]), str(cwd), json.dumps(dict(env))
+        text = json.dumps(request).encode()
+        status, its = socket.socketpair()
+        with its:
+            socket.send_fds(self._channel, [_LENGTH.pack(len(text))], [*streams, its.fileno()])
+        self._channel.sendall(text)
+        pid = status.recv(_NUMBER.size)
+        if not pid:
+            out, err = self._process.communicate()
+            raise AssertionError(f"the fork server has ended: {out.decode()} {err.decode()}")
+        return _NUMBER.unpack(pid)[0], status
+
+    def close(self) -> None:
+        """It ends; what it and its commands used of the machine counts as this process's."""
+        self._channel.close()
+        self._process.communicate()
+
+
+_servers: dict[tuple[str, ...], _Server] = {}
+
+
+def _server(preload: tuple[str, ...]) -> _Server:
+    if preload not in _servers:
+        _servers[preload] = _Server(preload)
+    return _servers[preload]
+
+
+@atexit.register
+def close_all() -> None:
+    """End the servers that this process has started."""
+    while _servers:
+        _servers.popitem()[1].close()
+
+
+# The server
+
+
+class _Children:
+    """Processes that run, by id, with the sockets on which their exit codes are awaited."""
+
+    def __init__(self, channel: socket.socket) -> None:
+        self._channel = channel
+        self._statuses: dict[int, socket.socket] = {}
+        self._wake, self._woken = os.pipe()
+        os.set_blocking(self._woken, False)
+        os.set_blocking(self._wake, False)
+        signal.set_wakeup_fd(self._woken, warn_on_full_buffer=False)
+        signal.signal(signal.SIGCHLD, _nothing)
+        signal.signal(signal.SIGINT, signal.SIG_IGN)  # a terminal's is meant for the tests and their commands
+
+    def serve(self) -> tuple[list[str], str, dict[str, str]] | None:
+        """Fork for each request. Returns in a forked process, with its request; None when the client has gone."""
+        while True:
+            ready, _, _ = select.select([self._channel, self._wake], [], [])
+            if self._wake in ready:
+                with suppress(BlockingIOError):
+                    os.read(self._wake, 4096)
+                self._report()
+            if self._channel in ready:
+                header, descriptors, _, _ = socket.recv_fds(self._channel, _LENGTH.size, 4)
+                if not header:
+                    return None
+                text = _received(self._channel, _LENGTH.unpack(header)[0])
+                status = socket.socket(fileno=descriptors.pop())
+                pid = os.fork()
+                if pid == 0:
+                    status.close()
+                    self._leave(descriptors)
+                    arguments, cwd, env = json.loads(text)
+                    return json.loads(arguments), cwd, json.loads(env)
+                for descriptor in descriptors:
+                    os.close(descriptor)
+                self._statuses[pid] = status
+                status.send(_NUMBER.pack(pid))
+
+    def _report(self) -> None:
+        with suppress(ChildProcessError):
+            while (ended := os.waitpid(-1, os.WNOHANG))[0]:
+                with self._statuses.pop(ended[0]) as status, suppress(ConnectionError):
+                    status.send(_NUMBER.pack(os.waitstatus_to_exitcode(ended[1])))
+
+    def _leave(self, streams: Sequence[int]) -> None:
+        """In a forked process: have its streams and nothing of the server's."""
+        signal.set_wakeup_fd(-1)
+        for number in (signal.SIGCHLD, signal.SIGTERM, signal.SIGHUP):
+            signal.signal(number, signal.SIG_DFL)
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+        for number, descriptor in enumerate(streams):
+            os.dup2(descriptor, number)
+            os.close(descriptor)
+        os.close(self._wake)
+        os.close(self._woken)
+        self._channel.close()
+        for status in self._statuses.values():
+            status.close()
+
+
+def _nothing(_number: int, _frame: FrameType | None) -> None:
+    """Only the wake-up matters."""
+
+
+def _received(channel: socket.socket, count: int) -> bytes:
+    text = b""
+    while len(text) < count and (more := channel.recv(count - len(text))):
+        text += more
+    return text
+
+
+def _preload(name: str) -> None:
+    """Import a module; if the name ends in a dot, with all below it."""
+    module = importlib.import_module(name.rstrip("."))
+    for found in pkgutil.iter_modules(getattr(module, "__path__", ()), name) if name.endswith(".") else ():
+        if not found.name.endswith("__main__") and not f"{found.name}.".startswith(_APART):
+            with suppress(ImportError):  # an optional library is missing
+                _preload(f"{found.name}." if found.ispkg else found.name)
+
+
+def _become(arguments: Sequence[str], cwd: str, env: Mapping[str, str]) -> NoReturn:
+    """Run as that command, and end as Python does, but for its clearing of all modules, which costs as much as many a command."""
+    code: object = None
+    try:
+        _run(arguments, cwd, env)
+    except SystemExit as end:
+        code = end.code
+    except KeyboardInterrupt:
+        signal.signal(signal.SIGINT, signal.SIG_DFL)
+        os.kill(os.getpid(), signal.SIGINT)
+    except BaseException:  # noqa: BLE001 - nothing is above
+        traceback.print_exc()
+        code = 1
+    if isinstance(code, str):
+        sys.stderr.write(f"{code}\n")
+    threading._shutdown()  # type: ignore[attr-defined] # noqa: SLF001 - as the interpreter does, which has no other name for it
+    atexit._run_exitfuncs()  # noqa: SLF001 - the same
+    status = code if isinstance(code, int) else int(code is not None)
+    for stream in filter(None, (sys.stdout, sys.stderr)):
+        try:
+            stream.flush()
+        except OSError:
+            status = 120  # as Python's own
+    os._exit(status)
+
+
+def _run(arguments: Sequence[str], cwd: str, env: Mapping[str, str]) -> None:
+    os.chdir(cwd)
+    os.environ.clear()
+    os.environ.update(env)
+    time.tzset()
+    if arguments[0] == "-m":
+        sys.argv[:] = arguments[1:]
+        sys.path[0] = cwd
+        runpy.run_module(arguments[1], run_name="__main__", alter_sys=True)
+    else:
+        sys.argv[:] = arguments
+        sys.path[0] = str(Path(arguments[0]).parent)
+        runpy.run_path(arguments[0], run_name="__main__")
+
+
+if __name__ == "__main__":
+    _children = _Children(socket.socket(fileno=int(sys.argv[1])))
+    for _name in sys.argv[2:]:
+        _preload(_name)
+    gc.collect()
+    gc.freeze()
+    _request = _children.serve()
+    if _request is not None:
+        _become(*_request)
