@@ -164,5 +164,5 @@ def retry_after(failure: FetchError | int, attempts: int) -> float | None:
 
 
 def told_by(status: int, headers: Mapping[str, str], now_s: float) -> tuple[HostTrouble, float]:
-    """As `frontier.hosttroubles.told_by`. `headers` must find names in any case; `now_s` is epoch seconds. Pure."""
+    """As `frontier.completion.told_by`. `headers` must find names in any case; `now_s` is epoch seconds. Pure."""
     return completion.told_by(status, headers.get("Retry-After", ""), now_s)
