@@ -69,7 +69,7 @@ def _run_operate(verb: str, job: str, arguments: Mapping[str, Any] | None = None
     raise typer.Exit(run_operate(OperateCommand(verb=verb, job=job, arguments=arguments or {}, **how)))
 
 
-#: The same as `crawler.reporting.reports.catalogue.REPORTS`; written here because help must be fast.
+#: The names in `crawler.report.reports.REPORTS`; written here because help must be fast.
 NAMES = (
     "crawl-summary, seeds, hosts, mimetypes, response-codes, processors, frontier-summary, frontier-nonempty, workers"
 )

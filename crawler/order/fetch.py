@@ -1,6 +1,6 @@
-"""The sections of an order that concern one fetch: [dns], [robots], [fetch] with its entries [[site]], and [extract].
+"""Sections of one fetch: [dns], [robots], [fetch] with its entries [[site]], and [extract].
 
-No password stands in an order, since the order is kept in the job's folder: `password_env` names the variable that holds it.
+An order has no passwords, because the job's folder keeps it: `password_env` names the variable that holds one.
 """
 
 from __future__ import annotations
@@ -19,6 +19,8 @@ from anabranch.crawler.order.values import (
     Endpoint,
     Name,
     Positive,
+    PositiveDuration,
+    PositiveSize,
     Prefixes,
     Section,
     Size,
@@ -35,7 +37,7 @@ _LABEL_CHARS = 63
 
 
 def _checked_host(name: str) -> str:
-    """Refuses a name that no URL's host can be. A wildcard is `*.` and a name; no other name has a star."""
+    """Refuse a name that no URL's host can be. A wildcard is `*.` and a name; no other name has a star."""
     star, bare = ("*.", name[2:]) if name.startswith("*.") else ("", name)
     if "*" in bare or not bare:
         raise ValueError("would match no host; write *. and a name, like *.example.org")
@@ -56,13 +58,12 @@ def _checked_host(name: str) -> str:
 
 
 def _is_resolvable(name: str) -> bool:
-    """Whether neither the name nor one of its labels is empty or too long."""
     labels = name.removesuffix(".").split(".")
     return len(name) <= _NAME_CHARS and all(0 < len(label) <= _LABEL_CHARS for label in labels)
 
 
 def _unique_hosts(hosts: dict[str, str]) -> dict[str, str]:
-    """Refuses a table that has a name twice; letter case and a final dot make no other name."""
+    """Refuse a table that has a name twice; letter case and a final dot do not count."""
     known: dict[str, str] = {}
     for name in hosts:
         first = known.setdefault(hosts_key(name), name)
@@ -75,30 +76,26 @@ _HostName = Annotated[Name, AfterValidator(_checked_host)]
 
 
 class RobotsSection(Section):
-    """How robots.txt is taken, and what pages say to robots."""
+    """Whether robots.txt and the robots rules of pages are obeyed."""
 
     robots: Literal["obey", "ignore"] = "obey"  #: ignore is for your own sites
-    max_crawl_delay_s: Duration = Field(default=300.0, alias="max_crawl_delay")  #: a longer Crawl-delay is cut
-    cache_s: Annotated[Duration, Field(gt=0, le=_DAY_S)] = Field(
-        default=_DAY_S, alias="cache"
-    )  #: then robots.txt is asked for again; a day at most
-    unreachable_s: Annotated[Duration, Field(gt=0)] = Field(
-        default=3600.0, alias="unreachable"
-    )  #: a host whose robots.txt cannot be had is given up for so long
+    max_crawl_delay_s: Duration = 300.0  #: a longer Crawl-delay is cut
+    cache_s: Annotated[Duration, Field(gt=0, le=_DAY_S)] = _DAY_S  #: then robots.txt is asked for again; a day at most
+    unreachable_s: PositiveDuration = 3600.0  #: a host with an unavailable robots.txt is given up for so long
     meta: bool = True  #: obey nofollow of meta robots and X-Robots-Tag
     nofollow_links: bool = False  #: leave out links with rel=nofollow, too
 
 
 class DnsSection(Section):
-    """Where names are looked up, and for how long an answer holds."""
+    """Where names are looked up, and how long an answer is kept."""
 
     servers: tuple[Endpoint, ...] = ()  #: name servers, `ip[:port]`; none: the system's
     hosts: Annotated[dict[_HostName, Endpoint], AfterValidator(_unique_hosts)] = Field(
         default_factory=dict
     )  #: fixed answers: name -> `ip[:port]`; `*.NAME` is every name below NAME
-    timeout_s: Annotated[Duration, Field(gt=0)] = Field(default=3.0, alias="timeout")  #: per question
-    min_ttl_s: Duration = Field(default=MIN_TTL_S, alias="min_ttl")  #: an answer is kept at least so long
-    max_ttl_s: Duration = Field(default=MAX_TTL_S, alias="max_ttl")  #: and at most so long
+    timeout_s: PositiveDuration = 3.0  #: per question
+    min_ttl_s: Duration = MIN_TTL_S  #: an answer is kept at least so long
+    max_ttl_s: Duration = MAX_TTL_S  #: and at most so long
 
     @model_validator(mode="after")
     def _without_contradiction(self) -> Self:
@@ -106,7 +103,7 @@ class DnsSection(Section):
         return self
 
     def options(self, *, ipv4: bool, ipv6: bool) -> ResolverOptions:
-        """The resolver's options; `ipv4` and `ipv6` are the address families that may be fetched from."""
+        """The resolver's options; `ipv4` and `ipv6` allow these address families."""
         return ResolverOptions(ipv4=ipv4, ipv6=ipv6, min_ttl_s=self.min_ttl_s, max_ttl_s=self.max_ttl_s)
 
 
@@ -122,7 +119,6 @@ def _checked_proxy(text: str) -> str:
     return text
 
 
-_Limit = Annotated[Duration, Field(gt=0)]
 _Headers = Annotated[dict[str, str], AfterValidator(_checked_headers)]
 _Proxy = Annotated[str, AfterValidator(_checked_proxy)]
 _Variable = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9_]*$")]
@@ -132,22 +128,16 @@ _Coding = Literal["gzip", "deflate", "br", "zstd"]
 class FetchSection(Section):
     """What every fetch does, and what it may cost."""
 
-    timeout_s: _Limit = Field(default=60.0, alias="timeout")  #: from start to last byte
-    connect_timeout_s: _Limit = Field(default=10.0, alias="connect_timeout")  #: for one address, TLS included
-    first_byte_timeout_s: _Limit = Field(
-        default=20.0, alias="first_byte_timeout"
-    )  #: from the request's end to the answer's first byte
-    read_timeout_s: _Limit = Field(default=20.0, alias="read_timeout")  #: between two reads
-    min_rate_bytes: Size = Field(
-        default=100, alias="min_rate"
-    )  #: body bytes per second over 10 s; 0: no matter how slow
-    max_body_bytes: Annotated[Size, Field(gt=0)] = Field(
-        default=16 << 20, alias="max_body"
-    )  #: as they come; the rest is cut
+    timeout_s: PositiveDuration = 60.0  #: from start to last byte
+    connect_timeout_s: PositiveDuration = 10.0  #: for one address, TLS included
+    first_byte_timeout_s: PositiveDuration = 20.0  #: from the request's end to the answer's first byte
+    read_timeout_s: PositiveDuration = 20.0  #: between two reads
+    min_rate_bytes: Size = 100  #: body bytes per second over 10 s; 0: no matter how slow
+    max_body_bytes: PositiveSize = 16 << 20  #: as they come; the rest is cut
     accept_encoding: tuple[_Coding, ...] = ("gzip", "deflate", "br", "zstd")  #: asked for if they can be undone here
     headers: _Headers = Field(default_factory=dict)  #: sent with each request
     cookies: bool = False  #: kept in memory for the run, sent back to their site only
-    referer: bool = False  #: the page a link was found on is told
+    referer: bool = False  #: send the page that a link was found on
     proxy: _Proxy = ""  #: http://host:port, https://… or socks5://…; none: hosts are dialled
     proxy_password_env: _Variable = ""  #: variable with the password of the proxy's user
     tls_verify: bool = True  #: certificates must be valid
@@ -173,44 +163,20 @@ class SiteEntry(Section):
     proxy: _Proxy | None = None  #: "" = none here
     proxy_password_env: _Variable = ""
     cookies: bool | None = None
-    max_body_bytes: Annotated[Size, Field(gt=0)] | None = Field(default=None, alias="max_body")
+    max_body_bytes: PositiveSize | None = None
 
 
 def fetch_options(section: FetchSection, user_agent: str) -> FetchOptions:
     """The fetcher's options."""
-    return FetchOptions(
-        user_agent=user_agent,
-        timeout_s=section.timeout_s,
-        connect_timeout_s=section.connect_timeout_s,
-        first_byte_timeout_s=section.first_byte_timeout_s,
-        read_timeout_s=section.read_timeout_s,
-        min_rate=section.min_rate_bytes,
-        max_body_bytes=section.max_body_bytes,
-        accept_encoding=section.accept_encoding,
-        headers=section.headers,
-        cookies=section.cookies,
-        referer=section.referer,
-        proxy=section.proxy,
-        proxy_password_env=section.proxy_password_env,
-        tls_verify=section.tls_verify,
-        ipv4=section.ipv4,
-        ipv6=section.ipv6,
-        allow_private=section.allow_private,
-    )
+    values = dict(section)
+    del values["conditional"]
+    return FetchOptions(user_agent=user_agent, min_rate=values.pop("min_rate_bytes"), **values)
 
 
 def site_of(entry: SiteEntry) -> SiteOptions:
     """The fetcher's record of a [[site]] entry."""
-    return SiteOptions(
-        surts=entry.surt,
-        headers=entry.headers,
-        user=entry.user,
-        password_env=entry.password_env,
-        proxy=entry.proxy,
-        proxy_password_env=entry.proxy_password_env,
-        cookies=entry.cookies,
-        max_body_bytes=entry.max_body_bytes,
-    )
+    values = dict(entry)
+    return SiteOptions(surts=values.pop("surt"), **values)
 
 
 class ExtractSection(Section):
@@ -221,13 +187,10 @@ class ExtractSection(Section):
     sitemaps: bool = False  #: sitemaps and feeds; those that robots.txt names, and /sitemap.xml of the seeds' hosts
     forms: bool = False  #: the targets of forms that are sent by GET
     speculative: bool = False  #: what looks like a URL in scripts and JSON
-    data_attributes: bool = True  #: `data-src` and its like, by which scripts load images late
-    max_content_bytes: Annotated[Size, Field(gt=0)] = Field(default=16 << 20, alias="max_content")  #: of a decoded body
-    timeout_s: Annotated[Duration, Field(gt=0)] = Field(
-        default=10.0, alias="timeout"
-    )  #: for a document read beside the crawl
+    data_attributes: bool = True  #: `data-src` and similar ones, by which scripts load images late
+    max_content_bytes: PositiveSize = 16 << 20  #: of a decoded body
+    timeout_s: PositiveDuration = 10.0  #: for a document read in a helper process
 
     def options(self, *, robot: str, nofollow_links: bool = False) -> ExtractOptions:
         """The extractor's options; `robot` is the product's name, `nofollow_links` leaves out links with `rel=nofollow`."""
-        values = {name: getattr(self, name) for name in type(self).model_fields}
-        return ExtractOptions(**values, robot=robot, nofollow_links=nofollow_links)
+        return ExtractOptions(**dict(self), robot=robot, nofollow_links=nofollow_links)

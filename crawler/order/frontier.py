@@ -1,6 +1,6 @@
-"""The sections of an order that concern the Frontier: [frontier], [politeness] with its entries [[override]], and [dedup].
+"""Sections of the Frontier: [frontier], [politeness] with its entries [[override]], and [dedup].
 
-Only the Frontier knows the names of policies: `crawler.job.frontier` asks it whether they exist.
+Only the Frontier knows the names of policies: `crawler.job.frontier` checks them.
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ from anabranch.crawler.order.values import (
     Factor,
     Name,
     NameOrNone,
-    OptionalDuration,
     Positive,
+    PositiveDuration,
     Precedence,
     Prefixes,
     Section,
@@ -35,29 +35,27 @@ MEMORY = "memory"
 
 
 class FrontierSection(Section):
-    """How URLs are spread over queues, which goes first, and where all that is kept."""
+    """How URLs are spread over queues, which goes first, and where the queues are kept."""
 
     policy: Name = "bkdr:997"  #: queue assignment; the Frontier knows which there are
     politeness: Literal["host", "queue", "off"] = "host"  #: whom the delays are owed
     balance_replenish: Positive = 3000  #: cost units of a session; then the queue goes behind its equals
     total_budget: Budget = -1  #: cost units of a queue in all; over it the queue is retired
-    error_penalty: Count = 100  #: what a URL that failed for good costs beside its own cost
+    error_penalty: Count = 100  #: what a URL that failed for good costs in addition
     cost: Name = "unit"  #: what a URL takes from its queue's budgets
     uri_precedence: Name = "cost"  #: which URL of a queue goes first
     queue_precedence: Name = "base"  #: which queue of a gate goes first
     precedence_floor: Annotated[Precedence, Field(ge=1)] = 255  #: a queue at this precedence or above never runs
     per_queue: Positive = 1  #: URLs of one queue that may be fetched at a time
-    lease_s: Duration = Field(default=0.0, alias="lease")  #: a URL not back after so long may be leased again; 0: never
-    checkpoint_s: Annotated[Duration, Field(gt=0)] = Field(
-        default=60.0, alias="checkpoint"
-    )  #: how often the filter is synced
+    lease_s: Duration = 0.0  #: a URL not back after so long may be leased again; 0: never
+    checkpoint_s: PositiveDuration = 60.0  #: how often the filter is synced
     gates_in_memory: Positive = 10_000  #: the other gates are rows
     store: NameOrNone = ""  #: "memory", or URL of a PostgreSQL database for the rows; none: a file in the job's folder
 
     @field_validator("store")
     @classmethod
     def _without_password(cls, store: str) -> str:
-        """The order is kept in the job's folder as it was run, for everyone to read."""
+        """Everyone can read the order in the job's folder."""
         if store and store != MEMORY and not store.startswith(_DATABASES):
             raise ValueError(f"must be memory, or the URL of a database, like postgresql://host/name; not {store!r}")
         if "@" in store and ":" in store.partition("://")[2].rpartition("@")[0]:
@@ -69,23 +67,19 @@ class PolitenessSection(Section):
     """How a host, and a group of hosts, is spared: a rest of delay_factor x fetch time, within min and max."""
 
     delay_factor: Factor = 5.0  #: rest per second of fetching
-    min_delay_s: Duration = Field(default=3.0, alias="min_delay")  #: but no shorter than this
-    max_delay_s: Duration = Field(default=30.0, alias="max_delay")  #: and no longer than this
+    min_delay_s: Duration = 3.0  #: but no shorter than this
+    max_delay_s: Duration = 30.0  #: and no longer than this
     max_connections: Connections = 1  #: fetches at once per host
-    backoff_base_s: Duration = Field(
-        default=60.0, alias="backoff_base"
-    )  #: how long a host in trouble is left alone first …
-    backoff_cap_s: Duration = Field(default=3600.0, alias="backoff_cap")  #: … doubled each time, up to this
+    backoff_base_s: Duration = 60.0  #: how long a host in trouble is left alone first …
+    backoff_cap_s: Duration = 3600.0  #: … doubled each time, up to this
     backoff_jitter: Share = 0.1  #: share of it that is added at most
-    backoff_forgive_s: Duration = Field(
-        default=600.0, alias="backoff_forgive"
-    )  #: quiet time after which troubles are forgotten
-    max_retry_after_s: Duration = Field(default=86_400.0, alias="max_retry_after")  #: a longer Retry-After is cut
+    backoff_forgive_s: Duration = 600.0  #: quiet time after which troubles are forgotten
+    max_retry_after_s: Duration = 86_400.0  #: a longer Retry-After is cut
     group: NameOrNone = ""  #: the second gate: ip, domain or package.module:function; none: no second gate, or `groups`
     groups: dict[Name, Name] = Field(default_factory=dict)  #: the second gate by a table: SURT prefix -> name
     group_delay_factor: Factor = 5.0  #: as above, for groups
-    group_min_delay_s: Duration = Field(default=3.0, alias="group_min_delay")  #: the same
-    group_max_delay_s: Duration = Field(default=30.0, alias="group_max_delay")  #: the same
+    group_min_delay_s: Duration = 3.0  #: the same
+    group_max_delay_s: Duration = 30.0  #: the same
     group_max_connections: Connections = 1  #: fetches at once per group
 
     @model_validator(mode="after")
@@ -104,8 +98,8 @@ class OverrideEntry(Section):
 
     surt: Prefixes  #: SURT prefixes, hosts or URLs
     delay_factor: Factor | None = None
-    min_delay_s: OptionalDuration = Field(default=None, alias="min_delay")  #: the shortest rest
-    max_delay_s: OptionalDuration = Field(default=None, alias="max_delay")  #: the longest rest
+    min_delay_s: Duration | None = None  #: the shortest rest
+    max_delay_s: Duration | None = None  #: the longest rest
     max_connections: Connections | None = None
     balance_replenish: Positive | None = None
     total_budget: Budget | None = None
@@ -119,15 +113,12 @@ class OverrideEntry(Section):
         return self
 
 
-_SCHEMES = ("redis://", "rediss://")
-
-
 class DedupSection(Section):
-    """How it is known which URLs were seen."""
+    """How the crawl recognizes URLs that it has seen."""
 
     exact: bool = False  #: the job's own filter drops nothing wrongly, for 16 bytes per URL and a little time
-    expect: Positive = 10_000_000  #: URLs that the filters are made for; all who share one give the same number
-    #: Share of new URLs that a full DSBF takes for seen; all who share one give the same.
+    expect: Positive = 10_000_000  #: URLs that the filters are made for; crawls that share one give the same number
+    #: Share of new URLs that a full DSBF takes for seen; crawls that share one give the same.
     false_positive: Annotated[Factor, Field(gt=0, lt=1)] = 1e-3
     leaves: tuple[str, ...] = ()  #: Redis servers that hold a DSBF in common with other crawls; none: no such filter
     #: The name of that filter: its keys on the servers begin with it.
@@ -136,9 +127,9 @@ class DedupSection(Section):
     @field_validator("leaves")
     @classmethod
     def _without_password(cls, leaves: tuple[str, ...]) -> tuple[str, ...]:
-        """The order is kept in the job's folder as it was run, for everyone to read."""
+        """Everyone can read the order in the job's folder."""
         for url in leaves:
-            if not url.startswith(_SCHEMES) or not _has_host(url):
+            if not url.startswith(("redis://", "rediss://")) or not _has_host(url):
                 raise ValueError(f"must be URLs of Redis servers, like redis://127.0.0.1:6379/0; not {url!r}")
             if urlsplit(url).password is not None or "password=" in url:
                 raise ValueError("must not hold a password; put it into the variable REDISCLI_AUTH")
@@ -148,10 +139,8 @@ class DedupSection(Section):
 
 
 def _has_host(url: str) -> bool:
-    """It can be taken apart, and names a host and a possible port."""
     try:
-        parts = urlsplit(url)
-        _ = parts.port
+        _ = urlsplit(url).port  # raises if it is no port
+        return bool(urlsplit(url).hostname)
     except ValueError:
         return False
-    return bool(parts.hostname)

@@ -1,8 +1,7 @@
-"""From the layers of an order to the order, or to its faults: a line each, which names source and key and says what is right.
+"""From the layers of an order to the order, or to its faults: a line each, which names source and key and what is right.
 
-`load_order` refuses at the first fault; `examine` finds them all. A value that is wrong is reported and left out, and the rest
-is examined again, since many a fault shows only behind another: two keys are compared only when each of them makes sense. What
-is left out has its default, and no fault is reported that the default may have brought about.
+`load_order` stops at the first fault; `examine` finds all. It leaves out each wrong value and examines the rest again, because
+two keys are compared only when each of them is valid. It reports no fault that a default may have caused.
 """
 
 from __future__ import annotations
@@ -34,8 +33,7 @@ from anabranch.crawler.outcomes.userfunctions import import_first_from
 def load_order(file: Path | None, flags: Mapping[str, object], settings: Sequence[str] = ()) -> CrawlOrder:
     """The order of a file, the environment, settings (`section.key=value`) and flags (key -> value; None: not given).
 
-    The latter win. From then on user functions are looked for in the file's folder. Raises: OrderError, one line that names the
-    source and the key, says what is wrong and what would be right.
+    The latter win. From then on user functions are imported from the file's folder. Raises: OrderError, one line.
     """
     order = order_of(read_layers(file, flags, settings))
     import_first_from(order.job.modules)
@@ -43,12 +41,12 @@ def load_order(file: Path | None, flags: Mapping[str, object], settings: Sequenc
 
 
 def order_of(layers: Sequence[Layer]) -> CrawlOrder:
-    """The order that the sources make together. Raises: OrderError, as `load_order`."""
+    """The merged order of the sources. Raises: OrderError, as `load_order`."""
     return with_modules(_validated(layers, merged(layers)), folder_of(layers))
 
 
 def job_of(layers: Sequence[Layer]) -> JobSection:
-    """Only the section [job] of these sources; the rest may be valid only together with another source. Raises: OrderError."""
+    """The section [job] of these sources alone: the rest may need another source to be valid. Raises: OrderError."""
     return _validated(layers, {"job": merged(layers).get("job", {})}).job
 
 
@@ -102,6 +100,24 @@ def examine(layers: Sequence[Layer]) -> Examined:
     return Examined(order=_without_entries(order, wrong), layers=layers, faults=tuple(lines), left_out=left_out)
 
 
+def _leave_out(tables: dict[str, Any], place: _Place) -> None:
+    section, number, key = place
+    table = tables[section][number] if section in ENTRIES else tables.get(section, {})
+    table.pop(key, None)
+    if key == "surt":
+        table[key] = [_SOMEWHERE]
+
+
+def _without_entries(order: CrawlOrder, wrong: set[_Place]) -> CrawlOrder:
+    """Leave out every entry that has a wrong value."""
+    at_fault = {(section, number) for section, number, _ in wrong}
+    kept = {
+        name: tuple(entry for number, entry in enumerate(getattr(order, name)) if (name, number) not in at_fault)
+        for name in ENTRIES
+    }
+    return order.model_copy(update=kept)
+
+
 def _known(layers: Sequence[Layer]) -> dict[str, Any]:
     """The sources merged, without unknown sections and keys."""
     sound: dict[str, Any] = {}
@@ -128,30 +144,11 @@ def _wrong(tables: Mapping[str, Any]) -> list[tuple[ErrorDetails, set[_Place]]]:
 
 
 def _places(fault: ErrorDetails) -> set[_Place]:
-    """The values that cause the fault."""
     section, keys, path = named(fault)
     if section not in ENTRIES:
         return {(section, -1, key) for key in keys}
     number, *inner = path
     return {(section, int(number), str(key)) for key in (inner[:1] or keys)}
-
-
-def _leave_out(tables: dict[str, Any], place: _Place) -> None:
-    section, number, key = place
-    table = tables.get(section, {}) if section not in ENTRIES else tables[section][number]
-    table.pop(key, None)
-    if key == "surt":
-        table[key] = [_SOMEWHERE]
-
-
-def _without_entries(order: CrawlOrder, wrong: set[_Place]) -> CrawlOrder:
-    """Leave out every entry that has a wrong value."""
-    at_fault = {(section, number) for section, number, _ in wrong}
-    kept = {
-        name: tuple(entry for number, entry in enumerate(getattr(order, name)) if (name, number) not in at_fault)
-        for name in ENTRIES
-    }
-    return order.model_copy(update=kept)
 
 
 #: Prefix of a pydantic error type -> what the operator reads.

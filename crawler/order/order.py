@@ -1,9 +1,8 @@
 """The crawl order: what to crawl and how, from a TOML file, the environment and flags.
 
-A key stands in one section. `[politeness] min_delay`, the variable `ANABRANCH_POLITENESS__MIN_DELAY` and the flag `--min-delay`
-are the same key; of several values the flag's wins, then the environment's, then the file's, then the default. The order is
-frozen, and an unknown key is refused: a misspelt delay must not become the default delay. `sources` and `loading` make an
-order; the sections are in `frontier`, `fetch` and `sections`.
+`[politeness] min_delay`, the variable `ANABRANCH_POLITENESS__MIN_DELAY` and the flag `--min-delay` are the same key. The flag
+wins, then the environment, the file, the default. An unknown key is refused: a misspelt delay must not become the default.
+`sources` and `loading` make an order; its sections are in `frontier`, `fetch` and `sections`.
 """
 
 from __future__ import annotations
@@ -17,11 +16,7 @@ from typing import Any, get_args, get_origin
 
 import tomli_w
 from pydantic import BaseModel
-from pydantic_settings import (
-    BaseSettings,
-    PydanticBaseSettingsSource,
-    SettingsConfigDict,
-)
+from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, SettingsConfigDict
 
 from anabranch.crawler.order.fetch import DnsSection, ExtractSection, FetchSection, RobotsSection, SiteEntry
 from anabranch.crawler.order.frontier import DedupSection, FrontierSection, OverrideEntry, PolitenessSection
@@ -72,25 +67,23 @@ class CrawlOrder(BaseSettings):
     site: tuple[SiteEntry, ...] = ()  #: entries, in a file only
 
     @classmethod
-    def settings_customise_sources(
+    def settings_customise_sources(  # type: ignore[override] # the library calls it with keywords
         cls,
         settings_cls: type[BaseSettings],  # noqa: ARG003 - the library's signature
         init_settings: PydanticBaseSettingsSource,
-        env_settings: PydanticBaseSettingsSource,  # noqa: ARG003 - as above
-        dotenv_settings: PydanticBaseSettingsSource,  # noqa: ARG003 - as above
-        file_secret_settings: PydanticBaseSettingsSource,  # noqa: ARG003 - as above
+        **_others: PydanticBaseSettingsSource,
     ) -> tuple[PydanticBaseSettingsSource, ...]:
-        """Arguments only: `load_order` merges the sources, since it must be able to name the one at fault."""
+        """Arguments only: `load_order` merges the sources itself, to name the one at fault."""
         return (init_settings,)
 
 
 def dump_order(order: CrawlOrder) -> str:
-    """The order as TOML, all keys, paths in full; `load_order` reads the same order out of it."""
+    """The order as TOML with all keys and full paths; `load_order` reads the same order from it."""
     return tomli_w.dumps(order.model_dump(mode="json", by_alias=True, exclude_none=True))
 
 
 def with_modules(order: CrawlOrder, folder: Path | None) -> CrawlOrder:
-    """The order; if it names no folder for user functions, this one, by its full name, which stays right in a dumped order."""
+    """The order with this folder for user functions, by its full name, unless it names one."""
     if folder is None or order.job.modules is not None:
         return order
     return order.model_copy(update={"job": order.job.model_copy(update={"modules": folder.absolute()})})

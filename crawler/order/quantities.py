@@ -1,7 +1,6 @@
 """Durations and sizes as people write them: `500ms`, `3s`, `16MiB`.
 
-`parse_*` reads what an order or a flag says, `exact_*` writes it so that it is read back as the same number, `format_*` writes
-it for the eye, rounded.
+`parse_*` reads a value of an order or a flag, `exact_*` writes it without loss, `format_*` writes it rounded for people.
 """
 
 from __future__ import annotations
@@ -27,7 +26,7 @@ _SIZES: Mapping[str, int] = {
 }
 _SIZES_BY_LOWER_NAME = {name.lower(): unit for name, unit in _SIZES.items()}
 
-#: Numbers from here on are slips of the pen, and floats do not hold them exactly.
+#: Larger numbers are typing errors, and floats do not hold them exactly.
 _TOO_MUCH = float(1 << 53)
 
 _QUANTITY = re.compile(r"\s*([0-9]+(?:\.[0-9]+)?(?:e[+-]?[0-9]+)?)\s*([a-z]*)\s*", re.ASCII | re.IGNORECASE)
@@ -39,7 +38,7 @@ _SIZE_FORMS = "a number of bytes, or like 8KB, 10MB, 16MiB, 1GB"
 def parse_duration(value: object) -> float:
     """Seconds, from a number of seconds or from text like `500ms`, `3s`, `2m`, `1h`, `1d`.
 
-    Raises: ValueError for anything else, also for what is negative, infinite or a truth value.
+    Raises: ValueError for anything else, such as a negative or infinite number or a truth value.
     """
     amount, unit = _read(value, _DURATION_FORMS)
     name = unit.lower() or "s"
@@ -81,7 +80,7 @@ def exact_size(size_bytes: int) -> str:
 
 
 def format_bytes(size_bytes: int) -> str:
-    """A size for the eye, in binary units with one decimal: `17 B`, `1.5 KiB`, `2.0 GiB`."""
+    """A size in binary units with one decimal: `17 B`, `1.5 KiB`, `2.0 GiB`."""
     if size_bytes < 1024:
         return f"{size_bytes} B"
     unit = next(name for name in ("TiB", "GiB", "MiB", "KiB") if size_bytes >= _SIZES[name])

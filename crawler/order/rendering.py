@@ -1,7 +1,6 @@
-"""An order written for people: each key with its description or with the origin of its value; and the order's JSON Schema.
+"""An order written for people, each key with its description or the origin of its value; and the order's JSON Schema.
 
-The description of a key is the comment `#:` on or above its line in the class of its section, so `anabranch config` cannot
-differ from the source.
+The description of a key is the comment `#:` on or above its line in the class of its section.
 """
 
 from __future__ import annotations
@@ -27,14 +26,14 @@ _MARK = "#:"
 
 @cache
 def descriptions_of(model: type[BaseModel]) -> Mapping[str, str]:
-    """Key as an order writes it -> its description; an entry's key without one has that of the section with the same key."""
-    said = _commented(inspect.getsource(model))
+    """Key -> its description; an entry's key without one has that of the section with the same key."""
+    comments = _commented(inspect.getsource(model))
     words = {}
     for name, field in model.model_fields.items():
         key = field.alias or name
         home = SECTIONS.get(HOMES.get(key, ""))
         fallback = descriptions_of(home).get(key, "") if home is not None and home is not model else ""
-        words[key] = said.get(name) or fallback
+        words[key] = comments.get(name) or fallback
     return MappingProxyType(words)
 
 
@@ -62,14 +61,11 @@ def _commented(source: str) -> dict[str, str]:
 
 
 def _around(statement: ast.AnnAssign, own: Mapping[int, str], behind: Mapping[int, str]) -> list[str]:
-    above: list[str] = []
-    line = statement.lineno - 1
-    while line in own:
-        above.insert(0, own[line])
-        line -= 1
-    last = statement.end_lineno or statement.lineno
-    inside = range(statement.lineno, last + 1)
-    return above + [text for number in inside for text in (own.get(number), behind.get(number)) if text]
+    first = statement.lineno
+    while first - 1 in own:
+        first -= 1
+    numbers = range(first, (statement.end_lineno or statement.lineno) + 1)
+    return [text for number in numbers for text in (own.get(number), behind.get(number)) if text]
 
 
 #: Columns before a comment, and columns in all.
@@ -77,7 +73,7 @@ _INDENT = 40
 _WIDTH = 128
 
 _HEAD = """\
-# A crawl order with every key; what stands here are the defaults.
+# A crawl order with every key and its default.
 #
 #   anabranch crawl -c FILE [SEED]...
 #
@@ -95,7 +91,7 @@ Note = Callable[[str, str], str]
 
 
 def default_order() -> str:
-    """The order with all defaults, each key with its description; `load_order` reads an order of defaults from it."""
+    """The order with all defaults, each key with its description."""
     sections = _written(CrawlOrder(), lambda section, key: descriptions_of(SECTIONS[section])[key], is_titled=True)
     entries = [_example(name, model) for name, model in ENTRIES.items()]
     return "\n".join([_HEAD, *sections, *entries])
@@ -103,14 +99,11 @@ def default_order() -> str:
 
 def effective_order(order: CrawlOrder, layers: Sequence[Layer], *, with_origin: bool, only_given: bool) -> str:
     """The order, all of it or only what a source gives; on request with the origin of each value."""
-
-    def note(section: str, key: str) -> str:
-        return origin(layers, section, key) if with_origin else ""
-
-    def is_shown(section: str, key: str) -> bool:
-        return not only_given or origin(layers, section, key) != "default"
-
-    sections = _written(order, note, is_shown=is_shown)
+    sections = _written(
+        order,
+        lambda section, key: origin(layers, section, key) if with_origin else "",
+        is_shown=lambda section, key: not only_given or origin(layers, section, key) != "default",
+    )
     dumped = order.model_dump(mode="json", by_alias=True, exclude_none=True)
     entries = [tomli_w.dumps({name: dumped[name]}) for name in ENTRIES if dumped[name]]
     return "\n".join([*sections, *entries])

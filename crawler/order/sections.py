@@ -15,6 +15,7 @@ from anabranch.crawler.order.values import (
     FolderName,
     Name,
     Positive,
+    PositiveDuration,
     Section,
     SeedFile,
     Size,
@@ -37,8 +38,8 @@ class JobSection(Section):
     seeds: tuple[str, ...] = ()  #: URLs
     seed_files: tuple[SeedFile, ...] = ()  #: in the file: relative to the file's folder
     source_tags: bool = True  #: crawl.log says which seed led to a URL
-    processors: tuple[UserFunctionName, ...] = ()  #: own processors, package.module:function, before a page is written
-    modules: UserFolder | None = None  #: folder that own functions are imported from; None: that of the -c file
+    processors: tuple[UserFunctionName, ...] = ()  #: user processors, package.module:function, before a page is written
+    modules: UserFolder | None = None  #: folder that user functions are imported from; None: that of the -c file
 
     @property
     def sources(self) -> tuple[str, ...]:
@@ -47,7 +48,7 @@ class JobSection(Section):
 
     @property
     def seed_file_names(self) -> tuple[str, ...]:
-        """The seed files by their full names: such a name is no URL, even if the file is missing."""
+        """The full names of the seed files: a full name is no URL, even if the file is missing."""
         return tuple(str(path.absolute()) for path in self.seed_files)
 
 
@@ -78,11 +79,11 @@ class AgentSection(Section):
 
 
 class CrawlSection(Section):
-    """How much at once."""
+    """How many fetches run at once."""
 
     workers: Connections = 100  #: fetches at once, in all processes together
-    loop: LoopName = "auto"  #: what runs them; auto: uvloop if it is installed, else asyncio
-    processes: Annotated[Positive, Field(le=64)] = 1  #: that hosts are divided among; a job's for good
+    loop: LoopName = "auto"  #: the event loop; auto: uvloop if it is installed, else asyncio
+    processes: Annotated[Positive, Field(le=64)] = 1  #: processes that share the hosts; fixed for the job
 
 
 def _pattern(text: str) -> str:
@@ -94,8 +95,9 @@ def _pattern(text: str) -> str:
 
 
 def _surt(text: str) -> str:
-    from anabranch.frontier.errors import PolicyError  # noqa: PLC0415 - the Frontier is slow to import, and most orders have no prefix
-    from anabranch.frontier.policies.hosts import parse_surt  # noqa: PLC0415 - as above
+    # The Frontier is slow to import, and most orders have no prefix.
+    from anabranch.frontier.errors import PolicyError  # noqa: PLC0415
+    from anabranch.frontier.policies.hosts import parse_surt  # noqa: PLC0415
 
     try:
         parse_surt(text)
@@ -139,31 +141,28 @@ class ScopeSection(Section):
     max_path_depth: Count = 20  #: segments of a path; 0: no limit
     max_url_length: Count = 2083  #: characters; 0: no limit but the parser's
     schemes: Annotated[tuple[Literal["http", "https"], ...], Field(min_length=1)] = ("http", "https")  #: others are out
-    similar: Literal["", "published", "site-bound"] = (
-        ""  #: drop URLs like those taken before, by dedup's similarity filter
-    )
+    #: Drop URLs that resemble accepted ones, by dedup's similarity filter.
+    similar: Literal["", "published", "site-bound"] = ""
     similar_expect: Positive = 1_000_000  #: URLs that this filter is made for
-    rules: tuple[UserFunctionName, ...] = ()  #: own rules, package.module:function, after all others
+    rules: tuple[UserFunctionName, ...] = ()  #: user rules, package.module:function, after all others
 
 
 class LimitsSection(Section):
-    """When a crawl has had enough."""
+    """When a crawl ends."""
 
     pages: Count = 0  #: answered URLs of the whole job; 0: no limit
     fetched_bytes: Size = Field(default=0, alias="bytes")  #: of bodies, in the whole job; 0: no limit
-    time_s: Duration = Field(default=0.0, alias="time")  #: of this run, pauses included; 0: no limit
+    time_s: Duration = 0.0  #: of this run, pauses included; 0: no limit
     pages_per_host: Count = 0  #: answered URLs of one host; the others of it are disregarded (-5003); 0: no limit
     bytes_per_host: Size = 0  #: of bodies, of one host; 0: no limit
-    time_per_host_s: Duration = Field(
-        default=0.0, alias="time_per_host"
-    )  #: since its first answer (-5004); 0: no limit
+    time_per_host_s: Duration = 0.0  #: since its first answer (-5004); 0: no limit
     #: Room on the job's disk, below which the crawl pauses until there is more again; 0: never.
-    min_free_disk_bytes: Size = Field(default=10**9, alias="min_free_disk")
+    min_free_disk_bytes: Size = 10**9
     on_limit: Literal["end", "pause"] = "end"  #: at the first three: end the crawl, or pause it for the operator
 
 
 class WriteSection(Section):
-    """What is written beside the logs."""
+    """What is written in addition to the logs."""
 
     warc: bool = False  #: WARC 1.1 files in the job's folder `warc`, each with its CDXJ index
     #: What the names of WARC files begin with.
@@ -171,14 +170,14 @@ class WriteSection(Section):
         "anabranch"
     )
     #: A file that has reached this size is finished, and the next one begun.
-    warc_size_bytes: Annotated[Size, Field(ge=1 << 20)] = Field(default=10**9, alias="warc_size")
+    warc_size_bytes: Annotated[Size, Field(ge=1 << 20)] = 10**9
     revisit: bool = True  #: a payload that is archived already is not written again (WARC `revisit` records)
     pages: bool = True  #: pages.jsonl: a line for each page
     links: bool = False  #: links.jsonl: a line with the links of each page
     operator: str = ""  #: who runs the crawl, as the WARC files say it
 
 
-#: A file that need not be given; kept in full, since the folder of an order that was dumped is another one.
+#: An optional file, kept by its full name because a dumped order is in another folder.
 _FileOrNone = Annotated[
     str, AfterValidator(path_without_nul), AfterValidator(lambda path: path and str(Path(path).absolute()))
 ]
@@ -195,13 +194,8 @@ class LogsSection(Section):
 class ReportSection(Section):
     """What is shown and written while a crawl runs, and at its end."""
 
-    progress: Literal["auto", "lines", "none"] = (
-        "auto"  #: display; auto: several lines on a terminal, else one at a time
-    )
-    interval_s: Annotated[Duration, Field(gt=0)] = Field(
-        default=10.0, alias="interval"
-    )  #: between two lines of the display without a terminal
-    statistics_interval_s: Annotated[Duration, Field(gt=0)] = Field(
-        default=20.0, alias="statistics_interval"
-    )  #: between two lines of progress-statistics.log
+    #: Display; auto: several lines on a terminal, else one at a time.
+    progress: Literal["auto", "lines", "none"] = "auto"
+    interval_s: PositiveDuration = 10.0  #: between two lines of the display without a terminal
+    statistics_interval_s: PositiveDuration = 20.0  #: between two lines of progress-statistics.log
     reports: bool = True  #: reports/ is written at the end

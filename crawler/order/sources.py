@@ -1,6 +1,6 @@
 """Where an order comes from: flags, settings, the environment and a file, each read as a layer that can name its keys.
 
-`loading` makes one order of the layers. Of several values for a key the strongest layer's counts.
+`loading` merges the layers into one order: the value of the strongest layer counts.
 """
 
 from __future__ import annotations
@@ -8,7 +8,7 @@ from __future__ import annotations
 import difflib
 import os
 import tomllib
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, get_origin
@@ -95,7 +95,7 @@ def hint(name: str, known: Iterable[str], form: str, dash: str = "_") -> str:
 
 
 def read_layers(file: Path | None, flags: Mapping[str, object], settings: Sequence[str] = ()) -> list[Layer]:
-    """The layers, the strongest first; nothing is validated but that they can be read. Raises: OrderError, UsageError."""
+    """The layers, the strongest first, unvalidated. Raises: OrderError, UsageError if one cannot be read."""
     layers = [_flag_layer(flags), _settings_layer(settings), _environment_layer()]
     return [*layers, replace(file_layer(file), folder=file.parent)] if file else layers
 
@@ -126,7 +126,7 @@ def _settings_layer(settings: Sequence[str]) -> Layer:
         if not (equals and dot and key):
             raise UsageError(f"-s {setting!r}: write it as section.key=value, like -s politeness.min_delay=1s")
         if section in ENTRIES:
-            raise UsageError(f"-s {setting!r}: entries [[{section}]] stand in a file only")
+            raise UsageError(f"-s {setting!r}: entries [[{section}]] can only be in a file")
         tables.setdefault(section, {})[key] = _value(section, key, text)
     form = "-s {section}.{key}"
     return Layer(tables=tables, section_form="-s {section}", key_form=form, origin_form=form, is_command=True)
@@ -202,10 +202,10 @@ _LONGEST = 100
 
 
 def key_lines(text: str) -> dict[tuple[str, str], int]:
-    """(section, key) -> line, from 1, for the keys of a valid TOML text; `tomllib` does not tell. Lists of tables are left out.
+    """(section, key) -> line, from 1, for the keys of a valid TOML text, which `tomllib` does not report.
 
-    The text is cut into statements, the shortest runs of lines that are TOML by themselves: no guess about strings and
-    brackets. Keys after a value of more than 100 lines are left out.
+    The text is cut into the shortest runs of lines that are TOML by themselves. Lists of tables, and keys after a value of more
+    than 100 lines, are left out.
     """
     found: dict[tuple[str, str], int] = {}
     here: tuple[str, ...] | None = ()  # the current table; None inside a list of tables
@@ -245,13 +245,10 @@ def _opened(statement: dict[str, Any]) -> tuple[str, ...] | None:
     return tuple(path) if isinstance(inner, dict) else None
 
 
-def _paths(statement: dict[str, Any], here: tuple[str, ...]) -> list[tuple[str, str]]:
+def _paths(statement: dict[str, Any], here: tuple[str, ...]) -> Iterator[tuple[str, str]]:
     """The sections and keys that a statement sets; it may set a whole section."""
-    paths = []
     for name, inner in statement.items():
-        path = (*here, name)
-        if len(path) >= 2:
-            paths.append((path[0], path[1]))
+        if here:
+            yield here[0], here[1] if len(here) > 1 else name
         elif isinstance(inner, dict):
-            paths += [(name, key) for key in inner]
-    return paths
+            yield from ((name, key) for key in inner)

@@ -30,7 +30,7 @@ def _checked_endpoint(text: str) -> str:
 
 
 def _number(value: object) -> object:
-    """Truth values are numbers to Python, not to an operator."""
+    """Refuse truth values, which are numbers in Python."""
     if isinstance(value, bool):
         raise ValueError(f"must be a number; not {str(value).lower()}")  # noqa: TRY004 - pydantic wants it
     return value
@@ -53,8 +53,9 @@ def path_without_nul(path: T) -> T:
 _QUANTITY_SCHEMA = WithJsonSchema({"type": ["number", "string"]})
 
 Duration = Annotated[float, BeforeValidator(parse_duration), PlainSerializer(exact_duration), _QUANTITY_SCHEMA]
-OptionalDuration = Duration | None
+PositiveDuration = Annotated[Duration, Field(gt=0)]
 Size = Annotated[int, BeforeValidator(parse_size), PlainSerializer(exact_size), _QUANTITY_SCHEMA]
+PositiveSize = Annotated[Size, Field(gt=0)]
 Whole = Annotated[int, BeforeValidator(_number)]
 Count = Annotated[Whole, Field(ge=0)]
 Positive = Annotated[Whole, Field(ge=1)]
@@ -66,38 +67,43 @@ Share = Annotated[Factor, Field(le=1)]
 Endpoint = Annotated[str, AfterValidator(_checked_endpoint)]
 Name = Annotated[str, StringConstraints(min_length=1, pattern=r"^\S+$")]
 NameOrNone = Annotated[str, StringConstraints(pattern=r"^\S*$")]
-#: SURT prefixes, hosts or URLs; a single one may stand without brackets.
+#: SURT prefixes, hosts or URLs; a single one needs no brackets.
 Prefixes = Annotated[
     tuple[Name, ...], BeforeValidator(lambda value: (value,) if isinstance(value, str) else value), Field(min_length=1)
 ]
 FolderName = Annotated[str, AfterValidator(_folder_name)]
-# The folder of an order that was dumped is another one, so paths are dumped in full.
+# A dumped order is in another folder, so it has full paths.
 SeedFile = Annotated[Path, AfterValidator(path_without_nul), PlainSerializer(lambda path: str(path.absolute()))]
 UserFolder = SeedFile
 
 
-def _own(name: str) -> str:
+def _user_function(name: str) -> str:
     if not is_user_function(name):
         raise ValueError(f"has {shown(name)!r}, which is not of the form package.module:function")
     return name
 
 
-UserFunctionName = Annotated[Name, AfterValidator(_own)]
+UserFunctionName = Annotated[Name, AfterValidator(_user_function)]
+
+
+def _key(field: str) -> str:
+    """The key of a field: its name without the unit."""
+    return field.removesuffix("_s").removesuffix("_bytes")
 
 
 class Section(BaseModel):
     """A table of the order: frozen, unknown keys are refused."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid")
+    model_config = ConfigDict(frozen=True, extra="forbid", alias_generator=_key)
 
 
 def contradiction(message: str, *keys: str) -> PydanticCustomError:
-    """The error for keys that do not go together. The line that reports it names the first of them that was given."""
+    """The error for keys that exclude each other. The line that reports it names the first of them that was given."""
     return PydanticCustomError("contradiction", "{message}", {"keys": keys, "message": message})
 
 
 def check_bounds(section: Section, least: str, most: str) -> None:
-    """Raises: PydanticCustomError that names both keys, if the lower bound is above the upper one."""
+    """Raises: PydanticCustomError, which names both keys, if the lower bound is above the upper one."""
     least_s, most_s = getattr(section, f"{least}_s"), getattr(section, f"{most}_s")
     if least_s is not None and most_s is not None and least_s > most_s:
         bounds = f"{most} ({exact_duration(most_s)}) is less than {least} ({exact_duration(least_s)})"

@@ -82,7 +82,7 @@ def test_what_is_no_setting_is_a_wrong_command_line(setting) -> None:
 
 def test_entries_cannot_be_set() -> None:
     """They stand in files only."""
-    with pytest.raises(UsageError, match="stand in a file only"):
+    with pytest.raises(UsageError, match="can only be in a file"):
         load_order(None, {}, ["override.surt=a.test"])
 
 
