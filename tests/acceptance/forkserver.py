@@ -129,27 +129,34 @@ def run(
     preload: tuple[str, ...] = ROOMS,
 ) -> subprocess.CompletedProcess[str]:
     """Run `python ARGUMENTS` to its end. Raises: subprocess.TimeoutExpired, after it was killed."""
-    if not FORKS:
-        command = [sys.executable, *arguments]
-        done = subprocess.run(command, cwd=cwd, env=env, input=stdin, capture_output=True, check=False, timeout=timeout)
-        return subprocess.CompletedProcess(done.args, done.returncode, *map(_text, (done.stdout, done.stderr)))
-
-    async def ended() -> subprocess.CompletedProcess[str]:
-        process = await start(arguments, cwd=cwd, env=env, preload=preload)
-        try:
-            out, err = await asyncio.wait_for(process.communicate(stdin), timeout)
-        except TimeoutError:
-            process.kill()
-            out, err = await process.communicate()
-            raise subprocess.TimeoutExpired([*arguments], timeout or 0, out, err) from None
-        assert process.returncode is not None
-        return subprocess.CompletedProcess([*arguments], process.returncode, *map(_text, (out, err)))
-
-    return asyncio.run(ended())
+    code, out, err = asyncio.run(_run_to_its_end(arguments, cwd, env, stdin, timeout, preload))
+    return subprocess.CompletedProcess([*arguments], code, *(text.decode(errors="backslashreplace") for text in (out, err)))
 
 
-def _text(printed: bytes) -> str:
-    return printed.decode(errors="backslashreplace")
+def run_bytes(
+    arguments: Sequence[str], *, cwd: str | Path, env: Mapping[str, str], stdin: bytes, timeout: float
+) -> tuple[int, bytes, bytes]:
+    """The same for a command of Anabranch that writes bytes: exit code, output, errors."""
+    return asyncio.run(_run_to_its_end(arguments, cwd, env, stdin, timeout, ROOMS))
+
+
+async def _run_to_its_end(
+    arguments: Sequence[str],
+    cwd: str | Path,
+    env: Mapping[str, str],
+    stdin: bytes,
+    timeout: float | None,
+    preload: tuple[str, ...],
+) -> tuple[int, bytes, bytes]:
+    process = await start(arguments, cwd=cwd, env=env, preload=preload)
+    try:
+        out, err = await asyncio.wait_for(process.communicate(stdin), timeout)
+    except TimeoutError:
+        process.kill()
+        out, err = await process.communicate()
+        raise subprocess.TimeoutExpired([*arguments], timeout or 0, out, err) from None
+    assert process.returncode is not None
+    return process.returncode, out, err
 
 
 class _Server:

@@ -236,7 +236,7 @@ def test_odd_standard_streams_and_names_give_no_traceback(tmp_path):
 
 
 @needs_small_disk
-@pytest.mark.parametrize("size", ["1200k", "2m", "3m", "4m"])
+@pytest.mark.parametrize("size", ["4m", *(pytest.param(size, marks=pytest.mark.slow) for size in ("1200k", "2m", "3m"))])
 def test_a_full_disk_ends_with_3_and_the_job_resumes_when_there_is_space(tmp_path, size):
     """On a tiny disk the crawl ends with one line and exit 3; on a larger one it goes on and misses nothing."""
     on_small_disk(tmp_path, 300, size, f'crawl first "{FILL}"; mount -o remount,size=900m disk; crawl second "{FILL}"')
@@ -271,6 +271,7 @@ def test_a_read_only_disk_ends_with_3_and_the_job_resumes(tmp_path):
 
 
 @needs_small_disk
+@pytest.mark.slow
 @pytest.mark.parametrize(("processes", "size"), [(1, "6m"), (2, "24m")])
 def test_on_a_full_disk_a_job_can_be_looked_at_and_is_not_changed(tmp_path, processes, size):
     """What only reads, works; what changes the job, and a crawl, end with 3; later nothing is missing."""
@@ -334,14 +335,14 @@ async def test_a_name_that_no_file_can_have_is_one_line(tmp_path, command, code)
     "limit",
     [
         "-n 8",
-        "-n 12",
-        "-n 16",
         "-n 20",
-        "-n 24",
-        *(f"-v {kib}" for kib in (100_000, 150_000, 200_000, 265_000, 500_000, 1_000_000)),
+        "-v 100000",
+        "-v 265000",
+        *(pytest.param(limit, marks=pytest.mark.slow) for limit in ("-n 12", "-n 16", "-n 24")),
+        *(pytest.param(f"-v {kib}", marks=pytest.mark.slow) for kib in (150_000, 200_000, 500_000, 1_000_000)),
     ],
 )
-def test_too_few_files_or_too_little_memory_is_one_line(tmp_path, limit):
+async def test_too_few_files_or_too_little_memory_is_one_line(tmp_path, limit):
     """It says which limit to raise, and is 1, not that the disk is full or somebody not permitted; or the command works."""
 
     def within(limit, *command):
@@ -354,7 +355,7 @@ def test_too_few_files_or_too_little_memory_is_one_line(tmp_path, limit):
             text=True,
         )
 
-    assert within("-n 1024", "crawl", REFUSED, "--job", "job").returncode == 5
+    assert (await anabranch("crawl", REFUSED, "--job", "job", cwd=tmp_path)).code == 5
     for command in (("crawl", REFUSED, "--job", "new"), ("crawl", REFUSED, "--job", "job"), ("report", "job")):
         run = within(limit, *command)
         assert "Traceback" not in run.stderr
@@ -362,4 +363,4 @@ def test_too_few_files_or_too_little_memory_is_one_line(tmp_path, limit):
             assert run.returncode == 1, run.stderr
             (line,) = [line for line in run.stderr.splitlines() if line.startswith("anabranch: ")]
             assert "ulimit" in line, line
-    assert within("-n 1024", "report", "job").returncode == 0
+    assert (await anabranch("report", "job", cwd=tmp_path)).code == 0

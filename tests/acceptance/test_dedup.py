@@ -16,6 +16,7 @@ import pytest
 
 from anabranch.crawler.lab.filters.redis_servers import RedisServer
 from anabranch.crawler.outcomes.errors import UsageError
+from tests.acceptance import forkserver
 from tests.acceptance.command import PATIENCE_S, REPOSITORY, environment
 
 #: A filter of this size is made in no time.
@@ -44,7 +45,12 @@ def ended(process, stdin=None):
 
 
 def dedup(*arguments, cwd, stdin=b"", **streams):
-    return ended(start(*arguments, cwd=cwd, **streams), stdin)
+    if streams:
+        return ended(start(*arguments, cwd=cwd, **streams), stdin)
+    command = ["-m", "anabranch", "dedup", *map(str, arguments)]
+    code, out, err = forkserver.run_bytes(command, cwd=cwd, env=environment(), stdin=stdin, timeout=PATIENCE_S)
+    assert b"Traceback" not in err, err
+    return code, out, err.decode()
 
 
 def shell(line, cwd):

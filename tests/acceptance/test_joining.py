@@ -3,17 +3,14 @@
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
+from tests.acceptance import forkserver
 from tests.acceptance.command import Ended, environment
 from tests.formats.site import HOSTS, PAGES, SEEDS, served
-
-pytestmark = pytest.mark.slow
 
 SEED, OTHER = SEEDS[0], SEEDS[2]
 JOB = Path("jobs/c.test")
@@ -32,10 +29,7 @@ def place(tmp_path: Path) -> Iterator[Path]:
 
 
 def crawl(place: Path, *arguments: str) -> Ended:
-    ended = subprocess.run(
-        [sys.executable, "-m", "anabranch", "crawl", *arguments],
-        check=False, cwd=place, env=environment(), capture_output=True, text=True, stdin=subprocess.DEVNULL,
-    )  # fmt: skip
+    ended = forkserver.run(["-m", "anabranch", "crawl", *arguments], cwd=place, env=environment())
     return Ended(code=ended.returncode, out=ended.stdout, err=ended.stderr)
 
 
