@@ -33,6 +33,7 @@ from anabranch.frontier.errors import (
     StoreInUse,
     StoreUnavailable,
 )
+from tests.patience import patient
 
 REPOSITORY = Path(__file__).resolve().parents[3]
 #: Nobody listens there, and it is refused before anybody is asked.
@@ -520,7 +521,7 @@ sys.exit(run_crawl(CrawlCommand(sources=({SEED!r},), order_file=None, job=Path("
     process.stdin.close()
     assert process.stderr.read() == ""
     process.stderr.close()
-    assert process.wait(50) == ExitCode.NO_SEED_ANSWERED
+    assert process.wait(patient(50)) == ExitCode.NO_SEED_ANSWERED
     assert Path("job/reports/crawl-report.txt").exists()
 
 
@@ -532,6 +533,7 @@ import asyncio, atexit, os, signal, sys
 from anabranch.crawler.run import controller
 from anabranch.crawler.cli import crawl, main
 from anabranch.crawler.outcomes.errors import DiskFull
+from tests.patience import patient
 
 def interrupt(*_):
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
@@ -559,7 +561,7 @@ main()
         env={**os.environ, "PYTHONPATH": str(REPOSITORY)},
         capture_output=True,
         check=False,
-        timeout=50,
+        timeout=patient(50),
         text=True,
     )
     assert ended.returncode == outcome, ended.stderr
