@@ -20,6 +20,7 @@ from anabranch.frontier.records import (
     LATER,
     NEW,
     SEEN,
+    WAITING,
     Candidate,
     GateKey,
     QueueKey,
@@ -132,14 +133,23 @@ class Admission:
         """The queues that the policy assigns. Raises: PolicyError."""
         return self._assign(urls)
 
-    def row(self, candidate: Candidate, queue_key: QueueKey, precedence: int, via: int) -> tuple[Row, GateKey]:
-        """A row with the next number, and its gate's key."""
+    def enqueue(
+        self, candidate: Candidate, queue: QueueKey, precedence: int, via: int, attempts: int, due_s: float | None
+    ) -> None:
+        """Add a row of another Frontier to the batch and schedule it; with `due_s` it waits for its retry."""
         found = authority(candidate.url)
         assert found is not None, "candidates without a host are refused before"
-        gate = self.gate_of(queue_key, found.host)
-        url, key, hops, payload, _, _, _ = candidate
-        queue_id, gate_id, ordinal = name_id(queue_key), name_id(gate), self._outbox.number()
-        return Row(queue_id, gate_id, precedence, ordinal, url, key, hops, via, 0, None, payload), gate
+        gate = self.gate_of(queue, found.host)
+        if due_s is not None:
+            precedence += WAITING
+        url, key, hops, payload, _, force, _ = candidate
+        queue_id, gate_id, ordinal = name_id(queue), name_id(gate), self._outbox.number()
+        row = Row(queue_id, gate_id, precedence, ordinal, url, key, hops, via, attempts, due_s, payload)
+        batch = self._outbox.batch
+        if force:
+            batch.forced.add(ordinal)
+        batch.new.append(row)
+        self._schedule.schedule_row(row, queue, gate)
 
     def remember(self, first: int) -> None:
         """Treat the batch's new rows from this one on as known; the filter is marked when they are durable."""
@@ -195,11 +205,6 @@ class Admission:
             plain if candidate.precedence is None and not candidate.front else self._rules.in_row(candidate, via_url)
             for candidate in fresh
         ]
-
-    def enqueue(self, row: Row, queue_key: QueueKey, gate_key: GateKey) -> None:
-        """Add a row to the batch and schedule it; it may wait for a retry."""
-        self._outbox.batch.new.append(row)
-        self._schedule.schedule_row(row, queue_key, gate_key)
 
 
 def _keys(candidates: Sequence[Candidate]) -> list[bytes]:

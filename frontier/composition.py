@@ -108,11 +108,7 @@ def open_frontier(
         frontier = Frontier(
             store=store, seen=seen, parts=parts, checkpoints=checkpoints, clock=clock, exchange=exchange
         )
-        budgets = repr((order.budgets.total_budget, sorted(map(repr, order.overrides))))
-        if opening.notes.get(_BUDGETS) != budgets:
-            if opening.counters.retired:
-                frontier.operations.wake_by_budget()
-            store.note({_BUDGETS: budgets})
+        _wake_by_budget(frontier, order, store, opening)
         opened.pop_all()
     return frontier
 
@@ -165,7 +161,7 @@ def _parts(
     opening: Opening,
     checkpoints: Checkpoints,
     clock: Clock,
-    board: Board | None,
+    board: Board | None = None,
 ) -> Parts:
     sheets = Sheets(order.overrides)
     rules = _rules(order, sheets)
@@ -283,3 +279,12 @@ def _catch_up(seen: SeenFilter, store: FrontierStore, opening: Opening, folder: 
     except BaseException:
         seen.close()
         raise
+
+
+def _wake_by_budget(frontier: Frontier, order: FrontierOrder, store: FrontierStore, opening: Opening) -> None:
+    """Queues that are retired may have budget left if the order was changed."""
+    budgets = repr((order.budgets.total_budget, sorted(map(repr, order.overrides))))
+    if opening.notes.get(_BUDGETS) != budgets:
+        if opening.counters.retired:
+            frontier.operations.wake_by_budget()
+        store.note({_BUDGETS: budgets})

@@ -1,4 +1,4 @@
-"""What can go wrong in the frontier room; the docstring of a class is its meaning."""
+"""The errors of the frontier room."""
 
 from __future__ import annotations
 
@@ -7,16 +7,13 @@ from typing import TypeVar
 
 E = TypeVar("E", bound=Exception)
 
-#: What the system says when no more files and sockets may be opened: by the process, by all of them.
-_TOO_MANY_FILES = frozenset({errno.EMFILE, errno.ENFILE})
-
 
 class FrontierError(Exception):
     """Root of all errors of this room."""
 
 
 class PolicyError(FrontierError):
-    """The order asks for a policy, a delay or a number that does not exist or makes no sense."""
+    """The order has a policy that does not exist, or a value that makes no sense."""
 
 
 class UnknownQueue(FrontierError):
@@ -24,15 +21,15 @@ class UnknownQueue(FrontierError):
 
 
 class LeaseLost(FrontierError):
-    """The lease is not out: it was finished, released, or belongs to another Frontier."""
+    """The lease is not out: it was finished, released or lost, or belongs to another Frontier."""
 
 
 class LifecycleError(FrontierError):
-    """A work queue was asked for a step that its state does not allow: a defect of the Frontier."""
+    """A step that the state of a work queue does not allow: a defect of the Frontier."""
 
 
 class InvariantBroken(FrontierError):
-    """`Frontier.check()` found two facts that contradict each other."""
+    """Two facts contradict each other, as `Operations.check` finds them: a defect, or damage."""
 
 
 class FormatMismatch(FrontierError):
@@ -40,11 +37,11 @@ class FormatMismatch(FrontierError):
 
 
 class StoreUnavailable(FrontierError):
-    """The store cannot be read or written; what was acknowledged is safe, the crawl can be resumed."""
+    """The store cannot be read or written. Acknowledged changes are safe; the crawl can be resumed."""
 
 
 class StoreDamaged(StoreUnavailable):
-    """The store is not what was written to it."""
+    """The store has lost or changed data that was written."""
 
 
 class StoreFull(StoreUnavailable):
@@ -56,13 +53,10 @@ class StoreInUse(StoreUnavailable):
 
 
 def unwritable(what: str, error: OSError) -> StoreUnavailable:
-    """The error of a file that cannot be written; to be raised `from` the `OSError`.
-
-    Too many open files, too little memory, or a folder that has the name of a file, are no full disk.
-    """
+    """The error for a file that cannot be written, by the cause; to be raised `from` the `OSError`."""
     file = f" ({error.filename})" if error.filename else ""
     message = f"{what} cannot be written: {error.strerror or error}{file}"
-    if error.errno in _TOO_MANY_FILES:
+    if error.errno in {errno.EMFILE, errno.ENFILE}:  # of the process, of the system
         return StoreUnavailable(f"{message}; raise the limit of open files (ulimit -n) and run again")
     if error.errno == errno.ENOMEM:
         return StoreUnavailable(f"{message}; raise the limit of memory (ulimit -v), or free some, and run again")
@@ -74,6 +68,6 @@ def unwritable(what: str, error: OSError) -> StoreUnavailable:
 
 
 def caused_by(failure: E, cause: Exception) -> E:
-    """The failure, with its cause, for an error that is not raised at once: as `raise failure from cause` notes it."""
+    """The failure with its cause, as `raise failure from cause` sets it, for an error that is raised later."""
     failure.__cause__ = cause
     return failure

@@ -1,4 +1,4 @@
-"""What a Frontier is asked to be: one frozen record, checked before anything is opened."""
+"""The settings of a Frontier: one frozen record, checked before anything is opened."""
 
 from __future__ import annotations
 
@@ -18,37 +18,37 @@ from anabranch.frontier.scheduling.gates import Backoff, Politeness
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FrontierOrder:
-    """What a Frontier is asked to be. `policy`, `scope` and `uniq` may not change while a job lives.
+    """The settings of a Frontier. `policy`, `scope` and `uniq` may not change while a job exists.
 
-    Wherever a policy has a name, `package.module:function` names one of the user's own.
+    Every policy by name may be a user function, `package.module:function`.
     """
 
     policy: str = "bkdr:997"  #: assignment policy: which queue a URL goes to
-    scope: PolitenessScope = PolitenessScope.HOST  #: whom a gate stands for
+    scope: PolitenessScope = PolitenessScope.HOST  #: what a gate limits
     politeness: Politeness = field(default_factory=Politeness)
     backoff: Backoff = field(default_factory=Backoff)  #: how long a gate stays closed after trouble
-    group: GroupRule | None = None  #: the second gate: ip, domain, a table of SURT prefixes, a function; None = none
+    group: GroupRule | None = None  #: the second gate: ip, domain, a table of SURT prefixes, a function
     group_politeness: Politeness = field(default_factory=Politeness)  #: of those second gates
-    overrides: Sequence[Override] = ()  #: what is different for parts of the web
+    overrides: Sequence[Override] = ()  #: settings for parts of the web
     budgets: Budgets = field(default_factory=Budgets)
-    cost: str = "unit"  #: what a URL takes from its queue's budgets
+    cost: str = "unit"  #: the cost of a URL
     uri_precedence: str = "cost"  #: which URL of a queue goes first
     queue_precedence: str = "base"  #: which queue of a gate goes first
     precedence_floor: int = 255  #: a queue at this precedence or above never runs
     per_queue: int = 1  #: URLs of one queue that may be leased at a time
-    uniq: object | None = None  #: the filter's `dedup.uniq.UniqParameters`, which only `composition` knows
-    max_unacknowledged: int = 1000  #: finished leases that may be not durable; set it to the number of workers
+    uniq: object | None = None  #: the filter's `dedup.uniq.UniqParameters`
+    max_unacknowledged: int = 1000  #: finished leases that may not be durable yet; set it to the number of workers
     lease_s: float | None = None  #: a lease not renewed for so long is lost; None = it ends only with its process
-    fetch_limit_s: float = 1200.0  #: the longest that a fetch takes; a lease must last at least twice as long
+    fetch_limit_s: float = 1200.0  #: the longest time of a fetch; a lease must last at least twice as long
     checkpoint_s: float = 60.0  #: how often the filter is made durable
-    gates_in_memory: int = 10_000  #: the other gates are rows
-    ip_of: IpOf | None = None  #: a host's address, for the policy and the group `ip`; it never waits
-    division: Division | None = None  #: the share of a crawl that several Frontiers run; None: this is all of it
+    gates_in_memory: int = 10_000  #: the other gates are in the store only
+    ip_of: IpOf | None = None  #: a host's address, for the policy and the group `ip`; never blocks
+    division: Division | None = None  #: the share of a divided crawl
     lab: bool = False  #: allow policies that are for experiments only
 
 
 def check_numbers(order: FrontierOrder) -> None:
-    """Raises: PolicyError for numbers that make no sense, and for what contradicts itself."""
+    """Raises: PolicyError for numbers that make no sense, and for contradictions."""
     if order.scope is PolitenessScope.QUEUE and order.group:
         raise PolicyError(
             "politeness queue and a group: a queue's gate belongs to no host; leave the group out, or say host"
@@ -56,14 +56,9 @@ def check_numbers(order: FrontierOrder) -> None:
     for politeness in (order.politeness, order.group_politeness):
         _check_politeness(politeness)
     _check_backoff(order.backoff)
-    least = {
-        "max_unacknowledged": order.max_unacknowledged,
-        "per_queue": order.per_queue,
-        "gates_in_memory": order.gates_in_memory,
-    }
-    for name, number in least.items():
-        if number < 1:
-            raise PolicyError(f"{name} {number}: give at least 1")
+    for name in ("max_unacknowledged", "per_queue", "gates_in_memory"):
+        if getattr(order, name) < 1:
+            raise PolicyError(f"{name} {getattr(order, name)}: give at least 1")
     if order.lease_s is not None and not order.lease_s >= 2 * order.fetch_limit_s:
         raise PolicyError(
             f"lease_s {order.lease_s:g}: a lease must last at least twice as long as a fetch may take, "

@@ -1,11 +1,9 @@
-"""The records that pass through the Frontier's face and between its parts, the ids of queues and gates, and their order.
+"""The records of the Frontier's interface and of its parts, and the ids of queues and gates.
 
-Times are epoch seconds, durations end in `_s`. A `Row` has the columns of the table `url` in their order, so that a
-store can write it as it is.
+Times are epoch seconds, durations end in `_s`. A `Row` has the columns of the table `url` in their order.
 
-A turn orders the lanes of a gate, and the gates that are not in memory. It is one 64-bit integer, so that it can be compared,
-indexed and stored: the queue's precedence (smaller is served first), then the arrival. Arrivals and ordinals are numbers of one
-rising sequence, so no two are equal, and lanes of equal precedence are served first come, first served.
+A turn orders the lanes of a gate, and the gates in the store. It is a 64-bit integer: the queue's precedence (smaller is served
+first), then the arrival. Arrivals and ordinals come from one rising sequence, so no two turns are equal.
 """
 
 from __future__ import annotations
@@ -19,27 +17,27 @@ from typing import Final, NamedTuple, NewType
 
 import xxhash
 
-QueueKey = NewType("QueueKey", str)  # what an assignment policy answers: the name of a work queue
-GateKey = NewType("GateKey", str)  # whom politeness is owed: mostly a host
+QueueKey = NewType("QueueKey", str)  # the name of a work queue, by the assignment policy
+GateKey = NewType("GateKey", str)  # the name of a gate: mostly a host
 
-#: Precedence of a URL when nothing else is said; smaller is served first (Heritrix: NORMAL, cost 1).
+#: Default precedence of a row; smaller is served first (Heritrix: NORMAL, cost 1).
 NORMAL: Final = 3 << 8 | 1
 #: Precedence of a URL scheduled with `front`.
 FRONT: Final = 1 << 8 | 1
-#: Added to the precedence of a row that waits for its retry, so that it sorts behind all that can be served.
+#: Added to the precedence of a row that waits for its retry, so that it sorts behind all servable rows.
 WAITING: Final = 1 << 20
 
 
 class Candidate(NamedTuple):
-    """A URL that someone would like to have fetched. A tuple, because every link of every page becomes one."""
+    """A URL that was found and not yet admitted. A tuple, because every link of every page becomes one."""
 
     url: str  #: absolute and canonical; the Frontier does not change it
-    key: bytes | None = None  #: what dedup sees; the URL in UTF-8 if None
+    key: bytes | None = None  #: the dedup key; None = the URL in UTF-8
     hops: str = ""  #: the path from the seed, one letter a hop
     payload: bytes | None = None  #: opaque to the Frontier; comes back in the lease
     front: bool = False  #: serve before URLs of normal precedence
     force: bool = False  #: enqueue though seen
-    precedence: int | None = None  #: the URI precedence, 0 to 255, smaller first; None = as the order's policy says
+    precedence: int | None = None  #: the URI precedence, 0 to 255, smaller first; None = by the order's policy
 
     def dedup_key(self) -> bytes:
         """The bytes by which two candidates are the same URL."""
@@ -47,13 +45,13 @@ class Candidate(NamedTuple):
 
 
 class VerdictKind(Enum):
-    """What became of a candidate."""
+    """The decision about a candidate."""
 
     NEW = "new"  #: it is queued (or will be, when the store has it)
     SEEN = "seen"  #: it was queued before
     REFUSED = "refused"  #: it cannot be queued, see the reason; do not send it again
     BUSY = "busy"  #: the store is behind; send it again later
-    LATER = "later"  #: a filter that may block will decide in the store thread
+    LATER = "later"  #: a filter that may block decides in the store thread
 
 
 class Verdict(NamedTuple):
@@ -70,7 +68,7 @@ LATER: Final = Verdict(VerdictKind.LATER)
 
 
 class OutcomeKind(Enum):
-    """How a lease ended; the value is what the store's table `done` keeps."""
+    """How a lease ended; the value is stored in the table `done`."""
 
     DONE = "done"  #: fetched, whatever the HTTP status
     FAILED = "failed"  #: given up
@@ -88,16 +86,16 @@ ENDING: Final = frozenset({OutcomeKind.DONE, OutcomeKind.FAILED, OutcomeKind.DIS
 
 
 class HostTrouble(Enum):
-    """What a fetch told of its host: why its gate closes for longer than the usual rest."""
+    """A trouble of a host, which closes its gate for longer than the usual rest."""
 
     NONE = "none"
-    THROTTLED = "throttled"  #: 429: fewer requests are wanted
+    THROTTLED = "throttled"  #: 429
     UNAVAILABLE = "unavailable"  #: 503, or another answer with Retry-After
     UNREACHABLE = "unreachable"  #: refused connections, time-outs, lost connections
 
 
 class Outcome(NamedTuple):
-    """What the crawler says of a lease when it gives it back. A tuple, because every page makes one."""
+    """The crawler's report about a lease. A tuple, because every page makes one."""
 
     kind: OutcomeKind
     status: int = 0  #: the fetch status code (HTTP, or Heritrix's negative codes)
@@ -105,11 +103,11 @@ class Outcome(NamedTuple):
     end_s: float | None = None  #: when it ended; rests are counted from here
     after_s: float = 0.0  #: RETRY: earliest next try, counted from now
     trouble: HostTrouble = HostTrouble.NONE  #: closes the host's gate, for longer with each time in a row
-    retry_after_s: float = 0.0  #: what the host asked for by Retry-After, counted from now; 0 = nothing
+    retry_after_s: float = 0.0  #: the host's Retry-After, counted from now; 0 = none
 
 
 class Row(NamedTuple):
-    """One queued URL, as the store keeps it. (queue, gate, precedence, ordinal) is its place."""
+    """One queued URL in the store. (queue, gate, precedence, ordinal) is its place."""
 
     queue: int  #: id of the work queue
     gate: int  #: id of the gate
@@ -124,12 +122,12 @@ class Row(NamedTuple):
     payload: bytes | None
 
     def dedup_key(self) -> bytes:
-        """The bytes that the filter knows this row by."""
+        """The bytes by which the filter knows this row."""
         return self.url.encode() if self.key is None else self.key
 
 
 class Head(NamedTuple):
-    """A row that was read for its lane's window, with what a lease needs beside it."""
+    """A row that was read for its lane's window, with the page it was found on."""
 
     row: Row
     via: str | None  #: the URL of the page it was found on
@@ -140,7 +138,7 @@ class Lease(NamedTuple):
 
     ordinal: int  #: the URL's number; names the lease
     url: str
-    key: bytes  #: what dedup knows it by
+    key: bytes  #: the dedup key
     hops: str  #: the path from the seed
     via: str | None  #: the page it was found on
     attempts: int  #: tries that counted before this one
@@ -148,24 +146,24 @@ class Lease(NamedTuple):
     queue: QueueKey
     gate: GateKey
     since_s: float  #: when it was handed out
-    until_s: float = math.inf  #: when it is lost unless it is renewed
+    until_s: float = math.inf  #: when it is lost unless renewed
 
 
 class WaitsFor(Flag):
-    """What must happen before `lease()` can answer."""
+    """The events that `lease()` may wait for."""
 
     NOTHING = 0
     TIME = auto()  #: a gate opens or a retry comes due at `Wake.at_s`
-    STORE = auto()  #: rows were asked for, or too much is not durable yet
+    STORE = auto()  #: rows are being read, or too much is not durable yet
     URLS = auto()  #: nothing is queued
     FINISH = auto()  #: a lease must come back first
-    OPERATOR = auto()  #: all that is left stands in queues that are paused
+    OPERATOR = auto()  #: all remaining URLs are in paused queues
 
 
 class Wake(NamedTuple):
-    """When to ask `lease()` again, and what it waits for."""
+    """When to ask `lease()` again, and the events that it waits for."""
 
-    at_s: float | None  #: None = no time will help
+    at_s: float | None  #: None = time alone does not help
     waits_for: WaitsFor
 
 
@@ -178,7 +176,7 @@ class UrlState(Enum):
 
 
 class UrlRecord(NamedTuple):
-    """What the store knows of one URL."""
+    """The store's record of one URL."""
 
     url: str
     state: UrlState
@@ -202,7 +200,7 @@ _ARRIVAL_BITS: Final = 48
 
 
 def turn_of(precedence: int, arrival: int) -> Turn:
-    """The turn of a lane of a queue of this precedence that came with this number of the sequence."""
+    """The turn of a lane, by its queue's precedence and its number of the sequence."""
     return Turn(precedence << _ARRIVAL_BITS | arrival)
 
 
@@ -216,33 +214,22 @@ def with_precedence(turn: Turn, precedence: int) -> Turn:
     return turn_of(precedence, turn & ((1 << _ARRIVAL_BITS) - 1))
 
 
-_SIGN = 1 << 63
-_RANGE = 1 << 64
-
-
 def seen_fingerprint(key: bytes) -> int:
-    """The low 64 bits of the key's XXH3-128, as a signed integer.
-
-    Two different keys share one with probability 2**-64: at 10 million URLs one in 370,000 crawls loses one URL.
-    """
-    return _signed(xxhash.xxh3_128_intdigest(key) & (_RANGE - 1))
+    """The low 64 bits of the key's XXH3-128, as a signed integer. At 10 million URLs one in 370,000 crawls loses one URL."""
+    return seen_fingerprints([key])[0]
 
 
 def seen_fingerprints(keys: Sequence[bytes]) -> list[int]:
-    """The fingerprint of each key; half the price of one by one."""
+    """The fingerprint of each key, at half the price."""
     digest = xxhash.xxh3_128_digest  # big-endian: the low 64 bits are the last 8 bytes
     return list(struct.unpack(">" + "8xq" * len(keys), b"".join([digest(key) for key in keys])))
 
 
 @lru_cache(65_536)  # a hit costs a fifth of the hash, and a crawl asks for few names often
 def name_id(name: str) -> int:
-    """The id of a queue or gate: XXH3-64 of its key in UTF-8, as a signed integer. Raises: TypeError if it is no such text."""
+    """The id of a queue or gate: XXH3-64 of its key in UTF-8, as a signed integer. Raises: TypeError for other keys."""
     try:
         encoded = name.encode()
     except (AttributeError, UnicodeEncodeError):
         raise TypeError(f"the key of a queue or gate is text that UTF-8 can hold; not {name!r}") from None
-    return _signed(xxhash.xxh3_64_intdigest(encoded))
-
-
-def _signed(value: int) -> int:
-    return value - _RANGE if value >= _SIGN else value
+    return int.from_bytes(xxhash.xxh3_64_digest(encoded), "big", signed=True)

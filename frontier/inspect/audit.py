@@ -34,7 +34,7 @@ def check_memory(parts: Parts) -> None:
         raise InvariantBroken(f"lanes and leases disagree about {leased ^ parts.leases.ordinals()}")
     for queue in parts.schedule.index:
         _check_queue(queue)
-    for gated in (*parts.schedule.window, *parts.schedule.window.groups):
+    for gated in (*parts.schedule.window, *parts.schedule.window.groups.values()):
         if gated.gate.out != out_by_gate[gated.gate.id]:
             raise InvariantBroken(f"{gated.gate} should have {out_by_gate[gated.gate.id]} leases out")
     _check_asked(parts)

@@ -18,11 +18,8 @@ from anabranch.frontier.records import (
     BUSY,
     ENDING,
     NORMAL,
-    WAITING,
     Candidate,
-    GateKey,
     OutcomeKind,
-    QueueKey,
     Row,
     Verdict,
     VerdictKind,
@@ -281,8 +278,8 @@ class Loading:
         pages = self._ordinals([entry.via for entry in fresh if entry.via is not None])
         now_s, first = self._clock(), len(batch.new)
         for entry, queue, precedence in zip(fresh, queues, precedences, strict=True):
-            row, gate = admission.row(entry.candidate, queue, precedence, pages.get(entry.via, 0))
-            self._add(row._replace(attempts=entry.attempts), entry, (queue, gate), now_s)
+            due_s = entry.due_s if entry.due_s is not None and entry.due_s > now_s else None
+            admission.enqueue(entry.candidate, queue, precedence, pages.get(entry.via, 0), entry.attempts, due_s)
         admission.remember(first)
         waiting = [row for row in batch.new[first:] if row.due_s is not None]
         if waiting:
@@ -290,16 +287,6 @@ class Loading:
         store_link.say()
         if waiting:  # none of them may come due before it is known that it lives
             run(flushed(self._parts, self._store))
-
-    def _add(self, row: Row, entry: Queued, place: tuple[QueueKey, GateKey], now_s: float) -> None:
-        """One row of the batch."""
-        if entry.candidate.force:
-            self._parts.outbox.batch.forced.add(row.ordinal)
-        if entry.due_s is not None and entry.due_s > now_s:
-            waits = row._replace(due_s=entry.due_s, precedence=row.precedence + WAITING)
-            self._parts.admission.enqueue(waits, *place)
-        else:
-            self._parts.admission.enqueue(row, *place)
 
     def _sent(self, queued: Sequence[Queued], verdicts: Sequence[Verdict]) -> list[Verdict]:
         """What was under way to other shares is so again, by the pages that it was found on; the verdicts say so then."""

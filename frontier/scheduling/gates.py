@@ -155,10 +155,6 @@ class Gate:
             heappush(self.rests, until_s)
         return until_s
 
-    def add_out(self, count: int) -> None:
-        """Count the leases of a host that joined this group."""
-        self.out += count
-
     def join(self, group: Gate | None) -> None:
         """Let leases pass the gate of this group, too."""
         self.group = group

@@ -92,14 +92,14 @@ class WorkQueue:
         self.is_known = True
         _, self.key, self.standing, self.precedence, self.spent, self.budget, self.successes, self.errors = row
 
+    def set_rules(self, total_budget: int, base_precedence: int) -> None:
+        """Set the effective budget and the precedence by the order or a sheet."""
+        self.total_budget, self.base_precedence = total_budget, base_precedence
+
     def set_budget(self, budget: int | None, total_budget: int) -> None:
         """Set its own total budget (None = the order's) and the effective one."""
         self.budget = budget
         self.total_budget = total_budget
-
-    def set_base_precedence(self, precedence: int) -> None:
-        """Set its precedence by the order or a sheet."""
-        self.base_precedence = precedence
 
     def set_precedence(self, precedence: int) -> None:
         """Change its precedence, which makes its row unsaved."""
@@ -468,8 +468,7 @@ class QueueRules:
 
     def meet(self, queue: WorkQueue) -> None:
         """Set the effective budget and base precedence of a queue after its row was read."""
-        queue.set_budget(queue.budget, self.total_budget(queue.key, queue.budget))
-        queue.set_base_precedence(self.first_precedence(queue.key))
+        queue.set_rules(self.total_budget(queue.key, queue.budget), self.first_precedence(queue.key))
 
     def total_budget(self, queue: QueueKey, own: int | None) -> int:
         """The total budget of a queue, -1 = without end; `own` is the operator's."""

@@ -257,7 +257,7 @@ class Group(Listed):
         """Add a host in memory; its leases come back through both gates."""
         self.lines += 1
         self.asked += sum(lane.is_asked for lane in line.lanes.values())
-        self.gate.add_out(line.gate.out)
+        self.gate.out += line.gate.out
 
     def let_out(self) -> bool:
         """Remove a host that left memory; True if the group may leave, too."""

@@ -368,7 +368,7 @@ class Schedule:
             self._check_turn(lane)
             if not queue.standing and self._rules.is_over_total(queue):
                 self.suspension.retire(queue)
-        if self.window.groups.exist and lane.line.group is None:
+        if self.window.maker.has_groups and lane.line.group is None:
             self.window.join_group(lane.line)
         if queue.standing:
             self.placement.drop(lane)  # it was suspended while it was not in memory

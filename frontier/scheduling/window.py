@@ -45,7 +45,7 @@ class GateWindow:
         self.lines: dict[int, ReadyList] = {}
         self.idle: dict[int, ReadyList] = {}  #: lists with nothing to serve, the longest idle first
         self.heap = GateHeap()
-        self.groups = Groups(maker, outbox, self.heap)
+        self.groups: dict[int, Group] = {}
         self.stored = StoredGates(more=found.may_have_gates)  #: about the gates in the store
         self._died_s = found.died_s
 
@@ -108,8 +108,19 @@ class GateWindow:
             self._leave(next(iter(self.idle.values())), now_s)
 
     def join_group(self, line: ReadyList) -> None:
-        """Look again for the group of the list's host: its address may be known now."""
-        self.groups.join(line, self._take_out)
+        """Join the list to the group of its host, if there is one that is known by now."""
+        key = self.maker.group_of(line.gate.key) if self.maker.has_groups and line.group is None else None
+        if key is None:
+            return
+        group_id = name_id(key)
+        group = self.groups.get(group_id)
+        if group is None:
+            group = self.groups[group_id] = Group(self.maker.group_gate(key), self.heap)
+            self._outbox.gates.append(group)
+            named = self._take_out(group_id)
+            if named is not None:  # an operator named the group before its hosts were known
+                group.replace(named)
+        line.join(group)
 
     # Staying
 
@@ -149,7 +160,7 @@ class GateWindow:
         if self.stored.is_asked or not self.stored.may_serve(now_s):
             return
         # A gate closed by its group is not in the heap; otherwise the heap knows whether a look at each gate is useful.
-        if self._room <= 0 and (self.groups.exist or self.heap.latest_s > now_s + LONG_S):
+        if self._room <= 0 and (self.maker.has_groups or self.heap.latest_s > now_s + LONG_S):
             for line in _closed_for_long(self.lines.values(), max(self._most // 10, 1), now_s):
                 self._leave(line, now_s)
             self.heap.forget_left(self.lines.values())
@@ -197,7 +208,7 @@ class GateWindow:
             return  # a woken row that was in memory by then
         self._restore(line, read, now_s)
         line.waiting.answer([(lane.turn, lane.queue) for lane in read.lanes], LANES_AT_ONCE)
-        self.groups.join(line, self._take_out)
+        self.join_group(line)
         line.enlist()
         self.rest(line, now_s)
 
@@ -234,7 +245,16 @@ class GateWindow:
         line.unlist()
         self._take_out(line.gate.id)
         self.stored.left(turn, wakes_s)
-        self.groups.leave(line)
+        self._leave_group(line)
+
+    def _leave_group(self, line: ReadyList) -> None:
+        """The group leaves memory with the last of its lists."""
+        group = line.group
+        if group is not None and group.let_out():
+            group.unlist()
+            del self.groups[group.gate.id]
+            self._outbox.batch.gates.append(group.gate.row())
+            self._outbox.batch.left.append(LeftGate(group.gate.id, None, None))
 
 
 def _closed_for_long(lines: Iterable[ReadyList], most: int, now_s: float) -> list[ReadyList]:
@@ -313,56 +333,3 @@ class StoredGates:
         self.wakes_s = min((time_s for time_s in times if time_s is not None), default=None)
         missed, self._missed = self._missed, {}
         return missed
-
-
-class Groups:
-    """Groups by the id of their gate. Every operation costs O(1)."""
-
-    def __init__(self, maker: GateMaker, outbox: Outbox, heap: GateHeap) -> None:
-        self._maker = maker
-        self._outbox = outbox
-        self._heap = heap
-        self._groups: dict[int, Group] = {}
-
-    def __iter__(self) -> Iterator[Group]:
-        return iter(self._groups.values())
-
-    @property
-    def exist(self) -> bool:
-        """Hosts may belong to a group."""
-        return self._maker.has_groups
-
-    def get(self, gate_id: int) -> Group | None:
-        """The group with this gate, if it is in memory."""
-        return self._groups.get(gate_id)
-
-    def join(self, line: ReadyList, take_out: Callable[[int], ReadyList | None]) -> None:
-        """Join the list to the group of its host, if that is known.
-
-        `take_out` removes the list that was made if an operator named the group before its hosts were known.
-        """
-        key = self._maker.group_of(line.gate.key) if self._maker.has_groups and line.group is None else None
-        if key is None:
-            return
-        group = self._groups.get(name_id(key)) or self._load(key, take_out)
-        line.join(group)
-
-    def leave(self, line: ReadyList) -> None:
-        """The list leaves memory, and with the last list its group."""
-        group = line.group
-        if group is None:
-            return
-        if group.let_out():
-            group.unlist()
-            del self._groups[group.gate.id]
-            self._outbox.batch.gates.append(group.gate.row())
-            self._outbox.batch.left.append(LeftGate(group.gate.id, None, None))
-
-    def _load(self, key: GateKey, take_out: Callable[[int], ReadyList | None]) -> Group:
-        group_id = name_id(key)
-        group = self._groups[group_id] = Group(self._maker.group_gate(key), self._heap)
-        self._outbox.gates.append(group)
-        named = take_out(group_id)
-        if named is not None:
-            group.replace(named)
-        return group

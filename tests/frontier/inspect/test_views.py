@@ -422,7 +422,7 @@ def test_a_group_can_be_asked_for_by_name(hosts: list[str]) -> None:
     rig.core.block(GateKey("domain:d.test"), START_S + 60.0)
     view = rig.core.operations.gate(GateKey("domain:d.test"))
     assert (view.opens_s, view.rate_per_s, view.group) == (START_S + 60.0, pytest.approx(0.1), None)
-    assert [group.gate.key for group in rig.schedule.window.groups] == ["domain:d.test"] * len(hosts)
+    assert [group.gate.key for group in rig.schedule.window.groups.values()] == ["domain:d.test"] * len(hosts)
 
 
 def test_a_gate_without_rests_has_no_highest_rate() -> None:

@@ -15,8 +15,8 @@ from anabranch.frontier.records import GateKey, Outcome, OutcomeKind, Turn, Wait
 from anabranch.frontier.scheduling import window
 from anabranch.frontier.scheduling.gates import Gate, GateMaker, Politeness
 from anabranch.frontier.scheduling.queues import Lane, WorkQueue
-from anabranch.frontier.scheduling.readylist import GateHeap, Group, Outbox, ReadyList
-from anabranch.frontier.scheduling.window import Groups, StoredGates
+from anabranch.frontier.scheduling.readylist import Group, Outbox, ReadyList
+from anabranch.frontier.scheduling.window import GateWindow, StateAtOpening, StoredGates
 from anabranch.frontier.stores.contract import GateRead, GateRow, GatesRead, LeftGate
 from tests.frontier.builder import HASTE, START_S, CountingStore, DelayingStore, Rig, build, pages
 
@@ -287,7 +287,7 @@ def test_a_group_leaves_with_its_last_host_and_comes_back_as_it_was() -> None:
     assert gate_row(rig, "domain:one.test").rests_until_s > START_S
     rig.add(*(f"http://{host}/" for host in hosts(3)))
     rig.drain()
-    assert {group.gate.key for group in rig.schedule.window.groups} <= {f"domain:{host}" for host in hosts(3)}
+    assert {group.gate.key for group in rig.schedule.window.groups.values()} <= {f"domain:{host}" for host in hosts(3)}
 
 
 def test_a_group_that_cannot_be_told_yet_is_joined_when_it_is_known() -> None:
@@ -517,15 +517,15 @@ def gate(key: GateKey) -> Gate:
 
 @dataclass
 class Town:
-    """Groups, and the hosts that are in memory; every host whose name ends in `.one` belongs to the group."""
+    """A window and the hosts that are in memory; every host whose name ends in `.one` belongs to the group."""
 
-    known: bool = True  #: whose address is known
-    lines: dict[int, ReadyList] = field(default_factory=dict)
+    known: bool = True  #: the hosts' group is known
     outbox: Outbox = field(default_factory=lambda: Outbox(0))
-    heap: GateHeap = field(default_factory=GateHeap)
 
     def __post_init__(self) -> None:
-        self.groups = Groups(GateMaker(SLOTS, SLOTS, group_of=self.group_of), self.outbox, self.heap)
+        maker = GateMaker(SLOTS, SLOTS, group_of=self.group_of)
+        self.window = GateWindow(maker, self.outbox, lambda _: None, 10, StateAtOpening())
+        self.lines, self.heap = self.window.lines, self.window.heap
 
     def group_of(self, host: str) -> GateKey | None:
         return KEY if self.known and host.endswith(".one") else None
@@ -540,11 +540,11 @@ class Town:
         return line
 
     def join(self, line: ReadyList) -> None:
-        self.groups.join(line, lambda gate_id: self.lines.pop(gate_id, None))
+        self.window.join_group(line)
 
     @property
     def group(self) -> Group:
-        (group,) = self.groups
+        (group,) = self.window.groups.values()
         return group
 
 
@@ -556,14 +556,14 @@ def test_the_first_host_brings_its_group_and_the_others_join_it() -> None:
     assert all(line.gate.group is town.group.gate for line in hosts)
     assert (town.group.gate.key, town.group.lines, town.group.is_loading) == (KEY, 2, True)
     assert town.outbox.gates == [town.group]
-    assert town.groups.get(ID) is town.group
+    assert town.window.groups.get(ID) is town.group
 
 
 def test_a_host_of_no_group_stands_alone() -> None:
     """So does one whose address is not known yet; it is asked again, and joins only once."""
     town = Town(known=False)
     alone, late = town.line("a.test"), town.line("a.one")
-    assert (alone.group, late.group, list(town.groups)) == (None, None, [])
+    assert (alone.group, late.group, list(town.window.groups)) == (None, None, [])
     town.known = True
     for line in (alone, late, late):
         town.join(line)
@@ -572,11 +572,11 @@ def test_a_host_of_no_group_stands_alone() -> None:
 
 def test_an_order_without_groups_has_none() -> None:
     """Nobody is asked."""
-    groups = Groups(GateMaker(SLOTS, SLOTS), Outbox(0), GateHeap())
-    line = ReadyList(gate(GateKey("a.one")), GateHeap())
-    groups.join(line, lambda _: None)
-    assert (groups.exist, line.group, list(groups)) == (False, None, [])
-    assert Town().groups.exist
+    window = GateWindow(GateMaker(SLOTS, SLOTS), Outbox(0), lambda _: None, 10, StateAtOpening())
+    line = ReadyList(gate(GateKey("a.one")), window.heap)
+    window.join_group(line)
+    assert (window.maker.has_groups, line.group, list(window.groups)) == (False, None, [])
+    assert Town().window.maker.has_groups
 
 
 def test_a_host_that_joins_late_brings_its_leases_and_its_questions_along() -> None:
@@ -633,10 +633,10 @@ def test_a_group_goes_with_its_last_host() -> None:
     group = town.group
     group.is_loading = False
     group.gate.block(2000.0)
-    town.groups.leave(first)
+    town.window._leave_group(first)
     assert (town.group, town.outbox.batch.left) == (group, [])
-    town.groups.leave(last)
-    assert list(town.groups) == []
+    town.window._leave_group(last)
+    assert list(town.window.groups) == []
     assert [(row.key, row.blocked_until_s) for row in town.outbox.batch.gates] == [(KEY, 2000.0)]
     assert town.outbox.batch.left == [LeftGate(ID, None, None)]
     town.line("c.one")
@@ -649,7 +649,7 @@ def test_a_group_stays_while_a_lease_is_out_or_its_row_is_on_its_way() -> None:
         town = Town()
         line = town.line("a.one")
         town.group.is_loading, town.group.gate.out = is_loading, out
-        town.groups.leave(line)
+        town.window._leave_group(line)
         assert town.group.lines == 0
         assert town.outbox.batch.left == []
 
@@ -658,5 +658,5 @@ def test_a_host_without_a_group_leaves_none() -> None:
     """Nothing is written."""
     town = Town()
     town.line("a.one")
-    town.groups.leave(town.line("a.test"))
+    town.window._leave_group(town.line("a.test"))
     assert (town.group.lines, town.outbox.batch.gates) == (1, [])
