@@ -10,7 +10,7 @@ import re
 import statistics
 import sys
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 
 from scripts.budgets import ROOMS, Source, measure, sources
@@ -24,13 +24,13 @@ TO_BE_REPLACED = ("crawler/processes/", "frontier/division/")
 def table(root: Path) -> list[tuple[str, str]]:
     """Each measure of the clone at `root`, and its value as text. Reads every file."""
     files = sources(root)
-    cycles = folder_cycles(files)
+    in_cycles = sum(map(len, folder_cycles(files)))
     in_room, in_house = repeated_classes(files)
     lines, methods, name = biggest_class(files)
     return [
         ("product files", f"{len(files)}"),
         ("median lines of modules", f"{median_lines(files):.0f}"),
-        ("folders in an import cycle", f"{sum(map(len, cycles))}"),
+        ("folders in an import cycle", f"{in_cycles}"),
         ("class names defined twice in a room / in the house", f"{len(in_room)} / {len(in_house)}"),
         ("product lines without lab", f"{sum(size(file) for file in files if '/lab/' not in file.path):,}"),
         ("assignments to attributes of other objects", f"{sum(len(foreign_assignments(file)) for file in files)}"),
@@ -89,7 +89,11 @@ def run_time_imports(tree: ast.AST, modules: Iterable[str]) -> Iterator[tuple[st
 
 def folder_cycles(files: Sequence[Source]) -> list[set[str]]:
     """The groups of layers of one room that import each other, directly or indirectly."""
-    graph = {here: set(there) for here, there in folder_graph(files).items()}
+    return cycles({here: set(there) for here, there in folder_graph(files).items()})
+
+
+def cycles(graph: Mapping[str, set[str]]) -> list[set[str]]:
+    """The groups of nodes each of which reaches every other of its group (strongly connected components with an edge)."""
     reached = {here: _reachable(graph, here) for here in graph}
     groups: list[set[str]] = []
     for here in sorted(graph):
@@ -99,7 +103,7 @@ def folder_cycles(files: Sequence[Source]) -> list[set[str]]:
     return groups
 
 
-def _reachable(graph: dict[str, set[str]], start: str) -> set[str]:
+def _reachable(graph: Mapping[str, set[str]], start: str) -> set[str]:
     found: set[str] = set()
     waiting = list(graph[start])
     while waiting:

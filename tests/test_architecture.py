@@ -9,7 +9,7 @@ from __future__ import annotations
 import ast
 import subprocess
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from pathlib import Path
@@ -17,7 +17,7 @@ from pathlib import Path
 import pytest
 
 from scripts.budgets import ROOMS, Source, definitions, excesses, measure, source, sources
-from scripts.measures import folder_cycles, foreign_assignments, median_lines, repeated_classes
+from scripts.measures import cycles, folder_cycles, foreign_assignments, median_lines, repeated_classes
 from tests.patience import patient
 
 CLONE = Path(__file__).resolve().parent.parent
@@ -202,28 +202,6 @@ def import_graph(files: list[Source]) -> dict[str, set[str]]:
             if found.at_run_time and target in modules:
                 graph[file.module].add(target)
     return graph
-
-
-def cycles(graph: Mapping[str, set[str]]) -> list[set[str]]:
-    """The groups of modules each of which reaches every other of its group (strongly connected)."""
-    reached = {module: reachable(graph, module) for module in graph}
-    groups: list[set[str]] = []
-    for module in sorted(graph):
-        group = {other for other in reached[module] if module in reached[other]}
-        if group and group not in groups:
-            groups.append(group)
-    return groups
-
-
-def reachable(graph: Mapping[str, set[str]], start: str) -> set[str]:
-    found: set[str] = set()
-    waiting = list(graph[start])
-    while waiting:
-        module = waiting.pop()
-        if module not in found:
-            found.add(module)
-            waiting.extend(graph[module])
-    return found
 
 
 def bad_habits(files: list[Source]) -> list[str]:

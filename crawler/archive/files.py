@@ -18,7 +18,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import structlog
 
@@ -40,11 +40,9 @@ from anabranch.crawler.archive.records import (
     gzip_member,
     warcinfo_record,
 )
+from anabranch.crawler.archive.sink import JournalEntry
 from anabranch.crawler.outcomes.errors import storage_errors
 from anabranch.dedup.files.durable import UNFINISHED, AppendOnlyFile, descriptor, sync_file, sync_folder
-
-if TYPE_CHECKING:
-    from anabranch.crawler.job.journal import Entry
 
 log = structlog.get_logger(__name__)
 
@@ -99,7 +97,7 @@ class WarcFiles:
         """The file that grows, or the folder."""
         return self._touched[-1].path if self._touched else self._current.path if self._current else self._folder
 
-    def append(self, entries: Sequence[Entry]) -> Sequence[Entry]:
+    def append(self, entries: Sequence[JournalEntry]) -> Sequence[JournalEntry]:
         """Write the records of a group, with one sync per file (mostly one); returns the entries with their places."""
         while self._full:
             self._finish(self._full[0])

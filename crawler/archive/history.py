@@ -17,17 +17,15 @@ from http import HTTPStatus
 from pathlib import Path
 from sys import intern
 from time import monotonic
-from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeVar
+from typing import Any, Generic, NamedTuple, TypeVar
 
 import structlog
 
 from anabranch.crawler.archive.databases import DATABASE_ERRORS, as_system_errors, engine_for, is_damaged, reason
 from anabranch.crawler.archive.records import Exchange, Original, RecordLocation
+from anabranch.crawler.archive.sink import JournalEntry
 from anabranch.crawler.fetch.options import Validators
 from anabranch.crawler.outcomes.errors import ExitCode, StorageError, storage_error
-
-if TYPE_CHECKING:
-    from anabranch.crawler.job.journal import Entry
 
 log = structlog.get_logger(__name__)
 
@@ -131,7 +129,7 @@ class FetchHistory:
         row = await asyncio.to_thread(self._read, _GET_FETCHED, url)
         return None if row is None else _FetchedRow(*row).fetched
 
-    def append(self, entries: Sequence[Entry]) -> None:
+    def append(self, entries: Sequence[JournalEntry]) -> None:
         """Note the exchanges that were written. Nothing is written here before all sinks have the group."""
         payloads, fetches = self._appended = [], []
         for entry in entries:

@@ -20,14 +20,14 @@ from dataclasses import dataclass
 from operator import attrgetter
 from pathlib import Path
 from time import monotonic
-from typing import Literal, NamedTuple, Protocol
+from typing import Literal, NamedTuple
 
 import structlog
 
 from anabranch.crawler.accounts.crawl_log import with_place
 from anabranch.crawler.archive.files import WarcFiles, WarcOptions, finish_left_over
 from anabranch.crawler.archive.history import FetchHistory
-from anabranch.crawler.archive.records import Exchange, RecordLocation
+from anabranch.crawler.archive.sink import JournalEntry, JournalSink
 from anabranch.crawler.job.folder import JobFolder
 from anabranch.crawler.order.order import CrawlOrder
 from anabranch.crawler.order.sections import VERSION, WriteSection
@@ -43,51 +43,6 @@ GROUP_S = 0.005
 
 #: The field of an entry that a file takes.
 Lines = Literal["crawl_log", "pages", "links", "errors"]
-
-
-class Entry(NamedTuple):
-    """What one visit leaves behind: lines with their newline, and an exchange; None for nothing."""
-
-    crawl_log: bytes | None = None
-    pages: bytes | None = None
-    links: bytes | None = None
-    errors: bytes | None = None
-    exchange: Exchange | None = None
-    place: RecordLocation | None = (
-        None  #: where the exchange was written; the WARC files fill it in for the sinks after them
-    )
-
-    @property
-    def is_fit(self) -> bool:
-        """Whether each line ends with its newline; a line without one would be cut as torn."""
-        for line in (self.crawl_log, self.pages, self.links, self.errors):
-            if line is not None and line[-1:] != b"\n":
-                return False
-        return True
-
-
-class JournalSink(Protocol):
-    """A file that groups of entries are written to. The journal's thread calls, group by group, `append`, then `keep` if
-    all sinks succeeded, else `take_back`.
-    """
-
-    @property
-    def path(self) -> Path:
-        """The file that a failure is about, for the operator."""
-
-    def append(self, entries: Sequence[Entry]) -> Sequence[Entry] | None:
-        """Write what the group has for this sink, durably if the next run needs it; return the entries for the sinks after
-        this one, or None if they are unchanged. Raises: OSError, possibly half done.
-        """
-
-    def keep(self) -> None:
-        """Commit what was appended. Must not fail."""
-
-    def take_back(self) -> None:
-        """Remove what was appended since `keep`, as far as the disk allows. Must not fail."""
-
-    def close(self) -> None:
-        """Close the file. Must not fail; a second call does nothing."""
 
 
 class LineFile:
@@ -106,7 +61,7 @@ class LineFile:
         """The file."""
         return self._file.path
 
-    def append(self, entries: Sequence[Entry]) -> None:
+    def append(self, entries: Sequence[JournalEntry]) -> None:
         """Write the lines to the file that has the name now, with one stat and one sync; without lines only the stat."""
         self._file.follow()
         self._file.append(b"".join(filter(None, map(self._line, entries))))
@@ -127,7 +82,7 @@ class LineFile:
 class _Writer(NamedTuple):
     """A writer and its entry."""
 
-    entry: Entry
+    entry: JournalEntry
     written: asyncio.Future[None] | None  #: None: it does not wait
 
 
@@ -149,7 +104,7 @@ class Journal:
         self._thread = threading.Thread(target=self._work, name="journal", daemon=True)
         self._thread.start()
 
-    async def write(self, entry: Entry) -> None:
+    async def write(self, entry: JournalEntry) -> None:
         """Give the entry to each sink; return when all of it is durable. The entry's contents must not change meanwhile.
 
         The entry of a writer that is cancelled while it waits is written all the same; with an exchange the writer is released
@@ -172,7 +127,7 @@ class Journal:
     def follow(self) -> None:
         """Have the files of lines follow their names (log rotation) with nothing to write. Called from the loop."""
         if self._failed is None and not self._is_closing:
-            self._gather(_Writer(Entry(), None))
+            self._gather(_Writer(JournalEntry(), None))
 
     async def close(self) -> None:
         """Write what waits, then close the sinks. A second call does nothing. Raises: an error of closing a sink."""
@@ -234,7 +189,7 @@ class Journal:
 
         An error that a sink must not raise is a failure, too.
         """
-        entries: Sequence[Entry] = [writer.entry for writer in group]
+        entries: Sequence[JournalEntry] = [writer.entry for writer in group]
         for sink in self._sinks:
             try:
                 entries = sink.append(entries) or entries

@@ -34,9 +34,10 @@ from anabranch.crawler.archive.records import (
     digest_text,
     response_head,
 )
+from anabranch.crawler.archive.sink import JournalEntry
 from anabranch.crawler.fetch.addresses import MIME, Lookup
 from anabranch.crawler.fetch.response import Body, Response
-from anabranch.crawler.job.journal import Entry, Journal
+from anabranch.crawler.job.journal import Journal
 from anabranch.crawler.outcomes.status import FetchStatus
 from anabranch.crawler.report.troubles import Failure, error_line
 from anabranch.crawler.visit import ChainDecision, LostLink, Step, Visit
@@ -136,7 +137,7 @@ class Recorder:
         if kind in ENDING:
             digest = None if visit.response is None else digest_text(visit.response.body.digest)
             has_links = self._links and visit.links and visit.response is not None and not visit.stopped_by
-            entry = Entry(
+            entry = JournalEntry(
                 crawl_log=self._log_line(visit, digest),
                 pages=self._page_line(visit, digest),
                 links=links_line(visit.lease.url, visit.lease.hops, visit.links) if has_links else None,
@@ -146,7 +147,7 @@ class Recorder:
         elif errors is None:
             return
         else:
-            entry = Entry(errors=errors)
+            entry = JournalEntry(errors=errors)
         await self._journal.write(entry)
 
     async def robots(self, visit: Visit, url: str, response: Response) -> None:
@@ -171,7 +172,7 @@ class Recorder:
         exchange = None
         if self._exchanges is not None:
             exchange = await self._exchanges.exchange(url, response, hops=hops, via=via)
-        await self._journal.write(Entry(crawl_log=crawl_log_line(entry), exchange=exchange))
+        await self._journal.write(JournalEntry(crawl_log=crawl_log_line(entry), exchange=exchange))
 
     async def lookup(self, visit: Visit, made: Lookup) -> None:
         """Record a name that was looked up for a page (hop P)."""
@@ -191,7 +192,7 @@ class Recorder:
             annotations=self._round_note,
             extra=self._extra(None),
         )
-        await self._journal.write(Entry(crawl_log=crawl_log_line(entry)))
+        await self._journal.write(JournalEntry(crawl_log=crawl_log_line(entry)))
 
     def _log_line(self, visit: Visit, digest: str | None) -> bytes:
         start_s, end_s = visit.fetch_times or (None, None)

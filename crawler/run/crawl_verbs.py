@@ -15,7 +15,8 @@ from pathlib import Path
 from anabranch.crawler.accounts.accounts import Accounts
 from anabranch.crawler.accounts.crawl_log import CrawlLogEntry, crawl_log_line, round_note
 from anabranch.crawler.accounts.database import AccountsView
-from anabranch.crawler.job.journal import Entry, LineFile
+from anabranch.crawler.archive.sink import JournalEntry
+from anabranch.crawler.job.journal import LineFile
 from anabranch.crawler.job.seeding import Marks, SeedFact, keys_of, seed_keys, seed_outcomes
 from anabranch.crawler.job.seeds import Seed, SeedBook, SourceTags
 from anabranch.crawler.job.state import current_round, round_of_run
@@ -240,7 +241,7 @@ def removal_log(
     with storage_errors(crawl_log):
         notes = (round_note(round_of_run(directory / "state")),)
 
-    def entry(head: Head) -> Entry:
+    def entry(head: Head) -> JournalEntry:
         line = CrawlLogEntry(
             logged_s=now_s(),
             status=FetchStatus.DELETED,
@@ -251,7 +252,7 @@ def removal_log(
             annotations=notes,
             extra={} if extra_info else None,
         )
-        return Entry(crawl_log=crawl_log_line(line))
+        return JournalEntry(crawl_log=crawl_log_line(line))
 
     with (
         closing(Accounts(directory / "state", crawl_log, now_s)) as accounts,

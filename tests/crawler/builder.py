@@ -9,8 +9,9 @@ from typing import Any
 
 from multidict import CIMultiDict, CIMultiDictProxy
 
+from anabranch.crawler.archive.sink import JournalEntry, JournalSink
 from anabranch.crawler.fetch.response import Body, Cut, Response
-from anabranch.crawler.job.journal import Entry, Journal, JournalSink
+from anabranch.crawler.job.journal import Journal
 from anabranch.crawler.outcomes.failures import FetchError
 from anabranch.crawler.visit import ChainDecision, Visit
 from anabranch.frontier.aio import AsyncFrontier
@@ -103,7 +104,7 @@ class HeldJournal(Journal):
         self.is_asked = asyncio.Event()
         self.may_write = asyncio.Event()
 
-    async def write(self, entry: Entry) -> None:
+    async def write(self, entry: JournalEntry) -> None:
         self.is_asked.set()
         await self.may_write.wait()
         await super().write(entry)

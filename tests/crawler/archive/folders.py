@@ -8,7 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from anabranch.crawler.archive.files import WarcFiles
-from anabranch.crawler.job.journal import Entry
+from anabranch.crawler.archive.sink import JournalEntry
 from tests.crawler.archive.exchanges import OPTIONS, START_S, exchange
 
 
@@ -22,7 +22,7 @@ def opened(folder: Path, **options: object) -> WarcFiles:
 
 def write(files: WarcFiles, *urls: str, data: bytes = b"") -> None:
     """One group that is kept: a page of its own for each URL."""
-    files.append([Entry(exchange=exchange(url, data + url.encode())) for url in urls])
+    files.append([JournalEntry(exchange=exchange(url, data + url.encode())) for url in urls])
     files.keep()
 
 

@@ -15,7 +15,8 @@ import pytest
 from anabranch.crawler.archive.cdxj import HEAD_BYTES
 from anabranch.crawler.archive.files import WarcFiles, WarcOptions, open_files, reindex
 from anabranch.crawler.archive.records import NOT_MODIFIED, SAME_PAYLOAD, Exchange, Original, Revisit
-from anabranch.crawler.job.journal import Entry, Journal, LineFile
+from anabranch.crawler.archive.sink import JournalEntry
+from anabranch.crawler.job.journal import Journal, LineFile
 from anabranch.crawler.outcomes.errors import DiskFull, JournalFailed, JournalFull, StorageError
 from tests.crawler.archive.exchanges import (
     HTML,
@@ -37,7 +38,7 @@ def test_both_readers_find_all_records_and_every_digest_right(tmp_path: Path) ->
     files = opened(tmp_path)
     write(files, "http://a.test/1", "http://a.test/2")
     write(files, "http://a.test/3")
-    files.append([Entry(crawl_log=b"no exchange\n")])
+    files.append([JournalEntry(crawl_log=b"no exchange\n")])
     files.keep()
     files.close()
     (path,) = warcs(tmp_path / "warc")
@@ -52,7 +53,7 @@ def test_both_readers_find_all_records_and_every_digest_right(tmp_path: Path) ->
 def test_no_file_is_made_for_no_exchange(tmp_path: Path) -> None:
     """A crawl that gets no answer leaves an empty folder."""
     files = opened(tmp_path)
-    files.append([Entry(crawl_log=b"line\n")])
+    files.append([JournalEntry(crawl_log=b"line\n")])
     files.keep()
     files.close()
     assert list((tmp_path / "warc").iterdir()) == []
@@ -94,7 +95,7 @@ def test_a_group_that_is_taken_back_leaves_nothing(tmp_path: Path) -> None:
     for kept in (False, True):
         if kept:
             write(files, "http://a.test/kept")
-        files.append([Entry(exchange=exchange(f"http://a.test/{n}", os.urandom(3000))) for n in range(9)])
+        files.append([JournalEntry(exchange=exchange(f"http://a.test/{n}", os.urandom(3000))) for n in range(9)])
         files.take_back()
     write(files, "http://a.test/later")
     files.close()
@@ -112,7 +113,7 @@ def test_of_a_group_that_broke_amid_its_records_nothing_is_written_later(
     with monkeypatch.context() as patch:
         patch.setattr(type(broken), "date", property(lambda visit: {}[visit.url] if visit is broken else "2026"))
         with pytest.raises(KeyError):
-            files.append([Entry(exchange=exchange("http://a.test/2")), Entry(exchange=broken)])
+            files.append([JournalEntry(exchange=exchange("http://a.test/2")), JournalEntry(exchange=broken)])
     files.take_back()
     write(files, "http://a.test/4")
     files.close()
@@ -125,7 +126,7 @@ def test_taking_back_cuts_file_and_index_at_once(tmp_path: Path) -> None:
     files = opened(tmp_path)
     write(files, "http://a.test/1")
     before = {path: path.read_bytes() for path in (tmp_path / "warc").iterdir()}
-    files.append([Entry(exchange=exchange("http://a.test/2"))])
+    files.append([JournalEntry(exchange=exchange("http://a.test/2"))])
     files.take_back()
     assert {path: path.read_bytes() for path in (tmp_path / "warc").iterdir()} == before
     files.close()
@@ -137,7 +138,7 @@ def test_what_could_not_be_taken_back_is_cut_before_the_file_is_finished(
     """A finished file holds what counts and nothing else."""
     files = opened(tmp_path)
     write(files, "http://a.test/1")
-    files.append([Entry(exchange=exchange("http://a.test/2"))])
+    files.append([JournalEntry(exchange=exchange("http://a.test/2"))])
 
     def refuse(descriptor: int, length: int) -> None:
         raise OSError(5, "no")
@@ -154,7 +155,7 @@ WRITERS = """
 import asyncio, sys
 from pathlib import Path
 from anabranch.crawler.archive.files import WarcFiles
-from anabranch.crawler.job.journal import Entry
+from anabranch.crawler.job.journal import JournalEntry
 from anabranch.crawler.job.journal import Journal
 from anabranch.crawler.job.journal import LineFile
 from tests.crawler.archive.exchanges import exchange
@@ -166,7 +167,7 @@ async def main(folder, run):
         for number in range(10**9):
             url = f"http://a.test/{run}/{name}/{number}"
             line = url.encode() + b"\\n"
-            await journal.write(Entry(crawl_log=line, exchange=exchange(url, line * 50 * (1 + number % 40))))
+            await journal.write(JournalEntry(crawl_log=line, exchange=exchange(url, line * 50 * (1 + number % 40))))
             sys.stdout.buffer.write(line)
             sys.stdout.buffer.flush()
     await asyncio.gather(*(writer(name) for name in range(16)))
@@ -201,10 +202,10 @@ async def test_a_disk_that_is_full_in_the_middle_of_a_record_takes_the_whole_gro
     """No line of the log, no record; the error is the journal's; a later run goes on."""
     log = tmp_path / "crawl.log"
     journal = Journal(opened(tmp_path), LineFile(log, "crawl_log"))
-    await journal.write(Entry(crawl_log=b"1\n", exchange=exchange("http://a.test/1")))
+    await journal.write(JournalEntry(crawl_log=b"1\n", exchange=exchange("http://a.test/1")))
     large = exchange("http://a.test/2", os.urandom(2 * small_files))
     with pytest.raises(JournalFull, match=r"\.warc\.gz\.open: file too large; free some space"):
-        await journal.write(Entry(crawl_log=b"2\n", exchange=large))
+        await journal.write(JournalEntry(crawl_log=b"2\n", exchange=large))
     await journal.close()
     assert log.read_bytes() == b"1\n"
     assert urls_in(tmp_path / "warc") == ["http://a.test/1"]
@@ -222,7 +223,7 @@ async def test_a_body_that_is_gone_fails_its_group_and_makes_no_torn_record(
     monkeypatch.setattr(type(visit.response.body), "chunks", lambda *_: iter(()))
     journal = Journal(opened(tmp_path))
     with pytest.raises(JournalFailed, match="closed too early"):
-        await journal.write(Entry(exchange=visit))
+        await journal.write(JournalEntry(exchange=visit))
     await journal.close()
     assert list((tmp_path / "warc").iterdir()) == []
 
@@ -230,9 +231,9 @@ async def test_a_body_that_is_gone_fails_its_group_and_makes_no_torn_record(
 async def test_a_log_that_cannot_be_written_takes_the_records_back_too(tmp_path: Path, small_files: int) -> None:
     """All or nothing: a record without its line in crawl.log would be a page that nobody fetched."""
     journal = Journal(opened(tmp_path), LineFile(tmp_path / "crawl.log", "crawl_log"))
-    await journal.write(Entry(crawl_log=b"1\n", exchange=exchange("http://a.test/1")))
+    await journal.write(JournalEntry(crawl_log=b"1\n", exchange=exchange("http://a.test/1")))
     with pytest.raises(JournalFull, match=r"crawl\.log: file too large"):
-        await journal.write(Entry(crawl_log=b"2" * small_files + b"\n", exchange=exchange("http://a.test/2")))
+        await journal.write(JournalEntry(crawl_log=b"2" * small_files + b"\n", exchange=exchange("http://a.test/2")))
     await journal.close()
     assert urls_in(tmp_path / "warc") == ["http://a.test/1"]
     assert len(index_of(tmp_path)) == 1
@@ -276,7 +277,7 @@ def test_a_large_body_is_never_held_whole(tmp_path: Path) -> None:
     """It is read twice in pieces: once for its digest, once to be written."""
     visit = exchange("http://a.test/large", bytes(5 << 20))
     files = opened(tmp_path)
-    files.append([Entry(exchange=visit)])
+    files.append([JournalEntry(exchange=visit)])
     files.keep()
     files.close()
     assert len(visit.response.body.reads) == 2  # type: ignore[attr-defined]
@@ -376,10 +377,14 @@ def archive(folder: Path) -> Path:
     files = opened(folder)
     files.append(
         [
-            Entry(exchange=exchange("http://a.test/1", b"data", raw_headers=((b"CONTENT-type", b"Text/CSS ;x"),))),
-            Entry(exchange=exchange("http://a.test/2", b"gone", status=404, reason="", raw_headers=())),
-            Entry(exchange=exchange("http://a.test/3", b"data", revisit=Revisit(SAME_PAYLOAD, ORIGINAL))),
-            Entry(exchange=exchange("http://a.test/4", b"", status=304, revisit=Revisit(NOT_MODIFIED, ORIGINAL))),
+            JournalEntry(
+                exchange=exchange("http://a.test/1", b"data", raw_headers=((b"CONTENT-type", b"Text/CSS ;x"),))
+            ),
+            JournalEntry(exchange=exchange("http://a.test/2", b"gone", status=404, reason="", raw_headers=())),
+            JournalEntry(exchange=exchange("http://a.test/3", b"data", revisit=Revisit(SAME_PAYLOAD, ORIGINAL))),
+            JournalEntry(
+                exchange=exchange("http://a.test/4", b"", status=304, revisit=Revisit(NOT_MODIFIED, ORIGINAL))
+            ),
         ]
     )
     files.keep()
@@ -434,7 +439,7 @@ ODD = {
 def test_whatever_a_server_says_is_indexed_alike_now_and_later(tmp_path: Path, odd: Exchange) -> None:
     """One function makes the line, from the same bytes: in a finished file, and in one whose index was lost with a crash."""
     files = opened(tmp_path)
-    files.append([Entry(exchange=odd)])
+    files.append([JournalEntry(exchange=odd)])
     files.keep()
     growing = next((tmp_path / "warc").glob("*.cdxj.open"))
     written = growing.read_bytes()

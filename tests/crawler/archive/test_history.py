@@ -10,8 +10,8 @@ import pytest
 from anabranch.crawler.archive import history
 from anabranch.crawler.archive.history import FetchHistory
 from anabranch.crawler.archive.records import SAME_PAYLOAD, Exchange, Original, RecordLocation, Revisit
+from anabranch.crawler.archive.sink import JournalEntry
 from anabranch.crawler.fetch.options import Validators
-from anabranch.crawler.job.journal import Entry
 from anabranch.crawler.outcomes.errors import ExitCode, StorageError
 from tests.crawler.archive.exchanges import Cut, Payload, exchange
 
@@ -34,7 +34,7 @@ def memory(path: Path) -> Iterator[FetchHistory]:
 
 
 def keep(memory: FetchHistory, *exchanges: Exchange) -> None:
-    memory.append([Entry(exchange=kept, place=PLACE) for kept in exchanges])
+    memory.append([JournalEntry(exchange=kept, place=PLACE) for kept in exchanges])
     memory.keep()
 
 
@@ -46,7 +46,9 @@ async def validators(memory: FetchHistory, url: str) -> Validators | None:
 async def test_a_payload_is_known_by_its_digest_when_it_is_kept(memory: FetchHistory) -> None:
     """Not before: the WARC might be taken back."""
     digest = Payload(b"data").digest
-    memory.append([Entry(exchange=exchange("http://a.test/1", b"data"), place=PLACE), Entry(crawl_log=b"line\n")])
+    memory.append(
+        [JournalEntry(exchange=exchange("http://a.test/1", b"data"), place=PLACE), JournalEntry(crawl_log=b"line\n")]
+    )
     assert await memory.original(digest) is None
     memory.take_back()
     memory.keep()

@@ -29,7 +29,7 @@ from anabranch.crawler.archive.records import (
     response_head,
     warc_date,
 )
-from anabranch.crawler.job.journal import Entry
+from anabranch.crawler.archive.sink import JournalEntry
 from tests.crawler.archive.exchanges import (
     HTML,
     OPTIONS,
@@ -49,7 +49,7 @@ from tests.crawler.archive.exchanges import (
 def records_of(folder: Path, visit: Exchange) -> dict[str, Read]:
     """The records of one visit by type, read back."""
     files = WarcFiles(folder, OPTIONS, lambda: START_S)
-    files.append([Entry(exchange=visit)])
+    files.append([JournalEntry(exchange=visit)])
     files.keep()
     files.close()
     read_by_fastwarc(warcs(folder)[0])

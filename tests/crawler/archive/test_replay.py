@@ -12,8 +12,8 @@ from anabranch.crawler.archive.files import WarcFiles
 from anabranch.crawler.archive.history import FetchHistory
 from anabranch.crawler.archive.records import SAME_PAYLOAD, Exchange, Revisit
 from anabranch.crawler.archive.replay import MEMORY_BYTES, ArchivedResponses
+from anabranch.crawler.archive.sink import JournalEntry
 from anabranch.crawler.fetch.options import Validators
-from anabranch.crawler.job.journal import Entry
 from tests.crawler.archive.exchanges import OPTIONS, START_S, exchange
 
 URL = "http://a.test/"
@@ -30,7 +30,7 @@ class Job:
         self.archive = ArchivedResponses(self.warc, self.payloads, folder)
 
     def keep(self, *exchanges: Exchange) -> None:
-        placed = self.files.append([Entry(exchange=kept) for kept in exchanges])
+        placed = self.files.append([JournalEntry(exchange=kept) for kept in exchanges])
         self.payloads.append(placed)
         self.files.keep()
         self.payloads.keep()

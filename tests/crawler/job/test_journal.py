@@ -15,8 +15,9 @@ from pathlib import Path
 import pytest
 import structlog
 
+from anabranch.crawler.archive.sink import JournalEntry
 from anabranch.crawler.job import journal as journal_module
-from anabranch.crawler.job.journal import Entry, Journal, LineFile
+from anabranch.crawler.job.journal import Journal, LineFile
 from anabranch.crawler.outcomes.errors import DiskFull, JournalFailed, NoFolder, StorageError
 from anabranch.dedup.files import durable
 from tests.crawler.archive.exchanges import exchange
@@ -56,8 +57,8 @@ def journal_of(log: Path, pages: Path | None = None) -> Journal:
     return Journal(LineFile(log, "crawl_log"), *([] if pages is None else [LineFile(pages, "pages")]))
 
 
-def lines(crawl_log: bytes | None, pages: bytes | None = None) -> Entry:
-    return Entry(crawl_log=crawl_log, pages=pages)
+def lines(crawl_log: bytes | None, pages: bytes | None = None) -> JournalEntry:
+    return JournalEntry(crawl_log=crawl_log, pages=pages)
 
 
 def open_descriptors() -> int:
@@ -69,7 +70,7 @@ class Adding:
 
     path = Path("adding")
 
-    def append(self, entries: Sequence[Entry]) -> Sequence[Entry]:
+    def append(self, entries: Sequence[JournalEntry]) -> Sequence[JournalEntry]:
         return [entry._replace(crawl_log=b"more " + (entry.crawl_log or b"")) for entry in entries]
 
     def keep(self) -> None:
@@ -238,7 +239,7 @@ async def test_a_cancelled_writer_loses_no_line_and_breaks_no_group(log: Path, d
 async def test_a_cancelled_writer_of_an_exchange_is_let_go_when_it_is_written(log: Path, disk: SlowDisk) -> None:
     """It would close the body that the journal is reading."""
     journal = journal_of(log)
-    writer = asyncio.create_task(journal.write(Entry(crawl_log=b"a\n", exchange=exchange())))
+    writer = asyncio.create_task(journal.write(JournalEntry(crawl_log=b"a\n", exchange=exchange())))
     await asyncio.to_thread(disk.begun.acquire)
     writer.cancel()
     await asyncio.sleep(0)
@@ -335,8 +336,10 @@ async def test_a_group_that_cannot_be_taken_back_does_not_hide_the_failure(
     assert content(log) == b"a\n"
 
 
-@pytest.mark.parametrize("bad", [Entry(crawl_log=b"a"), Entry(pages=b""), Entry(crawl_log=b"a\n", links=b"l")])
-async def test_a_line_without_its_newline_is_refused(bad: Entry, log: Path, pages: Path) -> None:
+@pytest.mark.parametrize(
+    "bad", [JournalEntry(crawl_log=b"a"), JournalEntry(pages=b""), JournalEntry(crawl_log=b"a\n", links=b"l")]
+)
+async def test_a_line_without_its_newline_is_refused(bad: JournalEntry, log: Path, pages: Path) -> None:
     """It would be cut as torn."""
     journal = journal_of(log, pages)
     with pytest.raises(ValueError, match="must end with a newline"):
@@ -487,7 +490,7 @@ def test_a_loop_that_is_gone_does_not_kill_the_thread(log: Path, disk: SlowDisk)
 WRITERS = """
 import asyncio, sys
 from pathlib import Path
-from anabranch.crawler.job.journal import Entry, Journal, LineFile
+from anabranch.crawler.job.journal import JournalEntry, Journal, LineFile
 from tests.patience import patient
 
 async def main():
@@ -495,7 +498,7 @@ async def main():
     async def writer(name):
         for number in range(10**9):
             line = b"%d %d\\n" % (name, number)
-            await journal.write(Entry(crawl_log=line, pages=line if number % 2 else None))
+            await journal.write(JournalEntry(crawl_log=line, pages=line if number % 2 else None))
             sys.stdout.buffer.write(line)
             sys.stdout.buffer.flush()
     await asyncio.gather(*(writer(name) for name in range(64)))
@@ -537,7 +540,7 @@ async def test_files_are_followed_though_nothing_is_written(log: Path) -> None:
     await journal.write(lines(b"1\n"))
     remove(log)
     journal.follow()
-    await journal.write(Entry())  # behind it
+    await journal.write(JournalEntry())  # behind it
     assert content(log) == b""
     await journal.close()
     remove(log)

@@ -7,14 +7,15 @@ from pathlib import Path
 
 import pytest
 
+from anabranch.crawler.archive.sink import JournalEntry
 from anabranch.crawler.job.folder import JobFolder
-from anabranch.crawler.job.journal import Entry, open_writing, warc_facts
+from anabranch.crawler.job.journal import open_writing, warc_facts
 from anabranch.crawler.order.order import CrawlOrder
 from anabranch.crawler.order.sections import WriteSection
 from anabranch.crawler.outcomes.errors import StorageError
 from tests.crawler.archive.exchanges import START_S, exchange, read_by_warcio, urls_in, warcs
 
-ENTRY = Entry(crawl_log=b"c\n", pages=b"p\n", links=b"l\n", errors=b"e\n", exchange=exchange("http://a.test/"))
+ENTRY = JournalEntry(crawl_log=b"c\n", pages=b"p\n", links=b"l\n", errors=b"e\n", exchange=exchange("http://a.test/"))
 
 
 def clock() -> float:

@@ -10,8 +10,8 @@ import pytest
 from anabranch.crawler.accounts.accounts import Accounts
 from anabranch.crawler.accounts.database import ACCOUNTS_FILE, AccountsView
 from anabranch.crawler.accounts.journal import SumDamaged
+from anabranch.crawler.archive.sink import JournalEntry
 from anabranch.crawler.job.folder import JobFolder
-from anabranch.crawler.job.journal import Entry
 from anabranch.crawler.job.seeding import SeedFact
 from anabranch.crawler.job.seeds import Seed
 from anabranch.crawler.job.state import is_finished
@@ -92,7 +92,7 @@ def test_lines_are_gathered_and_counted_once(job: JobFolder) -> None:
     ending.gather()
     share_0 = job.directory / "shares" / "0"
     accounts = Accounts(share_0 / "state", share_0 / "logs" / "crawl.log", lambda: 100.0)
-    accounts.append([Entry(crawl_log=line(url="http://0.test/more"))])
+    accounts.append([JournalEntry(crawl_log=line(url="http://0.test/more"))])
     accounts.keep()  # and killed: it never closes them
     with (share_0 / "logs" / "crawl.log").open("ab") as log:
         log.write(line(url="http://0.test/more"))

@@ -8,8 +8,8 @@ import pytest
 
 from anabranch.crawler.accounts.accounts import Accounts
 from anabranch.crawler.accounts.crawl_log import CrawlLogEntry, crawl_log_line
+from anabranch.crawler.archive.sink import JournalEntry
 from anabranch.crawler.job.folder import JobFolder
-from anabranch.crawler.job.journal import Entry
 from anabranch.crawler.job.seeding import Seeding
 from anabranch.crawler.job.seeds import Seed, SeedBook
 from anabranch.crawler.order.order import CrawlOrder
@@ -195,7 +195,7 @@ async def reported(crawl):
     crawl.frontier.schedule([Candidate(f"{A}2")])
     crawl.book.add_all([Seed(url=A, source="command line")])
     entry = CrawlLogEntry(logged_s=0.0, status=200, size_bytes=5, url=A, mime="a/b", worker=1)
-    crawl.parts.accounts.append([Entry(crawl_log_line(entry))])
+    crawl.parts.accounts.append([JournalEntry(crawl_log_line(entry))])
     crawl.parts.accounts.keep()
     lease = await crawl.frontier.lease()
     crawl.context.board.begin(3, lease.url, 0)
