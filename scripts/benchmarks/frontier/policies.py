@@ -7,8 +7,9 @@ from collections.abc import Iterator
 from itertools import chain
 from statistics import median
 
+from anabranch.crawler.lab.policies.series import balance
 from anabranch.crawler.lab.urls import portal_urls
-from anabranch.frontier.policies.assignment import balance, parse_policy
+from anabranch.frontier.policies.assignment import parse_policy
 from anabranch.frontier.policies.sheets import NOTHING, Override, Settings, Sheets
 from anabranch.frontier.records import QueueKey
 from scripts.benchmarks.frontier.links import BATCH
