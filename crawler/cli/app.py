@@ -5,8 +5,9 @@ The other commands are in `job_options.py`, `tool_options.py` and `lab_options.p
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from difflib import get_close_matches
+from functools import partial
 from typing import Annotated, Any
 
 import typer
@@ -49,11 +50,11 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 
-_FRONTIER = "Frontier and politeness"
-_LIMITS = "Scope and limits"
-_FETCH = "Fetching"
-_WRITE = "Writing"
-_JOB = "Job"
+_FRONTIER: Callable[..., Any] = partial(typer.Option, rich_help_panel="Frontier and politeness")
+_LIMITS: Callable[..., Any] = partial(typer.Option, rich_help_panel="Scope and limits")
+_FETCH: Callable[..., Any] = partial(typer.Option, rich_help_panel="Fetching")
+_WRITE: Callable[..., Any] = partial(typer.Option, rich_help_panel="Writing")
+_JOB: Callable[..., Any] = partial(typer.Option, rich_help_panel="Job")
 
 #: The same as `frontier.policies.assignment.known_policies`; written here because help must be fast.
 _POLICIES = (
@@ -95,88 +96,52 @@ def crawl(
         Texts,
         typer.Argument(metavar="[SEED]...", help="URLs, files of URLs, or - for standard input."),
     ] = None,
-    order_file: Annotated[
-        FilePath, typer.Option("-c", "--order", help="Crawl order (TOML).", rich_help_panel=_JOB)
-    ] = None,
+    order_file: Annotated[FilePath, _JOB("-c", "--order", help="Crawl order (TOML).")] = None,
     settings: Annotated[
         Texts,
-        typer.Option("-s", "--set", metavar="SECTION.KEY=VALUE", help="Any key of the order.", rich_help_panel=_JOB),
+        _JOB("-s", "--set", metavar="SECTION.KEY=VALUE", help="Any key of the order."),
     ] = None,
-    job: Annotated[FilePath, typer.Option(help="Job folder (else jobs/NAME).", rich_help_panel=_JOB)] = None,
-    name: Annotated[Text, typer.Option(help="Name of the job.", rich_help_panel=_JOB)] = None,
-    again: Annotated[bool, typer.Option("--again", help="Crawl a finished job again.", rich_help_panel=_JOB)] = False,
-    fresh: Annotated[
-        bool, typer.Option("--fresh", help="Start over; the old job is moved aside.", rich_help_panel=_JOB)
-    ] = False,
-    delete_old: Annotated[
-        bool, typer.Option("--delete-old", help="With --fresh --yes: delete the old job.", rich_help_panel=_JOB)
-    ] = False,
-    yes: Annotated[
-        bool, typer.Option("--yes", help="Confirm --again with work left, or --delete-old.", rich_help_panel=_JOB)
-    ] = False,
-    contact: Annotated[Text, typer.Option(help="URL or mail address of the operator.", rich_help_panel=_FETCH)] = None,
-    policy: Annotated[Text, typer.Option(help=_POLICIES, rich_help_panel=_FRONTIER)] = None,
-    politeness: Annotated[
-        Text, typer.Option(help="Politeness per host, per queue, or off.", rich_help_panel=_FRONTIER)
-    ] = None,
+    job: Annotated[FilePath, _JOB(help="Job folder (else jobs/NAME).")] = None,
+    name: Annotated[Text, _JOB(help="Name of the job.")] = None,
+    again: Annotated[bool, _JOB("--again", help="Crawl a finished job again.")] = False,
+    fresh: Annotated[bool, _JOB("--fresh", help="Start over; the old job is moved aside.")] = False,
+    delete_old: Annotated[bool, _JOB("--delete-old", help="With --fresh --yes: delete the old job.")] = False,
+    yes: Annotated[bool, _JOB("--yes", help="Confirm --again with work left, or --delete-old.")] = False,
+    contact: Annotated[Text, _FETCH(help="URL or mail address of the operator.")] = None,
+    policy: Annotated[Text, _FRONTIER(help=_POLICIES)] = None,
+    politeness: Annotated[Text, _FRONTIER(help="Politeness per host, per queue, or off.")] = None,
     group: Annotated[
         Text,
-        typer.Option(
-            help="Politeness per group of hosts, too: ip, domain or module:function.", rich_help_panel=_FRONTIER
-        ),
+        _FRONTIER(help="Politeness per group of hosts, too: ip, domain or module:function."),
     ] = None,
     store: Annotated[
         Text,
-        typer.Option(
-            help="Where the queues are kept: memory (no resuming), or a database URL.", rich_help_panel=_FRONTIER
-        ),
+        _FRONTIER(help="Where the queues are kept: memory (no resuming), or a database URL."),
     ] = None,
-    balance_replenish: Annotated[
-        Whole, typer.Option(help="Cost units of a queue per session.", rich_help_panel=_FRONTIER)
-    ] = None,
-    total_budget: Annotated[
-        Whole, typer.Option(help="Total cost units of a queue, -1 = no limit.", rich_help_panel=_FRONTIER)
-    ] = None,
-    max_connections: Annotated[Whole, typer.Option(help="Connections per host.", rich_help_panel=_FRONTIER)] = None,
-    delay_factor: Annotated[
-        Number, typer.Option(help="Delay = this × the duration of the fetch.", rich_help_panel=_FRONTIER)
-    ] = None,
-    min_delay: Annotated[Text, typer.Option(help="Shortest delay, as in 3s.", rich_help_panel=_FRONTIER)] = None,
-    max_delay: Annotated[Text, typer.Option(help="Longest delay, as in 30s.", rich_help_panel=_FRONTIER)] = None,
-    robots: Annotated[Text, typer.Option(help="obey or ignore robots.txt.", rich_help_panel=_FRONTIER)] = None,
-    scope: Annotated[
-        Text, typer.Option(help="Scope of a seed: host, prefix, domain, surt, page or any.", rich_help_panel=_LIMITS)
-    ] = None,
-    include: Annotated[
-        Texts, typer.Option(metavar="REGEX", help="Also accept URLs that match; repeatable.", rich_help_panel=_LIMITS)
-    ] = None,
-    exclude: Annotated[
-        Texts, typer.Option(metavar="REGEX", help="Reject URLs that match; repeatable.", rich_help_panel=_LIMITS)
-    ] = None,
-    max_hops: Annotated[Whole, typer.Option(help="Most links from a seed.", rich_help_panel=_LIMITS)] = None,
-    limit: Annotated[Whole, typer.Option(help="Pages, 0 = no limit.", rich_help_panel=_LIMITS)] = None,
-    size_limit: Annotated[Text, typer.Option(help="Fetched bytes, as in 10GB.", rich_help_panel=_LIMITS)] = None,
-    time_limit: Annotated[Text, typer.Option(help="Time, as in 120s or 2h.", rich_help_panel=_LIMITS)] = None,
-    sitemaps: Annotated[
-        Switch, typer.Option("--sitemaps", help="Read sitemaps and feeds.", rich_help_panel=_LIMITS)
-    ] = None,
-    workers: Annotated[Whole, typer.Option(help="Concurrent fetches.", rich_help_panel=_FETCH)] = None,
-    processes: Annotated[Whole, typer.Option(help="Processes that share the hosts.", rich_help_panel=_FETCH)] = None,
-    loop: Annotated[
-        Text, typer.Option(help="auto (uvloop if it is installed), asyncio or uvloop.", rich_help_panel=_FETCH)
-    ] = None,
-    timeout: Annotated[Text, typer.Option(help="Total time of one fetch.", rich_help_panel=_FETCH)] = None,
-    max_body: Annotated[
-        Text, typer.Option(help="Truncate bodies at this size, as in 16MiB.", rich_help_panel=_FETCH)
-    ] = None,
-    allow_private: Annotated[
-        Switch, typer.Option("--allow-private", help="Fetch private and loopback addresses.", rich_help_panel=_FETCH)
-    ] = None,
-    warc: Annotated[Switch, typer.Option("--warc", help="Write WARC files.", rich_help_panel=_WRITE)] = None,
-    warc_size: Annotated[
-        Text, typer.Option(help="Start a new WARC file at this size, as in 1GB.", rich_help_panel=_WRITE)
-    ] = None,
-    links: Annotated[Switch, typer.Option("--links", help="Write links.jsonl.", rich_help_panel=_WRITE)] = None,
+    balance_replenish: Annotated[Whole, _FRONTIER(help="Cost units of a queue per session.")] = None,
+    total_budget: Annotated[Whole, _FRONTIER(help="Total cost units of a queue, -1 = no limit.")] = None,
+    max_connections: Annotated[Whole, _FRONTIER(help="Connections per host.")] = None,
+    delay_factor: Annotated[Number, _FRONTIER(help="Delay = this × the duration of the fetch.")] = None,
+    min_delay: Annotated[Text, _FRONTIER(help="Shortest delay, as in 3s.")] = None,
+    max_delay: Annotated[Text, _FRONTIER(help="Longest delay, as in 30s.")] = None,
+    robots: Annotated[Text, _FRONTIER(help="obey or ignore robots.txt.")] = None,
+    scope: Annotated[Text, _LIMITS(help="Scope of a seed: host, prefix, domain, surt, page or any.")] = None,
+    include: Annotated[Texts, _LIMITS(metavar="REGEX", help="Also accept URLs that match; repeatable.")] = None,
+    exclude: Annotated[Texts, _LIMITS(metavar="REGEX", help="Reject URLs that match; repeatable.")] = None,
+    max_hops: Annotated[Whole, _LIMITS(help="Most links from a seed.")] = None,
+    limit: Annotated[Whole, _LIMITS(help="Pages, 0 = no limit.")] = None,
+    size_limit: Annotated[Text, _LIMITS(help="Fetched bytes, as in 10GB.")] = None,
+    time_limit: Annotated[Text, _LIMITS(help="Time, as in 120s or 2h.")] = None,
+    sitemaps: Annotated[Switch, _LIMITS("--sitemaps", help="Read sitemaps and feeds.")] = None,
+    workers: Annotated[Whole, _FETCH(help="Concurrent fetches.")] = None,
+    processes: Annotated[Whole, _FETCH(help="Processes that share the hosts.")] = None,
+    loop: Annotated[Text, _FETCH(help="auto (uvloop if it is installed), asyncio or uvloop.")] = None,
+    timeout: Annotated[Text, _FETCH(help="Total time of one fetch.")] = None,
+    max_body: Annotated[Text, _FETCH(help="Truncate bodies at this size, as in 16MiB.")] = None,
+    allow_private: Annotated[Switch, _FETCH("--allow-private", help="Fetch private and loopback addresses.")] = None,
+    warc: Annotated[Switch, _WRITE("--warc", help="Write WARC files.")] = None,
+    warc_size: Annotated[Text, _WRITE(help="Start a new WARC file at this size, as in 1GB.")] = None,
+    links: Annotated[Switch, _WRITE("--links", help="Write links.jsonl.")] = None,
     verbose: Annotated[int, typer.Option("-v", "--verbose", count=True, help="More messages.")] = 0,
     quiet: Annotated[bool, typer.Option("-q", "--quiet", help="Errors only.")] = False,
 ) -> None:

@@ -33,18 +33,16 @@ lab = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 
-_FILES = "Input and output"
+FILE: Callable[..., Any] = partial(typer.Option, rich_help_panel="Input and output")
 
 
-Urls = Annotated[
-    FilePath, typer.Option(metavar="FILE", help="Use these URLs, one a line; else made ones.", rich_help_panel=_FILES)
-]
+Urls = Annotated[FilePath, FILE(metavar="FILE", help="Use these URLs, one a line; else made ones.")]
 Plot = Annotated[
     FilePath,
-    typer.Option(metavar="FILE.png", help="Draw it (or .svg, .pdf; needs matplotlib).", rich_help_panel=_FILES),
+    FILE(metavar="FILE.png", help="Draw it (or .svg, .pdf; needs matplotlib)."),
 ]
-Csv = Annotated[FilePath, typer.Option(metavar="FILE", help="Write the tables' numbers.", rich_help_panel=_FILES)]
-UrlsSeed = Annotated[Whole, typer.Option(help="Seed of the generated URLs (default 1).", rich_help_panel=_FILES)]
+Csv = Annotated[FilePath, FILE(metavar="FILE", help="Write the tables' numbers.")]
+UrlsSeed = Annotated[Whole, FILE(help="Seed of the generated URLs (default 1).")]
 
 
 @lab.command()
@@ -179,7 +177,6 @@ def _run_experiment(name: str, parameters: Mapping[str, object]) -> None:
 #: An option in its panel of the help.
 RUN: Callable[..., Any] = partial(typer.Option, rich_help_panel="Runs")
 WEB: Callable[..., Any] = partial(typer.Option, rich_help_panel="The web")
-FILE: Callable[..., Any] = partial(typer.Option, rich_help_panel="Input and output")
 #: How a duration, a number of things and a list of names are read.
 TIME = {"metavar": "TIME", "parser": parse_seconds}
 COUNT = {"metavar": "N", "parser": parse_count}
@@ -320,7 +317,7 @@ def simulate(
     raise typer.Exit(run_lab(LabCommand(name="simulate", flags=flags, plot=plot, csv=csv, json=json)))
 
 
-_LEDGER = "The ledger"
+_LEDGER: Callable[..., Any] = partial(typer.Option, rich_help_panel="The ledger")
 
 
 def web(
@@ -337,15 +334,12 @@ def web(
     order: Annotated[
         FilePath, typer.Option(metavar="FILE.toml", help="Write a crawl order that finds these hosts.")
     ] = None,
-    connections: Annotated[
-        int, typer.Option(help="Connections that a host allows.", min=1, max=1000, rich_help_panel=_LEDGER)
-    ] = 1,
+    connections: Annotated[int, _LEDGER(help="Connections that a host allows.", min=1, max=1000)] = 1,
     min_delay_s: Annotated[
         Number,
-        typer.Option(
+        _LEDGER(
             "--min-delay",
             help="Shortest delay of a connection after a request (default 0).",
-            rich_help_panel=_LEDGER,
             **TIME,
         ),
     ] = None,

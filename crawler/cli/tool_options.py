@@ -5,6 +5,8 @@ What runs them (`config.py`, `dedup.py`, `probe.py`) is imported when they run, 
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import partial
 from typing import Annotated, Any
 
 import typer
@@ -85,10 +87,10 @@ def _run_config(verb: str, **parameters: Any) -> None:
     raise typer.Exit(run_config(verb, parameters))
 
 
-_INPUT = "Input"
-_FILTER = "Filter"
-_SIMILAR = "Filter similar"
-_SHARED = "Shared by Redis servers"
+_INPUT: Callable[..., Any] = partial(typer.Option, rich_help_panel="Input")
+_FILTER: Callable[..., Any] = partial(typer.Option, rich_help_panel="Filter")
+_SIMILAR: Callable[..., Any] = partial(typer.Option, rich_help_panel="Filter similar")
+_SHARED: Callable[..., Any] = partial(typer.Option, rich_help_panel="Shared by Redis servers")
 
 
 def dedup(
@@ -97,82 +99,49 @@ def dedup(
     ] = None,
     state: Annotated[
         FilePath,
-        typer.Option(
-            metavar="DIR",
-            parser=parse_folder,
-            help="Keep the filter in this folder from run to run.",
-            rich_help_panel=_FILTER,
-        ),
+        _FILTER(metavar="DIR", parser=parse_folder, help="Keep the filter in this folder from run to run."),
     ] = None,
     filter_: Annotated[
         Text,
-        typer.Option("--filter", help="smm, dsbf, both, exact or similar (default both).", rich_help_panel=_FILTER),
+        _FILTER("--filter", help="smm, dsbf, both, exact or similar (default both)."),
     ] = None,
     expect: Annotated[
         Whole,
-        typer.Option(
-            metavar="N",
-            parser=parse_count,
-            help="URLs to expect, as in 500k (default 10M; similar: 1M).",
-            rich_help_panel=_FILTER,
-        ),
+        _FILTER(metavar="N", parser=parse_count, help="URLs to expect, as in 500k (default 10M; similar: 1M)."),
     ] = None,
     false_positive: Annotated[
         Number,
-        typer.Option(
-            metavar="RATE", help="Rate of the DSBF, or of similar, at most (default 0.001).", rich_help_panel=_FILTER
-        ),
+        _FILTER(metavar="RATE", help="Rate of the DSBF, or of similar, at most (default 0.001)."),
     ] = None,
     signature: Annotated[
         Text,
-        typer.Option(
-            help="Of the SMM: crc32, md5, sha1, xxh3-64, package.module:function (default crc32).",
-            rich_help_panel=_FILTER,
-        ),
+        _FILTER(help="Of the SMM: crc32, md5, sha1, xxh3-64, package.module:function (default crc32)."),
     ] = None,
     levels: Annotated[
         Numbers,
-        typer.Option(
-            metavar="N,N",
-            parser=parse_levels,
-            help="Of the SMM: bytes per level, as in 1,3 (default: by --expect).",
-            rich_help_panel=_FILTER,
+        _FILTER(
+            metavar="N,N", parser=parse_levels, help="Of the SMM: bytes per level, as in 1,3 (default: by --expect)."
         ),
     ] = None,
     features: Annotated[
         Text,
-        typer.Option(
-            help="Any of site,depth,directory,tail (default: these four), package.module:function.",
-            rich_help_panel=_SIMILAR,
-        ),
+        _SIMILAR(help="Any of site,depth,directory,tail (default: these four), package.module:function."),
     ] = None,
     site_bound: Annotated[
         Switch,
-        typer.Option(
-            "--site-bound/--published",
-            help="Compare only within a site (default --published).",
-            rich_help_panel=_SIMILAR,
-        ),
+        _SIMILAR("--site-bound/--published", help="Compare only within a site (default --published)."),
     ] = None,
     drop_query: Annotated[
         Switch,
-        typer.Option(
-            "--drop-query/--keep-query", help="Ignore queries (default --keep-query).", rich_help_panel=_SIMILAR
-        ),
+        _SIMILAR("--drop-query/--keep-query", help="Ignore queries (default --keep-query)."),
     ] = None,
-    pcap: Annotated[
-        Text, typer.Option(metavar="FILE", help="URLs of the HTTP requests in a capture.", rich_help_panel=_INPUT)
-    ] = None,
+    pcap: Annotated[Text, _INPUT(metavar="FILE", help="URLs of the HTTP requests in a capture.")] = None,
     interface: Annotated[
         Text,
-        typer.Option(metavar="IF", help="URLs of the HTTP requests that pass now (as root).", rich_help_panel=_INPUT),
+        _INPUT(metavar="IF", help="URLs of the HTTP requests that pass now (as root)."),
     ] = None,
-    redis: Annotated[
-        Texts, typer.Option(metavar="URL", help="A server of the filter; repeatable.", rich_help_panel=_SHARED)
-    ] = None,
-    name: Annotated[
-        Text, typer.Option(help="Name of the filter on the servers (default anabranch).", rich_help_panel=_SHARED)
-    ] = None,
+    redis: Annotated[Texts, _SHARED(metavar="URL", help="A server of the filter; repeatable.")] = None,
+    name: Annotated[Text, _SHARED(help="Name of the filter on the servers (default anabranch).")] = None,
     check: Annotated[bool, typer.Option("--check", help="Verify the filter, read no URLs.")] = False,
     quiet: Annotated[bool, typer.Option("-q", "--quiet", help="Errors only.")] = False,
 ) -> None:
