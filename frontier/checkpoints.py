@@ -1,9 +1,9 @@
-"""Checkpoints: up to which row the filter's marks are durable, and which rows it must be told again at an opening.
+"""Checkpoints: up to which row the filter's marks are durable, and which rows are marked again at an opening.
 
 A checkpoint is three steps in this order: take S, the ordinal up to which every row is committed and marked; sync the filter;
-note in the store S and the filter's position, which stands for that sync. After an unclean end only rows above S are marked
-again. The note holds for the filter that it names: one that does not know all it stands for, because it is an older copy or was
-made anew, is told every row. One that may know what the store does not is refused, since it would hide URLs for ever.
+note S and the filter's position after that sync in the store. After an unclean end only rows above S are marked again. The note
+belongs to the filter that it names: an older copy or a new filter lacks some of these marks, so every row is marked again. A
+filter that may have marks of rows that the store lacks is refused, because it would hide URLs for ever.
 """
 
 from __future__ import annotations
@@ -27,7 +27,6 @@ class KeepsNotes(Protocol):
 
     def note(self, notes: Mapping[str, str]) -> None:
         """Keep these facts by name, durably and all together (blocks, any thread). Raises: StoreUnavailable."""
-        ...
 
 
 class Checkpoints:

@@ -47,11 +47,9 @@ class Board(Protocol):
 
     def out(self, ordinal: int, queue: int, gate: int, since_s: float) -> None:
         """A lease is handed out."""
-        ...
 
     def back(self, ordinal: int, gate: int, opens_s: float, now_s: float) -> None:
         """It has ended, and its gate lets nothing through before `opens_s` (infinity: as long as others are out)."""
-        ...
 
 
 class Leases:

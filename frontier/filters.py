@@ -1,4 +1,4 @@
-"""The filters of dedup behind this room's seam: a job's own one, and the file by which it is known whose it is."""
+"""The filters of dedup behind this room's seam: a job's own filter, and the file that ties it to its job."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from anabranch.frontier.errors import FormatMismatch, FrontierError, PolicyError
 from anabranch.frontier.seen import SeenFilter
 from anabranch.frontier.stores.contract import CHECKPOINT, FrontierStore, Opening
 
-#: In the filter's folder, JSON: whose it is.
+#: In the filter's folder, JSON: the job and store that it belongs to.
 PAIR_FILE = "STORE"
 _FORMAT = Format(magic="anabranch filter's store", version=1, parameters={})
 
@@ -49,7 +49,7 @@ class DedupFilter:
         self._uniq.sync()
 
     def position(self) -> str:
-        """What stands for all that was marked before the last sync."""
+        """The position of the last sync: it covers all earlier marks."""
         return self._uniq.position()
 
     def close(self) -> None:
@@ -75,7 +75,7 @@ def pair_of(folder: Path, notes: Mapping[str, str]) -> Pair:
 
 
 def keep_pair(folder: Path, store: KeepsNotes, pair: Pair) -> None:
-    """Both have it durably, before the filter is told of any new URL (blocks). Raises: OSError; StoreUnavailable."""
+    """Both store it durably before the filter marks a new URL (blocks). Raises: OSError; StoreUnavailable."""
     store.note({PAIR: str(pair)})  # first: a filter that is ahead would be taken for one of a later state
     with store_full_errors(folder / PAIR_FILE):
         replace_file(folder / PAIR_FILE, json.dumps(_FORMAT.record() | {PAIR: str(pair)}).encode() + b"\n")
@@ -128,12 +128,10 @@ class CommonStatistics(Protocol):
     @property
     def elements(self) -> int:
         """Keys in the filter."""
-        ...
 
     @property
     def mean_rate(self) -> float:
         """Probability that a key never marked is taken for known."""
-        ...
 
 
 class CommonKeys(Protocol):
@@ -142,27 +140,21 @@ class CommonKeys(Protocol):
     @property
     def generation(self) -> str:
         """Another text once the filter was removed and made anew."""
-        ...
 
     def unseen(self, keys: Sequence[bytes]) -> Any:
         """True where a key was never put in."""
-        ...
 
     def mark(self, keys: Sequence[bytes]) -> None:
         """Put in."""
-        ...
 
     def add(self, keys: Sequence[bytes]) -> Any:
         """Put in; True where a key was new."""
-        ...
 
     def statistics(self) -> CommonStatistics:
         """The filter now."""
-        ...
 
     def close(self) -> None:
         """Let go."""
-        ...
 
 
 class SharedCounts(NamedTuple):
@@ -170,7 +162,7 @@ class SharedCounts(NamedTuple):
 
     left: int = 0  #: rows that died since another crawl had accepted their URL; one URL may come several times
     twice: int = 0  #: URLs of this crawl that another one had accepted by the time of the mark: both fetch
-    lost: float = 0.0  #: URLs that the filter dropped though nobody had them, by expectation
+    lost: float = 0.0  #: expected number of new URLs that the filter dropped
 
 
 class SharedFilter:
@@ -286,7 +278,7 @@ class BesideShared:
 
 
 def open_shared(urls: Sequence[str], name: str, *, expect: int, false_positive: float) -> SharedFilter:
-    """Open the filter of this name on these Redis servers, or make it if there is none; blocks.
+    """Open the filter of this name on these Redis servers, or make it; blocks.
 
     All who share it name the same servers in the same order, the same name and the same numbers. Raises: PolicyError (a URL, a
     password or a number), FormatMismatch (it was made with other numbers or on other servers), StoreUnavailable, StoreFull.

@@ -16,19 +16,15 @@ class SeenFilter(Protocol):
     @property
     def blocks(self) -> bool:
         """`unseen` and `mark` may wait for a network, so only the store's thread calls them. It never changes."""
-        ...
 
     def unseen(self, keys: Sequence[bytes]) -> Sequence[bool]:
         """For each key, whether it was never marked."""
-        ...
 
     def mark(self, keys: Sequence[bytes]) -> None:
         """Mark the keys as seen; marking twice is harmless."""
-        ...
 
     def sync(self) -> None:
         """Make durable all that was marked before this call."""
-        ...
 
     def position(self) -> str:
         """What stands for all that was marked before the last `sync`: a name that no other filter has, a hyphen, a number.
@@ -36,15 +32,12 @@ class SeenFilter(Protocol):
         The number is as durable as those marks, and rises with each sync of new ones: a filter found later under this name
         with at least this number knows them all. Empty if nothing was synced yet, or nothing outlives the process.
         """
-        ...
 
     def close(self) -> None:
         """Let go of files; a second call is harmless."""
-        ...
 
     def facts(self) -> Mapping[str, float]:
         """Figures for reports, by name (false-drop probability, URLs expected to be lost, …)."""
-        ...
 
 
 class ExactFilter:

@@ -84,7 +84,7 @@ def _steered(directory: Path, command: OperateCommand) -> str:
 
 
 def _refuse_if_held(directory: Path) -> None:
-    """Raises: JobInUse if the job is taken, though nobody answers."""
+    """Raises: JobInUse if the job is locked but its process does not answer."""
     held, pid = who_holds(directory)
     if held:
         raise JobInUse(directory, pid, "the job is being opened, closed or changed: ask again in a moment")
@@ -106,7 +106,7 @@ def _status(directory: Path, command: OperateCommand) -> None:
 
 
 def _left(directory: Path) -> Facts:
-    """How a job stands that nobody crawls."""
+    """The status of a job that no process crawls."""
     now_s, job = time.time(), directory.resolve().name
     share = share_of(directory)
     if share is not None and who_holds(directory)[0]:
@@ -187,7 +187,7 @@ def _add_to_stopped(directory: Path, seeds: Sequence[Seed]) -> Facts:
 
 
 def _read_sources(sources: Sequence[str]) -> tuple[tuple[Seed, ...], int]:
-    """The seeds that the sources name; what is none is said, and counted. Raises: NoSeeds if there is no seed."""
+    """The seeds that the sources name; other lines are reported and counted. Raises: NoSeeds if there is no seed."""
     found = read_seeds(sources, io.BytesIO() if sys.stdin is None else sys.stdin.buffer)
     reports = [escaped(f"{bad.source}: {bad.text!r}: {bad.reason}") for bad in found.bad]
     if not found.seeds:

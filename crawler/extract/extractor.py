@@ -52,16 +52,13 @@ class Extractable(Protocol):
     @property
     def status(self) -> int:
         """The HTTP status."""
-        ...
 
     @property
     def headers(self) -> Headers:
         """The header fields."""
-        ...
 
     def content(self, limit: int) -> tuple[bytes, bool]:
         """The decoded body, at most `limit` bytes; True if there was more."""
-        ...
 
 
 class Extractor:

@@ -48,7 +48,6 @@ class Headers(Protocol):
 
     def getall(self, key: str, default: list[str]) -> list[str]:
         """All values of a field, in order."""
-        ...
 
 
 def header_links(headers: Headers, status: int) -> Iterator[Reference]:

@@ -16,7 +16,7 @@ from anabranch.frontier.scheduling.gates import Gate
 from anabranch.frontier.scheduling.lifecycle import QueueState
 from anabranch.frontier.times import counted, duration_words, in_time, moment_words, rate_words
 
-#: The state of a URL that nobody knows.
+#: The state of an unknown URL.
 NEVER_SCHEDULED = "never scheduled"
 #: The state of what no queue takes.
 REFUSED = "refused"
@@ -50,7 +50,7 @@ class QueueView(NamedTuple):
 
 
 class UrlFacts(NamedTuple):
-    """What is known of a URL. The queue and gates are those where it stands, or where it would go."""
+    """The facts about a URL. Queue and gates are its own, or those that it would get."""
 
     url: str
     record: UrlRecord | None  #: what the store has; None = nothing
@@ -59,8 +59,8 @@ class UrlFacts(NamedTuple):
     queue: QueueView | None = None
     gate: GateView | None = None
     leased_since_s: float | None = None
-    ahead: int | None = None  #: URLs that stand before it in its queue at its gate, if they were counted
-    store_behind: bool = False  #: no lease is given until the store has written what it was told
+    ahead: int | None = None  #: URLs before it in its queue at its gate, if they were counted
+    store_behind: bool = False  #: no lease is given until the store has written its pending batches
     status_words: str = ""  #: what its last status means; empty = the number says it
 
 
@@ -76,7 +76,7 @@ class Explanation(NamedTuple):
     reason: str  #: in words, durations counted from now
     earliest_s: float | None  #: it will not be leased before; None = no time is known, or nothing will ever lease it
     highest_rate: float | None  #: URLs a second that its gates allow; infinity = no rest is due; None = not known
-    ahead: int | None  #: URLs that stand before it, if known
+    ahead: int | None  #: URLs before it, if known
     hops: str | None = None  #: the path from the seed, while it is queued; it is not kept of one that has ended
 
 
@@ -156,15 +156,15 @@ def _unknown_state(facts: UrlFacts) -> tuple[str, list[str]]:
         return REFUSED, [f"it cannot be queued: {facts.refused}"]
     if facts.seen:
         return "not stored", ["the filter takes it for seen, the store does not know it; schedule it with force"]
-    return NEVER_SCHEDULED, ["nobody has scheduled it; the queue and gate are those that it would go to"]
+    return NEVER_SCHEDULED, ["it was never scheduled; the queue and gate are those that it would get"]
 
 
 def _queued_reasons(facts: UrlFacts, record: UrlRecord, now_s: float) -> list[str]:
-    """All that stands between a queued URL and its lease, the strongest first."""
+    """The reasons why a queued URL is not leased now, the strongest first."""
     reasons = [
         f"its queue {words}" if facts.queue and (words := _held_back(facts.queue)) else "",
         _retry_words(record, now_s),
-        "the store is behind: nothing is leased until it has written what it was told" if facts.store_behind else "",
+        "the store is behind: nothing is leased until it has written its pending batches" if facts.store_behind else "",
         *(_gate_reasons(facts.gate, now_s) if facts.gate else ()),
         *(_line_reasons(facts.queue, facts.ahead or 0) if facts.queue else ()),
     ]
@@ -176,7 +176,7 @@ def _line_reasons(queue: QueueView, ahead: int) -> Iterator[str]:
     if queue.state is QueueState.IN_FLIGHT:
         yield "another URL of its queue is in flight"
     if ahead:
-        yield f"{counted(ahead, 'URL')} {'stands' if ahead == 1 else 'stand'} before it in its queue"
+        yield f"{counted(ahead, 'URL')} {'is' if ahead == 1 else 'are'} before it in its queue"
     if words := _turn_words(queue):
         yield f"its queue {words}"
 
@@ -222,7 +222,7 @@ def _turn_words(queue: QueueView) -> str:
 
 
 def _queue_reasons(queue: QueueView, now_s: float) -> list[str]:
-    """All that stands between a queue and its next lease, the strongest first."""
+    """The reasons why a queue has no lease now, the strongest first."""
     if queue.state is QueueState.EMPTY:
         return ["it holds no URL"]
     waiting = f", {queue.waiting:,} waiting for a retry" if queue.waiting else ""

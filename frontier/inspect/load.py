@@ -67,15 +67,12 @@ class LoadTarget(Protocol):
 
     def schedule_loaded(self, queued: Sequence[Queued]) -> Sequence[Verdict]:
         """Enqueue what is new, with its attempts and its time."""
-        ...
 
     def note_ended(self, ended: Sequence[Known]) -> Sequence[Verdict]:
         """Keep what is new as ended: NEW if it is kept, SEEN if the URL was known, queued or ended."""
-        ...
 
     def wait_until_durable(self) -> None:
         """Return when the store has all that was said (blocks). Raises: StoreUnavailable."""
-        ...
 
 
 class Refusal(NamedTuple):

@@ -154,7 +154,7 @@ class IdleFacts(NamedTuple):
     retired: int = 0  #: in retired queues
     in_flight: int = 0  #: leases out
     trouble: str = ""  #: what the store waits for, if it cannot write now
-    store_behind: bool = False  #: no lease is given until the store has written what it was told
+    store_behind: bool = False  #: no lease is given until the store has written its pending batches
     reading: bool = False  #: rows were asked of the store
     closed_gates: int = 0  #: gates in memory that have something to serve and are closed
     opens_s: float | None = None  #: when the first of these opens, or of those that are not in memory
@@ -166,7 +166,7 @@ def why_idle(facts: IdleFacts, now_s: float) -> str:
     if facts.trouble:
         return f"the store {facts.trouble}"
     if facts.store_behind:
-        return "the store is behind: nothing is leased until it has written what it was told"
+        return "the store is behind: nothing is leased until it has written its pending batches"
     if not facts.pending:
         return f"{counted(facts.in_flight, 'URL')} leased, none queued" if facts.in_flight else NOTHING_QUEUED
     held = _held_words(facts)

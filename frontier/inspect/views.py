@@ -35,11 +35,11 @@ GATES = 20
 AHEAD = 10_000
 #: Queues, or rows, that are read at a time.
 PAGE = 1000
-#: Rows of one URL that are told.
+#: Most rows shown of one URL.
 OF_URL = 100
 
 _STANDINGS = {Standing.PAUSED: QueueState.PAUSED, Standing.RETIRED: QueueState.RETIRED}
-#: States of a queue of whose URLs none is out that are served.
+#: States of a queue without leased URLs that is served.
 _SERVED = frozenset({QueueState.INACTIVE, QueueState.LOADING, QueueState.READY})
 _BY_STATE = {QueueState.PAUSED: Standing.PAUSED, QueueState.RETIRED: Standing.RETIRED}
 #: What a store's whole numbers stay below.
@@ -95,7 +95,7 @@ class Looking:
         return (yield from self._views.queue((yield from self.facts(queue))))
 
     def gate(self, gate: GateKey) -> Steps[GateView]:
-        """One gate, live if it is in memory, as it was written last if not; a new one for a host that nobody has met."""
+        """One gate: live if it is in memory, else as last written; a new one for an unknown host."""
         yield from self.flush()
         return (yield from self._views.gate(gate))
 
@@ -117,7 +117,7 @@ class Looking:
     def explain_all(self, url: str, words: Callable[[int], str] = str) -> Steps[list[Explanation]]:
         """The same of each row of a URL, whatever dedup knows it by: a host's requests have keys of their own.
 
-        `words` tells a status. Costs the store a look at every row. Nothing if there is no such row.
+        `words` describes a status. Costs the store a scan. Empty if there is no such row.
         """
         yield from self.flush()
         found: list[Explanation] = []
@@ -127,7 +127,7 @@ class Looking:
         return found
 
     def beside(self, leases: Sequence[LeaseElsewhere], rests: Mapping[int, float]) -> None:
-        """Look as the process does whose state this is a copy of: it has these leases out, and these gates rest until then.
+        """Add the live state of the process that this is a copy of: its leases, and until when its gates rest.
 
         For a Frontier that is only looked at.
         """
@@ -165,7 +165,7 @@ class Views:
         self._seen = seen
         self._parts = parts
         self._clock = clock
-        #: URLs by queue that the process has out of whose state this is a copy.
+        #: Leased URLs by queue, of the process that this state is a copy of.
         self._elsewhere: Counter[int] = Counter()
 
     def beside(self, leases: Iterable[LeaseElsewhere]) -> None:
@@ -184,7 +184,7 @@ class Views:
         return (yield from self._standing(url, record, (queue_key, gate_key), is_seen=is_seen))
 
     def urls(self, url: str) -> Steps[list[UrlFacts]]:
-        """All that is known of each row of this URL, whatever dedup knows it by; of none if there is none."""
+        """All that is known of each row of this URL, under any dedup key; of an unscheduled URL if there is no row."""
         place = self._parts.admission.assign(url)
         if place is None:
             return []
@@ -197,7 +197,7 @@ class Views:
     def _standing(
         self, url: str, record: UrlRecord | None, place: tuple[QueueKey, GateKey], *, is_seen: bool
     ) -> Steps[UrlFacts]:
-        """Where a row stands; `place` is where it would go if there is none."""
+        """The position of a row; `place` is the position that it would get if there is none."""
         queue_key, gate_key = place
         facts = None if record is None or not record.queue else (yield from asked(self._store.queue, record.queue))
         leased_since_s = None if record is None else self._parts.leases.since_s(record.ordinal)
@@ -288,7 +288,7 @@ class Views:
         return gate
 
     def _first_due(self, queue: int) -> Steps[float | None]:
-        """When the first retry of a queue is due all of whose rows wait; None if there are too many to look at."""
+        """When the first retry is due of a queue with waiting rows only; None if there are too many to look at."""
         due_s: list[float] = []
         after: Place = (queue, -(1 << 63), -1, 0)
         while len(due_s) < AHEAD:
@@ -312,7 +312,7 @@ class Views:
         return GateView(gate.key, gate.opens_s(), rate_per_s(gate), why_closed(gate, now_s), group)
 
     def _ahead(self, record: UrlRecord) -> Steps[int | None]:
-        """How many rows of its lane stand before a queued URL; None if it is leased, ended or far behind."""
+        """Rows of its lane before a queued URL; None if it is leased, ended or far behind."""
         if not record.queue:
             return None
         lane: LaneId = (record.queue, record.gate)

@@ -379,7 +379,7 @@ class Schedule:
     # Serving
 
     def lease(self, now_s: float) -> tuple[Lane, Head] | None:
-        """Take a slot of an open gate and the head of its best lane; None if there is none now."""
+        """Take a slot of an open gate and the head of its best lane; None if that is not possible now."""
         served = self._serve(now_s)
         return self._serve(now_s) if served is None and self.parking.end() else served
 
@@ -445,7 +445,7 @@ class Schedule:
     # Inside
 
     def _announce(self, row: Row, key: QueueKey | None, queue: WorkQueue | None) -> Turn:
-        """Let the store create the row's lane if there is none; returns the turn that it would get."""
+        """Let the store create the row's lane if it is missing; returns the turn that it would get."""
         batch = self._outbox.batch
         if key is None:
             arrival, precedence = self._outbox.number(), self._rules.queues.base if queue is None else queue.precedence

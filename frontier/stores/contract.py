@@ -1,6 +1,6 @@
-"""What the core and its store tell each other: rows, the batch of one call, and the answers.
+"""The interface of a store: rows, the batch of changes of one call, and the answers.
 
-Every record has the columns of its table in their order, so that a store can write it as it is.
+Each record has the columns of its table in order, so a store can write it unchanged.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ CHECKPOINT = "checkpoint"
 FILTER = "filter"
 
 LaneId = tuple[int, int]  #: (queue id, gate id)
-Place = tuple[int, int, int, int]  #: (queue, gate, precedence, ordinal): where a row stands in `url`
+Place = tuple[int, int, int, int]  #: (queue, gate, precedence, ordinal): the position of a row in `url`
 
 
 class Ended(NamedTuple):
@@ -45,7 +45,7 @@ class Standing(IntEnum):
 
 
 class QueueRow(NamedTuple):
-    """What is known of a queue beside its URLs. Columns of the table `queue` in their order."""
+    """The facts of a queue, without its URLs. Columns of the table `queue` in their order."""
 
     id: int
     key: QueueKey
@@ -58,22 +58,22 @@ class QueueRow(NamedTuple):
 
 
 class GateRow(NamedTuple):
-    """What of a gate must survive a restart. Columns of the table `gate` in their order; `held` and two more follow there."""
+    """The state of a gate that survives a restart. Columns of the table `gate` in order; the table has `held` and two more."""
 
     id: int
     key: GateKey
-    rests_until_s: float  #: when the last of its slots has rested
+    rests_until_s: float  #: until the last of its slots has rested
     blocked_until_s: float  #: closed for other reasons (429, an operator)
     spacing_s: float  #: the host's Crawl-delay, 0 = none
     last_rest_s: float  #: the latest rest d, kept for an unclean end
-    throttle_s: float  #: starts are at least so far apart since a 429, 0 = none
-    troubles: int  #: in a row, until forgiven
+    throttle_s: float  #: least distance of starts since a 429, 0 = none
+    troubles: int  #: consecutive ones, until forgiven
     troubled_s: float  #: when the last one was
     slots: int | None  #: set by the host or the operator; None = the order's
 
 
 class LaneRow(NamedTuple):
-    """One lane. Columns of the table `lane` in their order; `shelved` follows there.
+    """One lane. Columns of the table `lane` in order; the table also has `shelved`.
 
     A lane is *servable* while `count > waiting` and its queue's standing is OPEN.
     """
@@ -81,14 +81,14 @@ class LaneRow(NamedTuple):
     queue: int
     gate: int
     turn: Turn
-    count: int  # type: ignore[assignment]  #: its rows, leased and waiting ones included; not what tuples count
+    count: int  # type: ignore[assignment]  #: its rows, leased and waiting ones included (not `tuple.count`)
     waiting: int  #: rows of these that wait for a retry
 
 
 class Announced(NamedTuple):
-    """A lane that is not in memory and gets rows: its row is made if there is none.
+    """A lane that is not in memory and gets rows. Its row is made if it is missing.
 
-    The turn is taken if the lane is new or was not servable; a servable lane keeps its own.
+    A new lane, or one that was not servable, gets this turn; a servable lane keeps its own.
     """
 
     queue: int
@@ -97,7 +97,7 @@ class Announced(NamedTuple):
 
 
 class LeftGate(NamedTuple):
-    """A gate that leaves the core's memory: with a turn if lanes wait, and a time if it is closed, too; else with neither."""
+    """A gate that leaves the core's memory: with a turn if lanes wait, and with a time if it is also closed."""
 
     id: int
     turn: Turn | None
@@ -105,27 +105,27 @@ class LeftGate(NamedTuple):
 
 
 class Parcel(NamedTuple):
-    """Links for another share of the crawl, kept until it has them. Columns of the table `parcel` in their order."""
+    """Links for another share of the crawl, kept until it has them. Columns of the table `parcel` in order."""
 
-    share: int  #: for whom
+    share: int  #: the recipient
     number: int  #: of the sequence; rises with each
     content: bytes  #: as `frontier.division.parcels` writes it; contents of several may be joined
 
 
 class Exchanged:
-    """What one call says of the exchange with other shares of the crawl; most crawls have none."""
+    """The changes of one call in the exchange with other shares of the crawl; most crawls have none."""
 
     __slots__ = ("delivered", "pages", "parcels")
 
     def __init__(self) -> None:
-        self.parcels: list[Parcel] = []  #: to be kept
-        self.delivered: list[tuple[int, int]] = []  #: (share, number): it has all parcels up to this one
+        self.parcels: list[Parcel] = []  #: to keep
+        self.delivered: list[tuple[int, int]] = []  #: (share, number): the share has all parcels up to this number
         #: Pages of other shares that rows were found on: (ordinal, URL). Those rows have the ordinal's negative as their `via`.
         self.pages: list[tuple[int, str]] = []
 
 
 class Batch:
-    """All that one call of the core says; committed together. A plain class of lists: one is made per call."""
+    """All changes of one call of the core, committed together. A plain class of lists: one is made per call."""
 
     __slots__ = (
         "announced", "ended", "exchanged", "forced", "gate_names", "gates", "last_number", "left", "moved", "new", "now_s",
@@ -134,8 +134,10 @@ class Batch:
 
     def __init__(self, number: int, now_s: float = 0.0) -> None:
         self.number = number  #: rises by one with each batch
-        self.now_s = now_s  #: the core's time; kept, so that an opening notices a clock that went back
-        self.last_number = 0  #: how far the sequence of ordinals and turns has come; kept as `Counters.last_ordinal`
+        self.now_s = now_s  #: the core's time; stored, so that an opening notices a clock that was set back
+        self.last_number = (
+            0  #: the last number of the sequence of ordinals and turns; stored as `Counters.last_ordinal`
+        )
         self.new: list[Row] = []  #: rows to add, unless their key is in the table `seen`
         self.forced: set[int] = set()  #: ordinals in `new` that are added though seen
         #: Ordinals in `new` that go to `done` at once, if they are new: (status, kind). They need no lane and count in none.
@@ -148,75 +150,75 @@ class Batch:
         self.announced: list[Announced] = []  #: before rows are counted
         self.turns: list[tuple[LaneId, Turn]] = []  #: lanes that changed their turn; unknown ones are ignored
         self.removed: list[LaneId] = []  #: lanes whose rows may be deleted if they count nothing
-        self.queues: list[QueueRow] = []  #: queues that changed; `standing` is not taken from here
+        self.queues: list[QueueRow] = []  #: queues that changed; their `standing` is ignored
         self.standings: list[tuple[int, Standing]] = []  #: queues to open, pause, retire, with all their lanes
         self.gates: list[GateRow] = []  #: gates that are new or changed
-        self.woken: list[tuple[int, Turn]] = []  #: gates not in memory, each with a row, that got something to serve
+        self.woken: list[tuple[int, Turn]] = []  #: gates with a row, not in memory, that now have something to serve
         self.left: list[LeftGate] = []  #: gates that leave memory
-        self.exchanged: Exchanged | None = None  #: what other shares of the crawl get, have, and sent
+        self.exchanged: Exchanged | None = None  #: links to and from other shares of the crawl
 
     def seal(self, last_number: int, now_s: float) -> None:
-        """It is complete: note how far the sequence has come, and the time."""
+        """Complete the batch with the last number of the sequence and the time."""
         self.last_number = last_number
         self.now_s = now_s
 
     @property
     def rows(self) -> int:
-        """How many rows of URLs it writes."""
+        """Rows of URLs that it writes."""
         return len(self.new) + len(self.ended) + len(self.moved)
 
     @property
     def bytes(self) -> int:
-        """The size of the URLs and payloads that it adds, and of its parcels."""
+        """Bytes of the URLs and payloads that it adds, and of its parcels."""
         size = sum([len(row.url) + (len(row.payload) if row.payload else 0) for row in self.new])
         return size if self.exchanged is None else size + sum(len(parcel.content) for parcel in self.exchanged.parcels)
 
     @property
     def is_empty(self) -> bool:
-        """Nothing is said."""
-        return not (self.ended or self.new or self.moved or self.gates or self._says_of_lanes or self._says_of_names)
+        """There are no changes."""
+        return not (self.ended or self.new or self.moved or self.gates or self._has_lanes or self._has_names)
 
     @property
-    def _says_of_lanes(self) -> bool:
+    def _has_lanes(self) -> bool:
         return bool(self.turns or self.left or self.woken or self.removed or self.announced or self.exchanged)
 
     @property
-    def _says_of_names(self) -> bool:
+    def _has_names(self) -> bool:
         return bool(self.queues or self.standings or self.queue_names or self.gate_names)
 
 
 class HeadsRead(NamedTuple):
-    """Answer to `ask_heads`: the first rows of a lane, waiting ones left out, by (precedence, ordinal)."""
+    """Answer to `ask_heads`: the first rows of a lane without the waiting ones, by (precedence, ordinal)."""
 
     lane: LaneId
     heads: list[Head]
-    queue: QueueRow | None  #: if it was asked for
+    queue: QueueRow | None  #: if it was requested
 
 
 class LanesRead(NamedTuple):
-    """Answer to `ask_lanes`: a gate's servable lanes behind a turn, by turn. Fewer than the limit: there are no more."""
+    """Answer to `ask_lanes`: a gate's servable lanes after a turn, by turn. Fewer than the limit: there are no more."""
 
     gate: int
     lanes: list[LaneRow]
 
 
 class GateRead(NamedTuple):
-    """One gate that is in the core's memory from now on (`held`), with the first of its servable lanes."""
+    """A gate that is in the core's memory from now on (`held`), with the first of its servable lanes."""
 
     row: GateRow
     lanes: list[LaneRow]
 
 
 class GatesRead(NamedTuple):
-    """Answer to `ask_gate` (one gate) and `ask_gates` (by turn; fewer than the limit: no other one is servable now)."""
+    """Answer to `ask_gate` (one gate) and `ask_gates` (by turn; fewer than the limit: no other gate is servable now)."""
 
     gates: list[GateRead]
-    asked: int | None  #: the gate that was asked for; None: answer to `ask_gates`
-    wakes_s: float | None  #: answer to `ask_gates`: when the next gate that is not in memory opens, if one is closed
+    asked: int | None  #: the requested gate; None: answer to `ask_gates`
+    wakes_s: float | None  #: answer to `ask_gates`: when the next closed gate that is not in memory opens
 
 
 class RetriesRead(NamedTuple):
-    """Answer to `ask_retries`: waiting rows behind a place, by (due_s, ordinal). Fewer than the limit: there are no more."""
+    """Answer to `ask_retries`: waiting rows after a position, by (due_s, ordinal). Fewer than the limit: there are no more."""
 
     rows: list[Row]
 
@@ -225,21 +227,21 @@ class Synced(NamedTuple):
     """All batches up to `number` are committed and synced."""
 
     number: int
-    duplicates: list[Row]  #: new rows of these batches that died because their key was known
+    duplicates: list[Row]  #: new rows of these batches that were dropped because their key was known
     retired: int  #: `Counters.retired` after them
     paused: int  #: `Counters.paused` after them
     queues: int  #: `Counters.queues` after them
 
 
 class Troubled(NamedTuple):
-    """What was written is not kept yet: it failed for a reason that may pass, and is tried again. Empty: it is kept now."""
+    """A write failed for a reason that may pass, and is retried. Empty: it has succeeded."""
 
-    what: str  #: what fails and how, such as `the filter: …`
-    patience_s: float  #: how long it is tried again, from the first of these on
+    what: str  #: the failure, such as `the filter: …`
+    patience_s: float  #: how long it is retried, counted from the first of these
 
 
 class StoreFailed(NamedTuple):
-    """The store cannot go on; nothing after the last `Synced` is kept."""
+    """The store cannot continue; nothing after the last `Synced` is kept."""
 
     error: StoreUnavailable
 
@@ -248,7 +250,7 @@ Answer = HeadsRead | LanesRead | GatesRead | RetriesRead | Synced | Troubled | S
 
 
 class Counters(NamedTuple):
-    """Totals of the crawl; they change in the transaction that changes what they count."""
+    """Totals of the crawl, changed in the same transaction as the rows they count."""
 
     last_ordinal: int = 0  #: the highest number of the sequence that rows and turns come from
     queued: int = 0  #: rows in `url`: queued, waiting and leased
@@ -270,17 +272,17 @@ class Counters(NamedTuple):
 class Opening:
     """What a store holds when it is opened."""
 
-    clean: bool  #: the last owner closed it; else every key above the checkpoint must be marked again
+    clean: bool  #: the last owner closed it; otherwise every key above the checkpoint must be marked again
     counters: Counters
-    notes: Mapping[str, str]  #: what `note` kept
-    epoch: int = 1  #: how often it was opened; every write of this owner carries it
+    notes: Mapping[str, str]  #: as stored by `note`
+    epoch: int = 1  #: number of openings; every write of this owner carries it
 
 
 class QueueFacts(NamedTuple):
     """A queue with the sums over its lanes."""
 
     row: QueueRow
-    count: int  # type: ignore[assignment]  #: its rows, leased and waiting ones included; not what tuples count
+    count: int  # type: ignore[assignment]  #: its rows, leased and waiting ones included (not `tuple.count`)
     waiting: int
     lanes: int  #: lanes that have rows
 
@@ -299,124 +301,98 @@ class EndedRecord(NamedTuple):
 class FrontierStore(Protocol):
     """Keeps rows, counts and times. Methods marked (blocks) may wait for the disk; the others never do."""
 
-    # The core's
+    # For the core
 
     def open(self, identity: Mapping[str, str], now_s: float, on_change: Callable[[], None]) -> Opening:
         """Create or open the store and mark it unclean (blocks).
 
-        `identity` names what may not change between openings (policy, …). `on_change` is called from any thread when there
-        are answers to take, unless they came inside the very call that asked for them. Gates that an owner held when it died
-        get their turns again. If `now_s` lies before the time of the last write, the clock went back: all times in
-        the store are moved back by as much, so nothing is delayed for ever and nothing opens too early.
+        `identity` holds the settings that must not change between openings (policy, …). `on_change` is called from any thread
+        when there are answers to take, except for answers that arrive within the call that asked for them. Gates that a killed
+        owner held get their turns again. If `now_s` is before the time of the last write, the clock was set back: all times in
+        the store are moved back by the difference, so nothing is delayed for ever and nothing opens too early.
 
         Raises: FormatMismatch for another version or identity, StoreInUse naming the owner, StoreFull, StoreUnavailable.
         """
-        ...
 
     def write(self, batch: Batch) -> None:
-        """Take a batch; `Synced` will tell when it is durable."""
-        ...
+        """Take a batch; `Synced` reports when it is durable."""
 
     def ask_heads(self, lane: LaneId, limit: int, *, with_queue: bool) -> None:
         """Ask for the first `limit` rows of a lane that do not wait; `HeadsRead` answers."""
-        ...
 
     def ask_lanes(self, gate: int, after: Turn | None, limit: int) -> None:
-        """Ask for the servable lanes of a gate behind a turn; `LanesRead` answers."""
-        ...
+        """Ask for the servable lanes of a gate after a turn; `LanesRead` answers."""
 
     def ask_gate(self, gate: int, key: GateKey, lanes: int) -> None:
-        """Take one gate into memory, make its row if there is none; `GatesRead` answers, with up to `lanes` of its lanes."""
-        ...
+        """Take one gate into memory, and make its row if it is missing; `GatesRead` answers with up to `lanes` of its lanes."""
 
     def ask_gates(self, now_s: float, limit: int, lanes: int) -> None:
-        """Take up to `limit` gates into memory that are not there, have something to serve and are not known to be closed.
+        """Take up to `limit` further gates into memory that have something to serve and are not known to be closed.
 
-        Those with the smallest turns come first; one whose `wakes_s` has come counts with its turn. `GatesRead` answers.
+        Gates with the smallest turns come first, also those that were closed until `wakes_s`. `GatesRead` answers.
         """
-        ...
 
     def ask_retries(self, after: tuple[float, int] | None, limit: int) -> None:
-        """Ask for waiting rows behind (due_s, ordinal); `RetriesRead` answers."""
-        ...
+        """Ask for waiting rows after (due_s, ordinal); `RetriesRead` answers."""
 
     def hurry(self) -> None:
-        """What was written and asked is wanted soon: a store that lingers, so that more shares a transaction, begins now."""
-        ...
+        """Begin the next transaction now, without waiting for more to share it."""
 
     def take_answers(self) -> list[Answer]:
         """All answers since the last call, oldest first."""
-        ...
 
     def flush(self) -> None:
         """Return when every batch written so far is durable (blocks, any thread). Raises: StoreUnavailable."""
-        ...
 
     def note(self, notes: Mapping[str, str]) -> None:
-        """Keep these facts by name, durably (blocks, any thread). Raises: StoreUnavailable."""
-        ...
+        """Store these facts by name, durably (blocks, any thread). Raises: StoreUnavailable."""
 
     def close(self, *, clean: bool) -> None:
-        """Write all, mark the store clean if asked, let go of it (blocks). Calling it twice is harmless."""
-        ...
+        """Write all, mark the store clean if asked, and release it (blocks). A second call does nothing."""
 
     def parcels(self, share: int, after: int, limit: int) -> list[Parcel]:
-        """What is kept for another share of the crawl, by number, behind one; durable when answered (blocks, any thread)."""
-        ...
+        """The parcels for another share after a number, in order; durable when returned (blocks, any thread)."""
 
-    # Questions of others: all block, any thread
+    # Look-ups for inspection: all block, any thread
 
     def look_up(self, key: bytes, lane: LaneId | None = None) -> UrlRecord | None:
-        """What is known of the URL with this dedup key; `lane`, if it is known where it stands, spares a scan."""
-        ...
+        """The record of the URL with this dedup key. `lane`, if it is known, spares a scan."""
 
     def ended(self, keys: Sequence[bytes]) -> dict[bytes, UrlRecord]:
-        """What is known of those of these URLs that have ended, by dedup key (seeks only, never a scan)."""
-        ...
+        """The records of the URLs that have ended, by dedup key (seeks only, never a scan)."""
 
     def of_url(self, url: str, limit: int) -> list[UrlRecord]:
-        """The latest rows of the keys under which this URL is known, by ordinal: as many as a host has requests of it.
+        """The rows of this URL under all its keys, by ordinal: a host's program may have several requests for it.
 
-        Of the queued rows and of the ended ones the latest `limit` each are looked at. Costs a look at every row.
+        At most the latest `limit` queued and the latest `limit` ended rows. Costs a scan.
         """
-        ...
 
     def keys(self, chunk: int, after: int = 0) -> Iterator[list[bytes]]:
-        """Every dedup key of a row with an ordinal above `after`, ended rows included, in chunks."""
-        ...
+        """The dedup keys of all rows with an ordinal above `after`, ended rows included, in chunks."""
 
     def queue(self, queue: int) -> QueueFacts | None:
         """One queue."""
-        ...
 
     def queues(self, standing: Standing | None, after: int | None, limit: int) -> list[QueueFacts]:
-        """Queues that have rows (or are paused or retired), by id, behind one; of one standing if given."""
-        ...
+        """Queues that have rows (or are paused or retired) after an id, by id; of one standing if given."""
 
     def longest(self, limit: int) -> list[QueueFacts]:
-        """The queues with most rows, longest first. Costs a look at every lane."""
-        ...
+        """The queues with most rows, longest first. Costs a scan of the lanes."""
 
     def lanes(self, queue: int, after: int | None, limit: int) -> list[LaneRow]:
-        """The lanes of a queue that have rows, by gate id, behind one."""
-        ...
+        """The lanes of a queue that have rows, after a gate id, by gate id."""
 
     def gate(self, gate: int) -> GateRow | None:
-        """One gate, as it was last written."""
-        ...
+        """One gate as last written."""
 
     def queued(self, after: Place | None, limit: int) -> list[Head]:
-        """Rows of `url` by place, behind one."""
-        ...
+        """Rows of `url` after a position, by position."""
 
     def ended_after(self, after: int, limit: int) -> list[EndedRecord]:
-        """Rows of `done` by ordinal, above one."""
-        ...
+        """Rows of `done` after an ordinal, by ordinal."""
 
     def tally(self) -> Mapping[str, int]:
-        """Queues by what their rows say: "empty", "inactive" (servable), "snoozed" (all wait), "paused", "retired"."""
-        ...
+        """Queues by the state of their rows: "empty", "inactive" (servable), "snoozed" (all wait), "paused", "retired"."""
 
     def counters(self) -> Counters:
         """The totals as committed, recounted from the rows (costs a scan; for `check`)."""
-        ...

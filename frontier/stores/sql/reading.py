@@ -139,7 +139,7 @@ def read_lanes(connection: Connection, gate: int, after: Turn | None, limit: int
 
 
 def take_gate(connection: Connection, gate: int, key: GateKey, lanes: int) -> GatesRead:
-    """Hold one gate, with its first lanes; its row is made if there is none. Cost: four seeks."""
+    """Hold one gate, with its first lanes; its row is made if it is missing. Cost: four seeks."""
     return _take_gates_together(connection, [(gate, key, lanes)])[0]
 
 
@@ -236,7 +236,7 @@ def read_parcels(connection: Connection, share: int, after: int, limit: int) -> 
 
 
 def seen_ordinals(connection: Connection, fingerprints: Sequence[int]) -> dict[int, int]:
-    """Which row each of these fingerprints stands for, if it is known at all. Cost: one seek each."""
+    """The row of each of these fingerprints, if it is known. Cost: one seek each."""
     return dict(fetch_for(connection, statements.SEEN, [(fingerprint,) for fingerprint in fingerprints]))
 
 
@@ -410,9 +410,9 @@ _CHUNK = 10_000
 
 
 def recount(connection: Connection) -> Counters:
-    """Count the rows and compare with all that is kept beside them.
+    """Count the rows and compare with the stored counts.
 
-    The last number of the sequence is told as it is kept: the row that had it may be gone. Cost: a scan of every
+    The last number of the sequence is taken as stored: its row may be gone. Cost: a scan of every
     table and a look into `seen` for each row. Raises: InvariantBroken, naming the first difference.
     """
     kept = counters_of(dict(fetch(connection, statements.FACTS)))
@@ -449,7 +449,7 @@ def _check_lanes(connection: Connection, queued: int) -> None:
     for wrong in fetch(connection, statements.WRONG_LANE, (WAITING,)):
         raise InvariantBroken("the lane ({}, {}) counts {} rows and {} waiting, and holds {} and {}".format(*wrong))
     for wrong in fetch(connection, statements.WRONG_SHELF):
-        raise InvariantBroken("the lane ({}, {}) stands at {}, its queue at {}".format(*wrong))
+        raise InvariantBroken("the lane ({}, {}) has standing {}, its queue {}".format(*wrong))
     for wrong in fetch(connection, statements.WRONG_LINE):
         raise InvariantBroken("the lane ({}, {}) is kept as servable {}, against its counts".format(*wrong))
     ((total,),) = fetch(connection, statements.SUM_LANES)
@@ -458,7 +458,7 @@ def _check_lanes(connection: Connection, queued: int) -> None:
 
 
 def _check_seen(connection: Connection) -> None:
-    """Each key is seen, and stands for its last row; nothing else is seen."""
+    """Each key is seen, with its last row; nothing else is seen."""
     last_rows = 0
     for rows in _keyed_rows(connection):
         ordinals = [(seen_fingerprint(key), ordinal) for key, ordinal in rows]

@@ -64,7 +64,7 @@ URL = Table(
     Column("payload", LargeBinary),
     sqlite_with_rowid=False,
 )
-#: Rows that wait for a retry, soonest first: few beside all that is queued.
+#: Rows that wait for a retry, soonest first: few compared with the queued ones.
 _partial_index("url_due", URL.c.due_s, URL.c.ordinal, where="due_s IS NOT NULL")
 
 #: Columns in the order of `base.EndedRecord`.
@@ -214,7 +214,7 @@ def mark(connection: Connection, clean: bool) -> None:
 
 
 def put_notes(connection: Connection, notes: Mapping[str, str]) -> None:
-    """Keep these facts by name, in the running transaction; the next opening tells them."""
+    """Store these facts by name in the running transaction, for the next opening."""
     _put(connection, {NOTE + name: value for name, value in notes.items()})
 
 
@@ -287,7 +287,7 @@ def migrate(connection: Connection, facts: Mapping[str, str]) -> None:
 def _escape_commas(connection: Connection, facts: Mapping[str, str]) -> None:
     """3 to 4: under the policy `surt` hosts with a comma leave the queue that they shared with another host.
 
-    The URL of a row says which host it is of. Cost: nothing under other policies; else a scan of the rows whose URL has a
+    The host of a row is that of its URL. Cost: nothing under other policies; else a scan of the rows whose URL has a
     comma, and a move of those whose host has one.
     """
     if facts.get(f"{IDENTITY}policy") != "surt":
@@ -315,7 +315,7 @@ def _escape_commas(connection: Connection, facts: Mapping[str, str]) -> None:
 
 
 def _with_commas(connection: Connection) -> Iterator[tuple[Place, str]]:
-    """Where rows are whose URL has a comma, in pages."""
+    """Positions of rows with a comma in their URL, in pages."""
     last: Place = (-(1 << 63), 0, 0, 0)
     while rows := fetch(connection, statements.PLACES_OF_URLS_LIKE, ("%,%", *last, _PAGE)):
         last = rows[-1][:4]
@@ -323,7 +323,7 @@ def _with_commas(connection: Connection) -> Iterator[tuple[Place, str]]:
 
 
 def _move(connection: Connection, old: LaneId, new: LaneId, key: str, places: list[Place], number: int) -> None:
-    """Move rows of one lane to another, which has a queue of this key: it stands as the old one does, and last in line."""
+    """Move rows of one lane to another, which has a queue of this key: with the old one's standing, and last in order."""
     for place in places:
         execute(connection, statements.MOVE_URL, (*new, *place))
     waiting = sum(place[2] >= WAITING for place in places)

@@ -98,7 +98,7 @@ _VAGUE = frozenset({sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_IOERR})
 
 @contextmanager
 def connected(path: Path, max_pages: int | None) -> Iterator[Connection]:
-    """The one connection to the file at `path`, which is made if there is none.
+    """The one connection to the file at `path`, which is made if it is missing.
 
     `connection.begin()` says BEGIN IMMEDIATE: the driver opens no transaction by itself. Raises what `translated` makes.
     """
@@ -118,7 +118,7 @@ def connected(path: Path, max_pages: int | None) -> Iterator[Connection]:
 
 
 def log_of(file: Path) -> Path:
-    """The log beside a file in WAL mode."""
+    """The log of a file in WAL mode."""
     return file.with_name(f"{file.name}-wal")
 
 
@@ -128,7 +128,7 @@ def fold_log(connection: Connection) -> None:
 
 
 def translated(path: Path, error: Exception) -> FrontierError:
-    """The error of this room that another stands for; one line that names the file and what to do."""
+    """The error of this room for a database's error; one line that names the file and what to do."""
     if isinstance(error, FrontierError):
         return error
     if isinstance(error, OSError):
@@ -246,7 +246,7 @@ def seal_of(database: Path) -> Path:
 
 
 def read_seal(database: Path) -> Seal | None:
-    """The seal and whether it fits; None if there is none that can be read. Cost: reads the file, 1.3 s a GB.
+    """The seal and whether it fits; None without a readable one. Cost: reads the file, 1.3 s a GB.
 
     Not while this process has the database open: closing any descriptor of a file drops all locks that the process has on it.
     Raises: OSError.
@@ -263,7 +263,7 @@ def read_seal(database: Path) -> Seal | None:
 def write_seal(database: Path, epoch: int) -> None:
     """Seal a file that the owner of this epoch has closed. Cost: as `read_seal`. Raises: OSError.
 
-    It need not be durable: one that a power cut takes, or cuts, is none.
+    It need not be durable: a seal that a power cut removes or tears counts as missing.
     """
     seal = seal_of(database)
     unfinished = seal.with_name(f"{seal.name}.new")
@@ -283,7 +283,7 @@ def owner_line(now_s: float) -> str:
 
 
 class OwnerFile:
-    """The line in a small text file beside a database."""
+    """The line in a small text file next to a database."""
 
     def __init__(self, database: Path) -> None:
         self._path = database.with_name(f"{database.name}.owner")
@@ -293,7 +293,7 @@ class OwnerFile:
         self._path.write_text(f"{_HEADER}\n{line}\n", encoding="utf-8")
 
     def read(self) -> str | None:
-        """The line that is there; None if there is none that can be read."""
+        """The line; None without a readable one."""
         try:
             with self._path.open(encoding="utf-8") as file:
                 header, line, *_ = file.read(_LONGEST).split("\n")
@@ -317,7 +317,7 @@ _PASSING = frozenset({
 
 
 class SqliteFile:
-    """A crawl in a file of SQLite. Its connection is never lost: there is nobody on its other side."""
+    """A crawl in a file of SQLite. Its connection is never lost: it has no server."""
 
     def __init__(self, path: Path, max_pages: int | None) -> None:
         self._path = path
@@ -332,13 +332,15 @@ class SqliteFile:
 
     @contextmanager
     def connected(self) -> Iterator[Connection]:
-        """The one connection to the file, which is made if there is none.
+        """The one connection to the file, which is made if it is missing.
 
         A file that was closed in order is compared with its seal, 1.3 s a GB; of another one the rows are counted, 5 µs each,
         if they are at most `CHECKED_ROWS`. Raises: StoreDamaged.
         """
         self._closed = None
-        seal = read_seal(self._path)  # before the lock is taken: the epoch tells if somebody has the file meanwhile
+        seal = read_seal(
+            self._path
+        )  # before the lock is taken: the epoch shows whether another process had the file meanwhile
         with connected(self._path, self._max_pages) as connection:
             self._check(connection, seal)
             connection.rollback()
@@ -376,7 +378,7 @@ class SqliteFile:
         return connection.closed
 
     def announce(self, connection: Connection, owner: str) -> None:  # noqa: ARG002  a file needs no connection
-        """Write it into a file beside the database."""
+        """Write it into a file next to the database."""
         self._owner.write(owner)
 
     def let_go(self, connection: Connection, *, clean: bool) -> None:

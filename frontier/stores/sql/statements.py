@@ -165,7 +165,7 @@ URL_ANYWHERE = "SELECT * FROM url WHERE ordinal = ? LIMIT 1"
 #: No index has the URL, see `reading.of_url`. The latest come first. (URL, limit).
 URL_OF = "SELECT * FROM url WHERE url = ? ORDER BY ordinal DESC LIMIT ?"
 DONE_OF = "SELECT ordinal, url, key, status, outcome, attempts FROM done WHERE url = ? ORDER BY ordinal DESC LIMIT ?"
-#: Keys in the order of their rows' places, of rows above an ordinal; the last columns tell where to go on.
+#: Keys in the order of their rows' positions, of rows above an ordinal; the last columns are where to continue.
 QUEUED_KEYS = """
 SELECT key, url, queue, gate, precedence, ordinal FROM url
 WHERE (queue, gate, precedence, ordinal) > (?, ?, ?, ?) AND ordinal > ?
@@ -287,7 +287,7 @@ LEAVE_GATES = ManyRows(
     3,
     ") AS new WHERE gate.id = new.column1",
 )
-#: (now, limit): gates that are closed no longer stand among those that are open.
+#: (now, limit): gates that are no longer closed go to the open ones.
 OPEN_GATES = """
 UPDATE gate SET wakes_s = NULL WHERE id IN (
     SELECT id FROM gate WHERE held = 0 AND wakes_s IS NOT NULL AND wakes_s <= ? ORDER BY wakes_s LIMIT ?
@@ -357,12 +357,12 @@ SELECT queue, gate, count, waiting, held, held_waiting FROM (
     GROUP BY lane.queue, lane.gate, lane.count, lane.waiting
 ) AS counted WHERE held <> count OR held_waiting <> waiting LIMIT 1
 """
-#: A lane that stands in line and should not, or the other way round.
+#: A lane that is in the ready list and should not be, or the other way round.
 WRONG_LINE = """
 SELECT queue, gate, servable FROM lane
 WHERE servable <> CASE WHEN count > waiting AND shelved = 0 THEN 1 ELSE 0 END LIMIT 1
 """
-#: A lane that is shelved otherwise than its queue stands.
+#: A lane that disagrees with its queue's standing.
 WRONG_SHELF = """
 SELECT lane.queue, lane.gate, shelved, coalesce(standing, 0) FROM lane LEFT JOIN queue ON queue.id = lane.queue
 WHERE shelved <> coalesce(standing, 0) LIMIT 1

@@ -49,7 +49,7 @@ from anabranch.frontier.stores.sql.work import Database, Patience, Session, Work
 
 #: Rows of one transaction, unless a single batch has more.
 MAX_ROWS = 10_000
-#: How long more is gathered for a transaction that nobody waits for.
+#: How long a transaction gathers more work while no caller waits for it.
 LINGER_S = 0.05
 
 
@@ -67,7 +67,7 @@ class Fifo:
         self._is_closed = False
 
     def append(self, item: Item) -> bool:
-        """Put it at the end; False if nobody will take it any more."""
+        """Put it at the end; False after the end of the thread."""
         with self._lock:
             if self._is_closed:
                 return False
@@ -152,7 +152,7 @@ class Service:
             raise
 
     def append(self, item: Item) -> bool:
-        """Put it at the end of the FIFO; False if nobody will take it any more."""
+        """Put it at the end of the FIFO; False after the end of the thread."""
         return self._fifo.append(item)
 
     def hurry(self) -> None:
@@ -245,7 +245,7 @@ class SqlStore:
             raise
 
     def write(self, batch: Batch) -> None:
-        """Take a batch; `Synced` will tell when it is durable."""
+        """Take a batch; `Synced` reports when it is durable."""
         self._append(batch)
 
     def ask_heads(self, lane: LaneId, limit: int, *, with_queue: bool) -> None:
@@ -257,7 +257,7 @@ class SqlStore:
         self._append(Asked(reading.read_lanes, (gate, after, limit)))
 
     def ask_gate(self, gate: int, key: GateKey, lanes: int) -> None:
-        """Take one gate into memory, make its row if there is none."""
+        """Take one gate into memory, and make its row if it is missing."""
         self._append(Asked(reading.take_gate, (gate, key, lanes), takes=True))
 
     def ask_gates(self, now_s: float, limit: int, lanes: int) -> None:

@@ -3,10 +3,10 @@
 `store` hands out the groups; `writing` adds the batches up, `reading` answers the questions.
 
 A read is done at its place in the order and its answer posted at once; `Synced` comes after the commit. So when a
-transaction fails, some of its reads have been answered. That is safe: nothing was kept, nobody else writes (lock and
+transaction fails, some of its reads have been answered. That is safe: nothing was kept, no other process writes (lock and
 epoch), and the group is kept whole. So the next try finds the same rows, and every read, also one that takes gates, comes
 to the same answer; it is done again for what it writes, but posted only if it was not posted before. If no try goes well,
-the core is told that the store failed, and nothing that it made of such an answer was durable.
+the core learns that the store failed, and none of its changes based on such an answer became durable.
 
 Whether a COMMIT that failed took place all the same is asked of the database: each transaction that writes leaves its mark.
 """
@@ -128,31 +128,24 @@ class Database(Protocol):
     @property
     def place(self) -> str:
         """What errors call it; no password is in it."""
-        ...
 
     def connected(self) -> AbstractContextManager[Connection]:
         """The one connection, with the lock that keeps others out until it ends. Raises: what `translated` understands."""
-        ...
 
     def is_lost(self, connection: Connection) -> bool:
         """The connection is of no more use, and the lock is gone with it."""
-        ...
 
     def announce(self, connection: Connection, owner: str) -> None:
         """Leave the owner's line where whoever is refused finds it."""
-        ...
 
     def let_go(self, connection: Connection, *, clean: bool) -> None:
         """Tidy up at the end: outside of a transaction, nothing is written after it."""
-        ...
 
     def translated(self, error: Exception) -> FrontierError:
-        """The error of this room that another stands for; one line that names the place and what to do."""
-        ...
+        """The error of this room for a database's error; one line that names the place and what to do."""
 
     def is_passing(self, error: Exception) -> bool:
         """It may go by itself (a full disk, a server that is gone), so that the transaction is worth another try."""
-        ...
 
 
 class Session:
@@ -242,11 +235,11 @@ class Work:
         self._patience = patience
         self._lanes = KnownLanes()
         self._marks = 0
-        self._trouble = ""  #: what the core was told last of a try that failed
+        self._trouble = ""  #: the failure that was last reported to the core
         self.failure: StoreUnavailable | None = None  #: why nothing more is written
 
     def do(self, items: list[Item]) -> None:
-        """Work off one group. After a failure nothing is written any more, and whoever waits is told."""
+        """Work off one group. After a failure nothing more is written, and waiting callers get the error."""
         if self.failure is not None:
             refuse(items, self.failure)
             return

@@ -237,7 +237,7 @@ def test_a_queued_url_waits_for_those_before_it_and_for_its_gate() -> None:
     found = why(rig, "http://a.test/page4")
     assert (found.state, found.ahead) == ("queued", 4)
     assert "its gate a.test is closed: blocked for another 1m" in found.reason
-    assert "4 URLs stand before it in its queue" in found.reason
+    assert "4 URLs are before it in its queue" in found.reason
     assert found.earliest_s == START_S + 60.0 + 4 * 3.0
 
 
