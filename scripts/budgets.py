@@ -24,8 +24,6 @@ LIMITS = {
 
 #: (kind, measure, start of "file:name") that no limit holds for, and why.
 EXEMPT = (
-    ("class", "methods", "frontier/stores/contract.py:FrontierStore"),  # the seam: what a store must be able to do
-    ("class", "methods", "frontier/stores/sql/store.py:SqlStore"),  # the facade: each method appends or asks
     ("function", "parameters", "crawler/cli/"),  # a command's parameters are its options; typer reads them there
 )
 

@@ -389,12 +389,13 @@ class FrontierStore(Protocol):
         """One queue."""
         ...
 
-    def queues(self, standing: Standing | None, after: int | None, limit: int) -> list[QueueFacts]:
-        """Queues that have rows (or are paused or retired), by id, behind one; of one standing if given."""
-        ...
+    def queues(
+        self, standing: Standing | None, after: int | None, limit: int, longest_first: bool = False
+    ) -> list[QueueFacts]:
+        """Queues that have rows (or are paused or retired), by id, after `after`; of one standing if given.
 
-    def longest(self, limit: int) -> list[QueueFacts]:
-        """The queues with most rows, longest first. Costs a look at every lane."""
+        `longest_first`: the queues with the most rows instead, of any standing and without `after`. Costs a look at every lane.
+        """
         ...
 
     def lanes(self, queue: int, after: int | None, limit: int) -> list[LaneRow]:

@@ -130,15 +130,15 @@ class MemoryQuestions:
         row = self._queue_row(queue)
         return None if row is None else _facts(row, self._lanes.of_queue(queue))
 
-    def queues(self, standing: Standing | None, after: int | None, limit: int) -> list[QueueFacts]:
-        """The ids are sorted again if there are more than at the last question."""
+    def queues(
+        self, standing: Standing | None, after: int | None, limit: int, longest_first: bool = False
+    ) -> list[QueueFacts]:
+        """The ids are sorted again if there are more than at the last question; the longest ones cost O(lanes)."""
+        if longest_first:
+            every = (self.queue(queue) for queue in list(self._queues))
+            return nlargest(limit, (fact for fact in every if fact and fact.count), key=lambda fact: fact.count)
         facts = (self.queue(queue) for queue in self._queue_ids.behind(after))
         return list(islice((fact for fact in facts if fact is not None and _is_listed(fact, standing)), limit))
-
-    def longest(self, limit: int) -> list[QueueFacts]:
-        """O(lanes)."""
-        facts = (self.queue(queue) for queue in list(self._queues))
-        return nlargest(limit, (fact for fact in facts if fact is not None and fact.count), key=lambda fact: fact.count)
 
     def lanes(self, queue: int, after: int | None, limit: int) -> list[LaneRow]:
         """O(lanes of the queue)."""

@@ -356,8 +356,13 @@ def queue(connection: Connection, queue: int) -> QueueFacts | None:
     return _facts(rows[0]) if rows else None
 
 
-def queues(connection: Connection, standing: Standing | None, after: int | None, limit: int) -> list[QueueFacts]:
-    """Queues that have rows or are not open, by id, behind one; of one standing if given. Cost: O(queues passed)."""
+def queues(
+    connection: Connection, standing: Standing | None, after: int | None, limit: int, longest_first: bool
+) -> list[QueueFacts]:
+    """As `FrontierStore.queues`. Cost: O(queues passed), or O(lanes of the crawl); of equally long ones the smaller id."""
+    if longest_first:
+        found = [queue(connection, id_) for id_, _ in fetch(connection, statements.LONGEST, (limit,))]
+        return [facts for facts in found if facts is not None]
     first = FIRST_ID if after is None else after + 1
     if standing is None:
         rows = fetch(connection, statements.QUEUES, (first, limit))
@@ -366,12 +371,6 @@ def queues(connection: Connection, standing: Standing | None, after: int | None,
     else:
         rows = fetch(connection, statements.CLOSED_QUEUES, (int(standing), first, limit))
     return [_facts(row) for row in rows]
-
-
-def longest(connection: Connection, limit: int) -> list[QueueFacts]:
-    """The queues with most rows, longest first, of equals the smaller id. Cost: O(lanes of the crawl)."""
-    found = [queue(connection, id_) for id_, _ in fetch(connection, statements.LONGEST, (limit,))]
-    return [facts for facts in found if facts is not None]
 
 
 def lanes(connection: Connection, queue: int, after: int | None, limit: int) -> list[LaneRow]:

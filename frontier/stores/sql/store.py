@@ -338,13 +338,11 @@ class SqlStore:
         """One queue."""
         return self._wait_for(reading.queue, queue)
 
-    def queues(self, standing: Standing | None, after: int | None, limit: int) -> list[QueueFacts]:
-        """Queues that have rows (or are paused or retired), by id, behind one; of one standing if given."""
-        return self._wait_for(reading.queues, standing, after, limit)
-
-    def longest(self, limit: int) -> list[QueueFacts]:
-        """The queues with most rows, longest first (costs a look at every lane)."""
-        return self._wait_for(reading.longest, limit)
+    def queues(
+        self, standing: Standing | None, after: int | None, limit: int, longest_first: bool = False
+    ) -> list[QueueFacts]:
+        """Queues that have rows or are not open, by id; or the longest ones (costs a look at every lane)."""
+        return self._wait_for(reading.queues, standing, after, limit, longest_first)
 
     def lanes(self, queue: int, after: int | None, limit: int) -> list[LaneRow]:
         """The lanes of a queue that have rows, by gate id, behind one."""
