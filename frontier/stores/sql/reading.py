@@ -205,7 +205,7 @@ def queue_row(values: Values) -> QueueRow:
 
 
 def read_queued(connection: Connection, after: Place | None, limit: int) -> list[Head]:
-    """Rows of `url` by place, behind one."""
+    """Rows of `url` by place, after `after`. Cost: one seek, and one more per row."""
     return _heads(connection, fetch(connection, statements.QUEUED, (*(after or FIRST_PLACE), limit)))
 
 
@@ -383,11 +383,6 @@ def gate(connection: Connection, gate: int) -> GateRow | None:
     """One gate. Cost: one seek."""
     rows = fetch(connection, statements.GATE, (gate,))
     return GateRow._make(rows[0]) if rows else None
-
-
-def queued(connection: Connection, after: Place | None, limit: int) -> list[Head]:
-    """Rows of `url` by place, behind one. Cost: one seek, and one more per row."""
-    return read_queued(connection, after, limit)
 
 
 def ended_after(connection: Connection, after: int, limit: int) -> list[EndedRecord]:
