@@ -8,7 +8,7 @@ from heapq import nlargest
 from itertools import islice
 
 from anabranch.frontier.errors import FormatMismatch, InvariantBroken, StoreInUse
-from anabranch.frontier.records import WAITING, GateKey, Head, OutcomeKind, Row, Turn, UrlRecord, UrlState
+from anabranch.frontier.records import WAITING, GateKey, Head, OutcomeKind, Row, Turn, UrlRecord
 from anabranch.frontier.stores.contract import (
     Answer,
     Batch,
@@ -94,9 +94,7 @@ class MemoryQuestions:
         if (ended := self._ended.record(ordinal)) is not None:
             return ended
         row = self._find(ordinal, lane)
-        if row is None:
-            return None
-        return _queued_record(row)
+        return None if row is None else row.record()
 
     def ended(self, keys: Sequence[bytes]) -> dict[bytes, UrlRecord]:
         """O(1) per key."""
@@ -106,9 +104,7 @@ class MemoryQuestions:
     def of_url(self, url: str, limit: int) -> list[UrlRecord]:
         """O(rows)."""
         queued = (row for lane in self._lanes.all() for row in lane.rows() if row.url == url)
-        records = [
-            (row.dedup_key(), _queued_record(row)) for row in nlargest(limit, queued, key=lambda row: row.ordinal)
-        ]
+        records = [(row.dedup_key(), row.record()) for row in nlargest(limit, queued, key=lambda row: row.ordinal)]
         records += nlargest(limit, self._ended.of_url(url), key=lambda known: known[1].ordinal)
         found = (record for key, record in records if self._seen.get(identity_of(key)) == record.ordinal)
         return sorted(found, key=lambda record: record.ordinal)
@@ -207,13 +203,6 @@ class MemoryQuestions:
             for row in lane.rows():
                 yield row.ordinal, row.dedup_key()
         yield from self._ended.keys()
-
-
-def _queued_record(row: Row) -> UrlRecord:
-    state = UrlState.WAITING if row.precedence >= WAITING else UrlState.QUEUED
-    place = (row.queue, row.gate, row.due_s)
-    record = UrlRecord(row.url, state, 0, "", row.attempts, row.ordinal, *place, row.hops)
-    return record._replace(payload=row.payload, precedence=row.precedence, via=row.via)
 
 
 def _facts(row: QueueRow, lanes: Sequence[StoredLane]) -> QueueFacts:

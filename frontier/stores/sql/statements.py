@@ -127,8 +127,7 @@ WHERE url.queue = ? AND url.gate = ? AND url.precedence < ?
 ORDER BY url.precedence, url.ordinal LIMIT ?
 """
 
-#: A list of questions for heads as one statement: half the price of one by one.
-SAME_HEADS = " UNION ALL "
+#: One of several questions for heads in one statement: half the price of one by one.
 EACH_HEADS = f"SELECT * FROM ({HEADS}) AS asked"
 #: The same for all rows behind a place.
 QUEUED = f"""

@@ -316,19 +316,19 @@ class SqlStore:
         return self._wait_for(reading.of_url, url, limit)
 
     def keys(self, chunk: int, after: int = 0) -> Iterator[list[bytes]]:
-        """Every dedup key of a row with an ordinal above `after`, in chunks. Rows that move meanwhile may be missed or repeated."""
+        """Every dedup key of a row with an ordinal above `after`, in chunks.
+
+        Rows that move while it runs may be missed or come twice: ask before anything is written.
+        """
         place: Place | None = None
-        while True:
-            keys, place = self._wait_for(reading.queued_keys, place, chunk, after)
-            if keys:
-                yield keys
-            if place is None:
+        while rows := self._wait_for(reading.queued_keys, place, chunk, after):
+            place = rows[-1][1]
+            yield [key for key, _ in rows]
+            if len(rows) < chunk:
                 break
-        ordinal: int | None = after
-        while ordinal is not None:
-            keys, ordinal = self._wait_for(reading.ended_keys, ordinal, chunk)
-            if keys:
-                yield keys
+        while ended := self._wait_for(reading.ended_keys, after, chunk):
+            after = ended[-1][1]
+            yield [key for key, _ in ended]
 
     def queue(self, queue: int) -> QueueFacts | None:
         """One queue."""
