@@ -34,13 +34,15 @@ class ManyRows(NamedTuple):
 
 def execute(connection: Connection, statement: str, parameters: Sequence[Any] = ()) -> CursorResult[Any]:
     """Execute one statement through SQLAlchemy, about 15 µs: for what is rare."""
-    return connection.exec_driver_sql(_spelled(connection, statement), tuple(parameters))
+    if connection.dialect.paramstyle != "qmark":
+        statement = statement.replace("?", "%s")  # no statement of ours has a `?` or `%` in a literal
+    return connection.exec_driver_sql(statement, tuple(parameters))
 
 
 def fetch(connection: Connection, statement: str, parameters: Sequence[Any] = ()) -> list[Values]:
     """All rows of an answer. On SQLite past SQLAlchemy, which would cost as much as a short read itself."""
     if connection.dialect.name == "sqlite":
-        rows: list[Values] = _driver(connection).execute(statement, parameters).fetchall()
+        rows: list[Values] = driver_of(connection).execute(statement, parameters).fetchall()
         return rows
     return [tuple(row) for row in execute(connection, statement, parameters)]
 
@@ -64,7 +66,7 @@ def write(connection: Connection, statement: ManyRows, rows: Sequence[Values]) -
     """Execute it for all these rows; answers how many rows were changed. Cost: 1 to 4 µs a row."""
     changed = 0
     if connection.dialect.name == "sqlite":
-        driver = _driver(connection)
+        driver = driver_of(connection)
         for text, parameters in _statements(statement, rows, pads=statement.may_repeat):
             changed += driver.execute(text, parameters).rowcount
     else:
@@ -97,17 +99,8 @@ def _text(statement: ManyRows, rows: int) -> str:
     return statement.before + ", ".join([marks] * rows) + statement.after
 
 
-def _spelled(connection: Connection, statement: str) -> str:
-    return statement if connection.dialect.paramstyle == "qmark" else _with_format_marks(statement)
-
-
-@lru_cache(maxsize=1024)
-def _with_format_marks(statement: str) -> str:
-    """For drivers that follow the paramstyle `format`. No statement of ours has a `?` or `%` in a literal."""
-    return statement.replace("?", "%s")
-
-
-def _driver(connection: Connection) -> sqlite3.Connection:
+def driver_of(connection: Connection) -> sqlite3.Connection:
+    """SQLite's own connection below SQLAlchemy's."""
     driver: sqlite3.Connection = connection.connection.driver_connection  # type: ignore[assignment]
     return driver
 
