@@ -106,9 +106,7 @@ class LaneChanges:
             if after is None or not 0 <= after[2] <= after[1]:
                 _make_sure(lane, by, waits, after)
             if after is not None and (after[1] or lane not in self._removed):
-                servable = _servable(after)
-                is_in_place = kept is not None and (kept[0], _servable(kept)) == (after[0], servable)
-                (counted if is_in_place else put).append((*lane, *after, servable))
+                (counted if _keeps_place(kept, after) else put).append((*lane, *after, _servable(after)))
                 self._known.put(lane, after)
             elif kept is not None:
                 gone.append(lane)
@@ -159,6 +157,10 @@ def _after(lane: Kept | None, shelved: int, steps: Iterable[LaneStep], by: int, 
 
 def _servable(lane: Kept) -> int:
     return int(lane[1] > lane[2] and not lane[3])
+
+
+def _keeps_place(before: Kept | None, after: Kept) -> bool:
+    return before is not None and before[0] == after[0] and _servable(before) == _servable(after)
 
 
 def _make_sure(lane: LaneId, by: int, waits: int, after: Kept | None) -> None:

@@ -313,7 +313,7 @@ def queue(connection: Connection, queue: int) -> QueueFacts | None:
 
 
 def queues(
-    connection: Connection, standing: Standing | None, after: int | None, limit: int, longest_first: bool
+    connection: Connection, standing: Standing | None, after: int | None, limit: int, longest_first: bool = False
 ) -> list[QueueFacts]:
     """As `FrontierStore.queues`. Cost: O(queues passed), or O(lanes of the crawl); of equally long ones the smaller id."""
     if longest_first:

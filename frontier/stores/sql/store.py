@@ -14,32 +14,25 @@ from __future__ import annotations
 
 import time
 from collections import deque
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import Future
 from contextlib import closing
 from functools import partial
 from pathlib import Path
 from threading import Condition, Lock, Thread
-from typing import Any, TypeVar
+from typing import Concatenate, ParamSpec, TypeVar
 
 from sqlalchemy import Connection
 
 from anabranch.frontier.errors import FrontierError, StoreInUse, StoreUnavailable
-from anabranch.frontier.records import GateKey, Head, Turn, UrlRecord
+from anabranch.frontier.records import GateKey, Turn
 from anabranch.frontier.seen import SeenFilter
 from anabranch.frontier.stores.contract import (
     Answer,
     Batch,
-    Counters,
-    EndedRecord,
-    GateRow,
     LaneId,
-    LaneRow,
     Opening,
-    Parcel,
     Place,
-    QueueFacts,
-    Standing,
 )
 from anabranch.frontier.stores.sql import reading
 from anabranch.frontier.stores.sql.reading import Asked, Item, Question
@@ -191,6 +184,16 @@ class Service:
 
 
 T = TypeVar("T")
+P = ParamSpec("P")
+
+
+def _question(read: Callable[Concatenate[Connection, P], T]) -> Callable[Concatenate[SqlStore, P], T]:
+    """The method that has `read` called in the store thread and returns its answer (blocks, any thread)."""
+
+    def ask(self: SqlStore, /, *arguments: P.args, **named: P.kwargs) -> T:
+        return self._wait_for(lambda connection: read(connection, *arguments, **named))
+
+    return ask
 
 
 class SqlStore:
@@ -283,13 +286,8 @@ class SqlStore:
         """Return when every batch written so far is durable (blocks). Raises: StoreUnavailable."""
         self._wait_for(lambda _: None)
 
-    def note(self, notes: Mapping[str, str]) -> None:
-        """Keep these facts by name, durably (blocks). Raises: StoreUnavailable."""
-        self._wait_for(put_notes, dict(notes))
-
-    def parcels(self, share: int, after: int, limit: int) -> list[Parcel]:
-        """The parcels for another share of the crawl, by number, after `after` (blocks). Cost: one seek."""
-        return self._wait_for(reading.read_parcels, share, after, limit)
+    note = _question(put_notes)
+    parcels = _question(reading.read_parcels)
 
     def close(self, *, clean: bool) -> None:
         """Write all, mark the store clean if asked, let go of it (blocks). A second call does nothing.
@@ -301,19 +299,21 @@ class SqlStore:
         if service is not None:
             service.close(clean=clean)
 
-    # Questions of others
+    # Questions of others: `reading` has the cost of each
 
-    def look_up(self, key: bytes, lane: LaneId | None = None) -> UrlRecord | None:
-        """The record of the URL with this dedup key (a queued one without its lane costs a scan)."""
-        return self._wait_for(reading.look_up, key, lane)
-
-    def ended(self, keys: Sequence[bytes]) -> dict[bytes, UrlRecord]:
-        """The records of those of these URLs that have ended, by dedup key (two seeks for each)."""
-        return self._wait_for(reading.look_up_ended, keys)
-
-    def of_url(self, url: str, limit: int) -> list[UrlRecord]:
-        """The records of the latest rows with this URL, by ordinal (a scan: half a second a million rows)."""
-        return self._wait_for(reading.of_url, url, limit)
+    look_up = _question(reading.look_up)
+    ended = _question(reading.look_up_ended)
+    of_url = _question(reading.of_url)
+    queue = _question(reading.queue)
+    queues = _question(reading.queues)
+    lanes = _question(reading.lanes)
+    gate = _question(reading.gate)
+    queued = _question(reading.read_queued)
+    ended_after = _question(reading.ended_after)
+    tally = _question(reading.tally)
+    counters = _question(reading.recount)
+    _queued_keys = _question(reading.queued_keys)
+    _ended_keys = _question(reading.ended_keys)
 
     def keys(self, chunk: int, after: int = 0) -> Iterator[list[bytes]]:
         """Every dedup key of a row with an ordinal above `after`, in chunks.
@@ -321,55 +321,21 @@ class SqlStore:
         Rows that move while it runs may be missed or come twice: ask before anything is written.
         """
         place: Place | None = None
-        while rows := self._wait_for(reading.queued_keys, place, chunk, after):
+        while rows := self._queued_keys(place, chunk, after):
             place = rows[-1][1]
             yield [key for key, _ in rows]
             if len(rows) < chunk:
                 break
-        while ended := self._wait_for(reading.ended_keys, after, chunk):
+        while ended := self._ended_keys(after, chunk):
             after = ended[-1][1]
             yield [key for key, _ in ended]
-
-    def queue(self, queue: int) -> QueueFacts | None:
-        """One queue."""
-        return self._wait_for(reading.queue, queue)
-
-    def queues(
-        self, standing: Standing | None, after: int | None, limit: int, longest_first: bool = False
-    ) -> list[QueueFacts]:
-        """Queues that have rows or are not open, by id; or the longest ones (costs a look at every lane)."""
-        return self._wait_for(reading.queues, standing, after, limit, longest_first)
-
-    def lanes(self, queue: int, after: int | None, limit: int) -> list[LaneRow]:
-        """The lanes of a queue that have rows, by gate id, after `after`."""
-        return self._wait_for(reading.lanes, queue, after, limit)
-
-    def gate(self, gate: int) -> GateRow | None:
-        """One gate, as it was last written."""
-        return self._wait_for(reading.gate, gate)
-
-    def queued(self, after: Place | None, limit: int) -> list[Head]:
-        """Rows of `url` by place, after `after`."""
-        return self._wait_for(reading.read_queued, after, limit)
-
-    def ended_after(self, after: int, limit: int) -> list[EndedRecord]:
-        """Rows of `done` by ordinal, above one."""
-        return self._wait_for(reading.ended_after, after, limit)
-
-    def tally(self) -> Mapping[str, int]:
-        """How many queues are in each state (costs a look at every lane)."""
-        return self._wait_for(reading.tally)
-
-    def counters(self) -> Counters:
-        """The totals, recounted from the rows (costs a scan). Raises: InvariantBroken, naming a difference."""
-        return self._wait_for(reading.recount)
 
     def _append(self, item: Item) -> None:
         if not self._fifo.append(item):
             raise StoreUnavailable(f"{self._database.place}: the store is not open")
 
-    def _wait_for(self, ask: Callable[..., T], *arguments: Any) -> T:
-        question = Question(lambda connection: ask(connection, *arguments))
+    def _wait_for(self, ask: Callable[[Connection], T]) -> T:
+        question = Question(ask)
         self._append(question)
         answer: T = question.answer.result()
         return answer

@@ -250,7 +250,10 @@ class Work:
         connection = self._session.connection
         self._worked = None
         if self._batches is None:
-            self._batches = self._ask_filter([item for item in self._items if isinstance(item, Batch)])
+            batches = [item for item in self._items if isinstance(item, Batch)]
+            if self._seen is not None:
+                self._ask_filter(batches, self._seen)
+            self._batches = batches
         writing = TransactionWriter(connection, self._totals, self._epoch, self._lanes)
         with connection.begin():
             for batch in self._batches:
@@ -304,20 +307,20 @@ class Work:
         with self._session.connection.begin():
             return fetch(self._session.connection, statements.FACT, (_MARK,)) == [(self._mark,)]
 
-    def _ask_filter(self, batches: list[Batch]) -> list[Batch]:
+    def _ask_filter(self, batches: list[Batch], seen: SeenFilter) -> None:
         """Take out the new rows that the filter knows, by one question for all batches; forced ones are not asked about.
 
         Once for all tries: a filter that others mark too may answer otherwise later. Raises: FilterFailed.
         """
         asked = [row for batch in batches for row in batch.new if row.ordinal not in batch.forced]
-        if self._seen is not None and asked:
-            with _filter_failures():
-                verdicts = self._seen.unseen([row.dedup_key() for row in asked])
-            self._known = [row for row, is_unseen in zip(asked, verdicts, strict=True) if not is_unseen]
-            dead = {row.ordinal for row in self._known}
-            for batch in batches if dead else ():
-                batch.new[:] = [row for row in batch.new if row.ordinal not in dead]
-        return batches
+        if not asked:
+            return
+        with _filter_failures():
+            verdicts = seen.unseen(list(map(Row.dedup_key, asked)))
+        self._known = [row for row, is_unseen in zip(asked, verdicts, strict=True) if not is_unseen]
+        dead = {row.ordinal for row in self._known}
+        for batch in batches if dead else ():
+            batch.new[:] = [row for row in batch.new if row.ordinal not in dead]
 
     def _report_trouble(self, cause: str) -> None:
         """Report it to the core, once."""
