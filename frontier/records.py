@@ -125,6 +125,13 @@ class Row(NamedTuple):
         """The bytes by which the filter knows this row."""
         return self.url.encode() if self.key is None else self.key
 
+    def record(self) -> UrlRecord:
+        """The row as the answer to a question about its URL."""
+        state = UrlState.WAITING if self.precedence >= WAITING else UrlState.QUEUED
+        place = (self.queue, self.gate, self.due_s)
+        record = UrlRecord(self.url, state, 0, "", self.attempts, self.ordinal, *place, self.hops)
+        return record._replace(payload=self.payload, precedence=self.precedence, via=self.via)
+
 
 class Head(NamedTuple):
     """A row that was read for its lane's window, with the page it was found on."""

@@ -24,8 +24,6 @@ LIMITS = {
 
 #: (kind, measure, start of "file:name") without a limit, with the reason.
 EXEMPT = (
-    ("class", "methods", "frontier/stores/contract.py:FrontierStore"),  # the seam: the contract of a store
-    ("class", "methods", "frontier/stores/sql/store.py:SqlStore"),  # the facade: each method appends or asks
     ("function", "parameters", "crawler/cli/"),  # a command's parameters are its options; typer reads them there
 )
 

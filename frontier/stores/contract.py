@@ -373,11 +373,14 @@ class FrontierStore(Protocol):
     def queue(self, queue: int) -> QueueFacts | None:
         """One queue."""
 
-    def queues(self, standing: Standing | None, after: int | None, limit: int) -> list[QueueFacts]:
-        """Queues that have rows (or are paused or retired) after an id, by id; of one standing if given."""
+    def queues(
+        self, standing: Standing | None, after: int | None, limit: int, longest_first: bool = False
+    ) -> list[QueueFacts]:
+        """Queues that have rows (or are paused or retired), by id, after `after`; of one standing if given.
 
-    def longest(self, limit: int) -> list[QueueFacts]:
-        """The queues with most rows, longest first. Costs a scan of the lanes."""
+        `longest_first`: the queues with the most rows instead, of any standing and without `after`. Costs a look at every lane.
+        """
+        ...
 
     def lanes(self, queue: int, after: int | None, limit: int) -> list[LaneRow]:
         """The lanes of a queue that have rows, after a gate id, by gate id."""

@@ -520,8 +520,9 @@ def test_the_longest_queues_come_first(teller: Teller) -> None:
     counts = [3, 1, 4, 2]
     ordinal = iter(range(1, 99))
     teller.say([row(next(ordinal), lane=lanes[place]) for place, count in enumerate(counts) for _ in range(count)])
-    assert [(fact.row.id, fact.count) for fact in teller.store.longest(2)] == [(lanes[0][0], 5), (lanes[2][0], 4)]
-    assert len(teller.store.longest(9)) == 3
+    longest = teller.store.queues(None, None, 2, longest_first=True)
+    assert [(fact.row.id, fact.count) for fact in longest] == [(lanes[0][0], 5), (lanes[2][0], 4)]
+    assert len(teller.store.queues(None, None, 9, longest_first=True)) == 3
 
 
 def test_closing_twice_is_harmless(teller: Teller) -> None:

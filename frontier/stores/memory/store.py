@@ -1,14 +1,14 @@
-"""The recount of the store in memory: its rows against all that is kept beside them. Costs a look at every row."""
+"""The store in memory, over the tables of `tables`: the embedded twin of the store in SQL, with the same contract."""
 
 from __future__ import annotations
 
 from collections import Counter, deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from heapq import nlargest
-from itertools import islice
+from itertools import chain, islice
 
 from anabranch.frontier.errors import FormatMismatch, InvariantBroken, StoreInUse
-from anabranch.frontier.records import WAITING, GateKey, Head, OutcomeKind, Row, Turn, UrlRecord, UrlState
+from anabranch.frontier.records import WAITING, GateKey, Head, OutcomeKind, Row, Turn, UrlRecord
 from anabranch.frontier.stores.contract import (
     Answer,
     Batch,
@@ -35,7 +35,7 @@ from anabranch.frontier.stores.memory.tables import EndedRows, Gates, Lanes, Sor
 
 
 def check_lanes(lanes: Lanes) -> None:
-    """Compare counts, order and lines with the rows. Raises: InvariantBroken, naming the first difference."""
+    """Compare counts, order and lines with the rows, all of them. Raises: InvariantBroken, naming the first difference."""
     by_standing: Counter[Standing] = Counter()
     waiting = 0
     for lane in lanes.all():
@@ -45,7 +45,7 @@ def check_lanes(lanes: Lanes) -> None:
         if lane.standing is not lanes.standing(lane.queue):
             raise InvariantBroken(f"{lane.as_row()} is {lane.standing.name}, its queue is not")
         if lane.is_servable != (lane.as_row() in lanes.line(lane.gate, Turn(lane.turn - 1), 1)):
-            raise InvariantBroken(f"{lane.as_row()} is servable or in line, and not both")
+            raise InvariantBroken(f"{lane.as_row()} is servable or in line, but not both")
     for standing in (Standing.PAUSED, Standing.RETIRED):
         if by_standing[standing] != lanes.rows_stopped[standing]:
             raise InvariantBroken(
@@ -67,24 +67,135 @@ def _check_lane(lane: StoredLane) -> None:
 
 
 def identity_of(key: bytes) -> str | bytes:
-    """The text of which a key is the UTF-8, else the key itself: a URL's own text then serves as its key, without a copy."""
+    """The key decoded from UTF-8, else the key itself: so a URL's own text serves as its key, without a copy."""
     try:
         return key.decode()
     except UnicodeDecodeError:
         return key
 
 
-class MemoryQuestions:
-    """The tables of the store in memory and the answers about them. Listing costs O(what is listed), but where it is said."""
+class MemoryStore:
+    """A `FrontierStore` without a disk: it takes batches and answers at once, in the thread of the core.
+
+    Listing costs O(what is listed), unless a method has another cost in its docstring.
+    """
 
     def __init__(self) -> None:
         self._lanes = Lanes()
         self._gates = Gates()
         self._queues: dict[int, QueueRow] = {}
+        self._queue_ids = SortedKeys(self._queues)
         self._ended = EndedRows()
         self._seen: dict[str | bytes, int] = {}  # from a key's identity to the ordinal that it stands for
         self._last_number = 0  # of the sequence that ordinals and turns come from
-        self._queue_ids = SortedKeys(self._queues)
+        self._identity: dict[str, str] | None = None
+        self._notes: dict[str, str] = {}
+        self._epoch = 0
+        self._is_open = False
+        self._is_clean = True
+        self._now_s = 0.0
+        self._answers: list[Answer] = []
+        self._parcels: dict[int, deque[Parcel]] = {}
+
+    def open(self, identity: Mapping[str, str], now_s: float, on_change: Callable[[], None]) -> Opening:
+        """Begin empty, or continue with the state of the last close; `on_change` is never called."""
+        del on_change
+        if self._is_open:
+            raise StoreInUse("the store in memory is open already; close it first, or make another one")
+        if self._identity is not None and self._identity != dict(identity):
+            raise FormatMismatch(
+                f"the store in memory was made for {self._identity}, and is opened for {dict(identity)}"
+            )
+        self._identity = dict(identity)
+        if now_s < self._now_s:
+            self._lanes.move_times(now_s - self._now_s)
+            self._gates.move_times(now_s - self._now_s)
+            self._now_s = now_s
+        for gate in list(self._gates.held):
+            self._gates.leave(gate, self._lanes.first_turn(gate), None)
+        was_clean, self._is_clean, self._is_open = self._is_clean, False, True
+        self._answers = []
+        self._epoch += 1
+        return Opening(clean=was_clean, counters=self.counters(), notes=dict(self._notes), epoch=self._epoch)
+
+    def write(self, batch: Batch) -> None:
+        """Take the batch at once; it is as durable as it will ever be.
+
+        Raises: InvariantBroken for a row that is not at its place, or a lane that was not announced.
+        """
+        self._now_s = batch.now_s
+        self._last_number = max(self._last_number, batch.last_number)
+        if batch.queue_names or batch.gate_names or batch.announced:
+            self._announce(batch)
+        try:
+            if batch.ended or batch.moved:
+                self._take_out(batch)
+            duplicates = self._enter(batch) if batch.new else []
+        except KeyError as error:
+            raise InvariantBroken(f"batch {batch.number} names a row or a lane that is not there: {error}") from error
+        self._take_facts(batch)
+        _, paused, retired = self._lanes.rows_stopped
+        self._answers.append(Synced(batch.number, duplicates, retired, paused, len(self._queues)))
+
+    def ask_heads(self, lane: LaneId, limit: int, *, with_queue: bool) -> None:
+        """O(limit), and O(log n) if rows came back from waiting."""
+        found = self._lanes.lane(lane)
+        rows = [] if found is None else found.heads(limit)
+        ended = self._ended
+        heads = [Head(row, ended.url(row.via) if row.via else None) for row in rows]
+        self._answers.append(HeadsRead(lane, heads, self._queue_row(lane[0]) if with_queue else None))
+
+    def ask_lanes(self, gate: int, after: Turn | None, limit: int) -> None:
+        """O(log lanes of the gate + limit)."""
+        self._answers.append(LanesRead(gate, self._lanes.line(gate, after, limit)))
+
+    def ask_gate(self, gate: int, key: GateKey, lanes: int) -> None:
+        """O(log gates + lanes)."""
+        self._gates.name(gate, key)
+        self._answers.append(GatesRead([self._hold(gate, lanes)], gate, None))
+
+    def ask_gates(self, now_s: float, limit: int, lanes: int) -> None:
+        """O(log gates + lanes) for each gate; gates without servable lanes are skipped."""
+        taken: list[GateRead] = []
+        while (gate := self._gates.first_open(now_s)) is not None and len(taken) < limit:
+            if self._lanes.first_turn(gate) is None:
+                self._gates.rest(gate)
+            else:
+                taken.append(self._hold(gate, lanes))
+        self._answers.append(GatesRead(taken, None, self._gates.next_opening()))
+
+    def ask_retries(self, after: tuple[float, int] | None, limit: int) -> None:
+        """O(log rows that wait + limit)."""
+        self._answers.append(RetriesRead(self._lanes.retries(after, limit)))
+
+    def hurry(self) -> None:
+        """Nothing ever lingers."""
+
+    def take_answers(self) -> list[Answer]:
+        """The answers since the last call."""
+        answers = self._answers
+        if answers:
+            self._answers = []
+        return answers
+
+    def flush(self) -> None:
+        """Nothing is ever behind."""
+
+    def note(self, notes: Mapping[str, str]) -> None:
+        """Keep the facts for the next opening."""
+        self._notes.update(notes)
+
+    def parcels(self, share: int, after: int, limit: int) -> list[Parcel]:
+        """O(parcels of the share)."""
+        kept = list(self._parcels.get(share, ()))
+        return [parcel for parcel in kept if parcel.number > after][:limit]
+
+    def close(self, *, clean: bool) -> None:
+        """Let go; the next opening reports whether it was clean."""
+        if self._is_open:
+            self._is_open, self._is_clean = False, clean
+
+    # Questions of others
 
     def look_up(self, key: bytes, lane: LaneId | None = None) -> UrlRecord | None:
         """O(1) for a URL that has ended or whose lane is given, else a look at each lane."""
@@ -94,9 +205,7 @@ class MemoryQuestions:
         if (ended := self._ended.record(ordinal)) is not None:
             return ended
         row = self._find(ordinal, lane)
-        if row is None:
-            return None
-        return _queued_record(row)
+        return None if row is None else row.record()
 
     def ended(self, keys: Sequence[bytes]) -> dict[bytes, UrlRecord]:
         """O(1) per key."""
@@ -106,39 +215,32 @@ class MemoryQuestions:
     def of_url(self, url: str, limit: int) -> list[UrlRecord]:
         """O(rows)."""
         queued = (row for lane in self._lanes.all() for row in lane.rows() if row.url == url)
-        records = [
-            (row.dedup_key(), _queued_record(row)) for row in nlargest(limit, queued, key=lambda row: row.ordinal)
-        ]
+        records = [(row.dedup_key(), row.record()) for row in nlargest(limit, queued, key=lambda row: row.ordinal)]
         records += nlargest(limit, self._ended.of_url(url), key=lambda known: known[1].ordinal)
         found = (record for key, record in records if self._seen.get(identity_of(key)) == record.ordinal)
         return sorted(found, key=lambda record: record.ordinal)
 
     def keys(self, chunk: int, after: int = 0) -> Iterator[list[bytes]]:
-        """Queued rows first. Holds the keys of one queue, and the ordinals of what has ended, while it goes on."""
-        keys: list[bytes] = []
-        for ordinal, key in self._all_keys():
-            if ordinal > after:
-                keys.append(key)
-            if len(keys) == chunk:
-                yield keys
-                keys = []
-        if keys:
-            yield keys
+        """Queued rows first. Holds the keys of one queue, and the ordinals of ended rows, while it runs."""
+        queued = ((row.ordinal, row.dedup_key()) for lane in self._lanes.all() for row in lane.rows())
+        keys = (key for ordinal, key in chain(queued, self._ended.keys()) if ordinal > after)
+        while found := list(islice(keys, chunk)):
+            yield found
 
     def queue(self, queue: int) -> QueueFacts | None:
         """O(lanes of the queue)."""
         row = self._queue_row(queue)
         return None if row is None else _facts(row, self._lanes.of_queue(queue))
 
-    def queues(self, standing: Standing | None, after: int | None, limit: int) -> list[QueueFacts]:
-        """The ids are sorted again if there are more than at the last question."""
+    def queues(
+        self, standing: Standing | None, after: int | None, limit: int, longest_first: bool = False
+    ) -> list[QueueFacts]:
+        """The ids are sorted again if there are more than at the last question; `longest_first` costs O(lanes)."""
+        if longest_first:
+            every = (self.queue(queue) for queue in list(self._queues))
+            return nlargest(limit, (fact for fact in every if fact and fact.count), key=lambda fact: fact.count)
         facts = (self.queue(queue) for queue in self._queue_ids.behind(after))
         return list(islice((fact for fact in facts if fact is not None and _is_listed(fact, standing)), limit))
-
-    def longest(self, limit: int) -> list[QueueFacts]:
-        """O(lanes)."""
-        facts = (self.queue(queue) for queue in list(self._queues))
-        return nlargest(limit, (fact for fact in facts if fact is not None and fact.count), key=lambda fact: fact.count)
 
     def lanes(self, queue: int, after: int | None, limit: int) -> list[LaneRow]:
         """O(lanes of the queue)."""
@@ -188,168 +290,9 @@ class MemoryQuestions:
             queues=len(self._queues),
         )
 
-    def _queue_row(self, queue: int) -> QueueRow | None:
-        row = self._queues.get(queue)
-        standing = self._lanes.standing(queue)
-        return row if row is None or row.standing == standing else row._replace(standing=standing)
-
-    def _find(self, ordinal: int, hint: LaneId | None) -> Row | None:
-        """A queued row by its number: in the lane it is said to be in, else in any."""
-        likely = None if hint is None else self._lanes.lane(hint)
-        row = None if likely is None else likely.find(ordinal)
-        if row is None:
-            found = (lane.find(ordinal) for lane in self._lanes.all())
-            row = next((row for row in found if row is not None), None)
-        return row
-
-    def _all_keys(self) -> Iterator[tuple[int, bytes]]:
-        for lane in self._lanes.all():
-            for row in lane.rows():
-                yield row.ordinal, row.dedup_key()
-        yield from self._ended.keys()
-
-
-def _queued_record(row: Row) -> UrlRecord:
-    state = UrlState.WAITING if row.precedence >= WAITING else UrlState.QUEUED
-    place = (row.queue, row.gate, row.due_s)
-    record = UrlRecord(row.url, state, 0, "", row.attempts, row.ordinal, *place, row.hops)
-    return record._replace(payload=row.payload, precedence=row.precedence, via=row.via)
-
-
-def _facts(row: QueueRow, lanes: Sequence[StoredLane]) -> QueueFacts:
-    counts = [lane.count for lane in lanes if lane.count]
-    return QueueFacts(row, sum(counts), sum(lane.waiting for lane in lanes), len(counts))
-
-
-def _is_listed(fact: QueueFacts, standing: Standing | None) -> bool:
-    is_wanted = standing is None or fact.row.standing is standing
-    return is_wanted and (fact.count > 0 or fact.row.standing is not Standing.OPEN)
-
-
-def _state_of(fact: QueueFacts) -> str:
-    """What the rows of a queue say of it."""
-    if fact.row.standing is not Standing.OPEN:
-        return fact.row.standing.name.lower()
-    if not fact.count:
-        return "empty"
-    return "snoozed" if fact.count == fact.waiting else "inactive"
-
-
-class MemoryStore(MemoryQuestions):
-    """Takes batches and gives answers at once, in the thread of the core."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self._identity: dict[str, str] | None = None
-        self._notes: dict[str, str] = {}
-        self._epoch = 0
-        self._is_open = False
-        self._is_clean = True
-        self._now_s = 0.0
-        self._answers: list[Answer] = []
-        self._parcels: dict[int, deque[Parcel]] = {}
-
-    def open(self, identity: Mapping[str, str], now_s: float, on_change: Callable[[], None]) -> Opening:
-        """Begin empty, or go on with what it held when it was closed; nobody is ever woken."""
-        del on_change
-        if self._is_open:
-            raise StoreInUse("the store in memory is open already; close it first, or make another one")
-        if self._identity is not None and self._identity != dict(identity):
-            raise FormatMismatch(
-                f"the store in memory was made for {self._identity}, and is opened for {dict(identity)}"
-            )
-        self._identity = dict(identity)
-        if now_s < self._now_s:
-            self._lanes.move_times(now_s - self._now_s)
-            self._gates.move_times(now_s - self._now_s)
-            self._now_s = now_s
-        for gate in list(self._gates.held):
-            self._gates.leave(gate, self._lanes.first_turn(gate), None)
-        was_clean, self._is_clean, self._is_open = self._is_clean, False, True
-        self._answers = []
-        self._epoch += 1
-        return Opening(clean=was_clean, counters=self.counters(), notes=dict(self._notes), epoch=self._epoch)
-
-    def write(self, batch: Batch) -> None:
-        """Take the batch at once; it is as durable as it will ever be.
-
-        Raises: InvariantBroken for a row that is not where the batch says, or a lane that was not announced.
-        """
-        self._now_s = batch.now_s
-        if batch.queue_names or batch.gate_names or batch.announced:
-            self._announce(batch)
-        try:
-            if batch.ended or batch.moved:
-                self._take_out(batch)
-            duplicates = self._enter(batch) if batch.new else []
-        except KeyError as error:
-            raise InvariantBroken(f"batch {batch.number} names a row or a lane that is not there: {error}") from error
-        self._take_facts(batch)
-        _, paused, retired = self._lanes.rows_stopped
-        # As for heads, half the price of the record's own constructor: both come with every page.
-        self._answers.append(Synced(batch.number, duplicates, retired, paused, len(self._queues)))
-
-    def ask_heads(self, lane: LaneId, limit: int, *, with_queue: bool) -> None:
-        """O(limit), and O(log n) if rows came back from waiting."""
-        found = self._lanes.lane(lane)
-        rows = [] if found is None else found.heads(limit)
-        ended = self._ended
-        # Half the price of Head(...).
-        heads = [Head(row, ended.url(row.via) if row.via else None) for row in rows]
-        self._answers.append(HeadsRead(lane, heads, self._queue_row(lane[0]) if with_queue else None))
-
-    def ask_lanes(self, gate: int, after: Turn | None, limit: int) -> None:
-        """O(log lanes of the gate + limit)."""
-        self._answers.append(LanesRead(gate, self._lanes.line(gate, after, limit)))
-
-    def ask_gate(self, gate: int, key: GateKey, lanes: int) -> None:
-        """O(log gates + lanes)."""
-        self._gates.name(gate, key)
-        self._answers.append(GatesRead([self._hold(gate, lanes)], gate, None))
-
-    def ask_gates(self, now_s: float, limit: int, lanes: int) -> None:
-        """O(log gates + lanes) for each gate; those that lost all they had to serve are passed over."""
-        taken: list[GateRead] = []
-        while (gate := self._gates.first_open(now_s)) is not None and len(taken) < limit:
-            if self._lanes.first_turn(gate) is None:
-                self._gates.rest(gate)
-            else:
-                taken.append(self._hold(gate, lanes))
-        self._answers.append(GatesRead(taken, None, self._gates.next_opening()))
-
-    def ask_retries(self, after: tuple[float, int] | None, limit: int) -> None:
-        """O(log rows that wait + limit)."""
-        self._answers.append(RetriesRead(self._lanes.retries(after, limit)))
-
-    def hurry(self) -> None:
-        """Nothing ever lingers."""
-
-    def take_answers(self) -> list[Answer]:
-        """Hand over what was answered."""
-        answers = self._answers
-        if answers:
-            self._answers = []
-        return answers
-
-    def flush(self) -> None:
-        """Nothing is ever behind."""
-
-    def note(self, notes: Mapping[str, str]) -> None:
-        """Keep the facts for the next opening."""
-        self._notes.update(notes)
-
-    def parcels(self, share: int, after: int, limit: int) -> list[Parcel]:
-        """O(parcels of the share)."""
-        kept = list(self._parcels.get(share, ()))
-        return [parcel for parcel in kept if parcel.number > after][:limit]
-
-    def close(self, *, clean: bool) -> None:
-        """Let go; the next opening tells whether it was clean."""
-        if self._is_open:
-            self._is_open, self._is_clean = False, clean
+    # Batches
 
     def _announce(self, batch: Batch) -> None:
-        self._last_number = max(self._last_number, batch.last_number)
         for queue, queue_key, precedence in batch.queue_names:
             if queue not in self._queues:
                 self._queues[queue] = QueueRow(queue, queue_key, Standing.OPEN, precedence, 0, None, 0, 0)
@@ -369,8 +312,7 @@ class MemoryStore(MemoryQuestions):
             lanes.put(new)
 
     def _enter(self, batch: Batch) -> list[Row]:
-        """New rows; answers those that die because their key is known."""
-        self._last_number = max(self._last_number, batch.last_number)
+        """New rows; the result is the rows that die because their key is known."""
         seen, settled, lanes, duplicates = self._seen, batch.settled, self._lanes, []
         for row in batch.new:
             ordinal, key = row.ordinal, row.key
@@ -387,7 +329,7 @@ class MemoryStore(MemoryQuestions):
         return duplicates
 
     def _take_facts(self, batch: Batch) -> None:
-        """What is known of queues and gates, and changes of turns, standings and windows."""
+        """Facts of queues and gates, and changes of turns, standings and windows."""
         for queue in batch.queues:
             self._queues[queue[0]] = queue
         for gate in batch.gates:
@@ -395,12 +337,10 @@ class MemoryStore(MemoryQuestions):
         if batch.turns or batch.left or batch.standings or batch.removed or batch.woken:
             self._arrange(batch)
         if batch.exchanged is not None:
-            self._last_number = max(self._last_number, batch.last_number)
             self._exchange(batch.exchanged)
 
     def _arrange(self, batch: Batch) -> None:
-        """Turns, standings and the gates' windows, once the rows are there: a lane that opens wakes a gate that just left."""
-        self._last_number = max(self._last_number, batch.last_number)
+        """Turns, standings and the gates' windows, after the rows: a lane that opens wakes a gate that just left."""
         for lane, turn in batch.turns:
             self._lanes.set_turn(lane, turn)
         for gate, gate_turn, wakes_s in batch.left:
@@ -408,7 +348,8 @@ class MemoryStore(MemoryQuestions):
         for queue, standing in batch.standings:
             if queue in self._queues:
                 for opened in self._lanes.set_standing(queue, standing):
-                    self._wake(opened)
+                    if (first := self._lanes.first_turn(opened)) is not None:
+                        self._gates.wake(opened, first)
         for gate, turn in batch.woken:
             self._gates.wake(gate, turn)
         for lane in batch.removed:
@@ -424,12 +365,41 @@ class MemoryStore(MemoryQuestions):
         for ordinal, url in exchanged.pages:
             self._ended.note_page(ordinal, url)
 
-    def _wake(self, gate: int) -> None:
-        """The gate gets the turn of its first servable lane."""
-        turn = self._lanes.first_turn(gate)
-        if turn is not None:
-            self._gates.wake(gate, turn)
-
     def _hold(self, gate: int, lanes: int) -> GateRead:
         self._gates.hold(gate)
         return GateRead(self._gates.rows[gate], self._lanes.line(gate, None, lanes))
+
+    # Lookups
+
+    def _queue_row(self, queue: int) -> QueueRow | None:
+        row = self._queues.get(queue)
+        standing = self._lanes.standing(queue)
+        return row if row is None or row.standing == standing else row._replace(standing=standing)
+
+    def _find(self, ordinal: int, hint: LaneId | None) -> Row | None:
+        """A queued row by its number, looked for in the lane `hint` first."""
+        likely = None if hint is None else self._lanes.lane(hint)
+        row = None if likely is None else likely.find(ordinal)
+        if row is None:
+            found = (lane.find(ordinal) for lane in self._lanes.all())
+            row = next((row for row in found if row is not None), None)
+        return row
+
+
+def _facts(row: QueueRow, lanes: Sequence[StoredLane]) -> QueueFacts:
+    counts = [lane.count for lane in lanes if lane.count]
+    return QueueFacts(row, sum(counts), sum(lane.waiting for lane in lanes), len(counts))
+
+
+def _is_listed(fact: QueueFacts, standing: Standing | None) -> bool:
+    is_wanted = standing is None or fact.row.standing is standing
+    return is_wanted and (fact.count > 0 or fact.row.standing is not Standing.OPEN)
+
+
+def _state_of(fact: QueueFacts) -> str:
+    """The state of a queue by its rows."""
+    if fact.row.standing is not Standing.OPEN:
+        return fact.row.standing.name.lower()
+    if not fact.count:
+        return "empty"
+    return "snoozed" if fact.count == fact.waiting else "inactive"

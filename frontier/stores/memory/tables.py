@@ -1,4 +1,4 @@
-"""Entries in rising order that come and go anywhere: what a table's index is to the store in memory."""
+"""The tables of the store in memory: a sorted index, ended rows, gates, lanes with their rows."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ EntryT = TypeVar("EntryT", bound=tuple[Any, ...])
 class Ascending(Generic[EntryT]):
     """Tuples in rising order, no two equal, in chunks of at most twice `chunk`.
 
-    Each chunk has a bound that none of its entries exceeds and all later ones do. Adding behind the last is O(1); adding and
-    discarding elsewhere is one search and a shift within one chunk.
+    Each chunk has a bound: its entries do not exceed it, later ones do. Adding at the end is O(1); adding and discarding
+    elsewhere is one search and a shift within one chunk.
     """
 
     __slots__ = ("_bounds", "_chunk", "_chunks")
@@ -36,7 +36,7 @@ class Ascending(Generic[EntryT]):
         return (entry for chunk in self._chunks for entry in chunk)
 
     def add(self, entry: EntryT) -> None:
-        """Put an entry that is not there in its place."""
+        """Insert a new entry."""
         bounds, chunks = self._bounds, self._chunks
         if not bounds:
             chunks.append([entry])
@@ -53,7 +53,7 @@ class Ascending(Generic[EntryT]):
             self._split(place % len(chunks))
 
     def discard(self, entry: EntryT) -> bool:
-        """Take an entry out; False if it was not there."""
+        """Remove an entry; False if it is missing."""
         number = bisect_left(self._bounds, entry)
         if number == len(self._bounds):
             return False
@@ -71,7 +71,7 @@ class Ascending(Generic[EntryT]):
         return self._chunks[0][0] if self._chunks else None
 
     def since(self, bound: tuple[Any, ...], limit: int) -> list[EntryT]:
-        """The first entries that are not below a tuple, which may be shorter than they are. O(log n + limit)."""
+        """The first entries that are not below a tuple, which may be shorter than they. O(log n + limit)."""
         number = bisect_left(self._bounds, bound)
         if number == len(self._bounds):
             return []
@@ -111,9 +111,9 @@ class SortedKeys:
 
 
 class EndedRows:
-    """Rows that have ended, by ordinal. Every operation costs O(1), but for those that list.
+    """Rows that have ended, by ordinal. O(1), except for lists.
 
-    May be read from any thread: `_status` is written last, and an ordinal that it has is in the others.
+    May be read from any thread: `_status` is written last, so each of its ordinals is in the other dicts.
     """
 
     def __init__(self) -> None:
@@ -124,7 +124,7 @@ class EndedRows:
         self._ordinals = SortedKeys(self._status)
 
     def add(self, row: Row, status: int, kind: OutcomeKind) -> None:
-        """The row has ended so."""
+        """The row has ended."""
         ordinal, key = row.ordinal, row.key
         self._urls[ordinal] = row.url
         if key is not None:
@@ -133,22 +133,22 @@ class EndedRows:
         self._status[ordinal] = status
 
     def note_page(self, ordinal: int, url: str) -> None:
-        """A page of another share of the crawl: `url` knows it by the negative of its ordinal."""
+        """A page of another share of the crawl; `url` finds it by the negative of its ordinal."""
         self._urls[-ordinal] = url
 
     def url(self, ordinal: int) -> str | None:
-        """The URL with this ordinal, if it has ended; with the negative of one: the page of another share."""
+        """The URL with this ordinal, if it has ended; of a negative one the page of another share."""
         return self._urls.get(ordinal)
 
     def record(self, ordinal: int) -> UrlRecord | None:
-        """What is known of it, if it has ended."""
+        """Its record, if it has ended."""
         if ordinal not in self._status:
             return None
         _, url, _, status, kind, attempts = self._row(ordinal)
         return UrlRecord(url, UrlState.ENDED, status, kind.value, attempts, ordinal)
 
     def of_url(self, url: str) -> Iterator[tuple[bytes, UrlRecord]]:
-        """The dedup key and the record of each that has this URL. Costs a look at all."""
+        """The dedup key and the record of each row with this URL. O(rows)."""
         for ordinal in list(self._status):
             record = self.record(ordinal) if self._urls[ordinal] == url else None
             if record is not None:
@@ -193,18 +193,18 @@ class Gates:
             self.rows[gate] = GateRow(gate, key, 0.0, 0.0, 0.0, 0.0, 0.0, 0, 0.0, None)
 
     def hold(self, gate: int) -> None:
-        """The core has it in memory."""
+        """The core takes it into memory."""
         self._forget_window(gate)
         self.held.add(gate)
 
     def leave(self, gate: int, turn: Turn | None, wakes_s: float | None) -> None:
-        """The core has it no longer. A gate that is unknown is ignored."""
+        """The core drops it from memory. An unknown gate is ignored."""
         if gate in self.rows:
             self.held.discard(gate)
             self._set_window(gate, turn, wakes_s)
 
     def wake(self, gate: int, turn: Turn) -> None:
-        """Something can be served there with this turn. Ignored for a gate that is held, unknown, or earlier anyway."""
+        """It has something to serve with this turn. Ignored for a gate that is held, unknown, or earlier anyway."""
         if gate in self.held or gate not in self.rows:
             return
         old_turn, wakes_s = self._windows.get(gate, (None, None))
@@ -212,11 +212,11 @@ class Gates:
             self._set_window(gate, turn, wakes_s)
 
     def rest(self, gate: int) -> None:
-        """Nothing can be served there."""
+        """It has nothing to serve."""
         self._set_window(gate, None, None)
 
     def first_open(self, now_s: float) -> int | None:
-        """The gate with the smallest turn of those that are not held and not known to be closed."""
+        """The gate with the smallest turn that is neither held nor known to be closed."""
         while (first := self._closed.first()) is not None and first[0] <= now_s:
             _, gate = first
             turn, _ = self._windows[gate]
@@ -225,7 +225,7 @@ class Gates:
         return None if soonest is None else soonest[1]
 
     def next_opening(self) -> float | None:
-        """When the next closed gate opens; only right after `first_open` of the same time."""
+        """When the next closed gate opens; to be called right after `first_open`."""
         first = self._closed.first()
         return None if first is None else first[0]
 
@@ -271,17 +271,17 @@ class StoredLane:
         self.queue = queue
         self.gate = gate
         self.turn = turn
-        self.standing = standing  #: its queue's; what is not OPEN is shelved
+        self.standing = standing  #: its queue's; unless OPEN the lane is shelved
         self.ready = 0  #: rows that can be served, leased ones included
         self.waiting = 0  #: rows that wait for a retry
         #: Rows by precedence, then in the order they came: rising ordinals, but for rows that wait.
         self.levels: dict[int, OrderedDict[int, Row]] = {}
-        #: Rows to serve that came after younger ones of their precedence: (precedence, ordinal, row).
+        #: Rows to serve that came back after later ones of their precedence: (precedence, ordinal, row).
         self.returned: Ascending[tuple[int, int, Row]] | None = None
 
     @property
     def is_servable(self) -> bool:
-        """It stands in its gate's line."""
+        """It is in its gate's line."""
         return self.ready > 0 and not self.standing
 
     @property
@@ -290,7 +290,7 @@ class StoredLane:
         return self.ready + self.waiting
 
     def as_row(self) -> LaneRow:
-        """What the contract calls a lane."""
+        """The lane as a row of the contract."""
         return LaneRow(self.queue, self.gate, self.turn, self.ready + self.waiting, self.waiting)
 
     def heads(self, limit: int) -> Iterable[Row]:
@@ -304,7 +304,7 @@ class StoredLane:
         return islice(merge(in_order, returned, key=place_in_lane), limit)
 
     def find(self, ordinal: int) -> Row | None:
-        """The row with this number, if it is here. O(precedences), and O(rows that came back)."""
+        """The row with this number. O(precedences), and O(rows that came back)."""
         found = (level.get(ordinal) for level in list(self.levels.values()))
         row = next((row for row in found if row is not None), None)
         if row is None and self.returned is not None:
@@ -326,20 +326,23 @@ class StoredLane:
 
     def put(self, row: Row, *, is_newest: bool) -> None:
         """Add a row; `is_newest`: no row of any lane has a larger ordinal."""
-        if is_newest:
-            level = self.levels.get(row.precedence)
-            if level is None:
-                level = self.levels[row.precedence] = OrderedDict()
-            level[row.ordinal] = row
+        precedence, ordinal = row.precedence, row.ordinal
+        level = self.levels.get(precedence)
+        if level is None:
+            level = self.levels[precedence] = OrderedDict()
+        if is_newest or not level or precedence >= WAITING or next(reversed(level)) < ordinal:
+            level[ordinal] = row
         else:
-            self._put_back(row)
-        if row.precedence >= WAITING:
+            if self.returned is None:
+                self.returned = Ascending()
+            self.returned.add((precedence, ordinal, row))
+        if precedence >= WAITING:
             self.waiting += 1
         else:
             self.ready += 1
 
     def take(self, precedence: int, ordinal: int) -> Row:
-        """Take a row out. Raises: KeyError if it is not there."""
+        """Take a row out. Raises: KeyError if it is missing."""
         level = self.levels.get(precedence)
         kept = None if level is None else level.pop(ordinal, None)
         if kept is None:
@@ -352,21 +355,8 @@ class StoredLane:
             self.ready -= 1
         return kept
 
-    def _put_back(self, row: Row) -> None:
-        """Add a row that may be older than others that are here."""
-        _, _, precedence, ordinal = row[:4]
-        level = self.levels.get(precedence)
-        if level is None:
-            level = self.levels[precedence] = OrderedDict()
-        elif precedence < WAITING and next(reversed(level)) > ordinal:
-            if self.returned is None:
-                self.returned = Ascending()
-            self.returned.add((precedence, ordinal, row))
-            return
-        level[ordinal] = row
-
     def _take_returned(self, precedence: int, ordinal: int) -> Row:
-        """Take a row out of `returned`. Raises: KeyError if it is not there."""
+        """Take a row out of `returned`. Raises: KeyError."""
         found = [] if self.returned is None else self.returned.since((precedence, ordinal), 1)
         if self.returned is None or not found or found[0][:2] != (precedence, ordinal):
             raise KeyError(ordinal)
@@ -380,9 +370,9 @@ def place_in_lane(row: Row) -> tuple[int, ...]:
 
 
 class Lanes:
-    """All lanes, the servable ones of each gate in line by turn, and all rows that wait by the time of their retry.
+    """All lanes, the servable ones of each gate in line by turn, and all waiting rows by the time of their retry.
 
-    Putting and taking out a row is O(1), and O(log n) for one that waits, comes back, or changes whether its lane is servable.
+    Putting and taking out a row is O(1); O(log n) for one that waits, comes back, or changes whether its lane is servable.
     """
 
     def __init__(self) -> None:
@@ -408,7 +398,7 @@ class Lanes:
         return (lane for lanes in list(self._by_queue.values()) for lane in list(lanes.values()))
 
     def announce(self, queue: int, gate: int, turn: Turn) -> None:
-        """Make the lane if there is none; the turn is taken unless it is servable."""
+        """Make the lane if it is new; the turn is taken unless the lane is servable."""
         lanes = self._by_queue.setdefault(queue, {})
         lane = lanes.get(gate)
         if lane is None:
@@ -417,7 +407,7 @@ class Lanes:
             lane.set_turn(turn)
 
     def set_turn(self, lane_id: LaneId, turn: Turn) -> None:
-        """Give a lane another turn; a lane that is unknown is ignored."""
+        """Give a lane another turn; an unknown lane is ignored."""
         lane = self.lane(lane_id)
         if lane is None:
             return
@@ -429,7 +419,7 @@ class Lanes:
         self._join_line(lane)
 
     def remove(self, lane_id: LaneId) -> None:
-        """Forget a lane that has no rows."""
+        """Forget a lane if it has no rows."""
         lane = self.lane(lane_id)
         if lane is None or lane.count:
             return
@@ -454,7 +444,7 @@ class Lanes:
             self.rows_stopped[lane.standing] += 1
 
     def take_out(self, row: Row) -> None:
-        """Take a row from its place. Raises: KeyError if it is not there."""
+        """Take a row from its place. Raises: KeyError if it is missing."""
         lane = self._by_queue[row.queue][row.gate]
         kept = lane.take(row.precedence, row.ordinal)
         if row.precedence >= WAITING:
@@ -465,7 +455,7 @@ class Lanes:
             self.rows_stopped[lane.standing] -= 1
 
     def retries(self, after: tuple[float, int] | None, limit: int) -> list[Row]:
-        """Rows that wait, by (due_s, ordinal), behind a place."""
+        """Waiting rows by (due_s, ordinal), after a place."""
         bound = () if after is None else (after[0], after[1] + 1)
         return [row for _, _, row in self._retries.since(bound, limit)]
 
@@ -478,7 +468,7 @@ class Lanes:
     # The lines at the gates
 
     def line(self, gate: int, after: Turn | None, limit: int) -> list[LaneRow]:
-        """The servable lanes of a gate behind a turn, by turn."""
+        """The servable lanes of a gate after a turn, by turn."""
         line = self._lines.get(gate)
         if line is None:
             return []
@@ -498,7 +488,7 @@ class Lanes:
         return self._stopped.get(queue, Standing.OPEN)
 
     def set_standing(self, queue: int, standing: Standing) -> list[int]:
-        """Open, pause or retire a queue; answers the gates at which it is servable now and was not."""
+        """Open, pause or retire a queue; the result is the gates at which it becomes servable."""
         if standing:
             self._stopped[queue] = standing
         else:

@@ -1,14 +1,13 @@
 """A copy of a store's file while its owner writes to it.
 
-SQLite's own backup cannot make it: the owner holds the file with `locking_mode=EXCLUSIVE` (see `frontier.stores.sqlite`), so
-any other connection is refused as long as it lives. But the files can be read. The log grows at its end until it is begun
-anew, which changes its header; and the file itself is written only with pages that are in the log. So the file, copied first,
-and the log, copied then, are together the store as it was at the end of some transaction, if the log was not begun anew
-meanwhile: its header is the same before and after. What a checkpoint wrote into the file while it was copied is in the log,
-too, and a transaction that was being written to the log has no commit there, and is left out.
+SQLite's own backup cannot make it: the owner holds the file with `locking_mode=EXCLUSIVE` (see `sqlite`), so any other
+connection is refused. But the files can be read. The log grows at its end until it is restarted, which changes its header; and
+the file is written only with pages that are in the log. So the file, copied first, and the log, copied next, are together the
+store at the end of some transaction, if the log's header is the same before and after. Pages that a checkpoint wrote into the
+file meanwhile are in the log, too; a transaction that was being written has no commit there and is left out.
 
-The log is begun anew every 64 MiB, in seconds on a busy crawl. So a copy holds a shared `flock` on it, which ends with its
-process, and as long as it is there the owner begins the log anew every 256 MiB only.
+The log is restarted every 64 MiB, in seconds on a busy crawl. So a copy holds a shared `flock` on it, which ends with its
+process; as long as it exists the owner restarts the log every 256 MiB only.
 (https://www.sqlite.org/fileformat2.html#the_write_ahead_log)
 """
 
@@ -22,6 +21,7 @@ from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 
 from anabranch.frontier.errors import StoreInUse
+from anabranch.frontier.seen import ExactFilter
 from anabranch.frontier.stores.contract import CHECKPOINT, FILTER
 from anabranch.frontier.stores.sql.schema import NOTE
 from anabranch.frontier.stores.sql.sqlite import log_of, translated
@@ -29,20 +29,23 @@ from anabranch.frontier.stores.sql.sqlite import log_of, translated
 #: Copies until one is whole. The first one may meet a log that is long already.
 _TRIES = 5
 _HEADER_BYTES = 32
-#: What the note says of the filter: the position of `StoreDecides`.
+#: The filter's position in the copy's notes, and that of `StoreDecides`.
 POSITION = "copy-1"
 
 
 def copy_live(file: Path, copy: Path) -> None:
-    """Copy the store in `file` to `copy`, marked as closed in order by an owner whose filter is `StoreDecides`.
+    """Copy the store in `file` to `copy`, marked as closed in order by an owner with the filter `StoreDecides`.
 
-    The owner goes on meanwhile; as much room and time as the file takes. Raises: StoreInUse if the owner writes so much that no
-    copy becomes whole; StoreUnavailable, FormatMismatch; OSError.
+    The owner goes on meanwhile. Cost: room and time for the file. Raises: StoreInUse if the owner writes so much that no copy
+    becomes whole; StoreUnavailable, FormatMismatch; OSError.
     """
     with _kept(log_of(file)):
         _copy(file, copy)
+    # The copy's owner is alive, so nothing has to be recovered as after its death.
+    facts = {"clean": "1", NOTE + FILTER: POSITION, NOTE + CHECKPOINT: "0"}
     try:
-        _mark(copy)
+        with closing(sqlite3.connect(copy)) as connection, connection:
+            connection.executemany("INSERT OR REPLACE INTO crawl VALUES (?, ?)", facts.items())
     except sqlite3.Error as error:
         raise translated(file, error) from error
 
@@ -60,27 +63,15 @@ def _copy(file: Path, copy: Path) -> None:
     raise StoreInUse(f"{file}: it is being written too fast to be looked at; try again, or wait until its owner ends")
 
 
-class StoreDecides:
-    """A `SeenFilter` for such a copy: it knows nothing, so that only what the store has counts as seen."""
-
-    blocks = False
-
-    def unseen(self, keys: Sequence[bytes]) -> Sequence[bool]:
-        """None of them was marked."""
-        return [True] * len(keys)
+class StoreDecides(ExactFilter):
+    """A `SeenFilter` for such a copy: it knows no key, so that only the store's rows count as seen."""
 
     def mark(self, keys: Sequence[bytes]) -> None:
         """The store has them."""
 
-    def sync(self) -> None:
-        """There is nothing to sync."""
-
     def position(self) -> str:
-        """What the copy notes, so that nothing is marked again."""
+        """The position that the copy notes, so that nothing is marked again."""
         return POSITION
-
-    def close(self) -> None:
-        """There is nothing to let go of."""
 
     def facts(self) -> dict[str, float]:
         """It has no figures."""
@@ -89,29 +80,22 @@ class StoreDecides:
 
 @contextmanager
 def _kept(log: Path) -> Iterator[None]:
-    """Ask the owner of the log to begin it anew later."""
+    """Have the owner of the log restart it later."""
     try:
         opened = log.open("rb")
-    except FileNotFoundError:  # there is nothing to begin anew
+    except FileNotFoundError:  # there is nothing to restart
         yield
         return
     with opened:
-        with suppress(OSError):  # a file system without such locks: the log may be begun anew
+        with suppress(OSError):  # a file system without such locks: the log may be restarted
             fcntl.flock(opened, fcntl.LOCK_SH)
         yield
 
 
 def _header(log: Path) -> bytes:
-    """The log's header, whose salts change when it is begun anew; empty if there is no log."""
+    """The log's header, with salts that change at each restart; empty if there is no log."""
     try:
         with log.open("rb") as opened:
             return opened.read(_HEADER_BYTES)
     except FileNotFoundError:
         return b""
-
-
-def _mark(copy: Path) -> None:
-    """The copy's owner is alive, so nothing is to be made good as after his death."""
-    facts = {"clean": "1", NOTE + FILTER: POSITION, NOTE + CHECKPOINT: "0"}
-    with closing(sqlite3.connect(copy)) as connection, connection:
-        connection.executemany("INSERT OR REPLACE INTO crawl VALUES (?, ?)", facts.items())

@@ -1,9 +1,9 @@
-"""All that is PostgreSQL's own: how to connect, the lock, what its errors mean.
+"""A crawl in a PostgreSQL database: how to connect, the lock, what its errors mean.
 
-The owner holds a session's advisory lock, named by database and schema. The server lets go of it when the session ends, however
-that happens, so nothing is left to clean up; and as long as a session of ours may still be at its COMMIT on the server, a
-new one of ours does not get the lock, so what it reads afterwards is decided. `synchronous_commit` is on: a commit that
-has returned is on the server's disk.
+The owner holds a session's advisory lock, named by database and schema. The server releases it when the session ends, however
+that happens, so nothing is left to clean up. As long as a lost session may still be at its COMMIT on the server, a new one does
+not get the lock, so it reads only commits that are decided. `synchronous_commit` is on: a commit that has returned is on the
+server's disk.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from sqlalchemy import URL, Connection, Engine, NullPool, create_engine, make_url, text
+from sqlalchemy import Connection, Engine, NullPool, create_engine, make_url, text
 from sqlalchemy.exc import ArgumentError, DBAPIError
 
 from anabranch.frontier.errors import (
@@ -32,13 +32,13 @@ _DRIVERS = frozenset({"postgresql", "postgresql+psycopg"})
 
 #: Seconds until a server that does not answer counts as gone.
 _CONNECT_S = 5
-#: How long to wait for another session's lock: only long enough for the server to notice that its owner is dead.
+#: How long to wait for another session's lock: long enough for the server to notice that its owner is dead.
 _LOCK_S = 1
 _NOT_IN_TIME = "55P03"
 _OWNER = "owner"  # name in `crawl`
 
-#: Either side notices within 25 s that the other is gone, and the server lets go of the lock: by keepalives while nothing is on
-#: its way, by `tcp_user_timeout` (milliseconds) while something is. Without the latter TCP sends again for 15 minutes.
+#: Either side notices within 25 s that the other is gone, and the server releases the lock: by keepalives on an idle
+#: connection, by `tcp_user_timeout` (milliseconds) on a busy one. Without the latter TCP sends again for 15 minutes.
 _GONE_MS = 25_000
 _OPTIONS = (
     "-c synchronous_commit=on -c tcp_keepalives_idle=10 -c tcp_keepalives_interval=5 -c tcp_keepalives_count=3"
@@ -46,7 +46,7 @@ _OPTIONS = (
 )
 _KEEPALIVES = {"keepalives_idle": 10, "keepalives_interval": 5, "keepalives_count": 3, "tcp_user_timeout": _GONE_MS}
 
-#: What an SQLSTATE means by its first characters, the longest first, and whether it may pass
+#: The meaning of an SQLSTATE by its first characters, the longest first, and whether the cause may pass
 #: (https://www.postgresql.org/docs/current/errcodes-appendix.html).
 _MEANINGS: tuple[tuple[str, type[FrontierError], str, bool], ...] = (
     ("25006", StoreFull, "it is read-only; make it writable and run again", True),
@@ -65,14 +65,24 @@ _MEANINGS: tuple[tuple[str, type[FrontierError], str, bool], ...] = (
     ("XX002", StoreUnavailable, "it is damaged; restore it from a copy", False),
 )
 _GONE = (StoreUnavailable, "the server cannot be reached; start it and run again", True)
+_DEFECT = (StoreUnavailable, "", False)
 
 
 class PostgresDatabase:
     """A crawl in the first schema of a PostgreSQL connection's search path."""
 
     def __init__(self, address: str) -> None:
-        """Raises: PolicyError for a URL that is none or of another kind."""
-        self._url = _url(address)
+        """Raises: PolicyError for a malformed URL or one of another kind."""
+        try:
+            url = make_url(address)
+        except ArgumentError as error:
+            raise PolicyError(f"{address!r} is no URL of a database; postgresql://user@host/database is one") from error
+        if url.drivername not in _DRIVERS:
+            raise PolicyError(
+                f"{url.drivername} cannot hold a crawl; "
+                "name a file of SQLite by its path, or postgresql://user@host/database"
+            )
+        self._url = url.set(drivername="postgresql+psycopg")
         #: (process id, start) of our session on the server.
         self._session: tuple[int, str] | None = None
 
@@ -93,7 +103,7 @@ class PostgresDatabase:
             engine.dispose()
 
     def is_lost(self, connection: Connection) -> bool:
-        """It was closed, or the server is not there any more."""
+        """It was closed, or the server is gone."""
         return connection.closed or connection.invalidated
 
     def announce(self, connection: Connection, owner: str) -> None:
@@ -105,20 +115,17 @@ class PostgresDatabase:
         """Nothing: the lock ends with the session, and a stale owner's line is harmless."""
 
     def translated(self, error: Exception) -> FrontierError:
-        """The error of this room that another stands for; one line that names the place and what to do."""
+        """The error as one of this room; its one line names the place and what to do."""
         if isinstance(error, FrontierError):
             return error
         cause = error.orig if isinstance(error, DBAPIError) else error
-        said = str(cause).strip().partition("\n")[0]
-        kind, meaning, _ = _meaning(error) or (StoreUnavailable, type(cause).__name__, False)
-        return caused_by(kind(f"{self.place}: {meaning} ({said})"), error)
+        words = str(cause).strip().partition("\n")[0]
+        kind, meaning, _ = _meaning(error)
+        return caused_by(kind(f"{self.place}: {meaning or type(cause).__name__} ({words})"), error)
 
     def is_passing(self, error: Exception) -> bool:
-        """A server may come back, a disk may get room; what it does not understand today it will not understand later."""
-        if isinstance(error, _StillHeld):
-            return True
-        meaning = _meaning(error)
-        return meaning is not None and meaning[2]
+        """A server may come back, a disk may get room; a wrong statement stays wrong."""
+        return isinstance(error, _StillHeld) or _meaning(error)[2]
 
     def _engine(self) -> Engine:
         options = " ".join(filter(None, (str(self._url.query.get("options", "")), _OPTIONS)))
@@ -181,7 +188,7 @@ class _StillHeld(StoreUnavailable):
 
 
 def _lock(connection: Connection, key: int) -> bool:
-    """Take the lock for this session; False if another one does not let go of it in time."""
+    """Take the lock for this session; False if another one does not release it in time."""
     try:
         with connection.begin():
             connection.execute(text(f"SET LOCAL lock_timeout = '{_LOCK_S}s'"))
@@ -194,32 +201,20 @@ def _lock(connection: Connection, key: int) -> bool:
 
 
 def _end_session(connection: Connection, process: int, start: str) -> bool:
-    """Ask the server to end a session of ours whose connection was lost; False: it is gone already."""
+    """Have the server end a session of ours after its connection was lost; False: it has ended already."""
     ending = "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE pid = :pid AND backend_start::text = :start"
     return connection.execute(text(ending), {"pid": process, "start": start}).first() is not None
 
 
-def _url(address: str) -> URL:
-    try:
-        url = make_url(address)
-    except ArgumentError as error:
-        raise PolicyError(f"{address!r} is no URL of a database; postgresql://user@host/database is one") from error
-    if url.drivername not in _DRIVERS:
-        raise PolicyError(
-            f"{url.drivername} cannot hold a crawl; name a file of SQLite by its path, or postgresql://user@host/database"
-        )
-    return url.set(drivername="postgresql+psycopg")
-
-
-def _meaning(error: Exception) -> tuple[type[FrontierError], str, bool] | None:
-    """What an error of the driver means, and whether it may pass; None: a defect, or not the driver's."""
+def _meaning(error: Exception) -> tuple[type[FrontierError], str, bool]:
+    """The meaning of an error of the driver, and whether the cause may pass; `_DEFECT` for any other error."""
     if not isinstance(error, DBAPIError):
-        return None
+        return _DEFECT
     state = getattr(error.orig, "sqlstate", None)
-    if state is None:  # not the server's word
+    if state is None:  # it is not from the server
         lost = error.connection_invalidated or type(error.orig).__name__ in {"OperationalError", "ConnectionTimeout"}
-        return _GONE if lost else None
+        return _GONE if lost else _DEFECT
     for prefix, kind, meaning, passes in _MEANINGS:
         if state.startswith(prefix):
             return kind, meaning, passes
-    return None
+    return _DEFECT

@@ -1,6 +1,6 @@
-"""Questions of the core: the first rows of a lane, the line at a gate, gates to take into memory, retries; and one URL.
+"""Answers to the core's questions (heads, lanes, gates, retries), to questions about URLs, keys and queues; the recount.
 
-What gates are taken is written at once, in the running transaction: from its commit on the core holds them.
+Gates that are taken are marked as held in the running transaction: from its commit on the core holds them.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ from sqlalchemy import Connection
 
 from anabranch.frontier.errors import InvariantBroken
 from anabranch.frontier.records import (
+    ENDING,
     WAITING,
     GateKey,
     Head,
@@ -54,19 +55,18 @@ from anabranch.frontier.stores.sql.statements import Values, execute, fetch, fet
 FIRST_ID = -(1 << 63)
 FIRST_PLACE: Place = (FIRST_ID, FIRST_ID, -1, 0)
 
-#: Closed gates whose time has come are counted among the open ones by so many per question: it stays short after a long night.
+#: Closed gates that one question opens at most, so that it stays short after a long night.
 _OPENED_AT_ONCE = 10_000
 
 #: Lanes whose heads are read by one statement, at most.
 _HEADS_AT_ONCE = 16
-
 
 #: The window of a gate that was only named: not held, nothing to serve.
 NO_WINDOW = (0, None, None)
 
 
 class Asked(NamedTuple):
-    """A question of the core, answered among the answers as soon as it is read."""
+    """A question of the core. Its answer is posted as soon as it is read."""
 
     read: Callable[..., Answer]  #: called with the connection and the arguments
     arguments: tuple[object, ...]
@@ -75,7 +75,7 @@ class Asked(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Question:
-    """A question of somebody who waits for the answer; he gets it after the commit. It may be asked more than once."""
+    """A question with a caller that waits; the answer comes after the commit. It may be asked more than once."""
 
     ask: Callable[[Connection], Any]
     answer: Future[Any] = field(default_factory=Future)
@@ -88,15 +88,16 @@ Item = Batch | Asked | Question
 
 
 def read_all(connection: Connection, read: Callable[..., Answer], asked: Sequence[tuple[Any, ...]]) -> list[Answer]:
-    """The answers of one kind of read to several questions, in their order. Cost: less than one by one, for some kinds."""
-    together = _TOGETHER.get(read) if len(asked) > 1 else None
-    if together is not None:
-        return [*together(connection, asked)]
+    """The answers of one kind of read to several questions, in their order. Heads and gates cost less than one by one."""
+    if len(asked) > 1 and read is read_heads:
+        return [*_read_heads_together(connection, asked)]
+    if len(asked) > 1 and read is take_gate:
+        return [*_take_gates_together(connection, asked)]
     return [read(connection, *arguments) for arguments in asked]
 
 
 def read_heads(connection: Connection, lane: LaneId, limit: int, with_queue: bool = False) -> HeadsRead:
-    """The first rows of a lane that do not wait. Cost: one seek, and one more per row for the URL of its `via`."""
+    """The first rows of a lane that do not wait. Cost: a seek, and one per row for the URL of its `via`."""
     rows = fetch(connection, statements.HEADS, (*lane, WAITING, limit))
     return HeadsRead(lane, _heads(connection, rows), read_queue(connection, lane[0]) if with_queue else None)
 
@@ -113,7 +114,7 @@ def _read_heads_together(connection: Connection, asked: Sequence[tuple[LaneId, i
 
 
 def _heads_by_lane(connection: Connection, limits: Mapping[LaneId, int]) -> dict[LaneId, list[Head]]:
-    """The first rows of these lanes, of each as many as it is asked for; those that have none are left out."""
+    """Up to so many first rows of each of these lanes; lanes without rows are left out."""
     heads: dict[LaneId, list[Head]] = {}
     wanted = [(*lane, WAITING, limit) for lane, limit in limits.items()]
     start = 0
@@ -124,17 +125,17 @@ def _heads_by_lane(connection: Connection, limits: Mapping[LaneId, int]) -> dict
             heads.setdefault(head[0][:2], []).append(head)
         start += size
     for found in heads.values():
-        found.sort()  # no database promises the order of what is put together
+        found.sort()  # UNION ALL promises no order
     return heads
 
 
 @lru_cache
 def _heads_of(lanes: int) -> str:
-    return statements.SAME_HEADS.join([statements.EACH_HEADS] * lanes)
+    return " UNION ALL ".join([statements.EACH_HEADS] * lanes)
 
 
 def read_lanes(connection: Connection, gate: int, after: Turn | None, limit: int) -> LanesRead:
-    """The servable lanes of a gate behind a turn. Cost: one seek."""
+    """The servable lanes of a gate after a turn. Cost: one seek."""
     return LanesRead(gate, _line(connection, gate, -1 if after is None else after, limit))
 
 
@@ -155,15 +156,15 @@ def _take_gates_together(connection: Connection, asked: Sequence[tuple[int, Gate
 
 
 def gate_values(gate: int, key: GateKey) -> Values:
-    """The row of a gate of which nothing is known but its name."""
+    """The row of a gate that was only named."""
     return (gate, key, 0.0, 0.0, 0.0, 0.0, 0.0, 0, 0.0, None, *NO_WINDOW)
 
 
 def take_gates(connection: Connection, now_s: float, limit: int, lanes: int) -> GatesRead:
-    """Hold the gates with the smallest turns of those that are open, with their first lanes. Cost: two seeks a gate.
+    """Hold the open gates with the smallest turns, with their first lanes. Cost: two seeks a gate.
 
-    A gate that lost all that it had to serve leaves the line here. Of more than 10,000 closed gates whose time has come since
-    the last question, those that were to open last are counted with the next question.
+    A gate with nothing left to serve loses its turn. If more than 10,000 closed gates have come due since the last question,
+    the latest of them open with the next question.
     """
     execute(connection, statements.OPEN_GATES, (now_s, max(limit, _OPENED_AT_ONCE)))
     taken: list[GateRead] = []
@@ -181,16 +182,9 @@ def take_gates(connection: Connection, now_s: float, limit: int, lanes: int) -> 
 
 
 def read_retries(connection: Connection, after: tuple[float, int] | None, limit: int) -> RetriesRead:
-    """Waiting rows behind (due_s, ordinal). Cost: one seek, and one more per row."""
+    """Waiting rows after (due_s, ordinal). Cost: one seek, and one more per row."""
     rows = fetch(connection, statements.RETRIES, (*(after or (float("-inf"), 0)), limit))
     return RetriesRead([Row._make(row) for row in rows])
-
-
-#: Reads that cost less together.
-_TOGETHER: dict[Callable[..., Answer], Callable[[Connection, Sequence[Any]], Sequence[Answer]]] = {
-    read_heads: _read_heads_together,
-    take_gate: _take_gates_together,
-}
 
 
 def read_queue(connection: Connection, queue: int) -> QueueRow | None:
@@ -205,13 +199,15 @@ def queue_row(values: Values) -> QueueRow:
 
 
 def read_queued(connection: Connection, after: Place | None, limit: int) -> list[Head]:
-    """Rows of `url` by place, behind one."""
+    """Rows of `url` by place, after `after`. Cost: one seek, and one more per row."""
     return _heads(connection, fetch(connection, statements.QUEUED, (*(after or FIRST_PLACE), limit)))
 
 
 def _heads(connection: Connection, rows: Sequence[Values]) -> list[Head]:
-    if rows and min([row[7] for row in rows]) < 0:
-        rows = with_pages(connection, rows)
+    if rows and min([row[7] for row in rows]) < 0:  # found on pages of other shares
+        ordinals = sorted({-row[7] for row in rows if row[7] < 0})
+        pages: dict[int, str] = dict(fetch_for(connection, statements.PAGES, [(ordinal,) for ordinal in ordinals]))
+        rows = [(*row[:11], pages.get(-row[7], row[11])) for row in rows]
     # `_make` twice a row would cost more than reading it.
     return [Head(Row._make(row[:11]), row[11]) for row in rows]
 
@@ -220,15 +216,8 @@ def _line(connection: Connection, gate: int, after: int, limit: int) -> list[Lan
     return list(map(LaneRow._make, fetch(connection, statements.LINE, (gate, after, limit))))
 
 
-def with_pages(connection: Connection, rows: Sequence[Values]) -> Sequence[Values]:
-    """Rows of `url`, each with the URL of the page that it was found on, also if that is another share's. Cost: a seek each."""
-    ordinals = sorted({-row[7] for row in rows if row[7] < 0})
-    pages: dict[int, str] = dict(fetch_for(connection, statements.PAGES, [(ordinal,) for ordinal in ordinals]))
-    return [(*row[:11], pages.get(-row[7], row[11])) for row in rows]
-
-
 def read_parcels(connection: Connection, share: int, after: int, limit: int) -> list[Parcel]:
-    """What is kept for a share, by number, behind one."""
+    """The parcels for a share, by number, after `after`."""
     return list(map(Parcel._make, fetch(connection, statements.PARCELS, (share, after, limit))))
 
 
@@ -236,16 +225,15 @@ def read_parcels(connection: Connection, share: int, after: int, limit: int) -> 
 
 
 def seen_ordinals(connection: Connection, fingerprints: Sequence[int]) -> dict[int, int]:
-    """The row of each of these fingerprints, if it is known. Cost: one seek each."""
+    """The ordinal that each known one of these fingerprints stands for. Cost: one seek each."""
     return dict(fetch_for(connection, statements.SEEN, [(fingerprint,) for fingerprint in fingerprints]))
 
 
 def look_up(connection: Connection, key: bytes, lane: LaneId | None = None) -> UrlRecord | None:
-    """What is known of the URL with this key. Raises: InvariantBroken if it was seen and has no row.
+    """The record of the URL with this key. Raises: InvariantBroken if it was seen and has no row.
 
-    Cost: two seeks for a URL that is unknown or has ended, a few for one that is queued in `lane`. Otherwise it is found by
-    a scan of `url`: an index by ordinal would cost every queued URL about 30 bytes and a second random write, for a question
-    that an operator asks now and then.
+    Cost: two seeks for a URL that is unknown or has ended, a few for one that is queued in `lane`, else a scan of `url`. An
+    index by ordinal would cost every queued URL about 30 bytes and a second random write, for a rare question.
     """
     fingerprint = seen_fingerprint(key)
     ordinal = seen_ordinals(connection, [fingerprint]).get(fingerprint)
@@ -257,26 +245,24 @@ def look_up(connection: Connection, key: bytes, lane: LaneId | None = None) -> U
     found = found or fetch(connection, statements.URL_ANYWHERE, (ordinal,))
     if not found:
         raise InvariantBroken(f"the key {key!r} is seen at row {ordinal}, which is neither queued nor ended")
-    return _queued_record(found[0])
+    return Row._make(found[0]).record()
 
 
 def of_url(connection: Connection, url: str, limit: int) -> list[UrlRecord]:
-    """The latest rows of the keys under which this URL is known, by ordinal; of each kind the latest `limit` are looked at.
+    """As `FrontierStore.of_url`. Cost: a scan of `url` and `done`, half a second a million rows that are in memory.
 
-    Cost: a scan of `url` and `done`: half a second a million rows that are in memory, else as long as reading the file. Where
-    a URL is its own key it is found by that; of a host's request the key cannot be told by its URL. An index would cost each
-    row a random write, for a question that an operator asks now and then.
+    The key of a host's request does not follow from its URL, and an index would cost each row a random write.
     """
     queued = fetch(connection, statements.URL_OF, (url, limit))
     ended = fetch(connection, statements.DONE_OF, (url, limit))
-    records = [(_key(row[5], url), _queued_record(row)) for row in queued]
+    records = [(_key(row[5], url), Row._make(row).record()) for row in queued]
     records += [(_key(row[2], url), _ended_record(row)) for row in ended]
     latest = set(seen_ordinals(connection, sorted({seen_fingerprint(key) for key, _ in records})).values())
     return sorted((record for _, record in records if record.ordinal in latest), key=lambda record: record.ordinal)
 
 
 def look_up_ended(connection: Connection, keys: Sequence[bytes]) -> dict[bytes, UrlRecord]:
-    """What is known of those of these URLs that have ended, by key. Cost: two seeks for each."""
+    """The records of those of these URLs that have ended, by key. Cost: two seeks for each."""
     fingerprints = {key: seen_fingerprint(key) for key in keys}
     known = seen_ordinals(connection, list(fingerprints.values()))
     ended = fetch_for(connection, statements.DONE, [(ordinal,) for ordinal in sorted(set(known.values()))])
@@ -286,30 +272,14 @@ def look_up_ended(connection: Connection, keys: Sequence[bytes]) -> dict[bytes, 
 
 
 def _seek(connection: Connection, lane: LaneId, ordinal: int) -> list[Values]:
-    """The row in this lane, at any of its precedences, which are few."""
-    for precedence in _precedences(connection, lane):
-        if rows := fetch(connection, statements.URL_AT, (*lane, precedence, ordinal)):
-            return rows
-    return []
-
-
-def _precedences(connection: Connection, lane: LaneId) -> Iterator[int]:
-    """Each precedence that the lane has rows of: one seek each."""
+    """The row in this lane, at any of its precedences, which are few: two seeks each."""
     precedence: int | None = -1
     while True:
         ((precedence,),) = fetch(connection, statements.NEXT_PRECEDENCE, (*lane, precedence))
         if precedence is None:
-            return
-        yield precedence
-
-
-def _queued_record(values: Values) -> UrlRecord:
-    """A row of `url` as the record that callers get."""
-    row = Row._make(values)
-    state = UrlState.QUEUED if row.due_s is None else UrlState.WAITING
-    place = (row.queue, row.gate, row.due_s)
-    record = UrlRecord(row.url, state, 0, "", row.attempts, row.ordinal, *place, row.hops)
-    return record._replace(payload=row.payload, precedence=row.precedence, via=row.via)
+            return []
+        if rows := fetch(connection, statements.URL_AT, (*lane, precedence, ordinal)):
+            return rows
 
 
 def _ended_record(row: Values) -> UrlRecord:
@@ -318,32 +288,18 @@ def _ended_record(row: Values) -> UrlRecord:
     return UrlRecord(url, UrlState.ENDED, status, outcome, attempts, ordinal)
 
 
-# Keys
+# Keys and queues
 
 
-def queued_keyed(connection: Connection, after: Place | None, limit: int, above: int = 0) -> list[tuple[bytes, Place]]:
-    """Key and place of the rows behind a place in `url` with an ordinal above one. Cost: all pages are a scan of `url`."""
+def queued_keys(connection: Connection, after: Place | None, limit: int, above: int = 0) -> list[tuple[bytes, Place]]:
+    """Key and place of the rows after a place in `url` with an ordinal above one. Cost: all pages are a scan of `url`."""
     rows = fetch(connection, statements.QUEUED_KEYS, (*(after or FIRST_PLACE), above, limit))
     return [(_key(key, url), (queue, gate, rank, ordinal)) for key, url, queue, gate, rank, ordinal in rows]
 
 
-def ended_keyed(connection: Connection, after: int, limit: int) -> list[tuple[bytes, int]]:
-    """Key and ordinal of the rows behind an ordinal in `done`."""
+def ended_keys(connection: Connection, after: int, limit: int) -> list[tuple[bytes, int]]:
+    """Key and ordinal of the rows after an ordinal in `done`."""
     return [(_key(key, url), ordinal) for key, url, ordinal in fetch(connection, statements.ENDED_KEYS, (after, limit))]
-
-
-def queued_keys(
-    connection: Connection, after: Place | None, limit: int, above: int = 0
-) -> tuple[list[bytes], Place | None]:
-    """The keys of `queued_keyed`, and the place to go on with; None = that was all."""
-    rows = queued_keyed(connection, after, limit, above)
-    return [key for key, _ in rows], rows[-1][1] if len(rows) == limit else None
-
-
-def ended_keys(connection: Connection, after: int, limit: int) -> tuple[list[bytes], int | None]:
-    """The keys of `ended_keyed`, and the ordinal to go on with; None = that was all."""
-    rows = ended_keyed(connection, after, limit)
-    return [key for key, _ in rows], rows[-1][1] if len(rows) == limit else None
 
 
 def _key(key: bytes | None, url: str) -> bytes:
@@ -356,26 +312,23 @@ def queue(connection: Connection, queue: int) -> QueueFacts | None:
     return _facts(rows[0]) if rows else None
 
 
-def queues(connection: Connection, standing: Standing | None, after: int | None, limit: int) -> list[QueueFacts]:
-    """Queues that have rows or are not open, by id, behind one; of one standing if given. Cost: O(queues passed)."""
+def queues(
+    connection: Connection, standing: Standing | None, after: int | None, limit: int, longest_first: bool = False
+) -> list[QueueFacts]:
+    """As `FrontierStore.queues`. Cost: O(queues passed), or O(lanes of the crawl); of equally long ones the smaller id."""
+    if longest_first:
+        found = [queue(connection, id_) for id_, _ in fetch(connection, statements.LONGEST, (limit,))]
+        return [facts for facts in found if facts is not None]
     first = FIRST_ID if after is None else after + 1
-    if standing is None:
-        rows = fetch(connection, statements.QUEUES, (first, limit))
-    elif standing is Standing.OPEN:
-        rows = fetch(connection, statements.OPEN_QUEUES, (first, limit))
-    else:
+    if standing:
         rows = fetch(connection, statements.CLOSED_QUEUES, (int(standing), first, limit))
+    else:
+        rows = fetch(connection, statements.QUEUES if standing is None else statements.OPEN_QUEUES, (first, limit))
     return [_facts(row) for row in rows]
 
 
-def longest(connection: Connection, limit: int) -> list[QueueFacts]:
-    """The queues with most rows, longest first, of equals the smaller id. Cost: O(lanes of the crawl)."""
-    found = [queue(connection, id_) for id_, _ in fetch(connection, statements.LONGEST, (limit,))]
-    return [facts for facts in found if facts is not None]
-
-
 def lanes(connection: Connection, queue: int, after: int | None, limit: int) -> list[LaneRow]:
-    """The lanes of a queue that have rows, by gate, behind one. Cost: one seek."""
+    """The lanes of a queue that have rows, by gate, after `after`. Cost: one seek."""
     rows = fetch(connection, statements.LANES_OF_QUEUE, (queue, FIRST_ID if after is None else after + 1, limit))
     return [LaneRow._make(row) for row in rows]
 
@@ -386,11 +339,6 @@ def gate(connection: Connection, gate: int) -> GateRow | None:
     return GateRow._make(rows[0]) if rows else None
 
 
-def queued(connection: Connection, after: Place | None, limit: int) -> list[Head]:
-    """Rows of `url` by place, behind one. Cost: one seek, and one more per row."""
-    return read_queued(connection, after, limit)
-
-
 def ended_after(connection: Connection, after: int, limit: int) -> list[EndedRecord]:
     """Rows of `done` by ordinal, above one. Cost: one seek."""
     rows = fetch(connection, statements.ENDED, (after, limit))
@@ -398,7 +346,7 @@ def ended_after(connection: Connection, after: int, limit: int) -> list[EndedRec
 
 
 def tally(connection: Connection) -> Mapping[str, int]:
-    """Queues by what their rows say. Cost: O(lanes and queues of the crawl)."""
+    """How many queues are in each state. Cost: O(lanes and queues of the crawl)."""
     return Counter(dict(fetch(connection, statements.TALLY)))
 
 
@@ -410,10 +358,10 @@ _CHUNK = 10_000
 
 
 def recount(connection: Connection) -> Counters:
-    """Count the rows and compare with the stored counts.
+    """Count the rows and compare with every kept count. Raises: InvariantBroken, naming the first difference.
 
-    The last number of the sequence is taken as stored: its row may be gone. Cost: a scan of every
-    table and a look into `seen` for each row. Raises: InvariantBroken, naming the first difference.
+    The last number of the sequence is taken as it is kept: its row may be gone. Cost: a scan of every table and a look into
+    `seen` for each row.
     """
     kept = counters_of(dict(fetch(connection, statements.FACTS)))
     counted = _count_rows(connection)
@@ -435,9 +383,7 @@ def _count_rows(connection: Connection) -> Counters:
     return Counters(
         last_ordinal=max(last_row or 0, 0, *(last for _, last in ended.values())),
         queued=queued,
-        done=ended.get(OutcomeKind.DONE.value, (0, 0))[0],
-        failed=ended.get(OutcomeKind.FAILED.value, (0, 0))[0],
-        disregarded=ended.get(OutcomeKind.DISREGARDED.value, (0, 0))[0],
+        **{kind.value: ended.get(kind.value, (0, 0))[0] for kind in ENDING},
         retired=int(closed.get(Standing.RETIRED, 0)),
         paused=int(closed.get(Standing.PAUSED, 0)),
         waiting=int(waiting),
@@ -449,7 +395,7 @@ def _check_lanes(connection: Connection, queued: int) -> None:
     for wrong in fetch(connection, statements.WRONG_LANE, (WAITING,)):
         raise InvariantBroken("the lane ({}, {}) counts {} rows and {} waiting, and holds {} and {}".format(*wrong))
     for wrong in fetch(connection, statements.WRONG_SHELF):
-        raise InvariantBroken("the lane ({}, {}) has standing {}, its queue {}".format(*wrong))
+        raise InvariantBroken("the lane ({}, {}) is shelved as {}, its queue has {}".format(*wrong))
     for wrong in fetch(connection, statements.WRONG_LINE):
         raise InvariantBroken("the lane ({}, {}) is kept as servable {}, against its counts".format(*wrong))
     ((total,),) = fetch(connection, statements.SUM_LANES)
@@ -458,7 +404,7 @@ def _check_lanes(connection: Connection, queued: int) -> None:
 
 
 def _check_seen(connection: Connection) -> None:
-    """Each key is seen, with its last row; nothing else is seen."""
+    """Each key is in `seen` and stands for its last row; nothing else is there."""
     last_rows = 0
     for rows in _keyed_rows(connection):
         ordinals = [(seen_fingerprint(key), ordinal) for key, ordinal in rows]
@@ -476,10 +422,10 @@ def _check_seen(connection: Connection) -> None:
 def _keyed_rows(connection: Connection) -> Iterator[list[tuple[bytes, int]]]:
     """Every row's key and ordinal, in pages."""
     place = None
-    while rows := queued_keyed(connection, place, _CHUNK):
+    while rows := queued_keys(connection, place, _CHUNK):
         place = rows[-1][1]
         yield [(key, place[3]) for key, place in rows]
     last = 0
-    while ended := ended_keyed(connection, last, _CHUNK):
+    while ended := ended_keys(connection, last, _CHUNK):
         last = ended[-1][1]
         yield ended

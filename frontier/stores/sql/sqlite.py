@@ -1,12 +1,11 @@
-"""All that is SQLite's own: how to connect, what its errors mean, how to fold the log into the file.
+"""A crawl in a file of SQLite: how to connect, what its errors mean, its seal and its owner's line.
 
 The file is in WAL mode with `synchronous=FULL`: a commit that has returned is on the disk. It is held with
-`locking_mode=EXCLUSIVE`, which does three things at once. A second opener, in this process or another, is refused
-at its first statement. The kernel drops the lock with the process, however it dies, so nothing is left to clean up. And
-the WAL's index lives in the heap: there is no `-shm` file, whose mapped pages would kill the process with SIGBUS on a full
-disk. The price: no other program can open the file while a crawl runs. One can copy it (`livecopy`), as long as the log is
-not begun anew: so that comes later while somebody copies, who says so by a shared `flock` on the log. SQLite itself never
-locks that file.
+`locking_mode=EXCLUSIVE`. So a second opener, in this process or another, is refused at its first statement. The kernel drops
+the lock with the process, however it dies, so nothing is left to clean up. And the WAL's index lives in the heap: mapped pages
+of a `-shm` file would kill the process with SIGBUS on a full disk. The price: no other program can open the file while a crawl
+runs. It can be copied (`livecopy`) as long as the log is not restarted. Whoever copies holds a shared `flock` on the log, which
+SQLite itself never locks, and the log is restarted later meanwhile.
 """
 
 from __future__ import annotations
@@ -22,7 +21,6 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import NamedTuple
 
 from sqlalchemy import URL, Connection, NullPool, create_engine, event, inspect
 from sqlalchemy.exc import DBAPIError
@@ -42,20 +40,20 @@ from anabranch.frontier.errors import (
 from anabranch.frontier.stores.sql import statements
 from anabranch.frontier.stores.sql.reading import recount
 from anabranch.frontier.stores.sql.schema import CRAWL, FORMAT, counters_of
-from anabranch.frontier.stores.sql.statements import fetch
+from anabranch.frontier.stores.sql.statements import driver_of, fetch
 
-#: Says that a database is ours: the letters "Anab" in the file's header.
+#: Marks a database as ours: the letters "Anab" in the file's header.
 APPLICATION_ID = 0x416E6162
 #: How long to wait for another holder's lock: only long enough for one that is letting go just now.
 BUSY_S = 0.1
 
 _CACHE_KIB = 64 * 1024
-#: Statements that stay prepared: each kind that takes rows has one text per power of two (`dialect`).
+#: Statements that stay prepared: each kind that takes rows has one text per power of two (`statements`).
 _STATEMENTS = 512
 #: Pages in the log before they are folded into the file. 64 MiB: a page that changes in many commits is written once, and a
 #: log of this length is read in a second after a crash.
 LOG_PAGES = 16_384
-#: The same while somebody copies the file and its log, so that both fit together: 256 MiB.
+#: The same while the file and its log are copied, so that both fit together: 256 MiB.
 COPIED_LOG_PAGES = 4 * LOG_PAGES
 
 _SETTINGS = (
@@ -65,7 +63,7 @@ _SETTINGS = (
     f"PRAGMA cache_size = -{_CACHE_KIB}",
     f"PRAGMA journal_size_limit = {2 * LOG_PAGES * 4096}",  # what it grew beyond during a copy is given back
     "PRAGMA mmap_size = 0",
-    "PRAGMA secure_delete = OFF",  # some builds write zeros over what is deleted
+    "PRAGMA secure_delete = OFF",  # some builds write zeros over deleted rows
     "PRAGMA temp_store = MEMORY",  # lists of rows inside a statement
 )
 
@@ -81,12 +79,12 @@ _MEANINGS: dict[int, tuple[type[FrontierError], str]] = {
     sqlite3.SQLITE_CORRUPT: (StoreDamaged, "it is damaged; restore it from a copy"),
 }
 
-#: Codes that say that tables or rows are not what the program wrote: a table is missing, a key is there twice.
+#: Codes of tables or rows that the program did not write so: a table is missing, a key is there twice.
 _CONTRADICTIONS = frozenset({
     sqlite3.SQLITE_ERROR, sqlite3.SQLITE_CONSTRAINT, sqlite3.SQLITE_MISMATCH, sqlite3.SQLITE_FORMAT, sqlite3.SQLITE_RANGE
 })  # fmt: skip
 
-#: With less, SQLite's log and its index may find no room: it calls that an I/O error.
+#: With less room SQLite's log may not grow, which SQLite calls an I/O error.
 _LEAST_ROOM_BYTES = 64 << 10
 _NO_ROOM = {
     errno.ENOSPC: (StoreFull, "the disk is full; make room and run again"),
@@ -123,16 +121,18 @@ def log_of(file: Path) -> Path:
 
 
 def fold_log(connection: Connection) -> None:
-    """Write the log into the file and cut it to nothing, outside of a transaction."""
-    _driver(connection).execute("PRAGMA wal_checkpoint(TRUNCATE)")
+    """Write the log into the file and truncate it, outside of a transaction."""
+    driver_of(connection).execute("PRAGMA wal_checkpoint(TRUNCATE)")
 
 
 def translated(path: Path, error: Exception) -> FrontierError:
-    """The error of this room for a database's error; one line that names the file and what to do."""
+    """The error as one of this room; its one line names the file and what to do."""
     if isinstance(error, FrontierError):
         return error
+    if isinstance(error, OSError) and error.errno == errno.EIO:
+        return caused_by(StoreDamaged(f"{path}: cannot be read: {error.strerror}; restore it from a copy"), error)
     if isinstance(error, OSError):
-        return _unreadable(path, error) if error.errno == errno.EIO else unwritable(str(path), error)
+        return unwritable(str(path), error)
     cause = error.orig if isinstance(error, DBAPIError) else error
     code = getattr(cause, "sqlite_errorcode", 0) & 0xFF
     kind, meaning = _MEANINGS.get(code, (StoreUnavailable, f"{type(cause).__name__}: {cause}"))
@@ -143,17 +143,12 @@ def translated(path: Path, error: Exception) -> FrontierError:
     return caused_by(kind(f"{path}: {meaning}"), error)
 
 
-def _unreadable(path: Path, error: OSError) -> StoreDamaged:
-    """The error of a file that the disk cannot read. (What SQLite reads and writes itself has SQLite's errors.)"""
-    return caused_by(StoreDamaged(f"{path}: cannot be read: {error.strerror}; restore it from a copy"), error)
-
-
 def _leave_transactions_to_us(driver: sqlite3.Connection, _record: object) -> None:
     driver.isolation_level = None
 
 
 class _Transactions:
-    """Begins them, and says how long the log may become first. Cost: three system calls, 5 to 20 microseconds."""
+    """Begins them, after it has set how long the log may become. Cost: three system calls, 5 to 20 microseconds."""
 
     def __init__(self, log: Path) -> None:
         self._log = log
@@ -183,15 +178,9 @@ def _is_being_copied(log: Path) -> bool:
     return False
 
 
-def _driver(connection: Connection) -> sqlite3.Connection:
-    driver = connection.connection.driver_connection
-    assert isinstance(driver, sqlite3.Connection)
-    return driver
-
-
 def _prepare(connection: Connection, path: Path, max_pages: int | None) -> None:
     """Take the lock, make sure that the file is ours, then set it up; a foreign file is left as it was."""
-    driver = _driver(connection)
+    driver = driver_of(connection)
     driver.execute("PRAGMA locking_mode = EXCLUSIVE")
     driver.execute("BEGIN IMMEDIATE")
     (application,) = driver.execute("PRAGMA application_id").fetchone()
@@ -208,7 +197,7 @@ def _prepare(connection: Connection, path: Path, max_pages: int | None) -> None:
 
 
 def _why_not(path: Path) -> tuple[type[FrontierError], str] | None:
-    """What is wrong with the place of the file, if anything is."""
+    """The fault of the file's place, if it has one."""
     if not path.parent.is_dir():
         return StoreUnavailable, f"there is no folder {path.parent}; make it first"
     if path.is_dir():
@@ -232,30 +221,23 @@ def lacking_room(file: Path) -> int | None:
 
 _TEXT = re.compile(rb"anabranch seal 1\nepoch ([0-9]+)\nbytes ([0-9]+)\ncrc32 ([0-9a-f]{8})\n")
 
-
-class Seal(NamedTuple):
-    """What a seal says, compared with the file."""
-
-    epoch: int
-    is_whole: bool  #: the file is what it was
+Seal = tuple[int, bool]  #: (epoch, whether the file is unchanged)
 
 
 def seal_of(database: Path) -> Path:
-    """Where the seal of a database is."""
+    """The file with the seal of a database."""
     return database.with_name(f"{database.name}.seal")
 
 
 def read_seal(database: Path) -> Seal | None:
-    """The seal and whether it fits; None without a readable one. Cost: reads the file, 1.3 s a GB.
+    """The seal, compared with the file; None if there is no readable one. Cost: reads the file, 1.3 s a GB.
 
     Not while this process has the database open: closing any descriptor of a file drops all locks that the process has on it.
     Raises: OSError.
     """
     try:
-        said = _TEXT.fullmatch(seal_of(database).read_bytes())
-        if said is None:
-            return None
-        return Seal(int(said[1]), (int(said[2]), int(said[3], 16)) == size_and_crc(database))
+        seal = _TEXT.fullmatch(seal_of(database).read_bytes())
+        return None if seal is None else (int(seal[1]), (int(seal[2]), int(seal[3], 16)) == size_and_crc(database))
     except FileNotFoundError:
         return None
 
@@ -263,7 +245,7 @@ def read_seal(database: Path) -> Seal | None:
 def write_seal(database: Path, epoch: int) -> None:
     """Seal a file that the owner of this epoch has closed. Cost: as `read_seal`. Raises: OSError.
 
-    It need not be durable: a seal that a power cut removes or tears counts as missing.
+    It need not be durable: a seal that a power cut damages does not count.
     """
     seal = seal_of(database)
     unfinished = seal.with_name(f"{seal.name}.new")
@@ -271,13 +253,12 @@ def write_seal(database: Path, epoch: int) -> None:
     unfinished.replace(seal)
 
 
-#: What the file begins with: its kind and version.
-_HEADER = "anabranch owner 1"
+_HEADER = "anabranch owner 1"  # first line of the owner's file: its kind and version
 _LONGEST = 1000  #: characters; a longer file is not ours
 
 
 def owner_line(now_s: float) -> str:
-    """How an owner is called that is this process: `process 4711 on host crawler-1 since 2026-11-21 21:03:02 UTC`."""
+    """The owner's line of this process: `process 4711 on host crawler-1 since 2026-11-21 21:03:02 UTC`."""
     since = datetime.fromtimestamp(now_s, UTC)
     return f"process {os.getpid()} on host {socket.gethostname()} since {since:%Y-%m-%d %H:%M:%S} UTC"
 
@@ -289,11 +270,11 @@ class OwnerFile:
         self._path = database.with_name(f"{database.name}.owner")
 
     def write(self, line: str) -> None:
-        """Write it; the lock must be had. Raises: OSError."""
+        """Write it, with the lock held. Raises: OSError."""
         self._path.write_text(f"{_HEADER}\n{line}\n", encoding="utf-8")
 
     def read(self) -> str | None:
-        """The line; None without a readable one."""
+        """The line; None if there is no readable one."""
         try:
             with self._path.open(encoding="utf-8") as file:
                 header, line, *_ = file.read(_LONGEST).split("\n")
@@ -302,7 +283,7 @@ class OwnerFile:
         return line if header == _HEADER and line else None
 
     def remove(self) -> None:
-        """Take it away; the lock must be had still. What cannot be removed stays."""
+        """Remove it, with the lock held. A file that cannot be removed stays."""
         with suppress(OSError):
             self._path.unlink(missing_ok=True)
 
@@ -317,7 +298,7 @@ _PASSING = frozenset({
 
 
 class SqliteFile:
-    """A crawl in a file of SQLite. Its connection is never lost: it has no server."""
+    """A crawl in a file of SQLite. Its connection has no other side, so it is never lost."""
 
     def __init__(self, path: Path, max_pages: int | None) -> None:
         self._path = path
@@ -334,7 +315,7 @@ class SqliteFile:
     def connected(self) -> Iterator[Connection]:
         """The one connection to the file, which is made if it is missing.
 
-        A file that was closed in order is compared with its seal, 1.3 s a GB; of another one the rows are counted, 5 µs each,
+        A file that was closed in order is compared with its seal, 1.3 s a GB; the rows of any other are counted, 5 µs each,
         if they are at most `CHECKED_ROWS`. Raises: StoreDamaged.
         """
         self._closed = None
@@ -348,17 +329,16 @@ class SqliteFile:
         self._seal()
 
     def _seal(self) -> None:
-        """Seal the file if its owner let go in order. One that cannot be sealed has its rows counted at the next opening."""
         if self._closed is not None:
-            with suppress(OSError):
+            with suppress(OSError):  # without a seal the rows are counted at the next opening
                 write_seal(self._path, self._closed)
 
     def _check(self, connection: Connection, seal: Seal | None) -> None:
         if not inspect(connection).has_table(CRAWL.name):
             return
         facts: dict[str, str] = dict(fetch(connection, statements.FACTS))
-        if seal is not None and str(seal.epoch) == facts.get("epoch"):
-            if not seal.is_whole:
+        if seal is not None and str(seal[0]) == facts.get("epoch"):
+            if not seal[1]:
                 raise StoreDamaged(
                     f"{self._path}: it is not what was written to it; restore it from a copy, and remove "
                     f"{seal_of(self._path).name} if that copy was made while the crawl ran: its rows are counted then"
@@ -389,7 +369,7 @@ class SqliteFile:
         self._owner.remove()
 
     def translated(self, error: Exception) -> FrontierError:
-        """As `translated`; who holds the file is said, if that is known."""
+        """As the function `translated`; a file that is in use has its owner named, if that is known."""
         failure = translated(self._path, error)
         owner = self._owner.read() if isinstance(failure, StoreInUse) and failure is not error else None
         if owner is None:
@@ -397,6 +377,6 @@ class SqliteFile:
         return caused_by(StoreInUse(f"{self._path}: {owner} holds it; end that one first"), error)
 
     def is_passing(self, error: Exception) -> bool:
-        """A full, read-only or failing disk may be mended meanwhile."""
+        """A full, read-only or failing disk may be repaired meanwhile."""
         cause = error.orig if isinstance(error, DBAPIError) else error
         return getattr(cause, "sqlite_errorcode", 0) & 0xFF in _PASSING

@@ -1,6 +1,6 @@
-"""How statements reach the driver: one spelling (`?`, tuples) for SQLite and PostgreSQL, many rows in one statement.
+"""The statements and their way to the driver: one spelling (`?`, tuples) for both databases, many rows in one statement.
 
-SQLite's driver lets go of Python's lock at each step of a statement, and beside a busy thread each time costs up to its
+SQLite's driver releases Python's lock at each step of a statement, and next to a busy thread each time costs up to its
 switch interval (5 ms). So rows are written by statements of many rows, not one by one: 10,000 rows are 42 steps. The
 sizes are powers of two, so that a kind of statement has few texts and the driver keeps all of them prepared.
 """
@@ -33,14 +33,16 @@ class ManyRows(NamedTuple):
 
 
 def execute(connection: Connection, statement: str, parameters: Sequence[Any] = ()) -> CursorResult[Any]:
-    """Execute one statement through SQLAlchemy, about 15 µs: for what is rare."""
-    return connection.exec_driver_sql(_spelled(connection, statement), tuple(parameters))
+    """Execute one rare statement through SQLAlchemy. Cost: about 15 µs."""
+    if connection.dialect.paramstyle != "qmark":
+        statement = statement.replace("?", "%s")  # no statement of ours has a `?` or `%` in a literal
+    return connection.exec_driver_sql(statement, tuple(parameters))
 
 
 def fetch(connection: Connection, statement: str, parameters: Sequence[Any] = ()) -> list[Values]:
-    """All rows of an answer. On SQLite past SQLAlchemy, which would cost as much as a short read itself."""
+    """All rows of an answer. On SQLite without SQLAlchemy, which would cost as much as a short read itself."""
     if connection.dialect.name == "sqlite":
-        rows: list[Values] = _driver(connection).execute(statement, parameters).fetchall()
+        rows: list[Values] = driver_of(connection).execute(statement, parameters).fetchall()
         return rows
     return [tuple(row) for row in execute(connection, statement, parameters)]
 
@@ -55,22 +57,18 @@ def fetch_for(connection: Connection, statement: ManyRows, rows: Sequence[Values
 
 def fetch_locked(connection: Connection, statement: str, parameters: Sequence[Any], lock: str) -> list[Values]:
     """The rows of an answer, locked until the transaction ends: FOR `lock`. SQLite's transactions exclude each other anyway."""
-    return fetch(
-        connection, statement if connection.dialect.name == "sqlite" else f"{statement} FOR {lock}", parameters
-    )
+    if connection.dialect.name != "sqlite":
+        statement = f"{statement} FOR {lock}"
+    return fetch(connection, statement, parameters)
 
 
 def write(connection: Connection, statement: ManyRows, rows: Sequence[Values]) -> int:
-    """Execute it for all these rows; answers how many rows were changed. Cost: 1 to 4 µs a row."""
-    changed = 0
+    """Execute it for all these rows; the result counts the changed rows. Cost: 1 to 4 µs a row."""
     if connection.dialect.name == "sqlite":
-        driver = _driver(connection)
-        for text, parameters in _statements(statement, rows, pads=statement.may_repeat):
-            changed += driver.execute(text, parameters).rowcount
-    else:
-        for text, parameters in _statements(statement, rows):
-            changed += execute(connection, text, parameters).rowcount
-    return changed
+        driver = driver_of(connection)
+        texts = _statements(statement, rows, pads=statement.may_repeat)
+        return sum([driver.execute(text, parameters).rowcount for text, parameters in texts])
+    return sum([execute(connection, text, parameters).rowcount for text, parameters in _statements(statement, rows)])
 
 
 def _statements(statement: ManyRows, rows: Sequence[Values], *, pads: bool = False) -> Iterable[tuple[str, list[Any]]]:
@@ -97,17 +95,8 @@ def _text(statement: ManyRows, rows: int) -> str:
     return statement.before + ", ".join([marks] * rows) + statement.after
 
 
-def _spelled(connection: Connection, statement: str) -> str:
-    return statement if connection.dialect.paramstyle == "qmark" else _with_format_marks(statement)
-
-
-@lru_cache(maxsize=1024)
-def _with_format_marks(statement: str) -> str:
-    """For drivers that follow the paramstyle `format`. No statement of ours has a `?` or `%` in a literal."""
-    return statement.replace("?", "%s")
-
-
-def _driver(connection: Connection) -> sqlite3.Connection:
+def driver_of(connection: Connection) -> sqlite3.Connection:
+    """SQLite's own connection below SQLAlchemy's."""
     driver: sqlite3.Connection = connection.connection.driver_connection  # type: ignore[assignment]
     return driver
 
@@ -115,22 +104,25 @@ def _driver(connection: Connection) -> sqlite3.Connection:
 # ruff: noqa: S608  only constants of this module are put together here
 
 
+def _listed(before: str, columns: int = 1) -> ManyRows:
+    return ManyRows(f"{before} IN (SELECT * FROM (VALUES ", columns, ") AS listed)")
+
+
 # Rows of URLs
 
 _ROW = """url.queue, url.gate, url.precedence, url.ordinal, url.url, url.key, url.hops, url.via, url.attempts, url.due_s,
        url.payload"""
 
-#: `models.Row`, then the URL of `via`. (queue, gate, end of precedences, limit). One seek in the clustered key.
+#: A `Row`, then the URL of `via`. (queue, gate, end of precedences, limit). One seek in the clustered key.
 HEADS = f"""
 SELECT {_ROW}, done.url FROM url LEFT JOIN done ON done.ordinal = url.via
 WHERE url.queue = ? AND url.gate = ? AND url.precedence < ?
 ORDER BY url.precedence, url.ordinal LIMIT ?
 """
 
-#: A list of questions for heads as one statement: half the price of one by one.
-SAME_HEADS = " UNION ALL "
+#: One of several questions for heads in one statement: half the price of one by one.
 EACH_HEADS = f"SELECT * FROM ({HEADS}) AS asked"
-#: The same for all rows behind a place.
+#: The same for all rows after a place.
 QUEUED = f"""
 SELECT {_ROW}, done.url FROM url LEFT JOIN done ON done.ordinal = url.via
 WHERE (url.queue, url.gate, url.precedence, url.ordinal) > (?, ?, ?, ?)
@@ -139,12 +131,11 @@ ORDER BY url.queue, url.gate, url.precedence, url.ordinal LIMIT ?
 RETRIES = f"""
 SELECT {_ROW} FROM url WHERE due_s IS NOT NULL AND (due_s, ordinal) > (?, ?) ORDER BY due_s, ordinal LIMIT ?
 """
-ENDED = "SELECT ordinal, url, key, status, outcome, attempts FROM done WHERE ordinal > ? ORDER BY ordinal LIMIT ?"
+_DONE = "SELECT ordinal, url, key, status, outcome, attempts FROM done"
+ENDED = f"{_DONE} WHERE ordinal > ? ORDER BY ordinal LIMIT ?"
 
 INSERT_URL = ManyRows("INSERT INTO url VALUES ", 11, may_repeat=False)
-DELETE_URL = ManyRows(
-    "DELETE FROM url WHERE (queue, gate, precedence, ordinal) IN (SELECT * FROM (VALUES ", 4, ") AS gone)"
-)
+DELETE_URL = _listed("DELETE FROM url WHERE (queue, gate, precedence, ordinal)", 4)
 INSERT_DONE = ManyRows("INSERT INTO done VALUES ", 6, may_repeat=False)
 #: Counts only the rows it added: fewer than were given means duplicates.
 ENTER_SEEN = ManyRows("INSERT INTO seen VALUES ", 2, " ON CONFLICT (fp) DO NOTHING")
@@ -152,26 +143,21 @@ REPLACE_SEEN = ManyRows("INSERT INTO seen VALUES ", 2, " ON CONFLICT (fp) DO UPD
 
 # One URL
 
-SEEN = ManyRows("SELECT fp, ordinal FROM seen WHERE fp IN (SELECT * FROM (VALUES ", 1, ") AS asked)")
-DONE = ManyRows(
-    """SELECT ordinal, url, key, status, outcome, attempts FROM done
-    WHERE ordinal IN (SELECT * FROM (VALUES """,
-    1,
-    ") AS asked)",
-)
+SEEN = _listed("SELECT fp, ordinal FROM seen WHERE fp")
+DONE = _listed(f"{_DONE} WHERE ordinal")
 NEXT_PRECEDENCE = "SELECT min(precedence) FROM url WHERE queue = ? AND gate = ? AND precedence > ?"
 URL_AT = "SELECT * FROM url WHERE queue = ? AND gate = ? AND precedence = ? AND ordinal = ?"
 URL_ANYWHERE = "SELECT * FROM url WHERE ordinal = ? LIMIT 1"
 #: No index has the URL, see `reading.of_url`. The latest come first. (URL, limit).
 URL_OF = "SELECT * FROM url WHERE url = ? ORDER BY ordinal DESC LIMIT ?"
-DONE_OF = "SELECT ordinal, url, key, status, outcome, attempts FROM done WHERE url = ? ORDER BY ordinal DESC LIMIT ?"
-#: Keys in the order of their rows' positions, of rows above an ordinal; the last columns are where to continue.
+DONE_OF = f"{_DONE} WHERE url = ? ORDER BY ordinal DESC LIMIT ?"
+#: Keys of rows above an ordinal, with their places and in that order.
 QUEUED_KEYS = """
 SELECT key, url, queue, gate, precedence, ordinal FROM url
 WHERE (queue, gate, precedence, ordinal) > (?, ?, ?, ?) AND ordinal > ?
 ORDER BY queue, gate, precedence, ordinal LIMIT ?
 """
-#: Where rows are and their URLs. (pattern, place to go on from, limit).
+#: Places and URLs of rows. (pattern, place to continue from, limit).
 PLACES_OF_URLS_LIKE = """
 SELECT queue, gate, precedence, ordinal, url FROM url
 WHERE url LIKE ? AND (queue, gate, precedence, ordinal) > (?, ?, ?, ?)
@@ -183,26 +169,21 @@ ENDED_KEYS = "SELECT key, url, ordinal FROM done WHERE ordinal > ? ORDER BY ordi
 
 # Lanes
 
-READ_LANES = ManyRows(
-    """SELECT queue, gate, turn, count, waiting, shelved FROM lane
-    WHERE (queue, gate) IN (SELECT * FROM (VALUES """,
-    2,
-    ") AS asked)",
-)
+READ_LANES = _listed("SELECT queue, gate, turn, count, waiting, shelved FROM lane WHERE (queue, gate)", 2)
 PUT_LANES = ManyRows(
     "INSERT INTO lane VALUES ",
     7,
     """ ON CONFLICT (queue, gate) DO UPDATE SET turn = excluded.turn, count = excluded.count, waiting = excluded.waiting,
         shelved = excluded.shelved, servable = excluded.servable""",
 )
-#: For lanes that are there and keep their place in line: no index is touched.
+#: For lanes that exist and keep their place in line: no index is touched.
 COUNT_LANES = ManyRows(
     "INSERT INTO lane VALUES ",
     7,
     " ON CONFLICT (queue, gate) DO UPDATE SET count = excluded.count, waiting = excluded.waiting",
 )
-DELETE_LANES = ManyRows("DELETE FROM lane WHERE (queue, gate) IN (SELECT * FROM (VALUES ", 2, ") AS gone)")
-#: A gate's line behind a turn. (gate, turn, limit).
+DELETE_LANES = _listed("DELETE FROM lane WHERE (queue, gate)", 2)
+#: A gate's line after a turn. (gate, turn, limit).
 LINE = """
 SELECT queue, gate, turn, count, waiting FROM lane
 WHERE gate = ? AND turn > ? AND servable = 1 ORDER BY turn LIMIT ?
@@ -220,13 +201,13 @@ WHERE queue = ?
 # Queues
 
 _QUEUE = "queue.id, queue.key, standing, precedence, spent, budget, successes, errors"
-#: `messages.QueueRow`, then rows, waiting rows, lanes that have rows.
+#: A `QueueRow`, then rows, waiting rows, lanes that have rows.
 _SUMS = f"""
 SELECT {_QUEUE}, coalesce(sum(lane.count), 0), coalesce(sum(lane.waiting), 0), count(lane.gate)
 FROM queue LEFT JOIN lane ON lane.queue = queue.id AND lane.count > 0
 """
 QUEUE = f"SELECT {_QUEUE} FROM queue WHERE id = ?"
-QUEUES_BY_ID = ManyRows(f"SELECT {_QUEUE} FROM queue WHERE id IN (SELECT * FROM (VALUES ", 1, ") AS asked)")
+QUEUES_BY_ID = _listed(f"SELECT {_QUEUE} FROM queue WHERE id")
 QUEUE_FACTS = f"{_SUMS} WHERE queue.id = ? GROUP BY queue.id"
 #: Those that have rows or are not open. (first id, limit).
 QUEUES = f"""{_SUMS} WHERE queue.id >= ? GROUP BY queue.id HAVING standing <> 0 OR count(lane.gate) > 0
@@ -245,9 +226,7 @@ FROM queue LEFT JOIN (SELECT queue, sum(count - waiting) AS ready, sum(waiting) 
 GROUP BY 1
 """
 ANY_CLOSED = "SELECT 1 FROM queue WHERE standing <> 0 LIMIT 1"
-CLOSED = ManyRows(
-    "SELECT id, standing FROM queue WHERE standing <> 0 AND id IN (SELECT * FROM (VALUES ", 1, ") AS asked)"
-)
+CLOSED = _listed("SELECT id, standing FROM queue WHERE standing <> 0 AND id")
 #: Known ones stay as they are; counts only the rows it added.
 NAME_QUEUES = ManyRows("INSERT INTO queue VALUES ", 8, " ON CONFLICT (id) DO NOTHING")
 PUT_QUEUES = ManyRows(
@@ -261,11 +240,11 @@ SET_STANDING = "UPDATE queue SET standing = ? WHERE id = ?"
 
 # Gates
 
-_GATE = """id, key, rests_until_s, blocked_until_s, spacing_s, last_rest_s, throttle_s, troubles, troubled_s, slots"""
+_GATE = "id, key, rests_until_s, blocked_until_s, spacing_s, last_rest_s, throttle_s, troubles, troubled_s, slots"
 GATE = f"SELECT {_GATE} FROM gate WHERE id = ?"
-GATES_BY_ID = ManyRows(f"SELECT {_GATE} FROM gate WHERE id IN (SELECT * FROM (VALUES ", 1, ") AS asked)")
+GATES_BY_ID = _listed(f"SELECT {_GATE} FROM gate WHERE id")
 NAME_GATES = ManyRows("INSERT INTO gate VALUES ", 13, " ON CONFLICT (id) DO NOTHING")
-#: What follows the facts is what it was.
+#: The columns after the facts keep their values.
 PUT_GATES = ManyRows(
     "INSERT INTO gate VALUES ",
     13,
@@ -287,7 +266,7 @@ LEAVE_GATES = ManyRows(
     3,
     ") AS new WHERE gate.id = new.column1",
 )
-#: (now, limit): gates that are no longer closed go to the open ones.
+#: (now, limit): gates that are closed no longer join the open ones.
 OPEN_GATES = """
 UPDATE gate SET wakes_s = NULL WHERE id IN (
     SELECT id FROM gate WHERE held = 0 AND wakes_s IS NOT NULL AND wakes_s <= ? ORDER BY wakes_s LIMIT ?
@@ -297,10 +276,8 @@ NEXT_GATES = f"""
 SELECT {_GATE} FROM gate WHERE held = 0 AND turn IS NOT NULL AND wakes_s IS NULL ORDER BY turn LIMIT ?
 """
 NEXT_WAKE = "SELECT min(wakes_s) FROM gate WHERE held = 0 AND wakes_s IS NOT NULL"
-HOLD_GATES = ManyRows(
-    "UPDATE gate SET held = 1, turn = NULL, wakes_s = NULL WHERE id IN (SELECT * FROM (VALUES ", 1, ") AS taken)"
-)
-REST_GATES = ManyRows("UPDATE gate SET turn = NULL WHERE id IN (SELECT * FROM (VALUES ", 1, ") AS empty)")
+HOLD_GATES = _listed("UPDATE gate SET held = 1, turn = NULL, wakes_s = NULL WHERE id")
+REST_GATES = _listed("UPDATE gate SET turn = NULL WHERE id")
 _FIRST_TURN = "SELECT min(lane.turn) FROM lane WHERE lane.gate = gate.id AND servable = 1"
 #: Gates that an owner held when it ended.
 FREE_HELD = f"UPDATE gate SET held = 0, turn = ({_FIRST_TURN}), wakes_s = NULL WHERE held = 1"
@@ -319,7 +296,7 @@ DELETE_PARCELS = "DELETE FROM parcel WHERE share = ? AND number <= ?"
 #: (share, number, limit).
 PARCELS = "SELECT share, number, content FROM parcel WHERE share = ? AND number > ? ORDER BY number LIMIT ?"
 INSERT_PAGE = ManyRows("INSERT INTO page VALUES ", 2, may_repeat=False)
-PAGES = ManyRows("SELECT ordinal, url FROM page WHERE ordinal IN (SELECT * FROM (VALUES ", 1, ") AS asked)")
+PAGES = _listed("SELECT ordinal, url FROM page WHERE ordinal")
 
 # The whole
 
@@ -357,12 +334,12 @@ SELECT queue, gate, count, waiting, held, held_waiting FROM (
     GROUP BY lane.queue, lane.gate, lane.count, lane.waiting
 ) AS counted WHERE held <> count OR held_waiting <> waiting LIMIT 1
 """
-#: A lane that is in the ready list and should not be, or the other way round.
+#: A lane that is in line and should not be, or the other way round.
 WRONG_LINE = """
 SELECT queue, gate, servable FROM lane
 WHERE servable <> CASE WHEN count > waiting AND shelved = 0 THEN 1 ELSE 0 END LIMIT 1
 """
-#: A lane that disagrees with its queue's standing.
+#: A lane with another standing than its queue.
 WRONG_SHELF = """
 SELECT lane.queue, lane.gate, shelved, coalesce(standing, 0) FROM lane LEFT JOIN queue ON queue.id = lane.queue
 WHERE shelved <> coalesce(standing, 0) LIMIT 1

@@ -2,44 +2,37 @@
 
     SqlStore ──Fifo──▶ Service, one thread ──▶ Work (`work`) ──▶ `writing`, `lanes`, `reading` ──▶ the tables (`schema`)
 
-`SqlStore` is what the store link talks to. It appends each batch and question to a FIFO and never touches the tables; the
-thread alone holds the connection and posts its answers.
+The store link calls `SqlStore`, which appends each batch and question to a FIFO and never touches the tables; the thread alone
+holds the connection and posts its answers.
 
 The thread takes all that waits, up to a bound, and works it off in order as one transaction. Before it begins one it
-lingers, so that a hundred pages share a commit and its sync, unless it is hurried: by somebody who waits for an answer, or by
-the core when nothing can be leased or much is not durable.
+lingers, so that a hundred pages share a commit and its sync. It does not linger if an answer is waited for, or if the core
+hurries it because nothing can be leased or much is not durable.
 """
 
 from __future__ import annotations
 
 import time
 from collections import deque
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import Future
 from contextlib import closing
 from functools import partial
 from pathlib import Path
 from threading import Condition, Lock, Thread
-from typing import Any, TypeVar
+from typing import Concatenate, ParamSpec, TypeVar
 
 from sqlalchemy import Connection
 
 from anabranch.frontier.errors import FrontierError, StoreInUse, StoreUnavailable
-from anabranch.frontier.records import GateKey, Head, Turn, UrlRecord
+from anabranch.frontier.records import GateKey, Turn
 from anabranch.frontier.seen import SeenFilter
 from anabranch.frontier.stores.contract import (
     Answer,
     Batch,
-    Counters,
-    EndedRecord,
-    GateRow,
     LaneId,
-    LaneRow,
     Opening,
-    Parcel,
     Place,
-    QueueFacts,
-    Standing,
 )
 from anabranch.frontier.stores.sql import reading
 from anabranch.frontier.stores.sql.reading import Asked, Item, Question
@@ -49,25 +42,25 @@ from anabranch.frontier.stores.sql.work import Database, Patience, Session, Work
 
 #: Rows of one transaction, unless a single batch has more.
 MAX_ROWS = 10_000
-#: How long a transaction gathers more work while no caller waits for it.
+#: How long more is gathered for a transaction if no answer is waited for.
 LINGER_S = 0.05
 
 
 class Fifo:
-    """What was said to the store and is not worked off yet. Any thread may append; one takes."""
+    """Batches and questions that are not worked off yet. Any thread may append; one takes."""
 
     def __init__(self, linger_s: float = LINGER_S) -> None:
         self._linger_s = linger_s
         self._items: deque[Item] = deque()
         self._lock = Lock()
         self._changed = Condition(self._lock)
-        #: The taker sleeps: only then a notice, which costs more than all else here, is of use.
+        #: The taker sleeps. Only then a notice, the dearest step here, is of use.
         self._is_awaited = False
-        self._is_hurried = False  #: what waits is wanted now
+        self._is_hurried = False
         self._is_closed = False
 
     def append(self, item: Item) -> bool:
-        """Put it at the end; False after the end of the thread."""
+        """Put it at the end; False if it is closed."""
         with self._lock:
             if self._is_closed:
                 return False
@@ -102,15 +95,12 @@ class Fifo:
                     self._is_awaited = True
                     self._changed.wait()
                 self._is_awaited = False
-                self._changed.wait_for(self._is_wanted, self._linger_s)
+                self._changed.wait_for(lambda: self._is_hurried or self._is_closed, self._linger_s)
                 group = self._take()
                 self._is_hurried = self._is_hurried and bool(self._items)
             if not group:
                 return
             yield group
-
-    def _is_wanted(self) -> bool:
-        return self._is_hurried or self._is_closed
 
     def _take(self) -> list[Item]:
         group: list[Item] = []
@@ -128,14 +118,19 @@ class Service:
     """One thread that serves one FIFO over one database. Used once."""
 
     def __init__(
-        self, database: Database, seen: SeenFilter | None, retry_s: float, post: Callable[[list[Answer]], None]
+        self,
+        fifo: Fifo,
+        database: Database,
+        seen: SeenFilter | None,
+        retry_s: float,
+        post: Callable[[list[Answer]], None],
     ) -> None:
         """`post` is called from the thread."""
+        self._fifo = fifo
         self._database = database
         self._seen = seen
         self._post = post
         self._patience = Patience(retry_s)
-        self._fifo = Fifo()
         self._close_clean = False
         self._failure: FrontierError | None = None
         self._opened: Future[Opening] = Future()
@@ -151,16 +146,8 @@ class Service:
             self._thread.join()
             raise
 
-    def append(self, item: Item) -> bool:
-        """Put it at the end of the FIFO; False after the end of the thread."""
-        return self._fifo.append(item)
-
-    def hurry(self) -> None:
-        """Work off what is in the FIFO at once."""
-        self._fifo.hurry()
-
     def close(self, *, clean: bool) -> None:
-        """Work off what waits, end the thread (blocks). Raises: why it ended before, if `clean` was asked."""
+        """Work off the FIFO, end the thread (blocks). Raises: the error that ended it before, if `clean` was asked."""
         self._close_clean = clean
         self._fifo.close()
         self._patience.hurry()
@@ -171,15 +158,22 @@ class Service:
     # In the thread
 
     def _run(self, read: Callable[[Connection, str], Opening]) -> None:
-        """From the opening to the end of the FIFO. An error before it is open is its answer, one after it is `_failure`."""
+        """From the opening to the end of the FIFO. `open` raises an error of the opening, `close` a later one."""
         failure: FrontierError = StoreUnavailable(f"{self._database.place}: the store is not open")
         try:
             with closing(Session(self._database)) as session:
                 opening = read(session.connection, self._database.place)
                 self._database.announce(session.connection, owner_line(time.time()))
                 self._opened.set_result(opening)
-                self._serve(session, opening)
-        except Exception as error:  # noqa: BLE001  it is raised where somebody waits: in `open` or `close`
+                work = Work(session, opening, self._seen, self._post, self._patience)
+                for group in self._fifo.groups():
+                    work.do(group)
+                if self._close_clean and work.failure is None:
+                    work.do([Question(partial(mark, clean=True))])
+                self._failure = work.failure
+                if work.failure is None:
+                    self._database.let_go(session.connection, clean=self._close_clean)
+        except Exception as error:  # noqa: BLE001  it is raised in `open` or `close`
             self._failure = failure = self._database.translated(error)
             if not self._opened.done():
                 self._opened.set_exception(failure)
@@ -188,26 +182,26 @@ class Service:
             for group in self._fifo.groups():
                 refuse(group, failure)
 
-    def _serve(self, session: Session, opening: Opening) -> None:
-        work = Work(session, opening, self._seen, self._post, self._patience)
-        for group in self._fifo.groups():
-            work.do(group)
-        if self._close_clean and work.failure is None:
-            work.do([Question(partial(mark, clean=True))])
-        self._failure = work.failure
-        if work.failure is None:
-            self._database.let_go(session.connection, clean=self._close_clean)
-
 
 T = TypeVar("T")
+P = ParamSpec("P")
+
+
+def _question(read: Callable[Concatenate[Connection, P], T]) -> Callable[Concatenate[SqlStore, P], T]:
+    """The method that has `read` called in the store thread and returns its answer (blocks, any thread)."""
+
+    def ask(self: SqlStore, /, *arguments: P.args, **named: P.kwargs) -> T:
+        return self._wait_for(lambda connection: read(connection, *arguments, **named))
+
+    return ask
 
 
 class SqlStore:
-    """A `FrontierStore` that survives its process: what was `Synced` is on the disk. One owner at a time.
+    """A `FrontierStore` that survives its process: all that is `Synced` is on the disk. One owner at a time.
 
-    A transaction that fails for a reason that may pass (a full disk, a server that is gone) is kept whole and tried again
-    for `retry_s` seconds. After that, or at once if no patience can help, comes `StoreFailed`: all that is written or asked
-    then is dropped, and whoever waits gets the error.
+    A transaction that fails for a reason that may pass (a full disk, a server that is away) is kept whole and tried again
+    for `retry_s` seconds. After that, or at once if no other try can help, comes `StoreFailed`: all later batches are dropped,
+    and all later questions raise the error.
     """
 
     def __init__(
@@ -219,11 +213,19 @@ class SqlStore:
         before rows are written and marked after they are durable, both in the store thread, and belongs to that thread from
         `open` to `close`. Raises: PolicyError for a URL of another kind.
         """
-        self._database = _database(target, max_pages)
+        self._database: Database
+        if isinstance(target, Path):
+            self._database = SqliteFile(target, max_pages)
+        else:
+            from anabranch.frontier.stores.sql.postgres import PostgresDatabase  # noqa: PLC0415  the driver is an extra
+
+            self._database = PostgresDatabase(target)
         self._seen = seen
         self._retry_s = retry_s
         self._answers: deque[Answer] = deque()
         self._service: Service | None = None
+        self._fifo = Fifo()
+        self._fifo.close()  # until it is opened
 
     def open(self, identity: Mapping[str, str], now_s: float, on_change: Callable[[], None]) -> Opening:
         """Create or open the tables and mark them unclean (blocks). `on_change` is called from the store thread.
@@ -237,7 +239,8 @@ class SqlStore:
             self._answers.extend(answers)
             on_change()
 
-        self._service = Service(self._database, self._seen, self._retry_s, post)
+        self._fifo = Fifo()
+        self._service = Service(self._fifo, self._database, self._seen, self._retry_s, post)
         try:
             return self._service.open(partial(open_tables, identity=identity, now_s=now_s))
         except FrontierError:
@@ -245,7 +248,7 @@ class SqlStore:
             raise
 
     def write(self, batch: Batch) -> None:
-        """Take a batch; `Synced` reports when it is durable."""
+        """Take a batch; `Synced` answers when it is durable."""
         self._append(batch)
 
     def ask_heads(self, lane: LaneId, limit: int, *, with_queue: bool) -> None:
@@ -253,7 +256,7 @@ class SqlStore:
         self._append(Asked(reading.read_heads, (lane, limit, with_queue)))
 
     def ask_lanes(self, gate: int, after: Turn | None, limit: int) -> None:
-        """Ask for the servable lanes of a gate behind a turn."""
+        """Ask for the servable lanes of a gate after a turn."""
         self._append(Asked(reading.read_lanes, (gate, after, limit)))
 
     def ask_gate(self, gate: int, key: GateKey, lanes: int) -> None:
@@ -265,13 +268,12 @@ class SqlStore:
         self._append(Asked(reading.take_gates, (now_s, limit, lanes), takes=True))
 
     def ask_retries(self, after: tuple[float, int] | None, limit: int) -> None:
-        """Ask for waiting rows behind (due_s, ordinal)."""
+        """Ask for waiting rows after (due_s, ordinal)."""
         self._append(Asked(reading.read_retries, (after, limit)))
 
     def hurry(self) -> None:
-        """Begin the next transaction now: somebody waits for what it brings."""
-        if self._service is not None:
-            self._service.hurry()
+        """Begin the next transaction now."""
+        self._fifo.hurry()
 
     def take_answers(self) -> list[Answer]:
         """All answers since the last call, oldest first."""
@@ -284,106 +286,56 @@ class SqlStore:
         """Return when every batch written so far is durable (blocks). Raises: StoreUnavailable."""
         self._wait_for(lambda _: None)
 
-    def note(self, notes: Mapping[str, str]) -> None:
-        """Keep these facts by name, durably (blocks). Raises: StoreUnavailable."""
-        self._wait_for(put_notes, dict(notes))
-
-    def parcels(self, share: int, after: int, limit: int) -> list[Parcel]:
-        """What is kept for another share of the crawl, by number, behind one (blocks). Cost: one seek."""
-        return self._wait_for(reading.read_parcels, share, after, limit)
+    note = _question(put_notes)
+    parcels = _question(reading.read_parcels)
 
     def close(self, *, clean: bool) -> None:
-        """Write all, mark the store clean if asked, let go of it (blocks). Calling it twice is harmless.
+        """Write all, mark the store clean if asked, let go of it (blocks). A second call does nothing.
 
-        A transaction that is being tried again is tried at once, and then as long as the time allows. After a failure the store
+        A transaction that waits for another try gets it at once, and more as long as the time allows. After a failure the store
         is never marked clean. Raises: the failure, if `clean` was asked.
         """
         service, self._service = self._service, None
         if service is not None:
             service.close(clean=clean)
 
-    # Questions of others
+    # Questions of others: `reading` has the cost of each
 
-    def look_up(self, key: bytes, lane: LaneId | None = None) -> UrlRecord | None:
-        """What is known of the URL with this dedup key (for a queued one without its lane it costs a scan)."""
-        return self._wait_for(reading.look_up, key, lane)
-
-    def ended(self, keys: Sequence[bytes]) -> dict[bytes, UrlRecord]:
-        """What is known of those of these URLs that have ended, by dedup key (two seeks for each)."""
-        return self._wait_for(reading.look_up_ended, keys)
-
-    def of_url(self, url: str, limit: int) -> list[UrlRecord]:
-        """The latest rows of the keys under which this URL is known, by ordinal (a scan: half a second a million rows)."""
-        return self._wait_for(reading.of_url, url, limit)
+    look_up = _question(reading.look_up)
+    ended = _question(reading.look_up_ended)
+    of_url = _question(reading.of_url)
+    queue = _question(reading.queue)
+    queues = _question(reading.queues)
+    lanes = _question(reading.lanes)
+    gate = _question(reading.gate)
+    queued = _question(reading.read_queued)
+    ended_after = _question(reading.ended_after)
+    tally = _question(reading.tally)
+    counters = _question(reading.recount)
+    _queued_keys = _question(reading.queued_keys)
+    _ended_keys = _question(reading.ended_keys)
 
     def keys(self, chunk: int, after: int = 0) -> Iterator[list[bytes]]:
-        """Every dedup key of a row with an ordinal above `after`, in chunks, read as they are taken.
+        """Every dedup key of a row with an ordinal above `after`, in chunks.
 
         Rows that move while it runs may be missed or come twice: ask before anything is written.
         """
         place: Place | None = None
-        while True:
-            keys, place = self._wait_for(reading.queued_keys, place, chunk, after)
-            if keys:
-                yield keys
-            if place is None:
+        while rows := self._queued_keys(place, chunk, after):
+            place = rows[-1][1]
+            yield [key for key, _ in rows]
+            if len(rows) < chunk:
                 break
-        ordinal: int | None = after
-        while ordinal is not None:
-            keys, ordinal = self._wait_for(reading.ended_keys, ordinal, chunk)
-            if keys:
-                yield keys
-
-    def queue(self, queue: int) -> QueueFacts | None:
-        """One queue."""
-        return self._wait_for(reading.queue, queue)
-
-    def queues(self, standing: Standing | None, after: int | None, limit: int) -> list[QueueFacts]:
-        """Queues that have rows (or are paused or retired), by id, behind one; of one standing if given."""
-        return self._wait_for(reading.queues, standing, after, limit)
-
-    def longest(self, limit: int) -> list[QueueFacts]:
-        """The queues with most rows, longest first (costs a look at every lane)."""
-        return self._wait_for(reading.longest, limit)
-
-    def lanes(self, queue: int, after: int | None, limit: int) -> list[LaneRow]:
-        """The lanes of a queue that have rows, by gate id, behind one."""
-        return self._wait_for(reading.lanes, queue, after, limit)
-
-    def gate(self, gate: int) -> GateRow | None:
-        """One gate, as it was last written."""
-        return self._wait_for(reading.gate, gate)
-
-    def queued(self, after: Place | None, limit: int) -> list[Head]:
-        """Rows of `url` by place, behind one."""
-        return self._wait_for(reading.queued, after, limit)
-
-    def ended_after(self, after: int, limit: int) -> list[EndedRecord]:
-        """Rows of `done` by ordinal, above one."""
-        return self._wait_for(reading.ended_after, after, limit)
-
-    def tally(self) -> Mapping[str, int]:
-        """Queues by what their rows say (costs a look at every lane)."""
-        return self._wait_for(reading.tally)
-
-    def counters(self) -> Counters:
-        """The totals, recounted from the rows (costs a scan). Raises: InvariantBroken, naming a difference."""
-        return self._wait_for(reading.recount)
+        while ended := self._ended_keys(after, chunk):
+            after = ended[-1][1]
+            yield [key for key, _ in ended]
 
     def _append(self, item: Item) -> None:
-        if self._service is None or not self._service.append(item):
+        if not self._fifo.append(item):
             raise StoreUnavailable(f"{self._database.place}: the store is not open")
 
-    def _wait_for(self, ask: Callable[..., T], *arguments: Any) -> T:
-        question = Question(lambda connection: ask(connection, *arguments))
+    def _wait_for(self, ask: Callable[[Connection], T]) -> T:
+        question = Question(ask)
         self._append(question)
         answer: T = question.answer.result()
         return answer
-
-
-def _database(target: Path | str, max_pages: int | None) -> Database:
-    if isinstance(target, Path):
-        return SqliteFile(target, max_pages)
-    from anabranch.frontier.stores.sql.postgres import PostgresDatabase  # noqa: PLC0415  the driver comes with an extra
-
-    return PostgresDatabase(target)

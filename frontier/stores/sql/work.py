@@ -1,23 +1,22 @@
-"""The store thread's work: each group of items is one transaction, tried again until it is kept or hope is lost.
+"""The store thread's work: each group of items is one transaction, tried again until it is kept or no try can help.
 
 `store` hands out the groups; `writing` adds the batches up, `reading` answers the questions.
 
-A read is done at its place in the order and its answer posted at once; `Synced` comes after the commit. So when a
-transaction fails, some of its reads have been answered. That is safe: nothing was kept, no other process writes (lock and
-epoch), and the group is kept whole. So the next try finds the same rows, and every read, also one that takes gates, comes
-to the same answer; it is done again for what it writes, but posted only if it was not posted before. If no try goes well,
-the core learns that the store failed, and none of its changes based on such an answer became durable.
+A read is done at its place in the order and its answer posted at once; `Synced` comes after the commit. When a transaction
+fails, some of its reads have been answered. That is safe: nothing was kept, no other owner writes (lock and epoch), and the
+group is kept whole. The next try finds the same rows, so every read, also one that takes gates, has the same answer. It is
+done again for what it writes, but posted only once. If no try succeeds, the core gets `StoreFailed`, and nothing that it made
+of such an answer was durable.
 
-Whether a COMMIT that failed took place all the same is asked of the database: each transaction that writes leaves its mark.
+A COMMIT that failed may have taken place. Each transaction that writes leaves a mark, by which the next try finds out.
 """
 
 from __future__ import annotations
 
 import errno
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, ExitStack, contextmanager
-from dataclasses import dataclass, field
 from functools import partial
 from itertools import groupby
 from threading import Condition
@@ -41,11 +40,11 @@ LONGEST_WAIT_S = 5.0
 
 
 class Patience:
-    """Waits between tries, for so many seconds from the first failure on. One thread waits; any may hurry it."""
+    """Waits between tries, up to `retry_s` seconds from the first failure. One thread waits; any may hurry it."""
 
     def __init__(self, retry_s: float, clock: Callable[[], float] = time.monotonic) -> None:
-        """`retry_s` 0: what failed is not tried again."""
-        self.retry_s = retry_s  #: from the first failure on
+        """`retry_s` 0: there is no second try."""
+        self.retry_s = retry_s
         self._clock = clock
         self._changed = Condition()
         self._is_hurried = False
@@ -53,12 +52,12 @@ class Patience:
         self._wait_s = FIRST_WAIT_S
 
     def renew(self) -> None:
-        """It went well: the next failure has all the time again."""
+        """After a success: the next failure has the full time again."""
         self._ends_s = None
         self._wait_s = FIRST_WAIT_S
 
     def wait(self) -> bool:
-        """Wait until it is to be tried again; False, at once, if the time is up. The last try is when the time ends."""
+        """Wait for the next try; False, at once, if the time is up. The last try comes when the time ends."""
         now_s = self._clock()
         if self._ends_s is None:
             self._ends_s = now_s + self.retry_s
@@ -72,14 +71,10 @@ class Patience:
         return True
 
     def hurry(self) -> None:
-        """End the present wait, or the next one, and begin with short ones again: somebody waits for the end."""
+        """End the present wait, or the next one, and begin with short waits again."""
         with self._changed:
             self._is_hurried = True
             self._changed.notify()
-
-
-#: What the filter's disk says when it is full or read-only.
-_FULL = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS})
 
 
 class FilterFailed(StoreUnavailable):
@@ -87,30 +82,15 @@ class FilterFailed(StoreUnavailable):
 
 
 class FilterFull(FilterFailed, StoreFull):
-    """Its disk is full or read-only."""
+    """The filter's disk is full or read-only."""
 
 
-def known_rows(batches: Sequence[Batch], seen: SeenFilter) -> list[Row]:
-    """The new rows that the filter knows, by one question for all batches; forced ones are not asked about.
-
-    Raises: FilterFailed.
-    """
-    asked = [row for batch in batches for row in batch.new if row.ordinal not in batch.forced]
-    if not asked:
-        return []
-    with _failures():
-        verdicts = seen.unseen([row.dedup_key() for row in asked])
-    return [row for row, is_unseen in zip(asked, verdicts, strict=True) if not is_unseen]
-
-
-def mark(keys: Sequence[bytes], seen: SeenFilter) -> None:
-    """Tell the filter what is committed. Raises: FilterFailed."""
-    with _failures():
-        seen.mark(keys)
+#: Error numbers of a filter's disk that is full or read-only.
+_FULL = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS})
 
 
 @contextmanager
-def _failures() -> Iterator[None]:
+def _filter_failures() -> Iterator[None]:
     try:
         yield
     except (OSError, StoreUnavailable) as error:
@@ -119,37 +99,39 @@ def _failures() -> Iterator[None]:
         raise kind(f"the filter cannot be used: {error}") from error
 
 
-_MARK = "transaction"  # name in `crawl`: the last one that wrote, "epoch.number"
-
-
 class Database(Protocol):
     """One database that holds one crawl. All but `place` belongs to the store thread."""
 
     @property
     def place(self) -> str:
-        """What errors call it; no password is in it."""
+        """The database's name in errors; without a password."""
+        ...
 
     def connected(self) -> AbstractContextManager[Connection]:
         """The one connection, with the lock that keeps others out until it ends. Raises: what `translated` understands."""
 
     def is_lost(self, connection: Connection) -> bool:
-        """The connection is of no more use, and the lock is gone with it."""
+        """The connection is broken, and the lock with it."""
+        ...
 
     def announce(self, connection: Connection, owner: str) -> None:
-        """Leave the owner's line where whoever is refused finds it."""
+        """Leave the owner's line where others that are refused can read it."""
+        ...
 
     def let_go(self, connection: Connection, *, clean: bool) -> None:
         """Tidy up at the end: outside of a transaction, nothing is written after it."""
 
     def translated(self, error: Exception) -> FrontierError:
-        """The error of this room for a database's error; one line that names the place and what to do."""
+        """The error as one of this room; its one line names the place and what to do."""
+        ...
 
     def is_passing(self, error: Exception) -> bool:
-        """It may go by itself (a full disk, a server that is gone), so that the transaction is worth another try."""
+        """The cause may pass (a full disk, a server that is away), so another try makes sense."""
+        ...
 
 
 class Session:
-    """The connection to the database; another one when it was lost."""
+    """The connection to the database; it is replaced when it was lost."""
 
     def __init__(self, database: Database) -> None:
         """Connect. Raises: what `Database.translated` understands."""
@@ -175,49 +157,11 @@ class Session:
         self._stack.close()
 
 
-@dataclass(slots=True)
-class Transaction:
-    """Items that are kept together, and what is known of them after a try that failed."""
-
-    items: list[Item]
-    batches: list[Batch] | None = None  #: without what the filter knows; None = it was not asked yet
-    known: list[Row] = field(default_factory=list)  #: new rows that the filter knows
-    posted: int = 0  #: reads that were answered, counted in their order
-    mark: str | None = None  #: the mark of its transaction; None: it writes nothing that may not be written twice
-    has_failed: bool = False
-    worked: Worked | None = None  #: what the last try came to, if it came to its COMMIT
-
-    def failed(self) -> None:
-        """A try failed."""
-        self.has_failed = True
-
-    def worked_off(self, worked: Worked | None) -> None:
-        """A try came to its COMMIT; None: another one begins."""
-        self.worked = worked
-
-    def asked_filter(self, batches: list[Batch], known: list[Row]) -> None:
-        """The filter that blocks has answered: these batches are left, and it knows these rows."""
-        self.batches, self.known = batches, known
-
-    def posted_up_to(self, count: int) -> None:
-        """So many reads were answered."""
-        self.posted = count
-
-    def mark_as(self, mark: str) -> None:
-        """Its transaction holds this mark."""
-        self.mark = mark
-
-
-@dataclass(frozen=True, slots=True)
-class Worked:
-    """A transaction that needs only its COMMIT."""
-
-    writing: TransactionWriter
-    tell: list[Callable[[], None]]  #: answer the questions
+_MARK = "transaction"  # name in `crawl`: the last one that wrote, "epoch.number"
 
 
 class Work:
-    """Works off groups, in the store thread."""
+    """Works off one group after another, in the store thread."""
 
     def __init__(
         self,
@@ -235,83 +179,107 @@ class Work:
         self._patience = patience
         self._lanes = KnownLanes()
         self._marks = 0
-        self._trouble = ""  #: the failure that was last reported to the core
+        self._trouble = ""  #: the last words that the core got about a try that failed
         self.failure: StoreUnavailable | None = None  #: why nothing more is written
+        # Of the present group, kept from one try to the next:
+        self._items: list[Item] = []
+        self._batches: list[Batch] | None = None  #: without the rows that the filter knows; None = it was not asked yet
+        self._known: list[Row] = []  #: new rows that the filter knows
+        self._posted = 0  #: reads that were answered, counted in their order
+        self._mark: str | None = None  #: of its transaction; None: it writes nothing that may not be written twice
+        #: The last try, if it came to its COMMIT, with the calls that answer its questions.
+        self._worked: tuple[TransactionWriter, list[Callable[[], None]]] | None = None
 
     def do(self, items: list[Item]) -> None:
-        """Work off one group. After a failure nothing more is written, and waiting callers get the error."""
+        """Work off one group. After a failure nothing more is written, and every question gets the error."""
         if self.failure is not None:
             refuse(items, self.failure)
             return
-        group = Transaction(items)
-        while not self._try(group):
-            pass
+        self._begin(items)
+        is_over = self._try(is_first=True)
+        while not is_over:
+            is_over = self._try(is_first=False)
+        self._begin([])  # keeps no rows alive
 
-    def _try(self, group: Transaction) -> bool:
+    def _begin(self, items: list[Item]) -> None:
+        self._items, self._batches, self._known = items, None, []
+        self._posted, self._mark, self._worked = 0, None, None
+
+    def _try(self, *, is_first: bool) -> bool:
         """One try; False: there must be another one, and it is time for it."""
+        database = self._session.database
         try:
-            if group.has_failed:
+            if not is_first:
                 self._session.recover(self._epoch)
-            self._transact(group)
-        except Exception as error:  # noqa: BLE001  whatever it is, the core must hear of it: a dead thread says nothing
-            group.failed()
+            self._transact()
+        except Exception as error:  # noqa: BLE001  whatever it is, the core must hear of it: a dead thread reports nothing
             self._lanes.forget()
-            if self._is_passing(error):
-                self._tell_trouble(self._trouble_words(error))
+            is_filter = isinstance(error, FilterFailed)
+            if is_filter or database.is_passing(error):
+                cause = f"the filter: {error.__cause__}" if is_filter else f"the store: {database.translated(error)}"
+                self._report_trouble(cause)
                 if self._patience.wait():
                     return False
-            self._fail(group.items, self._session.database.translated(error))
+            self._fail(database.translated(error))
         else:
             self._patience.renew()
         return True
 
-    def _transact(self, group: Transaction) -> None:
+    def _transact(self) -> None:
         """To the COMMIT, unless an earlier one took place; then the filter's marks, then the answers."""
-        if group.worked is None or not self._is_kept(group):
-            self._write(group)
-        worked = group.worked
-        assert worked is not None
-        self._mark_seen(group)
-        self._totals = worked.writing.totals
-        self._tell_trouble("")
-        if worked.writing.number is not None:
-            self._post([self._synced(group, worked.writing)])
-        for told in worked.tell:
-            told()
+        if self._worked is None or not self._is_kept():
+            self._write()
+        assert self._worked is not None
+        writing, answer_questions = self._worked
+        # Duplicates too: the store has their keys, so the filter may know them.
+        keys = [row.dedup_key() for batch in self._batches or () for row in batch.new]
+        if self._seen is not None and keys:
+            with _filter_failures():
+                self._seen.mark(keys)
+        self._totals = totals = writing.totals
+        self._report_trouble("")
+        if writing.number is not None:
+            duplicates = [*self._known, *writing.duplicates]
+            self._post([Synced(writing.number, duplicates, totals.retired, totals.paused, totals.queues)])
+        for answer in answer_questions:
+            answer()
 
-    def _write(self, group: Transaction) -> None:
+    def _write(self) -> None:
         connection = self._session.connection
-        group.worked_off(None)
-        self._ask_filter(group)
+        self._worked = None
+        if self._batches is None:
+            batches = [item for item in self._items if isinstance(item, Batch)]
+            if self._seen is not None:
+                self._ask_filter(batches, self._seen)
+            self._batches = batches
         writing = TransactionWriter(connection, self._totals, self._epoch, self._lanes)
         with connection.begin():
-            tell = self._work_off(group, writing)
+            for batch in self._batches:
+                writing.add(batch)
             writing.flush()
-            self._leave_mark(group)
-            group.worked_off(Worked(writing, tell))
+            answer_questions = self._read()
+            self._leave_mark()
+            self._worked = writing, answer_questions
 
-    def _work_off(self, group: Transaction, writing: TransactionWriter) -> list[Callable[[], None]]:
-        """Write all batches, then read: so rows reach the tables in few large statements. The result answers the questions.
+    def _read(self) -> list[Callable[[], None]]:
+        """Read once all batches are written: so rows reach the tables in few large statements. The result answers questions.
 
-        A read may so see what was said after it. That is safe: rows that were leased or in memory when it was asked are left
-        out by whoever asked, rows that came later he knows of, and what a later batch took away he cannot want.
+        A read may see rows that were written after it. That is safe: whoever asked leaves out rows that were leased or in
+        memory by then, knows of rows that came later, and cannot want rows that a later batch took away.
         """
-        for batch in group.batches or ():
-            writing.add(batch)
-        writing.flush()
-        tell: list[Callable[[], None]] = []
+        questions: list[Callable[[], None]] = []
         answers: list[Answer] = []
-        for kind, items in groupby((item for item in group.items if not isinstance(item, Batch)), key=_kind):
+        for kind, items in groupby((item for item in self._items if not isinstance(item, Batch)), key=_kind):
             if kind is Question:
-                tell += [self._ask(item) for item in items if isinstance(item, Question)]
+                questions += [self._ask(item) for item in items if isinstance(item, Question)]
             else:
                 asked = [item.arguments for item in items if isinstance(item, Asked)]
                 answers += read_all(self._session.connection, kind, asked)
-        fresh = answers[group.posted :]
+        fresh = answers[self._posted :]
         if fresh:
-            group.posted_up_to(len(answers))
+            self._posted = len(answers)
             self._post(fresh)
-        return tell
+        return questions
 
     def _ask(self, question: Question) -> Callable[[], None]:
         """Find the answer; the result hands it over."""
@@ -322,85 +290,59 @@ class Work:
         except FrontierError as error:  # an answer too: the recount found a difference
             return partial(question.answer.set_exception, error)
 
-    # What makes a second try safe
-
-    def _leave_mark(self, group: Transaction) -> None:
+    def _leave_mark(self) -> None:
         """Number the transaction in itself. The epoch is part of the mark: numbers begin anew with each owner."""
-        if not any(isinstance(item, Batch) or (isinstance(item, Asked) and item.takes) for item in group.items):
+        if not any(isinstance(item, Batch) or (isinstance(item, Asked) and item.takes) for item in self._items):
             return
         self._marks += 1
-        mark = f"{self._epoch}.{self._marks}"
-        group.mark_as(mark)
-        write(self._session.connection, statements.PUT_FACTS, [(_MARK, mark)])
+        self._mark = f"{self._epoch}.{self._marks}"
+        write(self._session.connection, statements.PUT_FACTS, [(_MARK, self._mark)])
 
-    def _is_kept(self, group: Transaction) -> bool:
-        """The last try's COMMIT failed, or was not heard of, and took place all the same."""
-        if group.mark is None:
+    def _is_kept(self) -> bool:
+        """The last try's COMMIT failed, or its answer was lost, and it took place all the same."""
+        if self._mark is None:
             return False
         with self._session.connection.begin():
-            return fetch(self._session.connection, statements.FACT, (_MARK,)) == [(group.mark,)]
+            return fetch(self._session.connection, statements.FACT, (_MARK,)) == [(self._mark,)]
 
-    # The filter that blocks
+    def _ask_filter(self, batches: list[Batch], seen: SeenFilter) -> None:
+        """Take out the new rows that the filter knows, by one question for all batches; forced ones are not asked about.
 
-    def _ask_filter(self, group: Transaction) -> None:
-        """Once for all tries: a filter that others mark too may answer otherwise later."""
-        if group.batches is not None:
+        Once for all tries: a filter that others mark too may answer otherwise later. Raises: FilterFailed.
+        """
+        asked = [row for batch in batches for row in batch.new if row.ordinal not in batch.forced]
+        if not asked:
             return
-        batches = [item for item in group.items if isinstance(item, Batch)]
-        known = [] if self._seen is None else known_rows(batches, self._seen)
-        dead = {row.ordinal for row in known}
+        with _filter_failures():
+            verdicts = seen.unseen(list(map(Row.dedup_key, asked)))
+        self._known = [row for row, is_unseen in zip(asked, verdicts, strict=True) if not is_unseen]
+        dead = {row.ordinal for row in self._known}
         for batch in batches if dead else ():
             batch.new[:] = [row for row in batch.new if row.ordinal not in dead]
-        group.asked_filter(batches, known)
 
-    def _mark_seen(self, group: Transaction) -> None:
-        """Mark what is committed. Duplicates too: the store has their keys, so the filter may know them."""
-        if self._seen is None:
-            return
-        keys = [row.dedup_key() for batch in group.batches or () for row in batch.new]
-        if keys:
-            mark(keys, self._seen)
+    def _report_trouble(self, cause: str) -> None:
+        """Report it to the core, once."""
+        if cause != self._trouble:
+            self._trouble = cause
+            self._post([Troubled(cause, self._patience.retry_s)])
 
-    def _synced(self, group: Transaction, writing: TransactionWriter) -> Synced:
-        totals = writing.totals
-        assert writing.number is not None
-        duplicates = [*group.known, *writing.duplicates]
-        return Synced(writing.number, duplicates, totals.retired, totals.paused, totals.queues)
-
-    # Errors
-
-    def _is_passing(self, error: Exception) -> bool:
-        return isinstance(error, FilterFailed) or self._session.database.is_passing(error)
-
-    def _trouble_words(self, error: Exception) -> str:
-        """Which of the two fails, and how."""
-        if isinstance(error, FilterFailed):
-            return f"the filter: {error.__cause__}"
-        return f"the store: {self._session.database.translated(error)}"
-
-    def _tell_trouble(self, words: str) -> None:
-        """Tell the core, unless it knows."""
-        if words != self._trouble:
-            self._trouble = words
-            self._post([Troubled(words, self._patience.retry_s)])
-
-    def _fail(self, items: list[Item], error: FrontierError) -> None:
-        """Nothing is written from now on. Whatever it was, it makes the store unavailable; the line names what failed."""
+    def _fail(self, error: FrontierError) -> None:
+        """Nothing is written from now on. Any error makes the store unavailable; the line names what failed."""
         kind = type(error) if isinstance(error, StoreUnavailable) else StoreUnavailable
         place = self._session.database.place
         is_named = isinstance(error, FilterFailed) or str(error).startswith(place)
         self.failure = failure = caused_by(kind(str(error) if is_named else f"{place}: {error}"), error)
-        refuse(items, failure)
+        refuse(self._items, failure)
         self._post([StoreFailed(failure)])
 
 
 def _kind(item: Item) -> Callable[..., Any]:
-    """Neighbours of one kind are worked off together: reads by what they read, the others by their type."""
+    """Neighbours of one kind are worked off together: reads by their function, the others by their type."""
     return item.read if isinstance(item, Asked) else type(item)
 
 
 def refuse(items: list[Item], error: FrontierError) -> None:
-    """Tell those who wait for an answer that there will be none."""
+    """Raise this error where an answer is waited for."""
     for item in items:
         if isinstance(item, Question) and not item.answer.done():
             item.answer.set_exception(error)

@@ -1,13 +1,13 @@
-"""From batches to statements: what the batches of one transaction add up to.
+"""From batches to statements: the sum of one transaction's batches.
 
-Rows are collected and written as late as the order allows: before a read, and at the end. What is added and taken out in
-between never touches the disk. Names, counts and times are written once, at the end or before a read that needs them.
+Rows are collected and written once, at the end or before queues are opened or paused. A row that is added and taken out in
+between never touches the disk. Names, counts and times are written with the rows.
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from itertools import groupby
 from typing import Any
 
@@ -30,7 +30,7 @@ from anabranch.frontier.stores.contract import (
 from anabranch.frontier.stores.sql import statements
 from anabranch.frontier.stores.sql.lanes import KnownLanes, LaneChanges
 from anabranch.frontier.stores.sql.reading import NO_WINDOW, gate_values, seen_ordinals
-from anabranch.frontier.stores.sql.statements import Values, execute, fetch, fetch_locked, write
+from anabranch.frontier.stores.sql.statements import execute, fetch, fetch_locked, write
 
 #: `value` of an Enum is a Python call.
 _NAMES = {kind: kind.value for kind in OutcomeKind}
@@ -47,13 +47,9 @@ class TransactionWriter:
         self._placed: dict[int, Row] = {}
         self._emptied: list[Place] = []
         self._batches: list[Batch] = []
-        #: What is written after the rows.
         self._known_lanes = KnownLanes() if lanes is None else lanes
-        self._lanes = LaneChanges(self._known_lanes)
         self._queues = QueueChanges()
         self._gates = GateChanges()
-        self._parcels = ParcelChanges()
-        self._outcomes: Counter[str] = Counter()
         self._now_s = 0.0
         self._is_flushed = True
         self._totals = totals
@@ -75,63 +71,66 @@ class TransactionWriter:
             self._queues.add(batch)
         if batch.gates or batch.gate_names or batch.woken or batch.left:
             self._gates.add(batch)
-        if batch.exchanged is not None:
-            self._parcels.add(batch.exchanged)
         if batch.standings:
-            self._flush_facts()
+            self._flush_all()
             for queue, standing in batch.standings:
-                self._stand(queue, standing)
-
-    def flush_rows(self) -> None:
-        """Write the rows, so that a read sees them. Raises: InvariantBroken if a row to take out is not there."""
-        batches, self._batches = self._batches, []
-        if not batches:
-            return
-        emptied = write(self._connection, statements.DELETE_URL, sorted(self._emptied))
-        if emptied != len(self._emptied):
-            raise InvariantBroken(f"{len(self._emptied) - emptied} rows that end or move are not in the store")
-        died = self._enter_new(batches)
-        settled = _settled(batches)
-        self._bury(died, settled)
-        write(self._connection, statements.INSERT_URL, sorted(self._placed.values()))
-        dead = {row.ordinal for row in died}
-        self._write_ended(
-            [ended for batch in batches for ended in batch.ended]
-            + [ended for ordinal, ended in settled.items() if ordinal not in dead]
-        )
-        laneless = dead | settled.keys()
-        for batch in batches:
-            self._lanes.add(batch, laneless)
-        self._placed, self._emptied = {}, []
-        self.duplicates.extend(died)
+                self._set_standing(queue, standing)
 
     def flush(self) -> None:
         """Write all that was added. Raises: InvariantBroken; StoreInUse if the epoch is not ours any more."""
         if self._is_flushed:
             return
         check_epoch(self._connection, self._epoch)
-        self._flush_facts()
+        self._flush_all()
         self.totals = self._totals
         facts = {**self.totals._asdict(), "batch": self.number}
         rows = [(name, str(value)) for name, value in facts.items()]
         write(self._connection, statements.PUT_FACTS, [*rows, ("now_s", repr(self._now_s))])
         self._is_flushed = True
 
-    def _flush_facts(self) -> None:
-        self.flush_rows()
+    def _flush_all(self) -> None:
+        batches, self._batches = self._batches, []
+        outcomes, lanes = self._write_rows(batches)
         queues = self._queues.write(self._connection)
         self._gates.write(self._connection)
-        self._parcels.write(self._connection)
-        counted = self._lanes.write(self._connection)
-        outcomes, self._outcomes = self._outcomes, Counter()
+        self._queues, self._gates = QueueChanges(), GateChanges()
+        _write_exchanged(self._connection, [batch.exchanged for batch in batches if batch.exchanged is not None])
+        lanes.write(self._connection)
         self._change_totals(
-            queued=counted.rows,
-            waiting=counted.waiting,
-            paused=counted.stopped[Standing.PAUSED],
-            retired=counted.stopped[Standing.RETIRED],
+            queued=lanes.rows,
+            waiting=lanes.waiting,
+            paused=lanes.stopped[Standing.PAUSED],
+            retired=lanes.stopped[Standing.RETIRED],
             queues=queues,
             **{kind.value: outcomes[kind.value] for kind in ENDING},
         )
+
+    def _write_rows(self, batches: Sequence[Batch]) -> tuple[Counter[str], LaneChanges]:
+        """Write the rows; the result counts the ends by outcome, and has the lanes' changes.
+
+        Raises: InvariantBroken if a row to take out is not there.
+        """
+        lanes = LaneChanges(self._known_lanes)
+        emptied = write(self._connection, statements.DELETE_URL, sorted(self._emptied))
+        if emptied != len(self._emptied):
+            raise InvariantBroken(f"{len(self._emptied) - emptied} rows that end or move are not in the store")
+        died = self._enter_new(batches)
+        settled = _settled(batches)
+        for row in died:
+            if self._placed.pop(row.ordinal, None) is None and row.ordinal not in settled:
+                raise InvariantBroken(f"row {row.ordinal} ends or moves, and its key was known before it came")
+        write(self._connection, statements.INSERT_URL, sorted(self._placed.values()))
+        dead = {row.ordinal for row in died}
+        ended = [ended for batch in batches for ended in batch.ended]
+        ended += [end for ordinal, end in settled.items() if ordinal not in dead]
+        rows = sorted(map(_done_row, ended))
+        write(self._connection, statements.INSERT_DONE, rows)
+        laneless = dead | settled.keys()
+        for batch in batches:
+            lanes.add(batch, laneless)
+        self._placed, self._emptied = {}, []
+        self.duplicates.extend(died)
+        return Counter([outcome for _, _, _, _, outcome, _ in rows]), lanes
 
     def _place(self, batch: Batch) -> None:
         """Note which rows of `url` leave and come."""
@@ -152,20 +151,8 @@ class TransactionWriter:
         elif placed[:4] != row[:4]:
             raise InvariantBroken(f"row {row.ordinal} ends or moves at {row[:4]}, and is at {placed[:4]}")
 
-    def _write_ended(self, ended: Sequence[Ended]) -> None:
-        rows = sorted(map(_done_row, ended))
-        write(self._connection, statements.INSERT_DONE, rows)
-        self._outcomes.update([outcome for _, _, _, _, outcome, _ in rows])
-
-    # New rows
-
-    def _bury(self, died: Sequence[Row], settled: Collection[int]) -> None:
-        for row in died:
-            if self._placed.pop(row.ordinal, None) is None and row.ordinal not in settled:
-                raise InvariantBroken(f"row {row.ordinal} ends or moves, and its key was known before it came")
-
     def _enter_new(self, batches: Sequence[Batch]) -> list[Row]:
-        """Enter the new rows' fingerprints into `seen`; answers the rows whose key was known."""
+        """Enter the new rows' fingerprints into `seen`; the result is the rows with known keys."""
         died: list[Row] = []
         if not any(batch.forced for batch in batches):
             plain = [row for batch in batches for row in batch.new]
@@ -189,14 +176,12 @@ class TransactionWriter:
         died = {ordinal for fingerprint, ordinal in pairs if known[fingerprint] != ordinal}
         return [row for row in rows if row.ordinal in died]
 
-    # Totals
-
     def _change_totals(self, **changes: int) -> None:
         totals = self._totals
         self._totals = totals._replace(**{name: getattr(totals, name) + by for name, by in changes.items()})
 
-    def _stand(self, queue: int, standing: Standing) -> None:
-        """Let a queue and all its lanes stand otherwise. A queue that is unknown is ignored."""
+    def _set_standing(self, queue: int, standing: Standing) -> None:
+        """Open, pause or retire a queue with all its lanes. An unknown queue is ignored."""
         found = fetch(self._connection, statements.STANDING, (queue,))
         if not found or found[0][0] == standing:
             return
@@ -212,9 +197,9 @@ class TransactionWriter:
 
 
 def check_epoch(connection: Connection, epoch: int) -> None:
-    """Make sure that the store was not opened again, and is not before this transaction has ended. Raises: StoreInUse.
+    """Make sure that no other owner has opened the store, nor can before this transaction ends. Raises: StoreInUse.
 
-    Whoever takes over waits for the commit, and so reads all that it keeps; after a take-over nothing is committed.
+    An owner that takes over waits for the commit, and so reads all that it keeps; after a take-over nothing is committed.
     """
     ((stored,),) = fetch_locked(connection, statements.FACT, ("epoch",), "SHARE")
     if int(stored) != epoch:
@@ -245,22 +230,20 @@ class QueueChanges:
         self._rows: dict[int, QueueRow] = {}
 
     def add(self, batch: Batch) -> None:
-        """Take one batch, after all that came before it. Of several names for one id the first one counts."""
+        """Take one batch, in order. Of several names for one id the first one counts."""
         for name in batch.queue_names:
             self._names.setdefault(name[0], name)
         for row in batch.queues:
             self._rows[row[0]] = row
 
     def write(self, connection: Connection) -> int:
-        """Write all; answers how many queues are new. A queue that changed and was never named is made, open."""
-        names, self._names = self._names, {}
-        rows, self._rows = self._rows, {}
-        named = [(id_, key, int(Standing.OPEN), rank, 0, None, 0, 0) for id_, key, rank in names.values()]
+        """Write all; the result counts the new queues. A queue that changed and was never named is made, open."""
+        named = [(id_, key, int(Standing.OPEN), rank, 0, None, 0, 0) for id_, key, rank in self._names.values()]
         new = write(connection, statements.NAME_QUEUES, sorted(named))
-        changed = sorted((row.id, *row[3:]) for row in rows.values())
-        if write(connection, statements.PUT_QUEUES, changed) < len(rows):
-            # Those that are known stay as they were just written.
-            unnamed = [(*row[:2], int(Standing.OPEN), *row[3:]) for row in rows.values()]
+        changed = sorted((row.id, *row[3:]) for row in self._rows.values())
+        if write(connection, statements.PUT_QUEUES, changed) < len(changed):
+            # Known ones stay as they were just written.
+            unnamed = [(*row[:2], int(Standing.OPEN), *row[3:]) for row in self._rows.values()]
             new += write(connection, statements.NAME_QUEUES, sorted(unnamed))
         return new
 
@@ -275,7 +258,7 @@ class GateChanges:
         self._woken: dict[int, Turn] = {}
 
     def add(self, batch: Batch) -> None:
-        """Take one batch, after all that came before it."""
+        """Take one batch, in order."""
         for gate, key in batch.gate_names:
             self._names.setdefault(gate, key)
         for row in batch.gates:
@@ -284,65 +267,38 @@ class GateChanges:
             self._left[left.id] = left
             self._woken.pop(left.id, None)
         for gate, turn in batch.woken:
-            self._wake(gate, turn)
+            known = self._left.get(gate)
+            if known is None:
+                self._woken[gate] = min(turn, self._woken.get(gate, turn))
+            elif known.turn is None or turn < known.turn:
+                self._left[gate] = known._replace(turn=turn)
 
     def write(self, connection: Connection) -> None:
         """Write all."""
-        names, self._names = self._names, {}
-        rows, self._rows = self._rows, {}
-        left, self._left = self._left, {}
-        woken, self._woken = self._woken, {}
-        new = [gate_values(gate, key) for gate, key in names.items() if gate not in rows]
+        new = [gate_values(gate, key) for gate, key in self._names.items() if gate not in self._rows]
         write(connection, statements.NAME_GATES, sorted(new))
-        write(connection, statements.PUT_GATES, sorted([(*row, *NO_WINDOW) for row in rows.values()], key=_id))
-        write(connection, statements.LEAVE_GATES, sorted(left.values(), key=_id))
-        write(connection, statements.WAKE_GATES, sorted(woken.items()))
-
-    def _wake(self, gate: int, turn: Turn) -> None:
-        left = self._left.get(gate)
-        if left is None:
-            self._woken[gate] = min(turn, self._woken.get(gate, turn))
-        elif left.turn is None or turn < left.turn:
-            self._left[gate] = left._replace(turn=turn)
-
-
-def _id(values: Values) -> int:
-    id_: int = values[0]
-    return id_
+        write(connection, statements.PUT_GATES, [(*row, *NO_WINDOW) for _, row in sorted(self._rows.items())])
+        write(connection, statements.LEAVE_GATES, [left for _, left in sorted(self._left.items())])
+        write(connection, statements.WAKE_GATES, sorted(self._woken.items()))
 
 
 #: A parcel that has reached this size is joined with no other.
 FULL_BYTES = 1 << 17
 
 
-class ParcelChanges:
-    """Collects parcels and pages, and writes all that go to one share together."""
-
-    def __init__(self) -> None:
-        self._parcels: list[Parcel] = []
-        self._delivered: dict[int, int] = {}
-        self._pages: list[tuple[int, str]] = []
-
-    def add(self, exchanged: Exchanged) -> None:
-        """Take what one batch says, after all that came before it."""
-        self._parcels += exchanged.parcels
-        self._pages += exchanged.pages
-        for share, number in exchanged.delivered:
-            self._delivered[share] = max(number, self._delivered.get(share, 0))
-
-    def write(self, connection: Connection) -> None:
-        """Write all. Cost: a row for some hundred pages, about 10 µs, and one statement for each share that has parcels."""
-        parcels, self._parcels = self._parcels, []
-        delivered, self._delivered = self._delivered, {}
-        pages, self._pages = self._pages, []
-        write(connection, statements.INSERT_PARCEL, list(joined(parcels)))
-        write(connection, statements.INSERT_PAGE, pages)
-        for share, number in delivered.items():
-            execute(connection, statements.DELETE_PARCELS, (share, number))
+def _write_exchanged(connection: Connection, exchanged: Sequence[Exchanged]) -> None:
+    """Write parcels and pages, and delete delivered parcels. Cost: a row for some hundred pages, about 10 µs."""
+    write(connection, statements.INSERT_PARCEL, list(joined([parcel for one in exchanged for parcel in one.parcels])))
+    write(connection, statements.INSERT_PAGE, [page for one in exchanged for page in one.pages])
+    delivered: dict[int, int] = {}
+    for share, number in [pair for one in exchanged for pair in one.delivered]:
+        delivered[share] = max(number, delivered.get(share, 0))
+    for share, number in delivered.items():
+        execute(connection, statements.DELETE_PARCELS, (share, number))
 
 
 def joined(parcels: Sequence[Parcel]) -> Iterator[Parcel]:
-    """The same in fewer: neighbours of one share are one, up to `FULL_BYTES`, under the last one's number. Pure."""
+    """The same in fewer parcels: neighbours of one share are joined, up to `FULL_BYTES`, under the last one's number."""
     for share, of_share in groupby(sorted(parcels), key=lambda parcel: parcel.share):
         number, contents, size = 0, list[bytes](), 0
         for _, number, content in of_share:

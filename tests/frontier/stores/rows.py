@@ -259,7 +259,7 @@ def facts(store: FrontierStore, page: int = 3) -> dict[str, object]:
         "ended records": store.ended(keys),
         "counters": store.counters(),
         "tally": {state: count for state, count in store.tally().items() if count},
-        "longest": [fact.count for fact in store.longest(page)],
+        "longest": [fact.count for fact in store.queues(None, None, page, longest_first=True)],
     }
 
 

@@ -143,7 +143,7 @@ def test_questions_of_other_threads_do_not_disturb_the_core(teller: Teller) -> N
         while not stop.is_set():
             assert sum(map(len, told.keys(10))) >= 100
             assert told.queues(None, None, 9)
-            assert told.longest(9)
+            assert told.queues(None, None, 9, longest_first=True)
             assert told.queued(None, 50)
             assert told.tally()
             told.ended_after(0, 50)

@@ -188,7 +188,7 @@ def test_what_agrees_is_told(counted: Crawl) -> None:
         ("UPDATE crawl SET value = '2' WHERE name = 'waiting'", "the rows make"),
         ("UPDATE lane SET count = 3 WHERE count = 2", "counts 3 rows and 1 waiting, and holds 2 and 1"),
         ("UPDATE lane SET waiting = 0", "counts 2 rows and 0 waiting, and holds 2 and 1"),
-        ("UPDATE lane SET shelved = 2 WHERE shelved = 1", "has standing 2, its queue 1"),
+        ("UPDATE lane SET shelved = 2 WHERE shelved = 1", "is shelved as 2, its queue has 1"),
         ("UPDATE lane SET servable = 1 - servable", "is kept as servable"),
         (f"DELETE FROM lane WHERE queue = {A_LANE[0]}", "the lanes count 1 rows, the table url holds 3"),
         ("DELETE FROM seen WHERE ordinal = 1", "the key of row 1 is seen at None"),

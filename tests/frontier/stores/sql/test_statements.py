@@ -76,7 +76,7 @@ HOT = [
 ]  # fmt: skip
 #: A scan of these costs as much as what is asked for: lists in the statement, and an index of few rows.
 CHEAP = re.compile(
-    r"SCAN (\d+ CONSTANT ROWS|gone|asked|new|taken|empty"
+    r"SCAN (\d+ CONSTANT ROWS|listed|asked|new"
     r"|gate USING INDEX gate_held|url USING INDEX url_due|queue USING COVERING INDEX queue_standing)"
 )
 

@@ -337,7 +337,7 @@ def test_close_leaves_no_thread_and_no_lock(path: Path) -> None:
         lambda store: store.ended([b"u"]),
         lambda store: store.queue(1),
         lambda store: store.queues(None, None, 1),
-        lambda store: store.longest(1),
+        lambda store: store.queues(None, None, 1, longest_first=True),
         lambda store: store.lanes(1, None, 1),
         lambda store: store.gate(1),
         lambda store: store.queued(None, 1),

@@ -98,7 +98,7 @@ def test_totals_of_a_transaction_that_failed_are_not_taken(store: Crawl) -> None
     writing = TransactionWriter(store.connection, store.totals, store.opening.epoch)
     with store.connection.begin():
         writing.add(store.batch([row(1)]))
-        writing.flush_rows()
+        writing._flush_all()
         assert writing.totals == Counters()
         writing.flush()
     assert writing.totals == Counters(last_ordinal=1, queued=1, queues=1)
