@@ -59,7 +59,7 @@ async def told_of_a_running_one(folder: Path, job: Path, at: Callable[[str], str
         "/": ": ended\n|it is done",
         "/slow": ": leased\n|it was leased ",
         "/z": ": queued\n|is closed: its only slot is out",
-        "/b": ": never scheduled\n|nobody has scheduled it",
+        "/b": ": never scheduled\n|it was never scheduled",
     }.items():
         said = (await told(folder, "why", str(job), at(path))).out
         assert all(word in said for word in words.split("|")), said

@@ -143,9 +143,9 @@ def test_a_gate_that_only_a_lease_or_the_operator_can_open_has_no_time() -> None
 def test_urls_before_it_take_their_time_at_the_gate() -> None:
     """Nine URLs at one each five seconds."""
     found = url(ahead=9, gate=RESTING)
-    assert found.reason.endswith("9 URLs stand before it in its queue")
+    assert found.reason.endswith("9 URLs are before it in its queue")
     assert found.earliest_s == NOW_S + 12 + 45
-    assert url(ahead=1).reason == "1 URL stands before it in its queue"
+    assert url(ahead=1).reason == "1 URL is before it in its queue"
     assert url(ahead=9, gate=OPEN._replace(rate_per_s=math.inf)).earliest_s == NOW_S
 
 
