@@ -180,4 +180,4 @@ def _explained(response: Response, is_lost: bool, url: str, product: str) -> lis
     rules = rules_of(status, body, product, is_cut=is_cut or bool(response.cuts))
     head = f"{shown(robots_url(url))}: {describe(response.status)}, {len(body)} bytes"
     lost = ["its redirect leads to a host that gives no answer"] if is_lost else []
-    return [head, *lost, f"{product}: {shown(url)}", *explain_rules(rules, url, body).lines()]
+    return [head, *lost, f"{product}: {shown(url)}", *explain_rules(rules, url, body)]

@@ -1,8 +1,8 @@
-"""What a document is: its kind, by media type or by its first bytes, and its encoding.
+"""The kind of a document, by media type or by its first bytes, and its encoding.
 
 The encoding is that of the byte order mark, else of the header, else of the document itself, else UTF-8: the HTML Standard
 (https://html.spec.whatwg.org/#determining-the-character-encoding), without guessing, because undeclared documents are nearly
-always in UTF-8, and links are nearly always ASCII. `extractor.py` asks for the kind, the readers for text.
+always in UTF-8, and links are nearly always ASCII.
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ _BY_TYPE = {
     "application/ld+json": DocumentKind.SCRIPT,
     "application/manifest+json": DocumentKind.SCRIPT,
 }
-#: Types that say nothing. Browsers sniff only the first four; servers send the last for types that they do not know.
+#: Types without a meaning. Browsers sniff only the first four; servers send the last for unknown types.
 _UNKNOWN = frozenset({"", "unknown/unknown", "application/unknown", "*/*", "application/octet-stream"})
 
 #: How HTML begins (https://mimesniff.spec.whatwg.org/#identifying-a-resource-with-an-unknown-mime-type).
@@ -92,8 +92,8 @@ def is_known(content_type: str) -> bool:
 def kind_of(content_type: str, start: bytes, *, may_sniff: bool = True) -> DocumentKind | None:
     """How to read a document; None if it is not read.
 
-    A named type is believed, as browsers do: HTML as `text/plain` is plain text. `start` is the beginning of the body; it is
-    sniffed if the type says nothing and `may_sniff` (`X-Content-Type-Options: nosniff` forbids it).
+    A named type is believed, as browsers do: HTML as `text/plain` is plain text. `start` is the beginning of the body; it
+    is sniffed if the type is unknown and `may_sniff` (`X-Content-Type-Options: nosniff` forbids it).
     """
     named = media_type(content_type)
     if named not in _UNKNOWN:
@@ -115,9 +115,9 @@ _CSS_CHARSET = re.compile(rb'\A@charset "([^"]{1,100})";')
 #: How far the standard searches for a `meta` that names the encoding.
 _PRESCAN_BYTES = 1024
 _BOMS = MappingProxyType({b"\xef\xbb\xbf": UTF_8, b"\xff\xfe": "utf-16-le", b"\xfe\xff": "utf-16-be"})
-#: Labels by the codec they mean on the web (https://encoding.spec.whatwg.org/#names-and-labels), those that are seen. Only
-#: these can be chosen by a page: Python's registry, which lexbor's own detection asks, has codecs that hide the page or
-#: take the square of its length (punycode, unicode_escape, utf-7 …).
+#: Usual labels by their codec on the web (https://encoding.spec.whatwg.org/#names-and-labels). A page can choose only these:
+#: Python's registry, which lexbor's own detection asks, has codecs that hide the page or take the square of its length
+#: (punycode, unicode_escape, utf-7 …).
 _CODECS = MappingProxyType(
     {
         label: codec
@@ -166,26 +166,21 @@ def css_as_text(body: bytes, content_type: str) -> str:
 
 
 def plain_as_text(body: bytes, content_type: str) -> str:
-    """The text of a document that cannot name its own encoding."""
+    """The text of a document without a declaration of its encoding."""
     return _in_utf8(body, content_type, None).decode(UTF_8, "replace")
 
 
 def _in_utf8(body: bytes, content_type: str, declared_inside: re.Pattern[bytes] | None) -> bytes:
-    codec, mark_bytes = _encoding(body, content_type, declared_inside)
-    body = body[mark_bytes:]
+    """The body in UTF-8, without its mark. `declared_inside` finds the label of an encoding inside the document."""
+    mark = next((mark for mark in _BOMS if body.startswith(mark)), b"")
+    codec = _BOMS.get(mark) or _codec_of(content_type)
+    if codec is None:
+        inside = declared_inside and declared_inside.search(_COMMENT.sub(b"", body[:_PRESCAN_BYTES]))
+        codec = _CODECS.get(inside[1].decode("latin1").lower(), UTF_8) if inside else UTF_8
+        if codec.startswith("utf-16"):  # it was readable as ASCII
+            codec = UTF_8
+    body = body[len(mark) :]
     return body if codec == UTF_8 else body.decode(codec, "replace").encode(UTF_8, "replace")
-
-
-def _encoding(body: bytes, content_type: str, declared_inside: re.Pattern[bytes] | None) -> tuple[str, int]:
-    """The codec, and the length of the byte order mark. `declared_inside` finds the label inside the document."""
-    for mark, codec in _BOMS.items():
-        if body.startswith(mark):
-            return codec, len(mark)
-    if (declared := _codec_of(content_type)) is not None:
-        return declared, 0
-    inside = declared_inside and declared_inside.search(_COMMENT.sub(b"", body[:_PRESCAN_BYTES]))
-    codec = _CODECS.get(inside[1].decode("latin1").lower(), UTF_8) if inside else UTF_8
-    return UTF_8 if codec.startswith("utf-16") else codec, 0  # it was readable as ASCII
 
 
 @remembered(32)  # most sites send one or two

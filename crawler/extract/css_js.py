@@ -1,9 +1,9 @@
 """Links in style sheets and in scripts, found by patterns.
 
-Style sheets: `url()`, `src()`, `@import`, the strings of `image-set()`. A tokenizer of what matters
-(https://www.w3.org/TR/css-syntax-3/): comments, strings, URLs and the names before them, all with CSS's escapes; each byte is
-read once. Scripts and JSON: strings that look like URLs. That is a guess, so these links have a hop of their own (`X`) and are
-off by default: guesses make many requests for URLs that do not exist, and the operators of servers complain.
+Style sheets: `url()`, `src()`, `@import`, the strings of `image-set()`. A tokenizer of the relevant parts
+(https://www.w3.org/TR/css-syntax-3/): comments, strings, URLs and the names before them, all with CSS's escapes; each byte
+is read once. Scripts and JSON: strings that look like URLs. That is a guess, so these links have their own hop (`X`) and
+are off by default: guesses make many requests for URLs that do not exist, and the operators of servers complain.
 """
 
 from __future__ import annotations

@@ -1,12 +1,9 @@
-"""From a response to the links it leads to: reads small harmless documents at once, the others in helper processes with limits.
+"""Reads the links of a response: small harmless documents at once, the others in helper processes with limits.
 
 Large documents, and small ones that could stall or break the crawl, go to the sandbox: at most two helper processes, started
 for the first such document and kept for the next. Each has a limit of memory (its address space) and of time (it is killed, and
 replaced when needed). A document that exceeds a limit gets an annotation and no links. A helper never outlives the crawl, and
 is killed when the visit that waits for it is cancelled. Starting one takes about 0.15 s, in parallel with the crawl.
-
-`content_type.py` tells the kind of a document, `nesting.py` whether it is harmless, `reading.py` reads it, `helper.py` is the
-helper's side.
 """
 
 from __future__ import annotations
@@ -41,13 +38,15 @@ _KEPT_BYTES = 2 << 20
 TIMED_OUT = "extractTimeout"
 FAILED = "extractFailed"
 
+#: How a gzipped document begins, which may unpack to fifty megabytes.
+_GZIP = b"\x1f\x8b"
 #: The largest message of a helper: a thousand links of 8 KiB.
 _MAX_MESSAGE_BYTES = 16 << 20
 _RECEIVE_BYTES = 256 * 1024
 
 
 class Extractable(Protocol):
-    """The part of a response that links are read from."""
+    """The part of a response that has links."""
 
     @property
     def status(self) -> int:
@@ -94,17 +93,12 @@ class Extractor:
         if kind is None or not is_read(kind, self._options, hops):
             return Found([])
         document = Document(kind, body, url=url, content_type=content_type, hops=hops)
-        if (is_cut and len(body) < self._options.max_content_bytes) or not _is_light(document):
+        is_harmless = is_light(body) if kind is DocumentKind.HTML else kind is not DocumentKind.XML or body[:2] != _GZIP
+        if (is_cut and len(body) < self._options.max_content_bytes) or not is_harmless:
             limit = self._options.max_content_bytes
             without_body = document._replace(body=b"")
             return await self._sandbox.read(without_body, lambda: response.content(limit)[0], self._options)
         return read(document, self._options, self._resolver)
-
-
-def _is_light(document: Document) -> bool:
-    if document.kind is DocumentKind.XML:
-        return not document.body.startswith(b"\x1f\x8b")  # it may unpack to fifty megabytes
-    return document.kind is not DocumentKind.HTML or is_light(document.body)
 
 
 def _first(headers: Headers, name: str) -> str:
@@ -129,8 +123,8 @@ class Sandbox:
     async def read(self, document: Document, load: Callable[[], bytes], options: ExtractOptions) -> Found:
         """The links of the document; none, and a note, if it takes more than `options.timeout_s` or breaks its reader.
 
-        `load` returns the body (`document.body` is not used). It is called in a thread, when a helper is free, for one document
-        at a time. Raises: what `load` raises.
+        `load` returns the body, instead of `document.body`. It is called in a thread, when a helper is free, for one
+        document at a time. Raises: what `load` raises.
         """
         async with self._slots:
             async with self._loading:
@@ -233,14 +227,8 @@ class _Helper:
 
     async def ask(self, document: Document, body: IO[bytes], options: ExtractOptions) -> Found:
         """Raises: HelperFailed."""
-        request = {
-            "kind": document.kind.value,
-            "url": document.url,
-            "content_type": document.content_type,
-            "hops": document.hops,
-            "options": asdict(options),
-        }
-        data = json.dumps(request).encode()
+        replaced = {"kind": document.kind.value, "body": "", "options": asdict(options)}
+        data = json.dumps(document._asdict() | replaced).encode()
         try:
             # The socket is empty, and the message fits in it.
             socket.send_fds(self._channel, [LENGTH.pack(len(data)) + data], [body.fileno()])
@@ -251,8 +239,8 @@ class _Helper:
             raise HelperFailed(f"the helper died ({error or 'end of file'})") from error
         if "error" in message:
             raise HelperFailed(message["error"])
-        notes, robots = tuple(message["notes"]), tuple(message["robots"])
-        return Found(links, message["dropped"], message["nofollow"], notes, robots, message["canonical"])
+        tuples = {name: tuple(message[name]) for name in ("notes", "robots")}
+        return Found(links, **message | tuples)
 
     async def _message(self) -> dict[str, Any]:
         (size,) = LENGTH.unpack(await self._receive(LENGTH.size))

@@ -1,8 +1,8 @@
-"""The helper process: reads documents that could stall or break the crawl. `extractor.py` starts it and sends it documents.
+"""The helper process: reads documents that could stall or break the crawl. `extractor` starts it and sends it documents.
 
-It uses the socket that is its standard input. A request is a JSON object with the body as a file descriptor, the reply is JSON
-objects of a thousand links each; each has its length before it. The process ends when the socket is closed, when the crawl is
-killed (where the system can report that: Linux), and by itself when a document takes too long. So it never outlives the crawl.
+Its standard input is a socket. A request is a JSON object with the body as a file descriptor, the reply is JSON objects of a
+thousand links each, then one with the rest; each has its length before it. The process ends when the socket is closed, when the
+crawl is killed (on Linux), and when a document takes too long. So it never outlives the crawl.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ import sys
 from typing import Any
 
 from anabranch.crawler.extract.content_type import DocumentKind
-from anabranch.crawler.extract.links import ExtractOptions, Found
+from anabranch.crawler.extract.links import ExtractOptions
 from anabranch.crawler.extract.reading import Document, read
 from anabranch.crawler.runtime import give_back_early, give_back_now
 
@@ -43,20 +43,16 @@ def main(parent: int, memory_bytes: int) -> None:
     for number in _IGNORED:
         signal.signal(number, signal.SIG_IGN)
     give_back_early()
-    _die_with_parent()
+    if sys.platform == "linux":
+        import ctypes  # noqa: PLC0415 - only here
+
+        ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
     if os.getppid() != parent:
         return
     with socket.socket(fileno=0) as channel:
         while (request := _receive(channel)) is not None:
             _answer(channel, *request)
             give_back_now()  # the next document may come much later
-
-
-def _die_with_parent() -> None:
-    if sys.platform == "linux":
-        import ctypes  # noqa: PLC0415 - only here
-
-        ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
 
 
 def _receive(channel: socket.socket) -> tuple[dict[str, Any], int] | None:
@@ -74,41 +70,22 @@ def _receive(channel: socket.socket) -> tuple[dict[str, Any], int] | None:
 
 
 def _answer(channel: socket.socket, request: dict[str, Any], descriptor: int) -> None:
-    """Read the document and reply what was found, or why nothing was."""
-    options = ExtractOptions(**request["options"])
+    """Read the document and send the result, or why there is none."""
+    options = ExtractOptions(**request.pop("options"))
     signal.setitimer(signal.ITIMER_REAL, options.timeout_s + GRACE_S)  # the signal ends the process, even in C code
     try:
         with os.fdopen(descriptor, "rb") as file:
             body = file.read()
-        document = Document(
-            DocumentKind(request["kind"]),
-            body,
-            url=request["url"],
-            content_type=request["content_type"],
-            hops=request["hops"],
-        )
-        found = read(document, options)
+        fields = read(Document(**request | {"kind": DocumentKind(request["kind"]), "body": body}), options)._asdict()
     except Exception as error:  # noqa: BLE001 - any failure of a reader is reported, and the next document is read
         _send(channel, {"error": f"{type(error).__name__}: {error}"[:1000]})
         return
     finally:
         signal.setitimer(signal.ITIMER_REAL, 0)
-    _send_found(channel, found)
-
-
-def _send_found(channel: socket.socket, found: Found) -> None:
-    for start in range(0, len(found.links), LINKS_A_MESSAGE):
-        _send(channel, {"links": found.links[start : start + LINKS_A_MESSAGE]})
-    _send(
-        channel,
-        {
-            "dropped": found.dropped,
-            "nofollow": found.nofollow,
-            "notes": found.notes,
-            "robots": found.robots,
-            "canonical": found.canonical,
-        },
-    )
+    links = fields.pop("links")
+    for start in range(0, len(links), LINKS_A_MESSAGE):
+        _send(channel, {"links": links[start : start + LINKS_A_MESSAGE]})
+    _send(channel, fields)
 
 
 def _send(channel: socket.socket, message: dict[str, Any]) -> None:

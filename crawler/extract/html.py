@@ -1,8 +1,8 @@
-"""Reads HTML: one parse, one pass over the elements that lead somewhere.
+"""Reads HTML: one parse, one pass over the elements that have links.
 
 The tree is lexbor's, which builds what a browser builds with scripting off (so `<noscript>` is read). Documents that would take
-hours to build are flattened before (`nesting.py`). First the tables of elements and attributes, then the reader of a page, then
-the rules of single elements.
+hours to build are flattened before (`nesting`). The tables of elements and attributes come first, then the reader of a page,
+then the rules of single elements.
 
 Frames are embedded (`E`), as by default in Heritrix: without its frames a page is not complete, and the scope's limit of embeds
 keeps a frame of another site from leading away. A URL is queued by one hop path, so the choice matters.
@@ -15,7 +15,6 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import cache
 from itertools import chain, islice
 from types import MappingProxyType
-from typing import ClassVar
 from urllib.parse import urljoin
 
 from selectolax.lexbor import LexborDocumentOptions, LexborHTMLParser, LexborNode, SelectolaxError, create_tag
@@ -97,6 +96,8 @@ _SPECIAL = LATE | {"rel", "style"}
 #: Attributes by which any element may have links.
 _MARKS = LATE | {"style"}
 
+#: Elements that the page's reader reads itself.
+_READ = frozenset({"base", "meta", "link", "style", "script", "template"})
 #: How much of the robots `meta` elements is kept.
 _MAX_ROBOTS = 16
 _MAX_ROBOTS_CHARS = 1000
@@ -130,7 +131,9 @@ def read_html(
     links, dropped = gathered(references, base, options.max_outlinks, LinkResolver() if resolver is None else resolver)
     own_url = canonical(page_reader.own_url, base) if page_reader.own_url else None
     robots = tuple(page_reader.robots)
-    return Found(links, dropped, nofollow=robots != () and _is_nofollow(robots), robots=robots, canonical=own_url)
+    words = {word.strip().lower() for content in robots for word in content.split(",")}
+    is_nofollow = not words.isdisjoint(("nofollow", "none"))
+    return Found(links, dropped, nofollow=is_nofollow, robots=robots, canonical=own_url)
 
 
 @cache
@@ -197,18 +200,30 @@ class _PageReader:
                 found += embedded(tag, attributes)
             if tag in RULED:
                 found += RULED[tag](attributes, self._options)
-            if tag in self._BY_TAG:
-                self._BY_TAG[tag](self, node, attributes)
-        if "style" in attributes and self._options.css:
-            found += styled(attributes)
+            if tag in _READ:
+                self._read(node, tag, attributes)
+        if self._options.css and (style := attributes.get("style")) and "(" in style:
+            found += css_links(style)
         if self._options.data_attributes and not LATE.isdisjoint(attributes):
             found += late(attributes)
 
-    def _take_base(self, _: LexborNode, attributes: Attributes) -> None:
-        if self.base is None and "href" in attributes:
-            self.base = attributes["href"] or ""
+    def _read(self, node: LexborNode, tag: str, attributes: Attributes) -> None:
+        """Read an element that says something about the page, or has text with links."""
+        match tag:
+            case "base" if self.base is None and "href" in attributes:
+                self.base = attributes["href"] or ""
+            case "meta":
+                self._read_meta(attributes)
+            case "link" if "canonical" in (attributes.get("rel") or "").lower().split():
+                self.own_url = attributes.get("href") or self.own_url
+            case "style" if self._options.css:
+                self._found += islice(css_links(node.text()), MAX_REFERENCES)
+            case "script" if self._options.speculative and "src" not in attributes:
+                self._found += islice(speculative_links(node.text()), MAX_REFERENCES)
+            case "template":
+                self._has_templates = True  # their content is read last
 
-    def _take_meta(self, _: LexborNode, attributes: Attributes) -> None:
+    def _read_meta(self, attributes: Attributes) -> None:
         """Instructions for robots, and the page's own URL."""
         content = attributes.get("content")
         if not content:
@@ -219,32 +234,6 @@ class _PageReader:
         elif (attributes.get("property") or "").strip().lower() == "og:url":
             self.own_url = self.own_url or content
 
-    def _take_link(self, _: LexborNode, attributes: Attributes) -> None:
-        if "canonical" in (attributes.get("rel") or "").lower().split():
-            self.own_url = attributes.get("href") or self.own_url
-
-    def _take_style(self, node: LexborNode, _: Attributes) -> None:
-        if self._options.css:
-            self._found += islice(css_links(node.text()), MAX_REFERENCES)
-
-    def _take_script(self, node: LexborNode, attributes: Attributes) -> None:
-        if self._options.speculative and "src" not in attributes:
-            self._found += islice(speculative_links(node.text()), MAX_REFERENCES)
-
-    def _take_template(self, _: LexborNode, __: Attributes) -> None:
-        self._has_templates = True  # their content is read last
-
-    _BY_TAG: ClassVar = MappingProxyType(
-        {
-            "base": _take_base,
-            "meta": _take_meta,
-            "link": _take_link,
-            "style": _take_style,
-            "script": _take_script,
-            "template": _take_template,
-        }
-    )
-
 
 def _templates(tree: LexborHTMLParser) -> Iterator[LexborNode]:
     """The contents of templates, also of nested ones, in document order."""
@@ -254,13 +243,6 @@ def _templates(tree: LexborHTMLParser) -> Iterator[LexborNode]:
         yield fragment
         fragments.extend(reversed(fragment.template_fragments()))
 
-
-def _is_nofollow(robots: Iterable[str]) -> bool:
-    words = {word.strip().lower() for content in robots for word in content.split(",")}
-    return not words.isdisjoint(("nofollow", "none"))
-
-
-# The rules of single elements.
 
 #: A list of URLs in the place of one, or one as in a `srcset`. A URL may hold commas and, as browsers read it, spaces.
 _LISTED = re.compile(
@@ -295,13 +277,6 @@ def late(attributes: Attributes) -> Iterator[Reference]:
 def _one_or_more(text: str) -> Iterable[str]:
     """The URLs of an attribute for one URL, which may hold a list."""
     return islice(srcset_urls(_BEFORE_URL.sub(", ", text)), MAX_CANDIDATES) if _LISTED.search(text) else (text,)
-
-
-def styled(attributes: Attributes) -> Iterator[Reference]:
-    """The links of a `style` attribute."""
-    style = attributes.get("style")
-    if style and "(" in style:
-        yield from css_links(style)
 
 
 def anchored(tag: str, attributes: Attributes) -> Reference | None:
@@ -370,7 +345,7 @@ def _below_codebase(texts: list[str], attributes: Attributes, context: str) -> I
             continue
 
 
-#: Elements with rules of their own.
+#: Elements with their own rules.
 RULED: Mapping[str, Callable[[Attributes, ExtractOptions], Iterator[Reference]]] = MappingProxyType(
     {"link": _link, "meta": _meta, "form": _form, "object": _object, "applet": _applet}
 )
@@ -379,7 +354,7 @@ RULED: Mapping[str, Callable[[Attributes, ExtractOptions], Iterator[Reference]]]
 NEEDED = frozenset(
     tag.encode() for tag in (*EMBEDDED, *RULED, *ANCHORS, "base", "style") if tag not in ("image", "use")
 )
-#: All elements that the reader knows by name.
+#: All elements that the reader handles by name.
 _NAMED = (*EMBEDDED, *RULED, *ANCHORS, "base", "style", "template")
 
 

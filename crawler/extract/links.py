@@ -1,7 +1,6 @@
-"""The records of extraction: links and their hops, references as they are written, and the options of the readers.
+"""The records of extraction: links and their hops, references as written, and the options of the readers.
 
-A reader yields references; `resolver.py` makes links of them. The hop of a link follows from its element, its `rel` or a
-refresh, for which the rules are here.
+A reader yields references; `resolver` makes links of them. The hop of a link follows from its element, its `rel` or a refresh.
 """
 
 from __future__ import annotations
@@ -27,26 +26,26 @@ class ExtractOptions:
     robot: str = "anabranch"  #: the product for which `meta` elements count, like those for `robots`
 
 
-#: Heritrix's letters of a hop: what following a link means.
+#: Heritrix's letters of a hop: the kind of link that was followed.
 NAVIGATION = "L"  #: to another page
 EMBED = "E"  #: to a part of the page: images, styles, scripts, frames
 REDIRECT = "R"  #: to where the page moved: Location, Refresh
 SPECULATIVE = "X"  #: to a text in a script that looks like a URL
-INFERRED = "I"  #: to what a header says the page is, too
-PREREQUISITE = "P"  #: to what must be known before: robots.txt, DNS
-MANIFEST = "M"  #: to what a sitemap names, and to the sitemap itself
+INFERRED = "I"  #: to another URL of the page, from a header
+PREREQUISITE = "P"  #: to a prerequisite: robots.txt, DNS
+MANIFEST = "M"  #: to a URL in a sitemap, and to the sitemap itself
 SUBMIT = "S"  #: to the answer of a form
 
-#: The hops of a page's links; what must be known before is no link.
+#: The hops of a page's links; a prerequisite is no link.
 FOLLOWED = frozenset({NAVIGATION, EMBED, REDIRECT, SPECULATIVE, INFERRED, MANIFEST, SUBMIT})
 
-#: How the context of a link ends whose element says `rel=nofollow`.
+#: The end of a link's context if its element has `rel=nofollow`.
 NOFOLLOW_MARK = " rel=nofollow"
 
 #: How many references of a document are read at all.
 MAX_REFERENCES = 200_000
 
-#: A reference as it is written, its hop, its context.
+#: A reference as written, its hop, its context.
 Reference = tuple[str, str, str]
 
 
@@ -55,16 +54,11 @@ class Link(NamedTuple):
 
     url: str  #: absolute and canonical
     hop: str  #: one of the letters above
-    context: str = ""  #: where it stands: `a/@href`, `img/@srcset`, `css`, `Location`, `sitemap` …
-
-    @property
-    def is_nofollow(self) -> bool:
-        """The page asks robots not to follow it."""
-        return self.context.endswith(NOFOLLOW_MARK)
+    context: str = ""  #: its place: `a/@href`, `img/@srcset`, `css`, `Location`, `sitemap` …
 
 
 class Found(NamedTuple):
-    """What was read in one response."""
+    """The result of reading one response."""
 
     links: list[Link]  #: in document order, each URL once
     dropped: int = 0  #: links beyond the limit, at least so many
@@ -74,7 +68,7 @@ class Found(NamedTuple):
     canonical: str | None = None  #: its own URL by `og:url` or `rel=canonical`: a hint, not a link
 
 
-#: Heritrix's list (ExtractorHTML.processLinkTagWithRel), and what it misses of a whole page.
+#: Heritrix's list (ExtractorHTML.processLinkTagWithRel), and the parts of a page that it misses.
 _EMBED_RELS = frozenset(
     {"icon", "stylesheet", "modulepreload", "prefetch", "prerender"}
     | {"preload", "manifest", "apple-touch-icon", "apple-touch-icon-precomposed", "mask-icon"}

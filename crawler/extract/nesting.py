@@ -6,10 +6,8 @@ Cost grows with the square of the elements left open: 50,000 `<div>` take second
 a document that is large enough to hurt is scanned once, linearly. If too much stays open in it, it is flattened: only the tags
 that the reader of links needs are kept, each closed at once. Honest documents pass unchanged.
 
-Before that, `is_light` says by a few counts of bytes whether a document may be read on the event loop.
-
 The measure is strict, not exact: an end tag closes only the element opened last. Tag soup may be flattened without need, which
-loses no links. It covers what is known to hurt and proves nothing. `html.py` reads the result.
+loses no links. It covers the known attacks and proves nothing.
 """
 
 from __future__ import annotations
@@ -70,12 +68,15 @@ def tame(body: bytes, needed: Collection[bytes]) -> Iterable[bytes]:
     """The document itself, or a flattened copy in pieces: its start tags of the `needed` names, in order.
 
     A document is flattened if it is nested beyond `MAX_DISORDER`, if its open formatting elements would be opened again too
-    often, or if it is huge; then pieces are made on demand, so that memory does not grow with the document. The encoding must
-    be a superset of ASCII. A flattened `frame` is written as `iframe`, because a `frame` counts only inside a `frameset`;
-    `style` keeps its content. Templates are not kept apart. Cost: two counts for a small document, else about 0.8 µs a tag.
+    often, or if it is huge; then pieces are made on demand, so that memory does not grow with the document. The encoding
+    must be a superset of ASCII. A flattened `frame` is written as `iframe`, because a `frame` counts only inside a
+    `frameset`; `style` keeps its content. Templates are not kept apart. Cost: two counts for a small document, else about
+    0.8 µs a tag.
     """
-    if _is_small(body):
-        return (body,)
+    if len(body) <= SMALL_BYTES:
+        tags = body.count(b"<")
+        if tags <= SMALL_TAGS or tags - body.count(b"</") <= SMALL_TAGS:
+            return (body,)
     if len(body) > HUGE_BYTES:
         return _pieces(_needed_tags(body, needed, None))
     disorder = Disorder()
@@ -86,13 +87,6 @@ def tame(body: bytes, needed: Collection[bytes]) -> Iterable[bytes]:
 def is_light(body: bytes) -> bool:
     """Whether a tamed document is read within 50 ms, whatever it contains. Cost: a count or two."""
     return len(body) <= SMALL_BYTES or (len(body) <= LIGHT_BYTES and body.count(b"<") <= LIGHT_TAGS)
-
-
-def _is_small(body: bytes) -> bool:
-    if len(body) > SMALL_BYTES:
-        return False
-    tags = body.count(b"<")
-    return tags <= SMALL_TAGS or tags - body.count(b"</") <= SMALL_TAGS
 
 
 def _pieces(tags: Iterable[bytes]) -> Iterator[bytes]:
@@ -137,7 +131,7 @@ def _tags(body: bytes) -> Iterator[tuple[bytes, bool, bytes, bytes]]:
 
 
 class Disorder:
-    """Counts, tag by tag, what a document leaves open: elements open at once, and end tags that match none."""
+    """Counts, tag by tag, the elements open at once, and the end tags that match none."""
 
     __slots__ = ("_deepest", "_formatting", "_has_left_svg", "_open", "_reopened", "_svgs", "_tags", "misfits")
 

@@ -1,8 +1,4 @@
-"""Reads the links of a response: of its header fields, and of its body by the reader of its kind.
-
-Pure. `extractor.py` decides whether it runs on the event loop or in a helper process. The readers are `html.py`, `css_js.py`
-and `sitemaps.py`.
-"""
+"""Reads the links of a response: of its header fields, and of its body by the reader of its kind. Pure."""
 
 from __future__ import annotations
 
@@ -93,22 +89,18 @@ def link_links(text: str) -> Iterator[Reference]:
 
 def is_read(kind: DocumentKind | None, options: ExtractOptions, hops: str) -> bool:
     """Whether documents of this kind, found by these hops, are read."""
-    match kind:
-        case DocumentKind.HTML:
-            return True
-        case DocumentKind.CSS:
-            return options.css
-        case DocumentKind.SCRIPT:
-            return options.speculative
-        case DocumentKind.XML:
-            return options.sitemaps
-        case DocumentKind.TEXT:
-            return options.sitemaps and hops.endswith("M")
-    return False
+    reads = {
+        DocumentKind.HTML: True,
+        DocumentKind.CSS: options.css,
+        DocumentKind.SCRIPT: options.speculative,
+        DocumentKind.XML: options.sitemaps,
+        DocumentKind.TEXT: options.sitemaps and hops.endswith("M"),
+    }
+    return kind is not None and reads[kind]
 
 
 class Document(NamedTuple):
-    """A body, and what must be known to read it."""
+    """A body, and the facts that its reader needs."""
 
     kind: DocumentKind
     body: bytes  #: decoded

@@ -1,9 +1,9 @@
 """Reads sitemaps (https://www.sitemaps.org/protocol.html) and feeds, as streams.
 
-XML is read by expat, which loads nothing from outside. A document that declares entities is abandoned at that point, because
-honest ones have none. The limits are the protocol's: 50,000 URLs, 50 MiB unpacked. Everything that a sitemap names has the hop
-`M`: a page, or another sitemap. A response after such a hop is read as a sitemap if it looks like one, so nothing has to be
-remembered except the hops; they also count how deep an index may lead.
+XML is read by expat, which loads nothing from outside. A document that declares entities is abandoned at that point,
+because honest ones have none. The limits are the protocol's: 50,000 URLs, 50 MiB unpacked. All URLs in a sitemap have the
+hop `M`: pages, and other sitemaps. A response after such a hop is read as a sitemap if it looks like one, so only the hops
+have to be remembered; they also count how deep an index may lead.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ from __future__ import annotations
 import re
 import zlib
 from collections.abc import Iterable, Iterator
+from contextlib import suppress
 from itertools import chain
 from xml.parsers import expat
 
@@ -29,7 +30,7 @@ _GZIP = b"\x1f\x8b"
 _UTF_16 = (b"\xff\xfe", b"\xfe\xff")
 #: The beginning of XML, with the mark of UTF-16 or without.
 _XML = (b"<", b"\xff\xfe<\0", b"\xfe\xff\0<")
-#: Byte order mark of UTF-16, or none -> what is skipped at the beginning: white space and marks.
+#: Byte order mark of UTF-16, or none -> the skipped beginning: white space and marks.
 _IGNORED = {
     b"": re.compile(rb"\A(?:[ \t\r\n\f\v]|\xef\xbb\xbf)++"),
     b"\xff\xfe": re.compile(rb"\A(?:[ \t\r\n]\0|\xff\xfe)++"),
@@ -52,16 +53,12 @@ _ATTRIBUTES = {
     ("item", "enclosure"): ("url", EMBED),
 }
 _MAX_NESTING = 64
-#: What the parser raises; the latter two for the encoding that a document names.
+#: The parser's errors; the latter two for the encoding that a document names.
 _UNREADABLE = (expat.ExpatError, LookupError, ValueError)
 
 
 class _Refused(Exception):
-    """The document declares entities, or is nested too deeply."""
-
-
-class _Root(Exception):
-    """Carries the name of a document's root out of the parser."""
+    """The rest of the document is not read: it declares entities, or is nested too deeply, or its root is known."""
 
 
 def is_sitemap(body: bytes, hops: str) -> bool:
@@ -83,21 +80,19 @@ def is_sitemap(body: bytes, hops: str) -> bool:
 
 
 def _root(first: bytes, rest: Iterable[bytes]) -> str:
-    """The name of an XML document's root; empty if there is none."""
+    """The name of an XML document's root; empty without one."""
+    names: list[str] = []
+
+    def stop(name: str, _: object) -> None:
+        names.append(name.rpartition(" ")[2])
+        raise _Refused
+
     parser = expat.ParserCreate(namespace_separator=" ")
-    parser.StartElementHandler = _tell_root
-    try:
+    parser.StartElementHandler = stop
+    with suppress(*_UNREADABLE, _Refused):
         for chunk in chain((first,), rest):
             parser.Parse(chunk)
-    except _Root as root:
-        return str(root)
-    except _UNREADABLE:
-        pass
-    return ""
-
-
-def _tell_root(name: str, _: object) -> None:
-    raise _Root(name.rpartition(" ")[2])
+    return names[0] if names else ""
 
 
 def robots_links(urls: Iterable[str], base: str) -> list[Link]:
@@ -115,14 +110,19 @@ def sitemap_links(body: bytes) -> tuple[list[Reference], tuple[str, ...]]:
     first = _beginning(chunks)
     if first.startswith(_XML):
         return _XmlReader().read(first, chunks)
-    return _text_links(first + b"".join(chunks))
+    text = (first + b"".join(chunks))[:MAX_BYTES]
+    if text.startswith(_UTF_16):
+        text = text.decode("utf-16", "replace").encode()
+    lines = text.removeprefix(b"\xef\xbb\xbf").split()
+    urls = [line.decode("utf-8", "replace") for line in lines if line[:4].lower() == b"http"]
+    return [(url, MANIFEST, CONTEXT) for url in urls[:MAX_URLS]], ("sitemapCut",) if len(urls) > MAX_URLS else ()
 
 
 def _beginning(chunks: Iterator[bytes]) -> bytes:
     """The first chunks, without the white space and byte order marks before the first character.
 
-    An XML parser accepts nothing before `<?xml`, but many sites write an empty line or a second mark there. UTF-16 keeps one
-    mark: it tells the parser the order of bytes.
+    An XML parser accepts nothing before `<?xml`, but many sites write an empty line or a second mark there. UTF-16 keeps
+    one mark, which shows the parser the order of bytes.
     """
     start = b""
     for chunk in chunks:
@@ -167,15 +167,6 @@ def _unzipped(unzip: zlib._Decompress, piece: bytes) -> Iterator[bytes]:
         piece = unzip.unconsumed_tail
         if not piece and len(chunk) < _CHUNK_BYTES:
             return
-
-
-def _text_links(text: bytes) -> tuple[list[Reference], tuple[str, ...]]:
-    text = text[:MAX_BYTES]
-    if text.startswith(_UTF_16):
-        text = text.decode("utf-16", "replace").encode()
-    lines = text.removeprefix(b"\xef\xbb\xbf").split()
-    urls = [line.decode("utf-8", "replace") for line in lines if line[:4].lower() == b"http"]
-    return [(url, MANIFEST, CONTEXT) for url in urls[:MAX_URLS]], ("sitemapCut",) if len(urls) > MAX_URLS else ()
 
 
 class _XmlReader:

@@ -1,8 +1,8 @@
-"""What is kept of robots.txt: the rules of origins, verdicts of URLs that had to wait, and the Crawl-delays of gates.
+"""A crawl's memory of robots.txt: the rules of origins, verdicts of URLs that had to wait, and the Crawl-delays of gates.
 
-`retrieval` says what an answer means and for which time. Expired rules are never used for a host that cannot be reached any
-more, nor is such a host ever treated as one without rules, however long that lasts (the RFC permits both after a long time,
-such as 30 days): its robots.txt is requested again and again.
+`retrieval` decides what an answer means and for how long. Expired rules are never used for a host that cannot be reached any
+more, nor does such a host count as one without rules, however long that lasts (the RFC permits both after a long time, such
+as 30 days): its robots.txt is requested again and again.
 """
 
 from __future__ import annotations
@@ -23,14 +23,14 @@ LIFETIME_S = 24 * 3600.0
 #: An unreachable host is asked again soon.
 UNREACHABLE_LIFETIME_S = 3600.0
 
-#: The most origins in a cache, and the memory that their rules may take together. A hostile file takes up to 12 MB.
+#: The most origins in a cache, and the memory of all their rules. A hostile file takes up to 12 MB.
 MAX_ORIGINS = 10_000
 MAX_BYTES = 64 << 20
-#: Rules of at least this size are large: where memory is short they make room for each other before small ones go.
+#: Rules of at least this size are large: they make room for each other before small ones go.
 LARGE_BYTES = 64 << 10
 
-#: The most URLs that wait for their verdict's use, one for each host that was just asked; one more drops the oldest, which then
-#: costs its host another robots.txt. 20 MB at most.
+#: The most kept verdicts, one for each host that was just asked; one more drops the oldest, which costs its host another
+#: robots.txt. 20 MB at most.
 MAX_WAITING = 100_000
 #: The most origins of one gate that are kept: those with the longest delays.
 MAX_OF_GATE = 100
@@ -102,7 +102,7 @@ class RobotsCache:
         self.size_bytes += rules.size_bytes
 
     def look(self, url: str) -> CachedRules | None:
-        """What is cached for the URL's origin, expired or not; does not count as a use."""
+        """The cached rules of the URL's origin, expired or not; does not count as a use."""
         return self._cached.get(robots_url(url))
 
     def refused(self, url: str) -> int:
@@ -121,7 +121,7 @@ class RobotsCache:
 
 
 def describe_cached(cached: CachedRules | None, now_s: float) -> str:
-    """What a crawl knows about an origin's robots.txt, for the operator; None = nothing. Pure."""
+    """A crawl's knowledge of an origin's robots.txt, for the operator; None = nothing. Pure."""
     if cached is None or cached.until_s <= now_s:
         return "its rules are unknown or have expired: the next page of its host requests it"
     asked = f"requested {duration_words(now_s - cached.since_s)} ago"
@@ -154,8 +154,8 @@ def verdict_of(rules: RobotsRules, url: str) -> RobotsVerdict:
 class PendingVerdicts:
     """Verdicts of URLs that wait, each for one use. Times are epoch seconds. All calls O(1).
 
-    A URL that waits while its robots.txt is fetched is judged by the very answer that it waited for. So it needs no rules when
-    it is leased again, and a crawl advances even if its hosts have more rules than the memory holds.
+    A URL that waits while its robots.txt is fetched is judged by that answer. So it needs no rules when it is leased again,
+    and a crawl advances even if its hosts have more rules than the memory holds.
     """
 
     def __init__(self, most: int = MAX_WAITING) -> None:

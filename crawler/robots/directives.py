@@ -2,7 +2,7 @@
 
 There is no standard; this is what search engines publish (developers.google.com/search/docs/crawling-indexing/robots-meta-tag).
 Directives for all robots and for our product both apply, and the stricter one wins. `nofollow` forbids the page's links; the
-other directives are for whoever indexes the archive, so they only become annotations.
+other directives concern users of the archive, so they only become annotations.
 """
 
 from __future__ import annotations
@@ -68,6 +68,17 @@ def header_directives(values: Iterable[str], product: str, now_s: float) -> Dire
     An agent applies up to the end of its field. `unavailable_after` is `noindex` after its date (`now_s`, epoch seconds).
     Never raises. Linear; at most `MAX_DIRECTIVES` are read.
     """
+    return _directives(values, product.lower(), now_s, may_name_agents=True)
+
+
+def meta_directives(metas: Iterable[tuple[str, str]], product: str, now_s: float) -> Directives:
+    """The directives of meta elements, given as name and content; those named `robots` or as our product apply."""
+    names = {"robots", product.lower()}
+    contents = (content for name, content in metas if name.strip().lower() in names)
+    return _directives(contents, product, now_s, may_name_agents=False)
+
+
+def _directives(values: Iterable[str], product: str, now_s: float, *, may_name_agents: bool) -> Directives:
     asked: set[str] = set()
     left = MAX_DIRECTIVES
     for value in values:
@@ -75,61 +86,31 @@ def header_directives(values: Iterable[str], product: str, now_s: float) -> Dire
         left -= len(pieces)
         agent = None
         for number, piece in enumerate(pieces):
-            named, word = _agent_and_word(piece)
-            agent = named or agent
-            if agent is None or agent == product.lower():
+            word = piece.strip().lower()
+            name, colon, rest = word.partition(":")
+            name = name.rstrip()
+            if may_name_agents and colon and name not in _VALUED and _TOKEN.fullmatch(name):
+                agent, word = name, rest.strip()
+            if agent is None or agent == product:
                 asked |= _meaning(word, pieces[number + 1 : number + 2], now_s)
         if not left:
             break
-    return _asked(asked)
-
-
-def meta_directives(metas: Iterable[tuple[str, str]], product: str, now_s: float) -> Directives:
-    """The directives of meta elements, given as name and content; those named `robots` or as our product apply."""
-    asked: set[str] = set()
-    left = MAX_DIRECTIVES
-    for name, content in metas:
-        if name.strip().lower() not in {"robots", product.lower()}:
-            continue
-        pieces = content.split(",", left)[:left]
-        left -= len(pieces)
-        for number, piece in enumerate(pieces):
-            asked |= _meaning(piece.strip().lower(), pieces[number + 1 : number + 2], now_s)
-        if not left:
-            break
-    return _asked(asked)
-
-
-def _agent_and_word(piece: str) -> tuple[str | None, str]:
-    """The agent in front of a directive, if there is one, and the directive, in lower case."""
-    word = piece.strip().lower()
-    name, colon, rest = word.partition(":")
-    name = name.rstrip()
-    if colon and name not in _VALUED and _TOKEN.fullmatch(name):
-        return name, rest.strip()
-    return None, word
+    return Directives("nofollow" in asked, "noindex" in asked, "noarchive" in asked)
 
 
 def _meaning(word: str, following: list[str], now_s: float) -> frozenset[str]:
     name, colon, value = word.partition(":")
     if not colon:
         return _MEANINGS.get(word, frozenset())
-    if name.strip() == "unavailable_after" and _has_passed(value, following, now_s):
-        return frozenset({"noindex"})
-    return frozenset()
-
-
-def _has_passed(value: str, following: Iterable[str], now_s: float) -> bool:
-    """Whether the date is past; a weekday's comma may have split it. What is no date never passes."""
     text = value.strip()
-    if _WEEKDAY.fullmatch(text):
+    if _WEEKDAY.fullmatch(text):  # its comma has split the date
         text = " ".join(following)
-    at = _date(_WEEKDAY.sub("", text.strip(), count=1))
-    return at is not None and at.timestamp() <= now_s
+    at = _date(_WEEKDAY.sub("", text.strip(), count=1)) if name.strip() == "unavailable_after" else None
+    return frozenset() if at is None or at.timestamp() > now_s else frozenset({"noindex"})
 
 
 def _date(text: str) -> datetime | None:
-    """RFC 822, 850 or ISO 8601; without a zone it is UTC."""
+    """RFC 822, 850 or ISO 8601, UTC without a zone; None if it is no date."""
     for read in (parsedate_to_datetime, datetime.fromisoformat):
         try:
             at = read(text)
@@ -137,8 +118,3 @@ def _date(text: str) -> datetime | None:
             continue
         return at if at.tzinfo else at.replace(tzinfo=UTC)
     return None
-
-
-def _asked(words: Iterable[str]) -> Directives:
-    known = frozenset(words)
-    return Directives("nofollow" in known, "noindex" in known, "noarchive" in known)

@@ -1,8 +1,8 @@
 """Matches a path against the patterns of robots.txt rules, tens of thousands at once (RFC 9309, 2.2.2 and 2.2.3).
 
 A pattern matches from the start of a URL's path and query; `*` matches any characters, `$` at the end matches the end. Patterns
-and paths are normalised first, so that it does not matter how a character is percent-encoded. The rule with the most octets
-decides; of equal ones the one that allows.
+and paths are normalised first, so percent-encoding makes no difference. The rule with the most octets decides; of equal ones
+the one that allows.
 
 Rules and URLs both come from the site, so the worst case counts: rules without `*` are looked up in tables; those with `*` are
 found by a piece of text that the URL must contain, and are matched piece by piece without backtracking. A URL that still costs
@@ -23,7 +23,7 @@ BUDGET = 500_000
 _COST_OF_TRY = 100
 _COST_OF_PIECE = 16
 
-#: Characters of the text by which a rule with `*` is found, and how many such texts are searched for one by one.
+#: Characters of the text that finds a rule with `*`, and how many such texts are searched one by one.
 _GRAM = 3
 _FEW = 32
 
@@ -117,10 +117,7 @@ class _Hashed:
 
 
 class PatternIndex:
-    """The rules of one group: finds the one that decides about a path.
-
-    Memory: a rule without `*` takes 16 bytes after `compact`, any other 200 to 400 and its text.
-    """
+    """The rules of one group. Memory: 16 bytes for a rule without `*` after `compact`, 200 to 400 and its text for another."""
 
     __slots__ = ("_by_gram", "_exact", "_gram_sizes", "_lengths", "_prefixes", "_starred_bytes")
 
@@ -162,11 +159,14 @@ class PatternIndex:
     def compact(self) -> None:
         """All rules have been added: reduce their memory. O(rules log rules)."""
         self._prefix_lengths()
-        self._prefixes, self._exact = _hashed(self._prefixes), _hashed(self._exact)
+        if isinstance(self._prefixes, dict):
+            self._prefixes = _Hashed(self._prefixes)
+        if isinstance(self._exact, dict):
+            self._exact = _Hashed(self._exact)
 
     @property
     def size_bytes(self) -> int:
-        """Memory that it takes after `compact`, about."""
+        """Approximate memory after `compact`."""
         return 16 * (len(self._prefixes) + len(self._exact)) + self._starred_bytes
 
     def heaviest(self, path: str) -> int | None:
@@ -174,7 +174,11 @@ class PatternIndex:
 
         None if that would cost more than `BUDGET`. Cost: O(different lengths of rules + path).
         """
-        best = max(self._exact.get(path, 0), self._heaviest_prefix(path))
+        best = self._exact.get(path, 0)
+        for length in self._prefix_lengths():
+            if length > len(path):
+                break
+            best = max(best, self._prefixes.get(path[:length], 0))
         left = BUDGET
         for gram in self._grams_in(path):
             for pieces in self._by_gram[gram]:
@@ -187,14 +191,6 @@ class PatternIndex:
                     best = pieces.weight
         return best
 
-    def _heaviest_prefix(self, path: str) -> int:
-        best = 0
-        for length in self._prefix_lengths():
-            if length > len(path):
-                break
-            best = max(best, self._prefixes.get(path[:length], 0))
-        return best
-
     def _prefix_lengths(self) -> list[int]:
         if self._lengths is None:
             assert isinstance(self._prefixes, dict)
@@ -202,7 +198,7 @@ class PatternIndex:
         return self._lengths
 
     def _grams_in(self, path: str) -> list[str]:
-        """The texts by which rules are found that the path contains; few are searched for one by one."""
+        """The texts of rules that the path contains; few are searched one by one."""
         known = self._by_gram
         if len(known) <= _FEW:
             return [gram for gram in known if gram in path]
@@ -214,10 +210,6 @@ class PatternIndex:
     def __len__(self) -> int:
         """Rules that can decide; one that weighs less than another for the same paths is dropped."""
         return len(self._prefixes) + len(self._exact) + sum(map(len, self._by_gram.values()))
-
-
-def _hashed(table: dict[str, int] | _Hashed) -> _Hashed:
-    return _Hashed(table) if isinstance(table, dict) else table
 
 
 def _keep_heaviest(table: dict[str, int] | _Hashed, text: str, weight: int) -> None:

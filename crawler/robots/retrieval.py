@@ -6,10 +6,10 @@
 | 4xx; 3xx that leads nowhere or too far | there are no rules: everything is allowed | `lifetime_s` |
 | 429, 5xx, no answer | the rules are unknown: nothing is allowed | `unreachable_s`, after several tries |
 
-At most five redirects are followed, at once, under the lease of the first fetch (2.3.1.2). Each hop is a fetch like any other:
-its host is looked up, its addresses are checked, its proxy is used. But the gate of another host is not consulted. So the rules
-that such a host answered are cached: a robots.txt that many origins redirect to is fetched once in its lifetime. Other URLs of
-that host may be fetched up to five times in that time for each origin that redirects there, one after the other.
+At most five redirects are followed, at once, under the lease of the first fetch (2.3.1.2). Each is a fetch like any other, but
+the gate of another host is not consulted. So the rules that such a host answered are cached: a robots.txt that many origins
+redirect to is fetched once in its lifetime. Other URLs of that host may be fetched up to five times in that time for each
+origin that redirects there, one after the other.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 #: The most redirects of a robots.txt that are followed.
 MAX_REDIRECTS = 5
-#: The most bytes of a body that are fetched: one more than are read, so that a cut is seen.
+#: The most bytes of a body that are fetched: one more than are read, to notice a cut.
 MAX_BODY_BYTES = MAX_ROBOTS_BYTES + 1
 
 #: Failures of a redirect's target that say nothing about its host.

@@ -1,12 +1,12 @@
 """The rules of a robots.txt for one product (RFC 9309, 2.1 and 2.2): parsing, deciding about a URL, explaining the decision.
 
 The parser reads what authors mean, as Google's does: misspelt names, a missing colon, an agent with a version. It skips lines
-that make no sense. Bytes are read as Latin-1, one character each, so that files that are not UTF-8 lose nothing. UTF-16 with a
-byte order mark is decoded first. A NUL ends its line, as in Google's parser (github.com/google/robotstxt, robots.cc), which
-keeps lines as C strings. `patterns` matches the paths of rules.
+without sense. Bytes are read as Latin-1, one character each, so files that are not UTF-8 lose nothing; UTF-16 with a byte order
+mark is decoded first. A NUL ends its line, as in Google's parser (github.com/google/robotstxt, robots.cc), which keeps lines as
+C strings.
 
-Limits: the first 500 KiB, whole lines only: the line that crosses the limit is skipped, since half a rule is another rule. Of
-a longer line the first 16,663 octets, as in Google's parser.
+Limits: the first 500 KiB, whole lines only, since half a rule is another rule; of a longer line the first 16,663 octets, as in
+Google's parser.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ MAX_SITEMAP_OCTETS = 8192
 _AGENT, _ALLOW, _DISALLOW, _SITEMAP, _DELAY = "user-agent", "allow", "disallow", "sitemap", "crawl-delay"
 _RULES = frozenset({_ALLOW, _DISALLOW})
 
-#: Beginning of a line's name -> what is meant. The misspellings are those that Google accepts.
+#: Beginning of a line's name -> its meaning. The misspellings are those that Google accepts.
 _NAMES: dict[str, str] = {
     "user-agent": _AGENT,
     "useragent": _AGENT,
@@ -78,17 +78,6 @@ class RobotsRules:
 
     __slots__ = ("_default", "_index", "agents", "crawl_delay_s", "group", "sitemaps", "size_bytes")
 
-    #: The Crawl-delay; None = there is none.
-    crawl_delay_s: float | None
-    #: URLs of sitemaps as written, in their order.
-    sitemaps: tuple[str, ...]
-    #: The group that applies: the product, "*", or none ("").
-    group: str
-    #: The lines that name the group, from 1.
-    agents: tuple[int, ...]
-    #: Memory that the rules take, about.
-    size_bytes: int
-
     def __init__(
         self,
         index: PatternIndex | None,
@@ -101,8 +90,10 @@ class RobotsRules:
         self._index = index
         self._default = default
         self.crawl_delay_s = crawl_delay_s
-        self.sitemaps = sitemaps
+        self.sitemaps = sitemaps  #: URLs as written, in their order
+        #: The group that applies (the product, "*", or none: ""), and the lines that name it, from 1.
         self.group, self.agents = named
+        #: Approximate memory of the rules.
         self.size_bytes = 500 + 40 * len(self.agents) + sum(100 + len(sitemap) for sitemap in sitemaps)
         self.size_bytes += 0 if index is None else index.size_bytes
 
@@ -138,11 +129,11 @@ DISALLOW_ALL = RobotsRules(None, default=False)
 
 
 def parse_robots(body: bytes, product: str, *, is_cut: bool = False) -> RobotsRules:
-    """The rules of a robots.txt for a product token ("anabranch", not the whole User-Agent; its case does not matter).
+    """The rules of a robots.txt for a product token ("anabranch", not the whole User-Agent) in any case.
 
-    All groups that name the whole token count as one; if there are none, those of `*`; if there are none either, everything is
-    allowed. `is_cut`: the body is only the beginning. Never raises. Cost: linear but for a sort, 2 to 8 µs a line: 300 ms for
-    the worst 500 KiB, so parse large bodies in a thread.
+    All groups that name the whole token count as one; without any, those of `*`; without those, everything is allowed.
+    `is_cut`: the body is only the beginning. Never raises. Cost: 2 to 8 µs a line: 300 ms for the worst 500 KiB, so parse
+    large bodies in a thread.
     """
     parser = _RobotsParser(product.lower())
     for line in lines_of(body, is_cut=is_cut):
@@ -193,10 +184,7 @@ class _Group:
     def __init__(self) -> None:
         self.index = PatternIndex()
         self.agents: list[int] = []
-        self.delay_s: float | None = None
-
-    def require_delay(self, delay_s: float) -> None:
-        self.delay_s = max(delay_s, self.delay_s or 0.0)
+        self.delays: list[float] = []
 
 
 class _RobotsParser:
@@ -218,11 +206,12 @@ class _RobotsParser:
         elif line.kind == _SITEMAP:
             if len(self._sitemaps) < MAX_SITEMAPS and 0 < len(line.value) <= MAX_SITEMAP_OCTETS:
                 self._sitemaps.append(line.value.encode("latin-1").decode("utf-8", "replace"))
-        else:
-            self._read_delay(line.value)
+        elif found := _SECONDS.match(line.value):
+            for group in self._current:
+                group.delays.append(float(found.group()))
 
     def _read_rule(self, line: RobotsLine) -> None:
-        """An empty rule, or one that does not begin at the root, matches nothing; but it ends the group's head."""
+        """A rule that does not begin at the root matches nothing; but it ends the group's head."""
         self._is_head = False
         if not self._current or line.value[:1] not in {"/", "*"}:
             return
@@ -244,14 +233,6 @@ class _RobotsParser:
             if group not in self._current:
                 self._current.append(group)
 
-    def _read_delay(self, value: str) -> None:
-        """The longest of several delays holds; what is no number of seconds is skipped."""
-        found = _SECONDS.match(value)
-        if found is None:
-            return
-        for group in self._current:
-            group.require_delay(float(found.group()))
-
     def rules(self) -> RobotsRules:
         """The rules for the product."""
         for name in (self._product, "*"):
@@ -260,7 +241,7 @@ class _RobotsParser:
                 group.index.compact()
                 return RobotsRules(
                     group.index,
-                    crawl_delay_s=group.delay_s,
+                    crawl_delay_s=max(group.delays, default=None),
                     sitemaps=tuple(self._sitemaps),
                     named=(name, tuple(group.agents)),
                 )
@@ -282,47 +263,18 @@ def path_of(url: str) -> str:
     return rest[start:] if rest[start : start + 1] == "/" else "/" + rest[start:]
 
 
-class RobotsExplanation(NamedTuple):
-    """Why a product may fetch a URL or not, for a person: the group of the robots.txt, and the line in it."""
-
-    allowed: bool
-    group: str  #: the product, "*", or "" if no group applies
-    group_lines: tuple[int, ...]  #: the lines that name the group, from 1
-    line: int | None  #: the line that decided, from 1; None: no rule matches
-    text: str  #: that line, shortened
-    reason: str  #: for people
-    crawl_delay_s: float | None
-    sitemaps: tuple[str, ...]
-
-    def lines(self) -> list[str]:
-        """The answer, then its grounds."""
-        text = ["allowed" if self.allowed else "disallowed", f"group: {self._group()}"]
-        text.append(f"line {self.line}: {self.text} ({self.reason})" if self.line is not None else self.reason)
-        if self.crawl_delay_s is not None:
-            text.append(f"crawl delay: {self.crawl_delay_s:g} s")
-        text += [f"sitemap: {shown(sitemap)}" for sitemap in self.sitemaps]
-        return text
-
-    def _group(self) -> str:
-        if not self.group:
-            return "none applies to this product"
-        places = ", ".join(map(str, self.group_lines[:10])) + (", …" if len(self.group_lines) > 10 else "")
-        return f"{self.group} (named in line {places})"
-
-
-def explain_rules(rules: RobotsRules, url: str, body: bytes = b"") -> RobotsExplanation:
-    """Explain the rules' decision about a canonical URL; `body` is the robots.txt, to quote the line from."""
-    decision = rules.decide(url)
-    return RobotsExplanation(
-        allowed=decision.allowed,
-        group=rules.group,
-        group_lines=rules.agents,
-        line=decision.line,
-        text="" if decision.line is None else _quoted(body, decision.line),
-        reason=decision.reason,
-        crawl_delay_s=rules.crawl_delay_s,
-        sitemaps=rules.sitemaps,
-    )
+def explain_rules(rules: RobotsRules, url: str, body: bytes = b"") -> list[str]:
+    """The rules' decision about a canonical URL in lines, then its grounds; `body` is the robots.txt to quote from."""
+    allowed, number, reason = rules.decide(url)
+    group = "none applies to this product"
+    if rules.group:
+        places = ", ".join(map(str, rules.agents[:10])) + (", …" if len(rules.agents) > 10 else "")
+        group = f"{rules.group} (named in line {places})"
+    lines = ["allowed" if allowed else "disallowed", f"group: {group}"]
+    lines.append(reason if number is None else f"line {number}: {_quoted(body, number)} ({reason})")
+    if rules.crawl_delay_s is not None:
+        lines.append(f"crawl delay: {rules.crawl_delay_s:g} s")
+    return lines + [f"sitemap: {shown(sitemap)}" for sitemap in rules.sitemaps]
 
 
 def _quoted(body: bytes, number: int) -> str:

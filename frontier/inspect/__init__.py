@@ -9,5 +9,3 @@ dump        writes and reads the JSONL dump
 recovery    reads the recovery journal of Heritrix
 load        turns entries of both into rows
 """
-
-from __future__ import annotations

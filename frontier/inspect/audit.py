@@ -1,4 +1,4 @@
-"""What must be true at any moment: I1, I2 and I6 of `docs/reference/invariants.md`, as far as memory and store show them."""
+"""The invariants I1, I2 and I6 of `docs/reference/invariants.md`, as far as memory and store show them."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def audit(parts: Parts, store: FrontierStore) -> None:
 
 
 def check_memory(parts: Parts) -> None:
-    """Recount everything from the lanes up. Cost: one pass over what is in memory. Raises: InvariantBroken."""
+    """Recount everything from the lanes up. Cost: one pass over memory. Raises: InvariantBroken."""
     out_by_gate: defaultdict[int, int] = defaultdict(int)
     leased: set[int] = set()
     for line in parts.schedule.window:
@@ -42,13 +42,13 @@ def check_memory(parts: Parts) -> None:
 
 def check_counters(kept: Counters, here: Counters) -> None:
     """Compare the store's totals with those in memory. Raises: InvariantBroken."""
-    # A number may have been given to a duplicate that died, or to a turn that was never said.
+    # A number may belong to a duplicate that died, or to a turn that was never written.
     if kept._replace(last_ordinal=0) != here._replace(last_ordinal=0):
         raise InvariantBroken(f"the store counts {kept}, the Frontier {here}")
 
 
 def _check_asked(parts: Parts) -> None:
-    """What was asked of the store, as it is counted."""
+    """The reads from the store, as they are counted."""
     loading = sum(lane.place is LanePlace.LOADING for line in parts.schedule.window for lane in line.lanes.values())
     if parts.schedule.placement.loading != loading:
         raise InvariantBroken(f"{parts.schedule.placement.loading} lanes are said to be loading, and {loading} are")
@@ -63,7 +63,7 @@ def _check_line(line: ReadyList) -> None:
     for queue_id, lane in line.lanes.items():
         waits = queue_id in line.waiting
         if waits != (lane.place is LanePlace.STORED) and (waits or line.waiting.is_complete):
-            raise InvariantBroken(f"{lane} waits in its line, or not, against its place")
+            raise InvariantBroken(f"{lane} waits in its ready list, or not, against its place")
 
 
 def _check_lane(lane: Lane) -> None:
@@ -72,14 +72,11 @@ def _check_lane(lane: Lane) -> None:
         raise InvariantBroken(f"{lane} holds a URL twice")
     if lane.place is LanePlace.READY and not lane.window:
         raise InvariantBroken(f"{lane} is ready with nothing to serve")
-    if lane.place is LanePlace.NOWHERE and _may_be_served(lane):
-        raise InvariantBroken(f"{lane} has URLs and stands in no line")
+    may_be_served = not (lane.queue.is_busy or lane.queue.standing) and bool(lane.window or lane.more)
+    if lane.place is LanePlace.NOWHERE and may_be_served:
+        raise InvariantBroken(f"{lane} has URLs and is in no ready list")
     if lane.is_dropped or lane not in lane.queue.lanes:
-        raise InvariantBroken(f"{lane} left memory, and its line keeps it")
-
-
-def _may_be_served(lane: Lane) -> bool:
-    return not (lane.queue.is_busy or lane.queue.standing) and bool(lane.window or lane.more)
+        raise InvariantBroken(f"{lane} left memory, and its ready list keeps it")
 
 
 def _check_queue(queue: WorkQueue) -> None:

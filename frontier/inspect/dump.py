@@ -10,8 +10,7 @@ Ended URLs come first, so a reader that goes line by line knows them before anyt
 queued again appears only as queued, and so does a leased one. Queued lines omit fields that are empty, 0 or None. "key" (the
 dedup key, if it is not the URL) and "payload" are base64; "due_s" is in epoch seconds; "precedence" is
 directive << 8 | URI precedence, as in Heritrix; "queue" is for people: a loading Frontier asks its own policy. The text is
-ASCII: other characters use JSON escapes. A line written by hand may also have "force": true, which queues a URL that is
-already known.
+ASCII: other characters use JSON escapes. A line written by hand may also have "force": true, which queues a known URL.
 
 In a crawl divided into shares, some URLs are on their way to the share that the line names. A share that does not own such a
 URL sends it on again when it loads the dump; any other Frontier queues it. "front" marks a URL without a "precedence" that is
@@ -30,14 +29,14 @@ from anabranch.frontier.inspect.load import BATCH, Entry, Known, LoadReport, Loa
 from anabranch.frontier.records import ENDING, FRONT, NORMAL, WAITING, Candidate, Head, QueueKey
 from anabranch.frontier.stores.contract import EndedRecord, FrontierStore
 
-#: The header's first key and its value: says that a file is a dump.
+#: The header's first key and its value, which mark a dump.
 MAGIC = ("anabranch", "frontier")
 VERSION = 1
 
 #: The part of a row's precedence that is not the directive.
 URI_PRECEDENCE = 0xFF
 
-#: Rows that are read at a time, and queues.
+#: Rows or queues that are read at a time.
 PAGE = 500
 
 _encoded: Callable[[object], str] = json.JSONEncoder(separators=(",", ":")).encode
@@ -53,10 +52,9 @@ def dump_lines(
 ) -> Iterator[str]:
     """The lines of a dump, each with its newline; `facts` go into the header. Blocks at each page.
 
-    `under_way` is what the store keeps for other shares of the crawl, and for which.
-
-    Streams: holds one page of rows and one of queues. Cost: two seeks more per ended URL. The store must stand still until the
-    last line: rows that move meanwhile may be missing or come twice. Errors: what the store raises (StoreUnavailable).
+    `under_way` are the URLs that the store keeps for other shares of the crawl, with their share. Memory: one page of rows
+    and one of queues. Cost: two seeks more per ended URL. The store must not change until the last line, else rows that
+    move may be missing or come twice. Errors: those of the store (StoreUnavailable).
     """
     yield _line({MAGIC[0]: MAGIC[1], "version": VERSION, **(facts or {})})
     ended = queued = sent = 0
@@ -76,7 +74,7 @@ def dump_lines(
 
 
 class _QueueNames:
-    """The keys of the queues whose rows go by: both come by id, so one pass over the queues goes along."""
+    """The keys of queues, for rows in the order of their queue's id: one pass over the queues."""
 
     def __init__(self, store: FrontierStore, page: int) -> None:
         self._store = store
@@ -96,7 +94,7 @@ class _QueueNames:
 
 
 def _ended(store: FrontierStore, page: int) -> Iterator[EndedRecord]:
-    """Ended rows, but for those whose URL was queued again after they ended."""
+    """Ended rows, except those with a URL that was queued again afterwards."""
     after = 0
     while records := store.ended_after(after, page):
         last = store.ended([_key(record) for record in records])
@@ -139,7 +137,7 @@ def _queued_fields(head: Head, queue: QueueKey | None) -> dict[str, object]:
         "payload": _base64(row.payload),
         "queue": queue,
     }
-    return _said(fields)
+    return _without_none(fields)
 
 
 def _sent_fields(share: int, page: str | None, candidate: Candidate) -> dict[str, object]:
@@ -156,10 +154,10 @@ def _sent_fields(share: int, page: str | None, candidate: Candidate) -> dict[str
         "force": force or None,
         "share": share,
     }
-    return _said(fields)
+    return _without_none(fields)
 
 
-def _said(fields: Mapping[str, object | None]) -> dict[str, object]:
+def _without_none(fields: Mapping[str, object | None]) -> dict[str, object]:
     return {name: value for name, value in fields.items() if value is not None}
 
 
@@ -174,25 +172,24 @@ def _line(fields: Mapping[str, object]) -> str:
 _OUTCOMES = {kind.value: kind for kind in ENDING}
 #: Greater numbers are no counts, and no store holds them.
 _MOST = 1 << 31
-#: Later times are slips of the pen (it is the year 9999).
+#: Later times are errors (it is the year 9999).
 _LATEST_S = 253_402_300_799
 
 
 class DumpDamaged(FrontierError):
-    """A line of a dump, not its last, cannot be read; what stands before it has been loaded."""
+    """A line of a dump, not its last, cannot be read; all lines before it have been loaded."""
 
 
 class Dump:
     """The entries of a dump, once, in their order; then `cut` says whether its end is missing.
 
-    A last line that cannot be read, or none that says "end", means that the writer was interrupted: all before it is good,
-    and `cut` tells it. Raises on the way: FormatMismatch for what is no dump or one of another version, DumpDamaged naming
-    the line.
+    A last line that cannot be read, or none with "end", means that the writer was interrupted: all lines before are good,
+    and `cut` is set. Raises: FormatMismatch for another file or version, DumpDamaged with the line.
     """
 
     def __init__(self, lines: Iterable[str | bytes], name: str = "dump") -> None:
         self.facts: Mapping[str, object] = {}  #: the header, once a line was read
-        self.cut = ""  #: in words where the dump ends too early; empty while it has not, or does not
+        self.cut = ""  #: where the dump ends too early, in words; empty if it is complete
         self._lines = lines
         self._name = name
 
@@ -201,7 +198,7 @@ class Dump:
         read, is_whole = 0, False
         for number, fields in self._objects():
             if is_whole:
-                raise self._damaged(number, "it stands behind the end")
+                raise self._damaged(number, "it comes after the end")
             read = number
             if number == 1:
                 self.facts = self._header(fields)
@@ -212,10 +209,10 @@ class Dump:
         if not read:
             raise self._no_dump()
         if not is_whole:
-            self.cut = f"{self._name}: cut after line {read}; what stood behind it is missing"
+            self.cut = f"{self._name}: cut after line {read}; what came after it is missing"
 
     def _objects(self) -> Iterator[tuple[int, Mapping[str, object]]]:
-        """Each line's object; one that cannot be read is an error as soon as another follows."""
+        """Each line's object; an unreadable line is an error as soon as another follows."""
         torn = None
         for number, line in enumerate(self._lines, start=1):
             if torn is not None:

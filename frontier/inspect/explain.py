@@ -1,7 +1,4 @@
-"""Explains why a URL or a queue is not served now. Pure: facts and the time are arguments, the answer is text.
-
-The caller (the core, the store) fills in `UrlFacts` or `QueueView`.
-"""
+"""Explains why a URL or a queue is not served now. Pure: the facts (`UrlFacts`, `QueueView`) and the time are arguments."""
 
 from __future__ import annotations
 
@@ -18,12 +15,13 @@ from anabranch.frontier.times import counted, duration_words, in_time, moment_wo
 
 #: The state of an unknown URL.
 NEVER_SCHEDULED = "never scheduled"
-#: The state of what no queue takes.
+STORE_BEHIND = "the store is behind: nothing is leased until it has caught up"
+#: The state of a URL that no queue takes.
 REFUSED = "refused"
 
 
 class GateView(NamedTuple):
-    """What a gate says of itself."""
+    """The state of a gate."""
 
     key: GateKey
     opens_s: float  #: the earliest time of its next slot; infinity while all are out, or it is blocked for good
@@ -33,7 +31,7 @@ class GateView(NamedTuple):
 
 
 class QueueView(NamedTuple):
-    """What is known of a queue."""
+    """The state of a queue."""
 
     key: QueueKey
     state: QueueState
@@ -42,7 +40,7 @@ class QueueView(NamedTuple):
     out: int = 0  #: URLs of these that are leased
     precedence: int = 3
     spent: int = 0  #: cost units
-    budget: int = -1  #: the total budget that holds for it; -1 = without end
+    budget: int = -1  #: its total budget; -1 = without end
     due_s: float | None = None  #: when the first of its retries is due
     lanes: int = 0  #: how many gates its URLs pass
     gates: Sequence[GateView] = ()  #: these gates, or the first of them
@@ -50,18 +48,18 @@ class QueueView(NamedTuple):
 
 
 class UrlFacts(NamedTuple):
-    """The facts about a URL. Queue and gates are its own, or those that it would get."""
+    """All facts of a URL. Queue and gate are where it is, or where it would go."""
 
     url: str
-    record: UrlRecord | None  #: what the store has; None = nothing
-    seen: bool  #: what the filter says
+    record: UrlRecord | None  #: in the store; None = it is not there
+    seen: bool  #: by the filter
     refused: str = ""  #: why it can never be queued, in words
     queue: QueueView | None = None
     gate: GateView | None = None
     leased_since_s: float | None = None
     ahead: int | None = None  #: URLs before it in its queue at its gate, if they were counted
-    store_behind: bool = False  #: no lease is given until the store has written its pending batches
-    status_words: str = ""  #: what its last status means; empty = the number says it
+    store_behind: bool = False  #: no lease is given until the store has caught up
+    status_words: str = ""  #: the meaning of its last status; empty = the number
 
 
 class Explanation(NamedTuple):
@@ -77,7 +75,7 @@ class Explanation(NamedTuple):
     earliest_s: float | None  #: it will not be leased before; None = no time is known, or nothing will ever lease it
     highest_rate: float | None  #: URLs a second that its gates allow; infinity = no rest is due; None = not known
     ahead: int | None  #: URLs before it, if known
-    hops: str | None = None  #: the path from the seed, while it is queued; it is not kept of one that has ended
+    hops: str | None = None  #: the path from the seed, while it is queued
 
 
 def explain_url(facts: UrlFacts, now_s: float) -> Explanation:
@@ -105,7 +103,12 @@ def explain_url(facts: UrlFacts, now_s: float) -> Explanation:
 def explain_queue(queue: QueueView, now_s: float) -> Explanation:
     """The state of a queue, why it is not served, and when it can be at the earliest."""
     only = queue.gates[0] if queue.lanes == len(queue.gates) == 1 else None
-    is_idle = queue.state is QueueState.EMPTY or _held_back(queue)
+    earliest_s: float | None = None
+    if queue.state is QueueState.SNOOZED:
+        earliest_s = queue.due_s
+    elif queue.state is not QueueState.EMPTY:
+        at_s = max(now_s, min(map(_opens_s, queue.gates), default=now_s))
+        earliest_s = at_s if at_s < math.inf else None
     return Explanation(
         subject=queue.key,
         seen=queue.state is not QueueState.EMPTY or queue.spent > 0,
@@ -114,7 +117,7 @@ def explain_queue(queue: QueueView, now_s: float) -> Explanation:
         gate=only.key if only else None,
         group=only.group.key if only and only.group else None,
         reason="; ".join(_queue_reasons(queue, now_s)),
-        earliest_s=None if is_idle else _queue_earliest(queue, now_s),
+        earliest_s=None if _held_back(queue) else earliest_s,
         highest_rate=_rate_of_all(queue.gates) if queue.lanes == len(queue.gates) > 0 else None,
         ahead=None,
     )
@@ -135,61 +138,45 @@ def text_of(explanation: Explanation, now_s: float) -> str:
     return "\n  ".join(lines)
 
 
-# URLs
-
-
 def _url_state(facts: UrlFacts, now_s: float) -> tuple[str, list[str]]:
     record = facts.record
     if record is None:
-        return _unknown_state(facts)
+        if facts.refused:
+            return REFUSED, [f"it cannot be queued: {facts.refused}"]
+        if facts.seen:
+            return "not stored", ["the filter takes it for seen, the store does not know it; schedule it with force"]
+        return NEVER_SCHEDULED, ["it was never scheduled; the queue and gate are those that it would go to"]
     if record.state is UrlState.ENDED:
         status = facts.status_words or (str(record.status) if record.status else "")
         tries = f" after {counted(record.attempts, 'try', 'tries')} before" if record.attempts else ""
         return "ended", [f"it is {record.outcome}{f' with status {status}' if status else ''}{tries}"]
     if facts.leased_since_s is not None:
         return "leased", [f"it was leased {duration_words(now_s - facts.leased_since_s)} ago and is not finished"]
-    return record.state.value, _queued_reasons(facts, record, now_s) or ["it can be leased now"]
+    return record.state.value, list(_queued_reasons(facts, record, now_s)) or ["it can be leased now"]
 
 
-def _unknown_state(facts: UrlFacts) -> tuple[str, list[str]]:
-    if facts.refused:
-        return REFUSED, [f"it cannot be queued: {facts.refused}"]
-    if facts.seen:
-        return "not stored", ["the filter takes it for seen, the store does not know it; schedule it with force"]
-    return NEVER_SCHEDULED, ["it was never scheduled; the queue and gate are those that it would get"]
-
-
-def _queued_reasons(facts: UrlFacts, record: UrlRecord, now_s: float) -> list[str]:
-    """The reasons why a queued URL is not leased now, the strongest first."""
-    reasons = [
-        f"its queue {words}" if facts.queue and (words := _held_back(facts.queue)) else "",
-        _retry_words(record, now_s),
-        "the store is behind: nothing is leased until it has written its pending batches" if facts.store_behind else "",
-        *(_gate_reasons(facts.gate, now_s) if facts.gate else ()),
-        *(_line_reasons(facts.queue, facts.ahead or 0) if facts.queue else ()),
-    ]
-    return [words for words in reasons if words]
-
-
-def _line_reasons(queue: QueueView, ahead: int) -> Iterator[str]:
-    """What goes before it: in its queue, and before its queue."""
-    if queue.state is QueueState.IN_FLIGHT:
+def _queued_reasons(facts: UrlFacts, record: UrlRecord, now_s: float) -> Iterator[str]:
+    """All that keeps a queued URL from its lease, the strongest first."""
+    queue = facts.queue
+    if queue and (words := _held_back(queue)):
+        yield f"its queue {words}"
+    if record.due_s is not None and record.due_s > now_s:
+        tries = counted(record.attempts, "try", "tries")
+        yield f"it waits for its retry for another {duration_words(record.due_s - now_s)}, after {tries}"
+    if facts.store_behind:
+        yield STORE_BEHIND
+    if facts.gate:
+        yield from _gate_reasons(facts.gate, now_s)
+    if queue and queue.state is QueueState.IN_FLIGHT:
         yield "another URL of its queue is in flight"
-    if ahead:
-        yield f"{counted(ahead, 'URL')} {'is' if ahead == 1 else 'are'} before it in its queue"
-    if words := _turn_words(queue):
+    if queue and facts.ahead:
+        yield f"{counted(facts.ahead, 'URL is', 'URLs are')} before it in its queue"
+    if queue and (words := _turn_words(queue)):
         yield f"its queue {words}"
 
 
-def _retry_words(record: UrlRecord, now_s: float) -> str:
-    if record.due_s is None or record.due_s <= now_s:
-        return ""
-    tries = counted(record.attempts, "try", "tries")
-    return f"it waits for its retry for another {duration_words(record.due_s - now_s)}, after {tries}"
-
-
 def _url_earliest(facts: UrlFacts, now_s: float) -> float | None:
-    """When its gates are open and those before it have gone; None if that takes more than time."""
+    """When its gates are open and the URLs before it have gone; None if that takes more than time."""
     if facts.queue is not None and _held_back(facts.queue):
         return None
     at_s = max(now_s, (facts.record and facts.record.due_s) or now_s)
@@ -199,11 +186,8 @@ def _url_earliest(facts: UrlFacts, now_s: float) -> float | None:
     return at_s if at_s < math.inf else None
 
 
-# Queues
-
-
 def _held_back(queue: QueueView) -> str:
-    """Why it is not served whatever time does; empty if it is."""
+    """Why time alone does not let it be served; empty if it does."""
     if queue.state is QueueState.PAUSED:
         return "is paused by the operator"
     if queue.state is QueueState.RETIRED:
@@ -222,7 +206,7 @@ def _turn_words(queue: QueueView) -> str:
 
 
 def _queue_reasons(queue: QueueView, now_s: float) -> list[str]:
-    """The reasons why a queue has no lease now, the strongest first."""
+    """All that keeps a queue from its next lease, the strongest first."""
     if queue.state is QueueState.EMPTY:
         return ["it holds no URL"]
     waiting = f", {queue.waiting:,} waiting for a retry" if queue.waiting else ""
@@ -235,37 +219,19 @@ def _queue_reasons(queue: QueueView, now_s: float) -> list[str]:
 
 
 def _next_reasons(queue: QueueView, now_s: float) -> Iterator[str]:
-    """What its next URL waits for, if not for a lease or the operator."""
+    """What its next URL waits for, except for a lease or the operator."""
+    closed = [gate for gate in queue.gates if _opens_s(gate) > now_s]
     if queue.state is QueueState.SNOOZED:
         yield "none can be served" + in_time("the first retry is due", queue.due_s, now_s)
-        return
-    closed = [gate for gate in queue.gates if _opens_s(gate) > now_s]
-    if closed and len(closed) == len(queue.gates):
-        yield from _closed_gates(queue, min(closed, key=_opens_s), now_s)
+    elif closed and len(closed) == len(queue.gates):
+        if queue.lanes > 1:
+            is_all = queue.lanes == len(queue.gates)
+            yield f"all its {queue.lanes} gates are closed" if is_all else "its first gates are closed"
+        yield from _gate_reasons(min(closed, key=_opens_s), now_s)
     elif words := _turn_words(queue):
         yield f"it {words}"
     elif queue.state is QueueState.READY:
         yield "its next URL can be leased now"
-
-
-def _closed_gates(queue: QueueView, first: GateView, now_s: float) -> Iterator[str]:
-    if queue.lanes > 1:
-        yield (
-            f"all its {queue.lanes} gates are closed"
-            if queue.lanes == len(queue.gates)
-            else "its first gates are closed"
-        )
-    yield from _gate_reasons(first, now_s)
-
-
-def _queue_earliest(queue: QueueView, now_s: float) -> float | None:
-    if queue.state is QueueState.SNOOZED:
-        return queue.due_s
-    at_s = max(now_s, min(map(_opens_s, queue.gates), default=now_s))
-    return at_s if at_s < math.inf else None
-
-
-# Gates
 
 
 def _gate_reasons(gate: GateView, now_s: float) -> Iterator[str]:
@@ -284,7 +250,7 @@ def _rate(gate: GateView) -> float:
 
 
 def _rate_of_all(gates: Sequence[GateView]) -> float:
-    """What the gates allow together: those of one group no more than the group does."""
+    """The rate of all gates together: those of one group have at most the group's."""
     groups = {gate.group for gate in gates if gate.group is not None}
     alone = sum(gate.rate_per_s for gate in gates if gate.group is None)
     return alone + sum(min(group.rate_per_s, sum(g.rate_per_s for g in gates if g.group == group)) for group in groups)
@@ -301,26 +267,19 @@ def why_closed(gate: Gate, now_s: float) -> str:
     opens_s = gate.opens_s()
     if opens_s <= now_s:
         return ""
-    return ", ".join([*_closures(gate, opens_s, now_s), *_causes(gate)])
-
-
-def _closures(gate: Gate, opens_s: float, now_s: float) -> Iterator[str]:
-    """What keeps a closed gate closed."""
+    reasons = []
     if gate.blocked_until_s == math.inf:
-        yield "blocked until it is unblocked"
+        reasons.append("blocked until it is unblocked")
     elif gate.blocked_until_s > now_s:
-        yield f"blocked for another {duration_words(gate.blocked_until_s - now_s)}"
+        reasons.append(f"blocked for another {duration_words(gate.blocked_until_s - now_s)}")
     if gate.out >= gate.slots:
-        yield "its only slot is out" if gate.out == 1 else f"{gate.out} of {gate.slots} slots are out"
+        reasons.append("its only slot is out" if gate.out == 1 else f"{gate.out} of {gate.slots} slots are out")
     elif opens_s > gate.blocked_until_s:
-        yield f"rests for another {duration_words(opens_s - now_s)}"
-
-
-def _causes(gate: Gate) -> Iterator[str]:
-    """What makes it close for longer than others."""
+        reasons.append(f"rests for another {duration_words(opens_s - now_s)}")
     if gate.troubles:
-        yield f"troubles in a row: {gate.troubles}"
+        reasons.append(f"troubles in a row: {gate.troubles}")
     if gate.throttle_s:
-        yield f"starts {duration_words(gate.throttle_s)} apart since a 429"
+        reasons.append(f"starts {duration_words(gate.throttle_s)} apart since a 429")
     if gate.spacing_s:
-        yield f"Crawl-delay {duration_words(gate.spacing_s)}"
+        reasons.append(f"Crawl-delay {duration_words(gate.spacing_s)}")
+    return ", ".join(reasons)

@@ -1,8 +1,8 @@
-"""Loads URLs that another Frontier knew: queued URLs are scheduled, ended URLs are never fetched again.
+"""Loads URLs of another Frontier: queued URLs are scheduled, ended URLs are never fetched again.
 
 A source (a dump or a Heritrix recovery journal) is an iterator of entries. `load` passes them on in batches and repeats
 those that the target was too busy to take. `Loading` turns entries into rows, through the same filter and the same transaction
-as any new URL. Loading may be interrupted and repeated at any time: known URLs stay as they are.
+as any new URL. Loading may be interrupted and repeated at any time: known URLs are not changed.
 """
 
 from __future__ import annotations
@@ -26,53 +26,57 @@ from anabranch.frontier.records import (
 )
 from anabranch.frontier.stores.contract import FrontierStore
 
-#: Entries that go to the target at a time, and about how many bytes of them (a payload may be large).
+#: The most entries of one batch, and about how many bytes (a payload may be large).
 BATCH = 1_000
 BATCH_BYTES = 8 << 20
 #: Refused entries that the report names; the others are counted.
 NAMED = 20
-#: What is said of an entry that another share of the crawl takes; such entries may be most of a source.
+#: The verdict about an entry of another share of the crawl; such entries may be most of a source.
 FOREIGN = Verdict(VerdictKind.REFUSED, "its host belongs to another share of the crawl")
-#: What is said of one that was under way to such a share, and is again: that share will decide.
+#: The verdict about one that was on its way to such a share, and is again: that share will decide.
 SENT = Verdict(VerdictKind.LATER, "it goes to the share of the crawl that its host belongs to")
 
 
 class Queued(NamedTuple):
-    """A URL that was queued there and shall be queued here."""
+    """A URL that was queued there and is queued here."""
 
-    place: str  #: where it stood, as in `backup.jsonl:17`
+    place: str  #: its place in the source, as in `backup.jsonl:17`
     candidate: Candidate
     via: str | None = None  #: the page it was found on
     attempts: int = 0  #: tries that counted so far
     due_s: float | None = None  #: earliest time of the next try, epoch seconds
-    share: int | None = None  #: it was under way to this share of the crawl
+    share: int | None = None  #: it was on its way to this share of the crawl
 
 
 class Known(NamedTuple):
-    """A URL that ended there and shall not be fetched here."""
+    """A URL that ended there and is not fetched here."""
 
-    place: str  #: where it stood
+    place: str  #: its place in the source
     url: str
-    key: bytes | None = None  #: what dedup sees; the URL in UTF-8 if None
-    status: int = 0  #: 0 = the source does not tell
+    key: bytes | None = None  #: the dedup key; the URL in UTF-8 if None
+    status: int = 0  #: 0 = unknown
     outcome: OutcomeKind = OutcomeKind.DONE
     attempts: int = 0
 
 
 Entry = Queued | Known
+_E = TypeVar("_E", Queued, Known)
 
 
 class LoadTarget(Protocol):
-    """What takes the entries. A batch is one transaction; one verdict per entry, in order; BUSY = send it again later."""
+    """Takes the entries. A batch is one transaction; one verdict per entry, in order; BUSY = send it again later."""
 
     def schedule_loaded(self, queued: Sequence[Queued]) -> Sequence[Verdict]:
-        """Enqueue what is new, with its attempts and its time."""
+        """Enqueue new URLs, with their attempts and their time."""
+        ...
 
     def note_ended(self, ended: Sequence[Known]) -> Sequence[Verdict]:
-        """Keep what is new as ended: NEW if it is kept, SEEN if the URL was known, queued or ended."""
+        """Keep new URLs as ended: NEW if it is kept, SEEN if the URL was known, queued or ended."""
+        ...
 
     def wait_until_durable(self) -> None:
-        """Return when the store has all that was said (blocks). Raises: StoreUnavailable."""
+        """Return when the store has everything (blocks). Raises: StoreUnavailable."""
+        ...
 
 
 class Refusal(NamedTuple):
@@ -85,28 +89,47 @@ class Refusal(NamedTuple):
 
 @dataclass(slots=True, kw_only=True)
 class LoadReport:
-    """What became of the entries."""
+    """The results of loading."""
 
-    queued: int = 0  #: are queued now
-    known: int = 0  #: will not be fetched: they had ended
+    queued: int = 0  #: new URLs that are queued now
+    known: int = 0  #: new URLs that had ended and will not be fetched
     seen: int = 0  #: were known here before
     later: int = 0  #: the filter will decide
-    sent: int = 0  #: are under way to the share of the crawl that they belong to
+    sent: int = 0  #: are on their way to the share of the crawl that owns them
     refused: int = 0  #: cannot be taken
     refusals: list[Refusal] = field(default_factory=list)  #: the first `NAMED` of these
     foreign: int = 0  #: belong to another share of the crawl
     first_foreign: Refusal | None = None  #: the first of these
-    skipped: int = 0  #: the source has them, but they are no URLs to fetch
-    unknown: int = 0  #: lines of the source that nobody understands
+    skipped: int = 0  #: URLs of the source that are not to be fetched
+    unknown: int = 0  #: lines of the source that are not understood
     cuts: list[str] = field(default_factory=list)  #: where the source ends too early, in words
 
-    def taken(self, *, known: int, queued: int) -> None:
-        """So many entries were new."""
-        self.known += known
-        self.queued += queued
+    def add(self, target: LoadTarget, known: Sequence[Known], queued: Sequence[Queued]) -> None:
+        """Pass on one batch, and count what was new."""
+        self.known += self._pass_on(target, target.note_ended, known)
+        self.queued += self._pass_on(target, target.schedule_loaded, queued)
+
+    def _pass_on(
+        self, target: LoadTarget, take: Callable[[Sequence[_E]], Sequence[Verdict]], entries: Sequence[_E]
+    ) -> int:
+        """Pass on all of them, the busy ones again when the store has caught up; returns how many were new."""
+        new = 0
+        while entries:
+            busy = []
+            for entry, verdict in zip(entries, take(entries), strict=True):
+                if verdict.kind is VerdictKind.NEW:
+                    new += 1
+                elif verdict.kind is VerdictKind.BUSY:
+                    busy.append(entry)
+                else:
+                    self.not_taken(entry, verdict)
+            entries = busy
+            if entries:
+                target.wait_until_durable()
+        return new
 
     def not_taken(self, entry: Entry, verdict: Verdict) -> None:
-        """An entry was seen, will be decided later, or was refused."""
+        """Count an entry that was seen, will be decided later, or was refused."""
         if verdict.kind is VerdictKind.SEEN:
             self.seen += 1
         elif verdict.kind is VerdictKind.LATER:
@@ -125,87 +148,52 @@ class LoadReport:
                     self.refusals.append(refusal)
 
     def left_out(self, *, skipped: int, unknown: int, cuts: Iterable[str]) -> None:
-        """The source has so many lines that are no entries, and these cuts."""
+        """Count lines of the source that are no entries, and its cuts."""
         self.skipped += skipped
         self.unknown += unknown
         self.cuts.extend(cuts)
 
 
 def load(entries: Iterable[Entry], target: LoadTarget, *, batch: int = BATCH) -> LoadReport:
-    """Hand over all entries, `batch` at a time (blocks). What ended goes first, within a batch too.
+    """Pass on all entries, `batch` at a time (blocks). What ended goes first, within a batch too.
 
-    Memory: one batch. Errors: those of the source, whose place they name, and of the target; what was handed over before
-    stays, and loading again goes on behind it.
+    Memory: one batch. Errors: those of the source, which name the place, and of the target; what was passed on before
+    is kept, and loading again continues after it.
     """
-    loader = _Loader(target)
+    report = LoadReport()
+    known: list[Known] = []
+    queued: list[Queued] = []
+    size_bytes = 0
+
+    def hand_over() -> None:
+        report.add(target, known, queued)
+        known.clear()
+        queued.clear()
+
     for entry in entries:
-        loader.take(entry)
-        if loader.count >= batch or loader.size_bytes >= BATCH_BYTES:
-            loader.hand_over()
-    loader.hand_over()
-    target.wait_until_durable()
-    return loader.report
-
-
-_E = TypeVar("_E", Queued, Known)
-
-
-class _Loader:
-    """One batch that grows, and the report."""
-
-    def __init__(self, target: LoadTarget) -> None:
-        self.report = LoadReport()
-        self.size_bytes = 0
-        self._target = target
-        self._known: list[Known] = []
-        self._queued: list[Queued] = []
-
-    @property
-    def count(self) -> int:
-        return len(self._known) + len(self._queued)
-
-    def take(self, entry: Entry) -> None:
         if isinstance(entry, Known):
-            self._known.append(entry)
-            self.size_bytes += len(entry.url) + len(entry.key or b"")
+            known.append(entry)
+            size_bytes += len(entry.url) + len(entry.key or b"")
         else:
-            self._queued.append(entry)
+            queued.append(entry)
             url, key, _, payload, *_ = entry.candidate
-            self.size_bytes += len(url) + len(key or b"") + len(payload or b"")
-
-    def hand_over(self) -> None:
-        known, queued = self._known, self._queued
-        self._known, self._queued, self.size_bytes = [], [], 0
-        ended = self._say(self._target.note_ended, known)
-        self.report.taken(known=ended, queued=self._say(self._target.schedule_loaded, queued))
-
-    def _say(self, say: Callable[[Sequence[_E]], Sequence[Verdict]], entries: list[_E]) -> int:
-        """Say all of them, the busy ones again when the store has caught up; how many were new."""
-        new = 0
-        while entries:
-            verdicts = say(entries)
-            busy = []
-            for entry, verdict in zip(entries, verdicts, strict=True):
-                if verdict.kind is VerdictKind.NEW:
-                    new += 1
-                elif verdict.kind is VerdictKind.BUSY:
-                    busy.append(entry)
-                else:
-                    self.report.not_taken(entry, verdict)
-            entries = busy
-            if entries:
-                self._target.wait_until_durable()
-        return new
+            size_bytes += len(url) + len(key or b"") + len(payload or b"")
+        if len(known) + len(queued) >= batch or size_bytes >= BATCH_BYTES:
+            hand_over()
+            size_bytes = 0
+    hand_over()
+    target.wait_until_durable()
+    return report
 
 
 _HOPS = Verdict(VerdictKind.REFUSED, "its path from the seed is not plain ASCII text")
-#: What a store's whole numbers stay below.
+#: The whole numbers of a store are below this.
 _MOST = 1 << 63
 _IS_NEW = frozenset({VerdictKind.NEW, VerdictKind.LATER})
 
 
 class Loading:
-    """A `LoadTarget` over the parts of one Frontier. All of it blocks on the store; call it as the core, from one thread."""
+    """A `LoadTarget` over the parts of one Frontier. It blocks on the store; call it from the core's thread."""
 
     def __init__(self, store: FrontierStore, parts: Parts, clock: Callable[[], float]) -> None:
         self._store = store
@@ -213,7 +201,7 @@ class Loading:
         self._clock = clock
 
     def schedule_loaded(self, queued: Sequence[Queued]) -> list[Verdict]:
-        """Enqueue what is new, with its attempts and its time; the page it was found on is kept if that page has ended.
+        """Enqueue new URLs, with their attempts and their time, and with their page if that has ended.
 
         One question to the store for those pages. Raises: PolicyError and TypeError, before any change; StoreUnavailable.
         """
@@ -228,10 +216,7 @@ class Loading:
         return self._sent(queued, verdicts)
 
     def note_ended(self, ended: Sequence[Known]) -> list[Verdict]:
-        """Keep what is new as ended: NEW if it is kept, SEEN if the URL was known.
-
-        Raises: TypeError, before any change; StoreUnavailable.
-        """
+        """Keep new URLs as ended: NEW if it is kept, SEEN if the URL was known. Raises: TypeError first; StoreUnavailable."""
         for entry in ended:
             _check_known(entry)
         if self._is_busy():
@@ -243,10 +228,8 @@ class Loading:
         return verdicts
 
     def wait_until_durable(self) -> None:
-        """Return when the store has all that was said, and take its answers (blocks). Raises: StoreUnavailable."""
+        """Return when the store has everything, and take its answers (blocks). Raises: StoreUnavailable."""
         run(flushed(self._parts, self._store))
-
-    # Inside
 
     def _is_busy(self) -> bool:
         self._parts.store_link.drain()
@@ -286,7 +269,7 @@ class Loading:
             run(flushed(self._parts, self._store))
 
     def _sent(self, queued: Sequence[Queued], verdicts: Sequence[Verdict]) -> list[Verdict]:
-        """What was under way to other shares is so again, by the pages that it was found on; the verdicts say so then."""
+        """URLs that were on their way to other shares are so again, by the page they were found on; their verdict is SENT."""
         judged = zip(queued, verdicts, strict=True)
         is_owed = [verdict is FOREIGN and entry.share is not None for entry, verdict in judged]
         found: dict[str | None, list[Candidate]] = {}
@@ -298,7 +281,7 @@ class Loading:
         return [SENT if owed else verdict for owed, verdict in zip(is_owed, verdicts, strict=True)]
 
     def _settle(self, fresh: Sequence[Known]) -> None:
-        """One batch of rows that stand in no queue."""
+        """One batch of rows without a queue."""
         outbox, store_link = self._parts.outbox, self._parts.store_link
         batch = outbox.batch
         first = len(batch.new)
@@ -311,7 +294,7 @@ class Loading:
         store_link.say()
 
     def _ordinals(self, urls: Sequence[str]) -> dict[str | None, int]:
-        """The numbers of those of these pages that have ended; a page that has a dedup key of its own is not found."""
+        """The numbers of those of these pages that have ended; a page with its own dedup key is not found."""
         keys = {key: url for url in urls if (key := _key(url)) is not None}
         if not keys:
             return {}
@@ -319,7 +302,7 @@ class Loading:
 
 
 def _check_queued(entry: Queued) -> None:
-    """What the entry says is kept as it is, so it must make sense. Raises: TypeError, which names its place."""
+    """The fields are stored as they are, so they must make sense. Raises: TypeError, which names the place."""
     _check(entry, "candidate", isinstance(entry.candidate, Candidate))
     _check(entry, "attempts", _is_count(entry.attempts))
     _check(entry, "due_s", entry.due_s is None or (isinstance(entry.due_s, float | int) and math.isfinite(entry.due_s)))

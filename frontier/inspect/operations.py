@@ -1,7 +1,7 @@
-"""What an operator asks and orders: queues to pause, retire, budget and look at, URLs to remove, reasons for everything.
+"""What an operator does: pause, resume, retire and budget queues, remove URLs, and view and explain everything.
 
-All of it may block. A crawl that runs looks by `looking`, which lets it go on; an order takes some milliseconds, in which it
-stands still. Orders are said as batches and are durable when the call returns.
+All of it may block. A running crawl views through `looking`, which lets it go on meanwhile; an order takes some milliseconds,
+in which the crawl waits. Orders are written as batches and are durable when the call returns.
 """
 
 from __future__ import annotations
@@ -43,33 +43,29 @@ class Operations:
         self._parts = parts
         self._checkpoints = checkpoints
         self._exchange = exchange
-        #: The same looks in steps, for a crawl that goes on meanwhile.
-        self.looking = Looking(store, seen, parts, clock)
-        self.loading = Loading(store, parts, clock)  #: what a dump or a journal is loaded into
-
-    # Looking
+        self.looking = Looking(
+            store, seen, parts, clock
+        )  #: the same views in steps, for a crawl that goes on meanwhile
+        self.loading = Loading(store, parts, clock)  #: the target of a dump or a journal
 
     def queues(self, state: QueueState | None = None, after: int | None = None, limit: int = PAGE) -> list[QueueView]:
-        """Queues that have rows or are held back, of one state if given, by id behind one. Costs their number at worst."""
+        """As `Looking.queues`."""
         return run(self.looking.queues(state, after, limit))
 
     def longest(self, limit: int = 20) -> list[QueueView]:
-        """The queues with most URLs, longest first. Costs a look at every lane."""
+        """As `Looking.longest`."""
         return run(self.looking.longest(limit))
 
     def view(self, queue: QueueKey) -> QueueView:
-        """One queue, with the first of its gates. Raises: UnknownQueue."""
+        """As `Looking.view`."""
         return run(self.looking.view(queue))
 
     def gate(self, gate: GateKey) -> GateView:
-        """One gate, live if it is in memory, as it was written last if not; a new one for a host that nobody has met."""
+        """As `Looking.gate`."""
         return run(self.looking.gate(gate))
 
     def explain(self, subject: str, key: bytes | None = None) -> Explanation:
-        """Why a URL (it has "://") or a queue is where it is, and when it can go on. Raises: UnknownQueue.
-
-        `key` is what dedup knows the URL by; the URL in UTF-8 if None, as in a `Candidate`.
-        """
+        """As `Looking.explain`."""
         return run(self.looking.explain(subject, key))
 
     def matching(self, matches: Callable[[str], bool], queue: QueueKey | None = None) -> int:
@@ -80,7 +76,7 @@ class Operations:
         return sum(matches(head.row.url) and head.row.ordinal not in leases for page in pages for head in page)
 
     def statistics(self) -> FrontierStatistics:
-        """The counts and more, with the reason if nothing runs. Costs a look at every lane and gate."""
+        """As `Looking.statistics`."""
         return run(self.looking.statistics())
 
     def opens_s(self, gate: GateKey) -> float | None:
@@ -92,25 +88,20 @@ class Operations:
         return None if line is None else line.opens_s()
 
     def get(self, key: bytes) -> UrlRecord | None:
-        """The record of the URL with this dedup key. For a queued one it costs a scan. Any thread."""
+        """The record of the URL with this dedup key. Costs a scan for a queued one. Any thread."""
         _check_key(key)
         return self._store.look_up(key)
 
     def ended(self, keys: Sequence[bytes]) -> dict[bytes, UrlRecord]:
-        """The records of those of these URLs that have ended, by dedup key. Any thread."""
+        """The records of the URLs with these dedup keys that have ended. Any thread."""
         for key in keys:
             _check_key(key)
         return self._store.ended(keys)
 
     def check(self) -> None:
-        """Recount what is in memory, and compare the totals with the store's, whose rows are recounted too. Costs a scan.
-
-        Raises: InvariantBroken, which names the first difference.
-        """
+        """Recount memory, and compare its totals with the store's, recounted too. Costs a scan. Raises: InvariantBroken."""
         self._flush()
         audit(self._parts, self._store)
-
-    # Copies
 
     def dump(self, facts: Mapping[str, str | float] | None = None, *, with_ended: bool = True) -> Iterator[str]:
         """The lines of a dump, see `frontier.inspect.dump`. Call nothing else until the last line."""
@@ -119,34 +110,29 @@ class Operations:
         return dump_lines(self._store, facts, with_ended=with_ended, under_way=under_way)
 
     def load(self, entries: Iterable[Entry]) -> LoadReport:
-        """Take over what another Frontier knew, see `frontier.inspect.load`."""
+        """Take over the URLs of another Frontier, see `frontier.inspect.load`."""
         return load(entries, self.loading)
 
     def checkpoint(self) -> None:
         """Make the filter durable up to what is marked, so that an unclean end costs less. Any thread."""
         self._checkpoints.now()
 
-    # Orders
-
     def pause(self, queue: QueueKey) -> None:
-        """Serve nothing more of this queue until it is resumed; its leases may end. One that was retired is paused instead."""
+        """Serve nothing more of this queue until it is resumed; its leases may end. A retired one is paused instead."""
         self._stand(self._without_retirement(queue), Standing.PAUSED)
 
     def resume(self, queue: QueueKey) -> None:
-        """Serve a queue again that was paused or retired by the operator; one over its total budget stays retired."""
+        """Serve a queue again that an operator paused or retired; one over its total budget stays retired."""
         facts = self._without_retirement(queue)
         self._stand(facts, self._open_or_retired(facts))
 
     def retire(self, queue: QueueKey) -> None:
-        """Put a queue aside, its URLs are kept: its total budget becomes `NOTHING_MORE`. A pause ends by it."""
+        """Put a queue aside and keep its URLs: its total budget becomes `NOTHING_MORE`. This ends a pause."""
         self._set_budget(self._facts(queue), NOTHING_MORE)
         self._stand(self._facts(queue), Standing.RETIRED)
 
     def set_budget(self, queue: QueueKey, units: int | None) -> None:
-        """Give a queue a total budget of its own (-1 = without end, None = the order's); wakes or retires it.
-
-        Raises: PolicyError.
-        """
+        """Set a queue's own total budget (-1 = without end, None = the order's); wakes or retires it. Raises: PolicyError."""
         facts = self._facts(queue)
         self._set_budget(facts, units if units is None else checked_total(units))
         facts = self._facts(queue)
@@ -159,9 +145,9 @@ class Operations:
         queue: QueueKey | None = None,
         note: Callable[[Sequence[Head]], object] = lambda _: None,
     ) -> int:
-        """End every queued URL that matches and is not leased, as disregarded with status -6000; answers how many.
+        """End every queued URL that matches and is not leased, as disregarded with status -6000; returns how many.
 
-        `note` is given some of them at a time, before these are ended.
+        `note` gets some of them at a time, before these are ended.
         """
         self._flush()
         removed = 0
@@ -170,7 +156,7 @@ class Operations:
         return removed
 
     def wake_by_budget(self) -> int:
-        """Open every retired queue that is not over its total budget any more, as after the order raised it."""
+        """Open every retired queue that is no longer over its total budget, as after the order raised it."""
         woken, after = 0, None
         while page := self._store.queues(Standing.RETIRED, after, PAGE):
             after = page[-1].row.id
@@ -180,8 +166,6 @@ class Operations:
                     woken += 1
         return woken
 
-    # Inside
-
     def _flush(self) -> None:
         run(flushed(self._parts, self._store))
 
@@ -189,7 +173,7 @@ class Operations:
         return run(self.looking.facts(queue))
 
     def _without_retirement(self, queue: QueueKey) -> QueueFacts:
-        """The queue, its retirement taken back if it was somebody's order; a budget that it has used up stays."""
+        """The queue without an operator's retirement; a budget that it has used up stays."""
         facts = self._facts(queue)
         if facts.row.budget == NOTHING_MORE:
             self._set_budget(facts, None)
@@ -224,16 +208,12 @@ class Operations:
         self._parts.outbox.batch.standings.append((facts.row.id, standing))
         self._flush()
         if standing is Standing.OPEN:
-            self._line_up(facts.row.id)
-
-    def _line_up(self, queue: int) -> None:
-        """The lanes of a queue that was opened wait at the gates in memory again; the store has told the other gates."""
-        schedule = self._parts.schedule
-        for lane in self._lanes(queue):
-            line = schedule.window.get(lane.gate)
-            if line is not None and lane.count > lane.waiting:
-                schedule.lane_waits(line, queue, lane.turn)
-        schedule.window.stored.note_woken()
+            # Its lanes wait at the gates in memory again; the store has informed the other gates.
+            for lane in self._lanes(facts.row.id):
+                line = schedule.window.get(lane.gate)
+                if line is not None and lane.count > lane.waiting:
+                    schedule.lane_waits(line, facts.row.id, lane.turn)
+            schedule.window.stored.note_woken()
 
     def _lanes(self, queue: int) -> Iterator[LaneRow]:
         after: int | None = None
@@ -272,6 +252,6 @@ class Operations:
 
 
 def _check_key(key: bytes) -> None:
-    """Raises: TypeError. A store that is asked for anything else fails, and all with it."""
+    """Raises: TypeError. Anything else would make the store fail."""
     if not isinstance(key, bytes):
         raise TypeError(f"a dedup key is bytes, such as url.encode(); not {key!r}")

@@ -7,10 +7,10 @@ fields with white space between them:
     Fe uri             it was given to a worker  Ff uri hops via    it failed            Fr uri    it was put back
     Fi uri             it was imported as known  T …, E …           times and errors
 
-Other lines are damage, or of a version that this one does not know: they are counted and left out.
+Other lines, of damage or of another version, are counted and skipped.
 
-Two passes, as there: first what is known (Fs and Fi; Ff and Fd if asked), then what was queued (F+). The journal is never
-flushed, so after a crash its end is missing and the gzip stream is torn: all whole lines before are good.
+Two passes, as in Heritrix: first the known URLs (Fs and Fi; Ff and Fd on request), then the queued ones (F+). The journal is
+never flushed, so after a crash its end is missing and the gzip stream is torn: all whole lines before are good.
 """
 
 from __future__ import annotations
@@ -32,27 +32,26 @@ _QUEUED = b"F+ "
 _INCLUDED = (b"Fs ", b"Fi ")
 _FAILED = b"Ff "
 _DISREGARDED = b"Fd "
-#: What stands at the beginning of each line that Heritrix writes.
+#: How each line of Heritrix begins.
 _WRITTEN = (_QUEUED, *_INCLUDED, _FAILED, _DISREGARDED, b"Fe ", b"Fr ", b"T ", b"E ")
 _OUTCOMES = {_FAILED: OutcomeKind.FAILED, _DISREGARDED: OutcomeKind.DISREGARDED}
 #: A path of more than 50 hops: how many are not shown, then the last ones.
 _LONG_HOPS = re.compile(r"([0-9]{1,4})\+(.*)", re.DOTALL)
-_CUT = "cut after line {read}, as a killed writer leaves it; what stood behind it is missing"
-#: The checksum of a gzip stream stands at its end: where it went wrong nobody can tell.
-_DAMAGED = "damaged, after line {read} at the latest; what stood behind it is missing, lines before it may be wrong"
-#: What stands for a hop that is not shown: a link, as most are.
+_CUT = "cut after line {read}, as a killed writer leaves it; what came after it is missing"
+#: The checksum of a gzip stream is at its end, so the place of the damage is unknown.
+_DAMAGED = "damaged, after line {read} at the latest; what came after it is missing, lines before it may be wrong"
+#: Takes the place of a hop that is not shown: a link, as most are.
 _LINK = "L"
-#: The last hop of DNS look-ups, robots.txt and log-ins, which a crawler makes anew where it needs them.
+#: The last hop of DNS look-ups, robots.txt and log-ins, which a crawler repeats where it needs them.
 _PREREQUISITE = "P"
 
 
 class RecoveryJournal:
-    """The entries of one journal; a journal of several files (Heritrix begins a new one at a checkpoint) is read as one.
+    """The entries of one journal; several files (Heritrix begins a new one at a checkpoint) are read as one.
 
-    `failures` and `disregarded`: these, too, are known and not tried again. `canonical` is what URLs are changed by before
-    they are compared with others; None from it means that the URL cannot be fetched: it is skipped. `key` is what dedup knows
-    the result by, None = the URL itself.
-    Memory: one line. Errors: OSError for a file that cannot be read.
+    `failures`, `disregarded`: these URLs, too, are known and not tried again. `canonical` changes URLs before they are
+    compared; it returns None for a URL that cannot be fetched, which is skipped. `key` is the dedup key of the result, None =
+    the URL itself. Memory: one line. Errors: OSError for a file that cannot be read.
     """
 
     def __init__(
@@ -65,8 +64,8 @@ class RecoveryJournal:
         key: Callable[[str], bytes | None] = lambda _: None,
     ) -> None:
         self.cuts: dict[Path, str] = {}  #: where a file ends too early, in words; complete after a pass
-        self.skipped = 0  #: queued lines of the last pass whose URL is not to be fetched
-        self.unknown = 0  #: lines of the last pass that begin as no line of a journal does
+        self.skipped = 0  #: queued lines of the last pass with a URL that is not to be fetched
+        self.unknown = 0  #: lines of the last pass with an unknown beginning
         self._paths = tuple(paths)
         self._canonical = canonical
         self._key = key
@@ -82,14 +81,14 @@ class RecoveryJournal:
         yield from self.queued()
 
     def known(self) -> Iterator[Known]:
-        """The first pass: URLs that are not to be fetched again. The journal tells no status, so it is 0."""
+        """The first pass: URLs that are not to be fetched again. The journal has no status, so it is 0."""
         for place, tag, fields in self._lines(self._known_tags):
             url = self._url(fields)
             if url is not None:
                 yield Known(place, url, self._key(url), outcome=_OUTCOMES.get(tag, OutcomeKind.DONE))
 
     def queued(self) -> Iterator[Queued]:
-        """The second pass: URLs that were queued, known ones among them."""
+        """The second pass: URLs that were queued, with known ones among them."""
         self.skipped = 0
         for place, _, fields in self._lines({_QUEUED}):
             hops = _hops(fields[1]) if len(fields) > 1 else ""
@@ -115,7 +114,7 @@ class RecoveryJournal:
                         yield f"{path.name}:{number}", line[:_TAG_BYTES], fields
 
     def _whole_lines(self, path: Path) -> Iterator[bytes]:
-        """The file's lines up to the last one that ends; notes the cut if more stands behind it, or should."""
+        """The file's lines up to the last one that ends; notes the cut if there is more, or should be."""
         read = 0
         words = ""
         with closing(_opened(path)) as lines:

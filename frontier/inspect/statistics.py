@@ -1,4 +1,4 @@
-"""Counts and statistics of a whole Frontier, and the reason when it serves nothing. Snapshots without behaviour."""
+"""Counts and statistics of a whole Frontier, and why it leases nothing. Snapshots without behaviour."""
 
 from __future__ import annotations
 
@@ -6,12 +6,13 @@ import math
 from collections.abc import Mapping
 from typing import NamedTuple
 
+from anabranch.frontier.inspect.explain import STORE_BEHIND
 from anabranch.frontier.parts import Parts
 from anabranch.frontier.scheduling.lifecycle import QueueState
 from anabranch.frontier.storelink import Behind
 from anabranch.frontier.times import counted, in_time
 
-#: States of queues that are in memory; the others are rows.
+#: States of queues in memory; the others are rows.
 ACTIVE = (QueueState.LOADING, QueueState.READY, QueueState.IN_FLIGHT)
 
 
@@ -25,13 +26,13 @@ class FrontierCounts(NamedTuple):
     failed: int
     disregarded: int
     retired: int  #: URLs of retired queues
-    queues: Mapping[str, int]  #: work queues: all that were ever named, and those that are active by state
+    queues: Mapping[str, int]  #: work queues: all that were ever named, and the active ones by state
     gates: int  #: gates in memory
     trouble: str = ""  #: why the store or the filter cannot write now, and how long it waits; empty if it can
 
 
 class FrontierStatistics(NamedTuple):
-    """The fields of `FrontierCounts`, and what takes a closer look."""
+    """The fields of `FrontierCounts`, and those that cost more."""
 
     pending: int
     waiting: int
@@ -43,10 +44,10 @@ class FrontierStatistics(NamedTuple):
     queues: Mapping[str, int]  #: work queues by state
     gates: int
     gates_open: int  #: gates in memory with a free slot now
-    parked: int  #: READY queues all of whose gates in memory are closed
+    parked: int  #: READY queues with all their gates in memory closed
     leases_lost: int
-    unsynced_rows: int  #: rows said to the store that were not durable when this was asked
-    why_idle: str  #: why nothing can be leased now, in words; empty if something may
+    unsynced_rows: int  #: rows sent to the store that were not durable at that time
+    why_idle: str  #: why nothing can be leased now, in words; empty if something can
     seen: Mapping[str, float]  #: the filter's own figures
 
     @property
@@ -59,11 +60,11 @@ class ReadyQueues(NamedTuple):
     """Queues that have something to serve in memory and nothing in flight."""
 
     ready: int
-    parked: int  #: of these, those all of whose gates in memory are closed
+    parked: int  #: of these, those with all their gates in memory closed
 
 
 def count(parts: Parts, now_s: float) -> FrontierCounts:
-    """The counts, which are kept up to date. Costs O(1)."""
+    """The counts, which are kept up to date. O(1)."""
     counters = parts.store_link.counters()
     states = parts.schedule.index.states
     return FrontierCounts(
@@ -81,13 +82,16 @@ def count(parts: Parts, now_s: float) -> FrontierCounts:
 
 
 def examine(parts: Parts, tally: Mapping[str, int], behind: Behind, now_s: float) -> FrontierStatistics:
-    """All but the filter's figures; `tally` is the store's. Costs a look at every gate in memory."""
-    counts = count(parts, now_s)._replace(queues=_states(parts, tally))._asdict()
+    """All except the filter's figures; `tally` is the store's. Costs a look at every gate in memory."""
+    # The store counts an active queue by its rows; here it counts by what it does.
+    active = {state.value: parts.schedule.index.states[state] for state in ACTIVE}
+    states = {state.value: tally.get(state.value, 0) for state in QueueState} | active
+    states[QueueState.INACTIVE.value] = max(states[QueueState.INACTIVE.value] - sum(active.values()), 0)
+    counts = count(parts, now_s)._replace(queues=states)._asdict()
     trouble = counts.pop("trouble")
-    lines = list(parts.schedule.window)
     return FrontierStatistics(
         **counts,
-        gates_open=sum(line.gate.opens_s() <= now_s for line in lines),
+        gates_open=sum(line.gate.opens_s() <= now_s for line in parts.schedule.window),
         parked=_parked(parts, now_s),
         leases_lost=parts.leases.lost,
         unsynced_rows=behind.rows,
@@ -101,16 +105,8 @@ def ready(parts: Parts, now_s: float) -> ReadyQueues:
     return ReadyQueues(parts.schedule.index.states[QueueState.READY], _parked(parts, now_s))
 
 
-def _states(parts: Parts, tally: Mapping[str, int]) -> dict[str, int]:
-    """The store counts an active queue by its rows; here it counts by what it does."""
-    active = {state.value: parts.schedule.index.states[state] for state in ACTIVE}
-    states = {state.value: tally.get(state.value, 0) for state in QueueState} | active
-    states[QueueState.INACTIVE.value] = max(states[QueueState.INACTIVE.value] - sum(active.values()), 0)
-    return states
-
-
 def _parked(parts: Parts, now_s: float) -> int:
-    """Ready queues that no gate lets through now."""
+    """Ready queues without an open gate."""
     schedule = parts.schedule
     lanes = (lane for line in schedule.window.heap.open_lines(now_s) for lane in line.lanes.values())
     can_go = {lane.queue.id for lane in lanes if lane.queue.state is QueueState.READY}
@@ -118,7 +114,7 @@ def _parked(parts: Parts, now_s: float) -> int:
 
 
 def _why(parts: Parts, behind: Behind, trouble: str, now_s: float) -> str:
-    """In words, why no lease can be had; the answer is empty if one may be had."""
+    """Why nothing can be leased, in words; empty if something can."""
     if (parts.can_lease(now_s) or parts.may_read_on) and not behind.is_full:
         return ""
     closed = [line for line in parts.schedule.window if line.has_work and line.opens_s() > now_s]
@@ -141,43 +137,47 @@ def _why(parts: Parts, behind: Behind, trouble: str, now_s: float) -> str:
     return why_idle(facts, now_s)
 
 
-#: Said if there is no URL at all.
 NOTHING_QUEUED = "nothing is queued"
 
 
 class IdleFacts(NamedTuple):
-    """What is known of the whole Frontier when `lease()` has just answered None."""
+    """The state of the whole Frontier when `lease()` has just returned None."""
 
     pending: int  #: URLs queued and not leased; the next three are parts of it
     waiting: int = 0  #: for a retry
     paused: int = 0  #: in paused queues
     retired: int = 0  #: in retired queues
     in_flight: int = 0  #: leases out
-    trouble: str = ""  #: what the store waits for, if it cannot write now
-    store_behind: bool = False  #: no lease is given until the store has written its pending batches
-    reading: bool = False  #: rows were asked of the store
+    trouble: str = ""  #: what the store waits for, if it cannot write
+    store_behind: bool = False  #: no lease is given until the store has caught up
+    reading: bool = False  #: rows are being read from the store
     closed_gates: int = 0  #: gates in memory that have something to serve and are closed
     opens_s: float | None = None  #: when the first of these opens, or of those that are not in memory
     due_s: float | None = None  #: when the first retry is due
 
 
 def why_idle(facts: IdleFacts, now_s: float) -> str:
-    """Why `lease()` answers None, in one line; empty if nothing stands in the way."""
+    """Why `lease()` returns None, in one line; empty if there is no reason."""
     if facts.trouble:
         return f"the store {facts.trouble}"
     if facts.store_behind:
-        return "the store is behind: nothing is leased until it has written its pending batches"
+        return STORE_BEHIND
     if not facts.pending:
         return f"{counted(facts.in_flight, 'URL')} leased, none queued" if facts.in_flight else NOTHING_QUEUED
-    held = _held_words(facts)
-    words = _time_words(facts, now_s) or _others_words(facts)
-    if not words and held:
+    counts = {"paused": facts.paused, "retired": facts.retired}
+    held = " and ".join(f"{counted(count, 'URL')} in {state} queues" for state, count in counts.items() if count)
+    words = _time_words(facts, now_s)
+    if not words and facts.reading:
+        words = "rows of the store are awaited"
+    elif not words and facts.in_flight:
+        words = f"one of {counted(facts.in_flight, 'lease')} must come back"
+    elif not words and held:
         return f"all that is left: {held}; resume them, or raise their budgets"
     return f"{words}; {held}" if held else words
 
 
 def _time_words(facts: IdleFacts, now_s: float) -> str:
-    """What time alone will change; empty if nothing."""
+    """What time alone will change; empty if nothing will."""
     if facts.closed_gates:
         gates = counted(facts.closed_gates, "gate that has URLs is", "gates that have URLs are")
         return f"{gates} closed, none is open" + in_time("the first opens", facts.opens_s, now_s)
@@ -186,15 +186,3 @@ def _time_words(facts: IdleFacts, now_s: float) -> str:
     if facts.waiting and facts.waiting + facts.paused + facts.retired >= facts.pending:
         return f"{counted(facts.waiting, 'URL')} wait for a retry" + in_time("the first is due", facts.due_s, now_s)
     return ""
-
-
-def _others_words(facts: IdleFacts) -> str:
-    """What the store or whoever has a lease must do; empty if nothing."""
-    if facts.reading:
-        return "rows of the store are awaited"
-    return f"one of {counted(facts.in_flight, 'lease')} must come back" if facts.in_flight else ""
-
-
-def _held_words(facts: IdleFacts) -> str:
-    parts = {"paused": facts.paused, "retired": facts.retired}
-    return " and ".join(f"{counted(count, 'URL')} in {state} queues" for state, count in parts.items() if count)

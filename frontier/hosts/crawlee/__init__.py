@@ -3,15 +3,15 @@
     manager = await FrontierRequestManager.open(Path("job"), policy="bkdr:64", min_delay=0.5)
     crawler = HttpCrawler(request_manager=manager)
 
-A request goes in as a candidate whose key is its `unique_key` and whose payload is its JSON; a lease comes out as that
-request again, and ends when Crawlee has handled it. A request that Crawlee reclaims has changed (its retry_count, its
-user_data): its row ends, and a new row replaces it in the same transaction, so `kill -9` loses neither.
+A request goes in as a candidate with its `unique_key` as the key and its JSON as the payload; a lease comes out as that request
+again, and ends when Crawlee has handled it. A request that Crawlee reclaims has changed (its retry_count, its user_data): its
+row ends, and a new row replaces it in the same transaction, so `kill -9` loses neither.
 
     requests  requests as candidates, and back; the run that has a request
-    hosts     what Crawlee reports of hosts: 429, Retry-After, Crawl-delay
+    hosts     what Crawlee reports about hosts: 429, Retry-After, Crawl-delay
     queue     FrontierQueue: requests in, requests out, how they end
     storage   FrontierStorageClient: queues as Crawlee's storages, by name; FrontierRequestQueueClient: one of them
-    manager   FrontierRequestManager: what a crawler is given; only a manager learns of 429 and of Crawl-delay
+    manager   FrontierRequestManager: for a crawler; only a manager gets reports of 429 and of Crawl-delay
 """
 
 from anabranch.frontier.hosts.crawlee.manager import FrontierRequestManager

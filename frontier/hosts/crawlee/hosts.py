@@ -1,7 +1,7 @@
-"""What Crawlee reports of hosts: 429 with Retry-After, and Crawl-delay.
+"""What Crawlee reports about hosts: 429 with Retry-After, and Crawl-delay.
 
-The gates keep the times. This module keeps what the Frontier cannot be asked for: that a host was throttled just now, that its
-Crawl-delay is known, and since when every answer was a 429.
+The gates keep the times. This module keeps what no gate shows: which hosts were throttled just now, which Crawl-delays are
+known, and since when every answer was a 429.
 """
 
 from __future__ import annotations
@@ -46,7 +46,8 @@ class Hosts:
             return False
         frontier = self._frontier()
         now_s = frontier.now_s()
-        asked_s = min(_seconds(retry_after), self._backoff.longest_retry_after_s)
+        asked_s = 0.0 if retry_after is None else max(retry_after.total_seconds(), 0.0)
+        asked_s = min(asked_s, self._backoff.longest_retry_after_s)
         until_s = now_s + max(asked_s, self._backoff.base_s)
         out = [flight for flight in self._flights() if flight.request.url == url]
         for flight in out:
@@ -58,12 +59,12 @@ class Hosts:
         return True
 
     def is_throttled(self, url: str) -> bool:
-        """Whether its host answered 429 and is not asked for now."""
+        """Whether its host answered 429 and is not requested now."""
         host = host_of(url)
         return host is not None and self._until_s.get(host, 0.0) > self._frontier().now_s()
 
     def set_crawl_delay(self, url: str, delay_s: float) -> None:
-        """Start fetches of the URL's host at least so far apart. The first call for a host counts, as in Crawlee's own."""
+        """Start fetches of the URL's host at least so far apart. The first call for a host counts, as in Crawlee."""
         host = host_of(url)
         if host is not None and self._have_gates and host not in self._delays:
             _remember(self._delays, host, delay_s)
@@ -77,8 +78,7 @@ class Hosts:
     def refused(self, longest_s: float) -> tuple[float, Sequence[str]] | None:
         """For how many seconds every request was answered by 429, and by which hosts.
 
-        None if that is shorter than `longest_s`, if a request may be fetched now, or if one is in progress: its handler may
-        succeed and add new ones.
+        None if that is shorter than `longest_s`, if a request may be fetched now, or if one is in progress: it may add others.
         """
         frontier = self._frontier()
         refused_s = 0.0 if self._refused_since_s is None else frontier.now_s() - self._refused_since_s
@@ -92,10 +92,6 @@ class Hosts:
         self._refused_since_s = None
         for host, delay_s in self._delays.items():
             self._frontier().set_delay(GateKey(host), delay_s)
-
-
-def _seconds(asked: timedelta | None) -> float:
-    return 0.0 if asked is None else max(asked.total_seconds(), 0.0)
 
 
 def _remember(table: dict[str, float], host: str, number: float) -> None:

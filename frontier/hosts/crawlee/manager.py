@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from datetime import timedelta
 from pathlib import Path
-from typing import Self, TypedDict, Unpack
+from typing import Any, Self
 
 from crawlee import Request
 from crawlee.request_loaders import ThrottlingRequestManager
@@ -14,15 +14,6 @@ from crawlee.storages import RequestQueue
 
 from anabranch.frontier.hosts.crawlee.queue import FrontierQueue
 from anabranch.frontier.hosts.crawlee.storage import FrontierRequestQueueClient
-
-
-class _HowToAdd(TypedDict, total=False):
-    """How a `RequestQueue` adds many."""
-
-    batch_size: int
-    wait_time_between_batches: timedelta
-    wait_for_all_requests_to_be_added: bool
-    wait_for_all_requests_to_be_added_timeout: timedelta | None
 
 
 class FrontierRequestManager(ThrottlingRequestManager[RequestQueue]):
@@ -71,22 +62,17 @@ class FrontierRequestManager(ThrottlingRequestManager[RequestQueue]):
         return self._client.queue
 
     async def close(self) -> None:
-        """Write all and let go of the folder.
-
-        A process that ends without it closes it at its exit; one that is killed loses nothing.
-        """
+        """Write all and release the folder. Without it, the end of the process closes it; `kill -9` loses nothing."""
         await self._client.close()
 
-    # One queue has all hosts. Crawlee's own methods would ask several queues in tasks of their own, and `requests.Runs` could
-    # not recognise the pool's task.
+    # Crawlee's own methods would ask one queue for each host, in tasks of their own, where `requests.Runs` could not recognise
+    # the pool's task.
 
     async def add_request(self, request: str | Request, *, forefront: bool = False) -> ProcessedRequest | None:
         """As a `RequestQueue`."""
         return await self.inner.add_request(request, forefront=forefront)
 
-    async def add_requests(
-        self, requests: Sequence[str | Request], *, forefront: bool = False, **how: Unpack[_HowToAdd]
-    ) -> None:
+    async def add_requests(self, requests: Sequence[str | Request], *, forefront: bool = False, **how: Any) -> None:
         """As a `RequestQueue`."""
         await self.inner.add_requests(requests, forefront=forefront, **how)
 
@@ -109,8 +95,6 @@ class FrontierRequestManager(ThrottlingRequestManager[RequestQueue]):
     async def is_finished(self) -> bool:
         """As a `RequestQueue`."""
         return await self.inner.is_finished()
-
-    # What crawlers report and ask of hosts
 
     def record_domain_delay(self, url: str, *, retry_after: timedelta | None = None) -> bool:
         """A 429: the host's gate closes, for longer with each in a row, and never for less than the host asks."""

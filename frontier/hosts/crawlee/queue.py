@@ -1,7 +1,7 @@
 """A queue of Crawlee's requests in a Frontier: how they come in, go out, and end.
 
-`FrontierQueue` is what `storage` and `manager` show to Crawlee. `RequestIntake` is its way in. Tasks that find nothing to do
-wait for a `ChangeSignal`. `hosts` keeps what Crawlee reports of hosts, `requests` translates.
+`FrontierQueue` is behind `storage` and `manager`. Tasks that find nothing to do wait for a `ChangeSignal`. `hosts` keeps what
+Crawlee reports about hosts, `requests` translates.
 """
 
 from __future__ import annotations
@@ -10,7 +10,8 @@ import asyncio
 import atexit
 import logging
 import os
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
@@ -54,8 +55,8 @@ class FrontierQueue:
         self._changes = changes
         self._flights: dict[str, RequestInProgress] = {}
         self._runs = Runs()
-        self._intake = RequestIntake(lambda: self._frontier, changes.wake)
-        self.hosts = Hosts(lambda: self._frontier, self._flights.values, settings)  #: what Crawlee says of hosts
+        self._lookouts: dict[int, set[bytes]] = {}  # keys that were leased while queued requests are looked up
+        self.hosts = Hosts(lambda: self._frontier, self._flights.values, settings)
         self._is_closed = False
         self._process = os.getpid()
         atexit.register(self._close_at_exit)
@@ -77,8 +78,6 @@ class FrontierQueue:
     def __repr__(self) -> str:
         return f"<FrontierQueue {self.pending} pending, {len(self._flights)} in progress, {self.handled} handled>"
 
-    # Counts
-
     @property
     def handled(self) -> int:
         """Requests that were handled; one that was reclaimed counts once, when it is handled."""
@@ -98,7 +97,7 @@ class FrontierQueue:
         return self._frontier.is_done
 
     async def is_empty(self) -> bool:
-        """Whether no request may be fetched now. Waits for one that may be fetched soon: the pool would ask again too late."""
+        """Whether no request may be fetched now. Waits for one that may be soon: the pool would ask again too late."""
         self._changes.enter()
         self._take_back_abandoned()
         frontier = self._frontier
@@ -117,11 +116,27 @@ class FrontierQueue:
             await self._changes.change(wait_s)
         return False
 
-    # Requests
-
     async def add(self, requests: Sequence[Request], *, front: bool) -> AddRequestsResponse:
-        """As `RequestIntake.add`."""
-        return await self._intake.add(requests, front=front)
+        """Queue new requests; `front` moves queued ones to the front. Waits while the store is behind.
+
+        A request that can never be queued is logged, and is in neither list of the answer: Crawlee would send unprocessed
+        requests again, five times in fifteen seconds.
+        """
+        answer = AddRequestsResponse(processed_requests=[], unprocessed_requests=[])
+        for first in range(0, len(requests), AT_ONCE):
+            some = requests[first : first + AT_ONCE]
+            candidates = [candidate_of(request, front=front) for request in some]
+            verdicts = await self._scheduled(candidates)
+            seen = [one for one, verdict in zip(candidates, verdicts, strict=True) if verdict.kind is VerdictKind.SEEN]
+            # A key stands for its latest row, so one that was reclaimed has not ended.
+            keys = [one.dedup_key() for one in seen]
+            handled = set(await asyncio.to_thread(self._frontier.operations.ended, keys)) if keys else set()
+            queued = [one for one in seen if one.dedup_key() not in handled]
+            if front and queued:
+                await self._advance(queued)
+            answer.processed_requests.extend(_processed(some, verdicts, handled))
+            await asyncio.sleep(0)
+        return answer
 
     async def fetch(self) -> Request | None:
         """The next request that may be fetched now. Waits for the store, but not for a host."""
@@ -137,10 +152,7 @@ class FrontierQueue:
                 return None
 
     async def get(self, unique_key: str) -> Request | None:
-        """The request with this key. Of one that was handled the URL and the key are known, and that it was handled.
-
-        Costs a scan of what is queued, if it is queued.
-        """
+        """The request with this key; of a handled one only URL, key and end. Scans the queued rows for a queued one."""
         if (flight := self._flights.get(unique_key)) is not None:
             return flight.request
         record = await asyncio.to_thread(self._frontier.operations.get, key_of(unique_key))
@@ -183,8 +195,6 @@ class FrontierQueue:
                 return
             await self._changes.change(None)
 
-    # The whole
-
     async def purge(self) -> None:
         """Forget all requests, handled ones, too."""
         self._flights.clear()
@@ -197,18 +207,37 @@ class FrontierQueue:
         await asyncio.to_thread(self._job.remove)
 
     async def close(self) -> None:
-        """Write all and let go of the folder; what is in progress is queued again. A second call is harmless."""
+        """Write all and release the folder; requests in progress are queued again. Idempotent."""
         self._closed()
         await asyncio.to_thread(self._job.close)
-
-    # Inside
 
     @property
     def _frontier(self) -> Frontier:
         return self._job.frontier
 
+    async def _scheduled(self, candidates: Sequence[Candidate]) -> list[Verdict]:
+        while True:
+            verdicts = self._frontier.schedule(candidates)
+            self._changes.wake()
+            if not any(verdict.kind is VerdictKind.BUSY for verdict in verdicts):
+                return verdicts
+            await asyncio.to_thread(self._frontier.wait_until_durable)
+
+    async def _advance(self, queued: Sequence[Candidate]) -> None:
+        """Move queued requests to the front."""
+        frontier, taken = self._frontier, set[bytes]()
+        question = frontier.advancing.rows(queued)
+        self._lookouts[id(taken)] = taken
+        try:
+            rows = await asyncio.to_thread(question)
+        finally:
+            del self._lookouts[id(taken)]
+        if frontier is self._frontier:
+            frontier.advancing.advance([row for row in rows if row.dedup_key() not in taken])
+
     def _taken(self, lease: Lease) -> Request | None:
-        self._intake.taken(lease.key)
+        for keys in self._lookouts.values():  # it may be handled before the store has answered where it is queued
+            keys.add(lease.key)
         try:
             request = request_of(lease.url, lease.key, lease.payload)
         except ValueError:
@@ -242,67 +271,6 @@ class FrontierQueue:
         """For a program that has not closed it. A forked child does nothing: it has none of the threads."""
         if os.getpid() == self._process:
             self._job.close()
-
-
-class RequestIntake:
-    """The way of requests into one queue. `frontier` returns the queue's Frontier, `wake` wakes tasks that wait."""
-
-    def __init__(self, frontier: Callable[[], Frontier], wake: Callable[[], None]) -> None:
-        self._frontier = frontier
-        self._wake = wake
-        self._lookouts: dict[int, set[bytes]] = {}  # keys that were leased while queued requests are looked up
-
-    async def add(self, requests: Sequence[Request], *, front: bool) -> AddRequestsResponse:
-        """Queue new requests; `front` moves queued ones to the front. Waits while the store is behind.
-
-        A request that can never be queued is logged, and is in neither list of the answer: Crawlee would send unprocessed
-        requests again, five times in fifteen seconds.
-        """
-        answer = AddRequestsResponse(processed_requests=[], unprocessed_requests=[])
-        for first in range(0, len(requests), AT_ONCE):
-            some = requests[first : first + AT_ONCE]
-            candidates = [candidate_of(request, front=front) for request in some]
-            verdicts = await self._scheduled(candidates)
-            seen = [one for one, verdict in zip(candidates, verdicts, strict=True) if verdict.kind is VerdictKind.SEEN]
-            handled = await self._handled_of(seen)
-            if front:
-                await self._advance([one for one in seen if one.dedup_key() not in handled])
-            answer.processed_requests.extend(_processed(some, verdicts, handled))
-            await asyncio.sleep(0)
-        return answer
-
-    def taken(self, key: bytes) -> None:
-        """A request was leased: it may be handled before the store has answered where it is queued."""
-        for keys in self._lookouts.values():
-            keys.add(key)
-
-    async def _scheduled(self, candidates: Sequence[Candidate]) -> list[Verdict]:
-        while True:
-            verdicts = self._frontier().schedule(candidates)
-            self._wake()
-            if not any(verdict.kind is VerdictKind.BUSY for verdict in verdicts):
-                return verdicts
-            await asyncio.to_thread(self._frontier().wait_until_durable)
-
-    async def _handled_of(self, seen: Sequence[Candidate]) -> set[bytes]:
-        """The keys of the requests among these that were handled before."""
-        # A key stands for its latest row, so one that was reclaimed has not ended.
-        keys = [one.dedup_key() for one in seen]
-        return set(await asyncio.to_thread(self._frontier().operations.ended, keys)) if keys else set()
-
-    async def _advance(self, queued: Sequence[Candidate]) -> None:
-        """Move queued requests to the front."""
-        if not queued:
-            return
-        frontier, taken = self._frontier(), set[bytes]()
-        question = frontier.advancing.rows(queued)
-        self._lookouts[id(taken)] = taken
-        try:
-            rows = await asyncio.to_thread(question)
-        finally:
-            del self._lookouts[id(taken)]
-        if frontier is self._frontier():
-            frontier.advancing.advance([row for row in rows if row.dedup_key() not in taken])
 
 
 def _processed(
@@ -349,10 +317,6 @@ class ChangeSignal:
 
     def wake_from_thread(self) -> None:
         """As `wake`, from any thread."""
-        loop = self._loop
-        if loop is None:
-            return
-        try:
-            loop.call_soon_threadsafe(self.wake)
-        except RuntimeError:
-            return  # the loop is closed
+        if self._loop is not None:
+            with suppress(RuntimeError):  # the loop is closed
+                self._loop.call_soon_threadsafe(self.wake)

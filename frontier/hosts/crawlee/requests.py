@@ -1,8 +1,8 @@
 """Crawlee's requests as candidates, leases as its requests again, and the run of a crawler that has a request.
 
-Crawlee does not report that a run was aborted, by an error or by a second Ctrl-C. The requests that its workers had in progress
-would stay so for ever, and no later run of the same crawler would end. But its pool asks a queue for work in a task of its own,
-makes its workers in that task, so that they inherit its context, and ends it after the last worker: that task names the run.
+Crawlee does not report that a run was aborted, by an error or by a second Ctrl-C. The requests of its workers would stay in
+progress for ever, and no later run would end. But its pool asks a queue for work in one task, makes its workers in that task,
+so that they inherit its context, and ends the task after the last worker: that task identifies the run.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from anabranch.frontier.records import Candidate, HostTrouble, Lease, Outcome, O
 
 #: Heritrix's status of a URL that robots.txt forbids.
 ROBOTS_PRECLUDED = -9998
-#: `handled_at` of requests that are looked up: the time itself is not kept.
+#: `handled_at` of requests that are looked up, since the time is not kept.
 _SOME_TIME = datetime.fromtimestamp(0, UTC)
 THROTTLED = 429
 
@@ -44,9 +44,9 @@ class RequestInProgress:
         self.request = request
 
     def outcome(self, kind: OutcomeKind, now_s: float) -> Outcome:
-        """The outcome if it ends now. The fetch counts as long as the lease was out, since Crawlee does not report its times.
+        """The outcome if it ends now. The fetch lasts as long as the lease, since Crawlee does not report its times.
 
-        A request that was skipped was not fetched, so nothing rests.
+        A skipped request was not fetched, so no gate rests.
         """
         if self.request.state is RequestState.SKIPPED:
             return Outcome(kind, ROBOTS_PRECLUDED)
@@ -76,9 +76,10 @@ def request_of(url: str, key: bytes, payload: bytes | None) -> Request:
 def handled_request(record: UrlRecord, unique_key: str) -> Request:
     """A request that was handled: its URL, its key, and how it ended."""
     request = Request.from_url(record.url, unique_key=unique_key, handled_at=_SOME_TIME)
-    request.state = RequestState.ERROR if record.outcome == OutcomeKind.FAILED.value else RequestState.DONE
     if record.status == ROBOTS_PRECLUDED:
         request.state = RequestState.SKIPPED
+    else:
+        request.state = RequestState.ERROR if record.outcome == OutcomeKind.FAILED.value else RequestState.DONE
     return request
 
 
@@ -93,7 +94,7 @@ def host_of(url: str) -> str | None:
     return None if found is None else found.host
 
 
-#: Crawlee's AutoscaledPool gives this name to its task. Requests of tasks with other names are never taken back.
+#: The name of the task of Crawlee's AutoscaledPool. Requests of other tasks are never taken back.
 _POOL_TASK = "autoscaled pool worker task orchestrator"
 
 Run = asyncio.Task[object]
@@ -102,7 +103,7 @@ _RUN: ContextVar[Run | None] = ContextVar("anabranch.frontier.hosts.crawlee.requ
 
 
 def pool_run() -> Run | None:
-    """The run whose pool calls, if one does; workers that it makes from now on are recognised as its own."""
+    """The run of the pool that calls, if one does; workers that it makes from now on are recognised as its own."""
     task = asyncio.current_task()
     if task is None or task.get_name() != _POOL_TASK:
         return None
@@ -116,7 +117,7 @@ def current_run() -> Run | None:
 
 
 def is_run_over(run: Run) -> bool:
-    """Whether none of its workers lives any more."""
+    """Whether none of its workers is alive any more."""
     return run.done() or run.get_loop().is_closed()
 
 

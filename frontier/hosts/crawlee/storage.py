@@ -1,7 +1,7 @@
-"""Crawlee's storage client and request queue client over Frontiers; datasets and key-value stores are files, as Crawlee's own.
+"""Crawlee's storage client and request queue client over Frontiers; datasets and key-value stores are Crawlee's own files.
 
-`FrontierStorageClient` opens queues by name below `STORAGE_DIR/request_queues`, `FrontierRequestQueueClient` is one of them,
-with the id and the name by which Crawlee knows it. These are in the queue's folder:
+`FrontierStorageClient` opens queues by name below `STORAGE_DIR/request_queues`. `FrontierRequestQueueClient` is one of them,
+with its id and name in Crawlee, which are in the queue's folder:
 
     FOLDER/queue.json   {"format": "anabranch crawlee queue", "version": 1, "id": …, "name": …, "created_at": …}
 """
@@ -14,7 +14,7 @@ import secrets
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import NamedTuple, Self
+from typing import Any, NamedTuple, Self
 
 from crawlee import Request
 from crawlee.configuration import Configuration
@@ -38,11 +38,10 @@ class FrontierStorageClient(StorageClient):
     """Request queues in `STORAGE_DIR/request_queues/NAME`, each a job's folder for `anabranch frontier`.
 
     `settings` are the Frontier's, the same for every queue, see `frontier.hosts.embedding.settings`. Queues without a name are
-    purged at the start as Crawlee's own are (`purge_on_start`). `close`, or leaving `async with`, closes the queues that were
-    opened.
+    purged at the start as Crawlee's own are (`purge_on_start`). `close`, or leaving `async with`, closes the opened queues.
 
     A crawler reports 429 and Crawl-delay only to a request manager: give it
-    `FrontierRequestManager(await storage.create_rq_client(...))` if they shall be respected.
+    `FrontierRequestManager(await storage.create_rq_client(...))` to respect them.
     """
 
     def __init__(self, **settings: object) -> None:
@@ -57,7 +56,7 @@ class FrontierStorageClient(StorageClient):
         await self.close()
 
     async def close(self) -> None:
-        """Write all and let go of the queues' folders. They cannot be used any more."""
+        """Write all and release the queues' folders. They cannot be used any more."""
         while self._opened:
             await self._opened[-1].close()
 
@@ -65,27 +64,13 @@ class FrontierStorageClient(StorageClient):
         """One instance of each storage for a folder."""
         return super().get_storage_client_cache_key(configuration), configuration.storage_dir
 
-    async def create_dataset_client(
-        self,
-        *,
-        id: str | None = None,
-        name: str | None = None,
-        alias: str | None = None,
-        configuration: Configuration | None = None,
-    ) -> DatasetClient:
+    async def create_dataset_client(self, **which: Any) -> DatasetClient:
         """As Crawlee's FileSystemStorageClient."""
-        return await self._files.create_dataset_client(id=id, name=name, alias=alias, configuration=configuration)
+        return await self._files.create_dataset_client(**which)
 
-    async def create_kvs_client(
-        self,
-        *,
-        id: str | None = None,
-        name: str | None = None,
-        alias: str | None = None,
-        configuration: Configuration | None = None,
-    ) -> KeyValueStoreClient:
+    async def create_kvs_client(self, **which: Any) -> KeyValueStoreClient:
         """As Crawlee's FileSystemStorageClient."""
-        return await self._files.create_kvs_client(id=id, name=name, alias=alias, configuration=configuration)
+        return await self._files.create_kvs_client(**which)
 
     async def create_rq_client(
         self,
@@ -103,7 +88,10 @@ class FrontierStorageClient(StorageClient):
             raise ValueError("give one of id, name and alias")
         configuration = configuration or Configuration.get_global_configuration()
         base = Path(configuration.storage_dir) / _QUEUES
-        folder = _below(base, name or alias or _DEFAULT) if id is None else with_id(base, id)
+        wanted = name or alias or _DEFAULT
+        if wanted in {".", ".."} or any(sign in wanted for sign in "/\\\0"):
+            raise ValueError(f"{wanted!r} cannot name a queue's folder")
+        folder = base / wanted if id is None else with_id(base, id)
         client = next((client for client in self._opened if client.folder == folder), None)
         if client is None:
             client = await FrontierRequestQueueClient.open(folder, self._settings, name=name, on_close=self._forget)
@@ -116,15 +104,8 @@ class FrontierStorageClient(StorageClient):
             self._opened.remove(client)
 
 
-def _below(base: Path, name: str) -> Path:
-    """The folder of a queue. Raises: ValueError for a name that would lead elsewhere."""
-    if name in {"", ".", ".."} or "/" in name or "\\" in name or "\0" in name:
-        raise ValueError(f"{name!r} cannot name a queue's folder")
-    return base / name
-
-
 class FrontierRequestQueueClient(RequestQueueClient):
-    """A queue as Crawlee's `RequestQueue` asks for it. Its times are of this opening, except `created_at`."""
+    """A queue for Crawlee's `RequestQueue`. Its times are of this opening, except `created_at`."""
 
     def __init__(
         self,
@@ -177,13 +158,13 @@ class FrontierRequestQueueClient(RequestQueueClient):
         return self._identity.name
 
     async def close(self) -> None:
-        """Write all and let go of the folder."""
+        """Write all and release the folder."""
         self.folder = None
         self._on_close(self)
         await self._queue.close()
 
     async def get_metadata(self) -> RequestQueueMetadata:
-        """Counts that are exact, retired queues included."""
+        """Exact counts, retired queues included."""
         handled, pending = (0, 0) if self._is_dropped else (self._queue.handled, self._queue.pending)
         return RequestQueueMetadata(
             id=self.id,
@@ -198,7 +179,7 @@ class FrontierRequestQueueClient(RequestQueueClient):
         )
 
     async def drop(self) -> None:
-        """Remove the queue and all that it wrote, and its folder if nothing else is in it."""
+        """Remove the queue and all that it wrote, and its folder if that is empty then."""
         self._is_dropped = True
         folder, self.folder = self.folder, None
         self._on_close(self)
@@ -257,7 +238,7 @@ class FrontierRequestQueueClient(RequestQueueClient):
 
 
 class Identity(NamedTuple):
-    """The id and the name by which Crawlee knows a queue."""
+    """The id and the name of a queue in Crawlee."""
 
     id: str
     name: str | None
@@ -270,7 +251,7 @@ class Identity(NamedTuple):
 
 
 def identity_in(folder: Path, name: str | None) -> Identity:
-    """The identity of the queue in this folder, which the caller holds; a new queue gets this name (blocks).
+    """The identity of the queue in this folder, which the caller has locked; a new queue gets this name (blocks).
 
     Raises: FormatMismatch, StoreUnavailable.
     """
@@ -279,11 +260,9 @@ def identity_in(folder: Path, name: str | None) -> Identity:
         if file.is_file():
             return _parsed(file)
         identity = Identity.new(name)
-        said = {"format": FORMAT, "version": VERSION, "id": identity.id, "name": name}
+        fields = identity._asdict() | {"created_at": identity.created_at.isoformat()}
         unfinished = file.with_name(f"{IDENTITY_FILE}.new")
-        unfinished.write_text(
-            json.dumps({**said, "created_at": identity.created_at.isoformat()}) + "\n", encoding="utf-8"
-        )
+        unfinished.write_text(json.dumps({"format": FORMAT, "version": VERSION, **fields}) + "\n", encoding="utf-8")
         unfinished.replace(file)
     except OSError as error:
         raise StoreUnavailable(f"{folder}: {error.strerror}; choose a folder that can be written") from error
@@ -299,7 +278,7 @@ def check_free(folder: Path) -> None:
 
 
 def with_id(base: Path, wanted: str) -> Path:
-    """The folder below this one whose queue has the id (blocks for a look into each). Raises: ValueError, FormatMismatch."""
+    """The folder below `base` with this queue's id (blocks for a look into each). Raises: ValueError, FormatMismatch."""
     for file in sorted(base.glob(f"*/{IDENTITY_FILE}")):
         if _parsed(file).id == wanted:
             return file.parent
@@ -308,11 +287,11 @@ def with_id(base: Path, wanted: str) -> Path:
 
 def _parsed(file: Path) -> Identity:
     try:
-        said = json.loads(file.read_text(encoding="utf-8"))
-        if (said["format"], said["version"]) != (FORMAT, VERSION):
+        found = json.loads(file.read_text(encoding="utf-8"))
+        if (found["format"], found["version"]) != (FORMAT, VERSION):
             raise FormatMismatch(
-                f"{file}: {said['format']!r} version {said['version']!r}, not {FORMAT!r} version {VERSION}"
+                f"{file}: {found['format']!r} version {found['version']!r}, not {FORMAT!r} version {VERSION}"
             )
-        return Identity(said["id"], said["name"], datetime.fromisoformat(said["created_at"]))
+        return Identity(found["id"], found["name"], datetime.fromisoformat(found["created_at"]))
     except (ValueError, KeyError, TypeError) as error:
         raise FormatMismatch(f"{file}: it is no {FORMAT}; remove it, and the queue gets a new id") from error

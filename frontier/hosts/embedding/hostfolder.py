@@ -1,8 +1,8 @@
 """The folder of a host program's job: refuses folders of other jobs, and removes only what was written here.
 
-The mark of a host program's job (`format.json`, see `frontier.jobfolder`) is written before anything but the lock, and removed
-last. So a process may be killed at any point: a folder with an order or a state and without that mark belongs to somebody else,
-and stays as it is.
+The mark of a host program's job (`format.json`, see `frontier.jobfolder`) is written first, after the lock, and removed last.
+So a process may be killed at any point: a folder with an order or a state and without that mark belongs to another program,
+and is not changed.
 """
 
 from __future__ import annotations
@@ -36,37 +36,31 @@ from anabranch.frontier.jobfolder import (
 
 #: The files of the store: its database, and those that SQLite and the owner's mark add.
 _STORE_FILES = tuple(f"{STORE_FILE}{ending}" for ending in ("", "-wal", "-shm", "-journal", ".owner", ".seal"))
-#: Folders that are removed while they are being taken, one after another.
+#: How often taking a folder is tried while others remove it.
 _TRIES = 10
 _UNWRITABLE = "choose a folder that can be written"
 
 
 class HostFolder:
-    """A job's folder, held until `let_go` or the end of the process. Every method blocks."""
+    """A job's folder, locked until `let_go` or the end of the process. Every method blocks."""
 
     def __init__(self, path: Path) -> None:
         """Take the folder, or make it. Raises: FormatMismatch if it is another job's, StoreInUse, StoreUnavailable."""
         _refuse_strangers(path)
         self.path = path
         self.state = path / STATE
-        with _told(path, _UNWRITABLE):
-            self._made = missing_folders(path)
-        self._lock: int | None = self._locked()
+        self._lock: int | None = None
         self._is_new = False
+        with _translated(path, _UNWRITABLE):
+            self._made = missing_folders(path)
         try:
+            self._lock = _lock(path)
             _refuse_strangers(path)  # another process may have made a job of it before the lock was taken
             self._is_new = not os.path.lexists(self.state / FORMAT_FILE)
-            with _told(path, _UNWRITABLE):
+            with _translated(path, _UNWRITABLE):
                 _replace(self.state / FORMAT_FILE, format_text(embedded=True))
         except BaseException:
             self.fail()
-            raise
-
-    def _locked(self) -> int:
-        try:
-            return _lock(self.path)
-        except BaseException:
-            remove_made(self._made)
             raise
 
     @property
@@ -76,22 +70,19 @@ class HostFolder:
 
     def describe(self, order: str) -> None:
         """Write the order of the job. Raises: StoreUnavailable."""
-        with _told(self.path, "make room, or choose another folder"):
+        with _translated(self.path, "make room, or choose another folder"):
             _replace(self.path / ORDER_FILE, order.encode())
 
     def forget(self) -> None:
-        """Remove the rows, then the filter; it stays a job. Raises: StoreUnavailable."""
-        with _told(self.path, "it cannot be emptied"):
+        """Remove the rows, then the filter; the folder stays a job. Raises: StoreUnavailable."""
+        with _translated(self.path, "it cannot be emptied"):
             for name in _STORE_FILES:
                 (self.state / name).unlink(missing_ok=True)
             if (self.state / SEEN_FOLDER).exists():
                 shutil.rmtree(self.state / SEEN_FOLDER)
 
     def remove(self) -> None:
-        """Remove all that was written here, and the folder if nothing else is in it. Idempotent.
-
-        Raises: StoreUnavailable.
-        """
+        """Remove all that was written here, and the folder if it is empty then. Idempotent. Raises: StoreUnavailable."""
         if self._lock is None:
             return
         self._remove_files()
@@ -102,12 +93,12 @@ class HostFolder:
     def _remove_files(self) -> None:
         self.forget()
         order, mark = self.path / ORDER_FILE, self.state / FORMAT_FILE
-        with _told(self.path, "it cannot be removed"):
+        with _translated(self.path, "it cannot be removed"):
             for file in (_unfinished(order), order, self.leases, _unfinished(mark), mark, self.state / LOCK_FILE):
                 file.unlink(missing_ok=True)
 
     def fail(self) -> None:
-        """Let go after a failed start. A job that this start made is removed; an older one stays as it is."""
+        """Release it after a failed start. A job that this start made is removed; an older one is not changed."""
         if self._is_new:
             with suppress(StoreUnavailable):
                 self._remove_files()
@@ -122,7 +113,7 @@ class HostFolder:
 
 
 def _refuse_strangers(folder: Path) -> None:
-    """Raises: FormatMismatch if another job, or what may be one, is in the folder; StoreUnavailable."""
+    """Raises: FormatMismatch if the folder holds another job, or what may be one; StoreUnavailable."""
     if is_embedded(folder):
         if not is_readable(folder):
             raise FormatMismatch(
@@ -134,7 +125,7 @@ def _refuse_strangers(folder: Path) -> None:
             f"{folder}: the job of a crawl is there, and only `anabranch crawl` goes on with it; choose another folder"
         )
     state, order = folder / STATE, folder / ORDER_FILE
-    with _told(folder, _UNWRITABLE):
+    with _translated(folder, _UNWRITABLE):
         is_strange = os.path.lexists(order) or (os.path.lexists(state) and not is_being_made(state))
     if is_strange:
         strange = ORDER_FILE if os.path.lexists(order) else STATE
@@ -158,8 +149,8 @@ def _lock(folder: Path) -> int:
 
 
 @contextmanager
-def _told(folder: Path, advice: str) -> Iterator[None]:
-    """Raises: StoreUnavailable for what the system refuses."""
+def _translated(folder: Path, advice: str) -> Iterator[None]:
+    """Raise an OSError as StoreUnavailable."""
     try:
         yield
     except OSError as error:
@@ -168,9 +159,8 @@ def _told(folder: Path, advice: str) -> Iterator[None]:
 
 def _replace(path: Path, data: bytes) -> None:
     """Replace a file atomically and durably, unless it has this content."""
-    if path.is_file() and path.read_bytes() == data:
-        return
-    replace_file(path, data)
+    if not path.is_file() or path.read_bytes() != data:
+        replace_file(path, data)
 
 
 def _unfinished(path: Path) -> Path:

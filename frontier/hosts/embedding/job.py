@@ -1,6 +1,6 @@
-"""A Frontier in a host program, in a folder of its own or in memory: `EmbeddedJob`, and `open_job` for programs with asyncio.
+"""A Frontier in a host program, in its own folder or in memory: `EmbeddedJob`, and `open_job` for programs with asyncio.
 
-`settings` makes the order, `hostfolder` holds the folder, and `leaseboard` shows other processes what is leased.
+`settings` makes the order, `hostfolder` locks the folder, and `leaseboard` shows other processes which URLs are leased.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from anabranch.frontier.times import Clock
 
 
 class EmbeddedJob:
-    """An open Frontier, and the folder that is held for it.
+    """An open Frontier, and its locked folder.
 
     `anabranch frontier ls FOLDER` and `anabranch why FOLDER URL` can read the folder, also while the job is open here.
     `on_change` is called from the store's thread and may only wake the host program. `max_unacknowledged` ends of leases may be
@@ -55,14 +55,14 @@ class EmbeddedJob:
             raise
 
     def empty(self) -> None:
-        """Remove all URLs and start over; the folder stays held (blocks). Raises: StoreUnavailable."""
+        """Remove all URLs and start over; the folder stays locked (blocks). Raises: StoreUnavailable."""
         self._close()
         if self._place is not None:
             self._place.forget()
         self.frontier = self._opened()
 
     def remove(self) -> None:
-        """Close it and remove what it wrote, and the folder if nothing else is in it (blocks). Raises: StoreUnavailable."""
+        """Close it and remove what it wrote, and the folder if it is empty then (blocks). Raises: StoreUnavailable."""
         try:
             self._close()
             if self._place is not None:

@@ -1,13 +1,13 @@
-"""The lease board: a small file in which a host program shows other processes what it has leased.
+"""The lease board: a small file in which a host program shows its leases to other processes.
 
-In the store a leased URL is a queued one, since a lease ends with its process. A process that reads a copy of the store would
-take it for one that waits. The file has slots of 32 bytes, each written in one call and never synced; a page costs two such
+In the store a leased URL is a queued one, since a lease ends with its process. The board shows the difference to a process that
+reads a copy of the store. The file has slots of 32 bytes, each written in one call and never synced; a page costs two such
 calls, of 5 to 15 microseconds:
 
     ordinal > 0:  this row was leased at `time_s`
     ordinal = 0:  the gate is closed until `time_s`; the slot is free after that
 
-The file is valid only while a process holds the job: a process that dies leaves it as it was, the next one empties it.
+The file is valid only while a process holds the job: a process that dies leaves it, the next one empties it.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from anabranch.frontier.completion import LeaseElsewhere
 from anabranch.frontier.errors import StoreUnavailable
 
 _SLOT = struct.Struct("<qqqd")  # ordinal, queue, gate, time_s
-#: Longer rests are blocks, which the store has.
+#: Longer rests are blocks, which are in the store.
 _LONGEST_REST_S = 3600.0
 
 
@@ -35,7 +35,7 @@ class OutElsewhere(NamedTuple):
 
 
 class LeaseBoard:
-    """A `Board` in a file. It never holds more slots than there were leases and resting gates at one moment."""
+    """A `Board` in a file, with at most as many slots as there were leases and resting gates at one moment."""
 
     def __init__(self, file: Path) -> None:
         """Make an empty file. Raises: StoreUnavailable."""
@@ -83,7 +83,7 @@ class LeaseBoard:
         return self._last - 1
 
     def _write(self, slot: int, *fields: float) -> None:
-        """Write a slot. On a full disk the board is removed: readers then report that they do not know what is in flight."""
+        """Write a slot. On a full disk the board is removed: readers then report that they do not know the leases."""
         if self._file is None:
             return
         try:
@@ -93,7 +93,7 @@ class LeaseBoard:
 
 
 def read_board(file: Path) -> OutElsewhere | None:
-    """The contents of the board of a running process; None if there is none."""
+    """The contents of the board of a running process; None without one."""
     try:
         data = file.read_bytes()
     except OSError:

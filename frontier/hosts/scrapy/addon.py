@@ -1,7 +1,6 @@
-"""The whole Frontier by one setting of Scrapy (ADDONS), and the spider middleware that it adds.
+"""The Frontier by one setting of Scrapy (ADDONS), and the spider middleware that the addon installs.
 
-`FrontierAddon` sets `scheduler.FrontierScheduler` and `FrontierSpiderMiddleware`. The middleware tells the Frontier on which
-page a request was found, and when a callback is consumed.
+`FrontierSpiderMiddleware` reports on which page a request was found, and when a callback is consumed.
 """
 
 from __future__ import annotations
@@ -44,7 +43,7 @@ class FrontierAddon:
     """
 
     def update_settings(self, settings: BaseSettings) -> None:
-        """As Scrapy calls it, before a crawler is made. Raises: NotConfigured if the project has chosen another scheduler."""
+        """Scrapy calls it before a crawler is made. Raises: NotConfigured if the project has chosen another scheduler."""
         settings.set("SCHEDULER", FrontierScheduler, priority=_ADDON)
         if load_object(settings["SCHEDULER"]) is not FrontierScheduler:
             raise NotConfigured(f"SCHEDULER is {settings['SCHEDULER']}; leave it out, or leave FrontierAddon out")
@@ -61,16 +60,16 @@ class FrontierAddon:
 
 
 def _overrule(settings: BaseSettings, name: str, value: Any) -> None:
-    """Set it even if the project has set it: its value has become the Frontier's."""
+    """Set it even if the project has set it: its value is the Frontier's now."""
     settings.set(name, value, priority=max(settings.getpriority(name) or 0, SETTINGS_PRIORITIES[_ADDON]))
 
 
 class FrontierSpiderMiddleware:
     """Records the page on which a request was found, and when a callback is consumed.
 
-    `anabranch frontier why` shows that page. A page whose callback closes the spider is fetched again when the crawl is
-    resumed. Needs `FrontierScheduler`; with another scheduler it does nothing. Give it a small number, nearest to the engine,
-    so that it sees the requests that the other middlewares have left.
+    `anabranch frontier why` shows that page. A page that closed the spider in its callback is fetched again when the crawl is
+    resumed. Without `FrontierScheduler` it does nothing. Give it a small number, nearest to the engine, so that it sees the
+    requests that the other middlewares have left.
     """
 
     def __init__(self, crawler: Crawler) -> None:
@@ -89,7 +88,7 @@ class FrontierSpiderMiddleware:
         _consumed(flight)
 
     async def process_spider_output_async(self, response: Response, result: AsyncIterator[Any]) -> AsyncIterator[Any]:
-        """The same of an async callback."""
+        """The same for an async callback."""
         flight = self._flight(response)
         async for each in result:
             yield _marked(each, flight)

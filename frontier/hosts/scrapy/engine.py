@@ -1,8 +1,7 @@
-"""Scrapy's engine as the scheduler needs it: wakes it at a time, and finds out what it still works on.
+"""Scrapy's engine as the scheduler needs it: wakes it at a time, and finds out which requests it still works on.
 
-The engine asks for requests after each event and every five seconds. The opening of a gate is no event of the engine, so it
-must be woken. The attributes that do this (`_slot.nextcall`) and that list the requests in progress (`_slot.inprogress`) are
-private to Scrapy; only this module uses them.
+The engine asks for requests after each of its events and every five seconds. The opening of a gate is no such event, so the
+engine must be woken. `_slot.nextcall` and `_slot.inprogress` are private to Scrapy; only this module uses them.
 """
 
 from __future__ import annotations
@@ -22,11 +21,17 @@ if TYPE_CHECKING:
 
 
 class Engine:
-    """The engine of one running crawl. Belongs to the thread of its loop, but for `wake_from_thread`."""
+    """The engine of one running crawl. Belongs to the thread of its loop, except `wake_from_thread`."""
 
     def __init__(self, crawler: Crawler) -> None:
         self._engine: Any = crawler.engine
-        self._soon: Callable[[Callable[[], None]], object] = _soon_from_thread()
+        self._soon: Callable[[Callable[[], None]], object]
+        if is_asyncio_available():
+            self._soon = asyncio.get_event_loop().call_soon_threadsafe
+        else:
+            from twisted.internet import reactor  # noqa: PLC0415 - installs one where there is none
+
+            self._soon = reactor.callFromThread
         self._timer: Any = None
         self._timer_s = 0.0
 
@@ -44,13 +49,13 @@ class Engine:
             return  # the loop is closed
 
     def wake_at(self, frontier: Frontier) -> None:
-        """Wake it when the Frontier may have a request, if a time will help. At most one timer is armed."""
+        """Wake it when the Frontier may have a request, if that time is known. At most one timer is armed."""
         at_s = frontier.wake().at_s
         if at_s is None or (self._timer is not None and self._timer_s == at_s):
             return
         self.sleep()
         self._timer_s = at_s
-        self._timer = call_later(max(at_s - frontier.now_s(), 0.0), self._rung)
+        self._timer = call_later(max(at_s - frontier.now_s(), 0.0), self._on_timer)
 
     def sleep(self) -> None:
         """Cancel the timer."""
@@ -63,7 +68,7 @@ class Engine:
         deferred_from_coro(self._engine.close_spider_async(reason=reason))
 
     def is_done_with(self, request: Request) -> bool | None:
-        """Whether a request's callback or errback has ended and its items are stored; None if Scrapy does not tell."""
+        """Whether a request's callback or errback has ended and its items are stored; None if Scrapy does not show it."""
         inprogress = getattr(getattr(self._engine, "_slot", None), "inprogress", None)
         return None if inprogress is None else request not in inprogress
 
@@ -72,13 +77,13 @@ class Engine:
         slot = getattr(getattr(self._engine, "scraper", None), "slot", None)
         return request in self._engine.downloader.active or request in getattr(slot, "active", ())
 
-    def _rung(self) -> None:
+    def _on_timer(self) -> None:
         self._timer = None
         self.wake()
 
 
 def scheduler_of(crawler: Crawler) -> Any:
-    """The scheduler of a running crawl, None before it has one. Public since Scrapy 2.19, which raises without an engine."""
+    """The scheduler of a running crawl, None before it has one. Scrapy 2.19 raises without an engine."""
     try:
         engine: Any = crawler.engine
     except RuntimeError:
@@ -86,13 +91,3 @@ def scheduler_of(crawler: Crawler) -> Any:
     if hasattr(engine, "scheduler"):
         return engine.scheduler
     return getattr(getattr(engine, "_slot", None), "scheduler", None)
-
-
-def _soon_from_thread() -> Callable[[Callable[[], None]], object]:
-    """The function by which another thread calls into the engine's thread."""
-    if is_asyncio_available():
-        return asyncio.get_event_loop().call_soon_threadsafe
-    from twisted.internet import reactor  # noqa: PLC0415 - installs one where there is none
-
-    call: Callable[[Callable[[], None]], object] = reactor.callFromThread
-    return call

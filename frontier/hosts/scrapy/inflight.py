@@ -1,8 +1,7 @@
-"""Requests that are out, from their lease to the end of their callback, and the signals of Scrapy that report on them.
+"""Requests in flight, from their lease to the end of their callback, and the signals of Scrapy that report on them.
 
-`session` adds a `Flight` for each lease that it hands to the engine. `Listener` records in it what the signals say: when the
-fetch began and ended, how the host answered, and that the response goes to its callback. `Flight.outcome` makes the lease's
-outcome of it.
+`session` adds a `Flight` for each lease that it gives to the engine. `Listener` records in it what the signals report, and
+`Flight.outcome` makes the lease's outcome of that.
 """
 
 from __future__ import annotations
@@ -31,7 +30,7 @@ UNREACHABLE = -2
 
 @dataclass(slots=True, eq=False)
 class Flight:
-    """One request that is out."""
+    """One request in flight."""
 
     lease: Lease
     request: Request
@@ -44,20 +43,19 @@ class Flight:
     is_at_spider: bool = False  #: a response goes to its callback, or has gone to it
     is_consumed: bool = False  #: all that the callback yields was taken
     is_cut: bool = False  #: its callback has closed the spider: it is fetched again when the crawl is resumed
-    owed: list[Candidate] = field(
-        default_factory=list
-    )  #: candidates found on it that the store was too far behind to take
+    #: candidates found on it that the store was too far behind to take
+    owed: list[Candidate] = field(default_factory=list)
 
     def reached_downloader(self, now_s: float) -> None:
         """Its fetch begins."""
         self.start_s, self.end_s = now_s, None
 
     def got_headers(self) -> None:
-        """The host has begun to answer, whatever becomes of the body (too large, not wanted)."""
+        """The host has begun to answer, whether or not the body is taken."""
         self.has_headers = True
 
     def answered(self, status: int, trouble: HostTrouble, retry_after_s: float) -> None:
-        """The answer as the host gave it, before a middleware retries or redirects it."""
+        """The host's answer, before a middleware retries or redirects it."""
         self.status, self.trouble, self.retry_after_s = status, trouble, retry_after_s
 
     def left_downloader(self, now_s: float) -> None:
@@ -86,8 +84,8 @@ class Flight:
     def outcome(self) -> Outcome:
         """How its lease ends.
 
-        An answer is DONE, whatever its status, for Scrapy's middlewares have decided what becomes of it. What never came to the
-        downloader was not wanted (by robots.txt, by a middleware), unless it was answered from a cache.
+        An answer is DONE with any status, since Scrapy's middlewares have decided about it. A request that never came to the
+        downloader is DISREGARDED, unless a cache answered it.
         """
         if self.status or self.is_at_spider:
             kind = OutcomeKind.DONE
@@ -101,10 +99,7 @@ class Flight:
 
 
 class InFlight:
-    """Flights by the number of their lease.
-
-    Those in the downloader are many; they are kept apart, so that `landing` does not look at them.
-    """
+    """Flights by the number of their lease. Those in the downloader are kept apart, so that `landing` skips them."""
 
     def __init__(self) -> None:
         self._flights: dict[int, Flight] = {}
@@ -117,15 +112,15 @@ class InFlight:
         return iter(list(self._flights.values()))
 
     def landing(self) -> list[Flight]:
-        """The flights that may have ended: all but those in the downloader."""
+        """The flights that may have ended: all except those in the downloader."""
         return list(self._landing.values())
 
     def add(self, lease: Lease, request: Request) -> None:
-        """Add a request that goes out with this lease."""
+        """Add a request that is sent with this lease."""
         self._flights[lease.ordinal] = self._landing[lease.ordinal] = Flight(lease, request)
 
     def of(self, number: object) -> Flight | None:
-        """The flight with this lease number; None if it is not out."""
+        """The flight with this lease number, or None."""
         return self._flights.get(number) if isinstance(number, int) else None
 
     def reached(self, flight: Flight) -> None:
@@ -149,7 +144,7 @@ _MOST_DELAYS = 100_000
 
 
 class Listener:
-    """Receives the signals of one crawl. The owner must keep a reference, since Scrapy keeps only a weak one."""
+    """Receives the signals of one crawl. Keep a reference: Scrapy holds only a weak one."""
 
     def __init__(self, flights: InFlight, frontier: Frontier, crawler: Crawler, *, has_host_gates: bool) -> None:
         self._flights = flights
@@ -157,7 +152,7 @@ class Listener:
         self._delays: dict[GateKey, float] = {}
         settings = crawler.settings
         self._agent = settings["ROBOTSTXT_USER_AGENT"] or settings["USER_AGENT"]
-        heard = {
+        handlers = {
             signals.request_reached_downloader: self._reached,
             signals.headers_received: self._headers,
             signals.response_downloaded: self._downloaded,
@@ -165,8 +160,8 @@ class Listener:
             signals.response_received: self._received,
         }
         if has_host_gates and hasattr(signals, "robots_parsed"):  # Scrapy 2.18
-            heard[signals.robots_parsed] = self._parsed
-        for signal, method in heard.items():
+            handlers[signals.robots_parsed] = self._parsed
+        for signal, method in handlers.items():
             crawler.signals.connect(method, signal=signal)
 
     def _reached(self, request: Request) -> None:
@@ -185,19 +180,17 @@ class Listener:
 
     def _left(self, request: Request) -> None:
         """Sent last, for every request that has reached the downloader."""
-        flight = self._of(request)
-        if flight is None:
-            return
-        self._flights.left(flight)
-        flight.left_downloader(self._frontier.now_s())
+        if (flight := self._of(request)) is not None:
+            self._flights.left(flight)
+            flight.left_downloader(self._frontier.now_s())
 
     def _received(self, response: Response, request: Request) -> None:
-        """It goes to its callback: requests that come with its number from now on were found there."""
+        """It goes to its callback: requests with its number were found on it from now on."""
         if (flight := self._of(request)) is not None:
             flight.goes_to_spider(response.status)
 
     def _parsed(self, robotparser: Any, request: Request) -> None:
-        """A robots.txt may ask for a delay, which Scrapy ignores. The longest delay of a host's ports applies."""
+        """Apply the Crawl-delay of a robots.txt, which Scrapy ignores. The longest of a host's ports applies."""
         found, delay_s = authority(request.url), robotparser.crawl_delay(self._agent)
         if found is None or not delay_s or math.isnan(delay_s):
             return
@@ -208,6 +201,6 @@ class Listener:
         self._frontier.set_delay(gate, longest_s)
 
     def _of(self, request: Request) -> Flight | None:
-        """The request's flight; None for a request that has only copied the meta of its page and may be for another host."""
+        """The request's flight; None for another request that has copied its meta."""
         flight = self._flights.of(request.meta.get(NUMBER))
         return flight if flight is not None and flight.request is request else None

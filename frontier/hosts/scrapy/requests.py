@@ -1,11 +1,8 @@
-"""Scrapy's requests as candidates, and leases as requests again; and the requests that the Frontier surely has.
+"""Scrapy's requests as candidates, and leases as requests again; and the latest requests that the Frontier has.
 
 A payload is the pickled dictionary of a request. A request that cannot be pickled, and every request of a Frontier in memory,
 stays in this process as an object, and its payload names it; a later run does not know that name. A row without a payload was
 queued by another program: it becomes a plain request of its URL.
-
-Most links of a page lead to pages that the crawl knows, and the same links come again and again. `KnownRequests` answers for
-the latest of them without a fingerprint, a candidate or the filter.
 """
 
 from __future__ import annotations
@@ -39,15 +36,17 @@ class Packed(NamedTuple):
     """A request as a candidate."""
 
     candidate: Candidate
-    trouble: Exception | None  #: why it cannot be serialised and is kept in this process; None: it is, or need not be
-    key: bytes | None  #: the key of all requests that count as the same; None: no other counts as the same
+    trouble: (
+        Exception | None
+    )  #: why it cannot be serialised and is kept in this process; None: it is serialised, or in memory
+    key: bytes | None  #: the key of all requests that count as the same; None: no other does
 
 
 class Unmade(NamedTuple):
     """A lease of which no request can be made."""
 
     url: str
-    reason: Exception | None  #: None: an earlier run kept the request in its memory
+    reason: Exception | None  #: None: an earlier run had the request in its memory
 
 
 class Requests:
@@ -60,10 +59,9 @@ class Requests:
         self._run = secrets.token_bytes(8)  # no other run has it
         self._numbers = count()
         self._kept: dict[bytes, Request] = {}
-        self._unserializable: set[bytes] = set()  # keys of those that were kept
 
     def candidate(self, request: Request, *, is_unique: bool) -> Packed:
-        """The request as a candidate. `is_unique`: no other counts as the same, whatever its fingerprint.
+        """The request as a candidate. `is_unique`: no other counts as the same, even with the same fingerprint.
 
         A request that stays in this process gets a key of its own: its fingerprint must not be in the filter on disk.
         """
@@ -78,17 +76,9 @@ class Requests:
         )
         return Packed(candidate, trouble, None if is_unique else key)
 
-    def was_kept(self, key: bytes) -> bool:
-        """Whether a request with this key could not be serialised."""
-        return key in self._unserializable
-
-    def keep_known(self, key: bytes) -> None:
-        """Remember that a request with this key could not be serialised."""
-        self._unserializable.add(key)
-
-    def forget(self, candidate: Candidate) -> None:
-        """The candidate was not taken: drop its request."""
-        self._kept.pop(candidate.payload or b"", None)
+    def forget(self, one: Candidate | Lease) -> None:
+        """The candidate was not taken, or the lease has ended: drop its request."""
+        self._kept.pop(one.payload or b"", None)
 
     def request(self, lease: Lease) -> Request | Unmade:
         """The request of a lease. Its class or its callback may no longer exist if an earlier run has queued it."""
@@ -107,10 +97,6 @@ class Requests:
     def is_kept(self, lease: Lease) -> bool:
         """Whether the request of a lease is kept in this process."""
         return (lease.payload or b"").startswith(_KEPT)
-
-    def ended(self, lease: Lease) -> None:
-        """The lease has ended: drop its request."""
-        self._kept.pop(lease.payload or b"", None)
 
     def _payload(self, request: Request) -> tuple[bytes, Exception | None]:
         trouble: Exception | None = None
@@ -142,8 +128,9 @@ _VERBATIM = "verbatim_url"
 class KnownRequests:
     """A bounded set of requests that the Frontier has: the latest 32,768, and up to as many before them.
 
-    Scrapy's own fingerprinter looks at method, URL and body, and at `verbatim_url` in the meta; so two GETs of one URL
-    without the others count as one. With another fingerprinter, requests with the same fingerprint count as one.
+    Most links of a page lead to known pages: for these it saves the fingerprint, the candidate and the question to the filter.
+    Scrapy's own fingerprinter looks at method, URL, body and `verbatim_url` in the meta, so two plain GETs of one URL are the
+    same request. With another fingerprinter, requests with the same fingerprint are.
     """
 
     def __init__(self, fingerprinter: RequestFingerprinterProtocol) -> None:

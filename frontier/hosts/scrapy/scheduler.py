@@ -1,7 +1,7 @@
 """Scrapy's SCHEDULER over a Frontier: queues, gates, dedup and persistence.
 
-`FrontierScheduler` opens a `session.CrawlSession`, passes requests to it and gets requests from it. It logs, counts and
-reports in the way of Scrapy's own scheduler, and keeps the requests that have no host.
+`FrontierScheduler` opens a `session.CrawlSession`, passes requests to it and gets requests from it. It logs and counts as
+Scrapy's own scheduler does, and keeps the requests that have no host.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ logger = logging.getLogger(__name__)
 _REPLACED = (RFPDupeFilter, FrontierDupeFilter)
 #: Counts requests of an earlier run that only its memory had.
 _LOST = "scheduler/unserializable/lost"
-#: Counts rows of which no request can be made: their callback has another name now, or their payload is not Scrapy's.
+#: Counts rows without a request: their callback has another name now, or their payload is not Scrapy's.
 _DROPPED = "scheduler/dropped"
 _STANDSTILL = (
     "none of the %d queued requests may be fetched: they are paused or blocked by `anabranch frontier`, or their hosts "
@@ -49,8 +49,8 @@ _STOCK = (
 class FrontierScheduler:
     """Implements Scrapy's `BaseScheduler`.
 
-    A request goes to the work queue of its URL and is served when the gate of its host is open. It is out from `next_request`
-    until its callback is consumed; with JOBDIR a request that was out when the process died is queued again. The setting
+    A request goes to the work queue of its URL and is served when the gate of its host is open. It is in flight from
+    `next_request` until its callback is consumed; with JOBDIR it is queued again if the process dies before. The setting
     `FRONTIER` has the settings of the Frontier.
 
     Differences from Scrapy's own scheduler: priorities order the requests of one work queue, and those beyond ±63 are equal;
@@ -63,7 +63,7 @@ class FrontierScheduler:
         self._crawler = crawler
         self._session: CrawlSession | None = None
         self._is_closing = False  # because the Frontier has failed
-        self._stands_still = False  # and that was reported
+        self._stands_still = False  # and that was logged
         self._hostless: deque[Request] = deque()
         self._logs_unserializable = crawler.settings.getbool("SCHEDULER_DEBUG")
         kind = load_object(crawler.settings["DUPEFILTER_CLASS"])
@@ -79,23 +79,21 @@ class FrontierScheduler:
         """As Scrapy builds it."""
         return cls(crawler)
 
-    # Scrapy's interface
-
     def open(self, spider: Spider) -> Any:
-        """Open the Frontier (blocks for some milliseconds). If it cannot be opened, the spider is closed at its first request.
+        """Open the Frontier (blocks for some milliseconds). On failure the spider is closed at its first request.
 
-        A scheduler that raises CloseSpider here keeps Scrapy from opening the rest, and from closing it without an error.
+        Raising CloseSpider here would keep Scrapy from opening the rest, and from closing it without an error.
         """
         self._spider = spider
         if (stock := stock_queue(self._crawler.settings)) is not None:
-            self._say(logging.WARNING, _STOCK, stock)
+            self._log_at(logging.WARNING, _STOCK, stock)
         try:
             self._session = CrawlSession(self._crawler, spider)
         except FrontierError as error:
-            self._say(logging.ERROR, "the Frontier cannot be opened: %s", error)
+            self._log_at(logging.ERROR, "the Frontier cannot be opened: %s", error)
             return None
         if len(self):
-            self._say(logging.INFO, "Resuming crawl (%d requests scheduled)", len(self))
+            self._log_at(logging.INFO, "Resuming crawl (%d requests scheduled)", len(self))
         if self._own is None:
             return None
         opening = self._own.open()
@@ -109,7 +107,7 @@ class FrontierScheduler:
             try:
                 session.close(has_failed=self._is_closing)
             except FrontierError as error:
-                self._say(logging.ERROR, "the Frontier cannot be closed: %s", error)
+                self._log_at(logging.ERROR, "the Frontier cannot be closed: %s", error)
         return None if self._filter is None else self._filter.close(reason)
 
     def has_pending_requests(self) -> bool:
@@ -144,7 +142,7 @@ class FrontierScheduler:
             self._log.log(request, self._spider)
             return False
         if verdict.kind is VerdictKind.REFUSED:
-            self._say(logging.WARNING, "%s cannot be queued: %s", request, verdict.reason)
+            self._log_at(logging.WARNING, "%s cannot be queued: %s", request, verdict.reason)
             return False
         if trouble is not None:
             self._unserializable(request, trouble)
@@ -170,29 +168,26 @@ class FrontierScheduler:
             self._unmade(each)
         if request is not None:
             self._count("dequeued", "memory" if is_kept else session.place)
-        self._tell_standstill(session, has_ended=request is not None)
+            self._stands_still = False
+        elif not self._stands_still and session.exchange.stands_still():
+            self._stands_still = True
+            self._log_at(logging.WARNING, _STANDSTILL, len(self))
         return request
-
-    # What Scrapy's status report asks of its own scheduler
 
     @property
     def mqs(self) -> Sized:
-        """Requests queued in memory; those of JOBDIR that could not be serialised are not among them."""
+        """For Scrapy's status report: requests queued in memory, without those of JOBDIR that cannot be serialised."""
         return range(len(self) if self._session is None or self._session.place == "memory" else len(self._hostless))
 
     @property
     def dqs(self) -> Sized | None:
-        """Requests queued in JOBDIR; None without JOBDIR."""
+        """For Scrapy's status report: requests queued in JOBDIR; None without JOBDIR."""
         is_durable = self._session is not None and self._session.place == "disk"
         return range(len(self) - len(self._hostless)) if is_durable else None
 
-    # For the spider middleware
-
     def flight_of(self, number: object) -> Flight | None:
-        """The request in flight with this lease number."""
+        """For the spider middleware: the request in flight with this lease number."""
         return None if self._session is None else self._session.exchange.flights.of(number)
-
-    # Inside
 
     def _enqueue_hostless(self, request: Request) -> bool:
         if self._filter is None and not request.dont_filter and self._log.request_seen(request):
@@ -209,29 +204,21 @@ class FrontierScheduler:
         if self._logs_unserializable:
             self._logs_unserializable = False
             words = "Unable to serialize request: %s - reason: %s - no more unserializable requests will be logged"
-            self._say(logging.WARNING, words, request, error)
-
-    def _tell_standstill(self, session: CrawlSession, *, has_ended: bool) -> None:
-        """Warn once, until a request is served again."""
-        if has_ended:
-            self._stands_still = False
-        elif not self._stands_still and session.exchange.stands_still():
-            self._stands_still = True
-            self._say(logging.WARNING, _STANDSTILL, len(self))
+            self._log_at(logging.WARNING, words, request, error)
 
     def _unmade(self, unmade: Unmade) -> None:
-        """Report a lease of which no request could be made; lost requests are reported once a session."""
+        """Log a lease without a request; lost requests are logged once a session."""
         if unmade.reason is not None:
-            self._say(logging.ERROR, "%s is dropped, no request can be made of it: %s", unmade.url, unmade.reason)
+            self._log_at(logging.ERROR, "%s is dropped, no request can be made of it: %s", unmade.url, unmade.reason)
         elif not self._crawler.stats.get_value(_LOST):
             words = "requests that could not be serialised were lost with the process that kept them in its memory"
-            self._say(logging.WARNING, words)
+            self._log_at(logging.WARNING, words)
         self._crawler.stats.inc_value(_LOST if unmade.reason is None else _DROPPED)
 
     def _fail(self, error: FrontierError) -> None:
         """The Frontier has failed, and every further call would fail: close the spider."""
         if not self._is_closing:
-            self._say(logging.ERROR, "the Frontier has failed, the crawl ends and can be resumed: %s", error)
+            self._log_at(logging.ERROR, "the Frontier has failed, the crawl ends and can be resumed: %s", error)
             self._close_spider()
 
     def _close_spider(self) -> None:
@@ -239,7 +226,7 @@ class FrontierScheduler:
             self._is_closing = True
             Engine(self._crawler).close_spider(UNAVAILABLE)
 
-    def _say(self, level: int, words: str, *what: object) -> None:
+    def _log_at(self, level: int, words: str, *what: object) -> None:
         logger.log(level, words, *what, extra={"spider": self._spider})
 
     def _count(self, what: str, place: str) -> None:

@@ -1,7 +1,7 @@
-"""One crawl of Scrapy and its Frontier: requests go in, requests come out, and each comes to an end.
+"""One crawl of Scrapy and its Frontier: requests in, requests out, and how each ends.
 
-`scheduler` opens a `CrawlSession` for a crawl. Its `RequestExchange` makes candidates of requests (`requests`), makes requests
-of leases, keeps those that are out (`inflight`), and finishes their leases when the engine is done with them (`engine`).
+`scheduler` opens a `CrawlSession` for a crawl. Its `RequestExchange` makes candidates of requests and requests of leases
+(`requests`), keeps those in flight (`inflight`), and finishes their leases when the engine is done with them (`engine`).
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from anabranch.frontier.hosts.scrapy.inflight import Flight, InFlight, Listener
 from anabranch.frontier.hosts.scrapy.requests import FOUND_ON, NUMBER, KnownRequests, Packed, Requests, Unmade
 from anabranch.frontier.hosts.scrapy.settings import folder, frontier_settings
 from anabranch.frontier.policies.assignment import PolitenessScope
-from anabranch.frontier.records import SEEN, Candidate, Outcome, OutcomeKind, Verdict, VerdictKind, WaitsFor
+from anabranch.frontier.records import SEEN, Candidate, Lease, Outcome, OutcomeKind, Verdict, VerdictKind, WaitsFor
 
 if TYPE_CHECKING:
     from scrapy.crawler import Crawler
@@ -28,10 +28,10 @@ logger = logging.getLogger(__name__)
 
 #: Heritrix's status of an error inside the crawler.
 _INSIDE = -5
-#: Outcomes of leases of which no request can be made: an earlier run kept it in memory; its payload cannot be read.
+#: Outcomes of leases without a request: an earlier run had it in memory; its payload cannot be read.
 _GONE, _USELESS = Outcome(OutcomeKind.DISREGARDED), Outcome(OutcomeKind.FAILED, _INSIDE)
 
-#: So many of those are finished in one call: a queue full of them must not hold up the loop.
+#: The most of those that one call finishes: a queue full of them must not hold up the loop.
 _MOST_UNMADE = 64
 #: Verdicts after which a candidate is not in the Frontier, and will not be.
 _NOT_TAKEN = frozenset({VerdictKind.SEEN, VerdictKind.REFUSED})
@@ -65,13 +65,14 @@ class RequestExchange:
         self._requests = requests
         self._known = known
         self._engine = engine
-        self._owed: list[Candidate] = []  # candidates of no page, refused because the store was behind
+        self._owed: list[Candidate] = []  # candidates without a page, refused because the store was behind
+        self._unserializable: set[bytes] = set()  # keys of requests that stay in this process
 
     def __len__(self) -> int:
         return self._frontier.pending + len(self._owed)
 
     def put(self, request: Request, *, is_unique: bool) -> Put:
-        """Queue a request. One that was made from a request that has left the downloader (a retry, a redirect) replaces it."""
+        """Queue a request. A request made from one that has left the downloader (a retry, a redirect) replaces it."""
         if is_unique:
             return self._put(request, is_unique=True)
         if NUMBER not in request.meta and request in self._known:
@@ -102,7 +103,7 @@ class RequestExchange:
         return Taken(None, is_kept=False, unmade=unmade)
 
     def stands_still(self) -> bool:
-        """Whether requests are queued, none is out, and none will be leased before an operator acts or minutes pass."""
+        """Whether requests are queued, none is in flight, and none will be leased for minutes or without an operator."""
         if len(self.flights) or not len(self):
             return False
         at_s, waits_for = self._frontier.wake()
@@ -110,14 +111,14 @@ class RequestExchange:
         return is_far or WaitsFor.OPERATOR in waits_for
 
     def end_consumed(self) -> None:
-        """Finish the leases of all requests that the engine is done with."""
+        """Finish the leases of all requests that the engine has finished."""
         for flight in self.flights.landing():
             is_done = self._engine.is_done_with(flight.request)
             if (flight.is_consumed if is_done is None else is_done) and not flight.is_cut:
                 self._end(flight)
 
     def release_all(self) -> None:
-        """Release the leases of all requests that are out."""
+        """Release the leases of all requests in flight."""
         self._put_owed()
         if self._owed:
             self._frontier.flush()
@@ -142,7 +143,7 @@ class RequestExchange:
         elif ends is not None:
             verdict = self._end(ends, [candidate])[0]
         else:
-            verdict = self._schedule([candidate], page)[0]
+            verdict = self._frontier.schedule([candidate], None if page is None else page.lease)[0]
         if verdict.kind is VerdictKind.BUSY:
             (self._owed if page is None else page.owed).append(candidate)
         elif verdict.kind in _NOT_TAKEN:
@@ -160,40 +161,35 @@ class RequestExchange:
             page = flight
         return flight, page
 
-    def _schedule(self, candidates: list[Candidate], page: Flight | None) -> list[Verdict]:
-        return self._frontier.schedule(candidates, None if page is None else page.lease)
-
     def _end(self, flight: Flight, successors: list[Candidate] | None = None) -> list[Verdict]:
-        """Finish a lease, with its successors and with the candidates that it owes: finishing is never refused."""
+        """Finish a lease, with its successors and the candidates that it owes; finishing is never refused."""
         successors = successors or []
         self.flights.end(flight)
         verdicts = self._frontier.finish(flight.lease, flight.outcome(), [*successors, *flight.owed])
         self._forget(flight.owed, verdicts[len(successors) :])
-        self._requests.ended(flight.lease)
+        self._requests.forget(flight.lease)
         return verdicts
 
     def _is_known(self, packed: Packed) -> bool:
-        """Whether the same request is known, if one of the two cannot be serialised, so that the filter cannot tell."""
+        """Whether the same request is known, where one of the two cannot be serialised and so is not in the filter."""
         _, trouble, key = packed
-        if key is None:
+        if key is None or (trouble is None and key not in self._unserializable):
             return False
-        if self._requests.was_kept(key):
+        if key in self._unserializable:
             return True
-        if trouble is None:
-            return False
-        self._requests.keep_known(key)
+        self._unserializable.add(key)
         return not self._frontier.unseen([key])[0]
 
     def _put_owed(self) -> None:
         """Schedule again what was refused because the store was behind; it is refused as a whole or not at all."""
-        if self._owed and self._sent(self._owed, None):
+        if self._owed and self._is_taken(self._owed, None):
             self._owed = []
         for flight in self.flights.landing():
-            if flight.owed and self._sent(flight.owed, flight):
+            if flight.owed and self._is_taken(flight.owed, flight.lease):
                 flight.paid()
 
-    def _sent(self, candidates: list[Candidate], page: Flight | None) -> bool:
-        verdicts = self._schedule(candidates, page)
+    def _is_taken(self, candidates: list[Candidate], page: Lease | None) -> bool:
+        verdicts = self._frontier.schedule(candidates, page)
         self._forget(candidates, verdicts)
         return verdicts[0].kind is not VerdictKind.BUSY
 
@@ -204,7 +200,7 @@ class RequestExchange:
 
 
 class CrawlSession:
-    """From the scheduler's `open` to its `close`. Raises when it is made: FrontierError."""
+    """From the scheduler's `open` to its `close`. Opening raises FrontierError."""
 
     def __init__(self, crawler: Crawler, spider: Spider) -> None:
         place, settings = folder(crawler.settings), frontier_settings(crawler.settings)
@@ -224,7 +220,7 @@ class CrawlSession:
         self._listener = Listener(self.exchange.flights, frontier, crawler, has_host_gates=by_host)
 
     def close(self, *, has_failed: bool) -> None:
-        """End what is consumed, give the rest back, write all (blocks). Raises: StoreUnavailable."""
+        """End what is consumed, release the rest, write all (blocks). Raises: StoreUnavailable."""
         self._engine.sleep()
         try:
             if not has_failed:
@@ -234,6 +230,6 @@ class CrawlSession:
             self._job.close()
 
 
-def _log_trouble(words: str) -> None:
-    if words:
-        logger.warning("%s", words)
+def _log_trouble(trouble: str) -> None:
+    if trouble:
+        logger.warning("%s", trouble)

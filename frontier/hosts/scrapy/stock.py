@@ -62,7 +62,9 @@ class FrontierDupeFilter(BaseDupeFilter):
     def request_seen(self, request: Request) -> bool:
         """Whether a request with this fingerprint came before; remembers it. Cost: microseconds."""
         if self._seen is None:
-            self._close_spider()
+            if not self._is_closing:
+                self._is_closing = True
+                Engine(self._crawler).close_spider(UNAVAILABLE)
             return True
         key = self._crawler.request_fingerprinter.fingerprint(request)
         if not self._seen.unseen([key])[0]:
@@ -75,11 +77,6 @@ class FrontierDupeFilter(BaseDupeFilter):
         del reason
         if self._seen is not None:
             self._seen.close()
-
-    def _close_spider(self) -> None:
-        if not self._is_closing:
-            self._is_closing = True
-            Engine(self._crawler).close_spider(UNAVAILABLE)
 
     def log(self, request: Request, spider: Spider) -> None:
         """As Scrapy's own."""
@@ -118,7 +115,7 @@ class FrontierPriorityQueue:
         self._kinds = downstream_queue_cls, start_queue_cls
         self._key = key
         policy = crawler.settings.getdict(FRONTIER).get("policy", FrontierOrder().policy)
-        self._assign = parse_policy(policy, ip_of=_unknown, imported=user_function)
+        self._assign = parse_policy(policy, ip_of=lambda _: None, imported=user_function)
         self._queues: dict[QueueKey, ScrapyPriorityQueue] = {}  # the first one is served next
         for name, priorities in startprios.items():
             self._queues[QueueKey(name)] = self._made(QueueKey(name), priorities)
@@ -138,7 +135,7 @@ class FrontierPriorityQueue:
         self._queues.setdefault(name, queue)
 
     def pop(self) -> Request | None:
-        """The first request of the queue whose turn it is."""
+        """The first request of the queue that is next in turn."""
         while self._queues:
             name = next(iter(self._queues))
             queue = self._queues.pop(name)
@@ -152,12 +149,12 @@ class FrontierPriorityQueue:
         return None
 
     def peek(self) -> Request | None:
-        """What `pop` would answer. Raises: NotImplementedError where the queue class does not tell."""
+        """The request that `pop` would return. Raises: NotImplementedError where the queue class cannot peek."""
         queue = next(iter(self._queues.values()), None)
         return None if queue is None else queue.peek()
 
     def close(self) -> dict[str, list[int]]:
-        """Close all; the priorities of each queue, for the next run."""
+        """Close all; returns the priorities of each queue, for the next run."""
         state = {str(name): queue.close() for name, queue in self._queues.items()}
         self._queues.clear()
         return state
@@ -180,7 +177,3 @@ class FrontierPriorityQueue:
         kind, start_kind = self._kinds
         folder = f"{self._key}/{hashlib.sha256(name.encode()).hexdigest()[:32]}"
         return ScrapyPriorityQueue.from_crawler(self._crawler, kind, folder, priorities, start_queue_cls=start_kind)
-
-
-def _unknown(host: str) -> None:
-    """Addresses of hosts are not known here."""

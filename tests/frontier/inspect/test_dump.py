@@ -382,7 +382,7 @@ def test_a_dump_that_was_cut_anywhere_gives_all_whole_lines_and_tells_the_cut(ke
     dump = Dump(io.StringIO(HEADER + (line() + line())[:kept]))
     whole = len(list(dump))
     assert whole == (kept >= len(line()) - 1) + (kept >= 2 * len(line()) - 1)
-    assert dump.cut == f"dump: cut after line {1 + whole}; what stood behind it is missing"
+    assert dump.cut == f"dump: cut after line {1 + whole}; what came after it is missing"
 
 
 def test_a_dump_with_its_end_is_not_cut() -> None:
@@ -395,7 +395,7 @@ def test_a_dump_with_its_end_is_not_cut() -> None:
 
 def test_a_line_behind_the_end_is_an_error() -> None:
     """Two dumps in one file are two files: which header would hold?"""
-    with pytest.raises(DumpDamaged, match=r"^dump:4: it stands behind the end"):
+    with pytest.raises(DumpDamaged, match=r"^dump:4: it comes after the end"):
         list(Dump([HEADER, line(), END, HEADER]))
 
 
@@ -405,7 +405,7 @@ def test_loading_a_dump_reports_its_cut() -> None:
     report = load_dump([HEADER, line(outcome="done"), line(), '{"url'], taker, name="old.jsonl")
     assert len(taker.urls) == 2
     assert (report.known, report.queued) == (1, 1)
-    assert report.cuts == ["old.jsonl: cut after line 3; what stood behind it is missing"]
+    assert report.cuts == ["old.jsonl: cut after line 3; what came after it is missing"]
 
 
 def test_lines_may_be_bytes() -> None:

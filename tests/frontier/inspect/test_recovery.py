@@ -165,7 +165,7 @@ def test_a_journal_cut_at_any_byte_gives_its_first_whole_lines_and_tells_the_cut
         assert read == urls[: len(read)]
         assert (
             source.cuts[path]
-            == f"torn.gz: cut after line {len(read)}, as a killed writer leaves it; what stood behind it is missing"
+            == f"torn.gz: cut after line {len(read)}, as a killed writer leaves it; what came after it is missing"
         )
         counts.add(len(read))
     assert counts >= {0, 10, 60}
@@ -207,7 +207,7 @@ def test_a_journal_of_several_files_is_known_in_all_of_them_before_anything_is_q
     target = Target()
     report = load_journal(RecoveryJournal([first, second]), target)
     assert target.queued == ["http://b.example/"]
-    assert report.cuts == ["1.gz: cut after line 2, as a killed writer leaves it; what stood behind it is missing"]
+    assert report.cuts == ["1.gz: cut after line 2, as a killed writer leaves it; what came after it is missing"]
 
 
 def test_bytes_that_are_no_text_stay_in_their_own_line(tmp_path: Path) -> None:

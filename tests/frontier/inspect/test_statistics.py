@@ -186,7 +186,7 @@ NOW_S = 1_000_000.0
         (IdleFacts(0, in_flight=1), "1 URL leased, none queued"),
         (
             IdleFacts(5, store_behind=True),
-            "the store is behind: nothing is leased until it has written its pending batches",
+            "the store is behind: nothing is leased until it has caught up",
         ),
         (IdleFacts(5, trouble="waits for the filter", store_behind=True), "the store waits for the filter"),
         (IdleFacts(5, reading=True), "rows of the store are awaited"),

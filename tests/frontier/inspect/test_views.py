@@ -153,7 +153,7 @@ def test_a_copy_is_looked_at_as_its_process_stands() -> None:
     rig = build(politeness=HASTE)
     now_s = rig.core.now_s()
     lease = LeaseElsewhere(1, name_id("a.test"), name_id("a.test"), now_s - 5)
-    rig.core.operations.looking.beside([lease], {name_id("b.test"): now_s + 9})
+    rig.core.operations.looking.show_elsewhere([lease], {name_id("b.test"): now_s + 9})
     rig.add(*(f"http://a.test/{number}" for number in range(5)), "http://b.test/", "http://c.test/")
     explain = rig.core.operations.explain
     assert "it was leased 5.0s ago" in explain("http://a.test/0").reason

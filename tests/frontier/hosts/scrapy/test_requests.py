@@ -57,7 +57,7 @@ def test_what_cannot_be_serialised_stays_here() -> None:
     assert here.request(lease(candidate)) is request
     assert here.is_kept(lease(candidate))
     assert later.request(lease(candidate)) == Unmade(URL, None)
-    here.ended(lease(candidate))
+    here.forget(lease(candidate))
     assert here.request(lease(candidate)) == Unmade(URL, None)
 
 
