@@ -18,7 +18,6 @@ import pytest
 
 from scripts.budgets import ROOMS, Source, definitions, excesses, measure, source, sources
 from scripts.measures import cycles, folder_cycles, foreign_assignments, median_lines, repeated_classes
-from tests.patience import patient
 
 CLONE = Path(__file__).resolve().parent.parent
 
@@ -242,7 +241,7 @@ def without_docstring(file: Source) -> list[str]:
 def modules_imported_by(*arguments: str) -> set[str]:
     """The names of all modules that `python ARGUMENTS` imports; it must end with 0."""
     command = [sys.executable, "-X", "importtime", *arguments]
-    done = subprocess.run(command, cwd=CLONE, capture_output=True, text=True, check=True, timeout=patient(30))
+    done = subprocess.run(command, cwd=CLONE, capture_output=True, text=True, check=True, timeout=30)
     lines = [line for line in done.stderr.splitlines() if line.startswith("import time:")]
     return {line.rsplit("|", 1)[1].strip() for line in lines}
 

@@ -10,7 +10,6 @@ import pytest
 
 import anabranch
 from tests.acceptance.command import REPOSITORY, environment
-from tests.patience import patient
 
 #: The rooms, under whose names programs that crawl have modules of their own.
 ROOMS = ("crawler", "frontier", "dedup")
@@ -23,9 +22,7 @@ def run(folder: Path, code: str, *, path: str | None = None) -> subprocess.Compl
     if path is not None:
         given["PYTHONPATH"] = path
     command = [sys.executable, "-c", code]
-    return subprocess.run(
-        command, cwd=folder, env=given, capture_output=True, text=True, check=False, timeout=patient(60)
-    )
+    return subprocess.run(command, cwd=folder, env=given, capture_output=True, text=True, check=False, timeout=60)
 
 
 @pytest.mark.parametrize("room", ROOMS)

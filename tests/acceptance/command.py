@@ -11,7 +11,6 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from tests.acceptance import forkserver
-from tests.patience import patient
 from tests.site.server import SmallWeb
 
 REPOSITORY = Path(__file__).resolve().parents[2]
@@ -20,7 +19,7 @@ Process = asyncio.subprocess.Process | forkserver.Forked
 #: The variable that says which event loop crawls run on (`pytest --loop`).
 LOOP = "TESTED_LOOP"
 #: A command that has not ended by then is a defect.
-PATIENCE_S = patient(50)
+PATIENCE_S = 50.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

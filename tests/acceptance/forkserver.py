@@ -98,13 +98,14 @@ async def start(
 ) -> Forked | asyncio.subprocess.Process:
     """Start `python ARGUMENTS`, which are `-m MODULE …` or `FILE …`."""
     if not FORKS:
-        pipes = dict.fromkeys(("stdin", "stdout", "stderr"), subprocess.PIPE)
-        return await asyncio.create_subprocess_exec(sys.executable, *arguments, cwd=cwd, env=env, **pipes)
+        return await asyncio.create_subprocess_exec(
+            *(sys.executable, *arguments), cwd=cwd, env=env, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE
+        )  # fmt: skip
     loop = asyncio.get_running_loop()
     ours, stdin = socket.socketpair()
     (out, stdout), (err, stderr) = os.pipe(), os.pipe()
     try:
-        pid, status = _server(preload).start(arguments, cwd, env, (stdin.fileno(), stdout, stderr))
+        pid, status = _server(preload).start(arguments, Path(cwd).absolute(), env, (stdin.fileno(), stdout, stderr))
     finally:
         stdin.close()
         os.close(stdout)
@@ -129,9 +130,7 @@ def run(
 ) -> subprocess.CompletedProcess[str]:
     """Run `python ARGUMENTS` to its end. Raises: subprocess.TimeoutExpired, after it was killed."""
     code, out, err = asyncio.run(_run_to_its_end(arguments, cwd, env, stdin, timeout, preload))
-    return subprocess.CompletedProcess(
-        [*arguments], code, *(text.decode(errors="backslashreplace") for text in (out, err))
-    )
+    return subprocess.CompletedProcess([*arguments], code, *(text.decode(errors="backslashreplace") for text in (out, err)))
 
 
 def run_bytes(
@@ -146,16 +145,16 @@ async def _run_to_its_end(
     cwd: str | Path,
     env: Mapping[str, str],
     stdin: bytes,
-    limit_s: float | None,
+    timeout: float | None,
     preload: tuple[str, ...],
 ) -> tuple[int, bytes, bytes]:
     process = await start(arguments, cwd=cwd, env=env, preload=preload)
     try:
-        out, err = await asyncio.wait_for(process.communicate(stdin), limit_s)
+        out, err = await asyncio.wait_for(process.communicate(stdin), timeout)
     except TimeoutError:
         process.kill()
         out, err = await process.communicate()
-        raise subprocess.TimeoutExpired([*arguments], limit_s or 0, out, err) from None
+        raise subprocess.TimeoutExpired([*arguments], timeout or 0, out, err) from None
     assert process.returncode is not None
     return process.returncode, out, err
 
@@ -177,7 +176,7 @@ class _Server:
             )
 
     def start(
-        self, arguments: Sequence[str], cwd: str | Path, env: Mapping[str, str], streams: tuple[int, int, int]
+        self, arguments: Sequence[str], cwd: Path, env: Mapping[str, str], streams: tuple[int, int, int]
     ) -> tuple[int, socket.socket]:
         """The id of a new process, and the socket on which its exit code will come."""
         request = json.dumps([*map(str, arguments)]), str(cwd), json.dumps(dict(env))
@@ -298,7 +297,7 @@ def _preload(name: str) -> None:
 
 
 def _become(arguments: Sequence[str], cwd: str, env: Mapping[str, str]) -> NoReturn:
-    """Run as that command, and end as Python does, without clearing all modules: that takes as long as many a command."""
+    """Run as that command, and end as Python does, but for its clearing of all modules, which costs as much as many a command."""
     code: object = None
     try:
         _run(arguments, cwd, env)
@@ -312,9 +311,8 @@ def _become(arguments: Sequence[str], cwd: str, env: Mapping[str, str]) -> NoRet
         code = 1
     if isinstance(code, str):
         sys.stderr.write(f"{code}\n")
-    # The interpreter does the same, and there are no public names for it.
-    threading._shutdown()  # type: ignore[attr-defined]
-    atexit._run_exitfuncs()
+    threading._shutdown()  # type: ignore[attr-defined] # noqa: SLF001 - as the interpreter does, which has no other name for it
+    atexit._run_exitfuncs()  # noqa: SLF001 - the same
     status = code if isinstance(code, int) else int(code is not None)
     for stream in filter(None, (sys.stdout, sys.stderr)):
         try:

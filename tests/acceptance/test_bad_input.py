@@ -15,7 +15,6 @@ from tests.acceptance.command import (
     write_order,
 )
 from tests.acceptance.smalldisk import FILL, needs_small_disk, on_small_disk, said
-from tests.patience import patient
 from tests.site.oracle import expected
 
 SEED = "http://blog.alpha.test/"
@@ -217,13 +216,7 @@ def shell(tmp_path, line):
     """Run a line of shell with the command in front; its exit code and standard error."""
     text = f"{sys.executable} -m anabranch {line}"
     run = subprocess.run(
-        ["bash", "-c", text],
-        cwd=tmp_path,
-        env=environment(),
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=patient(30),
+        ["bash", "-c", text], cwd=tmp_path, env=environment(), capture_output=True, text=True, check=False, timeout=30
     )
     return run.returncode, run.stderr
 
@@ -243,9 +236,7 @@ def test_odd_standard_streams_and_names_give_no_traceback(tmp_path):
 
 
 @needs_small_disk
-@pytest.mark.parametrize(
-    "size", ["4m", *(pytest.param(size, marks=pytest.mark.slow) for size in ("1200k", "2m", "3m"))]
-)
+@pytest.mark.parametrize("size", ["4m", *(pytest.param(size, marks=pytest.mark.slow) for size in ("1200k", "2m", "3m"))])
 def test_a_full_disk_ends_with_3_and_the_job_resumes_when_there_is_space(tmp_path, size):
     """On a tiny disk the crawl ends with one line and exit 3; on a larger one it goes on and misses nothing."""
     on_small_disk(tmp_path, 300, size, f'crawl first "{FILL}"; mount -o remount,size=900m disk; crawl second "{FILL}"')

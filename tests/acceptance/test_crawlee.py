@@ -13,7 +13,6 @@ import pytest
 
 from tests.acceptance import forkserver
 from tests.acceptance.command import PATIENCE_S, Process, anabranch, environment
-from tests.patience import patient
 from tests.site.page import NOT_FOUND, Page, file, go
 from tests.site.server import LoopbackServer
 
@@ -196,7 +195,7 @@ async def test_a_program_that_forgets_to_close_ends_and_loses_nothing(tmp_path: 
         assert sorted(paths(first) + paths(second)) == sorted(TREE)
 
 
-@pytest.mark.timeout(patient(150))  # five processes, one after the other
+@pytest.mark.timeout(150)  # five processes, one after the other
 async def test_storages_are_resumed_purged_and_kept_as_crawlees_own(tmp_path: Path) -> None:
     """A queue without a name is purged at the start, unless the configuration says otherwise; one with a name is kept."""
     pages = {"/": Page(links=go("/a")), "/a": Page()}

@@ -11,13 +11,12 @@ from collections.abc import AsyncIterator
 import pytest
 
 from tests.acceptance.hostile import Crawled, asked_for, crawl
-from tests.patience import patient
 from tests.site.hostile.asking import TRAP
 from tests.site.hostile.hosts import GROUPS, INNOCENT, INNOCENT_URLS, RULED, first_url, host_of, many_hosts
 from tests.site.hostile.server import HostileWeb
 from tests.site.hostile.wire import OK
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(patient(120))]
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(120)]
 
 #: Anonymous memory that a crawl of any of the groups may have.
 MEMORY_BYTES = 300_000_000

@@ -15,14 +15,13 @@ import pytest
 from dns.message import Message
 
 from tests.acceptance.hostile import crawl
-from tests.patience import patient
 from tests.site.dns_server import DnsServer
 from tests.site.hostile.asking import Ask, Hostile, links
 from tests.site.hostile.content import moved
 from tests.site.hostile.server import HostileWeb
 from tests.site.hostile.wire import OK
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(patient(120))]
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(120)]
 
 INTERNET = "127.9.9.9"
 BLOCKED = -5001

@@ -12,14 +12,13 @@ from tests.acceptance import command
 from tests.acceptance.archive import archived
 from tests.acceptance.command import Ended, anabranch, crawl_log, ended, kill_after, pages, start, write_order
 from tests.acceptance.manyhosts import SEEDS, many_hosts
-from tests.patience import patient
 from tests.site.oracle import expected
 from tests.site.server import SmallWeb
 
 WEB = many_hosts()
 WORKERS = 8
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(patient(300))]
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
 
 
 @pytest.fixture(autouse=True)

@@ -12,7 +12,6 @@ import pytest
 
 from tests.acceptance.command import anabranch
 from tests.acceptance.scrapycrawl import Crawl, crawl, ended, frontier, start
-from tests.patience import patient
 from tests.site.page import Fault, Host, Page, failure, file, go, redirect
 from tests.site.pages import BLOG_PAGES
 from tests.site.server import SmallWeb
@@ -70,7 +69,7 @@ def all_of_blog(web: SmallWeb) -> set[str]:
     return {at(web, path, "blog.alpha.test") for path in BLOG_PAGES}
 
 
-@pytest.mark.timeout(patient(180))
+@pytest.mark.timeout(180)
 async def test_a_site_is_crawled_completely_at_every_policy_and_reactor(slow_blog: SmallWeb) -> None:
     """Each page once, whatever runs the loop; no host has more at once than its gate has slots."""
     starts, options = blog(slow_blog)

@@ -27,7 +27,6 @@ REPOSITORY = Path(__file__).resolve().parents[2]
 if __package__ in (None, ""):
     sys.path[0] = str(REPOSITORY)
 
-from tests.patience import patient
 from tests.site.ledger import Ledger
 from tests.site.tree_oracle import tree_and_requisites
 
@@ -126,7 +125,7 @@ def served(campaign: Campaign, ledger_file: Path) -> Iterator[int]:
         yield int(process.stdout.readline())
     finally:
         process.terminate()
-        process.wait(patient(30))
+        process.wait(30)
         if process.stdout is not None:
             process.stdout.close()
 

@@ -10,7 +10,6 @@ import pytest
 
 from scripts.benchmarks import __main__ as bench
 from scripts.benchmarks.rows import Group, Row, Setting, Wishes
-from tests.patience import patient
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 
@@ -95,7 +94,7 @@ def test_a_signal_ends_the_run_and_leaves_nothing(tmp_path: Path, number: signal
             assert process.poll() is None
         assert list(tmp_path.iterdir())
         process.send_signal(number)
-        assert process.wait(timeout=patient(50)) == 130
+        assert process.wait(timeout=50) == 130
     assert list(tmp_path.iterdir()) == []
 
 

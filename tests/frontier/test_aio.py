@@ -32,7 +32,6 @@ from tests.frontier.builder import (
     candidates,
     pages,
 )
-from tests.patience import patient
 
 DONE = Outcome(kind=OutcomeKind.DONE)
 
@@ -265,7 +264,7 @@ async def test_when_the_last_url_dies_as_a_duplicate_every_waiter_is_told() -> N
     assert rig.core.pending == 1
     store.flush()
     with pytest.raises(Drained):
-        async with asyncio.timeout(patient(5)):
+        async with asyncio.timeout(5):
             await task
     await frontier.close()
 
@@ -512,7 +511,7 @@ async def test_a_crawl_whose_last_queue_is_over_its_budget_ends() -> None:
     frontier, rig = await opened(budgets=Budgets(total_budget=0))
     frontier.schedule(candidates("http://a.test/"))
     with pytest.raises(Drained):
-        async with asyncio.timeout(patient(5)):
+        async with asyncio.timeout(5):
             await frontier.lease()
     assert rig.core.operations.statistics().retired == 1
     await frontier.close()
@@ -662,7 +661,7 @@ class SlowToClose(CountingStore):
 
     def close(self, *, clean: bool) -> None:
         self.is_closing.set()
-        assert self.may_close.wait(patient(10))
+        assert self.may_close.wait(10)
         super().close(clean=clean)
 
 
@@ -771,7 +770,7 @@ class AskedStore(MemoryStore):
 
     def tally(self) -> Mapping[str, int]:
         self.threads.append(threading.current_thread())
-        assert self.may_answer.wait(patient(10))
+        assert self.may_answer.wait(10)
         return super().tally()
 
     async def asked(self) -> None:
@@ -960,7 +959,7 @@ async def test_what_was_said_before_a_ring_is_seen_by_who_hears_it() -> None:
 
     thread = threading.Thread(target=say)
     thread.start()
-    await asyncio.wait_for(has_all.wait(), patient(10))
+    await asyncio.wait_for(has_all.wait(), 10)
     thread.join()
 
 
@@ -995,7 +994,7 @@ async def test_an_alarm_for_a_moment_that_is_over_rings_at_once() -> None:
     rung = asyncio.Event()
     alarm = Alarm(asyncio.get_running_loop(), rung.set, lambda: 100.0)
     alarm.set(40.0)
-    await asyncio.wait_for(rung.wait(), patient(10))
+    await asyncio.wait_for(rung.wait(), 10)
     assert not alarm.is_set
 
 

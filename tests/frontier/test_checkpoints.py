@@ -26,7 +26,6 @@ from anabranch.frontier.checkpoints import Checkpoints, Pair, catch_up, next_pai
 from anabranch.frontier.errors import FormatMismatch, StoreFull, StoreUnavailable
 from anabranch.frontier.seen import ExactFilter
 from anabranch.frontier.stores.contract import Counters, Opening
-from tests.patience import patient
 
 ROOT = Path(__file__).resolve().parents[2]
 #: Few files to sync, and false drops too rare for these tests.
@@ -198,7 +197,7 @@ def test_the_thread_makes_one_by_itself_when_it_is_due() -> None:
     made = Checkpoints(notes, At(), 0.001)
     made.marked(7)
     while not notes.kept or notes.kept[-1]["checkpoint"] != "7":
-        assert notes.noted.wait(patient(10))
+        assert notes.noted.wait(10)
         notes.noted.clear()
     made.close(final=False)
     assert notes.kept[-1] == {"checkpoint": "7", "filter": "a-3"}
@@ -218,7 +217,7 @@ def test_nothing_is_synced_when_nothing_is_new(monkeypatch: pytest.MonkeyPatch) 
             if self.due == 3:
                 made[0].marked(9)
             if self.due == 1:
-                assert started.wait(patient(10))
+                assert started.wait(10)
             return self.due > 4
 
     started = threading.Event()
@@ -274,8 +273,8 @@ def test_a_failure_in_the_thread_reaches_the_core_and_ends_checkpoints(
             raise in_sync
 
     made = Checkpoints(notes, At(on_sync=sync), 0.001, marked=5, on_change=woken.set)
-    assert woken.wait(patient(10))
-    made._thread.join(patient(10))
+    assert woken.wait(10)
+    made._thread.join(10)
     assert not made._thread.is_alive()
     notes.failure = None
     with pytest.raises(kind, match=message):
@@ -611,7 +610,6 @@ CRAWL = """
 import sys
 from pathlib import Path
 from tests.frontier.test_checkpoints import Checkpoints, Job, catch_up
-from tests.patience import patient
 disk, seen, opening = Job(Path(sys.argv[1])).open()
 catch_up(disk, seen, opening)
 last = opening.counters.last_ordinal

@@ -38,7 +38,6 @@ from anabranch.frontier.seen import ExactFilter
 from anabranch.frontier.stores.memory.store import MemoryStore
 from anabranch.frontier.stores.sql.store import SqlStore
 from tests.frontier.builder import HASTE, START_S, FakeClock, candidates, pages
-from tests.patience import patient
 
 #: A small filter, so that opening it costs nothing.
 SMALL = UniqParameters(levels=(1, 1), expected=1000, leaf_bits=1 << 14)
@@ -458,7 +457,7 @@ def test_the_store_says_when_it_has_answered(tmp_path: Path) -> None:
     heard = threading.Event()
     with open_frontier(tmp_path / "state", ORDER, on_change=heard.set) as frontier:
         frontier.schedule(candidates("http://a.test/"))
-        assert heard.wait(patient(10.0))
+        assert heard.wait(10.0)
 
 
 # What lasts

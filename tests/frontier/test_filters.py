@@ -44,7 +44,6 @@ from anabranch.frontier.stores.memory.store import MemoryStore
 from anabranch.frontier.stores.sql.store import SqlStore
 from tests.frontier.builder import FakeClock, candidates
 from tests.frontier.test_composition import crash
-from tests.patience import patient
 from tests.redis_server import redis_servers
 
 SMALL = UniqParameters(levels=(1, 1), expected=1000, leaf_bits=1 << 14)
@@ -624,7 +623,7 @@ def test_servers_that_are_away_are_told_until_they_are_back(tmp_path: Path, serv
         frontier.on_trouble(told.append)
         frontier.schedule(candidates("http://a.test/"))
         while not frontier.counts().trouble:
-            assert changed.wait(patient(30.0))
+            assert changed.wait(30.0)
             changed.clear()
         clock.advance(12.0)
         assert frontier.counts().trouble == "waits for the filter: the Redis server does not answer (12 s of 30 s)"

@@ -13,7 +13,6 @@ import pytest
 import yarl
 from aiohttp.abc import AbstractResolver, ResolveResult
 
-from tests.patience import patient
 from tests.site.alpha import SPELLINGS
 from tests.site.ledger import CLIENT_GONE, NO_ANSWER, Ledger
 from tests.site.page import MIB, Fault, Host, Page, failure, plain_body, versioned
@@ -346,7 +345,7 @@ async def test_the_program_serves_a_folder_and_writes_its_ledger(folder: Path, t
             await asyncio.gather(*(get(session, f"{home}style.css") for _ in range(3)))
         ledger = Ledger.read(notes)
         process.send_signal(signal.SIGTERM)
-        assert process.wait(patient(10)) == 0
+        assert process.wait(10) == 0
     assert set(json.loads(notes.read_text().splitlines()[0])) == {*("start_s", "end_s", "host", "path", "status")}
     assert ledger.counts() == {f"http://127.0.0.1:{port}/": 1, f"http://127.0.0.1:{port}/style.css": 3}
     assert ledger.max_in_service() == 3

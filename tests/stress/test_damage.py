@@ -6,7 +6,6 @@ from pathlib import Path
 
 import pytest
 
-from tests.patience import patient
 from tests.stress.damage import Campaign, Mutation, run
 
 #: Each was a loss without a word, settings that were gone, or a traceback.
@@ -27,7 +26,7 @@ MUTATIONS = (
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(patient(300))
+@pytest.mark.timeout(300)
 def test_damage_is_told_or_harms_nothing(tmp_path: Path) -> None:
     """No traceback, no command without end, and no URL that is neither fetched nor queued while nothing is said."""
     campaign = Campaign(tmp_path, ("killed", "stopped", "old"))

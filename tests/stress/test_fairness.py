@@ -7,7 +7,6 @@ from collections import Counter
 import pytest
 
 from tests.frontier.builder import FakeClock
-from tests.patience import patient
 from tests.stress.fairness import DELAYS_S, LEAST, MOST, ROUNDS, SHAPES, opened, schedule, shares, url
 from tests.stress.virtual_crawl import VirtualCrawl
 
@@ -20,7 +19,7 @@ SESSION = 3000
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(patient(120))
+@pytest.mark.timeout(120)
 @pytest.mark.parametrize("delay_s", DELAYS_S)
 @pytest.mark.parametrize("shape", SHAPES)
 def test_many_queues_get_equal_shares(shape: str, delay_s: float) -> None:
@@ -33,7 +32,7 @@ def test_many_queues_get_equal_shares(shape: str, delay_s: float) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(patient(120))
+@pytest.mark.timeout(120)
 @pytest.mark.parametrize("delay_s", DELAYS_S)
 @pytest.mark.parametrize("shape", SHAPES)
 def test_no_queue_goes_on_after_its_session_while_an_equal_one_waits(shape: str, delay_s: float) -> None:

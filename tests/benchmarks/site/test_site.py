@@ -28,11 +28,10 @@ from scripts.benchmarks.site.pages import (
 )
 from scripts.benchmarks.site.process import served, serving
 from scripts.benchmarks.site.serving import Computed, answers
-from tests.patience import patient
 
 
 def fetched(url: str) -> bytes:
-    with urllib.request.urlopen(url, timeout=patient(10)) as answer:
+    with urllib.request.urlopen(url, timeout=10) as answer:
         body: bytes = answer.read()
         return body
 

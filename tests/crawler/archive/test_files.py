@@ -28,7 +28,6 @@ from tests.crawler.archive.exchanges import (
     warcs,
 )
 from tests.crawler.archive.folders import clock, index_of, opened, write
-from tests.patience import patient
 
 ROOT = Path(__file__).parents[3]
 
@@ -177,7 +176,7 @@ asyncio.run(main(Path(sys.argv[1]), sys.argv[2]))
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(patient(300))
+@pytest.mark.timeout(300)
 def test_after_thirty_kills_every_acknowledged_record_is_there_and_whole(tmp_path: Path) -> None:
     """Each run goes on where the one before was killed; nothing that a writer was told is missing, nothing is torn."""
     acknowledged: list[bytes] = []

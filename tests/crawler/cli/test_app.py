@@ -18,7 +18,6 @@ from anabranch.crawler.order.loading import load_order
 from anabranch.crawler.order.order import FLAG_OF, CrawlOrder
 from anabranch.crawler.order.sections import VERSION
 from anabranch.frontier.policies.assignment import known_policies
-from tests.patience import patient
 
 REPOSITORY = Path(__file__).resolve().parents[3]
 
@@ -241,7 +240,6 @@ def test_help_is_quick(arguments) -> None:
     program = f"""
 import sys
 from anabranch.crawler.cli import main
-from tests.patience import patient
 sys.argv = ["anabranch", *{arguments!r}]
 try:
     main()
@@ -250,12 +248,7 @@ finally:
     assert not heavy, heavy
 """
     ended = subprocess.run(
-        [sys.executable, "-c", program],
-        cwd=REPOSITORY,
-        check=False,
-        capture_output=True,
-        text=True,
-        timeout=patient(50),
+        [sys.executable, "-c", program], cwd=REPOSITORY, check=False, capture_output=True, text=True, timeout=50
     )
     assert ended.returncode == 0, ended.stderr
     assert "Usage: anabranch" in ended.stdout

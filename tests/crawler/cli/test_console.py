@@ -16,7 +16,6 @@ import pytest
 from anabranch.crawler.cli import console
 from anabranch.crawler.cli.console import StopSignals, keep_streams, live_totals, progress_line, say, with_flag
 from tests.acceptance.command import environment
-from tests.patience import patient
 
 
 def test_a_line_goes_to_standard_error(capsys: pytest.CaptureFixture[str]) -> None:
@@ -176,7 +175,7 @@ with StopSignals() as stop:
     os.write(1, b"not reached")
 """
     ended = subprocess.run(
-        [sys.executable, "-c", program], cwd=REPOSITORY, capture_output=True, check=False, timeout=patient(50)
+        [sys.executable, "-c", program], cwd=REPOSITORY, capture_output=True, check=False, timeout=50
     )
     assert (ended.returncode, ended.stdout) == (13, b"cleaned"), ended.stderr
 
@@ -185,7 +184,6 @@ with StopSignals() as stop:
 TALKING = """
 import os, sys
 from anabranch.crawler.cli.console import keep_streams
-from tests.patience import patient
 keep_streams()
 file = os.open("file", os.O_RDWR | os.O_CREAT)
 assert file > 2, file

@@ -33,7 +33,6 @@ from anabranch.frontier.errors import (
     StoreInUse,
     StoreUnavailable,
 )
-from tests.patience import patient
 
 REPOSITORY = Path(__file__).resolve().parents[3]
 #: Nobody listens there, and it is refused before anybody is asked.
@@ -521,7 +520,7 @@ sys.exit(run_crawl(CrawlCommand(sources=({SEED!r},), order_file=None, job=Path("
     process.stdin.close()
     assert process.stderr.read() == ""
     process.stderr.close()
-    assert process.wait(patient(50)) == ExitCode.NO_SEED_ANSWERED
+    assert process.wait(50) == ExitCode.NO_SEED_ANSWERED
     assert Path("job/reports/crawl-report.txt").exists()
 
 
@@ -533,7 +532,6 @@ import asyncio, atexit, os, signal, sys
 from anabranch.crawler.run import controller
 from anabranch.crawler.cli import crawl, main
 from anabranch.crawler.outcomes.errors import DiskFull
-from tests.patience import patient
 
 def interrupt(*_):
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
@@ -561,7 +559,7 @@ main()
         env={**os.environ, "PYTHONPATH": str(REPOSITORY)},
         capture_output=True,
         check=False,
-        timeout=patient(50),
+        timeout=50,
         text=True,
     )
     assert ended.returncode == outcome, ended.stderr

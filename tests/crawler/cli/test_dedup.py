@@ -35,7 +35,6 @@ from anabranch.dedup.errors import BadParameters, FilterInUse, FormatMismatch, I
 from anabranch.dedup.linefilters import Choice
 from anabranch.dedup.stream import Cadence, OutputFailed
 from anabranch.dedup.uniq import UniqFilter
-from tests.patience import patient
 
 REPOSITORY = Path(__file__).resolve().parents[3]
 
@@ -456,12 +455,7 @@ finally:
     assert not heavy, heavy
 """
     ended = subprocess.run(
-        [sys.executable, "-c", program],
-        cwd=REPOSITORY,
-        check=False,
-        capture_output=True,
-        text=True,
-        timeout=patient(50),
+        [sys.executable, "-c", program], cwd=REPOSITORY, check=False, capture_output=True, text=True, timeout=50
     )
     assert ended.returncode == 0, ended.stderr
     assert "Usage: anabranch dedup" in ended.stdout
@@ -472,7 +466,6 @@ def test_the_database_of_the_similarity_filter_is_imported_by_those_who_use_it()
     program = """
 import sys
 from anabranch.crawler.cli import main
-from tests.patience import patient
 sys.argv = ["anabranch", "dedup", "--expect", "1000", "-q"]
 try:
     main()
@@ -482,9 +475,7 @@ finally:
 """
     command = [sys.executable, "-P", "-c", program]
     environment = {**os.environ, "PYTHONPATH": str(REPOSITORY)}
-    ended = subprocess.run(
-        command, input=b"a\na\n", env=environment, check=False, capture_output=True, timeout=patient(50)
-    )
+    ended = subprocess.run(command, input=b"a\na\n", env=environment, check=False, capture_output=True, timeout=50)
     assert (ended.returncode, ended.stdout) == (0, b"a\n"), ended.stderr
 
 

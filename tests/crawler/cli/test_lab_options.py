@@ -14,7 +14,6 @@ from typer.testing import CliRunner
 
 from anabranch.crawler.cli import lab, lab_options
 from anabranch.crawler.cli.app import app
-from tests.patience import patient
 
 REPOSITORY = Path(__file__).resolve().parents[3]
 OPTIONS = {"smm": "SmmOptions", "fpr": "FprOptions", "redis": "RedisOptions", "balance": "BalanceOptions"}
@@ -173,7 +172,6 @@ def test_help_is_quick(arguments) -> None:
     program = f"""
 import sys
 from anabranch.crawler.cli import main
-from tests.patience import patient
 sys.argv = ["anabranch", *{arguments!r}]
 try:
     main()
@@ -182,12 +180,7 @@ finally:
     assert not heavy, heavy
 """
     ended = subprocess.run(
-        [sys.executable, "-c", program],
-        cwd=REPOSITORY,
-        check=False,
-        capture_output=True,
-        text=True,
-        timeout=patient(50),
+        [sys.executable, "-c", program], cwd=REPOSITORY, check=False, capture_output=True, text=True, timeout=50
     )
     assert ended.returncode == 0, ended.stderr
     assert "Usage: anabranch lab" in ended.stdout

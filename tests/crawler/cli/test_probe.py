@@ -12,7 +12,6 @@ from aiohttp import web
 from typer.testing import CliRunner, Result
 
 from anabranch.crawler.cli.app import app
-from tests.patience import patient
 
 PAGE = b"<base href=/b/><a href=1 rel=nofollow>x</a><img srcset='2 1x'><form action=3></form><meta name=robots content=none>"
 
@@ -78,7 +77,7 @@ def test_a_url_is_fetched() -> None:
     server = threading.Thread(target=asyncio.run, args=(serve(),))
     server.start()
     try:
-        assert ready.wait(patient(20))
+        assert ready.wait(20)
         url = f"http://127.0.0.1:{ports[0]}/"
         result = run(url, "--allow-private")
         refused = run(url)

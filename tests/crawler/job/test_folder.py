@@ -30,7 +30,6 @@ from anabranch.crawler.outcomes.errors import (
     UsageError,
 )
 from anabranch.frontier.jobfolder import VERSION
-from tests.patience import patient
 
 ROOT = Path(__file__).parents[3]
 
@@ -247,7 +246,7 @@ def in_a_small_disk(mount: Path, options: str) -> str:
     command = ["unshare", "-Urm", "sh", "-c", script, "sh", options, str(mount), sys.executable, OPEN]
     if shutil.which("unshare") is None or subprocess.run(["unshare", "-Urm", "true"], check=False).returncode:
         pytest.skip("this system lets nobody mount a small disk")
-    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True, timeout=patient(30))
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True, timeout=30)
     return done.stdout.strip()
 
 
@@ -339,7 +338,6 @@ HOLD = """
 import sys
 from pathlib import Path
 from anabranch.crawler.job.folder import JobFolder
-from tests.patience import patient
 job = JobFolder.open(Path(sys.argv[1]))
 print("held", flush=True)
 sys.stdin.read()

@@ -28,13 +28,11 @@ from anabranch.crawler.job.seeds import (
 )
 from anabranch.crawler.outcomes.errors import DiskFull, ExitCode, NoFolder
 from anabranch.dedup.files import durable
-from tests.patience import patient
 
 #: Adds seeds to a book and is killed when a share of the next write has been made.
 DYING = """
 import os, pathlib, signal, sys
 from anabranch.crawler.job.seeds import Seed, SeedBook
-from tests.patience import patient
 
 path, before, share = pathlib.Path(sys.argv[1]), int(sys.argv[2]), float(sys.argv[3])
 book = SeedBook(path)
@@ -405,7 +403,7 @@ class TestBook:
     ) -> None:
         """Kill -9 at any point of the write: a run that goes on either has all of them, or reads them again."""
         done = subprocess.run(
-            [sys.executable, "-c", DYING, str(path), str(before), str(share)], check=False, timeout=patient(50)
+            [sys.executable, "-c", DYING, str(path), str(before), str(share)], check=False, timeout=50
         )
         assert done.returncode == -signal.SIGKILL
         with SeedBook(path) as book:

@@ -19,7 +19,6 @@ from anabranch.frontier.errors import FrontierError, StoreUnavailable
 from anabranch.frontier.records import OutcomeKind
 from anabranch.frontier.scheduling.gates import Politeness
 from tests.crawler.builder import HeldJournal, clock, memory_frontier, response, settle
-from tests.patience import patient
 
 #: What Python says where memory or threads are short.
 NO_THREAD = RuntimeError("can't start new thread")
@@ -194,7 +193,7 @@ async def test_a_worker_cancelled_while_it_waits_for_a_lease_gives_its_ticket_ba
         task = asyncio.create_task(crawl.pool.work(1))
         await settle()
         await cancelled(task)
-        await asyncio.wait_for(crawl.limit.take(), patient(1))
+        await asyncio.wait_for(crawl.limit.take(), 1)
         frontier.release(kept)
 
 
@@ -214,7 +213,7 @@ async def test_a_worker_cancelled_in_the_chain_gives_its_lease_and_its_ticket_ba
         assert (frontier.core.pending, frontier.core.in_flight) == (1, 0)
         assert (await frontier.lease()).attempts == 0
         assert crawl.statistics.active == 0
-        await asyncio.wait_for(crawl.limit.take(), patient(1))
+        await asyncio.wait_for(crawl.limit.take(), 1)
     assert log_of(tmp_path) == {}
 
 
@@ -316,14 +315,14 @@ async def test_a_visit_that_brings_no_page_gives_its_ticket_back(journal, end, p
 
     async with memory_frontier(*URLS) as frontier:
         with structlog.testing.capture_logs():
-            await asyncio.wait_for(Crawl(frontier, journal, process, pages=pages).run(2), patient(10))
+            await asyncio.wait_for(Crawl(frontier, journal, process, pages=pages).run(2), 10)
         assert frontier.core.operations.statistics().done == pages
 
 
 async def test_workers_beyond_the_tickets_end_when_nothing_is_left(journal) -> None:
     """The one that learns it gives its ticket to the next, until all know."""
     async with memory_frontier(*URLS) as frontier:
-        await asyncio.wait_for(Crawl(frontier, journal, answered, pages=5).run(20), patient(10))
+        await asyncio.wait_for(Crawl(frontier, journal, answered, pages=5).run(20), 10)
         assert frontier.core.is_done
 
 
@@ -342,7 +341,7 @@ async def test_the_limit_is_told_once() -> None:
     limit.settle(is_page=True)
     limit.wake_all(3)
     for _ in range(3):
-        await asyncio.wait_for(limit.take(), patient(1))
+        await asyncio.wait_for(limit.take(), 1)
     assert reached == [True]
 
 

@@ -27,7 +27,6 @@ from anabranch.dedup.capture.requests import (
 )
 from anabranch.dedup.capture.urls import CapturedLines, CaptureError, urls_from_file, urls_from_interface
 from anabranch.dedup.errors import FormatMismatch
-from tests.patience import patient
 
 GET = b"GET /a?b=1 HTTP/1.1\r\nHost: example.org\r\n\r\n"
 URL = b"http://example.org/a?b=1"
@@ -555,7 +554,7 @@ def test_a_url_comes_out_before_the_next_one_is_captured() -> None:
 
     def capture() -> Iterator[bytes]:
         yield b"first"
-        go_on.wait(patient(10))
+        go_on.wait(10)
         yield b"second"
 
     with CapturedLines(capture()) as lines:
@@ -586,6 +585,6 @@ def test_a_reader_that_leaves_ends_the_capture() -> None:
 
     with CapturedLines(capture()) as lines:
         assert os.read(lines.fd, 6) == b"again\n"
-    lines._thread.join(patient(10))
+    lines._thread.join(10)
     assert not lines._thread.is_alive()
     lines.require_whole()

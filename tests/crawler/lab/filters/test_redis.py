@@ -24,7 +24,6 @@ from anabranch.crawler.lab.filters.redis import (
 from anabranch.crawler.lab.report import NOT_RECOVERABLE, LabReport
 from anabranch.crawler.outcomes.errors import UsageError
 from anabranch.dedup.keys import BoolArray
-from tests.patience import patient
 from tests.redis_server import redis_servers
 
 
@@ -66,7 +65,7 @@ def test_when_one_thread_fails_the_others_end_early(place: int) -> None:
 
     def goes_on(_: object) -> BoolArray:
         nonlocal asked
-        assert failed.wait(patient(5))
+        assert failed.wait(5)
         asked += 1
         return np.array([True])
 

@@ -23,7 +23,6 @@ from anabranch.crawler.order.order import CrawlOrder, dump_order
 from anabranch.crawler.outcomes.errors import CrawlerError, ExitCode
 from anabranch.crawler.runtime import child_command
 from tests.acceptance.command import environment
-from tests.patience import patient
 from tests.site.processes import Watched, started_by, watched
 
 
@@ -227,4 +226,4 @@ def test_a_crawl_ends_with_whoever_started_it(web: Served, tmp_path: Path) -> No
         assert process.stdin is not None
         assert said.readline().startswith(b"[0.0")
         process.stdin.close()
-        assert process.wait(patient(30)) == ExitCode.FORCED
+        assert process.wait(30) == ExitCode.FORCED

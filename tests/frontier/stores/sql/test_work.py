@@ -21,7 +21,6 @@ from anabranch.frontier.stores.sql.reading import Question
 from anabranch.frontier.stores.sql.store import SqlStore
 from anabranch.frontier.stores.sql.work import Patience
 from tests.frontier.stores.batches import IDENTITY, LANE, NOW_S, batch, failures, opened, row, synced
-from tests.patience import patient
 from tests.postgres_server import server
 
 
@@ -473,5 +472,5 @@ def test_another_thread_can_hurry_a_wait() -> None:
     waiter = threading.Thread(target=patience.wait)
     waiter.start()
     patience.hurry()
-    waiter.join(timeout=patient(30))
+    waiter.join(timeout=30)
     assert not waiter.is_alive()
