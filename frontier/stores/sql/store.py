@@ -96,22 +96,17 @@ class Fifo:
                     self._changed.wait()
                 self._is_awaited = False
                 self._changed.wait_for(lambda: self._is_hurried or self._is_closed, self._linger_s)
-                group = self._take()
+                group, rows = list[Item](), 0
+                while self._items:
+                    item = self._items[0]
+                    rows += item.rows if isinstance(item, Batch) else 0
+                    if group and rows > MAX_ROWS:
+                        break
+                    group.append(self._items.popleft())
                 self._is_hurried = self._is_hurried and bool(self._items)
             if not group:
                 return
             yield group
-
-    def _take(self) -> list[Item]:
-        group: list[Item] = []
-        rows = 0
-        while self._items:
-            item = self._items[0]
-            rows += item.rows if isinstance(item, Batch) else 0
-            if group and rows > MAX_ROWS:
-                break
-            group.append(self._items.popleft())
-        return group
 
 
 T = TypeVar("T")
