@@ -1,6 +1,6 @@
-"""The interface of a store: rows, the batch of changes of one call, and the answers.
+"""The contract between the core and its store: rows, the batch of one call, the answers, and `FrontierStore` itself.
 
-Each record has the columns of its table in order, so a store can write it unchanged.
+Each row has the columns of its table in their order, so that a store can write it as it is.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ CHECKPOINT = "checkpoint"
 FILTER = "filter"
 
 LaneId = tuple[int, int]  #: (queue id, gate id)
-Place = tuple[int, int, int, int]  #: (queue, gate, precedence, ordinal): the position of a row in `url`
+Place = tuple[int, int, int, int]  #: (queue, gate, precedence, ordinal): the key of a row in `url`
 
 
 class Ended(NamedTuple):
@@ -30,14 +30,14 @@ class Ended(NamedTuple):
 
 
 class Moved(NamedTuple):
-    """A row that goes to wait for its retry, or comes back from there: same queue, gate and ordinal."""
+    """A row that begins or ends to wait for its retry: same queue, gate and ordinal."""
 
     old: Row
     new: Row
 
 
 class Standing(IntEnum):
-    """Whether a queue may be served at all; the value is what the table `queue` keeps."""
+    """Whether a queue may be served at all; the table `queue` keeps the value."""
 
     OPEN = 0
     PAUSED = 1  #: by the operator
@@ -45,38 +45,35 @@ class Standing(IntEnum):
 
 
 class QueueRow(NamedTuple):
-    """The facts of a queue, without its URLs. Columns of the table `queue` in their order."""
+    """A queue without its URLs. Columns of the table `queue` in their order."""
 
     id: int
     key: QueueKey
     standing: Standing
     precedence: int  #: smaller is served first
     spent: int  #: cost units so far
-    budget: int | None  #: its own total budget, -1 = without end; None = the order's
+    budget: int | None  #: its own total budget, -1 = unlimited; None = the order's
     successes: int
     errors: int
 
 
 class GateRow(NamedTuple):
-    """The state of a gate that survives a restart. Columns of the table `gate` in order; the table has `held` and two more."""
+    """The state of a gate that survives a restart. The first columns of the table `gate` in their order."""
 
     id: int
     key: GateKey
-    rests_until_s: float  #: until the last of its slots has rested
+    rests_until_s: float  #: end of the last rest of its slots
     blocked_until_s: float  #: closed for other reasons (429, an operator)
     spacing_s: float  #: the host's Crawl-delay, 0 = none
-    last_rest_s: float  #: the latest rest d, kept for an unclean end
-    throttle_s: float  #: least distance of starts since a 429, 0 = none
-    troubles: int  #: consecutive ones, until forgiven
+    last_rest_s: float  #: length of the latest rest, kept for an unclean end
+    throttle_s: float  #: least time between starts since a 429, 0 = none
+    troubles: int  #: in a row, until forgiven
     troubled_s: float  #: when the last one was
     slots: int | None  #: set by the host or the operator; None = the order's
 
 
 class LaneRow(NamedTuple):
-    """One lane. Columns of the table `lane` in order; the table also has `shelved`.
-
-    A lane is *servable* while `count > waiting` and its queue's standing is OPEN.
-    """
+    """One lane. The first columns of the table `lane`. It is *servable* while `count > waiting` and its queue is OPEN."""
 
     queue: int
     gate: int
@@ -86,10 +83,7 @@ class LaneRow(NamedTuple):
 
 
 class Announced(NamedTuple):
-    """A lane that is not in memory and gets rows. Its row is made if it is missing.
-
-    A new lane, or one that was not servable, gets this turn; a servable lane keeps its own.
-    """
+    """A lane that is not in memory and gets rows: it is made if it is new. A servable lane keeps its own turn."""
 
     queue: int
     gate: int
@@ -97,7 +91,7 @@ class Announced(NamedTuple):
 
 
 class LeftGate(NamedTuple):
-    """A gate that leaves the core's memory: with a turn if lanes wait, and with a time if it is also closed."""
+    """A gate that leaves the core's memory: with a turn if it has lanes to serve, and with a time if it is closed, too."""
 
     id: int
     turn: Turn | None
@@ -105,27 +99,27 @@ class LeftGate(NamedTuple):
 
 
 class Parcel(NamedTuple):
-    """Links for another share of the crawl, kept until it has them. Columns of the table `parcel` in order."""
+    """Links for another share of the crawl, kept until they are delivered. Columns of the table `parcel` in their order."""
 
-    share: int  #: the recipient
+    share: int  #: the receiver
     number: int  #: of the sequence; rises with each
-    content: bytes  #: as `frontier.division.parcels` writes it; contents of several may be joined
+    content: bytes  #: in the format of `frontier.division.parcels`; contents of several may be joined
 
 
 class Exchanged:
-    """The changes of one call in the exchange with other shares of the crawl; most crawls have none."""
+    """The exchange of one call with other shares of the crawl; most crawls have none."""
 
     __slots__ = ("delivered", "pages", "parcels")
 
     def __init__(self) -> None:
-        self.parcels: list[Parcel] = []  #: to keep
-        self.delivered: list[tuple[int, int]] = []  #: (share, number): the share has all parcels up to this number
-        #: Pages of other shares that rows were found on: (ordinal, URL). Those rows have the ordinal's negative as their `via`.
+        self.parcels: list[Parcel] = []  #: new ones
+        self.delivered: list[tuple[int, int]] = []  #: (share, number): it has all parcels up to this one
+        #: Pages of other shares that rows were found on: (ordinal, URL). Those rows have the negative ordinal as `via`.
         self.pages: list[tuple[int, str]] = []
 
 
 class Batch:
-    """All changes of one call of the core, committed together. A plain class of lists: one is made per call."""
+    """All changes of one call of the core; committed together. A plain class of lists: each call makes one."""
 
     __slots__ = (
         "announced", "ended", "exchanged", "forced", "gate_names", "gates", "last_number", "left", "moved", "new", "now_s",
@@ -134,13 +128,11 @@ class Batch:
 
     def __init__(self, number: int, now_s: float = 0.0) -> None:
         self.number = number  #: rises by one with each batch
-        self.now_s = now_s  #: the core's time; stored, so that an opening notices a clock that was set back
-        self.last_number = (
-            0  #: the last number of the sequence of ordinals and turns; stored as `Counters.last_ordinal`
-        )
+        self.now_s = now_s  #: the core's time; kept, so that an opening notices a clock that went back
+        self.last_number = 0  #: the last number of the sequence of ordinals and turns; kept as `Counters.last_ordinal`
         self.new: list[Row] = []  #: rows to add, unless their key is in the table `seen`
         self.forced: set[int] = set()  #: ordinals in `new` that are added though seen
-        #: Ordinals in `new` that go to `done` at once, if they are new: (status, kind). They need no lane and count in none.
+        #: Ordinals in `new` that go to `done` at once, unless seen: (status, kind). They need no lane.
         self.settled: dict[int, tuple[int, OutcomeKind]] = {}
         self.ended: list[Ended] = []
         self.moved: list[Moved] = []
@@ -148,23 +140,23 @@ class Batch:
         self.queue_names: list[tuple[int, QueueKey, int]] = []
         self.gate_names: list[tuple[int, GateKey]] = []
         self.announced: list[Announced] = []  #: before rows are counted
-        self.turns: list[tuple[LaneId, Turn]] = []  #: lanes that changed their turn; unknown ones are ignored
-        self.removed: list[LaneId] = []  #: lanes whose rows may be deleted if they count nothing
+        self.turns: list[tuple[LaneId, Turn]] = []  #: lanes with a new turn; unknown ones are ignored
+        self.removed: list[LaneId] = []  #: lanes to delete if they count no rows
         self.queues: list[QueueRow] = []  #: queues that changed; their `standing` is ignored
         self.standings: list[tuple[int, Standing]] = []  #: queues to open, pause, retire, with all their lanes
         self.gates: list[GateRow] = []  #: gates that are new or changed
         self.woken: list[tuple[int, Turn]] = []  #: gates with a row, not in memory, that now have something to serve
         self.left: list[LeftGate] = []  #: gates that leave memory
-        self.exchanged: Exchanged | None = None  #: links to and from other shares of the crawl
+        self.exchanged: Exchanged | None = None
 
     def seal(self, last_number: int, now_s: float) -> None:
-        """Complete the batch with the last number of the sequence and the time."""
+        """Complete it with the last number of the sequence and the time."""
         self.last_number = last_number
         self.now_s = now_s
 
     @property
     def rows(self) -> int:
-        """Rows of URLs that it writes."""
+        """The number of URL rows that it writes."""
         return len(self.new) + len(self.ended) + len(self.moved)
 
     @property
@@ -175,8 +167,8 @@ class Batch:
 
     @property
     def is_empty(self) -> bool:
-        """There are no changes."""
-        return not (self.ended or self.new or self.moved or self.gates or self._has_lanes or self._has_names)
+        """It changes nothing."""
+        return not (self.ended or self.new or self.moved or self.gates or self._says_of_lanes or self._says_of_names)
 
     @property
     def _has_lanes(self) -> bool:
@@ -196,14 +188,14 @@ class HeadsRead(NamedTuple):
 
 
 class LanesRead(NamedTuple):
-    """Answer to `ask_lanes`: a gate's servable lanes after a turn, by turn. Fewer than the limit: there are no more."""
+    """Answer to `ask_lanes`: a gate's servable lanes after a turn, by turn. Fewer than the limit: these are all."""
 
     gate: int
     lanes: list[LaneRow]
 
 
 class GateRead(NamedTuple):
-    """A gate that is in the core's memory from now on (`held`), with the first of its servable lanes."""
+    """One gate that the core holds in memory from now on, with the first of its servable lanes."""
 
     row: GateRow
     lanes: list[LaneRow]
@@ -213,12 +205,12 @@ class GatesRead(NamedTuple):
     """Answer to `ask_gate` (one gate) and `ask_gates` (by turn; fewer than the limit: no other gate is servable now)."""
 
     gates: list[GateRead]
-    asked: int | None  #: the requested gate; None: answer to `ask_gates`
-    wakes_s: float | None  #: answer to `ask_gates`: when the next closed gate that is not in memory opens
+    asked: int | None  #: the gate of `ask_gate`; None: answer to `ask_gates`
+    wakes_s: float | None  #: of `ask_gates`: when the next closed gate that is not in memory opens
 
 
 class RetriesRead(NamedTuple):
-    """Answer to `ask_retries`: waiting rows after a position, by (due_s, ordinal). Fewer than the limit: there are no more."""
+    """Answer to `ask_retries`: waiting rows by (due_s, ordinal). Fewer than the limit: these are all."""
 
     rows: list[Row]
 
@@ -234,10 +226,10 @@ class Synced(NamedTuple):
 
 
 class Troubled(NamedTuple):
-    """A write failed for a reason that may pass, and is retried. Empty: it has succeeded."""
+    """A commit failed for a reason that may pass, and is tried again. An empty `what`: it succeeded."""
 
-    what: str  #: the failure, such as `the filter: …`
-    patience_s: float  #: how long it is retried, counted from the first of these
+    what: str  #: the failing part and its error, such as `the filter: …`
+    patience_s: float  #: it is tried again for so long, from the first of these on
 
 
 class StoreFailed(NamedTuple):
@@ -250,7 +242,7 @@ Answer = HeadsRead | LanesRead | GatesRead | RetriesRead | Synced | Troubled | S
 
 
 class Counters(NamedTuple):
-    """Totals of the crawl, changed in the same transaction as the rows they count."""
+    """Totals of the crawl; they change in the same transaction as the rows that they count."""
 
     last_ordinal: int = 0  #: the highest number of the sequence that rows and turns come from
     queued: int = 0  #: rows in `url`: queued, waiting and leased
@@ -270,12 +262,12 @@ class Counters(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Opening:
-    """What a store holds when it is opened."""
+    """The state of a store when it is opened."""
 
     clean: bool  #: the last owner closed it; otherwise every key above the checkpoint must be marked again
     counters: Counters
-    notes: Mapping[str, str]  #: as stored by `note`
-    epoch: int = 1  #: number of openings; every write of this owner carries it
+    notes: Mapping[str, str]  #: the facts that `note` kept
+    epoch: int = 1  #: how often it was opened; every write of this owner checks it
 
 
 class QueueFacts(NamedTuple):
@@ -301,42 +293,45 @@ class EndedRecord(NamedTuple):
 class FrontierStore(Protocol):
     """Keeps rows, counts and times. Methods marked (blocks) may wait for the disk; the others never do."""
 
-    # For the core
-
     def open(self, identity: Mapping[str, str], now_s: float, on_change: Callable[[], None]) -> Opening:
         """Create or open the store and mark it unclean (blocks).
 
-        `identity` holds the settings that must not change between openings (policy, …). `on_change` is called from any thread
-        when there are answers to take, except for answers that arrive within the call that asked for them. Gates that a killed
-        owner held get their turns again. If `now_s` is before the time of the last write, the clock was set back: all times in
-        the store are moved back by the difference, so nothing is delayed for ever and nothing opens too early.
+        `identity` has the settings that may not change between openings (policy, …). `on_change` is called from any thread
+        when there are answers to take, unless the call that asked has them already. Gates that a former owner held get their
+        turns again. If `now_s` is before the time of the last write, the clock went back: all times in the store are moved back
+        by as much, so nothing is delayed for ever and nothing opens too early.
 
         Raises: FormatMismatch for another version or identity, StoreInUse naming the owner, StoreFull, StoreUnavailable.
         """
 
     def write(self, batch: Batch) -> None:
-        """Take a batch; `Synced` reports when it is durable."""
+        """Take a batch; `Synced` answers when it is durable."""
+        ...
 
     def ask_heads(self, lane: LaneId, limit: int, *, with_queue: bool) -> None:
         """Ask for the first `limit` rows of a lane that do not wait; `HeadsRead` answers."""
 
     def ask_lanes(self, gate: int, after: Turn | None, limit: int) -> None:
         """Ask for the servable lanes of a gate after a turn; `LanesRead` answers."""
+        ...
 
     def ask_gate(self, gate: int, key: GateKey, lanes: int) -> None:
-        """Take one gate into memory, and make its row if it is missing; `GatesRead` answers with up to `lanes` of its lanes."""
+        """Take one gate into memory, made if it is new; `GatesRead` answers, with up to `lanes` of its lanes."""
+        ...
 
     def ask_gates(self, now_s: float, limit: int, lanes: int) -> None:
-        """Take up to `limit` further gates into memory that have something to serve and are not known to be closed.
+        """Take up to `limit` gates into memory that have something to serve and are not known to be closed.
 
-        Gates with the smallest turns come first, also those that were closed until `wakes_s`. `GatesRead` answers.
+        Smallest turns first; a gate is closed until its `wakes_s`. `GatesRead` answers.
         """
 
     def ask_retries(self, after: tuple[float, int] | None, limit: int) -> None:
         """Ask for waiting rows after (due_s, ordinal); `RetriesRead` answers."""
+        ...
 
     def hurry(self) -> None:
-        """Begin the next transaction now, without waiting for more to share it."""
+        """Begin the next transaction now, for a store that lingers to gather more for it."""
+        ...
 
     def take_answers(self) -> list[Answer]:
         """All answers since the last call, oldest first."""
@@ -351,20 +346,23 @@ class FrontierStore(Protocol):
         """Write all, mark the store clean if asked, and release it (blocks). A second call does nothing."""
 
     def parcels(self, share: int, after: int, limit: int) -> list[Parcel]:
-        """The parcels for another share after a number, in order; durable when returned (blocks, any thread)."""
+        """The parcels for another share of the crawl, by number, after `after`; durable when answered (blocks, any thread)."""
+        ...
 
     # Look-ups for inspection: all block, any thread
 
     def look_up(self, key: bytes, lane: LaneId | None = None) -> UrlRecord | None:
-        """The record of the URL with this dedup key. `lane`, if it is known, spares a scan."""
+        """The record of the URL with this dedup key; the right `lane` of a queued URL spares a scan."""
+        ...
 
     def ended(self, keys: Sequence[bytes]) -> dict[bytes, UrlRecord]:
-        """The records of the URLs that have ended, by dedup key (seeks only, never a scan)."""
+        """The records of those of these URLs that have ended, by dedup key (seeks only, never a scan)."""
+        ...
 
     def of_url(self, url: str, limit: int) -> list[UrlRecord]:
-        """The rows of this URL under all its keys, by ordinal: a host's program may have several requests for it.
+        """The records of the keys under which this URL is known, by ordinal: several if a host made several requests of it.
 
-        At most the latest `limit` queued and the latest `limit` ended rows. Costs a scan.
+        Looks at the latest `limit` queued rows and as many ended ones. Costs a look at every row.
         """
 
     def keys(self, chunk: int, after: int = 0) -> Iterator[list[bytes]]:
@@ -383,19 +381,23 @@ class FrontierStore(Protocol):
         ...
 
     def lanes(self, queue: int, after: int | None, limit: int) -> list[LaneRow]:
-        """The lanes of a queue that have rows, after a gate id, by gate id."""
+        """The lanes of a queue that have rows, by gate id, after `after`."""
+        ...
 
     def gate(self, gate: int) -> GateRow | None:
         """One gate as last written."""
 
     def queued(self, after: Place | None, limit: int) -> list[Head]:
-        """Rows of `url` after a position, by position."""
+        """Rows of `url` by place, after `after`."""
+        ...
 
     def ended_after(self, after: int, limit: int) -> list[EndedRecord]:
-        """Rows of `done` after an ordinal, by ordinal."""
+        """Rows of `done` by ordinal, above `after`."""
+        ...
 
     def tally(self) -> Mapping[str, int]:
-        """Queues by the state of their rows: "empty", "inactive" (servable), "snoozed" (all wait), "paused", "retired"."""
+        """How many queues are "empty", "inactive" (servable), "snoozed" (all rows wait), "paused" and "retired"."""
+        ...
 
     def counters(self) -> Counters:
         """The totals as committed, recounted from the rows (costs a scan; for `check`)."""

@@ -1,18 +1,17 @@
-"""The tables of a crawl's state.
+"""The tables of a crawl's state, their opening, and the step from the format before.
 
 `url` holds queued and leased rows only, clustered by place, so that a lane's first rows lie together: reading them is one
-seek. `done` is where a row goes when its URL has ended. `seen` spans both. `lane` counts the rows of `url` by lane and keeps
-its place in the line of its gate; `gate` the place of a gate among those that the core does not hold in memory. `parcel` and
+seek. A row moves to `done` when its URL has ended. `seen` spans both. `lane` counts the rows of `url` by lane and keeps the
+lane's place in the line of its gate; `gate` keeps the place of each gate that the core does not hold in memory. `parcel` and
 `page` have rows only in a share of a crawl that several processes run.
 
-Ids are 64 bits with a sign, times epoch seconds. Partial indices are as large as what they are asked for.
+Ids are 64 bits with a sign, times epoch seconds. A partial index holds no more rows than its statements ask for.
 """
 
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Iterator, Mapping
-from types import MappingProxyType
+from collections.abc import Iterator, Mapping
 
 from sqlalchemy import (
     BigInteger,
@@ -47,93 +46,85 @@ def _partial_index(name: str, *columns: Column[object], where: str) -> None:
     Index(name, *columns, sqlite_where=text(where), postgresql_where=text(where))
 
 
-#: Columns in the order of `models.Row`.
+def _key(*names: str) -> list[Column[int]]:
+    return [Column(name, _Int, primary_key=True, autoincrement=False) for name in names]
+
+
+def _numbers(*names: str) -> list[Column[int]]:
+    return [Column(name, _Int, nullable=False) for name in names]
+
+
+def _times(*names: str) -> list[Column[float]]:
+    return [Column(name, Double, nullable=False) for name in names]
+
+
+#: Columns in the order of `Row`.
 URL = Table(
     "url",
     METADATA,
-    Column("queue", _Int, primary_key=True, autoincrement=False),
-    Column("gate", _Int, primary_key=True, autoincrement=False),
-    Column("precedence", _Int, primary_key=True, autoincrement=False),
-    Column("ordinal", _Int, primary_key=True, autoincrement=False),
+    *_key("queue", "gate", "precedence", "ordinal"),
     Column("url", String, nullable=False),
     Column("key", LargeBinary),  # NULL = the URL in UTF-8
     Column("hops", String, nullable=False),
-    Column("via", _Int, nullable=False),
-    Column("attempts", _Int, nullable=False),
+    *_numbers("via", "attempts"),
     Column("due_s", Double),
     Column("payload", LargeBinary),
     sqlite_with_rowid=False,
 )
-#: Rows that wait for a retry, soonest first: few compared with the queued ones.
+#: Rows that wait for a retry, soonest first: few of all queued rows.
 _partial_index("url_due", URL.c.due_s, URL.c.ordinal, where="due_s IS NOT NULL")
 
-#: Columns in the order of `base.EndedRecord`.
+#: Columns in the order of `EndedRecord`.
 DONE = Table(
     "done",
     METADATA,
-    Column("ordinal", _Int, primary_key=True, autoincrement=False),
+    *_key("ordinal"),
     Column("url", String, nullable=False),
     Column("key", LargeBinary),
-    Column("status", _Int, nullable=False),
+    *_numbers("status"),
     Column("outcome", String, nullable=False),  # an `OutcomeKind` value
-    Column("attempts", _Int, nullable=False),
+    *_numbers("attempts"),
 )
 
-#: From the key's fingerprint to the row that holds the URL now, in `url` or `done`.
-SEEN = Table(
-    "seen",
-    METADATA,
-    Column("fp", _Int, primary_key=True, autoincrement=False),
-    Column("ordinal", _Int, nullable=False),
-)
+#: From a key's fingerprint to the row that holds the URL now, in `url` or `done`.
+SEEN = Table("seen", METADATA, *_key("fp"), *_numbers("ordinal"))
 
-#: Columns in the order of `messages.LaneRow`, then the standing of its queue, 0 = it may be served, and what follows from all.
+#: Columns in the order of `LaneRow`, then the standing of its queue and whether it can be served:
+#: `servable` is 1 if count > waiting AND shelved = 0.
 LANE = Table(
     "lane",
     METADATA,
-    Column("queue", _Int, primary_key=True, autoincrement=False),
-    Column("gate", _Int, primary_key=True, autoincrement=False),
-    Column("turn", _Int, nullable=False),
-    Column("count", _Int, nullable=False),
-    Column("waiting", _Int, nullable=False),
-    Column("shelved", _Int, nullable=False),
-    Column("servable", _Int, nullable=False),  # 1: count > waiting AND shelved = 0
+    *_key("queue", "gate"),
+    *_numbers("turn", "count", "waiting", "shelved", "servable"),
     sqlite_with_rowid=False,
 )
-#: A gate's line: its servable lanes by turn. Its condition names no count: a count changes with every page that ends, and
+#: A gate's line: its servable lanes by turn. The condition names no count: a count changes with every page that ends, and
 #: would have the index rewritten each time.
 _partial_index("lane_turn", LANE.c.gate, LANE.c.turn, where="servable = 1")
 
-#: Columns in the order of `messages.QueueRow`.
+#: Columns in the order of `QueueRow`.
 QUEUE = Table(
     "queue",
     METADATA,
-    Column("id", _Int, primary_key=True, autoincrement=False),
+    *_key("id"),
     Column("key", String, nullable=False),
-    Column("standing", _Int, nullable=False),
-    Column("precedence", _Int, nullable=False),
-    Column("spent", _Int, nullable=False),
+    *_numbers("standing", "precedence", "spent"),
     Column("budget", _Int),
-    Column("successes", _Int, nullable=False),
-    Column("errors", _Int, nullable=False),
+    *_numbers("successes", "errors"),
 )
 _partial_index("queue_standing", QUEUE.c.standing, QUEUE.c.id, where="standing <> 0")
 
-#: Columns in the order of `messages.GateRow`, then its window: whether the core holds it, and if not, its turn and time.
+#: Columns in the order of `GateRow`, then its window: whether the core holds it, and if not, its turn and time.
 GATE = Table(
     "gate",
     METADATA,
-    Column("id", _Int, primary_key=True, autoincrement=False),
+    *_key("id"),
     Column("key", String, nullable=False),
-    Column("rests_until_s", Double, nullable=False),
-    Column("blocked_until_s", Double, nullable=False),
-    Column("spacing_s", Double, nullable=False),
-    Column("last_rest_s", Double, nullable=False),
-    Column("throttle_s", Double, nullable=False),
-    Column("troubles", _Int, nullable=False),
-    Column("troubled_s", Double, nullable=False),
+    *_times("rests_until_s", "blocked_until_s", "spacing_s", "last_rest_s", "throttle_s"),
+    *_numbers("troubles"),
+    *_times("troubled_s"),
     Column("slots", _Int),
-    Column("held", _Int, nullable=False),
+    *_numbers("held"),
     Column("turn", _Int),  # NULL = nothing to serve, or held
     Column("wakes_s", Double),  # closed until then; only together with a turn
 )
@@ -141,22 +132,11 @@ _partial_index("gate_held", GATE.c.id, where="held = 1")
 _partial_index("gate_turn", GATE.c.turn, where="held = 0 AND turn IS NOT NULL AND wakes_s IS NULL")
 _partial_index("gate_wakes", GATE.c.wakes_s, where="held = 0 AND wakes_s IS NOT NULL")
 
-#: Columns in the order of `messages.Parcel`.
-PARCEL = Table(
-    "parcel",
-    METADATA,
-    Column("share", _Int, primary_key=True, autoincrement=False),
-    Column("number", _Int, primary_key=True, autoincrement=False),
-    Column("content", LargeBinary, nullable=False),
-)
+#: Columns in the order of `Parcel`.
+PARCEL = Table("parcel", METADATA, *_key("share", "number"), Column("content", LargeBinary, nullable=False))
 
 #: Pages of other shares of the crawl on which rows were found, by the negative of those rows' `via`.
-PAGE = Table(
-    "page",
-    METADATA,
-    Column("ordinal", _Int, primary_key=True, autoincrement=False),
-    Column("url", String, nullable=False),
-)
+PAGE = Table("page", METADATA, *_key("ordinal"), Column("url", String, nullable=False))
 
 #: Facts about the whole: format, identity, clean mark, epoch, counters, number and time of the last batch, notes.
 CRAWL = Table(
@@ -168,33 +148,36 @@ CRAWL = Table(
 )
 
 
-#: Version of the tables; raise it with every change that an older program would misread, and bring older ones up (`migrating`).
+#: Version of the tables; raise it with every change that an older program would misread, and convert older ones when opened.
 FORMAT = "4"
+#: The formats that can be read.
+READ = ("3", FORMAT)
 
-#: A clock may be set right by so much without any time being moved.
+#: A clock may be corrected by so much without any time being moved.
 CLOCK_SLACK_S = 1.0
 
-#: First part of the names in `crawl` of what `FrontierStore.note` keeps.
+#: First part of the names in `crawl` of notes, and of the facts that may not change.
 NOTE = "note:"
+IDENTITY = "identity:"
 
 
 def open_tables(connection: Connection, place: str, identity: Mapping[str, str], now_s: float) -> Opening:
     """Read the facts, free the gates that were held, and mark the store unclean under a new epoch: one transaction.
 
-    `place` names the store in errors. If `now_s` lies before the time of the last batch, every time in the store is moved
-    back by as much. Tables of an older format are brought to this one. Cost: O(gates that were held); once for each older
-    format what `migrating` says. Raises: FormatMismatch, naming each difference.
+    `place` names the store in errors. If `now_s` is before the time of the last batch, every time in the store is moved
+    back by as much. Tables of format 3 are converted. Cost: O(gates that were held). Raises: FormatMismatch, naming each
+    difference.
     """
     with connection.begin():
         if not inspect(connection).has_table(CRAWL.name):
             _create(connection, identity, now_s)
-        fetch_locked(
-            connection, statements.FACT, ("epoch",), "UPDATE"
-        )  # a former owner's last commit comes before or never
+        # A former owner's last commit comes before this or never.
+        fetch_locked(connection, statements.FACT, ("epoch",), "UPDATE")
         facts: dict[str, str] = dict(fetch(connection, statements.FACTS))
         _check(place, facts, identity)
         if facts["format"] != FORMAT:
-            migrate(connection, facts)
+            _escape_commas(connection, facts)
+            _put(connection, {"format": FORMAT})
             facts = dict(fetch(connection, statements.FACTS))
         execute(connection, statements.FREE_HELD)
         _follow_clock(connection, float(facts["now_s"]), now_s)
@@ -209,12 +192,12 @@ def open_tables(connection: Connection, place: str, identity: Mapping[str, str],
 
 
 def mark(connection: Connection, clean: bool) -> None:
-    """Note whether the last owner let go in order, in the running transaction."""
+    """Note whether the owner closes the store in order, in the running transaction."""
     _put(connection, {"clean": str(int(clean))})
 
 
 def put_notes(connection: Connection, notes: Mapping[str, str]) -> None:
-    """Store these facts by name in the running transaction, for the next opening."""
+    """Keep these facts by name, in the running transaction; `Opening` has them."""
     _put(connection, {NOTE + name: value for name, value in notes.items()})
 
 
@@ -238,7 +221,7 @@ def _create(connection: Connection, identity: Mapping[str, str], now_s: float) -
 
 
 def _check(place: str, facts: Mapping[str, str], identity: Mapping[str, str]) -> None:
-    """The format first: another one may keep the identity elsewhere."""
+    """The format first: another one may keep the identity in another way."""
     if facts.get("format") not in READ:
         raise FormatMismatch(
             f"{place}: the format is {facts.get('format', 'not named')} in the job, and this program reads "
@@ -268,27 +251,14 @@ def _put(connection: Connection, facts: Mapping[str, str]) -> None:
     write(connection, statements.PUT_FACTS, list(facts.items()))
 
 
-#: First part of the names in `crawl` of what may not change.
-IDENTITY = "identity:"
-
 _PAGE = 10_000
-
-
-def migrate(connection: Connection, facts: Mapping[str, str]) -> None:
-    """Take the steps from the format that the facts name, in the running transaction. Gates that were held still are."""
-    number = facts["format"]
-    while number in STEPS:
-        STEPS[number](connection, facts)
-        number = str(int(number) + 1)
-        facts = {**dict(fetch(connection, statements.FACTS)), "format": number}
-    write(connection, statements.PUT_FACTS, [("format", number)])
 
 
 def _escape_commas(connection: Connection, facts: Mapping[str, str]) -> None:
     """3 to 4: under the policy `surt` hosts with a comma leave the queue that they shared with another host.
 
-    The host of a row is that of its URL. Cost: nothing under other policies; else a scan of the rows whose URL has a
-    comma, and a move of those whose host has one.
+    The host comes from a row's URL. Cost: nothing under other policies; else a scan of the rows with a comma in their URL, and
+    a move of those with a comma in their host. Gates that were held still are.
     """
     if facts.get(f"{IDENTITY}policy") != "surt":
         return
@@ -315,7 +285,7 @@ def _escape_commas(connection: Connection, facts: Mapping[str, str]) -> None:
 
 
 def _with_commas(connection: Connection) -> Iterator[tuple[Place, str]]:
-    """Positions of rows with a comma in their URL, in pages."""
+    """Places and URLs of the rows with a comma in their URL, read in pages."""
     last: Place = (-(1 << 63), 0, 0, 0)
     while rows := fetch(connection, statements.PLACES_OF_URLS_LIKE, ("%,%", *last, _PAGE)):
         last = rows[-1][:4]
@@ -323,7 +293,7 @@ def _with_commas(connection: Connection) -> Iterator[tuple[Place, str]]:
 
 
 def _move(connection: Connection, old: LaneId, new: LaneId, key: str, places: list[Place], number: int) -> None:
-    """Move rows of one lane to another, which has a queue of this key: with the old one's standing, and last in order."""
+    """Move rows of one lane to another, in the queue of this key: with the standing of the old queue, and last in line."""
     for place in places:
         execute(connection, statements.MOVE_URL, (*new, *place))
     waiting = sum(place[2] >= WAITING for place in places)
@@ -342,16 +312,9 @@ def _move(connection: Connection, old: LaneId, new: LaneId, key: str, places: li
     )
     if count == len(places):
         write(connection, statements.DELETE_LANES, [old])
-    write(connection, statements.HOLD_GATES, [(old[1],), (new[1],)])  # freed like any: its place in line is worked out
+    write(connection, statements.HOLD_GATES, [(old[1],), (new[1],)])  # so they are freed like any held gate
 
 
 def _with_servable(lane: Values) -> Values:
     _, _, _, count, waiting, shelved = lane
     return (*lane, int(count > waiting and not shelved))
-
-
-#: From a format to what makes the next one of it.
-STEPS: Mapping[str, Callable[[Connection, Mapping[str, str]], None]] = MappingProxyType({"3": _escape_commas})
-
-#: The formats that can be read: today's, and those that it can be made of.
-READ = (*sorted(STEPS), FORMAT)

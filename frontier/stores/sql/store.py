@@ -1,6 +1,6 @@
 """The store in SQL: a file of SQLite or a database of PostgreSQL, behind one thread.
 
-    SqlStore ──Fifo──▶ Service, one thread ──▶ Work (`work`) ──▶ `writing`, `lanes`, `reading` ──▶ the tables (`schema`)
+    SqlStore ──Fifo──▶ one thread ──▶ Work (`work`) ──▶ `writing`, `lanes`, `reading` ──▶ the tables (`schema`)
 
 The store link calls `SqlStore`, which appends each batch and question to a FIFO and never touches the tables; the thread alone
 holds the connection and posts its answers.
@@ -96,91 +96,17 @@ class Fifo:
                     self._changed.wait()
                 self._is_awaited = False
                 self._changed.wait_for(lambda: self._is_hurried or self._is_closed, self._linger_s)
-                group = self._take()
+                group, rows = list[Item](), 0
+                while self._items:
+                    item = self._items[0]
+                    rows += item.rows if isinstance(item, Batch) else 0
+                    if group and rows > MAX_ROWS:
+                        break
+                    group.append(self._items.popleft())
                 self._is_hurried = self._is_hurried and bool(self._items)
             if not group:
                 return
             yield group
-
-    def _take(self) -> list[Item]:
-        group: list[Item] = []
-        rows = 0
-        while self._items:
-            item = self._items[0]
-            rows += item.rows if isinstance(item, Batch) else 0
-            if group and rows > MAX_ROWS:
-                break
-            group.append(self._items.popleft())
-        return group
-
-
-class Service:
-    """One thread that serves one FIFO over one database. Used once."""
-
-    def __init__(
-        self,
-        fifo: Fifo,
-        database: Database,
-        seen: SeenFilter | None,
-        retry_s: float,
-        post: Callable[[list[Answer]], None],
-    ) -> None:
-        """`post` is called from the thread."""
-        self._fifo = fifo
-        self._database = database
-        self._seen = seen
-        self._post = post
-        self._patience = Patience(retry_s)
-        self._close_clean = False
-        self._failure: FrontierError | None = None
-        self._opened: Future[Opening] = Future()
-
-    def open(self, read: Callable[[Connection, str], Opening]) -> Opening:
-        """Start the thread, connect and open the tables by `read` (blocks). Raises: what goes wrong with that."""
-        # A daemon: a forgotten `close` must not keep the process from ending.
-        self._thread = Thread(target=self._run, args=(read,), name="anabranch-store", daemon=True)
-        self._thread.start()
-        try:
-            return self._opened.result()
-        except FrontierError:
-            self._thread.join()
-            raise
-
-    def close(self, *, clean: bool) -> None:
-        """Work off the FIFO, end the thread (blocks). Raises: the error that ended it before, if `clean` was asked."""
-        self._close_clean = clean
-        self._fifo.close()
-        self._patience.hurry()
-        self._thread.join()
-        if clean and self._failure is not None:
-            raise self._failure
-
-    # In the thread
-
-    def _run(self, read: Callable[[Connection, str], Opening]) -> None:
-        """From the opening to the end of the FIFO. `open` raises an error of the opening, `close` a later one."""
-        failure: FrontierError = StoreUnavailable(f"{self._database.place}: the store is not open")
-        try:
-            with closing(Session(self._database)) as session:
-                opening = read(session.connection, self._database.place)
-                self._database.announce(session.connection, owner_line(time.time()))
-                self._opened.set_result(opening)
-                work = Work(session, opening, self._seen, self._post, self._patience)
-                for group in self._fifo.groups():
-                    work.do(group)
-                if self._close_clean and work.failure is None:
-                    work.do([Question(partial(mark, clean=True))])
-                self._failure = work.failure
-                if work.failure is None:
-                    self._database.let_go(session.connection, clean=self._close_clean)
-        except Exception as error:  # noqa: BLE001  it is raised in `open` or `close`
-            self._failure = failure = self._database.translated(error)
-            if not self._opened.done():
-                self._opened.set_exception(failure)
-        finally:
-            self._fifo.close()
-            for group in self._fifo.groups():
-                refuse(group, failure)
 
 
 T = TypeVar("T")
@@ -223,29 +149,39 @@ class SqlStore:
         self._seen = seen
         self._retry_s = retry_s
         self._answers: deque[Answer] = deque()
-        self._service: Service | None = None
+        # Of the present opening:
+        self._thread: Thread | None = None
         self._fifo = Fifo()
         self._fifo.close()  # until it is opened
+        self._patience = Patience(retry_s)
+        self._close_clean = False
+        self._failure: FrontierError | None = None
 
     def open(self, identity: Mapping[str, str], now_s: float, on_change: Callable[[], None]) -> Opening:
         """Create or open the tables and mark them unclean (blocks). `on_change` is called from the store thread.
 
         Raises: FormatMismatch, StoreInUse naming the owner, StoreFull, StoreUnavailable.
         """
-        if self._service is not None:
+        if self._thread is not None:
             raise StoreInUse("this store is open already; close it first, or make another one")
 
         def post(answers: list[Answer]) -> None:
             self._answers.extend(answers)
             on_change()
 
-        self._fifo = Fifo()
-        self._service = Service(self._fifo, self._database, self._seen, self._retry_s, post)
+        self._fifo, self._patience, self._failure = Fifo(), Patience(self._retry_s), None
+        opened: Future[Opening] = Future()
+        tables = partial(open_tables, place=self._database.place, identity=identity, now_s=now_s)
+        # A daemon: a forgotten `close` must not keep the process from ending.
+        thread = Thread(target=self._run, args=(tables, opened, post), name="anabranch-store", daemon=True)
+        thread.start()
         try:
-            return self._service.open(partial(open_tables, identity=identity, now_s=now_s))
+            opening = opened.result()
         except FrontierError:
-            self._service = None
+            thread.join()
             raise
+        self._thread = thread
+        return opening
 
     def write(self, batch: Batch) -> None:
         """Take a batch; `Synced` answers when it is durable."""
@@ -295,9 +231,15 @@ class SqlStore:
         A transaction that waits for another try gets it at once, and more as long as the time allows. After a failure the store
         is never marked clean. Raises: the failure, if `clean` was asked.
         """
-        service, self._service = self._service, None
-        if service is not None:
-            service.close(clean=clean)
+        thread, self._thread = self._thread, None
+        if thread is None:
+            return
+        self._close_clean = clean
+        self._fifo.close()
+        self._patience.hurry()
+        thread.join()
+        if clean and self._failure is not None:
+            raise self._failure
 
     # Questions of others: `reading` has the cost of each
 
@@ -329,6 +271,36 @@ class SqlStore:
         while ended := self._ended_keys(after, chunk):
             after = ended[-1][1]
             yield [key for key, _ in ended]
+
+    def _run(
+        self,
+        tables: Callable[[Connection], Opening],
+        opened: Future[Opening],
+        post: Callable[[list[Answer]], None],
+    ) -> None:
+        """The thread, from the opening to the end of the FIFO. `open` raises an error of the opening, `close` a later one."""
+        failure: FrontierError = StoreUnavailable(f"{self._database.place}: the store is not open")
+        try:
+            with closing(Session(self._database)) as session:
+                opening = tables(session.connection)
+                self._database.announce(session.connection, owner_line(time.time()))
+                opened.set_result(opening)
+                work = Work(session, opening, self._seen, post, self._patience)
+                for group in self._fifo.groups():
+                    work.do(group)
+                if self._close_clean and work.failure is None:
+                    work.do([Question(partial(mark, clean=True))])
+                self._failure = work.failure
+                if work.failure is None:
+                    self._database.let_go(session.connection, clean=self._close_clean)
+        except Exception as error:  # noqa: BLE001  it is raised in `open` or `close`
+            self._failure = failure = self._database.translated(error)
+            if not opened.done():
+                opened.set_exception(failure)
+        finally:
+            self._fifo.close()
+            for group in self._fifo.groups():
+                refuse(group, failure)
 
     def _append(self, item: Item) -> None:
         if not self._fifo.append(item):
