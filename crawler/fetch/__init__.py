@@ -1,17 +1,15 @@
 """Fetching: a URL in, a `Response` or a `FetchError` out.
 
-The way of one fetch:
-
     fetcher            looks up settings, makes the request, exchanges it, learns cookies, translates errors
-    options            the order's [fetch] and [[site]]: what every fetch does and may cost, what differs for a part of the web
+    options            the order's [fetch] and [[site]]: the settings and limits of fetches, for all or for a part of the web
     requests           the bytes of the request; cookies: a bounded jar; proxy: how proxies are written, SOCKS5
     exchange           sends the request, reads the answer within its limits, cuts it where it exceeds them
     connections        HTTP connections over aiohttp, kept and bounded; connection_limits: how many there may be
     dns                the addresses of a host, cached; addresses: how they are written, which are public, lookup records
-    response           what came back, raw: head, and body in memory or in a file; decoding: content codings undone
+    response           the raw answer: head, and body in memory or in a file; decoding: content codings undone
 
-Redirects are not followed: they are links. A body is kept as it came, with its content coding, and its SHA-1 is computed while
-it comes. An answer that exceeds a limit is cut and kept: a body above its size limit (`lenTrunc`), a body at the time limit
-(`timeTrunc`), endless headers (`headerTrunc`). A connection that breaks before the announced end is a failure (-3), as in
-Heritrix, and the URL is tried again.
+Redirects are not followed: they are links. A body is kept as received, with its content coding, and its SHA-1 is computed
+on the way. An answer that exceeds a limit is cut and kept: a body above its size limit (`lenTrunc`), a body at the time
+limit (`timeTrunc`), endless headers (`headerTrunc`). A connection that breaks before the announced end is a failure (-3),
+as in Heritrix, and the URL is tried again.
 """

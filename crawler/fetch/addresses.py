@@ -1,4 +1,4 @@
-"""Addresses of hosts: how they are written, which of them are public, and the record of a DNS lookup that found them.
+"""Addresses of hosts: how they are written, which of them are public, and the record of a DNS lookup.
 
 No DNS library is imported here: orders, archives and logs use these types, and `dns` asks the name servers.
 """
@@ -21,41 +21,37 @@ _FAMILIES = {4: socket.AF_INET, 6: socket.AF_INET6}
 _WITH_PORT = re.compile(r"(?:\[([^\]]+)\]|([^:]+))(?::0*([0-9]{1,5}))?")
 _MAX_PORT = 65535
 
-#: IPv6 addresses outside this block are no global unicast addresses: loopback, unspecified, mapped
-#: IPv4, link-local, unique local, multicast (IANA IPv6 address space registry).
+#: IPv6 addresses outside this block are not global unicast: loopback, unspecified, mapped IPv4, link-local, unique local,
+#: multicast (IANA IPv6 address space registry).
 _GLOBAL_UNICAST = ipaddress.IPv6Network("2000::/3")
 
 #: Blocks that are not public (IANA special-purpose address registries, RFC 6890).
+_NOT_PUBLIC_IPV4 = (
+    "0.0.0.0/8",  # unspecified, "this network"
+    "10.0.0.0/8",  # private
+    "100.64.0.0/10",  # carrier-grade NAT
+    "127.0.0.0/8",  # loopback
+    "169.254.0.0/16",  # link-local
+    "172.16.0.0/12",  # private
+    "192.0.0.0/24",  # protocol assignments
+    "192.0.2.0/24",  # documentation
+    "192.88.99.0/24",  # 6to4 relays
+    "192.168.0.0/16",  # private
+    "198.18.0.0/15",  # benchmarks
+    "198.51.100.0/24",  # documentation
+    "203.0.113.0/24",  # documentation
+    "224.0.0.0/4",  # multicast
+    "240.0.0.0/4",  # reserved, broadcast
+)
+_NOT_PUBLIC_IPV6 = (
+    "2001::/23",  # protocol assignments, Teredo
+    "2001:db8::/32",  # documentation
+    "2002::/16",  # 6to4: an IPv4 address inside
+    "3fff::/20",  # documentation
+)
 _NOT_PUBLIC: dict[int, tuple[ipaddress.IPv4Network | ipaddress.IPv6Network, ...]] = {
-    4: tuple(
-        ipaddress.IPv4Network(block)
-        for block in (
-            "0.0.0.0/8",  # unspecified, "this network"
-            "10.0.0.0/8",  # private
-            "100.64.0.0/10",  # carrier-grade NAT
-            "127.0.0.0/8",  # loopback
-            "169.254.0.0/16",  # link-local
-            "172.16.0.0/12",  # private
-            "192.0.0.0/24",  # protocol assignments
-            "192.0.2.0/24",  # documentation
-            "192.88.99.0/24",  # 6to4 relays
-            "192.168.0.0/16",  # private
-            "198.18.0.0/15",  # benchmarks
-            "198.51.100.0/24",  # documentation
-            "203.0.113.0/24",  # documentation
-            "224.0.0.0/4",  # multicast
-            "240.0.0.0/4",  # reserved, broadcast
-        )
-    ),
-    6: tuple(
-        ipaddress.IPv6Network(block)
-        for block in (
-            "2001::/23",  # protocol assignments, Teredo
-            "2001:db8::/32",  # documentation
-            "2002::/16",  # 6to4: an IPv4 address inside
-            "3fff::/20",  # documentation
-        )
-    ),
+    4: tuple(map(ipaddress.IPv4Network, _NOT_PUBLIC_IPV4)),
+    6: tuple(map(ipaddress.IPv6Network, _NOT_PUBLIC_IPV6)),
 }
 
 #: The well-known prefix of NAT64: on a network without IPv4, DNS64 writes the site's IPv4 address behind it (RFC 6052).
@@ -107,10 +103,7 @@ def hosts_key(name: str) -> str:
 
 
 def interleaved(addresses: Iterable[Address]) -> tuple[Address, ...]:
-    """The addresses with alternating families, the first one's family first, each family in its order (RFC 8305 section 4).
-
-    So whoever tries them in order tries the other family second, if the first address fails.
-    """
+    """The addresses with alternating families, the first one's family first, each family in its order (RFC 8305 section 4)."""
     ordered = tuple(addresses)
     first = [address for address in ordered if address.family == ordered[0].family]
     second = [address for address in ordered if address.family != ordered[0].family]
@@ -120,10 +113,9 @@ def interleaved(addresses: Iterable[Address]) -> tuple[Address, ...]:
 def is_public(address: str) -> bool:
     """Whether the IP literal is a public unicast address.
 
-    False for loopback, private, link-local, multicast, unspecified, reserved and carrier-grade NAT
-    addresses, for those with a scope, and for IPv6 forms that hold an IPv4 address (mapped, compatible, 6to4,
-    Teredo). An address of NAT64's well-known prefix or of ISATAP is as public as the IPv4 address in it.
-    Raises: ValueError if it is no IP literal.
+    False for loopback, private, link-local, multicast, unspecified, reserved and carrier-grade NAT addresses, for those
+    with a scope, and for IPv6 forms that hold an IPv4 address (mapped, compatible, 6to4, Teredo). An address of NAT64's
+    well-known prefix or of ISATAP is as public as the IPv4 address in it. Raises: ValueError if it is no IP literal.
     """
     ip = ipaddress.ip_address(address)
     if ip.version == 6:
@@ -149,7 +141,7 @@ MAX_TTL_S = 6 * 3600.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ResolverOptions:
-    """Which addresses are looked up, and how long an answer is cached."""
+    """The families of addresses to look up, and how long an answer is cached."""
 
     ipv4: bool = True  #: A records, and IPv4 addresses in URLs and in the order's table
     ipv6: bool = True  #: AAAA records, and IPv6 addresses likewise

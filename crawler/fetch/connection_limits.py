@@ -1,7 +1,7 @@
 """Bounds on connections: how many the process's open files allow, and which idle ones are kept.
 
 An idle connection only waits for its host's next fetch. It must leave room for the job's files: a log that cannot be opened
-ends a crawl, a connection that is not kept costs a few packets. `connections` applies these bounds.
+ends a crawl, a connection that is not kept costs a few packets.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ class ConnectionLimits(NamedTuple):
 
 
 def raise_file_limit() -> int:
-    """Raise the process's limit of open files as far as the system allows, and return the limit. Never lowers it."""
+    """Raise the process's limit of open files as far as the system allows, and return it. Never lowers it."""
     for wanted in _WANTED:
         soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
         wanted = wanted if hard == resource.RLIM_INFINITY else min(wanted, hard)  # noqa: PLW2901 - up to the hard limit

@@ -1,21 +1,18 @@
 """HTTP/1.1 connections over aiohttp, bounded: one connection, the connector that keeps them, and the check of addresses.
 
 The only module that uses private names of aiohttp; `tests/crawler/fetch/test_connections.py` has a test for each of them.
-`exchange` sends requests over these connections, `connection_limits` says how many there may be, `dns` resolves names, and
-`proxy` speaks SOCKS5.
 
 Three bounds that aiohttp lacks:
 
-- It limits the length and the number of headers, not their total, and discards what it has read of a head that is too long.
-  `HttpConnection` counts the bytes of a head (1xx answers before it included) and keeps them, so that the start of an endless
-  one can be archived. It bounds trailers and chunk extensions likewise: so many bytes without content are too many.
-- An answer ends where its framing says. Surplus bytes behind it would make aiohttp's parser discard the answer, so they never
+- It limits the length and the number of headers, not their total, and discards a head that is too long. `HttpConnection` counts
+  the bytes of a head (1xx answers before it included) and keeps them, so that the start of an endless one can be archived. It
+  bounds trailers and chunk extensions likewise: so many bytes without content are too many.
+- An answer ends where its framing says. Surplus bytes after it would make aiohttp's parser discard the answer, so they never
   reach the parser; the connection is closed.
-- aiohttp asks no resolver for an IP literal, and a name may resolve to any address. So addresses are checked in the socket
-  factory, which sees every address that a connection would go to.
+- aiohttp asks no resolver for an IP literal, and a name may resolve to any address. So the socket factory checks every address.
 
-A connection to a proxy may go to a private address, since the operator chose it. The proxy resolves the names of hosts and
-must itself refuse private addresses.
+A connection to a proxy may go to a private address, since the operator chose it. The proxy resolves the names of hosts and must
+itself refuse private addresses.
 """
 
 from __future__ import annotations
@@ -71,8 +68,8 @@ READ_BUFFER_BYTES = 64 * 1024
 
 #: Idle connections are kept for as long as a host usually rests between two fetches.
 KEEP_ALIVE_S = 30.0
-#: After a kept connection proved dead, none is kept to its origin for so long. Otherwise a server that offers keep-alive and
-#: closes each connection on its second request would cost a rest of its gate for every page.
+#: After a kept connection proved dead, none is kept to its origin for so long: a server that closes each connection on its
+#: second request would cost a rest of its gate for every page.
 DISTRUST_S = 600.0
 MAX_DISTRUSTED = 10_000
 
@@ -112,8 +109,8 @@ class HttpConnection(ResponseHandler):
         """Send a request; `read` then returns the final answer's head and body stream.
 
         A request has no body, so it is one write, which never waits. The exchange must end by the loop time `deadline_s`;
-        `first_byte_timeout_s` limits the time to the answer's first byte, `read_timeout_s` that between two reads (None = no
-        limit). Raises: ServerDisconnectedError if the connection has been closed.
+        `first_byte_timeout_s` limits the time to the answer's first byte, `read_timeout_s` that between two reads (None =
+        no limit). Raises: ServerDisconnectedError if the connection has been closed.
         """
         transport = self.transport
         if transport is None:
@@ -141,7 +138,7 @@ class HttpConnection(ResponseHandler):
         super().set_response_params(**params)
 
     def become_idle(self) -> None:
-        """The exchange has ended: nothing is expected, and bytes that come close the connection."""
+        """The exchange has ended: nothing is expected, and received bytes close the connection."""
         self._is_idle = True
         self._deadline_s = self._due_s = inf
 
@@ -162,7 +159,7 @@ class HttpConnection(ResponseHandler):
             self._exchange_timer = None
 
     def data_received(self, data: bytes) -> None:
-        """asyncio: bytes from the socket. aiohttp calls it with none to continue parsing what was held back."""
+        """asyncio: bytes from the socket. aiohttp calls it without bytes to continue parsing."""
         if data:
             if self._is_idle:  # it would be taken for the answer to the next request
                 self.abort()
@@ -285,7 +282,7 @@ class HttpConnection(ResponseHandler):
 
 
 def take_complete(content: StreamReader) -> bytes:
-    """The rest of a body whose end has arrived, as it mostly has with the head; else empty, and the caller has to wait."""
+    """The rest of a body that is complete, as it mostly is with the head; else empty, and the caller has to wait."""
     if not content.is_eof() or content.at_eof():
         return b""
     pieces = content._buffer  # noqa: SLF001 - `read_nowait` resumes the parser for each piece (1 % of a page's CPU time)
@@ -295,15 +292,15 @@ def take_complete(content: StreamReader) -> bytes:
 
 
 def take_after_break(content: StreamReader) -> bytes:
-    """What arrived of a body before it broke off."""
+    """The received bytes of a body before it broke off."""
     return content._read_nowait(-1)  # noqa: SLF001 - `read_nowait` raises the break
 
 
 @dataclass(slots=True)
 class ConnectAttempts:
-    """What happened while a connection was made for one fetch. The connector notes it, and a failure is explained by it."""
+    """What happened while a connection was made for one fetch. The connector records it; it explains a failure."""
 
-    is_proxied: bool = False  #: the connection goes to a proxy, which the operator chose
+    is_proxied: bool = False  #: the connection goes to a proxy
     is_new: bool = False  #: a connection was made; else an idle one was used
     sockets: int = 0  #: sockets made to allowed addresses
     refused: str = ""  #: the last address that was refused
@@ -323,7 +320,7 @@ class ConnectAttempts:
         self.lacks_files = error.errno in TOO_MANY_FILES
 
     def note_refused(self, address: str) -> None:
-        """An address must not be connected to."""
+        """An address may not be connected to."""
         self.refused = address
 
 
@@ -332,7 +329,7 @@ _ATTEMPTS: ContextVar[ConnectAttempts] = ContextVar("attempts")
 
 
 def socket_factory(options: FetchOptions) -> Callable[[AddrInfoType], socket.socket]:
-    """A function that makes the socket for an address, and raises OSError if the address must not be connected to."""
+    """A function that makes the socket for an address; it raises OSError for a forbidden one."""
     families = {socket.AF_INET: options.ipv4, socket.AF_INET6: options.ipv6}
 
     def make(info: AddrInfoType) -> socket.socket:
@@ -356,7 +353,7 @@ def socket_factory(options: FetchOptions) -> Callable[[AddrInfoType], socket.soc
 
 
 class _HostResolver(AbstractResolver):
-    """aiohttp's interface to our resolver. Its errors are no OSErrors, so they pass through aiohttp unchanged."""
+    """aiohttp's interface to our resolver. The resolver's errors are no OSErrors, so they pass through aiohttp unchanged."""
 
     def __init__(self, resolver: Resolver) -> None:
         self._dns = resolver
@@ -384,8 +381,8 @@ class _HostResolver(AbstractResolver):
 class Connector(aiohttp.TCPConnector):
     """Makes and keeps connections, directly or through an HTTP proxy.
 
-    The Frontier decides how many connections a host gets, `idle` how many wait for their next fetch. A connection that was
-    taken (`take_idle`, `open_connection`) is given back by `release`. The caller closes the resolver.
+    The Frontier decides how many connections a host gets, `idle` how many wait for their next fetch. Give a connection from
+    `take_idle` or `open_connection` back by `release`. The caller closes the resolver.
     """
 
     def __init__(self, resolver: Resolver, options: FetchOptions, max_busy: int, idle: IdleConnections) -> None:
@@ -423,9 +420,9 @@ class Connector(aiohttp.TCPConnector):
         return found
 
     async def open_connection(self, request: aiohttp.ClientRequest, attempts: ConnectAttempts) -> HttpConnection:
-        """A connection over which the request can be sent, after TLS and a proxy's CONNECT. May wait for a free one.
+        """A connection that the request can be sent over, after TLS and a proxy's CONNECT. May wait for a free one.
 
-        Raises: aiohttp's errors, what the resolver raises, ProxyFailed.
+        Raises: aiohttp's errors, those of the resolver, ProxyFailed.
         """
         token = _ATTEMPTS.set(attempts)
         try:

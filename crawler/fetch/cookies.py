@@ -1,8 +1,7 @@
 """The cookies of one run (RFC 6265), in memory only and bounded: a site that sets many loses its own oldest ones.
 
-A cookie is never sent outside its site: the registrable domain, or the host where there is none. A cookie is ignored if its
-Domain attribute reaches beyond the site (a public suffix, another site), or if it cannot be sent back unchanged. `requests`
-asks for the Cookie field, `fetcher` passes the Set-Cookie fields of answers.
+A cookie is never sent outside its site: the registrable domain, or the host without one. A cookie is ignored if its Domain
+attribute reaches beyond the site (a public suffix, another site), or if it cannot be sent back unchanged.
 """
 
 from __future__ import annotations
@@ -125,13 +124,10 @@ def _parsed(text: str, place: _Place, now_s: float) -> tuple[_Key, _Cookie] | No
     is_secure = "secure" in attributes
     if not _may_set(domain, place, is_secure=is_secure):
         return None
-    key = _Key(domain or place.host, _path(attributes.get("path", ""), place), name)
-    return key, _Cookie(value, not domain, is_secure, _expires_s(attributes, now_s))
-
-
-def _path(given: str, place: _Place) -> str:
-    """The Path attribute, or the folder of the URL (section 5.1.4)."""
-    return given if given.startswith("/") else place.path[: max(place.path.rfind("/"), 1)]
+    path = attributes.get("path", "")
+    if not path.startswith("/"):
+        path = place.path[: max(place.path.rfind("/"), 1)]  # the folder of the URL (section 5.1.4)
+    return _Key(domain or place.host, path, name), _Cookie(value, not domain, is_secure, _expires_s(attributes, now_s))
 
 
 def _may_set(domain: str, place: _Place, *, is_secure: bool) -> bool:

@@ -2,7 +2,7 @@
 
 A body of some KiB may decode to terabytes. So each coding is decoded piece by piece, a piece of the result is at most
 `PIECE_BYTES` long, and decoding stops at the limit; an inner coding gets no more than the limit, too. It stops at the first
-fault and keeps what came before it.
+fault and keeps all bytes before it.
 
 br needs the package `brotli`, zstd `compression.zstd` (Python 3.14) or `backports.zstd`; `CODINGS` lists what can be decoded.
 """
@@ -12,6 +12,7 @@ from __future__ import annotations
 import importlib
 import zlib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from types import MappingProxyType
 from typing import Any
 
@@ -149,11 +150,9 @@ def _brotli(library: Any) -> Decoder:
             for piece in pieces:
                 if decoder.is_finished():
                     return
-                found = decoder.process(piece, output_buffer_limit=PIECE_BYTES)
-                yield found
+                yield decoder.process(piece, output_buffer_limit=PIECE_BYTES)
                 while not decoder.can_accept_more_data():
-                    found = decoder.process(b"", output_buffer_limit=PIECE_BYTES)
-                    yield found
+                    yield decoder.process(b"", output_buffer_limit=PIECE_BYTES)
         except library.error as error:
             raise BrokenCoding(str(error)) from error
         if not decoder.is_finished():
@@ -187,22 +186,15 @@ def _zstd(library: Any) -> Decoder:
     return decode
 
 
-def _library(*names: str) -> Any | None:
-    """The first of these modules that is installed."""
-    for name in names:
-        try:
-            return importlib.import_module(name)
-        except ImportError:
-            continue
-    return None
-
-
 def _codings() -> dict[str, Decoder]:
     codings: dict[str, Decoder] = {"gzip": _gzip, "deflate": _deflate}
-    if brotli := _library("brotli"):
-        codings["br"] = _brotli(brotli)
-    if zstd := _library("compression.zstd", "backports.zstd"):
-        codings["zstd"] = _zstd(zstd)
+    for name, make, module in (
+        ("br", _brotli, "brotli"),
+        ("zstd", _zstd, "backports.zstd"),
+        ("zstd", _zstd, "compression.zstd"),
+    ):
+        with suppress(ImportError):
+            codings[name] = make(importlib.import_module(module))
     return codings
 
 

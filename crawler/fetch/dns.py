@@ -1,8 +1,8 @@
 """Resolves hosts to addresses: by the order's [hosts] table, from an IP literal, or by DNS.
 
 c-ares asks the name servers (through aiodns); it reads the hosts file and answers `localhost` itself. Answers are cached, and
-however many workers ask for a host, one lookup is under way. c-ares sorts addresses by RFC 6724; the families then alternate
-(RFC 8305). `addresses` has the types; `connections` asks the resolver.
+one lookup of a host serves all workers that ask for it. c-ares sorts addresses by RFC 6724; the families then alternate
+(RFC 8305).
 """
 
 from __future__ import annotations
@@ -33,8 +33,8 @@ if TYPE_CHECKING:
 
     NameFailure = type[NameNotFound] | type[NameTimeout]
 
-#: c-ares codes that are final: no such name, or an impossible one. All other codes (time-out, SERVFAIL, a server that refuses,
-#: sends nonsense or cannot be reached) are a `NameTimeout`.
+#: c-ares codes that are final: no such name, or an impossible one. All others (time-out, SERVFAIL, a server that refuses, sends
+#: nonsense or cannot be reached) are a `NameTimeout`.
 FINAL_CODES: dict[int, NameFailure] = {
     aiodns.error.ARES_ENOTFOUND: NameNotFound,
     aiodns.error.ARES_ENODATA: NameNotFound,
@@ -79,12 +79,12 @@ class Resolver:
     """Resolves host names; one object per crawl, used inside one event loop.
 
     `servers` are name servers as IP[:PORT] (none: the system's); `hosts` maps names to IP[:PORT] and has precedence;
-    `*.NAME` matches every name below NAME. `clock` gives epoch seconds. A lookup at a silent server takes 3 x `timeout_s`, any
-    lookup at most 1 s more.
+    `*.NAME` matches every name below NAME. `clock` gives epoch seconds. A lookup at a silent server takes 3 x `timeout_s`,
+    any lookup at most 1 s more.
 
-    A malformed answer fails only its own name. c-ares closes the socket that the answer came through, and so fails all
-    lookups under way without saying which one is at fault. So each of them is repeated in a channel of its own, `MAX_ISOLATED`
-    at a time, and takes as long again.
+    A malformed answer fails only its own name. c-ares closes the socket that received it, and so fails all lookups under
+    way without naming the one at fault. So each of them is repeated in its own channel, `MAX_ISOLATED` at a time, and takes
+    as long again.
 
     Raises: ValueError if a server or an address of the table is not IP[:PORT].
     """
@@ -115,14 +115,18 @@ class Resolver:
     async def resolve(self, host: str) -> tuple[Address, ...]:
         """The host's addresses, at least one, best first, with alternating families. An IP literal is its own address.
 
-        Raises: NameNotFound, NameTimeout. Cost: O(1) if cached; else one lookup, shared with all who
-        ask meanwhile. Cancelling a caller does not cancel it for the others.
+        Raises: NameNotFound, NameTimeout. Cost: O(1) if cached; else one lookup, shared with all who ask meanwhile.
+        Cancelling a caller does not cancel it for the others.
         """
         host = host.lower()
         literal = ip_literal(host)
         fixed = self._fixed(host) or (literal and (literal,))
         if fixed:
-            return self._wanted(host, fixed)
+            wanted = tuple(filter(self._options.wants, fixed))
+            if not wanted:
+                off = "IPv4" if fixed[0].family == socket.AF_INET else "IPv6"
+                raise NameNotFound(f"no address for {host}: {off} is switched off")
+            return wanted
         answer = self._cached(host)
         if answer is None:
             if (task := self._lookups.get(host)) is None:
@@ -133,16 +137,11 @@ class Resolver:
         return answer.addresses
 
     def known_address(self, host: str) -> str | None:
-        """An address of the host that is cached, expired or not; None if there is none. Asks no server. O(1).
-
-        Of several addresses it is always the same one, whatever their order.
-        """
+        """A cached address of the host, expired or not, always the same of several; None without one. Asks no server. O(1)."""
         host = host.lower()
-        fixed = self._fixed(host)
-        if fixed is not None:
+        if fixed := self._fixed(host):
             return fixed[0].host
-        literal = ip_literal(host)
-        if literal is not None:
+        if literal := ip_literal(host):
             return literal.host
         answer = self._cache.get(host)
         return None if answer is None else min((address.host for address in answer.addresses), default=None)
@@ -172,13 +171,6 @@ class Resolver:
         for channel in list(self._channels):
             await channel.close()
         await asyncio.gather(*self._lookups.values())
-
-    def _wanted(self, host: str, addresses: tuple[Address, ...]) -> tuple[Address, ...]:
-        wanted = tuple(filter(self._options.wants, addresses))
-        if not wanted:
-            off = "IPv4" if addresses[0].family == socket.AF_INET else "IPv6"
-            raise NameNotFound(f"no address for {host}: {off} is switched off")
-        return wanted
 
     def _cached(self, host: str) -> _Answer | None:
         answer = self._cache.get(host)
@@ -230,7 +222,7 @@ class Resolver:
             return await channel.getaddrinfo(host, family=self._options.family)
 
     async def _query_isolated(self, host: str) -> pycares.AddrInfoResult:
-        """Look up through sockets that no other lookup uses. Raises: as `_query`."""
+        """Look up through sockets of its own. Raises: as `_query`."""
         async with self._isolated:
             if self._closed:
                 raise TimeoutError
@@ -250,7 +242,11 @@ class Resolver:
         return channel
 
     def _found(self, found: pycares.AddrInfoResult) -> _Answer:
-        ttls = {parse_address(_text(node.addr[0])).host: node.ttl for node in found.nodes}
+        texts = ((node.addr[0], node.ttl) for node in found.nodes)
+        ttls = {
+            parse_address(text.decode("ascii") if isinstance(text, bytes) else text).host: ttl_s
+            for text, ttl_s in texts
+        }
         ttl_s = min([*ttls.values(), *(name.ttl for name in found.cnames)])
         addresses = interleaved(map(parse_address, ttls))[:MAX_ADDRESSES]
         kinds = {socket.AF_INET: "A", socket.AF_INET6: "AAAA"}
@@ -279,7 +275,3 @@ def _server(text: str) -> str:
     address = parse_address(text)
     host = f"[{address.host}]" if address.family == socket.AF_INET6 else address.host
     return f"{host}:{address.port or _DNS_PORT}"
-
-
-def _text(host: bytes | str) -> str:
-    return host.decode("ascii") if isinstance(host, bytes) else host

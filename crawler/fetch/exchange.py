@@ -1,7 +1,4 @@
-"""One HTTP exchange: a request is sent, and its answer is read up to its limits and cut where it exceeds them.
-
-`requests` makes the request, `connections` carries it, `response` is the result. `fetcher` translates what is raised here.
-"""
+"""One HTTP exchange: a request is sent, and its answer is read up to its limits and cut where it exceeds them."""
 
 from __future__ import annotations
 
@@ -34,9 +31,9 @@ MAX_HEADERS = 1000
 
 _PROXY_AUTHENTICATION_REQUIRED = 407
 
-#: What reading a body raises if it breaks off.
+#: The errors of a body that breaks off.
 _BREAKS = (aiohttp.ClientPayloadError, aiohttp.ClientOSError, aiohttp.ServerDisconnectedError)
-#: What reading a head raises if there is none. Over a kept connection that says nothing about the URL.
+#: The errors without a head. Over a kept connection they do not concern the URL.
 _NO_HEAD = (aiohttp.ClientOSError, aiohttp.ServerDisconnectedError, HttpProcessingError)
 
 _STATUS_LINE = re.compile(rb"HTTP/(\d)\.(\d) (\d{3})(?: ([^\r\n]*))?\r?\n")
@@ -60,7 +57,7 @@ class HttpExchange:
     def __init__(
         self, request: HttpRequest, attempts: ConnectAttempts, body: Body, options: FetchOptions, limits: FetchLimits
     ) -> None:
-        """`attempts` notes what happens while a connection is made; the answer's body goes into `body`."""
+        """`attempts` records how a connection is made; the answer's body goes into `body`."""
         self._request = request
         self._attempts = attempts
         self._body = body

@@ -1,7 +1,7 @@
 """The fetcher: a URL in, a `Response` or a `FetchError` out.
 
 It looks up the URL's settings (`options`), makes the request (`requests`), exchanges it for an answer (`exchange`), learns
-cookies, and translates what the libraries raise. Redirects are not followed: they are links.
+cookies, and translates the errors of the libraries.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ if TYPE_CHECKING:
 
 log = structlog.get_logger(__name__)
 
-#: What the libraries raise -> the failure it is. The first row that fits wins; whatever is not in the table is a defect.
+#: Error of a library -> our failure. The first row that fits wins; any other error is a defect.
 _FAILURES: Mapping[type[Exception], type[FetchError]] = MappingProxyType(
     {
         aiohttp.ConnectionTimeoutError: ConnectFailed,
@@ -74,7 +74,7 @@ _FAILURES: Mapping[type[Exception], type[FetchError]] = MappingProxyType(
     }
 )
 
-#: What a fetch may end with that is no defect of ours.
+#: The errors of a fetch that are no defects.
 _FORESEEN: tuple[type[Exception], ...] = (FetchError, TooManyFiles, *_FAILURES)
 
 _MAX_MESSAGE_CHARS = 300
@@ -83,9 +83,9 @@ _MAX_MESSAGE_CHARS = 300
 class Fetcher:
     """Fetches URLs over kept connections. Built inside a running loop; serves any number of workers.
 
-    Each fetch ends within its time limit; a body is cut at its limit and at the time limit, and kept. Addresses that are not
-    public are refused unless the options allow them. `clock` gives epoch seconds. A fetch for which there is no free connection
-    waits, within its time limit. The caller closes the resolver, after the fetcher.
+    Each fetch ends within its time limit; a body is cut at its limit and at the time limit, and kept. Addresses that are
+    not public are refused unless the options allow them. `clock` gives epoch seconds. A fetch waits for a free connection
+    within its time limit. The caller closes the resolver, after the fetcher.
     """
 
     def __init__(
@@ -124,9 +124,9 @@ class Fetcher:
     ) -> Response:
         """Fetch a canonical URL with GET; its bytes are sent unchanged, its host is the Host header.
 
-        `conditional` asks for the page only if it has changed (else 304, an answer). `via` is the page that links to it, sent
-        only if the options say so. `limits` may narrow the usual ones. With `keep_broken` a body that broke off is an answer,
-        cut by DISCONNECT, else a failure. The caller closes the response's body.
+        `conditional` requests the page only if it has changed (else 304, an answer). `via` is the page that links to it,
+        sent only if the options allow it. `limits` may narrow the usual ones. With `keep_broken` a body that broke off is
+        an answer, cut by DISCONNECT, else a failure. The caller closes the response's body.
 
         Raises: FetchError subclasses, with `start_s` and `end_s`; StorageError if a large body cannot be kept; CancelledError.
         """
@@ -163,7 +163,7 @@ class Fetcher:
             await connector.close()
 
     def _connector(self, proxy: Proxy | None) -> Connector:
-        """The connector of a SOCKS proxy, or the one of all other fetches: their connections must not be mixed up."""
+        """The connector of a SOCKS proxy, or the one of all other fetches: their connections must not be mixed."""
         socks = proxy if proxy is not None and proxy.is_socks else None
         connector = self._connectors.get(socks)
         if connector is None:

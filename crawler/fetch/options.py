@@ -1,4 +1,4 @@
-"""What a fetch does and may cost: the order's [fetch] as `FetchOptions`, and what its [[site]] entries change.
+"""Settings and limits of fetches: the order's [fetch] as `FetchOptions`, and its [[site]] entries for parts of the web.
 
 A site names a part of the web by SURT prefixes. Of several that cover a URL the longest wins, for each setting by itself
 (headers: for each name by itself); of equal ones the later. `Sites` computes this when it is built, and gives each URL its
@@ -24,9 +24,9 @@ from anabranch.frontier.policies.sheets import HostTable
 ACCEPT = "text/html,application/xhtml+xml,application/xml;q=0.9,*/*;q=0.8"
 
 _TOKEN = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
-#: Headers that have a key of their own in the order, or that only the fetcher may set.
+#: Headers with their own key in the order, or that only the fetcher may set.
 _RESERVED = frozenset(
-    [
+    {
         "accept-encoding",
         "authorization",
         "connection",
@@ -35,14 +35,8 @@ _RESERVED = frozenset(
         "expect",
         "host",
         "if-modified-since",
-        "if-none-match",
-        "proxy-authorization",
-        "range",
-        "referer",
-        "te",
-        "transfer-encoding",
-        "upgrade",
-    ]
+    }
+    | {"if-none-match", "proxy-authorization", "range", "referer", "te", "transfer-encoding", "upgrade"}
 )
 
 
@@ -95,9 +89,9 @@ class FetchOptions:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SiteOptions:
-    """One [[site]] entry: where it holds, and what it changes; None or empty = unchanged."""
+    """One [[site]] entry: where it holds, and its settings; None or empty = unchanged."""
 
-    surts: tuple[str, ...]  #: SURT prefixes, as `frontier.policies.surt.parse_surt` reads them
+    surts: tuple[str, ...]  #: SURT prefixes, see `frontier.policies.hosts.parse_surt`
     headers: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
     user: str = ""  #: of basic authentication (RFC 7617)
     password_env: str = ""  #: variable with the user's password
@@ -120,7 +114,7 @@ def check_header(name: str, value: str) -> None:
 
 
 def is_sendable(value: str) -> bool:
-    """A header value that can be sent as it is: printable ASCII. Pure."""
+    """Whether a header value can be sent as it is: printable ASCII."""
     return value.isascii() and value.isprintable()
 
 

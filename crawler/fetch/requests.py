@@ -1,8 +1,7 @@
-"""What is sent: the bytes of a GET request, made from the URL, the options, the site's settings and the cookies.
+"""The bytes of a GET request, made from the URL, the options, the site's settings and the cookies.
 
-`RequestBuilder.build` makes an `HttpRequest`, which `exchange` sends. What all URLs of a scheme, host and port have in common
-is made once (`Origins`), by aiohttp's own request object: it knows what a host is and what a proxy must be sent, and the
-connector makes connections for it.
+`RequestBuilder.build` makes an `HttpRequest`, which `exchange` sends. The common part of all URLs of a scheme, host and port is
+made once (`Origins`), by aiohttp's own request object: it knows hosts and proxies, and the connector needs it.
 """
 
 from __future__ import annotations
@@ -32,12 +31,12 @@ if TYPE_CHECKING:
 #: Origins that are cached: some 8 MB.
 MAX_ORIGINS = 4096
 
-#: Scheme and authority; path and query; the fragment is not sent. `http:///x` has no host, and its path is not taken for one.
-#: No part may contain what would end the request line or its target.
+#: Scheme and authority; path and query; the fragment is not sent. `http:///x` has no host. No part may contain a character
+#: that would end the request line or its target.
 _URL = re.compile(
     r"(https?://[^/?#\x00-\x20\x7f]*)([^#\x00-\x20\x7f]*)(?:#[^\x00-\x20\x7f]*)?", re.IGNORECASE | re.ASCII
 )
-#: What would end a header field, or is not allowed in one.
+#: Characters that would end a header field, or are not allowed in one.
 _NOT_SENDABLE = re.compile(r"[\x00-\x08\x0a-\x1f\x7f]")
 #: Fields with credentials.
 _SECRET = re.compile(rb"(?<=\n)(?:proxy-)?authorization:[^\n]*\n", re.IGNORECASE)
@@ -82,15 +81,13 @@ class RequestBuilder:
         proxy = settings.proxy
         if proxy is not None and not self._options.allow_private:
             literal = ip_literal(URL(url, encoded=True).raw_host or "")
-            if literal and not is_public(
-                literal.host
-            ):  # names are resolved by the proxy, which must check addresses itself
+            if literal and not is_public(literal.host):  # the proxy resolves names, and must check addresses itself
                 raise AddressRefused(f"{literal.host} is not a public address (--allow-private allows it)")
         origin, path = self._origins.of(url, proxy)
         fields = self._fields_for(url, settings, conditional, via, now_s)
         if origin.authorization:
             if "Authorization" in fields:
-                raise Unfetchable("a user stands in the URL, and another one in the order")
+                raise Unfetchable("the URL has a user, and the order another one")
             fields = {**fields, "Authorization": origin.authorization}
         if proxy is not None and origin.is_forwarded:
             fields = {**fields, **proxy.headers()}  # with TLS only the CONNECT before it may show them
@@ -111,10 +108,7 @@ class RequestBuilder:
 
 
 def referer(via: str, url: str) -> str:
-    """The Referer for a link from `via`: without user and fragment (RFC 9110 section 10.1.3).
-
-    Empty from https to http, and if it cannot be sent.
-    """
+    """The Referer for a link from `via`, without user and fragment (RFC 9110 section 10.1.3); empty if it must not be sent."""
     if not is_sendable(via) or (via.startswith("https:") and not url.startswith("https:")):
         return ""
     page = URL(via, encoded=True)

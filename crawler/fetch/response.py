@@ -1,9 +1,9 @@
-"""What a server answered, raw: the head, and a body in memory while it is small, in a file without a name when it is large.
+"""The raw answer of a server: the head, and a body in memory while it is small, in an unnamed file when it is large.
 
 A crawl has hundreds of bodies at a time, and sites decide how large they are. So a body above `MEMORY_BYTES` moves into a file
 of the job's scratch folder, and so does every body that grows while all together exceed `SHARED_BYTES`. The file has no name:
-it disappears with the process, however that ends. Its bytes go to the page cache at once, so a write waits for the disk only if
-the kernel has too much to write already. `exchange` fills a response, `decoding` undoes its content codings.
+it disappears with the process. Its bytes go to the page cache at once, so a write waits for the disk only if the kernel has too
+much to write already.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 #: The largest body in memory.
 MEMORY_BYTES = 128 * 1024
-#: What all bodies of one scratch together hold in memory.
+#: The most that all bodies of one scratch hold in memory.
 SHARED_BYTES = 32 << 20
 
 CHUNK_BYTES = 64 * 1024
@@ -44,7 +44,7 @@ class Cut(Enum):
 
 
 class Response(NamedTuple):
-    """What a server answered. The holder owns the body and closes it."""
+    """The answer of a server. The holder owns the body and closes it."""
 
     url: str  #: as requested
     status: int  #: HTTP status, 101 or 200..999
@@ -68,8 +68,8 @@ class Response(NamedTuple):
     def content(self, limit: int) -> tuple[bytes, bool]:
         """The body with its content codings undone, at most `limit` bytes; True if there is more, or the coding is broken.
 
-        Cost: at most `limit` bytes and some hundred KiB for each coding, whatever the body claims; about 5 ms for a MiB, so
-        decode large bodies in a thread. Broken codings give what could be decoded; they raise nothing.
+        Cost: at most `limit` bytes and some hundred KiB for each coding, for any body; about 5 ms for a MiB, so decode
+        large bodies in a thread. Broken codings give the bytes before the fault; they raise nothing.
         """
         coded = self.headers.getall("Content-Encoding", None)
         codings = codings_in(coded) if coded else ()
@@ -105,7 +105,7 @@ def header_fields(raw: Iterable[tuple[bytes, bytes]]) -> CIMultiDictProxy[str]:
 
 
 class Scratch:
-    """Where bodies are kept: the folder of the large ones, and the memory that the small ones share. Used by one thread."""
+    """Keeps bodies: the folder of the large ones, and the shared memory of the small ones. Used by one thread."""
 
     def __init__(
         self, folder: Path | None, *, memory_bytes: int = MEMORY_BYTES, shared_bytes: int = SHARED_BYTES
@@ -186,10 +186,7 @@ class Body:
         return self.size > 0 and not self._parts if self._file is None else self._file.closed
 
     def append(self, chunk: bytes) -> None:
-        """Append bytes. Raises: StorageError (a full disk, a lost folder); the body is unusable then.
-
-        Raises ValueError if it is sealed.
-        """
+        """Append bytes. Raises: StorageError (a full disk, a lost folder); the body is unusable then. ValueError if sealed."""
         if self._is_sealed:
             raise ValueError("the body is complete, and takes no more bytes")
         self._hash.update(chunk)
@@ -200,7 +197,11 @@ class Body:
                 self._hold(held)
                 self._parts.append(chunk)
                 return
-            self._move()
+            self._file = self._scratch.file()
+            for part in self._parts:
+                self._write(part)
+            self._parts = []
+            self._hold(0)
         self._write(chunk)
 
     def seal(self) -> None:
@@ -239,7 +240,7 @@ class Body:
         return io.BufferedReader(_BodyFile(self), CHUNK_BYTES)
 
     def close(self) -> None:
-        """Release memory and file; a second call does nothing. Size and digest stay."""
+        """Release memory and file; size and digest stay. Idempotent."""
         self._hold(0)
         self._parts = []
         if self._file is not None:
@@ -248,14 +249,6 @@ class Body:
     def _hold(self, size_bytes: int) -> None:
         self._scratch.hold(size_bytes - self._held_bytes)
         self._held_bytes = size_bytes
-
-    def _move(self) -> None:
-        """Move from memory into a file."""
-        self._file = self._scratch.file()
-        for part in self._parts:
-            self._write(part)
-        self._parts = []
-        self._hold(0)
 
     def _write(self, chunk: bytes) -> None:
         assert self._file is not None

@@ -167,11 +167,13 @@ def _queued_reasons(facts: UrlFacts, record: UrlRecord, now_s: float) -> Iterato
         yield STORE_BEHIND
     if facts.gate:
         yield from _gate_reasons(facts.gate, now_s)
-    if queue and queue.state is QueueState.IN_FLIGHT:
+    if queue is None:
+        return
+    if queue.state is QueueState.IN_FLIGHT:
         yield "another URL of its queue is in flight"
-    if queue and facts.ahead:
+    if facts.ahead:
         yield f"{counted(facts.ahead, 'URL is', 'URLs are')} before it in its queue"
-    if queue and (words := _turn_words(queue)):
+    if words := _turn_words(queue):
         yield f"its queue {words}"
 
 

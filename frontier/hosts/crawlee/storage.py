@@ -88,10 +88,7 @@ class FrontierStorageClient(StorageClient):
             raise ValueError("give one of id, name and alias")
         configuration = configuration or Configuration.get_global_configuration()
         base = Path(configuration.storage_dir) / _QUEUES
-        wanted = name or alias or _DEFAULT
-        if wanted in {".", ".."} or any(sign in wanted for sign in "/\\\0"):
-            raise ValueError(f"{wanted!r} cannot name a queue's folder")
-        folder = base / wanted if id is None else with_id(base, id)
+        folder = _below(base, name or alias or _DEFAULT) if id is None else with_id(base, id)
         client = next((client for client in self._opened if client.folder == folder), None)
         if client is None:
             client = await FrontierRequestQueueClient.open(folder, self._settings, name=name, on_close=self._forget)
@@ -102,6 +99,13 @@ class FrontierStorageClient(StorageClient):
     def _forget(self, client: FrontierRequestQueueClient) -> None:
         if client in self._opened:
             self._opened.remove(client)
+
+
+def _below(base: Path, name: str) -> Path:
+    """The folder of a queue. Raises: ValueError for a name that would lead elsewhere."""
+    if name in {".", ".."} or any(sign in name for sign in "/\\\0"):
+        raise ValueError(f"{name!r} cannot name a queue's folder")
+    return base / name
 
 
 class FrontierRequestQueueClient(RequestQueueClient):
