@@ -94,7 +94,7 @@ class Looking:
         _check_numbers(limit)
         yield from self.flush()
         views: list[QueueView] = []
-        for facts in (yield from asked(self._store.longest, limit)):
+        for facts in (yield from asked(self._store.queues, None, None, limit, True)):
             view = yield from self._queue(facts)
             views.append(view)
         return views

@@ -168,7 +168,7 @@ class Batch:
     @property
     def is_empty(self) -> bool:
         """It changes nothing."""
-        return not (self.ended or self.new or self.moved or self.gates or self._says_of_lanes or self._says_of_names)
+        return not (self.ended or self.new or self.moved or self.gates or self._has_lanes or self._has_names)
 
     @property
     def _has_lanes(self) -> bool:
