@@ -130,7 +130,9 @@ def run(
 ) -> subprocess.CompletedProcess[str]:
     """Run `python ARGUMENTS` to its end. Raises: subprocess.TimeoutExpired, after it was killed."""
     code, out, err = asyncio.run(_run_to_its_end(arguments, cwd, env, stdin, timeout, preload))
-    return subprocess.CompletedProcess([*arguments], code, *(text.decode(errors="backslashreplace") for text in (out, err)))
+    return subprocess.CompletedProcess(
+        [*arguments], code, *(text.decode(errors="backslashreplace") for text in (out, err))
+    )
 
 
 def run_bytes(
@@ -311,8 +313,8 @@ def _become(arguments: Sequence[str], cwd: str, env: Mapping[str, str]) -> NoRet
         code = 1
     if isinstance(code, str):
         sys.stderr.write(f"{code}\n")
-    threading._shutdown()  # type: ignore[attr-defined] # noqa: SLF001 - as the interpreter does, which has no other name for it
-    atexit._run_exitfuncs()  # noqa: SLF001 - the same
+    threading._shutdown()  # type: ignore[attr-defined] - as the interpreter does, which has no other name for these
+    atexit._run_exitfuncs()
     status = code if isinstance(code, int) else int(code is not None)
     for stream in filter(None, (sys.stdout, sys.stderr)):
         try:

@@ -67,7 +67,9 @@ async def start(
         "options": options or {},
     }
     program = REPOSITORY / "tests" / "acceptance" / "scrapy_spider.py"
-    return await forkserver.start([str(program), json.dumps(order)], cwd=REPOSITORY, env=environment(), preload=LIBRARIES)
+    return await forkserver.start(
+        [str(program), json.dumps(order)], cwd=REPOSITORY, env=environment(), preload=LIBRARIES
+    )
 
 
 async def ended(process: Process) -> Crawl:
