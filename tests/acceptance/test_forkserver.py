@@ -15,7 +15,7 @@ from tests.acceptance.command import environment
 PROGRAM = """
 import atexit, os, signal, sys
 atexit.register(print, "at its end")
-print(__name__, sys.argv[1:], os.getcwd(), os.environ.get("MINE"), sys.stdin.read())
+print(__name__, sys.argv[1:], os.getcwd(), os.environ.get("MINE"), sys.stdin.read(), flush=True)
 print(signal.getsignal(signal.SIGINT) is signal.default_int_handler, signal.getsignal(signal.SIGHUP).name, file=sys.stderr)
 END
 """
@@ -46,7 +46,7 @@ def test_it_has_its_own_arguments_folder_environment_streams_and_end(tmp_path: P
     )
     assert ended.returncode == code
     said = f"__main__ ['a', 'b c'] {tmp_path} x given\n"
-    assert ended.stdout == ("" if code < 0 else said + "at its end\n")
+    assert ended.stdout == said + ("" if code < 0 else "at its end\n")
     if code >= 0:
         assert ended.stderr.startswith("True SIG_DFL\n")
     assert ("ZeroDivisionError" in ended.stderr) == (end == "1 / 0")
