@@ -11,7 +11,9 @@ import pytest
 
 from anabranch.crawler.outcomes.errors import OrderError
 from anabranch.crawler.runtime import LoopFactory, loop_factory
+from tests.acceptance import forkserver
 from tests.acceptance.command import LOOP
+from tests.patience import FACTOR, patient
 from tests.site.dns_server import DnsServer
 from tests.site.pages import WEB
 from tests.site.server import SmallWeb
@@ -21,12 +23,26 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--loop", choices=("asyncio", "uvloop"), default="asyncio", help="what tests and crawls run on")
 
 
+@pytest.hookimpl(tryfirst=True)  # before pytest-timeout reads what is set here
 def pytest_configure(config: pytest.Config) -> None:
+    if config.getoption("timeout") is None:
+        config.option.timeout = patient(float(config.getini("timeout")))
     _take_back_ignored_signals()
     loop = config.getoption("--loop")
     os.environ[LOOP] = loop
     if loop == "uvloop":
         config.pluginmanager.register(OnUvloop())
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """A time-out that a test names for itself is multiplied, too."""
+    for item in items if FACTOR != 1 else ():
+        if (own := item.get_closest_marker("timeout")) and own.args:
+            item.add_marker(pytest.mark.timeout(patient(own.args[0])), append=False)
+
+
+def pytest_unconfigure() -> None:
+    forkserver.close_all()
 
 
 def _take_back_ignored_signals() -> None:

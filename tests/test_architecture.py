@@ -17,7 +17,8 @@ from pathlib import Path
 import pytest
 
 from scripts.budgets import ROOMS, Source, definitions, excesses, measure, source, sources
-from scripts.measures import cycles, folder_cycles, foreign_assignments, median_lines, repeated_classes
+from scripts.measures import folder_cycles, foreign_assignments, median_lines, repeated_classes
+from tests.patience import HANG_S
 
 CLONE = Path(__file__).resolve().parent.parent
 
@@ -241,7 +242,7 @@ def without_docstring(file: Source) -> list[str]:
 def modules_imported_by(*arguments: str) -> set[str]:
     """The names of all modules that `python ARGUMENTS` imports; it must end with 0."""
     command = [sys.executable, "-X", "importtime", *arguments]
-    done = subprocess.run(command, cwd=CLONE, capture_output=True, text=True, check=True, timeout=30)
+    done = subprocess.run(command, cwd=CLONE, capture_output=True, text=True, check=True, timeout=HANG_S)
     lines = [line for line in done.stderr.splitlines() if line.startswith("import time:")]
     return {line.rsplit("|", 1)[1].strip() for line in lines}
 

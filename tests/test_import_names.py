@@ -10,6 +10,7 @@ import pytest
 
 import anabranch
 from tests.acceptance.command import REPOSITORY, environment
+from tests.patience import HANG_S
 
 #: The rooms, under whose names programs that crawl have modules of their own.
 ROOMS = ("crawler", "frontier", "dedup")
@@ -22,7 +23,7 @@ def run(folder: Path, code: str, *, path: str | None = None) -> subprocess.Compl
     if path is not None:
         given["PYTHONPATH"] = path
     command = [sys.executable, "-c", code]
-    return subprocess.run(command, cwd=folder, env=given, capture_output=True, text=True, check=False, timeout=60)
+    return subprocess.run(command, cwd=folder, env=given, capture_output=True, text=True, check=False, timeout=HANG_S)
 
 
 @pytest.mark.parametrize("room", ROOMS)

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from tests.acceptance import forkserver
+from tests.patience import HANG_S
 from tests.site.server import SmallWeb
 
 REPOSITORY = Path(__file__).resolve().parents[2]
@@ -19,7 +20,7 @@ Process = asyncio.subprocess.Process | forkserver.Forked
 #: The variable that says which event loop crawls run on (`pytest --loop`).
 LOOP = "TESTED_LOOP"
 #: A command that has not ended by then is a defect.
-PATIENCE_S = 50.0
+PATIENCE_S = HANG_S
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

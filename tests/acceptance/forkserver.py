@@ -99,13 +99,18 @@ async def start(
     """Start `python ARGUMENTS`, which are `-m MODULE …` or `FILE …`."""
     if not FORKS:
         return await asyncio.create_subprocess_exec(
-            *(sys.executable, *arguments), cwd=cwd, env=env, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE
-        )  # fmt: skip
+            *(sys.executable, *arguments),
+            cwd=cwd,
+            env=env,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+        )
     loop = asyncio.get_running_loop()
     ours, stdin = socket.socketpair()
     (out, stdout), (err, stderr) = os.pipe(), os.pipe()
     try:
-        pid, status = _server(preload).start(arguments, Path(cwd).absolute(), env, (stdin.fileno(), stdout, stderr))
+        pid, status = _server(preload).start(arguments, cwd, env, (stdin.fileno(), stdout, stderr))
     finally:
         stdin.close()
         os.close(stdout)
@@ -147,16 +152,16 @@ async def _run_to_its_end(
     cwd: str | Path,
     env: Mapping[str, str],
     stdin: bytes,
-    timeout: float | None,
+    patience_s: float | None,
     preload: tuple[str, ...],
 ) -> tuple[int, bytes, bytes]:
     process = await start(arguments, cwd=cwd, env=env, preload=preload)
     try:
-        out, err = await asyncio.wait_for(process.communicate(stdin), timeout)
+        out, err = await asyncio.wait_for(process.communicate(stdin), patience_s)
     except TimeoutError:
         process.kill()
         out, err = await process.communicate()
-        raise subprocess.TimeoutExpired([*arguments], timeout or 0, out, err) from None
+        raise subprocess.TimeoutExpired([*arguments], patience_s or 0, out, err) from None
     assert process.returncode is not None
     return process.returncode, out, err
 
@@ -178,10 +183,10 @@ class _Server:
             )
 
     def start(
-        self, arguments: Sequence[str], cwd: Path, env: Mapping[str, str], streams: tuple[int, int, int]
+        self, arguments: Sequence[str], cwd: str | Path, env: Mapping[str, str], streams: tuple[int, int, int]
     ) -> tuple[int, socket.socket]:
         """The id of a new process, and the socket on which its exit code will come."""
-        request = json.dumps([*map(str, arguments)]), str(cwd), json.dumps(dict(env))
+        request = json.dumps([*map(str, arguments)]), str(Path(cwd).absolute()), json.dumps(dict(env))
         text = json.dumps(request).encode()
         status, its = socket.socketpair()
         with its:
@@ -299,7 +304,7 @@ def _preload(name: str) -> None:
 
 
 def _become(arguments: Sequence[str], cwd: str, env: Mapping[str, str]) -> NoReturn:
-    """Run as that command, and end as Python does, but for its clearing of all modules, which costs as much as many a command."""
+    """Run as that command and end as Python does, but without clearing all modules, which costs as much as a small command."""
     code: object = None
     try:
         _run(arguments, cwd, env)
@@ -313,7 +318,7 @@ def _become(arguments: Sequence[str], cwd: str, env: Mapping[str, str]) -> NoRet
         code = 1
     if isinstance(code, str):
         sys.stderr.write(f"{code}\n")
-    threading._shutdown()  # type: ignore[attr-defined]
+    threading._shutdown()  # type: ignore[attr-defined] - as the interpreter does, which has no other name for these
     atexit._run_exitfuncs()
     status = code if isinstance(code, int) else int(code is not None)
     for stream in filter(None, (sys.stdout, sys.stderr)):

@@ -15,6 +15,7 @@ from tests.acceptance.command import (
     write_order,
 )
 from tests.acceptance.smalldisk import FILL, needs_small_disk, on_small_disk, said
+from tests.patience import HANG_S
 from tests.site.oracle import expected
 
 SEED = "http://blog.alpha.test/"
@@ -216,7 +217,13 @@ def shell(tmp_path, line):
     """Run a line of shell with the command in front; its exit code and standard error."""
     text = f"{sys.executable} -m anabranch {line}"
     run = subprocess.run(
-        ["bash", "-c", text], cwd=tmp_path, env=environment(), capture_output=True, text=True, check=False, timeout=30
+        ["bash", "-c", text],
+        cwd=tmp_path,
+        env=environment(),
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=HANG_S,
     )
     return run.returncode, run.stderr
 

@@ -17,7 +17,6 @@ from tests.site.page import NOT_FOUND, Page, file, go
 from tests.site.server import LoopbackServer
 
 pytest.importorskip("crawlee")
-pytestmark = pytest.mark.slow
 
 PROGRAM = Path(__file__).with_name("crawlee_program.py")
 POLICIES = ("host", "bkdr:64")
@@ -93,6 +92,7 @@ async def test_a_site_is_crawled_once_and_politely(tmp_path: Path, policy: str) 
         assert await crawled(task, tmp_path) == [{"finished": 0, "failed": 0, "total": len(TREE)}]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("policy", POLICIES)
 async def test_a_crawler_that_is_killed_goes_on(tmp_path: Path, policy: str) -> None:
     """The handler has run for every page, twice only for those that were in flight, and nothing was asked impolitely."""
@@ -195,7 +195,7 @@ async def test_a_program_that_forgets_to_close_ends_and_loses_nothing(tmp_path: 
         assert sorted(paths(first) + paths(second)) == sorted(TREE)
 
 
-@pytest.mark.timeout(150)  # five processes, one after the other
+@pytest.mark.timeout(900)  # five processes, one after the other
 async def test_storages_are_resumed_purged_and_kept_as_crawlees_own(tmp_path: Path) -> None:
     """A queue without a name is purged at the start, unless the configuration says otherwise; one with a name is kept."""
     pages = {"/": Page(links=go("/a")), "/a": Page()}

@@ -7,6 +7,8 @@ import json
 import signal
 from pathlib import Path
 
+import pytest
+
 from tests.acceptance.command import Ended, anabranch, crawl_log, ended, start, write_order
 from tests.site.oracle import expected
 from tests.site.server import SmallWeb
@@ -94,6 +96,7 @@ async def test_a_running_crawl_obeys_at_once(tmp_path: Path) -> None:
         assert crawl_log(tmp_path / "jobs" / "news") == expected([SEED])
 
 
+@pytest.mark.slow
 async def test_a_killed_crawl_leaves_nothing_in_the_way(tmp_path: Path) -> None:
     """Its socket is dead: the commands open the job, a dump has all of it, and another job crawls the rest from it."""
     async with SmallWeb(delay_s=0.02) as web:

@@ -16,7 +16,7 @@ from tests.site.hostile.hosts import GROUPS, INNOCENT, INNOCENT_URLS, RULED, fir
 from tests.site.hostile.server import HostileWeb
 from tests.site.hostile.wire import OK
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(120)]
+pytestmark = pytest.mark.timeout(900)
 
 #: Anonymous memory that a crawl of any of the groups may have.
 MEMORY_BYTES = 300_000_000
@@ -63,6 +63,7 @@ async def test_each_hostile_host_gets_a_status_and_the_innocent_one_is_fetched_w
     assert not wrong
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", GROUPS["parsers"])
 async def test_no_page_stalls_the_crawl(tmp_path, web, name):
     """A page made to hurt a parser is read within the limits, while the innocent host is fetched."""
@@ -163,6 +164,7 @@ async def test_many_hosts_on_one_server_are_all_fetched(tmp_path, web):
     assert all(web.ledger.count(f"http://{host}/robots.txt") == 1 for host in hosts)
 
 
+@pytest.mark.slow
 async def test_more_hosts_that_keep_their_connections_than_the_process_may_have_files(tmp_path, web):
     """600 hosts, 256 files: idle connections are closed before the crawl's own files cannot be opened."""
     seeds = [INNOCENT_SEED, *(f"http://{host}/" for host in many_hosts(600))]
@@ -173,6 +175,7 @@ async def test_more_hosts_that_keep_their_connections_than_the_process_may_have_
     }
 
 
+@pytest.mark.slow
 async def test_many_hosts_with_the_longest_robots_txt_cost_bounded_memory(tmp_path, web):
     """40 hosts with 500 KB of rules each: kept rules are bounded by their size, not by their number alone."""
     hosts = many_hosts(40, RULED)
@@ -219,6 +222,7 @@ async def test_sitemaps_that_never_end_are_read_to_a_bounded_depth(tmp_path, web
     assert not any("passwd" in url or "root:" in url for url in crawled.final())
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("group", ["headers", "framing", "bodies", "noise"])
 async def test_whatever_a_server_sends_its_warc_can_be_read(tmp_path, web, group):
     """Every answer in crawl.log has a response record with digests that hold, read by warcio."""

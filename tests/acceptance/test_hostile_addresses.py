@@ -21,7 +21,7 @@ from tests.site.hostile.content import moved
 from tests.site.hostile.server import HostileWeb
 from tests.site.hostile.wire import OK
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(120)]
+pytestmark = pytest.mark.timeout(900)
 
 INTERNET = "127.9.9.9"
 BLOCKED = -5001

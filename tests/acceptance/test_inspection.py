@@ -20,8 +20,6 @@ from tests.acceptance.test_crawlee import a_site, a_task, crawled, printed, star
 from tests.site.page import Page, go
 from tests.site.server import LoopbackServer
 
-pytestmark = pytest.mark.slow
-
 #: The first answer of /slow is awaited by nobody; /z stands behind it at the same gate.
 PAGES = {
     "/": Page(links=go("/slow", "/z")),

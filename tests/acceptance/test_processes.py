@@ -12,19 +12,20 @@ from tests.acceptance import command
 from tests.acceptance.archive import archived
 from tests.acceptance.command import Ended, anabranch, crawl_log, ended, kill_after, pages, start, write_order
 from tests.acceptance.manyhosts import SEEDS, many_hosts
+from tests.patience import HANG_S
 from tests.site.oracle import expected
 from tests.site.server import SmallWeb
 
 WEB = many_hosts()
 WORKERS = 8
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(900)]
 
 
 @pytest.fixture(autouse=True)
 def _patience(monkeypatch):
     """Each command is three or four processes, which begin one after the other where there are few cores."""
-    monkeypatch.setattr(command, "PATIENCE_S", 130.0)
+    monkeypatch.setattr(command, "PATIENCE_S", 2 * HANG_S)
 
 
 @pytest.fixture

@@ -31,6 +31,7 @@ async def seen(web, count):
         await asyncio.sleep(0.005)
 
 
+@pytest.mark.slow
 async def test_a_crawl_that_is_killed_five_times_misses_nothing(tmp_path, slow_web):
     """After five `kill -9` every page is there, and at most 2 × workers are fetched again per kill."""
     command = crawl_of(tmp_path, slow_web)

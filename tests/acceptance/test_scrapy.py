@@ -18,8 +18,6 @@ from tests.site.server import SmallWeb
 
 scrapy = pytest.importorskip("scrapy")
 
-pytestmark = pytest.mark.slow
-
 POLICIES = ["host", "bkdr:64"]
 REACTORS: dict[str, dict[str, object]] = {
     "asyncio": {},
@@ -69,7 +67,7 @@ def all_of_blog(web: SmallWeb) -> set[str]:
     return {at(web, path, "blog.alpha.test") for path in BLOG_PAGES}
 
 
-@pytest.mark.timeout(180)
+@pytest.mark.timeout(900)
 async def test_a_site_is_crawled_completely_at_every_policy_and_reactor(slow_blog: SmallWeb) -> None:
     """Each page once, whatever runs the loop; no host has more at once than its gate has slots."""
     starts, options = blog(slow_blog)
@@ -85,6 +83,7 @@ async def test_a_site_is_crawled_completely_at_every_policy_and_reactor(slow_blo
     assert slow_blog.ledger.max_in_service("blog.alpha.test") <= 4
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("policy", POLICIES)
 async def test_a_crawl_that_is_killed_misses_nothing(tmp_path: Path, slow_blog: SmallWeb, policy: str) -> None:
     """After three `kill -9` every callback has run, twice only for those in flight; the gate was kept throughout."""

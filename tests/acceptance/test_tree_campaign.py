@@ -39,6 +39,7 @@ def test_a_tree_is_fetched_exactly_as_an_independent_reader_finds_it(campaign, t
     assert result.repeated == 0
 
 
+@pytest.mark.slow
 def test_three_kills_cost_a_few_repeats_and_no_page(campaign, tmp_path):
     """After each `kill -9` the same command goes on; no more connections than allowed."""
     killed = replace(campaign, kills=3, delay_s=0.03)

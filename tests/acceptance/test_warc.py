@@ -133,6 +133,7 @@ async def test_files_are_finished_at_their_size(tmp_path):
     assert all(size <= (1 << 20) + 310_000 for size in sizes)
 
 
+@pytest.mark.slow
 async def test_after_kills_every_ended_url_has_its_record(tmp_path, slow_web):
     """Killed nine times, at random: the files are valid, nothing is missing, links behind a 304 are followed."""
     command = crawl_of(tmp_path, slow_web)
@@ -229,6 +230,7 @@ async def test_what_changed_between_two_rounds_is_fetched_and_followed(tmp_path)
     assert [read.kind for read in found.of("http://a.test/new")] == ["response", "revisit"]
 
 
+@pytest.mark.slow
 async def test_a_round_that_is_killed_is_gone_on_with(tmp_path, slow_web):
     """Killed at its very beginning and later: the same command without --again ends it, and nothing is missing."""
     command = crawl_of(tmp_path, slow_web)

@@ -10,6 +10,7 @@ import pytest
 
 from scripts.benchmarks import __main__ as bench
 from scripts.benchmarks.rows import Group, Row, Setting, Wishes
+from tests.patience import HANG_S
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 
@@ -94,7 +95,7 @@ def test_a_signal_ends_the_run_and_leaves_nothing(tmp_path: Path, number: signal
             assert process.poll() is None
         assert list(tmp_path.iterdir())
         process.send_signal(number)
-        assert process.wait(timeout=50) == 130
+        assert process.wait(timeout=HANG_S) == 130
     assert list(tmp_path.iterdir()) == []
 
 

@@ -74,6 +74,7 @@ smm.close()
 """
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("mode", ["both", "exact"])
 def test_what_was_synced_is_known_after_kill_9(tmp_path: Path, mode: str) -> None:
     """A process that marks and syncs is killed, four times over one folder, amid splits: nothing synced is lost.

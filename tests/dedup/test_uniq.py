@@ -26,6 +26,7 @@ from anabranch.dedup import (
 from anabranch.dedup.smm import store
 from anabranch.dedup.smm.addresses import levels_for
 from anabranch.dedup.uniq import MODES, UniqFilter, UniqParameters, recorded
+from tests.patience import HANG_S
 
 GIVEN = UniqParameters(levels=(1, 1), expected=1000, false_positive=0.01, leaf_bits=1 << 12)
 
@@ -479,7 +480,7 @@ def test_several_processes_share_a_folder_in_mode_smm(tmp_path: Path) -> None:
     for child in children:
         child.stdin.write("go\n")
         child.stdin.flush()
-    new = [key for child in children for key in child.communicate(timeout=50)[0].split()]
+    new = [key for child in children for key in child.communicate(timeout=HANG_S)[0].split()]
     assert [child.returncode for child in children] == [0, 0, 0]
     with UniqFilter.open(tmp_path / "u", UniqParameters(mode="smm", levels=(1, 2))) as seen:
         signatures = {zlib.crc32(b"%d" % i) >> 8 for i in range(20_000)}

@@ -32,6 +32,7 @@ from tests.frontier.builder import (
     candidates,
     pages,
 )
+from tests.patience import HANG_S
 
 DONE = Outcome(kind=OutcomeKind.DONE)
 
@@ -264,7 +265,7 @@ async def test_when_the_last_url_dies_as_a_duplicate_every_waiter_is_told() -> N
     assert rig.core.pending == 1
     store.flush()
     with pytest.raises(Drained):
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(HANG_S):
             await task
     await frontier.close()
 
@@ -511,7 +512,7 @@ async def test_a_crawl_whose_last_queue_is_over_its_budget_ends() -> None:
     frontier, rig = await opened(budgets=Budgets(total_budget=0))
     frontier.schedule(candidates("http://a.test/"))
     with pytest.raises(Drained):
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(HANG_S):
             await frontier.lease()
     assert rig.core.operations.statistics().retired == 1
     await frontier.close()
@@ -959,7 +960,7 @@ async def test_what_was_said_before_a_ring_is_seen_by_who_hears_it() -> None:
 
     thread = threading.Thread(target=say)
     thread.start()
-    await asyncio.wait_for(has_all.wait(), 10)
+    await asyncio.wait_for(has_all.wait(), HANG_S)
     thread.join()
 
 
@@ -994,7 +995,7 @@ async def test_an_alarm_for_a_moment_that_is_over_rings_at_once() -> None:
     rung = asyncio.Event()
     alarm = Alarm(asyncio.get_running_loop(), rung.set, lambda: 100.0)
     alarm.set(40.0)
-    await asyncio.wait_for(rung.wait(), 10)
+    await asyncio.wait_for(rung.wait(), HANG_S)
     assert not alarm.is_set
 
 

@@ -624,6 +624,7 @@ while True:
 """
 
 
+@pytest.mark.slow
 def test_after_kill_9_at_any_moment_filter_and_store_are_in_step(tmp_path: Path) -> None:
     """A process that commits, marks and makes checkpoints all the time is killed eight times over one folder."""
     (tmp_path / "job").mkdir()

@@ -30,6 +30,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from queue import SimpleQueue
 
+from tests.patience import HANG_S
+
 REPOSITORY = Path(__file__).resolve().parents[2]
 if __package__ in (None, ""):
     sys.path[0] = str(REPOSITORY)
@@ -40,7 +42,7 @@ from tests.formats.make_jobs import unpack
 from tests.formats.site import HOSTS, SEEDS, URLS, served
 
 #: A command that takes longer has no end.
-PATIENCE_S = 90.0
+PATIENCE_S = HANG_S
 #: A job of an older format.
 _OLD = REPOSITORY / "tests" / "formats" / "format-1" / "stopped-surt.tar.xz"
 #: Of the filter's files, which are alike, so many are damaged.

@@ -22,6 +22,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from anabranch.frontier.composition import open_frontier
+from tests.patience import HANG_S
 from tests.stress import killable_crawl
 from tests.stress.killable_crawl import Site, examine, order
 
@@ -32,7 +33,7 @@ LIFE_S = 0.06
 #: An opening with its examination mostly takes longer than this.
 OPENING_S = 0.1
 #: No opening with its examination takes so long, and no owner does nothing for so long.
-PATIENCE_S = 60.0
+PATIENCE_S = HANG_S
 
 
 @dataclass

@@ -29,6 +29,8 @@ from pathlib import Path
 from typing import NamedTuple
 from urllib.parse import urljoin, urlsplit
 
+from tests.patience import HANG_S
+
 sys.path[0] = str(Path(__file__).resolve().parents[2])
 
 from tests.acceptance.command import anabranch, write_order
@@ -164,7 +166,7 @@ class Got(NamedTuple):
 
 def asked(address: str, target: str, headers: dict[str, str]) -> Got:
     """One answer; its payload is not decoded."""
-    connection = http.client.HTTPConnection(address, timeout=30)
+    connection = http.client.HTTPConnection(address, timeout=HANG_S)
     connection.putrequest("GET", target, skip_host="Host" in headers, skip_accept_encoding=True)
     for name, value in headers.items():
         connection.putheader(name, value)

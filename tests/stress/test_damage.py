@@ -26,7 +26,7 @@ MUTATIONS = (
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(300)
+@pytest.mark.timeout(900)
 def test_damage_is_told_or_harms_nothing(tmp_path: Path) -> None:
     """No traceback, no command without end, and no URL that is neither fetched nor queued while nothing is said."""
     campaign = Campaign(tmp_path, ("killed", "stopped", "old"))

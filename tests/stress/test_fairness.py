@@ -19,7 +19,7 @@ SESSION = 3000
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(120)
+@pytest.mark.timeout(900)
 @pytest.mark.parametrize("delay_s", DELAYS_S)
 @pytest.mark.parametrize("shape", SHAPES)
 def test_many_queues_get_equal_shares(shape: str, delay_s: float) -> None:
@@ -32,7 +32,7 @@ def test_many_queues_get_equal_shares(shape: str, delay_s: float) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(120)
+@pytest.mark.timeout(900)
 @pytest.mark.parametrize("delay_s", DELAYS_S)
 @pytest.mark.parametrize("shape", SHAPES)
 def test_no_queue_goes_on_after_its_session_while_an_equal_one_waits(shape: str, delay_s: float) -> None:

@@ -13,7 +13,7 @@ KILLS = 14
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(180)
+@pytest.mark.timeout(900)
 @pytest.mark.parametrize("mode", ["smm", "both"])
 def test_a_crawl_that_is_killed_again_and_again_ends_as_if_nothing_had_been(tmp_path: Path, mode: str) -> None:
     """I1, I3, I5 and I8 after each kill; in the end each page is done once, and none was leased again without a reason."""

@@ -90,7 +90,7 @@ def test_who_could_not_crawl_is_named_with_the_reason() -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(180)  # whole crawls, on a machine that others may use
+@pytest.mark.timeout(900)  # whole crawls, on a machine that others may use
 def test_the_product_and_the_bare_loop_crawl_the_whole_site_by_names(tmp_path: Path) -> None:
     """As the bench runs them, a round each; the folders of their crawls are gone afterwards."""
     held = raced(Site(pages=90, hosts=7, is_named=True), (BARE, DURABLE), setting(tmp_path, 90))
@@ -100,7 +100,7 @@ def test_the_product_and_the_bare_loop_crawl_the_whole_site_by_names(tmp_path: P
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(180)  # whole crawls, on a machine that others may use
+@pytest.mark.timeout(900)  # whole crawls, on a machine that others may use
 def test_a_crawl_that_did_not_fetch_all_is_no_figure(tmp_path: Path) -> None:
     """It is an error that is told, and its contestant is not asked again."""
     lazy = Contestant(name="lazy", what="", command=ours("--limit", "5"), environment=DURABLE.environment)
@@ -111,7 +111,7 @@ def test_a_crawl_that_did_not_fetch_all_is_no_figure(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(180)  # whole crawls, on a machine that others may use
+@pytest.mark.timeout(900)  # whole crawls, on a machine that others may use
 def test_a_setting_that_the_product_does_not_know_is_named_with_its_words(tmp_path: Path) -> None:
     """Never skipped silently, and no figure."""
     odd = Contestant(name="odd", what="", command=ours("--set", "crawl.wheels=4"), environment=DURABLE.environment)
@@ -197,7 +197,7 @@ def test_a_long_crawl_is_judged_by_how_much_dearer_a_page_is() -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(180)  # whole crawls, on a machine that others may use
+@pytest.mark.timeout(900)  # whole crawls, on a machine that others may use
 def test_a_job_that_knows_urls_fetches_the_new_ones_alone(tmp_path: Path) -> None:
     """What was loaded is not asked for, and all pages are, though a chain of pages is longer than a crawl goes by itself."""
     with ExitStack() as running:

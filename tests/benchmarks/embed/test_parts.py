@@ -23,6 +23,7 @@ def test_the_subject_is_known_to_the_command(capsys: pytest.CaptureFixture[str])
     assert all(group.name in told for group in GROUPS)
 
 
+@pytest.mark.slow
 def test_both_schedulers_crawl_the_site_and_the_ratio_is_of_their_speeds(tmp_path: Path) -> None:
     """One round: what is shown is what was measured."""
     race = Race(name="small", site=Site(pages=30), settings={}, ours={}, target=1.0, is_durable=True)

@@ -123,6 +123,7 @@ def test_a_filled_store_is_fetched_to_its_end(tmp_path: Path) -> None:
         assert host.frontier.is_done
 
 
+@pytest.mark.slow
 def test_a_killed_child_leaves_a_state_that_opens(tmp_path: Path) -> None:
     """What is measured after the kill is what the killed process was at work on."""
     queues = 200

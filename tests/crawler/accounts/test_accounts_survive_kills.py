@@ -7,6 +7,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 from anabranch.crawler.accounts.accounts import Accounts
 from anabranch.crawler.accounts.database import AccountsView
 from tests.crawler.accounts.killable_accounts import lines_of_group
@@ -16,6 +18,7 @@ REPOSITORY = Path(__file__).resolve().parents[3]
 PROGRAM = Path(__file__).with_name("killable_accounts.py")
 
 
+@pytest.mark.slow
 def test_after_kill_9_each_group_counts_once_and_whole(tmp_path: Path) -> None:
     """Wherever it was killed. Of the group that was under way all lines count, or none."""
     state, log = tmp_path, tmp_path / "crawl.log"

@@ -176,7 +176,7 @@ asyncio.run(main(Path(sys.argv[1]), sys.argv[2]))
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(300)
+@pytest.mark.timeout(900)
 def test_after_thirty_kills_every_acknowledged_record_is_there_and_whole(tmp_path: Path) -> None:
     """Each run goes on where the one before was killed; nothing that a writer was told is missing, nothing is torn."""
     acknowledged: list[bytes] = []

@@ -18,6 +18,7 @@ from anabranch.crawler.order.loading import load_order
 from anabranch.crawler.order.order import FLAG_OF, CrawlOrder
 from anabranch.crawler.order.sections import VERSION
 from anabranch.frontier.policies.assignment import known_policies
+from tests.patience import HANG_S
 
 REPOSITORY = Path(__file__).resolve().parents[3]
 
@@ -248,7 +249,7 @@ finally:
     assert not heavy, heavy
 """
     ended = subprocess.run(
-        [sys.executable, "-c", program], cwd=REPOSITORY, check=False, capture_output=True, text=True, timeout=50
+        [sys.executable, "-c", program], cwd=REPOSITORY, check=False, capture_output=True, text=True, timeout=HANG_S
     )
     assert ended.returncode == 0, ended.stderr
     assert "Usage: anabranch" in ended.stdout

@@ -16,6 +16,7 @@ import pytest
 from anabranch.crawler.cli import console
 from anabranch.crawler.cli.console import StopSignals, keep_streams, live_totals, progress_line, say, with_flag
 from tests.acceptance.command import environment
+from tests.patience import HANG_S
 
 
 def test_a_line_goes_to_standard_error(capsys: pytest.CaptureFixture[str]) -> None:
@@ -175,7 +176,7 @@ with StopSignals() as stop:
     os.write(1, b"not reached")
 """
     ended = subprocess.run(
-        [sys.executable, "-c", program], cwd=REPOSITORY, capture_output=True, check=False, timeout=50
+        [sys.executable, "-c", program], cwd=REPOSITORY, capture_output=True, check=False, timeout=HANG_S
     )
     assert (ended.returncode, ended.stdout) == (13, b"cleaned"), ended.stderr
 

@@ -33,6 +33,7 @@ from anabranch.frontier.errors import (
     StoreInUse,
     StoreUnavailable,
 )
+from tests.patience import HANG_S
 
 REPOSITORY = Path(__file__).resolve().parents[3]
 #: Nobody listens there, and it is refused before anybody is asked.
@@ -559,7 +560,7 @@ main()
         env={**os.environ, "PYTHONPATH": str(REPOSITORY)},
         capture_output=True,
         check=False,
-        timeout=50,
+        timeout=HANG_S,
         text=True,
     )
     assert ended.returncode == outcome, ended.stderr

@@ -35,6 +35,7 @@ from anabranch.dedup.errors import BadParameters, FilterInUse, FormatMismatch, I
 from anabranch.dedup.linefilters import Choice
 from anabranch.dedup.stream import Cadence, OutputFailed
 from anabranch.dedup.uniq import UniqFilter
+from tests.patience import HANG_S
 
 REPOSITORY = Path(__file__).resolve().parents[3]
 
@@ -455,7 +456,7 @@ finally:
     assert not heavy, heavy
 """
     ended = subprocess.run(
-        [sys.executable, "-c", program], cwd=REPOSITORY, check=False, capture_output=True, text=True, timeout=50
+        [sys.executable, "-c", program], cwd=REPOSITORY, check=False, capture_output=True, text=True, timeout=HANG_S
     )
     assert ended.returncode == 0, ended.stderr
     assert "Usage: anabranch dedup" in ended.stdout
@@ -475,7 +476,7 @@ finally:
 """
     command = [sys.executable, "-P", "-c", program]
     environment = {**os.environ, "PYTHONPATH": str(REPOSITORY)}
-    ended = subprocess.run(command, input=b"a\na\n", env=environment, check=False, capture_output=True, timeout=50)
+    ended = subprocess.run(command, input=b"a\na\n", env=environment, check=False, capture_output=True, timeout=HANG_S)
     assert (ended.returncode, ended.stdout) == (0, b"a\n"), ended.stderr
 
 

@@ -31,6 +31,7 @@ from anabranch.crawler.outcomes.errors import DiskFull, ExitCode
 from tests.acceptance.command import environment
 from tests.crawler.lab.web.test_miniweb import fetch
 from tests.crawler.lab.web.test_shape import walked
+from tests.patience import HANG_S
 from tests.site.processes import started_by
 
 TABLE = Table(title="Times", columns=("what", "µs"), rows=(("query", 1.25), ("insert", 2_000.0)), note="A note.")
@@ -71,7 +72,7 @@ def started(*arguments, cwd, **how):
 def test_the_whole_command(tmp_path) -> None:
     """Tables and closing on standard output, progress on standard error, numbers and picture in files, nothing else."""
     with started("smm", *TINY, "--csv", "a.csv", "--plot", "a.png", cwd=tmp_path) as process:
-        out, err = process.communicate(timeout=50)
+        out, err = process.communicate(timeout=HANG_S)
     assert process.returncode == 0, err
     assert "Table 1, SMM, every run on a fresh store: microseconds for 100 URLs" in out
     assert "* No method forgot a URL" in out
@@ -90,7 +91,7 @@ def test_an_interrupt_ends_it_quietly_and_leaves_nothing(tmp_path, number, code)
     with started("smm", "--count", "2M", cwd=tmp_path) as process:
         told = process.stderr.readline()
         process.send_signal(number)
-        out, err = process.communicate(timeout=50)
+        out, err = process.communicate(timeout=HANG_S)
     assert told.startswith("anabranch: lab smm: ")
     assert (process.returncode, out, err) == (code, "", "")
     assert list((tmp_path / "tmp").iterdir()) == []
@@ -108,7 +109,7 @@ def test_a_reader_that_has_gone_costs_no_file(tmp_path) -> None:
     with started("smm", *TINY, "--quick", "--csv", "a.csv", cwd=tmp_path) as process:
         process.stdout.close()
         err = process.stderr.read()
-        code = process.wait(timeout=50)
+        code = process.wait(timeout=HANG_S)
     assert code == ExitCode.READER_GONE
     assert "Error" not in err
     assert (tmp_path / "a.csv").read_text().startswith('"Table 1')
@@ -122,7 +123,7 @@ def test_a_full_disk_under_standard_output_costs_no_file(tmp_path) -> None:
         started("smm", *TINY, "--quick", "--csv", "a.csv", cwd=tmp_path, stdout=full) as process,
     ):
         err = process.stderr.read()
-        assert process.wait(timeout=50) == ExitCode.DISK_FULL
+        assert process.wait(timeout=HANG_S) == ExitCode.DISK_FULL
     assert err.splitlines()[1:] == ["anabranch: standard output: no space left on device; --csv FILE keeps the numbers"]
     assert (tmp_path / "a.csv").read_text().startswith('"Table 1')
 
@@ -267,7 +268,7 @@ def test_progress_that_nobody_can_read_costs_no_experiment(tmp_path) -> None:
     """The tables come all the same."""
     with Path("/dev/full").open("w") as full, started("smm", *TINY, "--quick", cwd=tmp_path, stderr=full) as process:
         out = process.stdout.read()
-        assert process.wait(timeout=50) == 0
+        assert process.wait(timeout=HANG_S) == 0
     assert "* No method forgot a URL" in out
 
 
@@ -348,7 +349,7 @@ def started_web(*arguments: str | Path, cwd: Path) -> Iterator[tuple[subprocess.
 
 def ended(process: subprocess.Popen[str], number: int = signal.SIGINT) -> tuple[str, str]:
     process.send_signal(number)
-    out, err = process.communicate(timeout=50)
+    out, err = process.communicate(timeout=HANG_S)
     assert process.returncode == 0, err
     return out, err
 
@@ -363,7 +364,7 @@ def crawled(job: Path, order: Path) -> Path:
         env=environment(),
         check=True,
         capture_output=True,
-        timeout=50,
+        timeout=HANG_S,
     )
     return job / "logs" / "crawl.log"
 
@@ -448,7 +449,7 @@ def test_what_makes_no_sense_is_one_line_and_exit_2(tmp_path: Path, arguments: t
     (tmp_path / "address.log").write_text(ADDRESS_LINE)
     command = [sys.executable, "-m", "anabranch", "lab", "web", *arguments]
     done = subprocess.run(
-        command, cwd=tmp_path, env=environment(), check=False, capture_output=True, text=True, timeout=50
+        command, cwd=tmp_path, env=environment(), check=False, capture_output=True, text=True, timeout=HANG_S
     )
     assert done.returncode == 2
     assert done.stderr.startswith("anabranch: ")
@@ -472,7 +473,7 @@ def test_the_end_of_its_server_ends_it(tmp_path: Path) -> None:
     with started_web(*SMALL, cwd=tmp_path) as (process, _, _):
         (server,) = started_by(process.pid, "web.server")
         os.kill(server, signal.SIGKILL)
-        _, err = process.communicate(timeout=50)
+        _, err = process.communicate(timeout=HANG_S)
     assert process.returncode == 1
     assert "has ended; run it again" in err
 

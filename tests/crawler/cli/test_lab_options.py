@@ -14,6 +14,7 @@ from typer.testing import CliRunner
 
 from anabranch.crawler.cli import lab, lab_options
 from anabranch.crawler.cli.app import app
+from tests.patience import HANG_S
 
 REPOSITORY = Path(__file__).resolve().parents[3]
 OPTIONS = {"smm": "SmmOptions", "fpr": "FprOptions", "redis": "RedisOptions", "balance": "BalanceOptions"}
@@ -180,7 +181,7 @@ finally:
     assert not heavy, heavy
 """
     ended = subprocess.run(
-        [sys.executable, "-c", program], cwd=REPOSITORY, check=False, capture_output=True, text=True, timeout=50
+        [sys.executable, "-c", program], cwd=REPOSITORY, check=False, capture_output=True, text=True, timeout=HANG_S
     )
     assert ended.returncode == 0, ended.stderr
     assert "Usage: anabranch lab" in ended.stdout

@@ -15,6 +15,7 @@ from anabranch.crawler.fetch.dns import Resolver
 from anabranch.crawler.fetch.fetcher import Fetcher
 from anabranch.crawler.fetch.options import FetchOptions
 from anabranch.crawler.fetch.response import Response, Scratch
+from tests.patience import HANG_S
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
@@ -25,7 +26,7 @@ if TYPE_CHECKING:
 
 OK = b"HTTP/1.1 200 OK\r\n"
 MAX_BODY = 1 << 16
-LIMIT_S = 5.0  # no test waits for this; it ends a test that would hang
+LIMIT_S = HANG_S  # no test waits for this; it ends a test that would hang
 
 #: A self-signed certificate for localhost and a.test, and its key. It protects nothing.
 PEM = """\

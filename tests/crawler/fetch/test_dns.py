@@ -19,12 +19,13 @@ from anabranch.crawler.fetch import dns as crawler_dns
 from anabranch.crawler.fetch.addresses import Address, ResolverOptions
 from anabranch.crawler.fetch.dns import Resolver
 from anabranch.crawler.outcomes.failures import NameNotFound, NameTimeout
+from tests.patience import HANG_S
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable
 
 A = "192.0.2.1"
-LIMIT_S = 5.0  # no test waits for this; it ends a test that would hang
+LIMIT_S = HANG_S  # no test waits for this; it ends a test that would hang
 
 
 class NameServer(asyncio.DatagramProtocol):

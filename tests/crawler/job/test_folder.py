@@ -30,6 +30,7 @@ from anabranch.crawler.outcomes.errors import (
     UsageError,
 )
 from anabranch.frontier.jobfolder import VERSION
+from tests.patience import HANG_S
 
 ROOT = Path(__file__).parents[3]
 
@@ -246,7 +247,7 @@ def in_a_small_disk(mount: Path, options: str) -> str:
     command = ["unshare", "-Urm", "sh", "-c", script, "sh", options, str(mount), sys.executable, OPEN]
     if shutil.which("unshare") is None or subprocess.run(["unshare", "-Urm", "true"], check=False).returncode:
         pytest.skip("this system lets nobody mount a small disk")
-    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True, timeout=30)
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True, timeout=HANG_S)
     return done.stdout.strip()
 
 

@@ -21,6 +21,7 @@ from anabranch.crawler.job.journal import Journal, LineFile
 from anabranch.crawler.outcomes.errors import DiskFull, JournalFailed, NoFolder, StorageError
 from anabranch.dedup.files import durable
 from tests.crawler.archive.exchanges import exchange
+from tests.patience import HANG_S
 
 ROOT = Path(__file__).parents[3]
 
@@ -101,7 +102,7 @@ class SlowDisk:
 
     def __call__(self, descriptor: int) -> None:
         self.begun.release()
-        assert self.may_end.acquire(timeout=30)
+        assert self.may_end.acquire(timeout=HANG_S)
         self.syncs.append(descriptor)
         if self.failure is not None:
             raise self.failure
@@ -442,7 +443,7 @@ class Untakable(Broken):
 async def test_a_sink_that_cannot_take_back_hangs_nobody(log: Path) -> None:
     """The others take back, and the first failure is told."""
     journal = Journal(Untakable(KeyError("odd")), LineFile(log, "crawl_log"), broken := Broken(KeyError("even")))
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(HANG_S):
         with pytest.raises(JournalFailed, match=r"^broken: KeyError"):
             await journal.write(lines(b"a\n"))
         await journal.close()

@@ -28,6 +28,7 @@ from anabranch.crawler.job.seeds import (
 )
 from anabranch.crawler.outcomes.errors import DiskFull, ExitCode, NoFolder
 from anabranch.dedup.files import durable
+from tests.patience import HANG_S
 
 #: Adds seeds to a book and is killed when a share of the next write has been made.
 DYING = """
@@ -403,7 +404,7 @@ class TestBook:
     ) -> None:
         """Kill -9 at any point of the write: a run that goes on either has all of them, or reads them again."""
         done = subprocess.run(
-            [sys.executable, "-c", DYING, str(path), str(before), str(share)], check=False, timeout=50
+            [sys.executable, "-c", DYING, str(path), str(before), str(share)], check=False, timeout=HANG_S
         )
         assert done.returncode == -signal.SIGKILL
         with SeedBook(path) as book:

@@ -16,6 +16,7 @@ from anabranch.frontier.division.ownership import Division
 from anabranch.frontier.division.parcels import packed
 from anabranch.frontier.errors import PolicyError
 from anabranch.frontier.records import Candidate
+from tests.patience import HANG_S
 
 CONTENT = packed("http://page.test/", [Candidate("http://a.test/")])
 
@@ -43,7 +44,7 @@ async def test_a_share_that_cannot_take_what_is_sent_ends_its_run_by_it() -> Non
     running = asyncio.create_task(share.watch(Refusing(), CrawlStatistics(started_s=0.0)))
     assert await share.handle(Message(PARCEL, {}, CONTENT)) == {"is_taken": False}
     with pytest.raises(ExceptionGroup) as failed:
-        await asyncio.wait_for(running, 10)
+        await asyncio.wait_for(running, HANG_S)
     assert failed.value.subgroup(PolicyError) is not None
 
 

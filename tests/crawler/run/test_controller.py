@@ -28,6 +28,7 @@ from anabranch.frontier.errors import FormatMismatch, PolicyError, StoreUnavaila
 from anabranch.frontier.records import GateKey, WaitsFor
 from tests.crawler.archive.exchanges import read_by_warcio, warcs
 from tests.crawler.builder import settle, timers_set, until
+from tests.patience import HANG_S
 from tests.site.dns_server import DnsServer
 from tests.site.page import Fault, Host, Page, file, go, redirect
 from tests.site.server import SmallWeb
@@ -35,7 +36,7 @@ from tests.site.server import SmallWeb
 SITE = {"/": Page(links=go("/1", "/2", "/3")), "/1": Page(), "/2": Page(), "/3": Page()}
 SEED = "http://a.test/"
 #: Longer than any fetch of a test that does not hang on purpose.
-PATIENCE_S = 30.0
+PATIENCE_S = HANG_S
 SHORT_S = 0.05
 
 
@@ -235,7 +236,7 @@ async def test_a_crawl_delay_of_an_earlier_run_is_taken_back_when_the_order_igno
             open_frontier(job.state, FrontierOrder(max_unacknowledged=4)) as frontier,
         ):
             frontier.set_delay(GateKey("a.test"), 3600.0)
-        code, _ = await asyncio.wait_for(crawl(web, tmp_path, robots={"robots": "ignore"}), 20)
+        code, _ = await asyncio.wait_for(crawl(web, tmp_path, robots={"robots": "ignore"}), HANG_S)
     assert (code, crawled(tmp_path)) == (ExitCode.DONE, ALL)
 
 

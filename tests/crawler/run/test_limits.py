@@ -13,6 +13,7 @@ from anabranch.crawler.run.limits import DiskWatch, RunLimits, free_bytes_of
 from anabranch.crawler.run.run_state import Phase, RunState
 from anabranch.frontier.records import OutcomeKind
 from tests.crawler.builder import memory_frontier, settle, timers_set, until, visit
+from tests.patience import HANG_S
 
 GB = 10**9
 
@@ -186,7 +187,7 @@ async def test_without_a_least_room_nobody_looks() -> None:
     """0 is no limit: the watch ends at once."""
     watch = DiskWatch([Path("a")], 0, RunState(quiet), Disk(-1))
     await watch.poll()
-    await asyncio.wait_for(watch.watch(), 10)
+    await asyncio.wait_for(watch.watch(), HANG_S)
     assert watch.free_bytes is None
 
 

@@ -19,6 +19,7 @@ from anabranch.frontier.errors import FrontierError, StoreUnavailable
 from anabranch.frontier.records import OutcomeKind
 from anabranch.frontier.scheduling.gates import Politeness
 from tests.crawler.builder import HeldJournal, clock, memory_frontier, response, settle
+from tests.patience import HANG_S
 
 #: What Python says where memory or threads are short.
 NO_THREAD = RuntimeError("can't start new thread")
@@ -315,14 +316,14 @@ async def test_a_visit_that_brings_no_page_gives_its_ticket_back(journal, end, p
 
     async with memory_frontier(*URLS) as frontier:
         with structlog.testing.capture_logs():
-            await asyncio.wait_for(Crawl(frontier, journal, process, pages=pages).run(2), 10)
+            await asyncio.wait_for(Crawl(frontier, journal, process, pages=pages).run(2), HANG_S)
         assert frontier.core.operations.statistics().done == pages
 
 
 async def test_workers_beyond_the_tickets_end_when_nothing_is_left(journal) -> None:
     """The one that learns it gives its ticket to the next, until all know."""
     async with memory_frontier(*URLS) as frontier:
-        await asyncio.wait_for(Crawl(frontier, journal, answered, pages=5).run(20), 10)
+        await asyncio.wait_for(Crawl(frontier, journal, answered, pages=5).run(20), HANG_S)
         assert frontier.core.is_done
 
 

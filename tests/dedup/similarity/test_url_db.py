@@ -14,6 +14,7 @@ from anabranch.dedup.errors import FilterClosed, FilterInUse, FormatMismatch, St
 from anabranch.dedup.files.formatfile import Parameters
 from anabranch.dedup.similarity import url_db
 from anabranch.dedup.similarity.url_db import UrlDb
+from tests.patience import HANG_S
 
 PARAMETERS: Parameters = {"features": "site tail", "expected": 10}
 
@@ -74,7 +75,7 @@ def test_what_append_stored_survives_a_kill(tmp_path: Path) -> None:
     )
     clone = Path(url_db.__file__).parents[2]
     command = [sys.executable, "-c", program, str(tmp_path / "db")]
-    done = subprocess.run(command, check=False, env={**os.environ, "PYTHONPATH": str(clone)}, timeout=30)
+    done = subprocess.run(command, check=False, env={**os.environ, "PYTHONPATH": str(clone)}, timeout=HANG_S)
     assert done.returncode == -signal.SIGKILL
     with opened(tmp_path) as db:
         assert list(db) == [b"a", b"b"]

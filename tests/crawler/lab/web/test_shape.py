@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 from anabranch.crawler.lab.web.model import Page, Web
 from anabranch.crawler.lab.web.shape import MadeWeb, Paths, WebOptions, make_web
 from anabranch.crawler.outcomes.errors import UsageError
+from tests.patience import HANG_S
 
 KINDS = ["portals", "subdomains", "hosts"]
 
@@ -59,7 +60,7 @@ def test_another_process_makes_the_same_pages() -> None:
         "print(hashlib.md5(b''.join(repr(page).encode() + body_of(page, url) for url, page in pages)).hexdigest())"
     )
     digests = {
-        subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=30).stdout
+        subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=HANG_S).stdout
         for _ in range(2)
     }
     assert len(digests) == 1

@@ -120,6 +120,7 @@ else:
 """
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("verb", ["open", "remove"])
 def test_a_job_that_was_killed_in_its_making_or_its_removal_opens_again(tmp_path: Path, verb: str) -> None:
     """Before and after whatever touches the folder."""

@@ -27,6 +27,7 @@ from anabranch.frontier.stores.sql.store import SqlStore
 from anabranch.frontier.stores.sql.work import Patience
 from anabranch.frontier.stores.sql.writing import TransactionWriter
 from tests.frontier.stores.batches import GATE, IDENTITY, LANE, NOW_S, batch, opened, row, synced
+from tests.patience import HANG_S
 from tests.postgres_server import OwnServer, administer, fresh_database, server
 
 OURS = "SELECT pid FROM pg_stat_activity WHERE application_name = 'anabranch' AND datname = current_database()"
@@ -212,7 +213,7 @@ def test_a_take_over_waits_for_the_commit_of_the_former_owner(url: str, store: S
             taking = other.submit(open_tables, successor, "here", IDENTITY, NOW_S)
             while administer(url, waiting) == [("0",)]:
                 assert not taking.done(), "it has taken over before the former owner's commit"
-        assert taking.result(timeout=30).counters.queued == 2
+        assert taking.result(timeout=HANG_S).counters.queued == 2
         with former.begin() as late:
             writing = TransactionWriter(former, totals, epoch=1)
             writing.add(batch(3, [3]))

@@ -26,6 +26,7 @@ from anabranch.frontier.stores.sql.work import Patience
 from tests.frontier.stores import killable_writer
 from tests.frontier.stores.batches import IDENTITY, LANE, NOW_S, batch, failures, opened, row, synced
 from tests.frontier.stores.rows import row as row_of
+from tests.patience import HANG_S
 from tests.postgres_server import server
 
 ROOT = Path(__file__).parents[4]
@@ -495,11 +496,11 @@ class Taker:
         self._thread.start()
 
     def next(self) -> list[Item]:
-        return self._groups.get(timeout=30)
+        return self._groups.get(timeout=HANG_S)
 
     def end(self) -> None:
         self._fifo.close()
-        self._thread.join(timeout=30)
+        self._thread.join(timeout=HANG_S)
         assert not self._thread.is_alive()
 
     def _take(self) -> None:
@@ -562,9 +563,9 @@ def test_the_taker_waits_for_something_or_for_the_end() -> None:
     taker.start()
     first = batch_of(1)
     fifo.append(first)
-    assert taken.acquire(timeout=30)
+    assert taken.acquire(timeout=HANG_S)
     fifo.close()
-    taker.join(timeout=30)
+    taker.join(timeout=HANG_S)
     assert not taker.is_alive()
     assert groups == [[first]]
 

@@ -21,6 +21,7 @@ from anabranch.frontier.stores.sql.reading import Question
 from anabranch.frontier.stores.sql.store import SqlStore
 from anabranch.frontier.stores.sql.work import Patience
 from tests.frontier.stores.batches import IDENTITY, LANE, NOW_S, batch, failures, opened, row, synced
+from tests.patience import HANG_S
 from tests.postgres_server import server
 
 
@@ -472,5 +473,5 @@ def test_another_thread_can_hurry_a_wait() -> None:
     waiter = threading.Thread(target=patience.wait)
     waiter.start()
     patience.hurry()
-    waiter.join(timeout=30)
+    waiter.join(timeout=HANG_S)
     assert not waiter.is_alive()
