@@ -17,7 +17,7 @@ from pathlib import Path
 import pytest
 
 from scripts.budgets import ROOMS, Source, definitions, excesses, measure, source, sources
-from scripts.measures import folder_cycles, foreign_assignments, median_lines, repeated_classes
+from scripts.measures import cycles, folder_cycles, foreign_assignments, median_lines, repeated_classes
 from tests.patience import HANG_S
 
 CLONE = Path(__file__).resolve().parent.parent
