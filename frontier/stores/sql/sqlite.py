@@ -96,7 +96,7 @@ _VAGUE = frozenset({sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_IOERR})
 
 @contextmanager
 def connected(path: Path, max_pages: int | None) -> Iterator[Connection]:
-    """The one connection to the file at `path`, which is made if there is none.
+    """The one connection to the file at `path`, made if it is new.
 
     `connection.begin()` says BEGIN IMMEDIATE: the driver opens no transaction by itself. Raises what `translated` makes.
     """
@@ -116,7 +116,7 @@ def connected(path: Path, max_pages: int | None) -> Iterator[Connection]:
 
 
 def log_of(file: Path) -> Path:
-    """The log beside a file in WAL mode."""
+    """The log of a file in WAL mode."""
     return file.with_name(f"{file.name}-wal")
 
 
@@ -264,7 +264,7 @@ def owner_line(now_s: float) -> str:
 
 
 class OwnerFile:
-    """The line in a small text file beside a database."""
+    """The line in a small text file next to a database."""
 
     def __init__(self, database: Path) -> None:
         self._path = database.with_name(f"{database.name}.owner")
@@ -313,13 +313,13 @@ class SqliteFile:
 
     @contextmanager
     def connected(self) -> Iterator[Connection]:
-        """The one connection to the file, which is made if there is none.
+        """The one connection to the file, made if it is new.
 
         A file that was closed in order is compared with its seal, 1.3 s a GB; the rows of any other are counted, 5 µs each,
         if they are at most `CHECKED_ROWS`. Raises: StoreDamaged.
         """
         self._closed = None
-        seal = read_seal(self._path)  # before the lock is taken: the epoch tells if somebody has the file meanwhile
+        seal = read_seal(self._path)  # before the lock is taken: a changed epoch shows another owner
         with connected(self._path, self._max_pages) as connection:
             self._check(connection, seal)
             connection.rollback()
@@ -356,7 +356,7 @@ class SqliteFile:
         return connection.closed
 
     def announce(self, connection: Connection, owner: str) -> None:  # noqa: ARG002  a file needs no connection
-        """Write it into a file beside the database."""
+        """Write it into a file next to the database."""
         self._owner.write(owner)
 
     def let_go(self, connection: Connection, *, clean: bool) -> None:
