@@ -168,15 +168,10 @@ class Batch:
     @property
     def is_empty(self) -> bool:
         """It changes nothing."""
-        return not (self.ended or self.new or self.moved or self.gates or self._has_lanes or self._has_names)
-
-    @property
-    def _has_lanes(self) -> bool:
-        return bool(self.turns or self.left or self.woken or self.removed or self.announced or self.exchanged)
-
-    @property
-    def _has_names(self) -> bool:
-        return bool(self.queues or self.standings or self.queue_names or self.gate_names)
+        if self.ended or self.new or self.moved or self.gates:  # most are decided here
+            return False
+        of_lanes = (self.turns, self.left, self.woken, self.removed, self.announced, self.exchanged)
+        return not any(of_lanes) and not any((self.queues, self.standings, self.queue_names, self.gate_names))
 
 
 class HeadsRead(NamedTuple):

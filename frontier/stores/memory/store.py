@@ -86,7 +86,7 @@ class MemoryStore:
         self._queues: dict[int, QueueRow] = {}
         self._queue_ids = SortedKeys(self._queues)
         self._ended = EndedRows()
-        self._seen: dict[str | bytes, int] = {}  # from a key's identity to the ordinal that it stands for
+        self._seen: dict[str | bytes, int] = {}  # from a key's identity to the ordinal of its row
         self._last_number = 0  # of the sequence that ordinals and turns come from
         self._identity: dict[str, str] | None = None
         self._notes: dict[str, str] = {}
@@ -128,8 +128,12 @@ class MemoryStore:
         if batch.queue_names or batch.gate_names or batch.announced:
             self._announce(batch)
         try:
-            if batch.ended or batch.moved:
-                self._take_out(batch)
+            for row, status, kind in batch.ended:
+                self._lanes.take_out(row)
+                self._ended.add(row, status, kind)
+            for old, new in batch.moved:
+                self._lanes.take_out(old)
+                self._lanes.put(new)
             duplicates = self._enter(batch) if batch.new else []
         except KeyError as error:
             raise InvariantBroken(f"batch {batch.number} names a row or a lane that is not there: {error}") from error
@@ -198,7 +202,7 @@ class MemoryStore:
     # Questions of others
 
     def look_up(self, key: bytes, lane: LaneId | None = None) -> UrlRecord | None:
-        """O(1) for a URL that has ended or whose lane is given, else a look at each lane."""
+        """O(1) for a URL that has ended or comes with its lane, else a look at each lane."""
         ordinal = self._seen.get(identity_of(key))
         if ordinal is None:
             return None
@@ -300,16 +304,6 @@ class MemoryStore:
             self._gates.name(gate, gate_key)
         for lane in batch.announced:
             self._lanes.announce(*lane)
-
-    def _take_out(self, batch: Batch) -> None:
-        """Rows that end or move."""
-        lanes, ended = self._lanes, self._ended
-        for row, status, kind in batch.ended:
-            lanes.take_out(row)
-            ended.add(row, status, kind)
-        for old, new in batch.moved:
-            lanes.take_out(old)
-            lanes.put(new)
 
     def _enter(self, batch: Batch) -> list[Row]:
         """New rows; the result is the rows that die because their key is known."""

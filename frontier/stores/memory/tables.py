@@ -118,7 +118,7 @@ class EndedRows:
 
     def __init__(self) -> None:
         self._urls: dict[int, str] = {}
-        self._keys: dict[int, bytes] = {}  # of those whose key is not the URL
+        self._keys: dict[int, bytes] = {}  # of rows with a key other than the URL
         self._how: dict[int, int] = {}  # attempts and kind
         self._status: dict[int, int] = {}
         self._ordinals = SortedKeys(self._status)

@@ -1,6 +1,5 @@
 """The store in SQL, for SQLite and PostgreSQL. Only this package imports SQLAlchemy.
 
-`store` is its face and the thread, `work` one transaction at a time, `writing` and `lanes` what batches change, `reading` the
-answers, `statements` the SQL and its way to the driver, `schema` the tables and their formats. What differs between the two
-databases is in `sqlite` and `postgres`. `livecopy` copies the file of a store that is in use.
+`store` is the store and its thread, `work` one transaction at a time, `writing` and `lanes` the changes, `reading` the answers,
+`statements` the SQL, `schema` the tables; `sqlite` and `postgres` have the differences. `livecopy` copies a file in use.
 """

@@ -39,8 +39,18 @@ def copy_live(file: Path, copy: Path) -> None:
     The owner goes on meanwhile. Cost: room and time for the file. Raises: StoreInUse if the owner writes so much that no copy
     becomes whole; StoreUnavailable, FormatMismatch; OSError.
     """
-    with _kept(log_of(file)):
-        _copy(file, copy)
+    log, log_copy = log_of(file), log_of(copy)
+    with _kept(log):
+        for _ in range(_TRIES):
+            before = _header(log)
+            shutil.copyfile(file, copy)
+            if before:
+                shutil.copyfile(log, log_copy)
+            if _header(log) == before:
+                break
+            log_copy.unlink(missing_ok=True)
+        else:
+            raise StoreInUse(f"{file}: it is written too fast to be looked at; try again, or wait until its owner ends")
     # The copy's owner is alive, so nothing has to be recovered as after its death.
     facts = {"clean": "1", NOTE + FILTER: POSITION, NOTE + CHECKPOINT: "0"}
     try:
@@ -48,19 +58,6 @@ def copy_live(file: Path, copy: Path) -> None:
             connection.executemany("INSERT OR REPLACE INTO crawl VALUES (?, ?)", facts.items())
     except sqlite3.Error as error:
         raise translated(file, error) from error
-
-
-def _copy(file: Path, copy: Path) -> None:
-    log, log_copy = log_of(file), log_of(copy)
-    for _ in range(_TRIES):
-        before = _header(log)
-        shutil.copyfile(file, copy)
-        if before:
-            shutil.copyfile(log, log_copy)
-        if _header(log) == before:
-            return
-        log_copy.unlink(missing_ok=True)
-    raise StoreInUse(f"{file}: it is being written too fast to be looked at; try again, or wait until its owner ends")
 
 
 class StoreDecides(ExactFilter):

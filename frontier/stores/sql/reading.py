@@ -58,7 +58,7 @@ FIRST_PLACE: Place = (FIRST_ID, FIRST_ID, -1, 0)
 #: Closed gates that one question opens at most, so that it stays short after a long night.
 _OPENED_AT_ONCE = 10_000
 
-#: Lanes whose heads are read by one statement, at most.
+#: Most lanes to read heads of by one statement.
 _HEADS_AT_ONCE = 16
 
 #: The window of a gate that was only named: not held, nothing to serve.
@@ -140,7 +140,7 @@ def read_lanes(connection: Connection, gate: int, after: Turn | None, limit: int
 
 
 def take_gate(connection: Connection, gate: int, key: GateKey, lanes: int) -> GatesRead:
-    """Hold one gate, with its first lanes; its row is made if it is missing. Cost: four seeks."""
+    """Hold one gate, with its first lanes, made if it is new. Cost: four seeks."""
     return _take_gates_together(connection, [(gate, key, lanes)])[0]
 
 
@@ -225,7 +225,7 @@ def read_parcels(connection: Connection, share: int, after: int, limit: int) -> 
 
 
 def seen_ordinals(connection: Connection, fingerprints: Sequence[int]) -> dict[int, int]:
-    """The ordinal that each known one of these fingerprints stands for. Cost: one seek each."""
+    """The ordinal of each known one of these fingerprints. Cost: one seek each."""
     return dict(fetch_for(connection, statements.SEEN, [(fingerprint,) for fingerprint in fingerprints]))
 
 
@@ -404,7 +404,7 @@ def _check_lanes(connection: Connection, queued: int) -> None:
 
 
 def _check_seen(connection: Connection) -> None:
-    """Each key is in `seen` and stands for its last row; nothing else is there."""
+    """Each key is in `seen` with the ordinal of its last row; nothing else is there."""
     last_rows = 0
     for rows in _keyed_rows(connection):
         ordinals = [(seen_fingerprint(key), ordinal) for key, ordinal in rows]

@@ -96,7 +96,7 @@ _VAGUE = frozenset({sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_IOERR})
 
 @contextmanager
 def connected(path: Path, max_pages: int | None) -> Iterator[Connection]:
-    """The one connection to the file at `path`, which is made if it is missing.
+    """The one connection to the file at `path`, made if it is new.
 
     `connection.begin()` says BEGIN IMMEDIATE: the driver opens no transaction by itself. Raises what `translated` makes.
     """
@@ -313,15 +313,13 @@ class SqliteFile:
 
     @contextmanager
     def connected(self) -> Iterator[Connection]:
-        """The one connection to the file, which is made if it is missing.
+        """The one connection to the file, made if it is new.
 
         A file that was closed in order is compared with its seal, 1.3 s a GB; the rows of any other are counted, 5 µs each,
         if they are at most `CHECKED_ROWS`. Raises: StoreDamaged.
         """
         self._closed = None
-        seal = read_seal(
-            self._path
-        )  # before the lock is taken: the epoch shows whether another process had the file meanwhile
+        seal = read_seal(self._path)  # before the lock is taken: a changed epoch shows another owner
         with connected(self._path, self._max_pages) as connection:
             self._check(connection, seal)
             connection.rollback()

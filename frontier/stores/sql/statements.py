@@ -325,7 +325,7 @@ SUM_LANES = "SELECT coalesce(sum(count), 0) FROM lane"
 COUNT_CLOSED = """
 SELECT standing, sum(count) FROM queue JOIN lane ON lane.queue = queue.id WHERE standing <> 0 GROUP BY standing
 """
-#: A lane whose count is wrong. (first precedence of rows that wait).
+#: A lane with a wrong count. (first precedence of rows that wait).
 WRONG_LANE = """
 SELECT queue, gate, count, waiting, held, held_waiting FROM (
     SELECT lane.queue, lane.gate, lane.count, lane.waiting, count(url.ordinal) AS held,

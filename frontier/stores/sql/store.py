@@ -196,7 +196,7 @@ class SqlStore:
         self._append(Asked(reading.read_lanes, (gate, after, limit)))
 
     def ask_gate(self, gate: int, key: GateKey, lanes: int) -> None:
-        """Take one gate into memory, and make its row if it is missing."""
+        """Take one gate into memory, made if it is new."""
         self._append(Asked(reading.take_gate, (gate, key, lanes), takes=True))
 
     def ask_gates(self, now_s: float, limit: int, lanes: int) -> None:
