@@ -262,11 +262,9 @@ class _Helper:
         return bytes(data)
 
     def kill(self) -> None:
-        """End it at once."""
         self._channel.close()
         if self._process.returncode is None:
             self._process.kill()
 
     async def gone(self) -> int:
-        """Wait until it has exited."""
         return await self._process.wait()

@@ -70,7 +70,7 @@ def _receive(channel: socket.socket) -> tuple[dict[str, Any], int] | None:
 
 
 def _answer(channel: socket.socket, request: dict[str, Any], descriptor: int) -> None:
-    """Read the document and send the result, or why there is none."""
+    """Read the document and send the result, or an error."""
     options = ExtractOptions(**request.pop("options"))
     signal.setitimer(signal.ITIMER_REAL, options.timeout_s + GRACE_S)  # the signal ends the process, even in C code
     try:

@@ -111,12 +111,12 @@ _SELF_CLOSED_RAW = re.compile(
 def read_html(
     body: bytes, content_type: str, url: str, options: ExtractOptions, resolver: LinkResolver | None = None
 ) -> Found:
-    """The links of a page, and its instructions for robots.
+    """The links of a page, and its instructions for robots. Broken pages are read as far as possible.
 
-    `content_type` is the header field: its charset counts, and in `application/xhtml+xml` `<script/>` is closed. `url` is the
-    canonical URL of the page; the first `base[href]` is resolved against it and counts for all links, unless it is not an
-    http(s) URL (`javascript:`, `data:`). Links in a `<template>` follow the others. A `resolver` that is kept from page to page
-    saves most of the URL parsing. Broken pages are read as far as possible. Cost: about 15 µs per KB.
+    `content_type` is the header field: its charset counts, and in `application/xhtml+xml` `<script/>` is closed. `url` is
+    the canonical URL of the page; the first `base[href]` is resolved against it and counts for all links, unless it is not
+    an http(s) URL (`javascript:`, `data:`). Links in a `<template>` follow the others. A `resolver` that is kept from page
+    to page saves most of the URL parsing. Cost: about 15 µs per KB.
     """
     page = html_as_utf8(body, content_type)
     if media_type(content_type) == XHTML:
@@ -144,8 +144,6 @@ def _names() -> dict[int, str]:
 
 
 class _PageReader:
-    """Collects the references of one page."""
-
     def __init__(self, options: ExtractOptions) -> None:
         self._options = options
         self._has_templates = False
@@ -172,7 +170,6 @@ class _PageReader:
         return found
 
     def _walk(self, top: LexborNode) -> None:
-        """Read all elements in document order."""
         found, names = self._found, _names()
         for node in top.traverse():
             number, attributes = node.tag_id, node.attributes

@@ -44,7 +44,7 @@ _UNCLOSED = frozenset(
 )
 #: Elements that are opened again in the next block if they are left open. (Not `a`: the next one closes it.)
 _FORMATTING = frozenset(b"b big code em font i nobr s small strike strong tt u".split())
-#: Elements whose content is text, up to their own end tag.
+#: Elements with text as content, up to their own end tag.
 _RAW = frozenset(b"script style title textarea xmp iframe noembed noframes".split())
 #: SVG elements, which `/>` closes. Any other element inside an <svg> may end it.
 _SVG = frozenset(
@@ -90,7 +90,6 @@ def is_light(body: bytes) -> bool:
 
 
 def _pieces(tags: Iterable[bytes]) -> Iterator[bytes]:
-    """Joins tags to pieces."""
     piece: list[bytes] = []
     size = 0
     for tag in tags:

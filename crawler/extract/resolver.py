@@ -1,9 +1,9 @@
 """Makes links of references: resolves them against the page's base, keeps each URL once, and limits their number.
 
-Most links of a page were on the page before it, so the resolver caches them. Of the others most are *plain*: nothing in them
-can be written in two ways, so they are a canonical URL, or become one behind the origin or the directory of their page, without
-parsing. Where many links of a page are new and plain, they are checked together; that, and the cache, save 2 to 10 % of the CPU
-of a page. Everything else is parsed by `urls/parsing.py`. References come from `reading.py` and `html.py`.
+Most links of a page were on the page before it, so the resolver caches them. Most others are *plain*: they can be written
+in one way only, so they are a canonical URL, or become one after the origin or the directory of their page, without
+parsing. Where many links of a page are new and plain, they are checked together; that, and the cache, save 2 to 10 % of the
+CPU of a page. All others are parsed by `urls.parsing`.
 """
 
 from __future__ import annotations
@@ -44,8 +44,8 @@ def gathered(
     """The links among the references, each URL once (the first wins), and how many more there were than `max_links`.
 
     `base` is a canonical URL. Beyond `max_links` links, or the text that so many links have, references are only counted by
-    their spelling; after 200,000 references the rest is not read. Memory: bounded, 256 bytes for each of `max_links`. Cost: 0.2
-    to 0.3 µs a reference, plus the resolver's.
+    their spelling; after 200,000 references the rest is not read. Memory: bounded, 256 bytes for each of `max_links`. Cost:
+    0.2 to 0.3 µs a reference, plus the resolver's.
     """
     links: dict[str, Link] = {}
     rest = islice(references, MAX_REFERENCES)
@@ -86,14 +86,14 @@ class _Form(NamedTuple):
 
 
 class LinkResolver:
-    """Resolves references to links, and caches them.
+    """Resolves references to links, and caches them. Used by one thread.
 
-    References that start with `http://` or `https://` mean the same on every page, those that start with `/` on all pages of an
-    origin, others on all pages of a directory. One that depends on the whole base (`?page=2`) is not cached. A cached link is
-    the same object each time. Sites decide how long links and directories are, so the cache is bounded by number and by bytes:
-    when it holds `max_entries` or `max_bytes`, it is cleared before the next page, since a rare cold start is cheaper than
-    book-keeping at each hit. Used by one thread. Cost of a cached link: 0.1 µs if it is absolute, else 0.2 µs; of a new one 6
-    µs, or 1.5 µs if it is plain and its origin, or its page's, is known, and 0.6 µs if many of a page are such.
+    References that start with `http://` or `https://` mean the same on every page, those that start with `/` on all pages
+    of an origin, others on all pages of a directory. One that depends on the whole base (`?page=2`) is not cached. A cached
+    link is the same object each time. When the cache holds `max_entries` or `max_bytes`, it is cleared before the next
+    page, since a rare cold start is cheaper than book-keeping at each hit. Cost of a cached link: 0.1 µs if it is absolute,
+    else 0.2 µs; of a new one 6 µs, or 1.5 µs if it is plain and its origin, or its page's, is known, and 0.6 µs if many of
+    a page are such.
     """
 
     #: Longer links (above all data: URLs) and contexts are not cached, nor are the links of longer directories.
@@ -120,10 +120,7 @@ class LinkResolver:
         return self._kept_bytes
 
     def resolve(self, base: str, references: Sequence[Reference]) -> list[Link]:
-        """The link of each reference, in order; `NO_LINK` for a reference that leads nowhere.
-
-        `base` is a canonical URL with a path.
-        """
+        """The link of each reference, in order; `NO_LINK` if it leads nowhere. `base` is a canonical URL with a path."""
         if not references:
             return []
         if not self._has_room:
@@ -270,7 +267,7 @@ def _needs_whole_base(link: str) -> bool:
     return _WHOLE_BASE.match(link.translate(NO_BREAKS).strip(C0_AND_SPACE)) is not None
 
 
-# Plain references. Their characters are the same in canonical URLs; no segment of their path begins with a dot, and nothing in
+# Plain references: their characters are the same in canonical URLs, no segment of their path begins with a dot, and nothing in
 # them looks like a scheme or a host.
 
 #: Characters of a path that can be written in one way only.

@@ -9,13 +9,13 @@ have to be remembered; they also count how deep an index may lead.
 from __future__ import annotations
 
 import re
-import zlib
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from itertools import chain
 from xml.parsers import expat
 
 from anabranch.crawler.extract.links import EMBED, MANIFEST, Link, Reference
+from anabranch.crawler.fetch.decoding import BrokenCoding, gunzipped
 from anabranch.crawler.urls.parsing import MAX_URL_CHARS, canonical
 
 CONTEXT = "sitemap"
@@ -25,7 +25,6 @@ MAX_BYTES = 50 << 20
 MAX_DEPTH = 4
 
 _CHUNK_BYTES = 64 * 1024
-_MAX_MEMBERS = 1000
 _GZIP = b"\x1f\x8b"
 _UTF_16 = (b"\xff\xfe", b"\xfe\xff")
 #: The beginning of XML, with the mark of UTF-16 or without.
@@ -43,7 +42,7 @@ _ROOTS = frozenset({"urlset", "sitemapindex", "rss", "feed", "rdf"})
 _SNIFFED_BYTES = 2048
 _URL_LINE = re.compile(rb"\s*+https?://[^\s<>]++[ \t]*+(?:[\r\n]|\Z)", re.IGNORECASE)
 
-#: (parent, element) whose text is a URL.
+#: (parent, element) with a URL as text.
 _TEXTS = frozenset({("url", "loc"), ("sitemap", "loc"), ("item", "link"), ("channel", "link")})
 #: (parent, element) -> the attribute that is a URL, and its hop.
 _ATTRIBUTES = {
@@ -136,37 +135,13 @@ def _beginning(chunks: Iterator[bytes]) -> bytes:
 
 def unpacked(body: bytes, limit: int) -> Iterator[bytes]:
     """The body in chunks, gzip members unpacked, at most `limit` bytes (and a chunk more). A broken member ends it."""
-    if not body.startswith(_GZIP):
-        yield from (body[start : start + _CHUNK_BYTES] for start in range(0, min(len(body), limit), _CHUNK_BYTES))
-        return
-    position = 0
-    for _ in range(_MAX_MEMBERS):
-        unzip = zlib.decompressobj(wbits=zlib.MAX_WBITS | 16)
-        while not unzip.eof:
-            piece = body[position : position + _CHUNK_BYTES]
-            position += len(piece)
-            if not piece:
+    chunks = (body[start : start + _CHUNK_BYTES] for start in range(0, len(body), _CHUNK_BYTES))
+    with suppress(BrokenCoding):
+        for chunk in gunzipped(chunks) if body.startswith(_GZIP) else chunks:
+            yield chunk
+            limit -= len(chunk)
+            if limit <= 0:
                 return
-            for chunk in _unzipped(unzip, piece):
-                yield chunk
-                limit -= len(chunk)
-                if limit <= 0:
-                    return
-        position -= len(unzip.unused_data)
-        if body[position : position + 2] != _GZIP:
-            return
-
-
-def _unzipped(unzip: zlib._Decompress, piece: bytes) -> Iterator[bytes]:
-    while True:
-        try:
-            chunk = unzip.decompress(piece, _CHUNK_BYTES)
-        except zlib.error:
-            return
-        yield chunk
-        piece = unzip.unconsumed_tail
-        if not piece and len(chunk) < _CHUNK_BYTES:
-            return
 
 
 class _XmlReader:

@@ -41,7 +41,6 @@ class _Cookie:
     expires_s: float
 
     def fits(self, key: _Key, place: _Place, now_s: float) -> bool:
-        """Whether it is sent to the place (section 5.4)."""
         is_host = key.domain == place.host or (not self.is_host_only and place.host.endswith("." + key.domain))
         is_path = place.path == key.path or (
             place.path.startswith(key.path) and (key.path.endswith("/") or place.path[len(key.path)] == "/")

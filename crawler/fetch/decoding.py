@@ -78,10 +78,10 @@ def _at_most(pieces: Iterable[bytes], limit: int) -> Iterator[bytes]:
             raise BrokenCoding("the coding inside is longer than what may come of it")
 
 
-def _gzip(pieces: Iterator[bytes]) -> Iterator[bytes]:
-    """RFC 1952. Successive members are one content; what follows them and is no member is ignored."""
+def gunzipped(pieces: Iterable[bytes]) -> Iterator[bytes]:
+    """RFC 1952. Successive members are one content; bytes after them that are no member are ignored. Raises: BrokenCoding."""
     inflate, members = zlib.decompressobj(31), 1
-    for piece in pieces:
+    for piece in _small(pieces):
         data = piece
         while data:
             if inflate.eof:  # between two members
@@ -187,7 +187,7 @@ def _zstd(library: Any) -> Decoder:
 
 
 def _codings() -> dict[str, Decoder]:
-    codings: dict[str, Decoder] = {"gzip": _gzip, "deflate": _deflate}
+    codings: dict[str, Decoder] = {"gzip": gunzipped, "deflate": _deflate}
     for name, make, module in (
         ("br", _brotli, "brotli"),
         ("zstd", _zstd, "backports.zstd"),

@@ -111,23 +111,10 @@ async def connect_through_socks(
     host: str,
     port: int,
 ) -> socket.socket:
-    """Connect to a host through a SOCKS5 proxy, whose name is resolved here. Raises: ProxyFailed, OSError."""
-    connection = await _connect_to_proxy(proxy, resolve, make_socket)
-    try:
-        await _authenticate(connection, proxy)
-        await _request_connection(connection, host, port)
-    except BaseException:
-        connection.close()
-        raise
-    return connection
+    """Connect to a host through a SOCKS5 proxy, by the first of the proxy's addresses that accepts.
 
-
-async def _connect_to_proxy(
-    proxy: Proxy,
-    resolve: Callable[[str], Awaitable[Sequence[Address]]],
-    make_socket: Callable[[AddrInfo], socket.socket],
-) -> socket.socket:
-    """Connect to the first of the proxy's addresses that accepts."""
+    The proxy's name is resolved here. Raises: ProxyFailed, OSError.
+    """
     error = OSError("no address may be dialled")
     for address in await resolve(proxy.host):
         target = (address.host, address.port or proxy.port)
@@ -136,17 +123,20 @@ async def _connect_to_proxy(
         except OSError as failure:
             error = failure
             continue
-        connection.setblocking(False)
         try:
-            await asyncio.get_running_loop().sock_connect(connection, target)
-        except OSError as failure:
-            connection.close()
-            error = failure
+            connection.setblocking(False)
+            try:
+                await asyncio.get_running_loop().sock_connect(connection, target)
+            except OSError as failure:
+                connection.close()
+                error = failure
+                continue
+            await _authenticate(connection, proxy)
+            await _request_connection(connection, host, port)
         except BaseException:
             connection.close()
             raise
-        else:
-            return connection
+        return connection
     raise error
 
 
@@ -168,7 +158,7 @@ async def _authenticate(connection: socket.socket, proxy: Proxy) -> None:
 
 
 async def _request_connection(connection: socket.socket, host: str, port: int) -> None:
-    """Request the connection to the host, and read the reply up to its last byte."""
+    """Request the connection to the host, and read the whole reply."""
     try:
         address = ipaddress.ip_address(host)
     except ValueError:
@@ -185,7 +175,7 @@ async def _request_connection(connection: socket.socket, host: str, port: int) -
 
 
 async def _read_exactly(connection: socket.socket, size: int) -> bytes:
-    """Read so many bytes and no more: what follows is the host's."""
+    """Read so many bytes and no more: the next ones are the host's."""
     found = b""
     while len(found) < size:
         piece = await asyncio.get_running_loop().sock_recv(connection, size - len(found))

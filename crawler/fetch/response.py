@@ -79,7 +79,7 @@ class Response(NamedTuple):
 
     @property
     def media_type(self) -> str:
-        """Content-Type without parameters, lower case; empty if there is none."""
+        """Content-Type without parameters, lower case; empty without one."""
         return self.headers.get("Content-Type", "").partition(";")[0].strip().lower()
 
     @property

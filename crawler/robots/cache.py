@@ -174,7 +174,7 @@ class PendingVerdicts:
             self._pending.popitem(last=False)
 
     def take(self, url: str, now_s: float) -> RobotsVerdict | None:
-        """Remove and return the verdict of a URL that has waited; None if there is none, or it has expired."""
+        """Remove and return the verdict of a URL that has waited; None without one, or if it has expired."""
         verdict, until_s = self._pending.pop(hash(url), (None, 0.0))
         return verdict if now_s < until_s else None
 

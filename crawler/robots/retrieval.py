@@ -47,7 +47,7 @@ class Followed(NamedTuple):
     """Where the redirects of a robots.txt led."""
 
     response: Response  #: the last one, with the start of the first fetch
-    url: str  #: the last URL that was fetched, or whose rules are known
+    url: str  #: the last URL that was fetched, or that has known rules
     is_redirected: bool
     is_lost: bool = False  #: a redirect's target did not answer; the response is the redirect itself
     rules: RobotsRules | None = None  #: the known rules of the last redirect's target, which was not fetched

@@ -179,8 +179,6 @@ def _split_lines(body: bytes, *, is_cut: bool) -> list[str]:
 
 
 class _Group:
-    """All groups of one agent as one."""
-
     def __init__(self) -> None:
         self.index = PatternIndex()
         self.agents: list[int] = []
@@ -198,7 +196,6 @@ class _RobotsParser:
         self._sitemaps: list[str] = []
 
     def read(self, line: RobotsLine) -> None:
-        """Read the next line."""
         if line.kind in _RULES:
             self._read_rule(line)
         elif line.kind == _AGENT:
@@ -234,7 +231,6 @@ class _RobotsParser:
                 self._current.append(group)
 
     def rules(self) -> RobotsRules:
-        """The rules for the product."""
         for name in (self._product, "*"):
             group = self._groups[name]
             if group.agents:

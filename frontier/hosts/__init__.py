@@ -4,6 +4,6 @@
     scrapy     a scheduler, a dupe filter, a priority queue, a spider middleware (the extra `scrapy`)
     crawlee    a request manager, a storage client (the extra `crawlee`)
 
-`scrapy` and `crawlee` translate: requests of the host become candidates whose payload is the request, leases become its
+`scrapy` and `crawlee` translate: requests of the host become candidates with the request as payload, leases become its
 requests again, and what the host reports of their end becomes outcomes. Both use `embedding`.
 """

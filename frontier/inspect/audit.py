@@ -13,7 +13,7 @@ from anabranch.frontier.stores.contract import Counters, FrontierStore
 
 
 def audit(parts: Parts, store: FrontierStore) -> None:
-    """Recount memory, then compare it with the store, whose rows are recounted too (blocks). Raises: InvariantBroken."""
+    """Recount memory, then compare it with the store's recounted rows (blocks). Raises: InvariantBroken."""
     check_memory(parts)
     check_counters(store.counters(), parts.store_link.counters())
 

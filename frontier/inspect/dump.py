@@ -61,7 +61,9 @@ def dump_lines(
     if with_ended:
         for record in _ended(store, page):
             ended += 1
-            yield _line(_ended_fields(record))
+            fields = _without_none({"url": record.url, "key": _base64(record.key)})
+            facts_of_end = {"status": record.status, "outcome": record.outcome.value, "attempts": record.attempts}
+            yield _line(fields | facts_of_end)
     names = _QueueNames(store, page)
     for head in _queued(store, page):
         queued += 1
@@ -115,13 +117,6 @@ def _queued(store: FrontierStore, page: int) -> Iterator[Head]:
 
 def _key(record: EndedRecord) -> bytes:
     return record.url.encode() if record.key is None else record.key
-
-
-def _ended_fields(record: EndedRecord) -> dict[str, object]:
-    fields: dict[str, object] = {"url": record.url}
-    if record.key is not None:
-        fields["key"] = _base64(record.key)
-    return {**fields, "status": record.status, "outcome": record.outcome.value, "attempts": record.attempts}
 
 
 def _queued_fields(head: Head, queue: QueueKey | None) -> dict[str, object]:

@@ -251,7 +251,7 @@ class Loading:
         return None if _is_plain(candidate.hops) else _HOPS
 
     def _enqueue(self, fresh: Sequence[Queued]) -> None:
-        """One batch. Rows whose time is still to come wait, and are known to wait when they are durable."""
+        """One batch. Rows with a time to come wait, and are known to wait when they are durable."""
         admission, store_link, batch = self._parts.admission, self._parts.store_link, self._parts.outbox.batch
         queues = admission.queues_of([entry.candidate.url for entry in fresh])
         precedences = [self._parts.rules.in_row(entry.candidate, entry.via) for entry in fresh]

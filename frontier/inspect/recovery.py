@@ -76,7 +76,6 @@ class RecoveryJournal:
             self._known_tags.add(_DISREGARDED)
 
     def __iter__(self) -> Iterator[Entry]:
-        """Both passes: every known URL, then every queued one."""
         yield from self.known()
         yield from self.queued()
 

@@ -101,7 +101,7 @@ def examine(parts: Parts, tally: Mapping[str, int], behind: Behind, now_s: float
 
 
 def ready(parts: Parts, now_s: float) -> ReadyQueues:
-    """The ready queues. Costs a look at every lane in memory whose gate is open."""
+    """The ready queues. Costs a look at every lane in memory with an open gate."""
     return ReadyQueues(parts.schedule.index.states[QueueState.READY], _parked(parts, now_s))
 
 

@@ -128,7 +128,7 @@ class FrontierQueue:
             candidates = [candidate_of(request, front=front) for request in some]
             verdicts = await self._scheduled(candidates)
             seen = [one for one, verdict in zip(candidates, verdicts, strict=True) if verdict.kind is VerdictKind.SEEN]
-            # A key stands for its latest row, so one that was reclaimed has not ended.
+            # A key names its latest row, so one that was reclaimed has not ended.
             keys = [one.dedup_key() for one in seen]
             handled = set(await asyncio.to_thread(self._frontier.operations.ended, keys)) if keys else set()
             queued = [one for one in seen if one.dedup_key() not in handled]

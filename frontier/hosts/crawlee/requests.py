@@ -31,7 +31,7 @@ class RequestInProgress:
 
     lease: Lease
     request: Request
-    run: Run | None = None  #: the run whose worker has it
+    run: Run | None = None  #: the run of the worker that has it
     trouble: HostTrouble = HostTrouble.NONE
     retry_after_s: float = 0.0
 
@@ -89,7 +89,7 @@ def ascii_url(url: str) -> str:
 
 
 def host_of(url: str) -> str | None:
-    """The host whose gate a URL passes; None if it has no host."""
+    """The host of the URL's gate; None without a host."""
     found = authority(ascii_url(url))
     return None if found is None else found.host
 
@@ -112,7 +112,7 @@ def pool_run() -> Run | None:
 
 
 def current_run() -> Run | None:
-    """The run whose worker calls."""
+    """The run of the worker that calls."""
     return _RUN.get()
 
 

@@ -94,7 +94,8 @@ class HostFolder:
         self.forget()
         order, mark = self.path / ORDER_FILE, self.state / FORMAT_FILE
         with _translated(self.path, "it cannot be removed"):
-            for file in (_unfinished(order), order, self.leases, _unfinished(mark), mark, self.state / LOCK_FILE):
+            for file in (order, self.leases, mark, self.state / LOCK_FILE):
+                file.with_name(file.name + UNFINISHED).unlink(missing_ok=True)
                 file.unlink(missing_ok=True)
 
     def fail(self) -> None:
@@ -161,7 +162,3 @@ def _replace(path: Path, data: bytes) -> None:
     """Replace a file atomically and durably, unless it has this content."""
     if not path.is_file() or path.read_bytes() != data:
         replace_file(path, data)
-
-
-def _unfinished(path: Path) -> Path:
-    return path.with_name(path.name + UNFINISHED)

@@ -7,8 +7,8 @@
     DUPEFILTER_CLASS          = "anabranch.frontier.hosts.scrapy.FrontierDupeFilter"      # with Scrapy's own scheduler
     SCHEDULER_PRIORITY_QUEUE  = "anabranch.frontier.hosts.scrapy.FrontierPriorityQueue"   # the same
 
-The way of a request. The engine gives it to the scheduler (`scheduler`). A request that is known ends there (`requests`). Of
-any other a candidate is made, whose payload is the serialised request, and queued (`session`). When the gate of its host
+The way of a request. The engine gives it to the scheduler (`scheduler`). A request that is known ends there (`requests`). Any
+other becomes a candidate with the serialised request as payload, and is queued (`session`). When the gate of its host
 opens, the candidate is leased, and the request goes back to the engine, which is woken for it (`engine`). From then on it is
 in flight, and Scrapy's signals report on it (`inflight`). The lease is finished when the callback is consumed and the items
 are stored; for a request that is retried or redirected, in one transaction with the request that replaces it. `settings` reads

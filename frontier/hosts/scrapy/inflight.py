@@ -139,7 +139,7 @@ class InFlight:
 
 #: A longer Crawl-delay is cut, as in a crawl of our own.
 _LONGEST_DELAY_S = 300.0
-#: Hosts whose Crawl-delays are remembered, so that the longest of a host's ports holds.
+#: Hosts with a remembered Crawl-delay, so that the longest of a host's ports applies.
 _MOST_DELAYS = 100_000
 
 

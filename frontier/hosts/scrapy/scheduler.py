@@ -38,7 +38,7 @@ _LOST = "scheduler/unserializable/lost"
 _DROPPED = "scheduler/dropped"
 _STANDSTILL = (
     "none of the %d queued requests may be fetched: they are paused or blocked by `anabranch frontier`, or their hosts "
-    "rest for more than five minutes; `anabranch frontier ls` tells"
+    "rest for more than five minutes; see `anabranch frontier ls`"
 )
 _STOCK = (
     "%s: Scrapy's own scheduler has left requests here that are not taken over; the crawl begins anew. To end the old one "
@@ -63,7 +63,7 @@ class FrontierScheduler:
         self._crawler = crawler
         self._session: CrawlSession | None = None
         self._is_closing = False  # because the Frontier has failed
-        self._stands_still = False  # and that was logged
+        self._is_stalled = False  # and that was logged
         self._hostless: deque[Request] = deque()
         self._logs_unserializable = crawler.settings.getbool("SCHEDULER_DEBUG")
         kind = load_object(crawler.settings["DUPEFILTER_CLASS"])
@@ -168,9 +168,9 @@ class FrontierScheduler:
             self._unmade(each)
         if request is not None:
             self._count("dequeued", "memory" if is_kept else session.place)
-            self._stands_still = False
-        elif not self._stands_still and session.exchange.stands_still():
-            self._stands_still = True
+            self._is_stalled = False
+        elif not self._is_stalled and session.exchange.is_stalled():
+            self._is_stalled = True
             self._log_at(logging.WARNING, _STANDSTILL, len(self))
         return request
 

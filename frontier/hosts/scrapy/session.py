@@ -83,7 +83,7 @@ class RequestExchange:
         return put
 
     def take(self) -> Taken:
-        """Lease the next request that may be fetched now; if there is none, the engine is woken when there is."""
+        """Lease the next request that may be fetched now. Without one, the engine is woken when there is."""
         self._put_owed()
         unmade: list[Unmade] = []
         while len(unmade) < _MOST_UNMADE:
@@ -102,7 +102,7 @@ class RequestExchange:
             self._engine.wake()
         return Taken(None, is_kept=False, unmade=unmade)
 
-    def stands_still(self) -> bool:
+    def is_stalled(self) -> bool:
         """Whether requests are queued, none is in flight, and none will be leased for minutes or without an operator."""
         if len(self.flights) or not len(self):
             return False

@@ -90,34 +90,27 @@ class FrontierPriorityQueue:
     """
 
     @classmethod
-    def from_crawler(
-        cls,
-        crawler: Crawler,
-        downstream_queue_cls: type[Any],
-        key: str,
-        startprios: Mapping[str, Iterable[int]] | None = None,
-        *,
-        start_queue_cls: type[Any] | None = None,
-    ) -> FrontierPriorityQueue:
-        """As Scrapy builds it; `startprios` is the result of `close`."""
-        return cls(crawler, downstream_queue_cls, key, startprios or {}, start_queue_cls=start_queue_cls)
+    def from_crawler(cls, *given: Any, **named: Any) -> FrontierPriorityQueue:
+        """As Scrapy builds it, with the arguments of the class."""
+        return cls(*given, **named)
 
     def __init__(
         self,
         crawler: Crawler,
         downstream_queue_cls: type[Any],
         key: str,
-        startprios: Mapping[str, Iterable[int]],
+        startprios: Mapping[str, Iterable[int]] | None = None,
         *,
-        start_queue_cls: type[Any] | None,
+        start_queue_cls: type[Any] | None = None,
     ) -> None:
+        """`startprios` is the result of `close`."""
         self._crawler = crawler
         self._kinds = downstream_queue_cls, start_queue_cls
         self._key = key
         policy = crawler.settings.getdict(FRONTIER).get("policy", FrontierOrder().policy)
         self._assign = parse_policy(policy, ip_of=lambda _: None, imported=user_function)
         self._queues: dict[QueueKey, ScrapyPriorityQueue] = {}  # the first one is served next
-        for name, priorities in startprios.items():
+        for name, priorities in (startprios or {}).items():
             self._queues[QueueKey(name)] = self._made(QueueKey(name), priorities)
 
     def push(self, request: Request) -> None:

@@ -245,12 +245,12 @@ def test_what_cannot_be_serialised_is_known_to_this_process_alone() -> None:
 
 def test_a_standstill_is_one_that_only_an_operator_ends_or_minutes(crawl: Crawl) -> None:
     """Not a host's usual rest, and not as long as something is out."""
-    assert not crawl.exchange.stands_still(), "nothing is queued"
+    assert not crawl.exchange.is_stalled(), "nothing is queued"
     crawl.put(Request(URL))
-    assert not crawl.exchange.stands_still()
+    assert not crawl.exchange.is_stalled()
     crawl.frontier.block(GateKey("a.test"), crawl.frontier.now_s() + 30)
-    assert not crawl.exchange.stands_still()
+    assert not crawl.exchange.is_stalled()
     crawl.frontier.block(GateKey("a.test"), crawl.frontier.now_s() + 3600)
-    assert crawl.exchange.stands_still()
+    assert crawl.exchange.is_stalled()
     crawl.out("http://b.test/")
-    assert not crawl.exchange.stands_still()
+    assert not crawl.exchange.is_stalled()
