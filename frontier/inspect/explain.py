@@ -145,7 +145,7 @@ def _url_state(facts: UrlFacts, now_s: float) -> tuple[str, list[str]]:
             return REFUSED, [f"it cannot be queued: {facts.refused}"]
         if facts.seen:
             return "not stored", ["the filter takes it for seen, the store does not know it; schedule it with force"]
-        return NEVER_SCHEDULED, ["it was never scheduled; the queue and gate are those that it would go to"]
+        return NEVER_SCHEDULED, ["it was never scheduled; the queue and gate are those that it would get"]
     if record.state is UrlState.ENDED:
         status = facts.status_words or (str(record.status) if record.status else "")
         tries = f" after {counted(record.attempts, 'try', 'tries')} before" if record.attempts else ""
