@@ -1,13 +1,11 @@
 """The index of a WARC file: reads the file's records, makes an index line of each response, sorts the lines.
 
-A line is `urlkey timestamp {json}`; lines are sorted by their bytes, as pywb and OutbackCDX read them:
+A line is `urlkey timestamp {json}`, as pywb and OutbackCDX read it:
 
     com,example)/a 20260101000000 {"url":"http://example.com/a","mime":"text/html","status":"200","digest":"sha1:…",
                                    "length":"1043","offset":"512","filename":"NAME.warc.gz"}
 
-The urlkey is the SURT form of the Wayback machine: without scheme, `www.` and session ids, in lower case, arguments sorted.
-`length` and `offset` are those of the record's gzip member. A revisit has the type `warc/revisit`. `files.py` writes both
-files.
+The urlkey is the SURT form of the Wayback machine. `length` and `offset` are those of the record's gzip member.
 """
 
 from __future__ import annotations
@@ -40,14 +38,7 @@ LAST_OF_GROUP = frozenset({"warcinfo", "metadata"})
 _END = b"\r\n\r\n"
 _KIND, _PROFILE, _URL, _DATE, _DIGEST, _TYPE = (
     re.compile(rb"\r\n[ \t]*" + name + rb"[ \t]*:([^\r\n]*)", re.IGNORECASE)
-    for name in (
-        b"WARC-Type",
-        b"WARC-Profile",
-        b"WARC-Target-URI",
-        b"WARC-Date",
-        b"WARC-Payload-Digest",
-        b"Content-Type",
-    )
+    for name in b"WARC-Type WARC-Profile WARC-Target-URI WARC-Date WARC-Payload-Digest Content-Type".split()
 )
 
 
@@ -65,10 +56,7 @@ class Member(NamedTuple):
 
 
 def whole_members(file: BinaryIO, start: int = 0) -> Iterator[Member]:
-    """The members from an offset on, up to the first that is torn or not gzip. Cost: the file is decompressed once.
-
-    A member is whole if its check sum and size are right. Raises: OSError.
-    """
+    """The whole members from an offset on, up to one that is torn or not gzip. Decompresses the file. Raises: OSError."""
     file.seek(start)
     offset, waiting = start, b""
     while True:
@@ -94,10 +82,9 @@ def kind_of(member: Member) -> str:
 
 
 def index_line(member: Member, filename: str) -> IndexLine | None:
-    """The index line of a response or revisit; None for other records, and for bytes that are not a record.
+    """The index line of a response or revisit; None for other records and other bytes. Cost: 5 µs, and linear in the head.
 
-    Lines are made only here, for a record that is written as for one that is found. Needs the head up to the response's body.
-    Cost: 5 µs, and linear in the head.
+    Needs the head of the record up to the response's body.
     """
     fields, _, block = member.head.partition(_END)
     kind = _field(_KIND, fields)
@@ -120,7 +107,7 @@ def index_line(member: Member, filename: str) -> IndexLine | None:
 
 
 def _field(named: re.Pattern[bytes], fields: bytes) -> str:
-    """The first value of a field after the first line; empty if there is none."""
+    """The first value of a field after the first line, or an empty text."""
     found = named.search(fields)
     return "" if found is None else found[1].decode("utf-8", "replace").strip()
 
@@ -191,13 +178,17 @@ def place_of(line: bytes) -> tuple[int, int] | None:
 
 
 def urlkey(url: str) -> str:
-    """The look-up key of a canonical http(s) URL. Cost: linear in its length."""
+    """The look-up key of a canonical http(s) URL: no scheme, `www.` or session ids, lower case, arguments sorted."""
     scheme, _, rest = url.partition("://")
     authority, slash, rest = rest.partition("/")
-    path, mark, query = (slash + rest).partition("?")
-    key = _reversed_authority(authority.lower(), scheme.lower()) + ")" + _path_key(path)
-    arguments = _query_key(query) if mark else ""
-    return f"{key}?{arguments}" if arguments else key
+    path, _, query = (slash + rest).partition("?")
+    path = _PATH_SESSION.sub("", _SLASHES.sub("/", _minimal(path).lower())).rstrip("/") or "/"
+    key = f"{_reversed_authority(authority.lower(), scheme.lower())}){path}"
+    if query:
+        query = _minimal(query).lower()
+        for sessions in _QUERY_SESSIONS:
+            query = sessions.sub("", query)
+    return f"{key}?{'&'.join(sorted(query.split('&')))}" if query else key
 
 
 @lru_cache(maxsize=256)
@@ -214,18 +205,6 @@ def _reversed_authority(authority: str, scheme: str) -> str:
     return turned if not port or port == _DEFAULT_PORTS.get(scheme) else f"{turned}:{port}"
 
 
-def _path_key(path: str) -> str:
-    plain = _PATH_SESSION.sub("", _SLASHES.sub("/", _minimal(path).lower()))
-    return plain.rstrip("/") or "/"
-
-
-def _query_key(query: str) -> str:
-    plain = _minimal(query).lower()
-    for sessions in _QUERY_SESSIONS:
-        plain = sessions.sub("", plain)
-    return "&".join(sorted(plain.split("&")))
-
-
 def _minimal(text: str) -> str:
     """Percent-encode only what must be encoded."""
     if _PLAIN.fullmatch(text):
@@ -240,16 +219,18 @@ def _minimal(text: str) -> str:
 
 
 def write_sorted(lines: Iterator[bytes], path: Path) -> None:
-    """Write the lines, sorted, to a file, atomically and durably.
-
-    Memory: `RUN_LINES` lines. Raises: OSError; then the old file is unchanged.
-    """
+    """Write the lines, sorted, atomically and durably. Memory: `RUN_LINES` lines. Raises: OSError; the old file stays then."""
     unfinished = path.with_name(path.name + UNFINISHED)
     try:
         with ExitStack() as runs, unfinished.open("wb") as out:
             sources: list[Iterator[bytes]] = []
             while run := sorted(islice(lines, RUN_LINES)):
-                spilled = iter(run) if len(run) < RUN_LINES else runs.enter_context(_spilled(run, path.parent))
+                if len(run) < RUN_LINES:
+                    sources.append(iter(run))
+                    continue
+                spilled = runs.enter_context(TemporaryFile(dir=path.parent))
+                spilled.writelines(run)
+                spilled.seek(0)
                 sources.append(spilled)
             out.writelines(heapq.merge(*sources))
             out.flush()
@@ -260,11 +241,3 @@ def write_sorted(lines: Iterator[bytes], path: Path) -> None:
             unfinished.unlink(missing_ok=True)
         raise
     sync_folder(path.parent)
-
-
-def _spilled(run: list[bytes], folder: Path) -> BinaryIO:
-    """A sorted run in an unnamed file."""
-    file = TemporaryFile(dir=folder)  # noqa: SIM115 - the caller's stack closes it
-    file.writelines(run)
-    file.seek(0)
-    return file

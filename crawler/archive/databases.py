@@ -17,14 +17,11 @@ from anabranch.frontier.stores.sql.sqlite import lacking_room
 #: What a statement, a connection or a transaction raises.
 DATABASE_ERRORS = (DBAPIError, sqlite3.Error)
 
-#: Not FULL: what a power cut takes back can be had again.
+#: NORMAL, not FULL: a row that a power cut removes can be written again.
 _WRITER = ("PRAGMA journal_mode = WAL", "PRAGMA synchronous = NORMAL")
 _READER = ("PRAGMA query_only = 1",)
 #: What SQLite's primary result codes are to the system (https://www.sqlite.org/rescode.html).
-_SYSTEM_ERRORS = {
-    sqlite3.SQLITE_FULL: errno.ENOSPC,
-    sqlite3.SQLITE_NOMEM: errno.ENOMEM,
-}
+_SYSTEM_ERRORS = {sqlite3.SQLITE_FULL: errno.ENOSPC, sqlite3.SQLITE_NOMEM: errno.ENOMEM}
 #: Descriptors of a database: the file, its log, its index, a folder.
 _DESCRIPTORS = 4
 #: A file that is no database of ours, or is broken.
@@ -32,9 +29,9 @@ _DAMAGED = frozenset({sqlite3.SQLITE_NOTADB, sqlite3.SQLITE_CORRUPT})
 
 
 def engine_for(file: Path, *, is_reader: bool = False, pragmas: Sequence[str] = ()) -> Engine:
-    """Connections to the file, for any thread, one at a time each. A reader sees whole transactions and changes nothing.
+    """Connections to the file, for any thread, one at a time each; its log is synced when the system likes.
 
-    Write-ahead log, synced by the system when it likes. `pragmas` are further settings of each connection.
+    A reader sees whole transactions and changes nothing. `pragmas` are further settings of each connection.
     """
     engine = create_engine(
         "sqlite://",
@@ -55,7 +52,7 @@ def engine_for(file: Path, *, is_reader: bool = False, pragmas: Sequence[str] = 
 
 @contextmanager
 def as_system_errors(file: Path) -> Iterator[None]:
-    """Inside, an error of the database is raised as the OSError that it stands for."""
+    """Raise an error of the database as the OSError that it means."""
     try:
         yield
     except DATABASE_ERRORS as error:
@@ -63,7 +60,7 @@ def as_system_errors(file: Path) -> Iterator[None]:
 
 
 def _system_error(code: int, file: Path) -> OSError:
-    """SQLite says "read-only" of a disk and of a permission alike; only the disk itself knows."""
+    """SQLite reports "read-only" for a disk and for a permission alike, so the disk is asked."""
     if file.is_dir():
         number = errno.EISDIR
     elif code == sqlite3.SQLITE_READONLY:
@@ -79,7 +76,7 @@ def _system_error(code: int, file: Path) -> OSError:
 
 
 def _why_not_opened() -> int:
-    """SQLite says the same of a permission and of too many open files; only a try tells them apart."""
+    """SQLite reports the same for a permission and for too many open files, so opening is tried."""
     opened: list[int] = []
     try:
         opened += (os.open(os.devnull, os.O_RDONLY) for _ in range(_DESCRIPTORS))
@@ -92,13 +89,13 @@ def _why_not_opened() -> int:
 
 
 def is_damaged(error: OSError) -> bool:
-    """The error says that the file is no database, or is broken: it must be made anew."""
+    """Whether the file is no database, or is broken: it must be made anew."""
     cause = error.__cause__
     return isinstance(cause, DATABASE_ERRORS) and (error.errno == errno.EISDIR or _code(cause) in _DAMAGED)
 
 
 def reason(error: BaseException) -> str:
-    """What the database said, in one line."""
+    """The database's message, in one line."""
     cause = error.orig if isinstance(error, DBAPIError) else error
     return str(cause).partition("\n")[0]
 

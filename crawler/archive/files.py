@@ -68,8 +68,8 @@ class WarcOptions:
 class WarcFiles:
     """The journal's sink for exchanges. Opening makes the folder and finishes files that a killed process left.
 
-    A file is made for the first exchange that needs it. The records of one visit are in one file. Their location goes into the
-    entry for the next sinks, and by `note` into its line of crawl.log. Opening raises StorageError, `append` OSError.
+    The records of one visit are in one file. Their location goes into the entry for the next sinks, and by `note` into its line
+    of crawl.log. Opening raises StorageError, `append` OSError.
     """
 
     def __init__(
@@ -154,7 +154,10 @@ class WarcFiles:
             warc = self._current = None
         if warc is None:
             now_s = self._clock()
-            name = _name(self._options.prefix, now_s, self._serial)
+            made = datetime.fromtimestamp(now_s, UTC)
+            stamp = f"{made:%Y%m%d%H%M%S}{made.microsecond // 1000:03}"
+            host = _UNFIT_IN_NAME.sub("-", socket.gethostname()) or "localhost"
+            name = f"{self._options.prefix}-{stamp}-{self._serial:05}-{host}"
             warc = self._current = OpenWarc(self._folder, name, now_s, self._options.facts)
             self._serial += 1
             self._touched.append(warc)
@@ -169,18 +172,8 @@ class WarcFiles:
         finish(self._folder, warc.name)
 
 
-def _name(prefix: str, made_s: float, serial: int) -> str:
-    """`PREFIX-yyyymmddhhmmssSSS-NNNNN-HOST`."""
-    made = datetime.fromtimestamp(made_s, UTC)
-    host = _UNFIT_IN_NAME.sub("-", socket.gethostname()) or "localhost"
-    return f"{prefix}-{made:%Y%m%d%H%M%S}{made.microsecond // 1000:03}-{serial:05}-{host}"
-
-
 class OpenWarc:
-    """One file that grows, with its index. Records are buffered until `sync`, or until the buffer is full.
-
-    Raises: OSError wherever it writes.
-    """
+    """One file that grows, with its index. Records are buffered until `sync` or a full buffer. Raises: OSError."""
 
     def __init__(self, folder: Path, name: str, made_s: float, facts: Mapping[str, str]) -> None:
         self.name = name
@@ -289,11 +282,10 @@ def finish(folder: Path, name: str) -> None:
 
 
 def finish_left_over(folder: Path, names: str = "*") -> None:
-    """Cut each open file after its last whole visit and finish it; remove files without a whole record. Raises: OSError.
+    """Cut each open file of the pattern after its last whole visit and finish it; remove files without one. Raises: OSError.
 
-    `names` is a pattern; other files are left alone. The records of a visit end with its metadata. A visit that is cut was not
-    acknowledged, so its URL is fetched again. No process may be writing to the files. Cost: the records after the last index
-    line of each file are decompressed.
+    The URL of a visit that is cut is fetched again, since it was not acknowledged. No process may be writing to the files.
+    Cost: the records after the last index line of each file are decompressed.
     """
     for left in sorted(folder.glob(f"{names}{WARC}{OPEN}")):
         name = left.name.removesuffix(WARC + OPEN)
@@ -364,12 +356,8 @@ class Indexed(NamedTuple):
 
 
 def reindex(folder: Path) -> Iterator[Indexed]:
-    """Write the index of each finished file of the folder anew; yields each. Cost: the files are decompressed once.
-
-    A crawl may run meanwhile: its open files are left alone. Raises: OSError.
-    """
-    for path in sorted(folder.glob(f"*{WARC}")):
-        yield _reindex(path)
+    """Write the index of each finished file anew; yields each. Decompresses the files once. Raises: OSError."""
+    return map(_reindex, sorted(folder.glob(f"*{WARC}")))
 
 
 def open_files(folder: Path) -> list[Path]:

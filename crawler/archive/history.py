@@ -1,9 +1,8 @@
 """The fetch history of a job: payloads by digest, for revisits, and the last fetch of a URL, for conditional requests.
 
-A SQLite file of the job's state. The journal's thread writes it, once a second or every few hundred rows, after the records
-that it refers to are durable in the WARC files (`files.py`). After a crash the last rows may be missing: then a payload is
-written twice, but a revisit never refers to a missing record. Most questions are answered from memory: the newest entries are
-kept there, and while memory holds all entries, the file is not read. `replay.py` reads the records that the history names.
+A SQLite file. The journal's thread writes it, once a second or every few hundred rows, after the records that it refers to are
+durable. After a crash the last rows may be missing: then a payload is written twice, but no revisit refers to a missing record.
+The newest entries are in memory; while it holds all, the file is not read.
 """
 
 from __future__ import annotations
@@ -102,7 +101,11 @@ class FetchHistory:
             self._writer = engine_for(path, pragmas=(_CACHE,)).connect()
             try:
                 self._make_tables()
-                self._load()
+                # The file's entries are held in memory, if they fit.
+                with self._writer.begin():
+                    payloads = self._writer.exec_driver_sql(_SOME_PAYLOADS, (PAYLOADS_HELD + 1,)).fetchall()
+                    fetches = self._writer.exec_driver_sql(_SOME_FETCHED, (FETCHES_HELD + 1,)).fetchall()
+                self._hold([_PayloadRow(*row) for row in payloads], [_FetchedRow(*row) for row in fetches])
                 self._reader = engine_for(path, is_reader=True, pragmas=(_CACHE,)).connect()
             except BaseException:
                 self._writer.close()
@@ -134,9 +137,10 @@ class FetchHistory:
         payloads, fetches = self._appended = [], []
         for entry in entries:
             if entry.exchange is not None and entry.place is not None:
-                if (payload := _payload_row(entry.exchange, entry.place)) is not None:
+                payload, fetch = _rows_of(entry.exchange, entry.place)
+                if payload is not None:
                     payloads.append(payload)
-                if (fetch := _fetched_row(entry.exchange, entry.place)) is not None:
+                if fetch is not None:
                     fetches.append(fetch)
 
     def keep(self) -> None:
@@ -168,13 +172,6 @@ class FetchHistory:
                 raise PayloadsDamaged(f"{self._path}: written in version {version}, this one reads {VERSION}; {ADVICE}")
             for statement in (_PAYLOAD, _FETCHED, f"PRAGMA user_version = {VERSION}"):
                 self._writer.exec_driver_sql(statement)
-
-    def _load(self) -> None:
-        """Hold the entries of the file in memory, if they fit."""
-        with self._writer.begin():
-            payloads = self._writer.exec_driver_sql(_SOME_PAYLOADS, (PAYLOADS_HELD + 1,)).fetchall()
-            fetches = self._writer.exec_driver_sql(_SOME_FETCHED, (FETCHES_HELD + 1,)).fetchall()
-        self._hold([_PayloadRow(*row) for row in payloads], [_FetchedRow(*row) for row in fetches])
 
     def _hold(self, payloads: Sequence[_PayloadRow], fetches: Sequence[_FetchedRow]) -> bool:
         """Hold them in memory; False if one is too long for it."""
@@ -251,28 +248,22 @@ class _FetchedRow(NamedTuple):
         return len(self.url) + len(self.etag) + len(self.modified) + len(self.original)
 
 
-def _payload_row(exchange: Exchange, place: RecordLocation) -> _PayloadRow | None:
-    """The row of a payload that a later revisit may refer to: whole, and written."""
-    if exchange.revisit is not None or not exchange.may_be_original:
-        return None
-    return _PayloadRow(exchange.response.body.digest, exchange.url, exchange.date, *place)
-
-
-def _fetched_row(exchange: Exchange, place: RecordLocation) -> _FetchedRow | None:
-    """The row of a fetch that a later request may refer to: whole, with a validator, and with a payload that can be found."""
-    response, revisit = exchange.response, exchange.revisit
-    if response.status != HTTPStatus.OK or not exchange.may_be_original:
-        return None
+def _rows_of(exchange: Exchange, place: RecordLocation) -> tuple[_PayloadRow | None, _FetchedRow | None]:
+    """The rows that a later revisit and a later request may refer to: of a whole payload that was written or can be found."""
+    if not exchange.may_be_original:
+        return None, None
+    response, revisit, date = exchange.response, exchange.revisit, exchange.date
+    payload = None if revisit else _PayloadRow(response.body.digest, exchange.url, date, *place)
+    if response.status != HTTPStatus.OK:
+        return payload, None
     etag, modified = _field(exchange, b"etag"), _field(exchange, b"last-modified")
-    if not etag and not modified:
-        return None
-    written = Original(exchange.url, exchange.date, response.body.digest, place)
-    original = written if revisit is None else revisit.original
-    if original.place is None:
-        return None
-    return _FetchedRow(
+    original = revisit.original if revisit else Original(exchange.url, date, response.body.digest, place)
+    if original.place is None or not (etag or modified):
+        return payload, None
+    fetched = _FetchedRow(
         exchange.url, etag, modified, *place, original.url, original.date, original.digest, *original.place
     )
+    return payload, fetched
 
 
 def _field(exchange: Exchange, wanted: bytes) -> str:

@@ -1,13 +1,9 @@
-"""What is archived of a visit (`Exchange`), and the WARC 1.1 records made of it: pure functions to bytes, streamed.
+"""The archived parts of a visit (`Exchange`), and the WARC 1.1 records made of it: pure functions to bytes, streamed.
 
-The chain makes an exchange: the response with its request, how the URL was found, where its payload is already. `files.py`
-writes its records, `history.py` remembers it, the logs read it.
-
-A response's payload is stored as it came over the wire, with its content coding; its header fields as received and in their
-order. Only the framing is corrected, because the HTTP library has removed the transfer coding: `Transfer-Encoding` becomes
-`X-Crawler-Transfer-Encoding`, and a `Content-Length` that is not the payload's size becomes `X-Crawler-Content-Length`, with
-the right one added (Common Crawl's and Nutch's names; otherwise readers would look for chunks). A revisit after a 304 has no
-block, as the format allows: with the 304's own header pywb would replay that; without it pywb replays the page.
+A response's payload and header fields are stored as received. Only the framing is corrected, because the HTTP library has
+removed the transfer coding: `Transfer-Encoding` becomes `X-Crawler-Transfer-Encoding`, and a `Content-Length` that is not the
+payload's size becomes `X-Crawler-Content-Length`, with the right one added (as Common Crawl and Nutch do; otherwise readers
+would look for chunks). A revisit after a 304 has no block: with the 304's own header pywb would replay that, not the page.
 Format: https://iipc.github.io/warc-specifications/specifications/warc-format/warc-1.1/.
 """
 
@@ -22,7 +18,7 @@ from datetime import UTC, datetime, timedelta
 from functools import lru_cache
 from importlib import import_module
 from types import MappingProxyType
-from typing import NamedTuple, Protocol
+from typing import NamedTuple
 from uuid import uuid4
 
 from anabranch.crawler.fetch.response import Body, Response
@@ -126,10 +122,7 @@ class Record(NamedTuple):
         return 0 if self.body is None else self.body.size
 
     def stream(self) -> Iterator[bytes]:
-        """The record's bytes in pieces. The first piece is everything before the body.
-
-        Cost: the body is read twice, because its digest precedes it.
-        """
+        """The record's bytes, first all before the body. Cost: the body is read twice, because its digest precedes it."""
         digest = hashlib.sha1(self.head, usedforsecurity=False)
         for chunk in self._body():
             digest.update(chunk)
@@ -162,7 +155,11 @@ def warcinfo_record(filename: str, made_s: float, facts: Mapping[str, str]) -> R
 
 def exchange_records(exchange: Exchange, warcinfo_id: str) -> list[Record]:
     """The records of a visit: response or revisit, then request (if it is known) and metadata, which refer to the first."""
-    common = _common_fields(exchange, warcinfo_id)
+    # No value of the common fields can contain a line break.
+    address = exchange.response.address.partition("%")[0]
+    server = f"WARC-IP-Address: {address}\r\n" if address else ""
+    target = f"WARC-Date: {exchange.date}\r\nWARC-Target-URI: {_url(exchange.url)}\r\n"
+    common = f"{target}WARC-Warcinfo-ID: {warcinfo_id}\r\n{server}".encode()
     first = _response_record(exchange, common)
     common += f"WARC-Concurrent-To: {first.record_id}\r\n".encode()
     records = [first]
@@ -172,14 +169,6 @@ def exchange_records(exchange: Exchange, warcinfo_id: str) -> list[Record]:
     fields = common + b"Content-Type: application/warc-fields\r\n"
     records.append(Record("metadata", _new_id(), fields, metadata_block(exchange)))
     return records
-
-
-def _common_fields(exchange: Exchange, warcinfo_id: str) -> bytes:
-    """Fields of all records of a visit. No value can contain a line break."""
-    address = exchange.response.address.partition("%")[0]
-    server = f"WARC-IP-Address: {address}\r\n" if address else ""
-    target = f"WARC-Date: {exchange.date}\r\nWARC-Target-URI: {_url(exchange.url)}\r\n"
-    return f"{target}WARC-Warcinfo-ID: {warcinfo_id}\r\n{server}".encode()
 
 
 def _response_record(exchange: Exchange, common: bytes) -> Record:
@@ -270,20 +259,10 @@ def _new_id() -> str:
     return f"<{uuid4().urn}>"
 
 
-class GzipMember(Protocol):
-    """Compresses one record into one gzip member."""
-
-    def compress(self, data: bytes, /) -> bytes:
-        """Take a piece; returns the bytes of the member that are ready."""
-
-    def flush(self) -> bytes:
-        """The rest of the member."""
-
-
-def _compressobj() -> Callable[[int, int, int, int], GzipMember]:
+def _compressobj() -> Callable[[int, int, int, int], zlib._Compress]:
     """zlib-ng's, where it is installed, else zlib's. It takes half of zlib's time, for members that are 1 % larger."""
     try:
-        made: Callable[[int, int, int, int], GzipMember] = import_module("zlib_ng.zlib_ng").compressobj
+        made: Callable[[int, int, int, int], zlib._Compress] = import_module("zlib_ng.zlib_ng").compressobj
     except ImportError:
         return zlib.compressobj
     return made
@@ -297,11 +276,10 @@ _LOOK_AHEAD = 262  # zlib: bytes of its window that it does not look back to
 _compressor = _compressobj()
 
 
-def gzip_member(size_bytes: int) -> GzipMember:
-    """The compressor for a record of `size_bytes`.
+def gzip_member(size_bytes: int) -> zlib._Compress:
+    """The compressor for a record of `size_bytes`. Its window is as small as the record allows, since zlib clears its tables.
 
-    The window is as small as the record allows. zlib clears its tables for each record, which took ten times as long as the
-    compression of a request.
+    Clearing took ten times as long as the compression of a request.
     """
     window = min(max((size_bytes + _LOOK_AHEAD).bit_length(), _LEAST_WINDOW), _LARGEST_WINDOW)
     return _compressor(_LEVEL, zlib.DEFLATED, _GZIP + window, (window + 1) // 2)

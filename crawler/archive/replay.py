@@ -1,9 +1,8 @@
 """Responses of earlier fetches, read back from the job's WARC files, and the validators to ask the server with.
 
-A server that answers 304 sends no page, and a page that has not changed links to what it linked to before. So its links are
-read from the archived response: the header from the record of the last fetch, the payload from that record or, if it is a
-revisit, from the record that it refers to. A URL is requested conditionally only while the files of both records are there,
-because an operator may take finished files away. `history.py` knows where the records are.
+A server that answers 304 sends no page, so the page's links are read from the archived response: the header from the record of
+the last fetch, the payload from that record or the one that it refers to. A URL is requested conditionally only while the
+files of both records exist, because an operator may move finished files. `history.py` knows where the records are.
 """
 
 from __future__ import annotations
@@ -41,10 +40,7 @@ class NotReadable(Exception):
 
 
 class ArchivedResponses:
-    """The archived responses of a job. `scratch` is a folder for large bodies.
-
-    Cost of a response: its record is decompressed, in a thread.
-    """
+    """The archived responses of a job; each is decompressed in a thread. `scratch` is a folder for large bodies."""
 
     def __init__(self, folder: Path, history: FetchHistory, scratch: Path) -> None:
         self._folder = folder
@@ -53,21 +49,20 @@ class ArchivedResponses:
         self._seen: set[str] = set()  # names of files that were there
 
     async def validators(self, url: str) -> Validators | None:
-        """The validators for a conditional request; None if the URL is not known, or its record is gone."""
+        """The validators for a conditional request; None if the URL is not known, or its record is missing."""
         known = await self._history.fetched(url)
         if known is None or known.original.place is None:
             return None
         wanted = {known.place.filename, known.original.place.filename} - self._seen
-        if wanted and not await asyncio.to_thread(self._are_there, wanted):
+        if wanted and not await asyncio.to_thread(
+            lambda: all((self._folder / name).exists() or (self._folder / (name + OPEN)).exists() for name in wanted)
+        ):
             return None
         self._seen |= wanted
         return known.validators
 
     async def answer(self, url: str) -> Response | None:
-        """The response of the last fetch, for the caller to close; None if it cannot be read.
-
-        It may hold a file, so the caller must not be cancelled while it waits (`to_the_end`).
-        """
+        """The response of the last fetch, for the caller to close; None if it cannot be read. Not to be cancelled."""
         known = await self._history.fetched(url)
         if known is None:
             return None
@@ -78,27 +73,21 @@ class ArchivedResponses:
             log.warning("an archived response cannot be read; the page is fetched again", url=url, reason=str(error))
             return None
 
-    def _are_there(self, names: set[str]) -> bool:
-        return all((self._folder / name).exists() or (self._folder / (name + OPEN)).exists() for name in names)
-
     def _read(self, url: str, known: Fetched) -> Response:
         """Raises: OSError, NotReadable, StorageError."""
         assert known.original.place is not None
         head, _ = _response_in(self._folder, known.place)
         body = Scratch(self._scratch, memory_bytes=MEMORY_BYTES, shared_bytes=MEMORY_BYTES).body()
         try:
-            self._copy_payload(known.original.place, known.original.digest, body)
-            return _response(url, head, body)
+            for piece in _response_in(self._folder, known.original.place)[1]:
+                body.append(piece)
+            if body.digest == known.original.digest:
+                return _response(url, head, body)
         except BaseException:
             body.close()
             raise
-
-    def _copy_payload(self, place: RecordLocation, digest: bytes, body: Body) -> None:
-        _, payload = _response_in(self._folder, place)
-        for piece in payload:
-            body.append(piece)
-        if body.digest != digest:
-            raise _broken(place)
+        body.close()
+        raise _broken(known.original.place)
 
 
 def _response_in(folder: Path, place: RecordLocation) -> tuple[bytes, Iterator[bytes]]:

@@ -1,4 +1,4 @@
-"""What a visit leaves behind (`JournalEntry`) and the interface of the files that it is written to (`JournalSink`)."""
+"""The archived result of a visit (`JournalEntry`) and the interface of the files that it is written to (`JournalSink`)."""
 
 from __future__ import annotations
 
@@ -10,16 +10,14 @@ from anabranch.crawler.archive.records import Exchange, RecordLocation
 
 
 class JournalEntry(NamedTuple):
-    """What one visit leaves behind: lines with their newline, and an exchange; None for nothing."""
+    """The result of one visit: lines with their newline, and an exchange; None for nothing."""
 
     crawl_log: bytes | None = None
     pages: bytes | None = None
     links: bytes | None = None
     errors: bytes | None = None
     exchange: Exchange | None = None
-    place: RecordLocation | None = (
-        None  #: where the exchange was written; the WARC files fill it in for the sinks after them
-    )
+    place: RecordLocation | None = None  #: of the exchange's record; the WARC files fill it in for the sinks after them
 
     @property
     def is_fit(self) -> bool:
@@ -31,17 +29,16 @@ class JournalEntry(NamedTuple):
 
 
 class JournalSink(Protocol):
-    """A file that groups of entries are written to. The journal's thread calls, group by group, `append`, then `keep` if
-    all sinks succeeded, else `take_back`.
-    """
+    """A file for groups of entries. The journal's thread calls `append`, then `keep` if all sinks succeeded, or `take_back`."""
 
     @property
     def path(self) -> Path:
         """The file that a failure is about, for the operator."""
 
     def append(self, entries: Sequence[JournalEntry]) -> Sequence[JournalEntry] | None:
-        """Write what the group has for this sink, durably if the next run needs it; return the entries for the sinks after
-        this one, or None if they are unchanged. Raises: OSError, possibly half done.
+        """Write the group, durably if the next run needs it. Returns the entries for the next sinks; None = unchanged.
+
+        Raises: OSError, possibly half done.
         """
 
     def keep(self) -> None:

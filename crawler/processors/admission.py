@@ -55,13 +55,8 @@ async def open_admission(
     # User functions see each link, whatever became of it before. The similarity filter learns URLs that the Frontier has, too:
     # it may have forgotten them in a crash.
     has_user_functions = bool(order.scope.rules) or any(map(is_user_function, order.urls.canonicalization))
-    return UrlAdmission(
-        scope=scope,
-        canonicalizer=canonicalizer,
-        similar=similar,
-        drop_similar=drop_similar,
-        seen=None if has_user_functions else SeenUrls(frontier.core.unseen if similar is None else None),
-    )
+    seen = None if has_user_functions else SeenUrls(frontier.core.unseen if similar is None else None)
+    return UrlAdmission(scope=scope, canonicalizer=canonicalizer, similar=similar, drop_similar=drop_similar, seen=seen)
 
 
 class OutOfScope(FetchError):
@@ -102,8 +97,7 @@ _OVER_LIMIT = {FetchStatus.OVER_QUOTA: QuotaReached, FetchStatus.OVER_TIME: Time
 class Preselector:
     """Judges a URL again before it is fetched: blocked (-5001), out of scope (-5000), over a quota (-5003) or time (-5004).
 
-    Since the URL was queued, the order may have changed, the operator may have blocked it, or a quota may be used up. Such a
-    URL ends disregarded, without a fetch, and its slot does not rest.
+    The order or a quota may have changed since it was queued. Such a URL ends disregarded, and its slot does not rest.
     """
 
     def __init__(self, scope: Scope, block: Sequence[str], over_quota_of: OverQuotaOf | None = None) -> None:
@@ -125,14 +119,9 @@ class Preselector:
 
 
 def host_quotas(limits: LimitsSection, accounts: Accounts, clock: Callable[[], float]) -> OverQuotaOf | None:
-    """What each host may still be asked for, by the job's accounts; None if hosts have no limits.
-
-    The limits of the crawl as a whole are not among these: they end or pause it. Calling it raises StorageError.
-    """
+    """The quotas of hosts by the job's accounts; None if hosts have no limits. Calling it raises StorageError."""
     quotas = Quotas(
-        pages_per_host=limits.pages_per_host,
-        bytes_per_host=limits.bytes_per_host,
-        time_per_host=limits.time_per_host_s,
+        pages_per_host=limits.pages_per_host, bytes_per_host=limits.bytes_per_host, time_per_host=limits.time_per_host_s
     )
     if quotas == Quotas():
         return None

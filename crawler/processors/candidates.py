@@ -41,8 +41,7 @@ OnScheduled = Callable[[list[Candidate]], Awaitable[None]]
 class FindCandidates:
     """Turns links and redirects into candidates in scope, each with its key for dedup.
 
-    A URL that is `seen` gives no candidate: the Frontier would only call it seen. The others of a page are looked up in one
-    batch. With None each link is judged, as user functions require.
+    A URL that is `seen` gives no candidate; the others of a page are looked up in one batch. None: each link is judged.
     """
 
     def __init__(
@@ -60,16 +59,15 @@ class FindCandidates:
     async def __call__(self, visit: Visit) -> Step:
         """Fill `visit.discovered`; the target of a seed's redirect becomes a seed first.
 
-        A link for which a user function fails is lost, the others are not. Cost: some 2 µs for a link that the Frontier has
-        and the cache does not, 5 µs for a new one; other tasks run after each `CHUNK`. Raises: FrontierError;
-        UserFunctionFailed for the target of a seed's redirect.
+        A link for which a user function fails is lost, the others are not. Cost: 2 µs for a link that only the Frontier has, 5
+        µs for a new one. Raises: FrontierError; UserFunctionFailed for the target of a seed's redirect.
         """
         hops = visit.lease.hops
         redirect = redirect_of(visit)
         if redirect is not None:
             if is_seed_redirect(hops):
-                # If a user function fails for it, the page fails: else all that this seed leads to would be lost, and the
-                # seed never tried again. Nor may a URL without a key get into the book of seeds: later runs would fail.
+                # If a user function fails for it, the page fails, and is tried again with all that the seed leads to. A URL
+                # without a key must not get into the book of seeds: later runs would fail.
                 self._scope.accepts(redirect, hops + REDIRECT, visit.lease.url)
                 self._canonicalizer.key(redirect)
                 await self._add_seed(redirect, visit.lease.url)
@@ -82,10 +80,7 @@ class FindCandidates:
         return Step.PROCEED
 
     def find_sitemaps(self, visit: Visit, lines: Sequence[str]) -> None:
-        """Put the sitemaps that the host's robots.txt names into `visit.discovered`.
-
-        They belong to the host: if its robots.txt was fetched in place of a sitemap, they are not found behind that one.
-        """
+        """Put the sitemaps that the host's robots.txt names into `visit.discovered`, at the depth of the host."""
         links = robots_links(lines, robots_url(visit.lease.url))
         visit.discovered.extend(self._judge_each(visit, links, visit.lease.hops.rstrip(MANIFEST)))
         _log_lost(visit)
@@ -132,24 +127,20 @@ def _log_lost(visit: Visit) -> None:
 
 def redirect_of(visit: Visit) -> str | None:
     """The canonical target of a 3xx response with a Location, else None."""
-    response = visit.response
-    if response is None or not 300 <= response.status < 400:
-        return None
-    location = response.headers.get("Location")
+    location = None if visit.response is None else visit.response.location
     return None if location is None else canonical(location, visit.lease.url)
 
 
 def is_seed_redirect(hops: str) -> bool:
-    """Whether a redirect met after these hops comes from a seed by redirects alone, at most 5 in all."""
+    """Whether a redirect after these hops leads from a seed by at most 5 redirects and nothing else."""
     return len(hops) < SEED_REDIRECTS and set(hops) <= {REDIRECT}
 
 
 class DropSimilar:
-    """Drops candidates that resemble URLs already accepted, and teaches the similarity filter what the Frontier was given.
+    """Drops candidates that resemble URLs already accepted, and teaches the similarity filter the URLs that the Frontier has.
 
-    The filter learns a URL only when the Frontier has it: see `scope.similar`. What it has learnt is written to disk after
-    `STORED_AT` URLs and at the end; a crash makes it forget that many at most, and accept some more. `flush` makes durable
-    what the Frontier was given.
+    They are written to disk after `STORED_AT` URLs and at the end; after a crash some more URLs are accepted. `flush` makes
+    durable what the Frontier was given.
     """
 
     def __init__(self, similar: SimilarUrlFilter, flush: Callable[[], Awaitable[object]]) -> None:
@@ -158,7 +149,7 @@ class DropSimilar:
         self._unsaved = 0
 
     async def __call__(self, visit: Visit) -> Step:
-        """Keep in `visit.discovered` what is new in kind. A redirect's target stays: it is the page that was accepted."""
+        """Drop the others from `visit.discovered`. A redirect's target stays: it is the page that was accepted."""
         redirects = [candidate for candidate in visit.discovered if candidate.hops.endswith(REDIRECT)]
         others = {candidate.url: candidate for candidate in visit.discovered if not candidate.hops.endswith(REDIRECT)}
         kept = await self._similar.unlike(list(others))
@@ -195,8 +186,7 @@ class DropSimilar:
 class ScheduleSurplus:
     """Schedules all but the last `CHUNK` candidates ahead of the page's end, to keep that short: a sitemap has 50,000.
 
-    A crash in between does no harm: the page is fetched again, and what was scheduled is seen. `seen` learns the Frontier's
-    verdicts.
+    After a crash in between the page is fetched again, and these are seen. `seen` learns the Frontier's verdicts.
     """
 
     def __init__(
@@ -221,8 +211,7 @@ class ScheduleSurplus:
 class ScheduleSitemaps:
     """Schedules the sitemaps that a robots.txt names at once, before its rules are cached.
 
-    At the end of the page in whose place the file was fetched they could be lost with that lease, and the file is not
-    requested again for a day. A crash loses nothing: rules are in memory only, so the file is requested again.
+    At the page's end they could be lost with its lease, and the file is not requested again for a day. After a crash it is.
     """
 
     def __init__(
@@ -233,10 +222,7 @@ class ScheduleSitemaps:
         self._on_scheduled = on_scheduled
 
     async def __call__(self, visit: Visit, lines: Sequence[str]) -> None:
-        """Schedule the sitemaps of these lines; nothing is left to the page's end.
-
-        Waits while the store is behind. Raises: StoreUnavailable.
-        """
+        """Schedule the sitemaps of these lines. Waits while the store is behind. Raises: StoreUnavailable."""
         self._candidates.find_sitemaps(visit, lines)
         sitemaps = visit.take_discovered()
         if sitemaps:

@@ -23,12 +23,7 @@ from anabranch.crawler.processors.admission import Preselector, UrlAdmission, ho
 from anabranch.crawler.processors.candidates import FindCandidates, ScheduleSitemaps, ScheduleSurplus
 from anabranch.crawler.processors.disposition import Disposition
 from anabranch.crawler.processors.page import ExtractPage, FetchPage, directives_for
-from anabranch.crawler.processors.preconditions import (
-    DnsPrecondition,
-    IgnoreRobots,
-    RobotsOptions,
-    RobotsPrecondition,
-)
+from anabranch.crawler.processors.preconditions import DnsPrecondition, IgnoreRobots, RobotsOptions, RobotsPrecondition
 from anabranch.crawler.processors.recorder import ArchivePage, ExchangeMaker, Recorder
 from anabranch.crawler.processors.user_processors import user_processor
 from anabranch.crawler.visit import Processor
@@ -37,7 +32,7 @@ from anabranch.frontier.aio import AsyncFrontier
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ChainParts:
-    """What the processors of a run work with."""
+    """The collaborators of a run's processors."""
 
     order: CrawlOrder
     job: JobFolder
@@ -65,12 +60,28 @@ def build_chain(parts: ChainParts) -> Iterator[tuple[str, Processor]]:
     archive = None if payloads is None else ArchivedResponses(parts.job.warc, payloads, parts.job.state)
     options = order.extract.options(robot=order.agent.token, nofollow_links=order.robots.nofollow_links)
     directives = directives_for(order.agent.token, parts.clock) if order.robots.meta else None
+    sitemaps = ScheduleSitemaps(candidates, parts.frontier, on_scheduled)
 
     yield "preselect", Preselector(admission.scope, order.scope.block, quotas)
     yield "names", DnsPrecondition(parts.resolver, parts.recorder.lookup, parts.fetcher.uses_proxy)
     if order.robots.robots == "obey":
-        sitemaps = ScheduleSitemaps(candidates, parts.frontier, on_scheduled) if order.extract.sitemaps else None
-        yield "preconditions", _robots(parts, sitemaps)
+        yield (
+            "preconditions",
+            RobotsPrecondition(
+                parts.fetcher,
+                RobotsOptions(
+                    product=order.agent.token,
+                    max_crawl_delay_s=order.robots.max_crawl_delay_s,
+                    cache_s=order.robots.cache_s,
+                    unreachable_s=order.robots.unreachable_s,
+                    timeout_s=order.fetch.timeout_s,
+                ),
+                clock=parts.clock,
+                set_delay=parts.frontier.set_delay,
+                record=parts.disposition.record_robots,
+                schedule_sitemaps=sitemaps if order.extract.sitemaps else None,
+            ),
+        )
     else:
         yield "preconditions", IgnoreRobots(parts.frontier.set_delay)
     yield "fetch", FetchPage(parts.fetcher.get, archive)
@@ -83,21 +94,3 @@ def build_chain(parts: ChainParts) -> Iterator[tuple[str, Processor]]:
     if admission.drop_similar is not None:
         yield "similar", admission.drop_similar
     yield "ahead", ScheduleSurplus(parts.frontier, on_scheduled, admission.seen)
-
-
-def _robots(parts: ChainParts, sitemaps: ScheduleSitemaps | None) -> RobotsPrecondition:
-    order = parts.order
-    return RobotsPrecondition(
-        parts.fetcher,
-        RobotsOptions(
-            product=order.agent.token,
-            max_crawl_delay_s=order.robots.max_crawl_delay_s,
-            cache_s=order.robots.cache_s,
-            unreachable_s=order.robots.unreachable_s,
-            timeout_s=order.fetch.timeout_s,
-        ),
-        clock=parts.clock,
-        set_delay=parts.frontier.set_delay,
-        record=parts.disposition.record_robots,
-        schedule_sitemaps=sitemaps,
-    )

@@ -103,10 +103,7 @@ def _kind_of(visit: Visit) -> tuple[OutcomeKind, float]:
 
 
 def _host_trouble(visit: Visit, now_s: float) -> tuple[HostTrouble, float]:
-    """What the fetch says about the host, and the seconds of rest that the host asks for; nothing if nothing was fetched.
-
-    A robots.txt that is not available is trouble whatever its status, until it has been requested often enough.
-    """
+    """The trouble of the host, and the rest that it asks for in seconds. An unavailable robots.txt is trouble, too."""
     if visit.decision is ChainDecision.DEFERRED or visit.fetch_times is None:
         return HostTrouble.NONE, 0.0
     if visit.response is None:

@@ -8,10 +8,9 @@ from __future__ import annotations
 from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Iterable
 from http import HTTPStatus
-from typing import Protocol
 
+from anabranch.crawler.archive.replay import ArchivedResponses
 from anabranch.crawler.extract.extractor import Extractor
-from anabranch.crawler.fetch.options import Validators
 from anabranch.crawler.fetch.response import Cut, Response
 from anabranch.crawler.outcomes.failures import BodyBroken, retry_after
 from anabranch.crawler.robots.directives import NOTHING, Directives, header_directives, meta_directives
@@ -25,33 +24,14 @@ MAX_UNCONDITIONAL = 100_000
 ReadDirectives = Callable[[Response, Iterable[str]], Directives]
 
 
-class FetchUrl(Protocol):
-    """A fetch, as `Fetcher.get`."""
-
-    def __call__(
-        self, url: str, *, conditional: Validators | None = None, via: str | None = None, keep_broken: bool = False
-    ) -> Awaitable[Response]:
-        """The response."""
-
-
-class EarlierResponses(Protocol):
-    """What the job has archived of earlier fetches; see `archive.replay.ArchivedResponses`."""
-
-    async def validators(self, url: str) -> Validators | None:
-        """The validators of a conditional request, if the earlier response is at hand."""
-
-    async def answer(self, url: str) -> Response | None:
-        """The earlier response, if it can be read after all."""
-
-
 class FetchPage:
-    """Fetches the URL of the visit; with `archive`, one that was fetched before only if it has changed.
+    """Fetches the URL of the visit by `Fetcher.get`; with `archive`, one that was fetched before only if it has changed.
 
-    If it has not changed and the archived response cannot be read, the URL goes back to its place in the queue, since another
-    fetch has to wait at the host's gate like any other; it is requested without a condition when it comes again.
+    If it has not changed and the archived response cannot be read, the URL goes back to the queue, and is requested without a
+    condition when it comes again: another fetch has to wait at the host's gate.
     """
 
-    def __init__(self, fetch: FetchUrl, archive: EarlierResponses | None = None) -> None:
+    def __init__(self, fetch: Callable[..., Awaitable[Response]], archive: ArchivedResponses | None = None) -> None:
         self._fetch = fetch
         self._archive = archive
         self._unconditional: OrderedDict[int, None] = OrderedDict()  #: by the URL's 64-bit hash: a URL may be long
@@ -59,10 +39,15 @@ class FetchPage:
     async def __call__(self, visit: Visit) -> Step:
         """Keep the response, whatever its status. Raises: FetchError; BodyBroken while another try is worth it."""
         url, archive = visit.lease.url, self._archive
-        validators = None if archive is None or self._take_unconditional(url) else await archive.validators(url)
+        is_unconditional = self._unconditional.pop(hash(url), True) is None
+        validators = None if archive is None or is_unconditional else await archive.validators(url)
         response = await self._fetch(url, conditional=validators, via=visit.lease.via, keep_broken=True)
         visit.received(response)
-        _check_complete(response, visit)
+        if Cut.DISCONNECT in response.cuts and not visit.is_busy:  # a busy host has tries of its own
+            size = response.body.size
+            broken = BodyBroken(f"the body broke off after {size} bytes").timed(response.start_s, response.end_s)
+            if not size or retry_after(broken, visit.lease.attempts) is not None:
+                raise broken
         if archive is None or validators is None or response.status != HTTPStatus.NOT_MODIFIED:
             return Step.PROCEED
         # Not to be cancelled: the response may hold a file, which the visit closes.
@@ -75,36 +60,17 @@ class FetchPage:
         visit.decide(ChainDecision.DEFERRED)
         return Step.STOP
 
-    def _take_unconditional(self, url: str) -> bool:
-        """Whether the URL has come again to be fetched without a condition; true once."""
-        is_unconditional = hash(url) in self._unconditional
-        self._unconditional.pop(hash(url), None)
-        return is_unconditional
 
-
-def _check_complete(response: Response, visit: Visit) -> None:
-    """Of a body that broke off, keep what came after the last try; a busy host has tries of its own.
-
-    Raises: BodyBroken if there is another try, or if nothing came of the body.
-    """
-    if Cut.DISCONNECT not in response.cuts or visit.is_busy:
-        return
-    size = response.body.size
-    broken = BodyBroken(f"the body broke off after {size} bytes").timed(response.start_s, response.end_s)
-    if not size or retry_after(broken, visit.lease.attempts) is not None:
-        raise broken
-
-
-async def _recall(visit: Visit, archive: EarlierResponses) -> None:
+async def _recall(visit: Visit, archive: ArchivedResponses) -> None:
     visit.recalled(await archive.answer(visit.lease.url))
 
 
 def directives_for(product: str, clock: Callable[[], float]) -> ReadDirectives:
-    """Read what a page asks of all robots and of our product, in its header and in its `meta` elements."""
+    """Makes the reader of a page's directives for all robots and for our product, in its header and `meta` elements."""
 
     def read(response: Response, metas: Iterable[str]) -> Directives:
         fields = response.headers.getall("X-Robots-Tag", ())
-        contents = [("robots", content) for content in metas]  # the parser has picked those for us
+        contents = [("robots", content) for content in metas]  # the parser has chosen those for us
         if not fields and not contents:
             return NOTHING
         now_s = clock()
@@ -114,10 +80,7 @@ def directives_for(product: str, clock: Callable[[], float]) -> ReadDirectives:
 
 
 class ExtractPage:
-    """Extracts the links of pages that were answered with 2xx, now or before a 304; other responses are not parsed.
-
-    Without `directives` nothing that a page says to robots is obeyed.
-    """
+    """Extracts the links of pages that were answered with 2xx, now or before a 304. `directives` None: not read."""
 
     def __init__(self, extract: Extractor, directives: ReadDirectives | None = None) -> None:
         self._extract = extract

@@ -1,9 +1,8 @@
-"""What must be known before a page is fetched: its host's addresses, and the host's robots.txt (RFC 9309).
+"""The conditions of a page's fetch: its host's addresses, and the host's robots.txt (RFC 9309).
 
-A host without an address is not asked for its robots.txt. The first lease on an origin fetches robots.txt in the page's
-place, under the slot that the lease holds, and goes back to the queue deferred. Other leases on the origin that are already
-out wait for the same answer and go on. So a robots.txt costs a slot and a rest like any other fetch. A URL that goes back
-is judged by the rules at once, so it needs no rules when it comes again.
+The first lease on an origin fetches robots.txt in the page's place, under the slot that the lease holds, and goes back to the
+queue deferred; other leases on the origin wait for the same answer and go on. So a robots.txt costs a slot and a rest like any
+other fetch. A URL that goes back is judged by the rules at once, so it needs no rules when it comes again.
 """
 
 from __future__ import annotations
@@ -57,8 +56,7 @@ ScheduleSitemaps = Callable[[Visit, Sequence[str]], Awaitable[None]]
 class DnsPrecondition:
     """Lets a visit pass if its host has an address, or if a proxy fetches its URL: the proxy resolves names itself.
 
-    `record` makes the log line of a lookup durable (hop P, as Heritrix's `dns:` URLs). An address from the cache or the
-    order's table, or one written in the URL, is no lookup.
+    `record` makes the log line of a lookup durable (hop P). A cached, configured or literal address is no lookup.
     """
 
     def __init__(
@@ -118,8 +116,8 @@ class IgnoreRobots:
 class RobotsPrecondition:
     """Lets a visit pass if robots.txt allows its URL. One fetch per origin at a time; rules are cached.
 
-    `record` makes the log line of a fetched robots.txt durable. `schedule_sitemaps` gets the sitemaps that it names before
-    the rules are cached: if that fails, or the visit is cancelled, the file is fetched again and they are scheduled again.
+    `record` makes the log line of a fetched robots.txt durable. `schedule_sitemaps` gets its sitemaps before the rules are
+    cached: if that fails, the file is fetched again and they are scheduled again.
     """
 
     def __init__(
@@ -161,7 +159,7 @@ class RobotsPrecondition:
         return Step.PROCEED if verdict is RobotsVerdict.ALLOWED else Step.STOP
 
     def words(self, url: str, now_s: float) -> str:
-        """What is known of the robots.txt of this URL's origin, for the operator."""
+        """The known facts of the robots.txt of this URL's origin, for the operator."""
         if robots_url(url) in self._in_flight:
             return "it is being fetched now"
         return describe_cached(self._cache.look(url), now_s)
@@ -199,7 +197,7 @@ class RobotsPrecondition:
                 await self._schedule_sitemaps(visit, rules.sitemaps)
             waiters.set_result(self._learn(origin, visit, rules))
         except FetchError as error:
-            # A host whose answers cannot be read is given up like one that refuses. An unknown name is no host.
+            # A host with unreadable answers is given up like one that refuses. An unknown name is no host.
             if isinstance(error, (*TROUBLES, BadHttp)) and self._cache.refused(origin) >= HOST_BUSY_TRIES:
                 self._cache.put(origin, DISALLOW_ALL, self._clock())
             waiters.set_exception(error)
@@ -223,26 +221,23 @@ class RobotsPrecondition:
             return DISALLOW_ALL
         if found.rules is not None:
             return found.rules
-        rules = await self._parse(found.response)
-        if found.is_redirected and found.url == robots_url(found.url) and rules is not DISALLOW_ALL:
-            self._redirected.put(found.url, rules, self._clock())
-        return rules
-
-    async def _parse(self, response: Response) -> RobotsRules:
-        product = self._options.product
+        response, product = found.response, self._options.product
         body, is_cut = response.content(MAX_ROBOTS_BYTES + 1)
         is_cut = is_cut or bool(response.cuts)
         if len(body) > LARGE_BYTES:
             async with self._parsing:
-                return await asyncio.to_thread(rules_of, response.status, body, product, is_cut=is_cut)
-        return rules_of(response.status, body, product, is_cut=is_cut)
+                rules = await asyncio.to_thread(rules_of, response.status, body, product, is_cut=is_cut)
+        else:
+            rules = rules_of(response.status, body, product, is_cut=is_cut)
+        if found.is_redirected and found.url == robots_url(found.url) and rules is not DISALLOW_ALL:
+            self._redirected.put(found.url, rules, self._clock())
+        return rules
 
     def _learn(self, origin: str, visit: Visit, rules: RobotsRules) -> RobotsRules | None:
-        """Cache what the fetch brought and decide the visit; None if no rules were available this time.
+        """Cache the rules, set their Crawl-delay on the gate, keep the verdict; None if no rules were available this time.
 
-        Rules are cached by origin, their Crawl-delay is set on the gate, and the URL goes back with its verdict. Without
-        rules RFC 9309 lets nothing be fetched: the host rests and is asked again. After `HOST_BUSY_TRIES` such times in a
-        row it is given up for `unreachable_s`, and its URLs fail.
+        Without rules nothing may be fetched (RFC 9309): the host rests and is asked again. After `HOST_BUSY_TRIES` times it is
+        given up for `unreachable_s`, and its URLs fail.
         """
         if rules is DISALLOW_ALL and self._cache.refused(origin) < HOST_BUSY_TRIES:
             visit.decide(ChainDecision.NO_RULES)

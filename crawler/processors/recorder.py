@@ -1,8 +1,7 @@
-"""What the job keeps of a visit: the lines of its logs and the exchange for its WARC files, written together.
+"""Writes a visit: the lines of the job's logs and the exchange for its WARC files, together.
 
-`ArchivePage`, behind the extraction, makes the exchange and writes nothing. `Recorder.end`, called by the disposition, gives
-it to the journal with the visit's lines. All is durable before the URL is finished: after a crash a line may be there twice,
-but every finished URL has one.
+`ArchivePage` makes the exchange and writes nothing. `Recorder.end` gives it to the journal with the visit's lines. All is
+durable before the URL is finished: after a crash a line may be there twice, but every finished URL has one.
 """
 
 from __future__ import annotations
@@ -10,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from http import HTTPStatus
-from typing import Protocol
 
 from anabranch.crawler.accounts.crawl_log import (
     DUPLICATE_DIGEST,
@@ -23,12 +21,11 @@ from anabranch.crawler.accounts.crawl_log import (
     round_note,
 )
 from anabranch.crawler.accounts.crawl_log import NOT_MODIFIED as SERVER_NOT_MODIFIED
-from anabranch.crawler.archive.history import Fetched
+from anabranch.crawler.archive.history import FetchHistory
 from anabranch.crawler.archive.records import (
     NOT_MODIFIED,
     SAME_PAYLOAD,
     Exchange,
-    Original,
     Outlink,
     Revisit,
     digest_text,
@@ -40,30 +37,17 @@ from anabranch.crawler.fetch.response import Body, Response
 from anabranch.crawler.job.journal import Journal
 from anabranch.crawler.outcomes.status import FetchStatus
 from anabranch.crawler.report.troubles import Failure, error_line
-from anabranch.crawler.visit import ChainDecision, LostLink, Step, Visit
+from anabranch.crawler.visit import ChainDecision, Step, Visit
 from anabranch.frontier.records import ENDING, OutcomeKind
 
-#: What crawl.log notes of a payload that is not written again: why, and the profile of its record (Heritrix's words).
-REVISIT_NOTES = {
-    SAME_PAYLOAD: (DUPLICATE_DIGEST, "digest"),
-    NOT_MODIFIED: (SERVER_NOT_MODIFIED, "notModified"),
-}
-
-
-class PayloadIndex(Protocol):
-    """What was fetched before; see `archiving.payloads.Payloads`."""
-
-    async def original(self, digest: bytes) -> Original | None:
-        """The record that has this payload."""
-
-    async def fetched(self, url: str) -> Fetched | None:
-        """The last fetch of the URL."""
+#: Profile of a revisit -> its two notes in crawl.log (Heritrix's words).
+REVISIT_NOTES = {SAME_PAYLOAD: (DUPLICATE_DIGEST, "digest"), NOT_MODIFIED: (SERVER_NOT_MODIFIED, "notModified")}
 
 
 class ExchangeMaker:
     """Makes exchanges. With `revisit` a payload that is archived already is not written again, except for a redirect's."""
 
-    def __init__(self, payloads: PayloadIndex, *, revisit: bool) -> None:
+    def __init__(self, payloads: FetchHistory, *, revisit: bool) -> None:
         self._payloads = payloads
         self._revisit = revisit
 
@@ -134,21 +118,46 @@ class Recorder:
         A page that a user's processor stopped has its lines in crawl.log and errors.jsonl only.
         """
         errors = self._error_lines(visit, kind)
-        if kind in ENDING:
-            digest = None if visit.response is None else digest_text(visit.response.body.digest)
-            has_links = self._links and visit.links and visit.response is not None and not visit.stopped_by
-            entry = JournalEntry(
-                crawl_log=self._log_line(visit, digest),
-                pages=self._page_line(visit, digest),
-                links=links_line(visit.lease.url, visit.lease.hops, visit.links) if has_links else None,
-                errors=errors,
-                exchange=visit.exchange,
-            )
-        elif errors is None:
+        if kind not in ENDING:
+            if errors is not None:
+                await self._journal.write(JournalEntry(errors=errors))
             return
-        else:
-            entry = JournalEntry(errors=errors)
-        await self._journal.write(entry)
+        lease, response = visit.lease, visit.response
+        digest = None if response is None else digest_text(response.body.digest)
+        start_s, end_s = visit.fetch_times or (None, None)
+        entry = CrawlLogEntry(
+            logged_s=self._clock(),
+            status=visit.status,
+            size_bytes=None if response is None else response.body.size,
+            url=lease.url,
+            hops=lease.hops,
+            via=lease.via,
+            mime=visit.mime,
+            worker=visit.worker,
+            start_s=start_s,
+            end_s=end_s,
+            digest=digest,
+            source=self._source_of(lease.payload),
+            annotations=visit_annotations(visit) + self._round_note,
+            extra=self._extra(response),
+        )
+        pages = links = None
+        if response is not None and not visit.stopped_by:
+            if visit.status > 0:
+                pages = page_line(
+                    url=lease.url,
+                    status=response.status,
+                    mime=visit.mime,
+                    size_bytes=response.body.size,
+                    hops=lease.hops,
+                    via=lease.via,
+                    fetched_s=response.start_s,
+                    digest=digest,
+                    round_number=self._round_number,
+                )
+            if self._links and visit.links:
+                links = links_line(lease.url, lease.hops, visit.links)
+        await self._journal.write(JournalEntry(crawl_log_line(entry), pages, links, errors, visit.exchange))
 
     async def robots(self, visit: Visit, url: str, response: Response) -> None:
         """Record a robots.txt that was fetched in a page's place (hop P)."""
@@ -194,43 +203,6 @@ class Recorder:
         )
         await self._journal.write(JournalEntry(crawl_log=crawl_log_line(entry)))
 
-    def _log_line(self, visit: Visit, digest: str | None) -> bytes:
-        start_s, end_s = visit.fetch_times or (None, None)
-        entry = CrawlLogEntry(
-            logged_s=self._clock(),
-            status=visit.status,
-            size_bytes=None if visit.response is None else visit.response.body.size,
-            url=visit.lease.url,
-            hops=visit.lease.hops,
-            via=visit.lease.via,
-            mime=visit.mime,
-            worker=visit.worker,
-            start_s=start_s,
-            end_s=end_s,
-            digest=digest,
-            source=self._source_of(visit.lease.payload),
-            annotations=visit_annotations(visit) + self._round_note,
-            extra=self._extra(visit.response),
-        )
-        return crawl_log_line(entry)
-
-    def _page_line(self, visit: Visit, digest: str | None) -> bytes | None:
-        """The line of pages.jsonl; None for a URL without a response, or a page that a user's processor stopped."""
-        response = visit.response
-        if response is None or visit.status <= 0 or visit.stopped_by:
-            return None
-        return page_line(
-            url=visit.lease.url,
-            status=response.status,
-            mime=visit.mime,
-            size_bytes=response.body.size,
-            hops=visit.lease.hops,
-            via=visit.lease.via,
-            fetched_s=response.start_s,
-            digest=digest,
-            round_number=self._round_number,
-        )
-
     def _error_lines(self, visit: Visit, kind: OutcomeKind) -> bytes | None:
         """The page's line if its try failed or a processor broke, then those of its lost links; None if all is well."""
         lines = []
@@ -248,22 +220,21 @@ class Recorder:
                 worker=visit.worker,
             )
             lines.append(error_line(failure))
-        lines += [error_line(self._lost_link(visit, link)) for link in visit.lost]
+        for link in visit.lost:
+            lost = Failure(
+                time_s=self._clock(),
+                url=link.url,
+                status=FetchStatus.PROCESSOR_FAILED,
+                attempt=0,
+                is_final=False,  # it is judged again where it is found again
+                error=link.error,
+                is_ours=True,
+                hops=link.hops,
+                via=visit.lease.url,
+                worker=visit.worker,
+            )
+            lines.append(error_line(lost))
         return b"".join(lines) or None
-
-    def _lost_link(self, visit: Visit, link: LostLink) -> Failure:
-        return Failure(
-            time_s=self._clock(),
-            url=link.url,
-            status=FetchStatus.PROCESSOR_FAILED,
-            attempt=0,
-            is_final=False,  # it is judged again where it is found again
-            error=link.error,
-            is_ours=True,
-            hops=link.hops,
-            via=visit.lease.url,
-            worker=visit.worker,
-        )
 
     def _extra(self, response: Response | None) -> dict[str, str | int] | None:
         """The thirteenth field of crawl.log, if the order wants it; the WARC files add their part."""

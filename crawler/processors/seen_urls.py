@@ -1,7 +1,6 @@
-"""URLs that the Frontier already has, remembered so that links to them cost little.
+"""URLs that the Frontier already has, remembered so that links to them cost little: most links lead to known pages.
 
-Most links of a page lead to known pages, and the same links come again and again. For them the answer needs no scope, no key,
-no candidate and no filter. `candidates` asks here first; `disposition` reports the Frontier's verdicts.
+`candidates` asks here first, before scope, key and filter; `disposition` reports the Frontier's verdicts.
 """
 
 from __future__ import annotations
@@ -30,12 +29,9 @@ _MIN_BATCH: Final = 4
 class SeenUrls:
     """A cache of URLs that the Frontier called new or seen; it calls them seen for as long as this process lives.
 
-    Each URL is a 64-bit hash in the slot that its lowest bits name; a later URL overwrites an earlier one, which is then a
-    candidate again. A new URL is taken for a seen one with a probability of 2^-44: as often as it has the fingerprint of one
-    of a million others in the store. Links recently found to be seen are kept as they are, since most pages of a site share
-    theirs. Cost: 0.05 µs for a recent link, 0.2 µs for another.
-
-    `unseen` tells of dedup keys whether the Frontier may call them new; with None the Frontier is asked about candidates only.
+    Each URL is a 64-bit hash in the slot that its lowest bits name; a later URL overwrites an earlier one. A new URL is taken
+    for a seen one with a probability of 2^-44, as by the store's fingerprints. Recent seen links are kept as they are. Cost:
+    0.05 µs for a recent link, 0.2 µs for another. `unseen` looks up dedup keys in the Frontier; None: only candidates are.
     """
 
     def __init__(
@@ -66,24 +62,20 @@ class SeenUrls:
         return unseen
 
     async def are_new(self, urls: Sequence[str], keys: Sequence[bytes | None]) -> Sequence[bool]:
-        """Which URLs the Frontier may accept; the others are remembered. A few URLs are not looked up, and count as new.
+        """Which URLs the Frontier may accept; the others are remembered. Few URLs are not looked up. Cost: 1 µs a URL.
 
-        A key is None if the URL is its own key. Look-ups of one iteration of the event loop are batched. Cost: 1 µs a URL, a
-        fifth of a candidate. Raises: FrontierError; CrawlerError if anything else fails, since a page that ended without its
-        links would never be read again.
+        A key is None if the URL is its own key. Raises: FrontierError; CrawlerError if anything else fails, since a page that
+        ended without its links would never be read again.
         """
         if self._lookups is None or len(urls) < _MIN_BATCH:
             return [True] * len(urls)
         try:
-            are_new = await self._lookups(
-                [url.encode() if key is None else key for url, key in zip(urls, keys, strict=True)]
-            )
+            are_new = await self._lookups([key or url.encode() for url, key in zip(urls, keys, strict=True)])
         except FrontierError:
             raise
         except Exception as error:
-            raise CrawlerError(
-                f"the filter cannot be asked: {error!r}; the same command goes on with the job"
-            ) from error
+            text = f"the filter cannot be asked: {error!r}; the same command goes on with the job"
+            raise CrawlerError(text) from error
         for url in compress(urls, map(not_, are_new)):
             self._remember(url)
         return are_new
@@ -100,10 +92,7 @@ class SeenUrls:
 
 
 class LookupBatcher:
-    """Batches filter look-ups of one event-loop iteration into one call of `look_up` in the next. For one event loop.
-
-    `look_up` answers each key in order: a call for hundreds costs little more than one for a few. Cost: 10 µs a look-up.
-    """
+    """Batches filter look-ups of one event-loop iteration into one call of `look_up` in the next. Cost: 10 µs a look-up."""
 
     def __init__(self, look_up: Callable[[Sequence[bytes]], Sequence[bool]]) -> None:
         self._look_up = look_up

@@ -1,7 +1,6 @@
-"""The kinds of rules of a scope. A rule looks at a URL and how it was found, and accepts it, rejects it or says nothing.
+"""The kinds of rules of a scope. A rule looks at a URL and how it was found, and accepts it, rejects it or does not decide.
 
-Rules are pure, except the operator's user functions. Their time is bounded for any URL that a site can invent, except for the
-operator's own patterns. `scope.py` builds rules from the order and asks them.
+Their time is bounded for any URL that a site can invent, except for the operator's own patterns and functions.
 """
 
 from __future__ import annotations
@@ -44,7 +43,7 @@ class Target(NamedTuple):
 
 
 class Decision(Enum):
-    """What a rule says of a URL."""
+    """A rule's decision about a URL."""
 
     ACCEPT = "accept"
     REJECT = "reject"
@@ -55,7 +54,7 @@ Ask = Callable[[str, str, str | None], Decision | None]
 
 
 class Threshold(NamedTuple):
-    """A rule says nothing of a URL that has fewer characters and fewer slashes than these."""
+    """A rule does not decide about a URL with fewer characters and fewer slashes than these."""
 
     chars: float = math.inf
     slashes: float = math.inf
@@ -68,7 +67,7 @@ class DecideRule(NamedTuple):
     words: str  #: what it does, for the operator
     ask: Ask
     detail: Callable[[str], str] = lambda _url: ""  #: URL -> the entry of the rule that decides; empty if it has none
-    threshold: Threshold | None = None  #: it says nothing of URLs below it; None: no such URLs are known
+    threshold: Threshold | None = None  #: it does not decide about URLs below it; None: no such URLs are known
     by_hops: bool = False  #: it looks at the hops alone
 
 
@@ -146,9 +145,8 @@ def embeds(most: int, most_speculative: int = 1) -> DecideRule:
 def path_repeats(most: int) -> DecideRule:
     """Reject URLs in which one segment, or one group of segments, occurs more than `most` times in a row: a/b/a/b/a/b/.
 
-    The text after the last slash is not a segment; the query counts. Groups have at most 16 segments. Source: Heritrix's
-    PathologicalPathDecideRule, whose pattern takes cubic time. This one takes linear time, and hardly any for a folder that was
-    judged recently: the links of a page share few folders.
+    The text after the last slash is not a segment; the query counts. Source: Heritrix's PathologicalPathDecideRule, which takes
+    cubic time. This one takes linear time, and hardly any for a folder that was judged recently.
     """
     known: dict[str, Decision | None] = {}
 
@@ -157,12 +155,12 @@ def path_repeats(most: int) -> DecideRule:
         try:
             return known[folder]
         except KeyError:
-            said = Decision.REJECT if has_repeats(folder.split("/")[_HOST_SLASHES:], most) else None
+            decision = Decision.REJECT if has_repeats(folder.split("/")[_HOST_SLASHES:], most) else None
             if len(known) >= _MAX_FOLDERS:
                 known.clear()
             if len(folder) <= _LONGEST_FOLDER:
-                known[folder] = said
-            return said
+                known[folder] = decision
+            return decision
 
     words = f"reject more than {most} repeats of a path segment or group in a row"
     return DecideRule("path_repeats", words, ask, threshold=Threshold(slashes=_HOST_SLASHES + most + 1))

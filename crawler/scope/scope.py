@@ -1,9 +1,7 @@
 """Scope: ordered rules, of which the last that decides wins. Builds them from the order, asks them, explains them.
 
-The default order of the rules: first what opens (seeds, SURT prefixes, patterns), then the hop limit, then embeds, then what
-closes, then the crawler traps, then the operator's own rules. This is Heritrix's default order, except that the prefixes and
-patterns that open come before the hop limit, so that it holds for them, too. The kinds of rules are in `rules.py`, what seeds
-open is in `seeds.py`.
+The default order is Heritrix's: what seeds, SURT prefixes and patterns accept, the hop limit, embeds, what is rejected, crawler
+traps, the operator's own rules. But the prefixes and patterns come before the hop limit, so that it holds for them, too.
 """
 
 from __future__ import annotations
@@ -53,9 +51,7 @@ def open_scope(section: ScopeSection) -> Scope:
     made = [rules.reject_all(), rules.seeds(seed_scope)]
     for key, make in ORDER.items():
         value = getattr(section, key)
-        if (
-            value or key == "max_hops"
-        ):  # a limit of 0 hops is a rule; with other keys 0 and an empty list switch the rule off
+        if value or key == "max_hops":  # 0 hops is a limit; with other keys 0 and an empty list switch the rule off
             try:
                 made.append(make(value))
             except PolicyError as error:
@@ -64,11 +60,11 @@ def open_scope(section: ScopeSection) -> Scope:
 
 
 class RuleResult(NamedTuple):
-    """What one rule says of a target."""
+    """One rule's decision about a target."""
 
     number: int  #: from 1, in the order of the rules
     name: str  #: the kind of the rule
-    words: str  #: what the rule does
+    words: str  #: for the operator
     decision: Decision | None  #: None: it does not decide
     detail: str = ""  #: the entry of the rule that decides, if it has entries
 
@@ -76,8 +72,7 @@ class RuleResult(NamedTuple):
 class Scope:
     """Decides which URLs belong to the crawl: the last rule that decides wins; a URL for which none does is out.
 
-    Rules are asked from the last to the first, so the last rules keep URLs of crawler traps from the others. `seed_scope` takes
-    the seeds; it is part of a rule.
+    Rules are asked from the last to the first, so the last rules keep URLs of crawler traps from the others.
     """
 
     def __init__(self, rules: Sequence[DecideRule], seed_scope: SeedScope) -> None:
@@ -87,26 +82,20 @@ class Scope:
         self._accepts: dict[str, Accepts] = {}  # by hops
 
     def add_seed(self, url: str) -> None:
-        """Open the part of the web that this seed stands for. Idempotent."""
+        """Open the part of the web around this seed. Idempotent."""
         self._seed_scope.add(url)
 
     def accepts(self, url: str, hops: str = "", via: str | None = None) -> bool:
-        """Whether to fetch this canonical URL, found by these hops on the page `via`. Cost: 0.4 µs with the default rules.
-
-        Raises: UserFunctionFailed.
-        """
+        """Whether to fetch this canonical URL, found by these hops on `via`. Cost: 0.4 µs. Raises: UserFunctionFailed."""
         return self._accepts_after(hops)(url, via)
 
     def accepted(self, links: Sequence[AnyLink], hops: str, via: str) -> list[AnyLink]:
-        """The links to fetch of the page `via`, which was found by `hops`. Cost: 0.3 µs a link.
-
-        A link's first parts are its URL and its hop. Raises: UserFunctionFailed.
-        """
+        """The links (URL, hop, …) to fetch of `via`, found by `hops`. Cost: 0.3 µs each. Raises: UserFunctionFailed."""
         accepts = {hop: self._accepts_after(hops + hop) for hop in {link[1] for link in links}}
         return [link for link in links if accepts[link[1]](link[0], via)]
 
     def trace(self, target: Target) -> list[RuleResult]:
-        """What each rule says, in order. Raises: UserFunctionFailed."""
+        """The decision of each rule, in order. Raises: UserFunctionFailed."""
         results = []
         for number, rule in enumerate(self.rules, 1):
             decision = rule.ask(*target)
@@ -125,10 +114,7 @@ class Scope:
 
 
 def explain_scope(scope: Scope, url: str, hops: str, via: str | None) -> str:
-    """Say for `anabranch why` which rule decided, by number and name, then each rule that decides, a line each.
-
-    Raises: UserFunctionFailed.
-    """
+    """For `anabranch why`: the rule that decided, then each rule that decides, a line each. Raises: UserFunctionFailed."""
     decided = [result for result in scope.trace(Target(url, hops, via)) if result.decision is not None]
     if not decided:
         return "out of scope: no rule accepts it"
@@ -137,9 +123,9 @@ def explain_scope(scope: Scope, url: str, hops: str, via: str | None) -> str:
     found = f"after {counted(len(hops), 'hop')} ({hops})" if hops else "as a seed"
     lines = [f"{is_in} scope {found}, by rule {last.number} ({last.name})"]
     for result in decided:
-        says = "accepts" if result.decision is Decision.ACCEPT else "rejects"
+        verdict = "accepts" if result.decision is Decision.ACCEPT else "rejects"
         detail = f": {result.detail}" if result.detail and result.detail not in result.words else ""
-        lines.append(f"  {result.number} {result.name} {says}: {result.words}{detail}")
+        lines.append(f"  {result.number} {result.name} {verdict}: {result.words}{detail}")
     return "\n".join(lines)
 
 
@@ -177,7 +163,7 @@ def _accepts(parts: Sequence[Ask | DecideRule], hops: str) -> Accepts:
 
 
 def _guarded(rules: Sequence[DecideRule]) -> Ask:
-    """Rules that say nothing of short URLs with few slashes: one comparison spares asking them."""
+    """Rules that decide about no short URL with few slashes: one comparison spares asking them."""
     limits = [rule.threshold for rule in rules if rule.threshold is not None]
     chars, slashes = min(limit.chars for limit in limits), min(limit.slashes for limit in limits)
     asks = tuple(rule.ask for rule in rules)
@@ -226,10 +212,7 @@ _STATUS: Mapping[str, FetchStatus] = MappingProxyType(
 
 
 def over_quota(quotas: Quotas, crawl: Used, host: Used) -> OverQuota | None:
-    """The first limit that is reached, the crawl's before the host's; None if one more URL of this host may be fetched.
-
-    A limit is reached when as much is used as it allows, so fetches in flight may still exceed it.
-    """
+    """The first limit that is reached, the crawl's before the host's; None if one more URL of this host may be fetched."""
     for used, suffix in ((crawl, ""), (host, "_per_host")):
         for measure, status in _STATUS.items():
             limit = getattr(quotas, measure + suffix)

@@ -1,8 +1,4 @@
-"""What a seed opens: the part of the web around it, by the kind of scope that the order names; and sets of SURT prefixes.
-
-Each kind takes seeds and answers whether a URL lies in what one of them opened. URLs are canonical. `rules.py` makes a rule of
-a seed scope.
-"""
+"""The part of the web that seeds open, by the kind of scope that the order names; and sets of SURT prefixes."""
 
 from __future__ import annotations
 
@@ -17,9 +13,9 @@ from anabranch.frontier.policies.sheets import HostTable
 
 
 class SeedScope(Protocol):
-    """What all seeds together open."""
+    """The part of the web that all seeds together open."""
 
-    words: ClassVar[str]  #: what is in, as in "accept …"
+    words: ClassVar[str]  #: the accepted part, as in "accept …"
 
     def add(self, seed: str) -> None:
         """Add a seed. Idempotent."""
@@ -29,10 +25,7 @@ class SeedScope(Protocol):
 
 
 class HostScope:
-    """host[:port] of a seed, with any scheme.
-
-    The default ports of http and https are not written, so a portal that moves to https stays in scope. Cost: O(1).
-    """
+    """host[:port] of a seed, with any scheme. Cost: O(1). Default ports are not written, so a move to https stays in scope."""
 
     words: ClassVar[str] = "what is on the host of a seed"
 
@@ -49,10 +42,7 @@ class HostScope:
 
 
 class PrefixScope:
-    """URLs that begin with the URL of a seed, cut after the last slash of its path, scheme included.
-
-    Cost: one look-up per slash, up to the longest prefix.
-    """
+    """URLs that begin with the URL of a seed, cut after its path's last slash. Cost: a look-up per slash of the prefix."""
 
     words: ClassVar[str] = "what is in the folder of a seed, or below"
 
@@ -77,11 +67,7 @@ class PrefixScope:
 
 
 class DomainScope:
-    """All hosts of a seed's registrable domain (by the public suffix list), on every port.
-
-    A seed without such a domain (an address, localhost, a public suffix) opens only its host. Cost: O(1) for a host that was
-    asked for recently, else 5 µs.
-    """
+    """All hosts of a seed's registrable domain, on every port; a seed without one opens its host. Cost: O(1), at most 5 µs."""
 
     words: ClassVar[str] = "what is in the domain of a seed"
 
@@ -100,10 +86,7 @@ class DomainScope:
 
 
 class SurtScope:
-    """The SURT prefix of a seed: its host, and its path up to the last slash, with any scheme.
-
-    The port counts if the seed has one that is not the scheme's default. Cost: 1 µs.
-    """
+    """The host and folder of a seed, with any scheme; its port counts if it is not the scheme's default. Cost: 1 µs."""
 
     words: ClassVar[str] = "what the SURT prefix of a seed covers"
 
@@ -111,7 +94,7 @@ class SurtScope:
         self._surts = SurtSet()
 
     def add(self, seed: str) -> None:
-        """Open the host and folder of the seed. A URL without a SURT prefix is ignored: it may be the target of a redirect."""
+        """Open the host and folder of the seed. A URL without a SURT prefix, such as a redirect's target, is ignored."""
         around = surt_around(seed)
         if around is not None:
             self._surts.add(around)
@@ -165,10 +148,10 @@ SEED_SCOPES: Mapping[str, Callable[[], SeedScope]] = MappingProxyType(
 
 
 class SurtSet:
-    """A set of SURT prefixes, also for lists of 100,000. A look-up costs O(labels of the host + log(prefixes of that host)).
+    """A set of SURT prefixes. A look-up costs O(labels of the host + log(prefixes of that host)).
 
-    A prefix that begins with another one of the same host and port is left out, because the shorter one covers it. So at most
-    one of the remaining prefixes covers a path, and it is the last one that does not sort after the path.
+    A prefix that begins with another one of its host and port is left out. So at most one of the others covers a path: the last
+    one that does not sort after the path.
     """
 
     __slots__ = ("_hosts", "_paths")

@@ -1,15 +1,13 @@
-"""Drops URLs that resemble URLs already accepted: dedup's similarity filter, as the last judge after the scope.
+"""Drops URLs that resemble URLs already accepted: dedup's similarity filter, applied after the scope.
 
-It is not a rule of the scope. It remembers, so a URL that was accepted resembles itself when it is judged again; and it must
-not remember a URL that the Frontier never received. So the links of a page pass it in two steps:
+It must not remember a URL that the Frontier never received, so the links of a page pass it in two steps:
 
     kept = await similar.unlike(urls)          URLs in scope go in; nothing is changed
     frontier.finish(lease, outcome, …kept…)    may fail: then nothing was remembered
-    await similar.keep(kept)                   remembered from now on, in memory
+    await similar.keep(kept)                   remembered from now on, in memory; `store` writes it to disk
 
-When the Frontier has made its batch durable, `store` writes them to disk. A crash in between makes the filter forget: more URLs
-are accepted, never fewer. Pages that are processed at the same time may each accept one URL of the same kind, and so may the
-chunks of a page with very many links.
+A crash before `store` makes the filter forget: more URLs are accepted, never fewer. Pages that are processed at the same time,
+and the chunks of a page with very many links, may each accept one URL of the same kind.
 """
 
 from __future__ import annotations
@@ -69,26 +67,20 @@ class SimilarUrlFilter:
         return self._known.is_similar(url.encode())
 
     async def unlike(self, urls: Sequence[str]) -> list[str]:
-        """The URLs of a page that resemble neither an accepted URL nor a near neighbour on the page; in order.
-
-        Remembers nothing. Other tasks run between chunks. Cost: 10 µs per URL.
-        """
+        """The URLs of a page that resemble neither an accepted URL nor a near neighbour on the page; in order. 10 µs each."""
         kept: list[str] = []
         async for chunk in _chunks(urls):
             kept += compress(chunk, (~self._known.are_similar(_keys(chunk))).tolist())
         return kept
 
     async def keep(self, urls: Sequence[str]) -> None:
-        """Remember URLs that the Frontier has received. Other tasks run between chunks. Cost: 10 µs per URL."""
+        """Remember URLs that the Frontier has received. Other tasks run between chunks. Cost: 10 µs each."""
         async for chunk in _chunks(urls):
             keys = _keys(chunk)
             self._unstored += compress(keys, self._known.mark(keys).tolist())
 
     async def store(self, durable: Callable[[], Awaitable[object]]) -> None:
-        """Write to disk what was kept until now, after `durable` has made the Frontier durable.
-
-        Raises: StorageError; the next call tries again.
-        """
+        """Write the kept URLs to disk, after `durable` has made the Frontier durable. Raises: StorageError."""
         async with self._storing:
             count = len(self._unstored)
             if not count:

@@ -15,9 +15,8 @@ The key only decides whether a URL was seen; the URL itself is fetched and logge
     lowercase-host  lowers the case of scheme and host
     package.module:function   a function of the user: text in, text out
 
-The path keeps its case. The first three change no canonical URL (`parsing` has done it); they are for keys that embedders give.
-Source: what Heritrix documents of its canonicalization rules (StripUserinfo, StripSessionIDs, StripSessionCFIDs, StripWWWN,
-FixupQueryString, StripExtraSlashes), without its LowercaseRule, which does not distinguish /A from /a.
+The path keeps its case. The first three change no canonical URL; they are for keys that embedders give. Source: Heritrix's
+canonicalization rules, without LowercaseRule, which does not distinguish /A from /a.
 """
 
 from __future__ import annotations
@@ -54,7 +53,6 @@ _SESSION = re.compile(
 )
 _COLD_FUSION = {"cfid", "cftoken"}
 
-
 #: URL -> its key; None = the URL itself. As `Canonicalizer.key`.
 KeyOf = Callable[[str], bytes | None]
 
@@ -81,20 +79,12 @@ class CanonicalizationRule(NamedTuple):
     hint: Callable[[str, int], object] | None = None
 
 
-def _without_userinfo(url: UrlParts) -> UrlParts:
-    return url._replace(authority=url.authority.rpartition("@")[2])
-
-
 def _without_default_port(url: UrlParts) -> UrlParts:
     port = _PORT.search(url.authority)
     default = _PORTS.get(url.scheme.lower())
     if port is None or default is None or int(port[1] or default) != default:
         return url
     return url._replace(authority=url.authority[: port.start()])
-
-
-def _without_fragment(url: UrlParts) -> UrlParts:
-    return url._replace(fragment="")
 
 
 def _may_hold_session_id(urls: str, start: int = 0) -> bool:
@@ -123,17 +113,9 @@ def _without_www(url: UrlParts) -> UrlParts:
     return url._replace(authority=host[1])
 
 
-def _with_sorted_query(url: UrlParts) -> UrlParts:
-    return url._replace(query="?" + "&".join(sorted(url.query[1:].split("&")))) if url.query else url
-
-
 def _with_fixed_query(url: UrlParts) -> UrlParts:
     kept = "&".join(filter(None, url.query[1:].split("&")))
     return url._replace(query=f"?{kept}" if kept else "")
-
-
-def _with_single_slashes(url: UrlParts) -> UrlParts:
-    return url._replace(path=_SLASHES.sub("/", url.path))
 
 
 def _with_lowercase_host(url: UrlParts) -> UrlParts:
@@ -144,14 +126,16 @@ def _with_lowercase_host(url: UrlParts) -> UrlParts:
 #: The rules by name.
 RULES: Mapping[str, CanonicalizationRule] = MappingProxyType(
     {
-        "userinfo": CanonicalizationRule("@", _without_userinfo),
+        "userinfo": CanonicalizationRule("@", lambda url: url._replace(authority=url.authority.rpartition("@")[2])),
         "default-port": CanonicalizationRule(":", _without_default_port, _PORT_HINT.search),
-        "fragment": CanonicalizationRule("#", _without_fragment),
+        "fragment": CanonicalizationRule("#", lambda url: url._replace(fragment="")),
         "session-ids": CanonicalizationRule("?;", _without_session_ids, _may_hold_session_id),
         "www": CanonicalizationRule("wW", _without_www),
-        "query-sort": CanonicalizationRule("&", _with_sorted_query),
+        "query-sort": CanonicalizationRule(
+            "&", lambda url: url._replace(query=url.query[:1] + "&".join(sorted(url.query[1:].split("&"))))
+        ),
         "query-fixup": CanonicalizationRule("?", _with_fixed_query),
-        "slashes": CanonicalizationRule("/", _with_single_slashes),
+        "slashes": CanonicalizationRule("/", lambda url: url._replace(path=_SLASHES.sub("/", url.path))),
         "lowercase-host": CanonicalizationRule(ascii_uppercase, _with_lowercase_host),
     }
 )
@@ -183,10 +167,9 @@ class Canonicalizer:
         self._hints = tuple(rule.hint for rule in rules if rule.hint is not None)
 
     def key(self, url: str) -> bytes | None:
-        """The key of an absolute URL; None if it is the URL itself.
+        """The key of an absolute URL; None if it is the URL itself. The key of a key is the key. Raises: UserFunctionFailed.
 
-        The key of a key is the key (with a user function: if it stops changing). Text that is no absolute URL is its own key.
-        Cost: 0.3 µs for a URL that no rule can change, else at least 4 µs. Raises: UserFunctionFailed.
+        Text that is no absolute URL is its own key. Cost: 0.3 µs for a URL that no rule can change, else at least 4 µs.
         """
         if url.startswith("http"):
             if self._sign(url, _AUTHORITY) is None:
@@ -201,10 +184,7 @@ class Canonicalizer:
         return [None] * len(urls) if self._keeps_all(urls) else list(map(self.key, urls))
 
     def _keeps_all(self, urls: Sequence[str]) -> bool:
-        """Whether no rule can change any of them: all are searched at once, one a line, without their schemes.
-
-        The origin of the first URL, mostly that of all, is searched once.
-        """
+        """Whether no rule can change any of them: all are searched at once, one a line, without schemes."""
         if self._sure_signs is None:
             return False
         if not urls:

@@ -1,11 +1,7 @@
 """Parsing URLs: one canonical form for each, and the parts by which the crawl decides.
 
-The canonical form is the `href` of the WHATWG URL Standard without fragment and userinfo, and nothing else: URLs that browsers
-distinguish stay distinct. The library ada parses exactly; this module removes what the crawl does not use. `canonicalization`
-makes the key by which the seen filter knows a URL.
-
-Limit: a query is always encoded in UTF-8. The standard uses the encoding of the document that has the link, so a non-ASCII
-query of, say, a GBK page that its author did not percent-encode gets another form than in a browser.
+The canonical form is the `href` of the WHATWG URL Standard without fragment and userinfo: URLs that browsers distinguish stay
+distinct. Limit: a query is always encoded in UTF-8, where a browser uses the encoding of the document that has the link.
 """
 
 from __future__ import annotations
@@ -31,10 +27,9 @@ NO_BREAKS = dict.fromkeys(map(ord, "\t\n\r"))
 
 
 def canonical(raw: str, base: str | None = None) -> str | None:
-    """The canonical form of a URL, resolved against `base` if one is given.
+    """The canonical form of a URL, resolved against `base` if one is given; its own canonical form. Cost: about 2 µs.
 
-    None if it does not parse, is not http or https, or is longer than `MAX_URL_CHARS`. Canonical URLs are their own canonical
-    form. Cost: about 2 µs; see `extract/resolver.py` for the URLs of a page. Source: https://url.spec.whatwg.org/.
+    None if it does not parse, is not http or https, or is longer than `MAX_URL_CHARS`. Source: https://url.spec.whatwg.org/.
     """
     if len(raw) > MAX_URL_CHARS:
         return None
@@ -70,10 +65,9 @@ def host_of(url: str) -> str:
 
 
 def seed_url(raw: str) -> str | None:
-    """The canonical form of what an operator typed; http if there is no scheme.
+    """The canonical form of what an operator typed; http without a scheme (`localhost:8080` is a host and a port).
 
-    `localhost:8080` is a host and a port, not a scheme. None if it is no http(s) URL: another scheme, a path
-    (`/etc/seeds`, `./seeds`), a SURT directive (`+http://(com,`).
+    None if it is no http(s) URL: another scheme, a path (`/etc/seeds`), a SURT directive (`+http://(com,`).
     """
     text = raw.translate(NO_BREAKS).strip(C0_AND_SPACE)
     if _HAS_SCHEME.match(text):
