@@ -1,8 +1,7 @@
 """The kind of a document, by media type or by its first bytes, and its encoding.
 
-The encoding is that of the byte order mark, else of the header, else of the document itself, else UTF-8: the HTML Standard
-(https://html.spec.whatwg.org/#determining-the-character-encoding), without guessing, because undeclared documents are nearly
-always in UTF-8, and links are nearly always ASCII.
+The encoding is that of the byte order mark, else of the header, else of the document itself, else UTF-8, without guessing
+(https://html.spec.whatwg.org/#determining-the-character-encoding).
 """
 
 from __future__ import annotations
@@ -50,21 +49,14 @@ _BY_TYPE = {
     "text/html": DocumentKind.HTML,
     XHTML: DocumentKind.HTML,
     "text/css": DocumentKind.CSS,
-    "text/xml": DocumentKind.XML,
-    "application/xml": DocumentKind.XML,
-    "application/rss+xml": DocumentKind.XML,
-    "application/atom+xml": DocumentKind.XML,
-    "application/rdf+xml": DocumentKind.XML,
-    "application/gzip": DocumentKind.XML,
-    "application/x-gzip": DocumentKind.XML,
     "text/plain": DocumentKind.TEXT,
+    "text/xml": DocumentKind.XML,
     "text/javascript": DocumentKind.SCRIPT,
-    "application/javascript": DocumentKind.SCRIPT,
-    "application/x-javascript": DocumentKind.SCRIPT,
-    "application/ecmascript": DocumentKind.SCRIPT,
-    "application/json": DocumentKind.SCRIPT,
-    "application/ld+json": DocumentKind.SCRIPT,
-    "application/manifest+json": DocumentKind.SCRIPT,
+    **{f"application/{name}": DocumentKind.XML for name in ["xml", "rss+xml", "atom+xml", "rdf+xml", "gzip", "x-gzip"]},
+    **{
+        f"application/{name}": DocumentKind.SCRIPT
+        for name in ["javascript", "x-javascript", "ecmascript", "json", "ld+json", "manifest+json"]
+    },
 }
 #: Types without a meaning. Browsers sniff only the first four; servers send the last for unknown types.
 _UNKNOWN = frozenset({"", "unknown/unknown", "application/unknown", "*/*", "application/octet-stream"})
@@ -92,8 +84,8 @@ def is_known(content_type: str) -> bool:
 def kind_of(content_type: str, start: bytes, *, may_sniff: bool = True) -> DocumentKind | None:
     """How to read a document; None if it is not read.
 
-    A named type is believed, as browsers do: HTML as `text/plain` is plain text. `start` is the beginning of the body; it
-    is sniffed if the type is unknown and `may_sniff` (`X-Content-Type-Options: nosniff` forbids it).
+    A named type is believed, as browsers do. `start`, the beginning of the body, is sniffed if the type is unknown and
+    `may_sniff` (`X-Content-Type-Options: nosniff` forbids it).
     """
     named = media_type(content_type)
     if named not in _UNKNOWN:
@@ -116,8 +108,7 @@ _CSS_CHARSET = re.compile(rb'\A@charset "([^"]{1,100})";')
 _PRESCAN_BYTES = 1024
 _BOMS = MappingProxyType({b"\xef\xbb\xbf": UTF_8, b"\xff\xfe": "utf-16-le", b"\xfe\xff": "utf-16-be"})
 #: Usual labels by their codec on the web (https://encoding.spec.whatwg.org/#names-and-labels). A page can choose only these:
-#: Python's registry, which lexbor's own detection asks, has codecs that hide the page or take the square of its length
-#: (punycode, unicode_escape, utf-7 …).
+#: Python's registry has codecs that hide the page or take the square of its length (punycode, unicode_escape, utf-7 …).
 _CODECS = MappingProxyType(
     {
         label: codec

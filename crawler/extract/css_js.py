@@ -1,9 +1,8 @@
 """Links in style sheets and in scripts, found by patterns.
 
-Style sheets: `url()`, `src()`, `@import`, the strings of `image-set()`. A tokenizer of the relevant parts
-(https://www.w3.org/TR/css-syntax-3/): comments, strings, URLs and the names before them, all with CSS's escapes; each byte
-is read once. Scripts and JSON: strings that look like URLs. That is a guess, so these links have their own hop (`X`) and
-are off by default: guesses make many requests for URLs that do not exist, and the operators of servers complain.
+Style sheets: `url()`, `src()`, `@import`, the strings of `image-set()`, by a tokenizer of the relevant parts
+(https://www.w3.org/TR/css-syntax-3/) that reads each byte once. Scripts and JSON: strings that look like URLs. These guesses
+have their own hop (`X`) and are off by default: many such URLs do not exist, and the operators of servers complain.
 """
 
 from __future__ import annotations
@@ -101,8 +100,8 @@ def _css_character(escape: re.Match[str]) -> str:
     if code is None:
         return plain or ""
     number = int(code, 16)
-    is_none = number == 0 or 0xD800 <= number <= 0xDFFF or number > 0x10FFFF
-    return "�" if is_none else chr(number)
+    is_invalid = number == 0 or 0xD800 <= number <= 0xDFFF or number > 0x10FFFF
+    return "�" if is_invalid else chr(number)
 
 
 #: Text between two quotes without a space or a bracket. The quotes are not consumed: code is not parsed, so a quote that ends

@@ -1,9 +1,8 @@
 """Reads the links of a response: small harmless documents at once, the others in helper processes with limits.
 
-Large documents, and small ones that could stall or break the crawl, go to the sandbox: at most two helper processes, started
-for the first such document and kept for the next. Each has a limit of memory (its address space) and of time (it is killed, and
-replaced when needed). A document that exceeds a limit gets an annotation and no links. A helper never outlives the crawl, and
-is killed when the visit that waits for it is cancelled. Starting one takes about 0.15 s, in parallel with the crawl.
+At most two helper processes read documents that are large or could stall the crawl. Each has a limit of memory (its address
+space) and of time (it is killed, and replaced when needed). A document that exceeds a limit gets an annotation and no links. A
+helper never outlives the crawl. Starting one takes about 0.15 s, in parallel with the crawl.
 """
 
 from __future__ import annotations
@@ -123,8 +122,7 @@ class Sandbox:
     async def read(self, document: Document, load: Callable[[], bytes], options: ExtractOptions) -> Found:
         """The links of the document; none, and a note, if it takes more than `options.timeout_s` or breaks its reader.
 
-        `load` returns the body, instead of `document.body`. It is called in a thread, when a helper is free, for one
-        document at a time. Raises: what `load` raises.
+        `load` returns the body, in a thread, when a helper is free, one at a time. Raises: what `load` raises.
         """
         async with self._slots:
             async with self._loading:

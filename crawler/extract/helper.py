@@ -1,8 +1,8 @@
 """The helper process: reads documents that could stall or break the crawl. `extractor` starts it and sends it documents.
 
 Its standard input is a socket. A request is a JSON object with the body as a file descriptor, the reply is JSON objects of a
-thousand links each, then one with the rest; each has its length before it. The process ends when the socket is closed, when the
-crawl is killed (on Linux), and when a document takes too long. So it never outlives the crawl.
+thousand links each, then one with the rest; each has its length before it. The process ends with the socket, with the crawl
+(on Linux), and when a document takes too long.
 """
 
 from __future__ import annotations
@@ -29,9 +29,7 @@ MAX_REQUEST_BYTES = 128 * 1024
 LINKS_A_MESSAGE = 1000
 #: Seconds after the crawl's own time limit at which a document ends this process.
 GRACE_S = 2.0
-
 _PR_SET_PDEATHSIG = 1
-
 #: Signals for the crawl, which finishes its last pages.
 _IGNORED = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1, signal.SIGUSR2)
 

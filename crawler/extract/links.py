@@ -1,7 +1,4 @@
-"""The records of extraction: links and their hops, references as written, and the options of the readers.
-
-A reader yields references; `resolver` makes links of them. The hop of a link follows from its element, its `rel` or a refresh.
-"""
+"""The records of extraction: links and their hops, references as written, and the options of the readers."""
 
 from __future__ import annotations
 
@@ -78,10 +75,7 @@ _PINGBACK = "pingback"
 
 
 def hop_of_rel(rel: str | None) -> str | None:
-    """The hop of a link with this `rel`, of the element `link` or the header `Link`; None if it is not followed.
-
-    Keywords that affect rendering embed, hints are ignored, the others lead to another page.
-    """
+    """The hop of a link with this `rel`, of the element `link` or the header `Link`; None if it is not followed."""
     hop = None
     for keyword in (rel or "").lower().split():
         if keyword in _EMBED_RELS:
@@ -102,10 +96,7 @@ _QUOTES = ("'", '"')
 
 
 def refresh_url(text: str) -> str | None:
-    """The URL of the header `Refresh` or of `<meta http-equiv=refresh>`, as written; None without one (a reload, or nothing).
-
-    Source: https://html.spec.whatwg.org/#shared-declarative-refresh-steps.
-    """
+    """The URL of a `Refresh`, as written; None without one. https://html.spec.whatwg.org/#shared-declarative-refresh-steps"""
     refresh = _REFRESH.match(text)
     if refresh is None:
         return None

@@ -1,13 +1,11 @@
 """Protects the tree builder from HTML that is nested beyond reason.
 
-Building the tree of a document is not linear for every input, by the standard's own rules: open elements are searched at each
-tag, unclosed formatting elements are opened again in every paragraph, the attributes of a tag are compared with each other.
-Cost grows with the square of the elements left open: 50,000 `<div>` take seconds, 2,000 `<b id=…><p>` in 27 KB take 700 MB. So
-a document that is large enough to hurt is scanned once, linearly. If too much stays open in it, it is flattened: only the tags
-that the reader of links needs are kept, each closed at once. Honest documents pass unchanged.
+Building a tree is not linear for every input, by the standard's own rules: 50,000 `<div>` take seconds, 2,000 `<b id=…><p>` in
+27 KB take 700 MB. So a document that is large enough to hurt is scanned once, linearly. If too much stays open in it, it is
+flattened: only the tags that the reader of links needs are kept, each closed at once. Honest documents pass unchanged.
 
-The measure is strict, not exact: an end tag closes only the element opened last. Tag soup may be flattened without need, which
-loses no links. It covers the known attacks and proves nothing.
+The measure is strict: an end tag closes only the element opened last. Tag soup may be flattened without need, which loses no
+links. It covers the known attacks and proves nothing.
 """
 
 from __future__ import annotations
@@ -67,11 +65,10 @@ _QUOTED = re.compile(rb"""=\s*+(?:"[^"]*+"|'[^']*+')""")
 def tame(body: bytes, needed: Collection[bytes]) -> Iterable[bytes]:
     """The document itself, or a flattened copy in pieces: its start tags of the `needed` names, in order.
 
-    A document is flattened if it is nested beyond `MAX_DISORDER`, if its open formatting elements would be opened again too
-    often, or if it is huge; then pieces are made on demand, so that memory does not grow with the document. The encoding
-    must be a superset of ASCII. A flattened `frame` is written as `iframe`, because a `frame` counts only inside a
-    `frameset`; `style` keeps its content. Templates are not kept apart. Cost: two counts for a small document, else about
-    0.8 µs a tag.
+    A document is flattened if it is nested beyond `MAX_DISORDER`, if its formatting elements would be opened again too often,
+    or if it is huge; then pieces are made on demand, so that memory does not grow. The encoding must be a superset of ASCII. A
+    `frame` becomes an `iframe`, since it counts only inside a `frameset`; `style` keeps its content. Templates are not kept
+    apart. Cost: two counts for a small document, else about 0.8 µs a tag.
     """
     if len(body) <= SMALL_BYTES:
         tags = body.count(b"<")
@@ -136,12 +133,9 @@ class Disorder:
 
     def __init__(self) -> None:
         self._open: list[bytes] = []
-        self._deepest = 0
-        self._svgs = 0
-        self._has_left_svg = False
-        self._tags = 0
+        self._deepest = self._svgs = self._tags = self._reopened = 0
         self._formatting = 0  # open ones
-        self._reopened = 0
+        self._has_left_svg = False
         self.misfits = 0  #: end tags that did not close the element opened last
 
     @property
@@ -166,21 +160,17 @@ class Disorder:
             self._has_left_svg = self._has_left_svg or name not in _SVG
         if name in _UNCLOSED:
             return
-        if closes:
-            self._close(name)
-        elif not (closes_itself and self._svgs and not self._has_left_svg):
-            self._open.append(name)
-            self._formatting += name in _FORMATTING
-            if name == b"svg":
-                self._svgs += 1
-            self._deepest = max(self._deepest, len(self._open))
-
-    def _close(self, name: bytes) -> None:
-        if self._open and self._open[-1] == name:
+        if not closes:
+            if not (closes_itself and self._svgs and not self._has_left_svg):
+                self._open.append(name)
+                self._formatting += name in _FORMATTING
+                self._svgs += name == b"svg"
+                self._deepest = max(self._deepest, len(self._open))
+        elif self._open and self._open[-1] == name:
             self._open.pop()
             self._formatting -= name in _FORMATTING
             if name == b"svg":
                 self._svgs -= 1
-                self._has_left_svg = self._has_left_svg and self._svgs > 0
+                self._has_left_svg &= self._svgs > 0
         else:
             self.misfits += 1

@@ -23,7 +23,7 @@ from anabranch.crawler.extract.sitemaps import MAX_URLS, is_sitemap, sitemap_lin
 
 #: The relations of the `Link` field that are followed; most others are for programs.
 RELS = frozenset(
-    {"alternate", "canonical", "icon", "modulepreload", "next", "prefetch", "preload", "prev", "stylesheet"}
+    ["alternate", "canonical", "icon", "modulepreload", "next", "prefetch", "preload", "prev", "stylesheet"]
 )
 #: How much of the `Link` fields is read.
 _MAX_CHARS = 64 * 1024

@@ -1,9 +1,8 @@
 """Makes links of references: resolves them against the page's base, keeps each URL once, and limits their number.
 
-Most links of a page were on the page before it, so the resolver caches them. Most others are *plain*: they can be written
-in one way only, so they are a canonical URL, or become one after the origin or the directory of their page, without
-parsing. Where many links of a page are new and plain, they are checked together; that, and the cache, save 2 to 10 % of the
-CPU of a page. All others are parsed by `urls.parsing`.
+Most links of a page were on the page before it, so the resolver caches them. Most others are *plain*: they can be written in
+one way only, so they are canonical, or become it behind the origin or directory of their page, without parsing. The cache, and
+checking many plain ones together, save 2 to 10 % of the CPU of a page. All others are parsed by `urls.parsing`.
 """
 
 from __future__ import annotations
@@ -43,9 +42,8 @@ def gathered(
 ) -> tuple[list[Link], int]:
     """The links among the references, each URL once (the first wins), and how many more there were than `max_links`.
 
-    `base` is a canonical URL. Beyond `max_links` links, or the text that so many links have, references are only counted by
-    their spelling; after 200,000 references the rest is not read. Memory: bounded, 256 bytes for each of `max_links`. Cost:
-    0.2 to 0.3 µs a reference, plus the resolver's.
+    `base` is a canonical URL. Beyond `max_links` links or their text references are only counted, up to `MAX_REFERENCES`.
+    Memory: 256 bytes for each of `max_links`. Cost: 0.2 to 0.3 µs a reference, plus the resolver's.
     """
     links: dict[str, Link] = {}
     rest = islice(references, MAX_REFERENCES)
@@ -86,14 +84,12 @@ class _Form(NamedTuple):
 
 
 class LinkResolver:
-    """Resolves references to links, and caches them. Used by one thread.
+    """Resolves references to links, and caches them: absolute ones for every page, others by their origin or directory.
 
-    References that start with `http://` or `https://` mean the same on every page, those that start with `/` on all pages
-    of an origin, others on all pages of a directory. One that depends on the whole base (`?page=2`) is not cached. A cached
-    link is the same object each time. When the cache holds `max_entries` or `max_bytes`, it is cleared before the next
-    page, since a rare cold start is cheaper than book-keeping at each hit. Cost of a cached link: 0.1 µs if it is absolute,
-    else 0.2 µs; of a new one 6 µs, or 1.5 µs if it is plain and its origin, or its page's, is known, and 0.6 µs if many of
-    a page are such.
+    One that depends on the whole base (`?page=2`) is not cached. A cached link is the same object each time. Beyond
+    `max_entries` or `max_bytes` the cache is cleared before the next page: a rare cold start is cheaper than book-keeping at
+    each hit. Used by one thread. Cost of a cached link: 0.1 µs if it is absolute, else 0.2 µs; of a new one 6 µs, or 1.5 µs if
+    it is plain and its origin is known, and 0.6 µs if many of a page are such.
     """
 
     #: Longer links (above all data: URLs) and contexts are not cached, nor are the links of longer directories.
@@ -166,12 +162,7 @@ class LinkResolver:
             links[number] = cache.get(reference) or self._resolve_one(base, prefix, reference, cache)
 
     def _fill_plain(
-        self,
-        links: list[Link | None],
-        references: Sequence[Reference],
-        missing: list[int],
-        form: _Form,
-        asked: _Cache,
+        self, links: list[Link | None], references: Sequence[Reference], missing: list[int], form: _Form, asked: _Cache
     ) -> list[int]:
         """Put in the missing links of this form if they are many, short and all plain; returns what is still missing."""
         chosen = list(compress(missing, map(form.spelling.begins, [references[number][0] for number in missing])))

@@ -1,9 +1,8 @@
 """Reads sitemaps (https://www.sitemaps.org/protocol.html) and feeds, as streams.
 
-XML is read by expat, which loads nothing from outside. A document that declares entities is abandoned at that point,
-because honest ones have none. The limits are the protocol's: 50,000 URLs, 50 MiB unpacked. All URLs in a sitemap have the
-hop `M`: pages, and other sitemaps. A response after such a hop is read as a sitemap if it looks like one, so only the hops
-have to be remembered; they also count how deep an index may lead.
+XML is read by expat, which loads nothing from outside. A document that declares entities is abandoned there. The limits are the
+protocol's: 50,000 URLs, 50 MiB unpacked. All URLs in a sitemap have the hop `M`, and a response after such a hop is read as a
+sitemap if it looks like one; so only the hops have to be remembered, which also limit the depth of an index.
 """
 
 from __future__ import annotations
@@ -61,10 +60,7 @@ class _Refused(Exception):
 
 
 def is_sitemap(body: bytes, hops: str) -> bool:
-    """Whether a document that was found by these hops is a sitemap or feed.
-
-    XML is known by its root wherever it was found; a list of URLs is a sitemap only where one is expected.
-    """
+    """Whether a document that was found by these hops is a sitemap or feed: XML by its root, a list of URLs after an `M`."""
     depth = len(hops) - len(hops.rstrip(MANIFEST))
     if depth >= MAX_DEPTH:
         return False
@@ -101,9 +97,9 @@ def robots_links(urls: Iterable[str], base: str) -> list[Link]:
 
 
 def sitemap_links(body: bytes) -> tuple[list[Reference], tuple[str, ...]]:
-    """The URLs in a sitemap or feed, and annotations: `sitemapCut` beyond a limit, `sitemapBroken` after an error.
+    """The URLs in a sitemap or feed, perhaps gzipped, and annotations: `sitemapCut` by a limit, `sitemapBroken` by an error.
 
-    It may be gzipped. URLs before an error count. Cost: linear, about 50 ms a MB; memory: the URLs.
+    URLs before an error count. Cost: linear, about 50 ms a MB; memory: the URLs.
     """
     chunks = unpacked(body, MAX_BYTES)
     first = _beginning(chunks)
@@ -118,10 +114,9 @@ def sitemap_links(body: bytes) -> tuple[list[Reference], tuple[str, ...]]:
 
 
 def _beginning(chunks: Iterator[bytes]) -> bytes:
-    """The first chunks, without the white space and byte order marks before the first character.
+    """The first chunks, without the white space and byte order marks before the first character, which XML forbids.
 
-    An XML parser accepts nothing before `<?xml`, but many sites write an empty line or a second mark there. UTF-16 keeps
-    one mark, which shows the parser the order of bytes.
+    UTF-16 keeps one mark, which shows the parser the order of bytes.
     """
     start = b""
     for chunk in chunks:
