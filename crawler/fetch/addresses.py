@@ -1,7 +1,4 @@
-"""Addresses of hosts: how they are written, which of them are public, and the record of a DNS lookup.
-
-No DNS library is imported here: orders, archives and logs use these types, and `dns` asks the name servers.
-"""
+"""Addresses of hosts: how they are written, which of them are public, and the record of a DNS lookup."""
 
 from __future__ import annotations
 
@@ -21,8 +18,7 @@ _FAMILIES = {4: socket.AF_INET, 6: socket.AF_INET6}
 _WITH_PORT = re.compile(r"(?:\[([^\]]+)\]|([^:]+))(?::0*([0-9]{1,5}))?")
 _MAX_PORT = 65535
 
-#: IPv6 addresses outside this block are not global unicast: loopback, unspecified, mapped IPv4, link-local, unique local,
-#: multicast (IANA IPv6 address space registry).
+#: IPv6 addresses outside this block are not global unicast (IANA IPv6 address space registry).
 _GLOBAL_UNICAST = ipaddress.IPv6Network("2000::/3")
 
 #: Blocks that are not public (IANA special-purpose address registries, RFC 6890).
@@ -70,10 +66,9 @@ class Address:
 
 
 def parse_address(text: str) -> Address:
-    """Parse `ip[:port]`: "127.0.0.1", "127.0.0.1:8080", "::1", "[::1]", "[::1]:8080".
+    """Parse `ip[:port]`: "127.0.0.1", "127.0.0.1:8080", "::1", "[::1]", "[::1]:8080"; IPv6 before a port in brackets.
 
-    An IPv6 address with a port must be in brackets, so that its last group is not read as the port. Names are refused.
-    Raises: ValueError, one line that repeats the text.
+    Raises: ValueError, one line that repeats the text, also for names.
     """
     found = _WITH_PORT.fullmatch(text)
     ipv6, ipv4, port = found.groups() if found else (text, None, None)
@@ -111,11 +106,10 @@ def interleaved(addresses: Iterable[Address]) -> tuple[Address, ...]:
 
 
 def is_public(address: str) -> bool:
-    """Whether the IP literal is a public unicast address.
+    """Whether the IP literal is a public unicast address. Raises: ValueError if it is no IP literal.
 
-    False for loopback, private, link-local, multicast, unspecified, reserved and carrier-grade NAT addresses, for those
-    with a scope, and for IPv6 forms that hold an IPv4 address (mapped, compatible, 6to4, Teredo). An address of NAT64's
-    well-known prefix or of ISATAP is as public as the IPv4 address in it. Raises: ValueError if it is no IP literal.
+    False for addresses with a scope, and for IPv6 forms that hold an IPv4 address (mapped, compatible, 6to4, Teredo); but one
+    of NAT64's well-known prefix or of ISATAP is as public as the IPv4 address in it.
     """
     ip = ipaddress.ip_address(address)
     if ip.version == 6:
@@ -131,9 +125,6 @@ def is_public(address: str) -> bool:
 
 #: Media type of a lookup's record in crawl.log and in a WARC (RFC 4027).
 MIME = "text/dns"
-
-_FOUND, _FAILED = 1, -1
-
 #: A positive answer is cached for its TTL, within these bounds. Entries of the hosts file have TTL 0.
 MIN_TTL_S = 60.0
 MAX_TTL_S = 6 * 3600.0
@@ -193,7 +184,7 @@ class Lookup:
     @property
     def status(self) -> int:
         """Heritrix's status: 1 found, -1 failed."""
-        return _FOUND if self.records else _FAILED
+        return 1 if self.records else -1
 
     @property
     def body(self) -> bytes:

@@ -1,7 +1,7 @@
 """Bounds on connections: how many the process's open files allow, and which idle ones are kept.
 
-An idle connection only waits for its host's next fetch. It must leave room for the job's files: a log that cannot be opened
-ends a crawl, a connection that is not kept costs a few packets.
+An idle connection must leave room for the job's files: a log that cannot be opened ends a crawl, a new connection costs a few
+packets.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ def files_for(workers: int) -> int:
 def connection_limits_for(files: int, workers: int) -> ConnectionLimits:
     """The connection limits for so many open files and workers; at least one busy connection.
 
-    If the files are too few for the workers, no idle connection is kept, fetches wait for each other, and a warning is logged.
+    Too few files for the workers: no idle connection is kept, fetches wait for each other, and a warning is logged.
     """
     left = files - files_for(workers)
     if left >= 0:

@@ -1,18 +1,15 @@
 """HTTP/1.1 connections over aiohttp, bounded: one connection, the connector that keeps them, and the check of addresses.
 
 The only module that uses private names of aiohttp; `tests/crawler/fetch/test_connections.py` has a test for each of them.
-
 Three bounds that aiohttp lacks:
 
 - It limits the length and the number of headers, not their total, and discards a head that is too long. `HttpConnection` counts
-  the bytes of a head (1xx answers before it included) and keeps them, so that the start of an endless one can be archived. It
-  bounds trailers and chunk extensions likewise: so many bytes without content are too many.
-- An answer ends where its framing says. Surplus bytes after it would make aiohttp's parser discard the answer, so they never
-  reach the parser; the connection is closed.
-- aiohttp asks no resolver for an IP literal, and a name may resolve to any address. So the socket factory checks every address.
-
-A connection to a proxy may go to a private address, since the operator chose it. The proxy resolves the names of hosts and must
-itself refuse private addresses.
+  the bytes of a head and keeps them, so that the start of an endless one can be archived. It bounds trailers and chunk
+  extensions likewise: so many bytes without content are too many.
+- Surplus bytes after the end of an answer would make aiohttp's parser discard it, so they never reach the parser; the
+  connection is closed.
+- The socket factory checks every address, since a name may resolve to any, and aiohttp asks no resolver for an IP literal. A
+  proxy may have a private address; it resolves the names of hosts and must itself refuse private addresses.
 """
 
 from __future__ import annotations
@@ -108,9 +105,9 @@ class HttpConnection(ResponseHandler):
     ) -> None:
         """Send a request; `read` then returns the final answer's head and body stream.
 
-        A request has no body, so it is one write, which never waits. The exchange must end by the loop time `deadline_s`;
-        `first_byte_timeout_s` limits the time to the answer's first byte, `read_timeout_s` that between two reads (None =
-        no limit). Raises: ServerDisconnectedError if the connection has been closed.
+        It has no body, so it is one write, which never waits. The exchange must end by the loop time `deadline_s`, the first
+        byte come within `first_byte_timeout_s`, each further read within `read_timeout_s` (None = no limit). Raises:
+        ServerDisconnectedError.
         """
         transport = self.transport
         if transport is None:
@@ -180,7 +177,7 @@ class HttpConnection(ResponseHandler):
             self._check_body(payload, len(data))
 
     def _check_body(self, payload: StreamReader, received: int) -> None:
-        """After so many bytes were parsed as a part of the body: is it still bounded, and did it end with them?"""
+        """After so many bytes were parsed as a part of the body: check its bounds, and whether it ended before them."""
         error = self.exception()
         if payload.is_eof():
             if self._left_bytes is None and (error is not None or not self._last.endswith((b"\n\r\n", b"\n\n"))):
@@ -195,7 +192,7 @@ class HttpConnection(ResponseHandler):
                 payload.set_exception(error)
                 self._give_up(error)
         if error is not None and payload.exception() is None:
-            # The parser failed in the body: aiohttp informs who waits for a head, and lets the body's reader wait.
+            # The parser failed in the body: aiohttp informs the reader of a head, and lets the body's reader wait.
             payload.set_exception(aiohttp.ClientPayloadError(str(error)), error)
 
     def _feed_head(self, data: bytes) -> bytes:
@@ -381,8 +378,8 @@ class _HostResolver(AbstractResolver):
 class Connector(aiohttp.TCPConnector):
     """Makes and keeps connections, directly or through an HTTP proxy.
 
-    The Frontier decides how many connections a host gets, `idle` how many wait for their next fetch. Give a connection from
-    `take_idle` or `open_connection` back by `release`. The caller closes the resolver.
+    `idle` bounds the connections that wait for their next fetch. Give a connection from `take_idle` or `open_connection` back
+    by `release`. The caller closes the resolver.
     """
 
     def __init__(self, resolver: Resolver, options: FetchOptions, max_busy: int, idle: IdleConnections) -> None:

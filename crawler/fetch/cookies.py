@@ -1,7 +1,7 @@
 """The cookies of one run (RFC 6265), in memory only and bounded: a site that sets many loses its own oldest ones.
 
-A cookie is never sent outside its site: the registrable domain, or the host without one. A cookie is ignored if its Domain
-attribute reaches beyond the site (a public suffix, another site), or if it cannot be sent back unchanged.
+A cookie is never sent outside its site: the registrable domain, or the host without one. One that reaches beyond it, or that
+cannot be sent back unchanged, is ignored.
 """
 
 from __future__ import annotations

@@ -1,10 +1,8 @@
 """Decodes content codings (RFC 9110 section 8.4): gzip, deflate, br, zstd, and several in a row.
 
-A body of some KiB may decode to terabytes. So each coding is decoded piece by piece, a piece of the result is at most
-`PIECE_BYTES` long, and decoding stops at the limit; an inner coding gets no more than the limit, too. It stops at the first
-fault and keeps all bytes before it.
-
-br needs the package `brotli`, zstd `compression.zstd` (Python 3.14) or `backports.zstd`; `CODINGS` lists what can be decoded.
+A body of some KiB may decode to terabytes. So each coding is decoded in pieces of at most `PIECE_BYTES`, and decoding stops at
+the limit, also of an inner coding, or at the first fault; all bytes before it are kept. br needs the package `brotli`, zstd
+`compression.zstd` (Python 3.14) or `backports.zstd`; `CODINGS` lists what can be decoded.
 """
 
 from __future__ import annotations
@@ -186,17 +184,13 @@ def _zstd(library: Any) -> Decoder:
     return decode
 
 
-def _codings() -> dict[str, Decoder]:
-    codings: dict[str, Decoder] = {"gzip": gunzipped, "deflate": _deflate}
-    for name, make, module in (
-        ("br", _brotli, "brotli"),
-        ("zstd", _zstd, "backports.zstd"),
-        ("zstd", _zstd, "compression.zstd"),
-    ):
-        with suppress(ImportError):
-            codings[name] = make(importlib.import_module(module))
-    return codings
-
-
+_CODINGS: dict[str, Decoder] = {"gzip": gunzipped, "deflate": _deflate}
+for _name, _make, _module in (
+    ("br", _brotli, "brotli"),
+    ("zstd", _zstd, "backports.zstd"),
+    ("zstd", _zstd, "compression.zstd"),
+):
+    with suppress(ImportError):
+        _CODINGS[_name] = _make(importlib.import_module(_module))
 #: Name of a coding, as in Accept-Encoding -> its decoder.
-CODINGS: Mapping[str, Decoder] = MappingProxyType(_codings())
+CODINGS: Mapping[str, Decoder] = MappingProxyType(_CODINGS)

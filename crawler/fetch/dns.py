@@ -1,8 +1,7 @@
 """Resolves hosts to addresses: by the order's [hosts] table, from an IP literal, or by DNS.
 
 c-ares asks the name servers (through aiodns); it reads the hosts file and answers `localhost` itself. Answers are cached, and
-one lookup of a host serves all workers that ask for it. c-ares sorts addresses by RFC 6724; the families then alternate
-(RFC 8305).
+workers share one lookup of a host. Addresses are sorted by RFC 6724, with alternating families (RFC 8305).
 """
 
 from __future__ import annotations
@@ -41,7 +40,6 @@ FINAL_CODES: dict[int, NameFailure] = {
     aiodns.error.ARES_ENONAME: NameNotFound,
     aiodns.error.ARES_EBADNAME: NameNotFound,
 }
-
 #: How long a failure is cached. A `NameTimeout` is tried again after 10 s, which must be a new lookup.
 FAILURE_TTL_S: dict[NameFailure, float] = {NameNotFound: 30.0, NameTimeout: 5.0}
 
@@ -78,15 +76,11 @@ _BOTH_FAMILIES = ResolverOptions()
 class Resolver:
     """Resolves host names; one object per crawl, used inside one event loop.
 
-    `servers` are name servers as IP[:PORT] (none: the system's); `hosts` maps names to IP[:PORT] and has precedence;
-    `*.NAME` matches every name below NAME. `clock` gives epoch seconds. A lookup at a silent server takes 3 x `timeout_s`,
-    any lookup at most 1 s more.
+    `servers` are name servers as IP[:PORT] (none: the system's); `hosts` maps names, or `*.NAME` for all below NAME, to
+    IP[:PORT] and has precedence. `clock` gives epoch seconds. A lookup takes at most 3 x `timeout_s` + 1 s.
 
-    A malformed answer fails only its own name. c-ares closes the socket that received it, and so fails all lookups under
-    way without naming the one at fault. So each of them is repeated in its own channel, `MAX_ISOLATED` at a time, and takes
-    as long again.
-
-    Raises: ValueError if a server or an address of the table is not IP[:PORT].
+    c-ares closes the socket that received a malformed answer, and so fails all lookups under way. So each of them is repeated
+    in its own channel, `MAX_ISOLATED` at a time. Raises: ValueError if a server or an address of the table is not IP[:PORT].
     """
 
     def __init__(
@@ -113,10 +107,9 @@ class Resolver:
         self._closed = False
 
     async def resolve(self, host: str) -> tuple[Address, ...]:
-        """The host's addresses, at least one, best first, with alternating families. An IP literal is its own address.
+        """The host's addresses, at least one, best first, with alternating families. Raises: NameNotFound, NameTimeout.
 
-        Raises: NameNotFound, NameTimeout. Cost: O(1) if cached; else one lookup, shared with all who ask meanwhile.
-        Cancelling a caller does not cancel it for the others.
+        Cost: O(1) if cached; else one lookup, shared with all callers. A caller's cancellation does not cancel it for others.
         """
         host = host.lower()
         literal = ip_literal(host)
@@ -159,10 +152,7 @@ class Resolver:
         return None
 
     def take_lookup(self, host: str) -> Lookup | None:
-        """Remove and return the last DNS lookup of the host, to log and archive it; None if it was taken before. O(1).
-
-        The lookups of at most `MAX_UNTAKEN` hosts wait to be taken; the oldest are dropped.
-        """
+        """Remove and return the last DNS lookup of the host, to log and archive it; None if it was taken or dropped. O(1)."""
         return self._untaken.pop(host.lower(), None)
 
     async def close(self) -> None:
@@ -258,9 +248,7 @@ class Resolver:
 
     def _failed(self, host: str, failure: NameFailure, reason: str) -> _Answer:
         return _Answer(
-            until_s=self._clock() + FAILURE_TTL_S[failure],
-            failure=failure,
-            reason=f"no address for {host}: {reason}",
+            until_s=self._clock() + FAILURE_TTL_S[failure], failure=failure, reason=f"no address for {host}: {reason}"
         )
 
 

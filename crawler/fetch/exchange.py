@@ -70,11 +70,9 @@ class HttpExchange:
         self._has_surplus = False
 
     async def run(self, connector: Connector, *, keep_broken: bool) -> None:
-        """Send the request and read the answer, within the time limit. A body that began is kept where it is cut.
+        """Send the request once and read the answer, within the time limit. A body that began is kept where it is cut.
 
-        With `keep_broken` a body that broke off counts as cut, else the break is raised. The request is sent once: the host
-        may have read it, so sending it again has to wait for the host's gate.
-
+        With `keep_broken` a body that broke off counts as cut, else the break is raised.
         Raises: aiohttp's errors, TimeoutError, HeadTooLong, ProxyFailed, KeptConnectionClosed, BadHttp, StorageError.
         """
         deadline_s = asyncio.get_running_loop().time() + self._limits.timeout_s

@@ -1,8 +1,4 @@
-"""The fetcher: a URL in, a `Response` or a `FetchError` out.
-
-It looks up the URL's settings (`options`), makes the request (`requests`), exchanges it for an answer (`exchange`), learns
-cookies, and translates the errors of the libraries.
-"""
+"""The fetcher: a URL in, a `Response` or a `FetchError` out. It translates the errors of the libraries."""
 
 from __future__ import annotations
 
@@ -18,13 +14,7 @@ import structlog
 from aiohttp.http import HttpProcessingError
 
 from anabranch.crawler.fetch.connection_limits import ConnectionLimits, IdleConnections
-from anabranch.crawler.fetch.connections import (
-    MAX_HEAD_BYTES,
-    ConnectAttempts,
-    Connector,
-    HeadTooLong,
-    SocksConnector,
-)
+from anabranch.crawler.fetch.connections import MAX_HEAD_BYTES, ConnectAttempts, Connector, HeadTooLong, SocksConnector
 from anabranch.crawler.fetch.cookies import Cookies
 from anabranch.crawler.fetch.exchange import HttpExchange
 from anabranch.crawler.fetch.options import Sites
@@ -83,9 +73,8 @@ _MAX_MESSAGE_CHARS = 300
 class Fetcher:
     """Fetches URLs over kept connections. Built inside a running loop; serves any number of workers.
 
-    Each fetch ends within its time limit; a body is cut at its limit and at the time limit, and kept. Addresses that are
-    not public are refused unless the options allow them. `clock` gives epoch seconds. A fetch waits for a free connection
-    within its time limit. The caller closes the resolver, after the fetcher.
+    Each fetch, with its wait for a free connection, ends within its time limit; a body is cut at its limits, and kept.
+    Addresses that are not public are refused unless the options allow them. The caller closes the resolver, afterwards.
     """
 
     def __init__(
@@ -124,11 +113,9 @@ class Fetcher:
     ) -> Response:
         """Fetch a canonical URL with GET; its bytes are sent unchanged, its host is the Host header.
 
-        `conditional` requests the page only if it has changed (else 304, an answer). `via` is the page that links to it,
-        sent only if the options allow it. `limits` may narrow the usual ones. With `keep_broken` a body that broke off is
-        an answer, cut by DISCONNECT, else a failure. The caller closes the response's body.
-
-        Raises: FetchError subclasses, with `start_s` and `end_s`; StorageError if a large body cannot be kept; CancelledError.
+        `conditional` requests the page only if it has changed (else 304). `via`, the linking page, is sent only if the options
+        allow it. `limits` may narrow the usual ones. With `keep_broken` a body that broke off is an answer, cut by DISCONNECT,
+        else a failure. The caller closes the response's body. Raises: FetchError with its times; StorageError; CancelledError.
         """
         start_s = self._clock()
         settings = self._sites.of(url)

@@ -1,8 +1,7 @@
 """Settings and limits of fetches: the order's [fetch] as `FetchOptions`, and its [[site]] entries for parts of the web.
 
-A site names a part of the web by SURT prefixes. Of several that cover a URL the longest wins, for each setting by itself
-(headers: for each name by itself); of equal ones the later. `Sites` computes this when it is built, and gives each URL its
-`SiteSettings`. Passwords are read from environment variables: neither the order that the job keeps nor a log ever holds one.
+A site names a part of the web by SURT prefixes. Of several that cover a URL the longest wins, for each setting and each header
+by itself; of equal ones the later. Passwords are read from environment variables: no order or log ever holds one.
 """
 
 from __future__ import annotations
@@ -26,17 +25,9 @@ ACCEPT = "text/html,application/xhtml+xml,application/xml;q=0.9,*/*;q=0.8"
 _TOKEN = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
 #: Headers with their own key in the order, or that only the fetcher may set.
 _RESERVED = frozenset(
-    {
-        "accept-encoding",
-        "authorization",
-        "connection",
-        "content-length",
-        "cookie",
-        "expect",
-        "host",
-        "if-modified-since",
-    }
-    | {"if-none-match", "proxy-authorization", "range", "referer", "te", "transfer-encoding", "upgrade"}
+    {"accept-encoding", "authorization", "connection", "content-length", "cookie", "expect", "host"}
+    | {"if-modified-since", "if-none-match", "proxy-authorization", "range", "referer", "te"}
+    | {"transfer-encoding", "upgrade"}
 )
 
 
@@ -162,9 +153,8 @@ class Sites:
         ]
         self._is_empty = not rules
         self._hosts: HostTable[tuple[_Rule, ...]] = HostTable()
-        for rule in sorted(
-            rules, key=lambda rule: rule.rank
-        ):  # stable: of equal ones the later stays last, and so wins
+        rules.sort(key=lambda rule: rule.rank)  # stable: of equal ones the later stays last, and so wins
+        for rule in rules:
             whole = SurtPrefix(rule.prefix.host, rule.prefix.with_subdomains)
             self._hosts.put(whole, (*(self._hosts.get(whole.host) or ()), rule))
 

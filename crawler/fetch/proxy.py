@@ -1,11 +1,8 @@
 """Proxies: how operators write them, and the SOCKS5 handshake (RFC 1928; user and password: RFC 1929).
 
-Operators write `http://proxy:3128`, `https://proxy` or `socks5://user@127.0.0.1:1080`. Behind a proxy the crawl sees no
-addresses: the proxy resolves the names, so it must itself refuse private addresses. URLs with a private address as their host
-are still refused here (`requests`). The proxy's own address may be private.
-
-The handshake is our own code, not aiohttp-socks, which makes protocol objects, sockets and look-ups itself and so evades the
-bounds of `connections` and the resolver of the order.
+Behind a proxy the crawl sees no addresses: the proxy resolves the names, so it must itself refuse private addresses. URLs with
+a private address as their host are still refused here (`requests`). The handshake is our own code, because aiohttp-socks makes
+sockets and look-ups itself, past the bounds of `connections` and the resolver of the order.
 """
 
 from __future__ import annotations
@@ -111,10 +108,7 @@ async def connect_through_socks(
     host: str,
     port: int,
 ) -> socket.socket:
-    """Connect to a host through a SOCKS5 proxy, by the first of the proxy's addresses that accepts.
-
-    The proxy's name is resolved here. Raises: ProxyFailed, OSError.
-    """
+    """Connect to a host through a SOCKS5 proxy, by its first address that accepts. Raises: ProxyFailed, OSError."""
     error = OSError("no address may be dialled")
     for address in await resolve(proxy.host):
         target = (address.host, address.port or proxy.port)

@@ -1,7 +1,7 @@
 """The bytes of a GET request, made from the URL, the options, the site's settings and the cookies.
 
-`RequestBuilder.build` makes an `HttpRequest`, which `exchange` sends. The common part of all URLs of a scheme, host and port is
-made once (`Origins`), by aiohttp's own request object: it knows hosts and proxies, and the connector needs it.
+The common part of all URLs of a scheme, host and port is made once (`Origins`), by aiohttp's own request object: it knows hosts
+and proxies, and the connector needs it.
 """
 
 from __future__ import annotations

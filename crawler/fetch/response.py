@@ -1,9 +1,8 @@
 """The raw answer of a server: the head, and a body in memory while it is small, in an unnamed file when it is large.
 
-A crawl has hundreds of bodies at a time, and sites decide how large they are. So a body above `MEMORY_BYTES` moves into a file
-of the job's scratch folder, and so does every body that grows while all together exceed `SHARED_BYTES`. The file has no name:
-it disappears with the process. Its bytes go to the page cache at once, so a write waits for the disk only if the kernel has too
-much to write already.
+A crawl has hundreds of bodies at a time. So a body above `MEMORY_BYTES` moves into a file of the job's scratch folder, and so
+does every body that grows while all together exceed `SHARED_BYTES`. The file has no name: it disappears with the process. A
+write waits for the disk only if the kernel has too much to write already.
 """
 
 from __future__ import annotations
@@ -68,8 +67,8 @@ class Response(NamedTuple):
     def content(self, limit: int) -> tuple[bytes, bool]:
         """The body with its content codings undone, at most `limit` bytes; True if there is more, or the coding is broken.
 
-        Cost: at most `limit` bytes and some hundred KiB for each coding, for any body; about 5 ms for a MiB, so decode
-        large bodies in a thread. Broken codings give the bytes before the fault; they raise nothing.
+        Cost: at most `limit` bytes and some hundred KiB for each coding; about 5 ms for a MiB, so decode large bodies in a
+        thread. Broken codings give the bytes before the fault.
         """
         coded = self.headers.getall("Content-Encoding", None)
         codings = codings_in(coded) if coded else ()
@@ -139,10 +138,7 @@ class Scratch:
 
 
 class Body:
-    """Bytes that are received one after the other, and can be read repeatedly until `close`.
-
-    Reading changes nothing, so another thread may read while nothing is appended.
-    """
+    """Bytes that are appended, and can be read repeatedly until `close`, also by another thread while none are appended."""
 
     __slots__ = ("_file", "_hash", "_held_bytes", "_is_sealed", "_parts", "_scratch", "_size")
 

@@ -1,8 +1,7 @@
 """A crawl's memory of robots.txt: the rules of origins, verdicts of URLs that had to wait, and the Crawl-delays of gates.
 
-`retrieval` decides what an answer means and for how long. Expired rules are never used for a host that cannot be reached any
-more, nor does such a host count as one without rules, however long that lasts (the RFC permits both after a long time, such
-as 30 days): its robots.txt is requested again and again.
+Expired rules are never used for a host that cannot be reached any more, nor does such a host count as one without rules, though
+the RFC permits both after a long time: its robots.txt is requested again and again.
 """
 
 from __future__ import annotations
@@ -29,8 +28,7 @@ MAX_BYTES = 64 << 20
 #: Rules of at least this size are large: they make room for each other before small ones go.
 LARGE_BYTES = 64 << 10
 
-#: The most kept verdicts, one for each host that was just asked; one more drops the oldest, which costs its host another
-#: robots.txt. 20 MB at most.
+#: The most kept verdicts, one for each host that was just asked; a dropped one costs another robots.txt. 20 MB at most.
 MAX_WAITING = 100_000
 #: The most origins of one gate that are kept: those with the longest delays.
 MAX_OF_GATE = 100
@@ -45,10 +43,9 @@ class CachedRules(NamedTuple):
 
 
 class RobotsCache:
-    """Rules by origin (scheme, host, port); DISALLOW_ALL expires sooner than others.
+    """Rules by origin (scheme, host, port); DISALLOW_ALL, which is no parsed "Disallow: /", expires sooner than others.
 
-    A parsed "Disallow: /" is an answer and lives as long as any. Bounded in origins and in memory: the least recently used goes
-    first, for memory a large one. Times are epoch seconds. All calls O(1), amortised.
+    Bounded in origins and in memory: the least recently used goes first, for memory a large one. Epoch seconds. All calls O(1).
     """
 
     def __init__(
@@ -152,10 +149,9 @@ def verdict_of(rules: RobotsRules, url: str) -> RobotsVerdict:
 
 
 class PendingVerdicts:
-    """Verdicts of URLs that wait, each for one use. Times are epoch seconds. All calls O(1).
+    """Verdicts of URLs that wait while their robots.txt is fetched, each for one use. Epoch seconds. All calls O(1).
 
-    A URL that waits while its robots.txt is fetched is judged by that answer. So it needs no rules when it is leased again,
-    and a crawl advances even if its hosts have more rules than the memory holds.
+    Such a URL needs no rules when it is leased again, so a crawl advances even if its hosts have more rules than fit in memory.
     """
 
     def __init__(self, most: int = MAX_WAITING) -> None:
@@ -180,10 +176,10 @@ class PendingVerdicts:
 
 
 class CrawlDelays:
-    """The Crawl-delay of each gate: the longest of its origins, since all ports of a host, http and https, share a gate.
+    """The Crawl-delay of each gate: the longest of its origins, since all ports of a host share a gate.
 
-    Bounded in origins, of all gates together; the least recently updated gate is dropped first. A dropped gate keeps its delay
-    until one of its origins is fetched again, which then decides alone. Seconds. Cost: O(origins of the gate).
+    Bounded in origins; the least recently updated gate is dropped first, and keeps its delay until one of its origins is
+    fetched again, which then decides alone. Seconds. Cost: O(origins of the gate).
     """
 
     def __init__(self, most: int = MAX_ORIGINS) -> None:

@@ -1,8 +1,7 @@
 """The robots directives of a page: the header `X-Robots-Tag` and `<meta name="robots">`. Pure.
 
 There is no standard; this is what search engines publish (developers.google.com/search/docs/crawling-indexing/robots-meta-tag).
-Directives for all robots and for our product both apply, and the stricter one wins. `nofollow` forbids the page's links; the
-other directives concern users of the archive, so they only become annotations.
+Directives for all robots and for our product both apply. `nofollow` forbids the page's links; the others become annotations.
 """
 
 from __future__ import annotations
@@ -65,8 +64,7 @@ NOTHING = Directives()
 def header_directives(values: Iterable[str], product: str, now_s: float) -> Directives:
     """The directives of `X-Robots-Tag` fields, each value one field: "noindex, nofollow", "anabranch: nofollow".
 
-    An agent applies up to the end of its field. `unavailable_after` is `noindex` after its date (`now_s`, epoch seconds).
-    Never raises. Linear; at most `MAX_DIRECTIVES` are read.
+    An agent applies up to the end of its field. `unavailable_after` is `noindex` after its date (`now_s`: epoch seconds).
     """
     return _directives(values, product.lower(), now_s, may_name_agents=True)
 

@@ -1,12 +1,10 @@
 """Matches a path against the patterns of robots.txt rules, tens of thousands at once (RFC 9309, 2.2.2 and 2.2.3).
 
 A pattern matches from the start of a URL's path and query; `*` matches any characters, `$` at the end matches the end. Patterns
-and paths are normalised first, so percent-encoding makes no difference. The rule with the most octets decides; of equal ones
-the one that allows.
+and paths are normalised first. The rule with the most octets decides; of equal ones the one that allows.
 
 Rules and URLs both come from the site, so the worst case counts: rules without `*` are looked up in tables; those with `*` are
-found by a piece of text that the URL must contain, and are matched piece by piece without backtracking. A URL that still costs
-too much is refused.
+found by a piece of text that the URL must contain, and matched without backtracking. A URL that costs too much is refused.
 """
 
 from __future__ import annotations
@@ -170,9 +168,9 @@ class PatternIndex:
         return 16 * (len(self._prefixes) + len(self._exact)) + self._starred_bytes
 
     def heaviest(self, path: str) -> int | None:
-        """The weight of the rule that decides about a normalised path; 0 if none matches.
+        """The weight of the rule that decides about a normalised path; 0 if none matches; None if it costs over `BUDGET`.
 
-        None if that would cost more than `BUDGET`. Cost: O(different lengths of rules + path).
+        Cost: O(different lengths of rules + path).
         """
         best = self._exact.get(path, 0)
         for length in self._prefix_lengths():

@@ -6,10 +6,8 @@
 | 4xx; 3xx that leads nowhere or too far | there are no rules: everything is allowed | `lifetime_s` |
 | 429, 5xx, no answer | the rules are unknown: nothing is allowed | `unreachable_s`, after several tries |
 
-At most five redirects are followed, at once, under the lease of the first fetch (2.3.1.2). Each is a fetch like any other, but
-the gate of another host is not consulted. So the rules that such a host answered are cached: a robots.txt that many origins
-redirect to is fetched once in its lifetime. Other URLs of that host may be fetched up to five times in that time for each
-origin that redirects there, one after the other.
+At most five redirects are followed, at once, under the lease of the first fetch (2.3.1.2), without the gate of another host. So
+the rules of such a host are cached: a robots.txt that many origins redirect to is fetched once in its lifetime.
 """
 
 from __future__ import annotations
@@ -89,10 +87,7 @@ async def follow_redirects(
 
 
 def rules_of(status: int, body: bytes, product: str, *, is_cut: bool = False) -> RobotsRules:
-    """The rules of the answer at the end of all redirects; `status` below 0: no answer. `is_cut`: see `parse_robots`.
-
-    Never raises. Cost: O(body).
-    """
+    """The rules of the answer at the end of all redirects; `status` below 0: no answer. `is_cut`: see `parse_robots`."""
     if 200 <= status <= 299:
         return parse_robots(body, product, is_cut=is_cut)
     if 300 <= status <= 499 and status != _TOO_MANY_REQUESTS:

@@ -1,12 +1,8 @@
 """The rules of a robots.txt for one product (RFC 9309, 2.1 and 2.2): parsing, deciding about a URL, explaining the decision.
 
-The parser reads what authors mean, as Google's does: misspelt names, a missing colon, an agent with a version. It skips lines
-without sense. Bytes are read as Latin-1, one character each, so files that are not UTF-8 lose nothing; UTF-16 with a byte order
-mark is decoded first. A NUL ends its line, as in Google's parser (github.com/google/robotstxt, robots.cc), which keeps lines as
-C strings.
-
-Limits: the first 500 KiB, whole lines only, since half a rule is another rule; of a longer line the first 16,663 octets, as in
-Google's parser.
+The parser reads what authors mean, as Google's does (github.com/google/robotstxt, robots.cc): misspelt names, a missing colon,
+an agent with a version, a NUL that ends its line. Bytes are read as Latin-1, so files that are not UTF-8 lose nothing; UTF-16
+with a byte order mark is decoded first. Limits: the first 500 KiB, whole lines only; of a line the first 16,663 octets.
 """
 
 from __future__ import annotations
@@ -30,20 +26,11 @@ _RULES = frozenset({_ALLOW, _DISALLOW})
 
 #: Beginning of a line's name -> its meaning. The misspellings are those that Google accepts.
 _NAMES: dict[str, str] = {
-    "user-agent": _AGENT,
-    "useragent": _AGENT,
-    "user agent": _AGENT,
+    **dict.fromkeys(("user-agent", "useragent", "user agent"), _AGENT),
     "allow": _ALLOW,
-    "disallow": _DISALLOW,
-    "dissallow": _DISALLOW,
-    "dissalow": _DISALLOW,
-    "disalow": _DISALLOW,
-    "diasllow": _DISALLOW,
-    "disallaw": _DISALLOW,
-    "sitemap": _SITEMAP,
-    "site-map": _SITEMAP,
-    "crawl-delay": _DELAY,
-    "crawldelay": _DELAY,
+    **dict.fromkeys(("disallow", "dissallow", "dissalow", "disalow", "diasllow", "disallaw"), _DISALLOW),
+    **dict.fromkeys(("sitemap", "site-map"), _SITEMAP),
+    **dict.fromkeys(("crawl-delay", "crawldelay"), _DELAY),
 }
 
 _BLANK = " \t\v\f"
@@ -51,8 +38,6 @@ _TOKEN = re.compile(r"[A-Za-z0-9_.-]*")
 _SECONDS = re.compile(r"(?:\d{1,9}(?:\.\d{0,9})?|\.\d{1,9})(?![\d.,eE])")
 #: The beginning of a UTF-8 byte order mark, whole or cut, as Latin-1.
 _BYTE_ORDER_MARKS = ("\xef\xbb\xbf", "\xef\xbb", "\xef")
-
-
 #: The most characters of a line that are shown.
 _SHOWN = 120
 
@@ -107,9 +92,8 @@ class RobotsRules:
         if path.partition("?")[0] == "/robots.txt" and (self._index is not None or self._default):
             return RobotsDecision(True, None, "robots.txt may always be fetched")
         if self._index is None:
-            return RobotsDecision(
-                self._default, None, "everything may be fetched" if self._default else "nothing may be fetched"
-            )
+            reason = "everything may be fetched" if self._default else "nothing may be fetched"
+            return RobotsDecision(self._default, None, reason)
         weight = self._index.heaviest(normalised_path(path))
         if weight is None:
             return RobotsDecision(False, None, "the rules cost too much to match, so the URL is refused")
@@ -129,11 +113,10 @@ DISALLOW_ALL = RobotsRules(None, default=False)
 
 
 def parse_robots(body: bytes, product: str, *, is_cut: bool = False) -> RobotsRules:
-    """The rules of a robots.txt for a product token ("anabranch", not the whole User-Agent) in any case.
+    """The rules of a robots.txt for a product token ("anabranch", not the whole User-Agent) in any case. Never raises.
 
-    All groups that name the whole token count as one; without any, those of `*`; without those, everything is allowed.
-    `is_cut`: the body is only the beginning. Never raises. Cost: 2 to 8 µs a line: 300 ms for the worst 500 KiB, so parse
-    large bodies in a thread.
+    All groups that name the token count as one; without any, those of `*`; without those, everything is allowed. `is_cut`: the
+    body is only the beginning. Cost: 2 to 8 µs a line: 300 ms for the worst 500 KiB, so parse large bodies in a thread.
     """
     parser = _RobotsParser(product.lower())
     for line in lines_of(body, is_cut=is_cut):
