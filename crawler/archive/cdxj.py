@@ -82,10 +82,7 @@ def kind_of(member: Member) -> str:
 
 
 def index_line(member: Member, filename: str) -> IndexLine | None:
-    """The index line of a response or revisit; None for other records and other bytes. Cost: 5 µs, and linear in the head.
-
-    Needs the head of the record up to the response's body.
-    """
+    """The index line of a response or revisit; None for other bytes. Needs the head up to the body. Cost: 5 µs and linear."""
     fields, _, block = member.head.partition(_END)
     kind = _field(_KIND, fields)
     if kind not in _RESPONSES:

@@ -29,10 +29,7 @@ _DAMAGED = frozenset({sqlite3.SQLITE_NOTADB, sqlite3.SQLITE_CORRUPT})
 
 
 def engine_for(file: Path, *, is_reader: bool = False, pragmas: Sequence[str] = ()) -> Engine:
-    """Connections to the file, for any thread, one at a time each; its log is synced when the system likes.
-
-    A reader sees whole transactions and changes nothing. `pragmas` are further settings of each connection.
-    """
+    """Connections to the file, for any thread, one at a time each. A reader changes nothing. `pragmas`: further settings."""
     engine = create_engine(
         "sqlite://",
         creator=lambda: sqlite3.connect(file, timeout=30.0, check_same_thread=False, isolation_level=None),

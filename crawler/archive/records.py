@@ -277,9 +277,6 @@ _compressor = _compressobj()
 
 
 def gzip_member(size_bytes: int) -> zlib._Compress:
-    """The compressor for a record of `size_bytes`. Its window is as small as the record allows, since zlib clears its tables.
-
-    Clearing took ten times as long as the compression of a request.
-    """
+    """The compressor for a record of `size_bytes`; with a small window, because zlib clears its tables for each record."""
     window = min(max((size_bytes + _LOOK_AHEAD).bit_length(), _LEAST_WINDOW), _LARGEST_WINDOW)
     return _compressor(_LEVEL, zlib.DEFLATED, _GZIP + window, (window + 1) // 2)

@@ -1,9 +1,6 @@
-"""Reads the links out of responses.
+"""Reads the links out of responses. No reader raises for anything that a site sends, and each takes linear time.
 
-A response comes to `extractor`, which asks `content_type` for the kind of its body. A small harmless document is read at once,
-on the event loop; a large one, or one that `nesting` finds dangerous, in a helper process with limits (`helper`). Both use
-`reading`, which reads the header fields itself and calls the reader of the body's kind: `html`, `css_js` or `sitemaps`. All
-yield references as written; `resolver` makes `links` of them, each URL once, limits their number and caches them.
-
-No reader raises for anything that a site sends, and each takes linear time.
+`extractor` asks `content_type` for the kind of a body. It reads a small harmless document at once, others in a helper process
+with limits (`helper`, `nesting`). `reading` reads the header fields and calls the reader of the body: `html`, `css_js` or
+`sitemaps`. All yield references as written; `resolver` makes `links` of them, each URL once, limited and cached.
 """

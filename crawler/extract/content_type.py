@@ -107,8 +107,7 @@ _CSS_CHARSET = re.compile(rb'\A@charset "([^"]{1,100})";')
 #: How far the standard searches for a `meta` that names the encoding.
 _PRESCAN_BYTES = 1024
 _BOMS = MappingProxyType({b"\xef\xbb\xbf": UTF_8, b"\xff\xfe": "utf-16-le", b"\xfe\xff": "utf-16-be"})
-#: Usual labels by their codec on the web (https://encoding.spec.whatwg.org/#names-and-labels). A page can choose only these:
-#: Python's registry has codecs that hide the page or take the square of its length (punycode, unicode_escape, utf-7 …).
+#: Usual labels by their codec on the web (https://encoding.spec.whatwg.org/#names-and-labels). Python knows dangerous others.
 _CODECS = MappingProxyType(
     {
         label: codec

@@ -104,8 +104,7 @@ def _css_character(escape: re.Match[str]) -> str:
     return "�" if is_invalid else chr(number)
 
 
-#: Text between two quotes without a space or a bracket. The quotes are not consumed: code is not parsed, so a quote that ends
-#: one string may begin the next. Longer texts are no URLs and are skipped in one step.
+#: Text between two quotes without a space or a bracket. The quotes are not consumed: one that ends a string may begin the next.
 _QUOTED = re.compile(r"""(?<=["'`])([^"'`\s<>{}|^]{2,1000}+)(?=["'`])""")
 #: An absolute URL, one without a scheme, one from the root or from a folder, or a file with a usual ending.
 _LIKELY = re.compile(

@@ -68,10 +68,7 @@ class Extractor:
         self._resolver = LinkResolver()
 
     async def __call__(self, response: Extractable, base_url: str, hops: str = "") -> Found:
-        """The links of a response to the canonical URL `base_url`, found by `hops`: of its header, and of the body of a 2xx.
-
-        Takes at most 50 ms at a time on the event loop (measured with the worst documents that were found).
-        """
+        """The links of a response's header, and of a 2xx's body. Takes at most 50 ms at a time on the event loop."""
         found = Found([])
         if 200 <= response.status < 300:
             found = await self._body(response, base_url, hops)
@@ -120,9 +117,9 @@ class Sandbox:
         self._ending: set[asyncio.Task[int]] = set()
 
     async def read(self, document: Document, load: Callable[[], bytes], options: ExtractOptions) -> Found:
-        """The links of the document; none, and a note, if it takes more than `options.timeout_s` or breaks its reader.
+        """The links of the document; none, and a note, if it takes longer than `options.timeout_s` or breaks its reader.
 
-        `load` returns the body, in a thread, when a helper is free, one at a time. Raises: what `load` raises.
+        `load` returns the body, in a thread, one at a time. Raises: what `load` raises.
         """
         async with self._slots:
             async with self._loading:

@@ -336,10 +336,7 @@ _DESCRIPTORS = re.compile(r"(?:[^(,]++|\([^)]*+\)?)*+,?")
 
 
 def srcset_urls(text: str) -> Iterator[str]:
-    """The URLs of the candidates of a `srcset`, in order, as written. Cost: linear.
-
-    By https://html.spec.whatwg.org/#parsing-a-srcset-attribute; a candidate with invalid descriptors still counts.
-    """
+    """The URLs of a `srcset`, in order, as written. Cost: linear. https://html.spec.whatwg.org/#parsing-a-srcset-attribute"""
     position = 0
     while (url := _URL.match(text, position)) is not None:
         position = url.end()

@@ -14,8 +14,7 @@ import re
 from collections.abc import Collection, Iterable, Iterator
 from types import MappingProxyType
 
-#: Below both sizes a document is not scanned: the worst that fits (`<b id=1><p><b id=2><p> …`, or one tag with thousands of
-#: attributes) costs 25 ms and 20 MB.
+#: Below both sizes a document is not scanned: the worst that fits (`<b id=1><p><b id=2><p> …`) costs 25 ms and 20 MB.
 SMALL_BYTES = 16 * 1024
 SMALL_TAGS = 500
 #: Above either size a document is not light: reading it may take more than 50 ms.

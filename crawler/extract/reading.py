@@ -64,10 +64,7 @@ def header_links(headers: Headers, status: int) -> Iterator[Reference]:
 
 
 def link_links(text: str) -> Iterator[Reference]:
-    """The links of a `Link` field, with the hops that `rel` has in the element `link`. Source: RFC 8288. Cost: linear.
-
-    A link with an `anchor` belongs to another document and is left out, as is the rest of a malformed field.
-    """
+    """The links of a `Link` field (RFC 8288) without an `anchor`, with the hops of the element `link`. Cost: linear."""
     text = text[:_MAX_CHARS]
     position = 0
     while (target := _TARGET.match(text, position)) is not None:

@@ -258,8 +258,7 @@ def _needs_whole_base(link: str) -> bool:
     return _WHOLE_BASE.match(link.translate(NO_BREAKS).strip(C0_AND_SPACE)) is not None
 
 
-# Plain references: their characters are the same in canonical URLs, no segment of their path begins with a dot, and nothing in
-# them looks like a scheme or a host.
+# Plain references: their characters are the same in canonical URLs, no segment begins with a dot, none is a scheme or a host.
 
 #: Characters of a path that can be written in one way only.
 _SAFE = r"A-Za-z0-9_~!$&'()*+,;=@.-"

@@ -114,10 +114,7 @@ def sitemap_links(body: bytes) -> tuple[list[Reference], tuple[str, ...]]:
 
 
 def _beginning(chunks: Iterator[bytes]) -> bytes:
-    """The first chunks, without the white space and byte order marks before the first character, which XML forbids.
-
-    UTF-16 keeps one mark, which shows the parser the order of bytes.
-    """
+    """The first chunks, without white space and marks before the first character; UTF-16 keeps one mark for the parser."""
     start = b""
     for chunk in chunks:
         start += chunk

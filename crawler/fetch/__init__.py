@@ -8,8 +8,6 @@
     dns                the addresses of a host, cached; addresses: how they are written, which are public, lookup records
     response           the raw answer: head, and body in memory or in a file; decoding: content codings undone
 
-Redirects are not followed: they are links. A body is kept as received, with its content coding, and its SHA-1 is computed
-on the way. An answer that exceeds a limit is cut and kept: a body above its size limit (`lenTrunc`), a body at the time
-limit (`timeTrunc`), endless headers (`headerTrunc`). A connection that breaks before the announced end is a failure (-3),
-as in Heritrix, and the URL is tried again.
+Redirects are not followed: they are links. A body is kept as received, with its content coding. An answer that exceeds a limit
+is cut and kept. A connection that breaks before the announced end is a failure (-3), as in Heritrix, and is tried again.
 """

@@ -55,10 +55,7 @@ def files_for(workers: int) -> int:
 
 
 def connection_limits_for(files: int, workers: int) -> ConnectionLimits:
-    """The connection limits for so many open files and workers; at least one busy connection.
-
-    Too few files for the workers: no idle connection is kept, fetches wait for each other, and a warning is logged.
-    """
+    """The limits for so many open files and workers. Too few files: no idle connections, fetches wait, and a warning."""
     left = files - files_for(workers)
     if left >= 0:
         return ConnectionLimits(idle=min(left, MAX_IDLE))

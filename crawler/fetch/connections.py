@@ -65,8 +65,7 @@ READ_BUFFER_BYTES = 64 * 1024
 
 #: Idle connections are kept for as long as a host usually rests between two fetches.
 KEEP_ALIVE_S = 30.0
-#: After a kept connection proved dead, none is kept to its origin for so long: a server that closes each connection on its
-#: second request would cost a rest of its gate for every page.
+#: How long no connection to an origin is kept after a kept one proved dead, which cost a rest of its gate.
 DISTRUST_S = 600.0
 MAX_DISTRUSTED = 10_000
 
@@ -376,11 +375,7 @@ class _HostResolver(AbstractResolver):
 
 
 class Connector(aiohttp.TCPConnector):
-    """Makes and keeps connections, directly or through an HTTP proxy.
-
-    `idle` bounds the connections that wait for their next fetch. Give a connection from `take_idle` or `open_connection` back
-    by `release`. The caller closes the resolver.
-    """
+    """Makes and keeps connections, directly or through an HTTP proxy. `release` gives one back. Does not close the resolver."""
 
     def __init__(self, resolver: Resolver, options: FetchOptions, max_busy: int, idle: IdleConnections) -> None:
         """`max_busy` bounds the connections with a fetch under way; more fetches wait; 0 = no limit."""
@@ -417,10 +412,7 @@ class Connector(aiohttp.TCPConnector):
         return found
 
     async def open_connection(self, request: aiohttp.ClientRequest, attempts: ConnectAttempts) -> HttpConnection:
-        """A connection that the request can be sent over, after TLS and a proxy's CONNECT. May wait for a free one.
-
-        Raises: aiohttp's errors, those of the resolver, ProxyFailed.
-        """
+        """A connection after TLS and CONNECT; may wait for a free one. Raises: ProxyFailed; aiohttp's and resolver's errors."""
         token = _ATTEMPTS.set(attempts)
         try:
             owner = await self.connect(request, [], self._timeout)

@@ -32,8 +32,7 @@ if TYPE_CHECKING:
 
     NameFailure = type[NameNotFound] | type[NameTimeout]
 
-#: c-ares codes that are final: no such name, or an impossible one. All others (time-out, SERVFAIL, a server that refuses, sends
-#: nonsense or cannot be reached) are a `NameTimeout`.
+#: c-ares codes that are final: no such name, or an impossible one. All others are a `NameTimeout`.
 FINAL_CODES: dict[int, NameFailure] = {
     aiodns.error.ARES_ENOTFOUND: NameNotFound,
     aiodns.error.ARES_ENODATA: NameNotFound,

@@ -139,8 +139,8 @@ class HttpExchange:
         self._head = head
         if head.status < FIRST_HTTP_STATUS:
             raise BadHttp(f"{head.status} is no HTTP status")
-        proxy = self._request.forwarding_proxy
-        if head.status == _PROXY_AUTHENTICATION_REQUIRED and proxy is not None:
+        proxy = self._request.proxy
+        if head.status == _PROXY_AUTHENTICATION_REQUIRED and proxy is not None and self._request.origin.is_forwarded:
             raise ProxyFailed(proxy.refusal)
 
     async def _read_body(self, content: StreamReader) -> None:

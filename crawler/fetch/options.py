@@ -129,11 +129,6 @@ class _Rule(NamedTuple):
         labels = prefix.host.count(".") + 1 if prefix.host else 0
         return labels, not prefix.with_subdomains, prefix.port is not None, len(prefix.path)
 
-    def covers(self, name: str, host: str, path: str) -> bool:
-        """Whether the prefix has the URL's port and begins its path; its host is covered already."""
-        port = self.prefix.port
-        return (port is None or name == f"{host}:{port}") and path.startswith(self.prefix.path)
-
 
 class Sites:
     """The settings of every URL. Reads the passwords' variables when built; a look-up costs 1 µs, without sites nothing."""
@@ -166,7 +161,8 @@ class Sites:
         settings = self.usual
         for rule in (found and self._hosts.get(found.host)) or ():
             assert found is not None
-            if rule.covers(found.name, found.host, path_of(url)):
+            port = rule.prefix.port  # its host is covered already
+            if (port is None or found.name == f"{found.host}:{port}") and path_of(url).startswith(rule.prefix.path):
                 settings = _changed(settings, rule.changes)
         return settings
 

@@ -50,11 +50,6 @@ class HttpRequest(NamedTuple):
     origin: Origin
     proxy: Proxy | None
 
-    @property
-    def forwarding_proxy(self) -> Proxy | None:
-        """The proxy that handles the request itself, and may answer it; others only open a connection."""
-        return self.proxy if self.proxy is not None and self.origin.is_forwarded else None
-
 
 class RequestBuilder:
     """Makes the requests of a run."""
@@ -74,10 +69,7 @@ class RequestBuilder:
     def build(
         self, url: str, settings: SiteSettings, *, conditional: Validators | None, via: str | None, now_s: float
     ) -> HttpRequest:
-        """The request for a canonical URL; see `Fetcher.get`. `now_s` (epoch seconds) decides which cookies have expired.
-
-        Raises: AddressRefused, Unfetchable, aiohttp.InvalidURL, ValueError for a URL or a field that cannot be sent.
-        """
+        """The request for a canonical URL at `now_s` (epoch). Raises: AddressRefused, Unfetchable, InvalidURL, ValueError."""
         proxy = settings.proxy
         if proxy is not None and not self._options.allow_private:
             literal = ip_literal(URL(url, encoded=True).raw_host or "")

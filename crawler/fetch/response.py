@@ -82,11 +82,6 @@ class Response(NamedTuple):
         return self.headers.get("Content-Type", "").partition(";")[0].strip().lower()
 
     @property
-    def is_success(self) -> bool:
-        """2xx."""
-        return 200 <= self.status < 300
-
-    @property
     def location(self) -> str | None:
         """The Location of a redirect, as sent; None if this is no redirect."""
         return self.headers.get("Location") if 300 <= self.status < 400 else None

@@ -52,8 +52,7 @@ async def open_admission(
     if similar is not None:
         drop_similar = DropSimilar(similar, frontier.flush)
         opened.push_async_callback(drop_similar.close)
-    # User functions see each link, whatever became of it before. The similarity filter learns URLs that the Frontier has, too:
-    # it may have forgotten them in a crash.
+    # User functions see each link again. The similarity filter learns seen URLs, too: a crash may have made it forget them.
     has_user_functions = bool(order.scope.rules) or any(map(is_user_function, order.urls.canonicalization))
     seen = None if has_user_functions else SeenUrls(frontier.core.unseen if similar is None else None)
     return UrlAdmission(scope=scope, canonicalizer=canonicalizer, similar=similar, drop_similar=drop_similar, seen=seen)

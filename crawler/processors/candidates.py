@@ -39,10 +39,7 @@ OnScheduled = Callable[[list[Candidate]], Awaitable[None]]
 
 
 class FindCandidates:
-    """Turns links and redirects into candidates in scope, each with its key for dedup.
-
-    A URL that is `seen` gives no candidate; the others of a page are looked up in one batch. None: each link is judged.
-    """
+    """Turns unseen links and redirects into candidates in scope, with their keys. Without `seen` each link is judged."""
 
     def __init__(
         self,
@@ -184,10 +181,7 @@ class DropSimilar:
 
 
 class ScheduleSurplus:
-    """Schedules all but the last `CHUNK` candidates ahead of the page's end, to keep that short: a sitemap has 50,000.
-
-    After a crash in between the page is fetched again, and these are seen. `seen` learns the Frontier's verdicts.
-    """
+    """Schedules all but the last `CHUNK` candidates ahead of the page's end, to keep that short: a sitemap has 50,000."""
 
     def __init__(
         self, frontier: AsyncFrontier, on_scheduled: OnScheduled | None = None, seen: SeenUrls | None = None
@@ -209,10 +203,7 @@ class ScheduleSurplus:
 
 
 class ScheduleSitemaps:
-    """Schedules the sitemaps that a robots.txt names at once, before its rules are cached.
-
-    At the page's end they could be lost with its lease, and the file is not requested again for a day. After a crash it is.
-    """
+    """Schedules the sitemaps of a robots.txt at once: at the page's end they could be lost with its lease for a day."""
 
     def __init__(
         self, candidates: FindCandidates, frontier: AsyncFrontier, on_scheduled: OnScheduled | None = None

@@ -89,7 +89,7 @@ class ExtractPage:
     async def __call__(self, visit: Visit) -> Step:
         """Fill in the visit's links, notes and directives."""
         response = visit.archived or visit.response
-        if response is None or not response.is_success:
+        if response is None or not 200 <= response.status < 300:
             return Step.PROCEED
         found = await self._extract(response, visit.lease.url, visit.lease.hops)
         directives = NOTHING if self._directives is None else self._directives(response, found.robots)

@@ -54,10 +54,7 @@ ScheduleSitemaps = Callable[[Visit, Sequence[str]], Awaitable[None]]
 
 
 class DnsPrecondition:
-    """Lets a visit pass if its host has an address, or if a proxy fetches its URL: the proxy resolves names itself.
-
-    `record` makes the log line of a lookup durable (hop P). A cached, configured or literal address is no lookup.
-    """
+    """Lets a visit pass if its host has an address, or if a proxy resolves it. `record` makes a lookup's log line durable."""
 
     def __init__(
         self, resolver: Resolver, record: RecordLookup, uses_proxy: Callable[[str], bool] = lambda _: False

@@ -113,10 +113,7 @@ class Recorder:
         self._round_note = (round_note(round_number),)
 
     async def end(self, visit: Visit, kind: OutcomeKind) -> None:
-        """Record a try: an ended URL has its lines, one that failed a line in errors.jsonl.
-
-        A page that a user's processor stopped has its lines in crawl.log and errors.jsonl only.
-        """
+        """Record a try: an ended URL has its lines, a failed one a line in errors.jsonl, a stopped one none in pages.jsonl."""
         errors = self._error_lines(visit, kind)
         if kind not in ENDING:
             if errors is not None:

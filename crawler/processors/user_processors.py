@@ -29,10 +29,7 @@ _MISSING = object()
 
 
 def user_processor(name: str) -> Processor:
-    """The processor of this name; its errors become UserFunctionFailed. Cost: 15 µs a page, and 3 µs for each added link.
-
-    Raises: OrderError, one line that names the key, if the function cannot be imported or is not async.
-    """
+    """The processor of this name; its errors become UserFunctionFailed. Cost: 15 µs a page. Raises: OrderError (import)."""
     function = user_function(name, PROCESSOR, awaited=True)
 
     async def process(visit: Visit) -> Step:
@@ -57,10 +54,7 @@ def user_processor(name: str) -> Processor:
 
 
 async def _call(function: UserFunction, given: Visit) -> Any:
-    """The function's result. Raises: UserFunctionFailed; FetchError, its verdict on the page with a status of its own.
-
-    A cancellation of the worker passes through, whatever the function makes of it. Any other one is the function's own.
-    """
+    """The function's result. Raises: UserFunctionFailed; FetchError, its verdict; CancelledError if the worker is cancelled."""
     task = _current_task()
     requests = 0 if task is None else task.cancelling()
     try:

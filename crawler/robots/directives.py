@@ -62,10 +62,7 @@ NOTHING = Directives()
 
 
 def header_directives(values: Iterable[str], product: str, now_s: float) -> Directives:
-    """The directives of `X-Robots-Tag` fields, each value one field: "noindex, nofollow", "anabranch: nofollow".
-
-    An agent applies up to the end of its field. `unavailable_after` is `noindex` after its date (`now_s`: epoch seconds).
-    """
+    """The directives of `X-Robots-Tag` fields: "noindex, nofollow", "anabranch: nofollow". `now_s`: epoch seconds."""
     return _directives(values, product.lower(), now_s, may_name_agents=True)
 
 

@@ -25,8 +25,7 @@ _COST_OF_PIECE = 16
 _GRAM = 3
 _FEW = 32
 
-#: An octet to be escaped: one that is already, or a character that is neither unreserved nor reserved (RFC 3986, section 2). In
-#: a URL `*` and `$` have no meaning, so they are escaped there.
+#: An octet to be escaped: one that is already, or one that is neither unreserved nor reserved; in a URL also `*` and `$`.
 _KEPT = r"A-Za-z0-9\-._~:/?#\[\]@!&'()+,;="
 _ODD_IN_PATH = re.compile(rf"%[0-9A-Fa-f]{{2}}|[^{_KEPT}%]")
 _ODD_IN_PATTERN = re.compile(rf"%[0-9A-Fa-f]{{2}}|[^{_KEPT}%*]")
@@ -129,17 +128,10 @@ class PatternIndex:
 
     def add(self, pattern: str, line: int, *, allows: bool) -> None:
         """Add a rule: its normalised pattern, not empty, and its line. O(pattern)."""
-        weight = rank(len(pattern), line, allows=allows)
-        if "*" in pattern:
-            self._add_pieces(pattern, weight)
-        elif pattern.endswith("$"):
+        weight, is_anchored = rank(len(pattern), line, allows=allows), pattern.endswith("$")
+        if "*" not in pattern and is_anchored:
             _keep_heaviest(self._exact, pattern[:-1], weight)
-        else:
-            self._lengths = None
-            _keep_heaviest(self._prefixes, pattern, weight)
-
-    def _add_pieces(self, pattern: str, weight: int) -> None:
-        is_anchored = pattern.endswith("$")
+            return
         start, *rest = pattern.removesuffix("$").split("*") if is_anchored else pattern.split("*")
         end = rest.pop() if is_anchored else ""
         between = tuple(filter(None, rest))
@@ -168,10 +160,7 @@ class PatternIndex:
         return 16 * (len(self._prefixes) + len(self._exact)) + self._starred_bytes
 
     def heaviest(self, path: str) -> int | None:
-        """The weight of the rule that decides about a normalised path; 0 if none matches; None if it costs over `BUDGET`.
-
-        Cost: O(different lengths of rules + path).
-        """
+        """The weight of the rule that decides about a normalised path; 0 if none matches; None if it costs over `BUDGET`."""
         best = self._exact.get(path, 0)
         for length in self._prefix_lengths():
             if length > len(path):

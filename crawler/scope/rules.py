@@ -12,7 +12,7 @@ from enum import Enum
 from typing import NamedTuple
 
 from anabranch.crawler.outcomes.userfunctions import RULE, shown, user_function
-from anabranch.crawler.scope.seeds import AnyScope, SeedScope, SurtSet
+from anabranch.crawler.scope.seeds import AnyScope, KeyScope, SeedScope, SurtSet
 from anabranch.frontier.policies.hosts import parse_surt
 
 #: Hops by which a URL belongs to the page that shows it: embedded, redirected to, guessed in a script.
@@ -78,9 +78,13 @@ def reject_all() -> DecideRule:
 
 def seeds(place: SeedScope) -> DecideRule:
     """Accept what a seed has opened."""
-    holds, words = place.holds, f"accept {place.words}"
+    words = f"accept {place.words}"
     if isinstance(place, AnyScope):
         return DecideRule("seeds", words, lambda _url, _hops, _via: Decision.ACCEPT, by_hops=True)
+    if isinstance(place, KeyScope):  # asked for each link: this spares a call
+        key, keys = place.key, place.keys
+        return DecideRule("seeds", words, lambda url, _hops, _via: Decision.ACCEPT if key(url) in keys else None)
+    holds = place.holds
     return DecideRule("seeds", words, lambda url, _hops, _via: Decision.ACCEPT if holds(url) else None)
 
 

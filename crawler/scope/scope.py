@@ -70,10 +70,7 @@ class RuleResult(NamedTuple):
 
 
 class Scope:
-    """Decides which URLs belong to the crawl: the last rule that decides wins; a URL for which none does is out.
-
-    Rules are asked from the last to the first, so the last rules keep URLs of crawler traps from the others.
-    """
+    """Decides which URLs belong to the crawl: the last rule that decides wins, and is asked first; without one a URL is out."""
 
     def __init__(self, rules: Sequence[DecideRule], seed_scope: SeedScope) -> None:
         self.rules = tuple(rules)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from bisect import bisect_right, insort
 from collections.abc import Callable, Mapping
 from types import MappingProxyType
-from typing import ClassVar, Protocol
+from typing import Protocol
 
 from anabranch.crawler.urls.parsing import authority_of, host_of
 from anabranch.frontier.policies.hosts import SurtPrefix, authority, domain_of, path_of, surt_around
@@ -15,7 +15,7 @@ from anabranch.frontier.policies.sheets import HostTable
 class SeedScope(Protocol):
     """The part of the web that all seeds together open."""
 
-    words: ClassVar[str]  #: the accepted part, as in "accept …"
+    words: str  #: the accepted part, as in "accept …"
 
     def add(self, seed: str) -> None:
         """Add a seed. Idempotent."""
@@ -24,27 +24,33 @@ class SeedScope(Protocol):
         """Whether a seed has opened this URL."""
 
 
-class HostScope:
-    """host[:port] of a seed, with any scheme. Cost: O(1). Default ports are not written, so a move to https stays in scope."""
+class KeyScope:
+    """URLs with the same key as a seed: its host and port, its domain, itself."""
 
-    words: ClassVar[str] = "what is on the host of a seed"
-
-    def __init__(self) -> None:
-        self._authorities: set[str] = set()
+    def __init__(self, words: str, key: Callable[[str], str]) -> None:
+        self.words = words
+        self.key = key
+        self.keys: set[str] = set()  #: of all seeds
 
     def add(self, seed: str) -> None:
-        """Open the host and port."""
-        self._authorities.add(authority_of(seed))
+        """Open the URLs with the seed's key."""
+        self.keys.add(self.key(seed))
 
     def holds(self, url: str) -> bool:
-        """Whether a seed has this host and port."""
-        return authority_of(url) in self._authorities
+        """Whether a seed has the URL's key."""
+        return self.key(url) in self.keys
+
+
+def _domain_or_host(url: str) -> str:
+    """The registrable domain, on every port; the host if it has none (an address, localhost). Cost: O(1), at most 5 µs."""
+    host = host_of(url)
+    return domain_of(host) or host
 
 
 class PrefixScope:
     """URLs that begin with the URL of a seed, cut after its path's last slash. Cost: a look-up per slash of the prefix."""
 
-    words: ClassVar[str] = "what is in the folder of a seed, or below"
+    words = "what is in the folder of a seed, or below"
 
     def __init__(self) -> None:
         self._prefixes: set[str] = set()
@@ -66,29 +72,10 @@ class PrefixScope:
         return False
 
 
-class DomainScope:
-    """All hosts of a seed's registrable domain, on every port; a seed without one opens its host. Cost: O(1), at most 5 µs."""
-
-    words: ClassVar[str] = "what is in the domain of a seed"
-
-    def __init__(self) -> None:
-        self._domains: set[str] = set()
-
-    def add(self, seed: str) -> None:
-        """Open the registrable domain."""
-        host = host_of(seed)
-        self._domains.add(domain_of(host) or host)
-
-    def holds(self, url: str) -> bool:
-        """Whether the host belongs to the domain of a seed."""
-        host = host_of(url)
-        return (domain_of(host) or host) in self._domains
-
-
 class SurtScope:
     """The host and folder of a seed, with any scheme; its port counts if it is not the scheme's default. Cost: 1 µs."""
 
-    words: ClassVar[str] = "what the SURT prefix of a seed covers"
+    words = "what the SURT prefix of a seed covers"
 
     def __init__(self) -> None:
         self._surts = SurtSet()
@@ -104,27 +91,10 @@ class SurtScope:
         return self._surts.covering(url) is not None
 
 
-class PageScope:
-    """The seeds themselves. Cost: O(1)."""
-
-    words: ClassVar[str] = "the seeds"
-
-    def __init__(self) -> None:
-        self._urls: set[str] = set()
-
-    def add(self, seed: str) -> None:
-        """Open the URL."""
-        self._urls.add(seed)
-
-    def holds(self, url: str) -> bool:
-        """Whether the URL is a seed."""
-        return url in self._urls
-
-
 class AnyScope:
     """The whole web."""
 
-    words: ClassVar[str] = "everything"
+    words = "everything"
 
     def add(self, seed: str) -> None:
         """Do nothing: all is open already."""
@@ -134,15 +104,15 @@ class AnyScope:
         return True
 
 
-#: The kinds of scope, as the crawl order names them.
+#: The kinds of scope, as the crawl order names them. The default port of a host is not part of its name.
 SEED_SCOPES: Mapping[str, Callable[[], SeedScope]] = MappingProxyType(
     {
-        "host": HostScope,
+        "host": lambda: KeyScope("what is on the host of a seed", authority_of),
         "prefix": PrefixScope,
-        "domain": DomainScope,
+        "domain": lambda: KeyScope("what is in the domain of a seed", _domain_or_host),
         "surt": SurtScope,
         "any": AnyScope,
-        "page": PageScope,
+        "page": lambda: KeyScope("the seeds", str),
     }
 )
 

@@ -42,10 +42,7 @@ class SimilarUrlFilter:
 
     @classmethod
     async def open(cls, folder: Path, mode: str, expect: int) -> Self:
-        """Open or make the filter of this folder. `mode` is the order's: published or site-bound.
-
-        Raises: OrderError if the folder was made with other parameters or is in use; StorageError.
-        """
+        """Open or make the filter. `mode`: published or site-bound. Raises: StorageError, OrderError."""
         thread = ThreadPoolExecutor(1, thread_name_prefix="similar")
         parameters = SimilarityParameters(expected=expect, site_bound=mode == "site-bound")
         try:

@@ -15,8 +15,7 @@ The key only decides whether a URL was seen; the URL itself is fetched and logge
     lowercase-host  lowers the case of scheme and host
     package.module:function   a function of the user: text in, text out
 
-The path keeps its case. The first three change no canonical URL; they are for keys that embedders give. Source: Heritrix's
-canonicalization rules, without LowercaseRule, which does not distinguish /A from /a.
+The path keeps its case. The first three change no canonical URL; they are for keys of embedders. Source: Heritrix.
 """
 
 from __future__ import annotations
