@@ -15,12 +15,12 @@ from pathlib import Path
 
 from anabranch.crawler.cli.command import guarded, put
 from anabranch.crawler.cli.console import say
-from anabranch.crawler.extract.extractor import Extractable, Extractor, Sandbox
+from anabranch.crawler.extract.extractor import Extractor, Sandbox
 from anabranch.crawler.extract.links import Found
 from anabranch.crawler.fetch.connection_limits import ConnectionLimits
 from anabranch.crawler.fetch.dns import Resolver
 from anabranch.crawler.fetch.fetcher import Fetcher
-from anabranch.crawler.fetch.response import Response, Scratch
+from anabranch.crawler.fetch.response import Body, Response, Scratch, header_fields
 from anabranch.crawler.job.seeds import is_file
 from anabranch.crawler.order.fetch import fetch_options
 from anabranch.crawler.order.loading import load_order
@@ -101,7 +101,7 @@ async def _extract(order: CrawlOrder, url: str, file: Path | None, content_type:
         parts.push_async_callback(sandbox.close)
         extract = Extractor(order.extract.options(robot=order.agent.token), sandbox)
         if file is not None:
-            return await extract(_of_file(file, content_type), url, hops)
+            return await extract(_of_file(file, url, content_type), url, hops)
         fetcher = await _open_fetcher(order, parts)
         return await extract(await fetcher.get(url), url, hops)
 
@@ -117,31 +117,14 @@ def _remarks(found: Found) -> list[str]:
     return [*remarks, *found.notes]
 
 
-def _of_file(path: Path, content_type: str | None) -> Extractable:
+def _of_file(path: Path, url: str, content_type: str | None) -> Response:
+    """The file as the answer to a fetch of the URL."""
     with storage_errors(path, "file"):
-        body = path.read_bytes()
+        body = Body.of(path.read_bytes())
     guessed, packing = mimetypes.guess_type(path.name)
-    return _Whole(200, {"content-type": content_type or ("application/gzip" if packing else guessed or "")}, body)
-
-
-class _Whole:
-    """An answer that is wholly in memory."""
-
-    def __init__(self, status: int, headers: dict[str, str], body: bytes) -> None:
-        self.status = status
-        self.headers = _Fields(headers)
-        self._body = body
-
-    def content(self, limit: int) -> tuple[bytes, bool]:
-        return self._body[:limit], len(self._body) > limit
-
-
-class _Fields:
-    def __init__(self, fields: dict[str, str]) -> None:
-        self._fields = fields
-
-    def getall(self, key: str, default: list[str]) -> list[str]:
-        return [self._fields[key.lower()]] if key.lower() in self._fields else default
+    kind = content_type or ("application/gzip" if packing else guessed or "")
+    fields = ((b"Content-Type", kind.encode("utf-8", "surrogateescape")),)
+    return Response(url, 200, "", "1.1", header_fields(fields), fields, bytes, body, "", 0.0, 0.0)
 
 
 # robots.txt

@@ -15,7 +15,7 @@ import tempfile
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import asdict
-from typing import IO, Any, Protocol
+from typing import IO, TYPE_CHECKING, Any
 
 import structlog
 
@@ -23,9 +23,12 @@ from anabranch.crawler.extract.content_type import DocumentKind, is_known, kind_
 from anabranch.crawler.extract.helper import LENGTH
 from anabranch.crawler.extract.links import ExtractOptions, Found, Link
 from anabranch.crawler.extract.nesting import LIGHT_BYTES, is_light
-from anabranch.crawler.extract.reading import Document, Headers, header_links, is_read, read
+from anabranch.crawler.extract.reading import Document, header_links, is_read, read
 from anabranch.crawler.extract.resolver import LinkResolver, gathered, merged
 from anabranch.crawler.runtime import child_command
+
+if TYPE_CHECKING:
+    from anabranch.crawler.fetch.response import Headers, Response
 
 log = structlog.get_logger(__name__)
 
@@ -44,21 +47,6 @@ _MAX_MESSAGE_BYTES = 16 << 20
 _RECEIVE_BYTES = 256 * 1024
 
 
-class Extractable(Protocol):
-    """The part of a response that has links."""
-
-    @property
-    def status(self) -> int:
-        """The HTTP status."""
-
-    @property
-    def headers(self) -> Headers:
-        """The header fields."""
-
-    def content(self, limit: int) -> tuple[bytes, bool]:
-        """The decoded body, at most `limit` bytes; True if there was more."""
-
-
 class Extractor:
     """Reads the links of responses. The caller closes the sandbox. One per crawl: it caches links."""
 
@@ -67,7 +55,7 @@ class Extractor:
         self._sandbox = sandbox
         self._resolver = LinkResolver()
 
-    async def __call__(self, response: Extractable, base_url: str, hops: str = "") -> Found:
+    async def __call__(self, response: Response, base_url: str, hops: str = "") -> Found:
         """The links of a response's header, and of a 2xx's body. Takes at most 50 ms at a time on the event loop."""
         found = Found([])
         if 200 <= response.status < 300:
@@ -78,7 +66,7 @@ class Extractor:
             found = found._replace(links=merged(links, found.links))
         return found
 
-    async def _body(self, response: Extractable, url: str, hops: str) -> Found:
+    async def _body(self, response: Response, url: str, hops: str) -> Found:
         content_type = _first(response.headers, "Content-Type")
         is_named = is_known(content_type)
         if is_named and not is_read(kind_of(content_type, b""), self._options, hops):

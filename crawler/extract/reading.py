@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator
-from typing import NamedTuple, Protocol
+from typing import TYPE_CHECKING, NamedTuple
 
 from anabranch.crawler.extract.content_type import DocumentKind, css_as_text, plain_as_text
 from anabranch.crawler.extract.css_js import css_links, speculative_links
@@ -20,6 +20,9 @@ from anabranch.crawler.extract.links import (
 )
 from anabranch.crawler.extract.resolver import LinkResolver, gathered
 from anabranch.crawler.extract.sitemaps import MAX_URLS, is_sitemap, sitemap_links
+
+if TYPE_CHECKING:
+    from anabranch.crawler.fetch.response import Headers
 
 #: The relations of the `Link` field that are followed; most others are for programs.
 RELS = frozenset(
@@ -37,13 +40,6 @@ _PARAMETER = re.compile(
 )
 _NEXT = re.compile(r"""(?:[^,"]++|"(?:[^"\\]++|\\.)*+"?)*+""", re.DOTALL)
 _QUOTED_PAIR = re.compile(r"\\(.)", re.DOTALL)
-
-
-class Headers(Protocol):
-    """The header fields of a response. Names are case-insensitive."""
-
-    def getall(self, key: str, default: list[str]) -> list[str]:
-        """All values of a field, in order."""
 
 
 def header_links(headers: Headers, status: int) -> Iterator[Reference]:

@@ -24,6 +24,8 @@ if TYPE_CHECKING:
 
     from multidict import CIMultiDictProxy
 
+    Headers = CIMultiDictProxy[str]
+
 #: The largest body in memory.
 MEMORY_BYTES = 128 * 1024
 #: The most that all bodies of one scratch hold in memory.

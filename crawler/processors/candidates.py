@@ -29,7 +29,7 @@ from anabranch.frontier.records import Candidate, OutcomeKind
 
 log = structlog.get_logger(__name__)
 
-#: Redirects of a seed whose targets become seeds too (Heritrix: seedsRedirectNewSeeds, 5 hops).
+#: Hops of redirects from a seed up to which the targets become seeds, too (Heritrix: seedsRedirectNewSeeds).
 SEED_REDIRECTS = 5
 #: URLs that the similarity filter has learnt before they are written to disk.
 STORED_AT = 1000

@@ -158,47 +158,38 @@ class Recorder:
 
     async def robots(self, visit: Visit, url: str, response: Response) -> None:
         """Record a robots.txt that was fetched in a page's place (hop P)."""
-        hops, via = visit.lease.hops + "P", visit.lease.url
-        entry = CrawlLogEntry(
-            logged_s=self._clock(),
-            status=response.status,
-            size_bytes=response.body.size,
-            url=url,
-            hops=hops,
-            via=via,
-            mime=visit.mime,
-            worker=visit.worker,
-            start_s=response.start_s,
-            end_s=response.end_s,
-            digest=digest_text(response.body.digest),
-            source=self._source_of(visit.lease.payload),
-            annotations=self._round_note,
-            extra=self._extra(response),
-        )
+        line = self._prerequisite(visit, url, response, visit.mime, response.body)
         exchange = None
         if self._exchanges is not None:
+            hops, via = visit.lease.hops + "P", visit.lease.url
             exchange = await self._exchanges.exchange(url, response, hops=hops, via=via)
-        await self._journal.write(JournalEntry(crawl_log=crawl_log_line(entry), exchange=exchange))
+        await self._journal.write(JournalEntry(crawl_log=line, exchange=exchange))
 
     async def lookup(self, visit: Visit, made: Lookup) -> None:
         """Record a name that was looked up for a page (hop P)."""
+        mime, body = (MIME, Body.of(made.body)) if made.records else ("", None)
+        line = self._prerequisite(visit, made.url, made, mime, body)
+        await self._journal.write(JournalEntry(crawl_log=line))
+
+    def _prerequisite(self, visit: Visit, url: str, found: Response | Lookup, mime: str, body: Body | None) -> bytes:
+        """The line of crawl.log for a prerequisite of a page (hop P)."""
         entry = CrawlLogEntry(
             logged_s=self._clock(),
-            status=made.status,
-            size_bytes=len(made.body) if made.records else None,
-            url=made.url,
+            status=found.status,
+            size_bytes=None if body is None else body.size,
+            url=url,
             hops=visit.lease.hops + "P",
             via=visit.lease.url,
-            mime=MIME if made.records else "",
+            mime=mime,
             worker=visit.worker,
-            start_s=made.start_s,
-            end_s=made.end_s,
-            digest=digest_text(Body.of(made.body).digest) if made.records else None,
+            start_s=found.start_s,
+            end_s=found.end_s,
+            digest=None if body is None else digest_text(body.digest),
             source=self._source_of(visit.lease.payload),
             annotations=self._round_note,
-            extra=self._extra(None),
+            extra=self._extra(found if isinstance(found, Response) else None),
         )
-        await self._journal.write(JournalEntry(crawl_log=crawl_log_line(entry)))
+        return crawl_log_line(entry)
 
     def _error_lines(self, visit: Visit, kind: OutcomeKind) -> bytes | None:
         """The page's line if its try failed or a processor broke, then those of its lost links; None if all is well."""
