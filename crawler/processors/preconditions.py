@@ -150,7 +150,7 @@ class RobotsPrecondition:
         if verdict is None:
             verdict = await self._wait_for_rules(robots_url(url), visit)
         if verdict is RobotsVerdict.UNKNOWN:
-            raise RobotsUnavailable("robots.txt cannot be had, so nothing may be fetched yet")
+            raise RobotsUnavailable("robots.txt is not available, so nothing may be fetched yet")
         if verdict is RobotsVerdict.EXCLUDED:
             visit.decide(ChainDecision.EXCLUDED)
         return Step.PROCEED if verdict is RobotsVerdict.ALLOWED else Step.STOP
