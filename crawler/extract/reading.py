@@ -82,14 +82,13 @@ def link_links(text: str) -> Iterator[Reference]:
 
 def is_read(kind: DocumentKind | None, options: ExtractOptions, hops: str) -> bool:
     """Whether documents of this kind, found by these hops, are read."""
-    reads = {
-        DocumentKind.HTML: True,
-        DocumentKind.CSS: options.css,
-        DocumentKind.SCRIPT: options.speculative,
-        DocumentKind.XML: options.sitemaps,
-        DocumentKind.TEXT: options.sitemaps and hops.endswith("M"),
-    }
-    return kind is not None and reads[kind]
+    if kind is DocumentKind.HTML:  # first: most documents are
+        return True
+    if kind is DocumentKind.CSS:
+        return options.css
+    if kind is DocumentKind.SCRIPT:
+        return options.speculative
+    return options.sitemaps and (kind is DocumentKind.XML or (kind is DocumentKind.TEXT and hops.endswith("M")))
 
 
 class Document(NamedTuple):

@@ -53,7 +53,8 @@ def gathered(
         batch, earlier = list(islice(rest, _BATCH)), len(links)
         found = resolver.resolve(base, batch)
         for link in found:
-            links.setdefault(link.url, link)
+            if (url := link.url) not in links:
+                links[url] = link
         links.pop(NO_LINK.url, None)
         if len(batch) < _BATCH:
             break
