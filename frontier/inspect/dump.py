@@ -61,18 +61,50 @@ def dump_lines(
     if with_ended:
         for record in _ended(store, page):
             ended += 1
-            fields = _without_none({"url": record.url, "key": _base64(record.key)})
-            facts_of_end = {"status": record.status, "outcome": record.outcome.value, "attempts": record.attempts}
-            yield _line(fields | facts_of_end)
+            yield _line(
+                {
+                    "url": record.url,
+                    "key": _base64(record.key),
+                    "status": record.status,
+                    "outcome": record.outcome.value,
+                    "attempts": record.attempts,
+                }
+            )
     names = _QueueNames(store, page)
     for head in _queued(store, page):
         queued += 1
-        yield _line(_queued_fields(head, names.key(head.row.queue)))
+        row = head.row
+        yield _line(
+            {
+                "url": row.url,
+                "key": _base64(row.key),
+                "hops": row.hops or None,
+                "via": head.via,
+                "attempts": row.attempts or None,
+                "due_s": row.due_s,
+                "precedence": row.precedence % WAITING,
+                "payload": _base64(row.payload),
+                "queue": names.key(row.queue),
+            }
+        )
     for share, consigned in under_way:
-        for candidate in consigned.candidates:
+        for url, key, hops, payload, front, force, precedence in consigned.candidates:
             sent += 1
-            yield _line(_sent_fields(share, consigned.page, candidate))
-    yield _line({"end": True, "ended": ended, "queued": queued, **({"under_way": sent} if sent else {})})
+            directive = (FRONT if front else NORMAL) & ~URI_PRECEDENCE
+            yield _line(
+                {
+                    "url": url,
+                    "key": _base64(key),
+                    "hops": hops or None,
+                    "via": consigned.page,
+                    "precedence": None if precedence is None else directive | precedence,
+                    "payload": _base64(payload),
+                    "front": (front and precedence is None) or None,
+                    "force": force or None,
+                    "share": share,
+                }
+            )
+    yield _line({"end": True, "ended": ended, "queued": queued, "under_way": sent or None})
 
 
 class _QueueNames:
@@ -119,49 +151,13 @@ def _key(record: EndedRecord) -> bytes:
     return record.url.encode() if record.key is None else record.key
 
 
-def _queued_fields(head: Head, queue: QueueKey | None) -> dict[str, object]:
-    row = head.row
-    fields: dict[str, object | None] = {
-        "url": row.url,
-        "key": _base64(row.key),
-        "hops": row.hops or None,
-        "via": head.via,
-        "attempts": row.attempts or None,
-        "due_s": row.due_s,
-        "precedence": row.precedence % WAITING,
-        "payload": _base64(row.payload),
-        "queue": queue,
-    }
-    return _without_none(fields)
-
-
-def _sent_fields(share: int, page: str | None, candidate: Candidate) -> dict[str, object]:
-    url, key, hops, payload, front, force, precedence = candidate
-    directive = (FRONT if front else NORMAL) & ~URI_PRECEDENCE
-    fields: dict[str, object | None] = {
-        "url": url,
-        "key": _base64(key),
-        "hops": hops or None,
-        "via": page,
-        "precedence": None if precedence is None else directive | precedence,
-        "payload": _base64(payload),
-        "front": (front and precedence is None) or None,
-        "force": force or None,
-        "share": share,
-    }
-    return _without_none(fields)
-
-
-def _without_none(fields: Mapping[str, object | None]) -> dict[str, object]:
-    return {name: value for name, value in fields.items() if value is not None}
-
-
 def _base64(data: bytes | None) -> str | None:
     return None if data is None else b64encode(data).decode("ascii")
 
 
-def _line(fields: Mapping[str, object]) -> str:
-    return _encoded(fields) + "\n"
+def _line(fields: Mapping[str, object | None]) -> str:
+    """The fields that are not None."""
+    return _encoded({name: value for name, value in fields.items() if value is not None}) + "\n"
 
 
 _OUTCOMES = {kind.value: kind for kind in ENDING}
