@@ -206,7 +206,7 @@ class Completion:
         if queue.unsaved >= UNSAVED or queue.total_budget >= 0:
             self._schedule.index.save(queue)
             if self._rules.is_over_total(queue) and not queue.standing:
-                self._schedule.suspension.retire(queue)
+                self._schedule.placement.retire(queue)
         self._schedule.come_back(lane, head, charge, now_s, keep=kind is _DEFERRED or kind is _RETIRE)
         self._show(lane.line.gate, head.row, now_s)
 
@@ -275,7 +275,7 @@ class Completion:
             self._outbox.batch.moved.append(Moved(row, waits))
             self._retries.add(waits)
             self.waiting += 1
-            queue.retry_later()
+            queue.waits += 1
 
 
 def check_outcome(lease: Lease, outcome: Outcome) -> None:

@@ -124,7 +124,7 @@ class SharedDsbf(Closing):
         waiting: IntArray = np.arange(len(elements))
         while len(waiting):
             part = elements[waiting]
-            leaves = self._manifest.tree.descend(part)
+            leaves = self._manifest.tree.tree.descend(part)
             rows, above = self._manifest.tree.splitting_above(leaves)
             row, node = np.concatenate([np.arange(len(part)), rows]), np.concatenate([leaves, above])
             answers = self._test(node, part[row])
@@ -138,7 +138,7 @@ class SharedDsbf(Closing):
         """Test and set: True where a key was new, for exactly one of all crawlers; a key twice in one batch is new once.
 
         Cost: one round trip, two for keys of a splitting leaf, and what `SharedSplitter.move` takes. Raises:
-        StoreUnavailable, StoreFull; the class says what holds then.
+        StoreUnavailable, StoreFull: see the class.
         """
         return self._insert(keys, logged="new")
 
@@ -160,7 +160,7 @@ class SharedDsbf(Closing):
         is_leaf = tree.tree.fan_out == 0
         rates = 1 - passed[is_leaf]
         return SharedStatistics(
-            elements=int(counts.sum()) - sum(_moved(states[node]) for node in tree.splitting),
+            elements=int(counts.sum()) - sum(states[node].counted_below for node in tree.splitting),
             leaves=len(tree.tree.leaves),
             splitting=len(tree.splitting),
             splits=tree.tree.splits,
@@ -176,9 +176,9 @@ class SharedDsbf(Closing):
         self._manifest.reload()
         tree = self._manifest.tree
         for node in sorted([*tree.tree.leaves, *tree.splitting]):
-            found = self._leaves.read(tree.places[node])
-            if found:
-                self._check_leaf(tree.places[node], *found)
+            place = tree.places[node]
+            if found := self._leaves.read(place):
+                self._check_leaf(place, *found)
 
     def close(self) -> None:
         """Disconnect from the servers, which keep the filter; a second call does nothing."""
@@ -205,7 +205,7 @@ class SharedDsbf(Closing):
         """Put in what the known tree allows, set `new`, and return the indices to try again."""
         part = elements[waiting]
         tree = self._manifest.tree
-        nodes = tree.descend(part)
+        nodes = tree.tree.descend(part)
         answers = np.full(len(part), NEW, dtype=np.uint8)
         rows, above = tree.splitting_above(nodes)
         if len(rows) and logged == "new":
@@ -240,8 +240,3 @@ class SharedDsbf(Closing):
             raise InvariantBroken(f"{name} holds elements of another leaf")
         if state.stage not in {"open", "frozen"}:
             raise StoreUnavailable(f"{name} is in the unknown state {state.stage}")
-
-
-def _moved(state: LeafState) -> int:
-    """About how many of a splitting leaf's counted elements are counted below it, too."""
-    return state.counted * state.moved // state.logged if state.logged else 0
