@@ -280,9 +280,9 @@ class Schedule:
     def schedule_row(self, row: Row, queue_key: QueueKey | None = None, gate_key: GateKey | None = None) -> None:
         """Place a row that the caller added to the batch: of a page, a dump, or a retry that is due.
 
-        If its lane is in memory, the lane takes it; else the lane waits at its gate, and a gate that is not in memory gets a
-        turn in the store. A row that waits for its retry only announces its lane. Give the keys of queue and gate if the
-        store may not have them.
+        The row's lane takes it if it is in memory, else waits at its gate, or the gate gets a turn in the store. A row
+        that waits for its retry only announces its lane. Give the keys of queue and gate if the store may not have
+        them.
         """
         window, queue_id = self.window, row.queue
         line = window.lines.get(row.gate)
@@ -379,10 +379,7 @@ class Schedule:
         return None
 
     def come_back(self, lane: Lane, head: Head, charge: Charge, now_s: float, *, keep: bool) -> None:
-        """End a lease of the lane; with `keep` the row is first again, else it has left the lane.
-
-        The caller has returned the gate's slot. The lane's session pays the charge.
-        """
+        """End a lease with its slot returned; the session pays. With `keep` the row is first again, else it is gone."""
         placement, queue, line = self.placement, lane.queue, lane.line
         placement.out -= 1
         queue.out -= 1
@@ -397,9 +394,7 @@ class Schedule:
         if lane.balance <= 0:
             gives_way = self._end_session(lane, charge[1])
         elif line.waiting.may_have_any:
-            first = line.waiting.first()
-            if first is not None and precedence_of(first[0]) < queue.precedence:
-                placement.drop_heads(lane)  # a better queue waits at the gate; the lane keeps its turn
+            self._yield_to_better(lane)
         if lane.place is not NOWHERE:
             placement.unplace(lane)
         if queue.parked:
@@ -478,6 +473,12 @@ class Schedule:
         self._outbox.batch.turns.append((lane.id, lane.turn))
         self.placement.drop_heads(lane)
         return self.window.stored.more
+
+    def _yield_to_better(self, lane: Lane) -> None:
+        """If a queue of smaller precedence waits at the gate, drop the lane's heads; it keeps its turn."""
+        first = lane.line.waiting.first()
+        if first is not None and precedence_of(first[0]) < lane.queue.precedence:
+            self.placement.drop_heads(lane)
 
     def _check_turn(self, lane: Lane) -> None:
         """Correct the lane's turn if the queue's precedence is another one."""
