@@ -253,10 +253,7 @@ class UniqFilter(Closing):
         return new
 
     def position(self) -> str:
-        """The position that covers all keys marked before the last `sync` (`bookkeeping.py`); empty before the first.
-
-        A filter with the same name and at least this number has all of them.
-        """
+        """The position that covers all keys marked before the last `sync` (`bookkeeping.py`); empty before it."""
         return str(self._position)
 
     def sync(self) -> None:

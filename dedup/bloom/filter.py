@@ -128,9 +128,8 @@ class Dsbf(Closing):
     def mark(self, keys: Sequence[bytes]) -> None:
         """Put the keys into the set, even those with all bits set: the next split would lose them.
 
-        A call for n keys also moves fewer than 2048 + 32 n elements of splitting leaves. Raises: StoreFull (an OSError); it may
-        be repeated. After any other exception while a split begins, such as KeyboardInterrupt, the calls that write raise
-        FilterClosed: close the filter and open it again.
+        Moves fewer than 2048 + 32 n elements of splitting leaves. Raises: StoreFull (an OSError); it may be repeated.
+        After another exception while a split begins, writing raises FilterClosed: open the filter again.
         """
         self.mark_elements(fingerprints(keys), first_of_each(keys))
 

@@ -62,12 +62,10 @@ class SharedStatistics:
 
 
 class SharedDsbf(Closing):
-    """The filter of one name on some Redis servers, as seen by one crawler. Use `SharedDsbf.open`.
+    """The filter of one name on some Redis servers, as seen by one crawler. Use `SharedDsbf.open`. For one thread.
 
-    An instance belongs to one thread of one process; any number of instances may share the filter. An `add` that fails
-    with StoreUnavailable may have been done in part, and calls its own keys known when it is repeated. Where no key may
-    be lost, ask `unseen`, save the new keys, and then `mark` them: both may be repeated. After an error the same
-    instance works again as soon as its servers do. Redis Cluster is not supported.
+    An `add` that fails with StoreUnavailable may have been done in part; repeated, it calls its own keys known. Where
+    no key may be lost, ask `unseen`, save the new keys, and then `mark` them: both may be repeated. No Redis Cluster.
     """
 
     def __init__(self, servers: RedisServers, name: str, parameters: DsbfParameters, lease_ms: int) -> None:
@@ -91,9 +89,9 @@ class SharedDsbf(Closing):
     ) -> Self:
         """Open the filter of this name on these servers, or make it if none of them has anything of it.
 
-        All crawlers name the servers in the same order. `timeout_s` bounds each wait for a server; `on_sent` is called with the
-        servers asked after each sending. Raises: BadParameters, FormatMismatch (also for other servers or foreign keys),
-        StoreUnavailable, StoreFull.
+        All crawlers name the servers in the same order. `timeout_s` bounds each wait; `on_sent` is called with the
+        servers asked. Raises: BadParameters, FormatMismatch (also for other servers or foreign keys), StoreUnavailable,
+        StoreFull.
         """
         try:
             from anabranch.dedup.bloom.redis import RedisServers  # noqa: PLC0415  # redis-py is an extra
@@ -135,10 +133,9 @@ class SharedDsbf(Closing):
         return new
 
     def add(self, keys: Sequence[bytes]) -> BoolArray:
-        """Test and set: True where a key was new, for exactly one of all crawlers; a key twice in one batch is new once.
+        """Test and set: True where a key was new, for exactly one of all crawlers; a key twice in a batch is new once.
 
-        Cost: one round trip, two for keys of a splitting leaf, and what `SharedSplitter.move` takes. Raises:
-        StoreUnavailable, StoreFull: see the class.
+        Cost: one round trip, two for keys of a splitting leaf. Raises: StoreUnavailable, StoreFull: see the class.
         """
         return self._insert(keys, logged="new")
 

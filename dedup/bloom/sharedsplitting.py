@@ -105,10 +105,7 @@ class SharedSplitter:
                 return
 
     def _step(self, nodes: Sequence[int], most: int, *, steal: bool) -> None:
-        """Move up to `most` elements of each node, unless another crawler moves it now.
-
-        Elements that meet a change of the tree stay for the next step.
-        """
+        """Move up to `most` elements of each node, unless another crawler moves it now or the tree changes."""
         tree = self._manifest.tree
         places = [tree.places[node] for node in nodes]
         steps = self._leaves.fetch(places, self._mover, self._lease_ms, most, steal=steal)

@@ -166,10 +166,7 @@ class Splitter:
         return tuple(self._splits)
 
     def take(self, elements: Fingerprints, is_first: BoolArray) -> None:
-        """Set bits, count and log; split full leaves, and move fewer than MOVE_AT_LEAST + MOVES_PER_KEY elements a key.
-
-        Raises: OSError, as `Dsbf.mark`.
-        """
+        """Set bits, count and log; split full leaves, move some elements of splitting ones. Raises: as `Dsbf.mark`."""
         for start in range(0, len(elements), self._step):
             part = slice(start, start + self._step)
             if full := self._table.full(self._insert(elements[part], is_first[part])):
@@ -190,8 +187,8 @@ class Splitter:
     def start(self, full: list[int]) -> None:
         """Begin to split these leaves. Raises: OSError, with the splits begun or not.
 
-        After any other exception between manifest and table, memory and disk may differ: all calls that write a manifest
-        raise FilterClosed. The disk is in a true state: open the filter again.
+        After another exception memory and disk may differ: writing a manifest raises FilterClosed, and the disk is
+        right.
         """
         if not full:
             return

@@ -39,10 +39,7 @@ _AFTER_PATH = re.compile(rb"[?#]")
 
 
 def parts_of(url: bytes, *, drop_query: bool = False) -> Parts:
-    """Split a URL at the slashes of its path, bytes as they are; the scheme is dropped.
-
-    Query and fragment belong to un, unless dropped. A query right after the site follows an empty path `/`.
-    """
+    """Split a URL without its scheme at the slashes of its path; query and fragment belong to un, unless dropped."""
     scheme = _SCHEME.match(url)
     rest = url[scheme.end() :] if scheme else url
     after = _AFTER_PATH.search(rest)

@@ -226,10 +226,7 @@ class Lane:
         return window <= LOW_WINDOW and window < self.balance
 
     def ask(self) -> int:
-        """Note that heads are asked for; returns the number of rows to read.
-
-        The read starts at the lane's first row, so the number includes leased rows and the window; the answer skips them.
-        """
+        """Note that heads are asked for, from the lane's first row; returns how many to read, known ones included."""
         self._excluded = self.leased.union([head.row.ordinal for head in self.window])
         self._answers_due += 1
         self.queue.count_asked(1)
