@@ -34,62 +34,42 @@ import importlib
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from anabranch.dedup.bloom.filter import Dsbf, DsbfStatistics
-    from anabranch.dedup.bloom.formulas import DsbfParameters
-    from anabranch.dedup.bloom.sharedfilter import SharedDsbf, SharedStatistics
-    from anabranch.dedup.errors import (
-        BadParameters,
-        DedupError,
-        FilterClosed,
-        FilterInUse,
-        FormatMismatch,
-        InvariantBroken,
-        StoreFull,
-        StoreUnavailable,
-    )
-    from anabranch.dedup.exact.index import ExactIndex, ExactStatistics
-    from anabranch.dedup.smm.store import Smm
-    from anabranch.dedup.uniq import UniqFilter, UniqParameters, UniqStatistics
+    from anabranch.dedup.bloom.filter import Dsbf as Dsbf
+    from anabranch.dedup.bloom.filter import DsbfStatistics as DsbfStatistics
+    from anabranch.dedup.bloom.formulas import DsbfParameters as DsbfParameters
+    from anabranch.dedup.bloom.sharedfilter import SharedDsbf as SharedDsbf
+    from anabranch.dedup.bloom.sharedfilter import SharedStatistics as SharedStatistics
+    from anabranch.dedup.errors import BadParameters as BadParameters
+    from anabranch.dedup.errors import DedupError as DedupError
+    from anabranch.dedup.errors import FilterClosed as FilterClosed
+    from anabranch.dedup.errors import FilterInUse as FilterInUse
+    from anabranch.dedup.errors import FormatMismatch as FormatMismatch
+    from anabranch.dedup.errors import InvariantBroken as InvariantBroken
+    from anabranch.dedup.errors import StoreFull as StoreFull
+    from anabranch.dedup.errors import StoreUnavailable as StoreUnavailable
+    from anabranch.dedup.exact.index import ExactIndex as ExactIndex
+    from anabranch.dedup.exact.index import ExactStatistics as ExactStatistics
+    from anabranch.dedup.smm.store import Smm as Smm
+    from anabranch.dedup.uniq import UniqFilter as UniqFilter
+    from anabranch.dedup.uniq import UniqParameters as UniqParameters
+    from anabranch.dedup.uniq import UniqStatistics as UniqStatistics
 
-__all__ = [
-    "BadParameters",
-    "DedupError",
-    "Dsbf",
-    "DsbfParameters",
-    "DsbfStatistics",
-    "ExactIndex",
-    "ExactStatistics",
-    "FilterClosed",
-    "FilterInUse",
-    "FormatMismatch",
-    "InvariantBroken",
-    "SharedDsbf",
-    "SharedStatistics",
-    "Smm",
-    "StoreFull",
-    "StoreUnavailable",
-    "UniqFilter",
-    "UniqParameters",
-    "UniqStatistics",
-]
-
-#: Where the names are. They are imported at their first use: a program that needs `dedup.files` alone does not wait for numpy.
-_MODULES = {
-    "bloom.filter": ("Dsbf", "DsbfStatistics"),
-    "bloom.formulas": ("DsbfParameters",),
-    "bloom.sharedfilter": ("SharedDsbf", "SharedStatistics"),
-    "errors": (
-        *("BadParameters", "DedupError", "FilterClosed", "FilterInUse", "FormatMismatch"),
-        *("InvariantBroken", "StoreFull", "StoreUnavailable"),
-    ),
-    "exact.index": ("ExactIndex", "ExactStatistics"),
-    "smm.store": ("Smm",),
-    "uniq": ("UniqFilter", "UniqParameters", "UniqStatistics"),
+#: Names by module. They are imported at their first use: a program that needs `dedup.files` alone does not wait for numpy.
+_NAMES = {
+    "bloom.filter": "Dsbf DsbfStatistics",
+    "bloom.formulas": "DsbfParameters",
+    "bloom.sharedfilter": "SharedDsbf SharedStatistics",
+    "errors": "BadParameters DedupError FilterClosed FilterInUse FormatMismatch InvariantBroken StoreFull StoreUnavailable",
+    "exact.index": "ExactIndex ExactStatistics",
+    "smm.store": "Smm",
+    "uniq": "UniqFilter UniqParameters UniqStatistics",
 }
+_MODULES = {name: f"{__name__}.{module}" for module, names in _NAMES.items() for name in names.split()}
+
+__all__ = list(_MODULES)
 
 
 def __getattr__(name: str) -> object:
-    for module, names in _MODULES.items():
-        if name in names:
-            return getattr(importlib.import_module(f"{__name__}.{module}"), name)
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    if name not in _MODULES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(importlib.import_module(_MODULES[name]), name)

@@ -28,8 +28,8 @@ _STEP_SHARE = 64
 class LossCount:
     """The expected number of new keys dropped so far: the integral of the odds of a false drop over the keys.
 
-    At a probability p one key of p / (1 - p) is lost for each that is found new. The odds are taken at intervals of
-    1,000 keys or 1/64 of all and joined by straight lines. Of several processes in one folder the last record counts.
+    The odds p / (1 - p) are taken each 1,000 keys or 1/64 of all. Of several processes in one folder the last record
+    counts.
     """
 
     def __init__(self, path: Path, keys: int) -> None:

@@ -31,10 +31,7 @@ class InvariantBroken(DedupError):
 
 
 class StoreFull(DedupError, OSError):
-    """The disk, the quota or the file size limit is used up. Nothing is lost: free space and repeat the call.
-
-    An OSError too, with `errno` (ENOSPC, EDQUOT or EFBIG) and `filename`.
-    """
+    """The disk, the quota or the file size limit is used up (ENOSPC, EDQUOT, EFBIG). Free space and repeat the call."""
 
 
 class StoreUnavailable(DedupError):

@@ -97,10 +97,9 @@ class LineFilter:
 
 
 def open_filter(folder: Path, choice: Choice) -> LineFilter:
-    """Open the folder's filter, of the kind that the folder records; make the chosen one if the folder is new or empty.
+    """Open the folder's filter, of the kind that it records; make the chosen one if the folder is new or empty.
 
-    Raises: as `UniqFilter.open`, BadParameters also for a choice that the filter does not have. An OSError names a file or the
-    folder.
+    Raises: as `UniqFilter.open`, and BadParameters for a choice that the filter does not have. An OSError names a path.
     """
     with _naming(folder):
         given = _parameters(folder, choice)

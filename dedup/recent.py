@@ -27,10 +27,9 @@ K = TypeVar("K", bound=Hashable)
 
 
 class RecentKeys(Generic[K]):
-    """A bounded set of the keys that were added or found last: one generation of them at least, less than two.
+    """A bounded set of the keys that were added or found last: one generation or more, less than two. O(1) a key.
 
-    A full generation replaces the older one, with all its keys. A key that is found in the older generation moves to the
-    newer one, so a key that is met again and again is never forgotten. Every operation is O(1) a key.
+    A full generation replaces the older one. A key that is found in the older one moves to the newer one.
     """
 
     def __init__(self, generation: int) -> None:
@@ -66,13 +65,11 @@ class RecentKeys(Generic[K]):
 
 
 class WarmupFilter:
-    """In-memory front of a UniqFilter: an exact set during the warm-up, then a cache of recent keys.
+    """In-memory front of a UniqFilter: an exact set during the warm-up, then a cache of recent keys. For threads as it.
 
-    The job's store has every key that was marked. So during the warm-up nothing is written: `position` is empty, and the
-    store marks all keys again at the next opening. Above `limit` keys each call also marks some earlier keys in the
+    The job's store has every key that was marked, so during the warm-up nothing is written: `position` is empty, and
+    the store marks all keys again at the next opening. Above `limit` keys each call also marks some earlier keys in the
     UniqFilter. Once it has all, the filter is full: the UniqFilter decides and is synced.
-
-    Marking and asking belong to one thread; `sync` and `position` may run in another one at the same time.
     """
 
     def __init__(self, uniq: UniqFilter, limit: int = WARMUP_KEYS) -> None:

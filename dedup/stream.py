@@ -155,10 +155,7 @@ class LineUniq:
 
 
 def pieces(fd: int, name: str, wake: int | None = None) -> Iterator[bytes]:
-    """Yield the bytes of a descriptor as they come, until their end, or until `wake` has something to read.
-
-    An empty piece is yielded after IDLE_S without any. Raises: OSError with `name`.
-    """
+    """Yield bytes as they come, b"" each IDLE_S without any, until the end or `wake` is readable. Raises: OSError."""
     wakes = [] if wake is None else [wake]
     while True:
         ready, _, _ = select.select([fd, *wakes], [], [], IDLE_S)
@@ -181,9 +178,8 @@ def pieces(fd: int, name: str, wake: int | None = None) -> Iterator[bytes]:
 class Output:
     """Writes to a descriptor, each time all or an error.
 
-    A lasting output survives a power cut: a file is synced before `write` returns, since a mark that reached the disk before
-    its line would lose the line. If a file that is appended to ends inside a line (a killed run may leave that), a line feed
-    comes first.
+    A lasting output syncs a file before `write` returns: a mark on the disk without its line would lose the line. If
+    the file ends inside a line, which a killed run may leave, a line feed comes first.
     """
 
     def __init__(self, fd: int, *, lasting: bool) -> None:

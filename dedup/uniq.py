@@ -156,9 +156,8 @@ class UniqFilter(Closing):
         self._smm = next((stage for stage in stages if isinstance(stage, Smm)), None)
         self._dsbf = next((stage for stage in stages if isinstance(stage, Dsbf)), None)
         self._exact = next((stage for stage in stages if isinstance(stage, ExactIndex)), None)
-        self._set = (
-            self._dsbf if self._exact is None else self._exact
-        )  #: the stage that goes by fingerprints, None without one
+        #: The stage that goes by fingerprints, None without one.
+        self._set = self._dsbf if self._exact is None else self._exact
         self._position = Position(folder)
         if not (folder / _LOSSES).exists():
             self._position.forget()  # an operator who removes that file accepts that keys are lost
@@ -254,10 +253,7 @@ class UniqFilter(Closing):
         return new
 
     def position(self) -> str:
-        """The position that covers all keys marked before the last `sync` (`bookkeeping.py`); empty before the first.
-
-        A filter with the same name and at least this number has all of them.
-        """
+        """The position that covers all keys marked before the last `sync` (`bookkeeping.py`); empty before it."""
         return str(self._position)
 
     def sync(self) -> None:

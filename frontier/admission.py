@@ -325,10 +325,10 @@ class ForeignKeys:
     def sort_out(
         self, keys: Sequence[bytes], died: Sequence[Row], under_way: Callable[[], Iterable[bytes]]
     ) -> tuple[list[bytes], set[bytes]]:
-        """From the keys of synced rows, those that belong to this crawl; and the keys that are no longer pending. O(keys).
+        """From the keys of synced rows, those that belong to this crawl; and those no longer pending. O(keys).
 
-        A row that died removes its key once, since a forced row may have the same. If there are too many, the older ones
-        are forgotten, except those that are `under_way` again.
+        A row that died removes its key once. If there are too many, the older ones are forgotten, unless `under_way`
+        again.
         """
         dead = Counter(row.dedup_key() for row in died)
         own = list((Counter(keys) - dead).elements())

@@ -33,8 +33,7 @@ class Drained(Exception):
 class AsyncFrontier:
     """A Frontier for tasks of one event loop; usable inside `async with`.
 
-    `open` opens the Frontier, given the function that the store's thread may call. It runs in another thread; afterwards
-    `core` belongs to the loop.
+    `open` runs in another thread, given the function that the store's thread may call; then `core` belongs to the loop.
     """
 
     core: Frontier
@@ -71,10 +70,7 @@ class AsyncFrontier:
         return self._then_pump(lambda: self.core.schedule(candidates, found_on))
 
     async def lease(self) -> Lease:
-        """The next URL that may be fetched, first come, first served; waits until there is one.
-
-        A lease that comes for a cancelled caller is released. Raises: Drained, StoreUnavailable.
-        """
+        """The next URL that may be fetched, first come, first served; waits. Raises: Drained, StoreUnavailable."""
         if not self._waiting and (lease := self._next()) is not None:
             return lease
         waiter: asyncio.Future[Lease] = self._loop.create_future()
@@ -121,10 +117,7 @@ class AsyncFrontier:
         self._then_pump(lambda: self.core.unblock(gate))
 
     def operate(self, command: Callable[[Operations], T]) -> T:
-        """Run an operator's command, such as `lambda operations: operations.resume(queue)`; wakes waiting tasks.
-
-        Blocks the loop until the store has written, mostly some milliseconds. Raises: what the command raises.
-        """
+        """Run an operator's command on `core.operations` (blocks, some ms); wakes waiting tasks. Raises: its errors."""
         return self._then_pump(lambda: command(self.core.operations))
 
     async def look(self, steps: Steps[T]) -> T:

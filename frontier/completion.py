@@ -18,7 +18,7 @@ from anabranch.frontier.errors import LeaseLost, PolicyError
 from anabranch.frontier.policies.budgets import NOTHING_MORE
 from anabranch.frontier.records import ENDING, WAITING, Head, HostTrouble, Lease, Outcome, OutcomeKind, Row
 from anabranch.frontier.scheduling.gates import Gate
-from anabranch.frontier.scheduling.queues import Charge, Lane, QueueRules, WorkQueue
+from anabranch.frontier.scheduling.queues import Charge, Lane, QueueRules
 from anabranch.frontier.scheduling.readylist import Outbox, ReadyList
 from anabranch.frontier.scheduling.retries import Retries
 from anabranch.frontier.scheduling.schedule import Schedule
@@ -53,10 +53,7 @@ class Board(Protocol):
 
 
 class Leases:
-    """Leases by the ordinal of their URL. Every operation is O(1), with an expiry O(log leases).
-
-    With `lease_s`, a lease that is neither ended nor renewed for so long is lost, and its URL can be leased again.
-    """
+    """Leases by the ordinal of their URL; one not renewed for `lease_s` is lost. O(1), with an expiry O(log leases)."""
 
     def __init__(self, lease_s: float | None = None, board: Board | None = None) -> None:
         self._lease_s = lease_s
@@ -196,19 +193,28 @@ class Completion:
     def end(self, held: Held, outcome: Outcome, charge: Charge, now_s: float) -> None:
         """End a lease with this outcome; all changes go into the batch."""
         _, lane, head = held
-        kind = outcome.kind
+        row, queue, kind = head.row, lane.queue, outcome.kind
         self._end_slot(lane.line, outcome, now_s)
-        self._end_row(lane.queue, head.row, outcome, now_s)
-        queue = lane.queue
+        if kind is _DONE or kind in ENDING:
+            self._outbox.batch.ended.append(Ended(row, outcome.status, kind))
+        elif kind is _RETRY:
+            waits = row._replace(
+                precedence=row.precedence % WAITING + WAITING, attempts=row.attempts + 1, due_s=now_s + outcome.after_s
+            )
+            self._outbox.batch.moved.append(Moved(row, waits))
+            self._retries.add(waits)
+            self.waiting += 1
+            queue.waits += 1
         queue.pay(kind, charge[0])
         if kind is _RETIRE and not queue.standing:
             queue.set_budget(NOTHING_MORE, NOTHING_MORE)
         if queue.unsaved >= UNSAVED or queue.total_budget >= 0:
             self._schedule.index.save(queue)
             if self._rules.is_over_total(queue) and not queue.standing:
-                self._schedule.suspension.retire(queue)
+                self._schedule.placement.retire(queue)
         self._schedule.come_back(lane, head, charge, now_s, keep=kind is _DEFERRED or kind is _RETIRE)
-        self._show(lane.line.gate, head.row, now_s)
+        if self._board is not None:
+            self._show(lane.line.gate, row, now_s)
 
     def release(self, held: Held, now_s: float) -> None:
         """End a lease that did nothing: the URL is first again, and the slot does not rest."""
@@ -218,7 +224,8 @@ class Completion:
         if line.group is not None:
             line.group.gate.give_back(now_s)
         self._schedule.come_back(lane, head, FREE, now_s, keep=True)
-        self._show(line.gate, head.row, now_s)
+        if self._board is not None:
+            self._show(line.gate, head.row, now_s)
 
     def expire(self, held: Held, now_s: float) -> None:
         """End a lease that was lost: the URL is first again, and the slot rests, as the fetch may have lasted until now."""
@@ -237,8 +244,8 @@ class Completion:
         self.waiting += change
 
     def _show(self, gate: Gate, row: Row, now_s: float) -> None:
-        if self._board is not None:
-            self._board.back(row.ordinal, gate.id, gate.opens_s(), now_s)
+        assert self._board is not None
+        self._board.back(row.ordinal, gate.id, gate.opens_s(), now_s)
 
     def _end_slot(self, line: ReadyList, outcome: Outcome, now_s: float) -> None:
         """Let the slots rest if something was fetched; close the host's gate if there was trouble."""
@@ -260,22 +267,6 @@ class Completion:
             gate.trouble(trouble, retry_after_s, now_s)
         if gate.must_be_written:
             self._outbox.batch.gates.append(gate.row())
-
-    def _end_row(self, queue: WorkQueue, row: Row, outcome: Outcome, now_s: float) -> None:
-        """End the row, let it wait for a retry, or leave it in its place."""
-        kind = outcome.kind
-        if kind is _DONE or kind in ENDING:
-            self._outbox.batch.ended.append(Ended(row, outcome.status, kind))
-        elif kind is _RETRY:
-            waits = row._replace(
-                precedence=row.precedence % WAITING + WAITING,
-                attempts=row.attempts + 1,
-                due_s=now_s + outcome.after_s,
-            )
-            self._outbox.batch.moved.append(Moved(row, waits))
-            self._retries.add(waits)
-            self.waiting += 1
-            queue.retry_later()
 
 
 def check_outcome(lease: Lease, outcome: Outcome) -> None:

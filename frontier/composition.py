@@ -69,15 +69,12 @@ def open_frontier(
 ) -> Frontier:
     """Open the Frontier with its state in the folder `state` (None: in memory only); blocks.
 
-    `store` replaces the folder's file, such as by a database; the filter stays in the folder.
-    `seen` replaces the folder's filter, and is closed with the Frontier. One that blocks must be given to the store, too
-    (`SqlStore(…, seen=…)`); verdicts are LATER then. A `SharedFilter` is used in addition to the folder's filter; a given
-    `store` must have it, too.
-    `clock` is the host's own clock; the Frontier never sees it go back.
-    `on_change` is called from another thread after an answer of the store; it may only wake the host.
-    `board` shows the leases to other processes.
-    Raises: PolicyError, FormatMismatch (the state was made by another policy, filter or version), StoreInUse,
-    StoreFull, StoreUnavailable; TypeError for a folder that is no Path.
+    `store` replaces the folder's file. `seen` replaces its filter, and is closed with the Frontier; one that blocks
+    must be given to the store, too (`SqlStore(…, seen=…)`), and verdicts are LATER then. A `SharedFilter` is used in
+    addition to the folder's filter; a given `store` must have it, too. `clock` is the host's own clock; the Frontier
+    never sees it go back. `on_change` is called from another thread after an answer of the store; it may only wake the
+    host. `board` shows the leases. Raises: PolicyError, FormatMismatch (the state was made by another policy, filter or
+    version), StoreInUse, StoreFull, StoreUnavailable; TypeError for a folder that is no Path.
     """
     if not isinstance(state, Path | None):
         raise TypeError(f"the state's folder is a Path, or None for memory alone; not {state!r}")
@@ -239,10 +236,7 @@ def _open_filter(
 
 
 def open_filter(folder: Path | None, uniq: object | None = None, *, kept: bool = False) -> SeenFilter:
-    """The filter in a folder; None: an exact one in memory; blocks. With `kept`, a store has its keys, too.
-
-    Raises: PolicyError, FormatMismatch, StoreUnavailable.
-    """
+    """The filter in a folder; None: in memory; blocks; `kept`: a store has its keys. Raises: as `open_frontier`."""
     with _filter_errors(folder):
         if folder is None:
             return ExactFilter()

@@ -33,8 +33,8 @@ _MOST_SLOTS = 1_000_000
 class Frontier:
     """Work queues behind gates, over a store and a filter. Not thread-safe; many may exist in one process.
 
-    Only the methods under "Blocking" and `operations`, the operator's calls, wait for the store. Errors: after the store or the
-    filter failed, every call but `close` raises that failure (`StoreUnavailable`).
+    Only "Blocking" methods and `operations` wait for the store. After the store or the filter failed, every call but
+    `close` raises that failure (`StoreUnavailable`).
     """
 
     def __init__(
@@ -75,10 +75,7 @@ class Frontier:
     # URLs in
 
     def schedule(self, candidates: Sequence[Candidate], found_on: Lease | None = None) -> list[Verdict]:
-        """Enqueue new candidates; one verdict each, in order. BUSY for all while the store is behind.
-
-        `found_on` is a page with very many links that sends some of them before its end.
-        """
+        """Enqueue new candidates, of the page `found_on`; one verdict each, BUSY for all while the store is behind."""
         self._store_link.drain()
         if self._store_link.unacknowledged.is_full:
             return [BUSY] * len(candidates)
@@ -129,8 +126,7 @@ class Frontier:
     def finish(self, lease: Lease, outcome: Outcome, discovered: Sequence[Candidate] = ()) -> list[Verdict]:
         """Give a lease back with its outcome and the page's outlinks, as one transaction; never BUSY.
 
-        Raises, before any change: LeaseLost; PolicyError for times that are not finite numbers, a status beyond 64 bits, and
-        failed user functions.
+        Raises, before any change: LeaseLost; PolicyError for a bad outcome (`check_outcome`) and failed user functions.
         """
         check_outcome(lease, outcome)
         self._store_link.drain()

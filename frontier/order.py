@@ -18,10 +18,7 @@ from anabranch.frontier.scheduling.gates import Backoff, Politeness
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FrontierOrder:
-    """The settings of a Frontier. `policy`, `scope` and `uniq` may not change while a job exists.
-
-    Every policy by name may be a user function, `package.module:function`.
-    """
+    """Settings of a Frontier; `policy`, `scope`, `uniq` are fixed for a job. Policies: `package.module:function`."""
 
     policy: str = "bkdr:997"  #: assignment policy: which queue a URL goes to
     scope: PolitenessScope = PolitenessScope.HOST  #: what a gate limits

@@ -50,7 +50,7 @@ class Parts:
     def pending(self) -> int:
         """URLs queued and not leased, without those of retired queues."""
         store_link = self.store_link
-        return store_link.queued - store_link.retired - len(self.leases) + self.schedule.suspension.out
+        return store_link.queued - store_link.retired - len(self.leases) + self.schedule.placement.retired_out
 
     @property
     def is_done(self) -> bool:
@@ -90,7 +90,7 @@ class Parts:
         out = len(self.leases)
         if out:
             bits |= _FINISH
-        pending = self.store_link.queued - self.store_link.retired - out + self.schedule.suspension.out
+        pending = self.store_link.queued - self.store_link.retired - out + self.schedule.placement.retired_out
         if pending <= 0:
             bits |= _URLS
         elif pending <= self.store_link.paused:
@@ -110,7 +110,7 @@ class Parts:
 
     def can_lease(self, now_s: float) -> bool:
         """A gate with something to serve is open."""
-        self.schedule.parking.end()
+        self.schedule.placement.bring_back()
         at_s = self.schedule.window.heap.next_time()
         return at_s is not None and at_s <= now_s
 

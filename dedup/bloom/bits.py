@@ -202,8 +202,7 @@ _LOOKED_UP_AT_ONCE = 2048
 class LeafBits:
     """Slots of `leaf_bits` bits (a power of two), `hashes` positions an element, in the bytes of a storage.
 
-    Slot s is bytes s * leaf_bits / 8 and on; bit 0 is the least significant one of a byte. A dropped slot is used
-    again. When no slot is free the storage grows by a quarter.
+    Bit 0 is the least significant one of a byte. A dropped slot is used again; else the storage grows by a quarter.
     """
 
     def __init__(self, leaf_bits: int, hashes: int, slots: int = 1, storage: BitStorage | None = None) -> None:

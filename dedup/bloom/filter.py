@@ -43,7 +43,7 @@ def check_node(table: LeafTable, node: int, logged: Fingerprints, name: Path) ->
 def check_split(table: LeafTable, split: Split, logged: Fingerprints, name: Path) -> None:
     """The bits are the log's until all is moved, and what was moved is known below."""
     if not split.recorded <= split.moved <= split.length == len(logged):
-        raise InvariantBroken(f"{name}: of {len(logged)} elements {split.moved} are said to be moved")
+        raise InvariantBroken(f"{name}: of {len(logged)} elements {split.moved} are recorded as moved")
     mine = table.tree.leads_through(split.node, logged)
     if split.moved < split.length:
         check_node(table, split.node, logged[mine], name)
@@ -53,7 +53,7 @@ def check_split(table: LeafTable, split: Split, logged: Fingerprints, name: Path
     keepers = table.keepers(leaves[asked], moved[asked])
     is_below = (keepers != NONE) & (table.tree.level[keepers] > table.tree.level[split.node])
     if lost := np.count_nonzero(~is_below):
-        raise InvariantBroken(f"{name}: {lost} of the elements said to be moved are not known below")
+        raise InvariantBroken(f"{name}: {lost} of the elements recorded as moved are not known below")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -128,9 +128,8 @@ class Dsbf(Closing):
     def mark(self, keys: Sequence[bytes]) -> None:
         """Put the keys into the set, even those with all bits set: the next split would lose them.
 
-        A call for n keys also moves fewer than 2048 + 32 n elements of splitting leaves. Raises: StoreFull (an OSError); it may
-        be repeated. After any other exception while a split begins, such as KeyboardInterrupt, the calls that write raise
-        FilterClosed: close the filter and open it again.
+        Moves fewer than 2048 + 32 n elements of splitting leaves. Raises: StoreFull (an OSError); it may be repeated.
+        After another exception while a split begins, writing raises FilterClosed: open the filter again.
         """
         self.mark_elements(fingerprints(keys), first_of_each(keys))
 
@@ -212,7 +211,8 @@ class Dsbf(Closing):
                 return
             try:
                 self._splitter.sync()
-                self._keep_bits()
+                if self._splitter.image is None and not self._is_torn:  # else they are kept already, or may be wrong
+                    self._keep_bits()
             finally:
                 self.is_closed = True
                 self._storage.close()
@@ -232,16 +232,12 @@ class Dsbf(Closing):
             self._splitter.write(None)
 
     def _keep_bits(self) -> None:
-        """Keep the bits, unless they are kept already or may be wrong."""
-        if self._splitter.image is not None or self._is_torn:
-            return
-        stamp = os.urandom(STAMP_BYTES)
-        checksum = self._storage.save(stamp)
-        nodes = self._table.nodes
+        """Write the bits, and then the manifest that declares them valid."""
+        stamp, nodes = os.urandom(STAMP_BYTES), self._table.nodes
         image = Image(
             stamp=stamp,
             size=self._table.leaves.memory_bytes,
-            checksum=checksum,
+            checksum=self._storage.save(stamp),
             slots=nodes.slots.tolist(),
             counts=nodes.counts.tolist(),
             loads=nodes.loads.tolist(),

@@ -63,10 +63,7 @@ class RedisServers:
         return replies
 
     def sync(self, key: str) -> bool:
-        """Have all servers sync all earlier writes of all clients; False if one has not done so in time. It sets the key.
-
-        Servers before Redis 7.2, or without an append-only file, have no WAITAOF: they count as synced.
-        """
+        """Have all servers sync all earlier writes, from Redis 7.2 on; False if one is late. It sets the key."""
         # WAITAOF waits for the last write of its own connection, and so for all that was written before that.
         wait_ms = self._sync_wait_ms
         commands: list[tuple[object, ...]] = [("SET", key, "", "PX", wait_ms), ("WAITAOF", 1, 0, wait_ms)]

@@ -62,12 +62,10 @@ class SharedStatistics:
 
 
 class SharedDsbf(Closing):
-    """The filter of one name on some Redis servers, as seen by one crawler. Use `SharedDsbf.open`.
+    """The filter of one name on some Redis servers, as seen by one crawler. Use `SharedDsbf.open`. For one thread.
 
-    An instance belongs to one thread of one process; any number of instances may share the filter. An `add` that fails
-    with StoreUnavailable may have been done in part, and calls its own keys known when it is repeated. Where no key may
-    be lost, ask `unseen`, save the new keys, and then `mark` them: both may be repeated. After an error the same
-    instance works again as soon as its servers do. Redis Cluster is not supported.
+    An `add` that fails with StoreUnavailable may have been done in part; repeated, it calls its own keys known. Where
+    no key may be lost, ask `unseen`, save the new keys, and then `mark` them: both may be repeated. No Redis Cluster.
     """
 
     def __init__(self, servers: RedisServers, name: str, parameters: DsbfParameters, lease_ms: int) -> None:
@@ -91,9 +89,9 @@ class SharedDsbf(Closing):
     ) -> Self:
         """Open the filter of this name on these servers, or make it if none of them has anything of it.
 
-        All crawlers name the servers in the same order. `timeout_s` bounds each wait for a server; `on_sent` is called with the
-        servers asked after each sending. Raises: BadParameters, FormatMismatch (also for other servers or foreign keys),
-        StoreUnavailable, StoreFull.
+        All crawlers name the servers in the same order. `timeout_s` bounds each wait; `on_sent` is called with the
+        servers asked. Raises: BadParameters, FormatMismatch (also for other servers or foreign keys), StoreUnavailable,
+        StoreFull.
         """
         try:
             from anabranch.dedup.bloom.redis import RedisServers  # noqa: PLC0415  # redis-py is an extra
@@ -124,7 +122,7 @@ class SharedDsbf(Closing):
         waiting: IntArray = np.arange(len(elements))
         while len(waiting):
             part = elements[waiting]
-            leaves = self._manifest.tree.descend(part)
+            leaves = self._manifest.tree.tree.descend(part)
             rows, above = self._manifest.tree.splitting_above(leaves)
             row, node = np.concatenate([np.arange(len(part)), rows]), np.concatenate([leaves, above])
             answers = self._test(node, part[row])
@@ -135,10 +133,9 @@ class SharedDsbf(Closing):
         return new
 
     def add(self, keys: Sequence[bytes]) -> BoolArray:
-        """Test and set: True where a key was new, for exactly one of all crawlers; a key twice in one batch is new once.
+        """Test and set: True where a key was new, for exactly one of all crawlers; a key twice in a batch is new once.
 
-        Cost: one round trip, two for keys of a splitting leaf, and what `SharedSplitter.move` takes. Raises:
-        StoreUnavailable, StoreFull; the class says what holds then.
+        Cost: one round trip, two for keys of a splitting leaf. Raises: StoreUnavailable, StoreFull: see the class.
         """
         return self._insert(keys, logged="new")
 
@@ -160,7 +157,7 @@ class SharedDsbf(Closing):
         is_leaf = tree.tree.fan_out == 0
         rates = 1 - passed[is_leaf]
         return SharedStatistics(
-            elements=int(counts.sum()) - sum(_moved(states[node]) for node in tree.splitting),
+            elements=int(counts.sum()) - sum(states[node].counted_below for node in tree.splitting),
             leaves=len(tree.tree.leaves),
             splitting=len(tree.splitting),
             splits=tree.tree.splits,
@@ -176,9 +173,9 @@ class SharedDsbf(Closing):
         self._manifest.reload()
         tree = self._manifest.tree
         for node in sorted([*tree.tree.leaves, *tree.splitting]):
-            found = self._leaves.read(tree.places[node])
-            if found:
-                self._check_leaf(tree.places[node], *found)
+            place = tree.places[node]
+            if found := self._leaves.read(place):
+                self._check_leaf(place, *found)
 
     def close(self) -> None:
         """Disconnect from the servers, which keep the filter; a second call does nothing."""
@@ -205,7 +202,7 @@ class SharedDsbf(Closing):
         """Put in what the known tree allows, set `new`, and return the indices to try again."""
         part = elements[waiting]
         tree = self._manifest.tree
-        nodes = tree.descend(part)
+        nodes = tree.tree.descend(part)
         answers = np.full(len(part), NEW, dtype=np.uint8)
         rows, above = tree.splitting_above(nodes)
         if len(rows) and logged == "new":
@@ -240,8 +237,3 @@ class SharedDsbf(Closing):
             raise InvariantBroken(f"{name} holds elements of another leaf")
         if state.stage not in {"open", "frozen"}:
             raise StoreUnavailable(f"{name} is in the unknown state {state.stage}")
-
-
-def _moved(state: LeafState) -> int:
-    """About how many of a splitting leaf's counted elements are counted below it, too."""
-    return state.counted * state.moved // state.logged if state.logged else 0

@@ -261,6 +261,11 @@ class LeafState(NamedTuple):
     logged: int  #: elements in the log
     moved: int  #: of these, elements that are in the children
 
+    @property
+    def counted_below(self) -> int:
+        """About how many of a splitting leaf's counted elements are counted below it, too."""
+        return self.counted * self.moved // self.logged if self.logged else 0
+
 
 class RemoteLeaves:
     """The leaves of one filter. `tokens` are the generations of its parts, one per server. Raises: as `RedisServers.call`."""

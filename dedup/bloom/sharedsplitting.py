@@ -94,7 +94,7 @@ class SharedSplitter:
     def end(self, nodes: Iterable[int]) -> None:
         """Step 5 for splitting nodes, after all their elements have been moved."""
         paths = {self._manifest.tree.places[node].path for node in nodes}
-        # What was moved must be on the disk before the leaf is removed. Only servers from Redis 7.2 on can say so; on
+        # What was moved must be on the disk before the leaf is removed. Only servers from Redis 7.2 on report it; on
         # others a crash within a second or two of the removal may cost what was moved last.
         while paths and self._servers.sync(self._leaves.key("synced")):
             tree = self._manifest.tree
@@ -105,22 +105,19 @@ class SharedSplitter:
                 return
 
     def _step(self, nodes: Sequence[int], most: int, *, steal: bool) -> None:
-        """Move up to `most` elements of each node; a step that meets a change of the tree is left undone."""
-        met = self._fetch(nodes, most, steal=steal)
-        moving = {node: step for node, step in met.items() if not step.is_gone}
-        if self._put(list(moving.values())):
-            is_last = self._leaves.advance([self._manifest.tree.places[node] for node in moving], list(moving.values()))
-            self.end([*(met.keys() - moving.keys()), *compress(moving, is_last)])
-
-    def _fetch(self, nodes: Sequence[int], most: int, *, steal: bool) -> dict[int, LeafStep]:
-        """The next elements to move of each node, without nodes that another crawler moves now."""
-        places = [self._manifest.tree.places[node] for node in nodes]
+        """Move up to `most` elements of each node, unless another crawler moves it now or the tree changes."""
+        tree = self._manifest.tree
+        places = [tree.places[node] for node in nodes]
         steps = self._leaves.fetch(places, self._mover, self._lease_ms, most, steal=steal)
         now = time.monotonic()
         busy = [place.path for place, step in zip(places, steps, strict=True) if step is None]
         self._busy_until = {path: until for path, until in self._busy_until.items() if until > now}
         self._busy_until |= dict.fromkeys(busy, now + self._lease_ms / 1000)  # their leases cannot end before that
-        return {node: step for node, step in zip(nodes, steps, strict=True) if step}
+        met = {node: step for node, step in zip(nodes, steps, strict=True) if step}
+        moving = {node: step for node, step in met.items() if not step.is_gone}
+        if self._put(list(moving.values())):
+            is_last = self._leaves.advance([tree.places[node] for node in moving], list(moving.values()))
+            self.end([*(met.keys() - moving.keys()), *compress(moving, is_last)])
 
     def _put(self, steps: Sequence[LeafStep]) -> bool:
         """Insert the steps' elements below; False if the tree had to be repaired first."""
@@ -128,7 +125,7 @@ class SharedSplitter:
             return True
         tree = self._manifest.tree
         elements = np.concatenate([step.elements for step in steps])
-        leaves = tree.descend(elements)
+        leaves = tree.tree.descend(elements)
         # All are logged, even if all their bits are set: without its log entry the next split would lose an element.
         answers = self._leaves.put(tree.places, leaves, elements, [NO_LIMIT] * len(tree.places), "all")
         has_moved = np.isin(answers, [MOVED, MISSING])
@@ -145,7 +142,7 @@ class SharedSplitter:
             self.split(full)
 
     def _catch_up(self, moved: Sequence[int]) -> None:
-        """Nodes say that the tree is old: load the newest, or take the steps that no crawler took."""
+        """Nodes report that the tree is old: load the newest, or take the steps that no crawler took."""
         before = self._manifest.tree
         if self._manifest.reload():
             return

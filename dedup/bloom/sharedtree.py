@@ -24,7 +24,7 @@ from anabranch.dedup.bloom.sharedleaves import NO_LIMIT, Call, LeafAddress, Remo
 from anabranch.dedup.bloom.tree import DEEPEST, Tree
 from anabranch.dedup.errors import FormatMismatch, StoreUnavailable
 from anabranch.dedup.files.formatfile import differences
-from anabranch.dedup.keys import Fingerprints, IntArray
+from anabranch.dedup.keys import IntArray
 
 if TYPE_CHECKING:
     from anabranch.dedup.bloom.redis import RedisServers
@@ -111,10 +111,6 @@ class SharedTree:
         arrays = {"fan_out": self.tree.fan_out.tolist(), "first_child": self.tree.first_child.tolist()}
         nodes = {"splitting": sorted(self.splitting), "tokens": self.tokens}
         return json.dumps({"magic": MAGIC, "version": VERSION} | arrays | nodes)
-
-    def descend(self, elements: Fingerprints) -> IntArray:
-        """The leaf of each element."""
-        return self.tree.descend(elements)
 
     def with_splits(self, leaves: Sequence[int], fan_out: int) -> SharedTree:
         """The tree in which these leaves are splitting and have children."""

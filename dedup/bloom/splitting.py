@@ -166,10 +166,7 @@ class Splitter:
         return tuple(self._splits)
 
     def take(self, elements: Fingerprints, is_first: BoolArray) -> None:
-        """Set bits, count and log; split full leaves, and move fewer than MOVE_AT_LEAST + MOVES_PER_KEY elements a key.
-
-        Raises: OSError, as `Dsbf.mark` says.
-        """
+        """Set bits, count and log; split full leaves, move some elements of splitting ones. Raises: as `Dsbf.mark`."""
         for start in range(0, len(elements), self._step):
             part = slice(start, start + self._step)
             if full := self._table.full(self._insert(elements[part], is_first[part])):
@@ -190,8 +187,8 @@ class Splitter:
     def start(self, full: list[int]) -> None:
         """Begin to split these leaves. Raises: OSError, with the splits begun or not.
 
-        After any other exception between manifest and table, memory and disk may differ: all calls that write a manifest
-        raise FilterClosed. The disk is in a true state: open the filter again.
+        After another exception memory and disk may differ: writing a manifest raises FilterClosed, and the disk is
+        right.
         """
         if not full:
             return
@@ -261,22 +258,19 @@ class Splitter:
         """Move the elements due for this number of keys, the oldest split first. Debts of failed calls do not add up."""
         self._credit = min(self._credit, MOVE_AT_LEAST - 1) + MOVES_PER_KEY * keys
         while self._moving and self._credit >= min(MOVE_AT_LEAST, self._moving[0].length - self._moving[0].moved):
-            self._credit -= self._move_part(self._moving[0])
+            split = self._moving[0]  # its next elements are inserted anew; what fails may be repeated
+            count = min(self._credit, _MOVE_AT_ONCE, split.length - split.moved)
+            part = self._logs.read(split.node, split.moved, split.moved + count)
+            mine = distinct(part[self._table.tree.leads_through(split.node, part)])
+            leaves = self._insert(mine, np.ones(len(mine), dtype=np.bool_))
+            split.advance(count)  # after the append, so that a sync that reads it finds the elements in the logs
+            if split.moved == split.length:
+                self._moving.remove(split)
+                self._table.end_split(split.node)
+            self.start(self._table.full(leaves))
+            self._credit -= count
         if not self._moving:
             self._credit = 0
-
-    def _move_part(self, split: Split) -> int:
-        """Insert the next elements of a split's log anew; returns how many. What fails may be repeated."""
-        count = min(self._credit, _MOVE_AT_ONCE, split.length - split.moved)
-        part = self._logs.read(split.node, split.moved, split.moved + count)
-        mine = distinct(part[self._table.tree.leads_through(split.node, part)])
-        leaves = self._insert(mine, np.ones(len(mine), dtype=np.bool_))
-        split.advance(count)  # after the append, so that a sync that reads it finds the elements in the logs
-        if split.moved == split.length:
-            self._moving.remove(split)
-            self._table.end_split(split.node)
-        self.start(self._table.full(leaves))
-        return count
 
     def _require_whole(self) -> None:
         if self._is_starting:

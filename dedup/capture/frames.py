@@ -73,10 +73,7 @@ class _DamagedBlock(Exception):
 
 
 def frames(stream: BinaryIO, name: str, counts: CaptureStatistics) -> Iterator[Frame]:
-    """Yield the frames of a capture, read forward only. A cut or damaged rest is counted and ends the iteration.
-
-    Raises: FormatMismatch, with `name`, if the file does not begin like a capture.
-    """
+    """Yield the frames of a capture; a damaged rest is counted. Raises: FormatMismatch if it is no capture."""
     head = stream.read(4)
     if head in _PCAP_ORDERS:
         yield from _pcap_frames(stream, name, _PCAP_ORDERS[head], counts)

@@ -35,8 +35,7 @@ class CaptureError(DedupError, OSError):
 def urls_from_file(path: str | os.PathLike[str], *, statistics: CaptureStatistics | None = None) -> Iterator[bytes]:
     """Yield the URL of every HTTP request in a pcap or pcapng file, as the bytes that were sent, repeats included.
 
-    Reads the file forward once (a pipe will do); `FlowLimits` bounds the memory. Damage is counted in `statistics`.
-    Raises, when the iteration begins: FormatMismatch if the file is no capture, OSError.
+    Reads forward once (a pipe will do). Raises, when the iteration begins: FormatMismatch if it is no capture, OSError.
     """
     counts = CaptureStatistics() if statistics is None else statistics
     flows = TcpFlows(counts)
@@ -53,8 +52,8 @@ def urls_from_interface(
 ) -> Iterator[bytes]:
     """Yield the URLs of HTTP requests that pass the interface, from this call on, until `stop()` is true.
 
-    Needs Linux and root (or CAP_NET_RAW). The call itself opens the interface, so nothing is missed before the iteration
-    begins. `stop` is asked after every packet and every STOP_CHECK_S seconds. Raises: CaptureError.
+    Needs Linux and root (or CAP_NET_RAW). `stop` is asked after every packet and every STOP_CHECK_S. Raises:
+    CaptureError.
     """
     return _live_urls(_opened(name), name, stop, CaptureStatistics() if statistics is None else statistics)
 

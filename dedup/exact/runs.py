@@ -120,10 +120,7 @@ class SortedRun:
 
 
 class RunWriter:
-    """A run that is being written: a known number of elements in ascending order, part by part. Raises: StoreFull, OSError.
-
-    The header comes last, so that half a file is never taken for a run.
-    """
+    """A run that is being written, part by part; its header comes last. Raises: StoreFull, OSError."""
 
     def __init__(self, path: Path, number: int, count: int) -> None:
         self._path = path

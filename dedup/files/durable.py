@@ -103,10 +103,10 @@ def write_file(path: Path, data: bytes) -> None:
 
 
 def swap_file(path: Path, data: bytes, *, names_first: bool = False) -> None:
-    """Replace a file's text at once, only the owner may read it; the new text survives a power loss only after `sync_folder`.
+    """Replace a file's text at once, readable by the owner; the new one survives a power loss only after `sync_folder`.
 
-    After an error the old text is in place. With `names_first` the folder is synced before the rename, so that the files that
-    the new text names exist whenever it does.
+    After an error the old text is in place. With `names_first` the files that the new text names exist whenever it
+    does.
     """
     unfinished = path.with_name(path.name + UNFINISHED)
     write_file(unfinished, data)
@@ -160,8 +160,8 @@ def append_to(path: Path, data: bytes, head: bytes = b"") -> None:
 class AppendOnlyFile:
     """Whole lines or records, appended by one writer: what is synced is durable, and counts when it is kept.
 
-    Opening makes the file if it is missing, cuts a torn end and makes the file's name durable. `end_of_whole` returns how
-    many bytes of a descriptor are whole: by default those up to the last newline.
+    Opening cuts a torn end. `end_of_whole` returns how many bytes of a descriptor are whole, by default up to the last
+    newline.
     """
 
     def __init__(self, path: Path, end_of_whole: Callable[[int], int] | None = None) -> None:

@@ -67,10 +67,7 @@ class FolderLock:
 
 
 def lock_file(path: Path) -> int:
-    """Lock the file, made if it is missing, and write this process's id into it. Raises: LockHeld, OSError.
-
-    Returns the descriptor, which holds the lock until it is closed.
-    """
+    """Lock the file, made if missing, write this process's id; returns the descriptor. Raises: LockHeld, OSError."""
     while True:
         fd = os.open(path, os.O_RDWR | os.O_CREAT, 0o600)
         try:

@@ -34,8 +34,7 @@ _libc.mmap.argtypes = [ctypes.c_void_p, ctypes.c_size_t, *([ctypes.c_int] * 3), 
 class MappedPlaces:
     """Places for files of `file_bytes` each, shared and writable; place i starts at byte `i * stride` of `data`.
 
-    `stride` is the size rounded up to a multiple of `align`, itself one of the page size. Touching a page without blocks on a
-    full disk kills the process (SIGBUS): callers allocate pages first.
+    Touching a page without blocks on a full disk kills the process (SIGBUS): callers allocate pages first.
     """
 
     def __init__(self, places: int, file_bytes: int, align: int) -> None:

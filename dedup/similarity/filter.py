@@ -39,10 +39,7 @@ _AFTER_PATH = re.compile(rb"[?#]")
 
 
 def parts_of(url: bytes, *, drop_query: bool = False) -> Parts:
-    """Split a URL at the slashes of its path, bytes as they are; the scheme is dropped.
-
-    Query and fragment belong to un, unless dropped. A query right after the site follows an empty path `/`.
-    """
+    """Split a URL without its scheme at the slashes of its path; query and fragment belong to un, unless dropped."""
     scheme = _SCHEME.match(url)
     rest = url[scheme.end() :] if scheme else url
     after = _AFTER_PATH.search(rest)
@@ -53,28 +50,13 @@ def parts_of(url: bytes, *, drop_query: bool = False) -> Parts:
     return (*parts, last + query)
 
 
-def site(parts: Parts) -> bytes:
-    """The first part, u1."""
-    return parts[0]
-
-
-def depth(parts: Parts) -> int:
-    """The number n of parts."""
-    return len(parts)
-
-
-def directory(parts: Parts) -> bytes:
-    """u2, or empty."""
-    return parts[1] if len(parts) > 1 else b""
-
-
-def tail(parts: Parts) -> bytes:
-    """un, empty if the URL ends in a slash or is a site alone."""
-    return parts[-1] if len(parts) > 1 else b""
-
-
 #: By name. A user function is named `package.module:function`.
-FEATURES: dict[str, Feature] = {"site": site, "depth": depth, "directory": directory, "tail": tail}
+FEATURES: dict[str, Feature] = {
+    "site": lambda parts: parts[0],  # u1
+    "depth": len,  # n
+    "directory": lambda parts: parts[1] if len(parts) > 1 else b"",  # u2
+    "tail": lambda parts: parts[-1] if len(parts) > 1 else b"",  # un
+}
 
 
 def feature_named(name: str) -> Feature:
@@ -186,7 +168,13 @@ class Comparison:
         values = [value for _, value in self._values(parts)]
         if self._is_bound:  # a site holds no slash, so prefixed values of two sites are never equal
             values = [parts[0] + b"/" + (value if isinstance(value, bytes) else b"%d" % value) for value in values]
-        return [(value if isinstance(value, int) else _md5(value)) % self.array_bits for value in values]
+        numbers = [
+            value
+            if isinstance(value, int)
+            else int.from_bytes(hashlib.md5(value, usedforsecurity=False).digest(), "big")
+            for value in values
+        ]
+        return [number % self.array_bits for number in numbers]
 
     def _values(self, parts: Parts) -> Iterable[tuple[str, bytes | int]]:
         for name, feature in self._features:
@@ -194,10 +182,6 @@ class Comparison:
             if not isinstance(value, bytes | int):
                 raise BadParameters(f"feature {name!r} gave {value!r} for {b'/'.join(parts)!r}; give bytes or int")
             yield name, value
-
-
-def _md5(value: bytes) -> int:
-    return int.from_bytes(hashlib.md5(value, usedforsecurity=False).digest(), "big")
 
 
 class SimilarityFilter(Closing):

@@ -117,11 +117,7 @@ _HIGHEST_FILL = 1 / 256
 
 
 def levels_for(expected: int) -> tuple[int, ...]:
-    """The smallest levels with a fill of at most 1/256 once `expected` distinct keys are marked.
-
-    That is (1, 1) up to 256 keys, (1, 2) up to 65,664, (1, 3) up to 16.8 million. Beyond that it is (1, 3) as well, with
-    the fill 1 - e^(-expected / 2^32): 2.3 % at 100 million, 21 % at 1,000 million.
-    """
+    """The smallest levels with a fill of at most 1/256 once `expected` keys are marked, (1, 3) beyond 16.8 million."""
     for levels in _SIZES:
         if -math.expm1(-expected / 256 ** sum(levels)) <= _HIGHEST_FILL:
             return levels

@@ -74,10 +74,7 @@ class BitFiles(Closing):
         )
 
     def test_and_set(self, addresses: IntArray) -> BoolArray:
-        """Test and set, in one turn: True where the bit was 0; an address twice in the batch is new once.
-
-        Raises: StoreFull (an OSError) with no bit set; it may be repeated.
-        """
+        """Test and set: True where a bit was 0, for the first of equal addresses. Raises: StoreFull with no bit set."""
         with self._sharing:
             new = self.are_clear(addresses) & first_of_each(addresses.tolist())
             self._set(addresses[new])

@@ -91,22 +91,6 @@ class StoreFiles:
         self.stride = mapped.stride
         self.pages = PageTable(present)
 
-    def parts(self, addresses: IntArray, *, create: bool = False) -> Iterable[tuple[slice | IntArray, IntArray]]:
-        """Addresses in parts of few enough files, and where in `data` their bytes are until the next part."""
-        raise NotImplementedError
-
-    def place(self, address: int, *, create: bool = False) -> int:
-        """The place of one address; it holds until the next call."""
-        raise NotImplementedError
-
-    def path(self, place: int) -> Path:
-        """The file that is mapped at a multiple of `stride`."""
-        raise NotImplementedError
-
-    def existing(self) -> Iterator[Path]:
-        """All files that were made, folder by folder."""
-        raise NotImplementedError
-
     def note_allocated(self, place: int) -> None:
         """Notify the other processes that pages of the file at that place were allocated; in a turn."""
 
@@ -163,6 +147,7 @@ class _WholeFiles(StoreFiles):
             self.pages.trust(file * per_file, (file + 1) * per_file)
 
     def parts(self, addresses: IntArray, *, create: bool = False) -> Iterable[tuple[slice | IntArray, IntArray]]:
+        """Addresses in parts of few enough files, and where in `data` their bytes are until the next part."""
         del create
         places = addresses >> 3
         if self._padding:
@@ -170,13 +155,16 @@ class _WholeFiles(StoreFiles):
         return ((ALL, places),)
 
     def place(self, address: int, *, create: bool = False) -> int:
+        """The place of one address; it holds until the next call."""
         del create
         return (address >> 3) + address // self._file_bits * self._padding
 
     def path(self, place: int) -> Path:
+        """The file that is mapped at a multiple of `stride`."""
         return self._paths[place // self.stride]
 
     def existing(self) -> Iterator[Path]:
+        """All files that were made, folder by folder."""
         return iter(self._paths)
 
 
@@ -251,21 +239,17 @@ class _LazyFiles(StoreFiles):
     def _slot(self, file: int, *, create: bool) -> int:
         slot = self._slots.get(file)
         if slot is None or self._looked_at[slot] != self._counters[file % _COUNTERS] or create > self._is_there[slot]:
-            return self._renewed(file, create=create)
+            # Ask the system about the file, in its own place or in one that is free or given up.
+            slot = self._slots.pop(file, None)
+            if slot is None:
+                slot = self._free.pop() if self._free else self._slots.popitem(last=False)[1]
+            try:
+                self._look(file, slot, create=create)
+            except BaseException:
+                self._free.append(slot)
+                raise
+            self._slots[file] = slot
         self._slots.move_to_end(file)
-        return slot
-
-    def _renewed(self, file: int, *, create: bool) -> int:
-        """Ask the system about a file, in its own place or in one that is free or given up."""
-        slot = self._slots.pop(file, None)
-        if slot is None:
-            slot = self._free.pop() if self._free else self._slots.popitem(last=False)[1]
-        try:
-            self._look(file, slot, create=create)
-        except BaseException:
-            self._free.append(slot)
-            raise
-        self._slots[file] = slot
         return slot
 
     def _look(self, file: int, slot: int, *, create: bool) -> None:
@@ -318,6 +302,6 @@ def _opened(path: Path, *, create: bool) -> int:
         raise FormatMismatch(f"{path} is not a file below folders: the store is damaged") from error
 
 
-def open_files(folder: Path, index: FileIndex, ledger: Ledger) -> StoreFiles:
+def open_files(folder: Path, index: FileIndex, ledger: Ledger) -> _WholeFiles | _LazyFiles:
     """Map the files of a store. Raises: FormatMismatch if one of them is damaged; OSError."""
     return (_WholeFiles if are_whole(index) else _LazyFiles)(folder, index, ledger)

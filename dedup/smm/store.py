@@ -34,11 +34,10 @@ def shape(signature: str, levels: tuple[int, ...]) -> tuple[FileIndex, Signature
 
 
 class Smm(BitFiles):
-    """The store of one folder. Use `Smm.open`.
+    """The store of one folder. Use `Smm.open`. Other threads, and forked processes, open it themselves.
 
-    Several processes of one machine may have a store open: `add` reports a key as new to exactly one of them, and all see a
-    mark at once. If one is killed in the middle of a batch, some bits of it may be set. Other threads, and forked processes,
-    open the store themselves.
+    `add` reports a key as new to exactly one of several processes, and all see a mark at once. If one is killed in the
+    middle of a batch, some of its bits may be set.
     """
 
     def __init__(

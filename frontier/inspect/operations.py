@@ -202,9 +202,9 @@ class Operations:
         queue = schedule.index.get(facts.row.id)
         if queue is not None:
             if standing is Standing.OPEN:
-                schedule.suspension.reopen(queue)
+                schedule.placement.reopen(queue)
             else:
-                schedule.suspension.suspend(queue, standing)
+                schedule.placement.suspend(queue, standing)
         self._parts.outbox.batch.standings.append((facts.row.id, standing))
         self._flush()
         if standing is Standing.OPEN:

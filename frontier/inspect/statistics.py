@@ -74,7 +74,7 @@ def count(parts: Parts, now_s: float) -> FrontierCounts:
         done=counters.done,
         failed=counters.failed,
         disregarded=counters.disregarded,
-        retired=counters.retired - parts.schedule.suspension.out,
+        retired=counters.retired - parts.schedule.placement.retired_out,
         queues={"all": counters.queues, **{state.value: states[state] for state in ACTIVE}},
         gates=len(parts.schedule.window),
         trouble="" if parts.store_link.waiting is None else parts.store_link.waiting.words(now_s),

@@ -115,10 +115,7 @@ def _polynomial(data: bytes, factor: int) -> int:
 
 
 def _polynomials(batch: Sequence[bytes], factor: int) -> Hashes:
-    """Hash a table of right-aligned strings: zeros before a string add nothing to its hash.
-
-    Cost: O(bytes), also for unequal lengths: strings much longer than the others get a separate table.
-    """
+    """Hash a table of right-aligned strings: zeros before one add nothing. O(bytes): longer ones get a table apart."""
     count, width = len(batch), max(map(len, batch), default=0)
     if not width:
         return np.zeros(count, np.uint32)
@@ -179,12 +176,11 @@ def parse_policy(
     overrides: Sheets | None = None,
     lab: bool = False,
 ) -> Assign:
-    """The assignment of this policy; queues that `overrides` name come first.
+    """The assignment of this policy; queues that `overrides` name come first. A URL without host gets an empty key.
 
-    The policy ip needs `ip_of`, a user function `imported`, length:N `lab`. Policies by host give a URL without host an
-    empty key. Assigning raises PolicyError if a user function fails.
-    Raises: PolicyError for a policy that does not exist or lacks what it needs, and for overrides of a queue's budget or
-    precedence where queues hold many hosts.
+    The policy ip needs `ip_of`, a user function `imported`, length:N `lab`. Assigning raises PolicyError if a user
+    function fails. Raises: PolicyError for a policy that does not exist or lacks what it needs, or overrides that do
+    not fit it.
     """
     assign = _policy(name, ip_of, imported, lab)
     if overrides is None:

@@ -41,11 +41,7 @@ class Budgets:
 
 
 def spend(kind: OutcomeKind, cost: int, penalty: int) -> int:
-    """The units that a queue pays for a lease that ended so, for a URL of this cost.
-
-    A try costs, whether it brought the page or must be repeated; a failure costs the penalty too. A URL that was
-    deliberately not fetched, or went back to its old place, is free.
-    """
+    """The units that a queue pays for a lease that ended so: a try costs, a failure also the penalty, all else 0."""
     if kind is _DONE or kind is _RETRY:
         return cost
     return cost + penalty if kind is _FAILED else 0
@@ -105,8 +101,8 @@ def user_number(
 ) -> Callable[..., int]:
     """The user function of that name, wrapped to give a whole number from 0 to `highest` or raise PolicyError.
 
-    Errors name the policy (`what`), the function, and the URL or queue of its first argument. Raises: PolicyError, which
-    lists the `known` names, if `name` is not written like a function; and as `user_function` does.
+    Raises: PolicyError, which lists the `known` names, if `name` is not written like a function; and as
+    `user_function`.
     """
     if not is_user_function(name):
         raise PolicyError(f"{what} {shown(name)} is unknown; choose one of {', '.join(known)}, package.module:function")

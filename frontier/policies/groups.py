@@ -40,10 +40,10 @@ def is_group(key: str) -> bool:
 
 
 def parse_group(rule: GroupRule | None, *, ip_of: IpOf | None = None, imported: Import | None = None) -> GroupOf | None:
-    """The second gate of a host under this rule; None if there are no groups.
+    """The second gate of a host under this rule; None: no groups. It raises PolicyError if a user function fails.
 
-    The rule ip needs `ip_of`; a function's name needs `imported`. The answer raises PolicyError if a user function fails.
-    Raises: PolicyError for a rule that does not exist or lacks what it needs.
+    The rule ip needs `ip_of`; a function's name needs `imported`. Raises: PolicyError for another rule, or without
+    these.
     """
     if rule is None:
         return None

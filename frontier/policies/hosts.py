@@ -87,10 +87,7 @@ _kept = lru_cache(KEPT)(_parsed)
 
 @lru_cache(KEPT)
 def domain_of(host: str) -> str | None:
-    """The registrable domain: `example.co.uk`, `name.github.io`. Cost: 5 µs, less from the cache.
-
-    None for an IP address, and for a host without a label before its public suffix: `localhost`, `co.uk`.
-    """
+    """The registrable domain (`example.co.uk`), 5 µs; None for an IP address and for `localhost` or a public suffix."""
     return None if is_address(host) else _suffixes().privatesuffix(host)
 
 
@@ -126,10 +123,7 @@ class SurtPrefix(NamedTuple):
 
 
 def surt_host(host: str) -> str:
-    """The host's labels in reverse order: `com,example,www,`; an IP address unchanged.
-
-    A comma inside a label becomes `%2C`, a per cent sign `%25`.
-    """
+    """The host's labels in reverse order: `com,example,www,`, with `%2C` for a comma; an IP address unchanged."""
     if not host or is_address(host):
         return host
     if "," in host or "%" in host:

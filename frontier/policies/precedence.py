@@ -67,10 +67,7 @@ class UriPrecedence:
         return None if self.constant is None else _NORMAL | self.constant
 
     def in_row(self, candidate: Candidate, via: str | None = None, sheet: int | None = None) -> int:
-        """The row precedence of a candidate found on the page `via`; `sheet` is its sheet's URI precedence.
-
-        Raises: PolicyError if a user function fails or gives a bad answer.
-        """
+        """The row precedence of a candidate found on `via`; `sheet` is its sheet's. Raises: PolicyError."""
         number = candidate.precedence
         if number is None:
             number = sheet

@@ -29,10 +29,7 @@ def user_function(name: str, what: str, imported: Import | None, arguments: str 
 
 
 def checked(function: Callable[..., Any], name: str, what: str, arguments: str) -> Callable[..., Any]:
-    """The function, if it is plain and takes these `arguments` ("url, via, hops").
-
-    Raises: PolicyError, which names the kind of policy (`what`: "policy", "group").
-    """
+    """The function, if it is plain and takes these `arguments` ("url, via, hops"). Raises: PolicyError about `what`."""
     if answers_later(function):
         raise PolicyError(f"{what} {name} is async, and must answer at once; write a plain `def`")
     if not accepts(function, len(arguments.split(","))):
@@ -99,10 +96,7 @@ MOST_CHARS = 10_000
 
 
 def check_name(name: object, source: str) -> str:
-    """The name, if it is text of 1 to 10,000 printable characters that UTF-8 can hold.
-
-    Raises: PolicyError, which begins with its `source` ("policy my.module:key for http://a.test/").
-    """
+    """The name, if it is 1 to 10,000 printable characters. Raises: PolicyError, which begins with its `source`."""
     if not isinstance(name, str):
         raise PolicyError(f"{source} gave {type(name).__name__}; text is needed")
     if not 1 <= len(name) <= MOST_CHARS:

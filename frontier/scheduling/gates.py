@@ -191,10 +191,10 @@ class Gate:
         self._settle()
 
     def trouble(self, kind: HostTrouble, retry_after_s: float, now_s: float) -> None:
-        """A fetch ended in trouble: close the gate for the backoff's wait; after a 429, keep starts apart until `well`.
+        """After `rest` or `give_back` of a fetch in trouble: close the gate; after a 429, keep starts apart.
 
-        Called after `rest` or `give_back`. A trouble is counted only if a slot was taken since the last one, since all fetches
-        that were out meet the same trouble. NONE applies the host's Retry-After and counts nothing.
+        A trouble is counted only if a slot was taken since the last one: all fetches that were out meet the same
+        trouble. NONE applies the host's Retry-After and counts nothing.
         """
         if kind is not HostTrouble.NONE:
             self._forgive(self.served_s)  # the failing fetch itself was not quiet time
@@ -207,10 +207,7 @@ class Gate:
         self.block(now_s + self.backoff.wait_s(counted, retry_after_s, self.id))
 
     def well(self, now_s: float) -> None:
-        """The host answered without trouble: end the throttle, count one trouble less. Called before `rest`.
-
-        A fetch that was out when the last trouble came proves nothing.
-        """
+        """Before `rest` of a fetch that went well: end the throttle and one trouble, if it began after the last."""
         if self.troubles and self.served_s > self.troubled_s:
             self._forgive(now_s)
             self.troubles = max(self.troubles - 1, 0)

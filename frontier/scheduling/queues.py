@@ -107,14 +107,6 @@ class WorkQueue:
             self.precedence = precedence
             self.unsaved += 1
 
-    def set_standing(self, standing: Standing) -> None:
-        """Open, pause or retire it."""
-        self.standing = standing
-
-    def enter(self, state: QueueState) -> None:
-        """Go to another state of `lifecycle`."""
-        self.state = state
-
     def pay(self, kind: OutcomeKind, cost: int) -> None:
         """Record how a lease ended and what it cost."""
         self.spent += cost
@@ -123,11 +115,6 @@ class WorkQueue:
             self.successes += 1
         elif kind is _FAILED:
             self.errors += 1
-
-    def take_unsaved(self) -> bool:
-        """Whether its row must be written; the caller does it now."""
-        has_unsaved, self.unsaved = bool(self.unsaved), 0
-        return has_unsaved
 
     # Its rows in memory
 
@@ -138,19 +125,6 @@ class WorkQueue:
     def count_asked(self, change: int) -> None:
         """Add to the number of lanes that wait for heads."""
         self.asked += change
-
-    def lease_head(self) -> None:
-        """One of its heads is leased."""
-        self.heads -= 1
-        self.out += 1
-
-    def end_lease(self) -> None:
-        """One of its leases ended."""
-        self.out -= 1
-
-    def retry_later(self) -> None:
-        """One of its rows waits for a retry."""
-        self.waits += 1
 
     def row(self) -> QueueRow:
         """Its row for the store."""
@@ -252,10 +226,7 @@ class Lane:
         return window <= LOW_WINDOW and window < self.balance
 
     def ask(self) -> int:
-        """Note that heads are asked for; returns the number of rows to read.
-
-        The read starts at the lane's first row, so the number includes leased rows and the window; the answer skips them.
-        """
+        """Note that heads are asked for, from the lane's first row; returns how many to read, known ones included."""
         self._excluded = self.leased.union([head.row.ordinal for head in self.window])
         self._answers_due += 1
         self.queue.count_asked(1)
@@ -292,26 +263,23 @@ class Lane:
         self.queue.count_heads(1)
 
     def take(self) -> Head:
-        """Lease the first head."""
-        head = self.window.popleft()
+        """Lease the first head; the lane leaves its place."""
+        head, queue = self.window.popleft(), self.queue
         self.leased.add(head.row.ordinal)
-        self.queue.lease_head()
+        queue.heads -= 1
+        queue.out += 1
+        self.place, self.stamp = NOWHERE, 0
         return head
 
     def end_lease(self, ordinal: int, cost: int) -> None:
-        """End a lease, which takes its cost from the session."""
+        """End a lease, which takes its cost from the session; the caller counts it for the queue."""
         self.leased.discard(ordinal)
         self.balance -= cost
-        self.queue.end_lease()
 
     def begin_session(self, turn: Turn, balance: int) -> None:
         """Take this turn and so many cost units."""
         self.turn = turn
         self.balance = balance
-
-    def set_turn(self, turn: Turn) -> None:
-        """Take another turn."""
-        self.turn = turn
 
     def stand(self, place: LanePlace, stamp: int = 0) -> None:
         """Set its place; `stamp` names its entry among the ready lanes."""
@@ -322,14 +290,6 @@ class Lane:
         """Wait until its queue is free."""
         self.stand(PARKED)
         self.queue.parked.append(self)
-
-    def note_more(self) -> None:
-        """Note that the store has servable rows."""
-        self.more = True
-
-    def leave(self) -> None:
-        """Leave memory and ignore answers."""
-        self.is_dropped = True
 
     def drop_behind(self, row: Row) -> bool:
         """Drop heads that come after a new row, to read them again; True if there were any."""
@@ -397,7 +357,7 @@ class QueueIndex:
             states = self.states
             states[before] -= 1
             states[state] += 1
-            queue.enter(state)
+            queue.state = state
         if not (queue.lanes or queue.out) and self.queues.get(queue.id) is queue:
             self.states[state] -= 1
             del self.queues[queue.id]
@@ -405,7 +365,8 @@ class QueueIndex:
 
     def save(self, queue: WorkQueue) -> None:
         """Write the queue's row if it changed."""
-        if queue.take_unsaved():
+        if queue.unsaved:
+            queue.unsaved = 0
             self._save(queue)
 
     def save_all(self) -> None:

@@ -160,10 +160,6 @@ class Listed:
         """Invalidate its entry; it keeps its turn."""
         self.entry = None
 
-    def lose_turn(self) -> None:
-        """Invalidate its entry and its turn."""
-        self.entry = self.turn = None
-
     def restored(self) -> list[Callable[[Gate], None]]:
         """Its row was read: it may serve. The caller makes the changes that waited."""
         self.is_loading = False
@@ -320,7 +316,7 @@ class ReadyList(Listed):
         self.group = group
         self.gate.join(group.gate)
         group.take_in(self)
-        self.lose_turn()
+        self.entry = self.turn = None
 
     def leave(self) -> None:
         """Serve nothing more."""
@@ -334,11 +330,6 @@ class ReadyList(Listed):
     def count_active(self, change: int) -> None:
         """Add to the number of lanes that are READY or LOADING."""
         self.active += change
-
-    def count_asked(self, change: int) -> None:
-        """Add to the group's number of lanes that wait for heads."""
-        if self.group is not None:
-            self.group.count_asked(change)
 
     def serves_s(self) -> float:
         """When its gate opens; infinity if it has nothing to serve."""
@@ -377,17 +368,18 @@ class ReadyList(Listed):
             self.group.outer.enlist(self.group)
 
     def best(self) -> Lane | None:
-        """Take the best ready lane with a free queue; park lanes with a busy queue."""
+        """Take the best ready lane with a free queue, and lose the turn for it; park lanes with a busy queue."""
         ready = self.ready
         while ready:
             _, stamp, lane = heappop(ready)
             if lane.stamp != stamp:
                 continue
+            self.active -= 1
             queue = lane.queue
             if queue.out < queue.per_queue:
+                self.entry = self.turn = None
                 return lane
             lane.park()
-            self.active -= 1
         return None
 
     def wanted(self) -> int:

@@ -2,7 +2,7 @@
 
 `admission` and `completion` bring rows, which `Schedule.schedule_row` places; `lease` takes a slot and a head. A heap holds the
 gates with something to serve, by opening time. An open gate serves its best lane with a free queue; a lane with a busy queue is
-parked until the queue is free (`Parking`). No slot is reserved in advance, so no wake-up can be lost.
+parked until the queue is free. No slot is reserved in advance, so no wake-up can be lost.
 
 A lane's heads are read only when its gate could serve more lanes than are ready (`Placement`). Active lanes of a gate take
 turns until their session is spent; then they go behind all waiting lanes. A lane without heads and leases is an id at its gate
@@ -48,19 +48,25 @@ ASKED_AT_LEAST = 64
 
 
 class Placement:
-    """Puts the lanes in memory in their places. Every operation costs O(log active)."""
+    """Puts the lanes in memory in their places. An operation costs O(log active) a lane.
+
+    A lane with a busy queue is parked until a lease of the queue ends. Then one parked lane with an open gate comes back, or
+    else all; if the one is not served, `bring_back` returns the others.
+    """
 
     def __init__(
         self, outbox: Outbox, maker: GateMaker, rules: QueueRules, gates: int, found: StateAtOpening = _NOTHING_KNOWN
     ) -> None:
         self._outbox = outbox
         self._rules = rules
-        self.index = QueueIndex(rules.per_queue, self._save)
+        self.index = QueueIndex(rules.per_queue, lambda queue: outbox.batch.queues.append(queue.row()))
         self.window = GateWindow(maker, outbox, self.drop, gates, found)
         self._stamps = 0
         self.asked = 0  #: lanes that wait for heads
         self.loading = 0  #: of these, lanes without other heads
         self.out = 0  #: leases out
+        self.retired_out = 0  #: of these, leases of retired queues
+        self.held: dict[int, WorkQueue] = {}  #: free queues that still have parked lanes
 
     @property
     def store_is_busy(self) -> bool:
@@ -79,7 +85,7 @@ class Placement:
             if self.store_is_busy:
                 return False
             waiting.pop()
-            self._ask_first(line, first[1], first[0])
+            self._begin_session(line, first[1], first[0])
         if waiting.wants_more:
             self._outbox.lanes.append((line, waiting.ask()))
         return True
@@ -89,29 +95,29 @@ class Placement:
         lane.ask()
         self._outbox.heads.append(lane)
         self.asked += 1
-        lane.line.count_asked(1)
+        if lane.line.group is not None:
+            lane.line.group.count_asked(1)
 
     def place(self, lane: Lane) -> None:
         """Put the lane in the place where it belongs now."""
         place = lane.belongs()
-        line = lane.line
         before = lane.place
         if place is not before:
+            line = lane.line
             if before is not NOWHERE:
                 self.unplace(lane)
             if place is READY:
                 self._stamps += 1
                 lane.stand(READY, self._stamps)
                 line.push_ready(lane)
-            elif place is LOADING:
-                lane.stand(LOADING)
-                line.count_active(1)
-                self.loading += 1
-            else:
+            elif place is not NOWHERE:
                 lane.stand(place)
-            if place is STORED:
-                line.waiting.offer(lane.turn, lane.queue.id)
-                self.window.busy(line)
+                if place is LOADING:
+                    line.count_active(1)
+                    self.loading += 1
+                elif place is STORED:
+                    line.waiting.offer(lane.turn, lane.queue.id)
+                    self.window.busy(line)
         if not lane.window and not lane.leased and place is not LOADING and place is not PARKED:
             self._forget(lane)
         self.index.settle(lane.queue)
@@ -131,12 +137,16 @@ class Placement:
 
     def drop(self, lane: Lane) -> None:
         """Let the lane leave memory with its heads, or as soon as its leases have ended."""
-        lane.drop_all()
-        self.forget_answer(lane)
+        self.drop_heads(lane)
         self.unplace(lane)
         if not lane.leased:
             self._forget(lane)
             self.index.settle(lane.queue)
+
+    def drop_heads(self, lane: Lane) -> None:
+        """Drop all heads of the lane; the store has them."""
+        lane.drop_all()
+        self.forget_answer(lane)
 
     def forget_answer(self, lane: Lane) -> None:
         """Stop waiting for the lane's heads."""
@@ -146,18 +156,14 @@ class Placement:
     def answered(self, lane: Lane) -> None:
         """Count the answer to the lane."""
         self.asked -= 1
-        lane.line.count_asked(-1)
-
-    def count_out(self, change: int) -> None:
-        """Add to the number of leases out."""
-        self.out += change
+        if lane.line.group is not None:
+            lane.line.group.count_asked(-1)
 
     def lanes_read(self, line: ReadyList, answer: LanesRead, limit: int) -> None:
         """Take the store's answer for a ready list."""
-        entries = [(lane.turn, lane.queue) for lane in answer.lanes]
-        line.waiting.answer(entries, limit)
-        for queue_id in line.lanes:
-            if line.lanes[queue_id].place is not STORED:
+        line.waiting.answer([(lane.turn, lane.queue) for lane in answer.lanes], limit)
+        for queue_id, lane in line.lanes.items():
+            if lane.place is not STORED:
                 line.waiting.discard(queue_id)
         line.enlist()
         self.window.note_idle(line)
@@ -170,10 +176,65 @@ class Placement:
             self.place(lane)
         line.enlist()
 
-    def _save(self, queue: WorkQueue) -> None:
-        self._outbox.batch.queues.append(queue.row())
+    # Queues
 
-    def _ask_first(self, line: ReadyList, queue_id: int, turn: Turn) -> None:
+    def queue_freed(self, queue: WorkQueue, now_s: float) -> None:
+        """Bring back a parked lane with an open gate, or else all, of a queue that is free."""
+        if queue.per_queue == 1 and not queue.standing:
+            for lane in queue.parked:
+                if lane.line.opens_s() <= now_s and not lane.line.is_leaving:
+                    self._come_back([lane])
+                    self.held[queue.id] = queue
+                    return
+        self._come_back(queue.parked)
+
+    def bring_back(self) -> bool:
+        """Bring back all lanes parked at free queues; False if there are none."""
+        if not self.held:
+            return False
+        held, self.held = self.held, {}
+        for queue in held.values():
+            if not queue.is_busy:
+                self._come_back(queue.parked)
+        return True
+
+    def retire(self, queue: WorkQueue) -> None:
+        """Retire a queue that has spent its total budget."""
+        self._outbox.batch.standings.append((queue.id, Standing.RETIRED))
+        self.suspend(queue, Standing.RETIRED)
+
+    def suspend(self, queue: WorkQueue, standing: Standing) -> None:
+        """Pause or retire the queue: its lanes leave memory, its leases may end."""
+        self._set_standing(queue, standing)
+        for lane in list(queue.lanes):
+            self.drop(lane)
+            lane.line.enlist()  # the next lane of its gate takes its turn
+        self.index.settle(queue)
+
+    def reopen(self, queue: WorkQueue) -> None:
+        """Serve the queue again; lanes that are not in memory come back when their gates are read."""
+        self._set_standing(queue, Standing.OPEN)
+        for lane in list(queue.lanes):
+            self.place(lane)
+            lane.line.enlist()
+        self.index.settle(queue)
+
+    # Inside
+
+    def _set_standing(self, queue: WorkQueue, standing: Standing) -> None:
+        if queue.standing is Standing.RETIRED:
+            self.retired_out -= queue.out
+        if standing is Standing.RETIRED:
+            self.retired_out += queue.out
+        queue.standing = standing
+
+    def _come_back(self, lanes: Sequence[Lane]) -> None:
+        for lane in list(lanes):
+            self.unplace(lane)
+            self.place(lane)
+            lane.line.enlist()
+
+    def _begin_session(self, line: ReadyList, queue_id: int, turn: Turn) -> None:
         """Begin the session of a lane without heads."""
         lane = line.lanes.get(queue_id)
         queue = self.index.take_up(queue_id)
@@ -189,98 +250,13 @@ class Placement:
 
     def _forget(self, lane: Lane) -> None:
         """Remove the lane from memory, and from the store if it has no rows."""
-        lane.leave()
+        lane.is_dropped = True
         lane.line.lanes.pop(lane.queue.id, None)
         lane.queue.lanes.discard(lane)
         if lane.place is NOWHERE and not lane.more:
             lane.line.waiting.discard(lane.queue.id)  # a read under way may contain it
             self._outbox.batch.removed.append(lane.id)
         self.window.note_idle(lane.line)
-
-
-class Parking:
-    """Brings parked lanes back when their queue is free. Costs O(1) a lease, and O(log active) a lane."""
-
-    def __init__(self, placement: Placement) -> None:
-        self._placement = placement
-        self._held: dict[int, WorkQueue] = {}  #: free queues that still have parked lanes
-
-    def freed(self, queue: WorkQueue, now_s: float) -> None:
-        """Bring back a lane with an open gate, or else all, of a queue that is free."""
-        parked = queue.parked
-        if not parked:
-            return
-        if queue.per_queue == 1 and not queue.standing:
-            for lane in parked:
-                if lane.line.opens_s() <= now_s and not lane.line.is_leaving:
-                    self._come_back([lane])
-                    self._held[queue.id] = queue
-                    return
-        self._come_back(parked)
-
-    def taken(self, queue: WorkQueue) -> None:
-        """The queue is busy: its parked lanes stay."""
-        if self._held:
-            self._held.pop(queue.id, None)
-
-    def end(self) -> bool:
-        """Bring back all lanes parked at free queues; False if there are none."""
-        if not self._held:
-            return False
-        held, self._held = self._held, {}
-        for queue in held.values():
-            if not queue.is_busy:
-                self._come_back(queue.parked)
-        return True
-
-    def _come_back(self, lanes: Sequence[Lane]) -> None:
-        for lane in list(lanes):
-            self._placement.unplace(lane)
-            self._placement.place(lane)
-            lane.line.enlist()
-
-
-class Suspension:
-    """Suspends and reopens queues in memory. Every operation costs O(lanes of the queue in memory)."""
-
-    def __init__(self, outbox: Outbox, placement: Placement) -> None:
-        self._outbox = outbox
-        self._placement = placement
-        self.out = 0  #: leases out of retired queues
-
-    def retire(self, queue: WorkQueue) -> None:
-        """Retire a queue that has spent its total budget."""
-        self._outbox.batch.standings.append((queue.id, Standing.RETIRED))
-        self.suspend(queue, Standing.RETIRED)
-
-    def reopen(self, queue: WorkQueue) -> None:
-        """Serve the queue again; lanes that are not in memory come back when their gates are read."""
-        self._stand(queue, Standing.OPEN)
-        for lane in list(queue.lanes):
-            self._placement.place(lane)
-            lane.line.enlist()
-        self._placement.index.settle(queue)
-
-    def suspend(self, queue: WorkQueue, standing: Standing) -> None:
-        """Pause or retire the queue: its lanes leave memory, its leases may end."""
-        self._stand(queue, standing)
-        for lane in list(queue.lanes):
-            self._placement.drop(lane)
-            lane.line.enlist()  # the next lane of its gate takes its turn
-        self._placement.index.settle(queue)
-
-    def came_back(self, lane: Lane, *, keep: bool) -> None:
-        """A lease of a suspended queue ended; its row stays if `keep`."""
-        if keep:
-            lane.note_more()
-        self.out -= lane.queue.standing is Standing.RETIRED
-
-    def _stand(self, queue: WorkQueue, standing: Standing) -> None:
-        if queue.standing is Standing.RETIRED:
-            self.out -= queue.out
-        if standing is Standing.RETIRED:
-            self.out += queue.out
-        queue.set_standing(standing)
 
 
 #: The most gates without a lane to serve that one call tries.
@@ -298,17 +274,15 @@ class Schedule:
         self.placement = Placement(outbox, maker, rules, gates, found)
         self.index = self.placement.index  #: queues in memory
         self.window = self.placement.window  #: gates in memory
-        self.suspension = Suspension(outbox, self.placement)  #: paused and retired queues
-        self.parking = Parking(self.placement)  #: lanes with a busy queue
 
     # Rows
 
     def schedule_row(self, row: Row, queue_key: QueueKey | None = None, gate_key: GateKey | None = None) -> None:
         """Place a row that the caller added to the batch: of a page, a dump, or a retry that is due.
 
-        If its lane is in memory, the lane takes it; else the lane waits at its gate, and a gate that is not in memory gets a
-        turn in the store. A row that waits for its retry only announces its lane. Give the keys of queue and gate if the
-        store may not have them.
+        The row's lane takes it if it is in memory, else waits at its gate, or the gate gets a turn in the store. A row
+        that waits for its retry only announces its lane. Give the keys of queue and gate if the store may not have
+        them.
         """
         window, queue_id = self.window, row.queue
         line = window.lines.get(row.gate)
@@ -340,13 +314,13 @@ class Schedule:
             self.placement.forget_answer(lane)
         elif lane.more:
             return
-        lane.note_more()
+        lane.more = True
         self.placement.place(lane)
         lane.line.enlist()
 
     def lane_waits(self, line: ReadyList, queue_id: int, turn: Turn) -> None:
         """Let a lane that is not in memory wait at its gate, which is in memory."""
-        queue = self.index.get(queue_id)
+        queue = self.index.queues.get(queue_id)
         if queue_id in line.lanes or (queue is not None and queue.standing):
             return
         line.waiting.offer(turn, queue_id)
@@ -367,7 +341,7 @@ class Schedule:
             self._rules.meet(queue)
             self._check_turn(lane)
             if not queue.standing and self._rules.is_over_total(queue):
-                self.suspension.retire(queue)
+                self.placement.retire(queue)
         if self.window.maker.has_groups and lane.line.group is None:
             self.window.join_group(lane.line)
         if queue.standing:
@@ -381,7 +355,7 @@ class Schedule:
     def lease(self, now_s: float) -> tuple[Lane, Head] | None:
         """Take a slot of an open gate and the head of its best lane; None if that is not possible now."""
         served = self._serve(now_s)
-        return self._serve(now_s) if served is None and self.parking.end() else served
+        return self._serve(now_s) if served is None and self.placement.bring_back() else served
 
     def _serve(self, now_s: float) -> tuple[Lane, Head] | None:
         window = self.window
@@ -405,16 +379,15 @@ class Schedule:
         return None
 
     def come_back(self, lane: Lane, head: Head, charge: Charge, now_s: float, *, keep: bool) -> None:
-        """End a lease of the lane; with `keep` the row is first again, else it has left the lane.
-
-        The caller has returned the gate's slot. The lane's session pays the charge.
-        """
-        placement = self.placement
-        placement.count_out(-1)
-        queue, line = lane.queue, lane.line
+        """End a lease with its slot returned; the session pays. With `keep` the row is first again, else it is gone."""
+        placement, queue, line = self.placement, lane.queue, lane.line
+        placement.out -= 1
+        queue.out -= 1
         lane.end_lease(head.row.ordinal, charge[0])
         if queue.standing:
-            self.suspension.came_back(lane, keep=keep)
+            if keep:
+                lane.more = True
+            placement.retired_out -= queue.standing is Standing.RETIRED
         elif keep:
             lane.put_first(head)
         gives_way = False
@@ -424,7 +397,8 @@ class Schedule:
             self._yield_to_better(lane)
         if lane.place is not NOWHERE:
             placement.unplace(lane)
-        self.parking.freed(queue, now_s)
+        if queue.parked:
+            placement.queue_freed(queue, now_s)
         placement.place(lane)
         if gives_way:
             self.window.let_go(line, now_s)
@@ -434,7 +408,7 @@ class Schedule:
 
     def next_time(self, now_s: float) -> float | None:
         """When a gate with something to serve opens; None if time alone opens none, or if the store must answer first."""
-        self.parking.end()
+        self.placement.bring_back()
         window = self.window
         at_s = window.heap.next_time()
         if at_s is not None and at_s <= now_s and self.placement.store_is_busy:
@@ -459,26 +433,26 @@ class Schedule:
         return turn
 
     def _take(self, line: ReadyList, lane: Lane, now_s: float) -> Head:
-        line.gate.take(now_s)
-        group = line.group
+        """Lease the first head of a lane that was taken from its ready list."""
+        gate, group = line.gate, line.group
+        gate.take(now_s)
         if group is not None:
             group.gate.take(now_s)
         placement, queue = self.placement, lane.queue
-        line.count_active(-1)
-        lane.stand(NOWHERE)
+        placement.out += 1
         head = lane.take()
-        placement.count_out(1)
-        if lane.wants_heads():
+        if lane.more and lane.wants_heads():
             placement.ask(lane)
         if queue.out < queue.per_queue:
             placement.place(lane)
         elif lane.window and queue.per_queue > 1:
             lane.park()
-        self.parking.taken(queue)
+        if placement.held:
+            placement.held.pop(queue.id, None)
         self.index.settle(queue)
-        placement.activate(line)
-        line.lose_turn()
-        if group is not None or line.gate.out < line.gate.slots:
+        if line.waiting.may_have_any:
+            placement.activate(line)
+        if group is not None or gate.out < gate.slots:
             line.enlist()
         return head
 
@@ -495,25 +469,22 @@ class Schedule:
         if not (line.waiting.may_have_any or self.window.stored.more):
             self._check_turn(lane)
             return False
-        lane.set_turn(turn_of(queue.precedence, self._outbox.number()))
+        lane.turn = turn_of(queue.precedence, self._outbox.number())
         self._outbox.batch.turns.append((lane.id, lane.turn))
-        lane.drop_all()
-        self.placement.forget_answer(lane)
+        self.placement.drop_heads(lane)
         return self.window.stored.more
 
     def _yield_to_better(self, lane: Lane) -> None:
         """If a queue of smaller precedence waits at the gate, drop the lane's heads; it keeps its turn."""
         first = lane.line.waiting.first()
         if first is not None and precedence_of(first[0]) < lane.queue.precedence:
-            lane.drop_all()
-            self.placement.forget_answer(lane)
+            self.placement.drop_heads(lane)
 
     def _check_turn(self, lane: Lane) -> None:
         """Correct the lane's turn if the queue's precedence is another one."""
         queue = lane.queue
         if precedence_of(lane.turn) != queue.precedence and not queue.standing:
-            lane.set_turn(with_precedence(lane.turn, queue.precedence))
+            lane.turn = with_precedence(lane.turn, queue.precedence)
             self._outbox.batch.turns.append((lane.id, lane.turn))
             if queue.precedence >= self._rules.floor:
-                lane.drop_all()
-                self.placement.forget_answer(lane)
+                self.placement.drop_heads(lane)

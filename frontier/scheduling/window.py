@@ -68,8 +68,8 @@ class GateWindow:
     def admit(self, gate_id: int, key: GateKey | None, turn: Turn | None, queue_id: int) -> ReadyList | None:
         """The list of a gate that got something to serve, a lane of this queue; None if the gate stays in the store.
 
-        A gate with a key is loaded if there is room and no other gate waits. A gate that is not in memory, or not yet, gets its
-        turn in the store; without a turn only its name.
+        A gate with a key is loaded if there is room and no other waits. Else it gets its turn in the store, if it has
+        one.
         """
         line = self.lines.get(gate_id)
         if line is None and key is not None and turn is not None and not self.stored.more and self._makes_room():

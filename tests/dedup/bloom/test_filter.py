@@ -77,7 +77,7 @@ def test_what_was_moved_is_known_below() -> None:
     checked.begin_splits([3, 4], checked.tree.split([3, 4], 2), checked.take(4))
     check_split(checked, split, logged, LOG)
     split.moved = 12
-    with pytest.raises(InvariantBroken, match="2 of the elements said to be moved are not known below"):
+    with pytest.raises(InvariantBroken, match="2 of the elements recorded as moved are not known below"):
         check_split(checked, split, logged, LOG)
 
 
@@ -87,7 +87,7 @@ def test_a_split_cannot_have_moved_more_than_there_is(change: dict[str, int]) ->
     checked, split, logged = splitting(moved=10)
     for name, value in change.items():
         setattr(split, name, value)
-    with pytest.raises(InvariantBroken, match="are said to be moved"):
+    with pytest.raises(InvariantBroken, match="are recorded as moved"):
         check_split(checked, split, logged, LOG)
 
 

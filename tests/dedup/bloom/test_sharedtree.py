@@ -33,7 +33,7 @@ def test_paths_and_servers_do_not_depend_on_the_order_of_splits() -> None:
     assert len({one.revision, other.revision, both.revision, first.revision}) == 4
     assert first.children(1, 2) == one.places[5:7]
     elements = fingerprints([b"%d" % number for number in range(500)])
-    ways = [[tree.places[node] for node in tree.descend(elements).tolist()] for tree in (one, other, both)]
+    ways = [[tree.places[node] for node in tree.tree.descend(elements).tolist()] for tree in (one, other, both)]
     assert ways[0] == ways[1] == ways[2]
 
 

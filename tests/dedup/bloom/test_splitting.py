@@ -377,11 +377,11 @@ def test_a_check_finds_splits_that_contradict_their_logs(tmp_path: Path, slowly:
         split = dsbf._splitter.splits[0]
         dsbf.check()
         split.moved += 100
-        with pytest.raises(InvariantBroken, match="100 of the elements said to be moved are not known below"):
+        with pytest.raises(InvariantBroken, match="100 of the elements recorded as moved are not known below"):
             dsbf.check()
         split.moved -= 100
         split.recorded = split.moved + 1
-        with pytest.raises(InvariantBroken, match="are said to be moved"):
+        with pytest.raises(InvariantBroken, match="are recorded as moved"):
             dsbf.check()
         split.recorded = 0
         dsbf._table.leaves.mark(dsbf._table.nodes.slots[[1]], fingerprints([b"stranger"]))

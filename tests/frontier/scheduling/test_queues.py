@@ -312,8 +312,8 @@ def test_repr_says_state_and_counts() -> None:
     """Queues and lanes in a message can be understood."""
     lane = filled(2)
     lane.queue.key = QueueKey("q")
-    lane.place = LanePlace.READY
     lane.take()
+    lane.place = LanePlace.READY
     assert repr(lane.queue) == "<WorkQueue q inactive, 1 leased, 1 heads>"
     assert repr(lane) == "<Lane q at a.test ready, 1 heads>"
     lane.more = True

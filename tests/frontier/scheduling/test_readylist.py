@@ -307,7 +307,7 @@ def test_the_best_lane_is_the_first_whose_queue_is_free() -> None:
     some.active = 2
     some.ready = [(3, 1, stale), (3, 2, busy), (3, 3, free)]
     assert some.best() is free
-    assert (busy.place, busy.stamp, busy.queue.parked, some.active) == (LanePlace.PARKED, 0, [busy], 1)
+    assert (busy.place, busy.stamp, busy.queue.parked, some.active) == (LanePlace.PARKED, 0, [busy], 0)
     assert some.best() is None
 
 
