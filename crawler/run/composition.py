@@ -12,7 +12,6 @@ from collections.abc import Awaitable, Callable
 from contextlib import AsyncExitStack
 from dataclasses import dataclass
 from functools import partial
-from pathlib import Path
 from typing import TypeVar
 
 from anabranch.crawler.accounts.accounts import Accounts
@@ -105,32 +104,38 @@ async def open_parts(context: RunContext, opened: AsyncExitStack) -> RunParts:
     sandbox = _close_later(Sandbox(), opened)
     admission = await open_admission(order, job.state, frontier, opened)
     tags = SourceTags()
-    seeding = _seeding(context, book, admission, frontier, tags)
+    seeding = Seeding(
+        book,
+        admission.scope,
+        frontier,
+        Marks(admission.canonicalizer.key, tags),
+        sitemaps=order.extract.sitemaps,
+        given=None if admission.drop_similar is None else admission.drop_similar.learn,
+        mine=(lambda _: True) if share is None else share.owns,
+    )
     exchanges = None if writing.payloads is None else ExchangeMaker(writing.payloads, revisit=order.write.revisit)
     recorder = _recorder(context, writing, exchanges, tags)
     disposition = Disposition(frontier, recorder, context.statistics, clock, admission.seen)
-    chain = tuple(
-        build_chain(
-            ChainParts(
-                order=order,
-                job=job,
-                clock=clock,
-                frontier=frontier,
-                resolver=resolver,
-                fetcher=fetcher,
-                sandbox=sandbox,
-                admission=admission,
-                seeding=seeding,
-                accounts=accounts,
-                writing=writing,
-                exchanges=exchanges,
-                recorder=recorder,
-                disposition=disposition,
-            )
-        )
+    chain_parts = ChainParts(
+        order=order,
+        job=job,
+        clock=clock,
+        frontier=frontier,
+        resolver=resolver,
+        fetcher=fetcher,
+        sandbox=sandbox,
+        admission=admission,
+        seeding=seeding,
+        accounts=accounts,
+        writing=writing,
+        exchanges=exchanges,
+        recorder=recorder,
+        disposition=disposition,
     )
-    fetched_bytes = await asyncio.to_thread(_begin_round, job.state)
-    limits = _limits(context, frontier, fetched_bytes)
+    chain = tuple(build_chain(chain_parts))
+    fetched_bytes = await asyncio.to_thread(_begin_round, context)
+    done = frontier.core.counts().done
+    limits = RunLimits(order.limits, context.run_state, context.statistics, done=done, fetched_bytes=fetched_bytes)
     dispose = disposition if admission.drop_similar is None else admission.drop_similar.learning_after(disposition)
     parts = RunParts(
         frontier=frontier,
@@ -142,7 +147,6 @@ async def open_parts(context: RunContext, opened: AsyncExitStack) -> RunParts:
         pool=_pool(context, frontier, limits, chain, dispose),
         explainer=_explainer(context, admission, book, chain),
     )
-    await asyncio.to_thread(_recall_trouble, context)
     if share is not None:
         share.on_opened(parts)
     return parts
@@ -205,20 +209,6 @@ def _fetcher(context: RunContext, resolver: Resolver) -> Fetcher:
     )
 
 
-def _seeding(
-    context: RunContext, book: Book, admission: UrlAdmission, frontier: AsyncFrontier, tags: SourceTags
-) -> Seeding:
-    return Seeding(
-        book,
-        admission.scope,
-        frontier,
-        Marks(admission.canonicalizer.key, tags),
-        sitemaps=context.order.extract.sitemaps,
-        given=None if admission.drop_similar is None else admission.drop_similar.learn,
-        mine=(lambda _: True) if context.share is None else context.share.owns,
-    )
-
-
 def _recorder(context: RunContext, writing: Writing, exchanges: ExchangeMaker | None, tags: SourceTags) -> Recorder:
     order = context.order
     return Recorder(
@@ -232,22 +222,15 @@ def _recorder(context: RunContext, writing: Writing, exchanges: ExchangeMaker | 
     )
 
 
-def _begin_round(state: Path) -> int:
-    """Begin a round that was ordered, since there is a Frontier for it now. Returns what earlier runs of the round fetched."""
+def _begin_round(context: RunContext) -> int:
+    """Begin a round that was ordered, now that it has a Frontier. Returns what earlier runs of the round fetched (blocks)."""
+    state, now_s = context.job.state, context.clock()
+    # A gate that an earlier run has closed may be closed for an hour: this run reports the reason, too.
+    context.statistics.troubles.recall(last_logged(context.job.directory, now_s), now_s)
     with storage_errors(state), AccountsView(state) as view:
         total = view.total()
         begin_round(state, total.bytes, total.processed)
         return max(total.bytes - current_round(state).bytes_before, 0)  # less than before: the accounts were removed
-
-
-def _limits(context: RunContext, frontier: AsyncFrontier, fetched_bytes: int) -> RunLimits:
-    return RunLimits(
-        context.order.limits,
-        context.run_state,
-        context.statistics,
-        done=frontier.core.counts().done,
-        fetched_bytes=fetched_bytes,
-    )
 
 
 def _pool(
@@ -266,9 +249,3 @@ def _explainer(context: RunContext, admission: UrlAdmission, book: Book, chain: 
 
     robots = next((process.words for _, process in chain if isinstance(process, RobotsPrecondition)), None)
     return UrlExplainer(admission.scope, admission.canonicalizer.key, book, admission.similar, robots, trouble)
-
-
-def _recall_trouble(context: RunContext) -> None:
-    """A gate that an earlier run has closed may be closed for an hour: this run reports the reason, too."""
-    now_s = context.clock()
-    context.statistics.troubles.recall(last_logged(context.job.directory, now_s), now_s)

@@ -6,9 +6,8 @@ reply:
     {"verb": "block", "arguments": {"host": "example.org", "for_s": 3600}}
     {"facts": {…}}    or    {"error": "one line", "code": 2}
 
-The crawl answers one request at a time, over all clients: a command that ran while the store reads for a long query would block
-the event loop until then. The holder of the job's lock owns the socket, so an existing socket belongs to a dead process and is
-replaced.
+The crawl answers one request at a time, over all clients: a command during a long query would block the event loop. The holder
+of the job's lock owns the socket, so an existing socket belongs to a dead process and is replaced.
 """
 
 from __future__ import annotations
@@ -116,11 +115,14 @@ class Control:
                 connection.reply(_REFUSED_LATE)
                 return
             try:
-                verb, arguments = _parse_request(line)
+                request = json.loads(line)
             except (ValueError, RecursionError):
-                connection.reply(_NO_REQUEST)
-                return
-            connection.reply(await reply_to(self._answer, verb, arguments))
+                request = None
+            match request:
+                case {"verb": str(verb), "arguments": dict(arguments)}:
+                    connection.reply(await reply_to(self._answer, verb, arguments))
+                case _:
+                    connection.reply(_NO_REQUEST)
 
 
 async def reply_to(answer: Answer, verb: str, arguments: Arguments) -> dict[str, Any]:
@@ -139,15 +141,14 @@ def facts_of(reply: Mapping[str, Any]) -> Facts:
     """The facts of a reply. Raises: ControlRefused."""
     if "error" in reply:
         raise ControlRefused(reply["error"], ExitCode(reply["code"]))
-    facts: Facts = reply["facts"]
-    return facts
+    return cast("Facts", reply["facts"])
 
 
 class _Connection(asyncio.Protocol):
     """Whole lines in, whole lines out, in order.
 
-    One request is answered at a time, and none while the client has not read the last reply: then nothing more is read from it,
-    either. So a client that never reads keeps one reply in memory, and is disconnected after `PATIENCE_S`.
+    One request is answered at a time, and none is read while the client has not read the last reply. So a client that never
+    reads keeps one reply in memory, and is disconnected after `PATIENCE_S`.
     """
 
     def __init__(self, received: Callable[[_Connection, bytes], None], connections: set[_Connection]) -> None:
@@ -251,14 +252,6 @@ def ask(state: Path, verb: str, arguments: Arguments) -> Facts | None:
     if not line.endswith(b"\n"):
         return None
     return facts_of(json.loads(line))
-
-
-def _parse_request(line: bytes) -> tuple[str, Arguments]:
-    """Raises: ValueError."""
-    match json.loads(line):
-        case {"verb": str(verb), "arguments": dict(arguments)}:
-            return verb, arguments
-    raise ValueError
 
 
 def _bind(path: Path) -> socket.socket:

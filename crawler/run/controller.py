@@ -69,7 +69,8 @@ class CrawlController:
         self._clock = steady_clock()
         self._statistics = CrawlStatistics(started_s=self._clock())
         self._run_state = RunState(hooks.say, self._phase_changed, is_resumable=order.frontier.store != MEMORY)
-        self._disk = DiskWatch(written_folders(order, job), order.limits.min_free_disk_bytes, self._run_state)
+        written = [job.directory, job.warc] if order.write.warc else [job.directory]  # maybe on several disks
+        self._disk = DiskWatch(written, order.limits.min_free_disk_bytes, self._run_state)
         self._context = RunContext(
             order=order,
             job=job,
@@ -110,10 +111,17 @@ class CrawlController:
     async def _open_and_crawl(self) -> RunFacts:
         """Open every part, crawl, close every part in the opposite order."""
         async with AsyncExitStack() as opened:
-            self._check_reports()
+            if self._order.report.reports:
+                with storage_errors(self._job.reports):
+                    check_folder(self._job.reports)
             parts = self._parts = await open_parts(self._context, opened)
             frontier, seeding = parts.frontier, parts.seeding
-            progress = self._progress = self._open_progress(frontier)
+            log = ProgressLog(self._job.crawl_log.parent / PROGRESS_LOG_FILE, self._clock)
+            interval_s = self._order.report.statistics_interval_s
+            progress = ProgressReporter(frontier, self._statistics, log, interval_s, self._clock)
+            self._progress = progress
+            if self._hooks.share is not None:
+                self._hooks.share.on_progress(progress.facts)
             status = self._status = RunStatus(self._context, self._disk, frontier.core, progress)
             frontier.core.on_trouble(log_frontier_trouble)
             verbs = CrawlVerbs(self._context, parts, status.facts)
@@ -134,21 +142,17 @@ class CrawlController:
             self.stop(self._run_state.ending)
             await progress.end(self._run_state.end_reason)
             await self._write_reports(parts)
-            return await self._facts(parts)
-
-    def _open_progress(self, frontier: AsyncFrontier) -> ProgressReporter:
-        log = ProgressLog(self._job.crawl_log.parent / PROGRESS_LOG_FILE, self._clock)
-        interval_s = self._order.report.statistics_interval_s
-        progress = ProgressReporter(frontier, self._statistics, log, interval_s, self._clock)
-        if self._hooks.share is not None:
-            self._hooks.share.on_progress(progress.facts)
-        return progress
-
-    def _check_reports(self) -> None:
-        """Find out before the crawl that reports cannot be written. Raises: StorageError."""
-        if self._order.report.reports:
-            with storage_errors(self._job.reports):
-                check_folder(self._job.reports)
+            number, total = await asyncio.to_thread(self._rounds, parts.accounts)
+            return RunFacts(
+                job=str(self._job.directory),
+                ended=self._run_state.end_reason,
+                elapsed_s=self._clock() - self._statistics.started_s,
+                seeds=await seeding.facts(self._statistics.seed_failures),
+                run=self._statistics,
+                frontier=await frontier.statistics(),
+                round_number=number,
+                all_rounds=total,
+            )
 
     async def _write_reports(self, parts: RunParts) -> None:
         if not self._order.report.reports:
@@ -197,7 +201,7 @@ class CrawlController:
         """Return when the workers have ended. A stop gives those at work the time of a fetch, or none if it is at once."""
         state = self._run_state
         stopped, hurried = (asyncio.create_task(event.wait()) for event in (state.stopped, state.hurried))
-        ended = asyncio.create_task(all_done(workers))
+        ended = asyncio.create_task(asyncio.wait(workers))
         try:
             await asyncio.wait({stopped, ended}, return_when=asyncio.FIRST_COMPLETED)
             if ended.done():
@@ -234,23 +238,7 @@ class CrawlController:
         self._hooks.say("draining: fetches under way may end; a second signal leaves at once")
 
     def _log_status(self) -> None:
-        if self._status is not None:
-            log_status(self._status.facts())
-        else:
-            log_status(opening_facts(self._context))
-
-    async def _facts(self, parts: RunParts) -> RunFacts:
-        number, total = await asyncio.to_thread(self._rounds, parts.accounts)
-        return RunFacts(
-            job=str(self._job.directory),
-            ended=self._run_state.end_reason,
-            elapsed_s=self._clock() - self._statistics.started_s,
-            seeds=await parts.seeding.facts(self._statistics.seed_failures),
-            run=self._statistics,
-            frontier=await parts.frontier.statistics(),
-            round_number=number,
-            all_rounds=total,
-        )
+        log_status(opening_facts(self._context) if self._status is None else self._status.facts())
 
     def _rounds(self, accounts: Accounts) -> tuple[int, Totals | None]:
         """The number of this round, and the counts of all rounds if there were others (blocks)."""
@@ -262,13 +250,3 @@ class CrawlController:
             accounts.sync()
             with AccountsView(state) as view:
                 return number, view.total()
-
-
-async def all_done(tasks: Sequence[asyncio.Task[None]]) -> None:
-    """Return when every task has ended, however."""
-    await asyncio.wait(tasks)
-
-
-def written_folders(order: CrawlOrder, job: JobFolder) -> list[Path]:
-    """The folders that a crawl writes to; they may be on several disks."""
-    return [job.directory, job.warc] if order.write.warc else [job.directory]

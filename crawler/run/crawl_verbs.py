@@ -1,8 +1,8 @@
 """What an operator asks of a crawl as a whole: pause, resume, stop, status, add seeds, reports; and removed URLs' log lines.
 
-The names of a running crawl's verbs begin with `crawl-`, since the Frontier pauses and resumes queues (`verbs`). Arguments and
-facts are JSON values. Each verb answers when it is done: a seed that is added is in the job's book and queued, both durably; a
-pause holds from that moment on. `control` carries verbs and facts; a job that is not running is asked by the functions below.
+The names of a running crawl's verbs begin with `crawl-`, since the Frontier pauses and resumes queues (`verbs`). Each verb
+answers when it is done: a seed that is added is in the job's book and queued, both durably. `control` carries verbs and facts,
+which are JSON values; the functions below serve a job that is not running.
 """
 
 from __future__ import annotations
@@ -68,22 +68,22 @@ class CrawlVerbs:
         facts = await answer_running(self._parts.frontier, verb, explainer.with_key(verb, given))
         return await asyncio.to_thread(explainer.with_trouble, explainer.with_scope(verb, facts))
 
-    async def _pause(self, given: Arguments) -> Facts:
+    async def _pause(self, _: Arguments) -> Facts:
         refuse_at_the_end("pause", self._run_state.phase)
         self._run_state.pause(Cause.OPERATOR)
-        return await self._show_status(given)
+        return self._status()
 
-    async def _resume(self, given: Arguments) -> Facts:
+    async def _resume(self, _: Arguments) -> Facts:
         refuse_at_the_end("resume", self._run_state.phase)
         self._run_state.resume_all()
         if self._run_state.phase is Phase.PAUSED:
             raise UsageError(f"{self._run_state.pause_reason}; make room: the crawl then goes on by itself")
-        return await self._show_status(given)
+        return self._status()
 
     async def _stop(self, given: Arguments) -> Facts:
         ending, now = stop_arguments(given)
         self._run_state.stop(ending, at_once=now)
-        return await self._show_status(given)
+        return self._status()
 
     async def _show_status(self, _: Arguments) -> Facts:
         return self._status()
@@ -113,32 +113,25 @@ def refuse_at_the_end(verb: str, phase: Phase) -> None:
         raise UsageError(f"the crawl is ending, there is nothing to {verb}; run its command again to go on")
 
 
-# Seeds
-
-
 def seeds_argument(given: Arguments) -> list[Seed]:
     """The argument `seeds`, a list of {url, source}. Raises: UsageError."""
     listed = given.get("seeds")
     if not isinstance(listed, list) or not listed:
         raise UsageError("seeds must be a list of URLs; it is empty or none")
-    return [_seed(entry) for entry in listed]
-
-
-def _seed(entry: object) -> Seed:
-    match entry:
-        case {"url": str(url), "source": str(source)} if canonical(url) == url:
-            return Seed(url=url, source=source)
-    raise UsageError(f"{entry!r} is no seed; give it as url, in its canonical form, and source")
+    seeds = []
+    for entry in listed:
+        match entry:
+            case {"url": str(url), "source": str(source)} if canonical(url) == url:
+                seeds.append(Seed(url=url, source=source))
+            case _:
+                raise UsageError(f"{entry!r} is no seed; give it as url, in its canonical form, and source")
+    return seeds
 
 
 def added_seeds(seeds: Sequence[Seed], verdicts: Sequence[Verdict]) -> Facts:
-    """What became of each seed: `new`, `seen`, `refused` with a reason, or `later` if the filter has not decided yet."""
-    return {
-        "seeds": [
-            {"url": seed.url, "verdict": verdict.kind.value, "reason": verdict.reason}
-            for seed, verdict in zip(seeds, verdicts, strict=True)
-        ]
-    }
+    """The verdict of each seed: `new`, `seen`, `refused` with a reason, or `later` if the filter has not decided yet."""
+    pairs = zip(seeds, verdicts, strict=True)
+    return {"seeds": [{"url": seed.url, "verdict": found.kind.value, "reason": found.reason} for seed, found in pairs]}
 
 
 def add_to_stopped(frontier: Frontier, book: SeedBook, seeds: Sequence[Seed], key: KeyOf) -> Facts:
@@ -151,9 +144,6 @@ def add_to_stopped(frontier: Frontier, book: SeedBook, seeds: Sequence[Seed], ke
     verdicts = frontier.schedule(candidates)  # a Frontier that was opened just now is not busy
     frontier.flush()
     return added_seeds(seeds, verdicts)
-
-
-# Reports
 
 
 async def facts_of_running(context: RunContext, parts: RunParts, needs: frozenset[str] = ALL_NEEDS) -> JobFacts:
@@ -179,11 +169,9 @@ async def facts_of_running(context: RunContext, parts: RunParts, needs: frozense
 def report_of_stopped(
     directory: Path, frontier: Frontier, seeds: Iterable[Seed], find_key: Callable[[], KeyOf], given: Arguments
 ) -> Facts:
-    """A report of a job that is not running, whose lock the caller holds (blocks).
+    """A report of a job that is not running and that the caller has locked (blocks). Raises: UsageError, StorageError.
 
     `find_key` finds the function that makes dedup's key of a URL, maybe in a user's module; only reports of seeds need it.
-
-    Raises: UsageError, StorageError.
     """
     kind, limit = report_kind(given.get("name")), report_limit(given)
     state, now_s = directory / "state", frontier.now_s()
@@ -225,17 +213,14 @@ def report_limit(given: Arguments) -> int:
     raise UsageError(f"limit must be a whole number from 0 to {MOST}; it is {limit!r}")
 
 
-# Removed URLs
-
-
 @contextmanager
 def removal_log(
     directory: Path, now_s: Callable[[], float], *, extra_info: bool
 ) -> Iterator[Callable[[Sequence[Head]], None]]:
-    """Logs URLs that the operator removes from the queue of a job that is not running, whose lock the caller holds.
+    """Logs URLs that the operator removes from the queue of a job that is not running and that the caller has locked.
 
-    The function that it yields writes their lines to crawl.log and counts them in the job's totals; both are durable when it
-    returns. A line names no worker and no source. Cost: 70 µs a line. Raises: StorageError, AccountsDamaged, RoundDamaged.
+    The yielded function writes their lines to crawl.log and counts them in the job's totals, durably. Cost: 70 µs a line.
+    Raises: StorageError, AccountsDamaged, RoundDamaged.
     """
     crawl_log = directory / "logs" / "crawl.log"
     with storage_errors(crawl_log):

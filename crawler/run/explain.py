@@ -1,4 +1,4 @@
-"""What `anabranch why` says about a URL in addition to the Frontier: its scope rule, its last trouble, its robots.txt.
+"""What `anabranch why` reports about a URL in addition to the Frontier: its scope rule, its last trouble, its robots.txt.
 
 A running crawl asks its own scope; for a job that is not running `open_explainer` builds it from the job's order and seeds.
 `verbs` has the Frontier's part of the answer.
@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Container, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from functools import partial
 from pathlib import Path
 from types import MappingProxyType
@@ -47,7 +47,7 @@ ABOUT_URLS = MappingProxyType({"why": "url", "show": "subject"})
 class UrlExplainer:
     """The keys and the scope of one job; `seeds` are the URLs of its seeds, `similar` its similarity filter, if it has one.
 
-    `robots` tells what the job knows about a robots.txt; None: the crawl asks for none. `trouble` knows why tries failed.
+    `robots` reports what the job knows about a robots.txt; None: the crawl asks for none. `trouble` knows why tries failed.
     """
 
     def __init__(
@@ -72,7 +72,7 @@ class UrlExplainer:
         url = seed_url(typed) if isinstance(typed, str) and (verb == "why" or "://" in typed) else None
         if url is None:
             return given
-        with user_function_errors("its key cannot be told"):
+        with user_function_errors("its key is unknown"):
             return {**given, "key": key_of(url, self._key).decode("utf-8", "surrogatepass")}
 
     def explained(self, verb: str, facts: Facts) -> Facts:
@@ -80,12 +80,10 @@ class UrlExplainer:
         return self.with_trouble(self.with_scope(verb, facts))
 
     def with_scope(self, verb: str, facts: Facts) -> Facts:
-        """The facts with what the scope says about their URL."""
-        if verb not in ABOUT_URLS or "queue" in facts:
+        """The facts with the scope's words about their URL."""
+        if verb not in ABOUT_URLS or "queue" in facts or facts["explanation"]["state"] == REFUSED:
             return facts
         explanation = facts["explanation"]
-        if explanation["state"] == REFUSED:
-            return facts  # no crawl accepts it, so no scope is asked
         url = explanation["subject"]
         if self._robots is not None and url == robots_url(url) and explanation["state"] == NEVER_SCHEDULED:
             robots = self._robots(url, facts["now_s"])
@@ -125,17 +123,16 @@ def open_explainer(directory: Path, order: CrawlOrder) -> Iterator[UrlExplainer]
     Raises: OrderError if a function of the order's cannot be imported; SeedBookDamaged; StorageError.
     """
     scope = open_scope(order.scope)
-    with SeedBook(directory / "state" / SEED_BOOK) as book:
+    key = Canonicalizer(order.urls.canonicalization).key
+    robots = partial(_logged_robots, directory / "logs" / "crawl.log") if order.robots.robots == "obey" else None
+    with ExitStack() as opened:
+        book = opened.enter_context(SeedBook(directory / "state" / SEED_BOOK))
         for seed in book:
             scope.add_seed(seed.url)
-        with _open_similar(directory / "state", order) as similar:
-            robots = (
-                partial(_logged_robots, directory / "logs" / "crawl.log") if order.robots.robots == "obey" else None
-            )
-            key = Canonicalizer(order.urls.canonicalization).key
-            yield UrlExplainer(
-                scope, key, book, similar, robots, lambda url, _, now_s: last_logged(directory, now_s, url)
-            )
+        similar = asyncio.run(open_similar_filter(directory / "state", order.scope)) if order.scope.similar else None
+        if similar is not None:
+            opened.callback(lambda: asyncio.run(similar.close()))
+        yield UrlExplainer(scope, key, book, similar, robots, lambda url, _, now_s: last_logged(directory, now_s, url))
 
 
 def _logged_robots(crawl_log: Path, url: str, now_s: float) -> str:
@@ -143,19 +140,5 @@ def _logged_robots(crawl_log: Path, url: str, now_s: float) -> str:
     entry = last_entry(crawl_log, url)
     if entry is None:
         return "crawl.log has no answer of it, and the crawl that goes on asks for it"
-    at_s = entry.logged_s if entry.start_s is None else entry.start_s
-    answered = f"at {clock_words(at_s, now_s)} it was answered with {describe(entry.status)}"
-    return f"{answered}; the crawl that goes on asks for it again"
-
-
-@contextmanager
-def _open_similar(state: Path, order: CrawlOrder) -> Iterator[SimilarUrlFilter | None]:
-    if not order.scope.similar:
-        yield None
-        return
-    similar = asyncio.run(open_similar_filter(state, order.scope))
-    try:
-        yield similar
-    finally:
-        if similar is not None:
-            asyncio.run(similar.close())
+    at = clock_words(entry.logged_s if entry.start_s is None else entry.start_s, now_s)
+    return f"at {at} it was answered with {describe(entry.status)}; the crawl that goes on asks for it again"

@@ -1,7 +1,7 @@
 """The state of a run: starting, running, paused for one cause or several, or draining.
 
-Signals, limits, the disk and the operator each say here what they want, and none undoes what another wants: a crawl resumes
-when the last cause of its pause is gone. A pause lasts as long as the process: the next run of the job begins unpaused.
+Signals, limits, the disk and the operator ask here, and none undoes what another asked: a crawl resumes when the last cause
+of its pause is gone. A pause lasts as long as the process: the next run of the job begins unpaused.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ class _Pause(NamedTuple):
 
 
 class RunState:
-    """What is wanted of a run. Used on the event loop only; nothing here waits, except for `stopped` and `hurried`."""
+    """The wanted and the current state of a run. Used on the event loop only; only `stopped` and `hurried` are waited for."""
 
     def __init__(
         self,
@@ -93,7 +93,7 @@ class RunState:
         self.stopped.set()
         if at_once:
             self.hurried.set()
-        self._phase_changed()
+        self._apply()
 
     def nothing_left(self, ending: WhyEnded) -> None:
         """The workers have ended, and nothing can be fetched any more: this counts, whatever stopped the run."""
@@ -128,15 +128,13 @@ class RunState:
             return Phase.STARTING
         return Phase.PAUSED if self._pauses else Phase.RUNNING
 
-    def _phase_changed(self) -> None:
+    def _apply(self) -> None:
+        """Report a new phase, and have the Frontier lease or not."""
         phase = self.phase
         if phase is not self._reported:
             self._reported = phase
             self._on_phase(phase, self.in_words)
-
-    def _apply(self) -> None:
-        self._phase_changed()
-        if self._frontier is None:
+        if self._frontier is None or phase is Phase.DRAINING:
             return
         if self._pauses:
             self._frontier.pause_leasing()

@@ -28,12 +28,14 @@ from anabranch.crawler.run.run_state import Phase
 from anabranch.crawler.run.verbs import Facts, totals_facts, totals_of_counts
 from anabranch.frontier.aio import AsyncFrontier
 from anabranch.frontier.frontier import Frontier
-from anabranch.frontier.inspect.statistics import FrontierCounts, FrontierStatistics
+from anabranch.frontier.inspect.statistics import FrontierStatistics
 from anabranch.frontier.records import WaitsFor
 from anabranch.frontier.scheduling.lifecycle import QueueState
 
 #: The phase of a job that no process crawls.
 STOPPED = "stopped"
+#: Counts that a look at all queues replaces, or that are no totals.
+_LOOKED_UP = frozenset({"queues", "gates", "trouble"})
 #: Fields of a snapshot that are not shown by their names.
 _INTERNAL = frozenset({"failing", "untried", "answered", "free_bytes"})
 
@@ -130,7 +132,10 @@ class RunStatus:
         context, run, latest = self._context, self._context.statistics, self._progress.latest
         now, wake, now_s = self._frontier.counts(), self._frontier.wake(), context.clock()
         seen = {} if latest is None else latest.seen
-        totals = totals_of_counts(now) if latest is None else {**totals_facts(latest), **_current(now)}
+        totals = totals_of_counts(now)
+        if latest is not None:
+            current = now._asdict()  # the totals that are always up to date
+            totals = {**totals_facts(latest), **{name: current[name] for name in current.keys() - _LOOKED_UP}}
         left = now.pending + now.in_flight + now.retired
         return CrawlSnapshot(
             elapsed_s=now_s - run.started_s,
@@ -173,12 +178,9 @@ class RunStatus:
 
 def opening_facts(context: RunContext) -> Facts:
     """The same while the job is being opened: nothing is counted yet."""
-    now = CrawlSnapshot(
-        job=context.job.directory.name,
-        workers=context.order.crawl.workers,
-        paused=context.run_state.pause_reason,
-    )
-    return status_facts(now, context.run_state.phase.value, "", pid=os.getpid())
+    name, state = context.job.directory.name, context.run_state
+    now = CrawlSnapshot(job=name, workers=context.order.crawl.workers, paused=state.pause_reason)
+    return status_facts(now, state.phase.value, "", pid=os.getpid())
 
 
 def log_status(facts: Facts) -> None:
@@ -204,7 +206,7 @@ def status_facts(
     is_finished: bool = False,
     share: Facts | None = None,
 ) -> Facts:
-    """What `status --json` shows: one shape for every job, running or not, as docs/reference/status.schema.json says. Pure."""
+    """What `status --json` shows: one shape for every job, running or not, by docs/reference/status.schema.json. Pure."""
     facts = {name: value for name, value in now._asdict().items() if name not in _INTERNAL}
     return {
         "phase": phase,
@@ -241,13 +243,6 @@ def stopped_facts(
     )
     line = "finished: nothing is queued" if is_finished else f"not running; `anabranch crawl` goes on {goes_on}"
     return status_facts(now, STOPPED, line, is_finished=is_finished, share=share)
-
-
-def _current(counts: FrontierCounts) -> Facts:
-    """The totals that are always up to date."""
-    return {
-        name: getattr(counts, name) for name in FrontierCounts._fields if name not in {"queues", "gates", "trouble"}
-    }
 
 
 def _whole(figure: float | None) -> int | None:
