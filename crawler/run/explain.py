@@ -108,7 +108,7 @@ class UrlExplainer:
         try:
             lines = [explain_scope(self._scope, url, path, None)]
         except UserFunctionFailed as error:
-            lines = [f"whether it is in scope cannot be told: {error}"]
+            lines = [f"it is unknown whether it is in scope: {error}"]
         if hops is None and not is_seed:
             lines[0] = f"how it was found is not known; as a link of a seed: {lines[0]}"
         if self._similar is not None and not is_seed and self._similar.is_similar(url):

@@ -134,8 +134,7 @@ class RunStatus:
         seen = {} if latest is None else latest.seen
         totals = totals_of_counts(now)
         if latest is not None:
-            current = now._asdict()  # the totals that are always up to date
-            totals = {**totals_facts(latest), **{name: current[name] for name in current.keys() - _LOOKED_UP}}
+            totals = {**totals_facts(latest), **{k: v for k, v in now._asdict().items() if k not in _LOOKED_UP}}
         left = now.pending + now.in_flight + now.retired
         return CrawlSnapshot(
             elapsed_s=now_s - run.started_s,

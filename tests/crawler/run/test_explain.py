@@ -51,7 +51,7 @@ def test_a_rule_that_fails_is_said_to(explainer) -> None:
             raise UserFunctionFailed(RULE, "ours:rule", "failed")
 
     assert UrlExplainer(Failing(), Canonicalizer().key, ()).scope_words(SEED, "L") == (  # type: ignore[arg-type]
-        "whether it is in scope cannot be told: rule ours:rule failed"
+        "it is unknown whether it is in scope: rule ours:rule failed"
     )
 
 
