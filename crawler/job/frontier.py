@@ -57,7 +57,12 @@ def unknown_address(host: str) -> None:
 
 def frontier_order(order: CrawlOrder, ip_of: IpOf = unknown_address) -> FrontierOrder:
     """The Frontier's order from the crawl order; `ip_of` knows addresses and never waits. Raises: PolicyError."""
-    frontier, politeness = order.frontier, order.politeness
+    frontier, politeness, dedup = order.frontier, order.politeness, order.dedup
+    if frontier.store == MEMORY and dedup.leaves:
+        raise PolicyError(
+            "[frontier] store memory: such a queue cannot share a filter with other crawls; "
+            "leave out [dedup] leaves, or the store"
+        )
     asked = FrontierOrder(
         policy=frontier.policy,
         scope=PolitenessScope(frontier.politeness),
@@ -98,7 +103,7 @@ def frontier_order(order: CrawlOrder, ip_of: IpOf = unknown_address) -> Frontier
         checkpoint_s=frontier.checkpoint_s,
         gates_in_memory=frontier.gates_in_memory,
         ip_of=ip_of,
-        uniq=_uniq(order),
+        uniq=uniq_parameters(exact=dedup.exact, expect=dedup.expect, false_positive=dedup.false_positive),
     )
     check_order(asked)
     return asked
@@ -129,7 +134,11 @@ def open_job(
         shared = _shared(order.dedup)
         if shared is not None:
             opened.callback(shared.close)
-        store = _database(address, shared) if address else None
+        store: FrontierStore | None = None
+        if address:
+            from anabranch.frontier.stores.sql.store import SqlStore  # noqa: PLC0415 - most jobs have no database
+
+            store = SqlStore(address, seen=shared)
         frontier = open_frontier(state, asked, store=store, seen=shared, clock=clock, on_change=on_change)
         opened.callback(frontier.close)
         if address and not is_old and has_urls(frontier):  # a job whose rows are gone is known by its filter
@@ -183,24 +192,6 @@ def refuse_lost_queue(state: Path) -> None:
         f"{state.parent}: the job cannot go on, its queue was in memory and ended with its process; "
         "start over with --fresh, which moves it aside, or choose another --job"
     )
-
-
-def _uniq(order: CrawlOrder) -> object:
-    """Raises: PolicyError."""
-    dedup = order.dedup
-    if order.frontier.store == MEMORY and dedup.leaves:
-        raise PolicyError(
-            "[frontier] store memory: such a queue cannot share a filter with other crawls; "
-            "leave out [dedup] leaves, or the store"
-        )
-    return uniq_parameters(exact=dedup.exact, expect=dedup.expect, false_positive=dedup.false_positive)
-
-
-def _database(address: str, shared: SharedFilter | None) -> FrontierStore:
-    """The store in a database. Raises: PolicyError for a URL of another kind."""
-    from anabranch.frontier.stores.sql.store import SqlStore  # noqa: PLC0415 - most jobs have no database
-
-    return SqlStore(address, seen=shared)
 
 
 def _shared(dedup: DedupSection) -> SharedFilter | None:
