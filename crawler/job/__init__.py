@@ -2,8 +2,7 @@
 
     choosing ─▶ folder ─▶ frontier ─▶ seeding ─▶ journal
 
-`choosing` finds the order and the folder that a command goes on with; `checking` finds everything wrong with an order before a
-run. `folder` takes the job, moves it aside or removes it; `state` has the marks and the round in its state folder, `orderfile`
-the order that the job keeps. `frontier` opens the job's Frontier, `seeds` reads seeds and keeps the seed book, `seeding`
-schedules them. `journal` makes durable what visits leave behind. `inspection` opens jobs that are only looked at.
+`choosing` finds the order and the folder of a command; `checking` finds all faults of an order before a run. `folder` locks the
+job, moves it aside or removes it; `state` has its marks and round, `orderfile` its order. `seeds` has the seed book. `journal`
+makes the results of visits durable. `inspection` opens jobs that are only looked at.
 """

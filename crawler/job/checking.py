@@ -50,24 +50,16 @@ Search = tuple[str, str, Callable[[], object]]
 
 
 def check(examined: Examined, name: str) -> Check:
-    """Try all that the order names: policies, user functions, overrides, seed files. Opens no job.
-
-    `name` is what messages call the order. Values that could not be read are reported; their consequences are not.
-    """
+    """All faults of the order, also of what it names. Opens no job. `name` is what messages call the order."""
     order, layers = examined.order, examined.layers
     import_first_from(order.job.modules)
     policies, sound = _policies(examined)
-    base = _with(CrawlOrder(), "frontier", "policy", sound)
-    place = next((layer.section("[override]") for layer in layers if "override" in layer.tables), "[[override]]")
-    refusals = [(entry, _refused(base.model_copy(update={"override": (entry,)}))) for entry in sound.override]
-    sound = sound.model_copy(update={"override": tuple(entry for entry, refused in refusals if not refused)})
     together: list[str] = []
     if not (examined.left_out & _WEIGHED_KEYS or any(section in _WEIGHED for section, _ in examined.left_out)):
         together += _refused(sound)
         if sound.frontier.policy == order.frontier.policy:  # else it is unknown whether hosts can be divided
             together += division_faults(order)
     lines = [*examined.faults, *policies]
-    lines += (f"{place}: {fault}" for _, refused in refusals for fault in refused)
     lines += (f"{name}: {fault}" for fault in together)
     for section, key, find in _searches(order):
         try:
@@ -82,14 +74,21 @@ def check(examined: Examined, name: str) -> Check:
 
 
 def _policies(examined: Examined) -> tuple[list[str], CrawlOrder]:
-    """The faults of each policy alone; the order with defaults for those that are refused."""
+    """The faults of each policy and each override alone; the order without those that are refused."""
     default, sound = CrawlOrder(), examined.order
     faults = []
     for section, key in _POLICIES:
         refused = _refused(_with(default, section, key, examined.order))
         faults += [f"{named_in(examined.layers, section, key)}: {fault}" for fault in refused]
         sound = _with(sound, section, key, default) if refused else sound
-    return faults, sound
+    base, kept = _with(default, "frontier", "policy", sound), []
+    tables = (layer.section("[override]") for layer in examined.layers if "override" in layer.tables)
+    place = next(tables, "[[override]]")
+    for entry in sound.override:
+        refused = _refused(base.model_copy(update={"override": (entry,)}))
+        faults += [f"{place}: {fault}" for fault in refused]
+        kept += [] if refused else [entry]
+    return faults, sound.model_copy(update={"override": tuple(kept)})
 
 
 def _with(order: CrawlOrder, section: str, key: str, other: CrawlOrder) -> CrawlOrder:
@@ -109,10 +108,9 @@ def _seeds(examined: Examined) -> tuple[bool, list[str]]:
 
 
 def check_names(order: CrawlOrder, layers: Sequence[Layer]) -> None:
-    """Look up the policies and functions that the order names, as a run will, and whether its hosts can be divided among its
-    processes. `layers` are the order's sources.
+    """Look up the policies and functions that the order names, and whether its hosts can be divided among its processes.
 
-    Raises: PolicyError, OrderError for the first that fails; BadArgument if it is the command line that names it.
+    Raises: PolicyError, OrderError for the first that fails; BadArgument if the command line names it.
     """
     import_first_from(order.job.modules)
     try:

@@ -153,10 +153,7 @@ class ScopeEffect(NamedTuple):
 
 
 def join(chosen: ChosenJob, seeds: Sequence[Seed]) -> JoinedJob:
-    """Compare the command with the existing job; reads its order and its seeds, writes nothing.
-
-    Raises: UsageError if the job's name was derived and it has other seeds or another scope; SeedBookDamaged.
-    """
+    """Compare the command with the existing job. Raises: UsageError if it is another crawl's job; SeedBookDamaged."""
     before = _scope_of(last_order_file(chosen.directory))
     with SeedBook(chosen.directory / "state" / SEED_BOOK) as book:
         added = tuple(seed for seed in seeds if seed.url not in book)
@@ -171,9 +168,9 @@ def join(chosen: ChosenJob, seeds: Sequence[Seed]) -> JoinedJob:
         ]
         name = chosen.directory.name
         ways = [f"begin another job with --name OTHER, or go on with this one by --name {name}"]
-        if added and not differences:
-            ways.insert(0, f"add seeds with `anabranch add {name} SEED`")
         if added:
+            if not differences:
+                ways.insert(0, f"add seeds with `anabranch add {name} SEED`")
             more = f" and {len(added) - 1} more are" if len(added) > 1 else " is"
             differences.insert(0, f"{_shown(added[0].url)}{more} not among its seeds")
         if differences:
@@ -183,9 +180,9 @@ def join(chosen: ChosenJob, seeds: Sequence[Seed]) -> JoinedJob:
 
 
 def scope_effect(frontiers: Iterable[Frontier], order: CrawlOrder, seeds: Iterable[str]) -> ScopeEffect:
-    """Apply the order's scope to every queued URL (blocks). `seeds` are the URLs of all seeds, in the book's order.
+    """Apply the order's scope to every queued URL (blocks); `seeds` are all seeds, in the book's order. 12 µs a URL.
 
-    Cost: 12 µs a URL (measured with 200,000), two minutes for ten million. Raises: OrderError if a user function fails.
+    Raises: OrderError if a user function fails.
     """
     scope = open_scope(order.scope)
     for url in seeds:

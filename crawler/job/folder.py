@@ -96,8 +96,7 @@ class JobFolder:
     def open(
         cls, directory: Path, *, delete_old: bool = False, again: bool = False, even_unfinished: bool = True
     ) -> JobFolder:
-        """Take the job of a folder, or make a new one; `delete_old` first removes what an old job wrote and nothing else,
-        `again` only its Frontier.
+        """Take the job of a folder, or make one; `delete_old` first removes an old job, `again` only its Frontier.
 
         Raises: JobInUse, HostsJob, NotAJobFolder (the folder holds other things), ForeignJobFormat (a newer version),
         JobUnfinished (`delete_old` or `again` without `even_unfinished`), RoundDamaged, StorageError.
@@ -294,10 +293,7 @@ _MIGRATIONS: Sequence[Callable[[Path], None]] = (_copy_order,)
 
 
 def order_to_resume(directory: Path) -> Path | None:
-    """The order of the job in a folder; None without one, without a job, or while the job is being removed.
-
-    Raises: ForeignJobFormat, since a newer order may have unknown keys; OrderDamaged; StorageError.
-    """
+    """The order of the job in a folder, if it has a job to continue. Raises: ForeignJobFormat, OrderDamaged, StorageError."""
     state = directory / "state"
     with storage_errors(directory):
         if not is_job(directory) or (state / _FRESH_MARK).exists():

@@ -1,7 +1,6 @@
-"""Opens a job's Frontier by its order, and refuses a job whose queue is not where the order says.
+"""Opens a job's Frontier by its order, and refuses a job if its queue is not in the place that the order names.
 
-`frontier_order` translates the order's sections; whether a job has begun is read from its seed book (`seeds`) and the marks in
-its state folder (`state`).
+The seed book (`seeds`) and the marks in the state folder (`state`) show whether a job has begun.
 """
 
 from __future__ import annotations
@@ -42,7 +41,7 @@ from anabranch.frontier.times import Clock
 #: The variable with the password of the Redis servers; redis-cli reads the same.
 AUTH_VARIABLE = "REDISCLI_AUTH"
 
-#: Most fetches of one visit: robots.txt, whose redirects share its time, and the page.
+#: Most fetches of one visit: robots.txt with its redirects, and the page.
 _FETCHES = 2
 
 
@@ -117,7 +116,7 @@ def open_job(
     ip_of: IpOf = unknown_address,
     on_change: Callable[[], None] = lambda: None,
 ) -> Frontier:
-    """Open the Frontier of the job with this state folder, by its order; blocks. It is a share if the folder says so.
+    """Open the Frontier of the job with this state folder, by its order; blocks. `state` decides whether it is a share.
 
     Raises: as `open_frontier` and `refuse_lost_queue`, and StoreLost if the rows are not with the job's seeds and filter.
     """
@@ -141,7 +140,7 @@ def open_job(
             store = SqlStore(address, seen=shared)
         frontier = open_frontier(state, asked, store=store, seen=shared, clock=clock, on_change=on_change)
         opened.callback(frontier.close)
-        if address and not is_old and has_urls(frontier):  # a job whose rows are gone is known by its filter
+        if address and not is_old and has_urls(frontier):  # the filter of a job still has its URLs if its rows are gone
             raise StoreLost(
                 f"{address}: holds the queue of another job; name another database or schema, or drop its tables "
                 f"(if it is this job's, its {SEED_BOOK} is lost: restore that from a copy)"
@@ -151,7 +150,7 @@ def open_job(
 
 
 def _check_place(state: Path, address: str, *, is_old: bool) -> None:
-    """Raises: StoreLost if the queue is not where the order says: in a file, in memory or in the database of this address."""
+    """Raises: StoreLost if the queue is not in the file, memory or database that the order names."""
     if address and has_store(state):
         other = "memory" if address == MEMORY else "a database"
         raise StoreLost(f"{state}: the queue is in {STORE_FILE}, not in {other}; leave out [frontier] store")
@@ -198,17 +197,13 @@ def _shared(dedup: DedupSection) -> SharedFilter | None:
     """The filter that the order shares with other crawls, if any. Raises: as `open_shared`."""
     if not dedup.leaves:
         return None
-    urls = [_with_password(url, os.environ.get(AUTH_VARIABLE)) for url in dedup.leaves]
+    urls, password = list(dedup.leaves), quote(os.environ.get(AUTH_VARIABLE, ""), safe="")
+    if password:  # in the form of the client library
+        for number, url in enumerate(urls):
+            parts = urlsplit(url)
+            user, _, place = parts.netloc.rpartition("@")
+            urls[number] = parts._replace(netloc=f"{user}:{password}@{place}").geturl()
     return open_shared(urls, dedup.leaves_name, expect=dedup.expect, false_positive=dedup.false_positive)
-
-
-def _with_password(url: str, password: str | None) -> str:
-    """The URL in the form of the client library."""
-    if not password:
-        return url
-    parts = urlsplit(url)
-    user, _, place = parts.netloc.rpartition("@")
-    return parts._replace(netloc=f"{user}:{quote(password, safe='')}@{place}").geturl()
 
 
 def _override(entry: OverrideEntry) -> Override:

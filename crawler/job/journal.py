@@ -43,7 +43,7 @@ Lines = Literal["crawl_log", "pages", "links", "errors"]
 
 
 class LineFile:
-    """A sink for lines: an append-only file. Its folder must exist. An operator may move, remove or cut the file at any time.
+    """A sink for lines: an append-only file. An operator may move, remove or cut the file at any time.
 
     Opening cuts a torn last line. Raises: StorageError if the file cannot be opened.
     """
@@ -68,10 +68,7 @@ class _Writer(NamedTuple):
 
 
 class Journal:
-    """Sinks that are written together, from one event loop. The journal owns them: `close` closes them.
-
-    Cost of a write: one sync per sink, shared by all that wait at the time.
-    """
+    """Sinks that are written together, from one event loop, and closed with the journal. One sync per sink and group."""
 
     def __init__(self, *sinks: JournalSink) -> None:
         self._sinks = sinks

@@ -77,10 +77,7 @@ def last_order_file(directory: Path) -> Path | None:
 
 
 def order_edits(directory: Path) -> list[str]:
-    """The edits of the job's order since the program wrote it, a line for each key; the order must be whole (`order_file`).
-
-    No lines without a sound copy. Raises: StorageError.
-    """
+    """The edits of the job's order, a line for each key; none without a sound copy. Raises: StorageError."""
     order, copy = directory / ORDER_FILE, directory / STATE / ORDER_FILE
     with storage_errors(order):
         kept = _kept(copy)

@@ -24,7 +24,7 @@ from anabranch.crawler.fetch.response import Scratch
 from anabranch.crawler.job.folder import JobFolder
 from anabranch.crawler.job.frontier import has_urls, open_job
 from anabranch.crawler.job.journal import Journal, Writing, open_writing, warc_facts
-from anabranch.crawler.job.seeding import Marks, Seeding
+from anabranch.crawler.job.seeding import CandidateMaker, Seeding
 from anabranch.crawler.job.seeds import SEED_BOOK, Book, SeedBook, SourceTags, require_seeds
 from anabranch.crawler.job.state import begin_round, current_round, round_of_run
 from anabranch.crawler.order.fetch import fetch_options, site_of
@@ -108,7 +108,7 @@ async def open_parts(context: RunContext, opened: AsyncExitStack) -> RunParts:
         book,
         admission.scope,
         frontier,
-        Marks(admission.canonicalizer.key, tags),
+        CandidateMaker(admission.canonicalizer.key, tags),
         sitemaps=order.extract.sitemaps,
         given=None if admission.drop_similar is None else admission.drop_similar.learn,
         mine=(lambda _: True) if share is None else share.owns,

@@ -145,10 +145,9 @@ def facts_of(reply: Mapping[str, Any]) -> Facts:
 
 
 class _Connection(asyncio.Protocol):
-    """Whole lines in, whole lines out, in order.
+    """Whole lines in, whole lines out, in order, one request at a time.
 
-    One request is answered at a time, and none is read while the client has not read the last reply. So a client that never
-    reads keeps one reply in memory, and is disconnected after `PATIENCE_S`.
+    Nothing is read while the client leaves a reply unread; it is disconnected after `PATIENCE_S`.
     """
 
     def __init__(self, received: Callable[[_Connection, bytes], None], connections: set[_Connection]) -> None:
@@ -232,10 +231,7 @@ class _Connection(asyncio.Protocol):
 
 
 def ask(state: Path, verb: str, arguments: Arguments) -> Facts | None:
-    """Send a request to the running crawl (blocks); None if no crawl runs here, or it has just ended.
-
-    Raises: ControlRefused, ControlSilent.
-    """
+    """Send a request to the running crawl (blocks); None if none runs here. Raises: ControlRefused, ControlSilent."""
     path = state / SOCKET
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as connection:
         connection.settimeout(PATIENCE_S)
@@ -273,7 +269,7 @@ def _bind(path: Path) -> socket.socket:
 
 @contextmanager
 def _reachable(path: Path) -> Iterator[str]:
-    """An address of the socket that is short enough, valid while entered. Raises: OSError if there is none."""
+    """An address of the socket that is short enough, valid while entered. Raises: OSError."""
     if len(os.fsencode(path)) <= _MAX_ADDRESS_BYTES:
         yield str(path)
         return

@@ -51,7 +51,7 @@ class RunHooks:
     show: Callable[[Callable[[], CrawlSnapshot]], Coroutine[Any, Any, None]]  #: display progress until cancelled
     force_exit: Callable[[], None]  #: leave at once
     is_last: bool = False  #: the process ends with the crawl, so a signal that comes too late has nothing to end
-    #: runs beside the workers until cancelled; None: nothing does
+    #: runs with the workers until cancelled
     watch: Callable[[AsyncFrontier, CrawlStatistics], Coroutine[Any, Any, None]] | None = None
     #: the job's state folder and what answers a verb -> where verbs come from, entered while the crawl runs
     control: Callable[[Path, Answer], AbstractAsyncContextManager[object]] = Control
@@ -88,10 +88,7 @@ class CrawlController:
         self._report_error: StorageError | None = None  #: why there are no reports; the summary is shown all the same
 
     async def run(self) -> ExitCode:
-        """Crawl until nothing is left, a limit is reached or a signal comes; then report.
-
-        Raises: CrawlerError and FrontierError (store, job, disk); the job stays resumable.
-        """
+        """Crawl until nothing is left, a limit or a signal; then report. Raises: CrawlerError, FrontierError."""
         with handle_signals(self._signalled, self._log_status, self.reopen_logs, is_last=self._hooks.is_last):
             facts = self.facts = await self._open_and_crawl()
         self._hooks.say(crawl_report(facts) + seeds_shown(facts.seeds, self._job.reports / SEEDS_REPORT))

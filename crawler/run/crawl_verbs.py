@@ -17,7 +17,7 @@ from anabranch.crawler.accounts.crawl_log import CrawlLogEntry, crawl_log_line, 
 from anabranch.crawler.accounts.database import AccountsView
 from anabranch.crawler.archive.sink import JournalEntry
 from anabranch.crawler.job.journal import LineFile
-from anabranch.crawler.job.seeding import Marks, SeedFact, keys_of, seed_keys, seed_outcomes
+from anabranch.crawler.job.seeding import CandidateMaker, SeedFact, keys_of, seed_keys, seed_outcomes
 from anabranch.crawler.job.seeds import Seed, SeedBook, SourceTags
 from anabranch.crawler.job.state import current_round, round_of_run
 from anabranch.crawler.outcomes.endings import WhyEnded
@@ -138,9 +138,9 @@ def add_to_stopped(frontier: Frontier, book: SeedBook, seeds: Sequence[Seed], ke
     """Add seeds to a job that is not running (blocks): to the book first, then to the queue. Raises: as both."""
     keys = keys_of(seeds, key)
     book.add_all(seeds)
-    marks = Marks(key, SourceTags(book))
+    maker = CandidateMaker(key, SourceTags(book))
     ended = frontier.operations.ended(keys)
-    candidates = [marks.seed(seed, ended.get(known)) for seed, known in zip(seeds, keys, strict=True)]
+    candidates = [maker.seed(seed, ended.get(known)) for seed, known in zip(seeds, keys, strict=True)]
     verdicts = frontier.schedule(candidates)  # a Frontier that was opened just now is not busy
     frontier.flush()
     return added_seeds(seeds, verdicts)
@@ -226,26 +226,25 @@ def removal_log(
     with storage_errors(crawl_log):
         notes = (round_note(round_of_run(directory / "state")),)
 
-    def entry(head: Head) -> JournalEntry:
-        line = CrawlLogEntry(
-            logged_s=now_s(),
-            status=FetchStatus.DELETED,
-            url=head.row.url,
-            worker=0,
-            hops=head.row.hops,
-            via=head.via,
-            annotations=notes,
-            extra={} if extra_info else None,
-        )
-        return JournalEntry(crawl_log=crawl_log_line(line))
-
     with (
         closing(Accounts(directory / "state", crawl_log, now_s)) as accounts,
         closing(LineFile(crawl_log, "crawl_log")) as log,
     ):
 
         def write(heads: Sequence[Head]) -> None:
-            entries = [entry(head) for head in heads]
+            entries = []
+            for head in heads:
+                line = CrawlLogEntry(
+                    logged_s=now_s(),
+                    status=FetchStatus.DELETED,
+                    url=head.row.url,
+                    worker=0,
+                    hops=head.row.hops,
+                    via=head.via,
+                    annotations=notes,
+                    extra={} if extra_info else None,
+                )
+                entries.append(JournalEntry(crawl_log=crawl_log_line(line)))
             with storage_errors(crawl_log):
                 try:
                     log.append(entries)

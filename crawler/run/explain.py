@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Container, Iterator
 from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from types import MappingProxyType
@@ -44,27 +45,16 @@ PRECONDITION = "precondition"
 ABOUT_URLS = MappingProxyType({"why": "url", "show": "subject"})
 
 
+@dataclass(frozen=True, slots=True)
 class UrlExplainer:
-    """The keys and the scope of one job; `seeds` are the URLs of its seeds, `similar` its similarity filter, if it has one.
+    """Explains URLs by the keys, the scope, the seeds' URLs and the similarity filter of one job."""
 
-    `robots` reports what the job knows about a robots.txt; None: the crawl asks for none. `trouble` knows why tries failed.
-    """
-
-    def __init__(
-        self,
-        scope: Scope,
-        key: KeyOf,
-        seeds: Container[str],
-        similar: SimilarUrlFilter | None = None,
-        robots: RobotsWords | None = None,
-        trouble: LastTrouble = lambda *_: None,
-    ) -> None:
-        self._scope = scope
-        self._key = key
-        self._seeds = seeds
-        self._similar = similar
-        self._robots = robots
-        self._trouble = trouble
+    scope: Scope
+    key: KeyOf
+    seeds: Container[str]
+    similar: SimilarUrlFilter | None = None
+    robots: RobotsWords | None = None  #: None: the crawl asks for none
+    trouble: LastTrouble = lambda *_: None
 
     def with_key(self, verb: str, given: Arguments) -> Arguments:
         """The arguments of a verb, with the key for dedup of the URL that they name, if they name one. Raises: OrderError."""
@@ -73,7 +63,7 @@ class UrlExplainer:
         if url is None:
             return given
         with user_function_errors("its key is unknown"):
-            return {**given, "key": key_of(url, self._key).decode("utf-8", "surrogatepass")}
+            return {**given, "key": key_of(url, self.key).decode("utf-8", "surrogatepass")}
 
     def explained(self, verb: str, facts: Facts) -> Facts:
         """The Frontier's facts; if they are about a URL, with its scope and its last trouble (blocks)."""
@@ -85,8 +75,8 @@ class UrlExplainer:
             return facts
         explanation = facts["explanation"]
         url = explanation["subject"]
-        if self._robots is not None and url == robots_url(url) and explanation["state"] == NEVER_SCHEDULED:
-            robots = self._robots(url, facts["now_s"])
+        if self.robots is not None and url == robots_url(url) and explanation["state"] == NEVER_SCHEDULED:
+            robots = self.robots(url, facts["now_s"])
             reason = f"it is no page: it is fetched before the first page of its host, and when its rules are too old; {robots}"
             # No queue and no scope concern it.
             explanation = {**explanation, "state": PRECONDITION, "queue": None, "reason": reason}
@@ -98,30 +88,27 @@ class UrlExplainer:
         if "scope" not in facts or facts["explanation"]["state"] == UrlState.ENDED.value:
             return facts
         explanation = facts["explanation"]
-        trouble = self._trouble(explanation["subject"], explanation["gate"], facts["now_s"])
+        trouble = self.trouble(explanation["subject"], explanation["gate"], facts["now_s"])
         return facts if trouble is None else {**facts, "last_trouble": trouble._asdict()}
 
     def scope_words(self, url: str, hops: str | None) -> str:
-        """Which rule decides, and all that apply; what the similarity filter says. `hops` are None if they are not known."""
-        is_seed = url in self._seeds
+        """Which rule decides, and all that apply; and whether the URL is too similar. `hops` are None if they are not known."""
+        is_seed = url in self.seeds
         path = "" if is_seed else NAVIGATION if hops is None else hops
         try:
-            lines = [explain_scope(self._scope, url, path, None)]
+            lines = [explain_scope(self.scope, url, path, None)]
         except UserFunctionFailed as error:
             lines = [f"it is unknown whether it is in scope: {error}"]
         if hops is None and not is_seed:
             lines[0] = f"how it was found is not known; as a link of a seed: {lines[0]}"
-        if self._similar is not None and not is_seed and self._similar.is_similar(url):
+        if self.similar is not None and not is_seed and self.similar.is_similar(url):
             lines.append("similar: it is like a URL that was taken, or it is that URL; links to such are dropped")
         return "\n".join(lines)
 
 
 @contextmanager
 def open_explainer(directory: Path, order: CrawlOrder) -> Iterator[UrlExplainer]:
-    """The explainer of a job that is not running, by the last order that it was crawled by; the caller has the job's lock.
-
-    Raises: OrderError if a function of the order's cannot be imported; SeedBookDamaged; StorageError.
-    """
+    """The explainer of a job that the caller has locked, by its order. Raises: OrderError, SeedBookDamaged, StorageError."""
     scope = open_scope(order.scope)
     key = Canonicalizer(order.urls.canonicalization).key
     robots = partial(_logged_robots, directory / "logs" / "crawl.log") if order.robots.robots == "obey" else None

@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import os
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from types import MappingProxyType
 
 import structlog
@@ -118,19 +119,19 @@ class ProgressReporter:
         return views[0].urls if views else 0
 
 
+@dataclass(frozen=True, slots=True)
 class RunStatus:
     """Takes snapshots of an open run; each costs a look at counters, O(1)."""
 
-    def __init__(self, context: RunContext, disk: DiskWatch, frontier: Frontier, progress: ProgressReporter) -> None:
-        self._context = context
-        self._disk = disk
-        self._frontier = frontier
-        self._progress = progress
+    context: RunContext
+    disk: DiskWatch
+    frontier: Frontier
+    progress: ProgressReporter
 
     def snapshot(self) -> CrawlSnapshot:
         """Take one."""
-        context, run, latest = self._context, self._context.statistics, self._progress.latest
-        now, wake, now_s = self._frontier.counts(), self._frontier.wake(), context.clock()
+        context, run, latest = self.context, self.context.statistics, self.progress.latest
+        now, wake, now_s = self.frontier.counts(), self.frontier.wake(), context.clock()
         seen = {} if latest is None else latest.seen
         totals = totals_of_counts(now)
         if latest is not None:
@@ -157,7 +158,7 @@ class RunStatus:
             snoozed=0 if latest is None else latest.queues[QueueState.SNOOZED.value],
             gates_open=0 if latest is None else latest.gates_open,
             broken=run.broken,
-            free_bytes=self._disk.free_bytes,
+            free_bytes=self.disk.free_bytes,
             trouble=now.trouble,
             paused=context.run_state.pause_reason,
             failing=run.troubles.failing,
@@ -172,7 +173,7 @@ class RunStatus:
     def facts(self) -> Facts:
         """A snapshot as `status --json` shows it."""
         now = self.snapshot()
-        return status_facts(now, self._context.run_state.phase.value, progress_line(now), pid=os.getpid())
+        return status_facts(now, self.context.run_state.phase.value, progress_line(now), pid=os.getpid())
 
 
 def opening_facts(context: RunContext) -> Facts:

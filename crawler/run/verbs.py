@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 import os
 from collections.abc import Callable, Mapping
+from functools import partial
 from operator import itemgetter
 from typing import Any
 
@@ -197,25 +198,16 @@ def unblock(frontier: Frontier, given: Arguments) -> Facts:
     return _gate(frontier, gate)
 
 
-def pause(frontier: Frontier, given: Arguments) -> Facts:
-    """Lease nothing from a queue until it is resumed. Argument: queue. Raises: UnknownQueue."""
-    return _apply(frontier, given, frontier.operations.pause)
-
-
-def resume(frontier: Frontier, given: Arguments) -> Facts:
-    """Lease again from a queue that was paused or retired. Argument: queue. Raises: UnknownQueue."""
-    return _apply(frontier, given, frontier.operations.resume)
-
-
-def retire(frontier: Frontier, given: Arguments) -> Facts:
-    """Retire a queue. Argument: queue. Raises: UnknownQueue."""
-    return _apply(frontier, given, frontier.operations.retire)
-
-
-def set_budget(frontier: Frontier, given: Arguments) -> Facts:
-    """Give a queue a total budget of its own. Arguments: queue; units, -1 = unlimited, none = the order's."""
-    units = None if given.get("units") is None else whole_argument(given, "units", least=-1)
-    return _apply(frontier, given, lambda queue: frontier.operations.set_budget(queue, units))
+def _change_queue(method: str, frontier: Frontier, given: Arguments) -> Facts:
+    """Call a method of the operations, then show the queue. Argument: queue; `set_budget` also units, -1 = unlimited, none =
+    the order's. Raises: UnknownQueue.
+    """
+    queue = QueueKey(text_argument(given, "queue"))
+    more = {}
+    if method == "set_budget":
+        more["units"] = None if given.get("units") is None else whole_argument(given, "units", least=-1)
+    getattr(frontier.operations, method)(queue, **more)
+    return {"now_s": frontier.now_s(), "queue": queue_facts(frontier.operations.view(queue), frontier.now_s())}
 
 
 #: The verbs that change nothing, in steps.
@@ -225,10 +217,10 @@ QUERIES: Mapping[str, Callable[[Frontier, Arguments], Steps[Facts]]] = {"ls": ls
 COMMANDS: Mapping[str, Callable[[Frontier, Arguments], Facts]] = {
     "block": block,
     "unblock": unblock,
-    "pause": pause,
-    "resume": resume,
-    "retire": retire,
-    "set-budget": set_budget,
+    "pause": partial(_change_queue, "pause"),
+    "resume": partial(_change_queue, "resume"),
+    "retire": partial(_change_queue, "retire"),
+    "set-budget": partial(_change_queue, "set_budget"),
 }
 
 #: All verbs that a running crawl answers.
@@ -253,10 +245,7 @@ def answer(frontier: Frontier, verb: str, given: Arguments) -> Facts:
 
 
 async def answer_running(frontier: AsyncFrontier, verb: str, given: Arguments) -> Facts:
-    """Do it on the Frontier of a running crawl; tasks that wait for a lease notice the change.
-
-    Raises: JobIsRunning, UsageError, UnknownQueue; StoreUnavailable as everywhere.
-    """
+    """Do it on the Frontier of a running crawl. Raises: JobIsRunning, UsageError, UnknownQueue; StoreUnavailable."""
     _check_verb(verb)
     if verb in QUERIES:
         return await frontier.look(QUERIES[verb](frontier.core, given))
@@ -310,10 +299,7 @@ def gate_facts(gate: GateView, now_s: float) -> Facts:
 
 
 def gate_key(typed: str) -> GateKey:
-    """The gate of a host as an operator writes it, with or without scheme, port and capitals; or a group, by its key.
-
-    Raises: UsageError.
-    """
+    """The gate of a host, with or without scheme, port and capitals; or a group's, by its key. Raises: UsageError."""
     if typed.startswith(_QUEUE_GATE) or is_group(typed):
         return GateKey(typed)
     url = seed_url(typed)
@@ -325,13 +311,6 @@ def gate_key(typed: str) -> GateKey:
 def _gate(frontier: Frontier, key: GateKey) -> Facts:
     frontier.flush()  # the gate is in memory now, and its change is written
     return {"now_s": frontier.now_s(), "gate": gate_facts(frontier.operations.gate(key), frontier.now_s())}
-
-
-def _apply(frontier: Frontier, given: Arguments, order: Callable[[QueueKey], None]) -> Facts:
-    """Apply the command; the queue as it is then."""
-    queue = QueueKey(text_argument(given, "queue"))
-    order(queue)
-    return {"now_s": frontier.now_s(), "queue": queue_facts(frontier.operations.view(queue), frontier.now_s())}
 
 
 def _read_gates(frontier: Frontier) -> Steps[None]:
