@@ -236,7 +236,15 @@ class SeedBook:
             self._write(new.values())
             self._seeds.update(new)
         if self._lines and not self._is_counted:
-            self._write_count()
+            # In place and without a sync: an outdated count, as after a power cut, does no harm.
+            text = b"%016d %08x\n" % (self._lines, self._crc)  # of constant length, so that it is written in one piece
+            with storage_errors(self._count_path):
+                if self._count_path.exists():
+                    with descriptor(self._count_path, os.O_WRONLY) as fd:
+                        os.pwrite(fd, text, 0)
+                else:
+                    replace_file(self._count_path, text)
+            self._is_counted = True
         return tuple(new.values())
 
     def close(self) -> None:
@@ -290,17 +298,6 @@ class SeedBook:
                 before = self._text()
                 replace_file(self._path, before[: before.rfind(b"\n") + 1] + b"".join(added))
         self._lines, self._crc, self._is_counted = self._lines + len(added), crc, False
-
-    def _write_count(self) -> None:
-        """In place and without a sync: an outdated count, as after a power cut, does no harm."""
-        text = b"%016d %08x\n" % (self._lines, self._crc)  # of constant length, so that it is written in one piece
-        with storage_errors(self._count_path):
-            if self._count_path.exists():
-                with descriptor(self._count_path, os.O_WRONLY) as fd:
-                    os.pwrite(fd, text, 0)
-            else:
-                replace_file(self._count_path, text)
-        self._is_counted = True
 
 
 def is_begun(path: Path) -> bool:

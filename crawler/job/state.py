@@ -1,10 +1,8 @@
 """Small files in a job's state folder: marks (finished, queue in memory, again), the share and the round.
 
-A job with its queue in memory ends with its process and must not be continued. It has the mark `queue-in-memory` from before
-its first seed is recorded until it is started afresh, begins another round, or records its first seed with a durable queue.
-
-The next round of a job keeps the seeds, logs and archive, and has a Frontier of its own. `again` exists from the order for
-another round until its Frontier exists. If the process is killed meanwhile, the next one begins the round again.
+A job with its queue in memory must not be continued by another process. It has the mark `queue-in-memory` from before its first
+seed is recorded until it is started afresh, begins another round, or gets a durable queue. `again` exists from the order for
+another round until its Frontier exists, so that a killed process's successor begins the round again.
 """
 
 from __future__ import annotations

@@ -12,7 +12,6 @@ from collections.abc import Awaitable, Callable
 from contextlib import AsyncExitStack
 from dataclasses import dataclass
 from functools import partial
-from typing import TypeVar
 
 from anabranch.crawler.accounts.accounts import Accounts
 from anabranch.crawler.accounts.database import AccountsView
@@ -48,8 +47,6 @@ from anabranch.frontier.cancellation import to_the_end
 from anabranch.frontier.frontier import Frontier
 from anabranch.frontier.records import GateKey
 
-_Closable = TypeVar("_Closable", Resolver, Fetcher, Sandbox)
-
 #: Returns how a run is, or was when it ended.
 ProgressSource = Callable[[], Awaitable[ProgressFacts]]
 
@@ -67,7 +64,7 @@ class JobShare:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunContext:
-    """What a run has before anything is opened."""
+    """The parts of a run that exist before anything is opened."""
 
     order: CrawlOrder
     job: JobFolder
@@ -80,13 +77,13 @@ class RunContext:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunParts:
-    """What the controller works with."""
+    """The open parts that the controller uses."""
 
     frontier: AsyncFrontier
     seeding: Seeding
     accounts: Accounts
     journal: Journal
-    fetched_bytes: int  #: what earlier runs of the job's round fetched
+    fetched_bytes: int  #: by earlier runs of the job's round
     limits: RunLimits
     pool: WorkerPool
     explainer: UrlExplainer
@@ -96,23 +93,20 @@ async def open_parts(context: RunContext, opened: AsyncExitStack) -> RunParts:
     """Open all; `opened` closes what was opened, also when something fails. Raises: CrawlerError, FrontierError."""
     order, job, clock, share = context.order, context.job, context.clock, context.share
     book = opened.enter_context(SeedBook(job.state / SEED_BOOK)) if share is None else share.book
-    resolver = _close_later(resolver_of(order, clock), opened)
+    resolver = resolver_of(order, clock)
+    opened.push_async_callback(resolver.close)
     face = AsyncFrontier if share is None else AsyncShare
     frontier = await opened.enter_async_context(face(partial(_open_frontier, context, book, resolver)))
     accounts, writing = await to_the_end(_open_writing(context, opened))
-    fetcher = _close_later(_fetcher(context, resolver), opened)
-    sandbox = _close_later(Sandbox(), opened)
+    fetcher, sandbox = _fetcher(context, resolver), Sandbox()
+    opened.push_async_callback(fetcher.close)
+    opened.push_async_callback(sandbox.close)
     admission = await open_admission(order, job.state, frontier, opened)
     tags = SourceTags()
-    seeding = Seeding(
-        book,
-        admission.scope,
-        frontier,
-        CandidateMaker(admission.canonicalizer.key, tags),
-        sitemaps=order.extract.sitemaps,
-        given=None if admission.drop_similar is None else admission.drop_similar.learn,
-        mine=(lambda _: True) if share is None else share.owns,
-    )
+    maker = CandidateMaker(admission.canonicalizer.key, tags)
+    learn = None if admission.drop_similar is None else admission.drop_similar.learn
+    mine = (lambda _: True) if share is None else share.owns
+    seeding = Seeding(book, admission.scope, frontier, maker, sitemaps=order.extract.sitemaps, given=learn, mine=mine)
     exchanges = None if writing.payloads is None else ExchangeMaker(writing.payloads, revisit=order.write.revisit)
     recorder = _recorder(context, writing, exchanges, tags)
     disposition = Disposition(frontier, recorder, context.statistics, clock, admission.seen)
@@ -132,11 +126,17 @@ async def open_parts(context: RunContext, opened: AsyncExitStack) -> RunParts:
         recorder=recorder,
         disposition=disposition,
     )
-    chain = tuple(build_chain(chain_parts))
+    chain: Chain = tuple(build_chain(chain_parts))
     fetched_bytes = await asyncio.to_thread(_begin_round, context)
     done = frontier.core.counts().done
     limits = RunLimits(order.limits, context.run_state, context.statistics, done=done, fetched_bytes=fetched_bytes)
-    dispose = disposition if admission.drop_similar is None else admission.drop_similar.learning_after(disposition)
+    dispose: Dispose = disposition
+    if admission.drop_similar is not None:
+        dispose = admission.drop_similar.learning_after(disposition)
+    explainer = _explainer(context, admission, book, chain)
+    if share is not None:
+        chain, dispose = share.metered(chain, dispose, context.statistics)
+    counted = limits.counting(dispose)
     parts = RunParts(
         frontier=frontier,
         seeding=seeding,
@@ -144,8 +144,8 @@ async def open_parts(context: RunContext, opened: AsyncExitStack) -> RunParts:
         journal=writing.journal,
         fetched_bytes=fetched_bytes,
         limits=limits,
-        pool=_pool(context, frontier, limits, chain, dispose),
-        explainer=_explainer(context, admission, book, chain),
+        pool=WorkerPool(frontier, chain, counted, context.statistics, limits.pages, context.board),
+        explainer=explainer,
     )
     if share is not None:
         share.on_opened(parts)
@@ -162,11 +162,6 @@ def resolver_of(order: CrawlOrder, clock: Callable[[], float]) -> Resolver:
         timeout_s=dns.timeout_s,
         options=dns.options(ipv4=order.fetch.ipv4, ipv6=order.fetch.ipv6),
     )
-
-
-def _close_later(part: _Closable, opened: AsyncExitStack) -> _Closable:
-    opened.push_async_callback(part.close)
-    return part
 
 
 def _open_frontier(context: RunContext, book: Book, resolver: Resolver, on_change: Callable[[], None]) -> Frontier:
@@ -231,15 +226,6 @@ def _begin_round(context: RunContext) -> int:
         total = view.total()
         begin_round(state, total.bytes, total.processed)
         return max(total.bytes - current_round(state).bytes_before, 0)  # less than before: the accounts were removed
-
-
-def _pool(
-    context: RunContext, frontier: AsyncFrontier, limits: RunLimits, chain: Chain, dispose: Dispose
-) -> WorkerPool:
-    statistics = context.statistics
-    if context.share is not None:
-        chain, dispose = context.share.metered(chain, dispose, statistics)
-    return WorkerPool(frontier, chain, limits.counting(dispose), statistics, limits.pages, context.board)
 
 
 def _explainer(context: RunContext, admission: UrlAdmission, book: Book, chain: Chain) -> UrlExplainer:

@@ -1,7 +1,6 @@
 """The control socket of a running crawl, through which other commands send verbs (see `verbs` and `crawl_verbs`).
 
-A Unix socket in the job's state folder, accessible to its owner only (mode 0600). Each line is a JSON object, a request or a
-reply:
+A Unix socket in the job's state folder, accessible to its owner only (mode 0600). Each line is a JSON object:
 
     {"verb": "block", "arguments": {"host": "example.org", "for_s": 3600}}
     {"facts": {…}}    or    {"error": "one line", "code": 2}

@@ -3,8 +3,7 @@
     open the job -> open the Frontier -> seeds -> workers ... -> drain -> close the Frontier -> reports
 
 The order of the end is fixed: stop leasing, let fetches under way end (at most the fetch time-out), give the other leases back,
-close the journal, close the Frontier, write the reports. Only this file creates long-lived tasks. `composition` opens the
-parts, `run_state` knows whether the run is paused or to end, `crawl_verbs` answers the control socket.
+close the journal, close the Frontier, write the reports. Only this file creates long-lived tasks.
 """
 
 from __future__ import annotations
@@ -39,7 +38,6 @@ from anabranch.crawler.run.run_state import Phase, RunState
 from anabranch.crawler.run.signals import handle_signals
 from anabranch.crawler.run.status import ProgressReporter, RunStatus, log_frontier_trouble, log_status, opening_facts
 from anabranch.frontier.aio import AsyncFrontier
-from anabranch.frontier.frontier import Frontier
 from anabranch.frontier.times import steady_clock
 
 
@@ -135,7 +133,12 @@ class CrawlController:
                 await self._crawl(parts, progress, status)
             await self._crawl(parts, progress, status)  # seeds added in the last moment; no more can be added now
             await frontier.flush()
-            self._note_end(frontier.core)
+            if frontier.core.is_done:  # even if a limit was reached with the last page
+                is_empty = not frontier.core.counts().retired
+                if is_empty:
+                    self._job.mark_finished()
+                if self._run_state.ending not in ASKED_FOR:
+                    self._run_state.nothing_left(WhyEnded.FINISHED if is_empty else WhyEnded.RETIRED)
             self.stop(self._run_state.ending)
             await progress.end(self._run_state.end_reason)
             await self._write_reports(parts)
@@ -212,16 +215,6 @@ class CrawlController:
         finally:
             for task in (stopped, hurried, ended):
                 task.cancel()
-
-    def _note_end(self, frontier: Frontier) -> None:
-        """A job with nothing left is finished, even if a limit was reached with its last page; retired queues are left."""
-        if not frontier.is_done:
-            return
-        is_empty = not frontier.counts().retired
-        if is_empty:
-            self._job.mark_finished()
-        if self._run_state.ending not in ASKED_FOR:
-            self._run_state.nothing_left(WhyEnded.FINISHED if is_empty else WhyEnded.RETIRED)
 
     def _phase_changed(self, phase: Phase, reason: str) -> None:
         if self._progress is not None:

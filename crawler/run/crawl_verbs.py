@@ -8,7 +8,7 @@ which are JSON values; the functions below serve a job that is not running.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import closing, contextmanager
 from pathlib import Path
 
@@ -48,49 +48,31 @@ class CrawlVerbs:
     def __init__(self, context: RunContext, parts: RunParts, status: Callable[[], Facts]) -> None:
         self._context = context
         self._parts = parts
-        self._run_state = context.run_state
         self._status = status
-        self._verbs: Mapping[str, Callable[[Arguments], Awaitable[Facts]]] = {
-            PAUSE: self._pause,
-            RESUME: self._resume,
-            STOP: self._stop,
-            STATUS: self._show_status,
-            ADD: self._add,
-            REPORT: self._report,
-        }
 
     async def answer(self, verb: str, given: Arguments) -> Facts:
         """The facts. Raises: UsageError for arguments that make no sense; as `answer_running`."""
-        ask = self._verbs.get(verb)
-        if ask is not None:
-            return await ask(given)
-        explainer = self._parts.explainer
-        facts = await answer_running(self._parts.frontier, verb, explainer.with_key(verb, given))
-        return await asyncio.to_thread(explainer.with_trouble, explainer.with_scope(verb, facts))
-
-    async def _pause(self, _: Arguments) -> Facts:
-        refuse_at_the_end("pause", self._run_state.phase)
-        self._run_state.pause(Cause.OPERATOR)
+        state, explainer = self._context.run_state, self._parts.explainer
+        if verb == PAUSE:
+            refuse_at_the_end("pause", state.phase)
+            state.pause(Cause.OPERATOR)
+        elif verb == RESUME:
+            refuse_at_the_end("resume", state.phase)
+            state.resume_all()
+            if state.phase is Phase.PAUSED:
+                raise UsageError(f"{state.pause_reason}; make room: the crawl then goes on by itself")
+        elif verb == STOP:
+            ending, now = stop_arguments(given)
+            state.stop(ending, at_once=now)
+        elif verb == ADD:
+            seeds = seeds_argument(given)
+            return added_seeds(seeds, await self._parts.seeding.add(seeds))
+        elif verb == REPORT:
+            return await self._report(given)
+        elif verb != STATUS:
+            facts = await answer_running(self._parts.frontier, verb, explainer.with_key(verb, given))
+            return await asyncio.to_thread(explainer.with_trouble, explainer.with_scope(verb, facts))
         return self._status()
-
-    async def _resume(self, _: Arguments) -> Facts:
-        refuse_at_the_end("resume", self._run_state.phase)
-        self._run_state.resume_all()
-        if self._run_state.phase is Phase.PAUSED:
-            raise UsageError(f"{self._run_state.pause_reason}; make room: the crawl then goes on by itself")
-        return self._status()
-
-    async def _stop(self, given: Arguments) -> Facts:
-        ending, now = stop_arguments(given)
-        self._run_state.stop(ending, at_once=now)
-        return self._status()
-
-    async def _show_status(self, _: Arguments) -> Facts:
-        return self._status()
-
-    async def _add(self, given: Arguments) -> Facts:
-        seeds = seeds_argument(given)
-        return added_seeds(seeds, await self._parts.seeding.add(seeds))
 
     async def _report(self, given: Arguments) -> Facts:
         """The crawl goes on meanwhile. Arguments: name, limit."""
