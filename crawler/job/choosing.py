@@ -1,10 +1,8 @@
 """Which order a crawl runs by, in which job folder, with which seeds; and whether the command may continue the job there.
 
-A new job runs by the command line, the variables and `-c FILE`. An existing job continues by the order in its own folder, which
-replaces the file. `-c FILE` replaces that, and `--fresh` ignores it, since the old job is moved aside (`folder.move_aside`).
-
-Two crawls must not share a job by accident. A job named after a seed or seed file continues only with its own seeds and scope;
-one that was named by the operator takes other seeds, too. Before a scope is narrowed, `scope_effect` counts the URLs it ends.
+A new job runs by the command line, the variables and `-c FILE`. An existing job continues by the order in its own folder;
+`-c FILE` replaces that, and `--fresh` moves the old job aside. Two crawls must not share a job by accident: a job named after a
+seed or seed file continues only with its own seeds and scope; one that was named by the operator takes other seeds, too.
 """
 
 from __future__ import annotations

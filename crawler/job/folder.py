@@ -3,11 +3,9 @@
     order.toml  pages.jsonl  links.jsonl  warc/  logs/crawl.log  reports/  state/{format.json, lock, …}
 
 A folder is a job if it has `state/format.json`. A new job gets that file right after its lock, and it is removed last, so the
-next process knows what a killed one left. An old job is moved aside by one rename, with its lock.
-
-A folder of an older format is migrated under the lock, by one repeatable step for each format; the new number is written when
-all are done. To change the format: raise `VERSION` in `frontier.jobfolder`, add a step to `_MIGRATIONS`, and keep jobs of the
-format that it replaces (`tests/formats`). The tables of the queue have a format of their own (`frontier.stores`).
+next process knows what a killed one left. Older formats are migrated under the lock, by one repeatable step for each; the new
+number is written when all are done. To change the format: raise `VERSION` in `frontier.jobfolder`, add a step to `_MIGRATIONS`,
+and keep jobs of the old format (`tests/formats`). The tables of the queue have a format of their own (`frontier.stores`).
 """
 
 from __future__ import annotations

@@ -38,9 +38,6 @@ from anabranch.frontier.scheduling.gates import Backoff, Politeness
 from anabranch.frontier.stores.contract import FrontierStore
 from anabranch.frontier.times import Clock
 
-#: The variable with the password of the Redis servers; redis-cli reads the same.
-AUTH_VARIABLE = "REDISCLI_AUTH"
-
 #: Most fetches of one visit: robots.txt with its redirects, and the page.
 _FETCHES = 2
 
@@ -197,7 +194,7 @@ def _shared(dedup: DedupSection) -> SharedFilter | None:
     """The filter that the order shares with other crawls, if any. Raises: as `open_shared`."""
     if not dedup.leaves:
         return None
-    urls, password = list(dedup.leaves), quote(os.environ.get(AUTH_VARIABLE, ""), safe="")
+    urls, password = list(dedup.leaves), quote(os.environ.get("REDISCLI_AUTH", ""), safe="")  # redis-cli reads the same
     if password:  # in the form of the client library
         for number, url in enumerate(urls):
             parts = urlsplit(url)

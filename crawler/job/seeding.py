@@ -104,14 +104,16 @@ class Seeding:
         keys_of(given, self.maker.key)  # a seed without a key must not get into the book
         self.book.add_all(given)
         seeds = list(self.book)
-        self.noted(seeds)
+        self.add_recorded(seeds)
         seeds = [seed for seed in seeds if self.mine(seed.url)]
         with user_function_errors(NOT_TAKEN):
             ended = await self._ended(seeds)
             # The target of a redirect comes with its page, so it is due only if it was never answered.
             due = [seed for seed in seeds if seed.via is None or (seed.url in ended and unanswered(ended[seed.url]))]
             candidates = [self.maker.seed(seed, ended.get(seed.url)) for seed in due] + self._maps(seeds)
-        await self._schedule(candidates)
+        await schedule_all(self.frontier, candidates)
+        if self.given is not None:
+            await self.given(candidates)
 
     async def add(self, given: Sequence[Seed]) -> list[Verdict]:
         """Add seeds while the crawl runs: record them, open the scope for them, schedule them durably. The verdict of each."""
@@ -124,11 +126,13 @@ class Seeding:
         with user_function_errors(NOT_TAKEN):
             ended = await self._ended(given)
             candidates = [self.maker.seed(seed, ended.get(seed.url)) for seed in given] + self._maps(given)
-        verdicts = await self._schedule(candidates)
+        verdicts = await schedule_all(self.frontier, candidates)
+        if self.given is not None:
+            await self.given(candidates)
         await self.frontier.flush()
         return verdicts[: len(given)]
 
-    def noted(self, seeds: Sequence[Seed]) -> None:
+    def add_recorded(self, seeds: Sequence[Seed]) -> None:
         """Open the scope for seeds that another process put into the book, in the book's order."""
         self.maker.tags.note(seeds)
         for seed in seeds:
@@ -155,12 +159,6 @@ class Seeding:
         keys = {seed.url: key_of(seed.url, self.maker.key) for seed in seeds}
         ended = await asyncio.to_thread(self.frontier.core.operations.ended, list(keys.values()))
         return {url: ended[key] for url, key in keys.items() if key in ended}
-
-    async def _schedule(self, candidates: list[Candidate]) -> list[Verdict]:
-        verdicts = await schedule_all(self.frontier, candidates)
-        if self.given is not None:
-            await self.given(candidates)
-        return verdicts
 
     def _maps(self, seeds: Iterable[Seed]) -> list[Candidate]:
         """The usual place of a sitemap on each seed's host, if the order asks for sitemaps and its scope accepts it."""

@@ -90,10 +90,6 @@ class Round(NamedTuple):
     urls_before: int = 0  #: what earlier rounds processed, with robots.txt and look-ups, as the accounts count
 
 
-#: The first round of every job.
-FIRST = Round()
-
-
 def current_round(state: Path) -> Round:
     """The round of a job that has begun it. Raises: OSError, RoundDamaged."""
     file = state / _ROUND_FILE
@@ -103,7 +99,7 @@ def current_round(state: Path) -> Round:
         urls_before = _whole(fields.get("urls_before", 0), 0)
         return Round(_whole(fields["number"], 1), _whole(fields["bytes_before"], 0), urls_before)
     except FileNotFoundError:
-        return FIRST
+        return Round()
     except (ValueError, KeyError, TypeError, RecursionError) as error:
         raise RoundDamaged(
             f"{file}: damaged; restore it from a copy, or remove it: rounds are counted from 1 again then, "

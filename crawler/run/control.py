@@ -43,10 +43,7 @@ _MAX_LINE_BYTES = 1 << 20
 PATIENCE_S = 60.0
 #: A request that has waited for longer is refused, before its client gives up: then the client knows that nothing was done.
 _LATEST_S = PATIENCE_S / 2
-_REFUSED_LATE = {
-    "error": "the crawl was busy with other questions; nothing was done, ask again",
-    "code": ExitCode.STORE_OR_JOB_IN_USE,
-}
+_REFUSED_LATE = "the crawl was busy with other questions; nothing was done, ask again"
 _NO_REQUEST = {"error": "the question is no JSON object with a verb and arguments", "code": ExitCode.USAGE}
 
 #: Verb and arguments to facts. Raises: CrawlerError, FrontierError, which become the error's line.
@@ -111,7 +108,7 @@ class Control:
     async def _serve(self, connection: _Connection, line: bytes, latest_s: float) -> None:
         async with self._turn:
             if asyncio.get_running_loop().time() > latest_s:
-                connection.reply(_REFUSED_LATE)
+                connection.reply({"error": _REFUSED_LATE, "code": ExitCode.STORE_OR_JOB_IN_USE})
                 return
             try:
                 request = json.loads(line)

@@ -51,7 +51,7 @@ class CrawlVerbs:
         self._status = status
 
     async def answer(self, verb: str, given: Arguments) -> Facts:
-        """The facts. Raises: UsageError for arguments that make no sense; as `answer_running`."""
+        """The facts. Raises: UsageError for wrong arguments; as `answer_running`."""
         state, explainer = self._context.run_state, self._parts.explainer
         if verb == PAUSE:
             refuse_at_the_end("pause", state.phase)

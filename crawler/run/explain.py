@@ -38,9 +38,6 @@ RobotsWords = Callable[[str, float], str]
 #: A URL, its gate if it has one, and the time -> why the last try of it, or of its host, failed.
 LastTrouble = Callable[[str, GateKey | None, float], Trouble | None]
 
-#: What `why` calls the state of a robots.txt that is not queued as a page.
-PRECONDITION = "precondition"
-
 #: The verbs that may be about a URL, and the argument that names it.
 ABOUT_URLS = MappingProxyType({"why": "url", "show": "subject"})
 
@@ -79,7 +76,7 @@ class UrlExplainer:
             robots = self.robots(url, facts["now_s"])
             reason = f"it is no page: it is fetched before the first page of its host, and when its rules are too old; {robots}"
             # No queue and no scope concern it.
-            explanation = {**explanation, "state": PRECONDITION, "queue": None, "reason": reason}
+            explanation = {**explanation, "state": "precondition", "queue": None, "reason": reason}
             return {**facts, "explanation": explanation}
         return {**facts, "scope": self.scope_words(url, explanation["hops"])}
 

@@ -50,7 +50,7 @@ class RunState:
         is_resumable: bool = True,
     ) -> None:
         """`on_phase` is called with each new phase and its reason. `is_resumable`: a later run can go on with the job."""
-        self._ending = WhyEnded.FINISHED
+        self.ending = WhyEnded.FINISHED  #: why the run ends, once it is stopped
         self.stopped = asyncio.Event()  #: no fetch begins any more
         self.hurried = asyncio.Event()  #: and those under way are given up
         self._say = say
@@ -61,7 +61,7 @@ class RunState:
         self._reported = Phase.STARTING
 
     def begin(self, frontier: AsyncFrontier) -> None:
-        """The run is open and begins to lease; what was wanted before holds."""
+        """The run is open and begins to lease; earlier requests hold."""
         self._frontier = frontier
         self._apply()
 
@@ -81,28 +81,22 @@ class RunState:
 
     def resume_all(self) -> None:
         """The operator ends every pause but the disk's; a limit that paused the crawl no longer holds in this run."""
-        lifted = [cause for cause in self._pauses if cause is not Cause.DISK]
-        for cause in lifted:
+        for cause in [cause for cause in self._pauses if cause is not Cause.DISK]:
             self._pauses[cause].lift()
             self.resume(cause)
 
     def stop(self, ending: WhyEnded, *, at_once: bool = False) -> None:
         """End the run in order; the first reason counts, unless it is now to end at once."""
         if not self.stopped.is_set() or (at_once and not self.hurried.is_set()):
-            self._ending = ending
+            self.ending = ending
         self.stopped.set()
         if at_once:
             self.hurried.set()
         self._apply()
 
     def nothing_left(self, ending: WhyEnded) -> None:
-        """The workers have ended, and nothing can be fetched any more: this counts, whatever stopped the run."""
-        self._ending = ending
-
-    @property
-    def ending(self) -> WhyEnded:
-        """Why the run ends, once it is stopped."""
-        return self._ending
+        """The workers have ended, and nothing is left to fetch: this replaces any earlier reason."""
+        self.ending = ending
 
     @property
     def pause_reason(self) -> str:
@@ -112,7 +106,7 @@ class RunState:
     @property
     def end_reason(self) -> str:
         """Why the run ends, and what can be done then, in words."""
-        return ending_text(self._ending, lasts=self._is_resumable)
+        return ending_text(self.ending, lasts=self._is_resumable)
 
     @property
     def in_words(self) -> str:
