@@ -3,7 +3,7 @@
 Writers add their entries and wait. A thread takes all that waits and gives the group to each sink in turn (WARC files first,
 then the logs), which writes and syncs once; then it wakes the writers. Meanwhile the next group gathers. While groups are large
 the thread begins one only every `GROUP_S` seconds; else small groups would take the processor from the loop on a fast disk. A
-group counts in all sinks or in none. `open_writing` opens the sinks that an order asks for.
+group counts in all sinks or in none. `open_journal` opens the sinks that an order asks for.
 """
 
 from __future__ import annotations
@@ -223,20 +223,20 @@ PAYLOADS = "payloads.sqlite"
 
 
 @dataclass(frozen=True, slots=True)
-class Writing:
+class JournalFiles:
     """The files that visits are written to. Closing the journal closes all of them."""
 
     journal: Journal
     payloads: FetchHistory | None  #: None if no WARC files are written
 
 
-def open_writing(
+def open_journal(
     job: JobFolder,
     section: WriteSection,
     facts: Mapping[str, str],
     clock: Callable[[], float],
     more: Sequence[JournalSink] = (),
-) -> Writing:
+) -> JournalFiles:
     """Open the job's files: WARC first, then the logs, then `more`, then the memory of payloads (blocks).
 
     Torn ends, as of a killed run, are cut or finished. Raises: StorageError; then nothing stays open, `more` neither.
@@ -251,7 +251,7 @@ def open_writing(
         payloads = FetchHistory(job.state / PAYLOADS) if section.warc else None
         sinks += more if payloads is None else (*more, payloads)
         opened.pop_all()
-    return Writing(Journal(*sinks), payloads)
+    return JournalFiles(Journal(*sinks), payloads)
 
 
 def _files(

@@ -22,7 +22,7 @@ from anabranch.crawler.fetch.fetcher import Fetcher
 from anabranch.crawler.fetch.response import Scratch
 from anabranch.crawler.job.folder import JobFolder
 from anabranch.crawler.job.frontier import has_urls, open_job
-from anabranch.crawler.job.journal import Journal, Writing, open_writing, warc_facts
+from anabranch.crawler.job.journal import Journal, JournalFiles, open_journal, warc_facts
 from anabranch.crawler.job.seeding import CandidateMaker, Seeding
 from anabranch.crawler.job.seeds import SEED_BOOK, Book, SeedBook, SourceTags, require_seeds
 from anabranch.crawler.job.state import begin_round, current_round, round_of_run
@@ -97,7 +97,7 @@ async def open_parts(context: RunContext, opened: AsyncExitStack) -> RunParts:
     opened.push_async_callback(resolver.close)
     face = AsyncFrontier if share is None else AsyncShare
     frontier = await opened.enter_async_context(face(partial(_open_frontier, context, book, resolver)))
-    accounts, writing = await to_the_end(_open_writing(context, opened))
+    accounts, files = await to_the_end(_open_journal(context, opened))
     fetcher, sandbox = _fetcher(context, resolver), Sandbox()
     opened.push_async_callback(fetcher.close)
     opened.push_async_callback(sandbox.close)
@@ -107,8 +107,8 @@ async def open_parts(context: RunContext, opened: AsyncExitStack) -> RunParts:
     learn = None if admission.drop_similar is None else admission.drop_similar.learn
     mine = (lambda _: True) if share is None else share.owns
     seeding = Seeding(book, admission.scope, frontier, maker, sitemaps=order.extract.sitemaps, given=learn, mine=mine)
-    exchanges = None if writing.payloads is None else ExchangeMaker(writing.payloads, revisit=order.write.revisit)
-    recorder = _recorder(context, writing, exchanges, tags)
+    exchanges = None if files.payloads is None else ExchangeMaker(files.payloads, revisit=order.write.revisit)
+    recorder = _recorder(context, files, exchanges, tags)
     disposition = Disposition(frontier, recorder, context.statistics, clock, admission.seen)
     chain_parts = ChainParts(
         order=order,
@@ -121,7 +121,7 @@ async def open_parts(context: RunContext, opened: AsyncExitStack) -> RunParts:
         admission=admission,
         seeding=seeding,
         accounts=accounts,
-        writing=writing,
+        files=files,
         exchanges=exchanges,
         recorder=recorder,
         disposition=disposition,
@@ -141,7 +141,7 @@ async def open_parts(context: RunContext, opened: AsyncExitStack) -> RunParts:
         frontier=frontier,
         seeding=seeding,
         accounts=accounts,
-        journal=writing.journal,
+        journal=files.journal,
         fetched_bytes=fetched_bytes,
         limits=limits,
         pool=WorkerPool(frontier, chain, counted, context.statistics, limits.pages, context.board),
@@ -177,19 +177,19 @@ def _open_frontier(context: RunContext, book: Book, resolver: Resolver, on_chang
     return frontier
 
 
-async def _open_writing(context: RunContext, opened: AsyncExitStack) -> tuple[Accounts, Writing]:
+async def _open_journal(context: RunContext, opened: AsyncExitStack) -> tuple[Accounts, JournalFiles]:
     """Open the job's files in a thread. Not to be cancelled: they are open before `opened` knows them."""
     order, job = context.order, context.job
 
-    def open_files() -> tuple[Accounts, Writing]:
+    def open_files() -> tuple[Accounts, JournalFiles]:
         # The accounts come first: those of an older job count what they lack of crawl.log before anything is added to it.
         accounts = Accounts(job.state, job.crawl_log, context.clock)
         facts = warc_facts(order, order.write, job.directory.name)
-        return accounts, open_writing(job, order.write, facts, context.clock, more=[accounts])
+        return accounts, open_journal(job, order.write, facts, context.clock, more=[accounts])
 
-    accounts, writing = await asyncio.to_thread(open_files)
-    opened.push_async_callback(writing.journal.close)
-    return accounts, writing
+    accounts, files = await asyncio.to_thread(open_files)
+    opened.push_async_callback(files.journal.close)
+    return accounts, files
 
 
 def _fetcher(context: RunContext, resolver: Resolver) -> Fetcher:
@@ -204,10 +204,10 @@ def _fetcher(context: RunContext, resolver: Resolver) -> Fetcher:
     )
 
 
-def _recorder(context: RunContext, writing: Writing, exchanges: ExchangeMaker | None, tags: SourceTags) -> Recorder:
+def _recorder(context: RunContext, files: JournalFiles, exchanges: ExchangeMaker | None, tags: SourceTags) -> Recorder:
     order = context.order
     return Recorder(
-        writing.journal,
+        files.journal,
         context.clock,
         exchanges=exchanges,
         source_of=tags.tag_of if order.job.source_tags else lambda _: None,
