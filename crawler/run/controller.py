@@ -45,7 +45,7 @@ from anabranch.frontier.times import steady_clock
 class RunHooks:
     """How a run talks to the program that started it."""
 
-    say: Callable[[str], None]  #: show a line (or lines) to the operator
+    notify: Callable[[str], None]  #: show a line (or lines) to the operator
     show: Callable[[Callable[[], CrawlSnapshot]], Coroutine[Any, Any, None]]  #: display progress until cancelled
     force_exit: Callable[[], None]  #: leave at once
     is_last: bool = False  #: the process ends with the crawl, so a signal that comes too late has nothing to end
@@ -66,7 +66,7 @@ class CrawlController:
         self._hooks = hooks
         self._clock = steady_clock()
         self._statistics = CrawlStatistics(started_s=self._clock())
-        self._run_state = RunState(hooks.say, self._phase_changed, is_resumable=order.frontier.store != MEMORY)
+        self._run_state = RunState(hooks.notify, self._phase_changed, is_resumable=order.frontier.store != MEMORY)
         written = [job.directory, job.warc] if order.write.warc else [job.directory]  # maybe on several disks
         self._disk = DiskWatch(written, order.limits.min_free_disk_bytes, self._run_state)
         self._context = RunContext(
@@ -89,7 +89,7 @@ class CrawlController:
         """Crawl until nothing is left, a limit or a signal; then report. Raises: CrawlerError, FrontierError."""
         with handle_signals(self._signalled, self._log_status, self.reopen_logs, is_last=self._hooks.is_last):
             facts = self.facts = await self._open_and_crawl()
-        self._hooks.say(crawl_report(facts) + seeds_shown(facts.seeds, self._job.reports / SEEDS_REPORT))
+        self._hooks.notify(crawl_report(facts) + seeds_shown(facts.seeds, self._job.reports / SEEDS_REPORT))
         if self._report_error is not None:
             raise self._report_error
         return exit_code(self._run_state.ending, [seed.status for seed in facts.seeds])
@@ -126,7 +126,7 @@ class CrawlController:
                 finally:
                     if has_seeds(self._job.directory):
                         self._job.begin()
-                self._hooks.say(opening_line(self._job, frontier.core.counts(), self._order.limits.pages))
+                self._hooks.notify(opening_line(self._job, frontier.core.counts(), self._order.limits.pages))
                 await self._disk.poll()
                 parts.limits.check_bytes()
                 self._run_state.begin(frontier)
@@ -225,7 +225,7 @@ class CrawlController:
             self._hooks.force_exit()
         self._is_signalled = True
         self.stop(WhyEnded.SIGNAL)
-        self._hooks.say("draining: fetches under way may end; a second signal leaves at once")
+        self._hooks.notify("draining: fetches under way may end; a second signal leaves at once")
 
     def _log_status(self) -> None:
         log_status(opening_facts(self._context) if self._status is None else self._status.facts())

@@ -1,4 +1,4 @@
-"""What an operator asks of a crawl as a whole: pause, resume, stop, status, add seeds, reports; and removed URLs' log lines.
+"""The operator's verbs for a whole crawl: pause, resume, stop, status, add seeds, reports; and log lines of removed URLs.
 
 The names of a running crawl's verbs begin with `crawl-`, since the Frontier pauses and resumes queues (`verbs`). Each verb
 answers when it is done: a seed that is added is in the job's book and queued, both durably. `control` carries verbs and facts,

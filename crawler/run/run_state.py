@@ -44,7 +44,7 @@ class RunState:
 
     def __init__(
         self,
-        say: Callable[[str], None],
+        notify: Callable[[str], None],
         on_phase: Callable[[Phase, str], None] = lambda *_: None,
         *,
         is_resumable: bool = True,
@@ -53,7 +53,7 @@ class RunState:
         self.ending = WhyEnded.FINISHED  #: why the run ends, once it is stopped
         self.stopped = asyncio.Event()  #: no fetch begins any more
         self.hurried = asyncio.Event()  #: and those under way are given up
-        self._say = say
+        self._notify = notify
         self._on_phase = on_phase
         self._is_resumable = is_resumable
         self._pauses: dict[Cause, _Pause] = {}
@@ -71,13 +71,13 @@ class RunState:
         self._pauses[cause] = _Pause(reason or cause.value, lift)
         self._apply()
         if is_new and not self.stopped.is_set():
-            self._say(f"{self._pauses[cause].reason}; fetches under way may end")
+            self._notify(f"{self._pauses[cause].reason}; fetches under way may end")
 
     def resume(self, cause: Cause) -> None:
         """The cause is gone."""
         if self._pauses.pop(cause, None) is not None:
             self._apply()
-            self._say(self.pause_reason or "going on")
+            self._notify(self.pause_reason or "going on")
 
     def resume_all(self) -> None:
         """The operator ends every pause but the disk's; a limit that paused the crawl no longer holds in this run."""

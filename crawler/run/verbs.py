@@ -1,4 +1,4 @@
-"""What an operator asks of a job's Frontier: verbs by name, from plain arguments to plain facts, both JSON values.
+"""The operator's verbs for a job's Frontier, by name; arguments and facts are JSON values.
 
 The same tables serve a job that is not running (the command opens its Frontier) and a running one (through the control socket,
 see `crawl_verbs` and `control`). A verb waits for the store. A command takes some milliseconds, in which a running crawl waits.
