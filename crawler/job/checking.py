@@ -39,7 +39,7 @@ _OF_HOSTS = ("host", "surt")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Check:
-    """What is wrong with an order; a line each, which names the source and the key."""
+    """The faults of an order, a line each with the source and the key."""
 
     faults: tuple[str, ...]  #: a run would not begin
     warnings: tuple[str, ...]  #: a run would report it and continue

@@ -147,7 +147,7 @@ class Seeding:
         self.scope.add_seed(url)
 
     async def facts(self, failures: Mapping[str, str]) -> list[SeedFact]:
-        """How each of our seeds that the operator gave fared; `failures` has details of failures, by URL."""
+        """The outcome of each seed of this run that the operator gave; `failures` has details by URL."""
         seeds = list(self.book)
         keys = seed_keys(seeds, self.maker.key)
         ended = await asyncio.to_thread(self.frontier.core.operations.ended, list(keys.values()))
@@ -205,7 +205,7 @@ def seed_keys(seeds: Iterable[Seed], key: KeyOf) -> dict[str, bytes]:
 
 
 class SeedFact(NamedTuple):
-    """How a seed fared."""
+    """The outcome of a seed."""
 
     url: str
     status: int  #: fetch status; 0 = not tried yet
@@ -224,7 +224,7 @@ def seed_outcomes(
     ended: Mapping[bytes, UrlRecord],
     failures: Mapping[str, str] = MappingProxyType({}),
 ) -> list[SeedFact]:
-    """How each seed given by the operator fared; `ended` has records by key, `failures` details of failures by URL. Pure."""
+    """The outcome of each seed given by the operator; `ended` has records by key, `failures` details by URL. Pure."""
     redirects = {seed.via: seed.url for seed in seeds if seed.via is not None}
     facts = []
     for url in (seed.url for seed in seeds if seed.via is None):

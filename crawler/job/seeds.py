@@ -185,7 +185,7 @@ class Book(Protocol):
 class SeedBook:
     """The seeds of a job, durable: a file of one JSON object a line, {"url", "source", "via", "crc"}.
 
-    What `add` and `add_all` return is on disk. Seeds that are added together are in the book all or none: one seed is appended,
+    Returned seeds are on disk. Seeds that are added together are in the book all or none: one seed is appended,
     and a torn line is not read, and cut before the next is written; several replace the file at once. A URL is in the book
     once; its first source wins. Memory: all seeds. One writer at a time (the job's lock); opening writes nothing.
 
@@ -269,7 +269,7 @@ class SeedBook:
             if number == written:
                 is_counted = self._crc == crc
         if not is_counted:
-            what = f"{written} lines with the checksum {crc:08x} were written, and they are not what it has"
+            what = f"{written} lines with the checksum {crc:08x} were written, and the book has others"
             raise _damaged(f"{self._path}: {what}", self._path)
         self._is_counted = counted == (self._lines, self._crc)
 

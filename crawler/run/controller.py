@@ -43,7 +43,7 @@ from anabranch.frontier.times import steady_clock
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunHooks:
-    """How a run talks to the program that started it."""
+    """Callbacks of the program that started a run."""
 
     notify: Callable[[str], None]  #: show a line (or lines) to the operator
     show: Callable[[Callable[[], CrawlSnapshot]], Coroutine[Any, Any, None]]  #: display progress until cancelled

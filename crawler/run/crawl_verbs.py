@@ -84,7 +84,7 @@ class CrawlVerbs:
 
 
 def stop_arguments(given: Arguments) -> tuple[WhyEnded, bool]:
-    """How the operator ends the crawl, and whether at once. Argument: now, fetches under way are given up."""
+    """The ending, and whether it is at once. Argument: now, fetches under way are given up."""
     now = bool(given.get("now"))
     return WhyEnded.OPERATOR_NOW if now else WhyEnded.OPERATOR, now
 
@@ -180,7 +180,7 @@ def report_of_stopped(
 def stopped_seed_outcomes(
     directory: Path, seeds: Sequence[Seed], key: KeyOf, frontiers: Sequence[Frontier]
 ) -> list[SeedFact]:
-    """How the seeds of a stopped job fared, from its Frontier or those of its shares, and errors.jsonl (blocks)."""
+    """The outcomes of a stopped job's seeds, from its Frontier or those of its shares, and errors.jsonl (blocks)."""
     keys = seed_keys(seeds, key)
     asked = list(keys.values())
     ended = {known: record for frontier in frontiers for known, record in frontier.operations.ended(asked).items()}
@@ -188,7 +188,7 @@ def stopped_seed_outcomes(
 
 
 def report_limit(given: Arguments) -> int:
-    """How many rows of a report are wanted. Raises: UsageError."""
+    """The wanted number of rows of a report. Raises: UsageError."""
     limit = given.get("limit", LIMIT)
     if isinstance(limit, int) and not isinstance(limit, bool) and 0 <= limit <= MOST:
         return limit

@@ -1,4 +1,4 @@
-"""What `anabranch why` reports about a URL in addition to the Frontier: its scope rule, its last trouble, its robots.txt.
+"""Explains a URL for `anabranch why`, in addition to the Frontier: scope rule, last trouble, robots.txt.
 
 A running crawl asks its own scope; for a job that is not running `open_explainer` builds it from the job's order and seeds.
 `verbs` has the Frontier's part of the answer.
@@ -120,7 +120,7 @@ def open_explainer(directory: Path, order: CrawlOrder) -> Iterator[UrlExplainer]
 
 
 def _logged_robots(crawl_log: Path, url: str, now_s: float) -> str:
-    """What a job that is not running knows about a robots.txt: its last line in crawl.log, all of which may be read."""
+    """The last answer of a robots.txt, from crawl.log, for a job that is not running. All of crawl.log may be read."""
     entry = last_entry(crawl_log, url)
     if entry is None:
         return "crawl.log has no answer of it, and the crawl that goes on asks for it"

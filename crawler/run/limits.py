@@ -132,6 +132,6 @@ class DiskWatch:
 
 
 def free_bytes_of(folder: Path) -> int:
-    """What a user without privileges may still write to the folder's disk. Raises: OSError."""
+    """The space of the folder's disk for users without privileges. Raises: OSError."""
     disk = os.statvfs(folder)
     return disk.f_bavail * disk.f_frsize

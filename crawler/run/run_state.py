@@ -16,7 +16,7 @@ from anabranch.frontier.aio import AsyncFrontier
 
 
 class Cause(Enum):
-    """What pauses a crawl; the value is its reason in words."""
+    """Causes of a pause; the value is the reason for the operator."""
 
     OPERATOR = "paused by the operator"
     PAGES = "paused by --limit"
@@ -26,7 +26,7 @@ class Cause(Enum):
 
 
 class Phase(Enum):
-    """How far a run is."""
+    """The phase of a run."""
 
     STARTING = "starting"
     RUNNING = "running"
@@ -110,12 +110,12 @@ class RunState:
 
     @property
     def in_words(self) -> str:
-        """How far the run is, for a report."""
+        """The phase or the reason, for a report."""
         return self.end_reason if self.stopped.is_set() else self.pause_reason or self.phase.value
 
     @property
     def phase(self) -> Phase:
-        """How far the run is."""
+        """The current phase."""
         if self.stopped.is_set():
             return Phase.DRAINING
         if self._frontier is None:

@@ -1,4 +1,4 @@
-"""How a run is doing: snapshots for the display, the control socket and SIGUSR1, and the lines of progress-statistics.log.
+"""The status of a run: snapshots for the display, the control socket and SIGUSR1, and the lines of progress-statistics.log.
 
 Counters are read at each snapshot. Figures that need a look at all queues come from `ProgressReporter`'s last look.
 """
@@ -44,7 +44,7 @@ _INTERNAL = frozenset({"failing", "untried", "answered", "free_bytes"})
 LOOK_S = 2.0
 SHARE = 0.02
 
-#: What progress-statistics.log calls a phase.
+#: The events of progress-statistics.log for phases.
 EVENTS = {Phase.PAUSED: CrawlEvent.PAUSED, Phase.RUNNING: CrawlEvent.RUNNING, Phase.DRAINING: CrawlEvent.ENDING}
 
 log = structlog.get_logger(__name__)
@@ -69,7 +69,7 @@ class ProgressReporter:
         self._clock = clock
         self._rates = RateWindow(interval_s)
         self._deepest = DeepestQueue(self._longest, clock)
-        self._final: ProgressFacts | None = None  #: how the run was when it ended
+        self._final: ProgressFacts | None = None  #: at the end of the run
 
     async def refresh(self) -> None:
         """Look at all queues again and again, until cancelled."""
@@ -94,7 +94,7 @@ class ProgressReporter:
         self._log.note(CrawlEvent.ENDED, reason)
 
     async def facts(self) -> ProgressFacts:
-        """How the run is now, or was when it ended."""
+        """The progress now, or at the end."""
         if self._final is not None:
             return self._final
         run, now = self._statistics, await self._frontier.statistics()
@@ -206,7 +206,7 @@ def status_facts(
     is_finished: bool = False,
     share: Facts | None = None,
 ) -> Facts:
-    """What `status --json` shows: one shape for every job, running or not, by docs/reference/status.schema.json. Pure."""
+    """The facts of `status --json`, by docs/reference/status.schema.json, for every job, running or not. Pure."""
     facts = {name: value for name, value in now._asdict().items() if name not in _INTERNAL}
     return {
         "phase": phase,

@@ -30,7 +30,7 @@ from anabranch.frontier.scheduling.lifecycle import QueueState
 
 #: The arguments of a verb, by name.
 Arguments = Mapping[str, Any]
-#: What it answers, by name.
+#: The answer of a verb, by name.
 Facts = Mapping[str, Any]
 
 #: Argument of `why` and `show`: the keys of the job's URLs are not known.
@@ -107,7 +107,7 @@ def ls(frontier: Frontier, given: Arguments) -> Steps[Facts]:
 
 
 def totals_facts(statistics: FrontierStatistics) -> Facts:
-    """How many URLs are in which state, and why nothing can be leased, if so. Pure."""
+    """The number of URLs in each state, and why nothing can be leased, if so. Pure."""
     numbers = {name: getattr(statistics, name) for name in _TOTALS}
     return {**numbers, "queues": dict(statistics.queues), "why_idle": statistics.why_idle}
 
