@@ -264,7 +264,7 @@ def _outside(order: CrawlOrder, verbosity: int) -> RunHooks:
             console.show_cursor()
         os._exit(ExitCode.FORCED)  # the journal and the store are sound at any moment
 
-    return RunHooks(say=_say if verbosity >= 0 else _keep_quiet, show=show, force_exit=force_exit, is_last=True)
+    return RunHooks(notify=_say if verbosity >= 0 else _keep_quiet, show=show, force_exit=force_exit, is_last=True)
 
 
 def _say(text: str) -> None:

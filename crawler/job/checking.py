@@ -9,98 +9,81 @@ import io
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import NamedTuple
 
 from anabranch.crawler.job.frontier import frontier_order
-from anabranch.crawler.job.seeds import SeedList, read_seeds
+from anabranch.crawler.job.seeds import read_seeds
 from anabranch.crawler.order.loading import Examined, order_of
 from anabranch.crawler.order.order import CrawlOrder
 from anabranch.crawler.order.sources import Layer, named_in
 from anabranch.crawler.outcomes.errors import BadArgument, OrderError
 from anabranch.crawler.outcomes.userfunctions import PROCESSOR, import_first_from, is_user_function, user_function
 from anabranch.crawler.runtime import loop_factory
-from anabranch.crawler.scope.rules import user_rule as own_rule
+from anabranch.crawler.scope.rules import user_rule
 from anabranch.crawler.urls.canonicalization import Canonicalizer
 from anabranch.frontier.errors import PolicyError
 
-#: Section -> keys that name a policy, or are a table of them. Each is tried alone, the others at their defaults.
-_POLICIES = {
-    "frontier": ("policy", "cost", "uri_precedence", "queue_precedence"),
-    "politeness": ("group", "groups"),
-}
+#: Sections and keys that name a policy, or are a table of them. Each is tried alone, the others at their defaults.
+_POLICIES = (
+    *(("frontier", key) for key in ("policy", "cost", "uri_precedence", "queue_precedence")),
+    ("politeness", "group"),
+    ("politeness", "groups"),
+)
 
 #: Sections and keys that the Frontier checks against each other; none of them may be missing for that check.
 _WEIGHED = frozenset({"frontier", "politeness", "dedup"})
 _WEIGHED_KEYS = frozenset({("fetch", "timeout"), ("crawl", "workers")})
 
-
-#: Policies whose queues have URLs of one host only, so that a queue is one share's.
+#: Policies with queues of one host each, so that a queue is one share's.
 _OF_HOSTS = ("host", "surt")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Check:
-    """What is wrong with an order; a line each, which names the source and the key."""
+    """The faults of an order, a line each with the source and the key."""
 
     faults: tuple[str, ...]  #: a run would not begin
     warnings: tuple[str, ...]  #: a run would report it and continue
 
 
-class Search(NamedTuple):
-    """Something that the order names and that must exist: a user function, an event loop."""
-
-    section: str
-    key: str
-    find: Callable[[], object]  #: Raises: OrderError that begins with section and key
+#: Section and key that name something, and what finds it. Raises: OrderError that begins with section and key.
+Search = tuple[str, str, Callable[[], object]]
 
 
 def check(examined: Examined, name: str) -> Check:
-    """Try all that the order names: policies, user functions, overrides, seed files. Opens no job.
-
-    `name` is what messages call the order. Values that could not be read are reported; their consequences are not.
-    """
-    import_first_from(examined.order.job.modules)
+    """All faults of the order, also of what it names. Opens no job. `name` is what messages call the order."""
+    order, layers = examined.order, examined.layers
+    import_first_from(order.job.modules)
     policies, sound = _policies(examined)
-    overrides, sound = _overrides(examined, sound)
-    order, left_out = examined.order, examined.left_out
     together: list[str] = []
-    if not (left_out & _WEIGHED_KEYS or any(section in _WEIGHED for section, _ in left_out)):
+    if not (examined.left_out & _WEIGHED_KEYS or any(section in _WEIGHED for section, _ in examined.left_out)):
         together += _refused(sound)
-        if sound.frontier.policy == order.frontier.policy:  # else nothing tells whether hosts can be divided
+        if sound.frontier.policy == order.frontier.policy:  # else it is unknown whether hosts can be divided
             together += division_faults(order)
-    found, bad = _seeds(examined)
-    lines = [
-        *examined.faults,
-        *policies,
-        *overrides,
-        *(f"{name}: {fault}" for fault in together),
-        *_user_functions(examined),
-    ]
-    if bad and not found:
+    lines = [*examined.faults, *policies]
+    lines += (f"{name}: {fault}" for fault in together)
+    for section, key, find in _searches(order):
+        try:
+            find()
+        except OrderError as error:
+            lines.append(f"{named_in(layers, section, key)}{str(error).removeprefix(f'[{section}] {key}')}")
+    is_seed_left, bad = _seeds(examined)
+    if bad and not is_seed_left:
         lines += [*bad, f"{name}: no seed is left"]
         bad = []
     return Check(faults=tuple(dict.fromkeys(lines)), warnings=tuple(bad))
 
 
 def _policies(examined: Examined) -> tuple[list[str], CrawlOrder]:
-    """The faults of each policy alone; the order with defaults for those that are refused."""
+    """The faults of each policy and each override alone; the order without those that are refused."""
     default, sound = CrawlOrder(), examined.order
     faults = []
-    for section, keys in _POLICIES.items():
-        for key in keys:
-            refused = _refused(_with(default, section, key, examined.order))
-            faults += [f"{named_in(examined.layers, section, key)}: {fault}" for fault in refused]
-            sound = _with(sound, section, key, default) if refused else sound
-    return faults, sound
-
-
-def _overrides(examined: Examined, sound: CrawlOrder) -> tuple[list[str], CrawlOrder]:
-    """The faults of each override alone, under the order's policy; the order without those that are refused."""
-    base = _with(CrawlOrder(), "frontier", "policy", sound)
-    place = next(
-        (layer.section("[override]") for layer in examined.layers if "override" in layer.tables), "[[override]]"
-    )
-    faults, kept = [], []
+    for section, key in _POLICIES:
+        refused = _refused(_with(default, section, key, examined.order))
+        faults += [f"{named_in(examined.layers, section, key)}: {fault}" for fault in refused]
+        sound = _with(sound, section, key, default) if refused else sound
+    base, kept = _with(default, "frontier", "policy", sound), []
+    tables = (layer.section("[override]") for layer in examined.layers if "override" in layer.tables)
+    place = next(tables, "[[override]]")
     for entry in sound.override:
         refused = _refused(base.model_copy(update={"override": (entry,)}))
         faults += [f"{place}: {fault}" for fault in refused]
@@ -118,28 +101,16 @@ def _seeds(examined: Examined) -> tuple[bool, list[str]]:
     """Whether a seed is left, or may be in what could not be read; and a line for each text that is no seed."""
     job = examined.order.job
     named = {"seeds": job.seeds, "seed_files": job.seed_file_names}
-    lists: list[SeedList] = [
-        read_seeds(sources, io.BytesIO(), named_in(examined.layers, "job", key)) for key, sources in named.items()
-    ]
+    lists = [read_seeds(sources, io.BytesIO(), named_in(examined.layers, "job", key)) for key, sources in named.items()]
     bad = [f"{bad.source}: {bad.text!r}: {bad.reason}" for one in lists for bad in one.bad]
     is_any_left = any(one.seeds for one in lists) or any(("job", key) in examined.left_out for key in named)
     return is_any_left, bad
 
 
-def _user_functions(examined: Examined) -> Iterator[str]:
-    """The fault of each user function and of the event loop."""
-    for section, key, find in _searches(examined.order):
-        try:
-            find()
-        except OrderError as error:
-            yield f"{named_in(examined.layers, section, key)}{str(error).removeprefix(f'[{section}] {key}')}"
-
-
 def check_names(order: CrawlOrder, layers: Sequence[Layer]) -> None:
-    """Look up the policies and functions that the order names, as a run will, and whether its hosts can be divided among its
-    processes. `layers` are the order's sources.
+    """Look up the policies and functions that the order names, and whether its hosts can be divided among its processes.
 
-    Raises: PolicyError, OrderError for the first that fails; BadArgument if it is the command line that names it.
+    Raises: PolicyError, OrderError for the first that fails; BadArgument if the command line names it.
     """
     import_first_from(order.job.modules)
     try:
@@ -156,18 +127,18 @@ def _look_up(order: CrawlOrder) -> None:
     for fault in division_faults(order):
         raise OrderError(fault)
     frontier_order(order)
-    for search in _searches(order):
-        search.find()
+    for _, _, find in _searches(order):
+        find()
 
 
 def _searches(order: CrawlOrder) -> Iterator[Search]:
     for name in filter(is_user_function, order.urls.canonicalization):
-        yield Search("urls", "canonicalization", partial(Canonicalizer, [name]))
+        yield "urls", "canonicalization", partial(Canonicalizer, [name])
     for name in order.scope.rules:
-        yield Search("scope", "rules", partial(own_rule, name))
-    yield Search("crawl", "loop", partial(loop_factory, order.crawl.loop))
+        yield "scope", "rules", partial(user_rule, name)
+    yield "crawl", "loop", partial(loop_factory, order.crawl.loop)
     for name in order.job.processors:
-        yield Search("job", "processors", partial(user_function, name, PROCESSOR, awaited=True))
+        yield "job", "processors", partial(user_function, name, PROCESSOR, awaited=True)
 
 
 def _refused(order: CrawlOrder) -> list[str]:
@@ -180,9 +151,8 @@ def _refused(order: CrawlOrder) -> list[str]:
 
 def division_faults(order: CrawlOrder) -> Iterator[str]:
     """A line for each wish of the order that needs all hosts in one process, if it wants several processes."""
-    processes = order.crawl.processes
-    if processes > 1:
-        yield from (f"[crawl] processes = {processes}: {refused}" for refused in _needs_one_process(order))
+    if order.crawl.processes > 1:
+        yield from (f"[crawl] processes = {order.crawl.processes}: {reason}" for reason in _needs_one_process(order))
 
 
 def _needs_one_process(order: CrawlOrder) -> Iterator[str]:

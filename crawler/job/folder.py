@@ -2,16 +2,10 @@
 
     order.toml  pages.jsonl  links.jsonl  warc/  logs/crawl.log  reports/  state/{format.json, lock, …}
 
-A folder is a job if it has `state/format.json`. A new job gets that file before anything but its lock, and it outlives all else
-when a job is started afresh; so a process may be killed at any point of either, and the next one knows what it finds. An old
-job is moved aside by one rename, with its lock.
-
-A folder of an older format is brought to today's under the job's lock, one step for each format. A step may be broken off and
-repeated: the folder gets the new format's number only when all are done. To change the format: raise `VERSION` in
-`frontier.embedding.folder`, add a step to `_MIGRATIONS`, and keep jobs of the format that it replaces (`tests/formats`). The
-tables of the queue have a format of their own (`frontier.stores`).
-
-`state` has the marks and the round in the state folder, `orderfile` the order, `frontier` opens the queue.
+A folder is a job if it has `state/format.json`. A new job gets that file right after its lock, and it is removed last, so the
+next process knows what a killed one left. Older formats are migrated under the lock, by one repeatable step for each; the new
+number is written when all are done. To change the format: raise `VERSION` in `frontier.jobfolder`, add a step to `_MIGRATIONS`,
+and keep jobs of the old format (`tests/formats`). The tables of the queue have a format of their own (`frontier.stores`).
 """
 
 from __future__ import annotations
@@ -23,6 +17,7 @@ import re
 import shutil
 import time
 from collections.abc import Callable, Iterator, Sequence
+from itertools import chain, count
 from pathlib import Path
 from typing import NamedTuple, Self
 
@@ -64,15 +59,7 @@ from anabranch.frontier.jobfolder import (
     take_lock,
 )
 
-__all__ = [
-    "ORDER_FILE",
-    "JobFolder",
-    "is_embedded",
-    "is_job",
-    "job_name",
-    "order_to_resume",
-    "refuse_embedded",
-]
+__all__ = ["ORDER_FILE", "JobFolder", "is_embedded", "is_job", "job_name", "order_to_resume", "refuse_embedded"]
 
 _FRESH_MARK = "fresh"  # exists while the old job is being removed
 
@@ -107,12 +94,10 @@ class JobFolder:
     def open(
         cls, directory: Path, *, delete_old: bool = False, again: bool = False, even_unfinished: bool = True
     ) -> JobFolder:
-        """Take the job of a folder, or make a new one; `delete_old` first removes what an old job wrote and nothing else,
-        `again` only its Frontier.
+        """Take the job of a folder, or make one; `delete_old` first removes an old job, `again` only its Frontier.
 
         Raises: JobInUse, HostsJob, NotAJobFolder (the folder holds other things), ForeignJobFormat (a newer version),
-        JobUnfinished (`delete_old` or `again` without `even_unfinished`), RoundDamaged, StorageError (DiskFull and its kind if
-        nothing can be written).
+        JobUnfinished (`delete_old` or `again` without `even_unfinished`), RoundDamaged, StorageError.
         """
         refuse_embedded(directory)
         with storage_errors(directory):
@@ -157,10 +142,7 @@ class JobFolder:
         self._is_begun = True
 
     def undo_failed_start(self) -> None:
-        """Remove a job that this opening made, with the folders made for it. A job that existed or has begun stays.
-
-        The caller has closed all else in the folder. What cannot be removed stays.
-        """
+        """Remove a job that this opening made, as far as possible. The caller has closed all else in the folder."""
         if not (self.existed or self._is_begun):
             _remove_new(self.directory, self._made)
 
@@ -187,11 +169,9 @@ def _refuse_strangers(directory: Path) -> None:
     if there != directory:
         return
     entries = {entry.name for entry in directory.iterdir()}
-    if not entries or (directory / "state" / FORMAT_FILE).is_file():
-        return
-    if entries == {"state"} and is_being_made(directory / "state"):
-        return
-    raise NotAJobFolder(f"{directory}: is not a job folder; choose another --job")
+    is_new = not entries or (entries == {"state"} and is_being_made(directory / "state"))
+    if not (is_new or (directory / "state" / FORMAT_FILE).is_file()):
+        raise NotAJobFolder(f"{directory}: is not a job folder; choose another --job")
 
 
 def refuse_embedded(directory: Path) -> None:
@@ -208,11 +188,10 @@ def _refuse_unfinished(directory: Path, *, delete_old: bool) -> None:
     marks = (FINISHED_MARK, _FRESH_MARK, *(() if delete_old else (AGAIN_MARK,)))
     if not (state / FORMAT_FILE).exists() or any((state / mark).exists() for mark in marks):
         return
+    advice = "add --yes to throw away its queue, or leave out --again to go on with it"
     if delete_old:
-        raise JobUnfinished(f"{directory}: the job is unfinished; leave out --delete-old to have it moved aside")
-    raise JobUnfinished(
-        f"{directory}: the job is unfinished; add --yes to throw away its queue, or leave out --again to go on with it"
-    )
+        advice = "leave out --delete-old to have it moved aside"
+    raise JobUnfinished(f"{directory}: the job is unfinished; {advice}")
 
 
 def _settle(directory: Path, *, delete_old: bool, again: bool) -> bool:
@@ -220,11 +199,10 @@ def _settle(directory: Path, *, delete_old: bool, again: bool) -> bool:
     state = directory / "state"
     version = _version(state / FORMAT_FILE)
     is_fresh = version is not None and (delete_old or (state / _FRESH_MARK).exists())
-    if not is_fresh:
-        _check_version(directory, version)
     if is_fresh:
         _remove_old(directory)
     elif version is not None:
+        _check_version(directory, version)
         for step in _MIGRATIONS[version - 1 :]:
             step(directory)
         settle_round(state, again=again, keep={LOCK_FILE, FORMAT_FILE, ORDER_FILE, FINISHED_MARK})
@@ -239,8 +217,8 @@ def _settle(directory: Path, *, delete_old: bool, again: bool) -> bool:
     return version is not None and not is_fresh
 
 
-def _check_version(directory: Path, version: int | None) -> None:
-    if version is not None and version > VERSION:
+def _check_version(directory: Path, version: int) -> None:
+    if version > VERSION:
         raise ForeignJobFormat(
             f"{directory}: written in job format {version} by a newer version, this one reads up to {VERSION}; "
             "go on with the newer version, or choose another --job"
@@ -250,22 +228,18 @@ def _check_version(directory: Path, version: int | None) -> None:
 def _version(file: Path) -> int | None:
     """The format version in a folder's format file; None without a file."""
     try:
-        said = json.loads(file.read_bytes())
+        match json.loads(file.read_bytes()):
+            case {"format": str(name), "version": int(version)} if name == FORMAT and version >= 1:
+                return version
     except FileNotFoundError:
         return None
     except ValueError as error:
         raise ForeignJobFormat(f"{file}: cannot be read as a job's format; choose another --job") from error
-    version = said.get("version") if isinstance(said, dict) and said.get("format") == FORMAT else None
-    if not isinstance(version, int) or version < 1:
-        raise ForeignJobFormat(f"{file}: is not the format of a job; choose another --job")
-    return version
+    raise ForeignJobFormat(f"{file}: is not the format of a job; choose another --job")
 
 
 def _remove_old(directory: Path) -> None:
-    """Remove what the old job wrote. The mark stays until the end, so that the next run completes a broken-off removal.
-
-    The lock stays: a lock on an unlinked file would exclude no other process.
-    """
+    """Remove what the old job wrote, but for the lock. The mark stays, so that the next run completes a broken-off removal."""
     state = directory / "state"
     replace_file(state / _FRESH_MARK, b"")
     kept = {LOCK_FILE, FORMAT_FILE, _FRESH_MARK}
@@ -305,7 +279,7 @@ def _make_folder(folder: Path, mode: int = 0o777) -> None:
 
 
 def _copy_order(directory: Path) -> None:
-    """1 to 2: the state has a copy of the order. A damaged order gets no copy; whoever reads it gets the error."""
+    """1 to 2: the state has a copy of the order. A damaged order gets no copy; reading it raises the error."""
     with contextlib.suppress(OrderDamaged):
         order = order_file(directory)
         if order is not None:
@@ -317,15 +291,12 @@ _MIGRATIONS: Sequence[Callable[[Path], None]] = (_copy_order,)
 
 
 def order_to_resume(directory: Path) -> Path | None:
-    """The order of the job in a folder; None without one, without a job, or while the job is being removed.
-
-    Raises: ForeignJobFormat, since a newer order may have unknown keys; OrderDamaged; StorageError.
-    """
+    """The order of the job in a folder, if it has a job to continue. Raises: ForeignJobFormat, OrderDamaged, StorageError."""
     state = directory / "state"
     with storage_errors(directory):
         if not is_job(directory) or (state / _FRESH_MARK).exists():
             return None
-        _check_version(directory, _version(state / FORMAT_FILE))
+        _check_version(directory, _version(state / FORMAT_FILE) or VERSION)
         return order_file(directory)
 
 
@@ -335,13 +306,8 @@ def job_name(job: JobSection, arguments: Sequence[str]) -> str:
         return job.name
     files = [Path(argument) for argument in arguments if argument != STDIN and is_file(argument)]
     files += job.seed_files
-    if files:
-        return _as_folder_name(files[0].stem)
     urls = filter(None, map(seed_url, (*arguments, *job.seeds)))
-    return _as_folder_name(next((host_of(url) for url in urls), ""))
-
-
-def _as_folder_name(name: str) -> str:
+    name = files[0].stem if files else next(map(host_of, urls), "")
     return _UNFIT_FOR_NAMES.sub("-", name).strip("-.") or "crawl"
 
 
@@ -380,13 +346,10 @@ class MovedAside(NamedTuple):
 
 
 def move_aside(directory: Path, now_s: float) -> MovedAside | None:
-    """Rename a job's folder to `JOB.previous-TIMESTAMP` (UTC), beside it; None if there is no job.
+    """Rename a job's folder to `JOB.previous-TIMESTAMP` (UTC), in the same folder; None if there is no job.
 
-    One durable rename; nothing is deleted or copied. The lock moves with the folder: a run that waits for it finds that out. A
-    killed process leaves the old job or the moved one; the same command continues from either.
-
-    Raises: JobInUse, HostsJob; UsageError if the job cannot be moved, OrderDamaged if it is unknown where its queue is; in
-    these cases nothing is changed; StorageError.
+    One durable rename, with the lock; the same command continues from the old or the moved job after a kill. Raises: JobInUse,
+    HostsJob, UsageError if it cannot be moved, OrderDamaged if the queue's place is unknown (nothing is changed); StorageError.
     """
     refuse_embedded(directory)
     if not is_job(directory):
@@ -403,7 +366,9 @@ def move_aside(directory: Path, now_s: float) -> MovedAside | None:
     with storage_errors(directory):
         lock = take_job_lock(directory)
         try:
-            place = _free_name(directory, now_s)
+            stem = f"{directory.name}.previous-{time.strftime('%Y%m%dT%H%M%SZ', time.gmtime(now_s))}"
+            names = chain((stem,), (f"{stem}-{number}" for number in count(2)))
+            place = next(place for place in map(directory.with_name, names) if not os.path.lexists(place))
             try:
                 directory.rename(place)
             except OSError as error:
@@ -419,24 +384,20 @@ def move_aside(directory: Path, now_s: float) -> MovedAside | None:
 
 def move_back(place: Path, directory: Path) -> bool:
     """Give a job that was moved aside its name again, durably; False if something has that name, or the disk refuses."""
-    try:
+    with contextlib.suppress(OSError):  # it stays aside; the operator knows its name
         if not os.path.lexists(directory):
             place.rename(directory)
             sync_folder(directory.parent)
             return True
-    except OSError:
-        pass  # it stays aside; the operator knows its name
     return False
 
 
 def _order_of(directory: Path) -> CrawlOrder | None:
     """The order of the last run; None if it cannot be read and the queue moves with the folder."""
-    try:
+    with contextlib.suppress(OrderError):  # broken by an edit, or written by a newer version
         file = last_order_file(directory)
         if file is not None:
             return order_of([file_layer(file)])
-    except OrderError:  # broken by an edit, or written by a newer version
-        pass
     state = directory / "state"
     if has_seeds(directory) and not (has_store(state) or has_queue_in_memory(state) or (directory / "shares").is_dir()):
         raise OrderDamaged(
@@ -444,12 +405,3 @@ def _order_of(directory: Path) -> CrawlOrder | None:
             "with the folder; restore it from a copy, or move the folder yourself and drop the tables that the job may have"
         )
     return None
-
-
-def _free_name(directory: Path, now_s: float) -> Path:
-    """A free name next to the folder."""
-    stem = f"{directory.name}.previous-{time.strftime('%Y%m%dT%H%M%SZ', time.gmtime(now_s))}"
-    place, number = directory.with_name(stem), 2
-    while os.path.lexists(place):
-        place, number = directory.with_name(f"{stem}-{number}"), number + 1
-    return place

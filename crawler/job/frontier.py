@@ -1,7 +1,6 @@
-"""Opens a job's Frontier by its order, and refuses a job whose queue is not where the order says.
+"""Opens a job's Frontier by its order, and refuses a job if its queue is not in the place that the order names.
 
-`frontier_order` translates the order's sections; whether a job has begun is read from its seed book (`seeds`) and the marks in
-its state folder (`state`).
+The seed book (`seeds`) and the marks in the state folder (`state`) show whether a job has begun.
 """
 
 from __future__ import annotations
@@ -39,10 +38,7 @@ from anabranch.frontier.scheduling.gates import Backoff, Politeness
 from anabranch.frontier.stores.contract import FrontierStore
 from anabranch.frontier.times import Clock
 
-#: The variable with the password of the Redis servers; redis-cli reads the same.
-AUTH_VARIABLE = "REDISCLI_AUTH"
-
-#: Most fetches of one visit: robots.txt, whose redirects share its time, and the page.
+#: Most fetches of one visit: robots.txt with its redirects, and the page.
 _FETCHES = 2
 
 
@@ -57,7 +53,12 @@ def unknown_address(host: str) -> None:
 
 def frontier_order(order: CrawlOrder, ip_of: IpOf = unknown_address) -> FrontierOrder:
     """The Frontier's order from the crawl order; `ip_of` knows addresses and never waits. Raises: PolicyError."""
-    frontier, politeness = order.frontier, order.politeness
+    frontier, politeness, dedup = order.frontier, order.politeness, order.dedup
+    if frontier.store == MEMORY and dedup.leaves:
+        raise PolicyError(
+            "[frontier] store memory: such a queue cannot share a filter with other crawls; "
+            "leave out [dedup] leaves, or the store"
+        )
     asked = FrontierOrder(
         policy=frontier.policy,
         scope=PolitenessScope(frontier.politeness),
@@ -98,7 +99,7 @@ def frontier_order(order: CrawlOrder, ip_of: IpOf = unknown_address) -> Frontier
         checkpoint_s=frontier.checkpoint_s,
         gates_in_memory=frontier.gates_in_memory,
         ip_of=ip_of,
-        uniq=_uniq(order),
+        uniq=uniq_parameters(exact=dedup.exact, expect=dedup.expect, false_positive=dedup.false_positive),
     )
     check_order(asked)
     return asked
@@ -112,7 +113,7 @@ def open_job(
     ip_of: IpOf = unknown_address,
     on_change: Callable[[], None] = lambda: None,
 ) -> Frontier:
-    """Open the Frontier of the job with this state folder, by its order; blocks. It is a share if the folder says so.
+    """Open the Frontier of the job with this state folder, by its order; blocks. `state` decides whether it is a share.
 
     Raises: as `open_frontier` and `refuse_lost_queue`, and StoreLost if the rows are not with the job's seeds and filter.
     """
@@ -129,10 +130,14 @@ def open_job(
         shared = _shared(order.dedup)
         if shared is not None:
             opened.callback(shared.close)
-        store = _database(address, shared) if address else None
+        store: FrontierStore | None = None
+        if address:
+            from anabranch.frontier.stores.sql.store import SqlStore  # noqa: PLC0415 - most jobs have no database
+
+            store = SqlStore(address, seen=shared)
         frontier = open_frontier(state, asked, store=store, seen=shared, clock=clock, on_change=on_change)
         opened.callback(frontier.close)
-        if address and not is_old and has_urls(frontier):  # a job whose rows are gone is known by its filter
+        if address and not is_old and has_urls(frontier):  # the filter of a job still has its URLs if its rows are gone
             raise StoreLost(
                 f"{address}: holds the queue of another job; name another database or schema, or drop its tables "
                 f"(if it is this job's, its {SEED_BOOK} is lost: restore that from a copy)"
@@ -142,7 +147,7 @@ def open_job(
 
 
 def _check_place(state: Path, address: str, *, is_old: bool) -> None:
-    """Raises: StoreLost if the queue is not where the order says: in a file, in memory or in the database of this address."""
+    """Raises: StoreLost if the queue is not in the file, memory or database that the order names."""
     if address and has_store(state):
         other = "memory" if address == MEMORY else "a database"
         raise StoreLost(f"{state}: the queue is in {STORE_FILE}, not in {other}; leave out [frontier] store")
@@ -185,39 +190,17 @@ def refuse_lost_queue(state: Path) -> None:
     )
 
 
-def _uniq(order: CrawlOrder) -> object:
-    """Raises: PolicyError."""
-    dedup = order.dedup
-    if order.frontier.store == MEMORY and dedup.leaves:
-        raise PolicyError(
-            "[frontier] store memory: such a queue cannot share a filter with other crawls; "
-            "leave out [dedup] leaves, or the store"
-        )
-    return uniq_parameters(exact=dedup.exact, expect=dedup.expect, false_positive=dedup.false_positive)
-
-
-def _database(address: str, shared: SharedFilter | None) -> FrontierStore:
-    """The store in a database. Raises: PolicyError for a URL of another kind."""
-    from anabranch.frontier.stores.sql.store import SqlStore  # noqa: PLC0415 - most jobs have no database
-
-    return SqlStore(address, seen=shared)
-
-
 def _shared(dedup: DedupSection) -> SharedFilter | None:
     """The filter that the order shares with other crawls, if any. Raises: as `open_shared`."""
     if not dedup.leaves:
         return None
-    urls = [_with_password(url, os.environ.get(AUTH_VARIABLE)) for url in dedup.leaves]
+    urls, password = list(dedup.leaves), quote(os.environ.get("REDISCLI_AUTH", ""), safe="")  # redis-cli reads the same
+    if password:  # in the form of the client library
+        for number, url in enumerate(urls):
+            parts = urlsplit(url)
+            user, _, place = parts.netloc.rpartition("@")
+            urls[number] = parts._replace(netloc=f"{user}:{password}@{place}").geturl()
     return open_shared(urls, dedup.leaves_name, expect=dedup.expect, false_positive=dedup.false_positive)
-
-
-def _with_password(url: str, password: str | None) -> str:
-    """The URL in the form of the client library."""
-    if not password:
-        return url
-    parts = urlsplit(url)
-    user, _, place = parts.netloc.rpartition("@")
-    return parts._replace(netloc=f"{user}:{quote(password, safe='')}@{place}").geturl()
 
 
 def _override(entry: OverrideEntry) -> Override:

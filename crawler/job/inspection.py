@@ -1,8 +1,8 @@
 """Opens jobs that are only looked at, in temporary copies where the job itself cannot be opened.
 
-Opening a job's queue writes to it. A job that cannot be written (read-only medium, full disk, another user's) is therefore
-copied: `readable_job`. A job of a host program that embeds the Frontier has queues, gates and an order, and neither seeds nor a
-scope, and only the host continues it: `open_embedded` opens it as the host does, or takes a snapshot while the host holds it.
+Opening a job's queue writes to it, so `readable_job` copies a job that cannot be written (read-only medium, full disk, another
+user's). A job of a host program that embeds the Frontier has neither seeds nor a scope: `open_embedded` opens it as the host
+does, or takes a snapshot while the host holds it.
 """
 
 from __future__ import annotations
@@ -71,9 +71,8 @@ def refuse_unwritable(directory: Path) -> None:
 def readable_job(directory: Path) -> Iterator[Path]:
     """The job's folder; or, if that cannot be written or its disk is full, a copy below the folder for temporary files.
 
-    The copy is removed at the end, with all changes to it. It has the order and the state, and takes as much room and time as
-    these; logs are read where they are. Foreseeable errors of the block name the job's own folder. Raises: JobInUse if another
-    process holds the job, StorageError.
+    The copy has the order and the state, and takes as much room and time as these. It is removed at the end, with all changes
+    to it. Foreseeable errors of the block name the job's own folder. Raises: JobInUse, StorageError.
     """
     if can_be_written(directory) and has_room(directory):
         yield directory
@@ -84,10 +83,7 @@ def readable_job(directory: Path) -> Iterator[Path]:
 
 @contextmanager
 def _scratch_copy(directory: Path, make: Callable[[Path], None]) -> Iterator[Path]:
-    """A copy of the job that `make` makes, below the system's folder for temporary files; it is removed at the end.
-
-    Errors of the disk name the copy, foreseeable errors of the block name the job's own folder. Raises: StorageError.
-    """
+    """A temporary copy, made by `make`. Foreseeable errors of the block name the job's folder. Raises: StorageError."""
     with tempfile.TemporaryDirectory(prefix="anabranch-") as scratch:
         copy = Path(scratch).resolve() / directory.resolve().name
         try:
@@ -121,7 +117,7 @@ def _copy(directory: Path, copy: Path) -> None:
 
 
 class Snapshot(NamedTuple):
-    """What the host had published when the copy was made."""
+    """The state that the host had published when the copy was made."""
 
     process: int | None  #: that holds the job; None if it is not known yet
     taken_s: float  #: epoch seconds
@@ -138,10 +134,9 @@ class ReadableEmbeddedJob(NamedTuple):
 
 @contextmanager
 def open_embedded(directory: Path, *, reads: bool) -> Iterator[ReadableEmbeddedJob]:
-    """The job's Frontier; if the host holds the job and it is only read, that of a snapshot, which is removed at the end.
+    """The job's Frontier; if the host holds the job and it is only read, that of a temporary snapshot of the store's file.
 
-    A snapshot takes as much room and time as the store's file. Raises: JobInUse if the job is to be changed and the host holds
-    it; UsageError if nothing was ever queued; else as a crawl does.
+    Raises: JobInUse if the host holds the job and it is to be changed; UsageError if nothing was ever queued; as a crawl does.
     """
     held, process = who_holds(directory)
     if held:

@@ -1,12 +1,9 @@
 """The journal: makes durable what visits leave behind, with one sync per file for many visits (group commit).
 
-Writers add their entries and wait. Entries of one iteration of the event loop are handed over together. A thread takes all that
-waits and gives the group to each sink in turn (WARC files first, then the logs), each of which writes and syncs once; then it
-wakes the writers. Meanwhile the next group gathers. So 64 writers share one sync. While groups are large the thread begins one
-only every `GROUP_S` seconds; on a fast disk it would else take the processor from the loop for small groups. A group counts in
-all sinks or in none.
-
-`open_writing` opens the sinks that an order asks for, in the order in which they are written.
+Writers add their entries and wait. A thread takes all that waits and gives the group to each sink in turn (WARC files first,
+then the logs), which writes and syncs once; then it wakes the writers. Meanwhile the next group gathers. While groups are large
+the thread begins one only every `GROUP_S` seconds; else small groups would take the processor from the loop on a fast disk. A
+group counts in all sinks or in none. `open_journal` opens the sinks that an order asks for.
 """
 
 from __future__ import annotations
@@ -46,7 +43,7 @@ Lines = Literal["crawl_log", "pages", "links", "errors"]
 
 
 class LineFile:
-    """A sink for lines: an append-only file. Its folder must exist. An operator may move, remove or cut the file at any time.
+    """A sink for lines: an append-only file. An operator may move, remove or cut the file at any time.
 
     Opening cuts a torn last line. Raises: StorageError if the file cannot be opened.
     """
@@ -54,29 +51,13 @@ class LineFile:
     def __init__(self, path: Path, lines: Lines) -> None:
         with storage_errors(path):
             self._file = AppendOnlyFile(path)
-        self._line = attrgetter(lines)
-
-    @property
-    def path(self) -> Path:
-        """The file."""
-        return self._file.path
+        self.path, self._line = path, attrgetter(lines)
+        self.keep, self.take_back, self.close = self._file.keep, self._file.take_back, self._file.close
 
     def append(self, entries: Sequence[JournalEntry]) -> None:
         """Write the lines to the file that has the name now, with one stat and one sync; without lines only the stat."""
         self._file.follow()
         self._file.append(b"".join(filter(None, map(self._line, entries))))
-
-    def keep(self) -> None:
-        """Commit the lines."""
-        self._file.keep()
-
-    def take_back(self) -> None:
-        """Cut the lines that were not committed."""
-        self._file.take_back()
-
-    def close(self) -> None:
-        """Close the file."""
-        self._file.close()
 
 
 class _Writer(NamedTuple):
@@ -87,10 +68,7 @@ class _Writer(NamedTuple):
 
 
 class Journal:
-    """Sinks that are written together, from one event loop. The journal owns them: `close` closes them.
-
-    Cost of a write: one sync per sink, shared by all that wait at the time.
-    """
+    """Sinks that are written together, from one event loop, and closed with the journal. One sync per sink and group."""
 
     def __init__(self, *sinks: JournalSink) -> None:
         self._sinks = sinks
@@ -107,9 +85,8 @@ class Journal:
     async def write(self, entry: JournalEntry) -> None:
         """Give the entry to each sink; return when all of it is durable. The entry's contents must not change meanwhile.
 
-        The entry of a writer that is cancelled while it waits is written all the same; with an exchange the writer is released
-        only then, since the body is read meanwhile. Raises: JournalFailed after a failed write or on a closed journal,
-        ValueError for a line without a newline.
+        The entry of a cancelled writer is written all the same; a writer with an exchange waits for that, since its body is
+        read meanwhile. Raises: JournalFailed after a failed write or on a closed journal, ValueError for a torn line.
         """
         if not entry.is_fit:
             raise ValueError("a line must end with a newline")
@@ -121,7 +98,7 @@ class Journal:
         self._gather(_Writer(entry, written))
         if entry.exchange is None:
             await written
-        else:  # its body is being read: a writer that went on would close it
+        else:  # its body is being read: a writer that continued would close it
             await to_the_end(_until(written))
 
     def follow(self) -> None:
@@ -185,17 +162,18 @@ class Journal:
             return group
 
     def _append(self, group: Sequence[_Writer]) -> JournalFailed | None:
-        """Make a group durable in all sinks, or take it back as far as the disk allows; why it failed, if so.
-
-        An error that a sink must not raise is a failure, too.
-        """
+        """Make a group durable in all sinks, or take it back as far as the disk allows; why it failed, if so."""
         entries: Sequence[JournalEntry] = [writer.entry for writer in group]
         for sink in self._sinks:
             try:
                 entries = sink.append(entries) or entries
             except Exception as error:  # noqa: BLE001 - it is raised by the writers
                 failed = _failure(error, sink.path, is_foreseeable=True)
-                self._take_back()
+                for written in self._sinks:  # a defect of one must not keep the others from it
+                    try:
+                        written.take_back()
+                    except Exception:
+                        log.exception("a file of the job keeps a part of a failed group", path=str(written.path))
                 return failed
         for sink in self._sinks:
             try:
@@ -203,14 +181,6 @@ class Journal:
             except Exception as error:  # noqa: BLE001 - it is raised by the writers
                 return _failure(error, sink.path)
         return None
-
-    def _take_back(self) -> None:
-        """Let a group count in no sink. A defect of one must not keep the others from it."""
-        for sink in self._sinks:
-            try:
-                sink.take_back()
-            except Exception:
-                log.exception("what was written to a file of the job cannot be taken back", path=str(sink.path))
 
 
 def _failure(error: Exception, path: Path, *, is_foreseeable: bool = False) -> JournalFailed:
@@ -251,29 +221,25 @@ def _let_go(group: Sequence[_Writer], failed: JournalFailed | None) -> None:
 #: The job's memory of payloads, in its state folder.
 PAYLOADS = "payloads.sqlite"
 
-WARC_FORMAT = "WARC File Format 1.1"
-WARC_STANDARD = "https://iipc.github.io/warc-specifications/specifications/warc-format/warc-1.1/"
-
 
 @dataclass(frozen=True, slots=True)
-class Writing:
+class JournalFiles:
     """The files that visits are written to. Closing the journal closes all of them."""
 
     journal: Journal
     payloads: FetchHistory | None  #: None if no WARC files are written
 
 
-def open_writing(
+def open_journal(
     job: JobFolder,
     section: WriteSection,
     facts: Mapping[str, str],
     clock: Callable[[], float],
     more: Sequence[JournalSink] = (),
-) -> Writing:
-    """Open the job's files: WARC first, then the logs, then `more`, then the memory of payloads.
+) -> JournalFiles:
+    """Open the job's files: WARC first, then the logs, then `more`, then the memory of payloads (blocks).
 
-    What a killed run left torn is cut or finished. Blocks (a WARC file that was left open is read from its last indexed record
-    on). Raises: StorageError; then nothing stays open, `more` neither.
+    Torn ends, as of a killed run, are cut or finished. Raises: StorageError; then nothing stays open, `more` neither.
     """
     sinks: list[JournalSink] = []
     with contextlib.ExitStack() as opened:
@@ -282,12 +248,10 @@ def open_writing(
         for sink in _files(job, section, facts, clock):
             opened.callback(sink.close)
             sinks.append(sink)
-        sinks += more
         payloads = FetchHistory(job.state / PAYLOADS) if section.warc else None
-        if payloads is not None:
-            sinks.append(payloads)
+        sinks += more if payloads is None else (*more, payloads)
         opened.pop_all()
-    return Writing(Journal(*sinks), payloads)
+    return JournalFiles(Journal(*sinks), payloads)
 
 
 def _files(
@@ -295,9 +259,8 @@ def _files(
 ) -> Iterator[JournalSink]:
     """The files that the order asks for, opened one by one, in the order in which they are written. Raises: StorageError."""
     if section.warc:
-        options = WarcOptions(
-            prefix=section.warc_prefix, size_bytes=section.warc_size_bytes, facts=facts, is_alone=job.has_own_warc
-        )
+        prefix, size_bytes = section.warc_prefix, section.warc_size_bytes
+        options = WarcOptions(prefix=prefix, size_bytes=size_bytes, facts=facts, is_alone=job.has_own_warc)
         yield WarcFiles(job.warc, options, clock, with_place)
     else:
         with storage_errors(job.warc):  # an earlier run with WARC files may have left some open
@@ -315,8 +278,8 @@ def warc_facts(order: CrawlOrder, section: WriteSection, job: str) -> dict[str, 
     """The fields of the WARC files' `warcinfo` record; `job` is the job's name."""
     return {
         "software": f"anabranch/{VERSION}",
-        "format": WARC_FORMAT,
-        "conformsTo": WARC_STANDARD,
+        "format": "WARC File Format 1.1",
+        "conformsTo": "https://iipc.github.io/warc-specifications/specifications/warc-format/warc-1.1/",
         "isPartOf": job,
         "operator": section.operator,
         "hostname": socket.gethostname(),

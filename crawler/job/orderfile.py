@@ -1,9 +1,8 @@
 """The order that a job keeps: `order.toml`, which people may edit, and its copy in the job's state.
 
 The program writes both at the start of each run. An edited order is accepted, and `order_edits` lists the differences. An order
-that is missing, cut or no TOML is damage, since a job must not continue by the rest of its order; the copy is the remedy. A
-missing or damaged copy is made again by the next run. The order ends with a comment, by which a cut file differs from an edit
-that removes the last lines.
+that is missing, cut or no TOML is damage; the copy is the remedy. A missing or damaged copy is made again by the next run. The
+order ends with a comment, which distinguishes a cut file from an edit that removes the last lines.
 """
 
 from __future__ import annotations
@@ -32,10 +31,7 @@ _SHOWN_EDITS = 20
 
 
 def write_order(directory: Path, text: str) -> None:
-    """Save the order of a run, then its copy: the copy never has an order that the job does not have.
-
-    Cost: two syncs. Raises: StorageError.
-    """
+    """Save the order of a run, then its copy, which is never newer. Cost: two syncs. Raises: StorageError."""
     order, copy = directory / ORDER_FILE, directory / STATE / ORDER_FILE
     text = f"{text.rstrip()}\n\n{_END}\n"
     with storage_errors(order):
@@ -63,23 +59,16 @@ def order_file(directory: Path) -> Path | None:
         raise _damaged(f"not TOML: {' '.join(str(error).split())}", order, copy, kept) from error
     if not text.strip():
         raise _damaged("is empty", order, copy, kept)
-    if kept is not None and _is_cut(text.rstrip(), kept):
+    whole, mark, _ = (kept or "").partition(_END)
+    # Orders of older versions have no end mark, so a lack of that alone is no damage.
+    if mark and _END not in text and text.rstrip() != whole.rstrip() and whole.startswith(text.rstrip()):
         line = text.count("\n") + 1
         raise _damaged(f"is cut: what was written from line {line} on is missing", order, copy, kept)
     return order
 
 
-def _is_cut(text: str, kept: str) -> bool:
-    """Whether the text is a prefix of the copy and lacks more than the last line, which orders of older versions lack, too."""
-    whole, mark, _ = kept.partition(_END)
-    return bool(mark) and _END not in text and text != whole.rstrip() and whole.startswith(text)
-
-
 def last_order_file(directory: Path) -> Path | None:
-    """The order of the job's last run, whatever edits `order.toml` has had since; None if it is unknown.
-
-    Raises: StorageError.
-    """
+    """The order of the job's last run, without later edits of `order.toml`; None if unknown. Raises: StorageError."""
     order, copy = directory / ORDER_FILE, directory / STATE / ORDER_FILE
     with storage_errors(order):
         if _kept(copy) is not None:
@@ -88,10 +77,7 @@ def last_order_file(directory: Path) -> Path | None:
 
 
 def order_edits(directory: Path) -> list[str]:
-    """The edits of the job's order since the program wrote it, a line for each key; the order must be whole (`order_file`).
-
-    No lines without a sound copy. Raises: StorageError.
-    """
+    """The edits of the job's order, a line for each key; none without a sound copy. Raises: StorageError."""
     order, copy = directory / ORDER_FILE, directory / STATE / ORDER_FILE
     with storage_errors(order):
         kept = _kept(copy)
@@ -108,10 +94,10 @@ def order_edits(directory: Path) -> list[str]:
 def _kept(copy: Path) -> str | None:
     """The copy's text; None without a sound copy. Raises: OSError."""
     try:
-        said = copy.read_bytes()
+        content = copy.read_bytes()
     except FileNotFoundError:
         return None
-    text, checksum = said[:-_CHECKSUM_BYTES], said[-_CHECKSUM_BYTES:]
+    text, checksum = content[:-_CHECKSUM_BYTES], content[-_CHECKSUM_BYTES:]
     return text.decode() if checksum == _CHECKSUM.format(crc32(text)).encode() else None
 
 

@@ -1,7 +1,7 @@
 """Seeding: schedules a job's seeds at the start of a run and while it runs, and finds out how each seed fared.
 
-The Frontier knows a seed by its key for dedup, as it knows every URL; the seed book (`seeds`) has it as it was written.
-`schedule_all` puts any number of URLs into the Frontier in chunks, so that the crawl goes on meanwhile; the processors use it.
+The Frontier knows a seed by its key for dedup; the seed book (`seeds`) has it as it was written. `schedule_all`, which the
+processors use, too, puts any number of URLs into the Frontier in chunks, so that the crawl goes on meanwhile.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, field
+from dataclasses import KW_ONLY, dataclass, field
 from types import MappingProxyType
 from typing import NamedTuple
 
@@ -34,26 +34,22 @@ CHUNK = 500
 async def schedule_all(
     frontier: AsyncFrontier, candidates: Sequence[Candidate], found_on: Lease | None = None
 ) -> list[Verdict]:
-    """Schedule all, in chunks; the verdicts in the order of the candidates, none of them BUSY.
+    """Schedule all, in chunks; the verdicts in the order of the candidates, none of them BUSY. Raises: StoreUnavailable.
 
-    Each chunk waits until the one before is durable, so that the store never falls behind. `found_on` is the lease of the
-    page that had the links. Raises: StoreUnavailable.
+    Each chunk waits until the one before is durable. `found_on` is the lease of the page that had the links.
     """
     verdicts: list[Verdict] = []
     for start in range(0, len(candidates), CHUNK):
         if start:
             await frontier.flush()
-        verdicts += await _schedule(frontier, candidates[start : start + CHUNK], found_on)
-    return verdicts
-
-
-async def _schedule(frontier: AsyncFrontier, candidates: Sequence[Candidate], found_on: Lease | None) -> list[Verdict]:
-    verdicts = frontier.schedule(candidates, found_on)
-    while busy := [number for number, verdict in enumerate(verdicts) if verdict.kind is VerdictKind.BUSY]:
-        await frontier.flush()
-        again = frontier.schedule([candidates[number] for number in busy], found_on)
-        for number, verdict in zip(busy, again, strict=True):
-            verdicts[number] = verdict
+        chunk = candidates[start : start + CHUNK]
+        found = frontier.schedule(chunk, found_on)
+        while busy := [number for number, verdict in enumerate(found) if verdict.kind is VerdictKind.BUSY]:
+            await frontier.flush()
+            again = frontier.schedule([chunk[number] for number in busy], found_on)
+            for number, verdict in zip(busy, again, strict=True):
+                found[number] = verdict
+        verdicts += found
     return verdicts
 
 
@@ -67,7 +63,7 @@ _UNWANTED = frozenset({FetchStatus.BLOCKED, FetchStatus.OUT_OF_SCOPE, FetchStatu
 
 
 @dataclass(frozen=True, slots=True)
-class Marks:
+class CandidateMaker:
     """Makes candidates of URLs: with their key for dedup and the tag of the seed that leads to them."""
 
     key: KeyOf = lambda _: None
@@ -85,111 +81,95 @@ class Marks:
 NOT_TAKEN = "a seed cannot be taken"
 
 
+@dataclass(frozen=True, slots=True)
 class Seeding:
     """The seeds of a job: those given, and the targets of their redirects; with `sitemaps` also the usual place of a sitemap.
 
-    `given` is called with the candidates that the Frontier was given. `mine` tells which seeds this run schedules and reports.
+    `given` is called with the candidates that were scheduled. `mine` selects the seeds that this run schedules and reports.
     """
 
-    def __init__(
-        self,
-        book: Book,
-        scope: Scope,
-        frontier: AsyncFrontier,
-        marks: Marks | None = None,
-        *,
-        sitemaps: bool = False,
-        given: Callable[[list[Candidate]], Awaitable[None]] | None = None,
-        mine: Callable[[str], bool] = lambda _: True,
-    ) -> None:
-        self._book = book
-        self._scope = scope
-        self._frontier = frontier
-        self._marks = Marks() if marks is None else marks
-        self._sitemaps = sitemaps
-        self._given = given
-        self._mine = mine
-        self._writing = asyncio.Lock()
+    book: Book
+    scope: Scope
+    frontier: AsyncFrontier
+    maker: CandidateMaker = field(default_factory=CandidateMaker)
+    _: KW_ONLY
+    sitemaps: bool = False
+    given: Callable[[list[Candidate]], Awaitable[None]] | None = None
+    mine: Callable[[str], bool] = lambda _: True
+    _writing: asyncio.Lock = field(default_factory=asyncio.Lock, init=False)
 
     async def begin(self, given: Iterable[Seed]) -> None:
         """Record the given seeds, open the scope for all seeds, schedule those that are new or were never answered."""
         given = tuple(given)
-        keys_of(given, self._marks.key)  # what has none must not get into the book
-        self._book.add_all(given)
-        seeds = list(self._book)
-        self._marks.tags.note(seeds)
-        for seed in seeds:
-            self._scope.add_seed(seed.url)
-        seeds = [seed for seed in seeds if self._mine(seed.url)]
+        keys_of(given, self.maker.key)  # a seed without a key must not get into the book
+        self.book.add_all(given)
+        seeds = list(self.book)
+        self.add_recorded(seeds)
+        seeds = [seed for seed in seeds if self.mine(seed.url)]
         with user_function_errors(NOT_TAKEN):
             ended = await self._ended(seeds)
-            again = [(seed, ended.get(seed.url)) for seed in seeds]
-            candidates = [self._marks.seed(seed, record) for seed, record in again if _is_due(seed, record)]
-            candidates += self._maps(seeds)
-        await self._schedule(candidates)
+            # The target of a redirect comes with its page, so it is due only if it was never answered.
+            due = [seed for seed in seeds if seed.via is None or (seed.url in ended and unanswered(ended[seed.url]))]
+            candidates = [self.maker.seed(seed, ended.get(seed.url)) for seed in due] + self._maps(seeds)
+        await schedule_all(self.frontier, candidates)
+        if self.given is not None:
+            await self.given(candidates)
 
     async def add(self, given: Sequence[Seed]) -> list[Verdict]:
         """Add seeds while the crawl runs: record them, open the scope for them, schedule them durably. The verdict of each."""
-        keys_of(given, self._marks.key)  # what has none must not get into the book
+        keys_of(given, self.maker.key)  # a seed without a key must not get into the book
         async with self._writing:
-            new = await to_the_end(asyncio.to_thread(self._book.add_all, given))
-            self._marks.tags.note(new)
+            new = await to_the_end(asyncio.to_thread(self.book.add_all, given))
+            self.maker.tags.note(new)
         for seed in given:
-            self._scope.add_seed(seed.url)
+            self.scope.add_seed(seed.url)
         with user_function_errors(NOT_TAKEN):
             ended = await self._ended(given)
-            candidates = [self._marks.seed(seed, ended.get(seed.url)) for seed in given] + self._maps(given)
-        verdicts = await self._schedule(candidates)
-        await self._frontier.flush()
+            candidates = [self.maker.seed(seed, ended.get(seed.url)) for seed in given] + self._maps(given)
+        verdicts = await schedule_all(self.frontier, candidates)
+        if self.given is not None:
+            await self.given(candidates)
+        await self.frontier.flush()
         return verdicts[: len(given)]
 
-    def noted(self, seeds: Sequence[Seed]) -> None:
+    def add_recorded(self, seeds: Sequence[Seed]) -> None:
         """Open the scope for seeds that another process put into the book, in the book's order."""
-        self._marks.tags.note(seeds)
+        self.maker.tags.note(seeds)
         for seed in seeds:
-            self._scope.add_seed(seed.url)
+            self.scope.add_seed(seed.url)
 
     async def redirected(self, url: str, via: str) -> None:
         """The target of a seed's redirect is a seed too. Durable before the page is finished."""
         seed = Seed(url=url, source="redirect", via=via)
         async with self._writing:
-            if await to_the_end(asyncio.to_thread(self._book.add, seed)):
-                self._marks.tags.note([seed])
-        self._scope.add_seed(url)
+            if await to_the_end(asyncio.to_thread(self.book.add, seed)):
+                self.maker.tags.note([seed])
+        self.scope.add_seed(url)
 
     async def facts(self, failures: Mapping[str, str]) -> list[SeedFact]:
-        """How each of our seeds that the operator gave fared; `failures` has details of failures, by URL."""
-        seeds = list(self._book)
-        keys = seed_keys(seeds, self._marks.key)
-        ended = await asyncio.to_thread(self._frontier.core.operations.ended, list(keys.values()))
+        """The outcome of each seed of this run that the operator gave; `failures` has details by URL."""
+        seeds = list(self.book)
+        keys = seed_keys(seeds, self.maker.key)
+        ended = await asyncio.to_thread(self.frontier.core.operations.ended, list(keys.values()))
         fared = seed_outcomes(seeds, keys, ended, failures)
-        return [fact for fact in fared if self._mine(fact.url)]
+        return [fact for fact in fared if self.mine(fact.url)]
 
     async def _ended(self, seeds: Iterable[Seed]) -> dict[str, UrlRecord]:
         """The records of seeds that have ended, by URL; one query, off the loop. Raises: UserFunctionFailed."""
-        keys = {seed.url: key_of(seed.url, self._marks.key) for seed in seeds}
-        ended = await asyncio.to_thread(self._frontier.core.operations.ended, list(keys.values()))
+        keys = {seed.url: key_of(seed.url, self.maker.key) for seed in seeds}
+        ended = await asyncio.to_thread(self.frontier.core.operations.ended, list(keys.values()))
         return {url: ended[key] for url, key in keys.items() if key in ended}
 
-    async def _schedule(self, candidates: list[Candidate]) -> list[Verdict]:
-        verdicts = await schedule_all(self._frontier, candidates)
-        if self._given is not None:
-            await self._given(candidates)
-        return verdicts
-
     def _maps(self, seeds: Iterable[Seed]) -> list[Candidate]:
-        """The usual place of a sitemap on each seed's host, if the order asks for sitemaps and its scope accepts it.
-
-        One for which a user function fails is left out, like a link of a page.
-        """
-        if not self._sitemaps:
+        """The usual place of a sitemap on each seed's host, if the order asks for sitemaps and its scope accepts it."""
+        if not self.sitemaps:
             return []
         found = {canonical(SITEMAP, seed.url): seed for seed in reversed(list(seeds)) if seed.via is None}
         maps = []
         for url, seed in found.items():
             try:
-                if url is not None and self._scope.accepts(url, MANIFEST):
-                    maps.append(self._marks.candidate(url, seed.url, MANIFEST))
+                if url is not None and self.scope.accepts(url, MANIFEST):
+                    maps.append(self.maker.candidate(url, seed.url, MANIFEST))
             except UserFunctionFailed as error:
                 log.error("a sitemap is left out", url=url, reason=str(error))  # noqa: TRY400 - the reason is enough
         return maps
@@ -225,7 +205,7 @@ def seed_keys(seeds: Iterable[Seed], key: KeyOf) -> dict[str, bytes]:
 
 
 class SeedFact(NamedTuple):
-    """How a seed fared."""
+    """The outcome of a seed."""
 
     url: str
     status: int  #: fetch status; 0 = not tried yet
@@ -244,10 +224,7 @@ def seed_outcomes(
     ended: Mapping[bytes, UrlRecord],
     failures: Mapping[str, str] = MappingProxyType({}),
 ) -> list[SeedFact]:
-    """How each seed given by the operator fared; `ended` are those of all seeds that have, by key. Pure.
-
-    `failures` has details of failures, by URL; those of a seed that was answered later are left out.
-    """
+    """The outcome of each seed given by the operator; `ended` has records by key, `failures` details by URL. Pure."""
     redirects = {seed.via: seed.url for seed in seeds if seed.via is not None}
     facts = []
     for url in (seed.url for seed in seeds if seed.via is None):
@@ -261,8 +238,3 @@ def unanswered(record: UrlRecord) -> bool:
     """Whether an ended URL was given up without an HTTP answer: the site or the order may have changed since."""
     failed = record.outcome == OutcomeKind.FAILED.value and record.status <= 0
     return failed or record.status in _UNWANTED
-
-
-def _is_due(seed: Seed, ended: UrlRecord | None) -> bool:
-    """Whether a seed is scheduled; the target of a redirect comes with its page, so only if it was never answered."""
-    return seed.via is None or (ended is not None and unanswered(ended))

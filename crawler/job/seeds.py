@@ -1,8 +1,7 @@
 """Seeds: reading them from what the operator names, the job's durable seed book, and the source tags made of it.
 
-`seeding` schedules what the book has. A URL carries the number of its seed in the book as the Frontier's payload, two bytes
-for most jobs: the book keeps its order for ever, so a number means the same seed in every run. Links have the payload of their
-page, and the target of a redirect has that of its URL, also for a seed.
+`seeding` schedules the seeds of the book. A URL carries the number of its seed in the book as the Frontier's payload; the book
+never changes its order. Links have the payload of their page, and the target of a redirect has that of its URL.
 """
 
 from __future__ import annotations
@@ -13,7 +12,7 @@ import re
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import BinaryIO, NamedTuple, Protocol, Self
+from typing import BinaryIO, Protocol, Self
 from zlib import crc32
 
 from anabranch.crawler.outcomes.errors import CrawlerError, ExitCode, storage_errors
@@ -26,7 +25,7 @@ STDIN = "-"
 
 #: The job's durable list of seeds, in its state folder.
 SEED_BOOK = "seeds.jsonl"
-#: Ending of the file that says how many lines a seed book has.
+#: Ending of the file with the number of lines of a seed book.
 COUNT = ".count"
 
 _BOM = b"\xef\xbb\xbf"
@@ -53,35 +52,32 @@ class Seed:
     """A URL that the crawl begins with."""
 
     url: str  #: canonical
-    #: Where it was named: `file:line`, `-:3` for standard input, `command line`, `crawl order`, or `redirect`.
-    source: str
+    source: str  #: `file:line`, `-:3` for standard input, `command line`, `crawl order`, or `redirect`
     via: str | None = None  #: the seed that redirected here; None if the operator named it
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BadSeed:
-    """Something named as a seed that is not one; it is reported and skipped."""
+    """Text named as a seed that is no seed; it is reported and skipped."""
 
-    text: str  #: the text, at most 200 characters of it
+    text: str  #: at most 200 characters of it
     source: str  #: where it was named
     reason: str  #: what is wrong, and what to do
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SeedList:
-    """What the operator named, in order."""
+    """The seeds that the operator named, in order."""
 
-    seeds: tuple[Seed, ...]  #: each URL once, where it was named first
+    seeds: tuple[Seed, ...]  #: each URL once, from its first source
     bad: tuple[BadSeed, ...]
 
 
 def read_seeds(arguments: Sequence[str], stdin: BinaryIO, named_in: str = COMMAND_LINE) -> SeedList:
     """The seeds that the arguments name: a URL, a file of URLs (if it exists as a file), or `-` for standard input.
 
-    `named_in` says where the arguments were given.
-
-    A file has one URL a line; `#` begins a comment at the start of a line or after a space; blank lines, CRLF and a UTF-8
-    byte order mark are ignored. Bad input raises nothing: it is in `bad`, also an unreadable or empty file.
+    `named_in` is the place of the arguments. A file has one URL a line; `#` begins a comment at the start of a line or after a
+    space; blank lines, CRLF and a UTF-8 byte order mark are ignored. Bad input is in `bad`, also an unreadable or empty file.
     """
     seeds: dict[str, Seed] = {}
     bad: list[BadSeed] = []
@@ -95,6 +91,7 @@ def read_seeds(arguments: Sequence[str], stdin: BinaryIO, named_in: str = COMMAN
 
 
 def _read_argument(argument: str, stdin: BinaryIO, named_in: str) -> Iterator[Seed | BadSeed]:
+    advice = "" if is_path(argument) else "if it is a URL, write http:// before it"
     if argument == STDIN:
         yield from _read_lines(stdin, STDIN)
     elif is_file(argument):
@@ -104,11 +101,10 @@ def _read_argument(argument: str, stdin: BinaryIO, named_in: str) -> Iterator[Se
         except OSError as error:
             yield BadSeed(text=argument, source=named_in, reason=f"it cannot be read: {error.strerror}")
     elif _is_folder(argument):
-        reason = "it is a folder; name the files of URLs in it" + _or_url(argument, ", or ")
+        reason = "it is a folder; name the files of URLs in it" + (advice and f", or {advice}")
         yield BadSeed(text=argument, source=named_in, reason=reason)
-    elif _is_missing(argument):
-        reason = "there is no such file" + _or_url(argument, "; ")
-        yield BadSeed(text=argument, source=named_in, reason=reason)
+    elif is_path(argument) or (argument.lower().endswith(_FILE_SUFFIXES) and "://" not in argument):
+        yield BadSeed(text=argument, source=named_in, reason="there is no such file" + (advice and f"; {advice}"))
     else:
         yield _seed(argument, named_in)
 
@@ -131,19 +127,9 @@ def _is_folder(argument: str) -> bool:
         return False
 
 
-def _is_missing(argument: str) -> bool:
-    """Whether it was meant as a file; the caller knows that there is none."""
-    return is_path(argument) or (argument.lower().endswith(_FILE_SUFFIXES) and "://" not in argument)
-
-
 def is_path(argument: str) -> bool:
     """Whether it can only be a file or folder."""
     return argument.startswith(("/", "./", "../")) and not argument.startswith("//")
-
-
-def _or_url(argument: str, joint: str) -> str:
-    """The advice for text that may be a URL after all."""
-    return "" if is_path(argument) else f"{joint}if it is a URL, write http:// before it"
 
 
 def none_left(reports: Sequence[str]) -> str:
@@ -177,11 +163,9 @@ def _read_lines(lines: Iterable[bytes], name: str) -> list[Seed | BadSeed]:
 
 def _seed(text: str, source: str) -> Seed | BadSeed:
     url = seed_url(text)
-    if url is None:
-        return BadSeed(
-            text=text[:_SHOWN_CHARS], source=source, reason="it is no http or https URL; correct or remove it"
-        )
-    return Seed(url=url, source=source)
+    if url is not None:
+        return Seed(url=url, source=source)
+    return BadSeed(text=text[:_SHOWN_CHARS], source=source, reason="it is no http or https URL; correct or remove it")
 
 
 class Book(Protocol):
@@ -201,15 +185,13 @@ class Book(Protocol):
 class SeedBook:
     """The seeds of a job, durable: a file of one JSON object a line, {"url", "source", "via", "crc"}.
 
-    What `add` and `add_all` return is on disk. Seeds that are added together are in the book all or none, whenever the process
-    is killed: one seed is a line at the end, and a torn line (it has no newline) is not read, and cut before the next is
-    written; several replace the file at once. So a book that exists has all that its job was begun with. A URL is in the book
-    once; the first to name it wins. Memory: all seeds. One writer at a time (the job's lock sees to that); opening writes
-    nothing.
+    Returned seeds are on disk. Seeds that are added together are in the book all or none: one seed is appended,
+    and a torn line is not read, and cut before the next is written; several replace the file at once. A URL is in the book
+    once; its first source wins. Memory: all seeds. One writer at a time (the job's lock); opening writes nothing.
 
-    `crc` is a checksum of all lines up to its own; older programs wrote lines without it. A file beside the book (`COUNT`) has
-    the number of lines and their checksum. It is written after the book, so the book may have more lines; fewer are damage. In
-    a book without a count, as of older programs, a torn line is damage, too: more lines may have followed it.
+    `crc` is a checksum of all lines up to its own; older programs wrote lines without it. Another file (`COUNT`) has the number
+    of lines and their checksum. It is written after the book, so the book may have more lines; fewer are damage. In a book
+    without a count, as of older programs, a torn line is damage, too: more lines may have followed it.
 
     Raises: SeedBookDamaged if the book is not what was written; StorageError (DiskFull …) when the disk refuses.
     """
@@ -254,7 +236,15 @@ class SeedBook:
             self._write(new.values())
             self._seeds.update(new)
         if self._lines and not self._is_counted:
-            self._write_count()
+            # In place and without a sync: an outdated count, as after a power cut, does no harm.
+            text = b"%016d %08x\n" % (self._lines, self._crc)  # of constant length, so that it is written in one piece
+            with storage_errors(self._count_path):
+                if self._count_path.exists():
+                    with descriptor(self._count_path, os.O_WRONLY) as fd:
+                        os.pwrite(fd, text, 0)
+                else:
+                    replace_file(self._count_path, text)
+            self._is_counted = True
         return tuple(new.values())
 
     def close(self) -> None:
@@ -267,6 +257,7 @@ class SeedBook:
         """Read every whole line. The count first: the book may have more lines than that, never fewer."""
         counted = _count(self._count_path)
         is_counted = counted is None
+        written, crc = counted or (0, 0)
         *lines, torn = self._text().split(b"\n")
         if torn and counted is None:
             raise _damaged(f"{self._path}:{len(lines) + 1}: the last line is cut off", self._path)
@@ -275,11 +266,12 @@ class SeedBook:
             seed, self._crc = _parsed(line, self._crc, place, self._path)
             self._lines = number
             self._seeds.setdefault(seed.url, seed)
-            if counted is not None and number == counted.lines:
-                is_counted = self._crc == counted.crc
+            if number == written:
+                is_counted = self._crc == crc
         if not is_counted:
-            raise _damaged(f"{self._path}: {counted} were written, and they are not what it has", self._path)
-        self._is_counted = counted == _Count(self._lines, self._crc)
+            what = f"{written} lines with the checksum {crc:08x} were written, and the book has others"
+            raise _damaged(f"{self._path}: {what}", self._path)
+        self._is_counted = counted == (self._lines, self._crc)
 
     def _text(self) -> bytes:
         try:
@@ -307,37 +299,10 @@ class SeedBook:
                 replace_file(self._path, before[: before.rfind(b"\n") + 1] + b"".join(added))
         self._lines, self._crc, self._is_counted = self._lines + len(added), crc, False
 
-    def _write_count(self) -> None:
-        """In place and without a sync: an outdated count, as after a power cut, does no harm."""
-        text = _Count(self._lines, self._crc).text()
-        with storage_errors(self._count_path):
-            if self._count_path.exists():
-                with descriptor(self._count_path, os.O_WRONLY) as fd:
-                    os.pwrite(fd, text, 0)
-            else:
-                replace_file(self._count_path, text)
-        self._is_counted = True
-
-
-class _Count(NamedTuple):
-    """The number of lines of a book, and their checksum."""
-
-    lines: int
-    crc: int
-
-    def __str__(self) -> str:
-        return f"{self.lines} lines with the checksum {self.crc:08x}"
-
-    def text(self) -> bytes:
-        """Of constant length, so that it is written in one piece."""
-        return b"%016d %08x\n" % self
-
 
 def is_begun(path: Path) -> bool:
     """Whether there is a book or was one; then the command need not name seeds. Raises: OSError."""
-    if path.is_file() and path.stat().st_size > 0:
-        return True
-    return path.with_name(path.name + COUNT).is_file()
+    return (path.is_file() and path.stat().st_size > 0) or path.with_name(path.name + COUNT).is_file()
 
 
 def has_seeds(directory: Path) -> bool:
@@ -346,18 +311,17 @@ def has_seeds(directory: Path) -> bool:
         return is_begun(directory / "state" / SEED_BOOK)
 
 
-def _count(path: Path) -> _Count | None:
-    """The count of a book; None without one, as in jobs of older versions. Raises: SeedBookDamaged, OSError."""
+def _count(path: Path) -> tuple[int, int] | None:
+    """The lines of a book and their checksum; None if not counted (older versions). Raises: SeedBookDamaged, OSError."""
     try:
-        said = path.read_bytes()
+        found = _COUNT_TEXT.fullmatch(path.read_bytes())
     except FileNotFoundError:
         return None
-    found = _COUNT_TEXT.fullmatch(said)
     if found is None:
         raise SeedBookDamaged(
             f"{path}: damaged; restore it from a copy, or remove it if {path.name.removesuffix(COUNT)} has all its lines"
         )
-    return _Count(int(found[1]), int(found[2], 16))
+    return int(found[1]), int(found[2], 16)
 
 
 def _line(seed: Seed, crc: int) -> tuple[bytes, int]:
@@ -398,7 +362,7 @@ def _damaged(what: str, path: Path) -> SeedBookDamaged:
 
 
 class SourceTags:
-    """Seeds to numbers, and back. Memory: one reference per seed. Seeds are added in the book's order, redirects included."""
+    """Seeds to numbers, and back. Seeds are added in the book's order, redirects included."""
 
     def __init__(self, seeds: Iterable[Seed] = ()) -> None:
         self._urls: list[str] = []

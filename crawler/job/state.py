@@ -1,11 +1,8 @@
 """Small files in a job's state folder: marks (finished, queue in memory, again), the share and the round.
 
-A job whose queue is in memory ends with its process and must not be continued. It has the mark `queue-in-memory` from before
-its first seed is recorded until it is started afresh, begins another round, or records its first seed with a durable queue.
-
-The next round of a job begins with the seeds, logs and archive of the last, and with a Frontier of its own. `again` exists from
-the order for another round until its Frontier is there. Meanwhile the old Frontier is being removed, or is gone; so a process
-may be killed at any point, and the next one begins the round again, in which nothing was fetched yet.
+A job with its queue in memory must not be continued by another process. It has the mark `queue-in-memory` from before its first
+seed is recorded until it is started afresh, begins another round, or gets a durable queue. `again` exists from the order for
+another round until its Frontier exists, so that a killed process's successor begins the round again.
 """
 
 from __future__ import annotations
@@ -62,14 +59,13 @@ def division_of(state: Path) -> Division | None:
     """The share of its job that this is; None for a whole job. Raises: StorageError, StoreLost if the file is damaged."""
     file = state / _SHARE_FILE
     with storage_errors(file):
-        said = file.read_text() if file.exists() else None
-    if said is None:
-        return None
-    share, _, shares = said.partition(" of ")
+        if not file.exists():
+            return None
+        share, _, shares = file.read_text().partition(" of ")
     try:
         return Division(share=int(share), shares=int(shares))
     except ValueError as error:
-        raise StoreLost(f"{file}: damaged; it must say which share of the job this is, like 0 of 2") from error
+        raise StoreLost(f"{file}: damaged; it must have the number of the share, like 0 of 2") from error
 
 
 #: Exists while a round is ordered and not begun; holds its number.
@@ -94,19 +90,16 @@ class Round(NamedTuple):
     urls_before: int = 0  #: what earlier rounds processed, with robots.txt and look-ups, as the accounts count
 
 
-#: The first round of every job.
-FIRST = Round()
-
-
 def current_round(state: Path) -> Round:
     """The round of a job that has begun it. Raises: OSError, RoundDamaged."""
     file = state / _ROUND_FILE
     try:
-        said = checked_json(file.read_bytes())
+        fields = checked_json(file.read_bytes())
         # Rounds begun by earlier versions have no URLs: they count those of earlier rounds as their own.
-        return Round(_whole(said["number"], 1), _whole(said["bytes_before"], 0), _whole(said.get("urls_before", 0), 0))
+        urls_before = _whole(fields.get("urls_before", 0), 0)
+        return Round(_whole(fields["number"], 1), _whole(fields["bytes_before"], 0), urls_before)
     except FileNotFoundError:
-        return FIRST
+        return Round()
     except (ValueError, KeyError, TypeError, RecursionError) as error:
         raise RoundDamaged(
             f"{file}: damaged; restore it from a copy, or remove it: rounds are counted from 1 again then, "
@@ -124,7 +117,7 @@ def ordered_round(state: Path) -> int | None:
     except ValueError as error:
         raise RoundDamaged(
             f"{file}: damaged; write the number of the round into it that was ordered, "
-            f"one more than {state / _ROUND_FILE} has (2 if there is none)"
+            f"one more than {state / _ROUND_FILE} has (2 without that file)"
         ) from error
 
 
@@ -136,10 +129,7 @@ def _whole(value: object, least: int) -> int:
 
 
 def settle_round(state: Path, *, again: bool, keep: Set[str]) -> None:
-    """Order another round if it is wanted (`again`), and remove the last one's Frontier if one is ordered.
-
-    `keep` names what else stays in the state folder. Raises: OSError, RoundDamaged.
-    """
+    """Order another round (`again`); if one is ordered, remove all else but `keep`. Raises: OSError, RoundDamaged."""
     if ordered_round(state) is None:
         if not again:
             return
@@ -155,24 +145,15 @@ def settle_round(state: Path, *, again: bool, keep: Set[str]) -> None:
 
 
 def round_of_run(state: Path) -> int:
-    """The number of the round that a run of this job fetches for: the ordered one, else the current one.
-
-    Raises: OSError, RoundDamaged.
-    """
+    """The round that a run of this job fetches for: the ordered one, else the current one. Raises: OSError, RoundDamaged."""
     return ordered_round(state) or current_round(state).number
 
 
 def begin_round(state: Path, fetched_bytes: int, processed_urls: int) -> None:
-    """The ordered round has a Frontier and becomes the current one. Nothing happens without an ordered round.
-
-    The bytes and URLs are those of all earlier rounds.
-
-    Raises: OSError, RoundDamaged.
-    """
+    """Make the ordered round, if any, the current one; the counts are of all earlier ones. Raises: OSError, RoundDamaged."""
     number = ordered_round(state)
-    if number is None:
-        return
-    begun = Round(number, fetched_bytes, processed_urls)
-    replace_file(state / _ROUND_FILE, checked_line(json.dumps(begun._asdict()).encode()))
-    (state / AGAIN_MARK).unlink()
-    sync_folder(state)
+    if number is not None:
+        begun = Round(number, fetched_bytes, processed_urls)
+        replace_file(state / _ROUND_FILE, checked_line(json.dumps(begun._asdict()).encode()))
+        (state / AGAIN_MARK).unlink()
+        sync_folder(state)

@@ -56,7 +56,7 @@ class Coordinator:
         self._key = Canonicalizer(order.urls.canonicalization).key
         self._clock = steady_clock()
         self._shares = Shares(order.crawl.processes, order.crawl.loop, nursery, self._start, self._handle)
-        self._limits = JobLimits(order.limits, order.crawl.processes, self._shares, outside.say)
+        self._limits = JobLimits(order.limits, order.crawl.processes, self._shares, outside.notify)
         self._watch = QuietWatch(self._shares)
         self._status = JobStatus(self._shares, self._limits, job.directory.name, self._clock)
         self._writing = asyncio.Lock()  # seeds go into the book, and to the shares, one after the other
@@ -83,7 +83,7 @@ class Coordinator:
             report, seeds = self._ending.report, list(self._book)
             facts = await asyncio.to_thread(report, self._shares, seeds, self._why(), self._status.died)
             self._telling.end(facts.ended)
-        self._outside.say(crawl_report(facts) + seeds_shown(facts.seeds, self._job.reports / SEEDS_REPORT))
+        self._outside.notify(crawl_report(facts) + seeds_shown(facts.seeds, self._job.reports / SEEDS_REPORT))
         if self._ending.unreported is not None:
             raise self._ending.unreported
         return exit_code(self._ending.why, [seed.status for seed in facts.seeds])
@@ -173,7 +173,7 @@ class Coordinator:
                 self._job.write_order(dump_order(self._order))
             counts = self._status.counts
             counts = counts._replace(pending=counts.pending or (0 if self._job.existed else len(self._book)))
-            self._outside.say(opening_line(self._job, counts, self._order.limits.pages))
+            self._outside.notify(opening_line(self._job, counts, self._order.limits.pages))
 
     # Seeds
 
@@ -214,4 +214,4 @@ class Coordinator:
             self._outside.force_exit()
         self._is_signalled = True
         self._shares.stop(WhyEnded.SIGNAL)
-        self._outside.say("draining: fetches under way may end; a second signal leaves at once")
+        self._outside.notify("draining: fetches under way may end; a second signal leaves at once")

@@ -28,10 +28,10 @@ _Said = TypeVar("_Said")
 class JobLimits:
     """Pages, bytes and time of one run, and what pauses it."""
 
-    def __init__(self, order: LimitsSection, shares: int, processes: Shares, say: Callable[[str], None]) -> None:
+    def __init__(self, order: LimitsSection, shares: int, processes: Shares, notify: Callable[[str], None]) -> None:
         self._order = order
         self._shares = processes
-        self._say = say
+        self._notify = notify
         self._pages = PageTickets(order.pages, shares, lambda: self._reached(Cause.PAGES)) if order.pages else None
         self._bytes = (
             BytesLimit(order.fetched_bytes, lambda: self._reached(Cause.BYTES)) if order.fetched_bytes else None
@@ -80,7 +80,7 @@ class JobLimits:
         """Begin no fetch in any share until the crawl goes on."""
         if cause not in self._pauses:
             self._pauses[cause] = cause.value
-            self._say(f"{cause.value}; fetches under way may end")
+            self._notify(f"{cause.value}; fetches under way may end")
             self._tell(self._shares.ask_all(VERB, verb=PAUSE, arguments={}))
 
     async def go_on(self) -> Mapping[int, Mapping[str, Any]]:

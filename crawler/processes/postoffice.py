@@ -111,7 +111,7 @@ class PostOffice:
             case "noted":
                 seeds = seeds_of(facts["seeds"])
                 self._book.note(seeds)
-                parts.seeding.noted(seeds)
+                parts.seeding.add_recorded(seeds)
             case "verb":
                 return await self._answered(facts)
             case "progress":

@@ -130,7 +130,7 @@ class Share:
             on_progress=office.telling,
         )
         hooks = RunHooks(
-            say=_keep_quiet,
+            notify=_keep_quiet,
             show=self._show,
             force_exit=lambda: os._exit(ExitCode.FORCED),
             is_last=True,

@@ -16,7 +16,7 @@ from anabranch.crawler.extract.extractor import Extractor, Sandbox
 from anabranch.crawler.fetch.dns import Resolver
 from anabranch.crawler.fetch.fetcher import Fetcher
 from anabranch.crawler.job.folder import JobFolder
-from anabranch.crawler.job.journal import Writing
+from anabranch.crawler.job.journal import JournalFiles
 from anabranch.crawler.job.seeding import Seeding
 from anabranch.crawler.order.order import CrawlOrder
 from anabranch.crawler.processors.admission import Preselector, UrlAdmission, host_quotas
@@ -44,7 +44,7 @@ class ChainParts:
     admission: UrlAdmission
     seeding: Seeding
     accounts: Accounts
-    writing: Writing
+    files: JournalFiles
     exchanges: ExchangeMaker | None  #: None: nothing is archived
     recorder: Recorder
     disposition: Disposition
@@ -56,7 +56,7 @@ def build_chain(parts: ChainParts) -> Iterator[tuple[str, Processor]]:
     candidates = FindCandidates(admission.scope, admission.canonicalizer, parts.seeding.redirected, admission.seen)
     on_scheduled = None if admission.drop_similar is None else admission.drop_similar.learn
     quotas = host_quotas(order.limits, parts.accounts, parts.clock)
-    payloads = parts.writing.payloads
+    payloads = parts.files.payloads
     archive = None if payloads is None else ArchivedResponses(parts.job.warc, payloads, parts.job.state)
     options = order.extract.options(robot=order.agent.token, nofollow_links=order.robots.nofollow_links)
     directives = directives_for(order.agent.token, parts.clock) if order.robots.meta else None

@@ -20,7 +20,7 @@ from typing import NamedTuple
 
 from anabranch.crawler.accounts.database import AccountsView
 from anabranch.crawler.job.seeding import SeedFact
-from anabranch.crawler.job.state import FIRST, Round
+from anabranch.crawler.job.state import Round
 from anabranch.crawler.outcomes.errors import UsageError
 from anabranch.crawler.outcomes.status import describe
 from anabranch.crawler.report.statistics import StepTime, WorkerFact
@@ -57,7 +57,7 @@ class JobFacts:
     status: str  #: running, paused, or why it ended, in words
     now_s: float  #: epoch seconds
     accounts: AccountsView
-    round: Round = FIRST  #: of the job's rounds
+    round: Round = field(default=Round())  #: of the job's rounds
     seeds: Sequence[SeedFact] = ()
     frontier: FrontierStatistics | None = None
     longest: Sequence[QueueView] = ()  #: the longest queues

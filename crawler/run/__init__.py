@@ -1,1 +1,1 @@
-"""A run of a crawl: its parts, its workers, its limits, and what an operator asks of it while it runs."""
+"""A run of a crawl: its parts, its workers, its limits, and the operator's verbs while it runs."""

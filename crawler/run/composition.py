@@ -12,8 +12,6 @@ from collections.abc import Awaitable, Callable
 from contextlib import AsyncExitStack
 from dataclasses import dataclass
 from functools import partial
-from pathlib import Path
-from typing import TypeVar
 
 from anabranch.crawler.accounts.accounts import Accounts
 from anabranch.crawler.accounts.database import AccountsView
@@ -24,8 +22,8 @@ from anabranch.crawler.fetch.fetcher import Fetcher
 from anabranch.crawler.fetch.response import Scratch
 from anabranch.crawler.job.folder import JobFolder
 from anabranch.crawler.job.frontier import has_urls, open_job
-from anabranch.crawler.job.journal import Journal, Writing, open_writing, warc_facts
-from anabranch.crawler.job.seeding import Marks, Seeding
+from anabranch.crawler.job.journal import Journal, JournalFiles, open_journal, warc_facts
+from anabranch.crawler.job.seeding import CandidateMaker, Seeding
 from anabranch.crawler.job.seeds import SEED_BOOK, Book, SeedBook, SourceTags, require_seeds
 from anabranch.crawler.job.state import begin_round, current_round, round_of_run
 from anabranch.crawler.order.fetch import fetch_options, site_of
@@ -49,8 +47,6 @@ from anabranch.frontier.cancellation import to_the_end
 from anabranch.frontier.frontier import Frontier
 from anabranch.frontier.records import GateKey
 
-_Closable = TypeVar("_Closable", Resolver, Fetcher, Sandbox)
-
 #: Returns how a run is, or was when it ended.
 ProgressSource = Callable[[], Awaitable[ProgressFacts]]
 
@@ -68,7 +64,7 @@ class JobShare:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunContext:
-    """What a run has before anything is opened."""
+    """The parts of a run that exist before anything is opened."""
 
     order: CrawlOrder
     job: JobFolder
@@ -81,13 +77,13 @@ class RunContext:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunParts:
-    """What the controller works with."""
+    """The open parts that the controller uses."""
 
     frontier: AsyncFrontier
     seeding: Seeding
     accounts: Accounts
     journal: Journal
-    fetched_bytes: int  #: what earlier runs of the job's round fetched
+    fetched_bytes: int  #: by earlier runs of the job's round
     limits: RunLimits
     pool: WorkerPool
     explainer: UrlExplainer
@@ -97,52 +93,60 @@ async def open_parts(context: RunContext, opened: AsyncExitStack) -> RunParts:
     """Open all; `opened` closes what was opened, also when something fails. Raises: CrawlerError, FrontierError."""
     order, job, clock, share = context.order, context.job, context.clock, context.share
     book = opened.enter_context(SeedBook(job.state / SEED_BOOK)) if share is None else share.book
-    resolver = _close_later(resolver_of(order, clock), opened)
+    resolver = resolver_of(order, clock)
+    opened.push_async_callback(resolver.close)
     face = AsyncFrontier if share is None else AsyncShare
     frontier = await opened.enter_async_context(face(partial(_open_frontier, context, book, resolver)))
-    accounts, writing = await to_the_end(_open_writing(context, opened))
-    fetcher = _close_later(_fetcher(context, resolver), opened)
-    sandbox = _close_later(Sandbox(), opened)
+    accounts, files = await to_the_end(_open_journal(context, opened))
+    fetcher, sandbox = _fetcher(context, resolver), Sandbox()
+    opened.push_async_callback(fetcher.close)
+    opened.push_async_callback(sandbox.close)
     admission = await open_admission(order, job.state, frontier, opened)
     tags = SourceTags()
-    seeding = _seeding(context, book, admission, frontier, tags)
-    exchanges = None if writing.payloads is None else ExchangeMaker(writing.payloads, revisit=order.write.revisit)
-    recorder = _recorder(context, writing, exchanges, tags)
+    maker = CandidateMaker(admission.canonicalizer.key, tags)
+    learn = None if admission.drop_similar is None else admission.drop_similar.learn
+    mine = (lambda _: True) if share is None else share.owns
+    seeding = Seeding(book, admission.scope, frontier, maker, sitemaps=order.extract.sitemaps, given=learn, mine=mine)
+    exchanges = None if files.payloads is None else ExchangeMaker(files.payloads, revisit=order.write.revisit)
+    recorder = _recorder(context, files, exchanges, tags)
     disposition = Disposition(frontier, recorder, context.statistics, clock, admission.seen)
-    chain = tuple(
-        build_chain(
-            ChainParts(
-                order=order,
-                job=job,
-                clock=clock,
-                frontier=frontier,
-                resolver=resolver,
-                fetcher=fetcher,
-                sandbox=sandbox,
-                admission=admission,
-                seeding=seeding,
-                accounts=accounts,
-                writing=writing,
-                exchanges=exchanges,
-                recorder=recorder,
-                disposition=disposition,
-            )
-        )
+    chain_parts = ChainParts(
+        order=order,
+        job=job,
+        clock=clock,
+        frontier=frontier,
+        resolver=resolver,
+        fetcher=fetcher,
+        sandbox=sandbox,
+        admission=admission,
+        seeding=seeding,
+        accounts=accounts,
+        files=files,
+        exchanges=exchanges,
+        recorder=recorder,
+        disposition=disposition,
     )
-    fetched_bytes = await asyncio.to_thread(_begin_round, job.state)
-    limits = _limits(context, frontier, fetched_bytes)
-    dispose = disposition if admission.drop_similar is None else admission.drop_similar.learning_after(disposition)
+    chain: Chain = tuple(build_chain(chain_parts))
+    fetched_bytes = await asyncio.to_thread(_begin_round, context)
+    done = frontier.core.counts().done
+    limits = RunLimits(order.limits, context.run_state, context.statistics, done=done, fetched_bytes=fetched_bytes)
+    dispose: Dispose = disposition
+    if admission.drop_similar is not None:
+        dispose = admission.drop_similar.learning_after(disposition)
+    explainer = _explainer(context, admission, book, chain)
+    if share is not None:
+        chain, dispose = share.metered(chain, dispose, context.statistics)
+    counted = limits.counting(dispose)
     parts = RunParts(
         frontier=frontier,
         seeding=seeding,
         accounts=accounts,
-        journal=writing.journal,
+        journal=files.journal,
         fetched_bytes=fetched_bytes,
         limits=limits,
-        pool=_pool(context, frontier, limits, chain, dispose),
-        explainer=_explainer(context, admission, book, chain),
+        pool=WorkerPool(frontier, chain, counted, context.statistics, limits.pages, context.board),
+        explainer=explainer,
     )
-    await asyncio.to_thread(_recall_trouble, context)
     if share is not None:
         share.on_opened(parts)
     return parts
@@ -160,11 +164,6 @@ def resolver_of(order: CrawlOrder, clock: Callable[[], float]) -> Resolver:
     )
 
 
-def _close_later(part: _Closable, opened: AsyncExitStack) -> _Closable:
-    opened.push_async_callback(part.close)
-    return part
-
-
 def _open_frontier(context: RunContext, book: Book, resolver: Resolver, on_change: Callable[[], None]) -> Frontier:
     order, job = context.order, context.job
     frontier = open_job(job.state, order, clock=context.clock, ip_of=resolver.known_address, on_change=on_change)
@@ -178,19 +177,19 @@ def _open_frontier(context: RunContext, book: Book, resolver: Resolver, on_chang
     return frontier
 
 
-async def _open_writing(context: RunContext, opened: AsyncExitStack) -> tuple[Accounts, Writing]:
+async def _open_journal(context: RunContext, opened: AsyncExitStack) -> tuple[Accounts, JournalFiles]:
     """Open the job's files in a thread. Not to be cancelled: they are open before `opened` knows them."""
     order, job = context.order, context.job
 
-    def open_files() -> tuple[Accounts, Writing]:
+    def open_files() -> tuple[Accounts, JournalFiles]:
         # The accounts come first: those of an older job count what they lack of crawl.log before anything is added to it.
         accounts = Accounts(job.state, job.crawl_log, context.clock)
         facts = warc_facts(order, order.write, job.directory.name)
-        return accounts, open_writing(job, order.write, facts, context.clock, more=[accounts])
+        return accounts, open_journal(job, order.write, facts, context.clock, more=[accounts])
 
-    accounts, writing = await asyncio.to_thread(open_files)
-    opened.push_async_callback(writing.journal.close)
-    return accounts, writing
+    accounts, files = await asyncio.to_thread(open_files)
+    opened.push_async_callback(files.journal.close)
+    return accounts, files
 
 
 def _fetcher(context: RunContext, resolver: Resolver) -> Fetcher:
@@ -205,24 +204,10 @@ def _fetcher(context: RunContext, resolver: Resolver) -> Fetcher:
     )
 
 
-def _seeding(
-    context: RunContext, book: Book, admission: UrlAdmission, frontier: AsyncFrontier, tags: SourceTags
-) -> Seeding:
-    return Seeding(
-        book,
-        admission.scope,
-        frontier,
-        Marks(admission.canonicalizer.key, tags),
-        sitemaps=context.order.extract.sitemaps,
-        given=None if admission.drop_similar is None else admission.drop_similar.learn,
-        mine=(lambda _: True) if context.share is None else context.share.owns,
-    )
-
-
-def _recorder(context: RunContext, writing: Writing, exchanges: ExchangeMaker | None, tags: SourceTags) -> Recorder:
+def _recorder(context: RunContext, files: JournalFiles, exchanges: ExchangeMaker | None, tags: SourceTags) -> Recorder:
     order = context.order
     return Recorder(
-        writing.journal,
+        files.journal,
         context.clock,
         exchanges=exchanges,
         source_of=tags.tag_of if order.job.source_tags else lambda _: None,
@@ -232,31 +217,15 @@ def _recorder(context: RunContext, writing: Writing, exchanges: ExchangeMaker | 
     )
 
 
-def _begin_round(state: Path) -> int:
-    """Begin a round that was ordered, since there is a Frontier for it now. Returns what earlier runs of the round fetched."""
+def _begin_round(context: RunContext) -> int:
+    """Begin a round that was ordered, now that it has a Frontier. Returns what earlier runs of the round fetched (blocks)."""
+    state, now_s = context.job.state, context.clock()
+    # A gate that an earlier run has closed may be closed for an hour: this run reports the reason, too.
+    context.statistics.troubles.recall(last_logged(context.job.directory, now_s), now_s)
     with storage_errors(state), AccountsView(state) as view:
         total = view.total()
         begin_round(state, total.bytes, total.processed)
         return max(total.bytes - current_round(state).bytes_before, 0)  # less than before: the accounts were removed
-
-
-def _limits(context: RunContext, frontier: AsyncFrontier, fetched_bytes: int) -> RunLimits:
-    return RunLimits(
-        context.order.limits,
-        context.run_state,
-        context.statistics,
-        done=frontier.core.counts().done,
-        fetched_bytes=fetched_bytes,
-    )
-
-
-def _pool(
-    context: RunContext, frontier: AsyncFrontier, limits: RunLimits, chain: Chain, dispose: Dispose
-) -> WorkerPool:
-    statistics = context.statistics
-    if context.share is not None:
-        chain, dispose = context.share.metered(chain, dispose, statistics)
-    return WorkerPool(frontier, chain, limits.counting(dispose), statistics, limits.pages, context.board)
 
 
 def _explainer(context: RunContext, admission: UrlAdmission, book: Book, chain: Chain) -> UrlExplainer:
@@ -266,9 +235,3 @@ def _explainer(context: RunContext, admission: UrlAdmission, book: Book, chain: 
 
     robots = next((process.words for _, process in chain if isinstance(process, RobotsPrecondition)), None)
     return UrlExplainer(admission.scope, admission.canonicalizer.key, book, admission.similar, robots, trouble)
-
-
-def _recall_trouble(context: RunContext) -> None:
-    """A gate that an earlier run has closed may be closed for an hour: this run reports the reason, too."""
-    now_s = context.clock()
-    context.statistics.troubles.recall(last_logged(context.job.directory, now_s), now_s)

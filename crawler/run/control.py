@@ -1,14 +1,12 @@
 """The control socket of a running crawl, through which other commands send verbs (see `verbs` and `crawl_verbs`).
 
-A Unix socket in the job's state folder, accessible to its owner only (mode 0600). Each line is a JSON object, a request or a
-reply:
+A Unix socket in the job's state folder, accessible to its owner only (mode 0600). Each line is a JSON object:
 
     {"verb": "block", "arguments": {"host": "example.org", "for_s": 3600}}
     {"facts": {…}}    or    {"error": "one line", "code": 2}
 
-The crawl answers one request at a time, over all clients: a command that ran while the store reads for a long query would block
-the event loop until then. The holder of the job's lock owns the socket, so an existing socket belongs to a dead process and is
-replaced.
+The crawl answers one request at a time, over all clients: a command during a long query would block the event loop. The holder
+of the job's lock owns the socket, so an existing socket belongs to a dead process and is replaced.
 """
 
 from __future__ import annotations
@@ -45,10 +43,7 @@ _MAX_LINE_BYTES = 1 << 20
 PATIENCE_S = 60.0
 #: A request that has waited for longer is refused, before its client gives up: then the client knows that nothing was done.
 _LATEST_S = PATIENCE_S / 2
-_REFUSED_LATE = {
-    "error": "the crawl was busy with other questions; nothing was done, ask again",
-    "code": ExitCode.STORE_OR_JOB_IN_USE,
-}
+_REFUSED_LATE = "the crawl was busy with other questions; nothing was done, ask again"
 _NO_REQUEST = {"error": "the question is no JSON object with a verb and arguments", "code": ExitCode.USAGE}
 
 #: Verb and arguments to facts. Raises: CrawlerError, FrontierError, which become the error's line.
@@ -113,14 +108,17 @@ class Control:
     async def _serve(self, connection: _Connection, line: bytes, latest_s: float) -> None:
         async with self._turn:
             if asyncio.get_running_loop().time() > latest_s:
-                connection.reply(_REFUSED_LATE)
+                connection.reply({"error": _REFUSED_LATE, "code": ExitCode.STORE_OR_JOB_IN_USE})
                 return
             try:
-                verb, arguments = _parse_request(line)
+                request = json.loads(line)
             except (ValueError, RecursionError):
-                connection.reply(_NO_REQUEST)
-                return
-            connection.reply(await reply_to(self._answer, verb, arguments))
+                request = None
+            match request:
+                case {"verb": str(verb), "arguments": dict(arguments)}:
+                    connection.reply(await reply_to(self._answer, verb, arguments))
+                case _:
+                    connection.reply(_NO_REQUEST)
 
 
 async def reply_to(answer: Answer, verb: str, arguments: Arguments) -> dict[str, Any]:
@@ -139,15 +137,13 @@ def facts_of(reply: Mapping[str, Any]) -> Facts:
     """The facts of a reply. Raises: ControlRefused."""
     if "error" in reply:
         raise ControlRefused(reply["error"], ExitCode(reply["code"]))
-    facts: Facts = reply["facts"]
-    return facts
+    return cast("Facts", reply["facts"])
 
 
 class _Connection(asyncio.Protocol):
-    """Whole lines in, whole lines out, in order.
+    """Whole lines in, whole lines out, in order, one request at a time.
 
-    One request is answered at a time, and none while the client has not read the last reply: then nothing more is read from it,
-    either. So a client that never reads keeps one reply in memory, and is disconnected after `PATIENCE_S`.
+    Nothing is read while the client leaves a reply unread; it is disconnected after `PATIENCE_S`.
     """
 
     def __init__(self, received: Callable[[_Connection, bytes], None], connections: set[_Connection]) -> None:
@@ -231,10 +227,7 @@ class _Connection(asyncio.Protocol):
 
 
 def ask(state: Path, verb: str, arguments: Arguments) -> Facts | None:
-    """Send a request to the running crawl (blocks); None if no crawl runs here, or it has just ended.
-
-    Raises: ControlRefused, ControlSilent.
-    """
+    """Send a request to the running crawl (blocks); None if none runs here. Raises: ControlRefused, ControlSilent."""
     path = state / SOCKET
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as connection:
         connection.settimeout(PATIENCE_S)
@@ -251,14 +244,6 @@ def ask(state: Path, verb: str, arguments: Arguments) -> Facts | None:
     if not line.endswith(b"\n"):
         return None
     return facts_of(json.loads(line))
-
-
-def _parse_request(line: bytes) -> tuple[str, Arguments]:
-    """Raises: ValueError."""
-    match json.loads(line):
-        case {"verb": str(verb), "arguments": dict(arguments)}:
-            return verb, arguments
-    raise ValueError
 
 
 def _bind(path: Path) -> socket.socket:
@@ -280,7 +265,7 @@ def _bind(path: Path) -> socket.socket:
 
 @contextmanager
 def _reachable(path: Path) -> Iterator[str]:
-    """An address of the socket that is short enough, valid while entered. Raises: OSError if there is none."""
+    """An address of the socket that is short enough, valid while entered. Raises: OSError."""
     if len(os.fsencode(path)) <= _MAX_ADDRESS_BYTES:
         yield str(path)
         return

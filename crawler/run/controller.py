@@ -3,8 +3,7 @@
     open the job -> open the Frontier -> seeds -> workers ... -> drain -> close the Frontier -> reports
 
 The order of the end is fixed: stop leasing, let fetches under way end (at most the fetch time-out), give the other leases back,
-close the journal, close the Frontier, write the reports. Only this file creates long-lived tasks. `composition` opens the
-parts, `run_state` knows whether the run is paused or to end, `crawl_verbs` answers the control socket.
+close the journal, close the Frontier, write the reports. Only this file creates long-lived tasks.
 """
 
 from __future__ import annotations
@@ -39,19 +38,18 @@ from anabranch.crawler.run.run_state import Phase, RunState
 from anabranch.crawler.run.signals import handle_signals
 from anabranch.crawler.run.status import ProgressReporter, RunStatus, log_frontier_trouble, log_status, opening_facts
 from anabranch.frontier.aio import AsyncFrontier
-from anabranch.frontier.frontier import Frontier
 from anabranch.frontier.times import steady_clock
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunHooks:
-    """How a run talks to the program that started it."""
+    """Callbacks of the program that started a run."""
 
-    say: Callable[[str], None]  #: show a line (or lines) to the operator
+    notify: Callable[[str], None]  #: show a line (or lines) to the operator
     show: Callable[[Callable[[], CrawlSnapshot]], Coroutine[Any, Any, None]]  #: display progress until cancelled
     force_exit: Callable[[], None]  #: leave at once
     is_last: bool = False  #: the process ends with the crawl, so a signal that comes too late has nothing to end
-    #: runs beside the workers until cancelled; None: nothing does
+    #: runs with the workers until cancelled
     watch: Callable[[AsyncFrontier, CrawlStatistics], Coroutine[Any, Any, None]] | None = None
     #: the job's state folder and what answers a verb -> where verbs come from, entered while the crawl runs
     control: Callable[[Path, Answer], AbstractAsyncContextManager[object]] = Control
@@ -68,8 +66,9 @@ class CrawlController:
         self._hooks = hooks
         self._clock = steady_clock()
         self._statistics = CrawlStatistics(started_s=self._clock())
-        self._run_state = RunState(hooks.say, self._phase_changed, is_resumable=order.frontier.store != MEMORY)
-        self._disk = DiskWatch(written_folders(order, job), order.limits.min_free_disk_bytes, self._run_state)
+        self._run_state = RunState(hooks.notify, self._phase_changed, is_resumable=order.frontier.store != MEMORY)
+        written = [job.directory, job.warc] if order.write.warc else [job.directory]  # maybe on several disks
+        self._disk = DiskWatch(written, order.limits.min_free_disk_bytes, self._run_state)
         self._context = RunContext(
             order=order,
             job=job,
@@ -87,13 +86,10 @@ class CrawlController:
         self._report_error: StorageError | None = None  #: why there are no reports; the summary is shown all the same
 
     async def run(self) -> ExitCode:
-        """Crawl until nothing is left, a limit is reached or a signal comes; then report.
-
-        Raises: CrawlerError and FrontierError (store, job, disk); the job stays resumable.
-        """
+        """Crawl until nothing is left, a limit or a signal; then report. Raises: CrawlerError, FrontierError."""
         with handle_signals(self._signalled, self._log_status, self.reopen_logs, is_last=self._hooks.is_last):
             facts = self.facts = await self._open_and_crawl()
-        self._hooks.say(crawl_report(facts) + seeds_shown(facts.seeds, self._job.reports / SEEDS_REPORT))
+        self._hooks.notify(crawl_report(facts) + seeds_shown(facts.seeds, self._job.reports / SEEDS_REPORT))
         if self._report_error is not None:
             raise self._report_error
         return exit_code(self._run_state.ending, [seed.status for seed in facts.seeds])
@@ -110,10 +106,17 @@ class CrawlController:
     async def _open_and_crawl(self) -> RunFacts:
         """Open every part, crawl, close every part in the opposite order."""
         async with AsyncExitStack() as opened:
-            self._check_reports()
+            if self._order.report.reports:
+                with storage_errors(self._job.reports):
+                    check_folder(self._job.reports)
             parts = self._parts = await open_parts(self._context, opened)
             frontier, seeding = parts.frontier, parts.seeding
-            progress = self._progress = self._open_progress(frontier)
+            log = ProgressLog(self._job.crawl_log.parent / PROGRESS_LOG_FILE, self._clock)
+            interval_s = self._order.report.statistics_interval_s
+            progress = ProgressReporter(frontier, self._statistics, log, interval_s, self._clock)
+            self._progress = progress
+            if self._hooks.share is not None:
+                self._hooks.share.on_progress(progress.facts)
             status = self._status = RunStatus(self._context, self._disk, frontier.core, progress)
             frontier.core.on_trouble(log_frontier_trouble)
             verbs = CrawlVerbs(self._context, parts, status.facts)
@@ -123,32 +126,33 @@ class CrawlController:
                 finally:
                     if has_seeds(self._job.directory):
                         self._job.begin()
-                self._hooks.say(opening_line(self._job, frontier.core.counts(), self._order.limits.pages))
+                self._hooks.notify(opening_line(self._job, frontier.core.counts(), self._order.limits.pages))
                 await self._disk.poll()
                 parts.limits.check_bytes()
                 self._run_state.begin(frontier)
                 await self._crawl(parts, progress, status)
             await self._crawl(parts, progress, status)  # seeds added in the last moment; no more can be added now
             await frontier.flush()
-            self._note_end(frontier.core)
+            if frontier.core.is_done:  # even if a limit was reached with the last page
+                is_empty = not frontier.core.counts().retired
+                if is_empty:
+                    self._job.mark_finished()
+                if self._run_state.ending not in ASKED_FOR:
+                    self._run_state.nothing_left(WhyEnded.FINISHED if is_empty else WhyEnded.RETIRED)
             self.stop(self._run_state.ending)
             await progress.end(self._run_state.end_reason)
             await self._write_reports(parts)
-            return await self._facts(parts)
-
-    def _open_progress(self, frontier: AsyncFrontier) -> ProgressReporter:
-        log = ProgressLog(self._job.crawl_log.parent / PROGRESS_LOG_FILE, self._clock)
-        interval_s = self._order.report.statistics_interval_s
-        progress = ProgressReporter(frontier, self._statistics, log, interval_s, self._clock)
-        if self._hooks.share is not None:
-            self._hooks.share.on_progress(progress.facts)
-        return progress
-
-    def _check_reports(self) -> None:
-        """Find out before the crawl that reports cannot be written. Raises: StorageError."""
-        if self._order.report.reports:
-            with storage_errors(self._job.reports):
-                check_folder(self._job.reports)
+            number, total = await asyncio.to_thread(self._rounds, parts.accounts)
+            return RunFacts(
+                job=str(self._job.directory),
+                ended=self._run_state.end_reason,
+                elapsed_s=self._clock() - self._statistics.started_s,
+                seeds=await seeding.facts(self._statistics.seed_failures),
+                run=self._statistics,
+                frontier=await frontier.statistics(),
+                round_number=number,
+                all_rounds=total,
+            )
 
     async def _write_reports(self, parts: RunParts) -> None:
         if not self._order.report.reports:
@@ -197,7 +201,7 @@ class CrawlController:
         """Return when the workers have ended. A stop gives those at work the time of a fetch, or none if it is at once."""
         state = self._run_state
         stopped, hurried = (asyncio.create_task(event.wait()) for event in (state.stopped, state.hurried))
-        ended = asyncio.create_task(all_done(workers))
+        ended = asyncio.create_task(asyncio.wait(workers))
         try:
             await asyncio.wait({stopped, ended}, return_when=asyncio.FIRST_COMPLETED)
             if ended.done():
@@ -212,16 +216,6 @@ class CrawlController:
             for task in (stopped, hurried, ended):
                 task.cancel()
 
-    def _note_end(self, frontier: Frontier) -> None:
-        """A job with nothing left is finished, even if a limit was reached with its last page; retired queues are left."""
-        if not frontier.is_done:
-            return
-        is_empty = not frontier.counts().retired
-        if is_empty:
-            self._job.mark_finished()
-        if self._run_state.ending not in ASKED_FOR:
-            self._run_state.nothing_left(WhyEnded.FINISHED if is_empty else WhyEnded.RETIRED)
-
     def _phase_changed(self, phase: Phase, reason: str) -> None:
         if self._progress is not None:
             self._progress.phase_changed(phase, reason)
@@ -231,26 +225,10 @@ class CrawlController:
             self._hooks.force_exit()
         self._is_signalled = True
         self.stop(WhyEnded.SIGNAL)
-        self._hooks.say("draining: fetches under way may end; a second signal leaves at once")
+        self._hooks.notify("draining: fetches under way may end; a second signal leaves at once")
 
     def _log_status(self) -> None:
-        if self._status is not None:
-            log_status(self._status.facts())
-        else:
-            log_status(opening_facts(self._context))
-
-    async def _facts(self, parts: RunParts) -> RunFacts:
-        number, total = await asyncio.to_thread(self._rounds, parts.accounts)
-        return RunFacts(
-            job=str(self._job.directory),
-            ended=self._run_state.end_reason,
-            elapsed_s=self._clock() - self._statistics.started_s,
-            seeds=await parts.seeding.facts(self._statistics.seed_failures),
-            run=self._statistics,
-            frontier=await parts.frontier.statistics(),
-            round_number=number,
-            all_rounds=total,
-        )
+        log_status(opening_facts(self._context) if self._status is None else self._status.facts())
 
     def _rounds(self, accounts: Accounts) -> tuple[int, Totals | None]:
         """The number of this round, and the counts of all rounds if there were others (blocks)."""
@@ -262,13 +240,3 @@ class CrawlController:
             accounts.sync()
             with AccountsView(state) as view:
                 return number, view.total()
-
-
-async def all_done(tasks: Sequence[asyncio.Task[None]]) -> None:
-    """Return when every task has ended, however."""
-    await asyncio.wait(tasks)
-
-
-def written_folders(order: CrawlOrder, job: JobFolder) -> list[Path]:
-    """The folders that a crawl writes to; they may be on several disks."""
-    return [job.directory, job.warc] if order.write.warc else [job.directory]

@@ -1,14 +1,14 @@
-"""What an operator asks of a crawl as a whole: pause, resume, stop, status, add seeds, reports; and removed URLs' log lines.
+"""The operator's verbs for a whole crawl: pause, resume, stop, status, add seeds, reports; and log lines of removed URLs.
 
-The names of a running crawl's verbs begin with `crawl-`, since the Frontier pauses and resumes queues (`verbs`). Arguments and
-facts are JSON values. Each verb answers when it is done: a seed that is added is in the job's book and queued, both durably; a
-pause holds from that moment on. `control` carries verbs and facts; a job that is not running is asked by the functions below.
+The names of a running crawl's verbs begin with `crawl-`, since the Frontier pauses and resumes queues (`verbs`). Each verb
+answers when it is done: a seed that is added is in the job's book and queued, both durably. `control` carries verbs and facts,
+which are JSON values; the functions below serve a job that is not running.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import closing, contextmanager
 from pathlib import Path
 
@@ -17,7 +17,7 @@ from anabranch.crawler.accounts.crawl_log import CrawlLogEntry, crawl_log_line, 
 from anabranch.crawler.accounts.database import AccountsView
 from anabranch.crawler.archive.sink import JournalEntry
 from anabranch.crawler.job.journal import LineFile
-from anabranch.crawler.job.seeding import Marks, SeedFact, keys_of, seed_keys, seed_outcomes
+from anabranch.crawler.job.seeding import CandidateMaker, SeedFact, keys_of, seed_keys, seed_outcomes
 from anabranch.crawler.job.seeds import Seed, SeedBook, SourceTags
 from anabranch.crawler.job.state import current_round, round_of_run
 from anabranch.crawler.outcomes.endings import WhyEnded
@@ -48,49 +48,31 @@ class CrawlVerbs:
     def __init__(self, context: RunContext, parts: RunParts, status: Callable[[], Facts]) -> None:
         self._context = context
         self._parts = parts
-        self._run_state = context.run_state
         self._status = status
-        self._verbs: Mapping[str, Callable[[Arguments], Awaitable[Facts]]] = {
-            PAUSE: self._pause,
-            RESUME: self._resume,
-            STOP: self._stop,
-            STATUS: self._show_status,
-            ADD: self._add,
-            REPORT: self._report,
-        }
 
     async def answer(self, verb: str, given: Arguments) -> Facts:
-        """The facts. Raises: UsageError for arguments that make no sense; as `answer_running`."""
-        ask = self._verbs.get(verb)
-        if ask is not None:
-            return await ask(given)
-        explainer = self._parts.explainer
-        facts = await answer_running(self._parts.frontier, verb, explainer.with_key(verb, given))
-        return await asyncio.to_thread(explainer.with_trouble, explainer.with_scope(verb, facts))
-
-    async def _pause(self, given: Arguments) -> Facts:
-        refuse_at_the_end("pause", self._run_state.phase)
-        self._run_state.pause(Cause.OPERATOR)
-        return await self._show_status(given)
-
-    async def _resume(self, given: Arguments) -> Facts:
-        refuse_at_the_end("resume", self._run_state.phase)
-        self._run_state.resume_all()
-        if self._run_state.phase is Phase.PAUSED:
-            raise UsageError(f"{self._run_state.pause_reason}; make room: the crawl then goes on by itself")
-        return await self._show_status(given)
-
-    async def _stop(self, given: Arguments) -> Facts:
-        ending, now = stop_arguments(given)
-        self._run_state.stop(ending, at_once=now)
-        return await self._show_status(given)
-
-    async def _show_status(self, _: Arguments) -> Facts:
+        """The facts. Raises: UsageError for wrong arguments; as `answer_running`."""
+        state, explainer = self._context.run_state, self._parts.explainer
+        if verb == PAUSE:
+            refuse_at_the_end("pause", state.phase)
+            state.pause(Cause.OPERATOR)
+        elif verb == RESUME:
+            refuse_at_the_end("resume", state.phase)
+            state.resume_all()
+            if state.phase is Phase.PAUSED:
+                raise UsageError(f"{state.pause_reason}; make room: the crawl then goes on by itself")
+        elif verb == STOP:
+            ending, now = stop_arguments(given)
+            state.stop(ending, at_once=now)
+        elif verb == ADD:
+            seeds = seeds_argument(given)
+            return added_seeds(seeds, await self._parts.seeding.add(seeds))
+        elif verb == REPORT:
+            return await self._report(given)
+        elif verb != STATUS:
+            facts = await answer_running(self._parts.frontier, verb, explainer.with_key(verb, given))
+            return await asyncio.to_thread(explainer.with_trouble, explainer.with_scope(verb, facts))
         return self._status()
-
-    async def _add(self, given: Arguments) -> Facts:
-        seeds = seeds_argument(given)
-        return added_seeds(seeds, await self._parts.seeding.add(seeds))
 
     async def _report(self, given: Arguments) -> Facts:
         """The crawl goes on meanwhile. Arguments: name, limit."""
@@ -102,7 +84,7 @@ class CrawlVerbs:
 
 
 def stop_arguments(given: Arguments) -> tuple[WhyEnded, bool]:
-    """How the operator ends the crawl, and whether at once. Argument: now, fetches under way are given up."""
+    """The ending, and whether it is at once. Argument: now, fetches under way are given up."""
     now = bool(given.get("now"))
     return WhyEnded.OPERATOR_NOW if now else WhyEnded.OPERATOR, now
 
@@ -113,47 +95,37 @@ def refuse_at_the_end(verb: str, phase: Phase) -> None:
         raise UsageError(f"the crawl is ending, there is nothing to {verb}; run its command again to go on")
 
 
-# Seeds
-
-
 def seeds_argument(given: Arguments) -> list[Seed]:
     """The argument `seeds`, a list of {url, source}. Raises: UsageError."""
     listed = given.get("seeds")
     if not isinstance(listed, list) or not listed:
         raise UsageError("seeds must be a list of URLs; it is empty or none")
-    return [_seed(entry) for entry in listed]
-
-
-def _seed(entry: object) -> Seed:
-    match entry:
-        case {"url": str(url), "source": str(source)} if canonical(url) == url:
-            return Seed(url=url, source=source)
-    raise UsageError(f"{entry!r} is no seed; give it as url, in its canonical form, and source")
+    seeds = []
+    for entry in listed:
+        match entry:
+            case {"url": str(url), "source": str(source)} if canonical(url) == url:
+                seeds.append(Seed(url=url, source=source))
+            case _:
+                raise UsageError(f"{entry!r} is no seed; give it as url, in its canonical form, and source")
+    return seeds
 
 
 def added_seeds(seeds: Sequence[Seed], verdicts: Sequence[Verdict]) -> Facts:
-    """What became of each seed: `new`, `seen`, `refused` with a reason, or `later` if the filter has not decided yet."""
-    return {
-        "seeds": [
-            {"url": seed.url, "verdict": verdict.kind.value, "reason": verdict.reason}
-            for seed, verdict in zip(seeds, verdicts, strict=True)
-        ]
-    }
+    """The verdict of each seed: `new`, `seen`, `refused` with a reason, or `later` if the filter has not decided yet."""
+    pairs = zip(seeds, verdicts, strict=True)
+    return {"seeds": [{"url": seed.url, "verdict": found.kind.value, "reason": found.reason} for seed, found in pairs]}
 
 
 def add_to_stopped(frontier: Frontier, book: SeedBook, seeds: Sequence[Seed], key: KeyOf) -> Facts:
     """Add seeds to a job that is not running (blocks): to the book first, then to the queue. Raises: as both."""
     keys = keys_of(seeds, key)
     book.add_all(seeds)
-    marks = Marks(key, SourceTags(book))
+    maker = CandidateMaker(key, SourceTags(book))
     ended = frontier.operations.ended(keys)
-    candidates = [marks.seed(seed, ended.get(known)) for seed, known in zip(seeds, keys, strict=True)]
+    candidates = [maker.seed(seed, ended.get(known)) for seed, known in zip(seeds, keys, strict=True)]
     verdicts = frontier.schedule(candidates)  # a Frontier that was opened just now is not busy
     frontier.flush()
     return added_seeds(seeds, verdicts)
-
-
-# Reports
 
 
 async def facts_of_running(context: RunContext, parts: RunParts, needs: frozenset[str] = ALL_NEEDS) -> JobFacts:
@@ -179,11 +151,9 @@ async def facts_of_running(context: RunContext, parts: RunParts, needs: frozense
 def report_of_stopped(
     directory: Path, frontier: Frontier, seeds: Iterable[Seed], find_key: Callable[[], KeyOf], given: Arguments
 ) -> Facts:
-    """A report of a job that is not running, whose lock the caller holds (blocks).
+    """A report of a job that is not running and that the caller has locked (blocks). Raises: UsageError, StorageError.
 
     `find_key` finds the function that makes dedup's key of a URL, maybe in a user's module; only reports of seeds need it.
-
-    Raises: UsageError, StorageError.
     """
     kind, limit = report_kind(given.get("name")), report_limit(given)
     state, now_s = directory / "state", frontier.now_s()
@@ -210,7 +180,7 @@ def report_of_stopped(
 def stopped_seed_outcomes(
     directory: Path, seeds: Sequence[Seed], key: KeyOf, frontiers: Sequence[Frontier]
 ) -> list[SeedFact]:
-    """How the seeds of a stopped job fared, from its Frontier or those of its shares, and errors.jsonl (blocks)."""
+    """The outcomes of a stopped job's seeds, from its Frontier or those of its shares, and errors.jsonl (blocks)."""
     keys = seed_keys(seeds, key)
     asked = list(keys.values())
     ended = {known: record for frontier in frontiers for known, record in frontier.operations.ended(asked).items()}
@@ -218,41 +188,25 @@ def stopped_seed_outcomes(
 
 
 def report_limit(given: Arguments) -> int:
-    """How many rows of a report are wanted. Raises: UsageError."""
+    """The wanted number of rows of a report. Raises: UsageError."""
     limit = given.get("limit", LIMIT)
     if isinstance(limit, int) and not isinstance(limit, bool) and 0 <= limit <= MOST:
         return limit
     raise UsageError(f"limit must be a whole number from 0 to {MOST}; it is {limit!r}")
 
 
-# Removed URLs
-
-
 @contextmanager
 def removal_log(
     directory: Path, now_s: Callable[[], float], *, extra_info: bool
 ) -> Iterator[Callable[[Sequence[Head]], None]]:
-    """Logs URLs that the operator removes from the queue of a job that is not running, whose lock the caller holds.
+    """Logs URLs that the operator removes from the queue of a job that is not running and that the caller has locked.
 
-    The function that it yields writes their lines to crawl.log and counts them in the job's totals; both are durable when it
-    returns. A line names no worker and no source. Cost: 70 µs a line. Raises: StorageError, AccountsDamaged, RoundDamaged.
+    The yielded function writes their lines to crawl.log and counts them in the job's totals, durably. Cost: 70 µs a line.
+    Raises: StorageError, AccountsDamaged, RoundDamaged.
     """
     crawl_log = directory / "logs" / "crawl.log"
     with storage_errors(crawl_log):
         notes = (round_note(round_of_run(directory / "state")),)
-
-    def entry(head: Head) -> JournalEntry:
-        line = CrawlLogEntry(
-            logged_s=now_s(),
-            status=FetchStatus.DELETED,
-            url=head.row.url,
-            worker=0,
-            hops=head.row.hops,
-            via=head.via,
-            annotations=notes,
-            extra={} if extra_info else None,
-        )
-        return JournalEntry(crawl_log=crawl_log_line(line))
 
     with (
         closing(Accounts(directory / "state", crawl_log, now_s)) as accounts,
@@ -260,7 +214,19 @@ def removal_log(
     ):
 
         def write(heads: Sequence[Head]) -> None:
-            entries = [entry(head) for head in heads]
+            entries = []
+            for head in heads:
+                line = CrawlLogEntry(
+                    logged_s=now_s(),
+                    status=FetchStatus.DELETED,
+                    url=head.row.url,
+                    worker=0,
+                    hops=head.row.hops,
+                    via=head.via,
+                    annotations=notes,
+                    extra={} if extra_info else None,
+                )
+                entries.append(JournalEntry(crawl_log=crawl_log_line(line)))
             with storage_errors(crawl_log):
                 try:
                     log.append(entries)

@@ -1,4 +1,4 @@
-"""What `anabranch why` says about a URL in addition to the Frontier: its scope rule, its last trouble, its robots.txt.
+"""Explains a URL for `anabranch why`, in addition to the Frontier: scope rule, last trouble, robots.txt.
 
 A running crawl asks its own scope; for a job that is not running `open_explainer` builds it from the job's order and seeds.
 `verbs` has the Frontier's part of the answer.
@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Container, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from types import MappingProxyType
@@ -37,34 +38,20 @@ RobotsWords = Callable[[str, float], str]
 #: A URL, its gate if it has one, and the time -> why the last try of it, or of its host, failed.
 LastTrouble = Callable[[str, GateKey | None, float], Trouble | None]
 
-#: What `why` calls the state of a robots.txt that is not queued as a page.
-PRECONDITION = "precondition"
-
 #: The verbs that may be about a URL, and the argument that names it.
 ABOUT_URLS = MappingProxyType({"why": "url", "show": "subject"})
 
 
+@dataclass(frozen=True, slots=True)
 class UrlExplainer:
-    """The keys and the scope of one job; `seeds` are the URLs of its seeds, `similar` its similarity filter, if it has one.
+    """Explains URLs by the keys, the scope, the seeds' URLs and the similarity filter of one job."""
 
-    `robots` tells what the job knows about a robots.txt; None: the crawl asks for none. `trouble` knows why tries failed.
-    """
-
-    def __init__(
-        self,
-        scope: Scope,
-        key: KeyOf,
-        seeds: Container[str],
-        similar: SimilarUrlFilter | None = None,
-        robots: RobotsWords | None = None,
-        trouble: LastTrouble = lambda *_: None,
-    ) -> None:
-        self._scope = scope
-        self._key = key
-        self._seeds = seeds
-        self._similar = similar
-        self._robots = robots
-        self._trouble = trouble
+    scope: Scope
+    key: KeyOf
+    seeds: Container[str]
+    similar: SimilarUrlFilter | None = None
+    robots: RobotsWords | None = None  #: None: the crawl asks for none
+    trouble: LastTrouble = lambda *_: None
 
     def with_key(self, verb: str, given: Arguments) -> Arguments:
         """The arguments of a verb, with the key for dedup of the URL that they name, if they name one. Raises: OrderError."""
@@ -72,26 +59,24 @@ class UrlExplainer:
         url = seed_url(typed) if isinstance(typed, str) and (verb == "why" or "://" in typed) else None
         if url is None:
             return given
-        with user_function_errors("its key cannot be told"):
-            return {**given, "key": key_of(url, self._key).decode("utf-8", "surrogatepass")}
+        with user_function_errors("its key is unknown"):
+            return {**given, "key": key_of(url, self.key).decode("utf-8", "surrogatepass")}
 
     def explained(self, verb: str, facts: Facts) -> Facts:
         """The Frontier's facts; if they are about a URL, with its scope and its last trouble (blocks)."""
         return self.with_trouble(self.with_scope(verb, facts))
 
     def with_scope(self, verb: str, facts: Facts) -> Facts:
-        """The facts with what the scope says about their URL."""
-        if verb not in ABOUT_URLS or "queue" in facts:
+        """The facts with the scope's words about their URL."""
+        if verb not in ABOUT_URLS or "queue" in facts or facts["explanation"]["state"] == REFUSED:
             return facts
         explanation = facts["explanation"]
-        if explanation["state"] == REFUSED:
-            return facts  # no crawl accepts it, so no scope is asked
         url = explanation["subject"]
-        if self._robots is not None and url == robots_url(url) and explanation["state"] == NEVER_SCHEDULED:
-            robots = self._robots(url, facts["now_s"])
+        if self.robots is not None and url == robots_url(url) and explanation["state"] == NEVER_SCHEDULED:
+            robots = self.robots(url, facts["now_s"])
             reason = f"it is no page: it is fetched before the first page of its host, and when its rules are too old; {robots}"
             # No queue and no scope concern it.
-            explanation = {**explanation, "state": PRECONDITION, "queue": None, "reason": reason}
+            explanation = {**explanation, "state": "precondition", "queue": None, "reason": reason}
             return {**facts, "explanation": explanation}
         return {**facts, "scope": self.scope_words(url, explanation["hops"])}
 
@@ -100,62 +85,44 @@ class UrlExplainer:
         if "scope" not in facts or facts["explanation"]["state"] == UrlState.ENDED.value:
             return facts
         explanation = facts["explanation"]
-        trouble = self._trouble(explanation["subject"], explanation["gate"], facts["now_s"])
+        trouble = self.trouble(explanation["subject"], explanation["gate"], facts["now_s"])
         return facts if trouble is None else {**facts, "last_trouble": trouble._asdict()}
 
     def scope_words(self, url: str, hops: str | None) -> str:
-        """Which rule decides, and all that apply; what the similarity filter says. `hops` are None if they are not known."""
-        is_seed = url in self._seeds
+        """Which rule decides, and all that apply; and whether the URL is too similar. `hops` are None if they are not known."""
+        is_seed = url in self.seeds
         path = "" if is_seed else NAVIGATION if hops is None else hops
         try:
-            lines = [explain_scope(self._scope, url, path, None)]
+            lines = [explain_scope(self.scope, url, path, None)]
         except UserFunctionFailed as error:
-            lines = [f"whether it is in scope cannot be told: {error}"]
+            lines = [f"it is unknown whether it is in scope: {error}"]
         if hops is None and not is_seed:
             lines[0] = f"how it was found is not known; as a link of a seed: {lines[0]}"
-        if self._similar is not None and not is_seed and self._similar.is_similar(url):
+        if self.similar is not None and not is_seed and self.similar.is_similar(url):
             lines.append("similar: it is like a URL that was taken, or it is that URL; links to such are dropped")
         return "\n".join(lines)
 
 
 @contextmanager
 def open_explainer(directory: Path, order: CrawlOrder) -> Iterator[UrlExplainer]:
-    """The explainer of a job that is not running, by the last order that it was crawled by; the caller has the job's lock.
-
-    Raises: OrderError if a function of the order's cannot be imported; SeedBookDamaged; StorageError.
-    """
+    """The explainer of a job that the caller has locked, by its order. Raises: OrderError, SeedBookDamaged, StorageError."""
     scope = open_scope(order.scope)
-    with SeedBook(directory / "state" / SEED_BOOK) as book:
+    key = Canonicalizer(order.urls.canonicalization).key
+    robots = partial(_logged_robots, directory / "logs" / "crawl.log") if order.robots.robots == "obey" else None
+    with ExitStack() as opened:
+        book = opened.enter_context(SeedBook(directory / "state" / SEED_BOOK))
         for seed in book:
             scope.add_seed(seed.url)
-        with _open_similar(directory / "state", order) as similar:
-            robots = (
-                partial(_logged_robots, directory / "logs" / "crawl.log") if order.robots.robots == "obey" else None
-            )
-            key = Canonicalizer(order.urls.canonicalization).key
-            yield UrlExplainer(
-                scope, key, book, similar, robots, lambda url, _, now_s: last_logged(directory, now_s, url)
-            )
+        similar = asyncio.run(open_similar_filter(directory / "state", order.scope)) if order.scope.similar else None
+        if similar is not None:
+            opened.callback(lambda: asyncio.run(similar.close()))
+        yield UrlExplainer(scope, key, book, similar, robots, lambda url, _, now_s: last_logged(directory, now_s, url))
 
 
 def _logged_robots(crawl_log: Path, url: str, now_s: float) -> str:
-    """What a job that is not running knows about a robots.txt: its last line in crawl.log, all of which may be read."""
+    """The last answer of a robots.txt, from crawl.log, for a job that is not running. All of crawl.log may be read."""
     entry = last_entry(crawl_log, url)
     if entry is None:
         return "crawl.log has no answer of it, and the crawl that goes on asks for it"
-    at_s = entry.logged_s if entry.start_s is None else entry.start_s
-    answered = f"at {clock_words(at_s, now_s)} it was answered with {describe(entry.status)}"
-    return f"{answered}; the crawl that goes on asks for it again"
-
-
-@contextmanager
-def _open_similar(state: Path, order: CrawlOrder) -> Iterator[SimilarUrlFilter | None]:
-    if not order.scope.similar:
-        yield None
-        return
-    similar = asyncio.run(open_similar_filter(state, order.scope))
-    try:
-        yield similar
-    finally:
-        if similar is not None:
-            asyncio.run(similar.close())
+    at = clock_words(entry.logged_s if entry.start_s is None else entry.start_s, now_s)
+    return f"at {at} it was answered with {describe(entry.status)}; the crawl that goes on asks for it again"

@@ -1,10 +1,8 @@
-"""The limits of a run: pages, bytes, time, and the free space of its disks. `run_state` hears when one is reached.
+"""The limits of a run: pages, bytes, time, and the free space of its disks. Each is reported to `run_state`.
 
-Pages, bytes and time are checked by events: a page has ended, the time is up. The free space is polled every few seconds,
-since other programs write there, too. A poll is one system call of some microseconds, in a thread, because a file server may
-delay it. What is written between two polls is bounded by the network: at 1 Gbit/s 5 s bring 0.6 GB, less than the 1 GB that
-`min_free_disk` keeps by default. A disk that fills up all the same does no harm: the journal and the store refuse, and the
-crawl ends resumable.
+The free space is polled, since other programs write there, too, and in a thread, because a file server may be slow. At 1 Gbit/s
+a crawl writes 0.6 GB between two polls, less than the 1 GB that `min_free_disk` keeps by default. If a disk fills up all the
+same, the journal and the store refuse, and the crawl ends resumable.
 """
 
 from __future__ import annotations
@@ -34,18 +32,11 @@ POLL_S = 5.0
 MARGIN = 0.1
 
 #: How a run ends when a limit is reached, if the order does not have it paused.
-_ENDINGS = {
-    Cause.PAGES: WhyEnded.PAGE_LIMIT,
-    Cause.BYTES: WhyEnded.SIZE_LIMIT,
-    Cause.TIME: WhyEnded.TIME_LIMIT,
-}
+_ENDINGS = {Cause.PAGES: WhyEnded.PAGE_LIMIT, Cause.BYTES: WhyEnded.SIZE_LIMIT, Cause.TIME: WhyEnded.TIME_LIMIT}
 
 
 class RunLimits:
-    """Pages, bytes and time of one run. `done` pages and `fetched_bytes` come from earlier runs of the job.
-
-    Costs a comparison per visit.
-    """
+    """Pages, bytes and time of one run. `done` pages and `fetched_bytes` come from earlier runs of the job."""
 
     def __init__(
         self, order: LimitsSection, run_state: RunState, statistics: CrawlStatistics, *, done: int, fetched_bytes: int
@@ -104,11 +95,7 @@ class DiskWatch:
     """Pauses a crawl while a disk that it writes to has too little free space, and resumes it when there is more."""
 
     def __init__(
-        self,
-        folders: Sequence[Path],
-        least_bytes: int,
-        run_state: RunState,
-        free: Callable[[Path], int] | None = None,
+        self, folders: Sequence[Path], least_bytes: int, run_state: RunState, free: Callable[[Path], int] | None = None
     ) -> None:
         self._folders = folders
         self._least_bytes = least_bytes
@@ -128,9 +115,11 @@ class DiskWatch:
         if not self._least_bytes:
             return
         try:
-            free_bytes, folder = await asyncio.to_thread(self._fullest)
+            free_bytes, folder = await asyncio.to_thread(
+                lambda: min((self._free(path), path) for path in self._folders)
+            )
         except OSError as error:
-            log.warning("the free room of the disk cannot be told", reason=str(error))
+            log.warning("the free space of the disk is unknown", reason=str(error))
             return
         self.free_bytes = free_bytes
         self._is_low = free_bytes < self._least_bytes * (1 + MARGIN if self._is_low else 1)
@@ -141,11 +130,8 @@ class DiskWatch:
         else:
             self._run_state.resume(Cause.DISK)
 
-    def _fullest(self) -> tuple[int, Path]:
-        return min((self._free(folder), folder) for folder in self._folders)
-
 
 def free_bytes_of(folder: Path) -> int:
-    """What a user without privileges may still write to the folder's disk. Raises: OSError."""
+    """The space of the folder's disk for users without privileges. Raises: OSError."""
     disk = os.statvfs(folder)
     return disk.f_bavail * disk.f_frsize

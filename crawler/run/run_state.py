@@ -1,7 +1,7 @@
 """The state of a run: starting, running, paused for one cause or several, or draining.
 
-Signals, limits, the disk and the operator each say here what they want, and none undoes what another wants: a crawl resumes
-when the last cause of its pause is gone. A pause lasts as long as the process: the next run of the job begins unpaused.
+Signals, limits, the disk and the operator ask here, and none undoes what another asked: a crawl resumes when the last cause
+of its pause is gone. A pause lasts as long as the process: the next run of the job begins unpaused.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from anabranch.frontier.aio import AsyncFrontier
 
 
 class Cause(Enum):
-    """What pauses a crawl; the value is its reason in words."""
+    """Causes of a pause; the value is the reason for the operator."""
 
     OPERATOR = "paused by the operator"
     PAGES = "paused by --limit"
@@ -26,7 +26,7 @@ class Cause(Enum):
 
 
 class Phase(Enum):
-    """How far a run is."""
+    """The phase of a run."""
 
     STARTING = "starting"
     RUNNING = "running"
@@ -40,20 +40,20 @@ class _Pause(NamedTuple):
 
 
 class RunState:
-    """What is wanted of a run. Used on the event loop only; nothing here waits, except for `stopped` and `hurried`."""
+    """The wanted and the current state of a run. Used on the event loop only; only `stopped` and `hurried` are waited for."""
 
     def __init__(
         self,
-        say: Callable[[str], None],
+        notify: Callable[[str], None],
         on_phase: Callable[[Phase, str], None] = lambda *_: None,
         *,
         is_resumable: bool = True,
     ) -> None:
         """`on_phase` is called with each new phase and its reason. `is_resumable`: a later run can go on with the job."""
-        self._ending = WhyEnded.FINISHED
+        self.ending = WhyEnded.FINISHED  #: why the run ends, once it is stopped
         self.stopped = asyncio.Event()  #: no fetch begins any more
         self.hurried = asyncio.Event()  #: and those under way are given up
-        self._say = say
+        self._notify = notify
         self._on_phase = on_phase
         self._is_resumable = is_resumable
         self._pauses: dict[Cause, _Pause] = {}
@@ -61,7 +61,7 @@ class RunState:
         self._reported = Phase.STARTING
 
     def begin(self, frontier: AsyncFrontier) -> None:
-        """The run is open and begins to lease; what was wanted before holds."""
+        """The run is open and begins to lease; earlier requests hold."""
         self._frontier = frontier
         self._apply()
 
@@ -71,38 +71,32 @@ class RunState:
         self._pauses[cause] = _Pause(reason or cause.value, lift)
         self._apply()
         if is_new and not self.stopped.is_set():
-            self._say(f"{self._pauses[cause].reason}; fetches under way may end")
+            self._notify(f"{self._pauses[cause].reason}; fetches under way may end")
 
     def resume(self, cause: Cause) -> None:
         """The cause is gone."""
         if self._pauses.pop(cause, None) is not None:
             self._apply()
-            self._say(self.pause_reason or "going on")
+            self._notify(self.pause_reason or "going on")
 
     def resume_all(self) -> None:
         """The operator ends every pause but the disk's; a limit that paused the crawl no longer holds in this run."""
-        lifted = [cause for cause in self._pauses if cause is not Cause.DISK]
-        for cause in lifted:
+        for cause in [cause for cause in self._pauses if cause is not Cause.DISK]:
             self._pauses[cause].lift()
             self.resume(cause)
 
     def stop(self, ending: WhyEnded, *, at_once: bool = False) -> None:
         """End the run in order; the first reason counts, unless it is now to end at once."""
         if not self.stopped.is_set() or (at_once and not self.hurried.is_set()):
-            self._ending = ending
+            self.ending = ending
         self.stopped.set()
         if at_once:
             self.hurried.set()
-        self._phase_changed()
+        self._apply()
 
     def nothing_left(self, ending: WhyEnded) -> None:
-        """The workers have ended, and nothing can be fetched any more: this counts, whatever stopped the run."""
-        self._ending = ending
-
-    @property
-    def ending(self) -> WhyEnded:
-        """Why the run ends, once it is stopped."""
-        return self._ending
+        """The workers have ended, and nothing is left to fetch: this replaces any earlier reason."""
+        self.ending = ending
 
     @property
     def pause_reason(self) -> str:
@@ -112,31 +106,29 @@ class RunState:
     @property
     def end_reason(self) -> str:
         """Why the run ends, and what can be done then, in words."""
-        return ending_text(self._ending, lasts=self._is_resumable)
+        return ending_text(self.ending, lasts=self._is_resumable)
 
     @property
     def in_words(self) -> str:
-        """How far the run is, for a report."""
+        """The phase or the reason, for a report."""
         return self.end_reason if self.stopped.is_set() else self.pause_reason or self.phase.value
 
     @property
     def phase(self) -> Phase:
-        """How far the run is."""
+        """The current phase."""
         if self.stopped.is_set():
             return Phase.DRAINING
         if self._frontier is None:
             return Phase.STARTING
         return Phase.PAUSED if self._pauses else Phase.RUNNING
 
-    def _phase_changed(self) -> None:
+    def _apply(self) -> None:
+        """Report a new phase, and have the Frontier lease or not."""
         phase = self.phase
         if phase is not self._reported:
             self._reported = phase
             self._on_phase(phase, self.in_words)
-
-    def _apply(self) -> None:
-        self._phase_changed()
-        if self._frontier is None:
+        if self._frontier is None or phase is Phase.DRAINING:
             return
         if self._pauses:
             self._frontier.pause_leasing()

@@ -19,7 +19,7 @@ def ignore_harmless() -> None:
 
 
 def has_terminal() -> bool:
-    """Whether a terminal controls this process; then a SIGHUP says that the terminal is gone."""
+    """Whether a terminal controls this process; a SIGHUP then means that it was closed."""
     try:
         os.close(os.open("/dev/tty", os.O_RDWR | os.O_NOCTTY))
     except OSError:
@@ -32,11 +32,10 @@ def handle_signals(
     end: Callable[[], None], log_status: Callable[[], None], reopen: Callable[[], None], *, is_last: bool = False
 ) -> Iterator[None]:
     """While entered, SIGINT and SIGTERM call `end`, SIGUSR1 `log_status`, SIGUSR2 `reopen`. SIGHUP calls `end` in a process
-    with a terminal, which is gone then, else `reopen`, as in daemons.
+    with a terminal, which has closed then, else `reopen`, as in daemons; it stays ignored if it was from the start (`nohup`).
 
-    Afterwards SIGTERM does again what it did before. If the process only ends then (`is_last`), its exit code is decided, so
-    SIGINT, SIGTERM and SIGHUP are ignored. A SIGHUP that was ignored from the start (`nohup`) stays ignored. A SIGUSR1 or
-    SIGUSR2 that comes too late is ignored.
+    Afterwards SIGTERM has its earlier handler. In the last crawl of a process (`is_last`) all stay ignored, since the exit code
+    is decided.
     """
     loop = asyncio.get_running_loop()
     earlier = signal.getsignal(signal.SIGTERM)

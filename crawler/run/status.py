@@ -1,4 +1,4 @@
-"""How a run is doing: snapshots for the display, the control socket and SIGUSR1, and the lines of progress-statistics.log.
+"""The status of a run: snapshots for the display, the control socket and SIGUSR1, and the lines of progress-statistics.log.
 
 Counters are read at each snapshot. Figures that need a look at all queues come from `ProgressReporter`'s last look.
 """
@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import os
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from types import MappingProxyType
 
 import structlog
@@ -28,12 +29,14 @@ from anabranch.crawler.run.run_state import Phase
 from anabranch.crawler.run.verbs import Facts, totals_facts, totals_of_counts
 from anabranch.frontier.aio import AsyncFrontier
 from anabranch.frontier.frontier import Frontier
-from anabranch.frontier.inspect.statistics import FrontierCounts, FrontierStatistics
+from anabranch.frontier.inspect.statistics import FrontierStatistics
 from anabranch.frontier.records import WaitsFor
 from anabranch.frontier.scheduling.lifecycle import QueueState
 
 #: The phase of a job that no process crawls.
 STOPPED = "stopped"
+#: Counts that a look at all queues replaces, or that are no totals.
+_LOOKED_UP = frozenset({"queues", "gates", "trouble"})
 #: Fields of a snapshot that are not shown by their names.
 _INTERNAL = frozenset({"failing", "untried", "answered", "free_bytes"})
 
@@ -41,7 +44,7 @@ _INTERNAL = frozenset({"failing", "untried", "answered", "free_bytes"})
 LOOK_S = 2.0
 SHARE = 0.02
 
-#: What progress-statistics.log calls a phase.
+#: The events of progress-statistics.log for phases.
 EVENTS = {Phase.PAUSED: CrawlEvent.PAUSED, Phase.RUNNING: CrawlEvent.RUNNING, Phase.DRAINING: CrawlEvent.ENDING}
 
 log = structlog.get_logger(__name__)
@@ -66,7 +69,7 @@ class ProgressReporter:
         self._clock = clock
         self._rates = RateWindow(interval_s)
         self._deepest = DeepestQueue(self._longest, clock)
-        self._final: ProgressFacts | None = None  #: how the run was when it ended
+        self._final: ProgressFacts | None = None  #: at the end of the run
 
     async def refresh(self) -> None:
         """Look at all queues again and again, until cancelled."""
@@ -91,7 +94,7 @@ class ProgressReporter:
         self._log.note(CrawlEvent.ENDED, reason)
 
     async def facts(self) -> ProgressFacts:
-        """How the run is now, or was when it ended."""
+        """The progress now, or at the end."""
         if self._final is not None:
             return self._final
         run, now = self._statistics, await self._frontier.statistics()
@@ -116,21 +119,23 @@ class ProgressReporter:
         return views[0].urls if views else 0
 
 
+@dataclass(frozen=True, slots=True)
 class RunStatus:
     """Takes snapshots of an open run; each costs a look at counters, O(1)."""
 
-    def __init__(self, context: RunContext, disk: DiskWatch, frontier: Frontier, progress: ProgressReporter) -> None:
-        self._context = context
-        self._disk = disk
-        self._frontier = frontier
-        self._progress = progress
+    context: RunContext
+    disk: DiskWatch
+    frontier: Frontier
+    progress: ProgressReporter
 
     def snapshot(self) -> CrawlSnapshot:
         """Take one."""
-        context, run, latest = self._context, self._context.statistics, self._progress.latest
-        now, wake, now_s = self._frontier.counts(), self._frontier.wake(), context.clock()
+        context, run, latest = self.context, self.context.statistics, self.progress.latest
+        now, wake, now_s = self.frontier.counts(), self.frontier.wake(), context.clock()
         seen = {} if latest is None else latest.seen
-        totals = totals_of_counts(now) if latest is None else {**totals_facts(latest), **_current(now)}
+        totals = totals_of_counts(now)
+        if latest is not None:
+            totals = {**totals_facts(latest), **{k: v for k, v in now._asdict().items() if k not in _LOOKED_UP}}
         left = now.pending + now.in_flight + now.retired
         return CrawlSnapshot(
             elapsed_s=now_s - run.started_s,
@@ -153,7 +158,7 @@ class RunStatus:
             snoozed=0 if latest is None else latest.queues[QueueState.SNOOZED.value],
             gates_open=0 if latest is None else latest.gates_open,
             broken=run.broken,
-            free_bytes=self._disk.free_bytes,
+            free_bytes=self.disk.free_bytes,
             trouble=now.trouble,
             paused=context.run_state.pause_reason,
             failing=run.troubles.failing,
@@ -168,17 +173,14 @@ class RunStatus:
     def facts(self) -> Facts:
         """A snapshot as `status --json` shows it."""
         now = self.snapshot()
-        return status_facts(now, self._context.run_state.phase.value, progress_line(now), pid=os.getpid())
+        return status_facts(now, self.context.run_state.phase.value, progress_line(now), pid=os.getpid())
 
 
 def opening_facts(context: RunContext) -> Facts:
     """The same while the job is being opened: nothing is counted yet."""
-    now = CrawlSnapshot(
-        job=context.job.directory.name,
-        workers=context.order.crawl.workers,
-        paused=context.run_state.pause_reason,
-    )
-    return status_facts(now, context.run_state.phase.value, "", pid=os.getpid())
+    name, state = context.job.directory.name, context.run_state
+    now = CrawlSnapshot(job=name, workers=context.order.crawl.workers, paused=state.pause_reason)
+    return status_facts(now, state.phase.value, "", pid=os.getpid())
 
 
 def log_status(facts: Facts) -> None:
@@ -204,7 +206,7 @@ def status_facts(
     is_finished: bool = False,
     share: Facts | None = None,
 ) -> Facts:
-    """What `status --json` shows: one shape for every job, running or not, as docs/reference/status.schema.json says. Pure."""
+    """The facts of `status --json`, by docs/reference/status.schema.json, for every job, running or not. Pure."""
     facts = {name: value for name, value in now._asdict().items() if name not in _INTERNAL}
     return {
         "phase": phase,
@@ -241,13 +243,6 @@ def stopped_facts(
     )
     line = "finished: nothing is queued" if is_finished else f"not running; `anabranch crawl` goes on {goes_on}"
     return status_facts(now, STOPPED, line, is_finished=is_finished, share=share)
-
-
-def _current(counts: FrontierCounts) -> Facts:
-    """The totals that are always up to date."""
-    return {
-        name: getattr(counts, name) for name in FrontierCounts._fields if name not in {"queues", "gates", "trouble"}
-    }
 
 
 def _whole(figure: float | None) -> int | None:

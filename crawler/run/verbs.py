@@ -1,9 +1,8 @@
-"""What an operator asks of a job's Frontier: verbs by name, from plain arguments to plain facts, both JSON values.
+"""The operator's verbs for a job's Frontier, by name; arguments and facts are JSON values.
 
-The same tables serve a job that is not running (the command opens its Frontier) and a running one (the crawl answers through
-its control socket, see `crawl_verbs` and `control`). A verb waits for the store: until earlier changes are written, and for
-what it reads. A command takes some milliseconds, in which a running crawl stands still. A query may take seconds (`ls` looks at
-every lane), in which the crawl goes on.
+The same tables serve a job that is not running (the command opens its Frontier) and a running one (through the control socket,
+see `crawl_verbs` and `control`). A verb waits for the store. A command takes some milliseconds, in which a running crawl waits.
+A query may take seconds (`ls` looks at every lane), in which the crawl goes on.
 """
 
 from __future__ import annotations
@@ -11,7 +10,8 @@ from __future__ import annotations
 import math
 import os
 from collections.abc import Callable, Mapping
-from types import MappingProxyType
+from functools import partial
+from operator import itemgetter
 from typing import Any
 
 from anabranch.crawler.outcomes.errors import CrawlerError, UsageError
@@ -30,7 +30,7 @@ from anabranch.frontier.scheduling.lifecycle import QueueState
 
 #: The arguments of a verb, by name.
 Arguments = Mapping[str, Any]
-#: What it answers, by name.
+#: The answer of a verb, by name.
 Facts = Mapping[str, Any]
 
 #: Argument of `why` and `show`: the keys of the job's URLs are not known.
@@ -93,11 +93,10 @@ def state_argument(name: object) -> QueueState:
 def ls(frontier: Frontier, given: Arguments) -> Steps[Facts]:
     """The queues with the most URLs, and the totals. Arguments: limit; state, or none for all."""
     limit = whole_argument(given, "limit", least=0)
-    name = given.get("state")
+    name, looking = given.get("state"), frontier.operations.looking
     state = None if name is None else state_argument(name)
-    # The totals first: they tell whether the store is behind, and whatever waits for the store ends that.
-    totals = totals_facts((yield from frontier.operations.looking.statistics()))
-    looking = frontier.operations.looking
+    # The totals first: they show whether the store is behind, and waiting for the store would end that.
+    totals = totals_facts((yield from looking.statistics()))
     if state is None:
         views = yield from looking.longest(limit)
     else:
@@ -108,7 +107,7 @@ def ls(frontier: Frontier, given: Arguments) -> Steps[Facts]:
 
 
 def totals_facts(statistics: FrontierStatistics) -> Facts:
-    """How many URLs are in which state, and why nothing can be leased, if so. Pure."""
+    """The number of URLs in each state, and why nothing can be leased, if so. Pure."""
     numbers = {name: getattr(statistics, name) for name in _TOTALS}
     return {**numbers, "queues": dict(statistics.queues), "why_idle": statistics.why_idle}
 
@@ -129,34 +128,42 @@ def show(frontier: Frontier, given: Arguments) -> Steps[Facts]:
             raise
         return (yield from why(frontier, {**given, "url": subject}))
     now_s = frontier.now_s()
-    gates = [gate_facts(gate, now_s) for gate in view.gates]
-    explanation = explain_queue(view, now_s)._asdict()
-    return {"now_s": now_s, "explanation": explanation, "queue": queue_facts(view, now_s), "gates": gates}
+    return {
+        "now_s": now_s,
+        "explanation": explain_queue(view, now_s)._asdict(),
+        "queue": queue_facts(view, now_s),
+        "gates": [gate_facts(gate, now_s) for gate in view.gates],
+    }
 
 
 def why(frontier: Frontier, given: Arguments) -> Steps[Facts]:
     """Why a URL is where it is. Arguments: url, as a seed is written; its key for dedup, if that is not the URL.
 
-    If no crawl accepts such a link, it says so. With `WHATEVER_KEY` the URL may stand for several requests, of keys that only
-    their program knows: the facts of the first are followed by the "others". Raises: UsageError.
+    With `WHATEVER_KEY` the URL may belong to several requests, with keys that only their program knows: the facts of the first
+    are followed by the "others". Raises: UsageError.
     """
     typed = text_argument(given, "url")
     if given.get(WHATEVER_KEY):
-        return (yield from _whatever_key(frontier, typed))
-    url = seed_url(typed)
-    if url is None:
-        return _never_taken(frontier, typed)
-    key = text_argument(given, "key").encode() if "key" in given else url.encode()
-    explanation = yield from frontier.operations.looking.explain(url, key)
-    if explanation.state == UrlState.ENDED.value:
-        record = yield from asked(frontier.operations.get, key)
-        if record is not None and record.status:
-            words = explanation.reason.replace(f"status {record.status}", f"status {describe(record.status)}", 1)
-            explanation = explanation._replace(reason=words)
+        first, *others = (explanation._asdict() for explanation in (yield from _whatever_key(frontier, typed)))
+        return {"now_s": frontier.now_s(), "explanation": first, **({"others": others} if others else {})}
+    url, words = seed_url(typed), refusal(typed)
+    if url is not None:
+        key = text_argument(given, "key").encode() if "key" in given else url.encode()
+        explanation = yield from frontier.operations.looking.explain(url, key)
+        if explanation.state == UrlState.ENDED.value:
+            record = yield from asked(frontier.operations.get, key)
+            if record is not None and record.status:
+                words = explanation.reason.replace(f"status {record.status}", f"status {describe(record.status)}", 1)
+                explanation = explanation._replace(reason=words)
+    elif words:
+        words = f"{words}; such a link is dropped when its page is read, before any rule of [scope] is asked"
+        explanation = explain_url(UrlFacts(url=shown(typed), record=None, seen=False, refused=words), frontier.now_s())
+    else:
+        raise UsageError(f"{typed!r} is no http or https URL; correct it")
     return {"now_s": frontier.now_s(), "explanation": explanation._asdict()}
 
 
-def _whatever_key(frontier: Frontier, typed: str) -> Steps[Facts]:
+def _whatever_key(frontier: Frontier, typed: str) -> Steps[list[Explanation]]:
     url = seed_url(typed) or typed
     if "://" not in url:
         raise UsageError(f"{typed!r} is no URL; correct it")
@@ -164,19 +171,7 @@ def _whatever_key(frontier: Frontier, typed: str) -> Steps[Facts]:
     found: list[Explanation] = []
     for spelled in dict.fromkeys((typed, url)):  # the program may spell it either way
         found += yield from looking.explain_all(spelled, describe)
-    if not found:
-        found.append((yield from looking.explain(url)))
-    first, *others = (explanation._asdict() for explanation in found)
-    return {"now_s": frontier.now_s(), "explanation": first, **({"others": others} if others else {})}
-
-
-def _never_taken(frontier: Frontier, typed: str) -> Facts:
-    words = refusal(typed)
-    if not words:
-        raise UsageError(f"{typed!r} is no http or https URL; correct it")
-    words = f"{words}; such a link is dropped when its page is read, before any rule of [scope] is asked"
-    explanation = explain_url(UrlFacts(url=shown(typed), record=None, seen=False, refused=words), frontier.now_s())
-    return {"now_s": frontier.now_s(), "explanation": explanation._asdict()}
+    return found or [(yield from looking.explain(url))]
 
 
 # Commands
@@ -203,39 +198,30 @@ def unblock(frontier: Frontier, given: Arguments) -> Facts:
     return _gate(frontier, gate)
 
 
-def pause(frontier: Frontier, given: Arguments) -> Facts:
-    """Lease nothing from a queue until it is resumed. Argument: queue. Raises: UnknownQueue."""
-    return _apply(frontier, given, frontier.operations.pause)
-
-
-def resume(frontier: Frontier, given: Arguments) -> Facts:
-    """Lease again from a queue that was paused or retired. Argument: queue. Raises: UnknownQueue."""
-    return _apply(frontier, given, frontier.operations.resume)
-
-
-def retire(frontier: Frontier, given: Arguments) -> Facts:
-    """Retire a queue. Argument: queue. Raises: UnknownQueue."""
-    return _apply(frontier, given, frontier.operations.retire)
-
-
-def set_budget(frontier: Frontier, given: Arguments) -> Facts:
-    """Give a queue a total budget of its own. Arguments: queue; units, -1 = unlimited, none = the order's."""
-    units = None if given.get("units") is None else whole_argument(given, "units", least=-1)
-    return _apply(frontier, given, lambda queue: frontier.operations.set_budget(queue, units))
-
-
-# Answers
+def _change_queue(method: str, frontier: Frontier, given: Arguments) -> Facts:
+    """Call a method of the operations, then show the queue. Argument: queue; `set_budget` also units, -1 = unlimited, none =
+    the order's. Raises: UnknownQueue.
+    """
+    queue = QueueKey(text_argument(given, "queue"))
+    more = {}
+    if method == "set_budget":
+        more["units"] = None if given.get("units") is None else whole_argument(given, "units", least=-1)
+    getattr(frontier.operations, method)(queue, **more)
+    return {"now_s": frontier.now_s(), "queue": queue_facts(frontier.operations.view(queue), frontier.now_s())}
 
 
 #: The verbs that change nothing, in steps.
-QUERIES: Mapping[str, Callable[[Frontier, Arguments], Steps[Facts]]] = MappingProxyType(
-    {"ls": ls, "show": show, "why": why}
-)
+QUERIES: Mapping[str, Callable[[Frontier, Arguments], Steps[Facts]]] = {"ls": ls, "show": show, "why": why}
 
 #: The verbs that change something. They are short, so they may run on the event loop of a running crawl.
-COMMANDS: Mapping[str, Callable[[Frontier, Arguments], Facts]] = MappingProxyType(
-    {"block": block, "unblock": unblock, "pause": pause, "resume": resume, "retire": retire, "set-budget": set_budget}
-)
+COMMANDS: Mapping[str, Callable[[Frontier, Arguments], Facts]] = {
+    "block": block,
+    "unblock": unblock,
+    "pause": partial(_change_queue, "pause"),
+    "resume": partial(_change_queue, "resume"),
+    "retire": partial(_change_queue, "retire"),
+    "set-budget": partial(_change_queue, "set_budget"),
+}
 
 #: All verbs that a running crawl answers.
 VERBS = (*QUERIES, *COMMANDS)
@@ -259,10 +245,7 @@ def answer(frontier: Frontier, verb: str, given: Arguments) -> Facts:
 
 
 async def answer_running(frontier: AsyncFrontier, verb: str, given: Arguments) -> Facts:
-    """Do it on the Frontier of a running crawl; tasks that wait for a lease notice the change.
-
-    Raises: JobIsRunning, UsageError, UnknownQueue; StoreUnavailable as everywhere.
-    """
+    """Do it on the Frontier of a running crawl. Raises: JobIsRunning, UsageError, UnknownQueue; StoreUnavailable."""
     _check_verb(verb)
     if verb in QUERIES:
         return await frontier.look(QUERIES[verb](frontier.core, given))
@@ -272,9 +255,8 @@ async def answer_running(frontier: AsyncFrontier, verb: str, given: Arguments) -
 def refuse_while_running(verb: str) -> None:
     """Raises: JobIsRunning for a verb that is only for a job that is not running."""
     if verb in STOPPED_ONLY:
-        raise JobIsRunning(
-            f"{verb} needs the job for itself, and process {os.getpid()} crawls it; stop that crawl first"
-        )
+        process = os.getpid()
+        raise JobIsRunning(f"{verb} needs the job for itself, and process {process} crawls it; stop that crawl first")
 
 
 def _check_verb(verb: str) -> None:
@@ -283,13 +265,12 @@ def _check_verb(verb: str) -> None:
         raise UsageError(f"{verb!r} is unknown; choose one of {', '.join(VERBS)}")
 
 
-# Facts
-
-
 def queue_facts(view: QueueView, now_s: float) -> Facts:
     """A queue as a row of a table; its gate is the one that opens first of those in the view."""
-    first = min(view.gates, key=_opens_s, default=None)
-    opens_s = None if first is None else _opens_s(first)
+    opens = (
+        (gate.opens_s if gate.group is None else max(gate.opens_s, gate.group.opens_s), gate) for gate in view.gates
+    )
+    opens_s, first = min(opens, key=itemgetter(0), default=(math.inf, None))
     return {
         "queue": view.key,
         "state": view.state.value,
@@ -301,7 +282,7 @@ def queue_facts(view: QueueView, now_s: float) -> Facts:
         "budget": None if view.budget < 0 else view.budget,
         "gates": view.lanes,
         "gate": None if first is None else first.key,
-        "opens_in_s": None if opens_s is None or opens_s == math.inf else max(opens_s - now_s, 0.0),
+        "opens_in_s": None if opens_s == math.inf else max(opens_s - now_s, 0.0),
         "reason": explain_queue(view, now_s).reason,
     }
 
@@ -318,10 +299,7 @@ def gate_facts(gate: GateView, now_s: float) -> Facts:
 
 
 def gate_key(typed: str) -> GateKey:
-    """The gate of a host as an operator writes it, with or without scheme, port and capitals; or a group, by its key.
-
-    Raises: UsageError.
-    """
+    """The gate of a host, with or without scheme, port and capitals; or a group's, by its key. Raises: UsageError."""
     if typed.startswith(_QUEUE_GATE) or is_group(typed):
         return GateKey(typed)
     url = seed_url(typed)
@@ -335,13 +313,6 @@ def _gate(frontier: Frontier, key: GateKey) -> Facts:
     return {"now_s": frontier.now_s(), "gate": gate_facts(frontier.operations.gate(key), frontier.now_s())}
 
 
-def _apply(frontier: Frontier, given: Arguments, order: Callable[[QueueKey], None]) -> Facts:
-    """Apply the command; the queue as it is then."""
-    queue = QueueKey(text_argument(given, "queue"))
-    order(queue)
-    return {"now_s": frontier.now_s(), "queue": queue_facts(frontier.operations.view(queue), frontier.now_s())}
-
-
 def _read_gates(frontier: Frontier) -> Steps[None]:
     """Have a Frontier read its gates, which it does only on the way to a lease."""
     for _ in range(_ROUNDS):
@@ -352,7 +323,3 @@ def _read_gates(frontier: Frontier) -> Steps[None]:
         if WaitsFor.STORE not in frontier.wake().waits_for:
             return
         yield from frontier.operations.looking.flush()
-
-
-def _opens_s(gate: GateView) -> float:
-    return gate.opens_s if gate.group is None else max(gate.opens_s, gate.group.opens_s)

@@ -1,6 +1,6 @@
 """The workers: each takes a lease, runs the chain, and always disposes of the visit.
 
-`processors.chain` builds the chain, `processors.disposition` ends visits, `limits` says how many pages there may be.
+`processors.chain` builds the chain, `processors.disposition` ends visits, `limits` sets the number of pages.
 """
 
 from __future__ import annotations
@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 from contextlib import suppress
+from dataclasses import dataclass
 
 import structlog
 
@@ -69,67 +70,56 @@ class PageLimit:
             self.settle(is_page=False)
 
 
+@dataclass(frozen=True, slots=True)
 class WorkerPool:
     """N workers over one Frontier."""
 
-    def __init__(
-        self,
-        frontier: AsyncFrontier,
-        chain: Chain,
-        dispose: Dispose,
-        statistics: CrawlStatistics,
-        limit: PageLimit,
-        board: WorkerBoard,
-    ) -> None:
-        self._frontier = frontier
-        self._chain = chain
-        self._dispose = dispose
-        self._statistics = statistics
-        self._limit = limit
-        self._board = board
+    frontier: AsyncFrontier
+    chain: Chain
+    dispose: Dispose
+    statistics: CrawlStatistics
+    limit: PageLimit
+    board: WorkerBoard
 
     async def work(self, number: int) -> None:
         """Be a worker until the Frontier is drained or stopped. Raises what is not a site's fault."""
         while True:
-            await self._limit.take()
+            await self.limit.take()
             is_page = False
             try:
-                lease = await self._frontier.lease()
+                lease = await self.frontier.lease()
                 is_page = await self._visit(lease, number)
             except Drained:
                 return
             finally:
-                self._limit.settle(is_page=is_page)
+                self.limit.settle(is_page=is_page)
 
     async def _visit(self, lease: Lease, number: int) -> bool:
         """Run the chain, then dispose; True if a page was fetched. A cancelled chain gives the lease back."""
         visit = Visit(lease, number)
-        self._statistics.begin_visit()
-        self._board.begin(number, lease.url, lease.attempts)
+        self.statistics.begin_visit()
+        self.board.begin(number, lease.url, lease.attempts)
         try:
             try:
                 await self._run_chain(visit)
             except asyncio.CancelledError:
                 # The URL is first again, and its slot rests, since a fetch may have been under way.
-                tried = Outcome(kind=OutcomeKind.DEFERRED, start_s=lease.since_s, end_s=self._frontier.core.now_s())
+                tried = Outcome(kind=OutcomeKind.DEFERRED, start_s=lease.since_s, end_s=self.frontier.core.now_s())
                 with suppress(LeaseLost):  # it has expired: the URL is queued already
-                    self._frontier.finish(lease, tried)
+                    self.frontier.finish(lease, tried)
                 raise
-            self._board.enter(number, "disposition")
-            return await to_the_end(self._dispose(visit)) is OutcomeKind.DONE
+            self.board.enter(number, "disposition")
+            return await to_the_end(self.dispose(visit)) is OutcomeKind.DONE
         finally:
             visit.close()
-            self._board.end(number)
-            self._statistics.end_visit()
+            self.board.end(number)
+            self.statistics.end_visit()
 
     async def _run_chain(self, visit: Visit) -> None:
-        """Pass the visit from processor to processor until one stops it.
-
-        Errors of a page, a site or a user function end in the visit, not in the worker; a lack of memory is none of these.
-        """
+        """Pass the visit on until a processor stops it. Errors of a page, a site or a user function end in the visit."""
         try:
-            for name, process in self._chain:
-                self._board.enter(visit.worker, name)
+            for name, process in self.chain:
+                self.board.enter(visit.worker, name)
                 if await process(visit) is Step.STOP:
                     return
         except FetchError as error:

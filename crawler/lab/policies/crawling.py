@@ -76,7 +76,7 @@ def _crawled(order: CrawlOrder, directory: Path, say: Callable[[object], None]) 
         raise NoSeeds("no seed is left")
     sampler = Sampler(say)
     outside = RunHooks(
-        say=_nothing, show=_show_nothing, force_exit=lambda: os._exit(ExitCode.FORCED), watch=sampler.watch
+        notify=_nothing, show=_show_nothing, force_exit=lambda: os._exit(ExitCode.FORCED), watch=sampler.watch
     )
     with JobFolder.open(directory) as job:
         code = asyncio.run(_run(CrawlController(order, job, found.seeds, outside)))

@@ -9,7 +9,7 @@ import pytest
 import structlog
 
 from anabranch.crawler.job import seeding as seeding_module
-from anabranch.crawler.job.seeding import Marks, SeedFact, Seeding, schedule_all
+from anabranch.crawler.job.seeding import CandidateMaker, SeedFact, Seeding, schedule_all
 from anabranch.crawler.job.seeds import Seed, SeedBook
 from anabranch.crawler.order.sections import ScopeSection
 from anabranch.crawler.outcomes.errors import OrderError
@@ -339,14 +339,14 @@ def failing(url):
     raise UserFunctionFailed(KEY, "own:key", "failed")
 
 
-def marks(key=None):
-    return Marks(key or Canonicalizer().key)
+def maker(key=None):
+    return CandidateMaker(key or Canonicalizer().key)
 
 
 async def test_a_seed_is_known_by_its_key(book, scope, frontier) -> None:
     """Under another session id it is the same URL: its end is found, it is not fetched again, and each has its line."""
     first, second = (f"{A}p;jsessionid={number:032x}" for number in (1, 2))
-    seeding = Seeding(book, scope, frontier, marks())
+    seeding = Seeding(book, scope, frontier, maker())
     await seeding.begin(given(first))
     await end(frontier, DONE, 200)
     await seeding.begin(given(second))
@@ -367,7 +367,7 @@ async def test_a_seed_that_was_not_wanted_is_tried_again(seeding, frontier, stat
 async def test_with_sitemaps_the_usual_place_of_one_is_asked_for_on_each_seeds_host(book, scope, frontier) -> None:
     """Once a host, with the hop M and the tag of its first seed; targets of redirects have none; nor have later ones twice."""
     book.add(Seed(url=C, source="redirect", via=A))
-    mapping = Seeding(book, scope, frontier, marks(), sitemaps=True)
+    mapping = Seeding(book, scope, frontier, maker(), sitemaps=True)
     await mapping.begin(given(f"{A}1", f"{A}2"))
     assert len(await mapping.add(given(B, f"{B}1"))) == 2
     leases = []
@@ -382,7 +382,7 @@ async def test_with_sitemaps_the_usual_place_of_one_is_asked_for_on_each_seeds_h
 
 async def test_a_sitemap_out_of_scope_is_not_asked_for(book, frontier) -> None:
     """A prefix does not hold what lies above it."""
-    seeding = Seeding(book, open_scope(ScopeSection(scope="prefix")), frontier, marks(), sitemaps=True)
+    seeding = Seeding(book, open_scope(ScopeSection(scope="prefix")), frontier, maker(), sitemaps=True)
     await seeding.begin(given(f"{A}wiki/"))
     assert frontier.core.pending == 1
 
@@ -394,13 +394,13 @@ async def test_what_the_frontier_was_given_is_told(book, scope, frontier) -> Non
     async def note(candidates) -> None:
         told.extend(candidate.url for candidate in candidates)
 
-    await Seeding(book, scope, frontier, marks(), given=note).begin(given(A, B))
+    await Seeding(book, scope, frontier, maker(), given=note).begin(given(A, B))
     assert told == [A, B]
 
 
 async def test_a_function_of_the_order_that_fails_for_a_seed_is_one_line(book, scope, frontier) -> None:
     """The crawl does not begin with a seed that has no key."""
-    seeding = Seeding(book, scope, frontier, marks(failing))
+    seeding = Seeding(book, scope, frontier, maker(failing))
     for take in (seeding.begin, seeding.add):
         with pytest.raises(OrderError, match="a seed cannot be taken: key function own:key failed"):
             await take(given(A))
@@ -409,8 +409,8 @@ async def test_a_function_of_the_order_that_fails_for_a_seed_is_one_line(book, s
 
 async def test_the_report_of_seeds_does_without_one_that_has_no_key_any_more(book, scope, frontier) -> None:
     """It is told at the end of a crawl, which a function that has begun to fail must not spoil."""
-    await Seeding(book, scope, frontier, marks()).begin([Seed(url=A, source="command line")])
-    (fact,) = await Seeding(book, scope, frontier, marks(failing)).facts({})
+    await Seeding(book, scope, frontier, maker()).begin([Seed(url=A, source="command line")])
+    (fact,) = await Seeding(book, scope, frontier, maker(failing)).facts({})
     assert (fact.url, fact.status) == (A, 0)
 
 
@@ -420,7 +420,7 @@ async def test_a_sitemap_that_a_function_fails_for_is_left_out_and_the_crawl_beg
     def key(url):
         return failing(url) if url.endswith("sitemap.xml") else None
 
-    seeding = Seeding(book, scope, frontier, marks(key), sitemaps=True)
+    seeding = Seeding(book, scope, frontier, maker(key), sitemaps=True)
     with structlog.testing.capture_logs() as events:
         await seeding.begin([Seed(url=A, source="command line")])
     assert frontier.core.pending == 1

@@ -35,7 +35,7 @@ class Told(Coordinator):
     """A parent with such a book, whose shares the test plays."""
 
     def __init__(self, job: JobFolder, book: SeedBook) -> None:
-        outside = RunHooks(say=print, show=cast("Any", None), force_exit=lambda: None)
+        outside = RunHooks(notify=print, show=cast("Any", None), force_exit=lambda: None)
         super().__init__(CrawlOrder(), job, (), outside, cast("Nursery", None))
         self._book = book
         self.told: list[str] = []

@@ -51,7 +51,7 @@ def chain(*, is_archived: bool = False, is_similar: bool = False, **sections: An
         admission=admission,
         seeding=made,
         accounts=unused,
-        writing=made,
+        files=made,
         exchanges=ExchangeMaker(unused, revisit=True) if is_archived else None,
         recorder=made,
         disposition=made,

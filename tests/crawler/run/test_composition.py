@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from anabranch.crawler.job.folder import JobFolder
-from anabranch.crawler.job.journal import open_writing
+from anabranch.crawler.job.journal import open_journal
 from anabranch.crawler.order.order import CrawlOrder
 from anabranch.crawler.report.statistics import CrawlStatistics, WorkerBoard
 from anabranch.crawler.run import composition
@@ -44,9 +44,9 @@ async def test_files_that_open_while_the_run_is_cancelled_are_closed(tmp_path, m
     def open_slowly(*arguments, **more):
         has_begun.set()
         may_open.wait()
-        return open_writing(*arguments, **more)
+        return open_journal(*arguments, **more)
 
-    monkeypatch.setattr(composition, "open_writing", open_slowly)
+    monkeypatch.setattr(composition, "open_journal", open_slowly)
     with JobFolder.open(tmp_path / "job") as job:
         before = open_below(tmp_path)
         async with AsyncExitStack() as opened:

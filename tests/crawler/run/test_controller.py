@@ -68,7 +68,7 @@ class Run:
         }
         for name, section in sections.items():
             order[name] = section if name == "override" else order.get(name, {}) | section
-        hooks = RunHooks(say=self.said.append, show=self._show, force_exit=self._force_exit)
+        hooks = RunHooks(notify=self.said.append, show=self._show, force_exit=self._force_exit)
         given = [Seed(url=url, source="command line") for url in seeds]
         self.controller = CrawlController(CrawlOrder.model_validate(order), job, given, hooks)
 
@@ -522,7 +522,7 @@ async def test_an_error_beside_a_defect_does_not_hide_it(tmp_path, monkeypatch) 
                 finally:
                     raise KeyError("odd")
 
-            run.controller._hooks = RunHooks(say=run.said.append, show=show, force_exit=run._force_exit)
+            run.controller._hooks = RunHooks(notify=run.said.append, show=show, force_exit=run._force_exit)
             with pytest.raises(ExceptionGroup) as failed:
                 await run.controller.run()
     assert failed.group_contains(KeyError)
@@ -559,7 +559,7 @@ async def test_a_report_that_cannot_be_written_is_told_after_the_summary(tmp_pat
                     job.reports.rmdir()
                 await run._show(take)
 
-            run.controller._hooks = RunHooks(say=run.said.append, show=show, force_exit=run._force_exit)
+            run.controller._hooks = RunHooks(notify=run.said.append, show=show, force_exit=run._force_exit)
             with pytest.raises(CrawlerError, match=r"crawl-report\.txt"):
                 await run.controller.run()
     assert crawled(tmp_path) == ALL

@@ -51,7 +51,7 @@ def test_a_rule_that_fails_is_said_to(explainer) -> None:
             raise UserFunctionFailed(RULE, "ours:rule", "failed")
 
     assert UrlExplainer(Failing(), Canonicalizer().key, ()).scope_words(SEED, "L") == (  # type: ignore[arg-type]
-        "whether it is in scope cannot be told: rule ours:rule failed"
+        "it is unknown whether it is in scope: rule ours:rule failed"
     )
 
 
@@ -126,7 +126,7 @@ def never_scheduled(url, state="never scheduled"):
 
 def test_a_robots_txt_is_no_page_but_what_its_host_needs_first(explainer) -> None:
     """Neither queue nor scope has to do with it; what is known of it is said."""
-    asking = UrlExplainer(explainer._scope, explainer._key, {SEED}, robots=lambda url, now_s: f"{url} at {now_s:g}")
+    asking = UrlExplainer(explainer.scope, explainer.key, {SEED}, robots=lambda url, now_s: f"{url} at {now_s:g}")
     told = asking.explained("why", never_scheduled(ROBOTS))
     assert "scope" not in told
     said = told["explanation"]
@@ -136,7 +136,7 @@ def test_a_robots_txt_is_no_page_but_what_its_host_needs_first(explainer) -> Non
 
 def test_a_robots_txt_that_is_a_page_too_is_told_as_one(explainer) -> None:
     """A link leads to it, or the crawl asks for none."""
-    asking = UrlExplainer(explainer._scope, explainer._key, {SEED}, robots=lambda *_: "")
+    asking = UrlExplainer(explainer.scope, explainer.key, {SEED}, robots=lambda *_: "")
     for one, facts in ((asking, never_scheduled(ROBOTS, "queued")), (explainer, never_scheduled(ROBOTS))):
         told = one.explained("why", facts)
         assert told["explanation"] == facts["explanation"]

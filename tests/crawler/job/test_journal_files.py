@@ -9,7 +9,7 @@ import pytest
 
 from anabranch.crawler.archive.sink import JournalEntry
 from anabranch.crawler.job.folder import JobFolder
-from anabranch.crawler.job.journal import open_writing, warc_facts
+from anabranch.crawler.job.journal import open_journal, warc_facts
 from anabranch.crawler.order.order import CrawlOrder
 from anabranch.crawler.order.sections import WriteSection
 from anabranch.crawler.outcomes.errors import StorageError
@@ -46,7 +46,7 @@ class Counter:
 async def test_what_a_killed_run_left_open_is_finished_by_a_run_without_warc_files(tmp_path: Path) -> None:
     """Nobody should have to know that it was killed, or that the run after it wrote none."""
     with JobFolder.open(tmp_path / "killed") as job:
-        writing = open_writing(job, WriteSection(warc=True), {"software": "x"}, clock)
+        writing = open_journal(job, WriteSection(warc=True), {"software": "x"}, clock)
         await writing.journal.write(ENTRY)
         shutil.copytree(job.warc, tmp_path / "left")
         await writing.journal.close()
@@ -55,7 +55,7 @@ async def test_what_a_killed_run_left_open_is_finished_by_a_run_without_warc_fil
         (growing,) = job.warc.glob("*.warc.gz.open")
         with growing.open("ab") as torn:
             torn.write(b"\x1f\x8b torn")
-        writing = open_writing(job, WriteSection(warc=False), {}, clock)
+        writing = open_journal(job, WriteSection(warc=False), {}, clock)
         await writing.journal.close()
         assert urls_in(job.warc) == ["http://a.test/"]
         assert sorted(path.suffix for path in job.warc.iterdir()) == [".cdxj", ".gz"]
@@ -69,7 +69,7 @@ async def test_what_the_order_asks_for_is_written(tmp_path: Path, warc: bool, pa
     with JobFolder.open(tmp_path / "job") as job:
         section = WriteSection(warc=warc, pages=pages, links=links)
         counter = Counter()
-        writing = open_writing(job, section, {"software": "x"}, clock, [counter])
+        writing = open_journal(job, section, {"software": "x"}, clock, [counter])
         await writing.journal.write(ENTRY)
         await writing.journal.close()
         assert (writing.payloads is not None) == warc
@@ -82,7 +82,7 @@ async def test_what_the_order_asks_for_is_written(tmp_path: Path, warc: bool, pa
 async def test_a_fresh_job_has_no_warc_of_the_old_one(tmp_path: Path) -> None:
     """What a job wrote goes with it."""
     with JobFolder.open(tmp_path / "job") as job:
-        writing = open_writing(job, WriteSection(warc=True, links=True), {}, clock)
+        writing = open_journal(job, WriteSection(warc=True, links=True), {}, clock)
         await writing.journal.write(ENTRY)
         await writing.journal.close()
     with JobFolder.open(tmp_path / "job", delete_old=True) as job:
@@ -96,7 +96,7 @@ def test_a_file_that_cannot_be_opened_closes_all_others(tmp_path: Path) -> None:
         job.links.mkdir()
         counter = Counter()
         with pytest.raises(StorageError, match=r"links.jsonl: is a directory"):
-            open_writing(job, WriteSection(warc=True, links=True), {}, clock, [counter])
+            open_journal(job, WriteSection(warc=True, links=True), {}, clock, [counter])
         assert counter.calls == ["close"]
 
 
@@ -105,7 +105,7 @@ async def test_the_first_record_says_who_crawled_and_how(tmp_path: Path) -> None
     order = CrawlOrder.model_validate({"agent": {"product": "bot", "contact": "https://a.test/"}})
     section = WriteSection(warc=True, operator="An Archive")
     with JobFolder.open(tmp_path / "job") as job:
-        writing = open_writing(job, section, warc_facts(order, section, "portals"), clock)
+        writing = open_journal(job, section, warc_facts(order, section, "portals"), clock)
         await writing.journal.write(ENTRY)
         await writing.journal.close()
         told = read_by_warcio(warcs(job.warc)[0])[0].payload.decode()
