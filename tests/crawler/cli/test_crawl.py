@@ -14,7 +14,7 @@ from rich.console import Console
 
 from anabranch.crawler.cli import crawl as crawl_module
 from anabranch.crawler.cli.crawl import CrawlCommand, run_crawl
-from anabranch.crawler.cli.operate import OperateCommand, run_operate
+from anabranch.crawler.cli.operate import run_operate
 from anabranch.crawler.job.folder import JobFolder
 from anabranch.crawler.job.frontier import open_job
 from anabranch.crawler.order.loading import load_order
@@ -262,9 +262,7 @@ def test_a_job_that_lost_its_seeds_does_not_go_on(capsys, harm) -> None:
         assert run_crawl(command(SEED, **more)) == ExitCode.BAD_ORDER
     assert "seeds.jsonl: is missing or empty, though" in capsys.readouterr().err
     assert (book.exists(), Path("job/order.toml").read_bytes()) == (harm == "emptied", order)
-    assert (
-        run_operate(OperateCommand(verb="add", job="job", arguments={"sources": [SEED, f"{SEED}2"]})) == ExitCode.DONE
-    )
+    assert run_operate("add", "job", {"sources": [SEED, f"{SEED}2"]}) == ExitCode.DONE
     assert run_crawl(command()) == ExitCode.NO_SEED_ANSWERED
 
 
@@ -501,7 +499,6 @@ def test_a_reader_that_goes_away_does_not_end_the_crawl() -> None:
     program = f"""
 from pathlib import Path
 from anabranch.crawler.cli.crawl import CrawlCommand, run_crawl
-from anabranch.crawler.cli.operate import OperateCommand, run_operate
 import sys
 sys.stdin.readline()
 flags = {{"contact": "bot@example.org"}}
