@@ -14,12 +14,12 @@ import json
 import mmap
 import os
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from functools import lru_cache
 from json.encoder import encode_basestring
 from pathlib import Path
-from typing import NamedTuple, TypedDict, Unpack
+from typing import NamedTuple
 
 from anabranch.crawler.archive.records import Outlink, RecordLocation
 from anabranch.crawler.extract.content_type import remembered
@@ -81,67 +81,48 @@ class CrawlLogEntry(NamedTuple):
     extra: Mapping[str, str | int] | None = None  #: the thirteenth field; None if the line has twelve
 
 
-class PageFields(TypedDict):
-    """The fields of one line of `pages.jsonl`, with the meanings of `CrawlLogEntry`."""
-
-    url: str
-    status: int
-    mime: str
-    size_bytes: int
-    hops: str
-    via: str | None
-    fetched_s: float  #: epoch seconds; begin of the fetch
-    digest: str | None
-    round_number: int  #: of the job's rounds; the first is 1
-
-
-class Noted(NamedTuple):
-    """The facts of a visit that become annotations; most visits have none."""
-
-    attempts: int = 0  #: tries that counted before this one
-    cuts: tuple[str, ...] = ()  #: why the answer was cut: lenTrunc, timeTrunc, midFetchTrunc, headerTrunc, decTrunc
-    has_surplus: bool = False  #: bytes followed the answer
-    robots_excluded: bool = False
-    duplicate: str = ""  #: DUPLICATE_DIGEST, NOT_MODIFIED, or empty
-    revisit: str = ""  #: profile of the revisit record: digest, notModified
-    dropped_links: int = 0  #: links beyond the limit of outlinks
-    lost_links: int = 0  #: links for which a user function failed
-    broken: Exception | None = None  #: the error of a processor, or of a user function
-    stopped_by: str = ""  #: the user's processor that stopped the page
-    more: tuple[str, ...] = ()  #: annotations of extractors and others, copied as they are
-
-
-def annotations_of(noted: Noted) -> tuple[str, ...]:
+def annotations_of(  # noqa: PLR0913 - a keyword for each fact, most have none
+    *,
+    attempts: int = 0,
+    cuts: Sequence[str] = (),
+    has_surplus: bool = False,
+    robots_excluded: bool = False,
+    duplicate: str = "",
+    revisit: str = "",
+    dropped_links: int = 0,
+    lost_links: int = 0,
+    broken: Exception | None = None,
+    stopped_by: str = "",
+    more: Sequence[str] = (),
+) -> tuple[str, ...]:
     """The annotations of a visit (the twelfth field), in a fixed order, each at most once.
 
-    `Nt`, cuts, `surplusBytes`, `robotExcluded`, `duplicate:…`, `warcRevisit:…`, `dol:N`, `fol:N`, `err=Class`, `stopped=NAME`,
-    others. The name of a user function that failed follows its `err=UserFunctionFailed`: `rule=…`, `key=…`, `processor=…`.
+    `Nt` (`attempts` counted before), cuts (lenTrunc, timeTrunc, midFetchTrunc, headerTrunc, decTrunc), `surplusBytes`,
+    `robotExcluded`, `duplicate:…`, `warcRevisit:…`, `dol:N` (links over the limit), `fol:N` (links lost by user functions),
+    `err=Class`, `stopped=NAME`, others. The name of a user function that failed follows its `err=UserFunctionFailed`:
+    `rule=…`, `key=…`, `processor=…`.
     """
-    return tuple(dict.fromkeys(filter(None, _annotations(noted)))) if any(noted) else ()
-
-
-def _annotations(noted: Noted) -> Iterator[str]:
-    if noted.attempts:
-        yield f"{noted.attempts + 1}t"
-    yield from noted.cuts
-    if noted.has_surplus:
-        yield SURPLUS
-    if noted.robots_excluded:
-        yield ROBOTS_EXCLUDED
-    yield noted.duplicate
-    if noted.revisit:
-        yield f"{WARC_REVISIT}{noted.revisit}"
-    if noted.dropped_links:
-        yield f"dol:{noted.dropped_links}"
-    if noted.lost_links:
-        yield f"fol:{noted.lost_links}"
-    if noted.broken is not None:
-        yield f"err={type(noted.broken).__name__}"
-        if isinstance(noted.broken, UserFunctionFailed):
-            yield noted.broken.annotation
-    if noted.stopped_by:
-        yield f"stopped={noted.stopped_by}"
-    yield from noted.more
+    notes = [f"{attempts + 1}t"] if attempts else []
+    notes += cuts
+    if has_surplus:
+        notes.append(SURPLUS)
+    if robots_excluded:
+        notes.append(ROBOTS_EXCLUDED)
+    notes.append(duplicate)
+    if revisit:
+        notes.append(f"{WARC_REVISIT}{revisit}")
+    if dropped_links:
+        notes.append(f"dol:{dropped_links}")
+    if lost_links:
+        notes.append(f"fol:{lost_links}")
+    if broken is not None:
+        notes.append(f"err={type(broken).__name__}")
+        if isinstance(broken, UserFunctionFailed):
+            notes.append(broken.annotation)
+    if stopped_by:
+        notes.append(f"stopped={stopped_by}")
+    notes += more
+    return tuple(dict.fromkeys(filter(None, notes)))
 
 
 def round_note(number: int) -> str:
@@ -174,15 +155,24 @@ def with_place(line: bytes, place: RecordLocation) -> bytes:
     return line[: -len(fields[FIELDS])] + f"{_json_word(extra)}\n".encode("ascii")
 
 
-def page_line(**page: Unpack[PageFields]) -> bytes:
+def page_line(  # noqa: PLR0913 - a keyword for each field
+    *,
+    url: str,
+    status: int,
+    mime: str,
+    size_bytes: int,
+    hops: str,
+    via: str | None,
+    fetched_s: float,
+    digest: str | None,
+    round_number: int,
+) -> bytes:
     """The line of `pages.jsonl`, with its newline: one compact JSON object in UTF-8, the time as ISO 8601 in UTC."""
     # Written by hand, as the links are: half the time of a dict and its encoder.
     return _json_line(
-        f'{{"url":{encode_basestring(page["url"])},"status":{page["status"]:d},'
-        f'"mime":{_text_or_null(_bare_type(page["mime"]) or None)},"size":{page["size_bytes"]:d},'
-        f'"hops":{encode_basestring(page["hops"])},"via":{_text_or_null(page["via"])},'
-        f'"fetch_time":"{iso_time(page["fetched_s"])}","digest":{_text_or_null(page["digest"])},'
-        f'"round":{page["round_number"]:d}}}'
+        f'{{"url":{encode_basestring(url)},"status":{status:d},"mime":{_text_or_null(_bare_type(mime) or None)},'
+        f'"size":{size_bytes:d},"hops":{encode_basestring(hops)},"via":{_text_or_null(via)},'
+        f'"fetch_time":"{iso_time(fetched_s)}","digest":{_text_or_null(digest)},"round":{round_number:d}}}'
     )
 
 

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from functools import partial
-from pathlib import Path
 from typing import Annotated, Any
 
 import typer
@@ -165,13 +164,12 @@ def balance(
     _run_experiment("balance", ctx.params)
 
 
-def _run_experiment(name: str, parameters: Mapping[str, object]) -> None:
-    from anabranch.crawler.cli.lab import LabCommand, run_lab  # noqa: PLC0415 - help must be fast
+def _run_experiment(name: str, parameters: Mapping[str, Any]) -> None:
+    from anabranch.crawler.cli.lab import run_lab  # noqa: PLC0415 - help must be fast
 
-    flags = dict(parameters)
-    plot, csv = flags.pop("plot"), flags.pop("csv")
-    assert isinstance(plot, Path | None) and isinstance(csv, Path | None)  # noqa: PT018
-    raise typer.Exit(run_lab(LabCommand(name=name, flags=flags, plot=plot, csv=csv)))
+    frame = {key: value for key, value in parameters.items() if key in {"plot", "csv", "json"}}
+    flags = {key: value for key, value in parameters.items() if key not in frame}
+    raise typer.Exit(run_lab(name, flags, **frame))
 
 
 #: An option in its panel of the help.
@@ -262,10 +260,7 @@ def compare(
 
     The experiment of the paper on BKDR queue assignment (2013), figures 4 to 6. Results: docs/explanation/queue-policies.md.
     """
-    from anabranch.crawler.cli.lab import LabCommand, run_lab  # noqa: PLC0415 - help must be fast
-
-    flags = {name: value for name, value in ctx.params.items() if name not in ("plot", "csv", "json")}
-    raise typer.Exit(run_lab(LabCommand(name="policies", flags=flags, plot=plot, csv=csv, json=json)))
+    _run_experiment("policies", ctx.params)
 
 
 _LIVE: Callable[..., Any] = partial(typer.Option, rich_help_panel="Beside a live comparison")
@@ -311,10 +306,7 @@ def simulate(
 
     Nothing is fetched: a made web gives the duration of each fetch. docs/how-to/simulate.md describes the model.
     """
-    from anabranch.crawler.cli.lab import LabCommand, run_lab  # noqa: PLC0415 - help must be fast
-
-    flags = {name: value for name, value in ctx.params.items() if name not in ("plot", "csv", "json")}
-    raise typer.Exit(run_lab(LabCommand(name="simulate", flags=flags, plot=plot, csv=csv, json=json)))
+    _run_experiment("simulate", ctx.params)
 
 
 _LEDGER: Callable[..., Any] = partial(typer.Option, rich_help_panel="The ledger")
@@ -345,15 +337,11 @@ def web(
     ] = None,
 ) -> None:
     """Serve a web in a box to any crawler until Ctrl-C; then show the requests that each host received."""
-    from anabranch.crawler.cli.lab import WebCommand, run_web  # noqa: PLC0415 - help must be fast
+    from anabranch.crawler.cli.lab import run_web  # noqa: PLC0415 - help must be fast
 
     own = {"replay", "port", "order", "connections", "min_delay_s"}
-    command = WebCommand(
-        flags={key: value for key, value in ctx.params.items() if key not in own and value is not None},
-        replay=replay,
-        port=port,
-        order=order,
-        connections=connections,
-        min_delay_s=min_delay_s or 0.0,
+    flags = {key: value for key, value in ctx.params.items() if key not in own and value is not None}
+    code = run_web(
+        flags, replay=replay, port=port, order=order, connections=connections, min_delay_s=min_delay_s or 0.0
     )
-    raise typer.Exit(run_web(command))
+    raise typer.Exit(code)
