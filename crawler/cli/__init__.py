@@ -30,10 +30,10 @@ def main() -> None:
     except KeyboardInterrupt:
         sys.exit(130)
     except Exception as error:
-        said = exhausted(error)
-        if said is None:
+        message = exhausted(error)
+        if message is None:
             raise
-        sys.stderr.write(f"anabranch: {said}\n")
+        sys.stderr.write(f"anabranch: {message}\n")
         sys.exit(1)
     finally:
         decided()  # the interpreter's own end takes up to half a second

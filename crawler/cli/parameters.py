@@ -30,7 +30,7 @@ _COUNT = re.compile(r"([0-9]+(?:\.[0-9]+)?)([kmg]?)", re.ASCII | re.IGNORECASE)
 _SUFFIXES = "k, M and G stand for thousand, million and thousand million"
 _THOUSANDS = {"": 1, "k": 10**3, "m": 10**6, "g": 10**9}
 
-#: What `set-budget` takes beside a number.
+#: Words that `set-budget` takes in place of a number.
 _UNITS: Mapping[str, int | None] = {"unlimited": -1, "order": None}
 
 

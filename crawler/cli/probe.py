@@ -11,7 +11,10 @@ import mimetypes
 import sys
 from collections.abc import Mapping
 from contextlib import AsyncExitStack
+from dataclasses import dataclass
 from pathlib import Path
+
+from multidict import CIMultiDict
 
 from anabranch.crawler.cli.command import guarded, put
 from anabranch.crawler.cli.console import say
@@ -20,7 +23,7 @@ from anabranch.crawler.extract.links import Found
 from anabranch.crawler.fetch.connection_limits import ConnectionLimits
 from anabranch.crawler.fetch.dns import Resolver
 from anabranch.crawler.fetch.fetcher import Fetcher
-from anabranch.crawler.fetch.response import Response, Scratch
+from anabranch.crawler.fetch.response import Scratch
 from anabranch.crawler.job.seeds import is_file
 from anabranch.crawler.order.fetch import fetch_options
 from anabranch.crawler.order.loading import load_order
@@ -88,8 +91,15 @@ def run_links(
             raise NotFetched(f"{source}: {error}") from error
         sys.stdout.writelines(f"{link.hop} {link.url} {link.context}\n" for link in found.links)
         sys.stdout.flush()
-        for line in _remarks(found):
-            say(line)
+        say(f"{len(found.links)} links")
+        if found.dropped:
+            say(f"{found.dropped} more were dropped (--max-outlinks)")
+        if found.nofollow:
+            say("the page asks robots not to follow its links")
+        if found.canonical is not None:
+            say(f"the page names its own URL: {found.canonical}")
+        for note in found.notes:
+            say(note)
 
     return guarded(run)
 
@@ -100,48 +110,30 @@ async def _extract(order: CrawlOrder, url: str, file: Path | None, content_type:
         sandbox = Sandbox()
         parts.push_async_callback(sandbox.close)
         extract = Extractor(order.extract.options(robot=order.agent.token), sandbox)
-        if file is not None:
-            return await extract(_of_file(file, content_type), url, hops)
-        fetcher = await _open_fetcher(order, parts)
-        return await extract(await fetcher.get(url), url, hops)
-
-
-def _remarks(found: Found) -> list[str]:
-    remarks = [f"{len(found.links)} links"]
-    if found.dropped:
-        remarks.append(f"{found.dropped} more were dropped (--max-outlinks)")
-    if found.nofollow:
-        remarks.append("the page asks robots not to follow its links")
-    if found.canonical is not None:
-        remarks.append(f"the page names its own URL: {found.canonical}")
-    return [*remarks, *found.notes]
+        if file is None:
+            fetcher = await _open_fetcher(order, parts)
+            return await extract(await fetcher.get(url), url, hops)
+        return await extract(_of_file(file, content_type), url, hops)
 
 
 def _of_file(path: Path, content_type: str | None) -> Extractable:
     with storage_errors(path, "file"):
         body = path.read_bytes()
     guessed, packing = mimetypes.guess_type(path.name)
-    return _Whole(200, {"content-type": content_type or ("application/gzip" if packing else guessed or "")}, body)
+    kind = content_type or ("application/gzip" if packing else guessed or "")
+    return _WholeBody(200, CIMultiDict({"content-type": kind}), body)
 
 
-class _Whole:
-    """An answer that is wholly in memory."""
+@dataclass(frozen=True, slots=True)
+class _WholeBody:
+    """A response with its body in memory."""
 
-    def __init__(self, status: int, headers: dict[str, str], body: bytes) -> None:
-        self.status = status
-        self.headers = _Fields(headers)
-        self._body = body
+    status: int
+    headers: CIMultiDict[str]
+    body: bytes
 
     def content(self, limit: int) -> tuple[bytes, bool]:
-        return self._body[:limit], len(self._body) > limit
-
-
-class _Fields:
-    def __init__(self, fields: dict[str, str]) -> None:
-        self._fields = fields
-
-    def getall(self, key: str, default: list[str]) -> list[str]:
-        return [self._fields[key.lower()]] if key.lower() in self._fields else default
+        return self.body[:limit], len(self.body) > limit
 
 
 # robots.txt
@@ -163,7 +155,14 @@ def run_robots(url: str, *, agent: str | None, allow_private: bool) -> int:
         except FetchError as error:
             words = f"{url}: no robots.txt: {describe(error.status)}: {error}; a crawl fetches nothing then"
             raise NotFetched(words) from error
-        put("\n".join(_explained(found.response, found.is_lost, page, agent or order.agent.token)))
+        response, product = found.response, agent or order.agent.token
+        status = -2 if found.is_lost else response.status
+        body, is_cut = response.content(MAX_ROBOTS_BYTES + 1)
+        rules = rules_of(status, body, product, is_cut=is_cut or bool(response.cuts))
+        put(f"{shown(robots_url(page))}: {describe(response.status)}, {len(body)} bytes")
+        if found.is_lost:
+            put("its redirect leads to a host that gives no answer")
+        put("\n".join([f"{product}: {shown(page)}", *explain_rules(rules, page, body)]))
 
     return guarded(run)
 
@@ -172,12 +171,3 @@ async def _fetch_robots(order: CrawlOrder, url: str) -> Followed:
     async with AsyncExitStack() as parts:
         fetcher = await _open_fetcher(order, parts)
         return await follow_redirects(fetcher.get, url, order.fetch.timeout_s)
-
-
-def _explained(response: Response, is_lost: bool, url: str, product: str) -> list[str]:
-    status = -2 if is_lost else response.status
-    body, is_cut = response.content(MAX_ROBOTS_BYTES + 1)
-    rules = rules_of(status, body, product, is_cut=is_cut or bool(response.cuts))
-    head = f"{shown(robots_url(url))}: {describe(response.status)}, {len(body)} bytes"
-    lost = ["its redirect leads to a host that gives no answer"] if is_lost else []
-    return [head, *lost, f"{product}: {shown(url)}", *explain_rules(rules, url, body)]

@@ -94,6 +94,7 @@ _SHARED: Callable[..., Any] = partial(typer.Option, rich_help_panel="Shared by R
 
 
 def dedup(
+    ctx: typer.Context,
     file: Annotated[
         Text, typer.Argument(metavar="[FILE]", help="URLs, one a line; - or nothing is standard input.")
     ] = None,
@@ -101,13 +102,15 @@ def dedup(
         FilePath,
         _FILTER(metavar="DIR", parser=parse_folder, help="Keep the filter in this folder from run to run."),
     ] = None,
-    filter_: Annotated[
+    kind: Annotated[
         Text,
         _FILTER("--filter", help="smm, dsbf, both, exact or similar (default both)."),
     ] = None,
-    expect: Annotated[
+    expected: Annotated[
         Whole,
-        _FILTER(metavar="N", parser=parse_count, help="URLs to expect, as in 500k (default 10M; similar: 1M)."),
+        _FILTER(
+            "--expect", metavar="N", parser=parse_count, help="URLs to expect, as in 500k (default 10M; similar: 1M)."
+        ),
     ] = None,
     false_positive: Annotated[
         Number,
@@ -153,25 +156,7 @@ def dedup(
     """
     from anabranch.crawler.cli.dedup import DedupCommand, run_dedup  # noqa: PLC0415 - help must be fast
 
-    command = DedupCommand(
-        file=file,
-        pcap=pcap,
-        interface=interface,
-        state=state,
-        redis=tuple(redis or ()),
-        name=name,
-        kind=filter_,
-        expected=expect,
-        false_positive=false_positive,
-        signature=signature,
-        levels=levels,
-        features=features,
-        site_bound=site_bound,
-        drop_query=drop_query,
-        check=check,
-        quiet=quiet,
-    )
-    raise typer.Exit(run_dedup(command))
+    raise typer.Exit(run_dedup(DedupCommand(**ctx.params | {"redis": tuple(redis or ())})))
 
 
 #: Parameters of `links` that are no keys of the crawl order.
