@@ -1,9 +1,4 @@
-"""What a line of `crawl.log` adds to the job's totals. Pure.
-
-Everything is counted from parsed lines (`crawl_log`), so it makes no difference whether a line is counted when it is written
-or after a crash. `accounts` collects the counts in memory, `database` stores them. The columns are those of Heritrix's
-`FetchStats`.
-"""
+"""The counts that a line of `crawl.log` adds to the job's totals, in the columns of Heritrix's `FetchStats`. Pure."""
 
 from __future__ import annotations
 

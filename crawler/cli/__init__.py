@@ -1,7 +1,4 @@
-"""The command line: verbs first, every option also a key of the crawl order.
-
-Modules here import lazily: `anabranch --help` must not wait for numpy, SQLAlchemy or aiohttp.
-"""
+"""The command line. Modules are imported late: `anabranch --help` must not wait for numpy, SQLAlchemy or aiohttp."""
 
 from __future__ import annotations
 
@@ -16,10 +13,7 @@ _LEAST_ADDRESSES = 256 << 20
 
 
 def main() -> None:
-    """Run the command `anabranch`. If it is interrupted before it begins, it exits with 130 and has changed nothing.
-
-    SIGTERM interrupts as Ctrl-C does. Once the exit code is known, both are ignored.
-    """
+    """Run the command `anabranch`. SIGTERM interrupts as Ctrl-C does, until the exit code is known; then both are ignored."""
     if signal.getsignal(signal.SIGTERM) is signal.SIG_DFL:
         signal.signal(signal.SIGTERM, signal.default_int_handler)
     _require_addresses()

@@ -73,9 +73,7 @@ def find_job(typed: str) -> Path:
 
 @contextmanager
 def opened(directory: Path) -> Iterator[tuple[Frontier, CrawlOrder]]:
-    """Open a stopped job: its Frontier, and the order that it was opened with. Both are closed in order at the end.
-
-    A job with nothing left stays finished.
+    """Open a stopped job: its Frontier and its order. Both are closed at the end; a job with nothing left stays finished.
 
     Raises: UsageError if nothing was ever queued, StoreLost, QueueForgotten, JobInUse; as a crawl does.
     """

@@ -59,10 +59,7 @@ def _show(parameters: Parameters) -> None:
     )
     layers = [seeds_layer(chosen.order), *chosen.layers] if sources else chosen.layers
     shown = effective_order(
-        chosen.order,
-        layers,
-        with_origin=parameters["origin"],
-        only_given=not parameters["effective"],
+        chosen.order, layers, with_origin=parameters["origin"], only_given=not parameters["effective"]
     )
     put(shown.rstrip("\n") or "# nothing is given: all keys have their defaults; --effective shows them")
 

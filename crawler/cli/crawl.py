@@ -32,7 +32,7 @@ from anabranch.crawler.processes.orders import refuse_another_round
 from anabranch.crawler.processes.reopening import opened_shares
 from anabranch.crawler.processes.share import live
 from anabranch.crawler.report.logs import closing_logs, configure_logs
-from anabranch.crawler.report.progress import CrawlSnapshot, Display, DisplayConsole, Progress
+from anabranch.crawler.report.progress import CrawlSnapshot, Display, DisplayConsole, show_progress
 from anabranch.crawler.report.table import escaped
 from anabranch.crawler.run.controller import CrawlController, RunHooks
 from anabranch.crawler.run.signals import ignore_harmless
@@ -83,10 +83,7 @@ def _run(command: CrawlCommand) -> int:
     nursery_opened: AbstractContextManager[Nursery | None] = (
         nullcontext() if order.crawl.processes == 1 else closing(Nursery(live))
     )
-    with (
-        nursery_opened as nursery,
-        closing_logs(configure_logs(command.verbosity, style=logs.format, file=file)),
-    ):
+    with nursery_opened as nursery, closing_logs(configure_logs(command.verbosity, style=logs.format, file=file)):
         return _run_chosen(command, chosen, nursery)
 
 
@@ -139,10 +136,7 @@ def _run_job(
 
 
 def _join(command: CrawlCommand, chosen: ChosenJob, seeds: Sequence[Seed]) -> Sequence[Seed]:
-    """The seeds that the job gets. Asks before a scope ends queued URLs.
-
-    Raises: UsageError if it is another crawl's job, or the operator does not consent; as a crawl does.
-    """
+    """The seeds that the job gets. Asks before a scope ends queued URLs. Raises: UsageError without consent, as `join`."""
     joined = join(chosen, seeds)
     if not joined.narrows or command.again or command.yes or has_queue_in_memory(chosen.directory / "state"):
         return joined.added  # another round has another queue, and one in memory is gone
@@ -211,10 +205,7 @@ def _check_round(order: CrawlOrder) -> None:
 
 
 def _seeds(chosen: ChosenJob) -> tuple[Seed, ...]:
-    """The seeds of the sources, each URL once, by the source that named it first. Reports and skips other lines.
-
-    Raises: UsageError, NoSeeds.
-    """
+    """The seeds of the sources, each URL once. Reports and skips other lines. Raises: UsageError, NoSeeds."""
     if not chosen.named:
         if chosen.has_seeds:
             return ()
@@ -238,7 +229,7 @@ def _hooks(order: CrawlOrder, verbosity: int) -> RunHooks:
     display = Display.NONE if verbosity < 0 else Display(order.report.progress)
 
     async def show(take: Callable[[], CrawlSnapshot]) -> None:
-        await Progress(take, console, display, order.report.interval_s).show()
+        await show_progress(take, console, display, order.report.interval_s)
 
     def force_exit() -> None:
         with suppress(OSError):

@@ -1,8 +1,4 @@
-"""`anabranch dedup`: passes on each new line once. Every foreseeable error becomes one line and an exit code.
-
-The command line is checked, then the source of lines and the filter are opened, then lines flow from the one through the other.
-`anabranch.dedup` has the filters and the stream.
-"""
+"""`anabranch dedup`: passes on each new line once. `anabranch.dedup` has the filters and the stream."""
 
 from __future__ import annotations
 
@@ -16,7 +12,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, fields
 from functools import partial
 from pathlib import Path
-from typing import TextIO
+from typing import Any, TextIO
 
 from anabranch.crawler.cli.console import StopSignals, live_totals, say, with_flag
 from anabranch.crawler.order.quantities import format_bytes
@@ -62,23 +58,30 @@ class DedupCommand:
         """The filter outlives the run."""
         return bool(self.state or self.redis)
 
+    @property
+    def texts(self) -> dict[str, str | None]:
+        """The options that must not be empty. A path is never empty: Path("") is the current folder."""
+        return {
+            "FILE": self.file,
+            "--pcap": self.pcap,
+            "--interface": self.interface,
+            "--name": self.name,
+            "--filter": self.kind,
+            "--signature": self.signature,
+            "--features": self.features,
+            "--redis": "" if "" in self.redis else None,
+        }
+
+    @property
+    def inputs(self) -> list[str]:
+        """The names of the inputs that are given."""
+        return [name for name in ("FILE", "--pcap", "--interface") if self.texts[name] is not None]
+
 
 def require_sense(command: DedupCommand) -> None:
     """Raises: UsageError for options that are empty, exclude or need each other."""
-    texts = {
-        "FILE": command.file,
-        "--pcap": command.pcap,
-        "--interface": command.interface,
-        "--name": command.name,
-        "--filter": command.kind,
-        "--signature": command.signature,
-        "--features": command.features,
-        "--redis": "" if "" in command.redis else None,
-    }
-    empty = [
-        name for name, value in texts.items() if value == ""
-    ]  # a path is never empty: Path("") is the current folder
-    inputs = [name for name in ("FILE", "--pcap", "--interface") if texts[name] is not None]
+    empty = [name for name, value in command.texts.items() if value == ""]
+    inputs = command.inputs
     breaches = {
         f"{' and '.join(empty)}: must not be empty": empty,
         f"{' and '.join(inputs)} exclude each other; name one input": len(inputs) > 1,
@@ -200,17 +203,10 @@ def exit_code(error: Exception) -> ExitCode:
 
 
 def _choice(command: DedupCommand) -> Choice:
-    features = command.features
-    return Choice(
-        kind=command.kind,
-        expected=command.expected,
-        false_positive=command.false_positive,
-        signature=command.signature,
-        levels=command.levels,
-        features=None if features is None else tuple(name.strip() for name in features.split(",")),
-        site_bound=command.site_bound,
-        drop_query=command.drop_query,
-    )
+    given: dict[str, Any] = {name: getattr(command, name) for name in OPTIONS}
+    if command.features is not None:
+        given["features"] = tuple(name.strip() for name in command.features.split(","))
+    return Choice(**given)
 
 
 def _words(error: Exception) -> str:
@@ -238,7 +234,7 @@ def _check(command: DedupCommand) -> int:
 
 def _run(command: DedupCommand) -> int:
     output = Output(descriptor(sys.stdout, "output", "redirect it"), lasting=command.is_lasting)
-    is_capture = command.pcap is not None or command.interface is not None
+    is_capture = bool({"--pcap", "--interface"} & {*command.inputs})
     with (
         StopSignals() as stop,
         _capture(command, stop) if is_capture else lines_of(command.file) as source,
@@ -284,7 +280,7 @@ def _capture(command: DedupCommand, stop: StopSignals) -> Iterator[Source]:
         is_over = True
 
     if command.interface is not None:
-        stop.on_first(end)
+        stop.on_first.append(end)
         name, urls = command.interface, urls_from_interface(command.interface, stop=lambda: is_over, statistics=counts)
     else:
         name = command.pcap or ""
@@ -327,7 +323,7 @@ def _filter(command: DedupCommand, stop: StopSignals) -> Iterator[LineFilter]:
     else:
         folder = Path(tempfile.mkdtemp(prefix="anabranch-dedup-"))
         remove = partial(shutil.rmtree, folder, ignore_errors=True)
-        stop.on_second(remove)
+        stop.on_second.append(remove)
         try:
             # Never closed: that would write it to the disk first.
             yield open_filter(folder / "filter", _choice(command))

@@ -10,7 +10,7 @@ import re
 import sys
 import zlib
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import contextmanager, nullcontext
+from contextlib import contextmanager, nullcontext, suppress
 from pathlib import Path
 from typing import IO, Any
 
@@ -50,8 +50,8 @@ _TORN = (EOFError, zlib.error, gzip.BadGzipFile)
 def write_dump(lines: Iterable[str], file: Path | None) -> None:
     """Write the lines to standard output, or to a file, compressed if its name ends in `.gz`.
 
-    The file appears when it is whole and on the disk; what was there before stays until then. A link is followed; a pipe or a
-    device is written to as it is. Raises: StorageError; BrokenPipeError.
+    The file is replaced when the new one is on the disk. A link is followed; a pipe or a device is written to as it is.
+    Raises: StorageError; BrokenPipeError.
     """
     if file is None:
         sys.stdout.writelines(lines)
@@ -95,7 +95,11 @@ def is_journal(file: Path) -> bool:
     """Whether the file is Heritrix's recovery journal; False: it is a dump. Raises: UsageError if it is neither."""
     try:
         with file.open("rb") as plain:
-            head = _plain(plain.read(_HEAD_BYTES)).lstrip()
+            head = plain.read(_HEAD_BYTES)
+        if head.startswith(_GZIP):
+            with suppress(zlib.error):
+                head = zlib.decompressobj(zlib.MAX_WBITS | 16).decompress(head)
+        head = head.lstrip()
     except (OSError, ValueError) as error:  # ValueError: a NUL in the name
         words = (error.strerror if isinstance(error, OSError) else None) or str(error)
         raise UsageError(f"{file}: cannot be read: {words.lower()}") from error
@@ -117,18 +121,11 @@ def load_file(frontier: Frontier, file: Path, key: KeyOf, *, failures: bool, dis
             return load_journal(journal, frontier.operations.loading)
     if failures or disregarded:
         raise UsageError("--failures and --disregarded are for Heritrix's journal; a dump has how each URL ended")
-    with storage_errors(file, "FILE"), _opened(file) as lines:
-        return load_dump(_up_to_the_tear(lines), frontier.operations.loading, name=file.name)
-
-
-def _plain(head: bytes) -> bytes:
-    """The beginning of a file, decompressed as far as it goes; empty if it cannot be."""
-    if not head.startswith(_GZIP):
-        return head
-    try:
-        return zlib.decompressobj(zlib.MAX_WBITS | 16).decompress(head)
-    except zlib.error:
-        return b""
+    with storage_errors(file, "FILE"), file.open("rb") as plain:
+        is_gzip = plain.read(len(_GZIP)) == _GZIP
+        plain.seek(0)
+        with gzip.open(plain) if is_gzip else nullcontext(plain) as lines:
+            return load_dump(_up_to_the_tear(lines), frontier.operations.loading, name=file.name)
 
 
 @contextmanager
@@ -137,24 +134,10 @@ def _writing(file: Path, *, is_gzip: bool) -> Iterator[IO[str]]:
         yield out
 
 
-@contextmanager
-def _opened(file: Path) -> Iterator[IO[bytes]]:
-    with file.open("rb") as plain:
-        is_gzip = plain.read(len(_GZIP)) == _GZIP
-        plain.seek(0)
-        if is_gzip:
-            with gzip.open(plain) as inner:
-                yield inner  # type: ignore[misc]
-        else:
-            yield plain
-
-
 def _up_to_the_tear(lines: Iterable[bytes]) -> Iterator[bytes]:
-    """The lines of a file whose compressed stream may end too early; the reader notices that its end is missing."""
-    try:
+    """The lines of a compressed stream up to a torn end; the reader notices that the end is missing."""
+    with suppress(*_TORN):
         yield from lines
-    except _TORN:
-        return
 
 
 #: Verbs that change nothing: they also work on a job that cannot be written.

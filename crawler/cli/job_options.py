@@ -89,8 +89,7 @@ def report(
 
 def index(
     job: Annotated[
-        str,
-        typer.Argument(metavar="JOB", help="The job's folder, or its name below jobs/, or a folder of WARC files."),
+        str, typer.Argument(metavar="JOB", help="The job's folder, or its name below jobs/, or a folder of WARC files.")
     ],
 ) -> None:
     """Rebuild the index of the WARC files of JOB: a sorted NAME.cdxj for each NAME.warc.gz, as pywb reads it."""

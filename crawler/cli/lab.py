@@ -1,7 +1,4 @@
-"""`anabranch lab`: runs an experiment, shows its tables, writes its numbers and its picture; or serves a web in a box.
-
-Output files are tried before the experiment, so that minutes of measuring never end at a misspelt path.
-"""
+"""`anabranch lab`: runs an experiment, shows its tables, writes its numbers and its picture; or serves a web in a box."""
 
 from __future__ import annotations
 
@@ -61,12 +58,18 @@ def run_lab(
     csv: Path | None = None,
     json: Path | None = None,
 ) -> int:
-    """Run an experiment. `flags` has a value for each field of its options; None keeps the default.
+    """Run an experiment with values for fields of its options (None: the default). An error or interrupt is an exit code."""
 
-    A foreseeable error becomes one line on standard error and its exit code. An interrupt ends it with 130, quietly.
-    """
+    def raise_terminated(number: int, _frame: FrameType | None) -> None:
+        raise _Terminated(number)
+
     try:
-        with _terminated_in_order():
+        for number in _ENDINGS:
+            if (
+                signal.getsignal(number) is not signal.SIG_IGN
+            ):  # a signal that the caller ignores (`nohup`) stays ignored
+                signal.signal(number, raise_terminated)
+        with deciding():
             return _run(name, flags, plot, csv, json)
     except FORESEEABLE as error:
         return _fail(error)
@@ -77,15 +80,7 @@ def run_lab(
 
 
 def _run(name: str, flags: Mapping[str, object], plot: Path | None, csv: Path | None, json_file: Path | None) -> int:
-    if sys.stdout is None:
-        raise UsageError("standard output is closed; redirect it")
-    if plot:
-        require_plots(plot)
-    for option, path in (("--csv", csv), ("--json", json_file), ("--plot", plot)):
-        if path and path != STDOUT:
-            _require_writable(path, option)
-    if isinstance(urls := flags.get("urls"), Path):
-        require_readable(urls)
+    _require_files({"--csv": csv, "--json": json_file, "--plot": plot}, flags.get("urls"))
     given = {key: value for key, value in flags.items() if value is not None}
     with progress_display(name, Console(stderr=True)) as show:
         report = run_experiment(name, given, show)
@@ -126,6 +121,19 @@ def progress_display(name: str, console: Console) -> Iterator[OnProgress]:
     with Progress(*columns, console=console, transient=True) as progress:
         task = progress.add_task(name, total=None)
         yield lambda done, total, what: progress.update(task, completed=done, total=total, description=what)
+
+
+def _require_files(outputs: Mapping[str, Path | None], urls: object) -> None:
+    """Raise UsageError if something cannot be shown, drawn or written in the end, or the URLs cannot be read."""
+    if sys.stdout is None:
+        raise UsageError("standard output is closed; redirect it")
+    if plot := outputs["--plot"]:
+        require_plots(plot)
+    for option, path in outputs.items():
+        if path and path != STDOUT:
+            _require_writable(path, option)
+    if isinstance(urls, Path):
+        require_readable(urls)
 
 
 def _require_writable(path: Path, option: str) -> None:
@@ -174,20 +182,6 @@ def _print(text: str) -> int:
     return 0
 
 
-@contextmanager
-def _terminated_in_order() -> Iterator[None]:
-    """SIGTERM and SIGHUP raise `_Terminated`; a signal that the caller ignores (`nohup`) stays ignored."""
-
-    def raise_terminated(number: int, _frame: FrameType | None) -> None:
-        raise _Terminated(number)
-
-    for number in _ENDINGS:
-        if signal.getsignal(number) is not signal.SIG_IGN:
-            signal.signal(number, raise_terminated)
-    with deciding():
-        yield
-
-
 def _fail(error: Exception) -> int:
     say(f"anabranch: {error}")
     return failure_code(error)
@@ -202,10 +196,7 @@ def run_web(
     connections: int,
     min_delay_s: float,
 ) -> int:
-    """Serve a web in a box until Ctrl-C (0). `flags` are the given fields of `WebOptions`; `order` is a file to write.
-
-    A foreseeable error becomes one line on standard error and its exit code.
-    """
+    """Serve a web in a box until Ctrl-C (0). `flags` are the given fields of `WebOptions`; `order` is a file to write."""
 
     def run() -> int:
         if replay is not None and flags:

@@ -1,7 +1,6 @@
 """`anabranch pause|resume|stop|status|add|report|index`: the commands on a crawl as a whole.
 
-A running crawl answers through its control socket. If no crawl runs, status, add and report open the job as a crawl opens it
-and close it in order; pause, resume and stop have nothing to do. `index` reads the WARC files alone.
+A running crawl answers through its control socket. If no crawl runs, status, add and report open the job.
 """
 
 from __future__ import annotations

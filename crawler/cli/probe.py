@@ -1,8 +1,4 @@
-"""`anabranch links` and `anabranch robots`: what a crawl would read out of one URL, and whether robots.txt allows it.
-
-`links` prints a line for each link of a file or an answer: hop, URL, context. `robots` fetches the robots.txt of a host as a
-crawl fetches it, and prints the group and the line that decide.
-"""
+"""`anabranch links` and `anabranch robots`: the links of one URL or file, and whether robots.txt allows a URL."""
 
 from __future__ import annotations
 
@@ -72,10 +68,10 @@ async def _open_fetcher(order: CrawlOrder, parts: AsyncExitStack) -> Fetcher:
 def run_links(
     source: str, *, base: str | None, content_type: str | None, hops: str, flags: Mapping[str, object]
 ) -> int:
-    """Print the links of a file or a URL, one a line. A foreseeable error is one line on standard error and an exit code.
+    """Print the links of a file or a URL, one a line. A foreseeable error becomes one line and its exit code.
 
-    `base` is the URL that a file came from, `content_type` its type (None: by its name). `hops` is the path by which it was
-    found: after `M` a list of URLs is a sitemap. `flags` are keys of the order.
+    `base` is the URL of a file, `content_type` its type (None: by its name), `hops` the path to it: after `M` a list of URLs is
+    a sitemap. `flags` are keys of the order.
     """
 
     def run() -> None:
@@ -140,10 +136,7 @@ class _WholeBody:
 
 
 def run_robots(url: str, *, agent: str | None, allow_private: bool) -> int:
-    """Print whether robots.txt allows the URL, and the line that decides. `agent` is the product token; None: the order's.
-
-    A foreseeable error is one line on standard error and an exit code.
-    """
+    """Print whether robots.txt allows the URL, and the deciding line, for a product token (None: the order's)."""
 
     def run() -> None:
         page = seed_url(url)

@@ -1,7 +1,4 @@
-"""The text that commands show: queues, gates, explanations and totals of a Frontier, and an experiment's tables. Pure.
-
-Names come from the web: what is not plain printable text is escaped, and long names are cut.
-"""
+"""The text that commands show. Pure. Names from the web are escaped and cut."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""Where an order comes from: flags, settings, the environment and a file, each read as a layer that can name its keys.
-
-`loading` merges the layers into one order: the value of the strongest layer counts.
-"""
+"""The sources of an order: flags, settings, the environment and a file, each read as a layer that can name its keys."""
 
 from __future__ import annotations
 
@@ -82,10 +79,7 @@ def named_in(layers: Sequence[Layer], section: str, key: str) -> str:
 
 def origin(layers: Sequence[Layer], section: str, key: str) -> str:
     """Where the value of a key comes from: `--min-delay`, a variable, `crawl.toml:12`, or `default`."""
-    return next(
-        (layer.origin(section, key) for layer in layers if key in layer.tables.get(section, {})),
-        "default",
-    )
+    return next((layer.origin(section, key) for layer in layers if key in layer.tables.get(section, {})), "default")
 
 
 def hint(name: str, known: Iterable[str], form: str, dash: str = "_") -> str:
@@ -202,10 +196,9 @@ _LONGEST = 100
 
 
 def key_lines(text: str) -> dict[tuple[str, str], int]:
-    """(section, key) -> line, from 1, for the keys of a valid TOML text, which `tomllib` does not report.
+    """(section, key) -> line, from 1, for the keys of a valid TOML text, cut into the shortest runs of lines that are TOML.
 
-    The text is cut into the shortest runs of lines that are TOML by themselves. Lists of tables, and keys after a value of more
-    than 100 lines, are left out.
+    Lists of tables, and keys after a value of more than 100 lines, are left out.
     """
     found: dict[tuple[str, str], int] = {}
     here: tuple[str, ...] | None = ()  # the current table; None inside a list of tables

@@ -1,11 +1,8 @@
 """The operator's own functions, named `package.module:function` in the order: imported at the start, called with care.
 
-What such a function raises while the crawl runs is its defect, not the end of the crawl: it becomes a `UserFunctionFailed`,
-which costs the URL or the link that the function was asked about (status -5, the error in the log). So does what is meant to
-end programs or tasks, `SystemExit`, `GeneratorExit` and the like; only `KeyboardInterrupt` passes through.
-
-The Frontier calls such functions, too, and decides how names, checks and errors look. It is slow to import, and orders are read
-where nothing is crawled, so its module is imported only when it is needed.
+Whatever such a function raises while the crawl runs becomes a `UserFunctionFailed`, which costs one URL (status -5) or one
+link; only `KeyboardInterrupt` passes through. The Frontier has the rules for names, checks and messages; its module is slow to
+import, so it is imported only when it is needed.
 """
 
 from __future__ import annotations

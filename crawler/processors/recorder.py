@@ -15,6 +15,7 @@ from typing import Protocol
 from anabranch.crawler.accounts.crawl_log import (
     DUPLICATE_DIGEST,
     CrawlLogEntry,
+    VisitNotes,
     annotations_of,
     crawl_log_line,
     links_line,
@@ -277,7 +278,7 @@ def visit_annotations(visit: Visit) -> tuple[str, ...]:
     duplicate, revisit = "", ""
     if exchange is not None and exchange.revisit is not None:
         duplicate, revisit = REVISIT_NOTES[exchange.revisit.profile]
-    return annotations_of(
+    notes = VisitNotes(
         attempts=visit.lease.attempts,
         cuts=tuple(cut.value for cut in visit.response.cuts) if visit.response and visit.response.cuts else (),
         has_surplus=visit.response is not None and visit.response.has_surplus,
@@ -290,3 +291,4 @@ def visit_annotations(visit: Visit) -> tuple[str, ...]:
         stopped_by=visit.stopped_by,
         more=visit.notes if failure is None else (failure.annotation, *visit.notes),
     )
+    return annotations_of(notes)

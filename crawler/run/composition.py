@@ -271,4 +271,4 @@ def _explainer(context: RunContext, admission: UrlAdmission, book: Book, chain: 
 def _recall_trouble(context: RunContext) -> None:
     """A gate that an earlier run has closed may be closed for an hour: this run reports the reason, too."""
     now_s = context.clock()
-    context.statistics.troubles.recall(last_logged(context.job.directory, now_s), now_s)
+    context.statistics.troubles.restore(last_logged(context.job.directory, now_s), now_s)

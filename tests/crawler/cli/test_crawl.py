@@ -463,16 +463,11 @@ def test_progress_is_shown_unless_the_run_is_quiet(monkeypatch, verbosity, is_sh
     run_crawl(command(SEED, verbosity=verbosity))
     shows = []
 
-    class Shown:
-        def __init__(self, take, console, display, interval_s) -> None:
-            self.take = take
-            self.display = display
+    async def shown(take, console, display, interval_s) -> None:
+        shows.append(display)
+        await asyncio.Event().wait()
 
-        async def show(self) -> None:
-            shows.append(self.display)
-            await asyncio.Event().wait()
-
-    monkeypatch.setattr(crawl_module, "Progress", Shown)
+    monkeypatch.setattr(crawl_module, "show_progress", shown)
 
     async def show() -> bool:
         task = asyncio.create_task(parts.outside.show(dict))
