@@ -109,10 +109,7 @@ class VisitNotes(NamedTuple):
 
 
 def annotations_of(visit: VisitNotes) -> tuple[str, ...]:
-    """The annotations of a visit (the twelfth field), in a fixed order, each at most once.
-
-    After `err=UserFunctionFailed` follows the name of the function: `rule=…`, `key=…` or `processor=…`.
-    """
+    """The twelfth field, in a fixed order, each note once. The name of a user function follows its `err=UserFunctionFailed`."""
     if not any(visit):
         return ()
     notes = [f"{visit.attempts + 1}t"] if visit.attempts else []
@@ -305,10 +302,7 @@ def _fetch_times(field: str) -> tuple[float | None, float | None]:
 
 
 def last_entry(path: Path, url: str) -> CrawlLogEntry | None:
-    """The last line of the file about a URL without encoded characters, or None. Raises: StorageError.
-
-    Cost: linear in the part of the file behind that line; the file is mapped, not read.
-    """
+    """The last line of the file about a URL, or None. Cost: linear in the part behind that line. Raises: StorageError."""
     if not path.is_file():
         return None
     wanted = f" {url} ".encode("ascii", "replace")

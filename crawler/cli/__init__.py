@@ -16,7 +16,13 @@ def main() -> None:
     """Run the command `anabranch`. SIGTERM interrupts as Ctrl-C does, until the exit code is known; then both are ignored."""
     if signal.getsignal(signal.SIGTERM) is signal.SIG_DFL:
         signal.signal(signal.SIGTERM, signal.default_int_handler)
-    _require_addresses()
+    limit, _ = resource.getrlimit(resource.RLIMIT_AS)
+    if limit != resource.RLIM_INFINITY and limit < _LEAST_ADDRESSES:
+        sys.stderr.write(
+            f"anabranch: the process may have {limit >> 10} KiB of addresses, {_LEAST_ADDRESSES >> 10} are needed; "
+            "raise the limit (ulimit -v) and run the same command again\n"
+        )
+        sys.exit(1)
     try:
         from anabranch.crawler.cli.app import app  # noqa: PLC0415 - importing the room must not import typer
 
@@ -31,14 +37,3 @@ def main() -> None:
         sys.exit(1)
     finally:
         decided()  # the interpreter's own end takes up to half a second
-
-
-def _require_addresses() -> None:
-    """Exit with 1 if the limit of address space is too low to load a command."""
-    limit, _ = resource.getrlimit(resource.RLIMIT_AS)
-    if limit != resource.RLIM_INFINITY and limit < _LEAST_ADDRESSES:
-        sys.stderr.write(
-            f"anabranch: the process may have {limit >> 10} KiB of addresses, {_LEAST_ADDRESSES >> 10} are needed; "
-            "raise the limit (ulimit -v) and run the same command again\n"
-        )
-        sys.exit(1)

@@ -73,10 +73,7 @@ def find_job(typed: str) -> Path:
 
 @contextmanager
 def opened(directory: Path) -> Iterator[tuple[Frontier, CrawlOrder]]:
-    """Open a stopped job: its Frontier and its order. Both are closed at the end; a job with nothing left stays finished.
-
-    Raises: UsageError if nothing was ever queued, StoreLost, QueueForgotten, JobInUse; as a crawl does.
-    """
+    """The Frontier and the order of a stopped job. Raises: UsageError if nothing was ever queued; as a crawl does."""
     with JobFolder.open(directory) as job:
         kept = order_file(directory)
         if kept is None:

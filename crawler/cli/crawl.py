@@ -191,15 +191,10 @@ def _made_way(command: CrawlCommand, directory: Path) -> Iterator[None]:
 
 def _check_round(order: CrawlOrder) -> None:
     """Raises: UsageError for what counts, or knows, the URLs of earlier rounds: the next one would end at its seeds."""
-    limits = order.limits
     if order.dedup.leaves:
         raise UsageError("--again: the filter of [dedup] leaves has the job's own URLs; add -s dedup.leaves=")
-    per_host = {
-        "pages_per_host": limits.pages_per_host,
-        "bytes_per_host": limits.bytes_per_host,
-        "time_per_host": limits.time_per_host_s,
-    }
-    none = " ".join(f"-s limits.{key}=0" for key, value in per_host.items() if value)
+    per_host = [key for key in ("pages_per_host", "bytes_per_host", "time_per_host_s") if getattr(order.limits, key)]
+    none = " ".join(f"-s limits.{key.removesuffix('_s')}=0" for key in per_host)
     if none:
         raise UsageError(f"--again: limits per host count the whole job, earlier rounds too; add {none}")
 

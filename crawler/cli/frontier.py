@@ -111,10 +111,7 @@ def is_journal(file: Path) -> bool:
 
 
 def load_file(frontier: Frontier, file: Path, key: KeyOf, *, failures: bool, disregarded: bool) -> LoadReport:
-    """Load a dump, which holds the keys for dedup, or a journal, where `key` makes them from canonical URLs (blocks).
-
-    Raises: UsageError, DumpDamaged, FormatMismatch, StorageError, StoreUnavailable.
-    """
+    """Load a dump, or a journal with `key` for dedup. Raises: UsageError, DumpDamaged, FormatMismatch, or as a store."""
     if is_journal(file):
         journal = RecoveryJournal([file], failures=failures, disregarded=disregarded, canonical=canonical, key=key)
         with storage_errors(file, "FILE"):

@@ -43,11 +43,7 @@ STDOUT = Path("-")
 
 
 class _Terminated(KeyboardInterrupt):
-    """A signal came: servers are ended and temporary folders removed on the way out, as with Ctrl-C."""
-
-    def __init__(self, number: int) -> None:
-        super().__init__()
-        self.exit_code = 128 + number
+    """A signal came, as Ctrl-C: servers and temporary folders are removed on the way out. Its argument is the exit code."""
 
 
 def run_lab(
@@ -61,7 +57,7 @@ def run_lab(
     """Run an experiment with values for fields of its options (None: the default). An error or interrupt is an exit code."""
 
     def raise_terminated(number: int, _frame: FrameType | None) -> None:
-        raise _Terminated(number)
+        raise _Terminated(128 + number)
 
     try:
         for number in _ENDINGS:
@@ -74,7 +70,7 @@ def run_lab(
     except FORESEEABLE as error:
         return _fail(error)
     except _Terminated as terminated:
-        return terminated.exit_code
+        return int(terminated.args[0])
     except KeyboardInterrupt:
         return ExitCode.INTERRUPTED
 

@@ -34,7 +34,6 @@ lab = typer.Typer(
 
 FILE: Callable[..., Any] = partial(typer.Option, rich_help_panel="Input and output")
 
-
 Urls = Annotated[FilePath, FILE(metavar="FILE", help="Use these URLs, one a line; else made ones.")]
 Plot = Annotated[FilePath, FILE(metavar="FILE.png", help="Draw it (or .svg, .pdf; needs matplotlib).")]
 Csv = Annotated[FilePath, FILE(metavar="FILE", help="Write the tables' numbers.")]

@@ -10,8 +10,6 @@ from contextlib import AsyncExitStack
 from dataclasses import dataclass
 from pathlib import Path
 
-from multidict import CIMultiDict
-
 from anabranch.crawler.cli.command import guarded, put
 from anabranch.crawler.cli.console import say
 from anabranch.crawler.extract.extractor import Extractable, Extractor, Sandbox
@@ -117,7 +115,12 @@ def _of_file(path: Path, content_type: str | None) -> Extractable:
         body = path.read_bytes()
     guessed, packing = mimetypes.guess_type(path.name)
     kind = content_type or ("application/gzip" if packing else guessed or "")
-    return _WholeBody(200, CIMultiDict({"content-type": kind}), body)
+    return _WholeBody(200, _Fields({"content-type": kind}), body)
+
+
+class _Fields(dict[str, str]):
+    def getall(self, key: str, default: list[str]) -> list[str]:
+        return [self[key.lower()]] if key.lower() in self else default
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,7 +128,7 @@ class _WholeBody:
     """A response with its body in memory."""
 
     status: int
-    headers: CIMultiDict[str]
+    headers: _Fields
     body: bytes
 
     def content(self, limit: int) -> tuple[bytes, bool]:

@@ -6,6 +6,7 @@ import difflib
 import os
 import tomllib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, get_origin
@@ -205,8 +206,11 @@ def key_lines(text: str) -> dict[tuple[str, str], int]:
     lines = text.splitlines()
     first = 0
     while first < len(lines):
-        statement, count = _statement(lines, first)
-        if statement is None:
+        for count in range(1, _LONGEST + 1):
+            with suppress(tomllib.TOMLDecodeError):
+                statement = tomllib.loads("\n".join(lines[first : first + count]))
+                break
+        else:
             break
         if lines[first].lstrip().startswith("["):
             here = _opened(statement)
@@ -217,16 +221,6 @@ def key_lines(text: str) -> dict[tuple[str, str], int]:
             found.setdefault((here[0], here[1]), first + 1)
         first += count
     return found
-
-
-def _statement(lines: list[str], first: int) -> tuple[dict[str, Any] | None, int]:
-    """The statement that begins in a line, and its number of lines; None if it is too long."""
-    for count in range(1, _LONGEST + 1):
-        try:
-            return tomllib.loads("\n".join(lines[first : first + count])), count
-        except tomllib.TOMLDecodeError:
-            continue
-    return None, 0
 
 
 def _opened(statement: dict[str, Any]) -> tuple[str, ...] | None:

@@ -151,10 +151,7 @@ RETRY_WAITS_S: dict[type[FetchError] | int, tuple[float, ...]] = {
 
 
 def retry_after(failure: FetchError | int, attempts: int) -> float | None:
-    """Seconds until the URL is tried again; None: never, the failure or answer is final. Pure.
-
-    `failure` is what the fetch raised, or its status. `attempts` counts the tries before this one, as in a lease.
-    """
+    """Seconds until the URL is tried again after a failure or a status, by the tries before this one; None: never. Pure."""
     kind = failure if isinstance(failure, int) else type(failure)
     waits = RETRY_WAITS_S.get(kind, ())
     return waits[attempts] if attempts < len(waits) else None

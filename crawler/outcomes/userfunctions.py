@@ -71,7 +71,11 @@ class UserFunction(NamedTuple):
         """The error for a return value that is not what is `wanted`."""
         if inspect.iscoroutine(answer):
             answer.close()  # a plain function that calls an async one; Python would complain of it later
-        return UserFunctionFailed(self.role, self.name, f"answered {_shown_value(answer)}; it must be {wanted}")
+        try:
+            text = shown(repr(answer))
+        except Exception:  # noqa: BLE001 - the value's class may be the operator's, too
+            text = f"a {type(answer).__name__}"
+        return UserFunctionFailed(self.role, self.name, f"answered {text}; it must be {wanted}")
 
 
 def is_user_function(name: str) -> bool:
@@ -99,10 +103,7 @@ def import_first_from(folder: Path | None) -> None:
 
 
 def user_function(name: str, role: Role, *, awaited: bool = False) -> UserFunction:
-    """Import and check a user function: async if it is to be `awaited`, else plain, and callable with one argument.
-
-    Raises: OrderError, one line that begins with the order's key, as in `[scope] rules`.
-    """
+    """Import a function and check that it takes one argument and is async if `awaited`. Raises: OrderError, one line."""
     from anabranch.frontier.policies.userfunctions import accepts, answers_later, is_async  # noqa: PLC0415 - as above
 
     there = _imported(name, role)
@@ -137,10 +138,3 @@ def _words(error: BaseException) -> str:
     from anabranch.frontier.policies.userfunctions import words_of  # noqa: PLC0415 - as above
 
     return words_of(error)
-
-
-def _shown_value(value: object) -> str:
-    try:
-        return shown(repr(value))
-    except Exception:  # noqa: BLE001 - the value's class may be the operator's, too
-        return f"a {type(value).__name__}"

@@ -103,10 +103,7 @@ def event_line(now_s: float, event: CrawlEvent, words: str) -> str:
 
 
 def congestion(queues: Mapping[str, int], parked: int) -> float:
-    """How many queues could be served for each that is: (in process + ready + snoozed + inactive) / (in process + snoozed).
-
-    Heritrix: `WorkQueueFrontier.congestionRatio`. If no queue is in process or snoozed, the divisor is 1. Pure.
-    """
+    """(in process + ready + snoozed + inactive) / (in process + snoozed). Heritrix: `WorkQueueFrontier.congestionRatio`."""
     ready, in_process = queues.get("ready", 0), queues.get("in-flight", 0)
     snoozed = queues.get("snoozed", 0) + min(parked, ready)
     runnable = ready - min(parked, ready) + queues.get("loading", 0) + queues.get("inactive", 0)
