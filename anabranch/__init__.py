@@ -91,8 +91,7 @@ _OF_DEDUP = {
 def __getattr__(name: str) -> object:
     """The public name, imported on first use. Raises: AttributeError."""
     if name not in __all__:
-        message = f"module {__name__!r} has no attribute {name!r}"
-        raise AttributeError(message)
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     value = getattr(import_module(f"{__name__}.{'dedup' if name in _OF_DEDUP else 'frontier'}"), name)
     globals()[name] = value
     return value

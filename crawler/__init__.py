@@ -6,10 +6,7 @@ lease and passes it, as a `visit`, through the chain that `processors.chain` bui
 
     preselect -> names -> robots.txt -> fetch -> extract -> write -> candidates -> disposition
 
-The processors use `robots`, `fetch`, `extract`, `archive`, `urls` and `scope`. The disposition always runs: it decides by the
-tables of `outcomes` how the visit ends, has its WARC records and log lines written, waits until they are durable, and only
-then finishes the lease, with the page's outlinks in the same call. `report` shows what is counted, during the run and at its
-end. An operator sends verbs through `run.control`.
-
-This is the only room with sockets, tasks and log configuration.
+The disposition always runs: it decides by the tables of `outcomes` how the visit ends, has its WARC records and log lines
+written, waits until they are durable, and only then finishes the lease, with the page's outlinks in the same call. `report`
+shows the counts. An operator sends verbs through `run.control`. Only this room has sockets, tasks and log configuration.
 """

@@ -47,9 +47,8 @@ def tune_interpreter() -> None:
 def give_back_early() -> bool:
     """Have glibc return free memory at these sizes; False with another allocator, where nothing changes.
 
-    By itself glibc raises both limits, up to 32 MiB and 64 MiB, with each large block that is freed, for every heap, and each
-    thread may have one: a few large bodies, and a crawl keeps 100 MB of free memory for good. Until then it returns memory too
-    soon: the tree of a page of 12 KB takes 1.2 MB, from the system again for each page, up to half of the time of reading it.
+    By itself glibc raises both limits, for each thread's heap, with each large block that is freed: a few large bodies, and a
+    crawl keeps 100 MB of free memory for good. Until then it returns memory too soon: up to half of the time of a page.
     """
     if not _is_glibc():
         return False
@@ -59,10 +58,7 @@ def give_back_early() -> bool:
 
 
 def give_back_now() -> None:
-    """Return all free memory to the system, also between blocks in use; does nothing with another allocator.
-
-    Cost: 5 to 10 ms for 100 MB.
-    """
+    """Return all free memory to the system; does nothing with another allocator than glibc. Cost: 5 to 10 ms for 100 MB."""
     if _is_glibc():
         ctypes.CDLL(None).malloc_trim(0)
 
@@ -94,8 +90,7 @@ def loop_factory(name: LoopName) -> LoopFactory:
 def child_command(program: str, *arguments: str) -> list[str]:
     """The command that runs a line of Python in a child process, where `sys` is imported and `sys.argv[1:]` are the arguments.
 
-    The child imports from where this process does. It is isolated (`-I`): neither a folder named `crawler` nor a `json.py` in
-    the current folder comes before the real ones, unless this process was told to import from there, too.
+    The child imports from where this process does, isolated (`-I`): modules of the current folder come after the real ones.
     """
     places = [str(Path(place).absolute()) for place in sys.path]
     return [sys.executable, "-I", "-c", f"import sys; sys.path[:] = {places!r}; {program}", *arguments]

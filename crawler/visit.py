@@ -1,8 +1,4 @@
-"""The record of one visit: a lease on its way through the processors, and what they find out about its URL.
-
-A processor is any async callable that takes a visit and returns a `Step`. The worker runs the processors in order
-(`run.workers`), then the disposition (`processors.disposition`) turns the visit into an outcome for the Frontier.
-"""
+"""The record of one visit: a lease on its way through the processors, and what they find out about its URL."""
 
 from __future__ import annotations
 

@@ -1,10 +1,8 @@
 """The job's totals, across runs and crashes: by host, media type, status, source and processor.
 
-The job's journal gives each group of lines of crawl.log to `Accounts`, which writes it to `state/accounts.journal` (`journal`)
-and adds it up in memory (`totals`). Every few seconds the sums are added to `state/accounts.sqlite` (`database`), whose rows
-say up to which place of the journal they count. When the accounts are opened, lines that a crash took from memory are counted
-from the journal. So no line is lost and none counts twice, even if an operator moves crawl.log. Only accounts of versions
-without a journal are brought up to date from crawl.log, once.
+Each group of lines of crawl.log is written to `state/accounts.journal` and added up in memory; every few seconds the sums are
+added to `state/accounts.sqlite`, which has the journal's place up to which its rows count. At the opening, the lines behind
+that place are counted. So no line is lost and none counts twice, even if an operator moves crawl.log.
 """
 
 from __future__ import annotations
@@ -28,7 +26,7 @@ from anabranch.crawler.outcomes.errors import storage_errors
 
 log = structlog.get_logger(__name__)
 
-#: The most rows that wait in memory, and for how many seconds; and the most hosts whose totals are cached for quotas.
+#: The most rows that wait in memory, and for how many seconds; the most hosts with cached totals.
 MAX_WAITING = 10_000
 COMMIT_S = 5.0
 MAX_KNOWN = 10_000
@@ -47,15 +45,14 @@ class Logged(Protocol):
 
 
 class Accounts:
-    """The totals of one job; a sink of the job's journal, whose thread calls `append`, then `keep` or `take_back`.
+    """The totals of one job; a sink of the job's journal: its thread calls `append`, then `keep` or `take_back`.
 
-    Opening counts the part of the journal that is not counted yet (some 50,000 lines a second). Cost of a line: 12 to 15 µs, in
-    the journal's thread, and a sync for each group; memory: at most `MAX_WAITING` rows and `MAX_KNOWN` hosts.
-    Raises: StorageError, AccountsDamaged.
+    Opening counts about 50,000 lines a second. Cost of a line: 12 to 15 µs in the journal's thread, and a sync for each group;
+    memory: at most `MAX_WAITING` rows and `MAX_KNOWN` hosts. Raises: StorageError, AccountsDamaged.
     """
 
     def __init__(self, state: Path, crawl_log: Path, now_s: Callable[[], float]) -> None:
-        self._file = state / ACCOUNTS_FILE
+        self.path = state / ACCOUNTS_FILE
         self._now_s = now_s
         self._started_s = now_s()
         self._types: set[str] = set()  # media types that are counted separately
@@ -68,8 +65,8 @@ class Accounts:
         self._known: dict[str, Totals] = {}  # complete totals of hosts, least recently asked for first
         self._writing = threading.Lock()  # one transaction at a time
         self._last_commit = monotonic()
-        with storage_errors(self._file), ExitStack() as opened:
-            self._journal = AccountsJournal(state / JOURNAL_FILE, self._file)
+        with storage_errors(self.path), ExitStack() as opened:
+            self._journal = AccountsJournal(state / JOURNAL_FILE, self.path)
             opened.callback(self._journal.close)
             if self._journal.is_sealed:
                 self._journal.begin(self._journal.base)  # the seal must be broken before the rows change
@@ -84,7 +81,7 @@ class Accounts:
         """The database, checked unless an orderly end has sealed it. Raises: OSError, AccountsDamaged."""
         database: AccountsDatabase | None = None
         try:
-            database = AccountsDatabase(self._file)
+            database = AccountsDatabase(self.path)
             if self._journal.is_sealed or database.is_consistent():
                 return database
         except OSError as error:
@@ -92,7 +89,7 @@ class Accounts:
                 raise
         if database is not None:
             database.close()
-        raise AccountsDamaged(self._file, "damaged")
+        raise AccountsDamaged(self.path, "damaged")
 
     def _catch_up(self, crawl_log: Path) -> None:
         """Count the part of the journal that the rows do not count; if there never was a journal, that of crawl.log."""
@@ -101,7 +98,7 @@ class Accounts:
             if place is None:
                 place = self._count_log(crawl_log, covered)
             elif place != covered:
-                raise AccountsDamaged(self._file.with_name(JOURNAL_FILE), "missing")
+                raise AccountsDamaged(self.path.with_name(JOURNAL_FILE), "missing")
             self._added_to = place
         else:
             self._added_to = place or 0
@@ -136,16 +133,8 @@ class Accounts:
 
     # The journal's sink
 
-    @property
-    def path(self) -> Path:
-        """The accounts' file."""
-        return self._file
-
     def append(self, entries: Sequence[Logged]) -> None:
-        """Write a group's lines of crawl.log to the journal; first commit additions that have waited long enough.
-
-        Raises: OSError.
-        """
+        """Write a group's lines to the journal; first commit additions that have waited long enough. Raises: OSError."""
         if self._added.size >= MAX_WAITING or monotonic() - self._last_commit >= COMMIT_S:
             self.sync()
             if self._journal.size_bytes >= MAX_JOURNAL_BYTES:  # only this thread adds to it, so all of it counts
@@ -175,10 +164,7 @@ class Accounts:
         self._journal.take_back()
 
     def close(self) -> None:
-        """Commit all additions and seal the database. If that fails they are counted when the job is opened.
-
-        A second call does nothing.
-        """
+        """Commit all additions and seal the database; if that fails, the next opening counts them. Idempotent."""
         if self._database.is_closed:
             return
         try:
@@ -200,7 +186,7 @@ class Accounts:
                 added, end = self._added, self._added_to
                 self._added, self._committing = self._no_additions(), (added, end)
             try:
-                self._write(added, end)
+                self._database.write(added, self._run_times, place=end)
             except BaseException:
                 with self._changing:
                     added.merge(self._added)
@@ -211,10 +197,7 @@ class Accounts:
             self._last_commit = monotonic()
 
     def of_host(self, host: str) -> Totals:
-        """The totals of a host until now. O(1): from memory, or for a host that was not asked for recently, one row.
-
-        For one thread, such as the event loop's. Raises: OSError.
-        """
+        """The totals of a host until now. O(1), mostly from memory. For one thread only. Raises: OSError."""
         with self._changing:
             known = self._known.pop(host, None)
             if known is not None:
@@ -242,9 +225,6 @@ class Accounts:
 
     def _no_additions(self) -> Additions:
         return Additions(types=self._types)
-
-    def _write(self, added: Additions, place: int) -> None:
-        self._database.write(added, self._run_times, place=place)
 
     @property
     def _run_times(self) -> tuple[float, float]:
@@ -275,10 +255,9 @@ def _whole_lines(file: Path, start: int) -> Iterator[bytes]:
 
 
 def sum_accounts(state: Path, parts: Sequence[Path], run: tuple[float, float]) -> None:
-    """Make a job's accounts the sum of those in other state folders, to which no process writes.
+    """Make a job's accounts the sum of those in other state folders, to which no process writes. Cost: linear in the rows.
 
-    `run` has the times at which the job's run began and is now. Lines that a crash took from a part are counted first.
-    Cost: linear in the rows. Raises: StorageError, AccountsDamaged.
+    `run` has the times at which the job's run began and is now. Raises: StorageError, AccountsDamaged.
     """
     for part in parts:
         Accounts(part, part.parent / "logs" / "crawl.log", lambda: run[1]).close()

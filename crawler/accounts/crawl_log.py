@@ -1,11 +1,8 @@
 """The lines of `crawl.log`, written and read back, and those of `pages.jsonl` and `links.jsonl`.
 
-`crawl.log` has Heritrix's twelve fields (`UriProcessingFormatter`), so that tools for Heritrix's logs read ours. If the order
-asks for it (`[logs] extra_info`), a thirteenth field holds a JSON object. No field contains white space: characters other than
-printable ASCII are percent-encoded, and escaped in JSON. Times are epoch seconds; lines show UTC to the millisecond.
-
-`processors.recorder` makes the entries, `job.journal` writes the lines, `totals` counts each line. Apart from `last_entry`,
-which reads a file, all functions here are pure.
+`crawl.log` has Heritrix's twelve fields (`UriProcessingFormatter`). With `[logs] extra_info` a thirteenth holds a JSON object.
+No field contains white space: characters other than printable ASCII are percent-encoded, and escaped in JSON. Times are epoch
+seconds; lines show UTC to the millisecond.
 """
 
 from __future__ import annotations
@@ -14,7 +11,7 @@ import json
 import mmap
 import os
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from functools import lru_cache
 from json.encoder import encode_basestring
@@ -95,7 +92,7 @@ class PageFields(TypedDict):
     round_number: int  #: of the job's rounds; the first is 1
 
 
-class Noted(NamedTuple):
+class VisitNotes(NamedTuple):
     """The facts of a visit that become annotations; most visits have none."""
 
     attempts: int = 0  #: tries that counted before this one
@@ -111,37 +108,30 @@ class Noted(NamedTuple):
     more: tuple[str, ...] = ()  #: annotations of extractors and others, copied as they are
 
 
-def annotations_of(noted: Noted) -> tuple[str, ...]:
-    """The annotations of a visit (the twelfth field), in a fixed order, each at most once.
-
-    `Nt`, cuts, `surplusBytes`, `robotExcluded`, `duplicate:…`, `warcRevisit:…`, `dol:N`, `fol:N`, `err=Class`, `stopped=NAME`,
-    others. The name of a user function that failed follows its `err=UserFunctionFailed`: `rule=…`, `key=…`, `processor=…`.
-    """
-    return tuple(dict.fromkeys(filter(None, _annotations(noted)))) if any(noted) else ()
-
-
-def _annotations(noted: Noted) -> Iterator[str]:
-    if noted.attempts:
-        yield f"{noted.attempts + 1}t"
-    yield from noted.cuts
-    if noted.has_surplus:
-        yield SURPLUS
-    if noted.robots_excluded:
-        yield ROBOTS_EXCLUDED
-    yield noted.duplicate
-    if noted.revisit:
-        yield f"{WARC_REVISIT}{noted.revisit}"
-    if noted.dropped_links:
-        yield f"dol:{noted.dropped_links}"
-    if noted.lost_links:
-        yield f"fol:{noted.lost_links}"
-    if noted.broken is not None:
-        yield f"err={type(noted.broken).__name__}"
-        if isinstance(noted.broken, UserFunctionFailed):
-            yield noted.broken.annotation
-    if noted.stopped_by:
-        yield f"stopped={noted.stopped_by}"
-    yield from noted.more
+def annotations_of(visit: VisitNotes) -> tuple[str, ...]:
+    """The twelfth field, in a fixed order, each note once. The name of a user function follows its `err=UserFunctionFailed`."""
+    if not any(visit):
+        return ()
+    notes = [f"{visit.attempts + 1}t"] if visit.attempts else []
+    notes += visit.cuts
+    if visit.has_surplus:
+        notes.append(SURPLUS)
+    if visit.robots_excluded:
+        notes.append(ROBOTS_EXCLUDED)
+    notes.append(visit.duplicate)
+    if visit.revisit:
+        notes.append(f"{WARC_REVISIT}{visit.revisit}")
+    if visit.dropped_links:
+        notes.append(f"dol:{visit.dropped_links}")
+    if visit.lost_links:
+        notes.append(f"fol:{visit.lost_links}")
+    if visit.broken is not None:
+        notes.append(f"err={type(visit.broken).__name__}")
+        if isinstance(visit.broken, UserFunctionFailed):
+            notes.append(visit.broken.annotation)
+    if visit.stopped_by:
+        notes.append(f"stopped={visit.stopped_by}")
+    return tuple(dict.fromkeys(filter(None, [*notes, *visit.more])))
 
 
 def round_note(number: int) -> str:
@@ -156,10 +146,15 @@ def crawl_log_line(entry: CrawlLogEntry) -> bytes:
     """The line of `crawl.log`, with its newline: twelve or thirteen fields, status and size right-aligned."""
     size = MISSING if entry.size_bytes is None else entry.size_bytes
     mime = _fit_type(entry.mime) or (NO_TYPE if entry.status > 0 else UNKNOWN_TYPE)
-    listed = ",".join(_percent_encoded(_UNFIT_IN_LIST, note) for note in entry.annotations if note) or MISSING
+    listed = ",".join(_UNFIT_IN_LIST.sub(_percent, note) for note in entry.annotations if note) or MISSING
+    fetched = MISSING
+    if entry.start_s is not None and entry.end_s is not None:
+        # At least 0 ms, even if the clock was set back.
+        duration_ms = max(round(entry.end_s * 1000) - round(entry.start_s * 1000), 0)
+        fetched = f"{iso_time(entry.start_s).translate(_ISO_PUNCTUATION)}+{duration_ms}"
     text = (
         f"{iso_time(entry.logged_s)} {entry.status:>5} {size:>10} {_fit(entry.url)} {_fit(hops_shown(entry.hops))} "
-        f"{_fit(entry.via)} {mime} #{entry.worker:03} {_time_and_duration(entry.start_s, entry.end_s)} "
+        f"{_fit(entry.via)} {mime} #{entry.worker:03} {fetched} "
         f"{_fit(entry.digest)} {_fit(entry.source)} {listed}"
     )
     return (f"{text}\n" if entry.extra is None else f"{text} {_json_word(entry.extra)}\n").encode("ascii")
@@ -216,14 +211,6 @@ def _iso_second(second: int) -> str:
     return (_EPOCH + timedelta(seconds=second)).isoformat()
 
 
-def _time_and_duration(start_s: float | None, end_s: float | None) -> str:
-    """`yyyyMMddHHmmssSSS+milliseconds`. The duration is at least 0, even if the clock was set back."""
-    if start_s is None or end_s is None:
-        return MISSING
-    duration_ms = max(round(end_s * 1000) - round(start_s * 1000), 0)
-    return f"{iso_time(start_s).translate(_ISO_PUNCTUATION)}+{duration_ms}"
-
-
 def _json_line(text: str) -> bytes:
     """JSON as a line of UTF-8, in which the controls that a terminal would obey are escaped."""
     if _CONTROLS.search(text) is not None:
@@ -242,7 +229,7 @@ def _json_word(fields: Mapping[str, str | int]) -> str:
 
 @remembered(64)  # a crawl meets few
 def _fit_type(mime: str) -> str:
-    return _percent_encoded(_UNFIT, _bare_type(mime))
+    return _UNFIT.sub(_percent, _bare_type(mime))
 
 
 def _bare_type(mime: str) -> str:
@@ -254,11 +241,7 @@ def _fit(text: str | None) -> str:
     if not text:
         return MISSING
     is_fit = text.isascii() and text.isprintable() and " " not in text  # as canonical URLs are
-    return text if is_fit else _percent_encoded(_UNFIT, text)
-
-
-def _percent_encoded(unfit: re.Pattern[str], text: str) -> str:
-    return unfit.sub(_percent, text)
+    return text if is_fit else _UNFIT.sub(_percent, text)
 
 
 def _percent(found: re.Match[str]) -> str:
@@ -269,14 +252,13 @@ def _percent(found: re.Match[str]) -> str:
 
 
 class NotALogLine(ValueError):
-    """The line does not have the format of `crawl.log`; the message says why."""
+    """The line does not have the format of `crawl.log`; the message has the reason."""
 
 
 def parse_crawl_log_line(line: bytes) -> CrawlLogEntry:
-    """The entry of a line that we or Heritrix wrote, with or without its newline. Cost: some microseconds.
+    """The entry of a line that we or Heritrix wrote. Cost: some microseconds. Raises: NotALogLine.
 
-    Texts stay as the line has them: percent-encoded, the hops of a long path behind their count, the content type without
-    parameters. Raises: NotALogLine.
+    Texts stay percent-encoded, the hops of a long path behind their count, the content type without parameters.
     """
     fields = line.decode("ascii", "replace").split(None, FIELDS)
     if len(fields) < FIELDS:
@@ -320,10 +302,7 @@ def _fetch_times(field: str) -> tuple[float | None, float | None]:
 
 
 def last_entry(path: Path, url: str) -> CrawlLogEntry | None:
-    """The last line of the file about this URL, or None. The URL has no character that the log encodes.
-
-    Cost: linear in the part of the file behind that line; the file is mapped, not read. Raises: StorageError.
-    """
+    """The last line of the file about a URL, or None. Cost: linear in the part behind that line. Raises: StorageError."""
     if not path.is_file():
         return None
     wanted = f" {url} ".encode("ascii", "replace")

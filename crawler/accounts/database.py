@@ -1,14 +1,11 @@
-"""`state/accounts.sqlite`: the tables of a job's totals, the connection that adds to them, and a view that reads them.
-
-`accounts` writes with `AccountsDatabase`, every few seconds. `AccountsView` reads for reports, row by row, in any process,
-while the crawl goes on. `totals` defines the numbers in the rows.
-"""
+"""`state/accounts.sqlite`: the tables of a job's totals, the connection that adds to them, and a view for reports."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from contextlib import AbstractContextManager
 from pathlib import Path
-from typing import Any, Self
+from typing import Any
 
 from sqlalchemy import (
     Column,
@@ -84,7 +81,7 @@ _COVERED = Table(
     "covered", _METADATA, Column("id", Integer, primary_key=True), Column("bytes", Integer, nullable=False)
 )
 
-#: The tables whose rows are sums.
+#: The tables of sums.
 _SUM_TABLES = (_HOST, _TOTAL, _MIME, _STATUS, _SOURCE, _PROCESSOR)
 
 # Statements
@@ -106,17 +103,8 @@ def _adding(table: Table) -> Insert:
     return statement.on_conflict_do_update(index_elements=list(table.primary_key), set_=changed)
 
 
-def _setting(table: Table) -> Insert:
-    """Insert a row, or replace the row with its key."""
-    statement = insert(table)
-    changed = {column.name: statement.excluded[column.name] for column in table.columns if not column.primary_key}
-    return statement.on_conflict_do_update(index_elements=list(table.primary_key), set_=changed)
-
-
 _ADD = {table.name: _adding(table) for table in _SUM_TABLES}
-_SET_RUN = _setting(_RUN)
-_SET_PLACE = _setting(_PLACE)
-_SET_COVERED = _setting(_COVERED)
+_SET_RUN, _SET_PLACE, _SET_COVERED = (insert(table).prefix_with("OR REPLACE") for table in (_RUN, _PLACE, _COVERED))
 #: The place and the host's row, read in one statement.
 _ROW_OF_HOST = select(_PLACE.c.place, *(column for column in _HOST.columns if not column.primary_key)).select_from(
     _PLACE.outerjoin(_HOST, _HOST.c.host == bindparam("asked"))
@@ -135,17 +123,6 @@ def _totals_of(columns: Sequence[float | None]) -> Totals:
 
 def _columns_of(totals: Totals) -> dict[str, float | None]:
     return {name: getattr(totals, name) for name in (*SUMS, _FIRST, _LAST)}
-
-
-def _rows_of(added: Additions) -> Iterator[tuple[Table, list[dict[str, Any]]]]:
-    yield _HOST, [{"host": host, **_columns_of(totals)} for host, totals in added.hosts.items()]
-    yield _TOTAL, [{"id": 0, **_columns_of(added.total)}]
-    mimes = added.mime_urls.items()
-    yield _MIME, [{"mime": mime, "urls": urls, "bytes": added.mime_bytes[mime]} for mime, urls in mimes]
-    yield _STATUS, [{"status": status, "urls": urls} for status, urls in added.statuses.items()]
-    yield _SOURCE, [{"source": tag, "host": host, "urls": urls} for (tag, host), urls in added.sources.items()]
-    numbers = added.processors.items()
-    yield _PROCESSOR, [{"processor": of, "counter": what, "number": number} for (of, what), number in numbers]
 
 
 class AccountsDatabase:
@@ -198,13 +175,18 @@ class AccountsDatabase:
         return names
 
     def write(self, added: Additions, run: tuple[float, float], *, place: int | None = None, covered: int = 0) -> None:
-        """Add to the rows, in one durable transaction.
-
-        Afterwards they count the journal up to `place`; without a place, crawl.log up to `covered`. `run` has the times at
-        which this run began and is now.
-        """
+        """Add to the rows durably; then they count the journal up to `place`, or without one crawl.log up to `covered`."""
         with as_system_errors(self._path), self._writer.begin():
-            for table, rows in _rows_of(added):
+            of_mime, of_source, of_processor = added.mime_urls.items(), added.sources.items(), added.processors.items()
+            additions: dict[Table, list[dict[str, Any]]] = {
+                _HOST: [{"host": host, **_columns_of(totals)} for host, totals in added.hosts.items()],
+                _TOTAL: [{"id": 0, **_columns_of(added.total)}],
+                _MIME: [{"mime": mime, "urls": urls, "bytes": added.mime_bytes[mime]} for mime, urls in of_mime],
+                _STATUS: [{"status": status, "urls": urls} for status, urls in added.statuses.items()],
+                _SOURCE: [{"source": tag, "host": host, "urls": urls} for (tag, host), urls in of_source],
+                _PROCESSOR: [{"processor": name, "counter": of, "number": n} for (name, of), n in of_processor],
+            }
+            for table, rows in additions.items():
                 if rows:
                     self._writer.execute(_ADD[table.name], rows)
             self._writer.execute(_SET_RUN, {"started_s": run[0], "until_s": run[1]})
@@ -245,7 +227,7 @@ class AccountsDatabase:
 Row = tuple[Any, ...]
 
 
-class AccountsView:
+class AccountsView(AbstractContextManager["AccountsView"]):
     """Reads the accounts of a job as they were last written (`Accounts.sync`). Memory: a page of rows. Raises: OSError."""
 
     def __init__(self, state: Path) -> None:
@@ -254,9 +236,6 @@ class AccountsView:
             raise FileNotFoundError(2, "there are no accounts yet", str(self._file))
         with as_system_errors(self._file):
             self._connection = engine_for(self._file, is_reader=True).connect()
-
-    def __enter__(self) -> Self:
-        return self
 
     def __exit__(self, *_: object) -> None:
         self.close()

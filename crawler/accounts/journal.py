@@ -1,12 +1,10 @@
-"""`state/accounts.journal`: lines of crawl.log that `accounts.sqlite` does not count yet. No count depends on a log.
+"""`state/accounts.journal`: lines of crawl.log that `accounts.sqlite` does not count yet.
 
-Each line has its checksum (`dedup.files.durable.checked_line`). The text of the first line is JSON: the file's `base`, and its
-`seal`: size and CRC-32 of `accounts.sqlite`, if the accounts were closed in order. Every other line is one group of the job's
-journal: its lines of crawl.log, separated by tabs. A place is counted from the job's first group on, across all files that the
-journal has had: `base` plus the bytes behind the first line. The rows of accounts.sqlite say up to which place they count.
+Each line has its checksum (`dedup.files.durable.checked_line`). The first line is JSON: the file's `base`, and its `seal`: size
+and CRC-32 of `accounts.sqlite`, if the accounts were closed in order. Every other line is one group of the job's journal: its
+lines of crawl.log, separated by tabs. A place is `base` plus the bytes behind the first line.
 
-A kill leaves whole lines, and perhaps a torn last one that was not yet reported as written. The whole lines behind the place
-of the rows are counted when the accounts are opened. Any other difference was made by another program, and is damage.
+A kill may leave a torn last line that was not yet reported as written. Any other difference is damage.
 """
 
 from __future__ import annotations
@@ -99,10 +97,7 @@ class AccountsJournal:
                     raise AccountsDamaged(self._path, "damaged") from error
 
     def begin(self, base: int) -> None:
-        """Begin a new file without a seal, for the groups behind a place up to which the rows count durably.
-
-        After an error the old file stays open.
-        """
+        """Begin a new file without a seal, for the groups behind `base`. After an error the old file stays open."""
         head = _head(base, None)
         replace_file(self._path, head)
         if self._file is None:

@@ -1,9 +1,4 @@
-"""What a line of `crawl.log` adds to the job's totals. Pure.
-
-Everything is counted from parsed lines (`crawl_log`), so it makes no difference whether a line is counted when it is written
-or after a crash. `accounts` collects the counts in memory, `database` stores them. The columns are those of Heritrix's
-`FetchStats`.
-"""
+"""The counts that a line of `crawl.log` adds to the job's totals, in the columns of Heritrix's `FetchStats`. Pure."""
 
 from __future__ import annotations
 
@@ -254,20 +249,18 @@ def _is_retried(kind: _LineKind) -> int:
     return int(any(note[:-1].isdecimal() and note[-1:] == "t" for note in kind.annotations))
 
 
-def _is_fetched(kind: _LineKind) -> bool:
-    return kind.status >= FIRST_HTTP_STATUS
-
-
 #: The one counter in which lines of the same kind differ: the bytes that were fetched.
 BYTES_FETCHED = ("fetch", "bytes")
 
 #: (processor, counter) -> how much a line of a kind adds to it. The processors are those of the chain.
 PROCESSOR_COUNTERS: dict[tuple[str, str], Callable[[_LineKind], int]] = {
     ("preselect", "out of scope or over a limit"): lambda kind: int(-5004 <= kind.status <= -5000),
-    ("preconditions", "robots.txt fetched"): lambda kind: int(kind.is_prerequisite and _is_fetched(kind)),
+    ("preconditions", "robots.txt fetched"): lambda kind: int(
+        kind.is_prerequisite and kind.status >= FIRST_HTTP_STATUS
+    ),
     ("preconditions", "names looked up"): lambda kind: int(kind.is_lookup),
     ("preconditions", "denied by robots.txt"): lambda kind: int(kind.status == FetchStatus.ROBOTS_EXCLUDED),
-    ("fetch", "answers"): lambda kind: int(_is_fetched(kind)),
+    ("fetch", "answers"): lambda kind: int(kind.status >= FIRST_HTTP_STATUS),
     ("fetch", "no answer"): lambda kind: int(-10 < kind.status < 0 and kind.status != FetchStatus.PROCESSOR_FAILED),
     ("fetch", "cut"): _annotated("lenTrunc", "timeTrunc", "headerTrunc"),
     ("fetch", "not modified"): _annotated(NOT_MODIFIED),

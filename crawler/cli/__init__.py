@@ -1,7 +1,4 @@
-"""The command line: verbs first, every option also a key of the crawl order.
-
-Modules here import lazily: `anabranch --help` must not wait for numpy, SQLAlchemy or aiohttp.
-"""
+"""The command line. Modules are imported late: `anabranch --help` must not wait for numpy, SQLAlchemy or aiohttp."""
 
 from __future__ import annotations
 
@@ -16,31 +13,9 @@ _LEAST_ADDRESSES = 256 << 20
 
 
 def main() -> None:
-    """Run the command `anabranch`. If it is interrupted before it begins, it exits with 130 and has changed nothing.
-
-    SIGTERM interrupts as Ctrl-C does. Once the exit code is known, both are ignored.
-    """
+    """Run the command `anabranch`. SIGTERM interrupts as Ctrl-C does, until the exit code is known; then both are ignored."""
     if signal.getsignal(signal.SIGTERM) is signal.SIG_DFL:
         signal.signal(signal.SIGTERM, signal.default_int_handler)
-    _require_addresses()
-    try:
-        from anabranch.crawler.cli.app import app  # noqa: PLC0415 - importing the room must not import typer
-
-        app(prog_name="anabranch")
-    except KeyboardInterrupt:
-        sys.exit(130)
-    except Exception as error:
-        said = exhausted(error)
-        if said is None:
-            raise
-        sys.stderr.write(f"anabranch: {said}\n")
-        sys.exit(1)
-    finally:
-        decided()  # the interpreter's own end takes up to half a second
-
-
-def _require_addresses() -> None:
-    """Exit with 1 if the limit of address space is too low to load a command."""
     limit, _ = resource.getrlimit(resource.RLIMIT_AS)
     if limit != resource.RLIM_INFINITY and limit < _LEAST_ADDRESSES:
         sys.stderr.write(
@@ -48,3 +23,17 @@ def _require_addresses() -> None:
             "raise the limit (ulimit -v) and run the same command again\n"
         )
         sys.exit(1)
+    try:
+        from anabranch.crawler.cli.app import app  # noqa: PLC0415 - importing the room must not import typer
+
+        app(prog_name="anabranch")
+    except KeyboardInterrupt:
+        sys.exit(130)
+    except Exception as error:
+        message = exhausted(error)
+        if message is None:
+            raise
+        sys.stderr.write(f"anabranch: {message}\n")
+        sys.exit(1)
+    finally:
+        decided()  # the interpreter's own end takes up to half a second

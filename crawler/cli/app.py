@@ -93,14 +93,10 @@ def anabranch(
 def crawl(
     ctx: typer.Context,
     sources: Annotated[
-        Texts,
-        typer.Argument(metavar="[SEED]...", help="URLs, files of URLs, or - for standard input."),
+        Texts, typer.Argument(metavar="[SEED]...", help="URLs, files of URLs, or - for standard input.")
     ] = None,
     order_file: Annotated[FilePath, _JOB("-c", "--order", help="Crawl order (TOML).")] = None,
-    settings: Annotated[
-        Texts,
-        _JOB("-s", "--set", metavar="SECTION.KEY=VALUE", help="Any key of the order."),
-    ] = None,
+    settings: Annotated[Texts, _JOB("-s", "--set", metavar="SECTION.KEY=VALUE", help="Any key of the order.")] = None,
     job: Annotated[FilePath, _JOB(help="Job folder (else jobs/NAME).")] = None,
     name: Annotated[Text, _JOB(help="Name of the job.")] = None,
     again: Annotated[bool, _JOB("--again", help="Crawl a finished job again.")] = False,
@@ -110,13 +106,9 @@ def crawl(
     contact: Annotated[Text, _FETCH(help="URL or mail address of the operator.")] = None,
     policy: Annotated[Text, _FRONTIER(help=_POLICIES)] = None,
     politeness: Annotated[Text, _FRONTIER(help="Politeness per host, per queue, or off.")] = None,
-    group: Annotated[
-        Text,
-        _FRONTIER(help="Politeness per group of hosts, too: ip, domain or module:function."),
-    ] = None,
+    group: Annotated[Text, _FRONTIER(help="Politeness per group of hosts, too: ip, domain or module:function.")] = None,
     store: Annotated[
-        Text,
-        _FRONTIER(help="Where the queues are kept: memory (no resuming), or a database URL."),
+        Text, _FRONTIER(help="Where the queues are kept: memory (no resuming), or a database URL.")
     ] = None,
     balance_replenish: Annotated[Whole, _FRONTIER(help="Cost units of a queue per session.")] = None,
     total_budget: Annotated[Whole, _FRONTIER(help="Total cost units of a queue, -1 = no limit.")] = None,
@@ -168,11 +160,8 @@ for verb in (pause, resume, stop, status, add):
 app.add_typer(config, name="config")
 app.command()(dedup)
 app.add_typer(frontier, name="frontier", cls=_Group)
-app.command()(why)
-app.command()(report)
-app.command()(links)
-app.command()(index)
-app.command()(compare)
+for command in (why, report, links, index, compare):
+    app.command()(command)
 lab.command("policies")(compare)
 lab.command()(simulate)
 lab.command()(web)

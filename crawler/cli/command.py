@@ -28,7 +28,7 @@ from anabranch.frontier.jobfolder import is_job
 #: The folder of jobs that are given by name.
 JOBS = Path("jobs")
 #: Characters of an error that are shown.
-_SAID = 1000
+_MOST_CHARS = 1000
 
 
 def guarded(run: Callable[[], int | None]) -> int:
@@ -41,20 +41,15 @@ def guarded(run: Callable[[], int | None]) -> int:
         # What is flushed at the end of the process must not fail again.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return ExitCode.READER_GONE
-    except (UnknownQueue, *FORESEEABLE) as error:
-        return _fail(error, failure_code(error))
-    except DumpDamaged as error:
-        return _fail(error, ExitCode.USAGE)
+    except (UnknownQueue, DumpDamaged, *FORESEEABLE) as error:
+        code = ExitCode.USAGE if isinstance(error, DumpDamaged) else failure_code(error)
+        message = escaped(str(error))
+        if len(message) > _MOST_CHARS:  # it quotes the command line, or a name from the web
+            message = f"{message[: _MOST_CHARS * 3 // 4]} … {message[-_MOST_CHARS // 4 :]}"
+        say(f"anabranch: {message}")
+        return code
     except KeyboardInterrupt:
         return ExitCode.INTERRUPTED
-
-
-def _fail(error: Exception, code: ExitCode) -> ExitCode:
-    said = escaped(str(error))
-    if len(said) > _SAID:  # it quotes the command line, or a name from the web
-        said = f"{said[: _SAID * 3 // 4]} … {said[-_SAID // 4 :]}"
-    say(f"anabranch: {said}")
-    return code
 
 
 def put(text: str) -> None:
@@ -78,12 +73,7 @@ def find_job(typed: str) -> Path:
 
 @contextmanager
 def opened(directory: Path) -> Iterator[tuple[Frontier, CrawlOrder]]:
-    """Open a stopped job: its Frontier, and the order that it was opened with. Both are closed in order at the end.
-
-    A job with nothing left stays finished.
-
-    Raises: UsageError if nothing was ever queued, StoreLost, QueueForgotten, JobInUse; as a crawl does.
-    """
+    """The Frontier and the order of a stopped job. Raises: UsageError if nothing was ever queued; as a crawl does."""
     with JobFolder.open(directory) as job:
         kept = order_file(directory)
         if kept is None:

@@ -1,4 +1,4 @@
-"""`anabranch config`: orders are written, shown and checked without a job being touched."""
+"""`anabranch config`: writes, shows and checks orders. It changes no job."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ from anabranch.crawler.order.sources import read_layers, seeds_layer
 from anabranch.crawler.outcomes.errors import OrderError, UsageError, storage_errors
 from anabranch.crawler.report.table import escaped
 
-#: What a verb was given, by name; of `show`, `crawl` has those of `anabranch crawl`.
+#: A verb's parameters by name; `crawl` of `show` has those of `anabranch crawl`.
 Parameters = Mapping[str, Any]
 
 
 class OrderFaults(OrderError):
-    """An order has several faults, which have been told."""
+    """An order has several faults, which have been reported."""
 
 
 def run_config(verb: str, parameters: Parameters) -> int:
@@ -59,10 +59,7 @@ def _show(parameters: Parameters) -> None:
     )
     layers = [seeds_layer(chosen.order), *chosen.layers] if sources else chosen.layers
     shown = effective_order(
-        chosen.order,
-        layers,
-        with_origin=parameters["origin"],
-        only_given=not parameters["effective"],
+        chosen.order, layers, with_origin=parameters["origin"], only_given=not parameters["effective"]
     )
     put(shown.rstrip("\n") or "# nothing is given: all keys have their defaults; --effective shows them")
 
@@ -83,13 +80,9 @@ def _validate(parameters: Parameters) -> None:
     put(f"{file}: nothing is wrong with it{needs_seeds}")
 
 
-def _schema(_: Parameters) -> None:
-    put(json.dumps(order_schema(), indent=2))
-
-
 _VERBS: Mapping[str, Callable[[Parameters], None]] = {
     "init": _init,
     "show": _show,
     "validate": _validate,
-    "schema": _schema,
+    "schema": lambda _: put(json.dumps(order_schema(), indent=2)),
 }

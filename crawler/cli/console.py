@@ -83,24 +83,15 @@ _SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
 class StopSignals:
-    """Ends a command that reads in order: SIGINT, SIGTERM or SIGHUP ask it to end, a second one ends the process at once.
+    """SIGINT, SIGTERM or SIGHUP ask a command to end in order; a second signal ends the process at once.
 
-    While entered, signals are noted; from the first one on, the descriptor `wake` has something to read. A SIGHUP that the
-    caller ignores (`nohup`) stays ignored.
+    From the first signal on, the descriptor `wake` can be read. A SIGHUP that the caller ignores (`nohup`) stays ignored.
     """
 
     def __init__(self) -> None:
         self.is_set = False  #: a signal came
-        self._on_first: list[Callable[[], object]] = []
-        self._on_second: list[Callable[[], object]] = []
-
-    def on_first(self, call: Callable[[], object]) -> None:
-        """Call this at the first signal, in the signal's handler."""
-        self._on_first.append(call)
-
-    def on_second(self, clean_up: Callable[[], object]) -> None:
-        """Call this at the second signal, just before the process exits at once."""
-        self._on_second.append(clean_up)
+        self.on_first: list[Callable[[], object]] = []  #: called by the first signal, in its handler
+        self.on_second: list[Callable[[], object]] = []  #: called by the second signal, before the process exits
 
     def __enter__(self) -> Self:
         self.wake, self._waker = os.pipe()
@@ -121,11 +112,11 @@ class StopSignals:
 
     def _note(self, _number: int, _frame: FrameType | None) -> None:
         if self.is_set:
-            for clean_up in self._on_second:
+            for clean_up in self.on_second:
                 clean_up()
             os._exit(ExitCode.FORCED)
         self.is_set = True
-        for call in self._on_first:
+        for call in self.on_first:
             call()
 
 
@@ -144,11 +135,7 @@ class _Forgiving(io.FileIO):
 
 
 def keep_streams() -> None:
-    """Open closed descriptors among 0 to 2 on /dev/null, and make writes to standard error never fail.
-
-    Started with `2>&-`, the first file that the process opens would be its standard error: the job's lock, or its database.
-    A standard error that is not the process's own, as in tests, stays as it is.
-    """
+    """Open closed descriptors among 0 to 2 on /dev/null, and make writes to the process's standard error never fail."""
     for descriptor in range(3):
         try:
             os.fstat(descriptor)

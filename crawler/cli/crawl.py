@@ -8,17 +8,17 @@ import os
 import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack, closing, contextmanager, suppress
+from contextlib import AbstractContextManager, ExitStack, closing, contextmanager, nullcontext, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import urlsplit
 
 import structlog
 
-from anabranch.crawler.cli.console import consents, keep_streams
+from anabranch.crawler.cli.console import consents, keep_streams, say
 from anabranch.crawler.job.checking import check_names
-from anabranch.crawler.job.choosing import ChosenJob, CrawlRequest, ScopeEffect, SeedSources, choose, join, scope_effect
-from anabranch.crawler.job.folder import JobFolder, MovedAside, move_aside, move_back
+from anabranch.crawler.job.choosing import ChosenJob, CrawlRequest, ScopeEffect, choose, join, scope_effect
+from anabranch.crawler.job.folder import JobFolder, move_aside, move_back
 from anabranch.crawler.job.frontier import is_over, open_job
 from anabranch.crawler.job.seeds import SEED_BOOK, Seed, SeedBook, none_left, read_seeds
 from anabranch.crawler.job.state import has_queue_in_memory
@@ -32,7 +32,7 @@ from anabranch.crawler.processes.orders import refuse_another_round
 from anabranch.crawler.processes.reopening import opened_shares
 from anabranch.crawler.processes.share import live
 from anabranch.crawler.report.logs import closing_logs, configure_logs
-from anabranch.crawler.report.progress import CrawlSnapshot, Display, DisplayConsole, Progress
+from anabranch.crawler.report.progress import CrawlSnapshot, Display, DisplayConsole, show_progress
 from anabranch.crawler.report.table import escaped
 from anabranch.crawler.run.controller import CrawlController, RunHooks
 from anabranch.crawler.run.signals import ignore_harmless
@@ -62,7 +62,8 @@ def run_crawl(command: CrawlCommand) -> int:
         with deciding():
             return _run(command)
     except FORESEEABLE as error:
-        return _fail(error, failure_code(error))
+        say(f"anabranch: {escaped(str(error))}")
+        return failure_code(error)
     except KeyboardInterrupt:
         return ExitCode.FORCED
 
@@ -76,23 +77,14 @@ def _run(command: CrawlCommand) -> int:
         )
     chosen = choose(command)
     refuse_share(chosen.directory)
-    logs = chosen.order.logs
+    order, logs = chosen.order, chosen.order.logs
     file = Path(logs.file) if logs.file else None
-    with (
-        _nursery(chosen.order) as nursery,  # before anything is open
-        closing_logs(configure_logs(command.verbosity, style=logs.format, file=file)),
-    ):
+    # The processes of the crawl are forked from one that has nothing open yet.
+    nursery_opened: AbstractContextManager[Nursery | None] = (
+        nullcontext() if order.crawl.processes == 1 else closing(Nursery(live))
+    )
+    with nursery_opened as nursery, closing_logs(configure_logs(command.verbosity, style=logs.format, file=file)):
         return _run_chosen(command, chosen, nursery)
-
-
-@contextmanager
-def _nursery(order: CrawlOrder) -> Iterator[Nursery | None]:
-    """Where the processes of the crawl come from; None if this one is all."""
-    if order.crawl.processes == 1:
-        yield None
-        return
-    with closing(Nursery(live)) as nursery:
-        yield nursery
 
 
 def _run_chosen(command: CrawlCommand, chosen: ChosenJob, nursery: Nursery | None) -> int:
@@ -102,7 +94,7 @@ def _run_chosen(command: CrawlCommand, chosen: ChosenJob, nursery: Nursery | Non
         refuse_another_round(order)
         _check_round(order)
     for edit in chosen.edits:
-        print(f"anabranch: {edit}", file=sys.stderr)  # noqa: T201 - the command's own output
+        say(f"anabranch: {edit}")
     seeds = _seeds(chosen)
     added = _join(command, chosen, seeds) if chosen.has_seeds else ()
     with (
@@ -131,19 +123,20 @@ def _run_job(
     if not order.agent.contact:
         log.warning("no contact is configured, site owners cannot reach you; use --contact URL")
     made = loop_factory(order.crawl.loop)
-    # The parent of several processes only passes on what they send; it is their loops that the order speaks of.
-    with asyncio.Runner(loop_factory=made if nursery is None else None) as runner:
-        outside = _outside(order, command.verbosity)
+    hooks = _hooks(order, command.verbosity)
+
+    async def run() -> int:
         if nursery is None:
-            return runner.run(_crawl(order, job, seeds, outside))
-        return runner.run(_coordinate(order, job, seeds, outside, nursery))
+            return await CrawlController(order, job, seeds, hooks).run()
+        return await Coordinator(order, job, seeds, hooks, nursery).run()
+
+    # The parent of several processes only passes on what they send; the order's loop is for the processes.
+    with asyncio.Runner(loop_factory=made if nursery is None else None) as runner:
+        return runner.run(run())
 
 
 def _join(command: CrawlCommand, chosen: ChosenJob, seeds: Sequence[Seed]) -> Sequence[Seed]:
-    """The seeds that the job gets. Asks before a scope ends queued URLs.
-
-    Raises: UsageError if it is another crawl's job, or nobody said that the URLs are to end; as a crawl does.
-    """
+    """The seeds that the job gets. Asks before a scope ends queued URLs. Raises: UsageError without consent, as `join`."""
     joined = join(chosen, seeds)
     if not joined.narrows or command.again or command.yes or has_queue_in_memory(chosen.directory / "state"):
         return joined.added  # another round has another queue, and one in memory is gone
@@ -183,7 +176,11 @@ def _made_way(command: CrawlCommand, directory: Path) -> Iterator[None]:
         if not command.delete_old:
             moved = move_aside(directory, time.time())
     if moved is not None and command.verbosity >= 0:
-        _say_moved(moved)
+        _say(f"the old job is now {moved.place}")
+        if moved.leaves:
+            urls = map(urlsplit, moved.leaves)
+            servers = ", ".join(url._replace(netloc=url.netloc.rpartition("@")[2]).geturl() for url in urls)
+            _say(f"its shared filter stays as it is, and knows its URLs: {servers}")
     try:
         yield
     except BaseException:
@@ -192,83 +189,53 @@ def _made_way(command: CrawlCommand, directory: Path) -> Iterator[None]:
         raise
 
 
-def _say_moved(moved: MovedAside) -> None:
-    _say(f"the old job is now {moved.place}")
-    if moved.leaves:
-        servers = ", ".join(
-            urlsplit(url)._replace(netloc=urlsplit(url).netloc.rpartition("@")[2]).geturl() for url in moved.leaves
-        )
-        _say(f"its shared filter stays as it is, and knows its URLs: {servers}")
-
-
 def _check_round(order: CrawlOrder) -> None:
     """Raises: UsageError for what counts, or knows, the URLs of earlier rounds: the next one would end at its seeds."""
-    limits = order.limits
     if order.dedup.leaves:
         raise UsageError("--again: the filter of [dedup] leaves has the job's own URLs; add -s dedup.leaves=")
-    per_host = {
-        "pages_per_host": limits.pages_per_host,
-        "bytes_per_host": limits.bytes_per_host,
-        "time_per_host": limits.time_per_host_s,
-    }
-    none = " ".join(f"-s limits.{key}=0" for key, value in per_host.items() if value)
+    per_host = [key for key in ("pages_per_host", "bytes_per_host", "time_per_host_s") if getattr(order.limits, key)]
+    none = " ".join(f"-s limits.{key.removesuffix('_s')}=0" for key in per_host)
     if none:
         raise UsageError(f"--again: limits per host count the whole job, earlier rounds too; add {none}")
 
 
 def _seeds(chosen: ChosenJob) -> tuple[Seed, ...]:
-    """The seeds among the sources; what is none is reported and skipped. Raises: UsageError, NoSeeds."""
+    """The seeds of the sources, each URL once. Reports and skips other lines. Raises: UsageError, NoSeeds."""
     if not chosen.named:
         if chosen.has_seeds:
             return ()
         raise UsageError("there is no seed; name a URL, a file of URLs, or - for standard input")
-    seeds, reports = _read(chosen.named)
-    if not seeds:
-        raise NoSeeds(none_left(reports))
-    for report in reports:
-        print(f"anabranch: {report}; skipped", file=sys.stderr)  # noqa: T201 - the command's own output
-    return seeds
-
-
-def _read(named: Sequence[SeedSources]) -> tuple[tuple[Seed, ...], list[str]]:
-    """The seeds, each URL once, where it was named first; and what is said of those that are none."""
     seeds: dict[str, Seed] = {}
     reports: list[str] = []
-    for sources, place, told in named:
+    for sources, place, shown in chosen.named:
         found = read_seeds(sources, io.BytesIO() if sys.stdin is None else sys.stdin.buffer, place)
         for seed in found.seeds:
             seeds.setdefault(seed.url, seed)
-        reports += [f"{told if bad.source == place else bad.source}: {bad.text!r}: {bad.reason}" for bad in found.bad]
-    return tuple(seeds.values()), reports
+        reports += [f"{shown if bad.source == place else bad.source}: {bad.text!r}: {bad.reason}" for bad in found.bad]
+    if not seeds:
+        raise NoSeeds(none_left(reports))
+    for report in reports:
+        say(f"anabranch: {report}; skipped")
+    return tuple(seeds.values())
 
 
-async def _crawl(order: CrawlOrder, job: JobFolder, seeds: Sequence[Seed], outside: RunHooks) -> int:
-    return await CrawlController(order, job, seeds, outside).run()
-
-
-async def _coordinate(
-    order: CrawlOrder, job: JobFolder, seeds: Sequence[Seed], outside: RunHooks, nursery: Nursery
-) -> int:
-    return await Coordinator(order, job, seeds, outside, nursery).run()
-
-
-def _outside(order: CrawlOrder, verbosity: int) -> RunHooks:
+def _hooks(order: CrawlOrder, verbosity: int) -> RunHooks:
     console = DisplayConsole(stderr=True)
     display = Display.NONE if verbosity < 0 else Display(order.report.progress)
 
     async def show(take: Callable[[], CrawlSnapshot]) -> None:
-        await Progress(take, console, display, order.report.interval_s).show()
+        await show_progress(take, console, display, order.report.interval_s)
 
     def force_exit() -> None:
         with suppress(OSError):
             console.show_cursor()
         os._exit(ExitCode.FORCED)  # the journal and the store are sound at any moment
 
-    return RunHooks(notify=_say if verbosity >= 0 else _keep_quiet, show=show, force_exit=force_exit, is_last=True)
+    return RunHooks(notify=_say if verbosity >= 0 else lambda _: None, show=show, force_exit=force_exit, is_last=True)
 
 
 def _say(text: str) -> None:
-    """Lines on standard output, whatever it can write; nobody need read them."""
+    """Print lines on standard output. Errors do not end the crawl."""
     encoding = getattr(sys.stdout, "encoding", None) or "utf-8"
     shown = text.rstrip("\n").encode(encoding, "backslashreplace").decode(encoding)
     try:
@@ -279,12 +246,3 @@ def _say(text: str) -> None:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         if not isinstance(error, BrokenPipeError):
             log.warning("standard output cannot be written; see the job's reports", reason=error.strerror)
-
-
-def _keep_quiet(text: str) -> None:
-    """With -q only what went wrong is said."""
-
-
-def _fail(error: Exception, code: ExitCode) -> int:
-    print(f"anabranch: {escaped(str(error))}", file=sys.stderr)  # noqa: T201 - the command's own output
-    return code

@@ -1,8 +1,4 @@
-"""`anabranch dedup`: passes on each new line once. Every foreseeable error becomes one line and an exit code.
-
-The command line is checked, then the source of lines and the filter are opened, then lines flow from the one through the other.
-`anabranch.dedup` has the filters and the stream.
-"""
+"""`anabranch dedup`: passes on each new line once. `anabranch.dedup` has the filters and the stream."""
 
 from __future__ import annotations
 
@@ -16,7 +12,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, fields
 from functools import partial
 from pathlib import Path
-from typing import TextIO
+from typing import Any, TextIO
 
 from anabranch.crawler.cli.console import StopSignals, live_totals, say, with_flag
 from anabranch.crawler.order.quantities import format_bytes
@@ -33,7 +29,7 @@ from anabranch.dedup.capture.frames import CaptureStatistics
 from anabranch.dedup.capture.urls import CapturedLines, urls_from_file, urls_from_interface
 from anabranch.dedup.errors import BadParameters, DedupError, FormatMismatch, InvariantBroken, StoreFull
 from anabranch.dedup.linefilters import Choice, ChoiceError, LineFilter, open_filter, open_shared
-from anabranch.dedup.stream import MAX_LINE_BYTES, Cadence, LineUniq, Output, ReaderGone, StreamTotals, pieces
+from anabranch.dedup.stream import MAX_LINE_BYTES, Cadence, LineUniq, Output, ReaderGone, pieces
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -63,14 +59,9 @@ class DedupCommand:
         return bool(self.state or self.redis)
 
     @property
-    def names_what_to_check(self) -> bool:
-        """A filter that outlives runs, and no URLs."""
-        return self.is_lasting and not self.inputs
-
-    @property
-    def empty(self) -> list[str]:
-        """The names of what is given as an empty text; a path cannot be, since Path("") is the folder one is in."""
-        given = {
+    def texts(self) -> dict[str, str | None]:
+        """The options that must not be empty. A path is never empty: Path("") is the current folder."""
+        return {
             "FILE": self.file,
             "--pcap": self.pcap,
             "--interface": self.interface,
@@ -80,25 +71,24 @@ class DedupCommand:
             "--features": self.features,
             "--redis": "" if "" in self.redis else None,
         }
-        return [name for name, value in given.items() if value == ""]
 
     @property
     def inputs(self) -> list[str]:
         """The names of the inputs that are given."""
-        given = {"FILE": self.file, "--pcap": self.pcap, "--interface": self.interface}
-        return [name for name, value in given.items() if value is not None]
+        return [name for name in ("FILE", "--pcap", "--interface") if self.texts[name] is not None]
 
 
 def require_sense(command: DedupCommand) -> None:
     """Raises: UsageError for options that are empty, exclude or need each other."""
+    empty = [name for name, value in command.texts.items() if value == ""]
     inputs = command.inputs
     breaches = {
-        f"{' and '.join(command.empty)}: must not be empty": bool(command.empty),
+        f"{' and '.join(empty)}: must not be empty": empty,
         f"{' and '.join(inputs)} exclude each other; name one input": len(inputs) > 1,
         "--state and --redis exclude each other; the servers keep the filter": command.redis and command.state,
         "--name names a filter on servers; give --redis URL too": command.name is not None and not command.redis,
         "--check verifies a filter and reads no URLs; give --state DIR or --redis URL alone": (
-            command.check and not command.names_what_to_check
+            command.check and (inputs or not command.is_lasting)
         ),
         f"--check: there is no folder {command.state}": command.check and command.state and not command.state.is_dir(),
     }
@@ -115,7 +105,7 @@ class Source:
     name: str  #: for messages
     ends_at_signal: bool = True  #: False: a signal ends what fills it, and it is read to its end
     require_whole: Callable[[], None] = lambda: None  #: after its end: raises what made it end too early
-    counted: Callable[[], str] = lambda: ""  #: what it met beside the lines, in words
+    counted: Callable[[], str] = lambda: ""  #: what it met in addition to the lines, in words
     fault: Callable[[], str] = lambda: ""  #: after its end: why nothing can have come out of it, in words
 
 
@@ -142,14 +132,14 @@ def descriptor(stream: TextIO | None, name: str, advice: str) -> int:
     return stream.fileno()
 
 
-#: What was marked is made durable this often. It was written before, so what a power cut takes is only written again.
+#: Seconds between two syncs of the filter. Lines are written first: those that a power cut takes from it are written again.
 SYNC_S = 10.0
 
-#: Of the filter on servers, unless --name says otherwise.
+#: The name of the filter on servers without --name.
 SHARED_NAME = "anabranch"
 
-#: What a foreseeable error means for the caller; the first that fits counts. A disk that takes nothing is told by its number,
-#: and an error of this room knows its code.
+#: Exit codes of foreseeable errors; the first that fits counts. `FULL` has the errors of a disk that takes nothing, and a
+#: `CrawlerError` has its own code.
 ERROR_EXITS: dict[type[Exception], ExitCode] = {
     StoreFull: ExitCode.DISK_FULL,
     BadParameters: ExitCode.USAGE,
@@ -177,7 +167,7 @@ OPTIONS = {
     "drop_query": "--drop-query",
 }
 
-#: What a filter calls a parameter -> what stands for it where a message begins with it.
+#: Parameter of a filter -> its replacement at the beginning of a message.
 FLAGS = {name: flag for name, flag in OPTIONS.items() if name != "kind"} | {
     "feature": "--features: feature",
     "leaf_bits": "--false-positive: leaf_bits",
@@ -213,17 +203,10 @@ def exit_code(error: Exception) -> ExitCode:
 
 
 def _choice(command: DedupCommand) -> Choice:
-    features = command.features
-    return Choice(
-        kind=command.kind,
-        expected=command.expected,
-        false_positive=command.false_positive,
-        signature=command.signature,
-        levels=command.levels,
-        features=None if features is None else tuple(name.strip() for name in features.split(",")),
-        site_bound=command.site_bound,
-        drop_query=command.drop_query,
-    )
+    given: dict[str, Any] = {name: getattr(command, name) for name in OPTIONS}
+    if command.features is not None:
+        given["features"] = tuple(name.strip() for name in command.features.split(","))
+    return Choice(**given)
 
 
 def _words(error: Exception) -> str:
@@ -251,13 +234,16 @@ def _check(command: DedupCommand) -> int:
 
 def _run(command: DedupCommand) -> int:
     output = Output(descriptor(sys.stdout, "output", "redirect it"), lasting=command.is_lasting)
+    is_capture = bool({"--pcap", "--interface"} & {*command.inputs})
     with (
         StopSignals() as stop,
-        _source(command, stop) as source,
+        _capture(command, stop) if is_capture else lines_of(command.file) as source,
         _filter(command, stop) as opened,
         live_totals(source.fd, quiet=command.quiet) as show,
     ):
-        uniq = LineUniq(opened, output.write, on_too_long=partial(_warn, source.name))
+        limit = format_bytes(MAX_LINE_BYTES)
+        too_long = f"{source.name}: a line is longer than {limit} and left out; the totals count all of them"
+        uniq = LineUniq(opened, output.write, on_too_long=lambda: say(f"anabranch: {too_long}"))
         cadence = Cadence(SYNC_S)
         for piece in pieces(source.fd, source.name, stop.wake if source.ends_at_signal else None):
             uniq.feed(piece)
@@ -270,7 +256,12 @@ def _run(command: DedupCommand) -> int:
             source.require_whole()
             if fault := source.fault():
                 say(f"anabranch: {source.name}: {fault}")
-        words = f"{_totals_words(uniq.totals)}; {_filter_words(opened)}{source.counted()}"
+        totals = uniq.totals
+        counts = {"new": totals.new, "seen": totals.seen, "empty": totals.empty}
+        if totals.too_long:
+            counts[f"longer than {limit}"] = totals.too_long
+        lines = ", ".join(f"{number:,} {word}" for word, number in counts.items())
+        words = f"read {totals.lines:,} lines: {lines}; {_filter_words(opened)}{source.counted()}"
     decided()
     if not command.quiet:
         say(words)
@@ -278,13 +269,6 @@ def _run(command: DedupCommand) -> int:
 
 
 # Where the lines come from
-
-
-@contextmanager
-def _source(command: DedupCommand, stop: StopSignals) -> Iterator[Source]:
-    is_capture = command.pcap is not None or command.interface is not None
-    with _capture(command, stop) if is_capture else lines_of(command.file) as source:
-        yield source
 
 
 @contextmanager
@@ -296,7 +280,7 @@ def _capture(command: DedupCommand, stop: StopSignals) -> Iterator[Source]:
         is_over = True
 
     if command.interface is not None:
-        stop.on_first(end)
+        stop.on_first.append(end)
         name, urls = command.interface, urls_from_interface(command.interface, stop=lambda: is_over, statistics=counts)
     else:
         name = command.pcap or ""
@@ -321,16 +305,30 @@ def _capture(command: DedupCommand, stop: StopSignals) -> Iterator[Source]:
 
 @contextmanager
 def _filter(command: DedupCommand, stop: StopSignals) -> Iterator[LineFilter]:
-    """The filter of this run; without --state or --redis, one in a folder for temporary files that goes with the run."""
+    """The filter of this run; without --state or --redis, one in a temporary folder that is removed at the end."""
     if command.redis:
         name = SHARED_NAME if command.name is None else command.name
         opened = open_shared(command.redis, name, _choice(command))
     elif command.state is not None:
-        opened = _opened_state(command.state, _choice(command))
+        try:
+            opened = open_filter(command.state, _choice(command))
+        except OSError as error:
+            kind = UNWRITABLE.get(error.errno or 0)
+            if kind is None:
+                raise
+            advice = "name a folder that is writable"
+            if os.path.isdir(command.state):  # noqa: PTH112 - a Path raises if it may not look
+                advice = "a filter must be writable to be opened, to verify it, too: copy the folder and name the copy"
+            raise kind(f"{_words(error)}; {advice}") from error
     else:
-        with _temporary_folder(stop) as folder:
+        folder = Path(tempfile.mkdtemp(prefix="anabranch-dedup-"))
+        remove = partial(shutil.rmtree, folder, ignore_errors=True)
+        stop.on_second.append(remove)
+        try:
             # Never closed: that would write it to the disk first.
             yield open_filter(folder / "filter", _choice(command))
+        finally:
+            remove()
         return
     try:
         yield opened
@@ -338,46 +336,7 @@ def _filter(command: DedupCommand, stop: StopSignals) -> Iterator[LineFilter]:
         opened.close()
 
 
-def _opened_state(folder: Path, choice: Choice) -> LineFilter:
-    try:
-        return open_filter(folder, choice)
-    except OSError as error:
-        kind = UNWRITABLE.get(error.errno or 0)
-        if kind is None:
-            raise
-        advice = "name a folder that is writable"
-        if os.path.isdir(folder):  # noqa: PTH112 - a Path raises if it may not look
-            advice = "a filter must be writable to be opened, to verify it, too: copy the folder and name the copy"
-        raise kind(f"{_words(error)}; {advice}") from error
-
-
-@contextmanager
-def _temporary_folder(stop: StopSignals) -> Iterator[Path]:
-    folder = Path(tempfile.mkdtemp(prefix="anabranch-dedup-"))
-
-    def remove() -> None:
-        shutil.rmtree(folder, ignore_errors=True)
-
-    stop.on_second(remove)
-    try:
-        yield folder
-    finally:
-        remove()
-
-
-# What is said
-
-
-def _warn(name: str) -> None:
-    limit = format_bytes(MAX_LINE_BYTES)
-    say(f"anabranch: {name}: a line is longer than {limit} and left out; the totals count all of them")
-
-
-def _totals_words(totals: StreamTotals) -> str:
-    counts = {"new": totals.new, "seen": totals.seen, "empty": totals.empty}
-    if totals.too_long:
-        counts[f"longer than {format_bytes(MAX_LINE_BYTES)}"] = totals.too_long
-    return f"read {totals.lines:,} lines: " + ", ".join(f"{number:,} {word}" for word, number in counts.items())
+# Messages
 
 
 def _filter_words(opened: LineFilter) -> str:

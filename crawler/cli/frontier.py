@@ -1,4 +1,4 @@
-"""Dumps and journals as files: written whole or not at all, read whatever they are."""
+"""`anabranch frontier` and `why`: runs a verb on a job, running or not, and reads and writes dumps and journals."""
 
 from __future__ import annotations
 
@@ -9,9 +9,8 @@ import os
 import re
 import sys
 import zlib
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, nullcontext
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager, nullcontext, suppress
 from pathlib import Path
 from typing import IO, Any
 
@@ -19,7 +18,7 @@ from anabranch.crawler.cli.command import find_job, guarded, opened, put
 from anabranch.crawler.cli.console import consents, say
 from anabranch.crawler.cli.tables import explained, gate_line, listing, queue_line
 from anabranch.crawler.job.folder import is_embedded
-from anabranch.crawler.job.inspection import Snapshot, open_embedded, readable_job, refuse_unwritable
+from anabranch.crawler.job.inspection import open_embedded, readable_job, refuse_unwritable
 from anabranch.crawler.order.order import CrawlOrder
 from anabranch.crawler.order.sections import VERSION
 from anabranch.crawler.outcomes.errors import ExitCode, UsageError, storage_error, storage_errors
@@ -37,13 +36,13 @@ from anabranch.frontier.frontier import Frontier
 from anabranch.frontier.inspect.dump import load_dump
 from anabranch.frontier.inspect.load import LoadReport
 from anabranch.frontier.inspect.recovery import RecoveryJournal, load_journal
-from anabranch.frontier.records import Head, QueueKey
+from anabranch.frontier.records import QueueKey
 from anabranch.frontier.times import clock_words, counted
 
 _GZIP = b"\x1f\x8b"
 #: The beginning of a line of Heritrix's journal.
 _JOURNAL = re.compile(rb"(?:F[+sdefri]|T|E) ")
-#: So much of a file is looked at to tell what it is.
+#: Bytes of a file that are read to recognize its format.
 _HEAD_BYTES = 4096
 _TORN = (EOFError, zlib.error, gzip.BadGzipFile)
 
@@ -51,14 +50,14 @@ _TORN = (EOFError, zlib.error, gzip.BadGzipFile)
 def write_dump(lines: Iterable[str], file: Path | None) -> None:
     """Write the lines to standard output, or to a file, compressed if its name ends in `.gz`.
 
-    The file appears when it is whole and on the disk; what was there before stays until then. A link is followed; a pipe or a
-    device is written to as it is. Raises: StorageError; BrokenPipeError.
+    The file is replaced when the new one is on the disk. A link is followed; a pipe or a device is written to as it is.
+    Raises: StorageError; BrokenPipeError.
     """
     if file is None:
         sys.stdout.writelines(lines)
         sys.stdout.flush()
         return
-    with _output_errors(file):
+    with _output_errors(file, "--output"):
         is_gzip = file.suffix == ".gz"
         if file.exists() and not file.is_file():
             with _writing(file, is_gzip=is_gzip) as out:
@@ -82,21 +81,25 @@ def _replace(file: Path, lines: Iterable[str], *, is_gzip: bool) -> None:
 
 
 @contextmanager
-def _output_errors(file: Path) -> Iterator[None]:
-    """As `storage_errors`; that nobody reads a pipe any more stays what it is."""
+def _output_errors(file: Path, option: str) -> Iterator[None]:
+    """As `storage_errors`, except that a `BrokenPipeError` is raised as it is."""
     try:
         yield
     except BrokenPipeError:
         raise
     except OSError as error:
-        raise storage_error(error, file, "--output") from error
+        raise storage_error(error, file, option) from error
 
 
 def is_journal(file: Path) -> bool:
-    """It is Heritrix's recovery journal; False: it is a dump. Raises: UsageError for what is neither, and for no file."""
+    """Whether the file is Heritrix's recovery journal; False: it is a dump. Raises: UsageError if it is neither."""
     try:
         with file.open("rb") as plain:
-            head = _plain(plain.read(_HEAD_BYTES)).lstrip()
+            head = plain.read(_HEAD_BYTES)
+        if head.startswith(_GZIP):
+            with suppress(zlib.error):
+                head = zlib.decompressobj(zlib.MAX_WBITS | 16).decompress(head)
+        head = head.lstrip()
     except (OSError, ValueError) as error:  # ValueError: a NUL in the name
         words = (error.strerror if isinstance(error, OSError) else None) or str(error)
         raise UsageError(f"{file}: cannot be read: {words.lower()}") from error
@@ -108,28 +111,18 @@ def is_journal(file: Path) -> bool:
 
 
 def load_file(frontier: Frontier, file: Path, key: KeyOf, *, failures: bool, disregarded: bool) -> LoadReport:
-    """Load a dump, which has its keys for dedup, or a journal, whose URLs are made canonical and get them (blocks).
-
-    Raises: UsageError, DumpDamaged, FormatMismatch, StorageError, StoreUnavailable.
-    """
+    """Load a dump, or a journal with `key` for dedup. Raises: UsageError, DumpDamaged, FormatMismatch, or as a store."""
     if is_journal(file):
         journal = RecoveryJournal([file], failures=failures, disregarded=disregarded, canonical=canonical, key=key)
         with storage_errors(file, "FILE"):
             return load_journal(journal, frontier.operations.loading)
     if failures or disregarded:
-        raise UsageError("--failures and --disregarded are for Heritrix's journal; a dump says how each URL ended")
-    with storage_errors(file, "FILE"), _opened(file) as lines:
-        return load_dump(_up_to_the_tear(lines), frontier.operations.loading, name=file.name)
-
-
-def _plain(head: bytes) -> bytes:
-    """The beginning of a file, decompressed as far as it goes; empty if it cannot be."""
-    if not head.startswith(_GZIP):
-        return head
-    try:
-        return zlib.decompressobj(zlib.MAX_WBITS | 16).decompress(head)
-    except zlib.error:
-        return b""
+        raise UsageError("--failures and --disregarded are for Heritrix's journal; a dump has how each URL ended")
+    with storage_errors(file, "FILE"), file.open("rb") as plain:
+        is_gzip = plain.read(len(_GZIP)) == _GZIP
+        plain.seek(0)
+        with gzip.open(plain) if is_gzip else nullcontext(plain) as lines:
+            return load_dump(_up_to_the_tear(lines), frontier.operations.loading, name=file.name)
 
 
 @contextmanager
@@ -138,134 +131,97 @@ def _writing(file: Path, *, is_gzip: bool) -> Iterator[IO[str]]:
         yield out
 
 
-@contextmanager
-def _opened(file: Path) -> Iterator[IO[bytes]]:
-    with file.open("rb") as plain:
-        is_gzip = plain.read(len(_GZIP)) == _GZIP
-        plain.seek(0)
-        if is_gzip:
-            with gzip.open(plain) as inner:
-                yield inner  # type: ignore[misc]
-        else:
-            yield plain
-
-
 def _up_to_the_tear(lines: Iterable[bytes]) -> Iterator[bytes]:
-    """The lines of a file whose compressed stream may end too early; the reader notices that its end is missing."""
-    try:
+    """The lines of a compressed stream up to a torn end; the reader notices that the end is missing."""
+    with suppress(*_TORN):
         yield from lines
-    except _TORN:
-        return
 
 
-#: Verbs that change nothing, so that a job which cannot be written will do.
+#: Verbs that change nothing: they also work on a job that cannot be written.
 _READING = frozenset({"ls", "show", "why", "dump"})
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class FrontierCommand:
-    """The parsed command line."""
-
-    verb: str
-    job: str  #: a folder, or a name below `jobs`
-    arguments: Arguments  #: of the verb
-    as_json: bool = False
+def run_frontier(verb: str, job: str, arguments: Arguments, *, as_json: bool = False) -> int:
+    """Run a verb on a job, named by its folder or below `jobs`. A foreseeable error is one line and its exit code."""
+    return guarded(lambda: _run(verb, job, arguments, as_json=as_json))
 
 
-def run_frontier(command: FrontierCommand) -> int:
-    """Run it. A foreseeable error becomes one line on standard error and its exit code."""
-    return guarded(lambda: _run(command))
-
-
-def _run(command: FrontierCommand) -> int | None:
-    directory = find_job(command.job)
+def _run(verb: str, job: str, arguments: Arguments, *, as_json: bool) -> int | None:
+    directory = find_job(job)
     if is_embedded(directory):
-        return _run_embedded(command, directory)
-    facts = ask(directory / "state", command.verb, command.arguments)
+        return _run_embedded(verb, directory, arguments, as_json=as_json)
+    facts = ask(directory / "state", verb, arguments)
     if facts is not None:
-        _show(command, facts, is_running=True)
+        put(_shown(verb, facts, as_json=as_json, is_running=True))
         return None
-    reads = command.verb in _READING
+    reads = verb in _READING
     if not reads:
         refuse_unwritable(directory)
-    # What is changed is never a copy.
-    to_be_opened = readable_job(directory) if reads else nullcontext(directory)
+    # A verb that changes something never works on a copy.
+    place_opened = readable_job(directory) if reads else nullcontext(directory)
     if shares_of(directory):
-        with to_be_opened as place, opened_job(place) as stopped:
-            _show(command, stopped.answer(command.verb, command.arguments), is_running=False)
+        with place_opened as place, opened_job(place) as stopped:
+            put(_shown(verb, stopped.answer(verb, arguments), as_json=as_json, is_running=False))
         return None
-    prepared = _prepared(command, directory)
-    with to_be_opened as place, opened(place) as (frontier, order):
+    prepared = _prepared(verb, arguments, directory)
+    with place_opened as place, opened(place) as (frontier, order):
         if not reads:
             unfinish_job_of(place)
         if prepared is not None:
             return prepared(frontier, order)
-        _show(command, _answered(command, place, frontier, order), is_running=False)
+        if verb in ABOUT_URLS:
+            with open_explainer(place, order) as explainer:
+                facts = answer(frontier, verb, explainer.with_key(verb, arguments))
+                facts = explainer.explained(verb, facts)
+        else:
+            facts = answer(frontier, verb, arguments)
+        put(_shown(verb, facts, as_json=as_json, is_running=False))
     return None
 
 
-def _run_embedded(command: FrontierCommand, directory: Path) -> int | None:
-    """On the job of a host program, which is looked at by a snapshot while the host holds it."""
-    prepared = _prepared(command, None)
-    reads = command.verb in _READING
+def _run_embedded(verb: str, directory: Path, arguments: Arguments, *, as_json: bool) -> int | None:
+    """On the job of a host program, read from a snapshot while the host holds it."""
+    prepared = _prepared(verb, arguments, None)
+    reads = verb in _READING
     if not reads:
         refuse_unwritable(directory)
     with open_embedded(directory, reads=reads) as (frontier, order, snapshot):
         if snapshot is not None:
-            say(_told(directory, snapshot))
+            holder = "another process" if snapshot.process is None else f"process {snapshot.process}"
+            taken = clock_words(snapshot.taken_s, snapshot.taken_s)
+            unknown = "" if snapshot.in_flight is not None else "; what is in flight is not known"
+            state = f"{holder} runs it; this is a snapshot of what was durable at {taken}{unknown}"
+            say(f"anabranch: {directory}: {state}")
         if prepared is not None:
             return prepared(frontier, order)
-        facts = answer(frontier, command.verb, {**command.arguments, WHATEVER_KEY: True})
-        _show(command, facts, is_running=snapshot is not None)
+        facts = answer(frontier, verb, {**arguments, WHATEVER_KEY: True})
+        put(_shown(verb, facts, as_json=as_json, is_running=snapshot is not None))
     return None
 
 
-def _told(directory: Path, snapshot: Snapshot) -> str:
-    holder = "another process" if snapshot.process is None else f"process {snapshot.process}"
-    unknown = "" if snapshot.in_flight is not None else "; what is in flight is not known"
-    taken = clock_words(snapshot.taken_s, snapshot.taken_s)
-    return f"anabranch: {directory}: {holder} runs it; this is a snapshot of what was durable at {taken}{unknown}"
+# Verbs that a running crawl refuses
 
 
-def _answered(command: FrontierCommand, directory: Path, frontier: Frontier, order: CrawlOrder) -> Facts:
-    if command.verb not in ABOUT_URLS:
-        return answer(frontier, command.verb, command.arguments)
-    with open_explainer(directory, order) as explainer:
-        return explainer.explained(
-            command.verb, answer(frontier, command.verb, explainer.with_key(command.verb, command.arguments))
-        )
-
-
-# Verbs that take their time
-
-
-def _prepared(command: FrontierCommand, job: Path | None) -> Callable[[Frontier, CrawlOrder], int | None] | None:
-    """What to do with the Frontier, for verbs that a running crawl refuses; whatever can fail before has been tried. `job` is
-    the folder with the crawl's logs, if it is a crawl's.
-    """
-    arguments = command.arguments
-    if command.verb == "dump":
+def _prepared(verb: str, arguments: Arguments, job: Path | None) -> Callable[[Frontier, CrawlOrder], int | None] | None:
+    """What to do with the Frontier, after checks that need no Frontier. `job` is the folder with the crawl's logs, if any."""
+    if verb == "dump":
         return lambda frontier, order: _dump(frontier, order, arguments["file"])
-    if command.verb == "load":
+    if verb == "load":
         is_journal(Path(arguments["file"]))
         return lambda frontier, order: _load(frontier, order, arguments)
-    if command.verb == "rm":
-        matches = _pattern(arguments["url"])
+    if verb == "rm":
+        try:
+            matches = re.compile(arguments["url"] or "").search
+        except re.error as error:
+            raise UsageError(f"--url {arguments['url']!r}: no regular expression: {error}") from error
         return lambda frontier, order: _remove(frontier, order, arguments, matches, job)
     return None
 
 
 def _dump(frontier: Frontier, order: CrawlOrder, file: str | None) -> None:
     lines = frontier.operations.dump({"policy": order.frontier.policy, "program": f"anabranch {VERSION}"})
-    if file is not None:
-        write_dump(lines, Path(file))
-        return
-    try:
-        write_dump(lines, None)
-    except BrokenPipeError:
-        raise
-    except OSError as error:
-        raise storage_error(error, Path("standard output")) from error
+    with _output_errors(Path("standard output"), "--job") if file is None else nullcontext():
+        write_dump(lines, None if file is None else Path(file))
 
 
 def _load(frontier: Frontier, order: CrawlOrder, arguments: Arguments) -> int:
@@ -285,7 +241,7 @@ def _load(frontier: Frontier, order: CrawlOrder, arguments: Arguments) -> int:
 
 
 def not_loaded(report: LoadReport) -> Iterator[str]:
-    """What was left out, and why; what other shares take in one line, since it may be most of the file. Pure."""
+    """What was left out, and why. URLs of other shares get one line, since they may be most of the file. Pure."""
     for refusal in report.refusals:
         yield f"{refusal.place}: {refusal.url}: {refusal.reason}; not loaded"
     if (first := report.first_foreign) is not None:
@@ -310,51 +266,39 @@ def loaded_line(report: LoadReport) -> str:
     return "loaded: " + ", ".join(f"{number:,} {what}" for what, number in parts.items() if number or what == "queued")
 
 
-def _pattern(text: str | None) -> Callable[[str], object]:
-    try:
-        return re.compile(text or "").search
-    except re.error as error:
-        raise UsageError(f"--url {text!r}: no regular expression: {error}") from error
-
-
 def _remove(
     frontier: Frontier, order: CrawlOrder, arguments: Arguments, matches: Callable[[str], object], job: Path | None
 ) -> None:
     queue = None if arguments["queue"] is None else QueueKey(arguments["queue"])
     operations = frontier.operations
     if queue is not None:
-        operations.view(queue)  # an unknown queue is told, not taken for an empty one
+        operations.view(queue)  # raises if the queue is unknown
     found = operations.matching(lambda url: bool(matches(url)), queue)
     if found and not arguments["yes"] and not consents(f"remove {counted(found, 'queued URL')}? [y/N] "):
         raise UsageError("nothing was removed; add --yes to remove without being asked")
     removed = 0
     if found:
-        noted = (
-            nullcontext(_unnoted) if job is None else removal_log(job, frontier.now_s, extra_info=order.logs.extra_info)
+        logged = (
+            nullcontext(lambda _: None)  # a program that embeds the Frontier has no log of ours
+            if job is None
+            else removal_log(job, frontier.now_s, extra_info=order.logs.extra_info)
         )
-        with noted as note:
+        with logged as note:
             removed = operations.remove(lambda url: bool(matches(url)), queue, note)
     put(f"removed {counted(removed, 'URL')}")
 
 
-def _unnoted(_: Sequence[Head]) -> None:
-    """A program that embeds the Frontier has no log of ours."""
+# Output
 
 
-# What is shown
-
-
-def _show(command: FrontierCommand, facts: Facts, *, is_running: bool) -> None:
-    if command.as_json:
-        put(json.dumps(_finite(facts), indent=2))
-    elif command.verb == "ls":
-        put(listing(facts, is_running=is_running))
-    elif "explanation" in facts:
-        put(explained(facts))
-    elif command.verb in {"block", "unblock"}:
-        put(gate_line(facts))
-    else:
-        put(queue_line(facts))
+def _shown(verb: str, facts: Facts, *, as_json: bool, is_running: bool) -> str:
+    if as_json:
+        return json.dumps(_finite(facts), indent=2)
+    if verb == "ls":
+        return listing(facts, is_running=is_running)
+    if "explanation" in facts:
+        return explained(facts)
+    return gate_line(facts) if verb in {"block", "unblock"} else queue_line(facts)
 
 
 def _finite(value: Any) -> Any:

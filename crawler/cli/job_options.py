@@ -64,9 +64,9 @@ def add(
 
 
 def _run_operate(verb: str, job: str, arguments: Mapping[str, Any] | None = None, **how: bool) -> None:
-    from anabranch.crawler.cli.operate import OperateCommand, run_operate  # noqa: PLC0415 - help must be fast
+    from anabranch.crawler.cli.operate import run_operate  # noqa: PLC0415 - help must be fast
 
-    raise typer.Exit(run_operate(OperateCommand(verb=verb, job=job, arguments=arguments or {}, **how)))
+    raise typer.Exit(run_operate(verb, job, arguments or {}, **how))
 
 
 #: The names in `crawler.report.reports.REPORTS`; written here because help must be fast.
@@ -76,10 +76,10 @@ NAMES = (
 
 
 def report(
-    job: Annotated[str, typer.Argument(metavar="JOB", help="The job's folder, or its name below jobs/.")],
+    job: Job,
     name: Annotated[str, typer.Argument(metavar="[NAME]", help=f"One of {NAMES}, source.")] = "crawl-summary",
     limit: Annotated[int, typer.Option(metavar="N", min=0, help="Show at most N rows.")] = 1000,
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+    as_json: Json = False,
 ) -> None:
     """Print a report of a running or stopped job."""
     from anabranch.crawler.cli.operate import run_report  # noqa: PLC0415 - help must be fast
@@ -89,8 +89,7 @@ def report(
 
 def index(
     job: Annotated[
-        str,
-        typer.Argument(metavar="JOB", help="The job's folder, or its name below jobs/, or a folder of WARC files."),
+        str, typer.Argument(metavar="JOB", help="The job's folder, or its name below jobs/, or a folder of WARC files.")
     ],
 ) -> None:
     """Rebuild the index of the WARC files of JOB: a sorted NAME.cdxj for each NAME.warc.gz, as pywb reads it."""
@@ -235,6 +234,6 @@ def why(
 
 
 def _run_frontier(verb: str, job: str, arguments: Mapping[str, Any], *, as_json: bool = False) -> None:
-    from anabranch.crawler.cli.frontier import FrontierCommand, run_frontier  # noqa: PLC0415 - help must be fast
+    from anabranch.crawler.cli.frontier import run_frontier  # noqa: PLC0415 - help must be fast
 
-    raise typer.Exit(run_frontier(FrontierCommand(verb=verb, job=job, arguments=arguments, as_json=as_json)))
+    raise typer.Exit(run_frontier(verb, job, arguments, as_json=as_json))

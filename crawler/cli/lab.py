@@ -1,7 +1,4 @@
-"""`anabranch lab`: runs an experiment, shows its tables, writes its numbers and its picture; or serves a web in a box.
-
-Output files are tried before the experiment, so that minutes of measuring never end at a misspelt path.
-"""
+"""`anabranch lab`: runs an experiment, shows its tables, writes its numbers and its picture; or serves a web in a box."""
 
 from __future__ import annotations
 
@@ -14,7 +11,6 @@ import sys
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
 from pathlib import Path
 from types import FrameType
 from typing import Any
@@ -29,7 +25,7 @@ from anabranch.crawler.lab.experiments import run_experiment
 from anabranch.crawler.lab.plots import draw, require_plots
 from anabranch.crawler.lab.report import LabReport, OnProgress, csv_of
 from anabranch.crawler.lab.urls import require_readable
-from anabranch.crawler.lab.web.ledger import PolitenessLedger, PolitenessRule, ledger_table
+from anabranch.crawler.lab.web.ledger import PolitenessRule, ledger_table
 from anabranch.crawler.lab.web.miniweb import Served, serving
 from anabranch.crawler.lab.web.model import WebOptions
 from anabranch.crawler.outcomes.endings import FORESEEABLE, failure_code
@@ -47,62 +43,69 @@ STDOUT = Path("-")
 
 
 class _Terminated(KeyboardInterrupt):
-    """A signal came: servers are ended and temporary folders removed on the way out, as with Ctrl-C."""
-
-    def __init__(self, number: int) -> None:
-        super().__init__()
-        self.exit_code = 128 + number
+    """A signal came, as Ctrl-C: servers and temporary folders are removed on the way out. Its argument is the exit code."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LabCommand:
-    """The parsed command line."""
+def run_lab(
+    name: str,
+    flags: Mapping[str, object],
+    *,
+    plot: Path | None = None,
+    csv: Path | None = None,
+    json: Path | None = None,
+) -> int:
+    """Run an experiment with values for fields of its options (None: the default). An error or interrupt is an exit code."""
 
-    name: str  #: of the experiment
-    flags: Mapping[str, object]  #: field of the experiment's options -> value, None if not given
-    plot: Path | None = None
-    csv: Path | None = None
-    json: Path | None = None  #: `STDOUT`: instead of the tables
+    def raise_terminated(number: int, _frame: FrameType | None) -> None:
+        raise _Terminated(128 + number)
 
-
-def run_lab(command: LabCommand) -> int:
-    """Run it; every foreseeable error is one line on standard error and its exit code. An interrupt is 130, quietly."""
     try:
-        with _terminated_in_order():
-            return _run(command)
+        for number in _ENDINGS:
+            if (
+                signal.getsignal(number) is not signal.SIG_IGN
+            ):  # a signal that the caller ignores (`nohup`) stays ignored
+                signal.signal(number, raise_terminated)
+        with deciding():
+            return _run(name, flags, plot, csv, json)
     except FORESEEABLE as error:
         return _fail(error)
     except _Terminated as terminated:
-        return terminated.exit_code
+        return int(terminated.args[0])
     except KeyboardInterrupt:
         return ExitCode.INTERRUPTED
 
 
-def _run(command: LabCommand) -> int:
-    _require_outputs(command)
-    given = {key: value for key, value in command.flags.items() if value is not None}
-    with progress_display(command.name, Console(stderr=True)) as tell:
-        report = run_experiment(command.name, given, tell)
-    codes = [_print(_json(report)) if command.json == STDOUT else show_report(report)]
-    if (json_file := command.json) and json_file != STDOUT:
-        codes.append(_write(json_file, lambda: json_file.write_text(_json(report), encoding="utf-8")))
-    if path := command.csv:
-        codes.append(
-            _write(
-                path,
-                lambda: path.write_text(csv_of((*report.tables, *report.csv_tables)), encoding="utf-8", newline=""),
-            )
-        )
-    if plot := command.plot:
+def _run(name: str, flags: Mapping[str, object], plot: Path | None, csv: Path | None, json_file: Path | None) -> int:
+    _require_files({"--csv": csv, "--json": json_file, "--plot": plot}, flags.get("urls"))
+    given = {key: value for key, value in flags.items() if value is not None}
+    with progress_display(name, Console(stderr=True)) as show:
+        report = run_experiment(name, given, show)
+    measured = json.dumps(report.data) + "\n" if json_file else ""
+    codes = [_print(measured) if json_file == STDOUT else show_report(report)]
+    if json_file and json_file != STDOUT:
+        codes.append(_write(json_file, lambda: json_file.write_text(measured, encoding="utf-8")))
+    if csv:
+        numbers = csv_of((*report.tables, *report.csv_tables))
+        codes.append(_write(csv, lambda: csv.write_text(numbers, encoding="utf-8", newline="")))
+    if plot:
         codes.append(_write(plot, lambda: draw(report, plot)))
     return next(filter(None, codes), 0)
 
 
 @contextmanager
 def progress_display(name: str, console: Console) -> Iterator[OnProgress]:
-    """How an experiment's progress is shown: live on a terminal, a line now and then elsewhere."""
+    """Show an experiment's progress: live on a terminal, elsewhere a line each `PLAIN_INTERVAL_S`."""
     if not console.is_terminal:
-        yield _plain_lines(name, console, time.monotonic)
+        shown_s = -PLAIN_INTERVAL_S
+
+        def show(done: int, total: int, what: str) -> None:
+            nonlocal shown_s
+            if (now_s := time.monotonic()) - shown_s >= PLAIN_INTERVAL_S:
+                shown_s = now_s
+                with suppress(OSError):  # the experiment goes on without a reader
+                    console.print(f"anabranch: lab {name}: {done} of {total} steps done; now: {what}", soft_wrap=True)
+
+        yield show
         return
     columns = (
         SpinnerColumn(),
@@ -116,37 +119,21 @@ def progress_display(name: str, console: Console) -> Iterator[OnProgress]:
         yield lambda done, total, what: progress.update(task, completed=done, total=total, description=what)
 
 
-def _plain_lines(name: str, console: Console, clock: Callable[[], float]) -> OnProgress:
-    """Says the first step, and later ones when `PLAIN_INTERVAL_S` have gone by since the last that was said.
-
-    Where nobody can read them, nothing is said; the experiment goes on.
-    """
-    said_at = [-PLAIN_INTERVAL_S]
-
-    def tell(done: int, total: int, what: str) -> None:
-        if (now := clock()) - said_at[0] >= PLAIN_INTERVAL_S:
-            said_at[0] = now
-            with suppress(OSError):
-                console.print(f"anabranch: lab {name}: {done} of {total} steps done; now: {what}", soft_wrap=True)
-
-    return tell
-
-
-def _require_outputs(command: LabCommand) -> None:
+def _require_files(outputs: Mapping[str, Path | None], urls: object) -> None:
     """Raise UsageError if something cannot be shown, drawn or written in the end, or the URLs cannot be read."""
     if sys.stdout is None:
         raise UsageError("standard output is closed; redirect it")
-    if command.plot:
-        require_plots(command.plot)
-    for option, path in (("--csv", command.csv), ("--json", command.json), ("--plot", command.plot)):
+    if plot := outputs["--plot"]:
+        require_plots(plot)
+    for option, path in outputs.items():
         if path and path != STDOUT:
             _require_writable(path, option)
-    if isinstance(urls := command.flags.get("urls"), Path):
+    if isinstance(urls, Path):
         require_readable(urls)
 
 
 def _require_writable(path: Path, option: str) -> None:
-    """Raise UsageError if the file cannot be written. What is in it stays until there is something better."""
+    """Raise UsageError if the file cannot be written. Its contents stay until the experiment has ended."""
     is_new = not path.exists()
     try:
         with path.open("ab"):
@@ -191,63 +178,42 @@ def _print(text: str) -> int:
     return 0
 
 
-def _json(report: LabReport) -> str:
-    """All that was measured, on one line."""
-    return json.dumps(report.data) + "\n"
-
-
-@contextmanager
-def _terminated_in_order() -> Iterator[None]:
-    """What a caller has told us to ignore (`nohup`) stays ignored."""
-
-    def raise_terminated(number: int, _frame: FrameType | None) -> None:
-        raise _Terminated(number)
-
-    for number in _ENDINGS:
-        if signal.getsignal(number) is not signal.SIG_IGN:
-            signal.signal(number, raise_terminated)
-    with deciding():
-        yield
-
-
 def _fail(error: Exception) -> int:
     say(f"anabranch: {error}")
     return failure_code(error)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class WebCommand:
-    """The parsed command line."""
+def run_web(
+    flags: Mapping[str, Any],
+    *,
+    replay: Path | None,
+    port: int,
+    order: Path | None,
+    connections: int,
+    min_delay_s: float,
+) -> int:
+    """Serve a web in a box until Ctrl-C (0). `flags` are the given fields of `WebOptions`; `order` is a file to write."""
 
-    flags: Mapping[str, Any]  #: field of `WebOptions` -> value, if given
-    replay: Path | None
-    port: int
-    order: Path | None  #: to be written
-    connections: int
-    min_delay_s: float
+    def run() -> int:
+        if replay is not None and flags:
+            given = ", ".join(f"--{name.removesuffix('_s')}" for name in flags)
+            raise UsageError(f"{given}: the log decides with --replay; leave out the one or the other")
+        with StopSignals() as signals, serving(replay or WebOptions(**flags), port=port) as served:
+            if order is not None:
+                _write_order(order, served)
+            served.begin(PolitenessRule(slots=connections, min_delay_s=min_delay_s))
+            for line in _introduction(served, order):
+                print(line, flush=True)  # noqa: T201 - the command's own output
+            select.select([signals.wake, served.fileno()], [], [])
+            ledger = served.ledger()
+        closing = (f"Politeness {ledger.verdict()}.",) if ledger.hosts else ("Nobody came.",)
+        tables = (ledger_table(ledger),) if ledger.hosts else ()
+        return show_report(LabReport(name="web", tables=tables, panels=(), closing=closing))
 
-
-def run_web(command: WebCommand) -> int:
-    """Run it; every foreseeable error is one line on standard error and its exit code. Ctrl-C is its usual end: 0."""
-    return guarded(lambda: _serve_web(command))
-
-
-def _serve_web(command: WebCommand) -> int:
-    if command.replay is not None and command.flags:
-        given = ", ".join(f"--{name.removesuffix('_s')}" for name in command.flags)
-        raise UsageError(f"{given}: the log decides with --replay; leave out the one or the other")
-    with StopSignals() as signals, serving(command.replay or WebOptions(**command.flags), port=command.port) as served:
-        if command.order is not None:
-            _write_order(command.order, served)
-        served.begin(PolitenessRule(slots=command.connections, min_delay_s=command.min_delay_s))
-        for line in _introduction(served, command):
-            print(line, flush=True)  # noqa: T201 - the command's own output
-        select.select([signals.wake, served.fileno()], [], [])
-        ledger = served.ledger()
-    return show_report(_report(ledger))
+    return guarded(run)
 
 
-def _introduction(served: Served, command: WebCommand) -> Iterator[str]:
+def _introduction(served: Served, order: Path | None) -> Iterator[str]:
     """What is served, and how crawlers are pointed at it."""
     address = f"http://127.0.0.1:{served.port}"
     seed, host = served.seeds[0], next((host for host in served.hosts if host not in served.addresses), None)
@@ -261,8 +227,8 @@ def _introduction(served: Served, command: WebCommand) -> Iterator[str]:
     yield f"  anabranch    anabranch crawl {' '.join(served.seeds[:5])} --scope any -s fetch.proxy={address}"
     if host is None:
         yield "  by name      not at all: its hosts are addresses, which no crawl looks up"
-    elif command.order is not None:
-        yield f"  by name      anabranch crawl -c {command.order}"
+    elif order is not None:
+        yield f"  by name      anabranch crawl -c {order}"
     else:
         line = f'"{host}" = "{served.hosts[host]}"'
         yield f"  by name      {line} below [dns.hosts], a line for each host (--order FILE writes them)"
@@ -281,8 +247,3 @@ def _write_order(path: Path, served: Served) -> None:
         path.write_text(text, encoding="utf-8")
     except OSError as error:
         raise UsageError(f"{path}: {(error.strerror or str(error)).lower()}; name another file with --order") from error
-
-
-def _report(ledger: PolitenessLedger) -> LabReport:
-    closing = (f"Politeness {ledger.verdict()}.",) if ledger.hosts else ("Nobody came.",)
-    return LabReport(name="web", tables=(ledger_table(ledger),) if ledger.hosts else (), panels=(), closing=closing)

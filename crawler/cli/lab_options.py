@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from functools import partial
-from pathlib import Path
 from typing import Annotated, Any
 
 import typer
@@ -35,12 +34,8 @@ lab = typer.Typer(
 
 FILE: Callable[..., Any] = partial(typer.Option, rich_help_panel="Input and output")
 
-
 Urls = Annotated[FilePath, FILE(metavar="FILE", help="Use these URLs, one a line; else made ones.")]
-Plot = Annotated[
-    FilePath,
-    FILE(metavar="FILE.png", help="Draw it (or .svg, .pdf; needs matplotlib)."),
-]
+Plot = Annotated[FilePath, FILE(metavar="FILE.png", help="Draw it (or .svg, .pdf; needs matplotlib).")]
 Csv = Annotated[FilePath, FILE(metavar="FILE", help="Write the tables' numbers.")]
 UrlsSeed = Annotated[Whole, FILE(help="Seed of the generated URLs (default 1).")]
 
@@ -165,13 +160,12 @@ def balance(
     _run_experiment("balance", ctx.params)
 
 
-def _run_experiment(name: str, parameters: Mapping[str, object]) -> None:
-    from anabranch.crawler.cli.lab import LabCommand, run_lab  # noqa: PLC0415 - help must be fast
+def _run_experiment(name: str, parameters: Mapping[str, Any]) -> None:
+    from anabranch.crawler.cli.lab import run_lab  # noqa: PLC0415 - help must be fast
 
-    flags = dict(parameters)
-    plot, csv = flags.pop("plot"), flags.pop("csv")
-    assert isinstance(plot, Path | None) and isinstance(csv, Path | None)  # noqa: PT018
-    raise typer.Exit(run_lab(LabCommand(name=name, flags=flags, plot=plot, csv=csv)))
+    frame = {key: value for key, value in parameters.items() if key in {"plot", "csv", "json"}}
+    flags = {key: value for key, value in parameters.items() if key not in frame}
+    raise typer.Exit(run_lab(name, flags, **frame))
 
 
 #: An option in its panel of the help.
@@ -185,41 +179,12 @@ NAMES = {"metavar": "NAME,...", "parser": parse_names}
 Policies = Annotated[Numbers, RUN(help="Queue policies (default host,parallel:8,elf:997,bkdr:997).", **NAMES)]
 Workers = Annotated[Whole, RUN(help="Concurrent fetches (default 1000).")]
 Politeness = Annotated[
-    Text,
-    RUN(
-        metavar="polite|paper|off",
-        help="Delays per host, per queue as in the paper, or none (default polite).",
-    ),
+    Text, RUN(metavar="polite|paper|off", help="Delays per host, per queue as in the paper, or none (default polite).")
 ]
 Connections = Annotated[Whole, RUN(metavar="K", help="Connections per host, if polite (default 1).")]
 DelayFactor = Annotated[Number, RUN(help="Delay per second of fetching (default 5).")]
 WebSeed = Annotated[Whole, WEB(help="Seed of the made web (default 1).")]
 Replay = Annotated[FilePath, WEB(metavar="crawl.log", help="Use the web of this crawl.")]
-
-
-def min_delay_option(default: str) -> Any:
-    """Option `--min-delay`, which differs only by the default in its help."""
-    return RUN("--min-delay", help=f"Shortest delay (default {default}).", **TIME)
-
-
-def max_delay_option(default: str) -> Any:
-    """Option `--max-delay`, likewise."""
-    return RUN("--max-delay", help=f"Longest delay (default {default}).", **TIME)
-
-
-def pages_option(default: str) -> Any:
-    """Option `--pages`, likewise."""
-    return WEB(help=f"Total URLs (default {default}).", **COUNT)
-
-
-def hosts_option(default: str) -> Any:
-    """Option `--hosts`, likewise."""
-    return WEB(help=f"Total host names (default {default}).", **COUNT)
-
-
-def latency_option(default: str) -> Any:
-    """Option `--latency`, likewise."""
-    return WEB("--latency", help=f"Median to the first byte (default {default}).", **TIME)
 
 
 def compare(
@@ -229,21 +194,17 @@ def compare(
     politeness: Politeness = None,
     connections: Connections = None,
     delay_factor: DelayFactor = None,
-    min_delay_s: Annotated[Number, min_delay_option("50ms")] = None,
-    max_delay_s: Annotated[Number, max_delay_option("500ms")] = None,
+    min_delay_s: Annotated[Number, RUN("--min-delay", help="Shortest delay (default 50ms).", **TIME)] = None,
+    max_delay_s: Annotated[Number, RUN("--max-delay", help="Longest delay (default 500ms).", **TIME)] = None,
     seconds: Annotated[Number, RUN(help="Longest duration of a run (default 60).", **TIME)] = None,
     repeat: Annotated[Whole, RUN(help="Runs of each policy (default 1).")] = None,
     kinds: Annotated[
         Numbers,
-        WEB(
-            "--kind",
-            help="portals: five with sub-domains; subdomains: one with many (default portals).",
-            **NAMES,
-        ),
+        WEB("--kind", help="portals: five with sub-domains; subdomains: one with many (default portals).", **NAMES),
     ] = None,
-    pages: Annotated[Whole, pages_option("20k")] = None,
-    hosts: Annotated[Whole, hosts_option("40")] = None,
-    latency_s: Annotated[Number, latency_option("100ms")] = None,
+    pages: Annotated[Whole, WEB(help="Total URLs (default 20k).", **COUNT)] = None,
+    hosts: Annotated[Whole, WEB(help="Total host names (default 40).", **COUNT)] = None,
+    latency_s: Annotated[Number, WEB("--latency", help="Median to the first byte (default 100ms).", **TIME)] = None,
     seed: WebSeed = None,
     replay: Replay = None,
     seeds: Annotated[
@@ -262,10 +223,7 @@ def compare(
 
     The experiment of the paper on BKDR queue assignment (2013), figures 4 to 6. Results: docs/explanation/queue-policies.md.
     """
-    from anabranch.crawler.cli.lab import LabCommand, run_lab  # noqa: PLC0415 - help must be fast
-
-    flags = {name: value for name, value in ctx.params.items() if name not in ("plot", "csv", "json")}
-    raise typer.Exit(run_lab(LabCommand(name="policies", flags=flags, plot=plot, csv=csv, json=json)))
+    _run_experiment("policies", ctx.params)
 
 
 _LIVE: Callable[..., Any] = partial(typer.Option, rich_help_panel="Beside a live comparison")
@@ -278,8 +236,8 @@ def simulate(
     politeness: Politeness = None,
     connections: Connections = None,
     delay_factor: DelayFactor = None,
-    min_delay_s: Annotated[Number, min_delay_option("3s")] = None,
-    max_delay_s: Annotated[Number, max_delay_option("30s")] = None,
+    min_delay_s: Annotated[Number, RUN("--min-delay", help="Shortest delay (default 3s).", **TIME)] = None,
+    max_delay_s: Annotated[Number, RUN("--max-delay", help="Longest delay (default 30s).", **TIME)] = None,
     scale: Annotated[Number, RUN(help="Divides the default times; 60 gives those of compare (default 1).")] = None,
     page_cost_s: Annotated[
         Number, RUN("--page-cost", help="Processor time of the crawler per page (default: none).", **TIME)
@@ -291,10 +249,10 @@ def simulate(
     kinds: Annotated[
         Numbers, WEB("--kind", help="hosts, portals, subdomains, or several (default hosts).", **NAMES)
     ] = None,
-    pages: Annotated[Whole, pages_option("1M")] = None,
-    hosts: Annotated[Whole, hosts_option("100k")] = None,
+    pages: Annotated[Whole, WEB(help="Total URLs (default 1M).", **COUNT)] = None,
+    hosts: Annotated[Whole, WEB(help="Total host names (default 100k).", **COUNT)] = None,
     links: Annotated[Whole, WEB(help="Mean links of a page beyond its share of the tree (default 2).")] = None,
-    latency_s: Annotated[Number, latency_option("1s")] = None,
+    latency_s: Annotated[Number, WEB("--latency", help="Median to the first byte (default 1s).", **TIME)] = None,
     seed: WebSeed = None,
     replay: Replay = None,
     beside: Annotated[
@@ -311,10 +269,7 @@ def simulate(
 
     Nothing is fetched: a made web gives the duration of each fetch. docs/how-to/simulate.md describes the model.
     """
-    from anabranch.crawler.cli.lab import LabCommand, run_lab  # noqa: PLC0415 - help must be fast
-
-    flags = {name: value for name, value in ctx.params.items() if name not in ("plot", "csv", "json")}
-    raise typer.Exit(run_lab(LabCommand(name="simulate", flags=flags, plot=plot, csv=csv, json=json)))
+    _run_experiment("simulate", ctx.params)
 
 
 _LEDGER: Callable[..., Any] = partial(typer.Option, rich_help_panel="The ledger")
@@ -322,11 +277,11 @@ _LEDGER: Callable[..., Any] = partial(typer.Option, rich_help_panel="The ledger"
 
 def web(
     ctx: typer.Context,
-    pages: Annotated[Whole, pages_option("20k")] = None,
+    pages: Annotated[Whole, WEB(help="Total URLs (default 20k).", **COUNT)] = None,
     kind: Annotated[Text, WEB(help="portals, subdomains or hosts (default portals).")] = None,
-    hosts: Annotated[Whole, hosts_option("40")] = None,
+    hosts: Annotated[Whole, WEB(help="Total host names (default 40).", **COUNT)] = None,
     links: Annotated[Whole, WEB(help="Mean links of a page (default 10).")] = None,
-    latency_s: Annotated[Number, latency_option("100ms")] = None,
+    latency_s: Annotated[Number, WEB("--latency", help="Median to the first byte (default 100ms).", **TIME)] = None,
     bandwidth: Annotated[Number, WEB(metavar="BYTES", help="A second, median (default 2000000).")] = None,
     seed: WebSeed = None,
     replay: Replay = None,
@@ -336,24 +291,15 @@ def web(
     ] = None,
     connections: Annotated[int, _LEDGER(help="Connections that a host allows.", min=1, max=1000)] = 1,
     min_delay_s: Annotated[
-        Number,
-        _LEDGER(
-            "--min-delay",
-            help="Shortest delay of a connection after a request (default 0).",
-            **TIME,
-        ),
+        Number, _LEDGER("--min-delay", help="Shortest delay of a connection after a request (default 0).", **TIME)
     ] = None,
 ) -> None:
     """Serve a web in a box to any crawler until Ctrl-C; then show the requests that each host received."""
-    from anabranch.crawler.cli.lab import WebCommand, run_web  # noqa: PLC0415 - help must be fast
+    from anabranch.crawler.cli.lab import run_web  # noqa: PLC0415 - help must be fast
 
     own = {"replay", "port", "order", "connections", "min_delay_s"}
-    command = WebCommand(
-        flags={key: value for key, value in ctx.params.items() if key not in own and value is not None},
-        replay=replay,
-        port=port,
-        order=order,
-        connections=connections,
-        min_delay_s=min_delay_s or 0.0,
+    flags = {key: value for key, value in ctx.params.items() if key not in own and value is not None}
+    code = run_web(
+        flags, replay=replay, port=port, order=order, connections=connections, min_delay_s=min_delay_s or 0.0
     )
-    raise typer.Exit(run_web(command))
+    raise typer.Exit(code)

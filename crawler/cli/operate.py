@@ -1,7 +1,6 @@
 """`anabranch pause|resume|stop|status|add|report|index`: the commands on a crawl as a whole.
 
-A running crawl answers through its control socket. If no crawl runs, status, add and report open the job as a crawl opens it
-and close it in order; pause, resume and stop have nothing to do. `index` reads the WARC files alone.
+A running crawl answers through its control socket. If no crawl runs, status, add and report open the job.
 """
 
 from __future__ import annotations
@@ -12,7 +11,6 @@ import sys
 import threading
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -36,51 +34,36 @@ from anabranch.crawler.run.verbs import Arguments, Facts, JobIsRunning, answer
 from anabranch.crawler.urls.canonicalization import Canonicalizer
 from anabranch.frontier.records import VerdictKind
 
-#: Between two looks of `--watch`.
+#: Seconds between two questions of `--watch`.
 WATCH_S = 2.0
 #: Bytes of seeds in one question to a running crawl; it reads lines of up to 1 MiB.
 _QUESTION_BYTES = 1 << 18
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class OperateCommand:
-    """The parsed command line."""
+def run_operate(
+    verb: str, job: str, arguments: Arguments, *, as_json: bool = False, watch: bool = False, wait: bool = False
+) -> int:
+    """Run a verb on a job, named by its folder or below `jobs`. A foreseeable error is one line and its exit code."""
 
-    verb: str
-    job: str  #: a folder, or a name below `jobs`
-    arguments: Arguments
-    as_json: bool = False
-    watch: bool = False
-    wait: bool = False
-
-
-def run_operate(command: OperateCommand) -> int:
-    """Run it. A foreseeable error becomes one line on standard error and its exit code."""
-    return guarded(lambda: _run(command))
-
-
-def _run(command: OperateCommand) -> None:
-    directory = find_job(command.job)
-    refuse_embedded(directory)
-    if command.verb == "add":
-        refuse_share(directory)
-        _add(directory, command)
-    elif command.verb == "status":
-        _status(directory, command)
-    else:
-        put(_steered(directory, command))
-        if command.wait:
+    def run() -> None:
+        directory = find_job(job)
+        refuse_embedded(directory)
+        if verb == "add":
+            refuse_share(directory)
+            _add(directory, arguments["sources"], as_json=as_json)
+            return
+        if verb == "status":
+            _status(directory, as_json=as_json, watch=watch)
+            return
+        facts = ask(directory / "state", {"pause": PAUSE, "resume": RESUME, "stop": STOP}[verb], arguments)
+        if facts is None:
+            _refuse_if_held(directory)
+            raise UsageError(f"{directory}: no crawl of this job is running; there is nothing to {verb}")
+        put(status_line(facts))
+        if wait:
             wait_until_free(directory)
 
-
-def _steered(directory: Path, command: OperateCommand) -> str:
-    """Pause, resume or stop; the line that says what now holds."""
-    verb = {"pause": PAUSE, "resume": RESUME, "stop": STOP}[command.verb]
-    facts = ask(directory / "state", verb, command.arguments)
-    if facts is None:
-        _refuse_if_held(directory)
-        raise UsageError(f"{directory}: no crawl of this job is running; there is nothing to {command.verb}")
-    return status_line(facts)
+    return guarded(run)
 
 
 def _refuse_if_held(directory: Path) -> None:
@@ -93,87 +76,73 @@ def _refuse_if_held(directory: Path) -> None:
 # Status
 
 
-def _status(directory: Path, command: OperateCommand) -> None:
+def _status(directory: Path, *, as_json: bool, watch: bool) -> None:
     facts = ask(directory / "state", STATUS, {})
     if facts is None:
-        facts = _left(directory)
-    _show_status(facts, command)
-    while command.watch and facts is not None and facts["phase"] != STOPPED:
+        facts = _status_of_stopped(directory)
+    while facts is not None:
+        put(json.dumps(facts, indent=None if watch else 2) if as_json else status_line(facts))
+        if not watch or facts["phase"] == STOPPED:
+            break
         threading.Event().wait(WATCH_S)
         facts = ask(directory / "state", STATUS, {})
-        if facts is not None:
-            _show_status(facts, command)
 
 
-def _left(directory: Path) -> Facts:
-    """The status of a job that no process crawls."""
+def _status_of_stopped(directory: Path) -> Facts:
     now_s, job = time.time(), directory.resolve().name
     share = share_of(directory)
     if share is not None and who_holds(directory)[0]:
         raise JobIsRunning(f"{directory}: is {share}, which is crawled; ask how the job is doing, {share.job}")
     _refuse_if_held(directory)
-    whose = None if share is None else {"number": share.share, "of": share.shares, "job": str(share.job)}
+    shared = None if share is None else {"number": share.share, "of": share.shares, "job": str(share.job)}
     trouble = last_logged(directory, now_s)
     if shares_of(directory):
-        with readable_job(directory) as place, opened_job(place) as shared:
-            return stopped_facts(job, shared.answer("ls", {"limit": 0})["totals"], trouble, is_done=shared.is_done)
+        with readable_job(directory) as place, opened_job(place) as stopped:
+            return stopped_facts(job, stopped.answer("ls", {"limit": 0})["totals"], trouble, is_done=stopped.is_done)
     with readable_job(directory) as place, opened(place) as (frontier, _):
         totals = answer(frontier, "ls", {"limit": 0})["totals"]
-        return stopped_facts(job, totals, trouble, is_done=frontier.is_done, share=whose)
-
-
-def _show_status(facts: Facts, command: OperateCommand) -> None:
-    put(json.dumps(facts, indent=None if command.watch else 2) if command.as_json else status_line(facts))
+        return stopped_facts(job, totals, trouble, is_done=frontier.is_done, share=shared)
 
 
 def status_line(facts: Facts) -> str:
     """Lines for the eye: what the crawl does now, or how the job was left. Pure."""
-    if facts["phase"] == STOPPED:
-        return "\n".join([_how_left(facts), *totals_lines(facts["totals"], is_running=False), *_trouble_left(facts)])
-    now = f"{facts['phase']} (process {facts['pid']})"
-    return f"{now}: {facts['line']}" if facts["line"] else now
-
-
-def _trouble_left(facts: Facts) -> Iterator[str]:
-    """Of a job that is not finished, why the last try failed."""
+    if facts["phase"] != STOPPED:
+        now = f"{facts['phase']} (process {facts['pid']})"
+        return f"{now}: {facts['line']}" if facts["line"] else now
+    lines = [str(facts["line"]), *totals_lines(facts["totals"], is_running=False)]
+    if facts["share"] is not None:  # its job may have more left than the share
+        share = ShareOf(facts["share"]["number"], facts["share"]["of"], Path(facts["share"]["job"]))
+        lines.insert(0, f"{share}, {share.job}")
     if facts["last_trouble"] is not None and not facts["is_finished"]:
-        yield trouble_line(facts["last_trouble"])
-
-
-def _how_left(facts: Facts) -> str:
-    """Of a share it is said that it is one: what it has left is not all that its job has."""
-    if facts["share"] is None:
-        return str(facts["line"])
-    share = ShareOf(facts["share"]["number"], facts["share"]["of"], Path(facts["share"]["job"]))
-    return f"{share}, {share.job}\n{facts['line']}"
+        lines.append(trouble_line(facts["last_trouble"]))
+    return "\n".join(lines)
 
 
 # Seeds
 
 
-def _add(directory: Path, command: OperateCommand) -> None:
-    seeds, bad = _read_sources(command.arguments["sources"])
-    state = directory / "state"
+def _add(directory: Path, sources: Sequence[str], *, as_json: bool) -> None:
+    found = read_seeds(sources, io.BytesIO() if sys.stdin is None else sys.stdin.buffer)
+    reports = [escaped(f"{bad.source}: {bad.text!r}: {bad.reason}") for bad in found.bad]
+    if not found.seeds:
+        raise NoSeeds(none_left(reports))
+    for report in reports:
+        say(f"anabranch: {report}; skipped")
     answers: list[Facts] = []
     is_running = False
-    for chunk in _chunks(seeds):
+    for chunk in _chunks(found.seeds):
         listed = [{"url": seed.url, "source": seed.source} for seed in chunk]
-        facts = ask(state, ADD, {"seeds": listed})
+        facts = ask(directory / "state", ADD, {"seeds": listed})
         is_running = facts is not None
         answers += (_add_to_stopped(directory, chunk) if facts is None else facts)["seeds"]
-    if command.as_json:
+    if as_json:
         put(json.dumps({"running": is_running, "seeds": answers}, indent=2))
     else:
         for line in added_lines(answers, is_running=is_running):
             put(line)
-    _refuse_if_left(answers, bad)
-
-
-def _refuse_if_left(answers: Sequence[Facts], bad: int) -> None:
-    """What is good has been added; who runs this by a script must hear that not all was. Raises: NoSeeds."""
-    left = bad + sum(seed["verdict"] == VerdictKind.REFUSED.value for seed in answers)
-    if left:
-        raise NoSeeds(f"{left} of {len(answers) + bad} seeds could not be added")
+    refused = len(found.bad) + sum(seed["verdict"] == VerdictKind.REFUSED.value for seed in answers)
+    if refused:  # the others have been added; a script sees the exit code
+        raise NoSeeds(f"{refused} of {len(answers) + len(found.bad)} seeds could not be added")
 
 
 def _add_to_stopped(directory: Path, seeds: Sequence[Seed]) -> Facts:
@@ -184,17 +153,6 @@ def _add_to_stopped(directory: Path, seeds: Sequence[Seed]) -> Facts:
             return job.add(seeds)
     with opened(directory) as (frontier, order), SeedBook(directory / "state" / SEED_BOOK) as book:
         return add_to_stopped(frontier, book, seeds, Canonicalizer(order.urls.canonicalization).key)
-
-
-def _read_sources(sources: Sequence[str]) -> tuple[tuple[Seed, ...], int]:
-    """The seeds that the sources name; other lines are reported and counted. Raises: NoSeeds if there is no seed."""
-    found = read_seeds(sources, io.BytesIO() if sys.stdin is None else sys.stdin.buffer)
-    reports = [escaped(f"{bad.source}: {bad.text!r}: {bad.reason}") for bad in found.bad]
-    if not found.seeds:
-        raise NoSeeds(none_left(reports))
-    for report in reports:
-        say(f"anabranch: {report}; skipped")
-    return found.seeds, len(found.bad)
 
 
 def _chunks(seeds: Sequence[Seed]) -> Iterator[list[Seed]]:
@@ -221,17 +179,22 @@ def added_lines(answers: Sequence[Facts], *, is_running: bool) -> Iterator[str]:
 
 
 def run_report(job: str, name: str, *, limit: int, as_json: bool) -> int:
-    """Print it; every foreseeable error is one line on standard error and its exit code."""
+    """Print a report. A foreseeable error becomes one line on standard error and its exit code."""
 
-    def tell() -> None:
+    def run() -> None:
         report_kind(name)  # before the job is opened
-        _print(_facts(find_job(job), {"name": name, "limit": limit}), as_json=as_json)
+        facts = _report_facts(find_job(job), {"name": name, "limit": limit})
+        if as_json:
+            put(json.dumps(facts, indent=2))
+            return
+        more = "… and more; --limit shows them, reports/ holds all at the end\n" if facts.get("more") else ""
+        put("".join([*text_lines(report_of(dict(facts))), more]).removesuffix("\n"))
 
-    return guarded(tell)
+    return guarded(run)
 
 
-def _facts(directory: Path, arguments: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Of the running crawl, or of the job as it was left."""
+def _report_facts(directory: Path, arguments: Mapping[str, Any]) -> Mapping[str, Any]:
+    """From the running crawl, or from the job as it was left."""
     refuse_embedded(directory)
     answer = ask(directory / "state", "report", arguments)
     if answer is not None:
@@ -248,42 +211,32 @@ def _facts(directory: Path, arguments: Mapping[str, Any]) -> Mapping[str, Any]:
         return report_of_stopped(place, frontier, seeds, lambda: Canonicalizer(rules).key, arguments)
 
 
-def _print(facts: Mapping[str, Any], *, as_json: bool) -> None:
-    if as_json:
-        put(json.dumps(facts, indent=2))
-        return
-    more = "… and more; --limit shows them, reports/ holds all at the end\n" if facts.get("more") else ""
-    put("".join([*text_lines(report_of(dict(facts))), more]).removesuffix("\n"))
-
-
 def run_index(job: str) -> int:
-    """Index the files and say so; 1 if one is damaged. Every foreseeable error is one line and its exit code."""
-    return guarded(lambda: _index(job))
+    """Index the WARC files; 1 if one is damaged. A foreseeable error becomes one line and its exit code."""
 
+    def run() -> int:
+        is_damaged = False
+        folder = _folder(job)
+        with storage_errors(folder, "JOB"):
+            indexed = 0
+            for done in reindex(folder):
+                indexed += 1
+                put(f"{done.path.name}: {done.answers} answers")
+                if done.damaged_from is not None:
+                    is_damaged = True
+                    where = f"no whole record from byte {done.damaged_from} on"
+                    say(f"anabranch: {done.path}: {where}; restore it from a copy")
+            for path in open_files(folder):
+                put(f"{path.name}: still open; the crawl indexes it when it is finished")
+        if not indexed:
+            put(f"{folder}: no finished WARC file")
+        return int(is_damaged)
 
-def _index(job: str) -> int:
-    is_damaged = False
-    folder = _folder(job)
-    with storage_errors(folder, "JOB"):
-        indexed = 0
-        for done in reindex(folder):
-            indexed += 1
-            put(f"{done.path.name}: {done.answers} answers")
-            if done.damaged_from is not None:
-                is_damaged = True
-                say(f"anabranch: {done.path}: no whole record from byte {done.damaged_from} on; restore it from a copy")
-        for path in open_files(folder):
-            put(f"{path.name}: still open; the crawl indexes it when it is finished")
-    if not indexed:
-        put(f"{folder}: no finished WARC file")
-    return int(is_damaged)
+    return guarded(run)
 
 
 def _folder(typed: str) -> Path:
-    """Where the files are: in the folder that is named, in its `warc`, or in that of the job of this name.
-
-    Raises: UsageError.
-    """
+    """The folder of the WARC files: the named one, its `warc`, or that of the job. Raises: UsageError."""
     named = Path(typed)
     with storage_errors(named, "JOB"):
         if (named / "warc").is_dir():

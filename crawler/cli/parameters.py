@@ -1,7 +1,4 @@
-"""Types and parsers of command-line parameters.
-
-Typer reads the types at run time, so they are written as it needs them. A parser raises typer.BadParameter.
-"""
+"""Types and parsers of command-line parameters, as Typer reads them at run time. A parser raises typer.BadParameter."""
 
 from __future__ import annotations
 
@@ -30,7 +27,7 @@ _COUNT = re.compile(r"([0-9]+(?:\.[0-9]+)?)([kmg]?)", re.ASCII | re.IGNORECASE)
 _SUFFIXES = "k, M and G stand for thousand, million and thousand million"
 _THOUSANDS = {"": 1, "k": 10**3, "m": 10**6, "g": 10**9}
 
-#: What `set-budget` takes beside a number.
+#: Words that `set-budget` takes in place of a number.
 _UNITS: Mapping[str, int | None] = {"unlimited": -1, "order": None}
 
 
@@ -45,10 +42,7 @@ def parse_count(text: str) -> int:
 
 def parse_levels(text: str) -> tuple[int, ...]:
     """Bytes per level as people write them: `1,3`. Raises: typer.BadParameter."""
-    parts = [part.strip() for part in text.split(",")]
-    if not all(part.isascii() and part.isdecimal() for part in parts):
-        raise typer.BadParameter(f"must be the bytes of each level, like 1,3 or 1,1,3; not {text!r}")
-    return tuple(map(int, parts))
+    return _whole_numbers(text, 0, "the bytes of each level, like 1,3 or 1,1,3")
 
 
 def parse_folder(text: str) -> Path:
@@ -60,9 +54,13 @@ def parse_folder(text: str) -> Path:
 
 def parse_numbers(text: str) -> tuple[int, ...]:
     """Whole numbers above 0 as people write them: `1,2,4`. Raises: typer.BadParameter."""
+    return _whole_numbers(text, 1, "whole numbers above 0, like 1,2,4")
+
+
+def _whole_numbers(text: str, least: int, form: str) -> tuple[int, ...]:
     parts = [part.strip() for part in text.split(",")]
-    if not all(part.isascii() and part.isdecimal() and int(part) for part in parts):
-        raise typer.BadParameter(f"must be whole numbers above 0, like 1,2,4; not {text!r}")
+    if not all(part.isascii() and part.isdecimal() and int(part) >= least for part in parts):
+        raise typer.BadParameter(f"must be {form}; not {text!r}")
     return tuple(map(int, parts))
 
 

@@ -1,8 +1,4 @@
-"""`anabranch links` and `anabranch robots`: what a crawl would read out of one URL, and whether robots.txt allows it.
-
-`links` prints a line for each link of a file or an answer: hop, URL, context. `robots` fetches the robots.txt of a host as a
-crawl fetches it, and prints the group and the line that decide.
-"""
+"""`anabranch links` and `anabranch robots`: the links of one URL or file, and whether robots.txt allows a URL."""
 
 from __future__ import annotations
 
@@ -69,10 +65,10 @@ async def _open_fetcher(order: CrawlOrder, parts: AsyncExitStack) -> Fetcher:
 def run_links(
     source: str, *, base: str | None, content_type: str | None, hops: str, flags: Mapping[str, object]
 ) -> int:
-    """Print the links of a file or a URL, one a line. A foreseeable error is one line on standard error and an exit code.
+    """Print the links of a file or a URL, one a line. A foreseeable error becomes one line and its exit code.
 
-    `base` is the URL that a file came from, `content_type` its type (None: by its name). `hops` is the path by which it was
-    found: after `M` a list of URLs is a sitemap. `flags` are keys of the order.
+    `base` is the URL of a file, `content_type` its type (None: by its name), `hops` the path to it: after `M` a list of URLs is
+    a sitemap. `flags` are keys of the order.
     """
 
     def run() -> None:
@@ -88,8 +84,15 @@ def run_links(
             raise NotFetched(f"{source}: {error}") from error
         sys.stdout.writelines(f"{link.hop} {link.url} {link.context}\n" for link in found.links)
         sys.stdout.flush()
-        for line in _remarks(found):
-            say(line)
+        say(f"{len(found.links)} links")
+        if found.dropped:
+            say(f"{found.dropped} more were dropped (--max-outlinks)")
+        if found.nofollow:
+            say("the page asks robots not to follow its links")
+        if found.canonical is not None:
+            say(f"the page names its own URL: {found.canonical}")
+        for note in found.notes:
+            say(note)
 
     return guarded(run)
 
@@ -100,21 +103,10 @@ async def _extract(order: CrawlOrder, url: str, file: Path | None, content_type:
         sandbox = Sandbox()
         parts.push_async_callback(sandbox.close)
         extract = Extractor(order.extract.options(robot=order.agent.token), sandbox)
-        if file is not None:
-            return await extract(_of_file(file, url, content_type), url, hops)
-        fetcher = await _open_fetcher(order, parts)
-        return await extract(await fetcher.get(url), url, hops)
-
-
-def _remarks(found: Found) -> list[str]:
-    remarks = [f"{len(found.links)} links"]
-    if found.dropped:
-        remarks.append(f"{found.dropped} more were dropped (--max-outlinks)")
-    if found.nofollow:
-        remarks.append("the page asks robots not to follow its links")
-    if found.canonical is not None:
-        remarks.append(f"the page names its own URL: {found.canonical}")
-    return [*remarks, *found.notes]
+        if file is None:
+            fetcher = await _open_fetcher(order, parts)
+            return await extract(await fetcher.get(url), url, hops)
+        return await extract(_of_file(file, url, content_type), url, hops)
 
 
 def _of_file(path: Path, url: str, content_type: str | None) -> Response:
@@ -131,10 +123,7 @@ def _of_file(path: Path, url: str, content_type: str | None) -> Response:
 
 
 def run_robots(url: str, *, agent: str | None, allow_private: bool) -> int:
-    """Print whether robots.txt allows the URL, and the line that decides. `agent` is the product token; None: the order's.
-
-    A foreseeable error is one line on standard error and an exit code.
-    """
+    """Print whether robots.txt allows the URL, and the deciding line, for a product token (None: the order's)."""
 
     def run() -> None:
         page = seed_url(url)
@@ -146,7 +135,14 @@ def run_robots(url: str, *, agent: str | None, allow_private: bool) -> int:
         except FetchError as error:
             words = f"{url}: no robots.txt: {describe(error.status)}: {error}; a crawl fetches nothing then"
             raise NotFetched(words) from error
-        put("\n".join(_explained(found.response, found.is_lost, page, agent or order.agent.token)))
+        response, product = found.response, agent or order.agent.token
+        status = -2 if found.is_lost else response.status
+        body, is_cut = response.content(MAX_ROBOTS_BYTES + 1)
+        rules = rules_of(status, body, product, is_cut=is_cut or bool(response.cuts))
+        put(f"{shown(robots_url(page))}: {describe(response.status)}, {len(body)} bytes")
+        if found.is_lost:
+            put("its redirect leads to a host that gives no answer")
+        put("\n".join([f"{product}: {shown(page)}", *explain_rules(rules, page, body)]))
 
     return guarded(run)
 
@@ -155,12 +151,3 @@ async def _fetch_robots(order: CrawlOrder, url: str) -> Followed:
     async with AsyncExitStack() as parts:
         fetcher = await _open_fetcher(order, parts)
         return await follow_redirects(fetcher.get, url, order.fetch.timeout_s)
-
-
-def _explained(response: Response, is_lost: bool, url: str, product: str) -> list[str]:
-    status = -2 if is_lost else response.status
-    body, is_cut = response.content(MAX_ROBOTS_BYTES + 1)
-    rules = rules_of(status, body, product, is_cut=is_cut or bool(response.cuts))
-    head = f"{shown(robots_url(url))}: {describe(response.status)}, {len(body)} bytes"
-    lost = ["its redirect leads to a host that gives no answer"] if is_lost else []
-    return [head, *lost, f"{product}: {shown(url)}", *explain_rules(rules, url, body)]

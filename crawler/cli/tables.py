@@ -1,19 +1,16 @@
-"""What commands show as text: queues, gates, explanations and totals of a Frontier, and the tables of an experiment. Pure.
-
-Names come from the web: what is not plain printable text is escaped, and long names are cut.
-"""
+"""The text that commands show. Pure. Names from the web are escaped and cut."""
 
 from __future__ import annotations
 
 import io
 import textwrap
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 from rich.console import Console
 from rich.text import Text
 
-from anabranch.crawler.lab.report import NOT_RECOVERABLE, Cell, LabReport, Table, shown
+from anabranch.crawler.lab.report import NOT_RECOVERABLE, LabReport, Table, shown
 from anabranch.crawler.report.table import escaped
 from anabranch.crawler.report.troubles import Trouble
 from anabranch.crawler.run.verbs import Facts
@@ -22,14 +19,14 @@ from anabranch.frontier.times import counted, duration_words, rate_words
 
 #: Characters of a name that are shown in a table.
 _SHOWN = 48
-#: What of a queue's reason the other columns say.
-_SAID = ("it holds ", "it waits for its turn")
+#: Parts of a queue's reason that other columns show.
+_SHOWN_ELSEWHERE = ("it holds ", "it waits for its turn")
 
 _QUEUE_HEADS = (
     "queue", "state", "URLs", "waiting", "in flight", "prec", "spent/budget", "gate", "opens in", "reason",
 )  # fmt: skip
 _GATE_HEADS = ("gate", "opens in", "at most", "why closed")
-#: Columns of numbers, which stand right.
+#: Columns of numbers, which are right-aligned.
 _RIGHT = frozenset({"URLs", "waiting", "in flight", "prec", "spent/budget", "opens in"})
 
 
@@ -57,7 +54,13 @@ def totals_lines(totals: Facts, *, is_running: bool) -> Iterator[str]:
 
 def explained(facts: Facts) -> str:
     """The explanation of a URL, or of all requests of it, or of a queue, and the gates of a queue."""
-    text = "\n".join(_explanation(said, facts["now_s"]) for said in (facts["explanation"], *facts.get("others", ())))
+    texts = []
+    for fields in (facts["explanation"], *facts.get("others", ())):
+        given: dict[str, Any] = {
+            key: escaped(value) if isinstance(value, str) else value for key, value in fields.items()
+        }
+        texts.append(text_of(Explanation(**given), facts["now_s"]))
+    text = "\n".join(texts)
     if "scope" in facts:
         text = "\n  ".join([text, *map(escaped, facts["scope"].splitlines())])
     if "last_trouble" in facts:
@@ -68,11 +71,6 @@ def explained(facts: Facts) -> str:
     hidden = facts["queue"]["gates"] - len(gates)
     more = [f"and {counted(hidden, 'more gate')}"] if hidden > 0 else []
     return "\n".join([text, "", *_table(_GATE_HEADS, [_gate_cells(gate) for gate in gates]), *more])
-
-
-def _explanation(said: Mapping[str, Any], now_s: float) -> str:
-    given: dict[str, Any] = {key: escaped(value) if isinstance(value, str) else value for key, value in said.items()}
-    return text_of(Explanation(**given), now_s)
 
 
 def trouble_line(facts: Facts) -> str:
@@ -104,7 +102,7 @@ def _queue_cells(queue: Facts) -> tuple[str, ...]:
     if queue["gates"] > 1:
         gate = f"{gate} +{queue['gates'] - 1:,}"
     budget = "-" if queue["budget"] is None else f"{queue['budget']:,}"
-    reasons = [part for part in queue["reason"].split("; ") if not part.startswith(_SAID)]
+    reasons = [part for part in queue["reason"].split("; ") if not part.startswith(_SHOWN_ELSEWHERE)]
     return (
         name(queue["queue"]),
         queue["state"],
@@ -145,7 +143,7 @@ def _table(heads: Sequence[str], rows: Sequence[Sequence[str]]) -> Iterator[str]
         yield "  ".join(cells).rstrip()
 
 
-#: Of a pipe or file, where nobody says how wide it is.
+#: The width where the output is a pipe or a file.
 PIPE_WIDTH = 100
 
 _GAPS = (2, 1)  # blanks between columns, if they fit and if not
@@ -169,10 +167,13 @@ def report_text(report: LabReport, *, width: int = PIPE_WIDTH, is_terminal: bool
 
 
 def table_lines(table: Table, width: int = PIPE_WIDTH) -> Iterator[tuple[str, str]]:
-    """The lines of a table, each with its style: the heads, a rule, the rows. Numbers stand right, texts left."""
+    """The lines of a table, each with its style: the heads, a rule, the rows. Numbers are right-aligned, texts left-aligned."""
     widths = column_widths(table, width)
     gap = next((gap for gap in _GAPS if _total(widths, gap) <= width), _GAPS[-1])
-    is_right = [all(_is_right(row[place]) for row in table.rows) for place in range(len(widths))]
+    is_right = [
+        all(not isinstance(row[place], str) or row[place] == NOT_RECOVERABLE for row in table.rows)
+        for place in range(len(widths))
+    ]
     heads = _padded(_wrapped(table.columns, widths), is_head=True)
     yield from ((_line(texts, widths, is_right, gap), "bold") for texts in heads)
     yield "-" * _total(widths, gap), "dim"
@@ -206,7 +207,7 @@ def _wrapped(texts: Sequence[str], widths: Sequence[int]) -> list[list[str]]:
 
 
 def _padded(cells: Sequence[list[str]], *, is_head: bool) -> Iterator[tuple[str, ...]]:
-    """A row: as many lines as its longest text takes. Heads stand on the rule, cells hang from the top."""
+    """A row: as many lines as its longest text takes. Heads are aligned at the bottom, cells at the top."""
     height = max(1, *map(len, cells))
     blank = [[""] * (height - len(cell)) for cell in cells]
     pairs = zip(blank, cells, strict=True) if is_head else zip(cells, blank, strict=True)
@@ -219,7 +220,3 @@ def _line(texts: Sequence[str], widths: Sequence[int], is_right: Sequence[bool],
         for text, width, right in zip(texts, widths, is_right, strict=True)
     )
     return (" " * gap).join(aligned).rstrip()
-
-
-def _is_right(cell: Cell) -> bool:
-    return not isinstance(cell, str) or cell == NOT_RECOVERABLE

@@ -46,8 +46,7 @@ def init(
 def show(
     ctx: typer.Context,
     arguments: Annotated[
-        Texts,
-        typer.Argument(metavar="[-c FILE] [FLAG]... [SEED]...", help="As for `anabranch crawl`."),
+        Texts, typer.Argument(metavar="[-c FILE] [FLAG]... [SEED]...", help="As for `anabranch crawl`.")
     ] = None,
     effective: Annotated[bool, typer.Option("--effective", help="All keys, defaults too.")] = False,
     origin: Annotated[bool, typer.Option("--origin", help="Show the source of each value.")] = False,
@@ -94,28 +93,25 @@ _SHARED: Callable[..., Any] = partial(typer.Option, rich_help_panel="Shared by R
 
 
 def dedup(
+    ctx: typer.Context,
     file: Annotated[
         Text, typer.Argument(metavar="[FILE]", help="URLs, one a line; - or nothing is standard input.")
     ] = None,
     state: Annotated[
-        FilePath,
-        _FILTER(metavar="DIR", parser=parse_folder, help="Keep the filter in this folder from run to run."),
+        FilePath, _FILTER(metavar="DIR", parser=parse_folder, help="Keep the filter in this folder from run to run.")
     ] = None,
-    filter_: Annotated[
-        Text,
-        _FILTER("--filter", help="smm, dsbf, both, exact or similar (default both)."),
-    ] = None,
-    expect: Annotated[
+    kind: Annotated[Text, _FILTER("--filter", help="smm, dsbf, both, exact or similar (default both).")] = None,
+    expected: Annotated[
         Whole,
-        _FILTER(metavar="N", parser=parse_count, help="URLs to expect, as in 500k (default 10M; similar: 1M)."),
+        _FILTER(
+            "--expect", metavar="N", parser=parse_count, help="URLs to expect, as in 500k (default 10M; similar: 1M)."
+        ),
     ] = None,
     false_positive: Annotated[
-        Number,
-        _FILTER(metavar="RATE", help="Rate of the DSBF, or of similar, at most (default 0.001)."),
+        Number, _FILTER(metavar="RATE", help="Rate of the DSBF, or of similar, at most (default 0.001).")
     ] = None,
     signature: Annotated[
-        Text,
-        _FILTER(help="Of the SMM: crc32, md5, sha1, xxh3-64, package.module:function (default crc32)."),
+        Text, _FILTER(help="Of the SMM: crc32, md5, sha1, xxh3-64, package.module:function (default crc32).")
     ] = None,
     levels: Annotated[
         Numbers,
@@ -124,22 +120,16 @@ def dedup(
         ),
     ] = None,
     features: Annotated[
-        Text,
-        _SIMILAR(help="Any of site,depth,directory,tail (default: these four), package.module:function."),
+        Text, _SIMILAR(help="Any of site,depth,directory,tail (default: these four), package.module:function.")
     ] = None,
     site_bound: Annotated[
-        Switch,
-        _SIMILAR("--site-bound/--published", help="Compare only within a site (default --published)."),
+        Switch, _SIMILAR("--site-bound/--published", help="Compare only within a site (default --published).")
     ] = None,
     drop_query: Annotated[
-        Switch,
-        _SIMILAR("--drop-query/--keep-query", help="Ignore queries (default --keep-query)."),
+        Switch, _SIMILAR("--drop-query/--keep-query", help="Ignore queries (default --keep-query).")
     ] = None,
     pcap: Annotated[Text, _INPUT(metavar="FILE", help="URLs of the HTTP requests in a capture.")] = None,
-    interface: Annotated[
-        Text,
-        _INPUT(metavar="IF", help="URLs of the HTTP requests that pass now (as root)."),
-    ] = None,
+    interface: Annotated[Text, _INPUT(metavar="IF", help="URLs of the HTTP requests that pass now (as root).")] = None,
     redis: Annotated[Texts, _SHARED(metavar="URL", help="A server of the filter; repeatable.")] = None,
     name: Annotated[Text, _SHARED(help="Name of the filter on the servers (default anabranch).")] = None,
     check: Annotated[bool, typer.Option("--check", help="Verify the filter, read no URLs.")] = False,
@@ -153,25 +143,7 @@ def dedup(
     """
     from anabranch.crawler.cli.dedup import DedupCommand, run_dedup  # noqa: PLC0415 - help must be fast
 
-    command = DedupCommand(
-        file=file,
-        pcap=pcap,
-        interface=interface,
-        state=state,
-        redis=tuple(redis or ()),
-        name=name,
-        kind=filter_,
-        expected=expect,
-        false_positive=false_positive,
-        signature=signature,
-        levels=levels,
-        features=features,
-        site_bound=site_bound,
-        drop_query=drop_query,
-        check=check,
-        quiet=quiet,
-    )
-    raise typer.Exit(run_dedup(command))
+    raise typer.Exit(run_dedup(DedupCommand(**ctx.params | {"redis": tuple(redis or ())})))
 
 
 #: Parameters of `links` that are no keys of the crawl order.

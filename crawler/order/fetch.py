@@ -154,7 +154,7 @@ class FetchSection(Section):
 
 
 class SiteEntry(Section):
-    """An entry `[[site]]`: what is different for the parts of the web that `surt` names. None: as [fetch] says."""
+    """An entry `[[site]]`: other values for the parts of the web under `surt`. None: the value of [fetch]."""
 
     surt: Prefixes  #: SURT prefixes, hosts or URLs
     headers: _Headers = Field(default_factory=dict)

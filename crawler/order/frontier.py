@@ -1,7 +1,4 @@
-"""Sections of the Frontier: [frontier], [politeness] with its entries [[override]], and [dedup].
-
-Only the Frontier knows the names of policies: `crawler.job.frontier` checks them.
-"""
+"""Sections of the Frontier: [frontier], [politeness] with its entries [[override]], and [dedup]."""
 
 from __future__ import annotations
 
@@ -94,7 +91,7 @@ class PolitenessSection(Section):
 
 
 class OverrideEntry(Section):
-    """An entry `[[override]]`: what is different for the parts of the web that `surt` names. None: as the order says."""
+    """An entry `[[override]]`: other values for the parts of the web under `surt`. None: the value of the order."""
 
     surt: Prefixes  #: SURT prefixes, hosts or URLs
     delay_factor: Factor | None = None
@@ -104,7 +101,7 @@ class OverrideEntry(Section):
     balance_replenish: Positive | None = None
     total_budget: Budget | None = None
     queue_precedence: Precedence | None = None
-    key: Name | None = None  #: the queue, whatever the policy says
+    key: Name | None = None  #: the queue, in place of the policy's
     uri_precedence: Precedence | None = None
 
     @model_validator(mode="after")

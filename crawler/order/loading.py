@@ -1,7 +1,7 @@
 """From the layers of an order to the order, or to its faults: a line each, which names source and key and what is right.
 
-`load_order` stops at the first fault; `examine` finds all. It leaves out each wrong value and examines the rest again, because
-two keys are compared only when each of them is valid. It reports no fault that a default may have caused.
+`examine` finds all faults: it leaves out each wrong value and examines the rest again, because two keys are compared only when
+each of them is valid. It reports no fault that a default may have caused.
 """
 
 from __future__ import annotations
@@ -31,9 +31,9 @@ from anabranch.crawler.outcomes.userfunctions import import_first_from
 
 
 def load_order(file: Path | None, flags: Mapping[str, object], settings: Sequence[str] = ()) -> CrawlOrder:
-    """The order of a file, the environment, settings (`section.key=value`) and flags (key -> value; None: not given).
+    """The order of a file, the environment, settings (`section.key=value`) and flags (None: not given). The latter win.
 
-    The latter win. From then on user functions are imported from the file's folder. Raises: OrderError, one line.
+    From then on user functions are imported from the file's folder. Raises: OrderError, one line.
     """
     order = order_of(read_layers(file, flags, settings))
     import_first_from(order.job.modules)
@@ -87,25 +87,28 @@ def examine(layers: Sequence[Layer]) -> Examined:
     lines = list(unknown_keys(layers))
     tables = _known(layers)
     wrong: set[_Place] = set()
-    while found := _wrong(tables):
-        lines += [line_of(fault, layers) for fault, places in found if not places & wrong]
-        places = {place for _, places in found for place in places}
-        if places <= wrong:
-            break  # defaults and stand-ins are never wrong: this is a defect, and is raised below
-        for place in places:
-            _leave_out(tables, place)
+    while True:
+        try:
+            order = with_modules(CrawlOrder.model_validate(tables), folder_of(layers))
+            break
+        except ValidationError as error:
+            found = [(fault, _places(fault)) for fault in error.errors(include_url=False)]
+            places = {place for _, places in found for place in places}
+            if places <= wrong:
+                raise  # defaults and stand-ins are never wrong: this is a defect
+        lines += [line_of(fault, layers) for fault, places_of_fault in found if not places_of_fault & wrong]
+        _leave_out(tables, places)
         wrong |= places
-    order = with_modules(CrawlOrder.model_validate(tables), folder_of(layers))
     left_out = frozenset((section, key) for section, _, key in wrong)
     return Examined(order=_without_entries(order, wrong), layers=layers, faults=tuple(lines), left_out=left_out)
 
 
-def _leave_out(tables: dict[str, Any], place: _Place) -> None:
-    section, number, key = place
-    table = tables[section][number] if section in ENTRIES else tables.get(section, {})
-    table.pop(key, None)
-    if key == "surt":
-        table[key] = [_SOMEWHERE]
+def _leave_out(tables: dict[str, Any], places: set[_Place]) -> None:
+    for section, number, key in places:
+        table = tables[section][number] if section in ENTRIES else tables.get(section, {})
+        table.pop(key, None)
+        if key == "surt":
+            table[key] = [_SOMEWHERE]
 
 
 def _without_entries(order: CrawlOrder, wrong: set[_Place]) -> CrawlOrder:
@@ -120,27 +123,18 @@ def _without_entries(order: CrawlOrder, wrong: set[_Place]) -> CrawlOrder:
 
 def _known(layers: Sequence[Layer]) -> dict[str, Any]:
     """The sources merged, without unknown sections and keys."""
+
+    def only(table: Mapping[str, Any], known: Mapping[str, object]) -> dict[str, Any]:
+        return {key: value for key, value in table.items() if key in known}
+
     sound: dict[str, Any] = {}
     for section, table in merged(layers).items():
         if section in ENTRIES and isinstance(table, list):
             known = keys_of(ENTRIES[section])
-            sound[section] = [_only(entry, known) for entry in table if isinstance(entry, Mapping)]
+            sound[section] = [only(entry, known) for entry in table if isinstance(entry, Mapping)]
         elif section in KEYS and isinstance(table, Mapping):
-            sound[section] = _only(table, KEYS[section])
+            sound[section] = only(table, KEYS[section])
     return sound
-
-
-def _only(table: Mapping[str, Any], known: Mapping[str, object]) -> dict[str, Any]:
-    return {key: value for key, value in table.items() if key in known}
-
-
-def _wrong(tables: Mapping[str, Any]) -> list[tuple[ErrorDetails, set[_Place]]]:
-    """The faults that one validation finds, each with its places."""
-    try:
-        CrawlOrder.model_validate(tables)
-    except ValidationError as error:
-        return [(fault, _places(fault)) for fault in error.errors(include_url=False)]
-    return []
 
 
 def _places(fault: ErrorDetails) -> set[_Place]:

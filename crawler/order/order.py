@@ -2,7 +2,6 @@
 
 `[politeness] min_delay`, the variable `ANABRANCH_POLITENESS__MIN_DELAY` and the flag `--min-delay` are the same key. The flag
 wins, then the environment, the file, the default. An unknown key is refused: a misspelt delay must not become the default.
-`sources` and `loading` make an order; its sections are in `frontier`, `fetch` and `sections`.
 """
 
 from __future__ import annotations
@@ -11,7 +10,6 @@ from collections import Counter
 from collections.abc import Callable, Mapping
 from itertools import chain
 from pathlib import Path
-from types import MappingProxyType
 from typing import Any, get_args, get_origin
 
 import tomli_w
@@ -40,11 +38,7 @@ class CrawlOrder(BaseSettings):
     """A whole crawl order, frozen. `CrawlOrder()` has the defaults; `load_order` reads files and variables."""
 
     model_config = SettingsConfigDict(
-        frozen=True,
-        extra="forbid",
-        env_prefix=ENVIRONMENT,
-        env_nested_delimiter="__",
-        enable_decoding=False,
+        frozen=True, extra="forbid", env_prefix=ENVIRONMENT, env_nested_delimiter="__", enable_decoding=False
     )
 
     job: JobSection = JobSection()
@@ -92,14 +86,14 @@ def with_modules(order: CrawlOrder, folder: Path | None) -> CrawlOrder:
 _KINDS = {name: field.annotation for name, field in CrawlOrder.model_fields.items()}
 
 #: Section -> its model.
-SECTIONS: Mapping[str, type[BaseModel]] = MappingProxyType(
-    {name: kind for name, kind in _KINDS.items() if isinstance(kind, type) and issubclass(kind, BaseModel)}
-)
+SECTIONS: Mapping[str, type[BaseModel]] = {
+    name: kind for name, kind in _KINDS.items() if isinstance(kind, type) and issubclass(kind, BaseModel)
+}
 
 #: Lists of tables, which only a file can hold -> the model of an entry.
-ENTRIES: Mapping[str, type[BaseModel]] = MappingProxyType(
-    {name: get_args(kind)[0] for name, kind in _KINDS.items() if get_origin(kind) is tuple}
-)
+ENTRIES: Mapping[str, type[BaseModel]] = {
+    name: get_args(kind)[0] for name, kind in _KINDS.items() if get_origin(kind) is tuple
+}
 
 
 def keys_of(model: type[BaseModel]) -> Mapping[str, object]:
@@ -121,7 +115,7 @@ _WRITERS: Mapping[object, Callable[[Any], str]] = {parse_duration: exact_duratio
 #: Section -> key -> type of the value.
 KEYS: Mapping[str, Mapping[str, object]] = {section: keys_of(model) for section, model in SECTIONS.items()}
 
-#: Flags whose name is not that of their key, or whose key is in several sections.
+#: Flags with another name than their key, or with a key of several sections.
 _NAMED: Mapping[str, tuple[str, str]] = {
     "limit": ("limits", "pages"),
     "size_limit": ("limits", "bytes"),

@@ -1,7 +1,4 @@
-"""Durations and sizes as people write them: `500ms`, `3s`, `16MiB`.
-
-`parse_*` reads a value of an order or a flag, `exact_*` writes it without loss, `format_*` writes it rounded for people.
-"""
+"""Durations and sizes as people write them: read (`parse_*`), written without loss (`exact_*`), and rounded (`format_*`)."""
 
 from __future__ import annotations
 
@@ -36,10 +33,7 @@ _SIZE_FORMS = "a number of bytes, or like 8KB, 10MB, 16MiB, 1GB"
 
 
 def parse_duration(value: object) -> float:
-    """Seconds, from a number of seconds or from text like `500ms`, `3s`, `2m`, `1h`, `1d`.
-
-    Raises: ValueError for anything else, such as a negative or infinite number or a truth value.
-    """
+    """Seconds, from a number of seconds or from text like `500ms`, `3s`, `2m`, `1h`, `1d`. Raises: ValueError."""
     amount, unit = _read(value, _DURATION_FORMS)
     name = unit.lower() or "s"
     # Milliseconds are divided: 9 * 0.001 is not 0.009.
@@ -50,10 +44,7 @@ def parse_duration(value: object) -> float:
 
 
 def parse_size(value: object) -> int:
-    """Bytes, from a whole number or from text like `16MiB`, `10MB`, `8KB` (letter case does not matter).
-
-    A fraction of a unit is rounded to a whole byte. Raises: ValueError for anything else.
-    """
+    """Bytes, rounded, from a whole number or from text like `16MiB`, `10MB`, `8KB`. Raises: ValueError."""
     amount, unit = _read(value, _SIZE_FORMS)
     size_bytes = amount * _SIZES_BY_LOWER_NAME.get(unit.lower() or "b", math.inf)
     if not size_bytes < _TOO_MUCH or not (unit or size_bytes.is_integer()):

@@ -1,18 +1,12 @@
-"""An order written for people, each key with its description or the origin of its value; and the order's JSON Schema.
-
-The description of a key is the comment `#:` on or above its line in the class of its section.
-"""
+"""An order written for people, with the comments `#:` of its classes or the origin of each value; and its JSON Schema."""
 
 from __future__ import annotations
 
-import ast
 import inspect
-import io
+import re
 import textwrap
-import tokenize
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cache
-from types import MappingProxyType
 from typing import Any
 
 import tomli_w
@@ -21,7 +15,8 @@ from pydantic import BaseModel
 from anabranch.crawler.order.order import ENTRIES, HOMES, KEYS, SECTIONS, CrawlOrder
 from anabranch.crawler.order.sources import Layer, origin
 
-_MARK = "#:"
+#: The beginning of a field in the source of its class.
+_FIELD = re.compile(r"    (\w+): ")
 
 
 @cache
@@ -34,7 +29,7 @@ def descriptions_of(model: type[BaseModel]) -> Mapping[str, str]:
         home = SECTIONS.get(HOMES.get(key, ""))
         fallback = descriptions_of(home).get(key, "") if home is not None and home is not model else ""
         words[key] = comments.get(name) or fallback
-    return MappingProxyType(words)
+    return words
 
 
 def title_of(model: type[BaseModel]) -> str:
@@ -43,29 +38,17 @@ def title_of(model: type[BaseModel]) -> str:
 
 
 def _commented(source: str) -> dict[str, str]:
-    """Field -> its comments `#:`, for the source of one class."""
-    own: dict[int, str] = {}  # comments that have a line for themselves
-    behind: dict[int, str] = {}
-    for token in tokenize.generate_tokens(io.StringIO(source).readline):
-        if token.type == tokenize.COMMENT and token.string.startswith(_MARK):
-            line = token.start[0]
-            is_alone = not token.line[: token.start[1]].strip()
-            (own if is_alone else behind)[line] = token.string.removeprefix(_MARK).strip()
-    (found,) = ast.parse(source).body
-    assert isinstance(found, ast.ClassDef)
-    return {
-        statement.target.id: " ".join(_around(statement, own, behind))
-        for statement in found.body
-        if isinstance(statement, ast.AnnAssign) and isinstance(statement.target, ast.Name)
-    }
-
-
-def _around(statement: ast.AnnAssign, own: Mapping[int, str], behind: Mapping[int, str]) -> list[str]:
-    first = statement.lineno
-    while first - 1 in own:
-        first -= 1
-    numbers = range(first, (statement.end_lineno or statement.lineno) + 1)
-    return [text for number in numbers for text in (own.get(number), behind.get(number)) if text]
+    """Field -> its comments `#:`, above it and behind it, for the source of one class."""
+    comments: dict[str, list[str]] = {}
+    above: list[str] = []
+    field = ""
+    for line in source.splitlines():
+        code, _, comment = line.partition("#:")
+        if found := _FIELD.match(code):
+            field, comments[found[1]], above = found[1], above, []
+        if comment:
+            (comments[field] if code.strip() else above).append(comment.strip())
+    return {name: " ".join(texts) for name, texts in comments.items()}
 
 
 #: Columns before a comment, and columns in all.
@@ -93,7 +76,14 @@ Note = Callable[[str, str], str]
 def default_order() -> str:
     """The order with all defaults, each key with its description."""
     sections = _written(CrawlOrder(), lambda section, key: descriptions_of(SECTIONS[section])[key], is_titled=True)
-    entries = [_example(name, model) for name, model in ENTRIES.items()]
+    entries = []
+    for name, model in ENTRIES.items():
+        title = f"{title_of(model)} In a file only; any number of entries."
+        lines = [*textwrap.wrap(title, _WIDTH, initial_indent="# ", subsequent_indent="# "), "#", f"# [[{name}]]"]
+        for key, words in descriptions_of(model).items():
+            text = f"{key:<22} {words}".rstrip()
+            lines += textwrap.wrap(text, _WIDTH, initial_indent="#   ", subsequent_indent=f"#   {'':23}")
+        entries.append("\n".join(lines) + "\n")
     return "\n".join([_HEAD, *sections, *entries])
 
 
@@ -159,17 +149,6 @@ def _noted(line: str, note: str) -> list[str]:
     if len(whole) <= _WIDTH:
         return [whole]
     return [*textwrap.wrap(note, _WIDTH, initial_indent="# ", subsequent_indent="# "), line]
-
-
-def _example(name: str, model: type[BaseModel]) -> str:
-    """The keys of an entry, as comments."""
-    title = f"{title_of(model)} In a file only; any number of entries."
-    lines = [*textwrap.wrap(title, _WIDTH, initial_indent="# ", subsequent_indent="# "), "#", f"# [[{name}]]"]
-    for key, words in descriptions_of(model).items():
-        lines += textwrap.wrap(
-            f"{key:<22} {words}".rstrip(), _WIDTH, initial_indent="#   ", subsequent_indent=f"#   {'':23}"
-        )
-    return "\n".join(lines) + "\n"
 
 
 def order_schema() -> dict[str, Any]:

@@ -37,7 +37,7 @@ class JobSection(Section):
     name: FolderName | None = None  #: folder below jobs/; None: from the seeds
     seeds: tuple[str, ...] = ()  #: URLs
     seed_files: tuple[SeedFile, ...] = ()  #: in the file: relative to the file's folder
-    source_tags: bool = True  #: crawl.log says which seed led to a URL
+    source_tags: bool = True  #: crawl.log has the seed that led to a URL
     processors: tuple[UserFunctionName, ...] = ()  #: user processors, package.module:function, before a page is written
     modules: UserFolder | None = None  #: folder that user functions are imported from; None: that of the -c file
 

@@ -1,7 +1,4 @@
-"""Where an order comes from: flags, settings, the environment and a file, each read as a layer that can name its keys.
-
-`loading` merges the layers into one order: the value of the strongest layer counts.
-"""
+"""The sources of an order: flags, settings, the environment and a file, each read as a layer that can name its keys."""
 
 from __future__ import annotations
 
@@ -9,6 +6,7 @@ import difflib
 import os
 import tomllib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, get_origin
@@ -82,10 +80,7 @@ def named_in(layers: Sequence[Layer], section: str, key: str) -> str:
 
 def origin(layers: Sequence[Layer], section: str, key: str) -> str:
     """Where the value of a key comes from: `--min-delay`, a variable, `crawl.toml:12`, or `default`."""
-    return next(
-        (layer.origin(section, key) for layer in layers if key in layer.tables.get(section, {})),
-        "default",
-    )
+    return next((layer.origin(section, key) for layer in layers if key in layer.tables.get(section, {})), "default")
 
 
 def hint(name: str, known: Iterable[str], form: str, dash: str = "_") -> str:
@@ -202,18 +197,20 @@ _LONGEST = 100
 
 
 def key_lines(text: str) -> dict[tuple[str, str], int]:
-    """(section, key) -> line, from 1, for the keys of a valid TOML text, which `tomllib` does not report.
+    """(section, key) -> line, from 1, for the keys of a valid TOML text, cut into the shortest runs of lines that are TOML.
 
-    The text is cut into the shortest runs of lines that are TOML by themselves. Lists of tables, and keys after a value of more
-    than 100 lines, are left out.
+    Lists of tables, and keys after a value of more than 100 lines, are left out.
     """
     found: dict[tuple[str, str], int] = {}
     here: tuple[str, ...] | None = ()  # the current table; None inside a list of tables
     lines = text.splitlines()
     first = 0
     while first < len(lines):
-        statement, count = _statement(lines, first)
-        if statement is None:
+        for count in range(1, _LONGEST + 1):
+            with suppress(tomllib.TOMLDecodeError):
+                statement = tomllib.loads("\n".join(lines[first : first + count]))
+                break
+        else:
             break
         if lines[first].lstrip().startswith("["):
             here = _opened(statement)
@@ -224,16 +221,6 @@ def key_lines(text: str) -> dict[tuple[str, str], int]:
             found.setdefault((here[0], here[1]), first + 1)
         first += count
     return found
-
-
-def _statement(lines: list[str], first: int) -> tuple[dict[str, Any] | None, int]:
-    """The statement that begins in a line, and its number of lines; None if it is too long."""
-    for count in range(1, _LONGEST + 1):
-        try:
-            return tomllib.loads("\n".join(lines[first : first + count])), count
-        except tomllib.TOMLDecodeError:
-            continue
-    return None, 0
 
 
 def _opened(statement: dict[str, Any]) -> tuple[str, ...] | None:

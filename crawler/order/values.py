@@ -86,15 +86,12 @@ def _user_function(name: str) -> str:
 UserFunctionName = Annotated[Name, AfterValidator(_user_function)]
 
 
-def _key(field: str) -> str:
-    """The key of a field: its name without the unit."""
-    return field.removesuffix("_s").removesuffix("_bytes")
-
-
 class Section(BaseModel):
-    """A table of the order: frozen, unknown keys are refused."""
+    """A table of the order: frozen, unknown keys are refused. A key is the name of its field without the unit."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid", alias_generator=_key)
+    model_config = ConfigDict(
+        frozen=True, extra="forbid", alias_generator=lambda field: field.removesuffix("_s").removesuffix("_bytes")
+    )
 
 
 def contradiction(message: str, *keys: str) -> PydanticCustomError:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from enum import Enum
-from types import MappingProxyType
 
 from anabranch.crawler.outcomes.errors import CrawlerError, ExitCode
 from anabranch.frontier.errors import (
@@ -21,23 +20,21 @@ from anabranch.frontier.errors import (
 FORESEEABLE = (CrawlerError, StoreUnavailable, FormatMismatch, PolicyError)
 
 #: Exit codes of the Frontier's foreseeable errors; the first match counts. Other errors are defects.
-FRONTIER_EXITS: Mapping[type[FrontierError], ExitCode] = MappingProxyType(
-    {
-        StoreFull: ExitCode.DISK_FULL,
-        StoreDamaged: ExitCode.BAD_ORDER,
-        StoreUnavailable: ExitCode.STORE_OR_JOB_IN_USE,
-        FormatMismatch: ExitCode.BAD_ORDER,
-        PolicyError: ExitCode.BAD_ORDER,
-        UnknownQueue: ExitCode.USAGE,
-    }
-)
+FRONTIER_EXITS: Mapping[type[FrontierError], ExitCode] = {
+    StoreFull: ExitCode.DISK_FULL,
+    StoreDamaged: ExitCode.BAD_ORDER,
+    StoreUnavailable: ExitCode.STORE_OR_JOB_IN_USE,
+    FormatMismatch: ExitCode.BAD_ORDER,
+    PolicyError: ExitCode.BAD_ORDER,
+    UnknownQueue: ExitCode.USAGE,
+}
 
 
 class WhyEnded(Enum):
     """Why a run ended; reports show the value."""
 
     FINISHED = "finished: nothing is queued"
-    RETIRED = "all that is left stands in retired queues; raise total_budget, and the same command goes on"
+    RETIRED = "all that is left is in retired queues; raise total_budget, and the same command goes on"
     PAGE_LIMIT = "stopped by --limit, which the job keeps; it goes on with a higher one (0: no limit)"
     TIME_LIMIT = "stopped by --time-limit; the same command goes on for as long again"
     SIZE_LIMIT = "stopped by --size-limit, which the job keeps; it goes on with a higher one (0: no limit)"
@@ -47,7 +44,7 @@ class WhyEnded(Enum):
 
 
 def ending_text(ending: WhyEnded, *, lasts: bool) -> str:
-    """The text for the end of a run. A job whose queue does not last cannot be continued, so nothing is promised. Pure."""
+    """The text for the end of a run; it promises no continuation if the queue does not last. Pure."""
     if lasts or ending is WhyEnded.FINISHED:
         return ending.value
     why = ending.value.partition(";")[0].partition(",")[0]
@@ -55,13 +52,11 @@ def ending_text(ending: WhyEnded, *, lasts: bool) -> str:
 
 
 #: Exit codes of runs that were asked to end, whatever is left.
-ASKED_FOR: Mapping[WhyEnded, ExitCode] = MappingProxyType(
-    {
-        WhyEnded.SIGNAL: ExitCode.DRAINED,
-        WhyEnded.OPERATOR: ExitCode.DRAINED,
-        WhyEnded.OPERATOR_NOW: ExitCode.FORCED,
-    }
-)
+ASKED_FOR: Mapping[WhyEnded, ExitCode] = {
+    WhyEnded.SIGNAL: ExitCode.DRAINED,
+    WhyEnded.OPERATOR: ExitCode.DRAINED,
+    WhyEnded.OPERATOR_NOW: ExitCode.FORCED,
+}
 
 
 def exit_code(ending: WhyEnded, seed_statuses: Sequence[int]) -> ExitCode:

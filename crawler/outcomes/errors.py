@@ -1,8 +1,6 @@
-"""Exit codes of commands, the errors for the operator that lead to them, and other ends of a process: exhaustion and signals.
+"""Exit codes, the errors for the operator that lead to them, and other ends of a process: exhaustion and signals.
 
-The message of an error is one line: the thing, what is wrong with it, what to do. What a site does wrong is no error of this
-kind (`failures`); why a run ended in order is in `endings`. An `OSError` of a file becomes an error of this module by the table
-`STORAGE_ERRORS`.
+The message of an error is one line: the thing, what is wrong with it, what to do. `failures` has the errors of sites.
 """
 
 from __future__ import annotations
@@ -14,7 +12,6 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from enum import IntEnum
 from pathlib import Path
-from types import MappingProxyType
 from typing import ClassVar
 
 
@@ -185,29 +182,24 @@ class JournalFull(JournalFailed, DiskFull):
 TOO_MANY_FILES = frozenset({errno.EMFILE, errno.ENFILE})
 
 #: The error for an `OSError` of a file; all others are a plain `StorageError`.
-STORAGE_ERRORS: Mapping[int, type[StorageError]] = MappingProxyType(
-    {
-        errno.ENOSPC: DiskFull,
-        errno.EDQUOT: DiskFull,
-        errno.EFBIG: DiskFull,
-        errno.EROFS: DiskReadOnly,
-        errno.EACCES: NotPermitted,
-        errno.EPERM: NotPermitted,
-        errno.ENOTDIR: NoFolder,
-        errno.ENOENT: NoFolder,
-        errno.EISDIR: NotAFile,
-        errno.ENAMETOOLONG: NameTooLong,
-        errno.ENOMEM: OutOfMemory,
-        **dict.fromkeys(TOO_MANY_FILES, TooManyFiles),
-    }
-)
+STORAGE_ERRORS: Mapping[int, type[StorageError]] = {
+    errno.ENOSPC: DiskFull,
+    errno.EDQUOT: DiskFull,
+    errno.EFBIG: DiskFull,
+    errno.EROFS: DiskReadOnly,
+    errno.EACCES: NotPermitted,
+    errno.EPERM: NotPermitted,
+    errno.ENOTDIR: NoFolder,
+    errno.ENOENT: NoFolder,
+    errno.EISDIR: NotAFile,
+    errno.ENAMETOOLONG: NameTooLong,
+    errno.ENOMEM: OutOfMemory,
+    **dict.fromkeys(TOO_MANY_FILES, TooManyFiles),
+}
 
 
 def storage_error(error: OSError, path: Path, other: str = "--job") -> StorageError:
-    """The operator's error for an `OSError` of `path`; raise it `from` that.
-
-    `other` is the option or argument that says where `path` is.
-    """
+    """The operator's error for an `OSError` of `path`; `other` is the option or argument that names the path."""
     kind = STORAGE_ERRORS.get(error.errno or 0, StorageError)
     return kind(f"{path}: {_words(error)}; {kind.advice.format(other=other)}")
 
@@ -248,10 +240,7 @@ _NO_THREAD = "can't start new thread"
 
 
 def exhausted(error: BaseException | None) -> str | None:
-    """The message for an exhausted resource; None for another error. The causes of the error are searched, too.
-
-    Imports nothing, since an import might fail in the same way.
-    """
+    """The message for an exhausted resource, also among the causes of the error; else None. Imports nothing."""
     seen: set[int] = set()
     while error is not None and id(error) not in seen:
         seen.add(id(error))
@@ -284,10 +273,7 @@ _ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
 def decided() -> None:
-    """The exit code is known: from now on ignore signals that would change it.
-
-    Does nothing outside the main thread, which receives no signals.
-    """
+    """Ignore signals from now on, since the exit code is known. Does nothing outside the main thread."""
     with suppress(ValueError):
         for number in _ENDING:
             signal.signal(number, signal.SIG_IGN)

@@ -1,14 +1,12 @@
-"""What can go wrong between us and a site: how often and when a URL is tried again, and what it says about the host.
+"""Errors of a fetch: when a URL is tried again, and what the error means for its host. The policy is data: tables.
 
-A `FetchError` is the site's or the network's fault. It never ends a crawl: the worker turns it into a status and asks
-`retry_after` for the URL and `TROUBLES` or `trouble_of` for the host, whose gate the Frontier closes for as long as its backoff
-says. The policy is data: tables.
+A `FetchError` never ends a crawl: the worker turns it into a status and asks `retry_after` for the URL, and `TROUBLES` or
+`trouble_of` for the host, for which the Frontier closes the gate until its backoff has passed.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from types import MappingProxyType
 from typing import TYPE_CHECKING, ClassVar
 
 from anabranch.crawler.outcomes.status import FetchStatus
@@ -54,7 +52,7 @@ class ConnectFailed(FetchError):
 
 
 class CertificateRefused(FetchError):
-    """The host's certificate is not valid: it will not be in a minute, and this says nothing about the host's state."""
+    """The host's certificate is not valid: final for now, and no sign of trouble of the host."""
 
     status = FetchStatus.CONNECT_FAILED
 
@@ -79,7 +77,7 @@ class ConnectionLost(FetchError):
 
 
 class KeptConnectionClosed(FetchError):
-    """Over a connection kept from an earlier fetch came no answer, or more than one: no fault of the URL or the host.
+    """A connection kept from an earlier fetch brought no answer, or several: no fault of the URL or the host.
 
     The URL goes back to its place without a counted attempt; its slot rests, since the host may have read the request.
     """
@@ -123,12 +121,12 @@ class RobotsUnavailable(FetchError):
     status = FetchStatus.ROBOTS_FAILED
 
 
-#: How often a URL is tried when its host says that it is busy; then the answer stands as it is.
+#: How often a URL is tried while its host is busy; then the answer is final.
 HOST_BUSY_TRIES = 5
 
 #: The host trouble of a failed fetch. Other kinds say nothing about the host: they concern our name servers, or the URL.
-TROUBLES: Mapping[type[FetchError], HostTrouble] = MappingProxyType(
-    dict.fromkeys((ConnectFailed, ConnectionLost, FetchTimeout), HostTrouble.UNREACHABLE)
+TROUBLES: Mapping[type[FetchError], HostTrouble] = dict.fromkeys(
+    (ConnectFailed, ConnectionLost, FetchTimeout), HostTrouble.UNREACHABLE
 )
 
 #: The wait after the first counted try, the second, ...; after the last one the failure is final.
@@ -153,11 +151,7 @@ RETRY_WAITS_S: dict[type[FetchError] | int, tuple[float, ...]] = {
 
 
 def retry_after(failure: FetchError | int, attempts: int) -> float | None:
-    """Seconds until the URL is tried again; None = no more, the failure or answer is final.
-
-    `failure` is what the fetch raised, or the status it got. `attempts` is the number of tries that
-    counted before this one (as in a lease), whatever they ended with. Pure.
-    """
+    """Seconds until the URL is tried again after a failure or a status, by the tries before this one; None: never. Pure."""
     kind = failure if isinstance(failure, int) else type(failure)
     waits = RETRY_WAITS_S.get(kind, ())
     return waits[attempts] if attempts < len(waits) else None

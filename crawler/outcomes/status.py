@@ -34,16 +34,14 @@ class FetchStatus(IntEnum):
 
 
 class StatusClass(Enum):
-    """What a status says about its URL: an answer was read, none could be had, or none is wanted."""
+    """What a status means for its URL: an answer was read, it failed, or it was not wanted."""
 
     SUCCESS = "success"
     FAILED = "failed"
     DISREGARDED = "disregarded"
 
 
-#: Each code's words and class. A quota is nobody's failure: -5003 and -5004 cost no penalty here (in Heritrix they are
-#: failed, and do). Whatever is not listed and above 0 is an HTTP status: a success,
-#: since the server did answer.
+#: Each code's words and class. Quotas (-5003, -5004) cost no penalty here; in Heritrix they are failed, and do.
 MEANINGS: dict[int, tuple[str, StatusClass]] = {
     FetchStatus.UNATTEMPTED: ("not tried yet", StatusClass.FAILED),
     FetchStatus.DNS_FAILED: ("DNS lookup failed", StatusClass.FAILED),
@@ -76,9 +74,7 @@ def describe(status: int) -> str:
 
 
 def class_of(status: int) -> StatusClass:
-    """The class of a status. An HTTP status is a success whatever its number, as in Heritrix; an
-    unknown code below 100 is failed.
-    """
+    """The class of a status: every HTTP status is a success, as in Heritrix; an unknown code below 100 is failed."""
     if status >= FIRST_HTTP_STATUS:
         return StatusClass.SUCCESS
     known = MEANINGS.get(status)

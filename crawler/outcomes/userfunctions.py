@@ -1,11 +1,8 @@
 """The operator's own functions, named `package.module:function` in the order: imported at the start, called with care.
 
-What such a function raises while the crawl runs is its defect, not the end of the crawl: it becomes a `UserFunctionFailed`,
-which costs the URL or the link that the function was asked about (status -5, the error in the log). So does what is meant to
-end programs or tasks, `SystemExit`, `GeneratorExit` and the like; only `KeyboardInterrupt` passes through.
-
-The Frontier calls such functions, too, and decides how names, checks and errors look. It is slow to import, and orders are read
-where nothing is crawled, so its module is imported only when it is needed.
+Whatever such a function raises while the crawl runs becomes a `UserFunctionFailed`, which costs one URL (status -5) or one
+link; only `KeyboardInterrupt` passes through. The Frontier has the rules for names, checks and messages; its module is slow to
+import, so it is imported only when it is needed.
 """
 
 from __future__ import annotations
@@ -74,7 +71,11 @@ class UserFunction(NamedTuple):
         """The error for a return value that is not what is `wanted`."""
         if inspect.iscoroutine(answer):
             answer.close()  # a plain function that calls an async one; Python would complain of it later
-        return UserFunctionFailed(self.role, self.name, f"answered {_shown_value(answer)}; it must be {wanted}")
+        try:
+            text = shown(repr(answer))
+        except Exception:  # noqa: BLE001 - the value's class may be the operator's, too
+            text = f"a {type(answer).__name__}"
+        return UserFunctionFailed(self.role, self.name, f"answered {text}; it must be {wanted}")
 
 
 def is_user_function(name: str) -> bool:
@@ -102,10 +103,7 @@ def import_first_from(folder: Path | None) -> None:
 
 
 def user_function(name: str, role: Role, *, awaited: bool = False) -> UserFunction:
-    """Import and check a user function: async if it is to be `awaited`, else plain, and callable with one argument.
-
-    Raises: OrderError, one line that begins with the order's key, as in `[scope] rules`.
-    """
+    """Import a function and check that it takes one argument and is async if `awaited`. Raises: OrderError, one line."""
     from anabranch.frontier.policies.userfunctions import accepts, answers_later, is_async  # noqa: PLC0415 - as above
 
     there = _imported(name, role)
@@ -140,10 +138,3 @@ def _words(error: BaseException) -> str:
     from anabranch.frontier.policies.userfunctions import words_of  # noqa: PLC0415 - as above
 
     return words_of(error)
-
-
-def _shown_value(value: object) -> str:
-    try:
-        return shown(repr(value))
-    except Exception:  # noqa: BLE001 - the value's class may be the operator's, too
-        return f"a {type(value).__name__}"

@@ -43,15 +43,15 @@ class JobTelling:
             return
         self._told = phase
         words = self._status.paused or phase.value if ending is None else ending_text(ending, lasts=True)
-        self._log.note(EVENTS[phase], words)
+        self._log.write_event(EVENTS[phase], words)
 
     def end(self, words: str) -> None:
         """All shares have ended: a last line, and why."""
         self.look()
         self._said |= {share: ended["progress"] for share, ended in self._shares.ended.items()}
         run = summed_run(self._shares.ended.values(), self._started_s, self._status.died)
-        self._log.tell(self._summed(run.pages, run.fetched_bytes))
-        self._log.note(CrawlEvent.ENDED, words)
+        self._log.write_statistics(self._summed(run.pages, run.fetched_bytes))
+        self._log.write_event(CrawlEvent.ENDED, words)
 
     async def _facts(self) -> ProgressFacts:
         """One that does not answer now is as it was when it did."""

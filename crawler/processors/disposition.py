@@ -67,7 +67,7 @@ class Disposition:
         if outcome.kind not in ENDING:  # tried again when it is due and its host's gate is open
             opens_s = self._frontier.core.operations.opens_s(visit.lease.gate)
             again_s = max(now_s + outcome.after_s, now_s if opens_s is None else opens_s)
-        self._statistics.troubles.note(visit, outcome.kind, now_s, again_s)
+        self._statistics.troubles.record(visit, outcome.kind, now_s, again_s)
         return outcome.kind
 
     async def record_robots(self, visit: Visit, url: str, response: Response) -> None:

@@ -13,7 +13,7 @@ from http import HTTPStatus
 from anabranch.crawler.accounts.crawl_log import (
     DUPLICATE_DIGEST,
     CrawlLogEntry,
-    Noted,
+    VisitNotes,
     annotations_of,
     crawl_log_line,
     links_line,
@@ -237,7 +237,7 @@ def visit_annotations(visit: Visit) -> tuple[str, ...]:
     duplicate, revisit = "", ""
     if exchange is not None and exchange.revisit is not None:
         duplicate, revisit = REVISIT_NOTES[exchange.revisit.profile]
-    noted = Noted(
+    notes = VisitNotes(
         attempts=visit.lease.attempts,
         cuts=tuple(cut.value for cut in visit.response.cuts) if visit.response and visit.response.cuts else (),
         has_surplus=visit.response is not None and visit.response.has_surplus,
@@ -250,4 +250,4 @@ def visit_annotations(visit: Visit) -> tuple[str, ...]:
         stopped_by=visit.stopped_by,
         more=visit.notes if failure is None else (failure.annotation, *visit.notes),
     )
-    return annotations_of(noted)
+    return annotations_of(notes)

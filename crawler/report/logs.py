@@ -1,7 +1,4 @@
-"""Log configuration: where the events of structlog go, and how they look. No other module decides that.
-
-The logs of visits (crawl.log and others) are not configured here: see `accounts.crawl_log` and `job.journal`.
-"""
+"""Log configuration: where the events of structlog go, and how they look. `accounts.crawl_log` has the logs of visits."""
 
 from __future__ import annotations
 
@@ -28,22 +25,28 @@ LogFormat = Literal["console", "json"]
 def configure_logs(
     verbosity: int, stream: TextIO | None = None, *, style: LogFormat = "console", file: Path | None = None
 ) -> TextIO | None:
-    """Send events of at least the level of `verbosity` to a stream, one line each, in UTC.
+    """Send events of at least the level of `verbosity`, in UTC, to `file` (appended to), else `stream`, else standard error.
 
-    The stream is `file` (appended to), else `stream`, else standard error. Returns the file that was opened, or None; the
-    caller closes it when no more events come (`closing_logs`). Raises: StorageError if it cannot be opened.
+    Returns the opened file or None; the caller closes it at the end (`closing_logs`). Raises: StorageError.
     """
     out = stream
     if file is not None:
         with storage_errors(file, other="[logs] file"):
             out = cast("TextIO", _LogFile(file))
     shown: TextIO | None = out or sys.stderr  # a process may have no standard error
+    renderers: list[structlog.typing.Processor]
+    if style == "json":  # exceptions as text
+        renderers = [structlog.processors.format_exc_info, structlog.processors.JSONRenderer(default=repr)]
+    else:
+        colors = shown is not None and shown.isatty()
+        plain = structlog.dev.plain_traceback
+        renderers = [_escape, structlog.dev.ConsoleRenderer(colors=colors, exception_formatter=plain)]
     structlog.configure(
         processors=[
             structlog.contextvars.merge_contextvars,
             structlog.processors.add_log_level,
             structlog.processors.TimeStamper(fmt="iso", utc=True),
-            *_renderers(style, is_terminal=shown is not None and shown.isatty()),
+            *renderers,
         ],
         wrapper_class=structlog.make_filtering_bound_logger(LEVELS[max(-1, min(verbosity, 2))]),
         # Standard error is looked up at each event: a live display may replace it.
@@ -64,16 +67,6 @@ def closing_logs(file: TextIO | None) -> Iterator[None]:
             file.close()
 
 
-def _renderers(style: LogFormat, *, is_terminal: bool) -> list[structlog.typing.Processor]:
-    """Make a line of an event: for a terminal, or one JSON object with exceptions as text."""
-    if style == "json":
-        return [structlog.processors.format_exc_info, structlog.processors.JSONRenderer(default=repr)]
-    return [
-        _escape,
-        structlog.dev.ConsoleRenderer(colors=is_terminal, exception_formatter=structlog.dev.plain_traceback),
-    ]
-
-
 def _escape(_logger: object, _method: str, event: structlog.typing.EventDict) -> structlog.typing.EventDict:
     """Escape what a terminal would obey, because an event may quote a site."""
     for key, value in event.items():
@@ -83,11 +76,7 @@ def _escape(_logger: object, _method: str, event: structlog.typing.EventDict) ->
 
 
 class _LogFile(io.TextIOBase):
-    """Appends to a file, at each flush to the file that has the name at that time, so that an operator may move it.
-
-    Each line is written at once, so a process that is killed leaves whole lines. If a write fails, its text is lost and the
-    crawl goes on.
-    """
+    """Appends whole lines to the file that has the name then, so that an operator may move it. A failed write is lost."""
 
     def __init__(self, path: Path) -> None:
         self._path = path

@@ -1,8 +1,4 @@
-"""The progress of a running crawl: a block of lines that is redrawn on a terminal, else one line every few seconds.
-
-`run.status` takes a `CrawlSnapshot`; the functions here turn it into text, and `Progress` shows that. `progress_log` writes
-Heritrix's progress statistics into a file.
-"""
+"""The progress of a running crawl: a block of lines that is redrawn on a terminal, else one line every few seconds."""
 
 from __future__ import annotations
 
@@ -55,7 +51,7 @@ class CrawlSnapshot(NamedTuple):
     free_bytes: int | None = None  #: of the disk the job is on
     trouble: str = ""  #: what the store waits for; empty if it can write
     paused: str = ""  #: who paused the crawl and why; empty if it is not paused
-    failing: int = 0  #: queued URLs whose last try in this run failed; 0 once a page was answered
+    failing: int = 0  #: queued URLs for which the last try in this run failed; 0 once a page was answered
     untried: int = 0  #: other URLs that are queued or leased
     answered: int = 0  #: pages that were answered, earlier runs included
     last_trouble: Trouble | None = None  #: of a host that has not answered since
@@ -156,48 +152,32 @@ class DisplayConsole(Console):
     """A console that raises OSError when its reader has gone away, instead of ending the process."""
 
     def on_broken_pipe(self) -> None:
-        """Raise an error that `Progress` catches."""
+        """Raise an error that `show_progress` catches."""
         raise BrokenPipeError
 
 
-class Progress:
-    """Shows snapshots until it is cancelled. If the output fails, the display ends and the crawl goes on."""
-
-    def __init__(
-        self,
-        take: Callable[[], CrawlSnapshot],
-        console: Console,
-        display: Display = Display.AUTO,
-        interval_s: float | None = None,
-    ) -> None:
-        self._take = take
-        self._console = console
-        self._display = display
-        self._interval_s = PLAIN_INTERVAL_S if interval_s is None else interval_s
-
-    async def show(self) -> None:
-        """Run until cancelled."""
-        is_live = self._display is Display.AUTO and self._console.is_terminal
-        if self._display is not Display.NONE:
-            with suppress(OSError):  # the reader has gone away
-                await (self._show_live() if is_live else self._show_plain())
-        await asyncio.Event().wait()
-
-    async def _show_live(self) -> None:
-        window = RateWindow(WINDOW_S)
-        with Live(console=self._console, auto_refresh=False, transient=True) as live:
-            while True:
-                now = self._take()
-                rates = window.rates(now.elapsed_s, now.pages, now.fetched_bytes)
-                # One line of the terminal each: rich could not redraw lines that wrap.
-                lines = (Text(line, no_wrap=True, overflow="ellipsis") for line in progress_lines(now, rates))
-                live.update(Group(*lines), refresh=True)
-                await asyncio.sleep(LIVE_INTERVAL_S)
-
-    async def _show_plain(self) -> None:
+async def show_progress(
+    take: Callable[[], CrawlSnapshot],
+    console: Console,
+    display: Display = Display.AUTO,
+    interval_s: float = PLAIN_INTERVAL_S,
+) -> None:
+    """Show snapshots until cancelled. If the output fails, the display ends and the crawl goes on."""
+    with suppress(OSError):  # the reader has gone away
+        if display is Display.AUTO and console.is_terminal:
+            window = RateWindow(WINDOW_S)
+            with Live(console=console, auto_refresh=False, transient=True) as live:
+                while True:
+                    now = take()
+                    rates = window.rates(now.elapsed_s, now.pages, now.fetched_bytes)
+                    # One line of the terminal each: rich could not redraw lines that wrap.
+                    lines = (Text(line, no_wrap=True, overflow="ellipsis") for line in progress_lines(now, rates))
+                    live.update(Group(*lines), refresh=True)
+                    await asyncio.sleep(LIVE_INTERVAL_S)
         before: CrawlSnapshot | None = None
-        while True:
-            await asyncio.sleep(self._interval_s)
-            now = self._take()
-            self._console.out(progress_line(now, before), highlight=False)
+        while display is not Display.NONE:
+            await asyncio.sleep(interval_s)
+            now = take()
+            console.out(progress_line(now, before), highlight=False)
             before = now
+    await asyncio.Event().wait()

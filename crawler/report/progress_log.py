@@ -1,8 +1,7 @@
 """`progress-statistics.log`: a line every 20 s in Heritrix's columns, and a line at each change of the crawl's state.
 
-Format: Heritrix 3, `StatisticsTracker.progressStatisticsLegend` and `getProgressStatisticsLine`. The memory is this process's:
-mem-use is its anonymous resident memory (RssAnon), heap-size all its resident memory. Unlike Heritrix's, congestion is always
-a number.
+Format: Heritrix 3, `StatisticsTracker.progressStatisticsLegend` and `getProgressStatisticsLine`. mem-use is this process's
+anonymous resident memory (RssAnon), heap-size all its resident memory. Congestion is always a number.
 """
 
 from __future__ import annotations
@@ -104,10 +103,7 @@ def event_line(now_s: float, event: CrawlEvent, words: str) -> str:
 
 
 def congestion(queues: Mapping[str, int], parked: int) -> float:
-    """How many queues could be served for each that is: (in process + ready + snoozed + inactive) / (in process + snoozed).
-
-    Heritrix: `WorkQueueFrontier.congestionRatio`. If no queue is in process or snoozed, the divisor is 1. Pure.
-    """
+    """(in process + ready + snoozed + inactive) / (in process + snoozed). Heritrix: `WorkQueueFrontier.congestionRatio`."""
     ready, in_process = queues.get("ready", 0), queues.get("in-flight", 0)
     snoozed = queues.get("snoozed", 0) + min(parked, ready)
     runnable = ready - min(parked, ready) + queues.get("loading", 0) + queues.get("inactive", 0)
@@ -125,10 +121,9 @@ def memory_of_process(status: Path = _PROC_STATUS) -> ProcessMemory:
 
 
 class ProgressLog:
-    """Appends to the file; an empty file gets the legend first, as Heritrix's does. Raises: StorageError on opening.
+    """Appends lines, without a sync, to the file that has the name at the time; an empty file gets the legend first.
 
-    Lines are not synced: a power cut may lose the last ones. Each is appended to the file that has the name at that time, so an
-    operator may move it. If a line cannot be written, a warning is logged and the crawl goes on.
+    A line that cannot be written is logged as a warning, and the crawl goes on. Raises: StorageError on opening.
     """
 
     def __init__(self, path: Path, now_s: Callable[[], float]) -> None:
@@ -137,7 +132,7 @@ class ProgressLog:
         with storage_errors(path):
             append_to(path, b"")
 
-    def note(self, event: CrawlEvent, words: str) -> None:
+    def write_event(self, event: CrawlEvent, words: str) -> None:
         """Write the line of an event."""
         self._write(event_line(self._now_s(), event, words))
 
@@ -145,9 +140,9 @@ class ProgressLog:
         """Write a line each `interval_s` until cancelled. The caller writes the last one."""
         while True:
             await asyncio.sleep(interval_s)
-            self.tell(await take())
+            self.write_statistics(await take())
 
-    def tell(self, facts: ProgressFacts) -> None:
+    def write_statistics(self, facts: ProgressFacts) -> None:
         """Write a line of statistics."""
         self._write(progress_statistics_line(facts))
 

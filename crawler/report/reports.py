@@ -1,8 +1,6 @@
-"""The reports of a job by name: what each contains, in Heritrix's columns where it has them, and how all are written.
+"""The reports of a job by name, in Heritrix's columns where it has them.
 
-A report is a pure function from `JobFacts` to a table (`table`). A new report is a function here and an entry of `REPORTS`. The
-facts come from the accounts, the Frontier and the workers of a running crawl, or from the files of a stopped job; `run` and
-`processes` gather them.
+A report is a pure function from `JobFacts` to a table, and an entry of `REPORTS`. `run` and `processes` gather the facts.
 """
 
 from __future__ import annotations
@@ -15,7 +13,6 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
-from types import MappingProxyType
 from typing import NamedTuple
 
 from anabranch.crawler.accounts.database import AccountsView
@@ -69,12 +66,8 @@ class JobFacts:
 # The crawl and its seeds
 
 
-def _crawl_summary(facts: JobFacts) -> ReportTable:
+def _crawl_summary(facts: JobFacts) -> Iterator[tuple[str, Cell]]:
     """Name, status, time, seeds, hosts, how the URLs ended, bytes by novelty, rates."""
-    return ReportTable((), list(_crawl_summary_rows(facts)))
-
-
-def _crawl_summary_rows(facts: JobFacts) -> Iterator[tuple[str, Cell]]:
     total, duration_s = facts.accounts.total(), facts.accounts.duration_s()
     crawled = sum(seed.is_answered for seed in facts.seeds)
     yield "Crawl Name", facts.name
@@ -149,28 +142,8 @@ def _hosts(facts: JobFacts) -> ReportTable:
     return ReportTable(_HOST_HEADS, rows)
 
 
-def _mime_types(facts: JobFacts) -> ReportTable:
-    """`[#urls] [#bytes] [mime-types]`, most URLs first."""
-    rows = ((urls, size, mime) for mime, urls, size in facts.accounts.mime_types())
-    return ReportTable(("#urls", "#bytes", "mime-types"), rows)
-
-
-def _response_codes(facts: JobFacts) -> ReportTable:
-    """`[#urls] [rescode]`, most URLs first; Heritrix's code for URLs without an HTTP status."""
-    return ReportTable(("#urls", "rescode"), ((urls, status) for status, urls in facts.accounts.statuses()))
-
-
-def _sources(facts: JobFacts) -> ReportTable:
-    """`[source] [host] [#urls]`: how many URLs of each host a seed led to; `-` if the order has no source tags."""
-    return ReportTable(("source", "host", "#urls"), facts.accounts.sources())
-
-
-def _processors(facts: JobFacts) -> ReportTable:
+def _processors(facts: JobFacts) -> Iterator[tuple[Cell, ...]]:
     """A row for each counter of each processor of the job, then the times of this run."""
-    return ReportTable(("processor", "counter", "number"), _processor_rows(facts))
-
-
-def _processor_rows(facts: JobFacts) -> Iterator[tuple[Cell, ...]]:
     yield from facts.accounts.processors()
     for name, time in facts.steps.items():
         yield name, "visits in this run", time.visits
@@ -181,12 +154,8 @@ def _processor_rows(facts: JobFacts) -> Iterator[tuple[Cell, ...]]:
 # The Frontier and the workers
 
 
-def _frontier_summary(facts: JobFacts) -> ReportTable:
+def _frontier_summary(facts: JobFacts) -> Iterator[tuple[str, Cell]]:
     """URLs by how they ended, queues by state, why no URL is leased, the longest queues."""
-    return ReportTable((), list(_frontier_summary_rows(facts)))
-
-
-def _frontier_summary_rows(facts: JobFacts) -> Iterator[tuple[str, Cell]]:
     now = facts.frontier
     if now is None:
         return
@@ -220,19 +189,17 @@ def _queue_row(view: QueueView) -> tuple[Cell, ...]:
     opens_s = min((gate.opens_s for gate in view.gates), default=math.inf)
     if view.due_s is not None:
         opens_s = max(view.due_s, opens_s if view.gates else view.due_s)
-    wake = None if opens_s == math.inf or opens_s <= 0 else _utc(opens_s)
+    wake = None
+    if 0 < opens_s < math.inf:
+        try:
+            wake = datetime.fromtimestamp(opens_s, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+        except (OverflowError, ValueError, OSError):
+            wake = "never"
     spend = f"{view.spent}/{view.budget}"
     return (
         view.key, view.precedence, view.urls, None, None, None, None, wake, spend, None, None, None, view.state.value,
         view.waiting, view.out,
     )  # fmt: skip
-
-
-def _utc(time_s: float) -> str:
-    try:
-        return datetime.fromtimestamp(time_s, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
-    except (OverflowError, ValueError, OSError):
-        return "never"
 
 
 def _workers(facts: JobFacts) -> ReportTable:
@@ -255,18 +222,41 @@ class ReportKind(NamedTuple):
     needs: frozenset[str] = frozenset()  #: seeds, frontier, longest, queues, workers
 
 
-REPORTS: Mapping[str, ReportKind] = MappingProxyType({
-    "crawl-summary": ReportKind("crawl-report.txt", _crawl_summary, frozenset({"seeds", "frontier"})),
+REPORTS: Mapping[str, ReportKind] = {
+    "crawl-summary": ReportKind(
+        "crawl-report.txt", lambda facts: ReportTable((), list(_crawl_summary(facts))), frozenset({"seeds", "frontier"})
+    ),
     "seeds": ReportKind(SEEDS_REPORT, lambda facts: seeds_table(facts.seeds), frozenset({"seeds"})),
     "hosts": ReportKind("hosts-report.txt", _hosts, frozenset({"frontier", "queues"})),
-    "mimetypes": ReportKind("mimetype-report.txt", _mime_types),
-    "response-codes": ReportKind("responsecode-report.txt", _response_codes),
-    "processors": ReportKind("processors-report.txt", _processors, frozenset({"workers"})),
-    "frontier-summary": ReportKind("frontier-summary-report.txt", _frontier_summary, frozenset({"frontier", "longest"})),
+    # Most URLs first, as in the next one.
+    "mimetypes": ReportKind(
+        "mimetype-report.txt",
+        lambda facts: ReportTable(
+            ("#urls", "#bytes", "mime-types"), ((urls, size, mime) for mime, urls, size in facts.accounts.mime_types())
+        ),
+    ),
+    # Heritrix's code for URLs without an HTTP status.
+    "response-codes": ReportKind(
+        "responsecode-report.txt",
+        lambda facts: ReportTable(("#urls", "rescode"), ((urls, code) for code, urls in facts.accounts.statuses())),
+    ),
+    "processors": ReportKind(
+        "processors-report.txt",
+        lambda facts: ReportTable(("processor", "counter", "number"), _processors(facts)),
+        frozenset({"workers"}),
+    ),
+    "frontier-summary": ReportKind(
+        "frontier-summary-report.txt",
+        lambda facts: ReportTable((), list(_frontier_summary(facts))),
+        frozenset({"frontier", "longest"}),
+    ),
     "frontier-nonempty": ReportKind("frontier-nonempty-report.txt", _frontier_nonempty, frozenset({"queues"})),
     "workers": ReportKind("threads-report.txt", _workers, frozenset({"workers"})),
-    "source": ReportKind("source-report.txt", _sources),
-})  # fmt: skip
+    # How many URLs of each host a seed led to; `-` if the order has no source tags.
+    "source": ReportKind(
+        "source-report.txt", lambda facts: ReportTable(("source", "host", "#urls"), facts.accounts.sources())
+    ),
+}
 
 #: What all reports need together.
 ALL_NEEDS = frozenset().union(*(kind.needs for kind in REPORTS.values()))

@@ -1,8 +1,4 @@
-"""What one run has done so far, in memory: its counts, what its workers do, how long processors take, how fast it is.
-
-The disposition counts each visit, the chain reports each step of a worker. `progress`, `progress_log`, `summary` and `reports`
-show it. What the job has counted over all runs is in `accounts`.
-"""
+"""The counts of one run, in memory: visits, the steps of workers, times of processors, speed. `accounts` counts all runs."""
 
 from __future__ import annotations
 
@@ -164,10 +160,7 @@ class Rates(NamedTuple):
 
 
 class RateWindow:
-    """Rates over the last seconds of a run, or since the last call if that is longer ago.
-
-    It keeps a bounded number of samples, at most one each `step_s`.
-    """
+    """Rates over the last seconds of a run, from a bounded number of samples, at most one each `step_s`."""
 
     def __init__(self, window_s: float, step_s: float = 1.0) -> None:
         self._window_s, self._step_s = window_s, step_s

@@ -1,11 +1,7 @@
-"""What a run prints when it begins, and the crawl summary that it prints at its end. Pure.
-
-`reports` has the tables that are written into files; they show the whole job, from its accounts.
-"""
+"""The text that a run prints at its begin, and the crawl summary at its end. Pure."""
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterator
 from typing import NamedTuple
 
@@ -22,7 +18,7 @@ from anabranch.frontier.times import duration_words
 MIME_LINES = 10
 #: Servers send what they like: longer types are cut.
 _SHOWN_CHARS = 60
-#: Below this number of URLs that dedup is expected to lose, the summary says "nothing".
+#: Below this number of URLs that dedup is expected to lose, the summary shows "nothing".
 NEGLIGIBLE = 1e-6
 
 
@@ -65,7 +61,12 @@ def crawl_report(facts: RunFacts) -> str:
     run = facts.run
     lines = [f"{name:<14} {value}" for name, value in _summary_rows(facts)]
     lines += [f"{number:>14} {describe(status)}" for status, number in run.by_status.most_common()]
-    lines += [f"{number:>14} {mime}" for mime, number in _mime_types(run.by_mime)]
+    ranked = run.by_mime.most_common()
+    # Types are escaped for a terminal.
+    shown = [(mime.encode("unicode_escape").decode()[:_SHOWN_CHARS], number) for mime, number in ranked[:MIME_LINES]]
+    lines += [f"{number:>14} {mime}" for mime, number in shown]
+    if others := sum(number for _, number in ranked[MIME_LINES:]):
+        lines.append(f"{others:>14} other types")
     return "\n".join(lines) + "\n"
 
 
@@ -94,11 +95,3 @@ def _summary_rows(facts: RunFacts) -> Iterator[tuple[str, str]]:
         yield "shared dedup", f"{left} links left to other crawls, {twice} URLs taken by another crawl, too"
     lost = frontier.seen.get("expected_lost", 0.0)
     yield "lost to dedup", f"{lost:.1g} URLs expected" if lost >= NEGLIGIBLE else "nothing"
-
-
-def _mime_types(by_mime: Counter[str]) -> list[tuple[str, int]]:
-    """The most frequent types, escaped for a terminal, then the number of pages of all others."""
-    ranked = by_mime.most_common()
-    shown = [(mime.encode("unicode_escape").decode()[:_SHOWN_CHARS], number) for mime, number in ranked[:MIME_LINES]]
-    others = sum(number for _, number in ranked[MIME_LINES:])
-    return shown + ([("other types", others)] if others else [])

@@ -1,8 +1,7 @@
-"""A report as a table, and the table as text and JSON. Pure.
+"""A report as a table, and the table as text and JSON. Pure. It imports no module of ours, so that commands start fast.
 
-The text is in Heritrix's format: heads in brackets, cells separated by one space, so that its tools read our reports. Rows may
-be an iterator: a report of a million hosts is written line by line. `reports` makes the tables. Texts from the web are
-`escaped` before a terminal shows them, here and in every command. The module imports no other one: commands start fast.
+The text is in Heritrix's format: heads in brackets, cells separated by one space. Rows may be an iterator, so that a report
+of a million hosts is written line by line.
 """
 
 from __future__ import annotations
@@ -36,19 +35,15 @@ def text_lines(table: ReportTable) -> Iterator[str]:
     if table.heads:
         yield " ".join(f"[{head}]" for head in table.heads) + "\n"
     for row in table.rows:
-        cells = [_cell_text(cell) for cell in row]
+        cells = [
+            "-" if cell is None else f"{cell:.2f}" if isinstance(cell, float) else escaped(str(cell)) for cell in row
+        ]
         if not table.heads:
             yield f"{cells[0]}: {cells[1]}\n"
             continue
         for number, width in enumerate(table.right):
             cells[number] = cells[number].rjust(width) if width > 0 else cells[number].ljust(-width)
         yield " ".join(cells).rstrip() + "\n"
-
-
-def _cell_text(cell: Cell) -> str:
-    if cell is None:
-        return "-"
-    return f"{cell:.2f}" if isinstance(cell, float) else escaped(str(cell))
 
 
 def json_facts(table: ReportTable, limit: int) -> dict[str, Any]:

@@ -1,9 +1,4 @@
-"""Why tries failed: the lines of `errors.jsonl`, and the last trouble of each host.
-
-`processors.recorder` writes a line of errors.jsonl for each failed try, each processor that raised, and each link for which a
-user function failed. The disposition reports how each try ended to `Troubles`, in memory: status and `progress` show the last
-trouble, and whether any seed has answered. The last trouble of a stopped job, or of earlier runs, is read from errors.jsonl.
-"""
+"""Why tries failed: the lines of `errors.jsonl`, and in memory the last trouble of each host."""
 
 from __future__ import annotations
 
@@ -30,7 +25,7 @@ from anabranch.frontier.times import duration_words
 
 #: The file of failed tries, below a job's folder.
 ERRORS = "logs/errors.jsonl"
-#: Gates whose last trouble is kept in memory.
+#: Gates with a last trouble in memory.
 KEPT = 1000
 #: The most URLs that are kept as failing.
 MOST_FAILING = 100_000
@@ -86,11 +81,14 @@ def error_line(failure: Failure) -> bytes:
 
 
 def last_logged(directory: Path, now_s: float, url: str = "") -> Trouble | None:
-    """The last trouble of a job that is not running, or of one of its URLs, from its errors.jsonl and those of its shares.
-
-    Only the end of each file is read; malformed lines are skipped.
-    """
-    found = [trouble for file in _error_files(directory) if (trouble := _last_trouble_in(file, now_s, url)) is not None]
+    """The last trouble of a stopped job, or of one of its URLs, from the ends of its errors.jsonl and those of its shares."""
+    found = []
+    for file in _error_files(directory):
+        failure = next((failure for failure in _last_failures(file) if not url or failure["url"] == url), None)
+        if failure is not None:
+            ago_s = max(now_s - datetime.fromisoformat(failure["time"]).timestamp(), 0.0)
+            reason = failure["message"] or failure["words"]
+            found.append(Trouble.of(failure["url"], reason, ago_s=ago_s, is_final=failure["final"]))
     return min(found, key=lambda trouble: trouble.ago_s, default=None)
 
 
@@ -105,18 +103,6 @@ def reasons_logged(directory: Path) -> dict[str, str]:
 
 def _error_files(directory: Path) -> list[Path]:
     return [directory / ERRORS, *directory.glob(f"shares/*/{ERRORS}")]
-
-
-def _last_trouble_in(errors: Path, now_s: float, url: str) -> Trouble | None:
-    for failure in _last_failures(errors):
-        if not url or failure["url"] == url:
-            return Trouble.of(
-                failure["url"],
-                failure["message"] or failure["words"],
-                ago_s=max(now_s - datetime.fromisoformat(failure["time"]).timestamp(), 0.0),
-                is_final=failure["final"],
-            )
-    return None
 
 
 def _last_failures(errors: Path) -> Iterator[Mapping[str, Any]]:
@@ -177,14 +163,11 @@ class Troubles:
 
     @property
     def failing(self) -> int:
-        """URLs that are still queued, and whose last try in this run failed. Not counted once a page was answered."""
+        """Queued URLs for which the last try in this run failed; 0 once a page was answered."""
         return len(self._failing)
 
-    def note(self, visit: Visit, kind: OutcomeKind, at_s: float, again_s: float | None) -> None:
-        """Record that a try ended `at_s`; the URL is not tried again before `again_s` (epoch seconds both).
-
-        A host that answers without trouble has no trouble any more.
-        """
+    def record(self, visit: Visit, kind: OutcomeKind, at_s: float, again_s: float | None) -> None:
+        """Record a try that ended `at_s`, and is not repeated before `again_s` (epoch seconds). An answer ends a trouble."""
         lease, reason = visit.lease, reason_of(visit)
         if reason:
             is_final = kind in ENDING
@@ -206,7 +189,7 @@ class Troubles:
         elif len(self._failing) < MOST_FAILING:
             self._failing.add(lease.url)
 
-    def recall(self, trouble: Trouble | None, now_s: float) -> None:
+    def restore(self, trouble: Trouble | None, now_s: float) -> None:
         """Set the last trouble of an earlier run, seen from now: it counts until this run has one, or an answer."""
         self._earlier = None if trouble is None else (now_s - trouble.ago_s, trouble._replace(ago_s=0.0))
 
@@ -232,11 +215,11 @@ def reason_of(visit: Visit) -> str:
     return f"answered with {describe(visit.response.status)}" if visit.is_busy else ""
 
 
-def _seen_from(noted: tuple[float, Trouble] | None, now_s: float) -> Trouble | None:
+def _seen_from(recorded: tuple[float, Trouble] | None, now_s: float) -> Trouble | None:
     """The trouble with its times as they are `now_s`."""
-    if noted is None:
+    if recorded is None:
         return None
-    at_s, trouble = noted
+    at_s, trouble = recorded
     in_s = trouble.again_in_s
     return trouble._replace(ago_s=now_s - at_s, again_in_s=None if in_s is None else at_s + in_s - now_s)
 

@@ -221,7 +221,7 @@ def _begin_round(context: RunContext) -> int:
     """Begin a round that was ordered, now that it has a Frontier. Returns what earlier runs of the round fetched (blocks)."""
     state, now_s = context.job.state, context.clock()
     # A gate that an earlier run has closed may be closed for an hour: this run reports the reason, too.
-    context.statistics.troubles.recall(last_logged(context.job.directory, now_s), now_s)
+    context.statistics.troubles.restore(last_logged(context.job.directory, now_s), now_s)
     with storage_errors(state), AccountsView(state) as view:
         total = view.total()
         begin_round(state, total.bytes, total.processed)

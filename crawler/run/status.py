@@ -85,13 +85,13 @@ class ProgressReporter:
     def phase_changed(self, phase: Phase, reason: str) -> None:
         """Write the line of a new phase."""
         if phase in EVENTS:
-            self._log.note(EVENTS[phase], reason)
+            self._log.write_event(EVENTS[phase], reason)
 
     async def end(self, reason: str) -> None:
         """The crawl has ended: write a last line, and why."""
         self._final = await self.facts()
-        self._log.tell(self._final)
-        self._log.note(CrawlEvent.ENDED, reason)
+        self._log.write_statistics(self._final)
+        self._log.write_event(CrawlEvent.ENDED, reason)
 
     async def facts(self) -> ProgressFacts:
         """The progress now, or at the end."""

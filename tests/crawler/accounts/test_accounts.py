@@ -361,17 +361,17 @@ def test_a_host_that_is_asked_for_during_a_commit_is_whole(job, monkeypatch) -> 
     """What is being written counts once: before it stands in the file, and after."""
     accounts = job.open()
     job.write(accounts, line())
-    written = accounts._write
+    written = accounts._database.write
     seen = []
 
-    def slow(added, end):
+    def slow(added, run, **place):
         seen.append(accounts.of_host("a.test").urls)  # not in the file yet
         accounts._known.clear()
-        written(added, end)
+        written(added, run, **place)
         seen.append(accounts.of_host("a.test").urls)  # in the file, and still known as being written
         accounts._known.clear()
 
-    monkeypatch.setattr(accounts, "_write", slow)
+    monkeypatch.setattr(accounts._database, "write", slow)
     accounts.sync()
     assert [*seen, accounts.of_host("a.test").urls] == [1, 1, 1]
     accounts.close()
@@ -404,9 +404,9 @@ def test_a_commit_that_fails_takes_nothing_with_it(job, monkeypatch) -> None:
     """The journal says it in its words; the next commit has it all."""
     accounts = job.open()
     job.write(accounts, line())
-    written = accounts._write
+    written = accounts._database.write
 
-    def full(*_):
+    def full(*_, **__):
         if len(said) == 1:  # somebody asked for the commit in another thread, and a group is kept meanwhile
             said.append(line("http://b.test/"))
             accounts.append(entries(said[1]))
@@ -414,7 +414,7 @@ def test_a_commit_that_fails_takes_nothing_with_it(job, monkeypatch) -> None:
         raise OSError(errno.ENOSPC, "full")
 
     said = [line()]
-    monkeypatch.setattr(accounts, "_write", full)
+    monkeypatch.setattr(accounts._database, "write", full)
     with pytest.raises(OSError, match="full"):
         accounts.sync()
     assert accounts.of_host("b.test").urls == 1
@@ -425,7 +425,7 @@ def test_a_commit_that_fails_takes_nothing_with_it(job, monkeypatch) -> None:
         accounts.append(entries(line()))
     accounts.take_back()
     assert accounts.of_host("a.test").urls == 1
-    monkeypatch.setattr(accounts, "_write", written)
+    monkeypatch.setattr(accounts._database, "write", written)
     job.write(accounts, line())
     accounts.close()
     accounts = job.open()

@@ -15,7 +15,7 @@ from anabranch.crawler.accounts.crawl_log import (
     DUPLICATE_DIGEST,
     CrawlLogEntry,
     NotALogLine,
-    Noted,
+    VisitNotes,
     annotations_of,
     crawl_log_line,
     hops_shown,
@@ -280,29 +280,29 @@ def test_nothing_in_a_page_line_is_obeyed_by_a_terminal() -> None:
 @pytest.mark.parametrize(
     ("noted", "notes"),
     [
-        (Noted(), ()),
-        (Noted(attempts=2), ("3t",)),
-        (Noted(cuts=("lenTrunc", "decTrunc")), ("lenTrunc", "decTrunc")),
-        (Noted(robots_excluded=True), ("robotExcluded",)),
-        (Noted(duplicate=DUPLICATE_DIGEST, revisit="digest"), ("duplicate:digest", "warcRevisit:digest")),
-        (Noted(more=("Q:pages_per_host",)), ("Q:pages_per_host",)),
-        (Noted(dropped_links=7), ("dol:7",)),
-        (Noted(broken=KeyError("x")), ("err=KeyError",)),
-        (Noted(broken=UserFunctionFailed(RULE, "my:f", "failed")), ("err=UserFunctionFailed", "rule=my:f")),
-        (Noted(broken=UserFunctionFailed(KEY, "my:f", "failed")), ("err=UserFunctionFailed", "key=my:f")),
-        (Noted(lost_links=3), ("fol:3",)),
-        (Noted(stopped_by="my:f", more=("mine",)), ("stopped=my:f", "mine")),
-        (Noted(more=("extractTimeout", "", "extractTimeout")), ("extractTimeout",)),
+        (VisitNotes(), ()),
+        (VisitNotes(attempts=2), ("3t",)),
+        (VisitNotes(cuts=("lenTrunc", "decTrunc")), ("lenTrunc", "decTrunc")),
+        (VisitNotes(robots_excluded=True), ("robotExcluded",)),
+        (VisitNotes(duplicate=DUPLICATE_DIGEST, revisit="digest"), ("duplicate:digest", "warcRevisit:digest")),
+        (VisitNotes(more=("Q:pages_per_host",)), ("Q:pages_per_host",)),
+        (VisitNotes(dropped_links=7), ("dol:7",)),
+        (VisitNotes(broken=KeyError("x")), ("err=KeyError",)),
+        (VisitNotes(broken=UserFunctionFailed(RULE, "my:f", "failed")), ("err=UserFunctionFailed", "rule=my:f")),
+        (VisitNotes(broken=UserFunctionFailed(KEY, "my:f", "failed")), ("err=UserFunctionFailed", "key=my:f")),
+        (VisitNotes(lost_links=3), ("fol:3",)),
+        (VisitNotes(stopped_by="my:f", more=("mine",)), ("stopped=my:f", "mine")),
+        (VisitNotes(more=("extractTimeout", "", "extractTimeout")), ("extractTimeout",)),
     ],
 )
-def test_each_note_has_heritrix_words(noted: Noted, notes: tuple[str, ...]) -> None:
+def test_each_note_has_heritrix_words(noted: VisitNotes, notes: tuple[str, ...]) -> None:
     """What did not happen is not noted; nothing is noted twice."""
     assert annotations_of(noted) == notes
 
 
 def test_notes_stand_in_one_order() -> None:
     """Tools that compare logs find the same field for the same facts."""
-    noted = Noted(attempts=1, cuts=("timeTrunc",), dropped_links=2, broken=ValueError(), more=("later",))
+    noted = VisitNotes(attempts=1, cuts=("timeTrunc",), dropped_links=2, broken=ValueError(), more=("later",))
     assert annotations_of(noted) == ("2t", "timeTrunc", "dol:2", "err=ValueError", "later")
 
 

@@ -135,7 +135,7 @@ def test_the_first_signal_is_noted_and_wakes_who_waits(number: int) -> None:
     """Nothing is broken off; what was to happen then has happened."""
     happened: list[str] = []
     with StopSignals() as stop:
-        stop.on_first(lambda: happened.append("asked"))
+        stop.on_first.append(lambda: happened.append("asked"))
         assert not stop.is_set
         assert select.select([stop.wake], [], [], 0)[0] == []
         os.kill(os.getpid(), number)
@@ -170,7 +170,7 @@ def test_the_second_signal_cleans_up_and_leaves() -> None:
 import os, signal
 from anabranch.crawler.cli.console import StopSignals
 with StopSignals() as stop:
-    stop.on_second(lambda: os.write(1, b"cleaned"))
+    stop.on_second.append(lambda: os.write(1, b"cleaned"))
     os.kill(os.getpid(), signal.SIGTERM)
     os.kill(os.getpid(), signal.SIGINT)
     os.write(1, b"not reached")

@@ -14,7 +14,7 @@ from rich.console import Console
 
 from anabranch.crawler.cli import crawl as crawl_module
 from anabranch.crawler.cli.crawl import CrawlCommand, run_crawl
-from anabranch.crawler.cli.operate import OperateCommand, run_operate
+from anabranch.crawler.cli.operate import run_operate
 from anabranch.crawler.job.folder import JobFolder
 from anabranch.crawler.job.frontier import open_job
 from anabranch.crawler.order.loading import load_order
@@ -262,9 +262,7 @@ def test_a_job_that_lost_its_seeds_does_not_go_on(capsys, harm) -> None:
         assert run_crawl(command(SEED, **more)) == ExitCode.BAD_ORDER
     assert "seeds.jsonl: is missing or empty, though" in capsys.readouterr().err
     assert (book.exists(), Path("job/order.toml").read_bytes()) == (harm == "emptied", order)
-    assert (
-        run_operate(OperateCommand(verb="add", job="job", arguments={"sources": [SEED, f"{SEED}2"]})) == ExitCode.DONE
-    )
+    assert run_operate("add", "job", {"sources": [SEED, f"{SEED}2"]}) == ExitCode.DONE
     assert run_crawl(command()) == ExitCode.NO_SEED_ANSWERED
 
 
@@ -465,16 +463,11 @@ def test_progress_is_shown_unless_the_run_is_quiet(monkeypatch, verbosity, is_sh
     run_crawl(command(SEED, verbosity=verbosity))
     shows = []
 
-    class Shown:
-        def __init__(self, take, console, display, interval_s) -> None:
-            self.take = take
-            self.display = display
+    async def shown(take, console, display, interval_s) -> None:
+        shows.append(display)
+        await asyncio.Event().wait()
 
-        async def show(self) -> None:
-            shows.append(self.display)
-            await asyncio.Event().wait()
-
-    monkeypatch.setattr(crawl_module, "Progress", Shown)
+    monkeypatch.setattr(crawl_module, "show_progress", shown)
 
     async def show() -> bool:
         task = asyncio.create_task(parts.outside.show(dict))
@@ -501,7 +494,6 @@ def test_a_reader_that_goes_away_does_not_end_the_crawl() -> None:
     program = f"""
 from pathlib import Path
 from anabranch.crawler.cli.crawl import CrawlCommand, run_crawl
-from anabranch.crawler.cli.operate import OperateCommand, run_operate
 import sys
 sys.stdin.readline()
 flags = {{"contact": "bot@example.org"}}

@@ -17,7 +17,7 @@ import pytest
 from anabranch.crawler.accounts.crawl_log import parse_crawl_log_line
 from anabranch.crawler.accounts.database import AccountsView
 from anabranch.crawler.cli import frontier
-from anabranch.crawler.cli.frontier import FrontierCommand, find_job, opened, run_frontier
+from anabranch.crawler.cli.frontier import find_job, opened, run_frontier
 from anabranch.crawler.job.folder import JobFolder
 from anabranch.crawler.job.frontier import open_job
 from anabranch.crawler.job.journal import LineFile
@@ -75,7 +75,7 @@ def run(verb: str, job: str = "news", *, as_json: bool = False, **arguments: obj
         "rm": {"url": None, "queue": None, "yes": False},
     }
     arguments = {**defaults.get(verb, {}), **arguments}
-    return run_frontier(FrontierCommand(verb=verb, job=job, arguments=arguments, as_json=as_json))
+    return run_frontier(verb, job, arguments, as_json=as_json)
 
 
 def out(capsys) -> str:

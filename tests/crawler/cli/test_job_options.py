@@ -9,15 +9,14 @@ from typer.testing import CliRunner
 
 from anabranch.crawler.cli import frontier
 from anabranch.crawler.cli.app import app
-from anabranch.crawler.cli.frontier import FrontierCommand
 from anabranch.crawler.cli.parameters import parse_moment, parse_positive_seconds, parse_units
 
 
 @pytest.fixture
 def commands(monkeypatch):
     """The commands that the command line makes, in place of running them."""
-    made: list[FrontierCommand] = []
-    monkeypatch.setattr(frontier, "run_frontier", lambda command: made.append(command) or 0)
+    made: list[tuple[str, str, dict[str, object], bool]] = []
+    monkeypatch.setattr(frontier, "run_frontier", lambda *given, as_json: made.append((*given, as_json)) or 0)
     return made
 
 
@@ -63,14 +62,14 @@ def test_each_verb_gets_what_was_given(commands, line, verb, arguments) -> None:
     """Nothing is lost on the way, and nothing is added."""
     result = run(*line.split())
     assert result.exit_code == 0, result.output
-    assert commands == [FrontierCommand(verb=verb, job="J", arguments=arguments, as_json=False)]
+    assert commands == [(verb, "J", arguments, False)]
 
 
 @pytest.mark.parametrize("line", ["frontier ls J", "frontier show J q", "why J http://a.test/"])
 def test_what_looks_can_print_json(commands, line) -> None:
     """For scripts."""
     run(*line.split(), "--json")
-    assert [command.as_json for command in commands] == [True]
+    assert [as_json for *_, as_json in commands] == [True]
 
 
 @pytest.mark.parametrize(
@@ -100,7 +99,7 @@ def test_a_command_line_that_makes_no_sense_exits_with_2(commands, line) -> None
 
 def test_the_exit_code_is_the_runs(monkeypatch) -> None:
     """The command line adds nothing to it."""
-    monkeypatch.setattr(frontier, "run_frontier", lambda command: 4)
+    monkeypatch.setattr(frontier, "run_frontier", lambda *_, as_json: 4)
     assert run("why", "J", "http://a.test/").exit_code == 4
 
 

@@ -23,7 +23,7 @@ from typer.testing import CliRunner
 
 from anabranch.crawler.cli import lab as lab_module
 from anabranch.crawler.cli.app import app
-from anabranch.crawler.cli.lab import PLAIN_INTERVAL_S, LabCommand, progress_display, run_lab
+from anabranch.crawler.cli.lab import PLAIN_INTERVAL_S, progress_display, run_lab
 from anabranch.crawler.lab.report import Curve, LabReport, Panel, Table
 from anabranch.crawler.lab.web.model import WebOptions
 from anabranch.crawler.lab.web.shape import make_web
@@ -55,7 +55,7 @@ def answer(monkeypatch, report=REPORT, error=None):
 
 
 def lab(**more):
-    return run_lab(LabCommand(**{"name": "smm", "flags": {}} | more))
+    return run_lab(**{"name": "smm", "flags": {}} | more)
 
 
 def started(*arguments, cwd, **how):

@@ -13,9 +13,9 @@ from anabranch.crawler.report.progress import (
     CrawlSnapshot,
     Display,
     DisplayConsole,
-    Progress,
     progress_line,
     progress_lines,
+    show_progress,
     why_idle,
 )
 from anabranch.crawler.report.statistics import Rates
@@ -150,7 +150,7 @@ async def shown(monkeypatch, *, is_terminal, snapshots, step_s=1.0, interval_s=0
     monkeypatch.setattr(progress, "PLAIN_INTERVAL_S", interval_s)
     crawl, out = Crawl(snapshots, step_s), io.StringIO()
     console = Console(file=out, force_terminal=is_terminal, width=200, color_system=None)
-    task = asyncio.create_task(Progress(crawl.take, console).show())
+    task = asyncio.create_task(show_progress(crawl.take, console))
     await crawl.enough.wait()
     task.cancel()
     with pytest.raises(asyncio.CancelledError):
@@ -181,7 +181,7 @@ async def test_a_narrow_terminal_cuts_lines_and_does_not_wrap_them() -> None:
     """A line that wrapped could not be drawn over."""
     out = io.StringIO()
     console = Console(file=out, force_terminal=True, width=30, color_system=None)
-    task = asyncio.create_task(Progress(lambda: NOW, console).show())
+    task = asyncio.create_task(show_progress(lambda: NOW, console))
     await asyncio.sleep(0)
     await asyncio.sleep(0)
     task.cancel()
@@ -198,8 +198,8 @@ async def test_the_order_may_ask_for_lines_or_nothing(monkeypatch) -> None:
     out = io.StringIO()
     console = Console(file=out, force_terminal=True, width=200, color_system=None)
     crawl = Crawl(2, 1.0)
-    lines = asyncio.create_task(Progress(crawl.take, console, Display.LINES, interval_s=0.0).show())
-    none = asyncio.create_task(Progress(pytest.fail, console, Display.NONE).show())  # type: ignore[arg-type]
+    lines = asyncio.create_task(show_progress(crawl.take, console, Display.LINES, interval_s=0.0))
+    none = asyncio.create_task(show_progress(pytest.fail, console, Display.NONE))  # type: ignore[arg-type]
     await crawl.enough.wait()
     for task in (lines, none):
         task.cancel()
@@ -223,7 +223,7 @@ async def test_a_terminal_that_has_gone_costs_the_display_alone(monkeypatch) -> 
             raise BrokenPipeError
 
     out = Gone()
-    task = asyncio.create_task(Progress(lambda: NOW, DisplayConsole(file=out, force_terminal=False)).show())
+    task = asyncio.create_task(show_progress(lambda: NOW, DisplayConsole(file=out, force_terminal=False)))
     await out.is_asked.wait()
     await asyncio.sleep(0)
     assert not task.done()

@@ -87,8 +87,8 @@ def test_the_file_begins_with_the_legend_once(tmp_path) -> None:
     path = tmp_path / "p.log"
     for _ in range(2):
         log = ProgressLog(path, lambda: AT_S)
-        log.note(CrawlEvent.RUNNING, "Running")
-        log.tell(FACTS)
+        log.write_event(CrawlEvent.RUNNING, "Running")
+        log.write_statistics(FACTS)
     lines = path.read_text().splitlines()
     assert lines == [LEGEND, *[event_line(AT_S, CrawlEvent.RUNNING, "Running"), progress_statistics_line(FACTS)] * 2]
 
@@ -97,9 +97,9 @@ def test_a_file_that_was_moved_is_begun_anew(tmp_path) -> None:
     """With its legend; the lines before stay where they are."""
     path = tmp_path / "p.log"
     log = ProgressLog(path, lambda: AT_S)
-    log.tell(FACTS)
+    log.write_statistics(FACTS)
     path.rename(tmp_path / "p.log.1")
-    log.note(CrawlEvent.RUNNING, "Running")
+    log.write_event(CrawlEvent.RUNNING, "Running")
     assert path.read_text().splitlines() == [LEGEND, event_line(AT_S, CrawlEvent.RUNNING, "Running")]
     assert (tmp_path / "p.log.1").read_text().splitlines() == [LEGEND, progress_statistics_line(FACTS)]
 
@@ -131,7 +131,7 @@ def test_a_file_that_cannot_be_opened_is_one_clear_line(tmp_path) -> None:
 
 def test_a_full_disk_costs_the_line_not_the_crawl() -> None:
     """`/dev/full` takes nothing."""
-    ProgressLog(__import__("pathlib").Path("/dev/full"), lambda: AT_S).note(CrawlEvent.ENDED, "Finished")
+    ProgressLog(__import__("pathlib").Path("/dev/full"), lambda: AT_S).write_event(CrawlEvent.ENDED, "Finished")
 
 
 def test_memory_is_this_process(tmp_path) -> None:

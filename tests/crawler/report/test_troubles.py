@@ -92,13 +92,13 @@ def refused(host: str) -> Visit:
 
 def test_a_try_that_failed_is_told_with_when_it_is_made_again() -> None:
     """Seen from a later moment both times have changed."""
-    noted = Troubles()
-    noted.note(refused("a"), RETRY, 100.0, 160.0)
-    last = noted.last(120.0)
+    recorded = Troubles()
+    recorded.record(refused("a"), RETRY, 100.0, 160.0)
+    last = recorded.last(120.0)
     assert last == Trouble(A, "connection refused", ago_s=20.0, is_final=False, again_in_s=40.0)
     assert last.describe() == f"{A}: connection refused, tried again in 40s"
-    assert noted.of(GateKey("a.test"), 120.0) == last
-    assert noted.of(GateKey("b.test"), 120.0) is None
+    assert recorded.of(GateKey("a.test"), 120.0) == last
+    assert recorded.of(GateKey("b.test"), 120.0) is None
 
 
 @pytest.mark.parametrize(
@@ -107,9 +107,9 @@ def test_a_try_that_failed_is_told_with_when_it_is_made_again() -> None:
 )
 def test_what_comes_of_the_url_is_told(kind: OutcomeKind, again_s: float, words: str) -> None:
     """A gate that no time opens has no time to tell."""
-    noted = Troubles()
-    noted.note(refused("a"), kind, 100.0, again_s)
-    last = noted.last(120.0)
+    recorded = Troubles()
+    recorded.record(refused("a"), kind, 100.0, again_s)
+    last = recorded.last(120.0)
     assert last is not None
     assert last.describe() == f"{A}: connection refused, {words}"
 
@@ -138,22 +138,22 @@ def test_every_failure_has_its_reason(left: dict[str, object], reason: str) -> N
 
 def test_a_host_that_answers_has_no_trouble_any_more() -> None:
     """Others keep theirs; what was not fetched changes nothing."""
-    noted = Troubles()
-    noted.note(refused("a"), RETRY, 1.0, 2.0)
-    noted.note(refused("b"), RETRY, 3.0, 4.0)
-    noted.note(at("b", decision=ChainDecision.EXCLUDED), OutcomeKind.DISREGARDED, 5.0, None)
-    assert (last := noted.last(6.0)) is not None
+    recorded = Troubles()
+    recorded.record(refused("a"), RETRY, 1.0, 2.0)
+    recorded.record(refused("b"), RETRY, 3.0, 4.0)
+    recorded.record(at("b", decision=ChainDecision.EXCLUDED), OutcomeKind.DISREGARDED, 5.0, None)
+    assert (last := recorded.last(6.0)) is not None
     assert last.url == B
-    noted.note(at("b", answer=response(404)), DONE, 7.0, None)
-    assert (last := noted.last(8.0)) is not None
+    recorded.record(at("b", answer=response(404)), DONE, 7.0, None)
+    assert (last := recorded.last(8.0)) is not None
     assert last.url == A
 
 
 def test_what_a_site_says_is_shown_as_printable_text_of_some_lines() -> None:
     """No terminal obeys it: controls of C0 and C1, and marks that turn the direction of a text."""
-    noted = Troubles()
-    noted.note(at("a", failure=ConnectFailed("\x1b]0;x\x07 \u009b2J \u202e" + "x" * 9999)), RETRY, 1.0, None)
-    last = noted.last(1.0)
+    recorded = Troubles()
+    recorded.record(at("a", failure=ConnectFailed("\x1b]0;x\x07 \u009b2J \u202e" + "x" * 9999)), RETRY, 1.0, None)
+    last = recorded.last(1.0)
     assert last is not None
     assert last.reason.startswith("\\x1b]0;x\\x07 \\x9b2J \\u202ex")
     assert last.reason.isprintable()
@@ -163,15 +163,15 @@ def test_what_a_site_says_is_shown_as_printable_text_of_some_lines() -> None:
 def test_of_very_many_hosts_the_last_ones_are_kept(monkeypatch: pytest.MonkeyPatch) -> None:
     """A crawl of the web must not keep a row for each."""
     monkeypatch.setattr(troubles, "KEPT", 2)
-    noted = Troubles()
+    recorded = Troubles()
     for host in "abac":
-        noted.note(refused(host), RETRY, 1.0, None)
-    assert [noted.of(GateKey(f"{host}.test"), 1.0) is not None for host in "abc"] == [True, False, True]
+        recorded.record(refused(host), RETRY, 1.0, None)
+    assert [recorded.of(GateKey(f"{host}.test"), 1.0) is not None for host in "abc"] == [True, False, True]
 
 
 def test_urls_that_fail_are_counted_until_a_page_is_answered() -> None:
     """One that is given up or whose host has recovered is not failing; a robots.txt is no page."""
-    noted = Troubles()
+    recorded = Troubles()
     for one, kind in (
         (refused("a"), RETRY),
         (refused("a"), RETRY),
@@ -179,29 +179,29 @@ def test_urls_that_fail_are_counted_until_a_page_is_answered() -> None:
         (refused("c"), FAILED),
         (at("d", answer=response(503), decision=ChainDecision.NO_RULES), DEFERRED),
     ):
-        noted.note(one, kind, 1.0, None)
-    assert noted.failing == 3
-    noted.note(at("d", answer=response(200), decision=ChainDecision.DEFERRED), DEFERRED, 2.0, None)
-    assert noted.failing == 2
-    noted.note(at("e", answer=response(200)), DONE, 3.0, None)
-    assert noted.failing == 0
-    noted.note(refused("f"), RETRY, 4.0, None)
-    assert noted.failing == 0
+        recorded.record(one, kind, 1.0, None)
+    assert recorded.failing == 3
+    recorded.record(at("d", answer=response(200), decision=ChainDecision.DEFERRED), DEFERRED, 2.0, None)
+    assert recorded.failing == 2
+    recorded.record(at("e", answer=response(200)), DONE, 3.0, None)
+    assert recorded.failing == 0
+    recorded.record(refused("f"), RETRY, 4.0, None)
+    assert recorded.failing == 0
 
 
 def test_the_trouble_of_an_earlier_run_counts_until_this_one_has_its_own_or_an_answer() -> None:
     """Its gate may be closed for an hour yet."""
     earlier = Trouble(A, "timed out", ago_s=50.0, is_final=False, again_in_s=None)
-    noted = Troubles()
-    noted.recall(earlier, 100.0)
-    assert noted.last(110.0) == earlier._replace(ago_s=60.0)
-    noted.note(refused("b"), RETRY, 120.0, None)
-    assert (last := noted.last(120.0)) is not None
+    recorded = Troubles()
+    recorded.restore(earlier, 100.0)
+    assert recorded.last(110.0) == earlier._replace(ago_s=60.0)
+    recorded.record(refused("b"), RETRY, 120.0, None)
+    assert (last := recorded.last(120.0)) is not None
     assert last.url == B
-    noted = Troubles()
-    noted.recall(earlier, 100.0)
-    noted.note(at("b", answer=response(200)), DONE, 120.0, None)
-    assert noted.last(120.0) is None
+    recorded = Troubles()
+    recorded.restore(earlier, 100.0)
+    recorded.record(at("b", answer=response(200)), DONE, 120.0, None)
+    assert recorded.last(120.0) is None
 
 
 def failed(url: str, time_s: float, *, is_final: bool = False) -> bytes:

@@ -75,7 +75,7 @@ async def test_the_status_has_one_shape_from_the_first_moment_to_the_last(tmp_pa
         run.progress.latest = await frontier.statistics()
         shown.append(run.facts())
         failed = visit(failure=ConnectFailed("refused"))
-        run.statistics.troubles.note(failed, OutcomeKind.RETRY, 1.0, 2.0)
+        run.statistics.troubles.record(failed, OutcomeKind.RETRY, 1.0, 2.0)
         shown.append(run.facts())
         run.run_state.pause(Cause.OPERATOR)
         shown.append(run.facts())
@@ -96,7 +96,7 @@ async def test_a_run_none_of_whose_seeds_has_answered_is_told_from_one_that_has_
         run.open()
         for host, is_told in (("a", False), ("b", True)):
             failed = visit(url=f"http://{host}.test/", failure=ConnectFailed("refused"))
-            run.statistics.troubles.note(failed, OutcomeKind.RETRY, 1.0, 2.0)
+            run.statistics.troubles.record(failed, OutcomeKind.RETRY, 1.0, 2.0)
             assert run.facts()["no_seed_answered"] is is_told
 
 
