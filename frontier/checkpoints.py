@@ -12,7 +12,7 @@ import secrets
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from threading import TIMEOUT_MAX, Event, Lock, Thread
-from typing import NamedTuple, Protocol, Self
+from typing import NamedTuple
 
 from anabranch.frontier.errors import FormatMismatch, StoreUnavailable, caused_by, unwritable
 from anabranch.frontier.seen import SeenFilter
@@ -20,13 +20,6 @@ from anabranch.frontier.stores.contract import CHECKPOINT, FILTER, FrontierStore
 
 #: Keys that are marked again at a time.
 MARK_CHUNK = 10_000
-
-
-class KeepsNotes(Protocol):
-    """What a checkpoint needs of a `FrontierStore`."""
-
-    def note(self, notes: Mapping[str, str]) -> None:
-        """Keep these facts by name, durably and all together (blocks, any thread). Raises: StoreUnavailable."""
 
 
 class Checkpoints:
@@ -38,7 +31,7 @@ class Checkpoints:
 
     def __init__(
         self,
-        store: KeepsNotes,
+        store: FrontierStore,
         seen: SeenFilter,
         every_s: float = 60.0,
         *,
@@ -68,7 +61,7 @@ class Checkpoints:
         """Make one (blocks, any thread). Raises: StoreFull, StoreUnavailable if the filter cannot be written; then always."""
         with self._making:
             if self.failure is None:
-                self.failure = self._tried()
+                self.failure = self._make()
             if self.failure is not None:
                 raise self.failure
 
@@ -95,23 +88,20 @@ class Checkpoints:
                 self._on_change()
                 return
 
-    def _tried(self) -> StoreUnavailable | None:
+    def _make(self) -> StoreUnavailable | None:
         """Make a checkpoint; the answer is why that failed."""
+        marked = self._marked  # before the sync: what is marked meanwhile may not be in it
         try:
-            self._make()
+            self._seen.sync()
+            self._store.note({CHECKPOINT: str(marked), FILTER: self._seen.position(), **self._more()})
         except StoreUnavailable as error:
             return error
         except OSError as error:
             return caused_by(unwritable("the filter", error), error)
         except Exception as error:  # noqa: BLE001  whatever it is, the core must hear of it: a dead thread says nothing
             return caused_by(StoreUnavailable(f"a checkpoint failed: {error!r}"), error)
-        return None
-
-    def _make(self) -> None:
-        marked = self._marked  # before the sync: what is marked meanwhile may not be in it
-        self._seen.sync()
-        self._store.note({CHECKPOINT: str(marked), FILTER: self._seen.position(), **self._more()})
         self._noted = marked
+        return None
 
 
 def catch_up(store: FrontierStore, seen: SeenFilter, opening: Opening) -> None:
@@ -135,40 +125,22 @@ def catch_up(store: FrontierStore, seen: SeenFilter, opening: Opening) -> None:
 def remark_from(notes: Mapping[str, str], seen: SeenFilter, *, clean: bool) -> int | None:
     """The ordinal above which every row must be marked again: 0 = all rows, None = none.
 
-    A store that was closed in order noted the filter's last position. If the filter went on since, or bears another name,
-    it belongs to another state of the crawl and may know keys that this store does not. (A store that was *not* closed in
-    order and comes from an older copy cannot be told from one whose last checkpoint was not noted.)
+    A store that was closed in order noted the filter's last position. If the filter has synced since, or has another name, it
+    belongs to another state of the crawl. (After an unclean end an older copy of the store looks like one that missed a note.)
 
     Raises: FormatMismatch for such a filter, and for a note or position that cannot be read.
     """
-    here, noted = _Position.read(seen.position()), _Position.read(notes.get(FILTER, ""))
-    if here is None or (noted is None and not clean):
+    here, noted = seen.position(), notes.get(FILTER, "")
+    name, _, syncs = here.rpartition("-")
+    noted_name, _, noted_syncs = noted.rpartition("-")
+    ahead = (_number(syncs) if here else 0) - (_number(noted_syncs) if noted else 0)
+    if not here or not (noted or clean):
         return 0
-    if noted is None or here.is_of_another_past(noted, clean=clean):
-        raise FormatMismatch(
-            "the filter belongs to another state of the crawl, and URLs that only it knows would be lost; "
-            "restore store and filter from the same copy, or remove the filter, which is then made again from the store"
-        )
-    if here.syncs < noted.syncs:
+    if not noted or name != noted_name or (clean and ahead > 0):  # a clean end notes the last position
+        raise _mismatch()
+    if ahead < 0:
         return 0
     return None if clean else _number(notes.get(CHECKPOINT, "0"))
-
-
-class _Position(NamedTuple):
-    """`SeenFilter.position` taken apart."""
-
-    name: str
-    syncs: int
-
-    def is_of_another_past(self, noted: _Position, *, clean: bool) -> bool:
-        """It is not the noted filter, or went on after a clean end, which notes the last position."""
-        return self.name != noted.name or (clean and self.syncs > noted.syncs)
-
-    @classmethod
-    def read(cls, text: str) -> _Position | None:
-        """None for an empty text. Raises: FormatMismatch."""
-        name, _, syncs = text.rpartition("-")
-        return cls(name, _number(syncs)) if text else None
 
 
 def _number(text: str) -> int:
@@ -192,14 +164,12 @@ class Pair(NamedTuple):
         return f"{self.name}-{self.openings}"
 
     @classmethod
-    def read(cls, text: str) -> Self | None:
+    def read(cls, text: str) -> Pair | None:
         """None for an empty text. Raises: ValueError."""
-        if not text:
-            return None
         name, _, openings = text.rpartition("-")
-        if not name or not openings.isdecimal():
+        if text and not (name and openings.isdecimal()):
             raise ValueError(text)
-        return cls(name, int(openings))
+        return cls(name, int(openings)) if text else None
 
 
 def next_pair(noted: Pair | None, kept: Pair | None) -> Pair:
@@ -218,8 +188,8 @@ def next_pair(noted: Pair | None, kept: Pair | None) -> Pair:
     return Pair(noted.name, noted.openings + 1)
 
 
-def _mismatch(why: str) -> FormatMismatch:
+def _mismatch(why: str = "") -> FormatMismatch:
     return FormatMismatch(
-        f"the filter belongs to another state of the crawl ({why}), and URLs that only it knows would be lost; "
+        f"the filter belongs to another state of the crawl{why and f' ({why})'}, and URLs that only it knows would be lost; "
         "restore store and filter from the same copy, or remove the filter, which is then made again from the store"
     )

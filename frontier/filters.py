@@ -1,4 +1,4 @@
-"""The filters of dedup behind this room's seam: a job's own filter, and the file that ties it to its job."""
+"""The filters of dedup as the Frontier uses them: a job's own filter, and one shared with other crawls."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import json
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, NamedTuple, Protocol
+from typing import NamedTuple
 
 from anabranch.dedup.bloom.formulas import DsbfParameters
 from anabranch.dedup.bloom.sharedfilter import SharedDsbf
@@ -17,7 +17,7 @@ from anabranch.dedup.files.durable import replace_file, store_full_errors
 from anabranch.dedup.files.formatfile import Format, read_record
 from anabranch.dedup.recent import WarmupFilter
 from anabranch.dedup.uniq import UniqFilter, UniqParameters
-from anabranch.frontier.checkpoints import MARK_CHUNK, PAIR, KeepsNotes, Pair, next_pair
+from anabranch.frontier.checkpoints import MARK_CHUNK, PAIR, Pair, next_pair
 from anabranch.frontier.errors import FormatMismatch, FrontierError, PolicyError, StoreFull, StoreUnavailable
 from anabranch.frontier.seen import SeenFilter
 from anabranch.frontier.stores.contract import CHECKPOINT, FrontierStore, Opening
@@ -28,7 +28,7 @@ _FORMAT = Format(magic="anabranch filter's store", version=1, parameters={})
 
 
 class DedupFilter:
-    """The room `dedup`'s UniqFilter behind this room's seam."""
+    """A `UniqFilter` of dedup as a `SeenFilter`."""
 
     blocks = False
 
@@ -74,7 +74,7 @@ def pair_of(folder: Path, notes: Mapping[str, str]) -> Pair:
     return next_pair(_read(notes.get(PAIR, ""), "the store's note of its filter"), _kept(folder / PAIR_FILE))
 
 
-def keep_pair(folder: Path, store: KeepsNotes, pair: Pair) -> None:
+def keep_pair(folder: Path, store: FrontierStore, pair: Pair) -> None:
     """Both store it durably before the filter marks a new URL (blocks). Raises: OSError; StoreUnavailable."""
     store.note({PAIR: str(pair)})  # first: a filter that is ahead would be taken for one of a later state
     with store_full_errors(folder / PAIR_FILE):
@@ -93,9 +93,8 @@ def _read(text: str, place: str) -> Pair | None:
     try:
         return Pair.read(text)
     except ValueError as error:
-        raise FilterMismatch(
-            f"{place} is damaged: {text!r}; restore store and filter from the same copy, or start over"
-        ) from error
+        damage = f"{place} is damaged: {text!r}; restore store and filter from the same copy, or start over"
+        raise FilterMismatch(damage) from error
 
 
 def uniq_parameters(*, exact: bool, expect: int, false_positive: float) -> UniqParameters:
@@ -109,7 +108,7 @@ def uniq_parameters(*, exact: bool, expect: int, false_positive: float) -> UniqP
 
 
 def checked_uniq(uniq: object) -> UniqParameters:
-    """What a FrontierOrder says of the filter. Raises: PolicyError for anything but parameters or None."""
+    """The filter parameters of a FrontierOrder. Raises: PolicyError for anything but parameters or None."""
     if isinstance(uniq, UniqParameters | None):
         return uniq or UniqParameters()
     raise PolicyError(f"uniq {uniq!r}: give UniqParameters of anabranch.dedup.uniq, or None")
@@ -120,41 +119,6 @@ SHARED = "shared"
 COUNTS = "shared_counts"
 #: Keys asked for between two looks at the filter's rate, which others change, too.
 LOOK_EVERY = 10_000
-
-
-class CommonStatistics(Protocol):
-    """What is read of `SharedDsbf.statistics`."""
-
-    @property
-    def elements(self) -> int:
-        """Keys in the filter."""
-
-    @property
-    def mean_rate(self) -> float:
-        """Probability that a key never marked is taken for known."""
-
-
-class CommonKeys(Protocol):
-    """What is used of `dedup.dsbf.sharedfilter.SharedDsbf`. Arrays are those of numpy."""
-
-    @property
-    def generation(self) -> str:
-        """Another text once the filter was removed and made anew."""
-
-    def unseen(self, keys: Sequence[bytes]) -> Any:
-        """True where a key was never put in."""
-
-    def mark(self, keys: Sequence[bytes]) -> None:
-        """Put in."""
-
-    def add(self, keys: Sequence[bytes]) -> Any:
-        """Put in; True where a key was new."""
-
-    def statistics(self) -> CommonStatistics:
-        """The filter now."""
-
-    def close(self) -> None:
-        """Let go."""
 
 
 class SharedCounts(NamedTuple):
@@ -175,7 +139,7 @@ class SharedFilter:
 
     blocks = True
 
-    def __init__(self, common: CommonKeys) -> None:
+    def __init__(self, common: SharedDsbf) -> None:
         self._common = common
         self._new: set[bytes] = set()  #: what was unseen when it was asked last, and is not marked yet
         self._asked = 0  #: keys since the last look
@@ -295,7 +259,7 @@ def open_shared(urls: Sequence[str], name: str, *, expect: int, false_positive: 
 
 
 def catch_up_shared(store: FrontierStore, shared: SharedFilter, opening: Opening) -> None:
-    """Let the others know every row of a store that was just opened (blocks). It may be broken off and done again.
+    """Mark every row of a store that was just opened (blocks). It may be interrupted and repeated.
 
     Cost: nothing after a clean end, else a round trip per 10,000 rows above the last checkpoint, or of all. Raises: as `mark`.
     """

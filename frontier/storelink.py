@@ -1,4 +1,4 @@
-"""What the Frontier and its store have told each other: batches said, answers taken, totals kept."""
+"""The core's link to its store: hands over batches and questions, takes answers, keeps the totals."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ class Loaded(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Receivers:
-    """Those whom the store's answers concern, and whose changes go into the batches."""
+    """The parts that the store's answers go to and that the batches come from."""
 
     admission: Admission
     schedule: Schedule
@@ -53,9 +53,9 @@ class Receivers:
 
 
 class StoreLink:
-    """One side of the talk with the store: a call says one batch, and takes what was answered before it.
+    """Sends the core's batches to the store and gives the store's answers to the parts of the core.
 
-    After the store or the filter failed, every call raises what it failed with.
+    After the store or the filter failed, every call raises that failure.
     """
 
     def __init__(
@@ -75,7 +75,7 @@ class StoreLink:
         self._outbox = receivers.outbox
         self._clock = clock
         self._checkpoints = checkpoints
-        self._heads: deque[Lane] = deque()  #: whose heads are on their way, in the order of the questions
+        self._heads: deque[Lane] = deque()  #: lanes that wait for their heads, in the order of the questions
         self._lanes: deque[ReadyList] = deque()
         self._loaded: deque[Loaded] = deque()  #: batches that are not durable and that hold what was loaded
         self.asked = 0  #: questions under way, those for heads left out
@@ -201,17 +201,13 @@ class StoreLink:
             case RetriesRead():
                 self.asked -= 1
                 self._retries.read(answer.rows)
-            case Troubled():
-                self._troubled(answer)
+            case Troubled(what, patience_s):
+                # The time counts from the first failure, also when the reason changes.
+                since_s = self._clock() if self.waiting is None else self.waiting.since_s
+                self.waiting = StoreTrouble(what, since_s, patience_s) if what else None
+                self._report_trouble(what)
             case StoreFailed():
                 raise answer.error
-
-    def _troubled(self, answer: Troubled) -> None:
-        """The time counts from the first failure, however its reason changes."""
-        what, patience_s = answer
-        since_s = self._clock() if self.waiting is None else self.waiting.since_s
-        self.waiting = StoreTrouble(what, since_s, patience_s) if what else None
-        self._report_trouble(what)
 
     def _synced(self, answer: Synced) -> None:
         number, duplicates, self.retired, self.paused, self.queues = answer

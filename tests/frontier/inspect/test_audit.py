@@ -126,7 +126,7 @@ def be_in_another_state(rig: Rig) -> None:
         (miscount_leases, "counts 1 out, its lanes 0"),
         (miscount_heads, "heads, its lanes"),
         (miscount_questions, "counts 1 asked, its lanes 0"),
-        (miscount_all_questions, "lanes are said to be asked for"),
+        (miscount_all_questions, "lanes are counted as asked for"),
         (lease_two_of_a_queue, "has 2 leases out"),
         (take_a_slot_for_nothing, "should have 0 leases out"),
         (take_a_slot_of_the_group_for_nothing, "should have 0 leases out"),
