@@ -96,12 +96,12 @@ def ls(frontier: Frontier, given: Arguments) -> Steps[Facts]:
     name = given.get("state")
     state = None if name is None else state_argument(name)
     # The totals first: they tell whether the store is behind, and whatever waits for the store ends that.
-    totals = totals_facts((yield from frontier.operations.looking.statistics()))
-    looking = frontier.operations.looking
+    totals = totals_facts((yield from frontier.operations.views.statistics()))
+    views_in_steps = frontier.operations.views
     if state is None:
-        views = yield from looking.longest(limit)
+        views = yield from views_in_steps.longest(limit)
     else:
-        found = yield from looking.queues(state, None, SEARCHED)
+        found = yield from views_in_steps.queues(state, None, SEARCHED)
         views = sorted(found, key=lambda view: (-view.urls, view.key))[:limit]
     queues = [queue_facts(view, frontier.now_s()) for view in views]
     return {"now_s": frontier.now_s(), "queues": queues, "totals": totals}
@@ -123,7 +123,7 @@ def show(frontier: Frontier, given: Arguments) -> Steps[Facts]:
     """Why a queue or a URL is where it is. Argument: subject. Raises: UnknownQueue."""
     subject = text_argument(given, "subject")
     try:
-        view = yield from frontier.operations.looking.view(QueueKey(subject))
+        view = yield from frontier.operations.views.view(QueueKey(subject))
     except UnknownQueue:
         if "://" not in subject:
             raise
@@ -147,7 +147,7 @@ def why(frontier: Frontier, given: Arguments) -> Steps[Facts]:
     if url is None:
         return _never_taken(frontier, typed)
     key = text_argument(given, "key").encode() if "key" in given else url.encode()
-    explanation = yield from frontier.operations.looking.explain(url, key)
+    explanation = yield from frontier.operations.views.explain(url, key)
     if explanation.state == UrlState.ENDED.value:
         record = yield from asked(frontier.operations.get, key)
         if record is not None and record.status:
@@ -160,12 +160,12 @@ def _whatever_key(frontier: Frontier, typed: str) -> Steps[Facts]:
     url = seed_url(typed) or typed
     if "://" not in url:
         raise UsageError(f"{typed!r} is no URL; correct it")
-    looking = frontier.operations.looking
+    views_in_steps = frontier.operations.views
     found: list[Explanation] = []
     for spelled in dict.fromkeys((typed, url)):  # the program may spell it either way
-        found += yield from looking.explain_all(spelled, describe)
+        found += yield from views_in_steps.explain_all(spelled, describe)
     if not found:
-        found.append((yield from looking.explain(url)))
+        found.append((yield from views_in_steps.explain(url)))
     first, *others = (explanation._asdict() for explanation in found)
     return {"now_s": frontier.now_s(), "explanation": first, **({"others": others} if others else {})}
 
@@ -351,7 +351,7 @@ def _read_gates(frontier: Frontier) -> Steps[None]:
             return
         if WaitsFor.STORE not in frontier.wake().waits_for:
             return
-        yield from frontier.operations.looking.flush()
+        yield from frontier.operations.views.flush()
 
 
 def _opens_s(gate: GateView) -> float:

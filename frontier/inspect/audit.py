@@ -37,12 +37,7 @@ def check_memory(parts: Parts) -> None:
     for gated in (*parts.schedule.window, *parts.schedule.window.groups.values()):
         if gated.gate.out != out_by_gate[gated.gate.id]:
             raise InvariantBroken(f"{gated.gate} should have {out_by_gate[gated.gate.id]} leases out")
-    placement = parts.schedule.placement
-    loading = sum(lane.place is LanePlace.LOADING for line in parts.schedule.window for lane in line.lanes.values())
-    if placement.loading != loading:
-        raise InvariantBroken(f"{placement.loading} lanes are counted as loading, and {loading} are")
-    if placement.asked != sum(queue.asked for queue in parts.schedule.index):
-        raise InvariantBroken(f"{placement.asked} lanes are counted as asked for")
+    _check_asked(parts)
 
 
 def check_counters(kept: Counters, here: Counters) -> None:
@@ -50,6 +45,15 @@ def check_counters(kept: Counters, here: Counters) -> None:
     # A number may belong to a duplicate that died, or to a turn that was never written.
     if kept._replace(last_ordinal=0) != here._replace(last_ordinal=0):
         raise InvariantBroken(f"the store counts {kept}, the Frontier {here}")
+
+
+def _check_asked(parts: Parts) -> None:
+    """The reads from the store, as they are counted."""
+    loading = sum(lane.place is LanePlace.LOADING for line in parts.schedule.window for lane in line.lanes.values())
+    if parts.schedule.placement.loading != loading:
+        raise InvariantBroken(f"{parts.schedule.placement.loading} lanes are counted as loading, and {loading} are")
+    if parts.schedule.placement.asked != sum(queue.asked for queue in parts.schedule.index):
+        raise InvariantBroken(f"{parts.schedule.placement.asked} lanes are counted as asked for")
 
 
 def _check_line(line: ReadyList) -> None:
@@ -68,11 +72,14 @@ def _check_lane(lane: Lane) -> None:
         raise InvariantBroken(f"{lane} holds a URL twice")
     if lane.place is LanePlace.READY and not lane.window:
         raise InvariantBroken(f"{lane} is ready with nothing to serve")
-    may_be_served = not (lane.queue.is_busy or lane.queue.standing) and bool(lane.window or lane.more)
-    if lane.place is LanePlace.NOWHERE and may_be_served:
+    if lane.place is LanePlace.NOWHERE and _may_be_served(lane):
         raise InvariantBroken(f"{lane} has URLs and is in no ready list")
     if lane.is_dropped or lane not in lane.queue.lanes:
         raise InvariantBroken(f"{lane} left memory, and its ready list keeps it")
+
+
+def _may_be_served(lane: Lane) -> bool:
+    return not (lane.queue.is_busy or lane.queue.standing) and bool(lane.window or lane.more)
 
 
 def _check_queue(queue: WorkQueue) -> None:

@@ -84,22 +84,16 @@ def explain_url(facts: UrlFacts, now_s: float) -> Explanation:
     if facts.record is not None and facts.record.url != facts.url:
         reasons.insert(0, f"it is known as {facts.record.url}, which has the same key")
     is_queued = state in {"queued", "waiting"}
-    gate, queue = facts.gate, facts.queue
-    earliest_s: float | None = None
-    if is_queued and not (queue and _held_back(queue)):  # when its gates are open and the URLs before it have gone
-        at_s = max(now_s, (facts.record and facts.record.due_s) or now_s)
-        if gate is not None:
-            at_s = max(at_s, _opens_s(gate)) + (facts.ahead / _rate(gate) if facts.ahead else 0.0)
-        earliest_s = at_s if at_s < math.inf else None
+    gate = facts.gate
     return Explanation(
         subject=facts.url,
         seen=facts.seen,
         state=state,
-        queue=queue.key if queue else None,
+        queue=facts.queue.key if facts.queue else None,
         gate=gate.key if gate else None,
         group=gate.group.key if gate and gate.group else None,
         reason="; ".join(reasons),
-        earliest_s=earliest_s,
+        earliest_s=_url_earliest(facts, now_s) if is_queued else None,
         highest_rate=_rate(gate) if gate else None,
         ahead=facts.ahead if is_queued else None,
         hops=None if facts.record is None else facts.record.hops,
@@ -110,20 +104,6 @@ def explain_queue(queue: QueueView, now_s: float) -> Explanation:
     """The state of a queue, why it is not served, and when it can be at the earliest."""
     only = queue.gates[0] if queue.lanes == len(queue.gates) == 1 else None
     earliest_s: float | None = None
-    rate: float | None = None
-    if queue.lanes == len(queue.gates) > 0:  # all gates together: those of one group have at most the group's rate
-        rate = sum(gate.rate_per_s for gate in queue.gates if gate.group is None)
-        for group in {gate.group for gate in queue.gates if gate.group is not None}:
-            rate += min(group.rate_per_s, sum(gate.rate_per_s for gate in queue.gates if gate.group == group))
-    if queue.state is QueueState.EMPTY:
-        reasons = ["it holds no URL"]
-    else:  # the strongest first
-        waiting = f", {queue.waiting:,} waiting for a retry" if queue.waiting else ""
-        reasons = [f"it {words}"] if (words := _held_back(queue)) else []
-        reasons.append(f"it holds {counted(queue.urls, 'URL')}{waiting}")
-        if queue.out:
-            reasons.append(f"{counted(queue.out, 'URL')} in flight")
-        reasons += _next_reasons(queue, now_s)
     if queue.state is QueueState.SNOOZED:
         earliest_s = queue.due_s
     elif queue.state is not QueueState.EMPTY:
@@ -136,9 +116,9 @@ def explain_queue(queue: QueueView, now_s: float) -> Explanation:
         queue=queue.key,
         gate=only.key if only else None,
         group=only.group.key if only and only.group else None,
-        reason="; ".join(reasons),
+        reason="; ".join(_queue_reasons(queue, now_s)),
         earliest_s=None if _held_back(queue) else earliest_s,
-        highest_rate=rate,
+        highest_rate=_rate_of_all(queue.gates) if queue.lanes == len(queue.gates) > 0 else None,
         ahead=None,
     )
 
@@ -197,6 +177,17 @@ def _queued_reasons(facts: UrlFacts, record: UrlRecord, now_s: float) -> Iterato
         yield f"its queue {words}"
 
 
+def _url_earliest(facts: UrlFacts, now_s: float) -> float | None:
+    """When its gates are open and the URLs before it have gone; None if that takes more than time."""
+    if facts.queue is not None and _held_back(facts.queue):
+        return None
+    at_s = max(now_s, (facts.record and facts.record.due_s) or now_s)
+    if facts.gate is not None:
+        at_s = max(at_s, _opens_s(facts.gate))
+        at_s += facts.ahead / _rate(facts.gate) if facts.ahead else 0.0
+    return at_s if at_s < math.inf else None
+
+
 def _held_back(queue: QueueView) -> str:
     """Why time alone does not let it be served; empty if it does."""
     if queue.state is QueueState.PAUSED:
@@ -214,6 +205,19 @@ def _turn_words(queue: QueueView) -> str:
     if queue.state is QueueState.INACTIVE:
         return f"waits for its turn, at precedence {queue.precedence}"
     return "is being read from the store" if queue.state is QueueState.LOADING else ""
+
+
+def _queue_reasons(queue: QueueView, now_s: float) -> list[str]:
+    """All that keeps a queue from its next lease, the strongest first."""
+    if queue.state is QueueState.EMPTY:
+        return ["it holds no URL"]
+    waiting = f", {queue.waiting:,} waiting for a retry" if queue.waiting else ""
+    return [
+        *([f"it {words}"] if (words := _held_back(queue)) else []),
+        f"it holds {counted(queue.urls, 'URL')}{waiting}",
+        *([f"{counted(queue.out, 'URL')} in flight"] if queue.out else []),
+        *_next_reasons(queue, now_s),
+    ]
 
 
 def _next_reasons(queue: QueueView, now_s: float) -> Iterator[str]:
@@ -245,6 +249,13 @@ def _opens_s(gate: GateView) -> float:
 
 def _rate(gate: GateView) -> float:
     return gate.rate_per_s if gate.group is None else min(gate.rate_per_s, gate.group.rate_per_s)
+
+
+def _rate_of_all(gates: Sequence[GateView]) -> float:
+    """The rate of all gates together: those of one group have at most the group's."""
+    groups = {gate.group for gate in gates if gate.group is not None}
+    alone = sum(gate.rate_per_s for gate in gates if gate.group is None)
+    return alone + sum(min(group.rate_per_s, sum(g.rate_per_s for g in gates if g.group == group)) for group in groups)
 
 
 def rate_per_s(gate: Gate) -> float:

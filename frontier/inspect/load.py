@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from itertools import compress
 from typing import NamedTuple, Protocol, TypeVar
@@ -269,10 +270,7 @@ class Loading:
         admission, store_link, batch = self._parts.admission, self._parts.store_link, self._parts.outbox.batch
         queues = admission.queues_of([entry.candidate.url for entry in fresh])
         precedences = [self._parts.rules.in_row(entry.candidate, entry.via) for entry in fresh]
-        # The pages that have ended; one with a dedup key of its own is not found.
-        vias = {entry.via.encode("utf-8", "surrogatepass"): entry.via for entry in fresh if entry.via is not None}
-        ended = self._store.ended(list(vias)) if vias else {}
-        pages: dict[str | None, int] = {vias[key]: record.ordinal for key, record in ended.items()}
+        pages = self._ordinals([entry.via for entry in fresh if entry.via is not None])
         now_s, first = self._clock(), len(batch.new)
         for entry, queue, precedence in zip(fresh, queues, precedences, strict=True):
             due_s = entry.due_s if entry.due_s is not None and entry.due_s > now_s else None
@@ -284,6 +282,14 @@ class Loading:
         store_link.say()
         if waiting:  # none of them may come due before it is known that it lives
             run(flushed(self._parts, self._store))
+
+    def _ordinals(self, urls: Sequence[str]) -> dict[str | None, int]:
+        """The numbers of those of these pages that have ended; a page with its own dedup key is not found."""
+        keys: dict[bytes, str] = {}
+        for url in urls:
+            with suppress(UnicodeEncodeError):
+                keys[url.encode()] = url
+        return {keys[key]: record.ordinal for key, record in self._store.ended(list(keys)).items()} if keys else {}
 
     def _sent(self, queued: Sequence[Queued], verdicts: Sequence[Verdict]) -> list[Verdict]:
         """URLs that were on their way to other shares are so again, by the page they were found on; their verdict is SENT."""

@@ -164,20 +164,29 @@ def why_idle(facts: IdleFacts, now_s: float) -> str:
         return STORE_BEHIND
     if not facts.pending:
         return f"{counted(facts.in_flight, 'URL')} leased, none queued" if facts.in_flight else NOTHING_QUEUED
-    counts = {"paused": facts.paused, "retired": facts.retired}
-    held = " and ".join(f"{counted(count, 'URL')} in {state} queues" for state, count in counts.items() if count)
-    words = ""
-    if facts.closed_gates:
-        gates = counted(facts.closed_gates, "gate that has URLs is", "gates that have URLs are")
-        words = f"{gates} closed, none is open" + in_time("the first opens", facts.opens_s, now_s)
-    elif facts.opens_s is not None and now_s < facts.opens_s < math.inf:
-        words = "every gate that has URLs is closed" + in_time("the first opens", facts.opens_s, now_s)
-    elif facts.waiting and facts.waiting + facts.paused + facts.retired >= facts.pending:
-        words = f"{counted(facts.waiting, 'URL')} wait for a retry" + in_time("the first is due", facts.due_s, now_s)
-    elif facts.reading:
+    held = _held_words(facts)
+    words = _time_words(facts, now_s)
+    if not words and facts.reading:
         words = "rows of the store are awaited"
-    elif facts.in_flight:
+    elif not words and facts.in_flight:
         words = f"one of {counted(facts.in_flight, 'lease')} must come back"
-    elif held:
+    elif not words and held:
         return f"all that is left: {held}; resume them, or raise their budgets"
     return f"{words}; {held}" if held else words
+
+
+def _time_words(facts: IdleFacts, now_s: float) -> str:
+    """What time alone will change; empty if nothing will."""
+    if facts.closed_gates:
+        gates = counted(facts.closed_gates, "gate that has URLs is", "gates that have URLs are")
+        return f"{gates} closed, none is open" + in_time("the first opens", facts.opens_s, now_s)
+    if facts.opens_s is not None and now_s < facts.opens_s < math.inf:
+        return "every gate that has URLs is closed" + in_time("the first opens", facts.opens_s, now_s)
+    if facts.waiting and facts.waiting + facts.paused + facts.retired >= facts.pending:
+        return f"{counted(facts.waiting, 'URL')} wait for a retry" + in_time("the first is due", facts.due_s, now_s)
+    return ""
+
+
+def _held_words(facts: IdleFacts) -> str:
+    counts = {"paused": facts.paused, "retired": facts.retired}
+    return " and ".join(f"{counted(count, 'URL')} in {state} queues" for state, count in counts.items() if count)

@@ -244,8 +244,7 @@ class MemoryStore:
             every = (self.queue(queue) for queue in list(self._queues))
             return nlargest(limit, (fact for fact in every if fact and fact.count), key=lambda fact: fact.count)
         facts = (self.queue(queue) for queue in self._queue_ids.behind(after))
-        wanted = (fact for fact in facts if fact is not None and standing in (None, fact.row.standing))
-        return list(islice((fact for fact in wanted if fact.count or fact.row.standing is not Standing.OPEN), limit))
+        return list(islice((fact for fact in facts if fact is not None and _is_listed(fact, standing)), limit))
 
     def lanes(self, queue: int, after: int | None, limit: int) -> list[LaneRow]:
         """O(lanes of the queue)."""
@@ -384,6 +383,11 @@ class MemoryStore:
 def _facts(row: QueueRow, lanes: Sequence[StoredLane]) -> QueueFacts:
     counts = [lane.count for lane in lanes if lane.count]
     return QueueFacts(row, sum(counts), sum(lane.waiting for lane in lanes), len(counts))
+
+
+def _is_listed(fact: QueueFacts, standing: Standing | None) -> bool:
+    is_wanted = standing is None or fact.row.standing is standing
+    return is_wanted and (fact.count > 0 or fact.row.standing is not Standing.OPEN)
 
 
 def _state_of(fact: QueueFacts) -> str:
