@@ -121,7 +121,7 @@ class AsyncFrontier:
         return self._then_pump(lambda: command(self.core.operations))
 
     async def look(self, steps: Steps[T]) -> T:
-        """Run steps such as `core.operations.looking.longest(20)`, their questions in other threads; leases continue meanwhile.
+        """Run steps such as `core.operations.views.longest(20)`, their questions in other threads; leases continue meanwhile.
 
         Raises: what the steps raise; StoreUnavailable once closed.
         """
@@ -141,7 +141,7 @@ class AsyncFrontier:
 
     async def statistics(self) -> FrontierStatistics:
         """As `Operations.statistics`, while the crawl continues."""
-        return await self.look(self.core.operations.looking.statistics())
+        return await self.look(self.core.operations.views.statistics())
 
     def stop_leasing(self) -> None:
         """Hand out no more leases: every waiting and later `lease()` raises `Drained`."""

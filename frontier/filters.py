@@ -108,7 +108,7 @@ def uniq_parameters(*, exact: bool, expect: int, false_positive: float) -> UniqP
 
 
 def checked_uniq(uniq: object) -> UniqParameters:
-    """What a FrontierOrder says of the filter. Raises: PolicyError for anything but parameters or None."""
+    """The filter parameters of a FrontierOrder. Raises: PolicyError for anything but parameters or None."""
     if isinstance(uniq, UniqParameters | None):
         return uniq or UniqParameters()
     raise PolicyError(f"uniq {uniq!r}: give UniqParameters of anabranch.dedup.uniq, or None")

@@ -202,7 +202,7 @@ class Frontier:
     @property
     def said(self) -> int:
         """The number of the last call that changed anything; acknowledged when `durable` has reached it."""
-        return self._store_link.unacknowledged.said
+        return self._store_link.unacknowledged.last
 
     @property
     def durable(self) -> int:

@@ -41,15 +41,15 @@ def is_job(directory: Path) -> bool:
 
 
 def is_embedded(directory: Path) -> bool:
-    """Whether the mark says that the job is a host program's. False if it cannot be read."""
-    return _said(directory).get(_EMBEDDED) is True
+    """Whether the job is a host program's by its mark. False if it cannot be read."""
+    return _format_of(directory).get(_EMBEDDED) is True
 
 
 def is_readable(directory: Path) -> bool:
     """Whether the job has the format of this program, or an older one."""
-    said = _said(directory)
-    version = said.get("version")
-    return said.get("format") == FORMAT and isinstance(version, int) and 1 <= version <= VERSION
+    content = _format_of(directory)
+    version = content.get("version")
+    return content.get("format") == FORMAT and isinstance(version, int) and 1 <= version <= VERSION
 
 
 def is_being_made(state: Path) -> bool:
@@ -63,8 +63,8 @@ def is_being_made(state: Path) -> bool:
 
 def format_text(*, embedded: bool = False) -> bytes:
     """The content of the format file of a new job; `embedded`: it is a host program's."""
-    said = {"format": FORMAT, "version": VERSION, **({_EMBEDDED: True} if embedded else {})}
-    return f"{json.dumps(said)}\n".encode()
+    content = {"format": FORMAT, "version": VERSION, **({_EMBEDDED: True} if embedded else {})}
+    return f"{json.dumps(content)}\n".encode()
 
 
 def make_folders(directory: Path) -> None:
@@ -91,10 +91,10 @@ def take_lock(directory: Path) -> int:
     return lock_file(directory / STATE / LOCK_FILE)
 
 
-def _said(directory: Path) -> dict[str, object]:
+def _format_of(directory: Path) -> dict[str, object]:
     """The content of the format file; empty if it cannot be read."""
     try:
-        said = json.loads((directory / STATE / FORMAT_FILE).read_bytes())
+        content = json.loads((directory / STATE / FORMAT_FILE).read_bytes())
     except (OSError, ValueError):
         return {}
-    return said if isinstance(said, dict) else {}
+    return content if isinstance(content, dict) else {}

@@ -84,7 +84,7 @@ class StoreLink:
         self._report_trouble: Callable[[str], None] = lambda _: None
         self.failure: FrontierError | None = None
         self.queued = counters.queued  #: rows in the store: queued, waiting and leased
-        self.retired = counters.retired  #: of these, rows of retired queues, as the store last said
+        self.retired = counters.retired  #: of these, rows of retired queues, by its last answer
         self.paused = counters.paused
         self.queues = counters.queues
         self.ended = {
@@ -157,20 +157,16 @@ class StoreLink:
         try:
             for answer in answers:
                 self._take(answer)
-            self._mark_some()
+            marking = self._admission.marking
+            try:
+                marking.mark_some()
+            except OSError as error:
+                raise unwritable("the filter", error) from error
+            self._checkpoints.marked(marking.ordinal)
         except FrontierError as error:
             self.failure = error  # the other answers are lost: nothing can go on from here
             raise
         return bool(answers)
-
-    def _mark_some(self) -> None:
-        """Mark a slice of what is durable. Raises: StoreUnavailable."""
-        marking = self._admission.marking
-        try:
-            marking.mark_some()
-        except OSError as error:
-            raise unwritable("the filter", error) from error
-        self._checkpoints.marked(marking.ordinal)
 
     def counters(self) -> Counters:
         """The totals as they stand in memory."""
@@ -214,23 +210,21 @@ class StoreLink:
         self.unacknowledged.synced(number)
         if duplicates:
             self.queued -= len(duplicates)
-        if self._loaded:
-            self._loaded_synced(answer)
+        if (
+            self._loaded
+        ):  # dead rows that were no plain ones are counted again; those that wait may come due from now on
+            dead = {row.ordinal for row in duplicates}
+            while self._loaded and self._loaded[0].number <= number:
+                loaded = self._loaded.popleft()
+                for ordinal in dead & loaded.settled.keys():
+                    self.queued += 1
+                    self.ended[loaded.settled[ordinal][1]] -= 1
+                for row in loaded.waiting:
+                    if row.ordinal in dead:
+                        self._completion.count_waiting(-1)
+                    else:
+                        self._retries.add(row)
         self._admission.marking.synced(number, duplicates)
-
-    def _loaded_synced(self, answer: Synced) -> None:
-        """Make good what dead rows counted for that are no plain ones; those that wait may come due from now on."""
-        dead = {row.ordinal for row in answer.duplicates}
-        while self._loaded and self._loaded[0].number <= answer.number:
-            loaded = self._loaded.popleft()
-            for ordinal in dead & loaded.settled.keys():
-                self.queued += 1
-                self.ended[loaded.settled[ordinal][1]] -= 1
-            for row in loaded.waiting:
-                if row.ordinal in dead:
-                    self._completion.count_waiting(-1)
-                else:
-                    self._retries.add(row)
 
 
 #: Rows that may be written and not durable before the Frontier waits for the store.
@@ -242,7 +236,7 @@ MAX_BYTES: Final = 64 << 20
 class Behind(NamedTuple):
     """How far the store was behind at one moment."""
 
-    rows: int  #: rows said and not durable
+    rows: int  #: rows handed over and not durable
     is_full: bool  #: so many that nothing new was begun
 
 
@@ -267,10 +261,10 @@ class Unacknowledged:
         self.rows = 0  #: rows not durable
         self.bytes = 0  #: URLs and payloads of new rows that are not durable
         self.finishes = 0  #: finished leases not durable
-        self.said = 0  #: number of the last batch
+        self.last = 0  #: number of the last batch
         self.durable = 0  #: number of the last durable batch
         self.is_full = False  #: the store must catch up before anything new is begun
-        #: Rows, bytes and finishes since the store was last told to begin.
+        #: Rows, bytes and finishes since `begins` last asked the store to begin.
         self._gathered = (0, 0, 0)
 
     @property
@@ -280,12 +274,12 @@ class Unacknowledged:
 
     @property
     def is_empty(self) -> bool:
-        """Whether all that was said is durable."""
-        return self.durable == self.said
+        """Whether every batch is durable."""
+        return self.durable == self.last
 
     def add(self, number: int, rows: int, size: int, finishes: int) -> None:
         """A batch of so many rows and bytes is written that ends so many leases."""
-        self.said = number
+        self.last = number
         self._batches.append((number, rows, size, finishes))
         gathered = self._gathered
         self._gathered = (gathered[0] + rows, gathered[1] + size, gathered[2] + finishes)

@@ -170,7 +170,7 @@ def _snapshot(directory: Path, process: int | None) -> Iterator[ReadableEmbedded
         open_frontier(copy / STATE, asked, seen=StoreDecides()) as frontier,
     ):
         if snapshot.in_flight is not None:
-            frontier.operations.looking.show_elsewhere(*snapshot.in_flight)
+            frontier.operations.views.show_elsewhere(*snapshot.in_flight)
         yield ReadableEmbeddedJob(frontier, order, snapshot)
 
 

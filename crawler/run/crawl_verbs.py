@@ -131,7 +131,7 @@ def add_to_stopped(frontier: Frontier, book: SeedBook, seeds: Sequence[Seed], ke
 async def facts_of_running(context: RunContext, parts: RunParts, needs: frozenset[str] = ALL_NEEDS) -> JobFacts:
     """The facts that some reports need; the caller closes their accounts. Raises: OSError, StoreUnavailable."""
     frontier, board, state = parts.frontier, context.board, context.job.state
-    looking = frontier.core.operations.looking
+    views_in_steps = frontier.core.operations.views
     await asyncio.to_thread(parts.accounts.sync)
     return JobFacts(
         name=context.job.directory.name,
@@ -139,8 +139,8 @@ async def facts_of_running(context: RunContext, parts: RunParts, needs: frozense
         now_s=frontier.core.now_s(),
         seeds=await parts.seeding.facts(context.statistics.seed_failures) if "seeds" in needs else (),
         frontier=await frontier.statistics() if "frontier" in needs else None,
-        longest=await frontier.look(looking.longest(LONGEST_SHOWN)) if "longest" in needs else (),
-        queues=await frontier.look(looking.queues(limit=QUEUES_SHOWN)) if "queues" in needs else (),
+        longest=await frontier.look(views_in_steps.longest(LONGEST_SHOWN)) if "longest" in needs else (),
+        queues=await frontier.look(views_in_steps.queues(limit=QUEUES_SHOWN)) if "queues" in needs else (),
         workers=board.facts() if "workers" in needs else (),
         steps=dict(board.times) if "workers" in needs else {},
         round=await asyncio.to_thread(current_round, state),

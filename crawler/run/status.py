@@ -115,7 +115,7 @@ class ProgressReporter:
         )
 
     async def _longest(self) -> int:
-        views = await self._frontier.look(self._frontier.core.operations.looking.longest(1))
+        views = await self._frontier.look(self._frontier.core.operations.views.longest(1))
         return views[0].urls if views else 0
 
 

@@ -93,14 +93,14 @@ def state_argument(name: object) -> QueueState:
 def ls(frontier: Frontier, given: Arguments) -> Steps[Facts]:
     """The queues with the most URLs, and the totals. Arguments: limit; state, or none for all."""
     limit = whole_argument(given, "limit", least=0)
-    name, looking = given.get("state"), frontier.operations.looking
+    name, read = given.get("state"), frontier.operations.views
     state = None if name is None else state_argument(name)
     # The totals first: they show whether the store is behind, and waiting for the store would end that.
-    totals = totals_facts((yield from looking.statistics()))
+    totals = totals_facts((yield from read.statistics()))
     if state is None:
-        views = yield from looking.longest(limit)
+        views = yield from read.longest(limit)
     else:
-        found = yield from looking.queues(state, None, SEARCHED)
+        found = yield from read.queues(state, None, SEARCHED)
         views = sorted(found, key=lambda view: (-view.urls, view.key))[:limit]
     queues = [queue_facts(view, frontier.now_s()) for view in views]
     return {"now_s": frontier.now_s(), "queues": queues, "totals": totals}
@@ -122,7 +122,7 @@ def show(frontier: Frontier, given: Arguments) -> Steps[Facts]:
     """Why a queue or a URL is where it is. Argument: subject. Raises: UnknownQueue."""
     subject = text_argument(given, "subject")
     try:
-        view = yield from frontier.operations.looking.view(QueueKey(subject))
+        view = yield from frontier.operations.views.view(QueueKey(subject))
     except UnknownQueue:
         if "://" not in subject:
             raise
@@ -149,7 +149,7 @@ def why(frontier: Frontier, given: Arguments) -> Steps[Facts]:
     url, words = seed_url(typed), refusal(typed)
     if url is not None:
         key = text_argument(given, "key").encode() if "key" in given else url.encode()
-        explanation = yield from frontier.operations.looking.explain(url, key)
+        explanation = yield from frontier.operations.views.explain(url, key)
         if explanation.state == UrlState.ENDED.value:
             record = yield from asked(frontier.operations.get, key)
             if record is not None and record.status:
@@ -167,11 +167,11 @@ def _whatever_key(frontier: Frontier, typed: str) -> Steps[list[Explanation]]:
     url = seed_url(typed) or typed
     if "://" not in url:
         raise UsageError(f"{typed!r} is no URL; correct it")
-    looking = frontier.operations.looking
+    read = frontier.operations.views
     found: list[Explanation] = []
     for spelled in dict.fromkeys((typed, url)):  # the program may spell it either way
-        found += yield from looking.explain_all(spelled, describe)
-    return found or [(yield from looking.explain(url))]
+        found += yield from read.explain_all(spelled, describe)
+    return found or [(yield from read.explain(url))]
 
 
 # Commands
@@ -322,4 +322,4 @@ def _read_gates(frontier: Frontier) -> Steps[None]:
             return
         if WaitsFor.STORE not in frontier.wake().waits_for:
             return
-        yield from frontier.operations.looking.flush()
+        yield from frontier.operations.views.flush()

@@ -21,13 +21,13 @@ from __future__ import annotations
 
 import json
 from base64 import b64decode, b64encode
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
 
 from anabranch.frontier.division.parcels import Consigned
 from anabranch.frontier.errors import FormatMismatch, FrontierError
 from anabranch.frontier.inspect.load import BATCH, Entry, Known, LoadReport, LoadTarget, Queued, load
-from anabranch.frontier.records import ENDING, FRONT, NORMAL, WAITING, Candidate, Head, QueueKey
-from anabranch.frontier.stores.contract import EndedRecord, FrontierStore
+from anabranch.frontier.records import ENDING, FRONT, NORMAL, WAITING, Candidate, QueueKey
+from anabranch.frontier.stores.contract import FrontierStore
 
 #: The header's first key and its value, which mark a dump.
 MAGIC = ("anabranch", "frontier")
@@ -57,36 +57,9 @@ def dump_lines(
     move may be missing or come twice. Errors: those of the store (StoreUnavailable).
     """
     yield _line({MAGIC[0]: MAGIC[1], "version": VERSION, **(facts or {})})
-    ended = queued = sent = 0
-    if with_ended:
-        for record in _ended(store, page):
-            ended += 1
-            yield _line(
-                {
-                    "url": record.url,
-                    "key": _base64(record.key),
-                    "status": record.status,
-                    "outcome": record.outcome.value,
-                    "attempts": record.attempts,
-                }
-            )
-    names = _QueueNames(store, page)
-    for head in _queued(store, page):
-        queued += 1
-        row = head.row
-        yield _line(
-            {
-                "url": row.url,
-                "key": _base64(row.key),
-                "hops": row.hops or None,
-                "via": head.via,
-                "attempts": row.attempts or None,
-                "due_s": row.due_s,
-                "precedence": row.precedence % WAITING,
-                "payload": _base64(row.payload),
-                "queue": names.key(row.queue),
-            }
-        )
+    ended = (yield from _ended_lines(store, page)) if with_ended else 0
+    queued = yield from _queued_lines(store, page)
+    sent = 0
     for share, consigned in under_way:
         for url, key, hops, payload, front, force, precedence in consigned.candidates:
             sent += 1
@@ -107,57 +80,59 @@ def dump_lines(
     yield _line({"end": True, "ended": ended, "queued": queued, "under_way": sent or None})
 
 
-class _QueueNames:
-    """The keys of queues, for rows in the order of their queue's id: one pass over the queues."""
-
-    def __init__(self, store: FrontierStore, page: int) -> None:
-        self._store = store
-        self._page = page
-        self._names: dict[int, QueueKey] = {}
-        self._last: int | None = None
-        self._is_over = False
-
-    def key(self, queue: int) -> QueueKey | None:
-        """The key of this queue; None if the store does not list it."""
-        while queue not in self._names and not self._is_over and (self._last is None or self._last < queue):
-            facts = self._store.queues(None, self._last, self._page)
-            self._names = {each.row.id: each.row.key for each in facts}
-            self._is_over = not facts
-            self._last = facts[-1].row.id if facts else self._last
-        return self._names.get(queue)
+def _ended_lines(store: FrontierStore, page: int) -> Generator[str, None, int]:
+    """Ended rows, except those with a URL that was queued again afterwards; the result is their number."""
+    ended = last = 0
+    while records := store.ended_after(last, page):
+        last = records[-1].ordinal
+        keys = [record.url.encode() if record.key is None else record.key for record in records]
+        known = store.ended(keys)
+        for key, record in zip(keys, records, strict=True):
+            if key in known and known[key].ordinal == record.ordinal:
+                ended += 1
+                how = {"status": record.status, "outcome": record.outcome.value, "attempts": record.attempts}
+                yield _line({"url": record.url, "key": _base64(record.key), **how})
+    return ended
 
 
-def _ended(store: FrontierStore, page: int) -> Iterator[EndedRecord]:
-    """Ended rows, except those with a URL that was queued again afterwards."""
-    after = 0
-    while records := store.ended_after(after, page):
-        last = store.ended([_key(record) for record in records])
-        for record in records:
-            known = last.get(_key(record))
-            if known is not None and known.ordinal == record.ordinal:
-                yield record
-        after = records[-1].ordinal
-
-
-def _queued(store: FrontierStore, page: int) -> Iterator[Head]:
-    after = None
+def _queued_lines(store: FrontierStore, page: int) -> Generator[str, None, int]:
+    """Queued rows by queue, with one pass over the queues for their keys; the result is their number."""
+    queued, after = 0, None
+    names: Mapping[int, QueueKey] = {}
+    last_queue: int | None = None  # the last one that was read
+    is_over = False
     while heads := store.queued(after, page):
-        yield from heads
-        last = heads[-1].row
-        after = (last.queue, last.gate, last.precedence, last.ordinal)
-
-
-def _key(record: EndedRecord) -> bytes:
-    return record.url.encode() if record.key is None else record.key
-
-
-def _base64(data: bytes | None) -> str | None:
-    return None if data is None else b64encode(data).decode("ascii")
+        after = heads[-1].row[:4]
+        for row, via in heads:
+            while row.queue not in names and not is_over and (last_queue is None or last_queue < row.queue):
+                queues = store.queues(None, last_queue, page)
+                names = {each.row.id: each.row.key for each in queues}
+                is_over = not queues
+                last_queue = queues[-1].row.id if queues else last_queue
+            queued += 1
+            yield _line(
+                {
+                    "url": row.url,
+                    "key": _base64(row.key),
+                    "hops": row.hops or None,
+                    "via": via,
+                    "attempts": row.attempts or None,
+                    "due_s": row.due_s,
+                    "precedence": row.precedence % WAITING,
+                    "payload": _base64(row.payload),
+                    "queue": names.get(row.queue),
+                }
+            )
+    return queued
 
 
 def _line(fields: Mapping[str, object | None]) -> str:
     """The fields that are not None."""
     return _encoded({name: value for name, value in fields.items() if value is not None}) + "\n"
+
+
+def _base64(data: bytes | None) -> str | None:
+    return None if data is None else b64encode(data).decode("ascii")
 
 
 _OUTCOMES = {kind.value: kind for kind in ENDING}
@@ -172,7 +147,7 @@ class DumpDamaged(FrontierError):
 
 
 class Dump:
-    """The entries of a dump, once, in their order; then `cut` says whether its end is missing.
+    """The entries of a dump, once, in their order; then `cut` is set if its end is missing.
 
     A last line that cannot be read, or none with "end", means that the writer was interrupted: all lines before are good,
     and `cut` is set. Raises: FormatMismatch for another file or version, DumpDamaged with the line.
@@ -192,11 +167,24 @@ class Dump:
                 raise self._damaged(number, "it comes after the end")
             read = number
             if number == 1:
-                self.facts = self._header(fields)
+                if fields.get(MAGIC[0]) != MAGIC[1]:
+                    raise self._no_dump()
+                version = fields.get("version")
+                if version != VERSION:
+                    raise FormatMismatch(
+                        f"{self._name}:1: a dump of version {version!r}, and this program reads version {VERSION}; "
+                        "load it with the release that wrote it"
+                    )
+                self.facts = fields
             elif fields.get("end") is True:
                 is_whole = True
             else:
-                yield self._entry(number, fields)
+                place = f"{self._name}:{number}"
+                try:
+                    entry = _ended_entry(place, fields) if "outcome" in fields else _queued_entry(place, fields)
+                except ValueError as error:
+                    raise self._damaged(number, error) from error
+                yield entry
         if not read:
             raise self._no_dump()
         if not is_whole:
@@ -226,24 +214,6 @@ class Dump:
         return FormatMismatch(
             f"{self._name}:1: no dump of a Frontier; its first line would hold {json.dumps(MAGIC[0])}"
         )
-
-    def _header(self, fields: Mapping[str, object]) -> Mapping[str, object]:
-        if fields.get(MAGIC[0]) != MAGIC[1]:
-            raise self._no_dump()
-        version = fields.get("version")
-        if version != VERSION:
-            raise FormatMismatch(
-                f"{self._name}:1: a dump of version {version!r}, and this program reads version {VERSION}; "
-                "load it with the release that wrote it"
-            )
-        return fields
-
-    def _entry(self, number: int, fields: Mapping[str, object]) -> Entry:
-        place = f"{self._name}:{number}"
-        try:
-            return _ended_entry(place, fields) if "outcome" in fields else _queued_entry(place, fields)
-        except ValueError as error:
-            raise self._damaged(number, error) from error
 
 
 def load_dump(

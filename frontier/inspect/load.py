@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from itertools import compress
 from typing import NamedTuple, Protocol, TypeVar
@@ -206,7 +207,12 @@ class Loading:
         One question to the store for those pages. Raises: PolicyError and TypeError, before any change; StoreUnavailable.
         """
         for entry in queued:
-            _check_queued(entry)
+            due_s = entry.due_s
+            _check(entry, "candidate", isinstance(entry.candidate, Candidate))
+            _check(entry, "attempts", _is_count(entry.attempts))
+            _check(entry, "due_s", due_s is None or (isinstance(due_s, float | int) and math.isfinite(due_s)))
+            _check(entry, "via", isinstance(entry.via, str | None))
+            _check(entry, "share", entry.share is None or _is_count(entry.share))
         if self._is_busy():
             return [BUSY] * len(queued)
         verdicts = self._judge([entry.candidate for entry in queued])
@@ -218,13 +224,24 @@ class Loading:
     def note_ended(self, ended: Sequence[Known]) -> list[Verdict]:
         """Keep new URLs as ended: NEW if it is kept, SEEN if the URL was known. Raises: TypeError first; StoreUnavailable."""
         for entry in ended:
-            _check_known(entry)
+            _check(entry, "attempts", _is_count(entry.attempts))
+            _check(entry, "status", isinstance(entry.status, int) and abs(entry.status) < _MOST)
+            _check(entry, "outcome", isinstance(entry.outcome, OutcomeKind) and entry.outcome in ENDING)
         if self._is_busy():
             return [BUSY] * len(ended)
         verdicts = self._judge([Candidate(entry.url, entry.key) for entry in ended])
         fresh = list(compress(ended, [verdict.kind in _IS_NEW for verdict in verdicts]))
-        if fresh:
-            self._settle(fresh)
+        if fresh:  # one batch of rows without a queue
+            outbox, store_link = self._parts.outbox, self._parts.store_link
+            batch = outbox.batch
+            first = len(batch.new)
+            for url, key, status, outcome, attempts in (entry[1:] for entry in fresh):
+                ordinal = outbox.number()
+                batch.new.append(Row(0, 0, NORMAL, ordinal, url, key, "", 0, attempts, None, None))
+                batch.settled[ordinal] = status, outcome
+            self._parts.admission.remember(first)
+            store_link.await_loaded(())
+            store_link.say()
         return verdicts
 
     def wait_until_durable(self) -> None:
@@ -236,19 +253,17 @@ class Loading:
         return self._parts.store_link.unacknowledged.is_full
 
     def _judge(self, candidates: Sequence[Candidate]) -> list[Verdict]:
-        """One verdict per candidate, in order; texts that no store can hold are refused whoever wrote them."""
-        verdicts = self._parts.admission.judge(candidates)
-        return [
-            self._refusal(candidate) or verdict if verdict.kind in _IS_NEW else verdict
-            for candidate, verdict in zip(candidates, verdicts, strict=True)
-        ]
-
-    def _refusal(self, candidate: Candidate) -> Verdict | None:
-        """Why what is new cannot be loaded here, if it cannot. A host of another share would have two gates."""
+        """One verdict per candidate, in order. A host of another share would have two gates; no store holds other hops."""
         elsewhere = self._parts.admission.elsewhere
-        if elsewhere is not None and not elsewhere.is_owner_of(candidate.url):
-            return FOREIGN
-        return None if _is_plain(candidate.hops) else _HOPS
+        verdicts = list(self._parts.admission.judge(candidates))
+        for index, (url, _, hops, *_) in enumerate(candidates):
+            if verdicts[index].kind not in _IS_NEW:
+                continue
+            if elsewhere is not None and not elsewhere.is_owner_of(url):
+                verdicts[index] = FOREIGN
+            elif not (isinstance(hops, str) and hops.isascii() and "\0" not in hops):
+                verdicts[index] = _HOPS
+        return verdicts
 
     def _enqueue(self, fresh: Sequence[Queued]) -> None:
         """One batch. Rows with a time to come wait, and are known to wait when they are durable."""
@@ -268,6 +283,14 @@ class Loading:
         if waiting:  # none of them may come due before it is known that it lives
             run(flushed(self._parts, self._store))
 
+    def _ordinals(self, urls: Sequence[str]) -> dict[str | None, int]:
+        """The numbers of those of these pages that have ended; a page with its own dedup key is not found."""
+        keys: dict[bytes, str] = {}
+        for url in urls:
+            with suppress(UnicodeEncodeError):
+                keys[url.encode()] = url
+        return {keys[key]: record.ordinal for key, record in self._store.ended(list(keys)).items()} if keys else {}
+
     def _sent(self, queued: Sequence[Queued], verdicts: Sequence[Verdict]) -> list[Verdict]:
         """URLs that were on their way to other shares are so again, by the page they were found on; their verdict is SENT."""
         judged = zip(queued, verdicts, strict=True)
@@ -280,42 +303,6 @@ class Loading:
         self._parts.store_link.say()
         return [SENT if owed else verdict for owed, verdict in zip(is_owed, verdicts, strict=True)]
 
-    def _settle(self, fresh: Sequence[Known]) -> None:
-        """One batch of rows without a queue."""
-        outbox, store_link = self._parts.outbox, self._parts.store_link
-        batch = outbox.batch
-        first = len(batch.new)
-        for url, key, status, outcome, attempts in (entry[1:] for entry in fresh):
-            ordinal = outbox.number()
-            batch.new.append(Row(0, 0, NORMAL, ordinal, url, key, "", 0, attempts, None, None))
-            batch.settled[ordinal] = status, outcome
-        self._parts.admission.remember(first)
-        store_link.await_loaded(())
-        store_link.say()
-
-    def _ordinals(self, urls: Sequence[str]) -> dict[str | None, int]:
-        """The numbers of those of these pages that have ended; a page with its own dedup key is not found."""
-        keys = {key: url for url in urls if (key := _key(url)) is not None}
-        if not keys:
-            return {}
-        return {keys[key]: record.ordinal for key, record in self._store.ended(list(keys)).items()}
-
-
-def _check_queued(entry: Queued) -> None:
-    """The fields are stored as they are, so they must make sense. Raises: TypeError, which names the place."""
-    _check(entry, "candidate", isinstance(entry.candidate, Candidate))
-    _check(entry, "attempts", _is_count(entry.attempts))
-    _check(entry, "due_s", entry.due_s is None or (isinstance(entry.due_s, float | int) and math.isfinite(entry.due_s)))
-    _check(entry, "via", isinstance(entry.via, str | None))
-    _check(entry, "share", entry.share is None or _is_count(entry.share))
-
-
-def _check_known(entry: Known) -> None:
-    """The same for one that ended."""
-    _check(entry, "attempts", _is_count(entry.attempts))
-    _check(entry, "status", isinstance(entry.status, int) and abs(entry.status) < _MOST)
-    _check(entry, "outcome", isinstance(entry.outcome, OutcomeKind) and entry.outcome in ENDING)
-
 
 def _check(entry: Entry, name: str, is_good: bool) -> None:
     if not is_good:
@@ -326,14 +313,3 @@ def _check(entry: Entry, name: str, is_good: bool) -> None:
 
 def _is_count(number: int) -> bool:
     return isinstance(number, int) and 0 <= number < _MOST
-
-
-def _is_plain(text: str) -> bool:
-    return isinstance(text, str) and text.isascii() and "\0" not in text
-
-
-def _key(url: str) -> bytes | None:
-    try:
-        return url.encode()
-    except UnicodeEncodeError:
-        return None

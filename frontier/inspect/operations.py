@@ -1,6 +1,6 @@
 """What an operator does: pause, resume, retire and budget queues, remove URLs, and view and explain everything.
 
-All of it may block. A running crawl views through `looking`, which lets it go on meanwhile; an order takes some milliseconds,
+All of it may block. A running crawl views through `views`, which lets it go on meanwhile; an order takes some milliseconds,
 in which the crawl waits. Orders are written as batches and are durable when the call returns.
 """
 
@@ -15,13 +15,13 @@ from anabranch.frontier.inspect.dump import dump_lines
 from anabranch.frontier.inspect.explain import Explanation, GateView, QueueView
 from anabranch.frontier.inspect.load import Entry, Loading, LoadReport, load
 from anabranch.frontier.inspect.statistics import FrontierStatistics
-from anabranch.frontier.inspect.views import PAGE, Looking
+from anabranch.frontier.inspect.views import PAGE, Views
 from anabranch.frontier.parts import Parts, flushed, run
 from anabranch.frontier.policies.budgets import NOTHING_MORE, checked_total, is_over_total
 from anabranch.frontier.records import GateKey, Head, OutcomeKind, QueueKey, UrlRecord, name_id
 from anabranch.frontier.scheduling.lifecycle import QueueState
 from anabranch.frontier.seen import SeenFilter
-from anabranch.frontier.stores.contract import Ended, FrontierStore, LaneRow, Place, QueueFacts, Standing
+from anabranch.frontier.stores.contract import Ended, FrontierStore, Place, QueueFacts, Standing
 
 #: Heritrix's status of a URL that the operator removed.
 DELETED_BY_USER = -6000
@@ -43,30 +43,28 @@ class Operations:
         self._parts = parts
         self._checkpoints = checkpoints
         self._exchange = exchange
-        self.looking = Looking(
-            store, seen, parts, clock
-        )  #: the same views in steps, for a crawl that goes on meanwhile
+        self.views = Views(store, seen, parts, clock)  #: the same views in steps, for a crawl that goes on meanwhile
         self.loading = Loading(store, parts, clock)  #: the target of a dump or a journal
 
     def queues(self, state: QueueState | None = None, after: int | None = None, limit: int = PAGE) -> list[QueueView]:
-        """As `Looking.queues`."""
-        return run(self.looking.queues(state, after, limit))
+        """As `Views.queues`."""
+        return run(self.views.queues(state, after, limit))
 
     def longest(self, limit: int = 20) -> list[QueueView]:
-        """As `Looking.longest`."""
-        return run(self.looking.longest(limit))
+        """As `Views.longest`."""
+        return run(self.views.longest(limit))
 
     def view(self, queue: QueueKey) -> QueueView:
-        """As `Looking.view`."""
-        return run(self.looking.view(queue))
+        """As `Views.view`."""
+        return run(self.views.view(queue))
 
     def gate(self, gate: GateKey) -> GateView:
-        """As `Looking.gate`."""
-        return run(self.looking.gate(gate))
+        """As `Views.gate`."""
+        return run(self.views.gate(gate))
 
     def explain(self, subject: str, key: bytes | None = None) -> Explanation:
-        """As `Looking.explain`."""
-        return run(self.looking.explain(subject, key))
+        """As `Views.explain`."""
+        return run(self.views.explain(subject, key))
 
     def matching(self, matches: Callable[[str], bool], queue: QueueKey | None = None) -> int:
         """How many URLs `remove` would end. Costs a look at every queued row, or at those of the queue."""
@@ -76,8 +74,8 @@ class Operations:
         return sum(matches(head.row.url) and head.row.ordinal not in leases for page in pages for head in page)
 
     def statistics(self) -> FrontierStatistics:
-        """As `Looking.statistics`."""
-        return run(self.looking.statistics())
+        """As `Views.statistics`."""
+        return run(self.views.statistics())
 
     def opens_s(self, gate: GateKey) -> float | None:
         """When a gate opens (epoch seconds), or since when it is open; infinity if time alone does not open it.
@@ -170,7 +168,7 @@ class Operations:
         run(flushed(self._parts, self._store))
 
     def _facts(self, queue: QueueKey) -> QueueFacts:
-        return run(self.looking.facts(queue))
+        return run(self.views.facts(queue))
 
     def _without_retirement(self, queue: QueueKey) -> QueueFacts:
         """The queue without an operator's retirement; a budget that it has used up stays."""
@@ -209,17 +207,14 @@ class Operations:
         self._flush()
         if standing is Standing.OPEN:
             # Its lanes wait at the gates in memory again; the store has informed the other gates.
-            for lane in self._lanes(facts.row.id):
-                line = schedule.window.get(lane.gate)
-                if line is not None and lane.count > lane.waiting:
-                    schedule.lane_waits(line, facts.row.id, lane.turn)
+            after: int | None = None
+            while page := self._store.lanes(facts.row.id, after, PAGE):
+                after = page[-1].gate
+                for lane in page:
+                    line = schedule.window.get(lane.gate)
+                    if line is not None and lane.count > lane.waiting:
+                        schedule.lane_waits(line, facts.row.id, lane.turn)
             schedule.window.stored.note_woken()
-
-    def _lanes(self, queue: int) -> Iterator[LaneRow]:
-        after: int | None = None
-        while page := self._store.lanes(queue, after, PAGE):
-            yield from page
-            after = page[-1].gate
 
     def _pages(self, queue: int | None) -> Iterator[list[Head]]:
         """Queued rows by place, all or those of one queue."""

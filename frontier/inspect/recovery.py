@@ -19,9 +19,7 @@ import gzip
 import re
 import zlib
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import closing
 from pathlib import Path
-from typing import BinaryIO
 
 from anabranch.frontier.inspect.load import BATCH, Entry, Known, LoadReport, LoadTarget, Queued, load
 from anabranch.frontier.records import Candidate, OutcomeKind
@@ -90,7 +88,9 @@ class RecoveryJournal:
         """The second pass: URLs that were queued, with known ones among them."""
         self.skipped = 0
         for place, _, fields in self._lines({_QUEUED}):
-            hops = _hops(fields[1]) if len(fields) > 1 else ""
+            hops = fields[1] if len(fields) > 1 else ""
+            if long := _LONG_HOPS.fullmatch(hops):  # one letter a hop: `2+LLE` are five
+                hops = _LINK * int(long[1]) + long[2]
             url = None if hops.endswith(_PREREQUISITE) else self._url(fields)
             if url is None:
                 self.skipped += 1
@@ -116,7 +116,9 @@ class RecoveryJournal:
         """The file's lines up to the last one that ends; notes the cut if there is more, or should be."""
         read = 0
         words = ""
-        with closing(_opened(path)) as lines:
+        with path.open("rb") as file:
+            is_gzip = file.read(len(_GZIP)) == _GZIP
+        with gzip.open(path) if is_gzip else path.open("rb") as lines:
             try:
                 for line in lines:
                     if line.endswith(b"\n"):
@@ -137,15 +139,3 @@ def load_journal(journal: RecoveryJournal, target: LoadTarget, *, batch: int = B
     report = load(journal, target, batch=batch)
     report.left_out(skipped=journal.skipped, unknown=journal.unknown, cuts=journal.cuts.values())
     return report
-
-
-def _opened(path: Path) -> BinaryIO | gzip.GzipFile:
-    with path.open("rb") as file:
-        is_gzip = file.read(len(_GZIP)) == _GZIP
-    return gzip.open(path) if is_gzip else path.open("rb")
-
-
-def _hops(text: str) -> str:
-    """One letter a hop, also for a long path: `2+LLE` are five hops."""
-    long = _LONG_HOPS.fullmatch(text)
-    return _LINK * int(long[1]) + long[2] if long else text

@@ -46,7 +46,7 @@ _BY_STATE = {QueueState.PAUSED: Standing.PAUSED, QueueState.RETIRED: Standing.RE
 _MAX_INTEGER = 1 << 63
 
 
-class Looking:
+class Views:
     """Views that change nothing; what was reported is written first. Errors: UnknownQueue; StoreUnavailable."""
 
     def __init__(self, store: FrontierStore, seen: SeenFilter, parts: Parts, clock: Callable[[], float]) -> None:

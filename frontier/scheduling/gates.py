@@ -304,7 +304,7 @@ class GateMaker:
         self._on_new_gate: Callable[[Gate], None] = lambda _: None
 
     def on_new_gate(self, change: Callable[[Gate], None]) -> None:
-        """Call `change` with each new gate of a host, see `Looking.show_elsewhere`."""
+        """Call `change` with each new gate of a host, see `Views.show_elsewhere`."""
         self._on_new_gate = change
 
     def host_gate(self, key: GateKey) -> Gate:

@@ -832,7 +832,7 @@ async def test_a_look_may_meet_the_error_of_its_question_and_ask_another() -> No
 
     assert await frontier.look(steps()) == "5"
     with pytest.raises(UnknownQueue, match="nobody"):
-        await frontier.look(frontier.core.operations.looking.view(QueueKey("nobody")))
+        await frontier.look(frontier.core.operations.views.view(QueueKey("nobody")))
     await frontier.close()
 
 

@@ -172,7 +172,7 @@ def test_it_is_empty_until_something_is_said_and_again_when_all_is_durable() -> 
     assert unacknowledged.is_empty
     add(unacknowledged, batch(1), 0)
     add(unacknowledged, batch(2), 0)
-    assert (unacknowledged.said, unacknowledged.durable, unacknowledged.is_empty) == (2, 0, False)
+    assert (unacknowledged.last, unacknowledged.durable, unacknowledged.is_empty) == (2, 0, False)
     unacknowledged.synced(1)
     assert (unacknowledged.durable, unacknowledged.rows, unacknowledged.is_empty) == (1, 1, False)
     unacknowledged.synced(2)

@@ -114,7 +114,7 @@ def _sample(passed: Sample, clock: VirtualClock, crawl: VirtualCrawl, visits: Vi
 
 def _queues(core: Frontier) -> tuple[int, int, int]:
     """Ready, parked and snoozed queues. A queue snoozes only if a URL waits for a retry."""
-    ready, parked = core.operations.looking.ready()
+    ready, parked = core.operations.views.ready()
     snoozed = core.operations.statistics().queues[QueueState.SNOOZED.value] if core.counts().waiting else 0
     return ready, parked, snoozed
 

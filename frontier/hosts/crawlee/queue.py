@@ -188,10 +188,10 @@ class FrontierQueue:
     async def until_durable(self) -> None:
         """Return when all changes so far are durable. Raises: StoreUnavailable."""
         self._changes.enter()
-        frontier, said = self._frontier, self._frontier.hurry()
+        frontier, last = self._frontier, self._frontier.hurry()
         while frontier is self._frontier and not self._is_closed:
             frontier.take_answers()
-            if frontier.durable >= said:
+            if frontier.durable >= last:
                 return
             await self._changes.change(None)
 

@@ -1,7 +1,7 @@
 """The settings of a host program, checked, and the FrontierOrder that they make. Pure.
 
 The names are those of `[frontier]` and `[politeness]` in a crawl order, in one table, since no name occurs in both.
-`override` is a list of such tables for parts of the web: each has `surt`, which says where, and names of `[[override]]`.
+`override` is a list of such tables for parts of the web: each has `surt` (its place) and names of `[[override]]`.
 Durations are seconds. The same values make the `order.toml` with which `anabranch frontier` opens the job's folder.
 """
 

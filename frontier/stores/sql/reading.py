@@ -364,23 +364,11 @@ def recount(connection: Connection) -> Counters:
     `seen` for each row.
     """
     kept = counters_of(dict(fetch(connection, statements.FACTS)))
-    counted = _count_rows(connection)
-    if counted.last_ordinal > kept.last_ordinal:
-        raise InvariantBroken(f"a row has the number {counted.last_ordinal}, the last is {kept.last_ordinal}")
-    counted = counted._replace(last_ordinal=kept.last_ordinal)
-    if counted != kept:
-        raise InvariantBroken(f"the rows make {counted}, the counters say {kept}")
-    _check_lanes(connection, counted.queued)
-    _check_seen(connection)
-    return counted
-
-
-def _count_rows(connection: Connection) -> Counters:
     ((queued, last_row, waiting),) = fetch(connection, statements.COUNT_URLS, (WAITING,))
     ((queues,),) = fetch(connection, statements.COUNT_QUEUES)
     ended = {outcome: (count, last) for outcome, count, last in fetch(connection, statements.COUNT_DONE)}
     closed: dict[int, int] = dict(fetch(connection, statements.COUNT_CLOSED))
-    return Counters(
+    counted = Counters(
         last_ordinal=max(last_row or 0, 0, *(last for _, last in ended.values())),
         queued=queued,
         **{kind.value: ended.get(kind.value, (0, 0))[0] for kind in ENDING},
@@ -389,6 +377,14 @@ def _count_rows(connection: Connection) -> Counters:
         waiting=int(waiting),
         queues=queues,
     )
+    if counted.last_ordinal > kept.last_ordinal:
+        raise InvariantBroken(f"a row has the number {counted.last_ordinal}, the last is {kept.last_ordinal}")
+    counted = counted._replace(last_ordinal=kept.last_ordinal)
+    if counted != kept:
+        raise InvariantBroken(f"the rows make {counted}, the counters say {kept}")
+    _check_lanes(connection, counted.queued)
+    _check_seen(connection)
+    return counted
 
 
 def _check_lanes(connection: Connection, queued: int) -> None:

@@ -98,7 +98,7 @@ _VAGUE = frozenset({sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_IOERR})
 def connected(path: Path, max_pages: int | None) -> Iterator[Connection]:
     """The one connection to the file at `path`, made if it is new.
 
-    `connection.begin()` says BEGIN IMMEDIATE: the driver opens no transaction by itself. Raises what `translated` makes.
+    `connection.begin()` sends BEGIN IMMEDIATE: the driver opens no transaction by itself. Raises what `translated` makes.
     """
     engine = create_engine(
         URL.create("sqlite", database=str(path)),

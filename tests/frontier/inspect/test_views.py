@@ -44,7 +44,7 @@ def beside(rig: Rig, steps: Steps[Any]) -> Any:
 
 
 def looks(rig: Rig) -> dict[str, Steps[Any]]:
-    looking = rig.core.operations.looking
+    looking = rig.core.operations.views
     return {
         "statistics": looking.statistics(),
         "queues": looking.queues(),
@@ -71,13 +71,13 @@ def test_the_answer_is_of_its_time() -> None:
     """What was fetched while the store was asked is seen as fetched, where it is told last."""
     rig = filled()
     before = rig.core.counts().done
-    assert beside(rig, rig.core.operations.looking.statistics()).done > before == 0
+    assert beside(rig, rig.core.operations.views.statistics()).done > before == 0
 
 
 def test_nothing_is_done_before_the_first_step() -> None:
     """A look that nobody takes costs nothing, and asks nothing."""
     rig = filled()
-    rig.core.operations.looking.statistics().close()
+    rig.core.operations.views.statistics().close()
     rig.core.operations.check()
 
 
@@ -143,7 +143,7 @@ def test_ready_queues_are_those_of_the_statistics() -> None:
     for lease in rig.lease_all()[:2]:
         rig.finish(lease)
     whole = rig.core.operations.statistics()
-    found = rig.core.operations.looking.ready()
+    found = rig.core.operations.views.ready()
     assert found == (whole.queues[QueueState.READY.value], whole.parked)
     assert found.parked
 
@@ -153,7 +153,7 @@ def test_a_copy_is_looked_at_as_its_process_stands() -> None:
     rig = build(politeness=HASTE)
     now_s = rig.core.now_s()
     lease = LeaseElsewhere(1, name_id("a.test"), name_id("a.test"), now_s - 5)
-    rig.core.operations.looking.show_elsewhere([lease], {name_id("b.test"): now_s + 9})
+    rig.core.operations.views.show_elsewhere([lease], {name_id("b.test"): now_s + 9})
     rig.add(*(f"http://a.test/{number}" for number in range(5)), "http://b.test/", "http://c.test/")
     explain = rig.core.operations.explain
     assert "it was leased 5.0s ago" in explain("http://a.test/0").reason
@@ -178,7 +178,7 @@ def test_each_request_of_a_url_is_explained() -> None:
     lease = rig.lease()
     assert lease is not None
     rig.finish(lease, OutcomeKind.DISREGARDED)
-    looking = rig.core.operations.looking
+    looking = rig.core.operations.views
     assert [each.state for each in run(looking.explain_all(url))] == ["ended", "queued"]
     assert run(looking.explain_all(url))[0].reason == "it is disregarded"
     assert run(looking.explain_all("http://b.test/")) == run(looking.explain_all("http:///")) == []
