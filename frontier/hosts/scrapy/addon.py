@@ -97,7 +97,7 @@ class FrontierSpiderMiddleware:
     def process_spider_exception(self, response: Response, exception: Exception) -> None:
         """A callback that closes the spider has not consumed its page."""
         if isinstance(exception, CloseSpider) and (flight := self._flight(response)) is not None:
-            flight.is_cut = True
+            flight.cut()
 
     def _flight(self, response: Response) -> Flight | None:
         scheduler = scheduler_of(self._crawler)
@@ -114,4 +114,4 @@ def _marked(each: Any, flight: Flight | None) -> Any:
 
 def _consumed(flight: Flight | None) -> None:
     if flight is not None:
-        flight.is_consumed = True
+        flight.consumed()

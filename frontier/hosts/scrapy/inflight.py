@@ -46,6 +46,41 @@ class Flight:
     #: candidates found on it that the store was too far behind to take
     owed: list[Candidate] = field(default_factory=list)
 
+    def reached_downloader(self, now_s: float) -> None:
+        """Its fetch begins."""
+        self.start_s, self.end_s = now_s, None
+
+    def got_headers(self) -> None:
+        """The host has begun to answer, whether or not the body is taken."""
+        self.has_headers = True
+
+    def answered(self, status: int, trouble: HostTrouble, retry_after_s: float) -> None:
+        """The host's answer, before a middleware retries or redirects it."""
+        self.status, self.trouble, self.retry_after_s = status, trouble, retry_after_s
+
+    def left_downloader(self, now_s: float) -> None:
+        """Its fetch has ended; without an answer its host could not be reached."""
+        self.end_s = now_s
+        if not self.status and not self.has_headers and self.request.url.startswith("http"):
+            self.trouble = HostTrouble.UNREACHABLE
+
+    def goes_to_spider(self, status: int) -> None:
+        """A response goes to its callback."""
+        self.is_at_spider = True
+        self.status = self.status or status
+
+    def consumed(self) -> None:
+        """All that its callback yields was taken."""
+        self.is_consumed = True
+
+    def cut(self) -> None:
+        """Its callback has closed the spider."""
+        self.is_cut = True
+
+    def paid(self) -> None:
+        """The Frontier has taken what was found on it."""
+        self.owed = []
+
     def outcome(self) -> Outcome:
         """How its lease ends.
 
@@ -132,31 +167,27 @@ class Listener:
     def _reached(self, request: Request) -> None:
         if (flight := self._of(request)) is not None:
             self._flights.reached(flight)
-            flight.start_s, flight.end_s = self._frontier.now_s(), None
+            flight.reached_downloader(self._frontier.now_s())
 
     def _headers(self, request: Request) -> None:
         if (flight := self._of(request)) is not None:
-            flight.has_headers = True  # whether or not the body is taken
+            flight.got_headers()
 
     def _downloaded(self, response: Response, request: Request) -> None:
         if (flight := self._of(request)) is not None:
             asked = (response.headers.get(b"Retry-After") or b"").decode("latin-1")
-            flight.status = response.status
-            flight.trouble, flight.retry_after_s = trouble_of(flight.status, asked, self._frontier.now_s())
+            flight.answered(response.status, *trouble_of(response.status, asked, self._frontier.now_s()))
 
     def _left(self, request: Request) -> None:
         """Sent last, for every request that has reached the downloader."""
         if (flight := self._of(request)) is not None:
             self._flights.left(flight)
-            flight.end_s = self._frontier.now_s()
-            if not flight.status and not flight.has_headers and request.url.startswith("http"):
-                flight.trouble = HostTrouble.UNREACHABLE
+            flight.left_downloader(self._frontier.now_s())
 
     def _received(self, response: Response, request: Request) -> None:
         """It goes to its callback: requests with its number were found on it from now on."""
         if (flight := self._of(request)) is not None:
-            flight.is_at_spider = True
-            flight.status = flight.status or response.status
+            flight.goes_to_spider(response.status)
 
     def _parsed(self, robotparser: Any, request: Request) -> None:
         """Apply the Crawl-delay of a robots.txt, which Scrapy ignores. The longest of a host's ports applies."""

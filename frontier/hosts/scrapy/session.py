@@ -186,7 +186,7 @@ class RequestExchange:
             self._owed = []
         for flight in self.flights.landing():
             if flight.owed and self._is_taken(flight.owed, flight.lease):
-                flight.owed = []
+                flight.paid()
 
     def _is_taken(self, candidates: list[Candidate], page: Lease | None) -> bool:
         verdicts = self._frontier.schedule(candidates, page)
