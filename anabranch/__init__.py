@@ -9,90 +9,51 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from anabranch.dedup import (
-        BadParameters,
-        DedupError,
-        Dsbf,
-        DsbfParameters,
-        ExactIndex,
-        FormatMismatch,
-        Smm,
-        UniqFilter,
-        UniqParameters,
-    )
-    from anabranch.frontier import (
-        AsyncFrontier,
-        Budgets,
-        Candidate,
-        Drained,
-        Frontier,
-        FrontierError,
-        FrontierOrder,
-        HostTrouble,
-        Lease,
-        LeaseLost,
-        Outcome,
-        OutcomeKind,
-        Override,
-        Politeness,
-        StoreUnavailable,
-        Verdict,
-        VerdictKind,
-        WaitsFor,
-        Wake,
-        open_frontier,
-    )
+    from anabranch.dedup import BadParameters as BadParameters
+    from anabranch.dedup import DedupError as DedupError
+    from anabranch.dedup import Dsbf as Dsbf
+    from anabranch.dedup import DsbfParameters as DsbfParameters
+    from anabranch.dedup import ExactIndex as ExactIndex
+    from anabranch.dedup import FormatMismatch as FormatMismatch
+    from anabranch.dedup import Smm as Smm
+    from anabranch.dedup import UniqFilter as UniqFilter
+    from anabranch.dedup import UniqParameters as UniqParameters
+    from anabranch.frontier import AsyncFrontier as AsyncFrontier
+    from anabranch.frontier import Budgets as Budgets
+    from anabranch.frontier import Candidate as Candidate
+    from anabranch.frontier import Drained as Drained
+    from anabranch.frontier import Frontier as Frontier
+    from anabranch.frontier import FrontierError as FrontierError
+    from anabranch.frontier import FrontierOrder as FrontierOrder
+    from anabranch.frontier import HostTrouble as HostTrouble
+    from anabranch.frontier import Lease as Lease
+    from anabranch.frontier import LeaseLost as LeaseLost
+    from anabranch.frontier import Outcome as Outcome
+    from anabranch.frontier import OutcomeKind as OutcomeKind
+    from anabranch.frontier import Override as Override
+    from anabranch.frontier import Politeness as Politeness
+    from anabranch.frontier import StoreUnavailable as StoreUnavailable
+    from anabranch.frontier import Verdict as Verdict
+    from anabranch.frontier import VerdictKind as VerdictKind
+    from anabranch.frontier import WaitsFor as WaitsFor
+    from anabranch.frontier import Wake as Wake
+    from anabranch.frontier import open_frontier as open_frontier
 
-__all__ = [
-    "AsyncFrontier",
-    "BadParameters",
-    "Budgets",
-    "Candidate",
-    "DedupError",
-    "Drained",
-    "Dsbf",
-    "DsbfParameters",
-    "ExactIndex",
-    "FormatMismatch",
-    "Frontier",
-    "FrontierError",
-    "FrontierOrder",
-    "HostTrouble",
-    "Lease",
-    "LeaseLost",
-    "Outcome",
-    "OutcomeKind",
-    "Override",
-    "Politeness",
-    "Smm",
-    "StoreUnavailable",
-    "UniqFilter",
-    "UniqParameters",
-    "Verdict",
-    "VerdictKind",
-    "WaitsFor",
-    "Wake",
-    "open_frontier",
-]
-
-_OF_DEDUP = {
-    "BadParameters",
-    "DedupError",
-    "Dsbf",
-    "DsbfParameters",
-    "ExactIndex",
-    "FormatMismatch",
-    "Smm",
-    "UniqFilter",
-    "UniqParameters",
+_NAMES = {
+    "dedup": "BadParameters DedupError Dsbf DsbfParameters ExactIndex FormatMismatch Smm UniqFilter UniqParameters",
+    "frontier": "AsyncFrontier Budgets Candidate Drained Frontier FrontierError FrontierOrder HostTrouble Lease LeaseLost "
+    "Outcome OutcomeKind Override Politeness StoreUnavailable Verdict VerdictKind WaitsFor Wake open_frontier",
 }
+_ROOMS = {name: f"{__name__}.{room}" for room, names in _NAMES.items() for name in names.split()}
+
+__all__ = list(_ROOMS)
 
 
 def __getattr__(name: str) -> object:
     """The public name, imported on first use. Raises: AttributeError."""
-    if name not in __all__:
+    if name not in _ROOMS:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    value = getattr(import_module(f"{__name__}.{'dedup' if name in _OF_DEDUP else 'frontier'}"), name)
+    value = getattr(import_module(_ROOMS[name]), name)
     globals()[name] = value
     return value
 

@@ -3,8 +3,7 @@
 A key is bytes: the canonical URL in UTF-8. Its way through the room:
 
 1. `UniqFilter.unseen` (`uniq.py`) takes a batch of keys, mostly the outlinks of one page, and asks its stages, which its
-   mode selects; a key is dropped only if all stages know it. In the room a batch is numpy arrays (`keys.py`); a single
-   key goes the same way as plain numbers, which is several times as fast.
+   mode selects; a key is dropped only if all stages know it. In the room a batch is numpy arrays (`keys.py`).
 2. `smm/` makes a number of each key (CRC-32 by default). The first byte is one of 256 mapped files, the rest a
    bit in it. Bit 0: the key is new. Bit 1: go on.
 3. `keys.py` makes 128 bits of the key (XXH3). In `bloom/` bits 80-127 lead it down a tree, level by level, to a leaf;
@@ -19,9 +18,6 @@ A key is bytes: the canonical URL in UTF-8. Its way through the room:
 
 `recent.py` answers for recent keys from memory. Each folder records what it is (`files/formatfile.py`), and is opened only
 with the parameters that it was made with. `files/` has the durable writes, locks, headers and maps of all rooms.
-
-Marking and asking a filter belong to one thread; `sync` may run in another one at the same time. A `close` may be called
-twice.
 
 Other ways in: `bloom/sharedfilter.py` is the same tree with its leaves in Redis, shared by crawlers; `similarity/` drops
 URLs if all their features are known; `stream.py` passes on the new lines of a stream by any of these, which

@@ -17,7 +17,9 @@ def found(name: str, what: str, known: Iterable[str]) -> Callable[..., Any]:
         raise BadParameters(f"{what} {name!r} is unknown; give package.module:function or {', '.join(known)}")
     try:
         function_found: Callable[..., Any] = getattr(importlib.import_module(module), function)
-    except Exception as error:  # importing runs the user's module, which may raise anything
+    except KeyboardInterrupt:
+        raise
+    except BaseException as error:  # importing runs the user's module, which may raise anything
         first = f" (looked first in {sys.path[0] or '.'})" if isinstance(error, ModuleNotFoundError) else ""
         raise BadParameters(f"{what} {name!r} cannot be imported: {_one_line(error)}{first}") from error
     if not callable(function_found):
@@ -32,13 +34,15 @@ def imported(name: str, what: str, known: Iterable[str]) -> Callable[..., Any]:
     def call(*arguments: object) -> Any:
         try:
             return function(*arguments)
-        except Exception as error:  # a user function may raise anything
+        except KeyboardInterrupt:
+            raise
+        except BaseException as error:  # a user function may raise anything
             given = ", ".join(map(repr, arguments))
             raise BadParameters(f"{what} {name!r} failed for {given}: {_one_line(error)}") from error
 
     return call
 
 
-def _one_line(error: Exception) -> str:
+def _one_line(error: BaseException) -> str:
     """The error's kind and text as one line."""
     return ": ".join(filter(None, [type(error).__name__, " ".join(str(error).split())]))

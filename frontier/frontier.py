@@ -84,7 +84,7 @@ class Frontier:
         else:
             self._leases.remember(found_on)
             verdicts = self._admission.accept(candidates, found_on.ordinal, found_on.url)
-        self._store_link.say()
+        self._store_link.send()
         return verdicts
 
     def unseen(self, keys: Sequence[bytes]) -> Sequence[bool]:
@@ -110,7 +110,7 @@ class Frontier:
                 if self._parts.outbox.has_questions():
                     self._store_link.ask()
                 return self._leases.hand_out(lane, head, now_s)
-            self._store_link.say()  # such as a queue over its budget, which may end the crawl
+            self._store_link.send()  # such as a queue over its budget, which may end the crawl
             if not self._store_link.drain():
                 # The questions are urgent, and so are the last changes of a crawl without leases.
                 wanted = self._schedule.placement.loading or self._store_link.asked
@@ -135,15 +135,14 @@ class Frontier:
         verdicts = self._admission.accept(discovered, lease.ordinal, lease.url) if discovered else []
         self._leases.drop(held)
         self._completion.end(held, outcome, charge, self._clock())
-        self._store_link.say(1)
+        self._store_link.send(1)
         return verdicts
 
     def release(self, lease: Lease) -> None:
         """Give a lease back unprocessed: the URL is first again, and the slot does not rest. Raises: LeaseLost."""
-        held = self._leases.take_back(lease)
-        self._completion.release(held, self._clock())
         self._store_link.drain()
-        self._store_link.say()
+        self._completion.release(self._leases.take_back(lease), self._clock())
+        self._store_link.send()
 
     def renew(self, lease: Lease) -> Lease:
         """Extend a lease by its full time; the result replaces it. Raises: LeaseLost."""
@@ -200,7 +199,7 @@ class Frontier:
         return not self._store_link.unacknowledged.is_full and self._parts.can_lease(self._clock())
 
     @property
-    def said(self) -> int:
+    def sent(self) -> int:
         """The number of the last call that changed anything; acknowledged when `durable` has reached it."""
         return self._store_link.unacknowledged.last
 
@@ -214,9 +213,9 @@ class Frontier:
         self._store_link.on_trouble(report)
 
     def hurry(self) -> int:
-        """Make the store commit soon, because a caller waits for it; returns `said`."""
+        """Make the store commit soon, because a caller waits for it; returns `sent`."""
         self._store.hurry()
-        return self.said
+        return self.sent
 
     def take_answers(self) -> None:
         """Take the store's answers, as every other call does first. Raises: StoreUnavailable."""
@@ -276,4 +275,4 @@ class Frontier:
             change(listed.gate)
             self._parts.outbox.batch.gates.append(listed.gate.row())
             listed.enlist()
-        self._store_link.say()
+        self._store_link.send()

@@ -152,7 +152,7 @@ def flushed(parts: Parts, store: FrontierStore) -> Steps[None]:
     parts.store_link.drain()
     parts.schedule.index.save_all()
     while True:
-        parts.store_link.say()
+        parts.store_link.send()
         yield from asked(store.flush)
         parts.store_link.drain()
         if parts.outbox.batch.is_empty:  # else answers have led to more, such as the change of a gate that was read
@@ -195,7 +195,7 @@ class Advancing:
             lane = None if line is None else line.lanes.get(row.queue)
             if lane is not None:
                 parts.schedule.row_stored(lane, front)
-        parts.store_link.say()
+        parts.store_link.send()
 
     def _queued(self, candidate: Candidate, lane: tuple[int, int]) -> Row | None:
         found = self._store.look_up(candidate.dedup_key(), lane)

@@ -103,7 +103,7 @@ class StoreLink:
         self._completion.count_waiting(len(waiting))
         self._loaded.append(Loaded(batch.number, batch.settled, waiting))
 
-    def say(self, finishes: int = 0) -> None:
+    def send(self, finishes: int = 0) -> None:
         """Hand the batch to the store, unless it is empty, and then ask what there is to ask."""
         outbox, store, unacknowledged = self._outbox, self._store, self.unacknowledged
         now_s = self._clock()
@@ -140,7 +140,7 @@ class StoreLink:
         """If there is anything to ask, say what comes before it, then ask; True if there was."""
         if not self._outbox.has_questions():
             return False
-        self.say()
+        self.send()
         return True
 
     def drain(self) -> bool:

@@ -38,40 +38,27 @@ _FIRST, _LAST = "first_success_s", "last_success_s"
 
 def _totals_columns() -> list[Column[Any]]:
     """The fields of `Totals`, in their order."""
-    sums = [Column(name, Integer, nullable=False) for name in SUMS]
-    return [*sums, Column(_FIRST, Double), Column(_LAST, Double)]
+    return [*map(_count, SUMS), Column(_FIRST, Double), Column(_LAST, Double)]
 
 
-_HOST = Table("host", _METADATA, Column("host", String, primary_key=True), *_totals_columns(), sqlite_with_rowid=False)
+def _counted(name: str, keys: Sequence[str], *columns: Column[Any]) -> Table:
+    """A table with these texts as its key."""
+    return Table(
+        name, _METADATA, *[Column(key, String, primary_key=True) for key in keys], *columns, sqlite_with_rowid=False
+    )
+
+
+def _count(name: str) -> Column[int]:
+    return Column(name, Integer, nullable=False)
+
+
+_HOST = _counted("host", ["host"], *_totals_columns())
 #: One row, number 0.
 _TOTAL = Table("total", _METADATA, Column("id", Integer, primary_key=True), *_totals_columns())
-_MIME = Table(
-    "mime",
-    _METADATA,
-    Column("mime", String, primary_key=True),
-    Column("urls", Integer, nullable=False),
-    Column("bytes", Integer, nullable=False),
-    sqlite_with_rowid=False,
-)
-_STATUS = Table(
-    "status", _METADATA, Column("status", Integer, primary_key=True), Column("urls", Integer, nullable=False)
-)
-_SOURCE = Table(
-    "source",
-    _METADATA,
-    Column("source", String, primary_key=True),
-    Column("host", String, primary_key=True),
-    Column("urls", Integer, nullable=False),
-    sqlite_with_rowid=False,
-)
-_PROCESSOR = Table(
-    "processor",
-    _METADATA,
-    Column("processor", String, primary_key=True),
-    Column("counter", String, primary_key=True),
-    Column("number", Integer, nullable=False),
-    sqlite_with_rowid=False,
-)
+_MIME = _counted("mime", ["mime"], _count("urls"), _count("bytes"))
+_STATUS = Table("status", _METADATA, Column("status", Integer, primary_key=True), _count("urls"))
+_SOURCE = _counted("source", ["source", "host"], _count("urls"))
+_PROCESSOR = _counted("processor", ["processor", "counter"], _count("number"))
 #: When each run of the job began, and the last time at which it is known to have run.
 _RUN = Table("run", _METADATA, Column("started_s", Double, primary_key=True), Column("until_s", Double, nullable=False))
 #: One row, number 0: the place of the journal up to which the rows count. No row before the first journal.

@@ -31,9 +31,9 @@ JOBS = Path("jobs")
 _MOST_CHARS = 1000
 
 
-def guarded(run: Callable[[], int | None]) -> int:
+def guarded(run: Callable[[], int | None], *, verbosity: int = 0, interrupted: ExitCode = ExitCode.INTERRUPTED) -> int:
     """Run a command and return its exit code. A foreseeable error becomes one line on standard error and its exit code."""
-    configure_logs(0)
+    configure_logs(verbosity)
     try:
         with deciding():
             return run() or ExitCode.DONE
@@ -49,7 +49,7 @@ def guarded(run: Callable[[], int | None]) -> int:
         say(f"anabranch: {message}")
         return code
     except KeyboardInterrupt:
-        return ExitCode.INTERRUPTED
+        return interrupted
 
 
 def put(text: str) -> None:

@@ -15,6 +15,7 @@ from urllib.parse import urlsplit
 
 import structlog
 
+from anabranch.crawler.cli.command import guarded
 from anabranch.crawler.cli.console import consents, keep_streams, say
 from anabranch.crawler.job.checking import check_names
 from anabranch.crawler.job.choosing import ChosenJob, CrawlRequest, ScopeEffect, choose, join, scope_effect
@@ -23,8 +24,7 @@ from anabranch.crawler.job.frontier import is_over, open_job
 from anabranch.crawler.job.seeds import SEED_BOOK, Seed, SeedBook, none_left, read_seeds
 from anabranch.crawler.job.state import has_queue_in_memory
 from anabranch.crawler.order.order import CrawlOrder
-from anabranch.crawler.outcomes.endings import FORESEEABLE, failure_code
-from anabranch.crawler.outcomes.errors import ExitCode, NoSeeds, UsageError, deciding
+from anabranch.crawler.outcomes.errors import ExitCode, NoSeeds, UsageError
 from anabranch.crawler.processes.coordinator import Coordinator
 from anabranch.crawler.processes.folders import await_orphans, refuse_share, settle_processes, shares_of
 from anabranch.crawler.processes.nursery import Nursery
@@ -33,7 +33,6 @@ from anabranch.crawler.processes.reopening import opened_shares
 from anabranch.crawler.processes.share import live
 from anabranch.crawler.report.logs import closing_logs, configure_logs
 from anabranch.crawler.report.progress import CrawlSnapshot, Display, DisplayConsole, show_progress
-from anabranch.crawler.report.table import escaped
 from anabranch.crawler.run.controller import CrawlController, RunHooks
 from anabranch.crawler.run.signals import ignore_harmless
 from anabranch.crawler.runtime import loop_factory, tune_interpreter
@@ -56,16 +55,8 @@ def run_crawl(command: CrawlCommand) -> int:
     """Run it. A foreseeable error becomes one line on standard error and its exit code."""
     keep_streams()
     ignore_harmless()
-    configure_logs(command.verbosity)
     tune_interpreter()
-    try:
-        with deciding():
-            return _run(command)
-    except FORESEEABLE as error:
-        say(f"anabranch: {escaped(str(error))}")
-        return failure_code(error)
-    except KeyboardInterrupt:
-        return ExitCode.FORCED
+    return guarded(lambda: _run(command), verbosity=command.verbosity, interrupted=ExitCode.FORCED)
 
 
 def _run(command: CrawlCommand) -> int:

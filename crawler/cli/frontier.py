@@ -17,7 +17,6 @@ from typing import IO, Any
 from anabranch.crawler.cli.command import find_job, guarded, opened, put
 from anabranch.crawler.cli.console import consents, say
 from anabranch.crawler.cli.tables import explained, gate_line, listing, queue_line
-from anabranch.crawler.job.folder import is_embedded
 from anabranch.crawler.job.inspection import open_embedded, readable_job, refuse_unwritable
 from anabranch.crawler.order.order import CrawlOrder
 from anabranch.crawler.order.sections import VERSION
@@ -36,6 +35,7 @@ from anabranch.frontier.frontier import Frontier
 from anabranch.frontier.inspect.dump import load_dump
 from anabranch.frontier.inspect.load import LoadReport
 from anabranch.frontier.inspect.recovery import RecoveryJournal, load_journal
+from anabranch.frontier.jobfolder import is_embedded
 from anabranch.frontier.records import QueueKey
 from anabranch.frontier.times import clock_words, counted
 

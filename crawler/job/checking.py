@@ -16,11 +16,12 @@ from anabranch.crawler.order.loading import Examined, order_of
 from anabranch.crawler.order.order import CrawlOrder
 from anabranch.crawler.order.sources import Layer, named_in
 from anabranch.crawler.outcomes.errors import BadArgument, OrderError
-from anabranch.crawler.outcomes.userfunctions import PROCESSOR, import_first_from, is_user_function, user_function
+from anabranch.crawler.outcomes.userfunctions import PROCESSOR, import_first_from, user_function
 from anabranch.crawler.runtime import loop_factory
 from anabranch.crawler.scope.rules import user_rule
 from anabranch.crawler.urls.canonicalization import Canonicalizer
 from anabranch.frontier.errors import PolicyError
+from anabranch.frontier.policies.userfunctions import is_user_function
 
 #: Sections and keys that name a policy, or are a table of them. Each is tried alone, the others at their defaults.
 _POLICIES = (

@@ -59,8 +59,6 @@ from anabranch.frontier.jobfolder import (
     take_lock,
 )
 
-__all__ = ["ORDER_FILE", "JobFolder", "is_embedded", "is_job", "job_name", "order_to_resume", "refuse_embedded"]
-
 _FRESH_MARK = "fresh"  # exists while the old job is being removed
 
 #: The entries of a job folder apart from its state.

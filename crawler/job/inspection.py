@@ -17,7 +17,7 @@ from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
-from anabranch.crawler.job.folder import ORDER_FILE, open_lock, take_job_lock, who_holds
+from anabranch.crawler.job.folder import open_lock, take_job_lock, who_holds
 from anabranch.crawler.job.frontier import frontier_order, open_job
 from anabranch.crawler.job.journal import PAYLOADS
 from anabranch.crawler.order.loading import load_order
@@ -35,7 +35,7 @@ from anabranch.dedup.files.locks import lock_holder, try_lock
 from anabranch.frontier.composition import STORE_FILE, has_store, open_frontier
 from anabranch.frontier.frontier import Frontier
 from anabranch.frontier.hosts.embedding.leaseboard import OutElsewhere, read_board
-from anabranch.frontier.jobfolder import LEASES_FILE, STATE
+from anabranch.frontier.jobfolder import LEASES_FILE, ORDER_FILE, STATE
 from anabranch.frontier.stores.sql.livecopy import StoreDecides, copy_live
 
 #: Bytes that opening a job's queue and filter may write.

@@ -241,17 +241,22 @@ def open_journal(
 
     Torn ends, as of a killed run, are cut or finished. Raises: StorageError; then nothing stays open, `more` neither.
     """
-    sinks: list[JournalSink] = []
     with contextlib.ExitStack() as opened:
         for sink in more:
             opened.callback(sink.close)
+        sinks: list[JournalSink] = []
         for sink in _files(job, section, facts, clock):
             opened.callback(sink.close)
             sinks.append(sink)
-        payloads = FetchHistory(job.state / PAYLOADS) if section.warc else None
-        sinks += more if payloads is None else (*more, payloads)
+        sinks += more
+        payloads = None
+        if section.warc:
+            payloads = FetchHistory(job.state / PAYLOADS)
+            opened.callback(payloads.close)
+            sinks.append(payloads)
+        files = JournalFiles(Journal(*sinks), payloads)
         opened.pop_all()
-    return JournalFiles(Journal(*sinks), payloads)
+    return files
 
 
 def _files(

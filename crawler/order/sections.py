@@ -23,9 +23,11 @@ from anabranch.crawler.order.values import (
     UserFunctionName,
     path_without_nul,
 )
-from anabranch.crawler.outcomes.userfunctions import shown
 from anabranch.crawler.runtime import LoopName
 from anabranch.crawler.urls.canonicalization import DEFAULT, check_names
+from anabranch.frontier.errors import PolicyError
+from anabranch.frontier.policies.hosts import parse_surt
+from anabranch.frontier.policies.userfunctions import shown
 
 #: The product's version, as pyproject.toml has it; servers see it in the User-Agent.
 VERSION = "0.1.0"
@@ -95,10 +97,6 @@ def _pattern(text: str) -> str:
 
 
 def _surt(text: str) -> str:
-    # The Frontier is slow to import, and most orders have no prefix.
-    from anabranch.frontier.errors import PolicyError  # noqa: PLC0415
-    from anabranch.frontier.policies.hosts import parse_surt  # noqa: PLC0415
-
     try:
         parse_surt(text)
     except PolicyError as error:

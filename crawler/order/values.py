@@ -19,7 +19,7 @@ from pydantic_core import PydanticCustomError
 
 from anabranch.crawler.fetch.addresses import parse_address
 from anabranch.crawler.order.quantities import exact_duration, exact_size, parse_duration, parse_size
-from anabranch.crawler.outcomes.userfunctions import is_user_function, shown
+from anabranch.frontier.policies.userfunctions import is_user_function, shown
 
 T = TypeVar("T", str, Path)
 

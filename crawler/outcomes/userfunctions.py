@@ -1,8 +1,7 @@
 """The operator's own functions, named `package.module:function` in the order: imported at the start, called with care.
 
 Whatever such a function raises while the crawl runs becomes a `UserFunctionFailed`, which costs one URL (status -5) or one
-link; only `KeyboardInterrupt` passes through. The Frontier has the rules for names, checks and messages; its module is slow to
-import, so it is imported only when it is needed.
+link; only `KeyboardInterrupt` passes through. The Frontier has the rules for names, checks and messages.
 """
 
 from __future__ import annotations
@@ -16,6 +15,14 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from anabranch.crawler.outcomes.errors import OrderError
+from anabranch.frontier.policies.userfunctions import (
+    accepts,
+    answers_later,
+    is_async,
+    is_user_function,
+    shown,
+    words_of,
+)
 
 
 class Role(NamedTuple):
@@ -65,7 +72,7 @@ class UserFunction(NamedTuple):
 
     def failed(self, error: BaseException) -> UserFunctionFailed:
         """The error that replaces what the function raised."""
-        return UserFunctionFailed(self.role, self.name, f"failed: {_words(error)}")
+        return UserFunctionFailed(self.role, self.name, f"failed: {words_of(error)}")
 
     def answered(self, answer: object, wanted: str) -> UserFunctionFailed:
         """The error for a return value that is not what is `wanted`."""
@@ -76,20 +83,6 @@ class UserFunction(NamedTuple):
         except Exception:  # noqa: BLE001 - the value's class may be the operator's, too
             text = f"a {type(answer).__name__}"
         return UserFunctionFailed(self.role, self.name, f"answered {text}; it must be {wanted}")
-
-
-def is_user_function(name: str) -> bool:
-    """Whether the name has the form package.module:function."""
-    from anabranch.frontier.policies.userfunctions import is_user_function as is_named_so  # noqa: PLC0415 - as above
-
-    return is_named_so(name)
-
-
-def shown(text: str) -> str:
-    """The text cut to a length that fits an error message."""
-    from anabranch.frontier.policies.userfunctions import shown as cut  # noqa: PLC0415 - as above
-
-    return cut(text)
 
 
 def import_first_from(folder: Path | None) -> None:
@@ -104,8 +97,6 @@ def import_first_from(folder: Path | None) -> None:
 
 def user_function(name: str, role: Role, *, awaited: bool = False) -> UserFunction:
     """Import a function and check that it takes one argument and is async if `awaited`. Raises: OrderError, one line."""
-    from anabranch.frontier.policies.userfunctions import accepts, answers_later, is_async  # noqa: PLC0415 - as above
-
     there = _imported(name, role)
     written = f"`{'async ' if awaited else ''}def {name.rpartition(':')[2]}({role.argument})`"
     if awaited and not is_async(there):
@@ -127,14 +118,8 @@ def _imported(name: str, role: Role) -> Callable[..., Any]:
         raise
     except BaseException as error:  # importing runs the operator's module, which may raise anything
         first = f" (looked first in {sys.path[0] or '.'})" if isinstance(error, ModuleNotFoundError) else ""
-        raise OrderError(f"{role.key} {name} cannot be imported: {_words(error)}{first}") from error
+        raise OrderError(f"{role.key} {name} cannot be imported: {words_of(error)}{first}") from error
     if not callable(there):
         raise OrderError(f"{role.key} {name} is not a function")
     found: Callable[..., Any] = there
     return found
-
-
-def _words(error: BaseException) -> str:
-    from anabranch.frontier.policies.userfunctions import words_of  # noqa: PLC0415 - as above
-
-    return words_of(error)

@@ -5,13 +5,14 @@ from __future__ import annotations
 from pathlib import Path
 from typing import NamedTuple
 
-from anabranch.crawler.job.folder import is_job, wait_until_free, who_holds
+from anabranch.crawler.job.folder import wait_until_free, who_holds
 from anabranch.crawler.job.frontier import refuse_lost_queue
 from anabranch.crawler.job.seeds import has_seeds
 from anabranch.crawler.job.state import FINISHED_MARK, clear_queue_in_memory, division_of, is_finished
 from anabranch.crawler.outcomes.errors import OrderError, StoreLost, UsageError, storage_errors
 from anabranch.dedup.files.durable import replace_file, sync_folder
 from anabranch.frontier.composition import has_store
+from anabranch.frontier.jobfolder import is_job
 
 SHARES = "shares"
 _NOTE = "processes"

@@ -17,7 +17,6 @@ from anabranch.crawler.order.sections import LimitsSection
 from anabranch.crawler.outcomes.errors import storage_errors
 from anabranch.crawler.outcomes.failures import FetchError
 from anabranch.crawler.outcomes.status import FetchStatus
-from anabranch.crawler.outcomes.userfunctions import is_user_function
 from anabranch.crawler.processors.candidates import DropSimilar
 from anabranch.crawler.processors.seen_urls import SeenUrls
 from anabranch.crawler.scope.scope import OverQuota, Quotas, Scope, Used, open_scope, over_quota
@@ -26,6 +25,7 @@ from anabranch.crawler.urls.canonicalization import Canonicalizer
 from anabranch.crawler.urls.parsing import host_of
 from anabranch.crawler.visit import Step, Visit
 from anabranch.frontier.aio import AsyncFrontier
+from anabranch.frontier.policies.userfunctions import is_user_function
 
 #: Host -> the quota that it has used up; None if it may be fetched from. Called for every URL, so it must cost O(1).
 OverQuotaOf = Callable[[str], OverQuota | None]
@@ -130,6 +130,6 @@ def host_quotas(limits: LimitsSection, accounts: Accounts, clock: Callable[[], f
             totals = accounts.of_host(host)
         since_s = totals.first_success_s
         used = Used(totals.pages, totals.bytes, 0.0 if since_s is None else clock() - since_s)
-        return over_quota(quotas, Used(), used)
+        return over_quota(quotas, used)
 
     return over

@@ -180,43 +180,39 @@ class DropSimilar:
             await self._similar.close()
 
 
+@dataclass(frozen=True, slots=True)
 class ScheduleSurplus:
     """Schedules all but the last `CHUNK` candidates ahead of the page's end, to keep that short: a sitemap has 50,000."""
 
-    def __init__(
-        self, frontier: AsyncFrontier, on_scheduled: OnScheduled | None = None, seen: SeenUrls | None = None
-    ) -> None:
-        self._frontier = frontier
-        self._on_scheduled = on_scheduled
-        self._seen = seen
+    frontier: AsyncFrontier
+    on_scheduled: OnScheduled | None = None
+    seen: SeenUrls | None = None
 
     async def __call__(self, visit: Visit) -> Step:
         """Leave at most `CHUNK` candidates to the page's end. Waits while the store is behind. Raises: StoreUnavailable."""
         surplus = visit.take_discovered(keep=CHUNK)
         if surplus:
-            verdicts = await schedule_all(self._frontier, surplus, visit.lease)
-            if self._seen is not None:
-                self._seen.learn(surplus, verdicts)
-            if self._on_scheduled is not None:
-                await self._on_scheduled(surplus)
+            verdicts = await schedule_all(self.frontier, surplus, visit.lease)
+            if self.seen is not None:
+                self.seen.learn(surplus, verdicts)
+            if self.on_scheduled is not None:
+                await self.on_scheduled(surplus)
         return Step.PROCEED
 
 
+@dataclass(frozen=True, slots=True)
 class ScheduleSitemaps:
     """Schedules the sitemaps of a robots.txt at once: at the page's end they could be lost with its lease for a day."""
 
-    def __init__(
-        self, candidates: FindCandidates, frontier: AsyncFrontier, on_scheduled: OnScheduled | None = None
-    ) -> None:
-        self._candidates = candidates
-        self._frontier = frontier
-        self._on_scheduled = on_scheduled
+    candidates: FindCandidates
+    frontier: AsyncFrontier
+    on_scheduled: OnScheduled | None = None
 
     async def __call__(self, visit: Visit, lines: Sequence[str]) -> None:
         """Schedule the sitemaps of these lines. Waits while the store is behind. Raises: StoreUnavailable."""
-        self._candidates.find_sitemaps(visit, lines)
+        self.candidates.find_sitemaps(visit, lines)
         sitemaps = visit.take_discovered()
         if sitemaps:
-            await schedule_all(self._frontier, sitemaps, visit.lease)
-            if self._on_scheduled is not None:
-                await self._on_scheduled(sitemaps)
+            await schedule_all(self.frontier, sitemaps, visit.lease)
+            if self.on_scheduled is not None:
+                await self.on_scheduled(sitemaps)

@@ -50,7 +50,7 @@ MAX_REDIRECTED_BYTES = 8 << 20
 
 RecordLookup = Callable[[Visit, Lookup], Awaitable[None]]
 RecordRobots = Callable[[Visit, str, Response], Awaitable[None]]
-ScheduleSitemaps = Callable[[Visit, Sequence[str]], Awaitable[None]]
+OnSitemaps = Callable[[Visit, Sequence[str]], Awaitable[None]]
 
 
 class DnsPrecondition:
@@ -125,7 +125,7 @@ class RobotsPrecondition:
         clock: Callable[[], float],
         set_delay: Callable[[GateKey, float], None],
         record: RecordRobots,
-        schedule_sitemaps: ScheduleSitemaps | None = None,
+        schedule_sitemaps: OnSitemaps | None = None,
     ) -> None:
         self._fetcher = fetcher
         self._options = options

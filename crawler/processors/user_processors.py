@@ -118,16 +118,13 @@ def _links(function: UserFunction, given: Visit, visit: Visit) -> list[Link]:
     if not isinstance(links, tuple | list):
         raise _spoilt(function, "links", "must be a list of links")
     ours = {id(link) for link in visit.links}
-    if not all(id(link) in ours or _is_link(link) for link in links):
-        raise _spoilt(function, "links", "must be links: a canonical URL, one letter of a hop, a context")
+    for link in links:
+        if id(link) in ours:
+            continue
+        is_link = isinstance(link, Link) and all(isinstance(part, str) for part in link)
+        if not (is_link and link.hop in FOLLOWED and link.context.isprintable() and canonical(link.url) == link.url):
+            raise _spoilt(function, "links", "must be links: a canonical URL, one letter of a hop, a context")
     return list(links)
-
-
-def _is_link(link: object) -> bool:
-    """It could have been extracted from a page."""
-    if not isinstance(link, Link) or not all(isinstance(part, str) for part in link):
-        return False
-    return link.hop in FOLLOWED and link.context.isprintable() and canonical(link.url) == link.url
 
 
 def _spoilt(function: UserFunction, field: str, why: str) -> UserFunctionFailed:

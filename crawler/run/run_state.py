@@ -77,7 +77,7 @@ class RunState:
         """The cause is gone."""
         if self._pauses.pop(cause, None) is not None:
             self._apply()
-            self._notify(self.pause_reason or "going on")
+            self._notify(self.pause_reason or "resumed")
 
     def resume_all(self) -> None:
         """The operator ends every pause but the disk's; a limit that paused the crawl no longer holds in this run."""

@@ -193,7 +193,7 @@ def log_frontier_trouble(what: str) -> None:
     if what:
         log.warning("the crawl waits", waits_for=what)
     else:
-        log.warning("the crawl waits no more")
+        log.warning("the crawl goes on")
 
 
 def status_facts(

@@ -16,7 +16,6 @@ from typing import Any
 
 from anabranch.crawler.outcomes.errors import CrawlerError, UsageError
 from anabranch.crawler.outcomes.status import describe
-from anabranch.crawler.outcomes.userfunctions import shown
 from anabranch.crawler.urls.parsing import host_of, refusal, seed_url
 from anabranch.frontier.aio import AsyncFrontier
 from anabranch.frontier.errors import UnknownQueue
@@ -25,6 +24,7 @@ from anabranch.frontier.inspect.explain import Explanation, GateView, QueueView,
 from anabranch.frontier.inspect.statistics import FrontierCounts, FrontierStatistics
 from anabranch.frontier.parts import Steps, asked, run
 from anabranch.frontier.policies.groups import is_group
+from anabranch.frontier.policies.userfunctions import shown
 from anabranch.frontier.records import GateKey, QueueKey, UrlState, WaitsFor
 from anabranch.frontier.scheduling.lifecycle import QueueState
 

@@ -11,9 +11,10 @@ from collections.abc import Callable, Sequence
 from enum import Enum
 from typing import NamedTuple
 
-from anabranch.crawler.outcomes.userfunctions import RULE, shown, user_function
+from anabranch.crawler.outcomes.userfunctions import RULE, user_function
 from anabranch.crawler.scope.seeds import AnyScope, KeyScope, SeedScope, SurtSet
 from anabranch.frontier.policies.hosts import parse_surt
+from anabranch.frontier.policies.userfunctions import shown
 
 #: Hops by which a URL belongs to the page that shows it: embedded, redirected to, guessed in a script.
 TRANSCLUDED = "ERX"

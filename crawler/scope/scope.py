@@ -178,18 +178,15 @@ def _guarded(rules: Sequence[DecideRule]) -> Ask:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Quotas:
-    """Limits; 0: no limit. The names are those of the order's section `[limits]`."""
+    """The limits of each host; 0: no limit. The names are those of the order's section `[limits]`."""
 
-    pages: int = 0  #: URLs that were answered
-    bytes: int = 0  #: of bodies, as they came over the wire
-    time: float = 0.0  #: seconds since the job began
-    pages_per_host: int = 0
-    bytes_per_host: int = 0
+    pages_per_host: int = 0  #: URLs that were answered
+    bytes_per_host: int = 0  #: of bodies, as they came over the wire
     time_per_host: float = 0.0  #: seconds since the host's first fetch
 
 
 class Used(NamedTuple):
-    """What the crawl or one host has used up."""
+    """What one host has used up."""
 
     pages: int = 0
     bytes: int = 0
@@ -203,16 +200,12 @@ class OverQuota(NamedTuple):
     annotation: str  #: `Q:` and the name of the limit, as `crawl.log` has it
 
 
-_STATUS: Mapping[str, FetchStatus] = MappingProxyType(
-    {"pages": FetchStatus.OVER_QUOTA, "bytes": FetchStatus.OVER_QUOTA, "time": FetchStatus.OVER_TIME}
-)
-
-
-def over_quota(quotas: Quotas, crawl: Used, host: Used) -> OverQuota | None:
-    """The first limit that is reached, the crawl's before the host's; None if one more URL of this host may be fetched."""
-    for used, suffix in ((crawl, ""), (host, "_per_host")):
-        for measure, status in _STATUS.items():
-            limit = getattr(quotas, measure + suffix)
-            if limit and getattr(used, measure) >= limit:
-                return OverQuota(status, f"Q:{measure}{suffix}")
+def over_quota(quotas: Quotas, used: Used) -> OverQuota | None:
+    """The first limit that a host has reached; None if one more of its URLs may be fetched."""
+    if 0 < quotas.pages_per_host <= used.pages:
+        return OverQuota(FetchStatus.OVER_QUOTA, "Q:pages_per_host")
+    if 0 < quotas.bytes_per_host <= used.bytes:
+        return OverQuota(FetchStatus.OVER_QUOTA, "Q:bytes_per_host")
+    if 0 < quotas.time_per_host <= used.time:
+        return OverQuota(FetchStatus.OVER_TIME, "Q:time_per_host")
     return None

@@ -27,7 +27,8 @@ from types import MappingProxyType
 from typing import NamedTuple
 
 from anabranch.crawler.outcomes.errors import OrderError
-from anabranch.crawler.outcomes.userfunctions import KEY, is_user_function, shown, user_function
+from anabranch.crawler.outcomes.userfunctions import KEY, user_function
+from anabranch.frontier.policies.userfunctions import is_user_function, shown
 
 #: The rules if the order names none.
 DEFAULT: tuple[str, ...] = ("userinfo", "default-port", "fragment", "session-ids")

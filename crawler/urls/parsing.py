@@ -39,17 +39,12 @@ def canonical(raw: str, base: str | None = None) -> str | None:
         return None
     if not href.startswith(WEB):
         return None
-    url = _without_userinfo(href.partition("#")[0])
+    url = href.partition("#")[0]
+    if "@" in url:  # within the userinfo the parser encodes it as %40
+        scheme, _, rest = url.partition("//")
+        authority, slash, path = rest.partition("/")
+        url = f"{scheme}//{authority.rpartition('@')[2]}{slash}{path}"
     return url if len(url) <= MAX_URL_CHARS else None
-
-
-def _without_userinfo(href: str) -> str:
-    """The parsed URL without `user:password@`. The parser encodes an `@` within the userinfo as %40."""
-    if "@" not in href:
-        return href
-    scheme, _, rest = href.partition("//")
-    authority, slash, path = rest.partition("/")
-    return f"{scheme}//{authority.rpartition('@')[2]}{slash}{path}"
 
 
 def authority_of(url: str) -> str:

@@ -51,12 +51,12 @@ class LinkExchange:
         """The share has all parcels up to this one, durably: they are taken away."""
         exchanged_in(self._outbox).delivered.append((share, number))
         self._store_link.drain()
-        self._store_link.say()
+        self._store_link.send()
 
     def receive(self, consigned: Iterable[Consigned]) -> bool:
         """Take what another share has sent; False while the store is behind: nothing was taken, send it again later.
 
-        It is durable when the call's number is (`Frontier.said`, `durable`); only then may the other be told.
+        It is durable when the call's number is (`Frontier.sent`, `durable`); only then may the other share be notified.
         """
         self._store_link.drain()
         if self._store_link.unacknowledged.is_full:
@@ -68,7 +68,7 @@ class LinkExchange:
             self._admission.accept(candidates, -number, page)
             if page is not None and len(new) > before:
                 exchanged_in(self._outbox).pages.append((number, page))
-        self._store_link.say()
+        self._store_link.send()
         return True
 
 

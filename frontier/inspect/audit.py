@@ -70,8 +70,8 @@ def _check_lane(lane: Lane) -> None:
         raise InvariantBroken(f"{lane} holds a URL twice")
     if lane.place is LanePlace.READY and not lane.window:
         raise InvariantBroken(f"{lane} is ready with nothing to serve")
-    may_be_served = not (lane.queue.is_busy or lane.queue.standing) and (lane.window or lane.more)
-    if lane.place is LanePlace.NOWHERE and may_be_served:
+    is_served = not (lane.queue.is_busy or lane.queue.standing)
+    if lane.place is LanePlace.NOWHERE and is_served and (lane.window or lane.more):
         raise InvariantBroken(f"{lane} has URLs and is in no ready list")
     if lane.is_dropped or lane not in lane.queue.lanes:
         raise InvariantBroken(f"{lane} left memory, and its ready list keeps it")

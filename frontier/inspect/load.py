@@ -134,13 +134,13 @@ class LoadReport:
         if verdict.kind is VerdictKind.SEEN:
             self.seen += 1
         elif verdict.kind is VerdictKind.LATER:
-            is_sent = verdict.reason == SENT.reason
+            is_sent = verdict == SENT
             self.sent += is_sent
             self.later += not is_sent
         else:
             url = entry.url if isinstance(entry, Known) else entry.candidate.url
             refusal = Refusal(entry.place, url, verdict.reason)
-            if verdict.reason == FOREIGN.reason:
+            if verdict == FOREIGN:
                 self.foreign += 1
                 self.first_foreign = self.first_foreign or refusal
             else:
@@ -187,7 +187,6 @@ def load(entries: Iterable[Entry], target: LoadTarget, *, batch: int = BATCH) ->
     return report
 
 
-_HOPS = Verdict(VerdictKind.REFUSED, "its path from the seed is not plain ASCII text")
 #: The whole numbers of a store are below this.
 _MOST = 1 << 63
 _IS_NEW = frozenset({VerdictKind.NEW, VerdictKind.LATER})
@@ -241,7 +240,7 @@ class Loading:
                 batch.settled[ordinal] = status, outcome
             self._parts.admission.remember(first)
             store_link.await_loaded(())
-            store_link.say()
+            store_link.send()
         return verdicts
 
     def wait_until_durable(self) -> None:
@@ -253,17 +252,14 @@ class Loading:
         return self._parts.store_link.unacknowledged.is_full
 
     def _judge(self, candidates: Sequence[Candidate]) -> list[Verdict]:
-        """One verdict per candidate, in order. A host of another share would have two gates; no store holds other hops."""
-        elsewhere = self._parts.admission.elsewhere
-        verdicts = list(self._parts.admission.judge(candidates))
-        for index, (url, _, hops, *_) in enumerate(candidates):
-            if verdicts[index].kind not in _IS_NEW:
-                continue
-            if elsewhere is not None and not elsewhere.is_owner_of(url):
-                verdicts[index] = FOREIGN
-            elif not (isinstance(hops, str) and hops.isascii() and "\0" not in hops):
-                verdicts[index] = _HOPS
-        return verdicts
+        """One verdict per candidate, in order. A host of another share would have two gates, so its new URLs are refused."""
+        elsewhere, verdicts = self._parts.admission.elsewhere, self._parts.admission.judge(candidates)
+        if elsewhere is None:
+            return verdicts
+        return [
+            FOREIGN if verdict.kind in _IS_NEW and not elsewhere.is_owner_of(candidate.url) else verdict
+            for candidate, verdict in zip(candidates, verdicts, strict=True)
+        ]
 
     def _enqueue(self, fresh: Sequence[Queued]) -> None:
         """One batch. Rows with a time to come wait, and are known to wait when they are durable."""
@@ -279,7 +275,7 @@ class Loading:
         waiting = [row for row in batch.new[first:] if row.due_s is not None]
         if waiting:
             store_link.await_loaded(waiting)
-        store_link.say()
+        store_link.send()
         if waiting:  # none of them may come due before it is known that it lives
             run(flushed(self._parts, self._store))
 
@@ -300,7 +296,7 @@ class Loading:
             found.setdefault(entry.via, []).append(entry.candidate)
         for page, candidates in found.items():
             self._parts.admission.accept(candidates, 0, page)
-        self._parts.store_link.say()
+        self._parts.store_link.send()
         return [SENT if owed else verdict for owed, verdict in zip(is_owed, verdicts, strict=True)]
 
 

@@ -242,7 +242,7 @@ class Views:
         row = yield from asked(self._store.gate, gate.id)
         if row is not None:
             gate.restore(row, self._clock(), clean=True)
-        group = None if window.maker.group_of is None else window.maker.group_of(key)
+        group = window.maker.group_of(key)
         gate.join(None if group is None else (yield from self._gate(group)))
         return gate
 

@@ -261,7 +261,7 @@ def test_a_crawl_that_waits_for_room_goes_on_by_itself_when_there_is_some(tmp_pa
     story = 'crawl first "" & until grep -q min_free_disk first.out; do sleep 0.05; done; '
     on_small_disk(tmp_path, 30, "900m", story + "mount -o remount,size=3g disk; wait $!")
     assert said(tmp_path, "first") == (0, "")
-    assert "going on" in (tmp_path / "first.out").read_text()
+    assert "resumed" in (tmp_path / "first.out").read_text()
 
 
 @needs_small_disk

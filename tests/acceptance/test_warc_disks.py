@@ -57,4 +57,4 @@ def test_the_disk_of_the_warc_files_is_watched(tmp_path):
     assert said(tmp_path, "first") == (0, "")
     out = (tmp_path / "first.out").read_text()
     assert "job/warc" in out
-    assert "going on" in out
+    assert "resumed" in out

@@ -4,8 +4,7 @@
     crawler = HttpCrawler(request_manager=manager)
 
 A request goes in as a candidate with its `unique_key` as the key and its JSON as the payload; a lease comes out as that request
-again, and ends when Crawlee has handled it. A request that Crawlee reclaims has changed (its retry_count, its user_data): its
-row ends, and a new row replaces it in the same transaction, so `kill -9` loses neither.
+again. One that Crawlee reclaims has changed: its row ends and a new one replaces it in the same transaction.
 
     requests  requests as candidates, and back; the run that has a request
     hosts     what Crawlee reports about hosts: 429, Retry-After, Crawl-delay

@@ -1,7 +1,7 @@
 """The Frontier inside another program: what every host program needs.
 
 A host program gives settings in plain values (the names of `[frontier]`, `[politeness]` and `[[override]]` in a crawl order)
-and gets a job: a Frontier and its folder, locked as a crawl's is. `anabranch frontier` and `anabranch why` open that folder.
+and gets a job: a Frontier and its folder, which `anabranch frontier` and `anabranch why` open.
 
     settings    checks plain values, and makes the order and its file from them
     job         EmbeddedJob: the open Frontier and its folder; open_job: the same for programs with asyncio

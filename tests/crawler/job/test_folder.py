@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from anabranch.crawler.job import orderfile
-from anabranch.crawler.job.folder import JobFolder, is_job, job_name, move_aside, wait_until_free, who_holds
+from anabranch.crawler.job.folder import JobFolder, job_name, move_aside, wait_until_free, who_holds
 from anabranch.crawler.order.loading import load_order
 from anabranch.crawler.outcomes.errors import (
     DiskFull,
@@ -29,7 +29,7 @@ from anabranch.crawler.outcomes.errors import (
     StorageError,
     UsageError,
 )
-from anabranch.frontier.jobfolder import VERSION
+from anabranch.frontier.jobfolder import VERSION, is_job
 from tests.patience import HANG_S
 
 ROOT = Path(__file__).parents[3]

@@ -13,12 +13,12 @@ import pytest
 
 from anabranch.crawler.cli.frontier import opened
 from anabranch.crawler.job import inspection
-from anabranch.crawler.job.folder import ORDER_FILE, JobFolder
+from anabranch.crawler.job.folder import JobFolder
 from anabranch.crawler.job.inspection import open_embedded, readable_job, refuse_unwritable
 from anabranch.crawler.outcomes.errors import DiskFull, JobInUse, NotPermitted, UsageError
 from anabranch.frontier.hosts.embedding import leaseboard
 from anabranch.frontier.hosts.embedding.job import EmbeddedJob
-from anabranch.frontier.jobfolder import FORMAT_FILE, format_text
+from anabranch.frontier.jobfolder import FORMAT_FILE, ORDER_FILE, format_text
 from anabranch.frontier.records import Candidate
 
 

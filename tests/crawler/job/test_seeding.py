@@ -329,7 +329,7 @@ async def test_a_seed_that_is_added_later_is_noted_opened_and_scheduled(seeding,
     assert [verdict.kind.value for verdict in verdicts] == ["new", "seen", "new"]
     assert [seed.url for seed in book] == [A, B, C]
     assert scope.accepts(f"{C}1", "L")
-    assert frontier.core.durable == frontier.core.said
+    assert frontier.core.durable == frontier.core.sent
 
 
 # Keys, sitemaps, order's functions

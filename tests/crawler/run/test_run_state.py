@@ -58,7 +58,7 @@ async def test_a_crawl_goes_on_when_the_last_cause_is_gone() -> None:
         run_state.resume(Cause.OPERATOR)
         assert await can_lease(frontier)
         assert run_state.phase is Phase.RUNNING
-        assert said[-2:] == ["paused by the operator", "going on"]
+        assert said[-2:] == ["paused by the operator", "resumed"]
 
 
 async def test_going_on_lifts_limits_but_gives_the_disk_no_room() -> None:

@@ -10,12 +10,12 @@ from pathlib import Path
 
 import pytest
 
-from anabranch.crawler.job.folder import JobFolder, is_embedded
+from anabranch.crawler.job.folder import JobFolder
 from anabranch.frontier.composition import open_frontier
 from anabranch.frontier.errors import FormatMismatch, StoreInUse, StoreUnavailable
 from anabranch.frontier.hosts.embedding.hostfolder import HostFolder
 from anabranch.frontier.hosts.embedding.job import EmbeddedJob
-from anabranch.frontier.jobfolder import take_lock
+from anabranch.frontier.jobfolder import is_embedded, take_lock
 from anabranch.frontier.order import FrontierOrder
 from anabranch.frontier.records import Candidate
 

@@ -7,11 +7,12 @@ from pathlib import Path
 
 import pytest
 
-from anabranch.crawler.job.folder import JobFolder, is_job, take_job_lock, who_holds
+from anabranch.crawler.job.folder import JobFolder, take_job_lock, who_holds
 from anabranch.crawler.outcomes.errors import HostsJob, JobInUse
 from anabranch.frontier.errors import FormatMismatch, PolicyError, StoreInUse, StoreUnavailable
 from anabranch.frontier.hosts.embedding.job import EmbeddedJob, open_job
 from anabranch.frontier.hosts.embedding.leaseboard import read_board
+from anabranch.frontier.jobfolder import is_job
 from anabranch.frontier.records import NEW, Candidate, Lease, Outcome, OutcomeKind, VerdictKind, name_id
 
 URL = "http://a.test/"
