@@ -20,11 +20,10 @@ from anabranch.dedup.bloom.filter import Dsbf, DsbfStatistics
 from anabranch.dedup.bloom.formulas import DsbfParameters
 from anabranch.dedup.bloom.splitting import MANIFEST_FILE
 from anabranch.dedup.bookkeeping import LossCount, Position
-from anabranch.dedup.closing import Closing
 from anabranch.dedup.errors import BadParameters, FormatMismatch
 from anabranch.dedup.exact.index import ExactIndex, ExactStatistics
 from anabranch.dedup.exact.runfolder import MANIFEST as EXACT_MANIFEST
-from anabranch.dedup.files import formatfile
+from anabranch.dedup.files import Closing, formatfile
 from anabranch.dedup.files.locks import folder_turn
 from anabranch.dedup.keys import BoolArray, fingerprints, first_of_each
 from anabranch.dedup.smm.addresses import levels_for

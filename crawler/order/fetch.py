@@ -46,8 +46,7 @@ def _checked_host(name: str) -> str:
     host = tried if url is None else host_of(url)
     if ip_literal(host) is not None:
         raise ValueError("would match no host; an address is never looked up, write a host's name")
-    labels = tried.removesuffix(".").split(".")
-    if len(tried) > _NAME_CHARS or not all(0 < len(label) <= _LABEL_CHARS for label in labels):
+    if not _is_resolvable(tried):
         raise ValueError(
             f"would match no host; between its dots a name has 1 to {_LABEL_CHARS} characters, {_NAME_CHARS} in all"
         )
@@ -56,6 +55,11 @@ def _checked_host(name: str) -> str:
     if host != tried.lower():
         raise ValueError(f"would match no host; write {star}{host.removeprefix('x.' if star else '')}")
     return name
+
+
+def _is_resolvable(name: str) -> bool:
+    labels = name.removesuffix(".").split(".")
+    return len(name) <= _NAME_CHARS and all(0 < len(label) <= _LABEL_CHARS for label in labels)
 
 
 def _unique_hosts(hosts: dict[str, str]) -> dict[str, str]:

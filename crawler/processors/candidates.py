@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass
 from itertools import compress
 
 import structlog
@@ -38,20 +39,14 @@ STORED_AT = 1000
 OnScheduled = Callable[[list[Candidate]], Awaitable[None]]
 
 
+@dataclass(frozen=True, slots=True)
 class FindCandidates:
     """Turns unseen links and redirects into candidates in scope, with their keys. Without `seen` each link is judged."""
 
-    def __init__(
-        self,
-        scope: Scope,
-        canonicalizer: Canonicalizer,
-        add_seed: Callable[[str, str], Awaitable[None]],
-        seen: SeenUrls | None = None,
-    ) -> None:
-        self._scope = scope
-        self._canonicalizer = canonicalizer
-        self._add_seed = add_seed
-        self._seen = seen
+    scope: Scope
+    canonicalizer: Canonicalizer
+    add_seed: Callable[[str, str], Awaitable[None]]
+    seen: SeenUrls | None = None
 
     async def __call__(self, visit: Visit) -> Step:
         """Fill `visit.discovered`; the target of a seed's redirect becomes a seed first.
@@ -65,9 +60,9 @@ class FindCandidates:
             if is_seed_redirect(hops):
                 # If a user function fails for it, the page fails, and is tried again with all that the seed leads to. A URL
                 # without a key must not get into the book of seeds: later runs would fail.
-                self._scope.accepts(redirect, hops + REDIRECT, visit.lease.url)
-                self._canonicalizer.key(redirect)
-                await self._add_seed(redirect, visit.lease.url)
+                self.scope.accepts(redirect, hops + REDIRECT, visit.lease.url)
+                self.canonicalizer.key(redirect)
+                await self.add_seed(redirect, visit.lease.url)
             visit.links.append(Link(redirect, REDIRECT))
         visit.discover(await self._in_scope(visit, visit.links[:CHUNK]))
         for start in range(CHUNK, len(visit.links), CHUNK):
@@ -84,16 +79,16 @@ class FindCandidates:
 
     async def _in_scope(self, visit: Visit, links: Sequence[Link]) -> list[Candidate]:
         hops = visit.lease.hops
-        if self._seen is not None:
-            links = self._seen.unseen(links)
+        if self.seen is not None:
+            links = self.seen.unseen(links)
         if visit.directives.nofollow:
             links = [link for link in links if visit.directives.may_follow(link.hop)]
-        if self._seen is None:
+        if self.seen is None:
             return self._judge_each(visit, links, hops)
-        links = self._scope.accepted(links, hops, visit.lease.url)
+        links = self.scope.accepted(links, hops, visit.lease.url)
         urls = [link.url for link in links]
-        keys = self._canonicalizer.keys(urls)
-        new = compress(zip(links, keys, strict=True), await self._seen.are_new(urls, keys))
+        keys = self.canonicalizer.keys(urls)
+        new = compress(zip(links, keys, strict=True), await self.seen.are_new(urls, keys))
         return [Candidate(link.url, key, hops + link.hop, visit.lease.payload) for link, key in new]
 
     def _judge_each(self, visit: Visit, links: Sequence[Link], hops: str) -> list[Candidate]:
@@ -103,8 +98,8 @@ class FindCandidates:
         for link in links:
             path = hops + link.hop
             try:
-                if self._scope.accepts(link.url, path, page):
-                    found.append(Candidate(link.url, self._canonicalizer.key(link.url), path, payload))
+                if self.scope.accepts(link.url, path, page):
+                    found.append(Candidate(link.url, self.canonicalizer.key(link.url), path, payload))
             except UserFunctionFailed as error:
                 visit.lose(LostLink(link.url, path, error))
         return found

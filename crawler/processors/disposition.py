@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 
 import structlog
 
@@ -30,50 +31,43 @@ _KINDS: dict[StatusClass, OutcomeKind] = {
 }
 
 
+@dataclass(frozen=True, slots=True)
 class Disposition:
     """Ends visits: records, finishes and counts them. `seen` learns which of a page's links the Frontier has."""
 
-    def __init__(
-        self,
-        frontier: AsyncFrontier,
-        recorder: Recorder,
-        statistics: CrawlStatistics,
-        clock: Callable[[], float],
-        seen: SeenUrls | None = None,
-    ) -> None:
-        self._frontier = frontier
-        self._recorder = recorder
-        self._statistics = statistics
-        self._clock = clock
-        self._seen = seen
+    frontier: AsyncFrontier
+    recorder: Recorder
+    statistics: CrawlStatistics
+    clock: Callable[[], float]
+    seen: SeenUrls | None = None
 
     async def __call__(self, visit: Visit) -> OutcomeKind | None:
         """End the visit and return how; None if its lease was given back or lost: then the URL comes again."""
-        outcome = decide(visit, self._clock())
+        outcome = decide(visit, self.clock())
         try:
             if outcome is None:
-                self._frontier.release(visit.lease)
+                self.frontier.release(visit.lease)
                 return None
-            await self._recorder.end(visit, outcome.kind)
-            verdicts = self._frontier.finish(visit.lease, outcome, visit.discovered)
+            await self.recorder.end(visit, outcome.kind)
+            verdicts = self.frontier.finish(visit.lease, outcome, visit.discovered)
         except LeaseLost:
             log.warning("lease lost: the URL is fetched again; a longer [frontier] lease helps", url=visit.lease.url)
             return None
-        if self._seen is not None:
-            self._seen.learn(visit.discovered, verdicts)
-        self._statistics.count(visit, outcome.kind)
-        now_s = self._clock()
+        if self.seen is not None:
+            self.seen.learn(visit.discovered, verdicts)
+        self.statistics.count(visit, outcome.kind)
+        now_s = self.clock()
         again_s = None
         if outcome.kind not in ENDING:  # tried again when it is due and its host's gate is open
-            opens_s = self._frontier.core.operations.opens_s(visit.lease.gate)
+            opens_s = self.frontier.core.operations.opens_s(visit.lease.gate)
             again_s = max(now_s + outcome.after_s, now_s if opens_s is None else opens_s)
-        self._statistics.troubles.record(visit, outcome.kind, now_s, again_s)
+        self.statistics.troubles.record(visit, outcome.kind, now_s, again_s)
         return outcome.kind
 
     async def record_robots(self, visit: Visit, url: str, response: Response) -> None:
         """A robots.txt was fetched in a page's place."""
-        await self._recorder.robots(visit, url, response)
-        self._statistics.count_robots()
+        await self.recorder.robots(visit, url, response)
+        self.statistics.count_robots()
 
 
 def decide(visit: Visit, now_s: float) -> Outcome | None:

@@ -53,23 +53,21 @@ RecordRobots = Callable[[Visit, str, Response], Awaitable[None]]
 OnSitemaps = Callable[[Visit, Sequence[str]], Awaitable[None]]
 
 
+@dataclass(frozen=True, slots=True)
 class DnsPrecondition:
     """Lets a visit pass if its host has an address, or if a proxy resolves it. `record` makes a lookup's log line durable."""
 
-    def __init__(
-        self, resolver: Resolver, record: RecordLookup, uses_proxy: Callable[[str], bool] = lambda _: False
-    ) -> None:
-        self._resolver = resolver
-        self._record = record
-        self._uses_proxy = uses_proxy
+    resolver: Resolver
+    record: RecordLookup
+    uses_proxy: Callable[[str], bool] = lambda _: False
 
     async def __call__(self, visit: Visit) -> Step:
         """Look the host up. Raises: NameNotFound, NameTimeout, both without times: no slot of the host was used."""
-        if self._uses_proxy(visit.lease.url):
+        if self.uses_proxy(visit.lease.url):
             return Step.PROCEED
         host = host_of(visit.lease.url)
         try:
-            await self._resolver.resolve(host)
+            await self.resolver.resolve(host)
         except (NameNotFound, NameTimeout):
             await self._record_lookup(visit, host)
             raise
@@ -77,9 +75,9 @@ class DnsPrecondition:
         return Step.PROCEED
 
     async def _record_lookup(self, visit: Visit, host: str) -> None:
-        lookup = self._resolver.take_lookup(host)
+        lookup = self.resolver.take_lookup(host)
         if lookup is not None:
-            await self._record(visit, lookup)
+            await self.record(visit, lookup)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

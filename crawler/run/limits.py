@@ -46,7 +46,7 @@ class RunLimits:
         self._statistics = statistics
         self._bytes_left = order.fetched_bytes - fetched_bytes if order.fetched_bytes else None
         pages_left = max(order.pages - done, 0) if order.pages else None
-        self.pages = PageLimit(pages_left, on_reached=lambda: self._reached(Cause.PAGES, self.pages.lift))
+        self.pages = PageLimit(pages_left, on_reached=lambda: self._reached(Cause.PAGES, self._lift_pages))
 
     def counting(self, dispose: Dispose) -> Dispose:
         """The same disposition, after which the bytes are checked."""
@@ -83,6 +83,9 @@ class RunLimits:
             self._run_state.pause(cause, lift=lift)
         else:
             self._run_state.stop(_ENDINGS[cause])
+
+    def _lift_pages(self) -> None:
+        self.pages.lift()  # `pages` may not be there yet when it is named
 
     def _lift_bytes(self) -> None:
         self._bytes_left = None

@@ -21,8 +21,8 @@ from anabranch.dedup.bloom.log import LeafLogs
 from anabranch.dedup.bloom.restoring import Image, restore
 from anabranch.dedup.bloom.splitting import Split, Splitter
 from anabranch.dedup.bloom.table import NONE, LeafTable
-from anabranch.dedup.closing import Closing
 from anabranch.dedup.errors import BadParameters, FilterClosed, InvariantBroken
+from anabranch.dedup.files import Closing
 from anabranch.dedup.files.locks import FolderLock
 from anabranch.dedup.keys import BoolArray, Fingerprints, distinct, fingerprint, fingerprints, first_of_each
 

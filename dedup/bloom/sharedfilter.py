@@ -23,8 +23,8 @@ from anabranch.dedup.bloom.formulas import DsbfParameters, false_positive_rates
 from anabranch.dedup.bloom.sharedleaves import KNOWN, MISSING, MOVED, NEW, LeafAddress, LeafState
 from anabranch.dedup.bloom.sharedsplitting import LEASE_MS, SharedSplitter
 from anabranch.dedup.bloom.sharedtree import SharedManifest
-from anabranch.dedup.closing import Closing
 from anabranch.dedup.errors import BadParameters, InvariantBroken, StoreUnavailable
+from anabranch.dedup.files import Closing
 from anabranch.dedup.keys import (
     FINGERPRINT_BYTES,
     BoolArray,

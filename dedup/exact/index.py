@@ -14,11 +14,11 @@ from typing import Self
 
 import numpy as np
 
-from anabranch.dedup.closing import Closing
 from anabranch.dedup.errors import BadParameters, FilterClosed, InvariantBroken
 from anabranch.dedup.exact.runfolder import RunFolder
 from anabranch.dedup.exact.runs import SortedRun
 from anabranch.dedup.exact.tail import TailLog
+from anabranch.dedup.files import Closing
 from anabranch.dedup.files.locks import FolderLock
 from anabranch.dedup.keys import BoolArray, Fingerprints, fingerprint, fingerprints, first_of_each
 

@@ -22,9 +22,8 @@ from typing import Self, TypeAlias
 
 import numpy as np
 
-from anabranch.dedup.closing import Closing
 from anabranch.dedup.errors import BadParameters, FormatMismatch
-from anabranch.dedup.files import formatfile
+from anabranch.dedup.files import Closing, formatfile
 from anabranch.dedup.keys import BoolArray
 from anabranch.dedup.similarity.url_db import UrlDb
 from anabranch.dedup.userfunctions import imported

@@ -34,8 +34,8 @@ from sqlalchemy import (
 )
 from sqlalchemy.exc import DBAPIError
 
-from anabranch.dedup.closing import Closing
 from anabranch.dedup.errors import FilterClosed, FilterInUse, FormatMismatch, StoreFull
+from anabranch.dedup.files import Closing
 from anabranch.dedup.files.formatfile import Format, Parameters
 
 MAGIC = "anabranch URL_DB"

@@ -13,8 +13,8 @@ from pathlib import Path
 
 import numpy as np
 
-from anabranch.dedup.closing import Closing
 from anabranch.dedup.errors import FilterClosed, InvariantBroken
+from anabranch.dedup.files import Closing
 from anabranch.dedup.files.durable import store_full_errors, sync_file_system, sync_path
 from anabranch.dedup.files.mapped import PAGE_BYTES, PAGE_SHIFT, allocate_pages, count_bits
 from anabranch.dedup.keys import BoolArray, ByteArray, IntArray, first_of_each

@@ -70,11 +70,14 @@ def _check_lane(lane: Lane) -> None:
         raise InvariantBroken(f"{lane} holds a URL twice")
     if lane.place is LanePlace.READY and not lane.window:
         raise InvariantBroken(f"{lane} is ready with nothing to serve")
-    is_served = not (lane.queue.is_busy or lane.queue.standing)
-    if lane.place is LanePlace.NOWHERE and is_served and (lane.window or lane.more):
+    if lane.place is LanePlace.NOWHERE and _may_be_served(lane):
         raise InvariantBroken(f"{lane} has URLs and is in no ready list")
     if lane.is_dropped or lane not in lane.queue.lanes:
         raise InvariantBroken(f"{lane} left memory, and its ready list keeps it")
+
+
+def _may_be_served(lane: Lane) -> bool:
+    return not (lane.queue.is_busy or lane.queue.standing) and bool(lane.window or lane.more)
 
 
 def _check_queue(queue: WorkQueue) -> None:

@@ -164,8 +164,7 @@ def why_idle(facts: IdleFacts, now_s: float) -> str:
         return STORE_BEHIND
     if not facts.pending:
         return f"{counted(facts.in_flight, 'URL')} leased, none queued" if facts.in_flight else NOTHING_QUEUED
-    counts = {"paused": facts.paused, "retired": facts.retired}
-    held = " and ".join(f"{counted(count, 'URL')} in {state} queues" for state, count in counts.items() if count)
+    held = _held_words(facts)
     words = _time_words(facts, now_s)
     if not words and facts.reading:
         words = "rows of the store are awaited"
@@ -186,3 +185,8 @@ def _time_words(facts: IdleFacts, now_s: float) -> str:
     if facts.waiting and facts.waiting + facts.paused + facts.retired >= facts.pending:
         return f"{counted(facts.waiting, 'URL')} wait for a retry" + in_time("the first is due", facts.due_s, now_s)
     return ""
+
+
+def _held_words(facts: IdleFacts) -> str:
+    counts = {"paused": facts.paused, "retired": facts.retired}
+    return " and ".join(f"{counted(count, 'URL')} in {state} queues" for state, count in counts.items() if count)

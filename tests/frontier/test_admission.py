@@ -107,7 +107,7 @@ def test_a_batch_of_nothing_says_nothing() -> None:
     assert rig.add() == []
     rig.add(URL)
     assert rig.add(URL) == [SEEN]
-    assert (len(store.batches), rig.core.said) == (1, 1)
+    assert (len(store.batches), rig.core.sent) == (1, 1)
 
 
 def test_a_pending_url_is_seen_before_the_filter_knows_it() -> None:
@@ -133,7 +133,7 @@ def test_a_key_is_unseen_as_long_as_it_would_be_new() -> None:
         assert list(rig.core.unseen([URL.encode(), b"own"])) == [True, True]
     rig.core.schedule([Candidate(url="http://b.test/", key=b"own")])
     assert list(rig.core.unseen([URL.encode(), b"own"])) == [True, False]
-    assert rig.core.said == 1
+    assert rig.core.sent == 1
 
 
 def dead(ordinal: int, url: str) -> Row:
@@ -383,15 +383,15 @@ def test_a_function_that_fails_changes_nothing(field: str, message: str) -> None
     store = CountingStore()
     rig = build(store=store, **{field: name})
     rig.add(URL)
-    said = rig.core.said
+    sent = rig.core.sent
     with pytest.raises(PolicyError, match=message):
         rig.add("http://a.test/good", "http://a.test/bad")
-    assert (rig.core.said, rig.core.pending) == (said, 1)
+    assert (rig.core.sent, rig.core.pending) == (sent, 1)
     lease = rig.lease_now()
-    said = rig.core.said
+    sent = rig.core.sent
     with pytest.raises(PolicyError, match=message):
         rig.finish(lease, links=["http://a.test/good", "http://a.test/bad"])
-    assert (rig.core.said, rig.core.pending, rig.core.in_flight) == (said, 0, 1)
+    assert (rig.core.sent, rig.core.pending, rig.core.in_flight) == (sent, 0, 1)
     rig.core.operations.check()
     assert rig.finish(lease, links=["http://a.test/good"]) == [NEW]
     rig.core.operations.check()

@@ -608,7 +608,7 @@ async def test_flush_returns_when_all_is_durable() -> None:
     frontier.schedule(candidates("http://a.test/"))
     assert rig.core.durable == 0
     await frontier.flush()
-    assert rig.core.durable == rig.core.said == 1
+    assert rig.core.durable == rig.core.sent == 1
     await frontier.close()
 
 

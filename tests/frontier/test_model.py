@@ -338,7 +338,7 @@ class Machine(RuleBasedStateMachine):
 
     @invariant()
     def is_sound(self) -> None:
-        self.snapshots[self.core.said] = self.truth.copy()
+        self.snapshots[self.core.sent] = self.truth.copy()
         check_memory(self.core._parts)
         assert self.core.in_flight == len(self.leased)
         self.check()
@@ -458,7 +458,7 @@ class Machine(RuleBasedStateMachine):
         self.take_in(links, verdicts)
         due_s = self.clock() + outcome.after_s
         self.truth.finish(lease.ordinal, lease.url, lease.queue, outcome.kind, due_s)
-        self.snapshots[self.core.said] = self.truth.copy()
+        self.snapshots[self.core.sent] = self.truth.copy()
 
     def give_back(self, lease: Lease) -> None:
         self.leased = [other for other in self.leased if other is not lease]
@@ -519,7 +519,7 @@ class LateMachine(Machine):
         super().check()
 
     def check(self) -> None:
-        assert self.core.durable <= self.core.said
+        assert self.core.durable <= self.core.sent
 
 
 class SqliteMachine(Machine):

@@ -131,7 +131,7 @@ def end(frontier: Frontier, lease: Lease, log: Log, site: Site) -> None:
         return
     links = [Candidate(url=url) for url in site.links(lease.url)]
     frontier.finish(lease, Outcome(OutcomeKind.DONE, 200), links)
-    log.say("finish", frontier.said, lease.url)
+    log.say("finish", frontier.sent, lease.url)
 
 
 def hash_of(url: str) -> int:

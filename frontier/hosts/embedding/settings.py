@@ -25,10 +25,6 @@ def _is_word(value: object) -> bool:
     return isinstance(value, str) and bool(value) and not any(map(str.isspace, value))
 
 
-def _is_whole(value: object) -> bool:
-    return isinstance(value, int) and not isinstance(value, bool)
-
-
 def _is_number(value: object) -> bool:
     return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value) and value >= 0
 
@@ -43,7 +39,7 @@ _WORDS, _TABLES = "text, or a list of texts", "a list of tables"
 _FITS: Mapping[str, Callable[[object], bool]] = MappingProxyType(
     {
         _WORD: _is_word,
-        _WHOLE: _is_whole,
+        _WHOLE: lambda value: isinstance(value, int) and not isinstance(value, bool),
         _NUMBER: _is_number,
         _WORDS: _are_words,
         _TABLES: lambda value: isinstance(value, list | tuple),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from dataclasses import replace
 
 import pytest
 import structlog
@@ -295,7 +296,7 @@ async def test_a_page_that_asks_for_it_leads_nowhere_but_to_what_belongs_to_it(m
     """The links stay with the visit: they are what the page says."""
     crawl = make()
     crawl.scope = open_scope(ScopeSection(scope="any"))
-    crawl.process._scope = crawl.scope
+    crawl.process = replace(crawl.process, scope=crawl.scope)
     one = visit(answer=response())
     one.directives = Directives(nofollow=True)
     one.links = [Link(f"http://a.test/{hop}", hop) for hop in "LERXIMS"]
