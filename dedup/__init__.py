@@ -16,8 +16,7 @@ A key is bytes: the canonical URL in UTF-8. Its way through the room:
 6. `sync` makes it durable, logs first. After a clean end the bits are read or mapped again, after any other end they are
    built from the logs (`bloom/restoring.py`). `bookkeeping.py` sums up the expected losses.
 
-`recent.py` answers for recent keys from memory. Each folder records what it is (`files/formatfile.py`), and is opened only
-with the parameters that it was made with. `files/` has the durable writes, locks, headers and maps of all rooms.
+`recent.py` answers for recent keys from memory. `files/` has the durable writes, locks, headers and maps of all rooms.
 
 Other ways in: `bloom/sharedfilter.py` is the same tree with its leaves in Redis, shared by crawlers; `similarity/` drops
 URLs if all their features are known; `stream.py` passes on the new lines of a stream by any of these, which

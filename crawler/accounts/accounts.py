@@ -107,7 +107,12 @@ class Accounts:
                     self._added.count(counts)
                 self._added_to = end
                 if self._added.size >= MAX_WAITING:
-                    self.sync()
+                    self._sync_recovered()
+        self._sync_recovered()
+
+    def _sync_recovered(self) -> None:
+        """Commit what a killed run has added; it lasted at least until its last success, which its row does not have."""
+        self._database.extend_run(self._started_s, self._added.total.last_success_s or 0.0)
         self.sync()
 
     def _count_log(self, crawl_log: Path, covered: int) -> int:

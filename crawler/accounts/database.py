@@ -21,6 +21,7 @@ from sqlalchemy import (
     func,
     select,
     text,
+    update,
 )
 from sqlalchemy.dialects.sqlite import Insert, insert
 
@@ -181,6 +182,14 @@ class AccountsDatabase:
                 self._writer.execute(_SET_PLACE, {"id": 0, "place": place})
             else:
                 self._writer.execute(_SET_COVERED, {"id": 0, "bytes": covered})
+
+    def extend_run(self, before_s: float, until_s: float) -> None:
+        """The last run that began before that time lasted at least until `until_s`."""
+        last = select(func.max(_RUN.c.started_s)).where(_RUN.c.started_s < before_s).scalar_subquery()
+        with as_system_errors(self._path), self._writer.begin():
+            self._writer.execute(
+                update(_RUN).where(_RUN.c.started_s == last, _RUN.c.until_s < until_s).values(until_s=until_s)
+            )
 
     def write_sum(self, parts: Sequence[Path], run: tuple[float, float]) -> None:
         """Replace the rows by the sums of other accounts' rows, in one transaction; the runs stay. Cost: linear in the rows."""

@@ -189,9 +189,9 @@ class SeedBook:
     and a torn line is not read, and cut before the next is written; several replace the file at once. A URL is in the book
     once; its first source wins. Memory: all seeds. One writer at a time (the job's lock); opening writes nothing.
 
-    `crc` is a checksum of all lines up to its own; older programs wrote lines without it. Another file (`COUNT`) has the number
-    of lines and their checksum. It is written after the book, so the book may have more lines; fewer are damage. In a book
-    without a count, as of older programs, a torn line is damage, too: more lines may have followed it.
+    `crc` is a checksum of all lines up to its own; older programs wrote lines without it. Another file (`COUNT`), written after
+    the book, has the number of lines and their checksum: the book may have more lines; fewer are damage, and so is a torn line
+    in a book without a count.
 
     Raises: SeedBookDamaged if the book is not what was written; StorageError (DiskFull …) when the disk refuses.
     """

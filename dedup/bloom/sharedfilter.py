@@ -6,9 +6,8 @@ keeps a copy. A batch of keys descends that copy and is sent as one script call 
 asked again. `sharedsplitting.py` splits full leaves.
 
 Two crawlers never both find one key new: the bits of a leaf are tested and set in one script. A splitting leaf is
-frozen before any crawler learns of its children, so its answers hold for good; `add` asks it first, and sends only the
-keys that it does not know to the child. (Not at the same time: between the two answers the splitting leaf may be moved
-and removed.) So the order of the scripts in the child decides alone.
+frozen before any crawler learns of its children; `add` asks it first, and then sends only the keys that it does not know
+to the child, where the order of the scripts decides.
 """
 
 from __future__ import annotations

@@ -6,8 +6,7 @@ Steps, each of which any crawler may take, or take over from one that died on th
 2. *create*: its children are made. Making them twice is harmless.
 3. *manifest*, LEAF -> SPLITTING: replaced only if it is still the revision that was read. One crawler succeeds.
 4. *move*: the crawler with the lease puts the leaf's log into the leaves below, a bounded part with each call that adds
-   keys. The lease only saves work: a part that is moved twice changes nothing, and `moved` grows only from the value at
-   which a step began.
+   keys. The lease only saves work: a part that is moved twice changes nothing.
 5. *manifest*, SPLITTING -> INNER, and then the leaf's bits and log are removed.
 
 The truth is in the leaves: a frozen or gone leaf reports it to every caller, which loads the manifest anew, and takes the

@@ -5,8 +5,7 @@ server follows from the path, so crawlers that split the same leaf make the same
 of splits, and hold within one manifest only.
 
 A filter is made in this order: a part on the first server, parts on the others, the leaves, the manifest; then the parts
-are sealed. Every crawler that opens it does the missing steps. A sealed part without a manifest, or a manifest with
-missing or other parts, means lost data.
+are sealed. Every crawler that opens it does the missing steps. Sealed parts and manifest that do not fit mean lost data.
 """
 
 from __future__ import annotations

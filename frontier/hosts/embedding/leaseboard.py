@@ -1,8 +1,7 @@
 """The lease board: a small file in which a host program shows its leases to other processes.
 
-In the store a leased URL is a queued one, since a lease ends with its process. The board shows the difference to a process that
-reads a copy of the store. The file has slots of 32 bytes, each written in one call and never synced; a page costs two such
-calls, of 5 to 15 microseconds:
+In the store a leased URL is a queued one, so a process that reads a copy of the store needs the board. The file has slots of 32
+bytes, each written in one call and never synced; a page costs two such calls, of 5 to 15 microseconds:
 
     ordinal > 0:  this row was leased at `time_s`
     ordinal = 0:  the gate is closed until `time_s`; the slot is free after that

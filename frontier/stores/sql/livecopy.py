@@ -1,13 +1,9 @@
 """A copy of a store's file while its owner writes to it.
 
-SQLite's own backup cannot make it: the owner holds the file with `locking_mode=EXCLUSIVE` (see `sqlite`), so any other
-connection is refused. But the files can be read. The log grows at its end until it is restarted, which changes its header; and
-the file is written only with pages that are in the log. So the file, copied first, and the log, copied next, are together the
-store at the end of some transaction, if the log's header is the same before and after. Pages that a checkpoint wrote into the
-file meanwhile are in the log, too; a transaction that was being written has no commit there and is left out.
-
-The log is restarted every 64 MiB, in seconds on a busy crawl. So a copy holds a shared `flock` on it, which ends with its
-process; as long as it exists the owner restarts the log every 256 MiB only.
+The owner holds the file with `locking_mode=EXCLUSIVE`, so SQLite's own backup is refused; but the files can be read. The log
+grows at its end until it is restarted, which changes its header; the file is written only with pages that are in the log. So
+file and log, copied in this order, are the store at the end of some transaction, if the log's header is the same before and
+after. While a copy holds a shared `flock` on the log, the owner restarts it every 256 MiB only, not within seconds.
 (https://www.sqlite.org/fileformat2.html#the_write_ahead_log)
 """
 

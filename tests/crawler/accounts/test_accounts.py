@@ -498,3 +498,19 @@ def test_accounts_are_what_the_log_says(tmp_path_factory, steps) -> None:
     accounts = job.open()
     assert {host: accounts.of_host(host) for host in expected} == expected
     accounts.close()
+
+
+@pytest.mark.parametrize("is_killed", [True, False])
+def test_a_killed_run_lasted_until_its_last_success(job, *, is_killed: bool) -> None:
+    """The time between two runs does not count; a rate over the runs' time would be too high without the killed one's."""
+    accounts = job.open()
+    job.write(accounts, line(start_s=104.0, end_s=105.0), line(start_s=118.0, end_s=120.0))
+    job.now_s = 120.0
+    if not is_killed:
+        accounts.close()
+    job.now_s = 1000.0
+    accounts = job.open()
+    job.now_s = 1003.0
+    accounts.close()
+    with AccountsView(job.state) as view:
+        assert view.duration_s() == pytest.approx(20.0 + 3.0)
