@@ -105,3 +105,12 @@ async def test_the_program_may_be_killed_and_misses_nothing(tmp_path: Path) -> N
         # One lease at a time, for there is one slot; and pages that were finished, but not yet durable.
         assert sum(count - 1 for count in fetched.values()) <= 4
         assert site.ledger.max_in_service(host) == 1
+
+
+async def test_the_loop_without_asyncio_ends(tmp_path: Path) -> None:
+    """It leases its only page, finishes it, and nothing is left; a second start finds the job done."""
+    (tmp_path / "loop.py").write_text(PROGRAMS["loop.py"])
+    for _ in range(2):
+        program = await asyncio.create_subprocess_exec(sys.executable, "loop.py", cwd=tmp_path, env=environment())
+        async with asyncio.timeout(PATIENCE_S):
+            assert await program.wait() == 0
