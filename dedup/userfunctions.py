@@ -34,9 +34,7 @@ def imported(name: str, what: str, known: Iterable[str]) -> Callable[..., Any]:
     def call(*arguments: object) -> Any:
         try:
             return function(*arguments)
-        except KeyboardInterrupt:
-            raise
-        except BaseException as error:  # a user function may raise anything
+        except Exception as error:  # a user function may raise anything
             given = ", ".join(map(repr, arguments))
             raise BadParameters(f"{what} {name!r} failed for {given}: {_one_line(error)}") from error
 

@@ -140,8 +140,9 @@ class Frontier:
 
     def release(self, lease: Lease) -> None:
         """Give a lease back unprocessed: the URL is first again, and the slot does not rest. Raises: LeaseLost."""
+        held = self._leases.take_back(lease)  # first: after a failure of the store nothing is in flight either
+        self._completion.release(held, self._clock())
         self._store_link.drain()
-        self._completion.release(self._leases.take_back(lease), self._clock())
         self._store_link.send()
 
     def renew(self, lease: Lease) -> Lease:

@@ -84,7 +84,7 @@ async def test_a_paused_crawl_fetches_nothing_until_it_is_resumed(tmp_path, slow
     run = await ended(process)
     assert run.code == 0, run.err
     assert crawl_log(tmp_path / "job") == expected([SEED])
-    assert "paused by the operator; fetches under way may end\ngoing on\n" in run.out
+    assert "paused by the operator; fetches under way may end\nresumed\n" in run.out
 
 
 async def test_stop_ends_a_crawl_in_order(tmp_path, slow_web):
