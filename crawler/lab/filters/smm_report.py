@@ -408,9 +408,8 @@ def _hash_table_row(runs: Sequence[TableRun]) -> tuple[Cell, ...]:
 def _blooms(measured: SmmMeasurements) -> Table:
     rows: list[tuple[Cell, ...]] = []
     for runs in measured.blooms:
-        method = _bloom(runs, measured)
-        first, second, batch_first, batch_second = (us * measured.urls for us in method.times if us is not None)
-        rows.append((runs[0].bits, runs[0].hashes, NOT_RECOVERABLE, first, batch_first, second, batch_second))
+        times = [(run.singly.first_us, run.batch.first_us, run.singly.second_us, run.batch.second_us) for run in runs]
+        rows.append((runs[0].bits, runs[0].hashes, NOT_RECOVERABLE, *map(median, zip(*times, strict=True))))
     return Table(
         title=f"Table 3, Bloom filter: microseconds for {measured.urls:,} URLs",
         columns=_COLUMNS_3,
