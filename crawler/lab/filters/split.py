@@ -10,10 +10,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from math import nan
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from time import thread_time_ns
+from typing import TypeVar
 
 import numpy as np
 
@@ -24,6 +26,8 @@ from anabranch.crawler.outcomes.errors import UsageError
 from anabranch.dedup.bloom.filter import Dsbf
 from anabranch.dedup.bloom.formulas import DsbfParameters, capacity_with, false_positive_rates
 from anabranch.dedup.keys import Fingerprints, fingerprints
+
+T = TypeVar("T")
 
 _FEWEST_URLS = 10_000
 _MOST_POINTS = 200
@@ -101,63 +105,69 @@ def run(options: SplitOptions, on_progress: OnProgress) -> LabReport:
         raise UsageError(
             f"--urls has {len(elements):,} distinct URLs; --n and --probes need {options.n + options.probes:,}"
         )
-    inserted, probes = elements[: options.n], elements[options.n :]
-    stops = [options.n * number // options.points for number in range(1, options.points + 1)]
+    inputs = _Inputs(
+        options=options,
+        shape=shape,
+        inserted=elements[: options.n],
+        probes=elements[options.n :],
+        stops=[options.n * number // options.points for number in range(1, options.points + 1)],
+        on_stop=lambda filter_number, stop_number, what: on_progress(
+            1 + filter_number * options.points + stop_number, steps, what
+        ),
+    )
+    dsbf, split_at = _measure_dsbf(inputs)
+    measured = SplitMeasurements(
+        options=options,
+        hashes=shape.hashes,
+        capacity=shape.capacity,
+        dsbf=dsbf,
+        planned=tuple(_measure_classic(inputs, 1, options.planned, "planned")),
+        final=tuple(_measure_classic(inputs, 2, options.n, "final")),
+        split_at=split_at,
+    )
+    on_progress(steps, steps, "done")
+    return report(measured)
 
-    def classic(step: int, urls: int, what: str) -> Iterator[SplitPoint]:
-        tree = FixedTree(1, _bits_for(urls, shape), shape.hashes)
-        holds = capacity_with(tree.leaf_bits, shape.hashes, shape.false_positive)
-        held = 0
-        for number, stop in enumerate(stops):
-            on_progress(step + number, steps, f"classic Bloom filter of the {what} size, {stop:,} URLs")
-            insert_us = _timed(tree.mark, inserted[held:stop])
-            begun_ns = thread_time_ns()
-            known = int(tree.ask(probes)[1].sum())
-            query_us = (thread_time_ns() - begun_ns) / 1000 / len(probes)
-            formula = float(false_positive_rates(tree.leaf_bits, tree.hashes, np.array([stop]))[0])
-            held = stop
-            yield SplitPoint(
-                urls=stop,
-                rate=known / len(probes),
-                formula=formula,
-                worst=formula,
-                insert_us=insert_us,
-                query_us=query_us,
-                memory_bytes=tree.leaf_bits // 8,
-                fills=(stop / holds,) * 3,
-            )
 
-    with TemporaryDirectory(prefix="anabranch-lab-") as folder, Dsbf.open(Path(folder), shape) as dsbf:
-        points, split_at = [], []
-        held = splits = 0
-        for number, stop in enumerate(stops):
-            on_progress(1 + number, steps, f"DSBF, {stop:,} URLs")
-            spent_ns, worst = 0, 0.0
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Inputs:
+    """What all three filters are given."""
+
+    options: SplitOptions
+    shape: DsbfParameters
+    inserted: Fingerprints
+    probes: Fingerprints
+    stops: list[int]  #: URLs inserted at each point
+    on_stop: Callable[[int, int, str], None]  #: the filter's number, the stop's, and what is measured
+
+
+def _measure_dsbf(inputs: _Inputs) -> tuple[tuple[SplitPoint, ...], tuple[tuple[int, int], ...]]:
+    """The points of the DSBF, and the batches that began splits."""
+    points, split_at = [], []
+    held = splits = 0
+    with TemporaryDirectory(prefix="anabranch-lab-") as folder, Dsbf.open(Path(folder), inputs.shape) as dsbf:
+        for number, stop in enumerate(inputs.stops):
+            inputs.on_stop(0, number, f"DSBF, {stop:,} URLs")
+            insert_us, worst = 0.0, 0.0
             for start in range(held, stop, _BATCH):
-                part = inserted[start : min(start + _BATCH, stop)]
-                begun_ns = thread_time_ns()
-                dsbf.mark_elements(part, np.ones(len(part), dtype=np.bool_))
-                spent_ns += thread_time_ns() - begun_ns
+                part = inputs.inserted[start : min(start + _BATCH, stop)]
+                insert_us += _timed(partial(dsbf.mark_elements, part, np.ones(len(part), dtype=np.bool_)))[0]
                 now = dsbf.statistics()
                 worst = max(worst, now.worst_rate)
                 if now.splits > splits:
                     split_at.append((start + len(part), now.splits - splits))
                     splits = now.splits
-            begun_ns = thread_time_ns()
-            dsbf.sync()
-            spent_ns += thread_time_ns() - begun_ns
-            begun_ns = thread_time_ns()
-            known = len(probes) - int(dsbf.unseen_elements(probes).sum())
-            query_us = (thread_time_ns() - begun_ns) / 1000 / len(probes)
-            now, loads = dsbf.statistics(), dsbf.leaf_loads() / shape.capacity
+            insert_us += _timed(dsbf.sync)[0]
+            query_us, new = _timed(partial(dsbf.unseen_elements, inputs.probes))
+            now, loads = dsbf.statistics(), dsbf.leaf_loads() / inputs.shape.capacity
             points.append(
                 SplitPoint(
                     urls=stop,
-                    rate=known / len(probes),
+                    rate=1 - float(new.mean()),
                     formula=now.mean_rate,
                     worst=worst,
-                    insert_us=spent_ns / 1000 / (stop - held),
-                    query_us=query_us,
+                    insert_us=insert_us / (stop - held),
+                    query_us=query_us / len(inputs.probes),
                     memory_bytes=now.memory_bytes,
                     fills=(float(loads.min()), float(loads.mean()), float(loads.max())),
                     leaves=now.leaves,
@@ -165,17 +175,34 @@ def run(options: SplitOptions, on_progress: OnProgress) -> LabReport:
                 )
             )
             held = stop
-    measured = SplitMeasurements(
-        options=options,
-        hashes=shape.hashes,
-        capacity=shape.capacity,
-        dsbf=tuple(points),
-        planned=tuple(classic(1 + options.points, options.planned, "planned")),
-        final=tuple(classic(1 + 2 * options.points, options.n, "final")),
-        split_at=tuple(split_at),
-    )
-    on_progress(steps, steps, "done")
-    return report(measured)
+    return tuple(points), tuple(split_at)
+
+
+def _measure_classic(inputs: _Inputs, filter_number: int, urls: int, what: str) -> Iterator[SplitPoint]:
+    """The points of a classic filter for that number of URLs."""
+    shape = inputs.shape
+    tree = FixedTree(1, _bits_for(urls, shape), shape.hashes)
+    holds = capacity_with(tree.leaf_bits, shape.hashes, shape.false_positive)
+    held = 0
+    for number, stop in enumerate(inputs.stops):
+        inputs.on_stop(filter_number, number, f"classic Bloom filter of the {what} size, {stop:,} URLs")
+        insert_us = sum(
+            _timed(partial(tree.mark, inputs.inserted[start : min(start + _BATCH, stop)]))[0]
+            for start in range(held, stop, _BATCH)
+        )
+        query_us, (_, known) = _timed(partial(tree.ask, inputs.probes))
+        formula = float(false_positive_rates(tree.leaf_bits, tree.hashes, np.array([stop]))[0])
+        yield SplitPoint(
+            urls=stop,
+            rate=float(known.mean()),
+            formula=formula,
+            worst=formula,
+            insert_us=insert_us / (stop - held),
+            query_us=query_us / len(inputs.probes),
+            memory_bytes=tree.leaf_bits // 8,
+            fills=(stop / holds,) * 3,
+        )
+        held = stop
 
 
 def _bits_for(urls: int, shape: DsbfParameters) -> int:
@@ -186,12 +213,11 @@ def _bits_for(urls: int, shape: DsbfParameters) -> int:
     return bits
 
 
-def _timed(mark: Callable[[Fingerprints], None], elements: Fingerprints) -> float:
-    """Mark the elements in batches; CPU microseconds for each."""
+def _timed(work: Callable[[], T]) -> tuple[float, T]:
+    """CPU microseconds of this thread, and the result."""
     begun_ns = thread_time_ns()
-    for start in range(0, len(elements), _BATCH):
-        mark(elements[start : start + _BATCH])
-    return (thread_time_ns() - begun_ns) / 1000 / len(elements)
+    result = work()
+    return (thread_time_ns() - begun_ns) / 1000, result
 
 
 def report(measured: SplitMeasurements) -> LabReport:
