@@ -15,7 +15,13 @@ from anabranch.dedup.errors import BadParameters, DedupError
 Flags: TypeAlias = Mapping[str, Any]
 
 #: The name of a filter's parameter, with which the filter's messages begin -> the option that sets it.
-_FLAGS = {"false_positive": "--false-positive", "levels": "--levels", "signature": "--signature"}
+_FLAGS = {
+    "false_positive": "--false-positive",
+    "leaf_bits": "--leaf-bits",
+    "levels": "--levels",
+    "signature": "--signature",
+    "split_fan_out": "--fan-out",
+}
 
 _ADVICE = "see to the disk, or name another folder in TMPDIR"
 
@@ -56,6 +62,7 @@ def _imported(module: str, options: str, flags: Flags, on_progress: OnProgress) 
 EXPERIMENTS: dict[str, Callable[[Flags, OnProgress], LabReport]] = {
     "smm": partial(_imported, "filters.smm", "SmmOptions"),
     "fpr": partial(_imported, "filters.fpr", "FprOptions"),
+    "split": partial(_imported, "filters.split", "SplitOptions"),
     "redis": partial(_imported, "filters.redis", "RedisOptions"),
     "balance": partial(_imported, "filters.balance", "BalanceOptions"),
     "policies": partial(_imported, "policies.compare", "PolicyOptions"),

@@ -83,7 +83,7 @@ def _draw_panel(axes: Axes, panel: Panel) -> None:
 def _legend(axes: Axes, panel: Panel, height: float) -> None:
     """Below the axis' name, in the order of the curves; none where one set of bars needs no name."""
     drawn = dict(zip(*reversed(axes.get_legend_handles_labels()), strict=True))
-    labels = [curve.label for curve in panel.curves if curve.label in drawn]
+    labels = [label for label in (*(curve.label for curve in panel.curves), panel.shaded_label) if label in drawn]
     if len(labels) > 1 or (labels and panel.is_course):
         axes.legend(
             [drawn[label] for label in labels],
@@ -119,6 +119,9 @@ def _draw_lines(axes: Axes, panel: Panel) -> None:
         axes.plot(
             curve.x, curve.y, style, marker=marker, markersize=3.5, linewidth=1.4, color=colour, label=curve.label
         )
+    for number, (low, high) in enumerate(panel.shaded):
+        label = "" if number else panel.shaded_label
+        axes.axvspan(low, high, color="0.85", zorder=0, label=label)
 
 
 def _colours(curves: Sequence[Curve]) -> list[str]:

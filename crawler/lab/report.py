@@ -50,6 +50,8 @@ class Panel:
     is_log_y: bool = False
     is_course: bool = False  #: lines over time: their points are too many to be marked
     is_bars: bool = False  #: bars instead of lines
+    shaded: tuple[tuple[float, float], ...] = ()  #: ranges of x that are marked, of lines only
+    shaded_label: str = ""
     names: tuple[str, ...] = ()  #: of bars at x = 0, 1, 2, …; they are then horizontal, the first on top
 
 

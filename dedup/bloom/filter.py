@@ -24,7 +24,7 @@ from anabranch.dedup.bloom.table import NONE, LeafTable
 from anabranch.dedup.errors import BadParameters, FilterClosed, InvariantBroken
 from anabranch.dedup.files import Closing
 from anabranch.dedup.files.locks import FolderLock
-from anabranch.dedup.keys import BoolArray, Fingerprints, distinct, fingerprint, fingerprints, first_of_each
+from anabranch.dedup.keys import BoolArray, Fingerprints, IntArray, distinct, fingerprint, fingerprints, first_of_each
 
 
 def check_node(table: LeafTable, node: int, logged: Fingerprints, name: Path) -> None:
@@ -172,6 +172,12 @@ class Dsbf(Closing):
     def rates(self) -> tuple[float, float]:
         """False-positive rate that a random key meets, and that of the worst leaf. Cost: O(leaves)."""
         return self._table.nodes.rates(self._parameters, self._table.tree)
+
+    def leaf_loads(self) -> IntArray:
+        """The number of elements of each leaf. Cost: O(leaves)."""
+        self._require_open()
+        loads: IntArray = self._table.nodes.counts[np.array(self._table.tree.leaves)]
+        return loads
 
     def statistics(self) -> DsbfStatistics:
         """The filter at this moment. Cost: O(leaves)."""

@@ -87,7 +87,7 @@ def test_hash_words_are_whole_digests_one_after_the_other() -> None:
 @given(st.lists(st.lists(st.binary(max_size=3), max_size=30), max_size=5), st.sampled_from([1, 4, 5, 6, 9, 10]))
 def test_a_classic_filter_is_the_same_as_one_key_after_the_other(batches: list[list[bytes]], k: int) -> None:
     """A batch answers and sets bits as its keys would one by one; no added key is ever missed."""
-    bloom, model = ClassicBloom(1000, k), set[int]()
+    bloom, one_by_one, model = ClassicBloom(1000, k), ClassicBloom(1000, k), set[int]()
     for batch in batches:
         places = [{int(word) % 1000 for word in hash_words([key], k)[0]} for key in batch]
         expected = []
@@ -96,7 +96,11 @@ def test_a_classic_filter_is_the_same_as_one_key_after_the_other(batches: list[l
             model |= place
         assert bloom.add(batch).tolist() == expected
         assert bloom.contains(batch).all()
-    assert bloom.fill == len(model) / 1000
+        assert [one_by_one.add_one(key) for key in batch] == expected
+        assert all(map(one_by_one.contains_one, batch))
+    assert bloom.fill == one_by_one.fill == len(model) / 1000
+    others = keys(0, 50)
+    assert [one_by_one.contains_one(key) for key in others] == bloom.contains(others).tolist()
 
 
 @pytest.mark.parametrize(

@@ -65,8 +65,8 @@ def test_the_three_published_tables_are_measured(report) -> None:
 
 
 def test_every_time_is_measured_and_nothing_is_forgotten(report) -> None:
-    """No cell is empty but the batches of the tables, which have none, and the labels of means."""
-    for table in (*report.tables[2:4], report.tables[0]):
+    """No cell is empty but the labels of means."""
+    for table in (*report.tables[2:], report.tables[0]):
         assert all(cell is not None for row in table.rows[:2] for cell in row), table.title
     assert report.closing[-1] == "No method forgot a URL, reopened stores included."
 
@@ -113,10 +113,9 @@ def test_repeats_are_a_share_of_the_input() -> None:
 
 
 def test_quick_leaves_out_what_takes_long() -> None:
-    """The table of 10 buckets, and the Bloom filters one URL at a time."""
+    """The table of 10 buckets."""
     report, told = run_tiny(quick=True, runs=1)
     assert [row[0] for row in report.tables[2].rows] == [100, 1_000, 10_000]
-    assert {(row[3], row[5]) for row in report.tables[3].rows} == {(None, None)}
     assert {total for _, total, _ in told[1:]} == {2 * 1 + 3 + 12}
 
 
@@ -192,9 +191,8 @@ def test_repeats_are_new_once(folders) -> None:
     twice = [*URLS, *URLS]
     run = smm_run(folders, twice, SHAPE)
     assert (counts(run.singly), counts(run.batch)) == ((300, 0), (300, 0))
-    assert counts(table_run(10, twice, OTHERS).passes) == (300, 0)
-    bloom = bloom_run((8_000_000, 10), twice, OTHERS, singly=True)
-    assert (counts(bloom.singly), counts(bloom.batch)) == ((300, 0), (300, 0))
+    for peer in (table_run(10, twice, OTHERS), bloom_run((8_000_000, 10), twice, OTHERS)):
+        assert (counts(peer.singly), counts(peer.batch)) == ((300, 0), (300, 0))
 
 
 def test_false_hits_of_a_store_are_counted(folders) -> None:
@@ -208,8 +206,9 @@ def test_a_table_makes_no_false_hit_and_a_full_filter_many() -> None:
     run = table_run(10, URLS, OTHERS)
     assert (run.buckets, run.false_hits) == (10, 0)
     assert min(run.empty_us, run.missing_us) > 0
-    full = bloom_run((80, 1), URLS, OTHERS, singly=False)
-    assert (full.bits, full.hashes, full.singly) == (80, 1, None)
+    full = bloom_run((80, 1), URLS, OTHERS)
+    assert (full.bits, full.hashes) == (80, 1)
+    assert full.singly.new == full.batch.new
     assert full.false_hits > 250
     assert full.batch.new < 81
 
