@@ -325,10 +325,10 @@ class ForeignKeys:
     def sort_out(
         self, keys: Sequence[bytes], died: Sequence[Row], under_way: Callable[[], Iterable[bytes]]
     ) -> tuple[list[bytes], set[bytes]]:
-        """From the keys of synced rows, those that belong to this crawl; and those no longer pending. O(keys).
+        """Of the keys of synced rows, those that belong to this crawl, and those that are not pending any more. O(keys).
 
-        A row that died removes its key once. If there are too many, the older ones are forgotten, unless `under_way`
-        again.
+        A row that died removes its key once, since a forced row may have the same. If too many keys of other crawls are
+        pending, the older ones are forgotten, except those that are `under_way` again.
         """
         dead = Counter(row.dedup_key() for row in died)
         own = list((Counter(keys) - dead).elements())

@@ -16,8 +16,7 @@ from typing import Final, NamedTuple, Protocol
 
 from anabranch.frontier.errors import LeaseLost, PolicyError
 from anabranch.frontier.policies.budgets import NOTHING_MORE
-from anabranch.frontier.records import ENDING, WAITING, Head, HostTrouble, Lease, Outcome, OutcomeKind, Row
-from anabranch.frontier.scheduling.gates import Gate
+from anabranch.frontier.records import ENDING, WAITING, Head, HostTrouble, Lease, Outcome, OutcomeKind
 from anabranch.frontier.scheduling.queues import Charge, Lane, QueueRules
 from anabranch.frontier.scheduling.readylist import Outbox, ReadyList
 from anabranch.frontier.scheduling.retries import Retries
@@ -214,7 +213,8 @@ class Completion:
                 self._schedule.placement.retire(queue)
         self._schedule.come_back(lane, head, charge, now_s, keep=kind is _DEFERRED or kind is _RETIRE)
         if self._board is not None:
-            self._show(lane.line.gate, row, now_s)
+            gate = lane.line.gate
+            self._board.back(row.ordinal, gate.id, gate.opens_s(), now_s)
 
     def release(self, held: Held, now_s: float) -> None:
         """End a lease that did nothing: the URL is first again, and the slot does not rest."""
@@ -225,7 +225,7 @@ class Completion:
             line.group.gate.give_back(now_s)
         self._schedule.come_back(lane, head, FREE, now_s, keep=True)
         if self._board is not None:
-            self._show(line.gate, head.row, now_s)
+            self._board.back(head.row.ordinal, line.gate.id, line.gate.opens_s(), now_s)
 
     def expire(self, held: Held, now_s: float) -> None:
         """End a lease that was lost: the URL is first again, and the slot rests, as the fetch may have lasted until now."""
@@ -242,10 +242,6 @@ class Completion:
     def count_waiting(self, change: int) -> None:
         """Add to the number of rows that wait for a retry."""
         self.waiting += change
-
-    def _show(self, gate: Gate, row: Row, now_s: float) -> None:
-        assert self._board is not None
-        self._board.back(row.ordinal, gate.id, gate.opens_s(), now_s)
 
     def _end_slot(self, line: ReadyList, outcome: Outcome, now_s: float) -> None:
         """Let the slots rest if something was fetched; close the host's gate if there was trouble."""

@@ -126,7 +126,7 @@ class SharedCounts(NamedTuple):
 
     left: int = 0  #: rows that died since another crawl had accepted their URL; one URL may come several times
     twice: int = 0  #: URLs of this crawl that another one had accepted by the time of the mark: both fetch
-    lost: float = 0.0  #: URLs that the filter dropped though no crawl had them, by expectation
+    lost: float = 0.0  #: expected number of new URLs that the filter dropped
 
 
 class SharedFilter:
@@ -242,7 +242,7 @@ class BesideShared:
 
 
 def open_shared(urls: Sequence[str], name: str, *, expect: int, false_positive: float) -> SharedFilter:
-    """Open the filter of this name on these Redis servers, or make it if there is none; blocks.
+    """Open the filter of this name on these Redis servers; create it if it does not exist (blocks).
 
     All who share it name the same servers in the same order, the same name and the same numbers. Raises: PolicyError (a URL, a
     password or a number), FormatMismatch (it was made with other numbers or on other servers), StoreUnavailable, StoreFull.

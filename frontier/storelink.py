@@ -137,7 +137,7 @@ class StoreLink:
             outbox.questions_asked()
 
     def ask(self) -> bool:
-        """If there is anything to ask, say what comes before it, then ask; True if there was."""
+        """If there is anything to ask, send what comes before it, then ask; True if there was."""
         if not self._outbox.has_questions():
             return False
         self.send()
@@ -210,9 +210,7 @@ class StoreLink:
         self.unacknowledged.synced(number)
         if duplicates:
             self.queued -= len(duplicates)
-        if (
-            self._loaded
-        ):  # dead rows that were no plain ones are counted again; those that wait may come due from now on
+        if self._loaded:  # what dead rows counted for is taken back; rows that wait may come due from now on
             dead = {row.ordinal for row in duplicates}
             while self._loaded and self._loaded[0].number <= number:
                 loaded = self._loaded.popleft()

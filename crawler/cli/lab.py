@@ -61,9 +61,7 @@ def run_lab(
 
     try:
         for number in _ENDINGS:
-            if (
-                signal.getsignal(number) is not signal.SIG_IGN
-            ):  # a signal that the caller ignores (`nohup`) stays ignored
+            if signal.getsignal(number) is not signal.SIG_IGN:  # as under `nohup`
                 signal.signal(number, raise_terminated)
         with deciding():
             return _run(name, flags, plot, csv, json)
@@ -206,7 +204,7 @@ def run_web(
                 print(line, flush=True)  # noqa: T201 - the command's own output
             select.select([signals.wake, served.fileno()], [], [])
             ledger = served.ledger()
-        closing = (f"Politeness {ledger.verdict()}.",) if ledger.hosts else ("Nobody came.",)
+        closing = (f"Politeness {ledger.verdict()}.",) if ledger.hosts else ("No request came.",)
         tables = (ledger_table(ledger),) if ledger.hosts else ()
         return show_report(LabReport(name="web", tables=tables, panels=(), closing=closing))
 

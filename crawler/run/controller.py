@@ -1,9 +1,9 @@
 """One run of a crawl: opens the parts, starts the workers, ends them, reports.
 
-    open the job -> open the Frontier -> seeds -> workers ... -> drain -> close the Frontier -> reports
+    open the job -> open the Frontier -> seeds -> workers ... -> drain -> reports -> close all
 
 The order of the end is fixed: stop leasing, let fetches under way end (at most the fetch time-out), give the other leases back,
-close the journal, close the Frontier, write the reports. Only this file creates long-lived tasks.
+write the reports, close the journal, close the Frontier. Only this file creates long-lived tasks.
 """
 
 from __future__ import annotations

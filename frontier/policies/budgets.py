@@ -101,8 +101,7 @@ def user_number(
 ) -> Callable[..., int]:
     """The user function of that name, wrapped to give a whole number from 0 to `highest` or raise PolicyError.
 
-    Raises: PolicyError, which lists the `known` names, if `name` is not written like a function; and as
-    `user_function`.
+    Raises: PolicyError, with the `known` names, if `name` is not written like a function; and as `user_function`.
     """
     if not is_user_function(name):
         raise PolicyError(f"{what} {shown(name)} is unknown; choose one of {', '.join(known)}, package.module:function")

@@ -42,8 +42,7 @@ def is_group(key: str) -> bool:
 def parse_group(rule: GroupRule | None, *, ip_of: IpOf | None = None, imported: Import | None = None) -> GroupOf | None:
     """The second gate of a host under this rule; None: no groups. It raises PolicyError if a user function fails.
 
-    The rule ip needs `ip_of`; a function's name needs `imported`. Raises: PolicyError for another rule, or without
-    these.
+    The rule ip needs `ip_of`, a function's name `imported`. Raises: PolicyError if these are missing, or for another rule.
     """
     if rule is None:
         return None

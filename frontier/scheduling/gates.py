@@ -191,10 +191,10 @@ class Gate:
         self._settle()
 
     def trouble(self, kind: HostTrouble, retry_after_s: float, now_s: float) -> None:
-        """After `rest` or `give_back` of a fetch in trouble: close the gate; after a 429, keep starts apart.
+        """Close the gate after a fetch that ended in trouble; after a 429, keep starts apart until `well`.
 
-        A trouble is counted only if a slot was taken since the last one: all fetches that were out meet the same
-        trouble. NONE applies the host's Retry-After and counts nothing.
+        Call it after `rest` or `give_back`. A trouble is counted only if a slot was taken since the last one: all fetches
+        that were out meet the same trouble. NONE applies the host's Retry-After and counts nothing.
         """
         if kind is not HostTrouble.NONE:
             self._forgive(self.served_s)  # the failing fetch itself was not quiet time
@@ -207,7 +207,7 @@ class Gate:
         self.block(now_s + self.backoff.wait_s(counted, retry_after_s, self.id))
 
     def well(self, now_s: float) -> None:
-        """Before `rest` of a fetch that went well: end the throttle and one trouble, if it began after the last."""
+        """End the throttle and count one trouble less, if the fetch began after the last trouble. Call it before `rest`."""
         if self.troubles and self.served_s > self.troubled_s:
             self._forgive(now_s)
             self.troubles = max(self.troubles - 1, 0)

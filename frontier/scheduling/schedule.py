@@ -280,9 +280,8 @@ class Schedule:
     def schedule_row(self, row: Row, queue_key: QueueKey | None = None, gate_key: GateKey | None = None) -> None:
         """Place a row that the caller added to the batch: of a page, a dump, or a retry that is due.
 
-        The row's lane takes it if it is in memory, else waits at its gate, or the gate gets a turn in the store. A row
-        that waits for its retry only announces its lane. Give the keys of queue and gate if the store may not have
-        them.
+        A lane in memory takes the row; any other lane waits at its gate; a gate that is not in memory gets a turn in the store.
+        A row that waits for its retry only announces its lane. Give the keys of queue and gate if the store may lack them.
         """
         window, queue_id = self.window, row.queue
         line = window.lines.get(row.gate)

@@ -68,8 +68,7 @@ class GateWindow:
     def admit(self, gate_id: int, key: GateKey | None, turn: Turn | None, queue_id: int) -> ReadyList | None:
         """The list of a gate that got something to serve, a lane of this queue; None if the gate stays in the store.
 
-        A gate with a key is loaded if there is room and no other waits. Else it gets its turn in the store, if it has
-        one.
+        A gate with a key is loaded if there is room and no other gate waits. Else its turn, if any, is written to the store.
         """
         line = self.lines.get(gate_id)
         if line is None and key is not None and turn is not None and not self.stored.more and self._makes_room():

@@ -39,6 +39,7 @@ def test_what_is_no_function_is_refused(name: str, message: str) -> None:
         ("raise ValueError('one\\ntwo')", "cannot be imported: ValueError: one two$"),
         ("f = (", "cannot be imported: SyntaxError: .* line 1"),
         ("1 / 0", "cannot be imported: ZeroDivisionError"),
+        ("raise SystemExit(3)", "cannot be imported: SystemExit: 3$"),
     ],
 )
 def test_a_module_that_fails_when_it_is_imported_is_one_line(

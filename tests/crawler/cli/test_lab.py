@@ -405,7 +405,7 @@ def test_a_broken_rule_is_said_in_the_end(tmp_path: Path) -> None:
 def test_a_web_that_nobody_came_to_says_so(tmp_path: Path) -> None:
     """In place of an empty table."""
     with started_web(*SMALL, cwd=tmp_path) as (process, _, _):
-        assert ended(process)[0].endswith("* Nobody came.\n")
+        assert ended(process)[0].endswith("* No request came.\n")
 
 
 def test_a_crawl_of_it_and_a_crawl_of_its_replay_find_the_same(tmp_path: Path) -> None:
