@@ -33,6 +33,9 @@ lab = typer.Typer(
 )
 
 FILE: Callable[..., Any] = partial(typer.Option, rich_help_panel="Input and output")
+#: How a number of things and a duration are read.
+COUNT: dict[str, Any] = {"metavar": "N", "parser": parse_count}
+TIME: dict[str, Any] = {"metavar": "TIME", "parser": parse_seconds}
 
 Urls = Annotated[FilePath, FILE(metavar="FILE", help="Use these URLs, one a line; else made ones.")]
 Plot = Annotated[FilePath, FILE(metavar="FILE.png", help="Draw it (or .svg, .pdf; needs matplotlib).")]
@@ -43,16 +46,12 @@ UrlsSeed = Annotated[Whole, FILE(help="Seed of the generated URLs (default 1).")
 @lab.command()
 def smm(
     ctx: typer.Context,
-    count: Annotated[
-        Whole, typer.Option(metavar="N", parser=parse_count, help="URLs to make, as in 500k (default 75012).")
-    ] = None,
+    count: Annotated[Whole, typer.Option(help="URLs to make, as in 500k (default 75012).", **COUNT)] = None,
     repeats: Annotated[
         Number, typer.Option(metavar="SHARE", help="Share of the input that repeats earlier URLs (default 0.0).")
     ] = None,
     runs: Annotated[Whole, typer.Option(help="Openings of the store, runs of each method (default 4).")] = None,
-    probes: Annotated[
-        Whole, typer.Option(metavar="N", parser=parse_count, help="URLs asked for false positives (default 1M).")
-    ] = None,
+    probes: Annotated[Whole, typer.Option(help="URLs asked for false positives (default 1M).", **COUNT)] = None,
     signature: Annotated[
         Text, typer.Option(help="crc32, md5, sha1, xxh3-64, package.module:function (default crc32).")
     ] = None,
@@ -75,9 +74,7 @@ def smm(
 @lab.command()
 def fpr(
     ctx: typer.Context,
-    n: Annotated[
-        Whole, typer.Option("--n", metavar="N", parser=parse_count, help="URLs at the end (default 2M).")
-    ] = None,
+    n: Annotated[Whole, typer.Option("--n", help="URLs at the end (default 2M).", **COUNT)] = None,
     leaves: Annotated[
         Numbers, typer.Option(metavar="C,C,...", parser=parse_numbers, help="Leaves (default 1,2,3,5,10).")
     ] = None,
@@ -100,16 +97,10 @@ def fpr(
 @lab.command()
 def split(
     ctx: typer.Context,
-    n: Annotated[
-        Whole, typer.Option("--n", metavar="N", parser=parse_count, help="URLs in the end (default 2.32M).")
-    ] = None,
-    planned: Annotated[
-        Whole, typer.Option(metavar="N", parser=parse_count, help="URLs that the DSBF is made for (default 290k).")
-    ] = None,
+    n: Annotated[Whole, typer.Option("--n", help="URLs in the end (default 2.32M).", **COUNT)] = None,
+    planned: Annotated[Whole, typer.Option(help="URLs that the DSBF is made for (default 290k).", **COUNT)] = None,
     points: Annotated[Whole, typer.Option(help="Of each curve (default 40).")] = None,
-    probes: Annotated[
-        Whole, typer.Option(metavar="N", parser=parse_count, help="New URLs asked at each point (default 50k).")
-    ] = None,
+    probes: Annotated[Whole, typer.Option(help="New URLs asked at each point (default 50k).", **COUNT)] = None,
     leaf_bits: Annotated[
         Whole, typer.Option(metavar="M", help="Bits of a leaf, a power of two (default 131072).")
     ] = None,
@@ -130,9 +121,7 @@ def split(
 @lab.command()
 def redis(
     ctx: typer.Context,
-    count: Annotated[
-        Whole, typer.Option(metavar="N", parser=parse_count, help="URLs to make, as in 500k (default 1M).")
-    ] = None,
+    count: Annotated[Whole, typer.Option(help="URLs to make, as in 500k (default 1M).", **COUNT)] = None,
     batch: Annotated[Whole, typer.Option(help="URLs asked at a time by a thread (default 300).")] = None,
     threads: Annotated[
         Numbers, typer.Option(metavar="T,T,...", parser=parse_numbers, help="Clients at once (default 1,2,4,8,16).")
@@ -142,12 +131,7 @@ def redis(
     ] = None,
     latency_s: Annotated[
         Number,
-        typer.Option(
-            "--latency",
-            metavar="TIME",
-            parser=parse_seconds,
-            help="Of a round trip to all servers but one, as in 0.4ms (default 0).",
-        ),
+        typer.Option("--latency", help="Of a round trip to all servers but one, as in 0.4ms (default 0).", **TIME),
     ] = None,
     false_positive: Annotated[Number, typer.Option(metavar="RATE", help="f_max of the DSBF (default 0.001).")] = None,
     server: Annotated[FilePath, typer.Option(metavar="PROGRAM", help="The redis-server to start.")] = None,
@@ -166,9 +150,7 @@ def redis(
 @lab.command()
 def balance(
     ctx: typer.Context,
-    count: Annotated[
-        Whole, typer.Option(metavar="N", parser=parse_count, help="URLs to make, as in 500k (default 1.5M).")
-    ] = None,
+    count: Annotated[Whole, typer.Option(help="URLs to make, as in 500k (default 1.5M).", **COUNT)] = None,
     leaves: Annotated[Whole, typer.Option(help="Of the DSBF (default 10).")] = None,
     filters: Annotated[Whole, typer.Option(help="Chosen by hash (default: as much memory as the DSBF).")] = None,
     two_gigabytes: Annotated[
@@ -199,9 +181,7 @@ def _run_experiment(name: str, parameters: Mapping[str, Any]) -> None:
 #: An option in its panel of the help.
 RUN: Callable[..., Any] = partial(typer.Option, rich_help_panel="Runs")
 WEB: Callable[..., Any] = partial(typer.Option, rich_help_panel="The web")
-#: How a duration, a number of things and a list of names are read.
-TIME = {"metavar": "TIME", "parser": parse_seconds}
-COUNT = {"metavar": "N", "parser": parse_count}
+#: How a list of names is read.
 NAMES = {"metavar": "NAME,...", "parser": parse_names}
 
 Policies = Annotated[Numbers, RUN(help="Queue policies (default host,parallel:8,elf:997,bkdr:997).", **NAMES)]
