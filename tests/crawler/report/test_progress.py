@@ -147,10 +147,9 @@ class Crawl:
 async def shown(monkeypatch, *, is_terminal, snapshots, step_s=1.0, interval_s=0.0):
     """What is written until so many snapshots are taken and the display is cancelled."""
     monkeypatch.setattr(progress, "LIVE_INTERVAL_S", interval_s)
-    monkeypatch.setattr(progress, "PLAIN_INTERVAL_S", interval_s)
     crawl, out = Crawl(snapshots, step_s), io.StringIO()
     console = Console(file=out, force_terminal=is_terminal, width=200, color_system=None)
-    task = asyncio.create_task(show_progress(crawl.take, console))
+    task = asyncio.create_task(show_progress(crawl.take, console, interval_s=interval_s))
     await crawl.enough.wait()
     task.cancel()
     with pytest.raises(asyncio.CancelledError):
@@ -209,9 +208,8 @@ async def test_the_order_may_ask_for_lines_or_nothing(monkeypatch) -> None:
     assert "\x1b" not in out.getvalue()
 
 
-async def test_a_terminal_that_has_gone_costs_the_display_alone(monkeypatch) -> None:
+async def test_a_terminal_that_has_gone_costs_the_display_alone() -> None:
     """The crawl goes on; the display waits to be cancelled."""
-    monkeypatch.setattr(progress, "PLAIN_INTERVAL_S", 0.0)
 
     class Gone(io.StringIO):
         def __init__(self) -> None:
@@ -223,7 +221,9 @@ async def test_a_terminal_that_has_gone_costs_the_display_alone(monkeypatch) -> 
             raise BrokenPipeError
 
     out = Gone()
-    task = asyncio.create_task(show_progress(lambda: NOW, DisplayConsole(file=out, force_terminal=False)))
+    task = asyncio.create_task(
+        show_progress(lambda: NOW, DisplayConsole(file=out, force_terminal=False), interval_s=0.0)
+    )
     await out.is_asked.wait()
     await asyncio.sleep(0)
     assert not task.done()
