@@ -1,7 +1,8 @@
-"""What a UniqFilter (`uniq.py`) records about itself: the keys it lost, by expectation, and how far it is synced.
+"""What a UniqFilter (`uniq.py`) records about itself: its answers, the keys it lost, by expectation, and how far it is synced.
 
-File LOSSES, JSON: `magic`, `version`, `keys`, `odds`, `lost`: the sum up to a number of keys, and the odds there; and
-`durable`: the keys that the filter counted when the last sync began, 0 (or missing) if that is unknown.
+File LOSSES, JSON: `magic`, `version`, `keys`, `odds`, `lost`: the sum up to a number of keys, and the odds there;
+`durable`: the keys that the filter counted when the last sync began, 0 (or missing) if that is unknown; and `answers`:
+the fields of `Answers` at that sync, 0 each if missing.
 
 File POSITION, JSON: `magic`, `version`, `parameters` (none), `filter`, 32 random hex digits, and `syncs`, from 1. A store
 that saves a position with the keys it marked can later see whether a filter still has them: an older copy, a new filter
@@ -15,10 +16,29 @@ import math
 import secrets
 import threading
 from pathlib import Path
+from typing import NamedTuple
 
 from anabranch.dedup.errors import FormatMismatch
 from anabranch.dedup.files.durable import replace_file, store_full_errors
 from anabranch.dedup.files.formatfile import Format, read_record
+
+
+class Answers(NamedTuple):
+    """Who answered how many questions about keys, all openings of the folder together, up to a kill those synced.
+
+    asked = memory_known + smm_new + set_new + dropped, and set_asked = smm_known where there are both stages.
+    """
+
+    asked: int = 0  #: keys asked about; a key twice in a batch counts twice
+    memory_known: int = 0  #: known to the memory of recent keys, which is exact
+    smm_new: int = 0  #: new, as the SMM says
+    smm_known: int = 0  #: perhaps known, as the SMM says
+    set_asked: int = 0  #: asked of the DSBF, or of the exact index
+    set_new: int = 0  #: new, as that one says
+    dropped: int = 0  #: known to all stages
+
+
+NO_ANSWERS = Answers()
 
 _LOSSES_FORMAT = Format(magic="anabranch loss count", version=1, parameters={})
 _STEP_KEYS = 1000
@@ -37,22 +57,28 @@ class LossCount:
         self._keys, self._odds, self._lost = 0, 0.0, 0.0
         #: Keys that were durable at the last sync; 0: not known.
         self.durable = 0
+        self.answers = NO_ANSWERS  #: up to the last sync before the opening
         if path.exists():
             try:
                 self._restore(read_record(path))
             except FormatMismatch as error:
                 raise FormatMismatch(f"{error}; remove it to count losses from 0 again") from error
         self._keys = min(self._keys, keys)
-        self._saved = self._keys, self.durable
+        self._saved = self._keys, self.durable, self.answers
         self._lock = threading.Lock()  # marking and syncing may be in two threads
 
     def _restore(self, record: dict[str, object]) -> None:
         _LOSSES_FORMAT.require(self._path, record)
-        match {"durable": 0} | record:
-            case {"keys": int(keys), "odds": float(odds), "lost": float(lost), "durable": int(durable)} if (
-                math.isfinite(odds + lost)
-            ):
+        match {"durable": 0, "answers": {}} | record:
+            case {
+                "keys": int(keys),
+                "odds": float(odds),
+                "lost": float(lost),
+                "durable": int(durable),
+                "answers": dict(answers),
+            } if math.isfinite(odds + lost) and all(type(number) is int for number in answers.values()):
                 self._keys, self._odds, self._lost, self.durable = keys, odds, lost, durable
+                self.answers = Answers(**{name: answers.get(name, 0) for name in Answers._fields})
             case _:
                 raise FormatMismatch(f"{self._path} is damaged: it does not hold a sum")
 
@@ -71,16 +97,16 @@ class LossCount:
         with self._lock:
             return self._sum(keys, _odds(false_drop))
 
-    def save(self, durable: int = 0) -> None:
-        """Write the sum, and how many keys are durable, durably if either moved. Raises: OSError."""
+    def save(self, durable: int = 0, answers: Answers = NO_ANSWERS) -> None:
+        """Write the sum, how many keys are durable, and the answers, durably if one of them moved. Raises: OSError."""
         with self._lock:
             keys = self._keys
             numbers = {"keys": keys, "odds": self._odds, "lost": self._lost, "durable": durable}
-            record = _LOSSES_FORMAT.record() | numbers
-        if (keys, durable) != self._saved:
+            record = _LOSSES_FORMAT.record() | numbers | {"answers": answers._asdict()}
+        if (keys, durable, answers) != self._saved:
             with store_full_errors(self._path):
                 replace_file(self._path, json.dumps(record).encode() + b"\n")
-            self._saved = keys, durable
+            self._saved = keys, durable, answers
 
     def require_kept(self, keys: int, share: float, few: int) -> None:
         """Raise `FormatMismatch` if more keys are missing of those that were durable than this share and these few."""

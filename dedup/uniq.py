@@ -7,6 +7,7 @@ error probabilities multiply: CRC-32 and XXH3 are independent, and the exact ind
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, fields, replace
@@ -19,7 +20,7 @@ import numpy as np
 from anabranch.dedup.bloom.filter import Dsbf, DsbfStatistics
 from anabranch.dedup.bloom.formulas import DsbfParameters
 from anabranch.dedup.bloom.splitting import MANIFEST_FILE
-from anabranch.dedup.bookkeeping import LossCount, Position
+from anabranch.dedup.bookkeeping import Answers, LossCount, Position
 from anabranch.dedup.errors import BadParameters, FormatMismatch
 from anabranch.dedup.exact.index import ExactIndex, ExactStatistics
 from anabranch.dedup.exact.runfolder import MANIFEST as EXACT_MANIFEST
@@ -27,7 +28,7 @@ from anabranch.dedup.files import Closing, formatfile
 from anabranch.dedup.files.locks import folder_turn
 from anabranch.dedup.keys import BoolArray, fingerprints, first_of_each
 from anabranch.dedup.smm.addresses import levels_for
-from anabranch.dedup.smm.store import Smm, shape
+from anabranch.dedup.smm.store import Smm, SmmStatistics, shape
 
 MAGIC = "anabranch uniq filter"
 VERSION = 2
@@ -134,8 +135,10 @@ class UniqStatistics:
     keys: int  #: distinct keys marked: exactly, or as the DSBF counts them, or as bits of the SMM
     false_drop: float  #: probability that a new key is dropped now: the product of the stages' error rates
     expected_lost: float  #: sum of that probability over all new keys so far, each taken to be asked for once
-    smm_bits_set: int  #: bits set in the SMM; 0 without one
-    smm_fill: float  #: share of bits set in the SMM; 0 without one
+    planned_keys: int  #: the keys that the filter is made for
+    planned_false_drop: float  #: probability that a new key is dropped once it has so many
+    answers: Answers  #: who answered how many questions
+    smm: SmmStatistics | None  #: bits, fill, disk; None without an SMM
     dsbf: DsbfStatistics | None  #: leaves, splits, rates; None without a DSBF
     exact: ExactStatistics | None  #: runs and tail; None without an exact index
 
@@ -148,9 +151,10 @@ class UniqFilter(Closing):
     a time; in mode "smm" several processes may share it, and `add` returns True for a key in exactly one of them.
     """
 
-    def __init__(self, folder: Path, mode: str, stages: Sequence[Smm | Dsbf | ExactIndex]) -> None:
+    def __init__(self, folder: Path, given: UniqParameters, stages: Sequence[Smm | Dsbf | ExactIndex]) -> None:
         self._folder = folder
-        self._mode = mode
+        self._mode = given.mode
+        self._expected = given.expected
         self._stages = tuple(stages)
         self._smm = next((stage for stage in stages if isinstance(stage, Smm)), None)
         self._dsbf = next((stage for stage in stages if isinstance(stage, Dsbf)), None)
@@ -161,6 +165,9 @@ class UniqFilter(Closing):
         if not (folder / _LOSSES).exists():
             self._position.forget()  # an operator who removes that file accepts that keys are lost
         self._losses = LossCount(folder / _LOSSES, self._keys())
+        self._answers = (
+            self._losses.answers
+        )  # replaced as a whole, so that a sync in another thread sees sums that agree
         self._calls = 0  # that marked
         self._synced_calls = 0  # of these, in some sync that has ended
         self._is_closed = False
@@ -194,7 +201,7 @@ class UniqFilter(Closing):
                 opened.callback(stages[-1].close)
             if not is_complete:
                 formatfile.complete(folder, wanted)
-            made = cls(folder, given.mode, stages)
+            made = cls(folder, given, stages)
             if made._dsbf is not None:
                 # One set is counted differently by those falsely known, fewer than 3 f of all; and a part of a batch, 1/40
                 # of a leaf, may have been counted and not yet logged when a sync in another thread began.
@@ -206,16 +213,28 @@ class UniqFilter(Closing):
     def unseen(self, keys: Sequence[bytes]) -> BoolArray:
         """True where a key is new; nothing is changed. A new key that is twice in the batch is new twice."""
         if len(keys) == 1:
-            return np.array([any(stage.is_unseen(keys[0]) for stage in self._stages)])
+            return np.array([self._is_unseen(keys[0])])
         if self._smm is None or self._set is None:
-            return self._stages[0].unseen(keys)
+            new = self._stages[0].unseen(keys)
+            self._count(len(keys), int(np.count_nonzero(new)))
+            return new
         new = self._smm.unseen(keys)
-        known = len(keys) - np.count_nonzero(new)
+        known = len(keys) - int(np.count_nonzero(new))
+        set_new = 0
         if known == len(keys):
-            return self._set.unseen_elements(fingerprints(keys))
-        if known:
-            new[~new] = self._set.unseen_elements(fingerprints(list(compress(keys, ~new))))
+            new = self._set.unseen_elements(fingerprints(keys))
+            set_new = int(np.count_nonzero(new))
+        elif known:
+            of_set = self._set.unseen_elements(fingerprints(list(compress(keys, ~new))))
+            set_new = int(np.count_nonzero(of_set))
+            new[~new] = of_set
+        self._count(len(keys), len(keys) - known, set_new)
         return new
+
+    def count_known(self, keys: int) -> None:
+        """Count so many keys as asked and found in a memory in front of this filter. O(1)."""
+        asked, memory_known, *others = self._answers
+        self._answers = Answers(asked + keys, memory_known + keys, *others)
 
     def mark(self, keys: Sequence[bytes]) -> None:
         """Put the keys into all stages; the one that errs least comes last, since a key is known only once it has it.
@@ -238,12 +257,16 @@ class UniqFilter(Closing):
             return new
         if self._smm is None or self._set is None:
             new = self._stages[0].add(keys)
+            self._count(len(keys), int(np.count_nonzero(new)))
         else:  # each key is hashed once for each kind of hash
             elements, addresses = fingerprints(keys), self._smm.addresses(keys)
             new = self._smm.are_clear(addresses)
-            if np.count_nonzero(new) < len(new):
+            smm_new, set_new = int(np.count_nonzero(new)), 0
+            if smm_new < len(new):
                 known = ~new
-                new[known] = self._set.unseen_elements(elements[known])
+                of_set = self._set.unseen_elements(elements[known])
+                new[known], set_new = of_set, int(np.count_nonzero(of_set))
+            self._count(len(keys), smm_new, set_new)
             new &= first_of_each(keys)
             if count := np.count_nonzero(new):
                 self._smm.set(addresses[new])
@@ -259,11 +282,12 @@ class UniqFilter(Closing):
         """Make all that was marked before this call durable. Raises: OSError; it may be repeated."""
         calls = self._calls  # before the sync, as are the keys: later marks are not covered
         durable = self._keys() if self._dsbf is not None else 0
+        answers = self._answers
         for stage in reversed(self._stages):
             stage.sync()
         self._losses.step(self._keys(), self.false_drop())
         with folder_turn(self._folder):
-            self._losses.save(durable)
+            self._losses.save(durable, answers)
             if calls != self._synced_calls:
                 self._position.advance()
         self._synced_calls = calls
@@ -278,14 +302,17 @@ class UniqFilter(Closing):
     def statistics(self) -> UniqStatistics:
         """The filter at this moment; nothing is changed. Cost: O(leaves)."""
         keys, false_drop = self._keys(), self.false_drop()
+        dsbf = self._dsbf.statistics() if self._dsbf is not None else None
         return UniqStatistics(
             mode=self._mode,
             keys=keys,
             false_drop=false_drop,
             expected_lost=self._losses.at(keys, false_drop),
-            smm_bits_set=self._smm.bits_set if self._smm is not None else 0,
-            smm_fill=self._smm.fill if self._smm is not None else 0.0,
-            dsbf=self._dsbf.statistics() if self._dsbf is not None else None,
+            planned_keys=self._expected,
+            planned_false_drop=self._planned_false_drop(dsbf),
+            answers=self._answers,
+            smm=self._smm.statistics() if self._smm is not None else None,
+            dsbf=dsbf,
             exact=self._exact.statistics() if self._exact is not None else None,
         )
 
@@ -313,6 +340,37 @@ class UniqFilter(Closing):
         if self._set is not None:
             return len(self._set)
         return self._smm.bits_set if self._smm is not None else 0
+
+    def _planned_false_drop(self, dsbf: DsbfStatistics | None) -> float:
+        if self._exact is not None:
+            return 0.0
+        by_smm = -math.expm1(-self._expected / self._smm.bits) if self._smm is not None else 1.0
+        return by_smm * (dsbf.planned_rate if dsbf is not None else 1.0)
+
+    def _is_unseen(self, key: bytes) -> bool:
+        """`unseen` of one key."""
+        if self._smm is None or self._set is None:
+            is_new = self._stages[0].is_unseen(key)
+            self._count(1, is_new)
+            return is_new
+        if self._smm.is_unseen(key):
+            self._count(1, 1)
+            return True
+        is_new = self._set.is_unseen(key)
+        self._count(1, 0, is_new)
+        return is_new
+
+    def _count(self, keys: int, first_new: int, set_new: int = 0) -> None:
+        """Count answers: of so many keys the first stage found so many new, and the second one of the others so many."""
+        asked, memory_known, smm_new, smm_known, set_asked, of_set, dropped = self._answers
+        if self._smm is None:
+            set_asked, of_set = set_asked + keys, of_set + first_new
+        else:
+            smm_new, smm_known = smm_new + first_new, smm_known + keys - first_new
+            if self._set is not None:
+                set_asked, of_set = set_asked + keys - first_new, of_set + set_new
+        dropped += keys - first_new - set_new
+        self._answers = Answers(asked + keys, memory_known, smm_new, smm_known, set_asked, of_set, dropped)
 
     def _has_marked(self) -> None:
         self._calls += 1  # only now, so that a sync that began during the call does not cover it

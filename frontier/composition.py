@@ -9,7 +9,7 @@ from typing import Any
 
 from anabranch.dedup.errors import BadParameters, DedupError
 from anabranch.dedup.errors import FormatMismatch as FilterMismatch
-from anabranch.dedup.recent import WarmupFilter
+from anabranch.dedup.recent import RecentFront
 from anabranch.dedup.uniq import UniqFilter
 from anabranch.dedup.userfunctions import found
 from anabranch.frontier.admission import Admission, Marking
@@ -241,7 +241,7 @@ def open_filter(folder: Path | None, uniq: object | None = None, *, kept: bool =
         if folder is None:
             return ExactFilter()
         opened = UniqFilter.open(folder, checked_uniq(uniq))
-        return DedupFilter(WarmupFilter(opened) if kept else opened)
+        return DedupFilter(RecentFront(opened) if kept else opened)
 
 
 @contextmanager

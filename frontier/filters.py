@@ -15,7 +15,7 @@ from anabranch.dedup.errors import FormatMismatch as FilterMismatch
 from anabranch.dedup.errors import StoreFull as FilterFull
 from anabranch.dedup.files.durable import replace_file, store_full_errors
 from anabranch.dedup.files.formatfile import Format, read_record
-from anabranch.dedup.recent import WarmupFilter
+from anabranch.dedup.recent import RecentFront
 from anabranch.dedup.uniq import UniqFilter, UniqParameters
 from anabranch.frontier.checkpoints import MARK_CHUNK, PAIR, Pair, next_pair
 from anabranch.frontier.errors import FormatMismatch, FrontierError, PolicyError, StoreFull, StoreUnavailable
@@ -32,7 +32,7 @@ class DedupFilter:
 
     blocks = False
 
-    def __init__(self, uniq: UniqFilter | WarmupFilter) -> None:
+    def __init__(self, uniq: UniqFilter | RecentFront) -> None:
         self._uniq = uniq
 
     def unseen(self, keys: Sequence[bytes]) -> Sequence[bool]:

@@ -111,3 +111,10 @@ class DsbfParameters:
     def first_leaves(self) -> int:
         """c: leaves below the root, so that the expected elements need no split."""
         return leaves_for(self.expected, self.split_above)
+
+    @property
+    def planned_rate(self) -> float:
+        """The mean rate of the leaves once the expected elements are there."""
+        return float(
+            false_positive_rates(self.leaf_bits, self.hashes, np.array([self.expected / self.first_leaves]))[0]
+        )

@@ -10,6 +10,7 @@ import threading
 from collections.abc import Iterable
 from itertools import groupby
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 
@@ -27,8 +28,17 @@ _MOST_SINGLE_SYNCS = 256
 _BIT: ByteArray = np.array([128 >> bit for bit in range(8)], dtype=np.uint8)
 
 
+class BitsUsed(NamedTuple):
+    """What the bits of a store take on the disk."""
+
+    files: int  #: of the store's files, those that hold bits
+    bytes: int  #: of their pages with blocks, or of a compact form (`growing.py`)
+
+
 class BitFiles(Closing):
     """The files of one folder, made by `create_files` in the turn in which they are first opened."""
+
+    is_compact = False  #: as of `GrowingBits`
 
     def __init__(self, folder: Path, index: FileIndex, sharing: Sharing, *, alone: bool = False) -> None:
         self._folder = folder
@@ -43,7 +53,7 @@ class BitFiles(Closing):
             self._ledger.close()
             raise
         self._pages = self._files.pages
-        self._is_closed = False
+        self.is_closed = False
         self._unsynced: set[int] = set()  # files
         self._unsynced_lock = threading.Lock()
         self._one_sync = threading.Lock()  # held for a whole sync: a second one waits for what the first has taken over
@@ -53,6 +63,12 @@ class BitFiles(Closing):
         """Number of set bits; after a crash it may miss what was being set then, until `check`."""
         self._require_open()
         return self._ledger.bits_set
+
+    @property
+    def used(self) -> BitsUsed | None:
+        """What the bits take on the disk; None for a store of three levels or more. Cost: 50 µs."""
+        used = self._files.used()
+        return None if used is None else BitsUsed(*used)
 
     def are_clear(self, addresses: IntArray) -> BoolArray:
         """True where the bit is 0. Cost: one page touched per address."""
@@ -137,7 +153,7 @@ class BitFiles(Closing):
 
     def close(self) -> None:
         """Sync, unmap and unlock; a second call does nothing. Raises: OSError from the sync, with the files closed."""
-        if self._is_closed:
+        if self.is_closed:
             return
         try:
             if self._sharing.is_this_process:
@@ -145,13 +161,13 @@ class BitFiles(Closing):
                 with self._sharing:
                     self._ledger.end()
         finally:
-            self._is_closed = True
+            self.is_closed = True
             self._files.close()
             self._ledger.close()
             self._sharing.close()
 
     def _require_open(self) -> None:
-        if self._is_closed:
+        if self.is_closed:
             raise FilterClosed(f"the store {self._folder} is closed")
 
     def _clear_at(self, places: IntArray, bits: ByteArray) -> BoolArray:

@@ -97,6 +97,10 @@ class StoreFiles:
     def sync_folders(self, folders: set[Path]) -> None:
         """Make the names in these folders durable, and the folders' own."""
 
+    def used(self) -> tuple[int, int] | None:
+        """How many files have blocks, and the bytes of these blocks; None if only a look at every file could tell."""
+        return None
+
     def close(self) -> None:
         """Unmap all files."""
         self.pages.close()
@@ -118,13 +122,18 @@ def ledger_bytes(index: FileIndex) -> int:
     return index.files * -(-index.file_bytes // PAGE_BYTES) if are_whole(index) else 8 * _COUNTERS
 
 
-def create_files(folder: Path, index: FileIndex) -> None:
-    """Make the ledger and, if all files are mapped at once, the files, empty and unsynced.
+def make_files(folder: Path, index: FileIndex) -> None:
+    """Make the files if all are mapped at once, empty and unsynced; those that are there stay as they are.
 
     The sync of a file that holds bits includes its size, so a file that a power loss left empty never held a synced bit.
     """
     for name in index.names() if are_whole(index) else ():
         (folder / name).touch()
+
+
+def create_files(folder: Path, index: FileIndex) -> None:
+    """Make the ledger and the files of an empty store, as `make_files`."""
+    make_files(folder, index)
     Ledger.create(folder, ledger_bytes(index))
 
 
@@ -166,6 +175,10 @@ class _WholeFiles(StoreFiles):
     def existing(self) -> Iterator[Path]:
         """All files that were made, folder by folder."""
         return iter(self._paths)
+
+    def used(self) -> tuple[int, int]:
+        by_file = np.count_nonzero(self.pages.present.reshape(len(self._paths), -1), axis=1)
+        return int(np.count_nonzero(by_file)), int(by_file.sum()) * min(PAGE_BYTES, self._file_bits >> 3)
 
 
 _COUNTERS = 4096

@@ -39,10 +39,12 @@ class Sharing:
         self._process = os.getpid()
 
     def attend(self, path: Path, *, alone: bool) -> bool:
-        """Lock `path` as a user of the folder, in a turn; True if no other process has it open.
+        """Lock `path` as a user of the folder, in a turn; True if no other process has it open. A second call does nothing.
 
         Raises: FilterInUse if another has it open and one of the two wants it alone.
         """
+        if self._presence >= 0:
+            return self.is_alone()
         self._presence = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
         if try_lock(self._presence):
             # No other process comes between the two locks: all openings are turns, and this is one.

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from anabranch.dedup import UniqFilter, UniqParameters
-from anabranch.dedup.bookkeeping import LossCount
+from anabranch.dedup.bookkeeping import Answers, LossCount
 from anabranch.dedup.errors import FormatMismatch
 from anabranch.dedup.uniq import MODES
 
@@ -94,6 +94,10 @@ def test_nothing_is_written_unless_the_sum_moved(tmp_path: Path) -> None:
             '{"magic": "anabranch loss count", "version": 1, "parameters": {}, "keys": 1, "odds": 0.5, "lost": 0.1, '
             '"durable": "7"}'
         ),
+        (
+            '{"magic": "anabranch loss count", "version": 1, "parameters": {}, "keys": 1, "odds": 0.5, "lost": 0.1, '
+            '"answers": {"asked": "7"}}'
+        ),
         '{"magic": "anabranch loss count", "version": 9, "parameters": {}, "keys": 1, "odds": 0.5, "lost": 0.1}',
     ],
 )
@@ -105,10 +109,10 @@ def test_a_damaged_or_foreign_record_is_refused(tmp_path: Path, text: str) -> No
 
 
 def test_the_record_is_as_described(tmp_path: Path) -> None:
-    """Magic, version, the three numbers of the sum, and the keys that were durable."""
+    """Magic, version, the three numbers of the sum, the keys that were durable, and who answered what."""
     losses = LossCount(tmp_path / "LOSSES", 0)
     losses.step(10, 0.5)
-    losses.save(7)
+    losses.save(7, Answers(asked=5, memory_known=1, smm_new=4))
     assert json.loads((tmp_path / "LOSSES").read_text()) == {
         "magic": "anabranch loss count",
         "version": 1,
@@ -117,7 +121,9 @@ def test_the_record_is_as_described(tmp_path: Path) -> None:
         "odds": 1.0,
         "lost": 5.0,
         "durable": 7,
+        "answers": Answers(asked=5, memory_known=1, smm_new=4)._asdict(),
     }
+    assert LossCount(tmp_path / "LOSSES", 10).answers == Answers(asked=5, memory_known=1, smm_new=4)
 
 
 def test_a_filter_is_held_to_the_keys_that_were_durable(tmp_path: Path) -> None:
@@ -135,6 +141,25 @@ def test_a_filter_is_held_to_the_keys_that_were_durable(tmp_path: Path) -> None:
     del found["durable"]
     path.write_text(json.dumps(found))
     LossCount(path, 0).require_kept(0, 0.0, 0)
+
+
+def test_a_record_without_answers_counts_from_nothing(tmp_path: Path) -> None:
+    """Folders of earlier versions have none."""
+    path = tmp_path / "LOSSES"
+    losses = LossCount(path, 0)
+    losses.step(100, 0.5)
+    losses.save(90, Answers(asked=1, smm_new=1))
+    found = json.loads(path.read_text())
+    del found["answers"]
+    path.write_text(json.dumps(found))
+    assert LossCount(path, 100).answers == Answers()
+
+
+def test_answers_are_written_though_the_sum_did_not_move(tmp_path: Path) -> None:
+    """A crawl that meets known URLs alone asks, too."""
+    losses = LossCount(tmp_path / "LOSSES", 0)
+    losses.save(0, Answers(asked=1, dropped=1))
+    assert LossCount(tmp_path / "LOSSES", 0).answers.dropped == 1
 
 
 def test_the_durable_keys_are_written_though_the_sum_did_not_move(tmp_path: Path) -> None:

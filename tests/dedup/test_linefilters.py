@@ -190,9 +190,9 @@ def test_an_empty_kind_is_no_kind(tmp_path: Path) -> None:
 def test_an_error_of_the_system_names_a_file_or_else_the_folder(tmp_path: Path) -> None:
     """Whichever call it comes from; one that has a name keeps it."""
     pass_on(tmp_path / "f", CHOSEN["dsbf"])
-    image = tmp_path / "f" / "dsbf" / "BITS"
-    image.unlink()
-    image.mkdir()
+    manifest = tmp_path / "f" / "dsbf" / "MANIFEST"
+    manifest.unlink()
+    manifest.mkdir()
     with pytest.raises(IsADirectoryError) as raised:
         open_filter(tmp_path / "f", Choice())
     assert str(raised.value.filename).startswith(str(tmp_path / "f"))

@@ -1,4 +1,4 @@
-"""Recent keys in a bounded set, and a filter that is a set during its warm-up, then the UniqFilter, and never in between."""
+"""Recent keys in a bounded set, and a UniqFilter behind it."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ from pathlib import Path
 
 import pytest
 
-from anabranch.dedup import StoreFull, UniqFilter, UniqParameters
-from anabranch.dedup.recent import WARMUP_SLICE, RecentKeys, WarmupFilter
+from anabranch.dedup import UniqFilter, UniqParameters
+from anabranch.dedup.recent import RecentFront, RecentKeys
 
 #: The SMM has so few bits that it alone errs at once; the index behind it does not.
 EXACT = UniqParameters(mode="exact", levels=(1, 1), expected=1000)
-LIMIT = 100
+GENERATION = 100
 
 
 @pytest.fixture
@@ -22,23 +22,14 @@ def folder(tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-def warmup(folder: Path) -> Iterator[WarmupFilter]:
-    made = WarmupFilter(UniqFilter.open(folder, EXACT), LIMIT)
+def front(folder: Path) -> Iterator[RecentFront]:
+    made = RecentFront(UniqFilter.open(folder, EXACT), GENERATION)
     yield made
     made.close()
 
 
 def keys(first: int, last: int) -> list[bytes]:
     return [b"http://a.test/%d" % number for number in range(first, last)]
-
-
-def fill(warmup: WarmupFilter) -> int:
-    """Mark keys until the UniqFilter has all; how many."""
-    count = 0
-    while "full" not in repr(warmup):
-        warmup.mark(keys(count, count + 20))
-        count += 20
-    return count
 
 
 def test_the_latest_are_remembered_and_the_others_forgotten() -> None:
@@ -74,106 +65,46 @@ def test_the_missing_of_many_keys_keep_their_order() -> None:
     assert not RecentKeys[bytes](1)
 
 
-def test_a_filter_writes_nothing_during_its_warm_up(warmup: WarmupFilter, folder: Path) -> None:
-    """Its keys are in the store of whoever marks them: the store marks them again at the next opening."""
-    warmup.mark(keys(0, LIMIT))
-    warmup.sync()
-    assert warmup.position() == ""
-    assert warmup.unseen(keys(0, LIMIT + 1)) == [False] * LIMIT + [True]
-    assert (warmup.statistics().keys, warmup.statistics().false_drop) == (LIMIT, 0.0)
-    warmup.close()
+def test_the_first_key_is_in_the_filter_behind(front: RecentFront, folder: Path) -> None:
+    """The memory is a cache: another opening needs no keys, however few there were."""
+    front.mark(keys(0, 1))
+    front.sync()
+    assert front.position() != ""
+    front.close()
     with UniqFilter.open(folder) as left:
-        assert left.statistics().keys == 0
+        assert left.unseen(keys(0, 2)).tolist() == [False, True]
 
 
-def test_answers_do_not_change_at_the_end_of_the_warm_up(warmup: WarmupFilter) -> None:
-    """Every key that was marked is known and no other one, before, meanwhile and afterwards."""
+def test_answers_are_those_of_a_set(front: RecentFront) -> None:
+    """Every key that was marked is known and no other one, in memory or not."""
     draw = random.Random(7)
     marked = 0
-    while marked < 6 * LIMIT:
+    while marked < 6 * GENERATION:
         step = draw.randrange(1, 30)
-        asked = keys(max(0, marked - 50), marked + step)
-        assert warmup.unseen(asked) == [key not in set(keys(0, marked)) for key in asked]
-        warmup.mark(keys(marked, marked + step))
+        asked = keys(max(0, marked - 3 * GENERATION), marked + step)
+        assert front.unseen(asked) == [key not in set(keys(0, marked)) for key in asked]
+        front.mark(keys(marked, marked + step))
         marked += step
-    assert "full" in repr(warmup)
-    assert not any(warmup.unseen(keys(0, marked)))
-    assert warmup.statistics().keys == marked
+    assert not any(front.unseen(keys(0, marked)))
+    assert front.statistics().keys == marked
 
 
-def test_a_full_filter_answers_of_a_few_recent_keys_itself(
-    warmup: WarmupFilter, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_few_recent_keys_are_answered_from_memory(front: RecentFront, monkeypatch: pytest.MonkeyPatch) -> None:
     """Of many the UniqFilter is asked, which is as quick then; of others in any case."""
-    count, asked = fill(warmup), list[int]()
-    ask = warmup._uniq.unseen
-    monkeypatch.setattr(warmup._uniq, "unseen", lambda keys: asked.append(len(keys)) or ask(keys))
-    warmup.mark(keys(count, count + 3))
-    assert warmup.unseen(keys(count, count + 3)) == [False] * 3
-    assert warmup.unseen(keys(count, count + 5)) == [False] * 3 + [True] * 2
-    assert warmup.unseen(keys(count, count + 3) * 100) == [False] * 300
+    asked = list[int]()
+    ask = front._uniq.unseen
+    monkeypatch.setattr(front._uniq, "unseen", lambda keys: asked.append(len(keys)) or ask(keys))
+    front.mark(keys(0, 3))
+    assert front.unseen(keys(0, 3)) == [False] * 3
+    assert front.unseen(keys(0, 5)) == [False] * 3 + [True] * 2
+    assert front.unseen(keys(0, 3) * 100) == [False] * 300
     assert asked == [2, 300]
+    assert front.statistics().answers[:2] == (308, 6)
 
 
-def test_the_warm_up_ends_in_slices(warmup: WarmupFilter, monkeypatch: pytest.MonkeyPatch) -> None:
-    """No call pays for all the keys that came before."""
-    written: list[int] = []
-    mark = UniqFilter.mark
-    monkeypatch.setattr(UniqFilter, "mark", lambda self, some: (written.append(len(some)), mark(self, some))[1])
-    count = fill(warmup)
-    assert len(written) > 1
-    assert max(written) <= WARMUP_SLICE + 2 * 20
-    assert sum(written) == count
-
-
-def test_a_full_filter_knows_its_keys_by_itself(warmup: WarmupFilter, folder: Path) -> None:
-    """From then on it is synced, its position covers all keys, and another opening needs no keys."""
-    count = fill(warmup)
-    warmup.sync()
-    assert warmup.position() != ""
-    warmup.close()
-    again = WarmupFilter(UniqFilter.open(folder), LIMIT)
-    assert not any(again.unseen(keys(0, count)))
-    assert all(again.unseen(keys(count, count + 20)))
-    again.close()
-
-
-def test_a_filter_that_is_closed_at_the_end_of_the_warm_up_has_no_position(warmup: WarmupFilter, folder: Path) -> None:
-    """The UniqFilter has a part of the keys: its position must not say that it has all."""
-    warmup.mark(keys(0, LIMIT))
-    warmup.mark(keys(LIMIT, LIMIT + 20))
-    assert "warming up" in repr(warmup)
-    warmup.sync()
-    warmup.close()
-    with UniqFilter.open(folder) as left:
-        assert 0 < left.statistics().keys < LIMIT + 20
-        assert left.position() == ""
-
-
-def test_a_mark_that_fails_at_the_end_of_the_warm_up_may_be_repeated(
-    warmup: WarmupFilter, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """A full disk: no key is left out of the UniqFilter, once there is room again."""
-
-    def full(_: UniqFilter, some: list[bytes]) -> None:
-        raise StoreFull("full")
-
-    warmup.mark(keys(0, LIMIT))
-    with monkeypatch.context() as patch:
-        patch.setattr(UniqFilter, "mark", full)
-        with pytest.raises(StoreFull):
-            warmup.mark(keys(LIMIT, LIMIT + 20))
-    warmup.mark(keys(LIMIT, LIMIT + 20))
-    count = fill(warmup)
-    assert not any(warmup._uniq.unseen(keys(0, max(count, LIMIT + 20))))
-
-
-def test_what_is_remembered_is_bounded(warmup: WarmupFilter) -> None:
+def test_what_is_remembered_is_bounded(front: RecentFront) -> None:
     """A crawl of millions keeps two handfuls of keys in memory."""
-    first = fill(warmup)
-    for number in range(first, first + 6 * LIMIT, 30):
-        warmup.mark(keys(number, number + 30))
-        warmup.unseen(keys(number - first, number - first + 30))
-    assert len(warmup._recent._newer | warmup._recent._older) < 2 * (LIMIT + 60)
-    assert not warmup._keys
-    assert not warmup._unwritten
+    for number in range(0, 6 * GENERATION, 30):
+        front.mark(keys(number, number + 30))
+        front.unseen(keys(number // 2, number // 2 + 30))
+    assert len(front._recent._newer | front._recent._older) < 2 * (GENERATION + 60)

@@ -210,7 +210,7 @@ def test_what_was_marked_is_known_in_every_mode(tmp_path_factory: pytest.TempPat
             signatures |= {zlib.crc32(key) >> 16 for key in marked}
             seen.check()
             shown = seen.statistics()
-            assert shown.smm_bits_set == (len(signatures) if mode != "dsbf" else 0)
+            assert (shown.smm.bits_set if shown.smm else 0) == (len(signatures) if mode != "dsbf" else 0)
             assert mode != "exact" or shown.keys == len(model)
         seen.close()
         shutil.rmtree(folder.parent)
@@ -238,7 +238,7 @@ def test_one_key_goes_the_same_way_as_a_batch(
         everything = [b"%d" % number for number in range(301)]
         assert [bool(one.unseen([key])[0]) for key in everything] == twice.unseen(everything).tolist()
         shown, expected = one.statistics(), twice.statistics()
-        assert (shown.keys, shown.smm_bits_set) == (expected.keys, expected.smm_bits_set)
+        assert (shown.keys, shown.smm and shown.smm.bits_set) == (expected.keys, expected.smm and expected.smm.bits_set)
         one.check()
     with UniqFilter.open(folder / "one", shape) as one, UniqFilter.open(folder / "twice", shape) as twice:
         assert one.statistics().keys == twice.statistics().keys
@@ -334,7 +334,7 @@ def test_false_drops_multiply_and_are_stated(tmp_path: Path) -> None:
         uniq.mark(keys(0, 5000))
         shown = uniq.statistics()
         dropped = int(np.count_nonzero(~uniq.unseen(keys(5000, 205_000))))
-    assert shown.false_drop == shown.smm_fill * shown.dsbf.mean_rate
+    assert shown.false_drop == shown.smm.fill * shown.dsbf.mean_rate
     expected = 200_000 * shown.false_drop
     assert expected > 50
     assert abs(dropped - expected) < 5 * expected**0.5
@@ -379,18 +379,19 @@ def test_every_mode_states_its_false_drops(tmp_path: Path, mode: str) -> None:
         seen.mark(keys(0, 5000))
         shown = seen.statistics()
         probability = {
-            "smm": lambda: shown.smm_fill,
+            "smm": lambda: shown.smm.fill,
             "dsbf": lambda: shown.dsbf.mean_rate,
-            "both": lambda: shown.smm_fill * shown.dsbf.mean_rate,
+            "both": lambda: shown.smm.fill * shown.dsbf.mean_rate,
             "exact": lambda: 0.0,
         }[mode]()
         assert shown.false_drop == seen.false_drop() == probability
         assert (shown.expected_lost > 0) == (probability > 0) == (mode != "exact")
         assert shown.mode == mode
-        assert (shown.smm_bits_set > 0, shown.smm_fill > 0) == (mode != "dsbf",) * 2
+        assert (shown.smm is None) == (mode == "dsbf")
+        assert shown.smm is None or shown.smm.fill == shown.smm.bits_set / shown.smm.bits > 0
         assert (shown.dsbf is None) == (mode in {"smm", "exact"})
         assert (shown.exact is None) == (mode != "exact")
-        counted = {"smm": shown.smm_bits_set, "exact": 5000}.get(mode) or shown.dsbf.elements
+        counted = {"smm": lambda: shown.smm.bits_set, "exact": lambda: 5000}.get(mode, lambda: shown.dsbf.elements)()
         assert shown.keys == counted
         chance = random.Random(7)
         measured = int(np.count_nonzero(~seen.unseen([chance.randbytes(12) for _ in range(100_000)])))
@@ -586,3 +587,36 @@ def test_files_damaged_behind_an_open_filter_are_found_by_a_check(tmp_path: Path
                     seen.check()
             path.write_bytes(content)
         seen.check()
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_the_answers_add_up(tmp_path: Path, mode: str) -> None:
+    """Every key that is asked about is counted once, by who answered; the counts outlive the process."""
+    draw, sent = random.Random(3), 0
+    pool = [draw.randbytes(12) for _ in range(4000)]  # alike keys have CRCs that collide less than by chance
+    seen = UniqFilter.open(tmp_path / "u", replace(LOSSY, mode=mode, levels=(1, 1)))
+    for number in range(300):
+        batch = draw.choices(pool, k=draw.choice([1, 1, 7, 40]))
+        sent += len(batch)
+        if number % 3:
+            seen.unseen(batch)
+            seen.mark(batch[::2])
+        else:
+            seen.add(batch)
+        if number % 50 == 0:
+            seen.count_known(5)
+            sent += 5
+        if number == 150:
+            seen.close()
+            seen = UniqFilter.open(tmp_path / "u")
+    now = seen.statistics().answers
+    assert now.asked == sent == now.memory_known + now.smm_new + now.set_new + now.dropped
+    assert now.memory_known == 30
+    if mode in {"both", "exact"}:
+        assert now.set_asked == now.smm_known == now.set_new + now.dropped
+        assert min(now.smm_new, now.set_new, now.dropped) > 0
+    elif mode == "smm":
+        assert (now.set_asked, now.smm_known) == (0, now.dropped)
+    else:
+        assert (now.smm_new, now.set_asked) == (0, sent - 30)
+    seen.close()

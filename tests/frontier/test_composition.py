@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from anabranch.dedup.recent import WarmupFilter
+from anabranch.dedup.smm.growing import GrowingBits
 from anabranch.dedup.uniq import UniqParameters
 from anabranch.frontier.composition import DedupFilter, FrontierOrder, open_frontier
 from anabranch.frontier.errors import FormatMismatch, FrontierError, PolicyError, StoreInUse, StoreUnavailable
@@ -248,13 +248,13 @@ def test_after_a_crash_the_filter_learns_what_it_had_not_been_told(tmp_path: Pat
         assert frontier.schedule(again) == [SEEN, NEW, SEEN]
 
 
-@pytest.mark.parametrize("count", [100, 250, 600], ids=["warm-up", "ending", "full"])
+@pytest.mark.parametrize("count", [100, 250, 600], ids=["compact", "moving", "mapped"])
 @pytest.mark.parametrize("ends", [crash, Frontier.close])
 def test_a_filter_knows_its_jobs_urls_whatever_its_age(
     ends: Callable[[Frontier], None], count: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """During the warm-up a filter writes nothing, at its end a part: the store, which has all, marks it at the next opening."""
-    monkeypatch.setattr("anabranch.frontier.composition.WarmupFilter", partial(WarmupFilter, limit=200))
+    """Of few keys the SMM has a compact form, which moves to mapped files when they are more."""
+    monkeypatch.setattr("anabranch.dedup.smm.store.GrowingBits", partial(GrowingBits, limit=200))
     known = candidates(*[f"http://a.test/{number}" for number in range(count)])
     frontier = opened(tmp_path)
     for start in range(0, count, 50):

@@ -333,7 +333,7 @@ def test_a_folder_serves_one_filter_at_a_time(tmp_path: Path) -> None:
 def test_a_folder_without_manifest_is_ours_only_while_it_is_being_made(tmp_path: Path) -> None:
     """Empty logs are a making that was interrupted; elements or other files without manifest are damage."""
     Dsbf.open(tmp_path / "d", SMALL).close()
-    assert (tmp_path / "d" / "BITS").exists()
+    (tmp_path / "d" / "BITS").touch()
     (tmp_path / "d" / "MANIFEST").unlink()
     with Dsbf.open(tmp_path / "d", SMALL) as dsbf:
         dsbf.mark(keys(0, 9))
@@ -344,6 +344,21 @@ def test_a_folder_without_manifest_is_ours_only_while_it_is_being_made(tmp_path:
     (tmp_path / "e" / "letter.txt").touch()
     with pytest.raises(FormatMismatch, match="not ours"):
         Dsbf.open(tmp_path / "e", SMALL)
+
+
+def test_bits_are_kept_only_if_they_save_time(tmp_path: Path) -> None:
+    """Those of a small crawl are mostly zeros: its logs are read in less time, and take less of the disk."""
+    with Dsbf.open(tmp_path / "few", DsbfParameters()) as dsbf:
+        dsbf.mark(keys(0, 1000))
+    assert not (tmp_path / "few" / "BITS").exists()
+    assert sum(path.stat().st_size for path in (tmp_path / "few").iterdir()) < 50_000
+    with Dsbf.open(tmp_path / "few", DsbfParameters()) as dsbf:
+        assert not dsbf.unseen(keys(0, 1000)).any()
+        assert len(dsbf) == 1000
+    many = DsbfParameters(expected=1000, leaf_bits=1 << 15)
+    with Dsbf.open(tmp_path / "many", many) as dsbf:
+        dsbf.mark(keys(0, 1000))
+    assert (tmp_path / "many" / "BITS").exists()
 
 
 def test_a_check_finds_bits_counts_and_logs_that_disagree(tmp_path: Path) -> None:

@@ -49,7 +49,7 @@ from pathlib import Path
 from anabranch.dedup import Smm
 smm = Smm.open(Path(sys.argv[1]), levels=(1, 1))
 die = lambda *_: os.kill(os.getpid(), signal.SIGKILL)
-setattr(smm._ledger if sys.argv[2] == "end_batch" else smm, sys.argv[2], die)
+setattr(smm._bits._ledger if sys.argv[2] == "end_batch" else smm, sys.argv[2], die)
 smm.add([b"2"])
 smm.sync()
 """
@@ -100,7 +100,7 @@ def test_each_key_is_new_to_exactly_one_of_four_processes(tmp_path: Path, levels
         assert sum(new) == smm.bits_set
         assert smm.bits_set > keys * 0.9999
         smm.check()  # exact, not corrected: all four ended well
-        assert not smm._ledger.count_is_rough
+        assert not smm._bits._ledger.count_is_rough
 
 
 @pytest.mark.slow
@@ -122,7 +122,7 @@ def test_a_killed_process_loses_nothing_and_stops_no_other(tmp_path: Path, level
         reported += [int(number) for line in rest if line.endswith("\n") for number in line.split()]
     assert len(reported) == len(set(reported)) > 0
     with Smm.open(tmp_path / "s", "xxh3-64", levels) as smm:
-        assert smm._ledger.count_is_rough
+        assert smm._bits._ledger.count_is_rough
         assert not smm.unseen([b"http://a.example/%d" % number for number in reported]).any()
         smm.check()
         smm.check()
@@ -130,7 +130,7 @@ def test_a_killed_process_loses_nothing_and_stops_no_other(tmp_path: Path, level
         new = smm.add([b"other %d" % i for i in range(100)])
         assert new.all()
     with Smm.open(tmp_path / "s", "xxh3-64", levels, alone=True) as smm:
-        assert not smm._ledger.count_is_rough
+        assert not smm._bits._ledger.count_is_rough
 
 
 @pytest.mark.parametrize("in_batch", [True, False])
@@ -142,13 +142,13 @@ def test_the_death_of_one_writer_is_known_to_the_others(tmp_path: Path, *, in_ba
             assert child.wait() == -signal.SIGKILL
         assert smm.bits_set == (1 if in_batch else 2)
         assert smm.add([b"2", b"3"]).tolist() == [False, True]
-        assert smm._ledger.count_is_rough == in_batch
+        assert smm._bits._ledger.count_is_rough == in_batch
     with Smm.open(tmp_path / "s", levels=(1, 1)) as smm:
-        assert smm._ledger.count_is_rough
+        assert smm._bits._ledger.count_is_rough
         smm.check()
         assert smm.bits_set == 3
     with Smm.open(tmp_path / "s", levels=(1, 1)) as smm:
-        assert not smm._ledger.count_is_rough
+        assert not smm._bits._ledger.count_is_rough
         smm.check()
 
 
@@ -157,7 +157,7 @@ def test_a_forked_process_must_open_the_store_itself(tmp_path: Path) -> None:
     with running(FORKER, tmp_path / "s") as child:
         assert child.stdout.readlines() == ["refused\n", "0\n", "[False, True]\n"]
     with Smm.open(tmp_path / "s", levels=(1, 1)) as smm:
-        assert not smm._ledger.count_is_rough
+        assert not smm._bits._ledger.count_is_rough
         smm.check()
 
 

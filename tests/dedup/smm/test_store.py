@@ -317,7 +317,7 @@ def test_after_a_crash_the_count_is_corrected_by_a_check(tmp_path: Path) -> None
     """After the death of a writer a store counts its bits again on demand, once."""
     store = Smm.open(tmp_path / "s", levels=SMALL)
     store.mark(keys(0, 50))
-    store._ledger._header[3] = 3
+    store._bits._ledger._header[3] = 3
     shutil.copytree(tmp_path / "s", tmp_path / "copy")
     with pytest.raises(InvariantBroken, match="50 bits are set, 3 were counted"):
         store.check()
