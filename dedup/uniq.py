@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass, fields, replace
+from dataclasses import asdict, dataclass, fields, replace
 from itertools import compress
 from pathlib import Path
 from typing import Any, Self
@@ -61,6 +61,10 @@ class UniqParameters:
     false_positive: float = 1e-3  #: f: bound of the rate of each leaf of the DSBF
     leaf_bits: int = 1 << 23  #: m: bits of one leaf of the DSBF, a power of two
     split_fan_out: int = 4  #: children that a full leaf of the DSBF gets
+
+    def __post_init__(self) -> None:
+        if self.signature == "xxh3":  # the name that people look for; folders record the library's
+            object.__setattr__(self, "signature", "xxh3-64")
 
     @property
     def stages(self) -> tuple[str, ...]:
@@ -142,6 +146,34 @@ class UniqStatistics:
     dsbf: DsbfStatistics | None  #: leaves, splits, rates; None without a DSBF
     exact: ExactStatistics | None  #: runs and tail; None without an exact index
 
+    def facts(self) -> dict[str, float | str]:
+        """The figures in one flat table, for reports; only those that this mode has. Names that end in `_rate`, `_fill` and
+        `_probability` are shares from 0 to 1.
+        """
+        answers, behind = self.answers, "dsbf" if self.exact is None else "exact"
+        facts: dict[str, float | str] = {
+            "filter": self.mode,
+            "keys": self.keys,
+            "asked": answers.asked,
+            "memory_known": answers.memory_known,
+        }
+        if self.smm is not None:
+            facts |= {"smm_new": answers.smm_new, "smm_known": answers.smm_known}
+        if self.mode != "smm":
+            facts |= {f"{behind}_asked": answers.set_asked, f"{behind}_new": answers.set_new}
+        facts |= {"dropped": answers.dropped}
+        for name, stage in (("smm", self.smm), ("dsbf", self.dsbf), ("exact", self.exact)):
+            values = {} if stage is None else asdict(stage)
+            facts |= {f"{name}_{key}": value for key, value in values.items() if isinstance(value, int | float | str)}
+        if self.smm is not None:
+            facts["smm_levels"] = ",".join(map(str, self.smm.levels))
+        return facts | {
+            "false_drop_probability": self.false_drop,
+            "expected_lost": self.expected_lost,
+            "planned_keys": self.planned_keys,
+            "planned_false_drop_probability": self.planned_false_drop,
+        }
+
 
 class UniqFilter(Closing):
     """Has this key been seen? `UniqFilter.open` gives a lasting one.
@@ -173,8 +205,16 @@ class UniqFilter(Closing):
         self._is_closed = False
 
     @classmethod
-    def open(cls, folder: str | Path, parameters: UniqParameters | None = None, leaves: str = "memory") -> Self:
-        """Open a folder's filter, or make it if the folder is new or empty.
+    def open(
+        cls,
+        folder: str | Path,
+        parameters: UniqParameters | None = None,
+        leaves: str = "memory",
+        *,
+        alone: bool = False,
+    ) -> Self:
+        """Open a folder's filter, or make it if the folder is new or empty. `alone`: no other process may open it, in mode
+        "smm" too; its SMM is compact while it is small, as it is in the modes of several stages.
 
         Default of `parameters`: those that the folder records, else the defaults. `leaves` is where the bits of the DSBF are
         while it is open, "memory" or "mapped". Cost: milliseconds after a clean end, else 0.3 µs per marked key. Raises:
@@ -197,7 +237,7 @@ class UniqFilter(Closing):
                     raise FormatMismatch(f"{path} is missing: the filter is damaged")
             stages: list[Smm | Dsbf | ExactIndex] = []
             for name in given.stages:
-                stages.append(_open_stage(folder / name, name, given, leaves))
+                stages.append(_open_stage(folder / name, name, given, leaves, alone=alone or len(given.stages) > 1))
                 opened.callback(stages[-1].close)
             if not is_complete:
                 formatfile.complete(folder, wanted)
@@ -379,7 +419,7 @@ class UniqFilter(Closing):
             self._losses.step(keys, self.false_drop())
 
 
-def _open_stage(folder: Path, name: str, given: UniqParameters, leaves: str) -> Smm | Dsbf | ExactIndex:
+def _open_stage(folder: Path, name: str, given: UniqParameters, leaves: str, *, alone: bool) -> Smm | Dsbf | ExactIndex:
     if name == "smm":
-        return Smm.open(folder, given.signature, given.smm_levels, alone=len(given.stages) > 1)
+        return Smm.open(folder, given.signature, given.smm_levels, alone=alone)
     return Dsbf.open(folder, given.dsbf, leaves) if name == "dsbf" else ExactIndex.open(folder)

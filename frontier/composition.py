@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from anabranch.dedup.errors import BadParameters, DedupError
 from anabranch.dedup.errors import FormatMismatch as FilterMismatch
-from anabranch.dedup.recent import RecentFront
-from anabranch.dedup.uniq import UniqFilter
+from anabranch.dedup.uniq import UniqParameters
 from anabranch.dedup.userfunctions import found
 from anabranch.frontier.admission import Admission, Marking
 from anabranch.frontier.checkpoints import Checkpoints, catch_up
@@ -18,16 +19,8 @@ from anabranch.frontier.completion import Board, Completion, Leases
 from anabranch.frontier.division.consigning import Consigning
 from anabranch.frontier.division.exchange import exchange_of
 from anabranch.frontier.errors import FormatMismatch, PolicyError, StoreUnavailable, unwritable
-from anabranch.frontier.filters import (
-    SHARED,
-    BesideShared,
-    DedupFilter,
-    SharedFilter,
-    catch_up_shared,
-    checked_uniq,
-    keep_pair,
-    pair_of,
-)
+from anabranch.frontier.filterchoice import checked_choice, name_of, open_choice
+from anabranch.frontier.filters import SHARED, BesideShared, SharedFilter, catch_up_shared, keep_pair, pair_of
 from anabranch.frontier.frontier import Frontier
 from anabranch.frontier.order import FrontierOrder, check_numbers
 from anabranch.frontier.parts import Parts
@@ -62,22 +55,25 @@ def open_frontier(
     order: FrontierOrder,
     *,
     store: FrontierStore | None = None,
-    seen: SeenFilter | None = None,
+    seen: SeenFilter | UniqParameters | str | None = None,
     clock: Clock | None = None,
     on_change: Callable[[], None] = lambda: None,
     board: Board | None = None,
 ) -> Frontier:
     """Open the Frontier with its state in the folder `state` (None: in memory only); blocks.
 
-    `store` replaces the folder's file. `seen` replaces its filter, and is closed with the Frontier; one that blocks
-    must be given to the store, too (`SqlStore(…, seen=…)`), and verdicts are LATER then. A `SharedFilter` is used in
-    addition to the folder's filter; a given `store` must have it, too. `clock` is the host's own clock; the Frontier
-    never sees it go back. `on_change` is called from another thread after an answer of the store; it may only wake the
-    host. `board` shows the leases. Raises: PolicyError, FormatMismatch (the state was made by another policy, filter or
-    version), StoreInUse, StoreFull, StoreUnavailable; TypeError for a folder that is no Path.
+    `store` replaces the folder's file. `seen` names the folder's filter, as `order.uniq` does (smm, dsbf, both, exact,
+    package.module:Class), or replaces it, and is closed with the Frontier; one that blocks must be given to the store,
+    too (`SqlStore(…, seen=…)`), and verdicts are LATER then. A `SharedFilter` is used in addition to the folder's filter;
+    a given `store` must have it, too. `clock` is the host's own clock; the Frontier never sees it go back. `on_change` is
+    called from another thread after an answer of the store; it may only wake the host. `board` shows the leases. Raises:
+    PolicyError, FormatMismatch (the state was made by another policy, filter or version), StoreInUse, StoreFull,
+    StoreUnavailable; TypeError for a folder that is no Path.
     """
     if not isinstance(state, Path | None):
         raise TypeError(f"the state's folder is a Path, or None for memory alone; not {state!r}")
+    if isinstance(seen, UniqParameters | str):
+        order, seen = replace(order, uniq=seen), None
     shared = seen if isinstance(seen, SharedFilter) else None
     if shared is not None and state is None and store is None:
         raise TypeError("a shared filter needs a store that asks it: give a folder, or SqlStore(…, seen=shared)")
@@ -110,6 +106,38 @@ def open_frontier(
     return frontier
 
 
+@contextmanager
+def rebuilding_filter(state: Path) -> Iterator[None]:
+    """Inside, the filter of a state folder is put aside, and an opening makes it anew from the rows of the store.
+
+    The old one is removed at the end, or put back after an error. A process that is killed leaves a state that opens with the
+    order of the new filter. Raises: StoreUnavailable.
+    """
+    folder, before = state / SEEN_FOLDER, state / f"{SEEN_FOLDER}.before"
+    with _filter_errors(folder):
+        if folder.exists():
+            if before.exists():
+                shutil.rmtree(before)
+            folder.rename(before)
+    try:
+        yield
+    except BaseException:
+        if before.exists():
+            shutil.rmtree(folder, ignore_errors=True)
+            before.rename(folder)
+        raise
+    shutil.rmtree(before, ignore_errors=True)
+
+
+def rebuild_filter(state: Path, order: FrontierOrder) -> None:
+    """Make the state folder's filter anew, as the order asks for it (blocks). Cost: some microseconds per URL.
+
+    Raises: as `open_frontier`, with the old filter in its place.
+    """
+    with rebuilding_filter(state), open_frontier(state, order):
+        pass
+
+
 def has_store(state: Path) -> bool:
     """Whether the folder has the store of a Frontier."""
     file = state / STORE_FILE
@@ -127,7 +155,7 @@ def user_function(name: str) -> Callable[..., Any]:
 def check_order(order: FrontierOrder) -> None:
     """Raises: PolicyError for policies that do not exist and values that make no sense."""
     check_numbers(order)
-    checked_uniq(order.uniq)
+    checked_choice(order.uniq)
     sheets = Sheets(order.overrides)
     _assign(order, sheets)
     parse_group(order.group, ip_of=order.ip_of, imported=user_function)
@@ -231,7 +259,7 @@ def _open_filter(
     folder = None if state is None or given is not None else state / SEEN_FOLDER
     with _filter_errors(folder):
         seen = given or open_filter(folder, order.uniq, kept=True)
-        _catch_up(seen, store, opening, folder)
+        _catch_up(seen, store, opening, folder, name_of(checked_choice(order.uniq)))
     return seen
 
 
@@ -240,8 +268,7 @@ def open_filter(folder: Path | None, uniq: object | None = None, *, kept: bool =
     with _filter_errors(folder):
         if folder is None:
             return ExactFilter()
-        opened = UniqFilter.open(folder, checked_uniq(uniq))
-        return DedupFilter(RecentFront(opened) if kept else opened)
+        return open_choice(folder, checked_choice(uniq), kept=kept)
 
 
 @contextmanager
@@ -259,13 +286,13 @@ def _filter_errors(folder: Path | None) -> Iterator[None]:
         raise StoreUnavailable(str(error)) from error
 
 
-def _catch_up(seen: SeenFilter, store: FrontierStore, opening: Opening, folder: Path | None) -> None:
+def _catch_up(seen: SeenFilter, store: FrontierStore, opening: Opening, folder: Path | None, name: str) -> None:
     """Add the keys that the filter may lack; close it if that fails."""
     try:
         pair = None if folder is None else pair_of(folder, opening.notes)
         catch_up(store, seen, opening)
         if folder is not None and pair is not None:
-            keep_pair(folder, store, pair)
+            keep_pair(folder, store, pair, name)
     except (FormatMismatch, FilterMismatch):
         store.close(clean=opening.clean)  # nothing was written
         seen.close()

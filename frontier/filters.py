@@ -16,7 +16,7 @@ from anabranch.dedup.errors import StoreFull as FilterFull
 from anabranch.dedup.files.durable import replace_file, store_full_errors
 from anabranch.dedup.files.formatfile import Format, read_record
 from anabranch.dedup.recent import RecentFront
-from anabranch.dedup.uniq import UniqFilter, UniqParameters
+from anabranch.dedup.uniq import UniqFilter
 from anabranch.frontier.checkpoints import MARK_CHUNK, PAIR, Pair, next_pair
 from anabranch.frontier.errors import FormatMismatch, FrontierError, PolicyError, StoreFull, StoreUnavailable
 from anabranch.frontier.seen import SeenFilter
@@ -24,6 +24,7 @@ from anabranch.frontier.stores.contract import CHECKPOINT, FrontierStore, Openin
 
 #: In the filter's folder, JSON: the store that it belongs to.
 PAIR_FILE = "STORE"
+_FILTER = "filter"
 _FORMAT = Format(magic="anabranch filter's store", version=1, parameters={})
 
 
@@ -56,14 +57,9 @@ class DedupFilter:
         """Let go of maps and files."""
         self._uniq.close()
 
-    def facts(self) -> Mapping[str, float]:
+    def facts(self) -> Mapping[str, float | str]:
         """The filter's statistics by name."""
-        statistics = self._uniq.statistics()
-        return {
-            "keys": float(statistics.keys),
-            "false_drop_probability": statistics.false_drop,
-            "expected_lost": statistics.expected_lost,
-        }
+        return self._uniq.statistics().facts()
 
 
 def pair_of(folder: Path, notes: Mapping[str, str]) -> Pair:
@@ -74,11 +70,22 @@ def pair_of(folder: Path, notes: Mapping[str, str]) -> Pair:
     return next_pair(_read(notes.get(PAIR, ""), "the store's note of its filter"), _kept(folder / PAIR_FILE))
 
 
-def keep_pair(folder: Path, store: FrontierStore, pair: Pair) -> None:
-    """Write it durably into both, before the filter marks a new URL (blocks). Raises: OSError; StoreUnavailable."""
+def keep_pair(folder: Path, store: FrontierStore, pair: Pair, filter_name: str) -> None:
+    """Write it durably into both, before the filter marks a new URL (blocks). Raises: OSError; StoreUnavailable.
+
+    The filter's folder keeps `filter_name`, too: the name of a mode or of a plug-in.
+    """
     store.note({PAIR: str(pair)})  # first: a filter that is ahead would be taken for one of a later state
     with store_full_errors(folder / PAIR_FILE):
-        replace_file(folder / PAIR_FILE, json.dumps(_FORMAT.record() | {PAIR: str(pair)}).encode() + b"\n")
+        record = _FORMAT.record() | {PAIR: str(pair), _FILTER: filter_name}
+        replace_file(folder / PAIR_FILE, json.dumps(record).encode() + b"\n")
+
+
+def kept_name(folder: Path) -> str | None:
+    """The name of the filter in the folder; None if it is new, or of a version that did not keep it. Raises: OSError."""
+    path = folder / PAIR_FILE
+    name = read_record(path).get(_FILTER) if path.exists() else None
+    return name if isinstance(name, str) else None
 
 
 def _kept(path: Path) -> Pair | None:
@@ -95,23 +102,6 @@ def _read(text: str, place: str) -> Pair | None:
     except ValueError as error:
         damage = f"{place} is damaged: {text!r}; restore store and filter from the same copy, or start over"
         raise FilterMismatch(damage) from error
-
-
-def uniq_parameters(*, exact: bool, expect: int, false_positive: float) -> UniqParameters:
-    """What `FrontierOrder.uniq` is for so many URLs; `exact`: the filter never errs. Raises: PolicyError."""
-    given = UniqParameters(mode="exact" if exact else "both", expected=expect, false_positive=false_positive)
-    try:
-        _ = given.format
-    except BadParameters as error:
-        raise PolicyError(str(error)) from error
-    return given
-
-
-def checked_uniq(uniq: object) -> UniqParameters:
-    """The filter parameters of a FrontierOrder. Raises: PolicyError for anything but parameters or None."""
-    if isinstance(uniq, UniqParameters | None):
-        return uniq or UniqParameters()
-    raise PolicyError(f"uniq {uniq!r}: give UniqParameters of anabranch.dedup.uniq, or None")
 
 
 #: Notes: the generation of the shared filter that was marked up to the checkpoint, and the counts so far as JSON.
@@ -180,7 +170,7 @@ class SharedFilter:
         """Disconnect; a second call is harmless."""
         self._common.close()
 
-    def facts(self) -> Mapping[str, float]:
+    def facts(self) -> dict[str, float]:
         """The counts, and the filter as it was when it was last looked at."""
         return {
             "shared_keys": float(self._elements),
@@ -235,10 +225,10 @@ class BesideShared:
         finally:
             self._shared.close()
 
-    def facts(self) -> Mapping[str, float]:
+    def facts(self) -> Mapping[str, float | str]:
         """The own filter's figures, and the shared one's; a URL is lost to the one or to the other."""
         own, shared = self._own.facts(), self._shared.facts()
-        return {**own, **shared, "expected_lost": own.get("expected_lost", 0.0) + shared["shared_expected_lost"]}
+        return {**own, **shared, "expected_lost": float(own.get("expected_lost", 0.0)) + shared["shared_expected_lost"]}
 
 
 def open_shared(urls: Sequence[str], name: str, *, expect: int, false_positive: float) -> SharedFilter:

@@ -9,6 +9,9 @@ from typing import Protocol
 class SeenFilter(Protocol):
     """Says which keys were marked before. It may say "seen" wrongly (rarely, by design), never "unseen" wrongly.
 
+    A plug-in is a class with these methods that is made with the path of a folder, which exists and is its own:
+    `[dedup] filter = "package.module:Class"`. `docs/how-to/dedup.md` has an example.
+
     `unseen` and `mark` are called by one thread at a time, `sync` and `position` by any other one meanwhile. Errors: an
     OSError (disk full, read-only) from `mark`, `sync` or `close`.
     """
@@ -36,8 +39,10 @@ class SeenFilter(Protocol):
     def close(self) -> None:
         """Let go of files; a second call is harmless."""
 
-    def facts(self) -> Mapping[str, float]:
-        """Figures for reports, by name (false-drop probability, URLs expected to be lost, …)."""
+    def facts(self) -> Mapping[str, float | str]:
+        """Figures for reports, by name: `filter` (its name), `asked`, `keys`, `false_drop_probability`, `expected_lost`, and
+        whatever else it knows of itself. Called often: O(1).
+        """
 
 
 class ExactFilter:
@@ -47,10 +52,15 @@ class ExactFilter:
 
     def __init__(self) -> None:
         self._keys: set[bytes] = set()
+        self._asked = 0
+        self._new = 0
 
     def unseen(self, keys: Sequence[bytes]) -> list[bool]:
         """For each key, whether it was never marked."""
-        return [key not in self._keys for key in keys]
+        answers = [key not in self._keys for key in keys]
+        self._asked += len(keys)
+        self._new += sum(answers)
+        return answers
 
     def mark(self, keys: Sequence[bytes]) -> None:
         """Mark the keys as seen."""
@@ -66,6 +76,14 @@ class ExactFilter:
     def close(self) -> None:
         """Nothing to let go of."""
 
-    def facts(self) -> dict[str, float]:
+    def facts(self) -> dict[str, float | str]:
         """No false drops, and the number of keys."""
-        return {"keys": float(len(self._keys)), "false_drop_probability": 0.0, "expected_lost": 0.0}
+        return {
+            "filter": "memory",
+            "keys": len(self._keys),
+            "asked": self._asked,
+            "memory_known": self._asked - self._new,
+            "memory_new": self._new,
+            "false_drop_probability": 0.0,
+            "expected_lost": 0.0,
+        }

@@ -71,7 +71,8 @@ def _run_operate(verb: str, job: str, arguments: Mapping[str, Any] | None = None
 
 #: The names in `crawler.report.reports.REPORTS`; written here because help must be fast.
 NAMES = (
-    "crawl-summary, seeds, hosts, mimetypes, response-codes, processors, frontier-summary, frontier-nonempty, workers"
+    "crawl-summary, seeds, hosts, mimetypes, response-codes, processors, frontier-summary, frontier-nonempty, filter, "
+    "workers"
 )
 
 
@@ -209,6 +210,25 @@ def set_budget(
 ) -> None:
     """Set the total budget of a queue, which may retire or wake it."""
     _run_frontier("set-budget", job, {"queue": queue, "units": parse_units(units)})
+
+
+@frontier.command()
+def rebuild_filter(
+    job: Job,
+    settings: Annotated[
+        Texts,
+        typer.Option(
+            "-s",
+            "--set",
+            metavar="KEY=VALUE",
+            help="Change a key of [dedup] first, as in dedup.filter=exact; repeatable.",
+        ),
+    ] = None,
+) -> None:
+    """Make the job's filter anew from its URLs, as its order or -s asks for it; nothing is fetched again."""
+    from anabranch.crawler.cli.rebuild import run_rebuild_filter  # noqa: PLC0415 - help must be fast
+
+    raise typer.Exit(run_rebuild_filter(job, settings or ()))
 
 
 @frontier.command()

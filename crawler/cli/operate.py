@@ -24,6 +24,7 @@ from anabranch.crawler.job.seeds import SEED_BOOK, Seed, SeedBook, none_left, re
 from anabranch.crawler.outcomes.errors import JobInUse, NoSeeds, UsageError, storage_errors
 from anabranch.crawler.processes.folders import ShareOf, refuse_share, share_of, shares_of
 from anabranch.crawler.processes.stopped import opened_job
+from anabranch.crawler.report.filterreport import filter_line
 from anabranch.crawler.report.reports import report_kind
 from anabranch.crawler.report.table import escaped, report_of, text_lines
 from anabranch.crawler.report.troubles import last_logged
@@ -98,18 +99,22 @@ def _status_of_stopped(directory: Path) -> Facts:
     trouble = last_logged(directory, now_s)
     if shares_of(directory):
         with readable_job(directory) as place, opened_job(place) as stopped:
-            return stopped_facts(job, stopped.answer("ls", {"limit": 0})["totals"], trouble, is_done=stopped.is_done)
+            totals = stopped.answer("ls", {"limit": 0})["totals"]
+            return stopped_facts(job, totals, trouble, stopped.filter_facts(), is_done=stopped.is_done)
     with readable_job(directory) as place, opened(place) as (frontier, _):
         totals = answer(frontier, "ls", {"limit": 0})["totals"]
-        return stopped_facts(job, totals, trouble, is_done=frontier.is_done, share=shared)
+        seen = frontier.operations.statistics().seen
+        return stopped_facts(job, totals, trouble, seen, is_done=frontier.is_done, share=shared)
 
 
 def status_line(facts: Facts) -> str:
-    """Lines for the eye: what the crawl does now, or how the job was left. Pure."""
+    """Lines for the eye: what the crawl does now, or how the job was left, and its filter. Pure."""
+    seen = escaped(filter_line(facts["filter"] or {}))
     if facts["phase"] != STOPPED:
         now = f"{facts['phase']} (process {facts['pid']})"
-        return f"{now}: {facts['line']}" if facts["line"] else now
-    lines = [str(facts["line"]), *totals_lines(facts["totals"], is_running=False)]
+        now = f"{now}: {facts['line']}" if facts["line"] else now
+        return "\n".join(filter(None, [now, seen]))
+    lines = [str(facts["line"]), *totals_lines(facts["totals"], is_running=False), *filter(None, [seen])]
     if facts["share"] is not None:  # its job may have more left than the share
         share = ShareOf(facts["share"]["number"], facts["share"]["of"], Path(facts["share"]["job"]))
         lines.insert(0, f"{share}, {share.job}")

@@ -19,6 +19,7 @@ from anabranch.crawler.outcomes.errors import BadArgument, OrderError
 from anabranch.crawler.outcomes.userfunctions import PROCESSOR, import_first_from, user_function
 from anabranch.crawler.runtime import loop_factory
 from anabranch.crawler.scope.rules import user_rule
+from anabranch.crawler.scope.similarity import similarity_of
 from anabranch.crawler.urls.canonicalization import Canonicalizer
 from anabranch.frontier.errors import PolicyError
 from anabranch.frontier.policies.userfunctions import is_user_function
@@ -138,6 +139,7 @@ def _searches(order: CrawlOrder) -> Iterator[Search]:
     for name in order.scope.rules:
         yield "scope", "rules", partial(user_rule, name)
     yield "crawl", "loop", partial(loop_factory, order.crawl.loop)
+    yield "dedup", "similar", partial(similarity_of, order)
     for name in order.job.processors:
         yield "job", "processors", partial(user_function, name, PROCESSOR, awaited=True)
 
@@ -168,5 +170,6 @@ def _needs_one_process(order: CrawlOrder) -> Iterator[str]:
         yield "each process has a store of its own in the job's folder; leave [frontier] store out"
     if order.dedup.leaves:
         yield "each process has a filter for its own hosts; leave [dedup] leaves out"
-    if order.scope.similar:
-        yield "the similarity filter must see all URLs; leave [scope] similar out"
+    for section in ("dedup", "scope"):
+        if getattr(order, section).similar:
+            yield f"the similarity filter must see all URLs; leave [{section}] similar out"

@@ -26,7 +26,8 @@ from anabranch.crawler.order.order import CrawlOrder
 from anabranch.crawler.outcomes.errors import QueueLost, StoreLost
 from anabranch.frontier.composition import STORE_FILE, check_order, has_store, open_frontier
 from anabranch.frontier.errors import PolicyError
-from anabranch.frontier.filters import SharedFilter, open_shared, uniq_parameters
+from anabranch.frontier.filterchoice import PARAMETERS, filter_choice
+from anabranch.frontier.filters import SharedFilter, open_shared
 from anabranch.frontier.frontier import Frontier
 from anabranch.frontier.order import FrontierOrder
 from anabranch.frontier.policies.assignment import PolitenessScope
@@ -37,6 +38,9 @@ from anabranch.frontier.records import QueueKey
 from anabranch.frontier.scheduling.gates import Backoff, Politeness
 from anabranch.frontier.stores.contract import FrontierStore
 from anabranch.frontier.times import Clock
+
+#: Keys of [dedup] that shape the filter.
+_OF_FILTER = PARAMETERS.keys() - {"filter"}
 
 #: Most fetches of one visit: robots.txt with its redirects, and the page.
 _FETCHES = 2
@@ -99,7 +103,7 @@ def frontier_order(order: CrawlOrder, ip_of: IpOf = unknown_address) -> Frontier
         checkpoint_s=frontier.checkpoint_s,
         gates_in_memory=frontier.gates_in_memory,
         ip_of=ip_of,
-        uniq=uniq_parameters(exact=dedup.exact, expect=dedup.expect, false_positive=dedup.false_positive),
+        uniq=filter_choice({"filter": dedup.chosen, **{name: getattr(dedup, name) for name in _OF_FILTER}}),
     )
     check_order(asked)
     return asked

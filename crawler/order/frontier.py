@@ -113,13 +113,37 @@ class OverrideEntry(Section):
 class DedupSection(Section):
     """How the crawl recognizes URLs that it has seen."""
 
-    exact: bool = False  #: the job's own filter drops nothing wrongly, for 16 bytes per URL and a little time
+    #: The job's own filter: both (SMM and DSBF), smm, dsbf, exact (no new URL is dropped), or package.module:Class.
+    filter: Name = "both"
+    exact: bool = False  #: the same as filter = "exact"
     expect: Positive = 10_000_000  #: URLs that the filters are made for; crawls that share one give the same number
     #: Share of new URLs that a full DSBF takes for seen; crawls that share one give the same.
     false_positive: Annotated[Factor, Field(gt=0, lt=1)] = 1e-3
+    signature: Name = "crc32"  #: of the SMM: crc32, md5, sha1, xxh3, or package.module:function
+    levels: tuple[Positive, ...] = ()  #: of the SMM: bytes of the signature that each level takes; none: by `expect`
+    leaf_bits: Positive = 1 << 23  #: of the DSBF: bits of a leaf, a power of two
+    split_fan_out: Annotated[Count, Field(ge=2)] = 4  #: of the DSBF: children that a full leaf gets
+    #: A stage before the filter: drop URLs that resemble accepted ones.
+    similar: Literal["", "published", "site-bound"] = ""
+    similar_expect: Positive = 1_000_000  #: URLs that this stage is made for
+    #: What it compares: site, depth, directory, tail, or package.module:function.
+    similar_features: Annotated[tuple[Name, ...], Field(min_length=1)] = ("site", "depth", "directory", "tail")
+    #: Share of URLs new in every feature that it takes for similar once the expected ones are there.
+    similar_false_positive: Annotated[Factor, Field(gt=0, lt=1)] = 1e-3
     leaves: tuple[str, ...] = ()  #: Redis servers that hold a DSBF in common with other crawls; none: no such filter
     #: The name of that filter: its keys on the servers begin with it.
     leaves_name: Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9._-]+$")] = "anabranch"
+
+    @property
+    def chosen(self) -> str:
+        """The name of the job's own filter."""
+        return "exact" if self.exact else self.filter
+
+    @model_validator(mode="after")
+    def _without_contradiction(self) -> DedupSection:
+        if self.exact and self.filter not in {"both", "exact"}:
+            raise contradiction(f"filter {self.filter} and exact are both given; keep one of them", "filter", "exact")
+        return self
 
     @field_validator("leaves")
     @classmethod

@@ -22,6 +22,7 @@ from anabranch.crawler.outcomes.errors import UsageError, storage_errors
 from anabranch.crawler.processes.folders import SHARES, shares_of
 from anabranch.crawler.processes.merging import largest_part, merged_listing, owner_of_subject
 from anabranch.crawler.processes.reopening import facts_of_shares_open, opened_shares
+from anabranch.crawler.processes.summing import summed_filters
 from anabranch.crawler.report.reports import report_kind
 from anabranch.crawler.report.table import json_facts
 from anabranch.crawler.run.crawl_verbs import add_to_stopped, report_limit, stopped_seed_outcomes
@@ -61,6 +62,10 @@ class StoppedJob:
             return self._of_any(verb, given)
         with open_explainer(self.directory, self.order) as explainer:
             return explainer.explained(verb, self._of_any(verb, explainer.with_key(verb, given)))
+
+    def filter_facts(self) -> dict[str, float | str]:
+        """The figures of all shares' filters as those of one."""
+        return summed_filters(share.operations.statistics().seen for share in self.shares)
 
     def add(self, seeds: Sequence[Seed]) -> Facts:
         """Add seeds: into the book, then each into its owner's queue."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from types import MappingProxyType
@@ -28,7 +29,7 @@ _SNAPSHOT_SUMS = (
 )  # fmt: skip
 _PROGRESS_SUMS = ("discovered", "queued", "downloaded", "failed", "busy", "parked")
 #: Figures of a filter that are not sums: the worst one counts.
-_PROBABILITY = "probability"
+_LARGEST = re.compile("probability|rate|fill|height|planned|bits$|files$")
 
 
 def run_facts(facts: RunFacts) -> dict[str, Any]:
@@ -73,13 +74,25 @@ def summed_frontier(shares: Sequence[FrontierStatistics]) -> FrontierStatistics:
     """All Frontiers as one. Queues of one name are counted in each share that has them."""
     sums = {name: sum(getattr(share, name) for share in shares) for name in _FRONTIER_SUMS}
     queues: Counter[str] = Counter()
-    seen: dict[str, float] = {}
     for share in shares:
         queues.update(share.queues)
-        for name, figure in share.seen.items():
-            seen[name] = max(seen.get(name, 0.0), figure) if _PROBABILITY in name else seen.get(name, 0.0) + figure
     why = why_all_idle([share.why_idle for share in shares])
-    return FrontierStatistics(**sums, queues=dict(queues), why_idle=why, seen=seen)
+    return FrontierStatistics(
+        **sums, queues=dict(queues), why_idle=why, seen=summed_filters([share.seen for share in shares])
+    )
+
+
+def summed_filters(shares: Iterable[Mapping[str, float | str]]) -> dict[str, float | str]:
+    """The figures of all shares' filters as those of one: counts are added, of rates and of sizes of one store the largest."""
+    seen: dict[str, float | str] = {}
+    for share in shares:
+        for name, figure in share.items():
+            before = seen.get(name)
+            if isinstance(figure, str) or not isinstance(before, int | float):
+                seen.setdefault(name, figure)
+            else:
+                seen[name] = max(before, figure) if _LARGEST.search(name) else before + figure
+    return seen
 
 
 def summed_seeds(shares: Mapping[int, Mapping[str, Any]], owner_of: Mapping[str, int]) -> list[SeedFact]:
@@ -117,6 +130,7 @@ def summed_snapshot(shares: Sequence[Mapping[str, Any]], job: str, elapsed_s: fl
         paused=_first(shares, "paused"),
         shared_left=_sum_of_known(shares, "shared_left"),
         shared_twice=_sum_of_known(shares, "shared_twice"),
+        filter=summed_filters(share["filter"] or {} for share in shares) or None,
         totals=summed_totals([share["totals"] for share in shares]) if shares else None,
         last_trouble=min(troubles, key=lambda trouble: trouble.ago_s, default=None),
     )

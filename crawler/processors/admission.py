@@ -47,7 +47,7 @@ async def open_admission(
 ) -> UrlAdmission:
     """Open what the order asks for; it is closed before the Frontier is. Raises: OrderError, StorageError."""
     scope, canonicalizer = open_scope(order.scope), Canonicalizer(order.urls.canonicalization)
-    similar = await open_similar_filter(state, order.scope)
+    similar = await open_similar_filter(state, order)
     drop_similar = None
     if similar is not None:
         drop_similar = DropSimilar(similar, frontier.flush)

@@ -57,6 +57,7 @@ class CrawlSnapshot(NamedTuple):
     last_trouble: Trouble | None = None  #: of a host that has not answered since
     shared_left: int | None = None  #: links left to other crawls that use the same filter
     shared_twice: int | None = None  #: URLs that another one of them took, too
+    filter: Mapping[str, float | str] | None = None  #: the filter's figures; None before the first look at it
     totals: Mapping[str, Any] | None = None  #: as `run.verbs.totals_facts` makes it; None before the queue was opened
 
     @property

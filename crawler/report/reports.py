@@ -20,6 +20,7 @@ from anabranch.crawler.job.seeding import SeedFact
 from anabranch.crawler.job.state import Round
 from anabranch.crawler.outcomes.errors import UsageError
 from anabranch.crawler.outcomes.status import describe
+from anabranch.crawler.report.filterreport import filter_table
 from anabranch.crawler.report.statistics import StepTime, WorkerFact
 from anabranch.crawler.report.table import Cell, ReportTable, text_lines
 from anabranch.frontier.inspect.explain import QueueView
@@ -251,6 +252,12 @@ REPORTS: Mapping[str, ReportKind] = {
         frozenset({"frontier", "longest"}),
     ),
     "frontier-nonempty": ReportKind("frontier-nonempty-report.txt", _frontier_nonempty, frozenset({"queues"})),
+    # The job's uniq-filter: who answered, its stages, what it loses.
+    "filter": ReportKind(
+        "filter-report.txt",
+        lambda facts: filter_table(facts.frontier.seen if facts.frontier is not None else {}),
+        frozenset({"frontier"}),
+    ),
     "workers": ReportKind("threads-report.txt", _workers, frozenset({"workers"})),
     # How many URLs of each host a seed led to; `-` if the order has no source tags.
     "source": ReportKind(

@@ -93,5 +93,5 @@ def _summary_rows(facts: RunFacts) -> Iterator[tuple[str, str]]:
     if "shared_twice" in frontier.seen:
         left, twice = (int(frontier.seen[name]) for name in ("shared_left", "shared_twice"))
         yield "shared dedup", f"{left} links left to other crawls, {twice} URLs taken by another crawl, too"
-    lost = frontier.seen.get("expected_lost", 0.0)
+    lost = float(frontier.seen.get("expected_lost", 0.0))
     yield "lost to dedup", f"{lost:.1g} URLs expected" if lost >= NEGLIGIBLE else "nothing"

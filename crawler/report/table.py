@@ -36,7 +36,7 @@ def text_lines(table: ReportTable) -> Iterator[str]:
         yield " ".join(f"[{head}]" for head in table.heads) + "\n"
     for row in table.rows:
         cells = [
-            "-" if cell is None else f"{cell:.2f}" if isinstance(cell, float) else escaped(str(cell)) for cell in row
+            "-" if cell is None else _number(cell) if isinstance(cell, float) else escaped(str(cell)) for cell in row
         ]
         if not table.heads:
             yield f"{cells[0]}: {cells[1]}\n"
@@ -44,6 +44,15 @@ def text_lines(table: ReportTable) -> Iterator[str]:
         for number, width in enumerate(table.right):
             cells[number] = cells[number].rjust(width) if width > 0 else cells[number].ljust(-width)
         yield " ".join(cells).rstrip() + "\n"
+
+
+def _number(value: float) -> str:
+    """With two decimals; a small rate with two digits that count."""
+    return f"{value:.2g}" if 0 < abs(value) < _SMALL else f"{value:.2f}"
+
+
+#: Below it two decimals would show little or nothing.
+_SMALL = 0.01
 
 
 def json_facts(table: ReportTable, limit: int) -> dict[str, Any]:

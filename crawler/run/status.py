@@ -167,6 +167,7 @@ class RunStatus:
             last_trouble=run.troubles.last(now_s),
             shared_left=_whole(seen.get("shared_left")),
             shared_twice=_whole(seen.get("shared_twice")),
+            filter=seen or None,
             totals=totals,
         )
 
@@ -224,9 +225,15 @@ def status_facts(
 
 
 def stopped_facts(
-    job: str, totals: Facts, trouble: Trouble | None, *, is_done: bool, share: Facts | None = None
+    job: str,
+    totals: Facts,
+    trouble: Trouble | None,
+    seen: Mapping[str, float | str],
+    *,
+    is_done: bool,
+    share: Facts | None = None,
 ) -> Facts:
-    """The same for a job that no process crawls: its totals, and no figures of a run. Pure."""
+    """The same for a job that no process crawls: its totals, its filter's figures, and no figures of a run. Pure."""
     queues: Mapping[str, int] = totals["queues"]
     is_finished = is_done and not totals["retired"]
     goes_on = "with its job" if share is not None else "with it"
@@ -239,11 +246,12 @@ def stopped_facts(
         snoozed=queues.get(QueueState.SNOOZED.value, 0),
         gates_open=totals["gates_open"],
         last_trouble=trouble,
+        filter=seen,
         totals=totals,
     )
     line = "finished: nothing is queued" if is_finished else f"not running; `anabranch crawl` goes on {goes_on}"
     return status_facts(now, STOPPED, line, is_finished=is_finished, share=share)
 
 
-def _whole(figure: float | None) -> int | None:
+def _whole(figure: float | str | None) -> int | None:
     return None if figure is None else int(figure)

@@ -19,9 +19,9 @@ from itertools import compress
 from pathlib import Path
 from typing import Self, TypeVar
 
-from anabranch.crawler.order.sections import ScopeSection
+from anabranch.crawler.order.order import CrawlOrder
 from anabranch.crawler.outcomes.errors import OrderError, storage_errors
-from anabranch.dedup.errors import DedupError
+from anabranch.dedup.errors import BadParameters, DedupError
 from anabranch.dedup.similarity.filter import SimilarityFilter, SimilarityParameters
 
 T = TypeVar("T")
@@ -41,17 +41,16 @@ class SimilarUrlFilter:
         self._storing = asyncio.Lock()
 
     @classmethod
-    async def open(cls, folder: Path, mode: str, expect: int) -> Self:
-        """Open or make the filter. `mode`: published or site-bound. Raises: StorageError, OrderError."""
+    async def open(cls, folder: Path, parameters: SimilarityParameters) -> Self:
+        """Open or make the filter. Raises: StorageError, OrderError."""
         thread = ThreadPoolExecutor(1, thread_name_prefix="similar")
-        parameters = SimilarityParameters(expected=expect, site_bound=mode == "site-bound")
         try:
             with storage_errors(folder):
                 known = await _in(thread, lambda: SimilarityFilter.open(folder, parameters))
         except BaseException as error:
             thread.shutdown(wait=False)
             if isinstance(error, DedupError):
-                raise OrderError(f"[scope] similar: {error}") from error
+                raise OrderError(f"[dedup] similar: {error}") from error
             raise
         return cls(known, thread, folder)
 
@@ -97,11 +96,31 @@ class SimilarUrlFilter:
                 self._thread.shutdown(wait=False)
 
 
-async def open_similar_filter(state: Path, section: ScopeSection) -> SimilarUrlFilter | None:
-    """Open the filter of the job's state folder; None if the order asks for none. Raises: as `SimilarUrlFilter.open`."""
-    if not section.similar:
+def similarity_of(order: CrawlOrder) -> SimilarityParameters | None:
+    """The filter that the order asks for, None if it asks for none; [scope] similar is its older name. Raises: OrderError."""
+    dedup, scope = order.dedup, order.scope
+    if dedup.similar and scope.similar and dedup.similar != scope.similar:
+        raise OrderError(
+            f"[dedup] similar is {dedup.similar}, [scope] similar is {scope.similar}; leave the second out"
+        )
+    mode = dedup.similar or scope.similar
+    if not mode:
         return None
-    return await SimilarUrlFilter.open(state / "similar", section.similar, section.similar_expect)
+    try:
+        return SimilarityParameters(
+            expected=dedup.similar_expect if dedup.similar else scope.similar_expect,
+            false_positive=dedup.similar_false_positive,
+            features=dedup.similar_features,
+            site_bound=mode == "site-bound",
+        )
+    except BadParameters as error:
+        raise OrderError(f"[dedup] similar: {error}") from error
+
+
+async def open_similar_filter(state: Path, order: CrawlOrder) -> SimilarUrlFilter | None:
+    """Open the filter of the job's state folder; None if the order asks for none. Raises: as `SimilarUrlFilter.open`."""
+    parameters = similarity_of(order)
+    return None if parameters is None else await SimilarUrlFilter.open(state / "similar", parameters)
 
 
 async def _chunks(urls: Sequence[str]) -> AsyncIterator[Sequence[str]]:

@@ -71,7 +71,8 @@ class DsbfStatistics:
     height: int  #: levels of LocHash on the longest way down
     mean_rate: float  #: probability that a key never marked is taken for known
     worst_rate: float  #: the same in the fullest leaf
-    planned_rate: float  #: the mean rate once the expected elements are there; no leaf's is ever above false_positive
+    planned_rate: float  #: the mean rate once the expected elements are there
+    rate_bound: float  #: no leaf's rate is ever above this: false_positive
     memory_bytes: int  #: bit arrays, in memory or mapped
     log_bytes: int  #: logs on disk
     strays: int  #: elements dropped at opening since they stood in a wrong leaf's log, as after a power loss
@@ -197,6 +198,7 @@ class Dsbf(Closing):
             mean_rate=mean,
             worst_rate=worst,
             planned_rate=self._parameters.planned_rate,
+            rate_bound=self._parameters.false_positive,
             memory_bytes=self._table.leaves.memory_bytes,
             log_bytes=self._logs.log_bytes,
             strays=self._strays,

@@ -50,6 +50,6 @@ class BesideLately:
     def close(self) -> None:
         """Nothing to let go of: the share's own filter is its opener's."""
 
-    def facts(self) -> Mapping[str, float]:
+    def facts(self) -> Mapping[str, float | str]:
         """As the share's own filter."""
         return self._own.facts()

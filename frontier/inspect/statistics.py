@@ -48,7 +48,7 @@ class FrontierStatistics(NamedTuple):
     leases_lost: int
     unsynced_rows: int  #: rows sent to the store that were not durable at that time
     why_idle: str  #: why nothing can be leased now, in words; empty if something can
-    seen: Mapping[str, float]  #: the filter's own figures
+    seen: Mapping[str, float | str]  #: the filter's own figures
 
     @property
     def accepted(self) -> int:

@@ -1,6 +1,6 @@
 """The settings of a host program, checked, and the FrontierOrder that they make. Pure.
 
-The names are those of `[frontier]` and `[politeness]` in a crawl order, in one table, since no name occurs in both.
+The names are those of `[frontier]`, `[politeness]` and `[dedup]` in a crawl order, in one table, since no name occurs twice.
 `override` is a list of such tables for parts of the web: each has `surt` (its place) and names of `[[override]]`.
 Durations are seconds. The same values make the `order.toml` with which `anabranch frontier` opens the job's folder.
 """
@@ -14,6 +14,7 @@ from types import MappingProxyType
 from typing import Any
 
 from anabranch.frontier.errors import PolicyError
+from anabranch.frontier.filterchoice import filter_choice
 from anabranch.frontier.order import FrontierOrder
 from anabranch.frontier.policies.assignment import PolitenessScope
 from anabranch.frontier.policies.budgets import Budgets
@@ -29,19 +30,24 @@ def _is_number(value: object) -> bool:
     return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value) and value >= 0
 
 
+def _is_whole(value: object) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool)
+
+
 def _are_words(value: object) -> bool:
     return _is_word(value) or (isinstance(value, list | tuple) and bool(value) and all(map(_is_word, value)))
 
 
 #: Kind of a value, in the words of an error message, and whether a value is of that kind.
 _WORD, _WHOLE, _NUMBER = "text", "a whole number", "a number that is not negative"
-_WORDS, _TABLES = "text, or a list of texts", "a list of tables"
+_WORDS, _TABLES, _WHOLES = "text, or a list of texts", "a list of tables", "a list of whole numbers"
 _FITS: Mapping[str, Callable[[object], bool]] = MappingProxyType(
     {
         _WORD: _is_word,
-        _WHOLE: lambda value: isinstance(value, int) and not isinstance(value, bool),
+        _WHOLE: _is_whole,
         _NUMBER: _is_number,
         _WORDS: _are_words,
+        _WHOLES: lambda value: isinstance(value, list | tuple) and all(map(_is_whole, value)),
         _TABLES: lambda value: isinstance(value, list | tuple),
     }
 )
@@ -49,6 +55,9 @@ _FITS: Mapping[str, Callable[[object], bool]] = MappingProxyType(
 
 #: The records of an order with settings of their own, by their field.
 _RECORDS = {"politeness": Politeness, "group_politeness": Politeness, "backoff": Backoff, "budgets": Budgets}
+
+#: In place of such a record: the parameters of the filter.
+_FILTER = "filter"
 
 #: section of an order file -> name -> kind of value, field of `_RECORDS` (empty: the order itself), field of that record.
 _SECTIONS: Mapping[str, Mapping[str, tuple[str, str, str]]] = MappingProxyType(
@@ -83,6 +92,15 @@ _SECTIONS: Mapping[str, Mapping[str, tuple[str, str, str]]] = MappingProxyType(
             "group_max_delay": (_NUMBER, "group_politeness", "max_delay_s"),
             "group_max_connections": (_WHOLE, "group_politeness", "slots"),
         },
+        "dedup": {
+            "filter": (_WORD, _FILTER, "filter"),
+            "signature": (_WORD, _FILTER, "signature"),
+            "levels": (_WHOLES, _FILTER, "levels"),
+            "leaf_bits": (_WHOLE, _FILTER, "leaf_bits"),
+            "split_fan_out": (_WHOLE, _FILTER, "split_fan_out"),
+            "false_positive": (_NUMBER, _FILTER, "false_positive"),
+            "expect": (_WHOLE, _FILTER, "expect"),
+        },
     }
 )
 _NAMES = {name: places for section in _SECTIONS.values() for name, places in section.items()}
@@ -111,7 +129,8 @@ def order_of(settings: Mapping[str, object]) -> FrontierOrder:
     given["politeness"] = PolitenessScope(scope)
     records: dict[str, Any] = {part: record(**_fields(given, part)) for part, record in _RECORDS.items()}
     overrides = tuple(map(_override, given.get(_OVERRIDE, ())))
-    return FrontierOrder(overrides=overrides, **records, **_fields(given, ""))
+    choice = filter_choice(_fields(given, _FILTER))
+    return FrontierOrder(overrides=overrides, uniq=choice, **records, **_fields(given, ""))
 
 
 def order_text(settings: Mapping[str, object]) -> str:

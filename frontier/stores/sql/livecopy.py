@@ -66,7 +66,7 @@ class StoreDecides(ExactFilter):
         """The position that the copy notes, so that nothing is marked again."""
         return POSITION
 
-    def facts(self) -> dict[str, float]:
+    def facts(self) -> dict[str, float | str]:
         """It has no figures."""
         return {}
 

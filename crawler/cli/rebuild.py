@@ -1,0 +1,76 @@
+"""`anabranch frontier rebuild-filter`: makes a job's filter anew from the rows of its store."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Sequence
+from contextlib import closing, contextmanager
+from pathlib import Path
+
+from rich.console import Console
+
+from anabranch.crawler.cli.command import find_job, guarded, put
+from anabranch.crawler.cli.console import say
+from anabranch.crawler.job.folder import JobFolder, take_job_lock
+from anabranch.crawler.job.frontier import open_job
+from anabranch.crawler.job.inspection import refuse_unwritable
+from anabranch.crawler.job.orderfile import order_file, write_order
+from anabranch.crawler.order.loading import order_of
+from anabranch.crawler.order.order import dump_order
+from anabranch.crawler.order.sources import file_layer, read_layers
+from anabranch.crawler.outcomes.errors import UsageError
+from anabranch.crawler.outcomes.userfunctions import import_first_from
+from anabranch.crawler.processes.folders import shares_of
+from anabranch.crawler.report.filterreport import filter_line
+from anabranch.crawler.report.table import escaped
+from anabranch.frontier.composition import SEEN_FOLDER, has_store, rebuilding_filter
+from anabranch.frontier.filterchoice import PARAMETERS
+from anabranch.frontier.jobfolder import STATE, is_embedded
+
+
+def run_rebuild_filter(job: str, settings: Sequence[str]) -> int:
+    """Rebuild it with these settings of `[dedup]`, which the job's order then keeps. A foreseeable error is one line."""
+    return guarded(lambda: _rebuild(job, settings))
+
+
+def _rebuild(named: str, settings: Sequence[str]) -> None:
+    keys = {f"dedup.{name}" for name in (*PARAMETERS, "exact")}
+    for setting in settings:
+        if setting.partition("=")[0].strip() not in keys:
+            raise UsageError(
+                f"-s {setting!r}: only the filter's own keys can be changed here: {', '.join(sorted(keys))}"
+            )
+    directory = find_job(named)
+    refuse_unwritable(directory)
+    if shares_of(directory):
+        raise UsageError(f"{directory}: has a filter in each share; rebuild each of them: {directory}/shares/0 …")
+    with _held(directory):
+        state, kept = directory / STATE, order_file(directory)
+        if kept is None or not (has_store(state) or (state / SEEN_FOLDER).exists()):
+            raise UsageError(f"{directory}: the job has no filter yet; a crawl makes it")
+        order = order_of([*read_layers(None, {}, settings), file_layer(kept)])
+        import_first_from(order.job.modules)
+        say(f"anabranch: {directory}: making its filter anew from its URLs …")
+        with (
+            Console(stderr=True).status("marking URLs"),
+            rebuilding_filter(state),
+            closing(open_job(state, order)) as frontier,
+        ):
+            seen = frontier.operations.statistics().seen
+        if settings and not is_embedded(directory):  # else its program writes it
+            write_order(directory, dump_order(order))
+    put(escaped(filter_line(seen)))
+
+
+@contextmanager
+def _held(directory: Path) -> Iterator[None]:
+    """Hold the job's lock inside. Raises: as `JobFolder.open`; JobInUse."""
+    if not is_embedded(directory):
+        with JobFolder.open(directory):
+            yield
+        return
+    lock = take_job_lock(directory)
+    try:
+        yield
+    finally:
+        os.close(lock)

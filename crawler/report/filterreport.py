@@ -1,0 +1,96 @@
+"""The figures of a job's filter, as a table and as one line. Pure. The names are those of `status --json`, key `filter`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+
+from anabranch.crawler.order.quantities import format_bytes
+from anabranch.crawler.report.table import ReportTable
+
+#: Figure -> its meaning, in the order of the report.
+MEANINGS: Mapping[str, str] = {
+    "filter": "the job's filter, as [dedup] filter names it",
+    "keys": "URLs known",
+    "asked": "questions: asked = memory_known + smm_new + dsbf_new (or exact_new, memory_new) + dropped",
+    "memory_known": "answered from memory, which does not err: known",
+    "memory_new": "answered from memory: new",
+    "smm_new": "new, as the SMM says",
+    "smm_known": "passed on by the SMM: perhaps known",
+    "dsbf_asked": "questions to the DSBF: with an SMM before it, smm_known",
+    "dsbf_new": "new, as the DSBF says",
+    "exact_asked": "questions to the exact index",
+    "exact_new": "new, as the exact index says",
+    "dropped": "known to all stages",
+    "smm_signature": "signature of the SMM",
+    "smm_levels": "bytes of the signature that each level takes",
+    "smm_is_compact": "1: so few URLs that their bits are in one small file",
+    "smm_bits_set": "bits set",
+    "smm_bits": "bits of the whole store",
+    "smm_fill": "share of bits set: the SMM's error rate now",
+    "smm_files": "files of the store",
+    "smm_files_used": "files with bits",
+    "smm_bytes_touched": "bytes of the disk for bits",
+    "dsbf_elements": "URLs in the DSBF",
+    "dsbf_leaves": "leaves",
+    "dsbf_height": "levels",
+    "dsbf_splits": "splits so far, those under way included",
+    "dsbf_splitting": "splits under way",
+    "dsbf_mean_rate": "mean error rate of the leaves now",
+    "dsbf_worst_rate": "error rate of the worst leaf now",
+    "dsbf_planned_rate": "mean error rate at the planned size",
+    "dsbf_rate_bound": "no leaf's error rate is ever above this",
+    "dsbf_memory_bytes": "bytes of bits, in memory or mapped",
+    "dsbf_log_bytes": "bytes of logs on the disk",
+    "dsbf_strays": "URLs dropped from a wrong leaf's log at the opening, as after a power loss",
+    "exact_elements": "URLs in the exact index",
+    "exact_tail": "of these, in memory and not in a run yet",
+    "exact_runs": "sorted files",
+    "exact_merging": "URLs that the merge under way has still to move",
+    "exact_file_bytes": "bytes of its files",
+    "false_drop_probability": "probability that a new URL is dropped now",
+    "expected_lost": "pages lost so far, by expectation",
+    "planned_keys": "URLs that the filter is made for",
+    "planned_false_drop_probability": "probability that a new URL is dropped at the planned size",
+    "shared_keys": "URLs in the filter that is shared with other crawls",
+    "shared_false_drop_probability": "its error rate",
+    "shared_expected_lost": "pages lost to it, by expectation",
+    "shared_left": "links left to other crawls",
+    "shared_twice": "URLs that another crawl took, too",
+}
+
+
+def filter_table(facts: Mapping[str, float | str]) -> ReportTable:
+    """A row a figure that this filter has; those of a plug-in that are not known here come last."""
+    names = [*(name for name in MEANINGS if name in facts), *(name for name in facts if name not in MEANINGS)]
+    rows = [(name, _cell(facts[name]), MEANINGS.get(name, "")) for name in names]
+    return ReportTable(("figure", "value", "meaning"), rows, right=(-30, 14))
+
+
+def filter_line(facts: Mapping[str, float | str]) -> str:
+    """The filter in one line: who answered, how full it is, what it loses; empty without facts."""
+    return ", ".join(_words(facts)) if facts else ""
+
+
+def _cell(value: float | str) -> float | int | str:
+    return int(value) if isinstance(value, bool) or (isinstance(value, float) and value.is_integer()) else value
+
+
+def _words(facts: Mapping[str, float | str]) -> Iterator[str]:
+    number = {name: float(value) for name, value in facts.items() if not isinstance(value, str)}
+    yield f"filter {facts.get('filter', '')}: {int(number.get('keys', 0)):,} URLs known"
+    if asked := number.get("asked"):
+        answers = {"memory": "memory_known", "SMM": "smm_new", "DSBF": "dsbf_new", "index": "exact_new"}
+        shares = [f"{who} {number[name] / asked:.1%}" for who, name in answers.items() if name in number]
+        if "dropped" in number:
+            shares.append(f"dropped {number['dropped'] / asked:.1%}")
+        yield f"{int(asked):,} questions ({', '.join(shares)})"
+    if "smm_fill" in number:
+        touched = f", {format_bytes(int(number['smm_bytes_touched']))}" if "smm_bytes_touched" in number else ""
+        yield f"SMM {number['smm_fill']:.2g} full{touched}"
+    if "dsbf_leaves" in number:
+        under_way = f" ({int(number['dsbf_splitting'])} under way)" if number["dsbf_splitting"] else ""
+        yield f"DSBF {int(number['dsbf_leaves']):,} leaves, {int(number['dsbf_splits']):,} splits{under_way}"
+    if "false_drop_probability" in number:
+        yield f"P(false drop) {number['false_drop_probability']:.2g}"
+    if "expected_lost" in number:
+        yield f"expected lost {number['expected_lost']:.2g}"
