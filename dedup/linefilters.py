@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, fields, replace
+from itertools import compress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -16,7 +17,7 @@ from anabranch.dedup.bloom.formulas import DsbfParameters
 from anabranch.dedup.errors import BadParameters, DedupError, FormatMismatch
 from anabranch.dedup.files import formatfile
 from anabranch.dedup.keys import BoolArray
-from anabranch.dedup.smm.addresses import levels_for
+from anabranch.dedup.smm.addresses import full_name, levels_for
 from anabranch.dedup.uniq import UniqFilter, UniqParameters
 
 if TYPE_CHECKING:
@@ -32,8 +33,8 @@ SHARED = "dsbf"
 #: Filter -> its choices, by the names of `Choice`.
 CHOICES: Mapping[str, frozenset[str]] = {
     "smm": frozenset({"signature", "levels", "expected"}),
-    "dsbf": frozenset({"expected", "false_positive"}),
-    "both": frozenset({"signature", "levels", "expected", "false_positive"}),
+    "dsbf": frozenset({"expected", "false_positive", "leaf_bits", "split_fan_out"}),
+    "both": frozenset({"signature", "levels", "expected", "false_positive", "leaf_bits", "split_fan_out"}),
     "exact": frozenset({"signature", "levels", "expected"}),
     SIMILAR: frozenset({"expected", "false_positive", "features", "site_bound", "drop_query"}),
 }
@@ -48,6 +49,8 @@ class Choice:
     levels: tuple[int, ...] | None = None  #: of the SMM
     expected: int | None = None  #: keys
     false_positive: float | None = None  #: of each leaf of the DSBF, or of the similarity filter
+    leaf_bits: int | None = None  #: of the DSBF
+    split_fan_out: int | None = None  #: of the DSBF
     features: tuple[str, ...] | None = None  #: of the similarity filter
     site_bound: bool | None = None  #: of the similarity filter: compare within a site alone
     drop_query: bool | None = None  #: of the similarity filter
@@ -55,6 +58,8 @@ class Choice:
     def given(self) -> dict[str, Any]:
         """The given parameters by name, without the kind."""
         values = {each.name: getattr(self, each.name) for each in fields(self) if each.name != "kind"}
+        if self.signature is not None:
+            values["signature"] = full_name(self.signature)
         return {name: value for name, value in values.items() if value is not None}
 
 
@@ -75,15 +80,6 @@ class NoSuchChoice(ChoiceError, BadParameters):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class FilterTotals:
-    """A filter of any kind at one moment."""
-
-    keys: int  #: distinct keys that it knows; in an SMM alone, set bits
-    false_drop: float  #: probability that a new key is dropped now
-    expected_lost: float | None  #: new keys dropped so far, by expectation; None if that is not kept
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class LineFilter:
     """One filter of any kind, as the calls that it serves."""
 
@@ -91,7 +87,7 @@ class LineFilter:
     unseen: Callable[[Sequence[bytes]], BoolArray]  #: True where a key is new; nothing is changed
     mark: Callable[[Sequence[bytes]], object]  #: makes keys known. Raises: StoreFull, OSError
     check: Callable[[], None] | None  #: verifies the filter by reading all of it, or None. Raises: InvariantBroken
-    totals: Callable[[], FilterTotals]
+    facts: Callable[[], Mapping[str, float | str]]  #: the figures that it knows of itself, as `UniqStatistics.facts`
     close: Callable[[], None]  #: syncs and closes. Raises: OSError
     sync: Callable[[], None] = lambda: None  #: makes marked keys durable, if `mark` does not. Raises: OSError
 
@@ -113,6 +109,35 @@ def open_filter(folder: Path, choice: Choice) -> LineFilter:
         check=made.check and naming(made.check),
         close=naming(made.close),
     )
+
+
+def behind_similar(known: LineFilter, folder: Path, choice: Choice) -> LineFilter:
+    """The filter with a similarity filter before it, in this folder: a line is new if it is new to both.
+
+    Raises: as `open_filter`.
+    """
+    similar = open_filter(folder, replace(choice, kind=SIMILAR))
+
+    def unseen(keys: Sequence[bytes]) -> BoolArray:
+        # The similarity filter goes by the lines that may be kept: a known one must not hide a new one that is like it.
+        new = known.unseen(keys).copy()
+        new[new] = similar.unseen(list(compress(keys, new)))
+        return new
+
+    def mark(keys: Sequence[bytes]) -> None:
+        known.mark(keys)  # first: what only the similarity filter knows would be dropped and never recorded
+        similar.mark(keys)
+
+    def close() -> None:
+        try:
+            known.close()
+        finally:
+            similar.close()
+
+    def facts() -> Mapping[str, float | str]:
+        return {**known.facts(), "similar_keys": similar.facts()["keys"]}
+
+    return replace(known, unseen=unseen, mark=mark, close=close, facts=facts)
 
 
 @contextmanager
@@ -138,34 +163,29 @@ def open_shared(urls: Sequence[str], name: str, choice: Choice) -> LineFilter:
 
     shared = SharedDsbf.open(urls, name=name, parameters=parameters)
 
-    def totals() -> FilterTotals:
+    def facts() -> Mapping[str, float | str]:
         now = shared.statistics()
-        return FilterTotals(keys=now.elements, false_drop=now.mean_rate, expected_lost=None)
+        return {"filter": SHARED, "keys": now.elements, "false_drop_probability": now.mean_rate}
 
     return LineFilter(
         kind=SHARED,
         unseen=shared.unseen,
         mark=shared.mark,
         check=shared.check,
-        totals=totals,
+        facts=facts,
         close=shared.close,
     )
 
 
 def _open_uniq(folder: Path, parameters: UniqParameters) -> LineFilter:
     made = UniqFilter.open(folder, parameters)
-
-    def totals() -> FilterTotals:
-        now = made.statistics()
-        return FilterTotals(keys=now.keys, false_drop=now.false_drop, expected_lost=now.expected_lost)
-
     return LineFilter(
         kind=parameters.mode,
         unseen=made.unseen,
         mark=made.mark,
         sync=made.sync,
         check=made.check,
-        totals=totals,
+        facts=lambda: made.statistics().facts(),
         close=made.close,
     )
 
@@ -175,16 +195,16 @@ def _open_similar(folder: Path, parameters: SimilarityParameters) -> LineFilter:
 
     made = SimilarityFilter.open(folder, parameters)
 
-    def totals() -> FilterTotals:
+    def facts() -> Mapping[str, float | str]:
         now = made.statistics()
-        return FilterTotals(keys=now.urls, false_drop=now.false_similar, expected_lost=None)
+        return {"filter": SIMILAR, "keys": now.urls, "false_drop_probability": now.false_similar}
 
     return LineFilter(
         kind=SIMILAR,
         unseen=lambda urls: ~made.are_similar(urls),
         mark=made.add_all,
         check=None,
-        totals=totals,
+        facts=facts,
         close=made.close,
     )
 

@@ -27,7 +27,7 @@ from anabranch.dedup.exact.runfolder import MANIFEST as EXACT_MANIFEST
 from anabranch.dedup.files import Closing, formatfile
 from anabranch.dedup.files.locks import folder_turn
 from anabranch.dedup.keys import BoolArray, fingerprints, first_of_each
-from anabranch.dedup.smm.addresses import levels_for
+from anabranch.dedup.smm.addresses import full_name, levels_for
 from anabranch.dedup.smm.store import Smm, SmmStatistics, shape
 
 MAGIC = "anabranch uniq filter"
@@ -63,8 +63,7 @@ class UniqParameters:
     split_fan_out: int = 4  #: children that a full leaf of the DSBF gets
 
     def __post_init__(self) -> None:
-        if self.signature == "xxh3":  # the name that people look for; folders record the library's
-            object.__setattr__(self, "signature", "xxh3-64")
+        object.__setattr__(self, "signature", full_name(self.signature))
 
     @property
     def stages(self) -> tuple[str, ...]:

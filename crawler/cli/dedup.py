@@ -25,10 +25,19 @@ from anabranch.crawler.outcomes.errors import (
     decided,
     deciding,
 )
+from anabranch.crawler.report.filterreport import filter_line
 from anabranch.dedup.capture.frames import CaptureStatistics
 from anabranch.dedup.capture.urls import CapturedLines, urls_from_file, urls_from_interface
 from anabranch.dedup.errors import BadParameters, DedupError, FormatMismatch, InvariantBroken, StoreFull
-from anabranch.dedup.linefilters import Choice, ChoiceError, LineFilter, open_filter, open_shared
+from anabranch.dedup.linefilters import (
+    SIMILAR,
+    Choice,
+    ChoiceError,
+    LineFilter,
+    behind_similar,
+    open_filter,
+    open_shared,
+)
 from anabranch.dedup.stream import MAX_LINE_BYTES, Cadence, LineUniq, Output, ReaderGone, pieces
 
 
@@ -47,6 +56,12 @@ class DedupCommand:
     false_positive: float | None = None
     signature: str | None = None
     levels: tuple[int, ...] | None = None
+    leaf_bits: int | None = None
+    split_fan_out: int | None = None
+    similar: str | None = None  #: the mode of a similarity filter before the filter
+    similar_expect: int | None = None
+    similar_features: str | None = None  #: names with commas between
+    similar_false_positive: float | None = None
     features: str | None = None  #: names with commas between
     site_bound: bool | None = None
     drop_query: bool | None = None
@@ -69,6 +84,8 @@ class DedupCommand:
             "--filter": self.kind,
             "--signature": self.signature,
             "--features": self.features,
+            "--similar": self.similar,
+            "--similar-features": self.similar_features,
             "--redis": "" if "" in self.redis else None,
         }
 
@@ -82,6 +99,7 @@ def require_sense(command: DedupCommand) -> None:
     """Raises: UsageError for options that are empty, exclude or need each other."""
     empty = [name for name, value in command.texts.items() if value == ""]
     inputs = command.inputs
+    self_similar = command.similar is not None
     breaches = {
         f"{' and '.join(empty)}: must not be empty": empty,
         f"{' and '.join(inputs)} exclude each other; name one input": len(inputs) > 1,
@@ -90,6 +108,11 @@ def require_sense(command: DedupCommand) -> None:
         "--check verifies a filter and reads no URLs; give --state DIR or --redis URL alone": (
             command.check and (inputs or not command.is_lasting)
         ),
+        "--similar is a stage before a filter; leave out --filter similar": self_similar and command.kind == SIMILAR,
+        f"--similar {command.similar!r}: choose published or site-bound": self_similar and command.similar not in MODES,
+        "--similar-… shapes the stage of --similar; give that, too": not self_similar
+        and any(_similar(command).given()),
+        "--similar is kept in a folder; leave out --redis": self_similar and command.redis,
         f"--check: there is no folder {command.state}": command.check and command.state and not command.state.is_dir(),
     }
     for words, is_breached in breaches.items():
@@ -155,6 +178,9 @@ UNWRITABLE: dict[int, type[CrawlerError]] = {
     errno.EPERM: NotPermitted,
 }
 
+#: How the similarity filter before a filter compares.
+MODES = ("published", "site-bound")
+
 #: Choice -> the option that makes it.
 OPTIONS = {
     "kind": "--filter",
@@ -162,6 +188,8 @@ OPTIONS = {
     "false_positive": "--false-positive",
     "signature": "--signature",
     "levels": "--levels",
+    "leaf_bits": "--leaf-bits",
+    "split_fan_out": "--split-fan-out",
     "features": "--features",
     "site_bound": "--site-bound",
     "drop_query": "--drop-query",
@@ -170,7 +198,6 @@ OPTIONS = {
 #: Parameter of a filter -> its replacement at the beginning of a message.
 FLAGS = {name: flag for name, flag in OPTIONS.items() if name != "kind"} | {
     "feature": "--features: feature",
-    "leaf_bits": "--false-positive: leaf_bits",
 }
 
 #: What a process may have no more of -> what to do.
@@ -209,6 +236,17 @@ def _choice(command: DedupCommand) -> Choice:
     return Choice(**given)
 
 
+def _similar(command: DedupCommand) -> Choice:
+    """The similarity filter before the filter."""
+    features = command.similar_features
+    return Choice(
+        expected=command.similar_expect,
+        false_positive=command.similar_false_positive,
+        features=None if features is None else tuple(name.strip() for name in features.split(",")),
+        site_bound=None if command.similar is None else command.similar == "site-bound",
+    )
+
+
 def _words(error: Exception) -> str:
     """The error as one line: the thing, then what is wrong with it."""
     if isinstance(error, ChoiceError):
@@ -228,7 +266,7 @@ def _check(command: DedupCommand) -> int:
             raise UsageError(f"--check: the filter {opened.kind} cannot be verified")
         opened.check()
         if not command.quiet:
-            say(f"{_filter_words(opened)}; nothing is wrong with it")
+            say(f"{filter_line(opened.facts())}; nothing is wrong with it")
     return ExitCode.DONE
 
 
@@ -261,7 +299,7 @@ def _run(command: DedupCommand) -> int:
         if totals.too_long:
             counts[f"longer than {limit}"] = totals.too_long
         lines = ", ".join(f"{number:,} {word}" for word, number in counts.items())
-        words = f"read {totals.lines:,} lines: {lines}; {_filter_words(opened)}{source.counted()}"
+        words = f"read {totals.lines:,} lines: {lines}{source.counted()}\n{filter_line(opened.facts())}"
     decided()
     if not command.quiet:
         say(words)
@@ -311,7 +349,7 @@ def _filter(command: DedupCommand, stop: StopSignals) -> Iterator[LineFilter]:
         opened = open_shared(command.redis, name, _choice(command))
     elif command.state is not None:
         try:
-            opened = open_filter(command.state, _choice(command))
+            opened = _opened(command.state, command)
         except OSError as error:
             kind = UNWRITABLE.get(error.errno or 0)
             if kind is None:
@@ -326,7 +364,7 @@ def _filter(command: DedupCommand, stop: StopSignals) -> Iterator[LineFilter]:
         stop.on_second.append(remove)
         try:
             # Never closed: that would write it to the disk first.
-            yield open_filter(folder / "filter", _choice(command))
+            yield _opened(folder / "filter", command)
         finally:
             remove()
         return
@@ -336,13 +374,19 @@ def _filter(command: DedupCommand, stop: StopSignals) -> Iterator[LineFilter]:
         opened.close()
 
 
+def _opened(folder: Path, command: DedupCommand) -> LineFilter:
+    """The folder's filter; if --similar is given, or was before, with that stage before it."""
+    opened = open_filter(folder, _choice(command))
+    if command.similar is None and not (folder / SIMILAR).is_dir():
+        return opened
+    try:
+        return behind_similar(opened, folder / SIMILAR, _similar(command))
+    except BaseException:
+        opened.close()
+        raise
+
+
 # Messages
-
-
-def _filter_words(opened: LineFilter) -> str:
-    now = opened.totals()
-    words = f"filter {opened.kind}: {now.keys:,} keys, P(false drop) {now.false_drop:.2g}"
-    return words if now.expected_lost is None else f"{words}, expected lost {now.expected_lost:.2g}"
 
 
 def capture_words(counts: CaptureStatistics) -> str:

@@ -109,7 +109,7 @@ def _status_of_stopped(directory: Path) -> Facts:
 
 def status_line(facts: Facts) -> str:
     """Lines for the eye: what the crawl does now, or how the job was left, and its filter. Pure."""
-    seen = escaped(filter_line(facts["filter"] or {}))
+    seen = escaped(filter_line(facts.get("filter") or {}))
     if facts["phase"] != STOPPED:
         now = f"{facts['phase']} (process {facts['pid']})"
         now = f"{now}: {facts['line']}" if facts["line"] else now

@@ -88,6 +88,7 @@ def _run_config(verb: str, **parameters: Any) -> None:
 
 _INPUT: Callable[..., Any] = partial(typer.Option, rich_help_panel="Input")
 _FILTER: Callable[..., Any] = partial(typer.Option, rich_help_panel="Filter")
+_STAGE: Callable[..., Any] = partial(typer.Option, rich_help_panel="A stage before the filter")
 _SIMILAR: Callable[..., Any] = partial(typer.Option, rich_help_panel="Filter similar")
 _SHARED: Callable[..., Any] = partial(typer.Option, rich_help_panel="Shared by Redis servers")
 
@@ -111,13 +112,27 @@ def dedup(
         Number, _FILTER(metavar="RATE", help="Rate of the DSBF, or of similar, at most (default 0.001).")
     ] = None,
     signature: Annotated[
-        Text, _FILTER(help="Of the SMM: crc32, md5, sha1, xxh3-64, package.module:function (default crc32).")
+        Text, _FILTER(help="Of the SMM: crc32, md5, sha1, xxh3, package.module:function (default crc32).")
     ] = None,
     levels: Annotated[
         Numbers,
         _FILTER(
             metavar="N,N", parser=parse_levels, help="Of the SMM: bytes per level, as in 1,3 (default: by --expect)."
         ),
+    ] = None,
+    leaf_bits: Annotated[Whole, _FILTER(metavar="BITS", help="Of the DSBF: bits of a leaf (default 8388608).")] = None,
+    split_fan_out: Annotated[
+        Whole, _FILTER(metavar="N", help="Of the DSBF: children that a full leaf gets (default 4).")
+    ] = None,
+    similar: Annotated[
+        Text, _STAGE(metavar="MODE", help="published or site-bound: drop lines that resemble new ones, too.")
+    ] = None,
+    similar_expect: Annotated[
+        Whole, _STAGE(metavar="N", parser=parse_count, help="URLs to expect there (default 1M).")
+    ] = None,
+    similar_features: Annotated[Text, _STAGE(help="As --features.")] = None,
+    similar_false_positive: Annotated[
+        Number, _STAGE(metavar="RATE", help="Rate of that stage, at most (default 0.001).")
     ] = None,
     features: Annotated[
         Text, _SIMILAR(help="Any of site,depth,directory,tail (default: these four), package.module:function.")

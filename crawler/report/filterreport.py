@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping
 
 from anabranch.crawler.order.quantities import format_bytes
 from anabranch.crawler.report.table import ReportTable
+from anabranch.frontier.times import counted
 
 #: Figure -> its meaning, in the order of the report.
 MEANINGS: Mapping[str, str] = {
@@ -51,6 +52,7 @@ MEANINGS: Mapping[str, str] = {
     "expected_lost": "pages lost so far, by expectation",
     "planned_keys": "URLs that the filter is made for",
     "planned_false_drop_probability": "probability that a new URL is dropped at the planned size",
+    "similar_keys": "URLs in the similarity filter, the stage before this filter",
     "shared_keys": "URLs in the filter that is shared with other crawls",
     "shared_false_drop_probability": "its error rate",
     "shared_expected_lost": "pages lost to it, by expectation",
@@ -80,7 +82,11 @@ def _words(facts: Mapping[str, float | str]) -> Iterator[str]:
     yield f"filter {facts.get('filter', '')}: {int(number.get('keys', 0)):,} URLs known"
     if asked := number.get("asked"):
         answers = {"memory": "memory_known", "SMM": "smm_new", "DSBF": "dsbf_new", "index": "exact_new"}
-        shares = [f"{who} {number[name] / asked:.1%}" for who, name in answers.items() if name in number]
+        shares = [
+            f"{who} {number[name] / asked:.1%}"
+            for who, name in answers.items()
+            if name in number and (number[name] or name != "memory_known")
+        ]
         if "dropped" in number:
             shares.append(f"dropped {number['dropped'] / asked:.1%}")
         yield f"{int(asked):,} questions ({', '.join(shares)})"
@@ -89,7 +95,8 @@ def _words(facts: Mapping[str, float | str]) -> Iterator[str]:
         yield f"SMM {number['smm_fill']:.2g} full{touched}"
     if "dsbf_leaves" in number:
         under_way = f" ({int(number['dsbf_splitting'])} under way)" if number["dsbf_splitting"] else ""
-        yield f"DSBF {int(number['dsbf_leaves']):,} leaves, {int(number['dsbf_splits']):,} splits{under_way}"
+        leaves, splits = int(number["dsbf_leaves"]), int(number["dsbf_splits"])
+        yield f"DSBF {'1 leaf' if leaves == 1 else f'{leaves:,} leaves'}, {counted(splits, 'split')}{under_way}"
     if "false_drop_probability" in number:
         yield f"P(false drop) {number['false_drop_probability']:.2g}"
     if "expected_lost" in number:

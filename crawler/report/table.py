@@ -36,7 +36,8 @@ def text_lines(table: ReportTable) -> Iterator[str]:
         yield " ".join(f"[{head}]" for head in table.heads) + "\n"
     for row in table.rows:
         cells = [
-            "-" if cell is None else _number(cell) if isinstance(cell, float) else escaped(str(cell)) for cell in row
+            "-" if cell is None else _number(cell, table) if isinstance(cell, float) else escaped(str(cell))
+            for cell in row
         ]
         if not table.heads:
             yield f"{cells[0]}: {cells[1]}\n"
@@ -46,9 +47,9 @@ def text_lines(table: ReportTable) -> Iterator[str]:
         yield " ".join(cells).rstrip() + "\n"
 
 
-def _number(value: float) -> str:
-    """With two decimals; a small rate with two digits that count."""
-    return f"{value:.2g}" if 0 < abs(value) < _SMALL else f"{value:.2f}"
+def _number(value: float, table: ReportTable) -> str:
+    """With two decimals; a small one in a table with two digits that count."""
+    return f"{value:.2g}" if table.heads and 0 < abs(value) < _SMALL else f"{value:.2f}"
 
 
 #: Below it two decimals would show little or nothing.

@@ -77,6 +77,11 @@ SIGNATURES: dict[str, Signature] = {
 }
 
 
+def full_name(name: str) -> str:
+    """The name that folders record: `xxh3` is short for `xxh3-64`."""
+    return "xxh3-64" if name == "xxh3" else name
+
+
 def signature_named(name: str) -> Signature:
     """The signature of that name, from the table or imported. It and an imported signature's methods raise BadParameters."""
     if name in SIGNATURES:

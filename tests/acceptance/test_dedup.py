@@ -319,11 +319,11 @@ def test_who_names_the_same_server_shares_one_filter(tmp_path, redis):
     options = ("--redis", redis.url, "--expect", "20k")
     code, out, err = dedup(*options, cwd=tmp_path, stdin=b"a\nb\na\n")
     assert (code, out) == (0, b"a\nb\n"), err
-    assert err.startswith("read 3 lines: 2 new, 1 seen, 0 empty; filter dsbf: 2 keys")
+    assert err.startswith("read 3 lines: 2 new, 1 seen, 0 empty\nfilter dsbf: 2 URLs known")
     assert dedup(*options, cwd=tmp_path, stdin=b"b\nc\n")[1] == b"c\n"
     assert dedup(*options, "--name", "other", cwd=tmp_path, stdin=b"b\n")[1] == b"b\n"
     code, _, err = dedup(*options, "--check", cwd=tmp_path)
-    assert (code, err) == (0, "filter dsbf: 3 keys, P(false drop) 0; nothing is wrong with it\n")
+    assert (code, err) == (0, "filter dsbf: 3 URLs known, P(false drop) 0; nothing is wrong with it\n")
 
 
 def test_a_server_that_goes_away_ends_the_run_and_loses_no_line(tmp_path, redis):

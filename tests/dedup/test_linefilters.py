@@ -31,6 +31,8 @@ CHOSEN: dict[str, Choice] = {
 }
 #: A value other than the chosen one.
 OTHERS: dict[str, Any] = {
+    "leaf_bits": 1 << 12,
+    "split_fan_out": 2,
     "signature": "sha1",
     "levels": (1, 2),
     "expected": 2_000_000,
@@ -128,11 +130,11 @@ def test_a_filter_tells_how_much_it_knows(tmp_path: Path, kind: str) -> None:
     """Keys, and what a new one risks."""
     pass_on(tmp_path / "f", CHOSEN[kind])
     opened = open_filter(tmp_path / "f", Choice())
-    totals = opened.totals()
+    facts = opened.facts()
     opened.close()
-    assert totals.keys == 2
-    assert 0 <= totals.false_drop < 0.01
-    assert (totals.expected_lost is None) == (kind == "similar")
+    assert (facts["filter"], facts["keys"]) == (kind, 2)
+    assert 0 <= facts["false_drop_probability"] < 0.01
+    assert ("expected_lost" not in facts) == (kind == "similar")
 
 
 @pytest.mark.parametrize("kind", CHOICES)

@@ -13,9 +13,11 @@ import pytest
 
 from anabranch.dedup.smm.growing import GrowingBits
 from anabranch.dedup.uniq import UniqParameters
-from anabranch.frontier.composition import DedupFilter, FrontierOrder, open_frontier
+from anabranch.frontier.composition import open_frontier
 from anabranch.frontier.errors import FormatMismatch, FrontierError, PolicyError, StoreInUse, StoreUnavailable
+from anabranch.frontier.filters import DedupFilter
 from anabranch.frontier.frontier import Frontier
+from anabranch.frontier.order import FrontierOrder
 from anabranch.frontier.policies.assignment import PolitenessScope
 from anabranch.frontier.policies.budgets import Budgets
 from anabranch.frontier.policies.sheets import Override, Settings

@@ -22,7 +22,7 @@ from anabranch.dedup.errors import StoreFull as FilterFull
 from anabranch.dedup.errors import StoreUnavailable as FilterUnavailable
 from anabranch.dedup.uniq import UniqFilter, UniqParameters
 from anabranch.frontier import admission, composition
-from anabranch.frontier.composition import FrontierOrder, open_frontier
+from anabranch.frontier.composition import open_frontier
 from anabranch.frontier.errors import FormatMismatch, FrontierError, PolicyError, StoreFull, StoreUnavailable
 from anabranch.frontier.filters import (
     LOOK_EVERY,
@@ -36,6 +36,7 @@ from anabranch.frontier.filters import (
     open_shared,
 )
 from anabranch.frontier.frontier import Frontier
+from anabranch.frontier.order import FrontierOrder
 from anabranch.frontier.records import LATER, SEEN, Outcome, OutcomeKind
 from anabranch.frontier.scheduling.gates import Politeness
 from anabranch.frontier.seen import ExactFilter

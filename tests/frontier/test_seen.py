@@ -16,7 +16,15 @@ def test_marking_twice_is_harmless() -> None:
     seen = ExactFilter()
     seen.mark([b"a", b"a"])
     seen.mark([b"a"])
-    assert seen.facts() == {"keys": 1.0, "false_drop_probability": 0.0, "expected_lost": 0.0}
+    assert seen.facts() == {
+        "filter": "memory",
+        "keys": 1,
+        "asked": 0,
+        "memory_known": 0,
+        "memory_new": 0,
+        "false_drop_probability": 0.0,
+        "expected_lost": 0.0,
+    }
 
 
 def test_sync_and_close_may_be_called_at_any_time() -> None:

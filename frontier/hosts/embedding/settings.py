@@ -129,7 +129,8 @@ def order_of(settings: Mapping[str, object]) -> FrontierOrder:
     given["politeness"] = PolitenessScope(scope)
     records: dict[str, Any] = {part: record(**_fields(given, part)) for part, record in _RECORDS.items()}
     overrides = tuple(map(_override, given.get(_OVERRIDE, ())))
-    choice = filter_choice(_fields(given, _FILTER))
+    chosen = _fields(given, _FILTER)
+    choice = filter_choice(chosen) if chosen else None
     return FrontierOrder(overrides=overrides, uniq=choice, **records, **_fields(given, ""))
 
 

@@ -48,6 +48,12 @@ OPTIONS = [
     (("--false-positive", "0.01"), "false_positive", 0.01),
     (("--signature", "md5"), "signature", "md5"),
     (("--levels", "1,1,3"), "levels", (1, 1, 3)),
+    (("--leaf-bits", "1024"), "leaf_bits", 1024),
+    (("--split-fan-out", "2"), "split_fan_out", 2),
+    (("--similar", "published"), "similar", "published"),
+    (("--similar-expect", "1k"), "similar_expect", 1000),
+    (("--similar-features", "site"), "similar_features", "site"),
+    (("--similar-false-positive", "0.1"), "similar_false_positive", 0.1),
     (("--features", "site,tail"), "features", "site,tail"),
     (("--site-bound",), "site_bound", True),
     (("--published",), "site_bound", False),
@@ -101,6 +107,8 @@ def test_what_is_named_is_chosen() -> None:
         false_positive=0.5,
         signature="md5",
         levels=(1, 1),
+        leaf_bits=1024,
+        split_fan_out=2,
         features="site, tail",
         site_bound=True,
         drop_query=False,
@@ -240,9 +248,42 @@ def test_the_totals_say_what_became_of_the_lines(capfd) -> None:
     assert out == "a\nb\n"
     assert err == (
         "anabranch: urls: a line is longer than 1.0 MiB and left out; the totals count all of them\n"
-        "read 5 lines: 2 new, 1 seen, 1 empty, 1 longer than 1.0 MiB; "
-        "filter exact: 2 keys, P(false drop) 0, expected lost 0\n"
+        "read 5 lines: 2 new, 1 seen, 1 empty, 1 longer than 1.0 MiB\n"
+        "filter exact: 2 URLs known, 3 questions (SMM 100.0%, index 0.0%, dropped 0.0%), SMM 1.2e-07 full, 16 B, "
+        "P(false drop) 0, expected lost 0\n"
     )
+
+
+def test_a_similarity_filter_is_a_stage_before_a_filter(capfd) -> None:
+    """A line that resembles new ones is dropped; a known one by the filter. The next run goes on with both."""
+    Path("urls").write_bytes(b"http://a.test/x/1\nhttp://a.test/x/2\nhttp://a.test/x/1\nhttp://a.test/y/1\n")
+    command = DedupCommand(
+        file="urls", state=Path("d"), expected=1000, similar="published", similar_features="site, directory"
+    )
+    assert run_dedup(command) == 0
+    out, err = capfd.readouterr()
+    assert out == "http://a.test/x/1\nhttp://a.test/y/1\n"
+    assert err.startswith("read 4 lines: 2 new, 2 seen, 0 empty\nfilter both: 2 URLs known, 4 questions (")
+    Path("more").write_bytes(b"http://a.test/x/3\nhttp://b.test/x/1\nhttp://a.test/y/1\n")
+    assert run_dedup(DedupCommand(file="more", state=Path("d"))) == 0
+    assert capfd.readouterr().out == "http://b.test/x/1\n"
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        ({"similar": "published", "kind": "similar"}, "leave out --filter similar"),
+        ({"similar": "other"}, "--similar 'other': choose published or site-bound"),
+        ({"similar_expect": 5}, "give that, too"),
+        ({"similar": "published", "redis": ("redis://a",)}, "leave out --redis"),
+        ({"similar": "published", "similar_features": "x"}, "feature 'x' is unknown"),
+    ],
+)
+def test_a_stage_that_cannot_be_is_refused(capfd, options, words) -> None:
+    """One line."""
+    Path("urls").write_bytes(b"a\n")
+    assert run_dedup(DedupCommand(file="urls", **options)) == 2
+    assert words in capfd.readouterr().err
 
 
 def test_a_quiet_run_says_only_what_went_wrong(capfd) -> None:
@@ -273,13 +314,13 @@ def test_a_state_can_be_verified(capfd) -> None:
     state = Path("d")
     run_dedup(DedupCommand(file="urls", state=state, expected=1000, quiet=True))
     assert run_dedup(DedupCommand(state=state, check=True)) == 0
-    assert "2 keys" in capfd.readouterr().err
+    assert "2 URLs known" in capfd.readouterr().err
     assert run_dedup(DedupCommand(state=state, check=True, quiet=True)) == 0
     assert capfd.readouterr().err == ""
-    damaged = next(file for file in (state / "smm").glob("??") if any(file.read_bytes()))
-    damaged.write_bytes(damaged.read_bytes().replace(b"\0", b"\xff", 1))
+    damaged = state / "smm" / "ADDRESSES"
+    damaged.write_bytes(damaged.read_bytes()[:-1] + b"\xff")
     assert run_dedup(DedupCommand(state=state, check=True)) == 4
-    assert "bits are set" in capfd.readouterr().err
+    assert "ADDRESSES is damaged" in capfd.readouterr().err
 
 
 def test_a_filter_that_cannot_be_verified_says_so(capfd) -> None:
@@ -317,8 +358,8 @@ def test_a_state_with_a_folder_in_a_files_place_is_named(capfd) -> None:
     """An error of the system without a path has at least the state's."""
     Path("urls").write_bytes(b"a\n")
     run_dedup(DedupCommand(file="urls", state=Path("d"), kind="dsbf", expected=1000, quiet=True))
-    Path("d/dsbf/BITS").unlink()
-    Path("d/dsbf/BITS").mkdir()
+    Path("d/dsbf/MANIFEST").unlink()
+    Path("d/dsbf/MANIFEST").mkdir()
     capfd.readouterr()
     assert run_dedup(DedupCommand(file="urls", state=Path("d"))) in {1, 4}
     assert re.fullmatch(r"anabranch: d[^\n]*: [^\n]+\n", capfd.readouterr().err)
@@ -387,11 +428,12 @@ def test_urls_may_come_out_of_a_capture(capfd) -> None:
     assert run_dedup(DedupCommand(pcap="c.pcap", expected=1000)) == 0
     out, err = capfd.readouterr()
     assert out == "http://a.test/1\nhttp://a.test/2\n"
-    assert err.startswith("read 3 lines: 2 new, 1 seen, 0 empty; ")
-    assert err.endswith("; capture: 3 frames, 3 segments, 3 requests\n")
+    assert err.startswith(
+        "read 3 lines: 2 new, 1 seen, 0 empty; capture: 3 frames, 3 segments, 3 requests\nfilter both: "
+    )
     Path("empty.pcap").write_bytes(capture())
     assert run_dedup(DedupCommand(pcap="empty.pcap", expected=1000)) == 0
-    assert capfd.readouterr().err.endswith("; capture: no frames\n")
+    assert "; capture: no frames\n" in capfd.readouterr().err
 
 
 def test_a_capture_of_which_nothing_can_be_read_is_told(capfd) -> None:

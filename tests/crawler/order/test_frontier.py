@@ -17,6 +17,14 @@ def test_without_leaves_nothing_is_shared() -> None:
     assert (dedup.exact, dedup.expect, dedup.false_positive, dedup.leaves) == (False, 10_000_000, 1e-3, ())
 
 
+def test_exact_is_an_older_name_of_a_filter() -> None:
+    """Jobs of earlier versions have it; it contradicts no default."""
+    assert (DedupSection().chosen, DedupSection(exact=True).chosen) == ("both", "exact")
+    assert DedupSection(filter="smm").chosen == "smm"
+    with pytest.raises(ValidationError, match="filter smm and exact are both given"):
+        DedupSection(filter="smm", exact=True)
+
+
 def test_leaves_may_come_from_the_command_line() -> None:
     """As words, like other lists."""
     order = load_order(None, {}, ["dedup.leaves=redis://one:6379/0 rediss://two:6380", "dedup.leaves_name=news"])

@@ -146,6 +146,7 @@ LONGEST 2: a.test 7 ready
 12 3 9 - - - - - 0/-1 - - - inactive 0 0
 a.test 3 7 - - - - 2026-11-20T11:22:33Z 12/-1 - - - ready 1 1
 """,
+    "filter": "[figure] [value] [meaning]\n",
     "workers": "[worker] [processor] [step-s] [lease-s] [try] [uri]\n#007 fetch 0.50 0.75 2 http://a.test/4\n",
     "processors": """\
 [processor] [counter] [number]

@@ -4,13 +4,19 @@ from __future__ import annotations
 
 import asyncio
 import resource
+import tomllib
+from dataclasses import replace
 
 import pytest
 
+from anabranch.crawler.order.order import CrawlOrder
 from anabranch.crawler.outcomes.errors import OrderError, StorageError
 from anabranch.crawler.scope import similarity
-from anabranch.crawler.scope.similarity import SimilarUrlFilter
+from anabranch.crawler.scope.similarity import SimilarUrlFilter, similarity_of
+from anabranch.dedup.similarity.filter import SimilarityParameters
 from tests.crawler.builder import settle
+
+PUBLISHED = SimilarityParameters(expected=1000)
 
 A, B, C = "http://a.test/x/1.html", "http://a.test/x/2.html", "http://a.test/y/1.html"
 
@@ -21,7 +27,7 @@ async def on_disk() -> None:
 
 @pytest.fixture
 async def known(tmp_path):
-    made = await SimilarUrlFilter.open(tmp_path / "similar", "published", 1000)
+    made = await SimilarUrlFilter.open(tmp_path / "similar", PUBLISHED)
     yield made
     await made.close()
 
@@ -67,12 +73,12 @@ async def test_only_what_the_frontier_has_on_disk_is_written_down(known, tmp_pat
 
 async def test_what_was_not_stored_is_taken_again_after_a_restart(tmp_path) -> None:
     """The filter may know less than the Frontier, never more."""
-    first = await SimilarUrlFilter.open(tmp_path / "similar", "published", 1000)
+    first = await SimilarUrlFilter.open(tmp_path / "similar", PUBLISHED)
     await first.keep([A])
     await first.store(on_disk)
     await first.keep([B])
     await first.close()
-    second = await SimilarUrlFilter.open(tmp_path / "similar", "published", 1000)
+    second = await SimilarUrlFilter.open(tmp_path / "similar", PUBLISHED)
     assert await second.unlike([A, B]) == [B]
     await second.close()
 
@@ -115,8 +121,39 @@ async def test_a_disk_that_takes_no_more_is_said_and_the_next_time_tries_again(k
 
 async def test_another_mode_than_that_of_the_job_is_refused(known, tmp_path) -> None:
     """The bits mean something else; so does a folder that is in use."""
-    with pytest.raises(OrderError, match=r"^\[scope\] similar: .*mode"):
-        await SimilarUrlFilter.open(tmp_path / "similar", "site-bound", 1000)
-    with pytest.raises(OrderError, match=r"^\[scope\] similar: .*open elsewhere"):
-        await SimilarUrlFilter.open(tmp_path / "similar", "published", 1000)
+    with pytest.raises(OrderError, match=r"^\[dedup\] similar: .*mode"):
+        await SimilarUrlFilter.open(tmp_path / "similar", replace(PUBLISHED, site_bound=True))
+    with pytest.raises(OrderError, match=r"^\[dedup\] similar: .*open elsewhere"):
+        await SimilarUrlFilter.open(tmp_path / "similar", PUBLISHED)
     await settle()
+
+
+@pytest.mark.parametrize(
+    ("text", "wanted"),
+    [
+        ("", None),
+        ("[scope]\nsimilar = 'published'\nsimilar_expect = 5", SimilarityParameters(expected=5)),
+        ("[dedup]\nsimilar = 'site-bound'", SimilarityParameters(site_bound=True)),
+        (
+            "[dedup]\nsimilar = 'published'\nsimilar_expect = 7\nsimilar_features = ['site']\nsimilar_false_positive = 0.5",
+            SimilarityParameters(expected=7, features=("site",), false_positive=0.5),
+        ),
+        ("[dedup]\nsimilar = 'published'\n[scope]\nsimilar = 'published'", SimilarityParameters()),
+    ],
+)
+def test_the_order_asks_for_it_in_dedup_or_by_its_older_name(text: str, wanted: SimilarityParameters | None) -> None:
+    """Jobs of earlier versions have it in [scope]."""
+    assert similarity_of(CrawlOrder.model_validate(tomllib.loads(text))) == wanted
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("[dedup]\nsimilar = 'published'\n[scope]\nsimilar = 'site-bound'", "leave the second out"),
+        ("[dedup]\nsimilar = 'published'\nsimilar_features = ['site', 'site']", r"\[dedup\] similar: features"),
+    ],
+)
+def test_what_contradicts_itself_is_refused(text: str, words: str) -> None:
+    """One line, which names the key."""
+    with pytest.raises(OrderError, match=words):
+        similarity_of(CrawlOrder.model_validate(tomllib.loads(text)))

@@ -39,6 +39,13 @@ ALL = {
     "group_min_delay": 2,
     "group_max_delay": 3,
     "group_max_connections": 4,
+    "filter": "both",
+    "signature": "md5",
+    "levels": [1, 2],
+    "leaf_bits": 1 << 14,
+    "split_fan_out": 2,
+    "false_positive": 0.01,
+    "expect": 1000,
     "override": [
         {"surt": "slow.test", "min_delay": 5.0, "max_delay": 50, "delay_factor": 1, "max_connections": 1},
         {"surt": ["(test,a,)/x", "b.test"], "key": "mine", "uri_precedence": 3},
@@ -66,6 +73,7 @@ def test_what_is_said_is_what_the_same_words_mean_in_a_crawl_order() -> None:
         "budgets",
         "cost",
         "per_queue",
+        "uniq",
     ):
         assert getattr(mine, name) == getattr(asked, name), name
     assert list(mine.overrides) == list(asked.overrides)

@@ -1,0 +1,118 @@
+"""`anabranch frontier rebuild-filter`: the job's filter anew, by its order or by -s, which the order then keeps."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from anabranch.crawler.cli.frontier import opened
+from anabranch.crawler.cli.operate import run_report
+from anabranch.crawler.cli.rebuild import run_rebuild_filter
+from anabranch.crawler.order.loading import load_order
+from anabranch.crawler.outcomes.errors import ExitCode
+from anabranch.dedup.uniq import recorded
+from anabranch.frontier.errors import FormatMismatch
+from anabranch.frontier.hosts.embedding.job import EmbeddedJob
+from anabranch.frontier.records import SEEN, Candidate
+from tests.crawler.cli.test_frontier import URLS, make_job
+
+
+@pytest.fixture(autouse=True)
+def _alone(monkeypatch, tmp_path):
+    monkeypatch.chdir(tmp_path)
+    for name in list(os.environ):
+        if name.startswith("ANABRANCH_"):
+            monkeypatch.delenv(name)
+
+
+@pytest.fixture
+def job(tmp_path: Path) -> Path:
+    return make_job(tmp_path / "jobs" / "news", URLS, fetched=1)
+
+
+def mode(job: Path) -> str:
+    parameters = recorded(job / "state" / "seen")
+    assert parameters is not None
+    return parameters.mode
+
+
+def test_the_new_filter_knows_all_urls_and_the_order_keeps_it(job: Path, capsys) -> None:
+    """The next crawl goes on with it, and fetches nothing again."""
+    assert run_rebuild_filter("news", ["dedup.filter=exact"]) == 0
+    assert capsys.readouterr().out.startswith("filter exact: 3 URLs known, ")
+    assert mode(job) == "exact"
+    assert load_order(job / "order.toml", {}).dedup.filter == "exact"
+    with opened(job) as (frontier, _):
+        assert set(frontier.schedule([Candidate(url) for url in URLS])) == {SEEN}
+    assert run_report("news", "filter", limit=100, as_json=False) == 0
+    assert "filter                                  exact" in capsys.readouterr().out
+
+
+def test_without_a_setting_the_order_of_the_job_counts(job: Path, capsys) -> None:
+    """Who has edited it, and was refused for it."""
+    text = (job / "order.toml").read_text()
+    (job / "order.toml").write_text(text.replace('filter = "both"', 'filter = "smm"'))
+    assert run_report("news", "filter", limit=100, as_json=False) == ExitCode.BAD_ORDER
+    assert "rebuild-filter" in capsys.readouterr().err
+    assert run_rebuild_filter("news", []) == 0
+    assert mode(job) == "smm"
+
+
+@pytest.mark.parametrize(
+    ("settings", "words"),
+    [
+        (["politeness.min_delay=1s"], "only the filter's own keys can be changed here"),
+        (["dedup.filter=bloom"], "filter 'bloom' is unknown"),
+        (["dedup.filter=similar"], "is a stage in front of a filter"),
+        (["dedup.filter"], "only the filter's own keys"),
+    ],
+)
+def test_what_cannot_be_is_refused_and_the_filter_stays(job: Path, capsys, settings: list[str], words: str) -> None:
+    """One line."""
+    if settings == ["dedup.filter"]:
+        words = "write it as section.key=value"
+    assert run_rebuild_filter("news", settings) in {ExitCode.USAGE, ExitCode.BAD_ORDER}
+    assert words in capsys.readouterr().err
+    assert mode(job) == "both"
+    with opened(job) as (frontier, _):
+        assert set(frontier.schedule([Candidate(url) for url in URLS])) == {SEEN}
+
+
+def test_a_job_that_runs_is_not_touched(job: Path, capsys) -> None:
+    """Its lock says so."""
+    with opened(job):
+        assert run_rebuild_filter("news", []) == ExitCode.STORE_OR_JOB_IN_USE
+    assert "news" in capsys.readouterr().err
+
+
+def test_each_share_has_a_filter_of_its_own(tmp_path: Path, capsys) -> None:
+    """The line names the folders."""
+    job = make_job(tmp_path / "jobs" / "divided", [])
+    (job / "state" / "processes").write_text("2\n")
+    assert run_rebuild_filter("divided", []) == ExitCode.USAGE
+    assert "divided/shares/0" in capsys.readouterr().err
+
+
+def test_the_job_of_a_host_program_is_rebuilt_too(tmp_path: Path, capsys) -> None:
+    """Its program then opens it with the same settings."""
+    first = EmbeddedJob(tmp_path / "mine", {})
+    first.frontier.schedule([Candidate(url) for url in URLS])
+    first.close()
+    with pytest.raises(FormatMismatch, match=f"rebuild-filter {tmp_path / 'mine'}$"):
+        EmbeddedJob(tmp_path / "mine", {"filter": "exact"})
+    assert run_rebuild_filter(str(tmp_path / "mine"), ["dedup.filter=exact"]) == 0
+    second = EmbeddedJob(tmp_path / "mine", {"filter": "exact"})
+    assert set(second.frontier.schedule([Candidate(url) for url in URLS])) == {SEEN}
+    second.close()
+
+
+def test_the_command_line_has_it(job: Path) -> None:
+    """As the refusal writes it."""
+    command = [sys.executable, "-m", "anabranch", "frontier", "rebuild-filter", str(job), "-s", "dedup.filter=dsbf"]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.startswith("filter dsbf: 3 URLs known")
