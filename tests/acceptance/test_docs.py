@@ -63,6 +63,29 @@ def test_what_the_console_shows_is_what_the_commands_say(folder: Path) -> None:
         assert run.stdout == expected, command
 
 
+def test_the_plug_in_is_a_filter_of_a_frontier(folder: Path) -> None:
+    """It knows the URLs of the job at the next opening."""
+    check = """
+from pathlib import Path
+from anabranch.frontier import Candidate, FrontierOrder, open_frontier
+for expected in ("new", "seen"):
+    with open_frontier(Path("job"), FrontierOrder(), seen="lines:LinesFilter") as frontier:
+        verdicts = frontier.schedule([Candidate("http://a.test/1"), Candidate("http://a.test/2")])
+        assert [verdict.kind.value for verdict in verdicts] == [expected] * 2, verdicts
+print(sorted(Path("job/seen/plugin/keys.txt").read_text().split()))
+"""
+    run = subprocess.run(
+        [sys.executable, "-c", check],
+        cwd=folder,
+        env=environment(),
+        check=False,
+        capture_output=True,
+        text=True,
+        timeout=PATIENCE_S,
+    )
+    assert (run.stdout, run.stderr) == ("['http://a.test/1', 'http://a.test/2']\n", "")
+
+
 def test_the_program_runs_as_it_stands(folder: Path) -> None:
     """Each URL is stored once; a second run knows them all."""
     (program,) = PROGRAMS
