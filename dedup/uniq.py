@@ -236,7 +236,7 @@ class UniqFilter(Closing):
                     raise FormatMismatch(f"{path} is missing: the filter is damaged")
             stages: list[Smm | Dsbf | ExactIndex] = []
             for name in given.stages:
-                stages.append(_open_stage(folder / name, name, given, leaves, alone=alone or len(given.stages) > 1))
+                stages.append(_open_stage(folder / name, name, given, leaves, alone=alone))
                 opened.callback(stages[-1].close)
             if not is_complete:
                 formatfile.complete(folder, wanted)
@@ -420,5 +420,5 @@ class UniqFilter(Closing):
 
 def _open_stage(folder: Path, name: str, given: UniqParameters, leaves: str, *, alone: bool) -> Smm | Dsbf | ExactIndex:
     if name == "smm":
-        return Smm.open(folder, given.signature, given.smm_levels, alone=alone)
+        return Smm.open(folder, given.signature, given.smm_levels, alone=alone or len(given.stages) > 1)
     return Dsbf.open(folder, given.dsbf, leaves) if name == "dsbf" else ExactIndex.open(folder)

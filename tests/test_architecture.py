@@ -34,7 +34,7 @@ ARROWS: dict[tuple[str, str], tuple[str, ...]] = {
     # The command and the experiments on the filters; the similarity filter, which judges what the Frontier is given.
     ("crawler", "dedup"): ("crawler/cli/dedup.py", "crawler/lab/*", "crawler/scope/similarity.py"),
     # It builds the filters, which stand behind the seam in the other two.
-    ("frontier", "dedup"): ("frontier/composition.py", "frontier/filters.py"),
+    ("frontier", "dedup"): ("frontier/composition.py", "frontier/filterchoice.py", "frontier/filters.py"),
 }
 
 #: Modules that every room may import: the one place for durable files, locks and headers, and the one set of recent keys.

@@ -99,7 +99,6 @@ def require_sense(command: DedupCommand) -> None:
     """Raises: UsageError for options that are empty, exclude or need each other."""
     empty = [name for name, value in command.texts.items() if value == ""]
     inputs = command.inputs
-    self_similar = command.similar is not None
     breaches = {
         f"{' and '.join(empty)}: must not be empty": empty,
         f"{' and '.join(inputs)} exclude each other; name one input": len(inputs) > 1,
@@ -108,16 +107,23 @@ def require_sense(command: DedupCommand) -> None:
         "--check verifies a filter and reads no URLs; give --state DIR or --redis URL alone": (
             command.check and (inputs or not command.is_lasting)
         ),
-        "--similar is a stage before a filter; leave out --filter similar": self_similar and command.kind == SIMILAR,
-        f"--similar {command.similar!r}: choose published or site-bound": self_similar and command.similar not in MODES,
-        "--similar-… shapes the stage of --similar; give that, too": not self_similar
-        and any(_similar(command).given()),
-        "--similar is kept in a folder; leave out --redis": self_similar and command.redis,
         f"--check: there is no folder {command.state}": command.check and command.state and not command.state.is_dir(),
+        **_breaches_of_stage(command),
     }
     for words, is_breached in breaches.items():
         if is_breached:
             raise UsageError(words)
+
+
+def _breaches_of_stage(command: DedupCommand) -> dict[str, object]:
+    """What the options of --similar may not be."""
+    if command.similar is None:
+        return {"--similar-… shapes the stage of --similar; give that, too": _similar(command).given()}
+    return {
+        "--similar is a stage before a filter; leave out --filter similar": command.kind == SIMILAR,
+        f"--similar {command.similar!r}: choose published or site-bound": command.similar not in MODES,
+        "--similar is kept in a folder; leave out --redis": command.redis,
+    }
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -82,10 +82,10 @@ def summed_frontier(shares: Sequence[FrontierStatistics]) -> FrontierStatistics:
     )
 
 
-def summed_filters(shares: Iterable[Mapping[str, float | str]]) -> dict[str, float | str]:
+def summed_filters(shares: Iterable[Mapping[str, float | str] | None]) -> dict[str, float | str]:
     """The figures of all shares' filters as those of one: counts are added, of rates and of sizes of one store the largest."""
     seen: dict[str, float | str] = {}
-    for share in shares:
+    for share in filter(None, shares):
         for name, figure in share.items():
             before = seen.get(name)
             if isinstance(figure, str) or not isinstance(before, int | float):
@@ -130,10 +130,15 @@ def summed_snapshot(shares: Sequence[Mapping[str, Any]], job: str, elapsed_s: fl
         paused=_first(shares, "paused"),
         shared_left=_sum_of_known(shares, "shared_left"),
         shared_twice=_sum_of_known(shares, "shared_twice"),
-        filter=summed_filters(share["filter"] or {} for share in shares) or None,
+        filter=_filter_of(shares),
         totals=summed_totals([share["totals"] for share in shares]) if shares else None,
         last_trouble=min(troubles, key=lambda trouble: trouble.ago_s, default=None),
     )
+
+
+def _filter_of(shares: Sequence[Mapping[str, Any]]) -> dict[str, float | str] | None:
+    """The figures of all filters; None before the first look at one."""
+    return summed_filters(share["filter"] for share in shares) or None
 
 
 def progress_facts(now: ProgressFacts) -> dict[str, Any]:

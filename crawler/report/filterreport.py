@@ -77,19 +77,22 @@ def _cell(value: float | str) -> float | int | str:
     return int(value) if isinstance(value, bool) or (isinstance(value, float) and value.is_integer()) else value
 
 
+#: Who answers -> the figure of its answers.
+_ANSWERS = {"memory": "memory_known", "SMM": "smm_new", "DSBF": "dsbf_new", "index": "exact_new", "dropped": "dropped"}
+
+
+def _answers(number: Mapping[str, float]) -> Iterator[str]:
+    """The share of each; a memory that is not there or answered nothing is left out."""
+    for who, name in _ANSWERS.items():
+        if name in number and (number[name] or name != "memory_known"):
+            yield f"{who} {number[name] / number['asked']:.1%}"
+
+
 def _words(facts: Mapping[str, float | str]) -> Iterator[str]:
     number = {name: float(value) for name, value in facts.items() if not isinstance(value, str)}
     yield f"filter {facts.get('filter', '')}: {int(number.get('keys', 0)):,} URLs known"
-    if asked := number.get("asked"):
-        answers = {"memory": "memory_known", "SMM": "smm_new", "DSBF": "dsbf_new", "index": "exact_new"}
-        shares = [
-            f"{who} {number[name] / asked:.1%}"
-            for who, name in answers.items()
-            if name in number and (number[name] or name != "memory_known")
-        ]
-        if "dropped" in number:
-            shares.append(f"dropped {number['dropped'] / asked:.1%}")
-        yield f"{int(asked):,} questions ({', '.join(shares)})"
+    if number.get("asked"):
+        yield f"{int(number['asked']):,} questions ({', '.join(_answers(number))})"
     if "smm_fill" in number:
         touched = f", {format_bytes(int(number['smm_bytes_touched']))}" if "smm_bytes_touched" in number else ""
         yield f"SMM {number['smm_fill']:.2g} full{touched}"

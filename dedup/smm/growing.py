@@ -84,7 +84,7 @@ class GrowingBits(Closing):
         self._limit = limit
         sharing.attend(folder / LEDGER_FILE, alone=True)
         self._few: _Few | None = _Few(read_addresses(folder, index))
-        self._used = self._used_by(self._few.in_order)
+        self._files_used = self._count_files(self._few.in_order)
         self._files: BitFiles | None = None  # from the first address that moves on
         self._saved = len(self._few.in_order)  # addresses in the file
         self._has_file = True
@@ -104,8 +104,9 @@ class GrowingBits(Closing):
 
     @property
     def used(self) -> BitsUsed | None:
-        """What the bits take on the disk, a compact form as of the opening or the last sync."""
-        return self._mapped.used if self._few is None else self._used
+        """What the bits take on the disk; the files of a compact form are counted at the opening and at each sync."""
+        few = self._few
+        return self._mapped.used if few is None else BitsUsed(self._files_used, _HEADER_BYTES + 8 * len(few.in_order))
 
     def are_clear(self, addresses: IntArray) -> BoolArray:
         """True where the bit is 0."""
@@ -150,7 +151,7 @@ class GrowingBits(Closing):
                 addresses = few.in_order[:]
                 if len(addresses) > self._saved:
                     write_addresses(self._folder, addresses)
-                    self._saved, self._used = len(addresses), self._used_by(addresses)
+                    self._saved, self._files_used = len(addresses), self._count_files(addresses)
                 return
             self._mapped.sync()
             if self._has_file:
@@ -179,9 +180,8 @@ class GrowingBits(Closing):
                 self._files.close()
             self._sharing.close()
 
-    def _used_by(self, addresses: list[int]) -> BitsUsed:
-        files = len({address // self._index.file_bits for address in addresses})
-        return BitsUsed(files, _HEADER_BYTES + 8 * len(addresses))
+    def _count_files(self, addresses: list[int]) -> int:
+        return len({address // self._index.file_bits for address in addresses})
 
     @property
     def _mapped(self) -> BitFiles:

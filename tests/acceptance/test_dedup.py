@@ -90,7 +90,7 @@ def test_bytes_come_out_as_they_came_in(tmp_path):
     text = b"a\nb\r\na\r\nb\n\n\r\n\xff\xfe\n\xff\xfe\0\n \nc"
     code, out, err = dedup("--filter", "exact", *SMALL, cwd=tmp_path, stdin=text)
     assert (code, out) == (0, b"a\nb\r\n\xff\xfe\n\xff\xfe\0\n \nc")
-    assert err.startswith("read 10 lines: 6 new, 2 seen, 2 empty; filter exact: 6 keys")
+    assert err.startswith("read 10 lines: 6 new, 2 seen, 2 empty\nfilter exact: 6 URLs known")
 
 
 def test_random_bytes_come_out_as_first_occurrences(tmp_path):
@@ -115,7 +115,7 @@ def test_the_next_run_goes_on(tmp_path, kind):
     assert (code, out) == (0, lines(urls(0, 500)))
     code, out, err = dedup("-", "--state", "d", cwd=tmp_path, stdin=lines(urls(250, 750)))
     assert (code, out) == (0, lines(urls(500, 750)))
-    assert err.startswith(f"read 500 lines: 250 new, 250 seen, 0 empty; filter {kind}: ")
+    assert err.startswith(f"read 500 lines: 250 new, 250 seen, 0 empty\nfilter {kind}: ")
 
 
 def test_similar_urls_are_dropped(tmp_path):

@@ -33,6 +33,7 @@ from anabranch.frontier.filters import (
     SharedCounts,
     SharedFilter,
     keep_pair,
+    kept_name,
     open_shared,
 )
 from anabranch.frontier.frontier import Frontier
@@ -223,8 +224,9 @@ def test_the_store_is_noted_first(tmp_path: Path) -> None:
             assert notes == {"pair": "a-3"}
             assert not (tmp_path / PAIR_FILE).exists()
 
-    keep_pair(tmp_path, Notes(), Pair("a", 3))
+    keep_pair(tmp_path, Notes(), Pair("a", 3), "both")
     assert (tmp_path / PAIR_FILE).exists()
+    assert kept_name(tmp_path) == "both"
 
 
 ALONE_ORDER = FrontierOrder(

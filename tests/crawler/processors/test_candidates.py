@@ -27,6 +27,7 @@ from anabranch.crawler.scope.scope import open_scope
 from anabranch.crawler.scope.similarity import SimilarUrlFilter
 from anabranch.crawler.urls.canonicalization import Canonicalizer
 from anabranch.crawler.visit import MAX_LOST_NAMED, Step
+from anabranch.dedup.similarity.filter import SimilarityParameters
 from anabranch.frontier.errors import LeaseLost, StoreUnavailable
 from anabranch.frontier.records import NEW, SEEN, Candidate, Outcome, OutcomeKind
 from tests.crawler.builder import memory_frontier, response, visit
@@ -375,7 +376,7 @@ class SimilarCrawl:
 
 
 async def opened(folder):
-    return SimilarCrawl(await SimilarUrlFilter.open(folder, "published", 1000))
+    return SimilarCrawl(await SimilarUrlFilter.open(folder, SimilarityParameters(expected=1000)))
 
 
 @pytest.fixture
