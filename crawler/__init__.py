@@ -10,3 +10,16 @@ The disposition always runs: it decides by the tables of `outcomes` how the visi
 written, waits until they are durable, and only then finishes the lease, with the page's outlinks in the same call. `report`
 shows the counts. An operator sends verbs through `run.control`. Only this room has sockets, tasks and log configuration.
 """
+
+from importlib.util import find_spec
+
+#: The modules of the libraries in the extra `crawl`.
+_LIBRARIES = (
+    *("ada_url", "aiodns", "aiohttp", "pydantic", "pydantic_settings"),
+    *("rich", "selectolax", "structlog", "tomli_w", "typer"),
+)
+
+if _MISSING := [name for name in _LIBRARIES if find_spec(name) is None]:
+    raise ImportError(
+        f"the crawler needs {', '.join(_MISSING)}; install them: pip install 'anabranch[crawl]'", name=_MISSING[0]
+    )

@@ -135,7 +135,7 @@ print(*(groups["dev"] if sys.argv[2] == "dev" else ()), sep="\n")
 
 # fill_environment uv|pip: called in a condition, where `set -e` does not hold, hence the `&&`.
 fill_environment() {
-    make_environment "$1" "$venv" && install_into "$1" "$venv" --editable "$clone" --requirement "$scratch/requirements.txt"
+    make_environment "$1" "$venv" && install_into "$1" "$venv" --editable "$clone[crawl]" --requirement "$scratch/requirements.txt"
 }
 
 # make_environment uv|pip FOLDER: an empty environment there, unless there is one.

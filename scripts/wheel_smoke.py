@@ -1,8 +1,9 @@
-"""Lets an installed wheel crawl two linked pages: `python scripts/wheel_smoke.py WHEEL ENVIRONMENT`.
+"""Tries an installed wheel: `python scripts/wheel_smoke.py base|crawl WHEEL ENVIRONMENT`.
 
-ENVIRONMENT is a virtual environment with the wheel and its dependencies and nothing else. The command runs in an
-empty folder, so that it finds nothing of the clone. Exit code 0 if the wheel holds the package alone and both pages are
-in `pages.jsonl`; 1 with the reason otherwise.
+ENVIRONMENT is a virtual environment with the wheel and its dependencies and nothing else. Everything runs in an empty
+folder, so that it finds nothing of the clone. `base`: without an extra, a Frontier and a filter work, and the command names
+the extra that it needs. `crawl`: with that, the command crawls two linked pages, and both are in `pages.jsonl`. Exit code 0
+if that is so and the wheel holds the package alone; 1 with the reason otherwise.
 """
 
 from __future__ import annotations
@@ -24,6 +25,25 @@ PAGES = {
     "index.html": '<!doctype html><title>Source</title><a href="mouth.html">downstream</a>',
     "mouth.html": '<!doctype html><title>Mouth</title><a href="index.html">upstream</a>',
 }
+
+#: A program that embeds the Frontier and the filter.
+EMBEDDING = """
+from pathlib import Path
+from anabranch import Candidate, FrontierOrder, UniqFilter, open_frontier
+with open_frontier(Path("state"), FrontierOrder(policy="bkdr:7")) as frontier:
+    frontier.schedule([Candidate("http://a.test/"), Candidate("http://a.test/")])
+    while (lease := frontier.lease()) is None:
+        frontier.flush()
+    print(lease.url)
+with UniqFilter.open(Path("seen")) as seen:
+    print(seen.add([b"1", b"2", b"1"]).tolist())
+try:
+    import anabranch.crawler
+except ImportError as error:
+    print(error)
+"""
+MISSING = "the crawler needs ada_url, aiodns, aiohttp, pydantic, pydantic_settings, rich, selectolax, structlog, tomli_w, typer"
+ADVICE = "install them: pip install 'anabranch[crawl]'"
 
 #: What a wheel may install: the one package, and its own records.
 TOP_LEVEL = {"anabranch"}
@@ -65,12 +85,11 @@ def served(pages: dict[str, str], folder: Path) -> Iterator[str]:
             thread.join()
 
 
-def crawl(environment: Path, seed: str, job: Path, folder: Path) -> subprocess.CompletedProcess[str]:
-    """Run the installed command in `folder`, without what the shell says about Python. Raises: TimeoutExpired."""
-    options = ["--allow-private", "--min-delay", "0", "--max-delay", "0", "--job", str(job)]
+def run_in(folder: Path, *command: str) -> subprocess.CompletedProcess[str]:
+    """Run a command in `folder`, without what the shell says about Python. Raises: TimeoutExpired."""
     clean = {name: value for name, value in os.environ.items() if not name.startswith(("PYTHON", "VIRTUAL_ENV"))}
     return subprocess.run(
-        [str(environment / "bin" / "anabranch"), "crawl", seed, *options],
+        command,
         cwd=folder,
         env=clean,
         stdin=subprocess.DEVNULL,
@@ -88,16 +107,31 @@ def fetched(job: Path) -> dict[str, int]:
     return {page["url"]: page["status"] for page in map(json.loads, lines)}
 
 
-def complaint(wheel: Path, environment: Path, scratch: Path) -> str:
-    """The error of the wheel; empty if it works. `scratch` is an empty folder."""
-    if foreign := foreign_files(wheel):
-        return f"{wheel.name} would install {', '.join(foreign)}"
+def base_complaint(environment: Path, scratch: Path) -> str:
+    """The error of the wheel without its extras; empty if it works. `scratch` is an empty folder."""
+    line = f"{MISSING}; {ADVICE}\n"
+    python = str(environment / "bin" / "python")
+    programs = {
+        (python, "-c", EMBEDDING): (0, f"http://a.test/\n[True, True, False]\n{line}"),
+        (python, "-m", "anabranch", "--help"): (2, f"anabranch: {line}"),
+        (str(environment / "bin" / "anabranch"), "crawl", "a.test"): (2, f"anabranch: {line}"),
+    }
+    for command, wanted in programs.items():
+        done = run_in(scratch, *command)
+        if (done.returncode, done.stdout) != wanted:
+            return f"{command[-2:]} ended with {done.returncode} and said:\n{done.stdout}wanted {wanted}"
+    return ""
+
+
+def crawl_complaint(environment: Path, scratch: Path) -> str:
+    """The error of the wheel with the extra `crawl`; empty if it works. `scratch` is an empty folder."""
     site, empty, job = scratch / "site", scratch / "empty", scratch / "job"
     site.mkdir()
     empty.mkdir()
     with served(PAGES, site) as address:
         try:
-            done = crawl(environment, f"{address}/index.html", job, empty)
+            options = ("--allow-private", "--min-delay", "0", "--max-delay", "0", "--job", str(job))
+            done = run_in(empty, str(environment / "bin" / "anabranch"), "crawl", f"{address}/index.html", *options)
         except subprocess.TimeoutExpired as error:
             return f"the crawl was not done after {error.timeout} s"
         except OSError as error:
@@ -117,11 +151,17 @@ def complaint(wheel: Path, environment: Path, scratch: Path) -> str:
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Print the verdict on `WHEEL ENVIRONMENT`; returns 1 on an error."""
-    wheel, environment = map(Path, arguments)
+    """Print the verdict on `base|crawl WHEEL ENVIRONMENT`; returns 1 on an error."""
+    kind, wheel, environment = arguments[0], Path(arguments[1]), Path(arguments[2])
+    foreign = foreign_files(wheel)
     with tempfile.TemporaryDirectory(prefix="anabranch.") as scratch:
-        wrong = complaint(wheel.resolve(), environment.absolute(), Path(scratch))
-    print(wrong or f"{wheel.name} crawled {len(PAGES)} pages from an empty environment")
+        if foreign:
+            wrong = f"{wheel.name} would install {', '.join(foreign)}"
+        else:
+            tried = base_complaint if kind == "base" else crawl_complaint
+            wrong = tried(environment.absolute(), Path(scratch))
+    did = "embedded a Frontier" if kind == "base" else f"crawled {len(PAGES)} pages"
+    print(wrong or f"{wheel.name} {did} from an empty environment")
     return int(bool(wrong))
 
 
