@@ -21,6 +21,7 @@ from anabranch.crawler.runtime import loop_factory
 from anabranch.crawler.scope.rules import user_rule
 from anabranch.crawler.urls.canonicalization import Canonicalizer
 from anabranch.frontier.errors import PolicyError
+from anabranch.frontier.policies.assignment import policy_warning
 from anabranch.frontier.policies.userfunctions import is_user_function
 
 #: Sections and keys that name a policy, or are a table of them. Each is tried alone, the others at their defaults.
@@ -71,6 +72,10 @@ def check(examined: Examined, name: str) -> Check:
     if bad and not is_seed_left:
         lines += [*bad, f"{name}: no seed is left"]
         bad = []
+    if not lines:
+        bad = [f"{line}; it would be skipped" for line in bad]
+    if warning := policy_warning([order.frontier.policy]):
+        bad.append(f"{named_in(layers, 'frontier', 'policy')}: {warning}")
     return Check(faults=tuple(dict.fromkeys(lines)), warnings=tuple(bad))
 
 

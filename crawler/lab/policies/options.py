@@ -7,6 +7,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+import structlog
+
 from anabranch.crawler.fetch.connection_limits import files_for, raise_file_limit
 from anabranch.crawler.job.frontier import frontier_order
 from anabranch.crawler.job.seeds import read_seeds
@@ -17,8 +19,10 @@ from anabranch.crawler.order.order import CrawlOrder
 from anabranch.crawler.order.quantities import exact_duration
 from anabranch.crawler.outcomes.errors import UsageError
 from anabranch.frontier.errors import PolicyError
-from anabranch.frontier.policies.assignment import PolitenessScope
+from anabranch.frontier.policies.assignment import PolitenessScope, policy_warning
 from anabranch.frontier.policies.hosts import is_address
+
+log = structlog.get_logger(__name__)
 
 #: One queue per host, and three policies with more queues.
 DEFAULT_POLICIES = ("host", "parallel:8", "elf:997", "bkdr:997")
@@ -95,6 +99,12 @@ def check(options: PolicyOptions) -> None:
             frontier_order(order_for(options, policy))
         except PolicyError as error:
             raise UsageError(f"--policies: {error}") from error
+
+
+def warn(policies: Sequence[str]) -> None:
+    """Log one line if one of the policies is a poor choice."""
+    if warning := policy_warning(policies):
+        log.warning(warning)
 
 
 def _check_numbers(options: PolicyOptions) -> None:
