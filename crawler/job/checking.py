@@ -72,11 +72,15 @@ def check(examined: Examined, name: str) -> Check:
     if bad and not is_seed_left:
         lines += [*bad, f"{name}: no seed is left"]
         bad = []
-    if not lines:
-        bad = [f"{line}; it would be skipped" for line in bad]
-    if warning := policy_warning([order.frontier.policy]):
-        bad.append(f"{named_in(layers, 'frontier', 'policy')}: {warning}")
-    return Check(faults=tuple(dict.fromkeys(lines)), warnings=tuple(bad))
+    warnings = bad if lines else _warnings(examined, bad)
+    return Check(faults=tuple(dict.fromkeys(lines)), warnings=tuple(warnings))
+
+
+def _warnings(examined: Examined, bad: Sequence[str]) -> Iterator[str]:
+    """What a run would report; `bad` has a line for each text that is no seed."""
+    yield from (f"{line}; it would be skipped" for line in bad)
+    if warning := policy_warning([examined.order.frontier.policy]):
+        yield f"{named_in(examined.layers, 'frontier', 'policy')}: {warning}"
 
 
 def _policies(examined: Examined) -> tuple[list[str], CrawlOrder]:

@@ -149,15 +149,20 @@ def _check_webs(options: PolicyOptions) -> None:
     for option, given in (("--seeds", options.seeds), ("--replay", options.replay)):
         if given is not None:
             refuse_unused(option, options, _DEFAULTS)
-    if options.seeds and options.politeness != POLITE and not options.own_hosts:
+    if options.seeds:
+        _check_real_sites(options)
+    for option, is_given in (("--allow-private", options.allow_private), ("--own-host", bool(options.own_hosts))):
+        if is_given and not options.seeds:
+            raise UsageError(f"{option} is for real sites; name a file of their URLs with --seeds")
+
+
+def _check_real_sites(options: PolicyOptions) -> None:
+    if options.politeness != POLITE and not options.own_hosts:
         raise UsageError(
             f"--seeds: real sites are crawled with --politeness polite; {options.politeness} is for your own: name each of "
             "their hosts with --own-host HOST"
         )
-    for option, is_given in (("--allow-private", options.allow_private), ("--own-host", bool(options.own_hosts))):
-        if is_given and not options.seeds:
-            raise UsageError(f"{option} is for real sites; name a file of their URLs with --seeds")
-    if options.seeds and "ip" in options.policies:
+    if "ip" in options.policies:
         raise UsageError("--policies: ip cannot be compared on real sites: their addresses are not known beforehand")
 
 
