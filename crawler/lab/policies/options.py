@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import re
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -106,9 +107,10 @@ def check(options: PolicyOptions) -> None:
 
 
 def warn(policies: Sequence[str]) -> None:
-    """Log one line if one of the policies is a poor choice."""
+    """Log one line if one of the policies is a poor choice. The command goes on without a reader."""
     if warning := policy_warning(policies):
-        log.warning(warning)
+        with suppress(OSError):
+            log.warning(warning)
 
 
 def _check_numbers(options: PolicyOptions) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import errno
+import io
 import re
 from pathlib import Path
 
@@ -13,6 +15,7 @@ from anabranch.crawler.lab.policies.options import PolicyOptions, check, delay_w
 from anabranch.crawler.order.loading import load_order
 from anabranch.crawler.order.order import CrawlOrder
 from anabranch.crawler.outcomes.errors import UsageError
+from anabranch.crawler.report.logs import configure_logs
 from anabranch.crawler.scope.scope import open_scope
 
 
@@ -154,6 +157,20 @@ def test_a_poor_policy_is_warned_of_once() -> None:
     (event,) = events
     assert event["log_level"] == "warning"
     assert event["event"].startswith("policy length:N is a poor choice")
+
+
+def test_a_warning_that_nobody_can_read_costs_no_comparison() -> None:
+    """Standard error may be on a full disk."""
+
+    class Full(io.StringIO):
+        def write(self, text: str) -> int:
+            raise OSError(errno.ENOSPC, "no space left on device")
+
+    configure_logs(0, Full())
+    try:
+        warn(("length:7",))
+    finally:
+        structlog.reset_defaults()
 
 
 def test_a_file_without_seeds_is_refused(tmp_path: Path) -> None:
