@@ -163,7 +163,7 @@ def check_order(order: FrontierOrder) -> None:
 
 
 def _assign(order: FrontierOrder, sheets: Sheets) -> Assign:
-    return parse_policy(order.policy, ip_of=order.ip_of, imported=user_function, overrides=sheets, lab=order.lab)
+    return parse_policy(order.policy, ip_of=order.ip_of, imported=user_function, overrides=sheets)
 
 
 def _rules(order: FrontierOrder, sheets: Sheets) -> QueueRules:

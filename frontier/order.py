@@ -41,7 +41,6 @@ class FrontierOrder:
     gates_in_memory: int = 10_000  #: the other gates are in the store only
     ip_of: IpOf | None = None  #: a host's address, for the policy and the group `ip`; never blocks
     division: Division | None = None  #: the share of a divided crawl
-    lab: bool = False  #: allow policies that are for experiments only
 
 
 def check_numbers(order: FrontierOrder) -> None:

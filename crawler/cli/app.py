@@ -58,7 +58,8 @@ _JOB: Callable[..., Any] = partial(typer.Option, rich_help_panel="Job")
 
 #: The same as `frontier.policies.assignment.known_policies`; written here because help must be fast.
 _POLICIES = (
-    "Queue of a URL: host, surt, domain, ip, bkdr:N, elf:N, sdbm:N, bucket:N, parallel:N, package.module:function."
+    "Queue of a URL: host, surt, domain, ip, bkdr:N, bkdr:N:SEED, elf:N, sdbm:N, bucket:N, parallel:N, length:N, "
+    "package.module:function."
 )
 
 #: Parameters of `crawl` that are no keys of the crawl order; every other parameter is a key.

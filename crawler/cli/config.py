@@ -75,7 +75,7 @@ def _validate(parameters: Parameters) -> None:
             say(f"anabranch: {escaped(line)}")
         raise OrderFaults(last)
     for warning in found.warnings:
-        say(f"anabranch: {escaped(warning)}; it would be skipped")
+        say(f"anabranch: {escaped(warning)}")
     needs_seeds = "" if examined.order.job.sources else "; it names no seed, so the command line must"
     put(f"{file}: nothing is wrong with it{needs_seeds}")
 

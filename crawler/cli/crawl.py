@@ -36,6 +36,7 @@ from anabranch.crawler.report.progress import CrawlSnapshot, Display, DisplayCon
 from anabranch.crawler.run.controller import CrawlController, RunHooks
 from anabranch.crawler.run.signals import ignore_harmless
 from anabranch.crawler.runtime import loop_factory, tune_interpreter
+from anabranch.frontier.policies.assignment import policy_warning
 from anabranch.frontier.times import counted
 
 log = structlog.get_logger(__name__)
@@ -113,6 +114,8 @@ def _run_job(
     settle_processes(job.directory, order.crawl.processes)
     if not order.agent.contact:
         log.warning("no contact is configured, site owners cannot reach you; use --contact URL")
+    if warning := policy_warning([order.frontier.policy]):
+        log.warning(warning)
     made = loop_factory(order.crawl.loop)
     hooks = _hooks(order, command.verbosity)
 

@@ -30,6 +30,7 @@ from anabranch.crawler.lab.web.miniweb import Served, serving
 from anabranch.crawler.lab.web.model import WebOptions
 from anabranch.crawler.outcomes.endings import FORESEEABLE, failure_code
 from anabranch.crawler.outcomes.errors import STORAGE_ERRORS, ExitCode, StorageError, UsageError, deciding
+from anabranch.crawler.report.logs import configure_logs
 
 #: Seconds between two lines of progress where no terminal shows it live.
 PLAIN_INTERVAL_S = 10.0
@@ -59,6 +60,7 @@ def run_lab(
     def raise_terminated(number: int, _frame: FrameType | None) -> None:
         raise _Terminated(128 + number)
 
+    configure_logs(0)
     try:
         for number in _ENDINGS:
             if signal.getsignal(number) is not signal.SIG_IGN:  # as under `nohup`

@@ -18,6 +18,7 @@ from anabranch.crawler.cli.parameters import (
     Numbers,
     Switch,
     Text,
+    Texts,
     Whole,
     parse_count,
     parse_levels,
@@ -194,6 +195,8 @@ DelayFactor = Annotated[Number, RUN(help="Delay per second of fetching (default 
 WebSeed = Annotated[Whole, WEB(help="Seed of the made web (default 1).")]
 Replay = Annotated[FilePath, WEB(metavar="crawl.log", help="Use the web of this crawl.")]
 
+_SITES: Callable[..., Any] = partial(typer.Option, rich_help_panel="A real crawl instead")
+
 
 def compare(
     ctx: typer.Context,
@@ -216,11 +219,15 @@ def compare(
     seed: WebSeed = None,
     replay: Replay = None,
     seeds: Annotated[
-        FilePath,
-        typer.Option(
-            metavar="FILE",
-            help="Crawl these sites over the network, politely (delays of 3s to 30s).",
-            rich_help_panel="A real crawl instead",
+        FilePath, _SITES(metavar="FILE", help="Crawl these sites over the network, politely (delays of 3s to 30s).")
+    ] = None,
+    allow_private: Annotated[Switch, _SITES("--allow-private", help="Fetch private and loopback addresses.")] = None,
+    own_hosts: Annotated[
+        Texts,
+        _SITES(
+            "--own-host",
+            metavar="HOST",
+            help="Your own host: the crawl stays on these, and may be paper or off. Repeatable.",
         ),
     ] = None,
     plot: Plot = None,

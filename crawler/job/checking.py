@@ -22,6 +22,7 @@ from anabranch.crawler.scope.rules import user_rule
 from anabranch.crawler.scope.similarity import similarity_of
 from anabranch.crawler.urls.canonicalization import Canonicalizer
 from anabranch.frontier.errors import PolicyError
+from anabranch.frontier.policies.assignment import policy_warning
 from anabranch.frontier.policies.userfunctions import is_user_function
 
 #: Sections and keys that name a policy, or are a table of them. Each is tried alone, the others at their defaults.
@@ -72,7 +73,15 @@ def check(examined: Examined, name: str) -> Check:
     if bad and not is_seed_left:
         lines += [*bad, f"{name}: no seed is left"]
         bad = []
-    return Check(faults=tuple(dict.fromkeys(lines)), warnings=tuple(bad))
+    warnings = bad if lines else _warnings(examined, bad)
+    return Check(faults=tuple(dict.fromkeys(lines)), warnings=tuple(warnings))
+
+
+def _warnings(examined: Examined, bad: Sequence[str]) -> Iterator[str]:
+    """What a run would report; `bad` has a line for each text that is no seed."""
+    yield from (f"{line}; it would be skipped" for line in bad)
+    if warning := policy_warning([examined.order.frontier.policy]):
+        yield f"{named_in(examined.layers, 'frontier', 'policy')}: {warning}"
 
 
 def _policies(examined: Examined) -> tuple[list[str], CrawlOrder]:

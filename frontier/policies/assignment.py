@@ -1,12 +1,13 @@
 """Assignment policies: the work queue of a URL, by a string hash, its host, or a user function.
 
-The hashes use 32-bit arithmetic and a 31-bit mask. "Fast hashing in an intelligent mobile agent" (2013) names the three and
-picks BKDR; the functions are those of Arash Partow's "General Purpose Hash Function Algorithms".
+The hashes use 32-bit arithmetic and a 31-bit mask; BKDR with another seed keeps all 32 bits. "Fast hashing in an intelligent
+mobile agent" (2013) names the three and picks BKDR; the functions are those of Arash Partow's "General Purpose Hash Function
+Algorithms".
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from enum import Enum
 from functools import lru_cache, partial
 from typing import NamedTuple
@@ -37,6 +38,10 @@ from anabranch.frontier.policies.userfunctions import (
 from anabranch.frontier.records import QueueKey
 
 BKDR_SEED = 131
+#: The bounds of a seed that a policy names. It must be odd: high powers of an even one are 0 modulo 2^32, so that only the
+#: last characters of a URL would count.
+LEAST_SEED = 3
+MOST_SEED = 0xFFFFFFFF
 #: (h << 6) + (h << 16) - h
 SDBM_FACTOR = 65599
 MASK = 0x7FFFFFFF
@@ -57,12 +62,12 @@ Hashes = npt.NDArray[np.uint32]
 
 def bkdr(data: bytes) -> int:
     """BKDRHash: h = h × 131 + c over the bytes; O(len)."""
-    return _polynomial(data, BKDR_SEED)
+    return _polynomial(data, BKDR_SEED) & MASK
 
 
 def sdbm(data: bytes) -> int:
     """SDBMHash: h = c + (h << 6) + (h << 16) - h over the bytes; O(len)."""
-    return _polynomial(data, SDBM_FACTOR)
+    return _polynomial(data, SDBM_FACTOR) & MASK
 
 
 def elf(data: bytes) -> int:
@@ -71,13 +76,13 @@ def elf(data: bytes) -> int:
 
 
 def bkdr_batch(batch: Sequence[bytes]) -> Hashes:
-    """BKDRHash of each string: the sum of c_i × 131^(n-1-i) modulo 2^32."""
-    return _polynomials(batch, BKDR_SEED)
+    """BKDRHash of each string: the sum of c_i × 131^(n-1-i) modulo 2^31."""
+    return _polynomials(batch, BKDR_SEED) & np.uint32(MASK)
 
 
 def sdbm_batch(batch: Sequence[bytes]) -> Hashes:
     """SDBMHash of each string."""
-    return _polynomials(batch, SDBM_FACTOR)
+    return _polynomials(batch, SDBM_FACTOR) & np.uint32(MASK)
 
 
 def elf_batch(batch: Sequence[bytes]) -> Hashes:
@@ -109,9 +114,10 @@ def _folded(value: int, data: bytes) -> int:
 
 
 def _polynomial(data: bytes, factor: int) -> int:
+    """The sum of c_i × factor^(n-1-i) modulo 2^32."""
     if not data:
         return 0
-    return int(np.frombuffer(data, np.uint8) @ _powers(factor, len(data))) & MASK
+    return int(np.frombuffer(data, np.uint8) @ _powers(factor, len(data)))
 
 
 def _polynomials(batch: Sequence[bytes], factor: int) -> Hashes:
@@ -127,7 +133,7 @@ def _polynomials(batch: Sequence[bytes], factor: int) -> Hashes:
     joined = b"".join([data.rjust(width, b"\0") for data in batch])
     table = np.frombuffer(joined, np.uint8).reshape(count, width).astype(np.uint32)
     sums: Hashes = table @ _powers(factor, width)
-    return sums & np.uint32(MASK)
+    return sums
 
 
 def _apart(batch: Sequence[bytes], factor: int, longest: int) -> Hashes:
@@ -174,15 +180,13 @@ def parse_policy(
     ip_of: IpOf | None = None,
     imported: Import | None = None,
     overrides: Sheets | None = None,
-    lab: bool = False,
 ) -> Assign:
     """The assignment of this policy; queues that `overrides` name come first. A URL without host gets an empty key.
 
-    The policy ip needs `ip_of`, a user function `imported`, length:N `lab`. Assigning raises PolicyError if a user
-    function fails. Raises: PolicyError for a policy that does not exist or lacks what it needs, or overrides that do
-    not fit it.
+    The policy ip needs `ip_of`, a user function `imported`. Assigning raises PolicyError if a user function fails.
+    Raises: PolicyError for a policy that does not exist or lacks what it needs, or overrides that do not fit it.
     """
-    assign = _policy(name, ip_of, imported, lab)
+    assign = _policy(name, ip_of, imported)
     if overrides is None:
         return assign
     if overrides.has_queue_settings and host_of_queue(name) is None:
@@ -206,10 +210,15 @@ def host_of_queue(name: str) -> Callable[[QueueKey], str] | None:
     return _HOSTS.get(name.partition(":")[0])
 
 
-def _policy(name: str, ip_of: IpOf | None, imported: Import | None, lab: bool) -> Assign:
+def policy_warning(names: Iterable[str]) -> str | None:
+    """One line if one of these policies is a poor choice; None if none is."""
+    return _LENGTH_WARNING if any(name.partition(":")[0] == "length" for name in names) else None
+
+
+def _policy(name: str, ip_of: IpOf | None, imported: Import | None) -> Assign:
     kind, colon, number = name.partition(":")
-    if kind == "length" and not lab:
-        raise PolicyError(f"policy {shown(name)} is for experiments only; choose {known_policies()}")
+    if kind == "bkdr" and ":" in number:
+        return _seeded_bkdr(name, *number.split(":", 1))
     if kind in _NUMBERED:
         return _NUMBERED[kind](_queues(name, kind, number))
     if kind in _PLAIN and not colon:
@@ -222,18 +231,34 @@ def _policy(name: str, ip_of: IpOf | None, imported: Import | None, lab: bool) -
 
 
 def _queues(name: str, kind: str, number: str) -> int:
-    is_number = number.isascii() and number.isdigit() and len(number) <= len(str(MOST_QUEUES))
-    if not (is_number and 1 <= int(number) <= MOST_QUEUES):
+    queues = _number(number, MOST_QUEUES)
+    if queues < 1:
         raise PolicyError(
             f"policy {shown(name)}: {kind} needs a number of queues from 1 to {MOST_QUEUES}, as in {kind}:997"
         )
-    return int(number)
+    return queues
+
+
+def _number(text: str, most: int) -> int:
+    """The number that the text writes in ASCII digits; -1 if it writes none, or one above `most`."""
+    is_number = text.isascii() and text.isdigit() and len(text) <= len(str(most))
+    return number if is_number and (number := int(text)) <= most else -1
+
+
+def _seeded_bkdr(name: str, number: str, seed_text: str) -> Assign:
+    queues, seed = _queues(name, "bkdr", number), _number(seed_text, MOST_SEED)
+    if seed < LEAST_SEED or seed % 2 == 0:
+        raise PolicyError(
+            f"policy {shown(name)}: the seed of bkdr must be an odd number from {LEAST_SEED} to {MOST_SEED}, as in bkdr:997:31"
+        )
+    function = _Hash(partial(_polynomial, factor=seed), partial(_polynomials, factor=seed), _BKDR.small)
+    return _hashed("bkdr", function, queues)
 
 
 def known_policies() -> str:
     """The policies that an order can name, in one line."""
-    numbered = [f"{kind}:N" for kind in _NUMBERED if kind != "length"]
-    return ", ".join([*_PLAIN, "ip", *numbered, "package.module:function"])
+    bkdr, *others = (f"{kind}:N" for kind in _NUMBERED)
+    return ", ".join([*_PLAIN, "ip", bkdr, f"{bkdr}:SEED", *others, "package.module:function"])
 
 
 def _each(key_of: Callable[[str], str]) -> Assign:
@@ -356,6 +381,10 @@ _NUMBERED: dict[str, Callable[[int], Assign]] = {
     "parallel": _by_parallel,
     "length": _by_length,
 }
+_LENGTH_WARNING = (
+    "policy length:N is a poor choice: URLs have few lengths, so a dozen queues hold most URLs, however large N is; "
+    "each mixes many hosts, and a large host is spread over all of them; bkdr:N spreads URLs evenly"
+)
 _HOSTS: dict[str, Callable[[QueueKey], str]] = {
     "host": host_of,
     "surt": host_of_surt_key,

@@ -19,6 +19,7 @@ from anabranch.crawler.lab.web.model import WebOptions
 from tests.acceptance.command import anabranch, start
 from tests.acceptance.command import ended as end_of
 from tests.site.processes import Watched, started_by, watched
+from tests.site.server import SmallWeb
 
 TINY = ("--pages", "200", "--hosts", "10", "--seconds", "3s", "--workers", "50", "--policies", "host,bkdr:97")
 
@@ -78,6 +79,52 @@ async def test_real_seeds_are_crawled_by_the_environment_and_with_the_delays_of_
     saved = json.loads(ended.out)
     assert saved["options"]["seeds"] == "seeds.txt"
     assert saved["comparisons"][0]["setting"]["delays"].endswith("within 3s and 30s.")
+
+
+async def test_own_hosts_are_crawled_by_the_paper_and_no_other_host_is(tmp_path: Path) -> None:
+    """Several connections to the named host under a hash; the scope `any` of the environment does not lead elsewhere."""
+    (tmp_path / "seeds.txt").write_text("http://www.sina.com.cn/\n")
+    rests = ("--min-delay", "0", "--max-delay", "0", "--workers", "20", "--seconds", "4s")
+    paper = ("compare", "--seeds", "seeds.txt", *rests, "--allow-private", "--politeness", "paper")
+    with serving(WebOptions(pages=200, hosts=2, latency_s=0.05)) as web:
+        hosts = " ".join(f"{host}={address}" for host, address in web.hosts.items())
+        settings = {"ANABRANCH_SCOPE__SCOPE": "any", "ANABRANCH_DNS__HOSTS": hosts}
+        own = ("--own-host", "www.sina.com.cn", "--policies", "bkdr:97:31", "--json", "-")
+        ended = await anabranch(*paper, *own, cwd=tmp_path, **settings)
+        (entry,) = web.ledger().hosts
+        refused = await anabranch(*paper, "--own-host", "www.sohu.com", cwd=tmp_path, **settings)
+        assert len(web.ledger().hosts) == 1
+    assert ended.code == 0, ended.err
+    assert (entry.host, entry.most_at_once > 1, entry.requests > 20) == ("www.sina.com.cn", True, True), entry
+    assert json.loads(ended.out)["options"]["own_hosts"] == ["www.sina.com.cn"]
+    assert refused.code == 2
+    assert "www.sina.com.cn is not named by --own-host" in refused.err
+
+
+async def test_private_sites_are_crawled_if_that_is_allowed(tmp_path: Path, small_web: SmallWeb) -> None:
+    """A seed at a loopback address; without the option no seed answers."""
+    (tmp_path / "seeds.txt").write_text(f"http://127.0.0.1:{small_web.port}/\n")
+    compare = ("compare", "--seeds", "seeds.txt", "--policies", "host", "--seconds", "2s", "--json", "-")
+    refused = await anabranch(*compare, cwd=tmp_path)
+    assert (refused.code, small_web.ledger.counts()) == (1, {})
+    ended = await anabranch(*compare, "--allow-private", cwd=tmp_path)
+    assert ended.code == 0, ended.err
+    assert small_web.ledger.counts()
+
+
+async def test_a_poor_policy_is_compared_and_warned_of_in_one_line(tmp_path: Path) -> None:
+    """On standard error, once for all runs; so is a simulation of it, alone or beside what was saved."""
+    tiny = (*TINY[:-1], "length:97,length:7", "--seconds", "1s", "--repeat", "2", "--json", "live.json")
+    ended = await anabranch("compare", *tiny, cwd=tmp_path)
+    beside = await anabranch("lab", "simulate", "--beside", "live.json", cwd=tmp_path)
+    alone = await anabranch(
+        *("lab", "simulate", "--pages", "50", "--hosts", "5", "--policies", "length:97,bkdr:97:31"), cwd=tmp_path
+    )
+    for each in (ended, beside, alone):
+        assert each.code == 0, each.err
+        assert "length:97" in each.out
+        (line,) = (line for line in each.err.splitlines() if "warning" in line)
+        assert "policy length:N is a poor choice: URLs have few lengths" in line
 
 
 async def test_the_web_of_a_crawl_log_is_crawled_again(tmp_path: Path) -> None:

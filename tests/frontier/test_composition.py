@@ -105,7 +105,7 @@ def drain(frontier: Frontier, clock: FakeClock) -> list[str]:
     [
         (FrontierOrder(policy="elf"), "policy elf: elf needs a number of queues"),
         (FrontierOrder(policy="magic"), "policy magic is unknown"),
-        (FrontierOrder(policy="length:7"), "length"),
+        (FrontierOrder(policy="bkdr:7:30"), "policy bkdr:7:30: the seed of bkdr must be an odd number"),
         (FrontierOrder(policy="ip"), "ip_of"),
         (FrontierOrder(policy="no.such.module:function"), "no.such.module"),
         (FrontierOrder(group="ip"), "ip_of"),

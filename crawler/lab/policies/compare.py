@@ -29,6 +29,7 @@ from anabranch.crawler.lab.policies.options import (
     delays,
     order_for,
     rule_of,
+    warn,
 )
 from anabranch.crawler.lab.policies.report import report_of
 from anabranch.crawler.lab.policies.saved import COMPARISON, saved
@@ -68,6 +69,7 @@ class CrawledWeb:
 def run(options: PolicyOptions, on_progress: OnProgress) -> LabReport:
     """Compare. Raises: UsageError before anything is started, CrawlerError if a run breaks, OSError."""
     check(options)
+    warn(options.policies)
     load, progress = os.getloadavg()[0], _Progress(options, on_progress)
     comparisons = []
     for web in _webs(options):

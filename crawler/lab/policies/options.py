@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 import io
+import re
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
+
+import structlog
 
 from anabranch.crawler.fetch.connection_limits import files_for, raise_file_limit
 from anabranch.crawler.job.frontier import frontier_order
@@ -16,9 +20,12 @@ from anabranch.crawler.order.loading import load_order
 from anabranch.crawler.order.order import CrawlOrder
 from anabranch.crawler.order.quantities import exact_duration
 from anabranch.crawler.outcomes.errors import UsageError
+from anabranch.crawler.urls.parsing import host_of, seed_url
 from anabranch.frontier.errors import PolicyError
-from anabranch.frontier.policies.assignment import PolitenessScope
+from anabranch.frontier.policies.assignment import PolitenessScope, policy_warning
 from anabranch.frontier.policies.hosts import is_address
+
+log = structlog.get_logger(__name__)
 
 #: One queue per host, and three policies with more queues.
 DEFAULT_POLICIES = ("host", "parallel:8", "elf:997", "bkdr:997")
@@ -68,6 +75,8 @@ class PolicyOptions:
     seed: int = 1
     replay: Path | None = None  #: a crawl.log to crawl instead of a made web
     seeds: Path | None = None  #: a file of real seeds, instead of a made web
+    allow_private: bool = False  #: of real seeds: fetch private and loopback addresses
+    own_hosts: tuple[str, ...] = ()  #: of real seeds: the user's own hosts, which the crawl does not leave
 
     @property
     def steps(self) -> int:
@@ -95,6 +104,13 @@ def check(options: PolicyOptions) -> None:
             frontier_order(order_for(options, policy))
         except PolicyError as error:
             raise UsageError(f"--policies: {error}") from error
+
+
+def warn(policies: Sequence[str]) -> None:
+    """Log one line if one of the policies is a poor choice. The command goes on without a reader."""
+    if warning := policy_warning(policies):
+        with suppress(OSError):
+            log.warning(warning)
 
 
 def _check_numbers(options: PolicyOptions) -> None:
@@ -135,11 +151,20 @@ def _check_webs(options: PolicyOptions) -> None:
     for option, given in (("--seeds", options.seeds), ("--replay", options.replay)):
         if given is not None:
             refuse_unused(option, options, _DEFAULTS)
-    if options.seeds and options.politeness != POLITE:
+    if options.seeds:
+        _check_real_sites(options)
+    for option, is_given in (("--allow-private", options.allow_private), ("--own-host", bool(options.own_hosts))):
+        if is_given and not options.seeds:
+            raise UsageError(f"{option} is for real sites; name a file of their URLs with --seeds")
+
+
+def _check_real_sites(options: PolicyOptions) -> None:
+    if options.politeness != POLITE and not options.own_hosts:
         raise UsageError(
-            f"--seeds: real sites are crawled with --politeness polite alone; {options.politeness} is for the web in a box"
+            f"--seeds: real sites are crawled with --politeness polite; {options.politeness} is for your own: name each of "
+            "their hosts with --own-host HOST"
         )
-    if options.seeds and "ip" in options.policies:
+    if "ip" in options.policies:
         raise UsageError("--policies: ip cannot be compared on real sites: their addresses are not known beforehand")
 
 
@@ -163,6 +188,22 @@ def _check_files(options: PolicyOptions) -> None:
         found = read_seeds([str(options.seeds.absolute())], io.BytesIO())
         if not found.seeds:
             raise UsageError(f"--seeds: {options.seeds}: no seed in it; give a URL a line")
+        own = {*map(_own_host, options.own_hosts)}
+        if own and (other := next((seed for seed in found.seeds if host_of(seed.url) not in own), None)):
+            raise UsageError(
+                f"--seeds: {other.source}: {host_of(other.url)} is not named by --own-host; name it if it is your own, "
+                "or remove the seed"
+            )
+
+
+def _own_host(text: str) -> str:
+    """The host as canonical URLs write it. Raises: UsageError."""
+    url = seed_url(text)
+    if url is None or url != f"http://{host_of(url)}/":
+        raise UsageError(
+            f"--own-host {text!r}: give a host alone, as in www.example.org; it covers all ports of the host"
+        )
+    return host_of(url)
 
 
 def _check_descriptors(options: PolicyOptions) -> None:
@@ -265,6 +306,14 @@ def _boxed_order(options: PolicyOptions, policy: str, seeds: Sequence[str], addr
 def _real_order(options: PolicyOptions, policy: str) -> CrawlOrder:
     order, (least_s, most_s) = load_order(None, {}), delays(options)
     assert options.seeds is not None
+    scope, fetch = order.scope, order.fetch
+    if options.own_hosts:
+        own = "|".join(re.escape(_own_host(host)) for host in options.own_hosts)
+        others = f"^(?!https?://(?:{own})(?::[0-9]+)?/)"
+        # `exclude` keeps links to other hosts out of the queue; `block` also holds against [scope] rules.
+        scope = scope.model_copy(update={"exclude": (*scope.exclude, others), "block": (*scope.block, others)})
+    if options.allow_private:
+        fetch = fetch.model_copy(update={"allow_private": True})
     politeness = {
         "delay_factor": options.delay_factor,
         "min_delay_s": least_s,
@@ -274,7 +323,11 @@ def _real_order(options: PolicyOptions, policy: str) -> CrawlOrder:
     return order.model_copy(
         update={
             "job": order.job.model_copy(update={"seeds": (), "seed_files": (options.seeds.absolute(),)}),
-            "frontier": order.frontier.model_copy(update={"policy": policy, "politeness": _SCOPES[POLITE].value}),
+            "scope": scope,
+            "fetch": fetch,
+            "frontier": order.frontier.model_copy(
+                update={"policy": policy, "politeness": _SCOPES[options.politeness].value}
+            ),
             "politeness": order.politeness.model_copy(update=politeness),
             "crawl": order.crawl.model_copy(update={"workers": options.workers}),
             "report": order.report.model_copy(update={"progress": "none", "reports": False}),

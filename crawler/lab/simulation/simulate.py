@@ -25,6 +25,7 @@ from anabranch.crawler.lab.policies.options import (
     order_for,
     refuse_unused,
     rule_of,
+    warn,
 )
 from anabranch.crawler.lab.policies.options import check as check_policies
 from anabranch.crawler.lab.policies.report import report_of
@@ -209,6 +210,7 @@ class _Progress:
 
 def _alone(options: SimulationOptions, on_progress: OnProgress) -> LabReport:
     compared = as_compared(options)
+    warn(compared.policies)
     webs = list(_webs(options, compared))
     urls = sum(web.urls for each in webs for web in each.repeats)
     progress = _Progress(on_progress, urls * len(options.policies))
@@ -278,6 +280,7 @@ def _beside(options: SimulationOptions, file: Path, on_progress: OnProgress) -> 
     compared, live = saved.load(file)
     if "ip" in compared.policies:
         raise UsageError(f"{file}: it compares ip, which cannot be simulated: the hosts of the web have no addresses")
+    warn(compared.policies)
     webs = list(_live_webs(compared))
     progress = _Progress(on_progress, sum(web.urls for web in webs) * len(compared.policies))
     comparisons = []

@@ -111,6 +111,16 @@ def test_a_crawl_that_tells_nobody_whose_it_is_is_warned(capsys, verbosity) -> N
     assert ("no contact is configured" in capsys.readouterr().err) is (verbosity == 0)
 
 
+@pytest.mark.parametrize(("policy", "times"), [("length:7", 1), ("bkdr:7:31", 0)])
+@pytest.mark.parametrize("processes", [1, 2])
+def test_a_poor_policy_is_warned_of_once(capsys, policy, times, processes) -> None:
+    """One event, however many processes crawl; a quiet run has none."""
+    run_crawl(command(SEED, policy=policy, processes=processes))
+    assert capsys.readouterr().err.count("policy length:N is a poor choice") == times
+    run_crawl(command(SEED, policy=policy, processes=processes, job=Path("quiet"), verbosity=-1))
+    assert "poor choice" not in capsys.readouterr().err
+
+
 # Errors
 
 

@@ -109,6 +109,14 @@ def test_what_contradicts_itself_only_as_a_whole_is_told() -> None:
     assert "lease" in fault
 
 
+def test_a_poor_policy_is_a_warning() -> None:
+    """A run reports it and continues."""
+    found = checked(frontier={"policy": "length:997"})
+    assert found.faults == ()
+    (warning,) = found.warnings
+    assert warning.startswith("x.toml: [frontier] policy: policy length:N is a poor choice")
+
+
 def test_seeds_that_are_none_are_warnings_unless_none_is_left(tmp_path) -> None:
     """A run would skip them, and could not begin without any. The line names key and source, and the advice fits."""
     seeds = tmp_path / "seeds.txt"

@@ -115,7 +115,8 @@ def test_addresses_need_no_name_server_where_nothing_is_crawled(key: str) -> Non
     ("text", "line"),
     [
         ("[frontier]\npolicy = 'bkdr:0'", "policy bkdr:0"),
-        ("[frontier]\npolicy = 'length:9'", "policy length:9 is for experiments only"),
+        ("[frontier]\npolicy = 'length:0'", "policy length:0: length needs a number of queues"),
+        ("[frontier]\npolicy = 'bkdr:9:2'", "policy bkdr:9:2: the seed of bkdr must be an odd number"),
         ("[frontier]\npolicy = 'no.such:thing'", "no.such:thing"),
         ("[frontier]\ncost = 'much'", "cost much is unknown"),
         ("[frontier]\nuri_precedence = 'x'", "URI precedence x is unknown"),

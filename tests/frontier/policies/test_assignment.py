@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from anabranch.crawler.lab.urls import portal_urls
 from anabranch.frontier.errors import PolicyError
 from anabranch.frontier.policies import assignment
 from anabranch.frontier.policies.assignment import (
@@ -22,6 +23,7 @@ from anabranch.frontier.policies.assignment import (
     host_of_queue,
     known_policies,
     parse_policy,
+    policy_warning,
     sdbm,
     sdbm_batch,
 )
@@ -37,6 +39,7 @@ EVERY = (
     "ip",
     "bucket:7",
     "bkdr:7",
+    "bkdr:7:31",
     "elf:7",
     "sdbm:7",
     "parallel:3",
@@ -69,7 +72,7 @@ def broken(url: str) -> str:
 
 def assigned(name: str, urls: Sequence[str], overrides: Sheets | None = None) -> list[QueueKey]:
     """The keys that a policy gives."""
-    return parse_policy(name, ip_of=ADDRESSES.get, imported=imported, overrides=overrides, lab=True)(urls)
+    return parse_policy(name, ip_of=ADDRESSES.get, imported=imported, overrides=overrides)(urls)
 
 
 def own(function: Callable[..., Any], urls: Sequence[str]) -> list[QueueKey]:
@@ -135,12 +138,74 @@ def test_policy_parallel_gives_a_host_several_queues() -> None:
     assert assigned("parallel:3", ["no url"]) == [""]
 
 
-def test_policy_length_is_for_the_lab() -> None:
-    """The length in characters mod N spreads badly, so an order cannot name it."""
-    urls = ["http://a.test/", "http://a.test/ö"]
-    assert assigned("length:10", urls) == ["length:4", "length:5"]
-    with pytest.raises(PolicyError, match="policy length:10 is for experiments only; choose host"):
-        parse_policy("length:10")
+def test_policy_length_names_the_queue_by_the_length_of_the_url() -> None:
+    """Queue = characters mod N."""
+    assert assigned("length:10", ["http://a.test/", "http://a.test/ö"]) == ["length:4", "length:5"]
+
+
+def test_policy_length_alone_is_warned_of() -> None:
+    """In one line that says why and names a better one, once for all policies of a command."""
+    (line,) = (policy_warning(["host", "length:7", "length:9"]) or "").splitlines()
+    assert line.startswith("policy length:N is a poor choice: URLs have few lengths, ")
+    assert line.endswith("bkdr:N spreads URLs evenly")
+    assert policy_warning(name for name in EVERY if name != "length:7") is None
+
+
+def test_lengths_of_urls_fill_few_queues() -> None:
+    """What the warning says holds for portal-like URLs: a dozen queues of 997 have nine of ten URLs, of many hosts each."""
+    urls = [url.decode() for url in portal_urls(20_000)]
+    keys = assigned("length:997", urls)
+    lengths = Counter(keys)
+    assert len(lengths) < 30
+    assert sum(count for _, count in lengths.most_common(13)) > 0.89 * len(urls)
+    ((largest, _),) = Counter(assigned("host", urls)).most_common(1)
+    queues = {key for key, host in zip(keys, assigned("host", urls), strict=True) if host == largest}
+    assert len(queues) > 12
+    hosts = {
+        host for key, host in zip(keys, assigned("host", urls), strict=True) if key == lengths.most_common(1)[0][0]
+    }
+    assert len(hosts) > 100
+    assert len(set(assigned("bkdr:997:31", urls))) == 997
+
+
+def test_policy_bkdr_without_a_seed_keeps_its_queues() -> None:
+    """Jobs that exist name it: the value is cut to 31 bits, so the seed 131 by name gives other queues."""
+    urls = ["http://a.test/", "http://b.test/news?id=7", "https://www.c.test/a/b/c.html"]
+    assert assigned("bkdr:997", urls) == ["bkdr:250", "bkdr:835", "bkdr:939"]
+    assert assigned("bkdr:997:131", urls) == ["bkdr:733", "bkdr:321", "bkdr:939"]
+
+
+@pytest.mark.parametrize("seed", [3, 31, 131, 1313, 13131, 131313, 1313131313, 2**32 - 1])
+def test_policy_bkdr_with_a_seed_hashes_with_all_32_bits(seed: int) -> None:
+    """Queue = polynomial of the URL in the seed, modulo 2^32 and not 2^31, mod N, in every size of a batch."""
+    urls = [f"http://a.test/{'ö' * (n % 7)}{n}{'x' * (n % 3 * 3000)}" for n in range(50)]
+    values = [by_sum(url.encode(), seed) for url in urls]
+    assert max(values) >= 2**31
+    expected = [f"bkdr:{value % 999_983}" for value in values]
+    assert assigned(f"bkdr:999983:{seed}", urls) == expected
+    assert [assigned(f"bkdr:999983:{seed}", [url])[0] for url in urls] == expected
+
+
+@pytest.mark.parametrize(
+    "seed", ["", "0", "1", "2", "130", "-131", "+131", " 131", "131:", "x", "²", "4294967297", "9" * 5000]
+)
+def test_a_seed_that_makes_no_sense_is_refused(seed: str) -> None:
+    """An even seed forgets all but the last characters, and 1 adds them up. The error shows what a seed is, in one line."""
+    with pytest.raises(
+        PolicyError, match="the seed of bkdr must be an odd number from 3 to 4294967295, as in bkdr:997:31"
+    ) as refused:
+        parse_policy(f"bkdr:997:{seed}")
+    assert len(str(refused.value)) < 400
+    assert "\n" not in str(refused.value)
+
+
+@pytest.mark.parametrize(
+    "name", ["elf:7:31", "sdbm:7:31", "bucket:7:31", "parallel:7:31", "length:7:31", "bkdr::31", "bkdr:0:31"]
+)
+def test_a_seed_is_for_bkdr_with_a_number_of_queues(name: str) -> None:
+    """The other hashes have none."""
+    with pytest.raises(PolicyError, match="a number of queues from 1 to 1000000"):
+        parse_policy(name)
 
 
 @EACH
@@ -178,7 +243,7 @@ def test_names_are_kept_up_to_a_number() -> None:
     assert len(names) == KEPT
 
 
-@pytest.mark.parametrize("kind", ["bkdr", "elf", "sdbm", "bucket", "parallel"])
+@pytest.mark.parametrize("kind", ["bkdr", "elf", "sdbm", "bucket", "parallel", "length"])
 @pytest.mark.parametrize("number", ["", ":", ":0", ":-1", ":1000001", ":x", ":²", ":" + "9" * 5000])
 def test_a_number_of_queues_that_makes_no_sense_is_refused(kind: str, number: str) -> None:
     """The error names the policy and shows how it is written, in one line."""
@@ -201,7 +266,7 @@ def test_an_unknown_policy_is_refused_with_the_known_ones(name: str) -> None:
 def test_every_known_policy_can_be_had() -> None:
     """What the error offers is not refused."""
     for name in known_policies().split(", ")[:-1]:
-        assert assigned(name.replace(":N", ":5"), ["http://a.test/"])[0]
+        assert assigned(name.replace(":N", ":5").replace(":SEED", ":31"), ["http://a.test/"])[0]
 
 
 @pytest.mark.parametrize(("name", "lacking"), [("ip", "ip_of"), ("my.own:key", "imported")])
@@ -297,7 +362,7 @@ def test_a_key_of_an_override_comes_before_the_policy() -> None:
     assert asked == [urls[0], urls[3]]
 
 
-@pytest.mark.parametrize("name", ["ip", "bucket:7", "bkdr:7", "elf:7", "sdbm:7", "my.own:key"])
+@pytest.mark.parametrize("name", ["ip", "bucket:7", "bkdr:7", "bkdr:7:31", "elf:7", "sdbm:7", "length:7", "my.own:key"])
 def test_a_budget_of_a_host_is_refused_where_queues_hold_many_hosts(name: str) -> None:
     """It could not be kept; with a key of its own the queue is the site's."""
     for field in ("session_budget", "total_budget", "queue_precedence"):
@@ -323,7 +388,9 @@ def test_a_queue_of_one_host_tells_it(name: str, host: str, port: str, page: int
 
 def test_a_queue_of_many_hosts_tells_none() -> None:
     """Hashes, addresses and functions of one's own."""
-    assert [host_of_queue(name) for name in ("bkdr:7", "ip", "bucket:7", "my.own:key")] == [None] * 4
+    assert {host_of_queue(name) for name in ("bkdr:7", "bkdr:7:31", "ip", "bucket:7", "length:7", "my.own:key")} == {
+        None
+    }
 
 
 Hash = Callable[[bytes], int]
@@ -337,7 +404,10 @@ PARTOW = b"abcdefghijklmnopqrstuvwxyz1234567890"
 
 def by_sum(data: bytes, factor: int) -> int:
     """A hash as a polynomial, worked out with integers of any size."""
-    return sum(byte * factor ** (len(data) - 1 - place) for place, byte in enumerate(data)) % 2**32 % 2**31
+    total = 0
+    for byte in data:
+        total = total * factor + byte
+    return total % 2**32
 
 
 @pytest.mark.parametrize(
@@ -364,9 +434,9 @@ def test_values_of_the_published_functions(one: Hash, data: bytes, value: int) -
 @settings(max_examples=100)
 @given(st.binary(max_size=200))
 def test_two_of_them_are_polynomials(data: bytes) -> None:
-    """The loop and the closed formula agree for any bytes: in 131, and in 65599."""
-    assert bkdr(data) == by_sum(data, 131)
-    assert sdbm(data) == by_sum(data, 65599)
+    """The loop and the closed formula agree for any bytes: in 131, and in 65599, both cut to 31 bits."""
+    assert bkdr(data) == by_sum(data, 131) % 2**31
+    assert sdbm(data) == by_sum(data, 65599) % 2**31
 
 
 @settings(max_examples=100)
@@ -387,8 +457,8 @@ def test_a_batch_of_long_urls_gives_what_single_calls_give(one: Hash, many: Batc
 def test_a_very_long_string_is_hashed_as_a_short_one() -> None:
     """Beyond the powers that are kept, too."""
     data = bytes(range(256)) * 20
-    assert bkdr(data) == by_sum(data, 131)
-    assert sdbm_batch([data, data[:-1]]).tolist() == [by_sum(data, 65599), by_sum(data[:-1], 65599)]
+    assert bkdr(data) == by_sum(data, 131) % 2**31
+    assert sdbm_batch([data, data[:-1]]).tolist() == [by_sum(each, 65599) % 2**31 for each in (data, data[:-1])]
 
 
 @EACH_PAIR

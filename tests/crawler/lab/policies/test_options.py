@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
+import errno
+import io
+import re
 from pathlib import Path
 
 import pytest
+import structlog
 
 from anabranch.crawler.lab.policies import options as options_module
-from anabranch.crawler.lab.policies.options import PolicyOptions, check, delay_words, order_for
+from anabranch.crawler.lab.policies.options import PolicyOptions, check, delay_words, order_for, warn
 from anabranch.crawler.order.loading import load_order
 from anabranch.crawler.order.order import CrawlOrder
 from anabranch.crawler.outcomes.errors import UsageError
+from anabranch.crawler.report.logs import configure_logs
+from anabranch.crawler.scope.scope import open_scope
 
 
 @pytest.mark.parametrize(
@@ -44,15 +50,127 @@ def test_what_makes_no_sense_is_refused_in_one_line(given: dict[str, object], sa
 @pytest.mark.parametrize(
     ("given", "said"),
     [
-        ({"politeness": "paper"}, "--seeds: real sites are crawled with --politeness polite alone"),
+        (
+            {"politeness": "paper"},
+            "--seeds: real sites are crawled with --politeness polite; paper is for your own: name each",
+        ),
+        (
+            {"politeness": "off"},
+            "--seeds: real sites are crawled with --politeness polite; off is for your own: name each",
+        ),
         ({"replay": Path("seeds.txt")}, "--seeds is a real crawl, --replay one of a web in a box"),
         ({"policies": ("ip",)}, "--policies: ip cannot be compared on real sites"),
     ],
 )
-def test_real_sites_are_crawled_politely_alone(given: dict[str, object], said: str) -> None:
+def test_real_sites_that_are_not_said_to_be_one_s_own_are_crawled_politely_alone(
+    given: dict[str, object], said: str
+) -> None:
     """Nobody's site is hit by a connection for each queue because of a slip."""
     with pytest.raises(UsageError, match=said):
         check(PolicyOptions(seeds=Path("seeds.txt"), **given))
+
+
+@pytest.mark.parametrize("given", [{"allow_private": True}, {"own_hosts": ("a.test",)}])
+def test_what_is_for_real_sites_needs_their_seeds(given: dict[str, object]) -> None:
+    """A web in a box is at a loopback address, and nobody minds how it is crawled."""
+    with pytest.raises(UsageError, match=r"^--(allow-private|own-host) is for real sites; name .* with --seeds$"):
+        check(PolicyOptions(**given))
+
+
+def seeds_of(folder: Path, *urls: str) -> Path:
+    file = folder / "seeds.txt"
+    file.write_text("\n".join(urls))
+    return file
+
+
+@pytest.mark.parametrize("politeness", ["polite", "paper", "off"])
+def test_own_hosts_are_crawled_with_any_politeness_if_they_have_all_seeds(tmp_path: Path, politeness: str) -> None:
+    """Each seed's host must be named, whatever its port and however it is spelt; one that is not stops the command."""
+    seeds = seeds_of(tmp_path, "http://a.test/", "https://A.test:8443/x", "http://[::1]:8080/")
+    options = PolicyOptions(seeds=seeds, politeness=politeness, own_hosts=("A.test", "[::1]"))
+    check(options)
+    scopes = {"polite": "host", "paper": "queue", "off": "off"}
+    assert order_for(options, "bkdr:7").frontier.politeness == scopes[politeness]
+    seeds_of(tmp_path, "http://a.test/", "http://[::1]/", "http://www.a.test/")
+    with pytest.raises(
+        UsageError, match=r"seeds\.txt:3: www\.a\.test is not named by --own-host; name it if it is your own"
+    ):
+        check(options)
+
+
+@pytest.mark.parametrize("host", ["", "a.test:8080", "a.test/x", "https://a.test/", "ftp://a.test", "a b", "/etc"])
+def test_an_own_host_is_a_host_alone(tmp_path: Path, host: str) -> None:
+    """A port or a path would name less than what is crawled."""
+    with pytest.raises(UsageError, match=r"^--own-host .*: give a host alone, as in www\.example\.org") as refused:
+        check(PolicyOptions(seeds=seeds_of(tmp_path, "http://a.test/"), own_hosts=(host,)))
+    assert "\n" not in str(refused.value)
+
+
+def is_fetched(order: CrawlOrder, url: str) -> bool:
+    """Whether the scope accepts a URL that a page embeds, and no pattern blocks it."""
+    scope = open_scope(order.scope)
+    is_blocked = any(re.search(pattern, url) for pattern in order.scope.block)
+    assert scope.accepts(url, "E", "http://a.test/") is not is_blocked
+    return not is_blocked
+
+
+@pytest.mark.parametrize(
+    ("url", "is_own"),
+    [
+        ("http://a.test/", True),
+        ("https://a.test:8443/x?y=http://b.test/", True),
+        ("http://[::1]:8080/", True),
+        ("http://b.test/", False),
+        ("http://www.a.test/", False),
+        ("http://a.test.b.test/", False),
+        ("http://a.test:80@b.test/", False),
+        ("http://axtest/", False),
+        ("http://b.test/http://a.test/", False),
+        ("http://[::1:8]/", False),
+    ],
+)
+def test_a_crawl_of_own_hosts_fetches_from_no_other(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, url: str, is_own: bool
+) -> None:
+    """Not even what the environment takes into the scope, embeds, or targets of redirects; sub-domains are other hosts."""
+    monkeypatch.setenv("ANABRANCH_SCOPE__SCOPE", "any")
+    seeds = seeds_of(tmp_path, "http://a.test/")
+    order = order_for(PolicyOptions(seeds=seeds, politeness="paper", own_hosts=("a.test", "[::1]")), "host")
+    assert is_fetched(order, url) is is_own
+    assert is_fetched(order_for(PolicyOptions(seeds=seeds), "host"), url)
+
+
+def test_patterns_of_the_environment_still_hold_on_own_hosts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The hosts' patterns are added to them."""
+    monkeypatch.setenv("ANABRANCH_SCOPE__EXCLUDE", r'["\\.zip$"]')
+    order = order_for(PolicyOptions(seeds=seeds_of(tmp_path, "http://a.test/"), own_hosts=("a.test",)), "host")
+    scope = open_scope(order.scope)
+    assert scope.accepts("http://a.test/a.png", "E", "http://a.test/")
+    assert not scope.accepts("http://a.test/a.zip", "E", "http://a.test/")
+
+
+def test_a_poor_policy_is_warned_of_once() -> None:
+    """In the log, for any number of them."""
+    with structlog.testing.capture_logs() as events:
+        warn(("host", "length:7", "length:9"))
+        warn(("host", "bkdr:7:31"))
+    (event,) = events
+    assert event["log_level"] == "warning"
+    assert event["event"].startswith("policy length:N is a poor choice")
+
+
+def test_a_warning_that_nobody_can_read_costs_no_comparison() -> None:
+    """Standard error may be on a full disk."""
+
+    class Full(io.StringIO):
+        def write(self, text: str) -> int:
+            raise OSError(errno.ENOSPC, "no space left on device")
+
+    configure_logs(0, Full())
+    try:
+        warn(("length:7",))
+    finally:
+        structlog.reset_defaults()
 
 
 def test_a_file_without_seeds_is_refused(tmp_path: Path) -> None:
@@ -126,6 +244,8 @@ def test_a_real_crawl_has_the_delays_of_a_real_crawl(tmp_path: Path, monkeypatch
     assert order.job.sources == (str(tmp_path / "seeds.txt"),)
     assert order.agent.contact == "https://example.org/bot"
     assert not order.fetch.allow_private
+    private = order_for(PolicyOptions(seeds=tmp_path / "seeds.txt", allow_private=True), "host")
+    assert private == order.model_copy(update={"fetch": order.fetch.model_copy(update={"allow_private": True})})
 
 
 def test_delays_are_told_with_their_scale() -> None:
