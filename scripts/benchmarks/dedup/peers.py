@@ -40,6 +40,11 @@ def _rbloom(expected: int) -> tuple[Call, Call]:
     return _tested_then_updated(rbloom.Bloom(expected, _RATE, _signed_128))
 
 
+def _updated_rbloom(expected: int) -> tuple[Call, Call]:
+    held = rbloom.Bloom(expected, _RATE, _signed_128)
+    return held.update, held.update
+
+
 def _salted_rbloom(expected: int) -> tuple[Call, Call]:
     return _tested_then_updated(rbloom.Bloom(expected, _RATE))
 
@@ -65,9 +70,14 @@ def _signed_128(key: bytes) -> int:
     return xxhash.xxh3_128_intdigest(key) - (1 << 127)
 
 
+#: rbloom told of keys, without an answer for each of them.
+RBLOOM_UPDATE = Peer(
+    name="rbloom-update", what="rbloom, with XXH3, update() alone: no answers", make=_updated_rbloom, times=1.0
+)
 PEERS = (
     Peer(name="pybloom-live", what="pybloom-live, BloomFilter", make=_pybloom, times=5.0),
-    Peer(name="rbloom", what="rbloom, with XXH3 (can be saved)", make=_rbloom),
+    Peer(name="rbloom", what="rbloom, with XXH3 (can be saved)", make=_rbloom, times=1.0),
+    RBLOOM_UPDATE,
     Peer(name="rbloom-salted", what="rbloom, with hash() (cannot)", make=_salted_rbloom),
     Peer(name="set", what="a Python set (exact, ~150 bytes a key)", make=_set),
 )
