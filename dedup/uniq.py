@@ -26,7 +26,7 @@ from anabranch.dedup.exact.index import ExactIndex, ExactStatistics
 from anabranch.dedup.exact.runfolder import MANIFEST as EXACT_MANIFEST
 from anabranch.dedup.files import Closing, formatfile
 from anabranch.dedup.files.locks import folder_turn
-from anabranch.dedup.keys import BoolArray, fingerprints, first_of_each
+from anabranch.dedup.keys import BoolArray, are_distinct, fingerprints, first_of_each
 from anabranch.dedup.smm.addresses import full_name, levels_for
 from anabranch.dedup.smm.store import Smm, SmmStatistics, shape
 
@@ -306,7 +306,8 @@ class UniqFilter(Closing):
                 of_set = self._set.unseen_elements(elements[known])
                 new[known], set_new = of_set, int(np.count_nonzero(of_set))
             self._count(len(keys), smm_new, set_new)
-            new &= first_of_each(keys)
+            if not are_distinct(addresses):  # else the keys are, too
+                new &= first_of_each(keys)
             if count := np.count_nonzero(new):
                 self._smm.set(addresses[new])
                 self._set.mark_elements(elements[new], np.ones(count, dtype=np.bool_))

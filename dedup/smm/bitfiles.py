@@ -18,7 +18,7 @@ from anabranch.dedup.errors import FilterClosed, InvariantBroken
 from anabranch.dedup.files import Closing
 from anabranch.dedup.files.durable import store_full_errors, sync_file_system, sync_path
 from anabranch.dedup.files.mapped import PAGE_BYTES, PAGE_SHIFT, allocate_pages, count_bits
-from anabranch.dedup.keys import BoolArray, ByteArray, IntArray, first_of_each
+from anabranch.dedup.keys import BoolArray, ByteArray, IntArray, are_distinct, first_of_each
 from anabranch.dedup.smm.addresses import FileIndex
 from anabranch.dedup.smm.mapping import ALL, ledger_bytes, open_files
 from anabranch.dedup.smm.sharing import Ledger, Sharing
@@ -192,7 +192,8 @@ class BitFiles(Closing):
             self._make_sure(places >> PAGE_SHIFT)  # again, since with several parts a file may have lost its place
             np.bitwise_or.at(self._files.data, places, bits[part])
         self._note_unsynced(addresses)
-        self._ledger.end_batch(len(set(addresses.tolist())))
+        distinct = len(addresses) if are_distinct(addresses) else len(set(addresses.tolist()))
+        self._ledger.end_batch(distinct)
 
     def _note_unsynced(self, addresses: IntArray) -> None:
         # After the bits, so that a sync in another thread never takes the note away before the bit is there.

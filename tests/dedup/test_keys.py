@@ -6,6 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from anabranch.dedup.keys import (
+    are_distinct,
     as_array,
     distinct,
     fingerprint,
@@ -90,3 +91,9 @@ def test_distinct_keeps_first_appearances_in_order(pairs: list[tuple[int, int]])
     """Elements that share one half only are different."""
     elements = np.array(pairs, dtype=np.uint64).reshape(-1, 2)
     assert [tuple(pair) for pair in distinct(elements).tolist()] == list(dict.fromkeys(pairs))
+
+
+@given(st.lists(st.integers(-5, 5)))
+def test_numbers_are_distinct_if_none_is_there_twice(values: list[int]) -> None:
+    """In any order."""
+    assert are_distinct(np.array(values, dtype=np.int64)) == (len(set(values)) == len(values))
