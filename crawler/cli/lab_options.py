@@ -37,7 +37,7 @@ FILE: Callable[..., Any] = partial(typer.Option, rich_help_panel="Input and outp
 COUNT: dict[str, Any] = {"metavar": "N", "parser": parse_count}
 TIME: dict[str, Any] = {"metavar": "TIME", "parser": parse_seconds}
 
-Urls = Annotated[FilePath, FILE(metavar="FILE", help="Use these URLs, one a line; else made ones.")]
+Urls = Annotated[FilePath, FILE(metavar="FILE|-", help="Use these URLs, one a line; else made ones.")]
 Plot = Annotated[FilePath, FILE(metavar="FILE.png", help="Draw it (or .svg, .pdf; needs matplotlib).")]
 Csv = Annotated[FilePath, FILE(metavar="FILE", help="Write the tables' numbers.")]
 UrlsSeed = Annotated[Whole, FILE(help="Seed of the generated URLs (default 1).")]
@@ -184,6 +184,12 @@ WEB: Callable[..., Any] = partial(typer.Option, rich_help_panel="The web")
 #: How a list of names is read.
 NAMES = {"metavar": "NAME,...", "parser": parse_names}
 
+#: Parameters of `compare` for filters alone, and for filters and policies.
+_OF_FILTERS = {"filters", "expected", "false_positive", "urls"}
+_OF_BOTH = {"kinds", "pages", "hosts", "seed", "replay", "plot", "csv", "json"}
+#: An option of a comparison of filters.
+FILTERS: Callable[..., Any] = partial(typer.Option, rich_help_panel="Filters instead of policies")
+
 Policies = Annotated[Numbers, RUN(help="Queue policies (default host,parallel:8,elf:997,bkdr:997).", **NAMES)]
 Workers = Annotated[Whole, RUN(help="Concurrent fetches (default 1000).")]
 Politeness = Annotated[
@@ -210,7 +216,7 @@ def compare(
         Numbers,
         WEB("--kind", help="portals: five with sub-domains; subdomains: one with many (default portals).", **NAMES),
     ] = None,
-    pages: Annotated[Whole, WEB(help="Total URLs (default 20k).", **COUNT)] = None,
+    pages: Annotated[Whole, WEB(help="Total URLs (default 20k, 100k with --filters).", **COUNT)] = None,
     hosts: Annotated[Whole, WEB(help="Total host names (default 40).", **COUNT)] = None,
     latency_s: Annotated[Number, WEB("--latency", help="Median to the first byte (default 100ms).", **TIME)] = None,
     seed: WebSeed = None,
@@ -223,6 +229,12 @@ def compare(
             rich_help_panel="A real crawl instead",
         ),
     ] = None,
+    filters: Annotated[
+        Numbers, FILTERS(help="Compare these: smm, dsbf, both, exact, similar, rbloom, package.module:Class.", **NAMES)
+    ] = None,
+    expected: Annotated[Whole, FILTERS(help="URLs to make them for (default: those there are).", **COUNT)] = None,
+    false_positive: Annotated[Number, FILTERS(metavar="RATE", help="Rate to make them for (default 0.001).")] = None,
+    urls: Annotated[FilePath, FILTERS(metavar="FILE|-", help="Ask for these URLs, one a line.")] = None,
     plot: Plot = None,
     csv: Csv = None,
     json: Annotated[FilePath, FILE(metavar="FILE", help="Write all measurements; - is standard output.")] = None,
@@ -230,8 +242,20 @@ def compare(
     """Compare queue policies by active workers: real crawls, one after the other, on the same web.
 
     The experiment of the paper on BKDR queue assignment (2013), figures 4 to 6. Results: docs/explanation/queue-policies.md.
+    With --filters it compares URL filters instead: what they lose, time, memory, disk. Results: docs/explanation/experiments.md.
     """
-    _run_experiment("policies", ctx.params)
+    options = {parameter.name: parameter.opts[0] for parameter in ctx.command.params}
+    _run_experiment(*_comparison(ctx.params, options))
+
+
+def _comparison(parameters: Mapping[str, Any], options: Mapping[str | None, str]) -> tuple[str, Mapping[str, Any]]:
+    """The experiment and its parameters. Raises: typer.BadParameter for an option of the other one."""
+    name, other = ("policies", "filters") if parameters["filters"] is None else ("filters", "policies")
+    unfit = _OF_FILTERS if name == "policies" else parameters.keys() - _OF_FILTERS - _OF_BOTH
+    given = [option for key, option in options.items() if key in unfit and parameters[key] is not None]
+    if given:
+        raise typer.BadParameter(f"{', '.join(given)}: for a comparison of {other}; this one compares {name}")
+    return name, {key: value for key, value in parameters.items() if key not in unfit}
 
 
 _LIVE: Callable[..., Any] = partial(typer.Option, rich_help_panel="Beside a live comparison")
