@@ -184,9 +184,6 @@ WEB: Callable[..., Any] = partial(typer.Option, rich_help_panel="The web")
 #: How a list of names is read.
 NAMES = {"metavar": "NAME,...", "parser": parse_names}
 
-#: Parameters of `compare` for filters alone, and for filters and policies.
-_OF_FILTERS = {"filters", "expected", "false_positive", "urls"}
-_OF_BOTH = {"kinds", "pages", "hosts", "seed", "replay", "plot", "csv", "json"}
 #: An option of a comparison of filters.
 FILTERS: Callable[..., Any] = partial(typer.Option, rich_help_panel="Filters instead of policies")
 
@@ -216,7 +213,7 @@ def compare(
         Numbers,
         WEB("--kind", help="portals: five with sub-domains; subdomains: one with many (default portals).", **NAMES),
     ] = None,
-    pages: Annotated[Whole, WEB(help="Total URLs (default 20k, 100k with --filters).", **COUNT)] = None,
+    pages: Annotated[Whole, WEB(help="Total URLs (default 20k, 50k with --filters).", **COUNT)] = None,
     hosts: Annotated[Whole, WEB(help="Total host names (default 40).", **COUNT)] = None,
     latency_s: Annotated[Number, WEB("--latency", help="Median to the first byte (default 100ms).", **TIME)] = None,
     seed: WebSeed = None,
@@ -242,20 +239,12 @@ def compare(
     """Compare queue policies by active workers: real crawls, one after the other, on the same web.
 
     The experiment of the paper on BKDR queue assignment (2013), figures 4 to 6. Results: docs/explanation/queue-policies.md.
-    With --filters it compares URL filters instead: what they lose, time, memory, disk. Results: docs/explanation/experiments.md.
+    With --filters it compares URL filters: what they lose, time, memory, disk. Results: docs/explanation/experiments.md.
     """
-    options = {parameter.name: parameter.opts[0] for parameter in ctx.command.params}
-    _run_experiment(*_comparison(ctx.params, options))
+    from anabranch.crawler.cli.lab import run_comparison  # noqa: PLC0415 - help must be fast
 
-
-def _comparison(parameters: Mapping[str, Any], options: Mapping[str | None, str]) -> tuple[str, Mapping[str, Any]]:
-    """The experiment and its parameters. Raises: typer.BadParameter for an option of the other one."""
-    name, other = ("policies", "filters") if parameters["filters"] is None else ("filters", "policies")
-    unfit = _OF_FILTERS if name == "policies" else parameters.keys() - _OF_FILTERS - _OF_BOTH
-    given = [option for key, option in options.items() if key in unfit and parameters[key] is not None]
-    if given:
-        raise typer.BadParameter(f"{', '.join(given)}: for a comparison of {other}; this one compares {name}")
-    return name, {key: value for key, value in parameters.items() if key not in unfit}
+    names = {str(parameter.name): parameter.opts[0] for parameter in ctx.command.params}
+    raise typer.Exit(run_comparison(ctx.params, names))
 
 
 _LIVE: Callable[..., Any] = partial(typer.Option, rich_help_panel="Beside a live comparison")

@@ -102,7 +102,7 @@ def distinct_urls(path: Path | None, count: int, seed: int) -> list[bytes]:
 
 
 def urls_of_file(path: Path) -> list[bytes]:
-    """The lines of a file (`-`: standard input) without their CR and LF, empty ones skipped. Raises: UsageError without a URL."""
+    """The lines of a file (`-`: standard input) without CR and LF, empty ones skipped. Raises: UsageError without a URL."""
     with _named_errors(path):
         lines = (sys.stdin.buffer.read() if path == STDIN else path.read_bytes()).split(b"\n")
     urls = [url for line in lines if (url := line.rstrip(b"\r"))]

@@ -1,9 +1,9 @@
 """One filter is asked for the links of all pages, in a process of its own, so that filters do not share a heap.
 
-`compare.py` starts the process in a folder that holds the file `links`: a URL a line, an empty line after each page. For each page
-the filter is asked once and the new URLs are marked, as a crawl does. The answers are in the file `answers`, a byte for
-each link: `1` where the filter called it new. Progress and results go to standard output, one JSON value a line: a list for each
-point of the curves, and in the end an object.
+`compare.py` starts the process in a folder that holds the file `links`: a URL a line, an empty line after each page. For each
+page the filter is asked once and the new URLs are marked, as a crawl does. The answers are in the file `answers`, a byte for
+each link: 1 where the filter called it new. Progress and results go to standard output, one JSON value a line: a list for
+each point of the curves, and in the end an object.
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ from pathlib import Path
 from time import perf_counter_ns, thread_time_ns
 from typing import BinaryIO
 
-from anabranch.crawler.lab.filters.contestants import FilterSize, Opener, opener_of
 from anabranch.crawler.lab.filters.compare_report import FilterEnding, FilterPoint
+from anabranch.crawler.lab.filters.contestants import FilterSize, Opener, opener_of
 from anabranch.crawler.outcomes.errors import STORAGE_ERRORS, CrawlerError, DiskFull, ExitCode
 from anabranch.crawler.report.progress_log import ProcessMemory, memory_of_process
 from anabranch.dedup.errors import DedupError
@@ -28,9 +28,9 @@ from anabranch.frontier.seen import SeenFilter
 #: In the folder of the process.
 LINKS, ANSWERS, FILTER = "links", "answers", "filter"
 
-#: Points of each curve, and how many points lie between two syncs: a crawl syncs at its checkpoints.
+#: Points of each curve, one for each share of the links, and shares between two syncs: a crawl syncs at its checkpoints.
 POINTS = 20
-POINTS_A_SYNC = 5
+SHARES_A_SYNC = 5
 #: URLs that are asked for again after the reopening.
 _ASKED_AGAIN = 1000
 
@@ -53,6 +53,7 @@ def main(arguments: Sequence[str]) -> int:
 def measured(opener: Opener, folder: Path, links: int, size: FilterSize, say: Callable[[str], object]) -> FilterEnding:
     """Ask for all links, close the filter, open it again. `say` gets each point as JSON."""
     place = folder / FILTER
+    place.mkdir()
     base = memory_of_process()
     with (folder / LINKS).open("rb") as pages, (folder / ANSWERS).open("wb") as answers:
         seen = opener(place, size)
@@ -76,22 +77,19 @@ def measured(opener: Opener, folder: Path, links: int, size: FilterSize, say: Ca
 
 
 class _Curve:
-    """Reports a point each time that another share of the links is asked."""
+    """Reports a point each time that another share of the links is asked, and after the last one."""
 
     def __init__(self, links: int, base: ProcessMemory, say: Callable[[str], object]) -> None:
-        self._step, self._base, self._say = max(1, links // POINTS), base, say
-        self._points = 0
+        self._links, self._base, self._say = links, base, say
+        self._step = -(-links // POINTS)
+        self._shares = 0  # of the links, that are asked
 
     def is_due(self, links: int) -> bool:
         """Whether a point is due after so many links."""
-        return links >= (self._points + 1) * self._step and self._points < POINTS
+        return links >= (self._shares + 1) * self._step or links == self._links
 
-    def is_sync_due(self) -> bool:
-        """Whether a sync is due after this point."""
-        return self._points % POINTS_A_SYNC == 0
-
-    def report(self, links: int, wall_ns: int, cpu_ns: int) -> None:
-        """Report a point: the times are those of all links so far."""
+    def report(self, links: int, wall_ns: int, cpu_ns: int) -> bool:
+        """Report a point, with the times of all links so far. True: a sync is due."""
         now = memory_of_process()
         point = FilterPoint(
             links,
@@ -100,13 +98,13 @@ class _Curve:
             (now.anonymous - self._base.anonymous) << 10,
             (now.resident - self._base.resident) << 10,
         )
-        self._points = max(self._points + 1, links // self._step)
+        syncs = self._shares // SHARES_A_SYNC
+        self._shares = links // self._step
         self._say(json.dumps(point))
+        return self._shares // SHARES_A_SYNC > syncs
 
 
-def _asked(
-    seen: SeenFilter, pages: Iterable[list[bytes]], answers: BinaryIO, curve: _Curve
-) -> tuple[list[bytes], int]:
+def _asked(seen: SeenFilter, pages: Iterable[list[bytes]], answers: BinaryIO, curve: _Curve) -> tuple[list[bytes], int]:
     """Ask for every page: the first URLs that the filter accepted, and the time of its syncs."""
     links = wall_ns = cpu_ns = sync_ns = 0
     accepted: list[bytes] = []
@@ -121,10 +119,8 @@ def _asked(
         answers.write(bytes(map(bool, new)))
         accepted += fresh[: _ASKED_AGAIN - len(accepted)]
         links += len(urls)
-        if curve.is_due(links):
-            curve.report(links, wall_ns, cpu_ns)
-            if curve.is_sync_due():
-                sync_ns += _elapsed_ns(seen.sync)
+        if curve.is_due(links) and curve.report(links, wall_ns, cpu_ns):
+            sync_ns += _elapsed_ns(seen.sync)
     return accepted, sync_ns
 
 

@@ -33,7 +33,7 @@ from anabranch.crawler.lab.filters.compare_report import (
 )
 from anabranch.crawler.lab.filters.contestants import CONTESTANTS, FilterSize, opener_of, uniq_parameters
 from anabranch.crawler.lab.report import LabReport, OnProgress
-from anabranch.crawler.lab.urls import urls_of_file
+from anabranch.crawler.lab.urls import STDIN, urls_of_file
 from anabranch.crawler.lab.web.model import Web, WebOptions
 from anabranch.crawler.lab.web.replay import replayed_file
 from anabranch.crawler.lab.web.shape import make_web, require_sound
@@ -58,7 +58,7 @@ class FilterOptions:
     expected: int | None = None  #: URLs that the filters are made for; None: as many as there are
     false_positive: float = 1e-3  #: of the DSBF's leaves, of the similarity filter and of rbloom
     kinds: tuple[str, ...] = ("portals",)  #: of the made web, just one
-    pages: int = 100_000
+    pages: int = 50_000
     hosts: int = 40
     seed: int = 1
     replay: Path | None = None  #: a crawl.log, in place of a made web
@@ -143,7 +143,8 @@ class Links:
 def _pages(options: FilterOptions) -> tuple[str, Iterable[list[bytes]]]:
     """The source of the links in words, and the links of each page."""
     if options.urls is not None:
-        return f"the URLs of {options.urls}", batches(urls_of_file(options.urls))
+        place = "standard input" if options.urls == STDIN else options.urls
+        return f"the URLs of {place}", batches(urls_of_file(options.urls))
     if options.replay is not None:
         replayed = replayed_file(options.replay)
         return "; ".join([f"the URLs of {options.replay}", *replayed.notes]), pages_of(replayed)
@@ -186,9 +187,7 @@ def _written(file: Path, pages: Iterable[list[bytes]], on_step: Callable[[str], 
     return Links(pages=count, urls=list(places), numbers=np.array(numbers, dtype=np.int64))
 
 
-def _measured(
-    name: str, folder: Path, links: Links, size: FilterSize, on_point: Callable[[int], None]
-) -> FilterRun:
+def _measured(name: str, folder: Path, links: Links, size: FilterSize, on_point: Callable[[int], None]) -> FilterRun:
     """Ask the filter in a process and judge its answers. Raises: CrawlerError if it breaks."""
     on_point(0)
     points: list[FilterPoint] = []
@@ -211,7 +210,9 @@ def _measured(
             raise kind(f"--filters: {name} broke: {_last_line(own / _LOG_FILE) or f'exit code {code}'}")
         answers = np.fromfile(own / ANSWERS, dtype=np.uint8) != 0
     if len(answers) != len(links.numbers):
-        raise CrawlerError(f"--filters: {name} broke: it gave {len(answers):,} answers for {len(links.numbers):,} links")
+        raise CrawlerError(
+            f"--filters: {name} broke: it gave {len(answers):,} answers for {len(links.numbers):,} links"
+        )
     losses, dropped = judged(
         links.numbers,
         answers,

@@ -48,7 +48,9 @@ class FilterEnding:
     close_s: float
     open_s: float  #: opening it again with all its URLs
     expected_lost: float | None  #: URLs lost by its own estimate; None: it has none
-    forgotten: int  #: of the first 1,000 URLs, those that it does not know after the opening; anything but 0 is a defect
+    forgotten: (
+        int  #: of the first 1,000 URLs, those that it does not know after the opening; anything but 0 is a defect
+    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -59,6 +61,11 @@ class Losses:
     late: int  #: URLs that it first dropped and called new when they came again
     again: int  #: times that it called a known URL new; a crawl would fetch it again
     named: tuple[str, ...]  #: the first lost ones
+
+    @property
+    def are_none(self) -> bool:
+        """Whether the filter answered as a set does."""
+        return not (self.lost or self.late or self.again)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -211,7 +218,7 @@ def _curves_table(compared: FilterComparison) -> Table:
 def _lost_panel(compared: FilterComparison) -> Panel:
     """A gap where nothing is lost yet: a log axis has no 0."""
     return Panel(
-        title="URLs lost",
+        title="URLs lost (no line: none)",
         x_label="links",
         y_label="new URLs dropped so far",
         curves=tuple(
@@ -227,9 +234,9 @@ def _lost_panel(compared: FilterComparison) -> Panel:
 
 
 def _time_panel(compared: FilterComparison) -> Panel:
-    """The time of the links between two points."""
+    """The time of the links between two points; other programs on the machine disturb CPU time least."""
     return Panel(
-        title="Time to ask and mark, in batches of a page",
+        title="CPU time to ask and mark, in batches of a page",
         x_label="links",
         y_label="microseconds a link",
         curves=tuple(
@@ -237,7 +244,7 @@ def _time_panel(compared: FilterComparison) -> Panel:
                 label=run.name,
                 x=tuple(float(point.links) for point in run.points),
                 y=tuple(
-                    (after.wall_us - before.wall_us) / (after.links - before.links)
+                    (after.cpu_us - before.cpu_us) / (after.links - before.links)
                     for before, after in pairwise((FilterPoint(0, 0.0, 0.0, 0, 0), *run.points))
                 ),
             )
@@ -289,29 +296,37 @@ def _opening_panel(compared: FilterComparison) -> Panel:
 
 def _closing(compared: FilterComparison) -> Iterator[str]:
     ranked = [run for run in compared.runs if run.name != SIMILAR]
-    whole = [run for run in ranked if not (run.losses.lost or run.losses.again or run.losses.late)]
+    whole = [run for run in ranked if run.losses.are_none]
     if ranked:
         yield f"No URL lost: {_names(whole)}."
-    losing = [run for run in ranked if run.losses.lost]
-    for run in losing:
-        share = f"{run.losses.lost / compared.urls:.2%}" if run.losses.lost * 1000 > compared.urls else "less than 0.1 %"
-        yield f"{run.name} lost {run.losses.lost:,} of {compared.urls:,} URLs ({share})."
+    for run in (run for run in ranked if run.losses.lost):
+        yield f"{run.name} lost {run.losses.lost:,} of {compared.urls:,} URLs ({100 * run.losses.lost / compared.urls:.2g} %)."
     if len(whole) > 1:
-        quick = min(whole, key=lambda run: run.wall_us)
-        small = min(whole, key=lambda run: run.points[-1].memory_bytes)
-        least = min(whole, key=lambda run: run.ending.disk_bytes)
-        yield (
-            f"Of those that lost none, {quick.name} is the fastest ({quick.wall_us:.3g} µs a link), {small.name} takes the "
-            f"least memory ({small.points[-1].memory_bytes / _MIB:.3g} MiB), {least.name} the least disk "
-            f"({least.ending.disk_bytes / _MIB:.3g} MiB)."
-        )
+        yield _best_of(whole)
     for run in compared.runs:
-        if run.losses.late:
-            yield f"{run.name} dropped {run.losses.late:,} URLs at first and called them new when they came again."
-        if run.losses.again:
-            yield f"{run.name} FORGETS: it called known URLs new {run.losses.again:,} times; a crawl would fetch them again."
-        if run.ending.forgotten:
-            yield f"{run.name} DOES NOT LAST: opened again, it does not know {run.ending.forgotten:,} of its first URLs."
+        yield from _oddities(run)
+
+
+def _best_of(whole: Sequence[FilterRun]) -> str:
+    quick = min(whole, key=lambda run: run.cpu_us)
+    small = min(whole, key=lambda run: run.points[-1].memory_bytes)
+    least = min(whole, key=lambda run: run.ending.disk_bytes)
+    return (
+        f"Of those that lost none, {quick.name} is the fastest ({quick.cpu_us:.3g} µs of CPU a link), {small.name} takes "
+        f"the least memory ({small.points[-1].memory_bytes / _MIB:.3g} MiB), {least.name} the least disk "
+        f"({least.ending.disk_bytes / _MIB:.3g} MiB)."
+    )
+
+
+def _oddities(run: FilterRun) -> Iterator[str]:
+    """What no filter of ours does, and what a split does."""
+    losses, ending = run.losses, run.ending
+    if losses.late:
+        yield f"{run.name} dropped {losses.late:,} URLs at first and called them new when they came again."
+    if losses.again:
+        yield f"{run.name} FORGETS: it called known URLs new {losses.again:,} times; a crawl would fetch them again."
+    if ending.forgotten:
+        yield f"{run.name} DOES NOT LAST: opened again, it does not know {ending.forgotten:,} of its first URLs."
 
 
 def _names(runs: Sequence[FilterRun]) -> str:

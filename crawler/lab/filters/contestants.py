@@ -106,7 +106,6 @@ class RbloomContestant(_Unlasting):
     def __init__(self, folder: Path, size: FilterSize) -> None:
         from rbloom import Bloom  # noqa: PLC0415 - an extra
 
-        folder.mkdir(parents=True, exist_ok=True)
         self._file = folder / "bloom"
         self._bloom: Bloom = (
             Bloom.load(str(self._file), _signed_128)
