@@ -144,7 +144,7 @@ async def test_filters_are_asked_for_urls_on_standard_input(tmp_path: Path) -> N
 
 async def test_an_interrupt_ends_the_filters_process_and_leaves_nothing(tmp_path: Path) -> None:
     """In the middle of a filter."""
-    process = await start("compare", "--filters", "similar", "--pages", "20k", cwd=tmp_path, TMPDIR=str(tmp_path))
+    process = await start("compare", "--filters", "similar", "--pages", "5k", cwd=tmp_path, TMPDIR=str(tmp_path))
     while not (asked := started_by(process.pid, "filters.asking")):
         await asyncio.sleep(0.01)
         assert process.returncode is None
