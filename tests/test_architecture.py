@@ -59,6 +59,7 @@ LIBRARIES: dict[str, tuple[str, ...]] = {
     "pydantic": ("crawler/order/*", "crawler/lab/policies/saved.py"),  # orders, and results that are read again
     "pydantic_core": ("crawler/order/*",),  # its errors
     "pydantic_settings": ("crawler/order/*",),
+    "rbloom": ("crawler/lab/filters/contestants.py",),  # a peer that `compare --filters` measures
     "redis": ("dedup/bloom/redis.py",),
     "rich": ("crawler/cli/*", "crawler/report/progress*"),
     "scrapy": ("frontier/hosts/scrapy/*",),

@@ -1,4 +1,4 @@
-"""`anabranch lab`: runs an experiment, shows its tables, writes its numbers and its picture; or serves a web in a box."""
+"""`anabranch lab` and `compare`: run an experiment, show its tables, write numbers and picture; or serve a web in a box."""
 
 from __future__ import annotations
 
@@ -43,6 +43,11 @@ _ENDINGS = (signal.SIGTERM, signal.SIGHUP)
 STDOUT = Path("-")
 
 
+#: Parameters of `anabranch compare` that only a comparison of filters takes, and all that it takes.
+_OF_FILTERS = {"filters", "expected", "false_positive", "urls"}
+_OF_COMPARED = _OF_FILTERS | {"kinds", "pages", "hosts", "seed", "replay"}
+
+
 class _Terminated(KeyboardInterrupt):
     """A signal came, as Ctrl-C: servers and temporary folders are removed on the way out. Its argument is the exit code."""
 
@@ -73,6 +78,18 @@ def run_lab(
         return int(terminated.args[0])
     except KeyboardInterrupt:
         return ExitCode.INTERRUPTED
+
+
+def run_comparison(parameters: Mapping[str, object], options: Mapping[str, str]) -> int:
+    """Run `anabranch compare`: of filters if some are named, else of policies. `options`: parameter -> option."""
+    name, other = ("policies", "filters") if parameters["filters"] is None else ("filters", "policies")
+    flags = {key: value for key, value in parameters.items() if value is not None}
+    frame: dict[str, Any] = {key: flags.pop(key) for key in ("plot", "csv", "json") if key in flags}
+    unfit = [options[key] for key in flags if (key in _OF_FILTERS if name == "policies" else key not in _OF_COMPARED)]
+    if unfit:
+        why = "without --filters policies are compared" if name == "policies" else "--filters compares filters"
+        return _fail(UsageError(f"{', '.join(unfit)}: only for a comparison of {other}; {why}"))
+    return run_lab(name, flags, **frame)
 
 
 def _run(name: str, flags: Mapping[str, object], plot: Path | None, csv: Path | None, json_file: Path | None) -> int:

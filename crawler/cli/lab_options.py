@@ -38,7 +38,7 @@ FILE: Callable[..., Any] = partial(typer.Option, rich_help_panel="Input and outp
 COUNT: dict[str, Any] = {"metavar": "N", "parser": parse_count}
 TIME: dict[str, Any] = {"metavar": "TIME", "parser": parse_seconds}
 
-Urls = Annotated[FilePath, FILE(metavar="FILE", help="Use these URLs, one a line; else made ones.")]
+Urls = Annotated[FilePath, FILE(metavar="FILE|-", help="Use these URLs, one a line; else made ones.")]
 Plot = Annotated[FilePath, FILE(metavar="FILE.png", help="Draw it (or .svg, .pdf; needs matplotlib).")]
 Csv = Annotated[FilePath, FILE(metavar="FILE", help="Write the tables' numbers.")]
 UrlsSeed = Annotated[Whole, FILE(help="Seed of the generated URLs (default 1).")]
@@ -185,6 +185,9 @@ WEB: Callable[..., Any] = partial(typer.Option, rich_help_panel="The web")
 #: How a list of names is read.
 NAMES = {"metavar": "NAME,...", "parser": parse_names}
 
+#: An option of a comparison of filters.
+FILTERS: Callable[..., Any] = partial(typer.Option, rich_help_panel="Filters instead of policies")
+
 Policies = Annotated[Numbers, RUN(help="Queue policies (default host,parallel:8,elf:997,bkdr:997).", **NAMES)]
 Workers = Annotated[Whole, RUN(help="Concurrent fetches (default 1000).")]
 Politeness = Annotated[
@@ -213,7 +216,7 @@ def compare(
         Numbers,
         WEB("--kind", help="portals: five with sub-domains; subdomains: one with many (default portals).", **NAMES),
     ] = None,
-    pages: Annotated[Whole, WEB(help="Total URLs (default 20k).", **COUNT)] = None,
+    pages: Annotated[Whole, WEB(help="Total URLs (default 20k, 50k with --filters).", **COUNT)] = None,
     hosts: Annotated[Whole, WEB(help="Total host names (default 40).", **COUNT)] = None,
     latency_s: Annotated[Number, WEB("--latency", help="Median to the first byte (default 100ms).", **TIME)] = None,
     seed: WebSeed = None,
@@ -230,6 +233,12 @@ def compare(
             help="Your own host: the crawl stays on these, and may be paper or off. Repeatable.",
         ),
     ] = None,
+    filters: Annotated[
+        Numbers, FILTERS(help="Compare these: smm, dsbf, both, exact, similar, rbloom, package.module:Class.", **NAMES)
+    ] = None,
+    expected: Annotated[Whole, FILTERS(help="URLs to make them for (default: those there are).", **COUNT)] = None,
+    false_positive: Annotated[Number, FILTERS(metavar="RATE", help="Rate to make them for (default 0.001).")] = None,
+    urls: Annotated[FilePath, FILTERS(metavar="FILE|-", help="Ask for these URLs, one a line.")] = None,
     plot: Plot = None,
     csv: Csv = None,
     json: Annotated[FilePath, FILE(metavar="FILE", help="Write all measurements; - is standard output.")] = None,
@@ -237,8 +246,12 @@ def compare(
     """Compare queue policies by active workers: real crawls, one after the other, on the same web.
 
     The experiment of the paper on BKDR queue assignment (2013), figures 4 to 6. Results: docs/explanation/queue-policies.md.
+    With --filters it compares URL filters: what they lose, time, memory, disk. Results: docs/explanation/experiments.md.
     """
-    _run_experiment("policies", ctx.params)
+    from anabranch.crawler.cli.lab import run_comparison  # noqa: PLC0415 - help must be fast
+
+    names = {str(parameter.name): parameter.opts[0] for parameter in ctx.command.params}
+    raise typer.Exit(run_comparison(ctx.params, names))
 
 
 _LIVE: Callable[..., Any] = partial(typer.Option, rich_help_panel="Beside a live comparison")

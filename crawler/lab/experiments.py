@@ -16,6 +16,8 @@ Flags: TypeAlias = Mapping[str, Any]
 
 #: The name of a filter's parameter, with which the filter's messages begin -> the option that sets it.
 _FLAGS = {
+    "expected": "--expected",
+    "filter": "--filters:",
     "false_positive": "--false-positive",
     "leaf_bits": "--leaf-bits",
     "levels": "--levels",
@@ -65,6 +67,7 @@ EXPERIMENTS: dict[str, Callable[[Flags, OnProgress], LabReport]] = {
     "split": partial(_imported, "filters.split", "SplitOptions"),
     "redis": partial(_imported, "filters.redis", "RedisOptions"),
     "balance": partial(_imported, "filters.balance", "BalanceOptions"),
+    "filters": partial(_imported, "filters.compare", "FilterOptions"),
     "policies": partial(_imported, "policies.compare", "PolicyOptions"),
     "simulate": partial(_imported, "simulation.simulate", "SimulationOptions"),
 }

@@ -7,6 +7,7 @@ changes a URL.
 from __future__ import annotations
 
 import hashlib
+import sys
 from bisect import bisect_right
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -16,6 +17,9 @@ from pathlib import Path
 from typing import TypeAlias
 
 from anabranch.crawler.outcomes.errors import UsageError
+
+#: A file of this name is standard input.
+STDIN = Path("-")
 
 #: Four independent numbers of 32 bits.
 _Chance: TypeAlias = tuple[int, int, int, int]
@@ -98,9 +102,9 @@ def distinct_urls(path: Path | None, count: int, seed: int) -> list[bytes]:
 
 
 def urls_of_file(path: Path) -> list[bytes]:
-    """The lines of a file without their CR and LF; empty ones are skipped. Raises: UsageError if it gives no URL."""
+    """The lines of a file (`-`: standard input) without CR and LF, empty ones skipped. Raises: UsageError without a URL."""
     with _named_errors(path):
-        lines = path.read_bytes().split(b"\n")
+        lines = (sys.stdin.buffer.read() if path == STDIN else path.read_bytes()).split(b"\n")
     urls = [url for line in lines if (url := line.rstrip(b"\r"))]
     if not urls:
         raise UsageError(f"--urls: {path} holds no URL; name a file with one URL a line")
@@ -108,7 +112,11 @@ def urls_of_file(path: Path) -> list[bytes]:
 
 
 def require_readable(path: Path) -> None:
-    """Raises: UsageError if the file cannot be opened."""
+    """Raises: UsageError if the file cannot be opened, or standard input is closed."""
+    if path == STDIN:
+        if sys.stdin is None:
+            raise UsageError("--urls: standard input is closed; name a file with one URL a line")
+        return
     with _named_errors(path), path.open("rb"):
         pass
 

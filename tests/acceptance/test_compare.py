@@ -157,6 +157,51 @@ async def test_a_log_with_an_address_for_a_host_is_simulated_but_not_crawled(tmp
     assert json.loads(ended.out)["comparisons"][0]["runs"][0]["hosts"][0]["host"] == "[::1]"
 
 
+async def test_filters_are_compared_by_the_links_of_a_tiny_web(tmp_path: Path) -> None:
+    """Tables on standard output, numbers and picture in files, nothing left over; one that is too small loses URLs."""
+    temporary = tmp_path / "temporary"
+    temporary.mkdir()
+    ended = await anabranch(
+        *("compare", "--filters", "both,rbloom", "--pages", "200", "--hosts", "10", "--expected", "20"),
+        *("--csv", "a.csv", "--json", "a.json", "--plot", "a.svg"),
+        cwd=tmp_path,
+        TMPDIR=str(temporary),
+    )
+    assert ended.code == 0, ended.err
+    assert "lead to 200 URLs; filters for 20" in " ".join(ended.out.split())
+    assert "* No URL lost: both." in ended.out
+    assert "lab filters: 0 of 41 steps done; now: making the links" in ended.err
+    runs = {run["name"]: run for run in json.loads((tmp_path / "a.json").read_text())["runs"]}
+    assert (runs["both"]["losses"]["lost"], len(runs["rbloom"]["losses"]["named"])) == (0, 20)
+    assert ["filter", "links", "new URLs dropped"] in [
+        row[:3] for row in csv.reader((tmp_path / "a.csv").read_text().splitlines())
+    ]
+    assert (tmp_path / "a.svg").read_text().startswith("<?xml")
+    assert not [*temporary.iterdir()]
+
+
+async def test_filters_are_asked_for_urls_on_standard_input(tmp_path: Path) -> None:
+    """As any list of URLs."""
+    urls = b"http://a.test/1\nhttp://a.test/2\nhttp://a.test/1\n"
+    ended = await anabranch("compare", "--filters", "exact", "--urls", "-", "--json", "-", cwd=tmp_path, stdin=urls)
+    assert ended.code == 0, ended.err
+    saved = json.loads(ended.out)
+    assert (saved["source"], saved["links"], saved["urls"]) == ("the URLs of standard input", 2, 2)
+
+
+async def test_an_interrupt_ends_the_filters_process_and_leaves_nothing(tmp_path: Path) -> None:
+    """In the middle of a filter."""
+    process = await start("compare", "--filters", "similar", "--pages", "5k", cwd=tmp_path, TMPDIR=str(tmp_path))
+    while not (asked := started_by(process.pid, "filters.asking")):
+        await asyncio.sleep(0.01)
+        assert process.returncode is None
+    with watched(*asked) as both:
+        process.send_signal(signal.SIGTERM)
+        assert (await end_of(process)).code == 143
+        assert both.alive() == []
+    assert not left_in(tmp_path)
+
+
 def has_begun(folder: Path) -> bool:
     return any(folder.glob("*/job/state/frontier.db"))
 

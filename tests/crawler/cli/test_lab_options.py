@@ -14,6 +14,7 @@ from typer.testing import CliRunner
 
 from anabranch.crawler.cli import lab, lab_options
 from anabranch.crawler.cli.app import app
+from anabranch.crawler.lab.filters.compare import FilterOptions
 from tests.patience import HANG_S
 
 REPOSITORY = Path(__file__).resolve().parents[3]
@@ -96,6 +97,54 @@ def test_each_flag_reaches_its_field(commands, verb, field) -> None:
     assert given == {field: value}
     assert getattr(options_of(verb)(**given), field) == value
     assert getattr(options_of(verb)(), field) != value
+
+
+COMPARED = {
+    "expected": ("--expected 10k", 10_000),
+    "false_positive": ("--false-positive 0.01", 0.01),
+    "urls": ("--urls -", Path("-")),
+    "kinds": ("--kind hosts", ("hosts",)),
+    "pages": ("--pages 5k", 5000),
+    "hosts": ("--hosts 7", 7),
+    "seed": ("--seed 2", 2),
+    "replay": ("--replay crawl.log", Path("crawl.log")),
+}
+
+
+@pytest.mark.parametrize("field", COMPARED)
+def test_compare_with_filters_gives_its_options_to_the_comparison_of_filters(commands, field) -> None:
+    """Every field of its options is one; nothing that is left out is passed on."""
+    fields = {each.name for each in dataclasses.fields(FilterOptions)}
+    assert fields == COMPARED.keys() | {"filters"} == lab._OF_COMPARED
+    text, value = COMPARED[field]
+    assert CliRunner().invoke(app, ["compare", "--filters", "smm,exact", *text.split()]).exit_code == 0
+    assert commands == [("filters", {"filters": ("smm", "exact"), field: value}, {})]
+
+
+def test_compare_without_filters_compares_policies(commands) -> None:
+    """As ever."""
+    assert CliRunner().invoke(app, ["compare", "--workers", "9", "--json", "-"]).exit_code == 0
+    assert commands == [("policies", {"workers": 9}, {"json": Path("-")})]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (
+            "--filters smm --workers 9 --min-delay 3s --seeds s.txt",
+            "--workers, --min-delay, --seeds: only for a comparison of policies; --filters compares filters",
+        ),
+        (
+            "--expected 5 --urls u.txt",
+            "--expected, --urls: only for a comparison of filters; without --filters policies are compared",
+        ),
+    ],
+)
+def test_options_of_the_other_comparison_are_refused_in_one_line(commands, capsys, arguments, said) -> None:
+    """Nothing is run; exit code 2."""
+    result = CliRunner().invoke(app, ["compare", *arguments.split()])
+    assert (result.exit_code, commands) == (2, [])
+    assert result.stderr == f"anabranch: {said}\n"
 
 
 DEFAULTS = [

@@ -31,7 +31,7 @@ def raising(monkeypatch, error):
 
 def test_the_experiments_are_known_by_name() -> None:
     """Each is a verb of the command."""
-    assert list(EXPERIMENTS) == ["smm", "fpr", "split", "redis", "balance", "policies", "simulate"]
+    assert list(EXPERIMENTS) == ["smm", "fpr", "split", "redis", "balance", "filters", "policies", "simulate"]
 
 
 def test_flags_and_progress_reach_the_experiment(monkeypatch) -> None:

@@ -1,6 +1,7 @@
 """The experiments' URLs: what they promise of number, length, spread and sameness."""
 
 import hashlib
+import io
 from collections import Counter
 from pathlib import Path
 
@@ -8,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from anabranch.crawler.lab.urls import distinct_urls, packet_urls, portal_urls, repeated, urls_of_file
+from anabranch.crawler.lab.urls import distinct_urls, packet_urls, portal_urls, repeated, require_readable, urls_of_file
 from anabranch.crawler.outcomes.errors import UsageError
 
 PORTALS = (
@@ -108,6 +109,16 @@ def test_a_file_gives_its_lines_without_their_ends(tmp_path: Path) -> None:
     file.write_bytes(b"http://a.example/\r\n\n\r\nhttp://b.example/\xff x\nhttp://a.example/")
     assert urls_of_file(file) == [b"http://a.example/", b"http://b.example/\xff x", b"http://a.example/"]
     assert distinct_urls(file, 5, 1) == [b"http://a.example/", b"http://b.example/\xff x"]
+
+
+def test_a_hyphen_is_standard_input(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A closed one is refused before anything runs."""
+    monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(b"http://a.example/\r\nhttp://b.example/\xff")))
+    require_readable(Path("-"))
+    assert urls_of_file(Path("-")) == [b"http://a.example/", b"http://b.example/\xff"]
+    monkeypatch.setattr("sys.stdin", None)
+    with pytest.raises(UsageError, match=r"^--urls: standard input is closed; name a file with one URL a line$"):
+        require_readable(Path("-"))
 
 
 def test_without_a_file_urls_are_generated() -> None:
