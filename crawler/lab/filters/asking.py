@@ -71,7 +71,7 @@ def measured(opener: Opener, folder: Path, links: int, size: FilterSize, say: Ca
         sync_s=sync_ns / 1e9,
         close_s=close_ns / 1e9,
         open_s=open_ns / 1e9,
-        expected_lost=facts.get("expected_lost"),
+        expected_lost=None if (lost := facts.get("expected_lost")) is None else float(lost),
         forgotten=int(forgotten),
     )
 

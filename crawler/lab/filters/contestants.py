@@ -1,7 +1,7 @@
 """The filters that `anabranch compare --filters` compares: a table of names and openers.
 
-Each is used through the seam of the Frontier (`frontier/seen.py`). A filter of your own is named `package.module:Class`; it is
-called with the folder that it keeps its files in, and called again to reopen them.
+Each is used through the seam of the Frontier (`frontier/seen.py`), those of a crawl as a crawl opens them, with recent URLs in
+memory. A filter of your own is named `package.module:Class`.
 """
 
 from __future__ import annotations
@@ -17,9 +17,9 @@ from typing import TYPE_CHECKING, TypeAlias
 from anabranch.crawler.outcomes.errors import UsageError
 from anabranch.dedup.keys import fingerprint
 from anabranch.dedup.similarity.filter import SimilarityFilter, SimilarityParameters
-from anabranch.dedup.uniq import MODES, UniqFilter, UniqParameters
+from anabranch.dedup.uniq import MODES, UniqParameters
 from anabranch.dedup.userfunctions import found
-from anabranch.frontier.filters import DedupFilter
+from anabranch.frontier.filterchoice import open_choice
 from anabranch.frontier.seen import SeenFilter
 
 if TYPE_CHECKING:
@@ -44,12 +44,12 @@ def opener_of(name: str) -> Opener:
         _require_rbloom()
     if name in CONTESTANTS:
         return CONTESTANTS[name]
-    make: Callable[[Path], SeenFilter] = found(name, "filter", CONTESTANTS)
-    return lambda folder, _: make(folder)
+    found(name, "filter", CONTESTANTS)
+    return lambda folder, _: open_choice(folder, name, kept=True)
 
 
 def _uniq(mode: str, folder: Path, size: FilterSize) -> SeenFilter:
-    return DedupFilter(UniqFilter.open(folder, uniq_parameters(mode, size)))
+    return open_choice(folder, uniq_parameters(mode, size), kept=True)
 
 
 def uniq_parameters(mode: str, size: FilterSize) -> UniqParameters:
@@ -66,7 +66,7 @@ class _Unlasting:
         """Empty: nothing is caught up in an experiment."""
         return ""
 
-    def facts(self) -> Mapping[str, float]:
+    def facts(self) -> Mapping[str, float | str]:
         """No expectation of losses."""
         return {}
 
