@@ -147,7 +147,8 @@ def _pages(options: FilterOptions) -> tuple[str, Iterable[list[bytes]]]:
         return f"the URLs of {place}", batches(urls_of_file(options.urls))
     if options.replay is not None:
         replayed = replayed_file(options.replay)
-        return "; ".join([f"the URLs of {options.replay}", *replayed.notes]), pages_of(replayed)
+        notes = f" ({'; '.join(replayed.notes)})" if replayed.notes else ""
+        return f"the URLs of {options.replay}{notes}", pages_of(replayed)
     return f"a made web ({options.kinds[0]}, {options.hosts} hosts)", pages_of(make_web(options.web))
 
 

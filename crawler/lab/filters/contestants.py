@@ -1,7 +1,7 @@
 """The filters that `anabranch compare --filters` compares: a table of names and openers.
 
-Each is used through the seam of the Frontier (`frontier/seen.py`), those of a crawl as a crawl opens them, with recent URLs in
-memory. A filter of your own is named `package.module:Class`.
+Each is used through the seam of the Frontier (`frontier/seen.py`), those of a crawl as a crawl opens them, without the
+memory of recent URLs in front. A filter of your own is named `package.module:Class`.
 """
 
 from __future__ import annotations
@@ -45,11 +45,11 @@ def opener_of(name: str) -> Opener:
     if name in CONTESTANTS:
         return CONTESTANTS[name]
     found(name, "filter", CONTESTANTS)
-    return lambda folder, _: open_choice(folder, name, kept=True)
+    return lambda folder, _: open_choice(folder, name, kept=False)
 
 
 def _uniq(mode: str, folder: Path, size: FilterSize) -> SeenFilter:
-    return open_choice(folder, uniq_parameters(mode, size), kept=True)
+    return open_choice(folder, uniq_parameters(mode, size), kept=False)
 
 
 def uniq_parameters(mode: str, size: FilterSize) -> UniqParameters:
