@@ -57,21 +57,21 @@ def uniq_parameters(mode: str, size: FilterSize) -> UniqParameters:
     return UniqParameters(mode=mode, expected=size.expected, false_positive=size.false_positive)
 
 
-class _Unlasting:
-    """What the seam asks for beyond the experiment's needs."""
+class _Peer:
+    """The parts of `SeenFilter` that say nothing about these filters."""
 
     blocks = False
 
     def position(self) -> str:
-        """Empty: nothing is caught up in an experiment."""
+        """Empty: an experiment does not repeat marks after a crash."""
         return ""
 
     def facts(self) -> Mapping[str, float | str]:
-        """No expectation of losses."""
+        """Empty: they do not estimate their losses."""
         return {}
 
 
-class SimilarContestant(_Unlasting):
+class SimilarContestant(_Peer):
     """The similarity filter as a crawl uses it: URLs count at once, and are on the disk after a sync."""
 
     def __init__(self, folder: Path, size: FilterSize) -> None:
@@ -100,7 +100,7 @@ class SimilarContestant(_Unlasting):
         self._filter.close()
 
 
-class RbloomContestant(_Unlasting):
+class RbloomContestant(_Peer):
     """The classic Bloom filter of the package rbloom. It is in memory; a sync writes all of it."""
 
     def __init__(self, folder: Path, size: FilterSize) -> None:
