@@ -13,6 +13,8 @@ def main() -> None:
     try:
         from anabranch.crawler.cli import main as run  # noqa: PLC0415 - it may be missing
     except ImportError as error:
+        if error.name != "anabranch[crawl]":
+            raise
         sys.stderr.write(f"anabranch: {error}\n")
         sys.exit(_USAGE)
     run()

@@ -21,5 +21,6 @@ _LIBRARIES = (
 
 if _MISSING := [name for name in _LIBRARIES if find_spec(name) is None]:
     raise ImportError(
-        f"the crawler needs {', '.join(_MISSING)}; install them: pip install 'anabranch[crawl]'", name=_MISSING[0]
+        f"the crawler needs {', '.join(_MISSING)}; install them: pip install 'anabranch[crawl]'",
+        name="anabranch[crawl]",
     )

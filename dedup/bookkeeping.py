@@ -24,8 +24,9 @@ from anabranch.dedup.files.formatfile import Format, read_record
 
 
 class Answers(NamedTuple):
-    """Who answered how many questions about keys, all openings of the folder together, up to a kill those synced.
+    """Who answered how many questions about keys, in all openings of the folder. A kill forgets those since the last sync.
 
+    Of several processes that share the folder at a time the last sync counts.
     asked = memory_known + smm_new + set_new + dropped, and set_asked = smm_known where there are both stages.
     """
 

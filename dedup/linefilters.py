@@ -114,7 +114,7 @@ def open_filter(folder: Path, choice: Choice) -> LineFilter:
 def behind_similar(known: LineFilter, folder: Path, choice: Choice) -> LineFilter:
     """The filter with a similarity filter before it, in this folder: a line is new if it is new to both.
 
-    Raises: as `open_filter`.
+    `check` verifies the filter behind. Raises: as `open_filter`.
     """
     similar = open_filter(folder, replace(choice, kind=SIMILAR))
 

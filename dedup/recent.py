@@ -60,7 +60,10 @@ class RecentKeys(Generic[K]):
 
 
 class RecentFront:
-    """A UniqFilter with its recent keys in memory, which answers for most links of a crawl. For threads as the UniqFilter."""
+    """A UniqFilter with its recent keys in memory, which answers for most links of a crawl.
+
+    Its threads are those of the UniqFilter.
+    """
 
     def __init__(self, uniq: UniqFilter, generation: int = RECENT_KEYS) -> None:
         self._uniq = uniq

@@ -212,13 +212,13 @@ class UniqFilter(Closing):
         *,
         alone: bool = False,
     ) -> Self:
-        """Open a folder's filter, or make it if the folder is new or empty. `alone`: no other process may open it, in mode
-        "smm" too; its SMM is compact while it is small, as it is in the modes of several stages.
+        """Open a folder's filter, or make it if the folder is new or empty.
 
-        Default of `parameters`: those that the folder records, else the defaults. `leaves` is where the bits of the DSBF are
-        while it is open, "memory" or "mapped". Cost: milliseconds after a clean end, else 0.3 µs per marked key. Raises:
-        FormatMismatch if the folder is not ours, is damaged, lost synced keys, or was made with other parameters (it names
-        them); BadParameters; FilterInUse; StoreFull, OSError.
+        `alone`: no other process may open it, in mode "smm" too; so its SMM is compact while it is small. Default of
+        `parameters`: those that the folder records, else the defaults. `leaves` is where the bits of the DSBF are while it is
+        open, "memory" or "mapped". Cost: milliseconds after a clean end, else 0.3 µs per marked key. Raises: FormatMismatch
+        if the folder is not ours, is damaged, lost synced keys, or was made with other parameters (it names them);
+        BadParameters; FilterInUse; StoreFull, OSError.
         """
         folder = Path(folder)
         given = parameters or recorded(folder) or UniqParameters()
@@ -299,16 +299,17 @@ class UniqFilter(Closing):
             self._count(len(keys), int(np.count_nonzero(new)))
         else:  # each key is hashed once for each kind of hash
             elements, addresses = fingerprints(keys), self._smm.addresses(keys)
-            new = self._smm.are_clear(addresses)
-            smm_new, set_new = int(np.count_nonzero(new)), 0
-            if smm_new < len(new):
+            by_smm = self._smm.are_clear(addresses)
+            new = by_smm.copy()
+            if np.count_nonzero(new) < len(new):
                 known = ~new
-                of_set = self._set.unseen_elements(elements[known])
-                new[known], set_new = of_set, int(np.count_nonzero(of_set))
-            self._count(len(keys), smm_new, set_new)
+                new[known] = self._set.unseen_elements(elements[known])
             if not are_distinct(addresses):  # else the keys are, too
                 new &= first_of_each(keys)
-            if count := np.count_nonzero(new):
+                by_smm &= new
+            count, smm_new = int(np.count_nonzero(new)), int(np.count_nonzero(by_smm))
+            self._count(len(keys), smm_new, count - smm_new)
+            if count:
                 self._smm.set(addresses[new])
                 self._set.mark_elements(elements[new], np.ones(count, dtype=np.bool_))
         self._has_marked()
@@ -361,12 +362,11 @@ class UniqFilter(Closing):
         for stage in reversed(self._stages):
             stage.check()
 
-    def close(self, *, keep_position: bool = False) -> None:
-        """Sync and close all files, once; with `keep_position` the position does not advance. Raises: OSError, closed."""
+    def close(self) -> None:
+        """Sync and close all files, once. Raises: OSError, closed."""
         if self._is_closed:
             return
         self._is_closed = True
-        self._synced_calls = self._calls if keep_position else self._synced_calls
         with ExitStack() as closing:
             for stage in self._stages:
                 closing.callback(stage.close)

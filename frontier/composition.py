@@ -106,36 +106,15 @@ def open_frontier(
     return frontier
 
 
-@contextmanager
-def rebuilding_filter(state: Path) -> Iterator[None]:
-    """Inside, the filter of a state folder is put aside, and an opening makes it anew from the rows of the store.
+def clear_filter(state: Path) -> None:
+    """Remove the filter of a state folder; the next opening makes one, as its order asks for it, from the rows of the store.
 
-    The old one is removed at the end, or put back after an error. A process that is killed leaves a state that opens with the
-    order of the new filter. Raises: StoreUnavailable.
+    No process may have the state open. Raises: StoreUnavailable.
     """
-    folder, before = state / SEEN_FOLDER, state / f"{SEEN_FOLDER}.before"
+    folder = state / SEEN_FOLDER
     with _filter_errors(folder):
         if folder.exists():
-            if before.exists():
-                shutil.rmtree(before)
-            folder.rename(before)
-    try:
-        yield
-    except BaseException:
-        if before.exists():
-            shutil.rmtree(folder, ignore_errors=True)
-            before.rename(folder)
-        raise
-    shutil.rmtree(before, ignore_errors=True)
-
-
-def rebuild_filter(state: Path, order: FrontierOrder) -> None:
-    """Make the state folder's filter anew, as the order asks for it (blocks). Cost: some microseconds per URL.
-
-    Raises: as `open_frontier`, with the old filter in its place.
-    """
-    with rebuilding_filter(state), open_frontier(state, order):
-        pass
+            shutil.rmtree(folder)
 
 
 def has_store(state: Path) -> bool:

@@ -41,8 +41,9 @@ _SIMILAR = (
 
 
 def filter_choice(settings: Mapping[str, Any]) -> FilterChoice:
-    """The choice that these settings make, by the names of `PARAMETERS`; what is not given has the defaults. A plug-in takes
-    none of the others. Raises: PolicyError, which names what cannot be.
+    """The choice that these settings make, by the names of `PARAMETERS`; the others have their defaults.
+
+    A plug-in takes none of the others. Raises: PolicyError, which names the wrong setting.
     """
     given = {PARAMETERS[name]: value for name, value in settings.items()}
     mode = given.get("mode", "both")
@@ -88,6 +89,8 @@ def require_same(folder: Path, choice: FilterChoice) -> None:
     there: FilterChoice | None = parameters
     if parameters is None or (name is not None and ":" in name):
         there = name
+    if there is None and (folder / PLUGIN_FOLDER).exists() and not isinstance(choice, str):
+        there = "of a plug-in"  # killed before its name was kept
     if there is None or _words(there) == _words(choice):
         return
     raise FormatMismatch(

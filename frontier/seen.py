@@ -41,7 +41,7 @@ class SeenFilter(Protocol):
 
     def facts(self) -> Mapping[str, float | str]:
         """Figures for reports, by name: `filter` (its name), `asked`, `keys`, `false_drop_probability`, `expected_lost`, and
-        whatever else it knows of itself. Called often: O(1).
+        whatever else it knows of itself. Called every two seconds: keep it below a millisecond.
         """
 
 

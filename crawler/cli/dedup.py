@@ -121,7 +121,7 @@ def _breaches_of_stage(command: DedupCommand) -> dict[str, object]:
         return {"--similar-… shapes the stage of --similar; give that, too": _similar(command).given()}
     return {
         "--similar is a stage before a filter; leave out --filter similar": command.kind == SIMILAR,
-        f"--similar {command.similar!r}: choose published or site-bound": command.similar not in MODES,
+        f"--similar {command.similar!r}: choose published or site-bound": command.similar not in SIMILAR_MODES,
         "--similar is kept in a folder; leave out --redis": command.redis,
     }
 
@@ -185,7 +185,7 @@ UNWRITABLE: dict[int, type[CrawlerError]] = {
 }
 
 #: How the similarity filter before a filter compares.
-MODES = ("published", "site-bound")
+SIMILAR_MODES = ("published", "site-bound")
 
 #: Choice -> the option that makes it.
 OPTIONS = {

@@ -12,7 +12,7 @@ from rich.console import Console
 from anabranch.crawler.cli.command import find_job, guarded, put
 from anabranch.crawler.cli.console import say
 from anabranch.crawler.job.folder import JobFolder, take_job_lock
-from anabranch.crawler.job.frontier import open_job
+from anabranch.crawler.job.frontier import frontier_order, open_job
 from anabranch.crawler.job.inspection import refuse_unwritable
 from anabranch.crawler.job.orderfile import order_file, write_order
 from anabranch.crawler.order.loading import order_of
@@ -23,7 +23,7 @@ from anabranch.crawler.outcomes.userfunctions import import_first_from
 from anabranch.crawler.processes.folders import shares_of
 from anabranch.crawler.report.filterreport import filter_line
 from anabranch.crawler.report.table import escaped
-from anabranch.frontier.composition import SEEN_FOLDER, has_store, rebuilding_filter
+from anabranch.frontier.composition import SEEN_FOLDER, clear_filter, has_store
 from anabranch.frontier.filterchoice import PARAMETERS
 from anabranch.frontier.jobfolder import STATE, is_embedded
 
@@ -43,20 +43,24 @@ def _rebuild(named: str, settings: Sequence[str]) -> None:
     directory = find_job(named)
     refuse_unwritable(directory)
     if shares_of(directory):
-        raise UsageError(f"{directory}: has a filter in each share; rebuild each of them: {directory}/shares/0 …")
+        raise UsageError(
+            f"{directory}: has a filter in each share; rebuild each of them ({directory}/shares/0 …) and crawl with the same -s"
+        )
     with _held(directory):
         state, kept = directory / STATE, order_file(directory)
         if kept is None or not (has_store(state) or (state / SEEN_FOLDER).exists()):
             raise UsageError(f"{directory}: the job has no filter yet; a crawl makes it")
         order = order_of([*read_layers(None, {}, settings), file_layer(kept)])
         import_first_from(order.job.modules)
+        frontier_order(order)  # raises for a filter that cannot be
         say(f"anabranch: {directory}: making its filter anew from its URLs …")
-        with (
-            Console(stderr=True).status("marking URLs"),
-            rebuilding_filter(state),
-            closing(open_job(state, order)) as frontier,
-        ):
-            seen = frontier.operations.statistics().seen
+        clear_filter(state)
+        try:
+            with Console(stderr=True).status("marking URLs"), closing(open_job(state, order)) as frontier:
+                seen = frontier.operations.statistics().seen
+        except BaseException:
+            clear_filter(state)  # any order can make the next one
+            raise
         if settings and not is_embedded(directory):  # else its program writes it
             write_order(directory, dump_order(order))
     put(escaped(filter_line(seen)))

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import re
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
+from operator import add
 from types import MappingProxyType
 from typing import Any
 
@@ -29,7 +29,13 @@ _SNAPSHOT_SUMS = (
 )  # fmt: skip
 _PROGRESS_SUMS = ("discovered", "queued", "downloaded", "failed", "busy", "parked")
 #: Figures of a filter that are not sums: the worst one counts.
-_LARGEST = re.compile("probability|rate|fill|height|planned|bits$|files$")
+_LARGEST = frozenset({
+    "smm_fill", "smm_bits", "smm_files", "smm_files_used", "dsbf_height", "dsbf_mean_rate", "dsbf_worst_rate",
+    "dsbf_planned_rate", "dsbf_rate_bound", "false_drop_probability", "planned_keys", "planned_false_drop_probability",
+    "shared_false_drop_probability",
+})  # fmt: skip
+#: It holds of all shares together only if it holds of each.
+_COMPACT = "smm_is_compact"
 
 
 def run_facts(facts: RunFacts) -> dict[str, Any]:
@@ -91,7 +97,8 @@ def summed_filters(shares: Iterable[Mapping[str, float | str] | None]) -> dict[s
             if isinstance(figure, str) or not isinstance(before, int | float):
                 seen.setdefault(name, figure)
             else:
-                seen[name] = max(before, figure) if _LARGEST.search(name) else before + figure
+                joined = max if name in _LARGEST else min if name == _COMPACT else add
+                seen[name] = joined(before, figure)
     return seen
 
 

@@ -78,7 +78,14 @@ def _cell(value: float | str) -> float | int | str:
 
 
 #: Who answers -> the figure of its answers.
-_ANSWERS = {"memory": "memory_known", "SMM": "smm_new", "DSBF": "dsbf_new", "index": "exact_new", "dropped": "dropped"}
+_ANSWERS = {
+    "memory": "memory_known",
+    "new": "memory_new",
+    "SMM": "smm_new",
+    "DSBF": "dsbf_new",
+    "index": "exact_new",
+    "dropped": "dropped",
+}
 
 
 def _answers(number: Mapping[str, float]) -> Iterator[str]:
@@ -92,7 +99,8 @@ def _words(facts: Mapping[str, float | str]) -> Iterator[str]:
     number = {name: float(value) for name, value in facts.items() if not isinstance(value, str)}
     yield f"filter {facts.get('filter', '')}: {int(number.get('keys', 0)):,} URLs known"
     if number.get("asked"):
-        yield f"{int(number['asked']):,} questions ({', '.join(_answers(number))})"
+        answers = ", ".join(_answers(number))
+        yield f"{int(number['asked']):,} questions{answers and f' ({answers})'}"
     if "smm_fill" in number:
         touched = f", {format_bytes(int(number['smm_bytes_touched']))}" if "smm_bytes_touched" in number else ""
         yield f"SMM {number['smm_fill']:.2g} full{touched}"

@@ -19,6 +19,7 @@ from itertools import compress
 from pathlib import Path
 from typing import Self, TypeVar
 
+from anabranch.crawler.order.frontier import DedupSection
 from anabranch.crawler.order.order import CrawlOrder
 from anabranch.crawler.outcomes.errors import OrderError, storage_errors
 from anabranch.dedup.errors import BadParameters, DedupError
@@ -106,6 +107,8 @@ def similarity_of(order: CrawlOrder) -> SimilarityParameters | None:
     mode = dedup.similar or scope.similar
     if not mode:
         return None
+    if not dedup.similar and dedup.similar_expect not in {DedupSection().similar_expect, scope.similar_expect}:
+        raise OrderError("[dedup] similar_expect needs [dedup] similar; [scope] similar has its own similar_expect")
     try:
         return SimilarityParameters(
             expected=dedup.similar_expect if dedup.similar else scope.similar_expect,

@@ -101,7 +101,8 @@ class Dsbf(Closing):
         """Open a folder's filter, or make it if the folder is new or empty. Raises: as `UniqFilter.open`.
 
         `leaves` is where the bits are while it is open: "memory", or "mapped" in a file, for filters larger than memory.
-        Cost after a clean end: at most 1 ms per MiB in memory, nothing mapped; else 0.3 µs per element, read from the logs.
+        Cost after a clean end: 1 ms per MiB in memory, nothing mapped; of a small filter, and after any other end, 0.3 µs per
+        element, read from the logs.
         """
         if leaves not in STORAGES:
             raise BadParameters(f"leaves is {leaves!r}; it must be one of {', '.join(STORAGES)}")

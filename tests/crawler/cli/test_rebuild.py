@@ -15,7 +15,7 @@ from anabranch.crawler.cli.rebuild import run_rebuild_filter
 from anabranch.crawler.order.loading import load_order
 from anabranch.crawler.outcomes.errors import ExitCode
 from anabranch.dedup.uniq import recorded
-from anabranch.frontier.errors import FormatMismatch
+from anabranch.frontier.errors import FormatMismatch, StoreFull
 from anabranch.frontier.hosts.embedding.job import EmbeddedJob
 from anabranch.frontier.records import SEEN, Candidate
 from tests.crawler.cli.test_frontier import URLS, make_job
@@ -80,6 +80,24 @@ def test_what_cannot_be_is_refused_and_the_filter_stays(job: Path, capsys, setti
     assert mode(job) == "both"
     with opened(job) as (frontier, _):
         assert set(frontier.schedule([Candidate(url) for url in URLS])) == {SEEN}
+
+
+def test_a_rebuilding_that_fails_leaves_a_job_that_opens(job: Path, capsys, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A full disk, or an interrupt after the new filter was made: either order goes on, with all URLs known."""
+
+    def full(*_: object) -> None:
+        raise StoreFull("no room")
+
+    for broken in ("anabranch.frontier.filters.DedupFilter.mark", "anabranch.frontier.filters.DedupFilter.facts"):
+        with monkeypatch.context() as patch:
+            patch.setattr(broken, full)
+            assert run_rebuild_filter("news", ["dedup.filter=exact"]) != 0
+        assert load_order(job / "order.toml", {}).dedup.filter == "both"
+        with opened(job) as (frontier, _):
+            assert set(frontier.schedule([Candidate(url) for url in URLS])) == {SEEN}
+        assert mode(job) == "both"
+    assert run_rebuild_filter("news", ["dedup.filter=exact"]) == 0
+    assert mode(job) == "exact"
 
 
 def test_a_job_that_runs_is_not_touched(job: Path, capsys) -> None:

@@ -150,6 +150,7 @@ def test_the_order_asks_for_it_in_dedup_or_by_its_older_name(text: str, wanted: 
     ("text", "words"),
     [
         ("[dedup]\nsimilar = 'published'\n[scope]\nsimilar = 'site-bound'", "leave the second out"),
+        ("[dedup]\nsimilar_expect = 9\n[scope]\nsimilar = 'published'", r"\[dedup\] similar_expect needs"),
         ("[dedup]\nsimilar = 'published'\nsimilar_features = ['site', 'site']", r"\[dedup\] similar: features"),
     ],
 )

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import json
+import os
 import shutil
+from contextlib import suppress
 from functools import partial
 from pathlib import Path
 
@@ -228,3 +231,77 @@ def test_a_store_of_three_levels_grows_too(tmp_path: Path) -> None:
         count = grow(store)
         assert not store.are_clear(np.arange(count)).any()
         assert store.statistics().files_used is None
+
+
+def test_a_forked_process_writes_nothing(tmp_path: Path) -> None:
+    """Its copy is older than the file: the parent's addresses stay."""
+    folder = tmp_path / "s"
+    store = opened(folder)
+    store.set(np.arange(1))
+    store.sync()
+    store.set(np.arange(11))
+    ours, theirs = os.pipe(), os.pipe()
+    child = os.fork()
+    if not child:
+        os.read(ours[0], 1)
+        with suppress(BaseException):
+            store.sync()
+        with suppress(BaseException):
+            store.close()
+        os.write(theirs[1], b"x")
+        os._exit(0)
+    store.set(np.arange(20))
+    store.sync()
+    os.write(ours[1], b"x")
+    os.read(theirs[0], 1)
+    os.waitpid(child, 0)
+    store.close()
+    for end in (*ours, *theirs):
+        os.close(end)
+    with opened(folder) as again:
+        assert not again.are_clear(np.arange(20)).any()
+
+
+def test_known_addresses_do_not_make_a_store_grow(tmp_path: Path) -> None:
+    """A crawl that was killed marks again what its filter has."""
+    folder = tmp_path / "s"
+    with opened(folder) as store:
+        store.set(np.arange(LIMIT))
+        for _ in range(5):
+            store.set(np.arange(LIMIT))
+        assert store.statistics().is_compact
+        assert files_of(folder) == set()
+
+
+def test_an_earlier_program_refuses_the_folder(tmp_path: Path) -> None:
+    """It would take a compact store, or one that has half moved, for an empty one: its FORMAT has another version."""
+    with opened(tmp_path / "s"):
+        pass
+    with Smm.open(tmp_path / "shared", levels=LEVELS):
+        pass
+    versions = [json.loads((tmp_path / name / "FORMAT").read_text())["version"] for name in ("s", "shared")]
+    assert versions == [3, 2]
+    with Smm.open(tmp_path / "shared", levels=LEVELS, alone=True) as store:
+        assert not store.statistics().is_compact
+
+
+def test_a_damaged_ledger_is_refused_before_it_is_needed(tmp_path: Path) -> None:
+    """And not when the store has grown, in the middle of a crawl."""
+    with opened(tmp_path / "s"):
+        pass
+    path = tmp_path / "s" / "PAGES"
+    path.write_bytes(b"x" * path.stat().st_size)
+    with pytest.raises(FormatMismatch, match="PAGES is damaged"):
+        opened(tmp_path / "s")
+
+
+def test_what_is_touched_counts_the_files_that_fill(tmp_path: Path) -> None:
+    """While the addresses move they take room in both places."""
+    with opened(tmp_path / "s") as store:
+        store.set(np.arange(LIMIT))
+        before = store.statistics().bytes_touched
+        store.set(np.arange(LIMIT, LIMIT + 5))
+        now = store.statistics()
+        assert now.is_compact
+        assert before == 16 + 8 * LIMIT
+        assert now.bytes_touched > before + 8 * 5
