@@ -1,24 +1,25 @@
 """`scripts/bench dedup`: the filters' speed, errors and sizes, also during splits, after crashes and with several processes.
 
-`speed.py` times the UniqFilter and its peers (`peers.py`), `redis.py` the leaves in Redis; `memory.py` compares with a
-Python set; `rates.py` counts false positives; `splits.py` times single calls while leaves split; `processes.py` runs
-several processes on one store; `lasting.py` queries ten million keys again and measures disk, memory and reopening.
-`keys.py` makes and times the keys.
+`speed.py` times the UniqFilter and its peers (`peers.py`), `contest.py` compares their time and memory in processes of their
+own, `redis.py` times the leaves in Redis; `rates.py` counts false positives; `splits.py` times single calls while leaves split;
+`processes.py` runs several processes on one store; `lasting.py` queries ten million keys again and measures disk, memory and
+reopening. `keys.py` makes and times the keys.
 """
 
 from __future__ import annotations
 
-from scripts.benchmarks.dedup import lasting, memory, processes, rates, redis, speed, splits
+from scripts.benchmarks.dedup import contest, lasting, processes, rates, redis, speed, splits
 from scripts.benchmarks.rows import Group
 
 __all__ = ["GROUPS"]
 
 GROUPS: tuple[Group, ...] = (
-    Group(name="uniq-64", what="UniqFilter, 10 million keys, batches of 64, and rbloom", run=speed.uniq_64),
+    Group(name="uniq-64", what="UniqFilter, 10 million keys, batches of 64", run=speed.uniq_64),
     Group(
         name="uniq-10000", what="UniqFilter, 10 million keys, batches of 10,000, and its peers", run=speed.uniq_10000
     ),
-    Group(name="set", what="UniqFilter beside a Python set: memory and time", run=memory.beside_a_set),
+    Group(name="contest-10000", what="UniqFilter, rbloom and a set in turns, batches of 10,000", run=contest.large),
+    Group(name="contest-64", what="UniqFilter and rbloom in turns, batches of 64", run=contest.small),
     Group(name="exact", what="UniqFilter in mode exact, 10 million keys, 90 % known", run=speed.exact),
     Group(name="redis", what="leaves on three Redis servers, batches of 300", run=redis.shared),
     Group(name="rate", what="false positives at 1, 3 and 10 times the planned keys", run=rates.measured),

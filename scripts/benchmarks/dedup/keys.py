@@ -24,6 +24,12 @@ def parts(count: int, number: int = 20) -> Iterator[range]:
     return (range(start, end) for start, end in pairwise(edges))
 
 
+def scattered(numbers: Sequence[int], count: int) -> list[int]:
+    """Other numbers below `count`, which lie all over them. They are all different if the numbers are."""
+    stride = 7_368_787  # a prime that divides no round number
+    return [number * stride % count for number in numbers]
+
+
 def batches(keys: Keys, size: int) -> list[Keys]:
     """The keys in batches of that size; the last one may be shorter."""
     return [keys[start : start + size] for start in range(0, len(keys), size)]

@@ -37,23 +37,25 @@ def _pybloom(expected: int) -> tuple[Call, Call]:
 
 
 def _rbloom(expected: int) -> tuple[Call, Call]:
-    return _tested_then_updated(rbloom.Bloom(expected, _RATE, _signed_128))
-
-
-def _updated_rbloom(expected: int) -> tuple[Call, Call]:
-    held = rbloom.Bloom(expected, _RATE, _signed_128)
-    return held.update, held.update
+    return tested_then_updated(rbloom_with_xxh3(expected))
 
 
 def _salted_rbloom(expected: int) -> tuple[Call, Call]:
-    return _tested_then_updated(rbloom.Bloom(expected, _RATE))
+    return tested_then_updated(rbloom.Bloom(expected, _RATE))
 
 
 def _set(_: int) -> tuple[Call, Call]:
-    return _tested_then_updated(set())
+    return tested_then_updated(set())
 
 
-def _tested_then_updated(held: Any) -> tuple[Call, Call]:
+def rbloom_with_xxh3(expected: int) -> rbloom.Bloom:
+    """An rbloom for so many keys that can be saved."""
+    return rbloom.Bloom(expected, _RATE, _signed_128)
+
+
+def tested_then_updated(held: Any) -> tuple[Call, Call]:
+    """The calls of what has `in` and `update`; both answer for each key."""
+
     def ask(batch: Keys) -> list[bool]:
         return [key not in held for key in batch]
 
@@ -70,14 +72,9 @@ def _signed_128(key: bytes) -> int:
     return xxhash.xxh3_128_intdigest(key) - (1 << 127)
 
 
-#: rbloom told of keys, without an answer for each of them.
-RBLOOM_UPDATE = Peer(
-    name="rbloom-update", what="rbloom, with XXH3, update() alone: no answers", make=_updated_rbloom, times=1.0
-)
 PEERS = (
     Peer(name="pybloom-live", what="pybloom-live, BloomFilter", make=_pybloom, times=5.0),
-    Peer(name="rbloom", what="rbloom, with XXH3 (can be saved)", make=_rbloom, times=1.0),
-    RBLOOM_UPDATE,
+    Peer(name="rbloom", what="rbloom, with XXH3 (can be saved)", make=_rbloom),
     Peer(name="rbloom-salted", what="rbloom, with hash() (cannot)", make=_salted_rbloom),
     Peer(name="set", what="a Python set (exact, ~150 bytes a key)", make=_set),
 )

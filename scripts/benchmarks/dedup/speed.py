@@ -6,8 +6,8 @@ from collections.abc import Iterator, Sequence
 from itertools import compress
 
 from anabranch.dedup import UniqFilter, UniqParameters
-from scripts.benchmarks.dedup.keys import Call, Keys, Speeds, batches, parts, urls
-from scripts.benchmarks.dedup.peers import PEERS, RBLOOM_UPDATE, Peer
+from scripts.benchmarks.dedup.keys import Call, Keys, Speeds, batches, parts, scattered, urls
+from scripts.benchmarks.dedup.peers import PEERS, Peer
 from scripts.benchmarks.dedup.splits import tree_of
 from scripts.benchmarks.rows import Row, Setting
 
@@ -17,23 +17,16 @@ _KNOWN_PARTS = 6
 
 def uniq_64(setting: Setting) -> Iterator[Row]:
     """Batches as from the Frontier: a page has about 60 outlinks."""
-    ours = _measured(setting, "uniq-64", 64, (RBLOOM_UPDATE,))
-    yield from ours.rows(new=500_000, known=900_000)
-    yield from _peer_rows(ours, "uniq-64")
+    yield from _measured(setting, "uniq-64", 64, ()).rows(new=500_000, known=900_000)
 
 
 def uniq_10000(setting: Setting) -> Iterator[Row]:
     """Large batches, and the ratio to the peers."""
     ours = _measured(setting, "uniq-10000", 10_000, PEERS)
     yield from ours.rows(new=800_000, known=1_500_000)
-    yield from _peer_rows(ours, "uniq-10000")
-
-
-def _peer_rows(ours: _UniqSpeeds, group: str) -> Iterator[Row]:
-    """Each peer's speeds, and how many times as fast the UniqFilter is."""
     for peer in ours.peers:
         for kind, theirs, mine in (("new", peer.new, ours.add_new), ("known", peer.known, ours.ask_known)):
-            name = f"{group}-{peer.peer.name}-{kind}"
+            name = f"uniq-10000-{peer.peer.name}-{kind}"
             yield Row(
                 name=name, what=f"{kind}: {peer.peer.what}", measured=theirs.median, unit="URLs/s", note=theirs.spread
             )
@@ -153,5 +146,4 @@ def _frontier_call(uniq: UniqFilter) -> Call:
 
 def nine_known_of_ten(part: range, known: int, new: int) -> list[int]:
     """For each number of the part: of ten, one number from `new` on and nine scattered below `known`."""
-    stride = 7_368_787  # a prime that divides no round number: steps all over the known ones
-    return [new + place if place % 10 == 0 else number * stride % known for place, number in enumerate(part)]
+    return [new + place if place % 10 == 0 else number for place, number in enumerate(scattered(part, known))]
