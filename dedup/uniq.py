@@ -89,7 +89,7 @@ class UniqParameters:
         if "smm" in self.stages:
             shape(self.signature, self.smm_levels)
         if "dsbf" in self.stages:
-            _ = self.dsbf
+            self.dsbf.require_few_leaves()
         return _written(self)
 
 

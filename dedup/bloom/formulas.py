@@ -23,6 +23,9 @@ SPLIT_SHARE = 0.97
 #: call dearer; with 32 a leaf's children take 1/32 of its load in new keys until the split ends.
 MOVES_PER_KEY = 32
 
+#: Each first leaf is a file and its bits in memory: 64 GiB with the default leaves, for 36,000 million keys.
+MOST_FIRST_LEAVES = 1 << 16
+
 _FEWEST_BITS = 64
 _MOST_BITS = 1 << 40  # MapHash has 40 bits
 _FEWEST_CHILDREN = 2
@@ -111,6 +114,14 @@ class DsbfParameters:
     def first_leaves(self) -> int:
         """c: leaves below the root, so that the expected elements need no split."""
         return leaves_for(self.expected, self.split_above)
+
+    def require_few_leaves(self) -> None:
+        """Raise BadParameters if a new filter would begin with too many leaves."""
+        if self.first_leaves > MOST_FIRST_LEAVES:
+            raise BadParameters(
+                f"expected is {self.expected}; it asks for {self.first_leaves:,} leaves of {self.leaf_bits} bits at once, and "
+                f"{MOST_FIRST_LEAVES:,} are the most: expect fewer, since the filter grows, or raise leaf_bits"
+            )
 
     @property
     def planned_rate(self) -> float:

@@ -103,6 +103,7 @@ def _founded(folder: Path, parameters: DsbfParameters, logs: LeafLogs) -> Manife
     is_ours = all(name.startswith("leaf-") or name == BITS_FILE for name in names)
     if not is_ours or not are_empty(folder):
         raise FormatMismatch(f"{folder} is not empty and has no MANIFEST file: it is damaged or not ours")
+    parameters.require_few_leaves()
     manifest = Manifest(tree=Tree.rooted(parameters.first_leaves))
     logs.create(manifest.tree.leaves)
     write_manifest(folder, parameters, manifest)

@@ -630,3 +630,13 @@ def test_the_answers_add_up(tmp_path: Path, mode: str) -> None:
     else:
         assert (now.smm_new, now.set_asked) == (0, sent - 30)
     seen.close()
+
+
+def test_a_filter_that_begins_with_too_many_leaves_is_refused(tmp_path: Path) -> None:
+    """It would make files for hours, and then find no memory. Nothing is left behind."""
+    many = UniqParameters(expected=10**12)
+    with pytest.raises(BadParameters, match=r"expected is 1000000000000; it asks for 1,774,020 leaves .* expect fewer"):
+        UniqFilter.open(tmp_path / "u", many)
+    assert not (tmp_path / "u").exists()
+    assert UniqParameters(mode="exact", expected=10**12).format is not None
+    assert UniqParameters(expected=10**12, leaf_bits=1 << 33).format is not None
