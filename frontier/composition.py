@@ -72,8 +72,7 @@ def open_frontier(
     """
     if not isinstance(state, Path | None):
         raise TypeError(f"the state's folder is a Path, or None for memory alone; not {state!r}")
-    if isinstance(seen, UniqParameters | str):
-        order, seen = replace(order, uniq=seen), None
+    order, seen = _named(order, seen)
     shared = seen if isinstance(seen, SharedFilter) else None
     if shared is not None and state is None and store is None:
         raise TypeError("a shared filter needs a store that asks it: give a folder, or SqlStore(…, seen=shared)")
@@ -104,6 +103,17 @@ def open_frontier(
         _wake_by_budget(frontier, order, store, opening)
         opened.pop_all()
     return frontier
+
+
+def _named(
+    order: FrontierOrder, seen: SeenFilter | UniqParameters | str | None
+) -> tuple[FrontierOrder, SeenFilter | None]:
+    """The order with the filter that `seen` names, or the filter itself. Raises: TypeError."""
+    if isinstance(seen, UniqParameters | str):
+        return replace(order, uniq=seen), None
+    if seen is not None and not hasattr(seen, "unseen"):
+        raise TypeError(f"seen {seen!r}: give a filter, its name or UniqParameters")
+    return order, seen
 
 
 def clear_filter(state: Path) -> None:

@@ -8,14 +8,17 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from shlex import quote
 from typing import Any, Final, TypeAlias
 
 from anabranch.dedup.errors import BadParameters
+from anabranch.dedup.files.formatfile import NAME as FORMAT_FILE
 from anabranch.dedup.recent import RecentFront
 from anabranch.dedup.uniq import MODES, UniqFilter, UniqParameters, recorded
 from anabranch.dedup.userfunctions import found
 from anabranch.frontier.errors import FormatMismatch, PolicyError
 from anabranch.frontier.filters import DedupFilter, kept_name
+from anabranch.frontier.jobfolder import STATE
 from anabranch.frontier.seen import SeenFilter
 
 #: Parameters of a UniqFilter, or the name of a plug-in, `package.module:Class`.
@@ -85,18 +88,42 @@ def name_of(choice: FilterChoice) -> str:
 
 def require_same(folder: Path, choice: FilterChoice) -> None:
     """Raise FormatMismatch, which names both, if the folder has another filter than the chosen one. Raises: OSError."""
-    parameters, name = recorded(folder), kept_name(folder)
-    there: FilterChoice | None = parameters
-    if parameters is None or (name is not None and ":" in name):
-        there = name
-    if there is None and (folder / PLUGIN_FOLDER).exists() and not isinstance(choice, str):
-        there = "of a plug-in"  # killed before its name was kept
-    if there is None or _words(there) == _words(choice):
+    there = _filter_in(folder, choice)
+    if there is None or there == _words(choice):
         return
     raise FormatMismatch(
-        f"{folder} has the filter {_words(there)}, the order asks for {_words(choice)}: keep the first, or make the other "
-        f"one from the URLs of the job: anabranch frontier rebuild-filter {folder.parent.parent}"
+        f"{folder} has the filter {there}, the order asks for {_words(choice)}: keep the first, or {_remedy(folder, choice)}"
     )
+
+
+def _filter_in(folder: Path, choice: FilterChoice) -> str | None:
+    """The folder's filter in words; None if it has none yet. Raises: FormatMismatch if its record is missing; OSError."""
+    parameters, name = recorded(folder), kept_name(folder)
+    if name is not None and ":" in name:
+        return name
+    if parameters is not None:
+        return _words(parameters)
+    if name is not None:
+        raise FormatMismatch(f"{folder / FORMAT_FILE} is missing: the filter is damaged; {_remedy(folder, choice)}")
+    is_plugin = (folder / PLUGIN_FOLDER).exists() and not isinstance(choice, str)
+    return "of a plug-in" if is_plugin else None  # its process ended before the name was kept
+
+
+def _remedy(folder: Path, choice: FilterChoice) -> str:
+    """How to get the chosen filter."""
+    if folder.parent.name != STATE:
+        return f"remove {folder}, and the next opening makes the filter from the URLs of the store"
+    settings = {"filter": name_of(choice)}
+    if isinstance(choice, UniqParameters):
+        default = UniqParameters()
+        given = {name: getattr(choice, field) for name, field in PARAMETERS.items() if field != "mode"}
+        settings |= {name: value for name, value in given.items() if value != getattr(default, PARAMETERS[name])}
+    options = " ".join(f"-s {quote(f'dedup.{name}={_setting(value)}')}" for name, value in settings.items())
+    return f"make the other one from the job's URLs: anabranch frontier rebuild-filter {folder.parent.parent} {options}"
+
+
+def _setting(value: object) -> str:
+    return " ".join(map(str, value)) if isinstance(value, tuple) else str(value)
 
 
 def open_choice(folder: Path, choice: FilterChoice, *, kept: bool) -> SeenFilter:

@@ -16,14 +16,15 @@ from anabranch.crawler.job.frontier import frontier_order, open_job
 from anabranch.crawler.job.inspection import refuse_unwritable
 from anabranch.crawler.job.orderfile import order_file, write_order
 from anabranch.crawler.order.loading import order_of
-from anabranch.crawler.order.order import dump_order
+from anabranch.crawler.order.order import CrawlOrder, dump_order
 from anabranch.crawler.order.sources import file_layer, read_layers
-from anabranch.crawler.outcomes.errors import UsageError
+from anabranch.crawler.outcomes.errors import BadArgument, UsageError
 from anabranch.crawler.outcomes.userfunctions import import_first_from
 from anabranch.crawler.processes.folders import shares_of
 from anabranch.crawler.report.filterreport import filter_line
 from anabranch.crawler.report.table import escaped
 from anabranch.frontier.composition import SEEN_FOLDER, clear_filter, has_store
+from anabranch.frontier.errors import PolicyError
 from anabranch.frontier.filterchoice import PARAMETERS
 from anabranch.frontier.jobfolder import STATE, is_embedded
 
@@ -50,9 +51,7 @@ def _rebuild(named: str, settings: Sequence[str]) -> None:
         state, kept = directory / STATE, order_file(directory)
         if kept is None or not (has_store(state) or (state / SEEN_FOLDER).exists()):
             raise UsageError(f"{directory}: the job has no filter yet; a crawl makes it")
-        order = order_of([*read_layers(None, {}, settings), file_layer(kept)])
-        import_first_from(order.job.modules)
-        frontier_order(order)  # raises for a filter that cannot be
+        order = _order(kept, settings)
         say(f"anabranch: {directory}: making its filter anew from its URLs …")
         clear_filter(state)
         try:
@@ -64,6 +63,17 @@ def _rebuild(named: str, settings: Sequence[str]) -> None:
         if settings and not is_embedded(directory):  # else its program writes it
             write_order(directory, dump_order(order))
     put(escaped(filter_line(seen)))
+
+
+def _order(kept: Path, settings: Sequence[str]) -> CrawlOrder:
+    """The job's order with these settings. Raises: OrderError, PolicyError; BadArgument if a setting makes the filter wrong."""
+    order = order_of([*read_layers(None, {}, settings), file_layer(kept)])
+    import_first_from(order.job.modules)
+    try:
+        frontier_order(order)
+    except PolicyError as error:
+        raise (BadArgument if settings else PolicyError)(str(error)) from error
+    return order
 
 
 @contextmanager

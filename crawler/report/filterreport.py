@@ -101,6 +101,15 @@ def _words(facts: Mapping[str, float | str]) -> Iterator[str]:
     if number.get("asked"):
         answers = ", ".join(_answers(number))
         yield f"{int(number['asked']):,} questions{answers and f' ({answers})'}"
+    yield from _stages(number)
+    if "false_drop_probability" in number:
+        yield f"P(false drop) {number['false_drop_probability']:.2g}"
+    if "expected_lost" in number:
+        yield f"expected lost {number['expected_lost']:.2g}"
+
+
+def _stages(number: Mapping[str, float]) -> Iterator[str]:
+    """How full each is."""
     if "smm_fill" in number:
         touched = f", {format_bytes(int(number['smm_bytes_touched']))}" if "smm_bytes_touched" in number else ""
         yield f"SMM {number['smm_fill']:.2g} full{touched}"
@@ -108,7 +117,5 @@ def _words(facts: Mapping[str, float | str]) -> Iterator[str]:
         under_way = f" ({int(number['dsbf_splitting'])} under way)" if number["dsbf_splitting"] else ""
         leaves, splits = int(number["dsbf_leaves"]), int(number["dsbf_splits"])
         yield f"DSBF {'1 leaf' if leaves == 1 else f'{leaves:,} leaves'}, {counted(splits, 'split')}{under_way}"
-    if "false_drop_probability" in number:
-        yield f"P(false drop) {number['false_drop_probability']:.2g}"
-    if "expected_lost" in number:
-        yield f"expected lost {number['expected_lost']:.2g}"
+    if "similar_keys" in number:
+        yield f"the similarity filter before it {int(number['similar_keys']):,} URLs"

@@ -46,7 +46,10 @@ class Sharing:
         """
         if self._presence >= 0:
             return self.is_alone()
-        self._presence = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+        try:
+            self._presence = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+        except FileNotFoundError as error:
+            raise FormatMismatch(f"{path} is missing: the store is damaged") from error
         if try_lock(self._presence):
             # No other process comes between the two locks: all openings are turns, and this is one.
             is_first = alone or try_lock(self._presence, shared=True)

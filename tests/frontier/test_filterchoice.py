@@ -140,7 +140,8 @@ def test_another_filter_is_refused_until_it_is_rebuilt(tmp_path: Path, there: An
         frontier.schedule(candidates(*URLS))
     with pytest.raises(FormatMismatch, match=words) as refused:
         open_frontier(state, ORDER, seen=wanted)
-    assert f"anabranch frontier rebuild-filter {tmp_path}" in str(refused.value)
+    mode = wanted.mode if isinstance(wanted, UniqParameters) else wanted
+    assert f"anabranch frontier rebuild-filter {tmp_path} -s dedup.filter={mode}" in str(refused.value)
     with open_frontier(state, ORDER, seen=there) as frontier:
         assert set(frontier.schedule(candidates(*URLS))) == {SEEN}
     clear_filter(state)
@@ -148,6 +149,43 @@ def test_another_filter_is_refused_until_it_is_rebuilt(tmp_path: Path, there: An
         assert set(frontier.schedule(candidates(*URLS))) == {SEEN}
         assert frontier.schedule(candidates("http://b.test/")) == [NEW]
         frontier.operations.check()
+
+
+def test_the_command_of_a_refusal_has_all_settings(tmp_path: Path) -> None:
+    """It can be pasted."""
+    with open_frontier(tmp_path / "state", ORDER):
+        pass
+    with pytest.raises(
+        FormatMismatch, match=r" -s dedup.filter=smm -s dedup.signature=md5 -s 'dedup.levels=1 2' -s dedup.expect=7$"
+    ):
+        open_frontier(
+            tmp_path / "state", ORDER, seen=UniqParameters(mode="smm", signature="md5", levels=(1, 2), expected=7)
+        )
+
+
+def test_a_program_is_told_to_remove_the_folder(tmp_path: Path) -> None:
+    """Its state is no job of the command."""
+    with open_frontier(tmp_path / "mine", ORDER):
+        pass
+    with pytest.raises(FormatMismatch, match=rf"or remove {tmp_path / 'mine' / 'seen'}, and the next opening"):
+        open_frontier(tmp_path / "mine", ORDER, seen="exact")
+
+
+def test_a_filter_without_its_record_is_damaged(tmp_path: Path) -> None:
+    """It is no other filter."""
+    with open_frontier(tmp_path / "state", ORDER):
+        pass
+    (tmp_path / "state" / "seen" / "FORMAT").unlink()
+    with pytest.raises(
+        FormatMismatch, match=r"FORMAT is missing: the filter is damaged; make the other one .*rebuild-filter"
+    ):
+        open_frontier(tmp_path / "state", ORDER)
+
+
+def test_what_is_no_filter_is_refused() -> None:
+    """At once."""
+    with pytest.raises(TypeError, match="seen 5: give a filter"):
+        open_frontier(None, ORDER, seen=5)
 
 
 def test_a_folder_that_is_left_without_a_filter_gets_the_one_that_is_asked_for(tmp_path: Path) -> None:
@@ -166,7 +204,7 @@ def test_a_plug_in_that_was_killed_at_its_making_is_no_riddle(tmp_path: Path) ->
     with open_frontier(tmp_path, ORDER, seen=MINE) as frontier:
         frontier.schedule(candidates(*URLS))
     (tmp_path / "seen" / "STORE").unlink()
-    with pytest.raises(FormatMismatch, match=r"has the filter of a plug-in, the order asks for both .*rebuild-filter"):
+    with pytest.raises(FormatMismatch, match=r"has the filter of a plug-in, the order asks for both .*or remove"):
         open_frontier(tmp_path, ORDER)
     with open_frontier(tmp_path, ORDER, seen=MINE) as frontier:
         assert set(frontier.schedule(candidates(*URLS))) == {SEEN}

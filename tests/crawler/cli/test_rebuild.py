@@ -120,7 +120,7 @@ def test_the_job_of_a_host_program_is_rebuilt_too(tmp_path: Path, capsys) -> Non
     first = EmbeddedJob(tmp_path / "mine", {})
     first.frontier.schedule([Candidate(url) for url in URLS])
     first.close()
-    with pytest.raises(FormatMismatch, match=f"rebuild-filter {tmp_path / 'mine'}$"):
+    with pytest.raises(FormatMismatch, match=rf"rebuild-filter {tmp_path / 'mine'} -s dedup.filter=exact"):
         EmbeddedJob(tmp_path / "mine", {"filter": "exact"})
     assert run_rebuild_filter(str(tmp_path / "mine"), ["dedup.filter=exact"]) == 0
     second = EmbeddedJob(tmp_path / "mine", {"filter": "exact"})

@@ -392,5 +392,5 @@ def test_the_jobs_own_filter_is_as_the_order_says(tmp_path: Path) -> None:
     asked = frontier_order(order_of("[dedup]\nexact = true\nexpect = 5000\nfalse_positive = 0.01"))
     assert asked.uniq == UniqParameters(mode="exact", expected=5000, false_positive=0.01)
     open_job(tmp_path / "job", order_of("[dedup]\nexact = true")).close()
-    with pytest.raises(FormatMismatch, match=r"has the filter exact .* asks for both .*rebuild-filter"):
+    with pytest.raises(FormatMismatch, match=r"has the filter exact .* asks for both .*keep the first, or"):
         open_job(tmp_path / "job", order_of())

@@ -293,6 +293,9 @@ def test_a_damaged_ledger_is_refused_before_it_is_needed(tmp_path: Path) -> None
     path.write_bytes(b"x" * path.stat().st_size)
     with pytest.raises(FormatMismatch, match="PAGES is damaged"):
         opened(tmp_path / "s")
+    path.unlink()
+    with pytest.raises(FormatMismatch, match="PAGES is missing: the store is damaged"):
+        opened(tmp_path / "s")
 
 
 def test_what_is_touched_counts_the_files_that_fill(tmp_path: Path) -> None:
