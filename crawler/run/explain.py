@@ -25,7 +25,7 @@ from anabranch.crawler.report.troubles import Trouble, last_logged
 from anabranch.crawler.robots.retrieval import robots_url
 from anabranch.crawler.run.verbs import Arguments, Facts
 from anabranch.crawler.scope.scope import Scope, explain_scope, open_scope
-from anabranch.crawler.scope.similarity import SimilarUrlFilter, open_similar_filter
+from anabranch.crawler.scope.similarity import SimilarUrlFilter, open_similar_filter, similarity_of
 from anabranch.crawler.urls.canonicalization import Canonicalizer, KeyOf
 from anabranch.crawler.urls.parsing import seed_url
 from anabranch.frontier.inspect.explain import NEVER_SCHEDULED, REFUSED
@@ -113,7 +113,8 @@ def open_explainer(directory: Path, order: CrawlOrder) -> Iterator[UrlExplainer]
         book = opened.enter_context(SeedBook(directory / "state" / SEED_BOOK))
         for seed in book:
             scope.add_seed(seed.url)
-        similar = asyncio.run(open_similar_filter(directory / "state", order))
+        is_asked = similarity_of(order) is not None
+        similar = asyncio.run(open_similar_filter(directory / "state", order)) if is_asked else None
         if similar is not None:
             opened.callback(lambda: asyncio.run(similar.close()))
         yield UrlExplainer(scope, key, book, similar, robots, lambda url, _, now_s: last_logged(directory, now_s, url))
