@@ -68,7 +68,7 @@ class RecentFront:
     def __init__(self, uniq: UniqFilter, generation: int = RECENT_KEYS) -> None:
         self._uniq = uniq
         self._recent = RecentKeys[bytes](generation)
-        #: As of the UniqFilter: it has all keys.
+        #: The UniqFilter has all keys, so it answers these calls itself.
         self.sync = uniq.sync
         self.position = uniq.position
         self.statistics = uniq.statistics

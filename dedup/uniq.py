@@ -146,8 +146,9 @@ class UniqStatistics:
     exact: ExactStatistics | None  #: runs and tail; None without an exact index
 
     def facts(self) -> dict[str, float | str]:
-        """The figures in one flat table, for reports; only those that this mode has. Names that end in `_rate`, `_fill` and
-        `_probability` are shares from 0 to 1.
+        """The figures that this mode has, in one flat table for reports.
+
+        Names that end in `_rate`, `_fill` and `_probability` are shares from 0 to 1.
         """
         answers, behind = self.answers, "dsbf" if self.exact is None else "exact"
         facts: dict[str, float | str] = {
@@ -196,9 +197,8 @@ class UniqFilter(Closing):
         if not (folder / _LOSSES).exists():
             self._position.forget()  # an operator who removes that file accepts that keys are lost
         self._losses = LossCount(folder / _LOSSES, self._keys())
-        self._answers = (
-            self._losses.answers
-        )  # replaced as a whole, so that a sync in another thread sees sums that agree
+        # Replaced as a whole, so that a sync in another thread sees sums that agree.
+        self._answers = self._losses.answers
         self._calls = 0  # that marked
         self._synced_calls = 0  # of these, in some sync that has ended
         self._is_closed = False

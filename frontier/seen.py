@@ -40,8 +40,9 @@ class SeenFilter(Protocol):
         """Let go of files; a second call is harmless."""
 
     def facts(self) -> Mapping[str, float | str]:
-        """Figures for reports, by name: `filter` (its name), `asked`, `keys`, `false_drop_probability`, `expected_lost`, and
-        whatever else it knows of itself. Called every two seconds: keep it below a millisecond.
+        """Figures for reports, by name. It is called every two seconds: keep it below a millisecond.
+
+        The usual ones are `filter` (its name), `asked`, `keys`, `false_drop_probability` and `expected_lost`.
         """
 
 

@@ -226,7 +226,7 @@ def rebuild_filter(
     ] = None,
 ) -> None:
     """Make the job's filter anew from its URLs, as its order or -s asks for it; nothing is fetched again."""
-    from anabranch.crawler.cli.rebuild import run_rebuild_filter  # noqa: PLC0415 - help must be fast
+    from anabranch.crawler.cli.rebuild_filter import run_rebuild_filter  # noqa: PLC0415 - help must be fast
 
     raise typer.Exit(run_rebuild_filter(job, settings or ()))
 

@@ -83,9 +83,8 @@ def run_lab(
 def run_comparison(parameters: Mapping[str, object], options: Mapping[str, str]) -> int:
     """Run `anabranch compare`: of filters if some are named, else of policies. `options`: parameter -> option."""
     name, other = ("policies", "filters") if parameters["filters"] is None else ("filters", "policies")
-    flags = {
-        key: value for key, value in parameters.items() if value not in (None, [], ())
-    }  # a list not given is empty
+    # A list that is not given is empty.
+    flags = {key: value for key, value in parameters.items() if value not in (None, [], ())}
     frame: dict[str, Any] = {key: flags.pop(key) for key in ("plot", "csv", "json") if key in flags}
     unfit = [options[key] for key in flags if (key in _OF_FILTERS if name == "policies" else key not in _OF_COMPARED)]
     if unfit:

@@ -113,8 +113,7 @@ def open_explainer(directory: Path, order: CrawlOrder) -> Iterator[UrlExplainer]
         book = opened.enter_context(SeedBook(directory / "state" / SEED_BOOK))
         for seed in book:
             scope.add_seed(seed.url)
-        is_asked = similarity_of(order) is not None
-        similar = asyncio.run(open_similar_filter(directory / "state", order)) if is_asked else None
+        similar = asyncio.run(open_similar_filter(directory / "state", order)) if similarity_of(order) else None
         if similar is not None:
             opened.callback(lambda: asyncio.run(similar.close()))
         yield UrlExplainer(scope, key, book, similar, robots, lambda url, _, now_s: last_logged(directory, now_s, url))

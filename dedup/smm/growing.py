@@ -28,7 +28,7 @@ from anabranch.dedup.smm.mapping import ledger_bytes, make_files
 from anabranch.dedup.smm.sharing import LEDGER_FILE, Ledger, Sharing
 
 ADDRESSES_FILE = "ADDRESSES"
-#: Addresses of the compact form at most: some 6 MB of memory, where the mapped files would take 256 MiB of disk.
+#: Addresses of the compact form at most: some 6 MB of memory, where the mapped files would take 450 MiB of disk.
 COMPACT_KEYS = 1 << 16
 #: Earlier addresses that a call sets in the mapped files, besides twice as many as it brings: a few milliseconds.
 MOVED_AT_ONCE = 64

@@ -63,6 +63,19 @@ def test_what_the_console_shows_is_what_the_commands_say(folder: Path) -> None:
         assert run.stdout == expected, command
 
 
+def run_program(text: str, folder: Path) -> subprocess.CompletedProcess[str]:
+    """Run a Python program in the folder."""
+    return subprocess.run(
+        [sys.executable, "-c", text],
+        cwd=folder,
+        env=environment(),
+        check=False,
+        capture_output=True,
+        text=True,
+        timeout=PATIENCE_S,
+    )
+
+
 def test_the_plug_in_is_a_filter_of_a_frontier(folder: Path) -> None:
     """It knows the URLs of the job at the next opening."""
     check = """
@@ -74,15 +87,7 @@ for expected in ("new", "seen"):
         assert [verdict.kind.value for verdict in verdicts] == [expected] * 2, verdicts
 print(sorted(Path("job/seen/plugin/keys.txt").read_text().split()))
 """
-    run = subprocess.run(
-        [sys.executable, "-c", check],
-        cwd=folder,
-        env=environment(),
-        check=False,
-        capture_output=True,
-        text=True,
-        timeout=PATIENCE_S,
-    )
+    run = run_program(check, folder)
     assert (run.stdout, run.stderr) == ("['http://a.test/1', 'http://a.test/2']\n", "")
 
 
@@ -91,14 +96,6 @@ def test_the_program_runs_as_it_stands(folder: Path) -> None:
     (program,) = PROGRAMS
     for stored in ("http://a.example/\nhttp://a.example/1\n",) * 2:
         check = f"{program}\nassert is_new.tolist() == [False, {not (folder / 'seen-by-program').exists()}]\n"
-        run = subprocess.run(
-            [sys.executable, "-c", check],
-            cwd=folder,
-            env=environment(),
-            check=False,
-            capture_output=True,
-            text=True,
-            timeout=PATIENCE_S,
-        )
+        run = run_program(check, folder)
         assert (run.returncode, run.stderr) == (0, "")
         assert (folder / "store.txt").read_text() == stored

@@ -199,7 +199,7 @@ def test_a_damaged_file_is_refused(tmp_path: Path) -> None:
 
 
 def test_a_check_compares_the_file_with_the_memory(tmp_path: Path) -> None:
-    """Addresses that nobody set are an error."""
+    """Addresses in the file that were never set are an error."""
     with opened(tmp_path / "s") as store, opened(tmp_path / "other") as other:
         store.set(np.arange(10))
         other.set(np.arange(20))

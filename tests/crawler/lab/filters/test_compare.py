@@ -218,7 +218,7 @@ def test_a_filter_that_is_too_small_loses_urls_and_an_exact_one_none() -> None:
 
 
 def test_sizes_on_disk_are_those_of_the_filters_own_folder() -> None:
-    """The links beside it do not count."""
+    """The file with the links is not counted."""
     (row,) = run(replace(SMALL, filters=("rbloom",), expected=1 << 16, false_positive=0.5), quiet).tables[0].rows
     bytes_needed = (1 << 16) / np.log(2) / 8
     assert isinstance(row[8], float)
@@ -297,7 +297,7 @@ def test_the_urls_of_a_crawl_log_are_asked_for(tmp_path: Path) -> None:
 
 
 def test_a_list_of_urls_is_asked_for(tmp_path: Path) -> None:
-    """As it stands in the file."""
+    """The URLs are taken unchanged from the file."""
     urls = tmp_path / "urls.txt"
     urls.write_text("".join(f"http://a.test/{number % 30}\n" for number in range(60)))
     found = run(FilterOptions(filters=("dsbf",), urls=urls, expected=500), quiet)

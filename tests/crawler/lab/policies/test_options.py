@@ -72,7 +72,7 @@ def test_real_sites_that_are_not_said_to_be_one_s_own_are_crawled_politely_alone
 
 @pytest.mark.parametrize("given", [{"allow_private": True}, {"own_hosts": ("a.test",)}])
 def test_what_is_for_real_sites_needs_their_seeds(given: dict[str, object]) -> None:
-    """A web in a box is at a loopback address, and nobody minds how it is crawled."""
+    """A web in a box is at a loopback address, so no site owner needs protection."""
     with pytest.raises(UsageError, match=r"^--(allow-private|own-host) is for real sites; name .* with --seeds$"):
         check(PolicyOptions(**given))
 
