@@ -18,7 +18,7 @@ from threading import Event
 from typing import NamedTuple
 
 from anabranch.dedup.uniq import UniqParameters
-from anabranch.frontier import composition
+from anabranch.frontier import filters
 from anabranch.frontier.composition import FrontierOrder, open_frontier
 from anabranch.frontier.frontier import Frontier
 from anabranch.frontier.records import Candidate, Lease, Outcome, OutcomeKind
@@ -140,9 +140,9 @@ def hash_of(url: str) -> int:
 
 def die_beside_mark(number: int) -> None:
     """Make every filter of this process deadly; `mark` is called for rows that are committed."""
-    mark, calls = composition.DedupFilter.mark, 0
+    mark, calls = filters.DedupFilter.mark, 0
 
-    def deadly(self: composition.DedupFilter, keys: Sequence[bytes]) -> None:
+    def deadly(self: filters.DedupFilter, keys: Sequence[bytes]) -> None:
         nonlocal calls
         calls += 1
         if calls == number:
@@ -151,4 +151,4 @@ def die_beside_mark(number: int) -> None:
         if calls == -number:
             os.kill(os.getpid(), signal.SIGKILL)
 
-    composition.DedupFilter.mark = deadly  # type: ignore[method-assign]
+    filters.DedupFilter.mark = deadly  # type: ignore[method-assign]
