@@ -52,7 +52,7 @@ def test_progress_is_seconds_of_all_runs() -> None:
 
 
 ENDING = CrawlEnding(ended_s=3.2, is_drained=True, busy=Busy(0.5, 0.01), queue_lengths=Balance(9, 3, 4))
-WEB = WebOptions(pages=30, hosts=3, links=2, latency_s=0.0, bandwidth=1e9)
+WEB = WebOptions(pages=30, hosts=3, links=2, latency_s=0.05, bandwidth=1e9)
 OPTIONS = PolicyOptions(politeness="off", workers=20)
 
 
