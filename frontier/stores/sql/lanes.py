@@ -7,7 +7,8 @@ remembered (`KnownLanes`) and need no read.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
+from collections import Counter
+from collections.abc import Collection, Iterable, Sequence
 
 from sqlalchemy import Connection
 
@@ -15,7 +16,7 @@ from anabranch.frontier.errors import InvariantBroken
 from anabranch.frontier.records import WAITING, Row, Turn
 from anabranch.frontier.stores.contract import Batch, LaneId, Standing
 from anabranch.frontier.stores.sql import statements
-from anabranch.frontier.stores.sql.statements import fetch, fetch_for, write
+from anabranch.frontier.stores.sql.execution import fetch, fetch_for, write
 
 Kept = tuple[Turn, int, int, int]  # of a lane: (turn, count, waiting, standing of its queue)
 
@@ -79,9 +80,8 @@ class LaneChanges:
         for old, new in batch.moved:
             self._count(old, -1)
             self._count(new, 1)
-        for row in batch.new:
-            if row[3] not in laneless:
-                self._count(row, 1)
+        if batch.new:
+            self._count_new([row for row in batch.new if row[3] not in laneless] if laneless else batch.new)
         for lane in batch.removed:
             self._counts.setdefault(lane, 0)
             self._removed.add(lane)
@@ -118,6 +118,13 @@ class LaneChanges:
     def _take(self, lane: LaneId, turn: Turn, *, is_announced: bool) -> None:
         servable = self._counts.setdefault(lane, 0) - self._waiting.get(lane, 0)
         self._steps.setdefault(lane, []).append((turn, is_announced, servable))
+
+    def _count_new(self, rows: Sequence[Row]) -> None:
+        lanes: list[LaneId] = [row[:2] for row in rows]
+        waiting: list[LaneId] = [row[:2] for row in rows if row.precedence >= WAITING]
+        for known, added in ((self._counts, lanes), (self._waiting, waiting)):
+            for lane, count in Counter(added).items():
+                known[lane] = known.get(lane, 0) + count
 
     def _count(self, row: Row, by: int) -> None:
         lane = row[:2]

@@ -10,8 +10,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
 
-from sqlalchemy import Connection, Engine, NullPool, create_engine, make_url, text
+from sqlalchemy import Connection, Engine, NullPool, create_engine, event, make_url, text
 from sqlalchemy.exc import ArgumentError, DBAPIError
 
 from anabranch.frontier.errors import (
@@ -25,8 +26,11 @@ from anabranch.frontier.errors import (
 )
 from anabranch.frontier.records import name_id
 from anabranch.frontier.stores.sql import statements
+from anabranch.frontier.stores.sql.execution import BinaryArray, postgres_of, write
 from anabranch.frontier.stores.sql.schema import METADATA
-from anabranch.frontier.stores.sql.statements import write
+
+if TYPE_CHECKING:
+    import psycopg
 
 _DRIVERS = frozenset({"postgresql", "postgresql+psycopg"})
 
@@ -40,9 +44,10 @@ _OWNER = "owner"  # name in `crawl`
 #: Either side notices within 25 s that the other is gone, and the server releases the lock: by keepalives on an idle
 #: connection, by `tcp_user_timeout` (milliseconds) on a busy one. Without the latter TCP sends again for 15 minutes.
 _GONE_MS = 25_000
+#: A plan is made once for each statement and any number of rows: all are seeks, whatever the server knows of sizes.
 _OPTIONS = (
-    "-c synchronous_commit=on -c tcp_keepalives_idle=10 -c tcp_keepalives_interval=5 -c tcp_keepalives_count=3"
-    f" -c tcp_user_timeout={_GONE_MS}"
+    "-c synchronous_commit=on -c plan_cache_mode=force_generic_plan -c tcp_keepalives_idle=10"
+    f" -c tcp_keepalives_interval=5 -c tcp_keepalives_count=3 -c tcp_user_timeout={_GONE_MS}"
 )
 _KEEPALIVES = {"keepalives_idle": 10, "keepalives_interval": 5, "keepalives_count": 3, "tcp_user_timeout": _GONE_MS}
 
@@ -64,6 +69,8 @@ _MEANINGS: tuple[tuple[str, type[FrontierError], str, bool], ...] = (
     ("XX001", StoreUnavailable, "it is damaged; restore it from a copy", False),
     ("XX002", StoreUnavailable, "it is damaged; restore it from a copy", False),
 )
+#: Errors of the driver that no server sent, and that are no defect of a statement.
+_LOST = frozenset({"OperationalError", "ConnectionTimeout"})
 _GONE = (StoreUnavailable, "the server cannot be reached; start it and run again", True)
 _DEFECT = (StoreUnavailable, "", False)
 
@@ -104,7 +111,7 @@ class PostgresDatabase:
 
     def is_lost(self, connection: Connection) -> bool:
         """It was closed, or the server is gone."""
-        return connection.closed or connection.invalidated
+        return connection.closed or connection.invalidated or postgres_of(connection).closed
 
     def announce(self, connection: Connection, owner: str) -> None:
         """Write it into `crawl`."""
@@ -132,11 +139,13 @@ class PostgresDatabase:
         arguments = {"application_name": "anabranch", "connect_timeout": _CONNECT_S, **_KEEPALIVES}
         given = {name: value for name, value in arguments.items() if name not in self._url.query}
         try:
-            return create_engine(self._url, poolclass=NullPool, connect_args={**given, "options": options})
+            engine = create_engine(self._url, poolclass=NullPool, connect_args={**given, "options": options})
         except ModuleNotFoundError as error:
             raise PolicyError(
                 f"{self.place}: PostgreSQL needs {error.name}; pip install 'anabranch[postgres]'"
             ) from error
+        event.listen(engine, "connect", _adapt)
+        return engine
 
     def _prepare(self, connection: Connection) -> None:
         """Take the lock, then make sure that the tables are ours if there are any."""
@@ -187,6 +196,23 @@ class _StillHeld(StoreUnavailable):
     """The lock is held by a former session of ours."""
 
 
+def _adapt(driver: psycopg.Connection[Any], _record: object) -> None:
+    """Have every number sent as a bigint, or one statement would have a plan for each mix of sizes; and arrays as they are."""
+    from psycopg.adapt import Dumper  # noqa: PLC0415  the driver is an extra
+    from psycopg.pq import Format  # noqa: PLC0415
+    from psycopg.types.numeric import Int8BinaryDumper, Int8Dumper  # noqa: PLC0415
+
+    class ArrayDumper(Dumper):
+        format = Format.BINARY
+
+        def dump(self, obj: bytes) -> bytes:
+            return obj
+
+    for dumper in (Int8Dumper, Int8BinaryDumper):
+        driver.adapters.register_dumper(int, dumper)
+    driver.adapters.register_dumper(BinaryArray, ArrayDumper)
+
+
 def _lock(connection: Connection, key: int) -> bool:
     """Take the lock for this session; False if another one does not release it in time."""
     try:
@@ -208,12 +234,11 @@ def _end_session(connection: Connection, process: int, start: str) -> bool:
 
 def _meaning(error: Exception) -> tuple[type[FrontierError], str, bool]:
     """The meaning of an error of the driver, and whether the cause may pass; `_DEFECT` for any other error."""
-    if not isinstance(error, DBAPIError):
-        return _DEFECT
-    state = getattr(error.orig, "sqlstate", None)
+    cause = error.orig if isinstance(error, DBAPIError) else error
+    state = getattr(cause, "sqlstate", None)
     if state is None:  # it is not from the server
-        lost = error.connection_invalidated or type(error.orig).__name__ in {"OperationalError", "ConnectionTimeout"}
-        return _GONE if lost else _DEFECT
+        lost = isinstance(error, DBAPIError) and error.connection_invalidated
+        return _GONE if lost or type(cause).__name__ in _LOST else _DEFECT
     for prefix, kind, meaning, passes in _MEANINGS:
         if state.startswith(prefix):
             return kind, meaning, passes

@@ -48,8 +48,8 @@ from anabranch.frontier.stores.contract import (
     Standing,
 )
 from anabranch.frontier.stores.sql import statements
+from anabranch.frontier.stores.sql.execution import Values, execute, fetch, fetch_for, write
 from anabranch.frontier.stores.sql.schema import counters_of
-from anabranch.frontier.stores.sql.statements import Values, execute, fetch, fetch_for, write
 
 #: Before every id, and every place in `url`.
 FIRST_ID = -(1 << 63)

@@ -33,7 +33,7 @@ from anabranch.frontier.policies.hosts import authority, surt_key, unescaped_sur
 from anabranch.frontier.records import WAITING, name_id, precedence_of, turn_of
 from anabranch.frontier.stores.contract import Counters, LaneId, Opening, Place
 from anabranch.frontier.stores.sql import statements
-from anabranch.frontier.stores.sql.statements import Values, execute, fetch, fetch_for, fetch_locked, write
+from anabranch.frontier.stores.sql.execution import Values, execute, fetch, fetch_for, fetch_locked, write
 
 METADATA = MetaData()
 

@@ -38,9 +38,9 @@ from anabranch.frontier.errors import (
     unwritable,
 )
 from anabranch.frontier.stores.sql import statements
+from anabranch.frontier.stores.sql.execution import driver_of, fetch
 from anabranch.frontier.stores.sql.reading import recount
 from anabranch.frontier.stores.sql.schema import CRAWL, FORMAT, counters_of
-from anabranch.frontier.stores.sql.statements import driver_of, fetch
 
 #: Marks a database as ours: the letters "Anab" in the file's header.
 APPLICATION_ID = 0x416E6162

@@ -1,111 +1,29 @@
-"""The statements and their way to the driver: one spelling (`?`, tuples) for both databases, many rows in one statement.
-
-SQLite's driver releases Python's lock at each step of a statement, and next to a busy thread each time costs up to its
-switch interval (5 ms). So rows are written by statements of many rows, not one by one: 10,000 rows are 42 steps. The
-sizes are powers of two, so that a kind of statement has few texts and the driver keeps all of them prepared.
-"""
+"""The statements: one spelling (`?`, tuples) for SQLite and PostgreSQL. `execution` brings them to the driver."""
 
 from __future__ import annotations
 
-import sqlite3
-from collections.abc import Iterable, Sequence
-from functools import lru_cache
-from itertools import chain
-from typing import Any, NamedTuple
-
-from sqlalchemy import Connection, CursorResult
-
-#: SQLite's bound of parameters in one statement (https://www.sqlite.org/limits.html); PostgreSQL's is twice as high.
-_MAX_PARAMETERS = 32766
-#: Larger statements save little and take long to bind: 1,024 rows of `url` cost three times as much a row.
-_MAX_ROWS = 256
-
-Values = tuple[Any, ...]
+from typing import NamedTuple
 
 
 class ManyRows(NamedTuple):
     """A statement that takes rows: `before` (?, ?), (?, ?), … `after`."""
 
     before: str
-    columns: int
+    types: tuple[str, ...]  #: PostgreSQL's names of the columns' types; SQLite needs only their number
     after: str = ""
     may_repeat: bool = True  #: a row that is given twice changes nothing more
-
-
-def execute(connection: Connection, statement: str, parameters: Sequence[Any] = ()) -> CursorResult[Any]:
-    """Execute one rare statement through SQLAlchemy. Cost: about 15 µs."""
-    if connection.dialect.paramstyle != "qmark":
-        statement = statement.replace("?", "%s")  # no statement of ours has a `?` or `%` in a literal
-    return connection.exec_driver_sql(statement, tuple(parameters))
-
-
-def fetch(connection: Connection, statement: str, parameters: Sequence[Any] = ()) -> list[Values]:
-    """All rows of an answer. On SQLite without SQLAlchemy, which would cost as much as a short read itself."""
-    if connection.dialect.name == "sqlite":
-        rows: list[Values] = driver_of(connection).execute(statement, parameters).fetchall()
-        return rows
-    return [tuple(row) for row in execute(connection, statement, parameters)]
-
-
-def fetch_for(connection: Connection, statement: ManyRows, rows: Sequence[Values]) -> list[Values]:
-    """All rows of the answers for these rows."""
-    answers: list[Values] = []
-    for text, parameters in _statements(statement, rows):
-        answers += fetch(connection, text, parameters)
-    return answers
-
-
-def fetch_locked(connection: Connection, statement: str, parameters: Sequence[Any], lock: str) -> list[Values]:
-    """The rows of an answer, locked until the transaction ends: FOR `lock`. SQLite's transactions exclude each other anyway."""
-    if connection.dialect.name != "sqlite":
-        statement = f"{statement} FOR {lock}"
-    return fetch(connection, statement, parameters)
-
-
-def write(connection: Connection, statement: ManyRows, rows: Sequence[Values]) -> int:
-    """Execute it for all these rows; the result counts the changed rows. Cost: 1 to 4 µs a row."""
-    if connection.dialect.name == "sqlite":
-        driver = driver_of(connection)
-        texts = _statements(statement, rows, pads=statement.may_repeat)
-        return sum([driver.execute(text, parameters).rowcount for text, parameters in texts])
-    return sum([execute(connection, text, parameters).rowcount for text, parameters in _statements(statement, rows)])
-
-
-def _statements(statement: ManyRows, rows: Sequence[Values], *, pads: bool = False) -> Iterable[tuple[str, list[Any]]]:
-    """The texts that take all rows, the largest first, with their parameters.
-
-    With `pads` the last row may come several times, which fills a statement: few large steps are better than many. (In
-    PostgreSQL an upsert may not meet a row twice.)
-    """
-    start = 0
-    size = min(_MAX_ROWS, 1 << (_MAX_PARAMETERS // statement.columns).bit_length() - 1)
-    while (left := len(rows) - start) > 0:
-        while size > left:
-            if pads and 4 * left > 3 * size:
-                rows = [*rows, *[rows[-1]] * (size - left)]
-                break
-            size >>= 1
-        yield _text(statement, size), list(chain.from_iterable(rows[start : start + size]))
-        start += size
-
-
-@lru_cache(maxsize=1024)
-def _text(statement: ManyRows, rows: int) -> str:
-    marks = "(" + ", ".join("?" * statement.columns) + ")"
-    return statement.before + ", ".join([marks] * rows) + statement.after
-
-
-def driver_of(connection: Connection) -> sqlite3.Connection:
-    """SQLite's own connection below SQLAlchemy's."""
-    driver: sqlite3.Connection = connection.connection.driver_connection  # type: ignore[assignment]
-    return driver
+    is_plain: bool = False  #: INSERT INTO a table, all its columns and nothing more: COPY can do it
 
 
 # ruff: noqa: S608  only constants of this module are put together here
 
 
+def _types(names: str) -> tuple[str, ...]:
+    return tuple(names.split())
+
+
 def _listed(before: str, columns: int = 1) -> ManyRows:
-    return ManyRows(f"{before} IN (SELECT * FROM (VALUES ", columns, ") AS listed)")
+    return ManyRows(f"{before} IN (SELECT * FROM (VALUES ", ("int8",) * columns, ") AS listed)")
 
 
 # Rows of URLs
@@ -134,12 +52,21 @@ SELECT {_ROW} FROM url WHERE due_s IS NOT NULL AND (due_s, ordinal) > (?, ?) ORD
 _DONE = "SELECT ordinal, url, key, status, outcome, attempts FROM done"
 ENDED = f"{_DONE} WHERE ordinal > ? ORDER BY ordinal LIMIT ?"
 
-INSERT_URL = ManyRows("INSERT INTO url VALUES ", 11, may_repeat=False)
+INSERT_URL = ManyRows(
+    "INSERT INTO url VALUES ",
+    _types("int8 int8 int8 int8 text bytea text int8 int8 float8 bytea"),
+    may_repeat=False,
+    is_plain=True,
+)
 DELETE_URL = _listed("DELETE FROM url WHERE (queue, gate, precedence, ordinal)", 4)
-INSERT_DONE = ManyRows("INSERT INTO done VALUES ", 6, may_repeat=False)
+INSERT_DONE = ManyRows(
+    "INSERT INTO done VALUES ", _types("int8 text bytea int8 text int8"), may_repeat=False, is_plain=True
+)
 #: Counts only the rows it added: fewer than were given means duplicates.
-ENTER_SEEN = ManyRows("INSERT INTO seen VALUES ", 2, " ON CONFLICT (fp) DO NOTHING")
-REPLACE_SEEN = ManyRows("INSERT INTO seen VALUES ", 2, " ON CONFLICT (fp) DO UPDATE SET ordinal = excluded.ordinal")
+ENTER_SEEN = ManyRows("INSERT INTO seen VALUES ", _types("int8 int8"), " ON CONFLICT (fp) DO NOTHING")
+REPLACE_SEEN = ManyRows(
+    "INSERT INTO seen VALUES ", _types("int8 int8"), " ON CONFLICT (fp) DO UPDATE SET ordinal = excluded.ordinal"
+)
 
 # One URL
 
@@ -172,14 +99,14 @@ ENDED_KEYS = "SELECT key, url, ordinal FROM done WHERE ordinal > ? ORDER BY ordi
 READ_LANES = _listed("SELECT queue, gate, turn, count, waiting, shelved FROM lane WHERE (queue, gate)", 2)
 PUT_LANES = ManyRows(
     "INSERT INTO lane VALUES ",
-    7,
+    ("int8",) * 7,
     """ ON CONFLICT (queue, gate) DO UPDATE SET turn = excluded.turn, count = excluded.count, waiting = excluded.waiting,
         shelved = excluded.shelved, servable = excluded.servable""",
 )
 #: For lanes that exist and keep their place in line: no index is touched.
 COUNT_LANES = ManyRows(
     "INSERT INTO lane VALUES ",
-    7,
+    ("int8",) * 7,
     " ON CONFLICT (queue, gate) DO UPDATE SET count = excluded.count, waiting = excluded.waiting",
 )
 DELETE_LANES = _listed("DELETE FROM lane WHERE (queue, gate)", 2)
@@ -228,11 +155,13 @@ GROUP BY 1
 ANY_CLOSED = "SELECT 1 FROM queue WHERE standing <> 0 LIMIT 1"
 CLOSED = _listed("SELECT id, standing FROM queue WHERE standing <> 0 AND id")
 #: Known ones stay as they are; counts only the rows it added.
-NAME_QUEUES = ManyRows("INSERT INTO queue VALUES ", 8, " ON CONFLICT (id) DO NOTHING")
+NAME_QUEUES = ManyRows(
+    "INSERT INTO queue VALUES ", _types("int8 text int8 int8 int8 int8 int8 int8"), " ON CONFLICT (id) DO NOTHING"
+)
 PUT_QUEUES = ManyRows(
     """UPDATE queue SET precedence = new.column2, spent = new.column3, budget = CAST(new.column4 AS BIGINT),
     successes = new.column5, errors = new.column6 FROM (VALUES """,
-    6,
+    ("int8",) * 6,
     ") AS new WHERE queue.id = new.column1",
 )
 STANDING = "SELECT standing FROM queue WHERE id = ?"
@@ -240,14 +169,15 @@ SET_STANDING = "UPDATE queue SET standing = ? WHERE id = ?"
 
 # Gates
 
+_GATE_TYPES = _types("int8 text float8 float8 float8 float8 float8 int8 float8 int8 int8 int8 float8")
 _GATE = "id, key, rests_until_s, blocked_until_s, spacing_s, last_rest_s, throttle_s, troubles, troubled_s, slots"
 GATE = f"SELECT {_GATE} FROM gate WHERE id = ?"
 GATES_BY_ID = _listed(f"SELECT {_GATE} FROM gate WHERE id")
-NAME_GATES = ManyRows("INSERT INTO gate VALUES ", 13, " ON CONFLICT (id) DO NOTHING")
+NAME_GATES = ManyRows("INSERT INTO gate VALUES ", _GATE_TYPES, " ON CONFLICT (id) DO NOTHING")
 #: The columns after the facts keep their values.
 PUT_GATES = ManyRows(
     "INSERT INTO gate VALUES ",
-    13,
+    _GATE_TYPES,
     """ ON CONFLICT (id) DO UPDATE
     SET rests_until_s = excluded.rests_until_s, blocked_until_s = excluded.blocked_until_s, spacing_s = excluded.spacing_s,
         last_rest_s = excluded.last_rest_s, throttle_s = excluded.throttle_s, troubles = excluded.troubles,
@@ -256,14 +186,14 @@ PUT_GATES = ManyRows(
 #: The window of a gate that is not held: the smaller turn counts, the time stays.
 WAKE_GATES = ManyRows(
     "UPDATE gate SET turn = new.column2 FROM (VALUES ",
-    2,
+    _types("int8 int8"),
     """) AS new
     WHERE gate.id = new.column1 AND held = 0 AND (turn IS NULL OR turn > new.column2)""",
 )
 LEAVE_GATES = ManyRows(
     """UPDATE gate SET held = 0, turn = CAST(new.column2 AS BIGINT), wakes_s = CAST(new.column3 AS DOUBLE PRECISION)
     FROM (VALUES """,
-    3,
+    _types("int8 int8 float8"),
     ") AS new WHERE gate.id = new.column1",
 )
 #: (now, limit): gates that are closed no longer join the open ones.
@@ -290,19 +220,21 @@ WHERE held = 0 AND id IN (SELECT gate FROM lane WHERE queue = ? AND servable = 1
 
 # The exchange with other shares of the crawl
 
-INSERT_PARCEL = ManyRows("INSERT INTO parcel VALUES ", 3, may_repeat=False)
+INSERT_PARCEL = ManyRows("INSERT INTO parcel VALUES ", _types("int8 int8 bytea"), may_repeat=False, is_plain=True)
 #: (share, number).
 DELETE_PARCELS = "DELETE FROM parcel WHERE share = ? AND number <= ?"
 #: (share, number, limit).
 PARCELS = "SELECT share, number, content FROM parcel WHERE share = ? AND number > ? ORDER BY number LIMIT ?"
-INSERT_PAGE = ManyRows("INSERT INTO page VALUES ", 2, may_repeat=False)
+INSERT_PAGE = ManyRows("INSERT INTO page VALUES ", _types("int8 text"), may_repeat=False, is_plain=True)
 PAGES = _listed("SELECT ordinal, url FROM page WHERE ordinal")
 
 # The whole
 
 FACTS = "SELECT name, value FROM crawl"
 FACT = "SELECT value FROM crawl WHERE name = ?"
-PUT_FACTS = ManyRows("INSERT INTO crawl VALUES ", 2, " ON CONFLICT (name) DO UPDATE SET value = excluded.value")
+PUT_FACTS = ManyRows(
+    "INSERT INTO crawl VALUES ", _types("text text"), " ON CONFLICT (name) DO UPDATE SET value = excluded.value"
+)
 
 #: A clock that went back: every time by so many seconds earlier.
 MOVE_GATES = """

@@ -29,9 +29,9 @@ from anabranch.frontier.records import Row
 from anabranch.frontier.seen import SeenFilter
 from anabranch.frontier.stores.contract import Answer, Batch, Counters, Opening, StoreFailed, Synced, Troubled
 from anabranch.frontier.stores.sql import statements
+from anabranch.frontier.stores.sql.execution import fetch, write
 from anabranch.frontier.stores.sql.lanes import KnownLanes
 from anabranch.frontier.stores.sql.reading import Asked, Item, Question, read_all
-from anabranch.frontier.stores.sql.statements import fetch, write
 from anabranch.frontier.stores.sql.writing import TransactionWriter, check_epoch
 
 #: Seconds before the second try; each later wait is twice as long, up to the longest.
@@ -231,11 +231,12 @@ class Work:
             self._write()
         assert self._worked is not None
         writing, answer_questions = self._worked
-        # Duplicates too: the store has their keys, so the filter may know them.
-        keys = [row.dedup_key() for batch in self._batches or () for row in batch.new]
-        if self._seen is not None and keys:
-            with _filter_failures():
-                self._seen.mark(keys)
+        if self._seen is not None:
+            # Duplicates too: the store has their keys, so the filter may know them.
+            keys = [row.dedup_key() for batch in self._batches or () for row in batch.new]
+            if keys:
+                with _filter_failures():
+                    self._seen.mark(keys)
         self._totals = totals = writing.totals
         self._report_trouble("")
         if writing.number is not None:

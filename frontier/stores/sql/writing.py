@@ -28,9 +28,9 @@ from anabranch.frontier.stores.contract import (
     Standing,
 )
 from anabranch.frontier.stores.sql import statements
+from anabranch.frontier.stores.sql.execution import execute, fetch, fetch_locked, write
 from anabranch.frontier.stores.sql.lanes import KnownLanes, LaneChanges
 from anabranch.frontier.stores.sql.reading import NO_WINDOW, gate_values, seen_ordinals
-from anabranch.frontier.stores.sql.statements import execute, fetch, fetch_locked, write
 
 #: `value` of an Enum is a Python call.
 _NAMES = {kind: kind.value for kind in OutcomeKind}
@@ -142,7 +142,7 @@ class TransactionWriter:
             placed[moved.ordinal] = moved
         if batch.new:
             settled = batch.settled
-            placed.update((row.ordinal, row) for row in batch.new if row.ordinal not in settled)
+            placed.update([(row.ordinal, row) for row in batch.new if row.ordinal not in settled])
 
     def _take_out(self, row: Row) -> None:
         placed = self._placed.pop(row.ordinal, None)

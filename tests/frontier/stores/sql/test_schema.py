@@ -18,10 +18,10 @@ from anabranch.frontier.records import Candidate, Outcome, OutcomeKind, QueueKey
 from anabranch.frontier.scheduling.lifecycle import QueueState
 from anabranch.frontier.stores.contract import Counters, GateRow, LaneId, LeftGate, Moved
 from anabranch.frontier.stores.sql import schema, sqlite
+from anabranch.frontier.stores.sql.execution import fetch
 from anabranch.frontier.stores.sql.reading import read_retries, take_gate, take_gates
 from anabranch.frontier.stores.sql.schema import mark, open_tables, put_notes
 from anabranch.frontier.stores.sql.sqlite import seal_of
-from anabranch.frontier.stores.sql.statements import fetch
 from anabranch.frontier.stores.sql.store import SqlStore
 from tests.frontier.stores.crawl_file import Crawl, crawl, gate_facts
 from tests.frontier.stores.rows import A_LANE, IDENTITY, NOW_S, OTHER_LANE, gate_key, row, waiting

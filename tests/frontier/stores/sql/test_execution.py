@@ -10,11 +10,12 @@ import pytest
 from sqlalchemy import Connection
 
 from anabranch.frontier.stores.sql import sqlite, statements
-from anabranch.frontier.stores.sql.statements import ManyRows, execute, fetch, fetch_for, write
+from anabranch.frontier.stores.sql.execution import execute, fetch, fetch_for, write
+from anabranch.frontier.stores.sql.statements import ManyRows
 from tests.frontier.stores.crawl_file import Crawl, crawl
 
-INSERT = ManyRows("INSERT INTO pair VALUES ", 2, " ON CONFLICT (a) DO NOTHING")
-ASKED = ManyRows("SELECT a FROM pair WHERE a IN (SELECT * FROM (VALUES ", 1, ") AS asked) ORDER BY a")
+INSERT = ManyRows("INSERT INTO pair VALUES ", ("int8", "text"), " ON CONFLICT (a) DO NOTHING")
+ASKED = ManyRows("SELECT a FROM pair WHERE a IN (SELECT * FROM (VALUES ", ("int8",), ") AS asked) ORDER BY a")
 
 
 @pytest.fixture
@@ -52,7 +53,12 @@ def test_a_wide_row_stays_within_the_bound_of_parameters(connection: Connection)
     said: list[str] = []
     connection.connection.driver_connection.set_trace_callback(said.append)  # type: ignore[union-attr]
     assert (
-        write(connection, ManyRows("INSERT INTO wide VALUES ", 200, may_repeat=False), [tuple(range(200))] * 300) == 300
+        write(
+            connection,
+            ManyRows("INSERT INTO wide VALUES ", ("int8",) * 200, may_repeat=False),
+            [tuple(range(200))] * 300,
+        )
+        == 300
     )
     assert len(said) == 2 + 3  # 128, 128, 32, 8, 4
 
@@ -89,7 +95,7 @@ def store(tmp_path: Path) -> Iterator[Crawl]:
 
 def plan(store: Crawl, statement: str | ManyRows) -> list[str]:
     if isinstance(statement, ManyRows):
-        marks = f"({', '.join('?' * statement.columns)})"
+        marks = f"({', '.join('?' * len(statement.types))})"
         statement = f"{statement.before}{marks}, {marks}{statement.after}"
     with store.connection.begin():
         parameters = (1,) * statement.count("?")
