@@ -165,16 +165,20 @@ class TransactionWriter:
     def _enter(self, rows: Sequence[Row], *, is_forced: bool) -> list[Row]:
         # Of equal keys the first row wins if it is not forced, the last one if it is.
         fingerprints = seen_fingerprints([row.dedup_key() for row in rows])
-        pairs = list(zip(fingerprints, [row.ordinal for row in rows], strict=True))
+        ordinals = [row.ordinal for row in rows]
         if is_forced:
-            write(self._connection, statements.REPLACE_SEEN, sorted(dict(pairs).items()))
+            write(
+                self._connection,
+                statements.REPLACE_SEEN,
+                sorted(dict(zip(fingerprints, ordinals, strict=True)).items()),
+            )
             return []
-        winners = sorted(dict(reversed(pairs)).items())
-        if write(self._connection, statements.ENTER_SEEN, winners) == len(pairs):
+        winners = dict(zip(reversed(fingerprints), reversed(ordinals), strict=True))
+        found = sorted(winners)
+        if write(self._connection, statements.ENTER_SEEN, [(one, winners[one]) for one in found]) == len(rows):
             return []
-        known = seen_ordinals(self._connection, [fingerprint for fingerprint, _ in winners])
-        died = {ordinal for fingerprint, ordinal in pairs if known[fingerprint] != ordinal}
-        return [row for row in rows if row.ordinal in died]
+        known = seen_ordinals(self._connection, found)
+        return [row for row, one in zip(rows, fingerprints, strict=True) if known[one] != row.ordinal]
 
     def _change_totals(self, **changes: int) -> None:
         totals = self._totals

@@ -25,6 +25,7 @@ PER_QUEUE = VISITS * SAME_HOST
 
 _QUEUES_AT_ONCE = 2000
 _BATCHES_AT_ONCE = 4
+_ROWS_AT_ONCE = 10_000
 
 
 def fill(folder: Path, order: FrontierOrder, queues: int, say: Callable[[str], None]) -> int:
@@ -55,20 +56,33 @@ def _batches(queues: int) -> Iterator[Batch]:
             number += 1
             batch = Batch(number, START_S)
             for one_id, name in names[start : start + _QUEUES_AT_ONCE]:
-                _announce(batch, one_id, name, rows, is_new=visit == 0)
+                _announce(batch, one_id, name, rows, SAME_HOST, is_new=visit == 0)
                 rows += SAME_HOST
             batch.last_number = rows
             yield batch
 
 
-def _announce(batch: Batch, one_id: int, name: str, rows: int, *, is_new: bool) -> None:
-    """The changes of schedule() for URLs of a host that is not in memory. Its queue and gate have the same name and id."""
+def new_urls(hosts: int, urls: int) -> Iterator[Batch]:
+    """Batches of new URLs, up to `_ROWS_AT_ONCE` in each, of these hosts in turn."""
+    names = sorted((name_id(name), name) for name in map(host_name, range(hosts)))
+    rows = 0
+    for number in range(1, -(-urls // _ROWS_AT_ONCE) + 1):
+        batch = Batch(number, START_S)
+        for one_id, name in names:
+            _announce(batch, one_id, name, rows, _ROWS_AT_ONCE // hosts, is_new=number == 1)
+            rows += _ROWS_AT_ONCE // hosts
+        batch.last_number = rows
+        yield batch
+
+
+def _announce(batch: Batch, one_id: int, name: str, rows: int, more: int, *, is_new: bool) -> None:
+    """The changes of schedule() for more URLs of a host that is not in memory. Its queue and gate have the same name and id."""
     turn = turn_of(QUEUE_BASE, rows + 1)
     if is_new:
         batch.queue_names.append((one_id, QueueKey(name), QUEUE_BASE))
         batch.gate_names.append((one_id, GateKey(name)))
     batch.announced.append(Announced(one_id, one_id, turn))
     batch.woken.append((one_id, turn))
-    for ordinal in range(rows + 1, rows + SAME_HOST + 1):
+    for ordinal in range(rows + 1, rows + more + 1):
         url = url_of(name, ordinal - 1)
         batch.new.append(Row(one_id, one_id, NORMAL, ordinal, url, None, "", 0, 0, None, None))

@@ -19,6 +19,7 @@ from threading import Event
 from anabranch.crawler.runtime import tune_interpreter
 from anabranch.frontier.composition import FrontierOrder, open_frontier
 from anabranch.frontier.records import BUSY, Candidate, Lease, Outcome, OutcomeKind, WaitsFor
+from anabranch.frontier.stores.contract import FrontierStore
 
 #: Leases that are out at a time.
 WORKERS = 40
@@ -46,15 +47,22 @@ class Clock:
 class Host:
     """Schedules, leases and finishes. Raises: RuntimeError if it cannot continue."""
 
-    def __init__(self, folder: Path | None, order: FrontierOrder, hosts: int, start_s: float = START_S) -> None:
-        """`hosts` is the number of hosts; `start_s` is after all times in the folder."""
+    def __init__(
+        self,
+        folder: Path | None,
+        order: FrontierOrder,
+        hosts: int,
+        start_s: float = START_S,
+        store: FrontierStore | None = None,
+    ) -> None:
+        """`hosts` is the number of hosts; `start_s` is after all times in the folder; `store` replaces its file."""
         self._changed = Event()
         self._clock = Clock(start_s)
         slots = order.politeness.slots * min(hosts, order.gates_in_memory)
         self._step_s = _SLACK * order.politeness.min_delay_s / max(slots - WORKERS, 1)
         self._out: deque[Lease] = deque()
         self.nones = 0  #: calls of `lease` without a lease
-        self.frontier = open_frontier(folder, order, clock=self._clock, on_change=self._changed.set)
+        self.frontier = open_frontier(folder, order, store=store, clock=self._clock, on_change=self._changed.set)
         self._switch_s = sys.getswitchinterval()
         self._collection = gc.get_threshold()
         tune_interpreter()  # as the crawl command does

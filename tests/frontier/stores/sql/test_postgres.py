@@ -26,9 +26,10 @@ from anabranch.frontier.stores.sql.sqlite import owner_line
 from anabranch.frontier.stores.sql.store import SqlStore
 from anabranch.frontier.stores.sql.work import Patience
 from anabranch.frontier.stores.sql.writing import TransactionWriter
+from scripts.postgres_server import administer, fresh_database
 from tests.frontier.stores.batches import GATE, IDENTITY, LANE, NOW_S, batch, opened, row, synced
 from tests.patience import HANG_S
-from tests.postgres_server import OwnServer, administer, fresh_database, server
+from tests.postgres_server import own_server, server
 
 OURS = "SELECT pid FROM pg_stat_activity WHERE application_name = 'anabranch' AND datname = current_database()"
 
@@ -254,17 +255,17 @@ def test_a_former_session_of_ours_is_ended(url: str) -> None:
 @pytest.mark.slow
 def test_a_server_that_is_killed_and_comes_back_is_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
     """What was durable is there, and what was said meanwhile is written when it is back."""
-    own = OwnServer()
     waits: list[int] = []
 
-    def wait(_: Patience) -> bool:
-        waits.append(len(waits))
-        if len(waits) == 3:
-            own.start()
-        return True
+    with own_server() as own:
 
-    monkeypatch.setattr(Patience, "wait", wait)
-    try:
+        def wait(_: Patience) -> bool:
+            waits.append(len(waits))
+            if len(waits) == 3:
+                own.start()
+            return True
+
+        monkeypatch.setattr(Patience, "wait", wait)
         with fresh_database(own.url) as url:
             store = opened(SqlStore(url))
             store.write(batch(1, range(1, 101)))
@@ -275,8 +276,6 @@ def test_a_server_that_is_killed_and_comes_back_is_waited_for(monkeypatch: pytes
             assert synced(store.take_answers()) == [1, 2]
             assert store.counters()[:3] == (200, 199, 1)
             store.close(clean=True)
-    finally:
-        own.remove()
     assert len(waits) == 3
 
 
