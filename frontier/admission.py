@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable, Sequence
 from itertools import chain, islice
 from typing import TYPE_CHECKING, Final
 
-from anabranch.frontier.policies.assignment import Assign, PolitenessScope
+from anabranch.frontier.policies.assignment import AssignedLane, Assignment
 from anabranch.frontier.policies.hosts import authority
 from anabranch.frontier.policies.precedence import is_precedence
 from anabranch.frontier.records import (
@@ -22,20 +22,20 @@ from anabranch.frontier.records import (
     SEEN,
     WAITING,
     Candidate,
-    GateKey,
     QueueKey,
     Row,
     Verdict,
     VerdictKind,
-    name_id,
 )
 from anabranch.frontier.scheduling.queues import QueueRules
 from anabranch.frontier.scheduling.readylist import Outbox
 from anabranch.frontier.scheduling.schedule import Schedule
 from anabranch.frontier.seen import SeenFilter
+from anabranch.frontier.stores.contract import LinkRow
 
 if TYPE_CHECKING:
     from anabranch.frontier.division.consigning import Consigning
+    from anabranch.frontier.shares.hosting import Outbound
 
 _NO_HOST = Verdict(VerdictKind.REFUSED, "it has no host; an absolute URL is needed")
 _NOT_UTF8 = Verdict(VerdictKind.REFUSED, "it is not text that UTF-8 can hold")
@@ -74,17 +74,16 @@ class Admission:
 
     def __init__(
         self,
-        assign: Assign,
-        scope: PolitenessScope,
+        assignment: Assignment,
         rules: QueueRules,
         marking: Marking,
         schedule: Schedule,
         outbox: Outbox,
         elsewhere: Consigning | None = None,
+        outbound: Outbound | None = None,
     ) -> None:
-        """`elsewhere` takes the candidates of other shares; None: there are none."""
-        self._assign = assign
-        self._has_gate_per_queue = scope is PolitenessScope.QUEUE
+        """`outbound` takes the candidates of shares that other workers hold; None: there are none."""
+        self.assignment = assignment  #: of queues and gates
         self._rules = rules
         self._seen = marking.seen
         self._schedule = schedule
@@ -92,33 +91,66 @@ class Admission:
         self._plain_precedence = rules.plain_precedence
         self.marking = marking  #: the keys that are not in the filter yet
         self.elsewhere = elsewhere
+        self._outbound = outbound
 
     def accept(self, candidates: Sequence[Candidate], via: int, via_url: str | None = None) -> list[Verdict]:
         """One verdict per candidate, in order; new ones become rows of the batch. Raises: PolicyError, before any change."""
         verdicts, fresh = self._judge(candidates)
         if not fresh.candidates:
             return verdicts
+        if self._outbound is not None:
+            self._accept_shared(self._outbound, fresh, via, via_url)
+            return verdicts
         others = None
         if self.elsewhere is not None:
             fresh, others = self.elsewhere.parted(fresh)
-        queues = self.queues_of([candidate.url for candidate in fresh.candidates]) if fresh.candidates else ()
+        lanes = self.assignment.lanes_of([candidate.url for candidate in fresh.candidates], fresh.hosts)
         precedences = self._precedences(fresh.candidates, via_url)
         if self.elsewhere is not None and others is not None:
             self.elsewhere.consign(others, via_url)
         if not fresh.candidates:
             return verdicts
+        self._add_rows(fresh, lanes, precedences, via)
+        self._remember(self._outbox.batch.new[-1].ordinal, fresh.keys)
+        return verdicts
+
+    def adopt(self, links: Sequence[LinkRow]) -> None:
+        """Add links of other workers to the batch as rows; their keys are in the store."""
+        found = [authority(link.url) for link in links]
+        hosts = [one.host for one in found if one is not None]  # candidates without a host are refused before
         batch = self._outbox.batch
-        for candidate, host, queue, precedence in zip(fresh.candidates, fresh.hosts, queues, precedences, strict=True):
-            gate = self.gate_of(queue, host)
+        adopted = batch.exchanging().adopted
+        for link, lane in zip(links, self.assignment.lanes_of([link.url for link in links], hosts), strict=True):
+            ordinal, _, url, key, hops, via, precedence, payload = link
+            queue, queue_id, gate_id, gate = lane
+            row = Row(queue_id, gate_id, precedence, ordinal, url, key, hops, via, 0, None, payload)
+            batch.new.append(row)
+            adopted.add(ordinal)
+            self._schedule.schedule_row(row, queue, gate)
+        if links:
+            self._remember(self._outbox.last_number, [link.dedup_key() for link in links])
+
+    def _accept_shared(self, outbound: Outbound, fresh: Fresh, via: int, via_url: str | None) -> None:
+        """Queue what is in shares of ours, send the rest. A policy that fails for a URL fails here, not where it is sent."""
+        lanes = self.assignment.lanes_of([candidate.url for candidate in fresh.candidates], fresh.hosts)
+        own, others = outbound.parted(fresh)
+        precedences, sent = self._precedences(own.candidates, via_url), self._precedences(others.candidates, via_url)
+        lane_of = dict(zip(fresh.keys, lanes, strict=True))
+        self._add_rows(own, [lane_of[key] for key in own.keys], precedences, via)
+        outbound.send(others, sent, via)
+        self._remember(self._outbox.last_number, fresh.keys)
+
+    def _add_rows(self, fresh: Fresh, lanes: Sequence[AssignedLane], precedences: Sequence[int], via: int) -> None:
+        batch = self._outbox.batch
+        for candidate, lane, precedence in zip(fresh.candidates, lanes, precedences, strict=True):
+            queue, queue_id, gate_id, gate = lane
             url, key, hops, payload, _, force, _ = candidate
-            queue_id, gate_id, ordinal = name_id(queue), name_id(gate), self._outbox.number()
+            ordinal = self._outbox.number()
             row = Row(queue_id, gate_id, precedence, ordinal, url, key, hops, via, 0, None, payload)
             batch.new.append(row)
             self._schedule.schedule_row(row, queue, gate)
             if force:
                 batch.forced.add(ordinal)
-        self._remember(batch.new[-1].ordinal, fresh.keys)
-        return verdicts
 
     def judge(self, candidates: Sequence[Candidate]) -> list[Verdict]:
         """One verdict per candidate, in order; changes nothing."""
@@ -129,21 +161,17 @@ class Admission:
         pending = self.marking.pending
         return [is_unseen and key not in pending for key, is_unseen in zip(keys, self._unseen(keys), strict=True)]
 
-    def queues_of(self, urls: Sequence[str]) -> Sequence[QueueKey]:
-        """The queues that the policy assigns. Raises: PolicyError."""
-        return self._assign(urls)
-
     def enqueue(
         self, candidate: Candidate, queue: QueueKey, precedence: int, via: int, attempts: int, due_s: float | None
     ) -> None:
         """Add a row of another Frontier to the batch and schedule it; with `due_s` it waits for its retry."""
         found = authority(candidate.url)
         assert found is not None, "candidates without a host are refused before"
-        gate = self.gate_of(queue, found.host)
         if due_s is not None:
             precedence += WAITING
         url, key, hops, payload, _, force, _ = candidate
-        queue_id, gate_id, ordinal = name_id(queue), name_id(gate), self._outbox.number()
+        queue_id, gate_id, gate = self.assignment.lane(queue, found.host)
+        ordinal = self._outbox.number()
         row = Row(queue_id, gate_id, precedence, ordinal, url, key, hops, via, attempts, due_s, payload)
         batch = self._outbox.batch
         if force:
@@ -156,18 +184,6 @@ class Admission:
         rows = self._outbox.batch.new
         if len(rows) > first:
             self._remember(rows[-1].ordinal, [] if self._seen.blocks else [row.dedup_key() for row in rows[first:]])
-
-    def gate_of(self, queue: QueueKey, host: str) -> GateKey:
-        """The gate of a URL with this queue and host."""
-        return GateKey(f"queue:{queue}" if self._has_gate_per_queue else host)
-
-    def assign(self, url: str) -> tuple[QueueKey, GateKey] | None:
-        """The queue and gate of a URL; None if it has no host."""
-        found = authority(url)
-        if found is None:
-            return None
-        (queue,) = self._assign([url])
-        return queue, self.gate_of(queue, found.host)
 
     def _judge(self, candidates: Sequence[Candidate]) -> tuple[list[Verdict], Fresh]:
         """Most links are known, so the filter is asked first and only new candidates are checked."""

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from pathlib import Path
+from time import monotonic
 from typing import Any
 
 from anabranch.dedup.errors import BadParameters, DedupError
@@ -24,10 +25,11 @@ from anabranch.frontier.filters import SHARED, BesideShared, SharedFilter, catch
 from anabranch.frontier.frontier import Frontier
 from anabranch.frontier.order import FrontierOrder, check_numbers
 from anabranch.frontier.parts import Parts
-from anabranch.frontier.policies.assignment import Assign, PolitenessScope, host_of_queue, parse_policy
+from anabranch.frontier.policies.assignment import Assign, Assignment, PolitenessScope, host_of_queue, parse_policy
 from anabranch.frontier.policies.budgets import parse_cost
 from anabranch.frontier.policies.groups import parse_group
 from anabranch.frontier.policies.precedence import parse_queue_precedence, parse_uri_precedence
+from anabranch.frontier.policies.shares import ShareRule, share_rule
 from anabranch.frontier.policies.sheets import Sheets
 from anabranch.frontier.scheduling.gates import GateMaker
 from anabranch.frontier.scheduling.queues import QueueRules
@@ -36,6 +38,7 @@ from anabranch.frontier.scheduling.retries import Retries
 from anabranch.frontier.scheduling.schedule import Schedule
 from anabranch.frontier.scheduling.window import StateAtOpening
 from anabranch.frontier.seen import ExactFilter, SeenFilter
+from anabranch.frontier.shares.hosting import Hosting, Outbound, require_shared
 from anabranch.frontier.storelink import Receivers, StoreLink
 from anabranch.frontier.stores.contract import FrontierStore, Opening
 from anabranch.frontier.stores.memory.store import MemoryStore
@@ -77,10 +80,13 @@ def open_frontier(
     if shared is not None and state is None and store is None:
         raise TypeError("a shared filter needs a store that asks it: give a folder, or SqlStore(…, seen=shared)")
     check_order(order)
+    own_clock = clock
     clock = steady_clock() if clock is None else never_back(clock)
     if store is None:
         store = MemoryStore() if state is None else _file_store(state, shared)
     opening = store.open(_identity(order), clock(), on_change)
+    if own_clock is None and opening.server_s is not None:  # workers of one job go by one clock
+        clock = steady_clock(epoch=_at(opening.server_s))
     with ExitStack() as opened:  # closes everything if something fails
         opened.callback(store.close, clean=False)
         seen = _open_filter(state, order, store, opening, seen)
@@ -103,6 +109,10 @@ def open_frontier(
         _wake_by_budget(frontier, order, store, opening)
         opened.pop_all()
     return frontier
+
+
+def _at(time_s: float) -> Clock:
+    return lambda: time_s
 
 
 def _named(
@@ -151,6 +161,20 @@ def check_order(order: FrontierOrder) -> None:
     _rules(order, sheets)
 
 
+def share_rule_of(order: FrontierOrder) -> ShareRule:
+    """Which share of the order's job a host is in; for `SqlStore(…, shared=Shared(rule, worker))`. Raises: PolicyError."""
+    group_of = parse_group(order.group, ip_of=order.ip_of, imported=user_function)
+    return share_rule(order.shares or 1, order.policy, order.group, group_of)
+
+
+def _assignment(order: FrontierOrder, sheets: Sheets) -> Assignment:
+    assign = _assign(order, sheets)
+    if order.shares is None:
+        return Assignment(assign, order.scope)
+    holds_many = host_of_queue(order.policy) is None or sheets.has_keys
+    return Assignment(assign, order.scope, share_rule_of(order), holds_many=holds_many)
+
+
 def _assign(order: FrontierOrder, sheets: Sheets) -> Assign:
     return parse_policy(order.policy, ip_of=order.ip_of, imported=user_function, overrides=sheets)
 
@@ -188,22 +212,33 @@ def _parts(
         parse_group(order.group, ip_of=order.ip_of, imported=user_function),
         is_off=order.scope is PolitenessScope.OFF,
     )
-    found = StateAtOpening(may_have_gates=opening.counters.queued > 0, died_s=_died_s(store, opening, clock()))
+    outbound = None if order.shares is None else Outbound(share_rule_of(order), outbox)
+    found = StateAtOpening(
+        may_have_gates=opening.counters.queued > 0,
+        died_s=_died_s(store, opening, clock()),
+    )
+    if outbound is not None:
+        found = found._replace(share_of=outbound.rule.of_gate)
     schedule = Schedule(outbox, maker, rules, order.gates_in_memory, found)
     retries = Retries(may_have_any=opening.counters.waiting > 0)
     completion = Completion(outbox, schedule, retries, rules, opening.counters.waiting, board)
     elsewhere = None if order.division is None else Consigning(order.division, outbox)
     asked = seen if elsewhere is None else elsewhere.beside(seen)
     marking = Marking(asked, opening.counters.last_ordinal, has_shared=isinstance(seen, BesideShared))
-    admission = Admission(_assign(order, sheets), order.scope, rules, marking, schedule, outbox, elsewhere)
+    admission = Admission(_assignment(order, sheets), rules, marking, schedule, outbox, elsewhere, outbound)
+    leases = Leases(order.lease_s, board)
     receivers = Receivers(admission=admission, schedule=schedule, retries=retries, completion=completion, outbox=outbox)
-    store_link = StoreLink(store, receivers, opening.counters, order.max_unacknowledged, clock, checkpoints)
+    hosting = None
+    if outbound is not None:
+        shared = require_shared(store)
+        hosting = Hosting(outbound, shared, receivers, leases, monotonic)
+    store_link = StoreLink(store, receivers, opening.counters, order.max_unacknowledged, clock, checkpoints, hosting)
     return Parts(
         outbox=outbox,
         rules=rules,
         schedule=schedule,
         retries=retries,
-        leases=Leases(order.lease_s, board),
+        leases=leases,
         admission=admission,
         completion=completion,
         store_link=store_link,
@@ -248,7 +283,8 @@ def _open_filter(
     folder = None if state is None or given is not None else state / SEEN_FOLDER
     with _filter_errors(folder):
         seen = given or open_filter(folder, order.uniq, kept=True)
-        _catch_up(seen, store, opening, folder, name_of(checked_choice(order.uniq)))
+        name = name_of(checked_choice(order.uniq))
+        _catch_up(seen, store, opening, folder, name, has_all=order.shares is None)
     return seen
 
 
@@ -275,11 +311,17 @@ def _filter_errors(folder: Path | None) -> Iterator[None]:
         raise StoreUnavailable(str(error)) from error
 
 
-def _catch_up(seen: SeenFilter, store: FrontierStore, opening: Opening, folder: Path | None, name: str) -> None:
-    """Add the keys that the filter may lack; close it if that fails."""
+def _catch_up(
+    seen: SeenFilter, store: FrontierStore, opening: Opening, folder: Path | None, name: str, *, has_all: bool
+) -> None:
+    """Add the keys that the filter may lack; close it if that fails.
+
+    The filter of one of many workers needs no key (not `has_all`): what it lacks, the store drops, and then it is marked.
+    """
     try:
         pair = None if folder is None else pair_of(folder, opening.notes)
-        catch_up(store, seen, opening)
+        if has_all:
+            catch_up(store, seen, opening)
         if folder is not None and pair is not None:
             keep_pair(folder, store, pair, name)
     except (FormatMismatch, FilterMismatch):

@@ -97,7 +97,7 @@ class Frontier:
     def lease(self) -> Lease | None:
         """The next URL that may be fetched now, or None; `wake()` says when to ask again."""
         self._store_link.drain()
-        if self._store_link.unacknowledged.is_full:
+        if not self._store_link.may_lease:
             self._store.hurry()
             return None
         while True:
@@ -136,6 +136,8 @@ class Frontier:
         self._leases.drop(held)
         self._completion.end(held, outcome, charge, self._clock())
         self._store_link.send(1)
+        if self._store_link.hosting is not None:
+            self._store_link.lease_ended(lease)
         return verdicts
 
     def release(self, lease: Lease) -> None:
@@ -144,6 +146,8 @@ class Frontier:
         self._completion.release(held, self._clock())
         self._store_link.drain()
         self._store_link.send()
+        if self._store_link.hosting is not None:
+            self._store_link.lease_ended(lease)
 
     def renew(self, lease: Lease) -> Lease:
         """Extend a lease by its full time; the result replaces it. Raises: LeaseLost."""

@@ -41,6 +41,9 @@ class FrontierOrder:
     gates_in_memory: int = 10_000  #: the other gates are in the store only
     ip_of: IpOf | None = None  #: a host's address, for the policy and the group `ip`; never blocks
     division: Division | None = None  #: the share of a divided crawl
+    shares: int | None = (
+        None  #: of a job of several workers, whose store must be shared; fixed for a job; None = one owner
+    )
 
 
 def check_numbers(order: FrontierOrder) -> None:

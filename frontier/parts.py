@@ -14,7 +14,7 @@ from typing import Any, Final, TypeVar
 from anabranch.frontier.admission import Admission
 from anabranch.frontier.completion import Completion, Leases
 from anabranch.frontier.policies.precedence import in_front
-from anabranch.frontier.records import Candidate, Row, UrlState, WaitsFor, Wake, name_id
+from anabranch.frontier.records import Candidate, Row, UrlState, WaitsFor, Wake
 from anabranch.frontier.scheduling.queues import QueueRules
 from anabranch.frontier.scheduling.readylist import Outbox
 from anabranch.frontier.scheduling.retries import Retries
@@ -174,8 +174,8 @@ class Advancing:
 
         Costs a few seeks each; a key that was queued for another host's URL costs a scan of all that is queued.
         """
-        places = [(one, self._parts.admission.assign(one.url)) for one in candidates]
-        lanes = [(one, (name_id(place[0]), name_id(place[1]))) for one, place in places if place is not None]
+        places = [(one, self._parts.admission.assignment.lane_of(one.url)) for one in candidates]
+        lanes = [(one, lane) for one, lane in places if lane is not None]
         return lambda: [row for one, lane in lanes if (row := self._queued(one, lane)) is not None]
 
     def advance(self, rows: Sequence[Row]) -> None:

@@ -11,11 +11,12 @@ from anabranch.frontier.admission import Admission
 from anabranch.frontier.checkpoints import Checkpoints
 from anabranch.frontier.completion import Completion
 from anabranch.frontier.errors import FrontierError, unwritable
-from anabranch.frontier.records import OutcomeKind, Row
+from anabranch.frontier.records import Lease, OutcomeKind, Row
 from anabranch.frontier.scheduling.queues import Lane
 from anabranch.frontier.scheduling.readylist import LANES_AT_ONCE, RETRIES_AT_ONCE, Outbox, ReadyList
 from anabranch.frontier.scheduling.retries import Retries
 from anabranch.frontier.scheduling.schedule import Schedule
+from anabranch.frontier.shares.hosting import Hosting
 from anabranch.frontier.stores.contract import (
     Answer,
     Counters,
@@ -23,7 +24,9 @@ from anabranch.frontier.stores.contract import (
     GatesRead,
     HeadsRead,
     LanesRead,
+    LinksRead,
     RetriesRead,
+    SharesHeld,
     StoreFailed,
     Synced,
     Troubled,
@@ -66,7 +69,10 @@ class StoreLink:
         max_unacknowledged: int,
         clock: Callable[[], float],
         checkpoints: Checkpoints,
+        hosting: Hosting | None = None,
     ) -> None:
+        """`hosting`: the Frontier is one of many workers on the job."""
+        self.hosting = hosting
         self._store = store
         self._admission = receivers.admission
         self._schedule = receivers.schedule
@@ -157,6 +163,9 @@ class StoreLink:
         try:
             for answer in answers:
                 self._take(answer)
+            if self.hosting is not None:
+                self.hosting.give_back(self._clock())
+                self.send()  # what was adopted, and gates that leave
             marking = self._admission.marking
             try:
                 marking.mark_some()
@@ -197,6 +206,11 @@ class StoreLink:
             case RetriesRead():
                 self.asked -= 1
                 self._retries.read(answer.rows)
+            case LinksRead():
+                assert self.hosting is not None
+                self.hosting.adopt(answer)
+            case SharesHeld():
+                self._take_shares(answer)
             case Troubled(what, patience_s):
                 # The time counts from the first failure, also when the reason changes.
                 since_s = self._clock() if self.waiting is None else self.waiting.since_s
@@ -204,6 +218,26 @@ class StoreLink:
                 self._report_trouble(what)
             case StoreFailed():
                 raise answer.error
+
+    def lease_ended(self, lease: Lease) -> None:
+        """A lease has ended; its share may be the next to be given back."""
+        if self.hosting is not None:
+            self.hosting.ended(lease.gate, self._clock())
+            self.send()
+
+    @property
+    def may_lease(self) -> bool:
+        """The store is not too far behind, and nobody may have taken over from this worker."""
+        return not self.unacknowledged.is_full and (self.hosting is None or self.hosting.may_lease())
+
+    def _take_shares(self, answer: SharesHeld) -> None:
+        """The rows of shares that came are counted here now, those of shares that went are not."""
+        assert self.hosting is not None
+        gained, released = answer.gained, answer.released
+        self.queued += gained.queued - released.queued
+        self.retired += gained.retired - released.retired
+        self.paused += gained.paused - released.paused
+        self.hosting.take(answer)
 
     def _synced(self, answer: Synced) -> None:
         number, duplicates, self.retired, self.paused, self.queues = answer

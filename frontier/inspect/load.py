@@ -264,7 +264,7 @@ class Loading:
     def _enqueue(self, fresh: Sequence[Queued]) -> None:
         """One batch. Rows with a time to come wait, and are known to wait when they are durable."""
         admission, store_link, batch = self._parts.admission, self._parts.store_link, self._parts.outbox.batch
-        queues = admission.queues_of([entry.candidate.url for entry in fresh])
+        queues = admission.assignment.queues_of([entry.candidate.url for entry in fresh])
         precedences = [self._parts.rules.in_row(entry.candidate, entry.via) for entry in fresh]
         pages = self._ordinals([entry.via for entry in fresh if entry.via is not None])
         now_s, first = self._clock(), len(batch.new)

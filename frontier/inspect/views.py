@@ -120,7 +120,7 @@ class Views:
         self._parts.store_link.drain()
         is_behind = self._parts.store_link.unacknowledged.is_full
         yield from self.flush()
-        place = self._parts.admission.assign(subject)
+        place = self._parts.admission.assignment.of_url(subject)
         if place is None:
             nowhere = UrlFacts(subject, None, seen=False, refused="it has no host; an absolute URL is needed")
             return explain_url(nowhere, self._clock())
@@ -136,7 +136,7 @@ class Views:
         `words` describes a status. Costs the store a look at every row. Empty without such a row.
         """
         yield from self.flush()
-        place = self._parts.admission.assign(url)
+        place = self._parts.admission.assignment.of_url(url)
         if place is None:
             return []
         found: list[Explanation] = []

@@ -26,6 +26,7 @@ from anabranch.frontier.policies.hosts import (
     host_of_surt_key,
     surt_key,
 )
+from anabranch.frontier.policies.shares import ShareRule
 from anabranch.frontier.policies.sheets import Sheets
 from anabranch.frontier.policies.userfunctions import (
     Import,
@@ -35,7 +36,7 @@ from anabranch.frontier.policies.userfunctions import (
     shown,
     user_function,
 )
-from anabranch.frontier.records import QueueKey
+from anabranch.frontier.records import GateKey, QueueKey, name_id
 
 BKDR_SEED = 131
 #: The bounds of a seed that a policy names. It must be odd: high powers of an even one are 0 modulo 2^32, so that only the
@@ -203,6 +204,56 @@ def parse_policy(
         return [next(others) if key is None else key for key in named]
 
     return assign_rest
+
+
+#: A URL's queue and gate: the queue's key, the ids of both, the gate's key. A plain tuple, because every new URL gets one.
+AssignedLane = tuple[QueueKey, int, int, GateKey]
+
+
+class Assignment:
+    """The queue and the gate of a URL, as keys and as ids."""
+
+    def __init__(
+        self, assign: Assign, scope: PolitenessScope, shares: ShareRule | None = None, *, holds_many: bool = False
+    ) -> None:
+        """`shares`: those of a job of several workers. Where queues hold many hosts, each share has queues of its own."""
+        self.queues_of = assign  #: the queues that the policy assigns; raises PolicyError
+        self._has_gate_per_queue = scope is PolitenessScope.QUEUE
+        self._shares = shares
+        self._salts = holds_many
+        self._is_plain = shares is None and not self._has_gate_per_queue
+
+    def lanes_of(self, urls: Sequence[str], hosts: Sequence[str]) -> list[AssignedLane]:
+        """For each URL, with its host, the lane that it goes to. Raises: PolicyError."""
+        pairs = zip(self.queues_of(urls), hosts, strict=True)
+        if self._is_plain:  # most are: this saves two calls a URL
+            return [(queue, name_id(queue), name_id(host), GateKey(host)) for queue, host in pairs]
+        return [(queue, *self.lane(queue, host)) for queue, host in pairs]
+
+    def lane(self, queue: QueueKey, host: str) -> tuple[int, int, GateKey]:
+        """The ids of queue and gate of a URL with this queue and host, and the key of its gate."""
+        if self._shares is None:
+            gate = GateKey(f"queue:{queue}" if self._has_gate_per_queue else host)
+            return name_id(queue), name_id(gate), gate
+        share = self._shares.of_host(host)
+        gate = GateKey(f"queue:{share}/{queue}" if self._has_gate_per_queue else host)
+        return name_id(f"{share}/{queue}" if self._salts else queue), name_id(gate), gate
+
+    def of_url(self, url: str) -> tuple[QueueKey, GateKey] | None:
+        """The keys of a URL's queue and gate; None if it has no host. Raises: PolicyError."""
+        found = authority(url)
+        if found is None:
+            return None
+        (queue,) = self.queues_of([url])
+        return queue, self.lane(queue, found.host)[2]
+
+    def lane_of(self, url: str) -> tuple[int, int] | None:
+        """Their ids. Raises: PolicyError."""
+        found = authority(url)
+        if found is None:
+            return None
+        (queue,) = self.queues_of([url])
+        return self.lane(queue, found.host)[:2]
 
 
 def host_of_queue(name: str) -> Callable[[QueueKey], str] | None:

@@ -93,6 +93,10 @@ class Prefix(Generic[K]):
             self.discard(entry[1])
         return entry
 
+    def rewind(self) -> None:
+        """Read from the first key on; no read may be under way. Members in memory stay."""
+        self._horizon, self.is_complete = None, False
+
     def ask(self) -> K | None:
         """Note that the store is asked; returns the key behind which to read."""
         self.is_asked = True

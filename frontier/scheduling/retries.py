@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 from anabranch.frontier.records import Row
 from anabranch.frontier.scheduling.readylist import RETRIES_AT_ONCE, Prefix
@@ -18,6 +18,7 @@ class Retries:
         """`may_have_any`: the store may hold waiting rows already."""
         self._places: Prefix[tuple[float, int]] = Prefix(RETRIES, is_complete=not may_have_any)
         self._rows: dict[int, Row] = {}
+        self._is_stale = False  #: rows that came to the store otherwise may be before those that were read
 
     def add(self, row: Row) -> None:
         """Let the row wait until it is due."""
@@ -32,6 +33,17 @@ class Retries:
         for ordinal in ordinals:
             self._places.discard(ordinal)
             self._rows.pop(ordinal, None)
+
+    def of(self, asked: Callable[[Row], bool]) -> set[int]:
+        """The ordinals of the rows in memory for which this is true."""
+        return {ordinal for ordinal, row in self._rows.items() if asked(row)}
+
+    def read_again(self) -> None:
+        """Read from the first row on: the store has got rows that were not added here."""
+        if self._places.is_asked:
+            self._is_stale = True
+        else:
+            self._places.rewind()
 
     def take_due(self, now_s: float) -> Iterator[Row]:
         """Take every row in memory that is due."""
@@ -56,9 +68,12 @@ class Retries:
     def read(self, rows: list[Row]) -> None:
         """Take the store's answer."""
         known = set(self._rows)
+        is_stale, self._is_stale = self._is_stale, False
         self._places.answer([(_place(row), row.ordinal) for row in rows], RETRIES_AT_ONCE)
         self._rows.update((row.ordinal, row) for row in rows if row.ordinal not in known)
         self._rows = {ordinal: row for ordinal, row in self._rows.items() if ordinal in self._places}
+        if is_stale:
+            self._places.rewind()
 
 
 def _place(row: Row) -> tuple[float, int]:

@@ -25,11 +25,16 @@ LONG_S = 30.0
 GATES_AT_ONCE = 1000
 
 
+def _one_share(_: GateKey) -> int:
+    return 0
+
+
 class StateAtOpening(NamedTuple):
     """The state of the store when it was opened."""
 
     may_have_gates: bool = True  #: the store may have gates that could serve
     died_s: float = 0.0  #: fetches of an owner that died may have lasted until then; 0 = none died
+    share_of: Callable[[GateKey], int] = _one_share  #: the share of a gate
 
 
 class GateWindow:
@@ -47,7 +52,9 @@ class GateWindow:
         self.heap = GateHeap()
         self.groups: dict[int, Group] = {}
         self.stored = StoredGates(more=found.may_have_gates)  #: about the gates in the store
-        self._died_s = found.died_s
+        self._share_of = found.share_of
+        #: By share: fetches of an owner that died may have lasted until then.
+        self.died_s: dict[int, float] = {0: found.died_s} if found.died_s else {}
 
     def __len__(self) -> int:
         return len(self.lines)
@@ -223,7 +230,8 @@ class GateWindow:
     def _restore(self, listed: ReadyList | Group, read: GateRead, now_s: float) -> None:
         """Restore the gate from its row, then make the changes that waited."""
         gate = listed.gate
-        gate.restore(read.row, now_s, clean=not self._died_s, opened_s=self._died_s or None)
+        died_s = self.died_s.get(self._share_of(gate.key)) if self.died_s else None
+        gate.restore(read.row, now_s, clean=not died_s, opened_s=died_s or None)
         for change in listed.restored():
             change(gate)
             self._outbox.batch.gates.append(gate.row())

@@ -118,12 +118,40 @@ class Exchanged:
         self.pages: list[tuple[int, str]] = []
 
 
+class LinkRow(NamedTuple):
+    """An accepted URL on its way to a share of another worker, in the table `link`. Its columns in their order."""
+
+    ordinal: int  #: of its row, given by the sender
+    share: int  #: the receiver
+    url: str
+    key: bytes | None  #: None = the URL in UTF-8
+    hops: str
+    via: int  #: ordinal of the page it was found on, 0 = none
+    precedence: int  #: of its row
+    payload: bytes | None
+
+    def dedup_key(self) -> bytes:
+        """The bytes by which the filter knows this URL."""
+        return self.url.encode() if self.key is None else self.key
+
+
+class LinkChanges:
+    """What one call sends to other workers and takes from them; most calls do neither."""
+
+    __slots__ = ("adopted", "outbound")
+
+    def __init__(self) -> None:
+        self.outbound: list[LinkRow] = []  #: URLs for shares of other workers, unless their key is seen
+        #: Ordinals in the batch's `new` that were links for a share of ours: their keys are seen, and the links go.
+        self.adopted: set[int] = set()
+
+
 class Batch:
     """All changes of one call of the core; committed together. A plain class of lists: each call makes one."""
 
     __slots__ = (
-        "announced", "ended", "exchanged", "forced", "gate_names", "gates", "last_number", "left", "moved", "new", "now_s",
-        "number", "queue_names", "queues", "removed", "settled", "standings", "turns", "woken",
+        "announced", "ended", "exchange", "exchanged", "forced", "gate_names", "gates", "last_number", "left", "moved", "new",
+        "now_s", "number", "queue_names", "queues", "removed", "settled", "standings", "turns", "woken",
     )  # fmt: skip
 
     def __init__(self, number: int, now_s: float = 0.0) -> None:
@@ -134,6 +162,7 @@ class Batch:
         self.forced: set[int] = set()  #: ordinals in `new` that are added though seen
         #: Ordinals in `new` that go to `done` at once, unless seen: (status, kind). They need no lane.
         self.settled: dict[int, tuple[int, OutcomeKind]] = {}
+        self.exchange: LinkChanges | None = None  #: with other workers
         self.ended: list[Ended] = []
         self.moved: list[Moved] = []
         #: Names for ids that may be new: (id, key, precedence), (id, key). Known ones are left as they are.
@@ -149,6 +178,12 @@ class Batch:
         self.left: list[LeftGate] = []  #: gates that leave memory
         self.exchanged: Exchanged | None = None
 
+    def exchanging(self) -> LinkChanges:
+        """The exchange, made if there is none."""
+        if self.exchange is None:
+            self.exchange = LinkChanges()
+        return self.exchange
+
     def seal(self, last_number: int, now_s: float) -> None:
         """Complete it with the last number of the sequence and the time."""
         self.last_number = last_number
@@ -157,7 +192,8 @@ class Batch:
     @property
     def rows(self) -> int:
         """The number of URL rows that it writes."""
-        return len(self.new) + len(self.ended) + len(self.moved)
+        rows = len(self.new) + len(self.ended) + len(self.moved)
+        return rows if self.exchange is None else rows + len(self.exchange.outbound)
 
     @property
     def bytes(self) -> int:
@@ -170,7 +206,7 @@ class Batch:
         """It changes nothing."""
         if self.ended or self.new or self.moved or self.gates:  # most are decided here
             return False
-        of_lanes = (self.turns, self.left, self.woken, self.removed, self.announced, self.exchanged)
+        of_lanes = (self.turns, self.left, self.woken, self.removed, self.announced, self.exchanged, self.exchange)
         return not any(of_lanes) and not any((self.queues, self.standings, self.queue_names, self.gate_names))
 
 
@@ -220,6 +256,24 @@ class Synced(NamedTuple):
     queues: int  #: `Counters.queues` after them
 
 
+class LinksRead(NamedTuple):
+    """Links for shares that this worker serves. Each comes once: it is gone from the store when a batch has adopted it."""
+
+    links: list[LinkRow]
+
+
+class SharesHeld(NamedTuple):
+    """The shares that this worker holds changed. What was held and is not named any more was released."""
+
+    serving: frozenset[int]  #: their gates may be served
+    leaving: frozenset[int]  #: to be given back: nothing of them may be begun
+    gained: Counters  #: rows of those that are new, as `queued`, `waiting`, `retired`, `paused`
+    released: Counters  #: rows of those that are gone, the same way
+    died_s: Mapping[
+        int, float
+    ]  #: until when fetches of their last worker may have lasted, of those that are new; 0 = none
+
+
 class Troubled(NamedTuple):
     """A commit failed for a reason that may pass, and is tried again. An empty `what`: it succeeded."""
 
@@ -233,7 +287,7 @@ class StoreFailed(NamedTuple):
     error: StoreUnavailable
 
 
-Answer = HeadsRead | LanesRead | GatesRead | RetriesRead | Synced | Troubled | StoreFailed
+Answer = HeadsRead | LanesRead | GatesRead | RetriesRead | Synced | LinksRead | SharesHeld | Troubled | StoreFailed
 
 
 class Counters(NamedTuple):
@@ -263,6 +317,28 @@ class Opening:
     counters: Counters
     notes: Mapping[str, str]  #: the facts that `note` kept
     epoch: int = 1  #: how often it was opened; every write of this owner checks it
+    server_s: float | None = None  #: the server's time, if workers of several machines share the store
+
+
+class JobCounts(NamedTuple):
+    """A whole job of several workers, as committed at one moment."""
+
+    counters: Counters  #: of all workers that ever joined
+    links: int  #: accepted URLs on their way to the worker that holds their share
+
+    @property
+    def is_done(self) -> bool:
+        """Nothing is queued or on its way. Since a page ends together with its links, nothing can come any more."""
+        return self.counters.queued - self.counters.retired == 0 and not self.links
+
+
+class WorkerFacts(NamedTuple):
+    """One worker of a job."""
+
+    epoch: int
+    name: str
+    shares: int  #: that it holds
+    left_s: float  #: until its lease ends, by the server's clock; below 0: it is late
 
 
 class QueueFacts(NamedTuple):

@@ -50,6 +50,7 @@ from anabranch.frontier.scheduling.gates import Backoff, Politeness
 from anabranch.frontier.stores.contract import FrontierStore
 from anabranch.frontier.stores.memory.store import MemoryStore
 from anabranch.frontier.stores.sql.store import SqlStore
+from scripts.postgres_server import administer
 from tests import postgres_server
 from tests.frontier.builder import FakeClock
 from tests.frontier.late_store import LateStore
@@ -580,7 +581,7 @@ def test_the_model_holds_over_postgres(database: str) -> None:
 
     class PostgresMachine(LateMachine):
         def place(self, stack: ExitStack) -> Path | None:
-            postgres_server.administer(database, "DROP SCHEMA public CASCADE; CREATE SCHEMA public")
+            administer(database, "DROP SCHEMA public CASCADE; CREATE SCHEMA public")
             return None
 
         def store(self) -> FrontierStore:

@@ -37,18 +37,17 @@ _LEAST_COPIED = 50
 Values = tuple[Any, ...]
 
 
-def execute(connection: Connection, statement: str, parameters: Sequence[Any] = ()) -> None:
-    """Execute one rare statement."""
+def execute(connection: Connection, statement: str, parameters: Sequence[Any] = ()) -> int:
+    """Execute one rare statement; the result counts the changed rows."""
     if connection.dialect.name == "sqlite":
-        driver_of(connection).execute(statement, parameters)
-    else:
-        postgres_of(connection).execute(_spelled(statement), parameters)
+        return driver_of(connection).execute(_timed(statement), parameters).rowcount
+    return postgres_of(connection).execute(_spelled(statement), parameters).rowcount
 
 
 def fetch(connection: Connection, statement: str, parameters: Sequence[Any] = ()) -> list[Values]:
     """All rows of an answer."""
     if connection.dialect.name == "sqlite":
-        rows: list[Values] = driver_of(connection).execute(statement, parameters).fetchall()
+        rows: list[Values] = driver_of(connection).execute(_timed(statement), parameters).fetchall()
         return rows
     return postgres_of(connection).execute(_spelled(statement), parameters, binary=True).fetchall()
 
@@ -115,6 +114,15 @@ def _text(statement: ManyRows, rows: int) -> str:
     return statement.before + ", ".join([marks] * rows) + statement.after
 
 
+#: The clock of whoever keeps the store: epoch seconds. SQLite's is the machine's, in milliseconds.
+_SERVER_TIME = "SERVER_TIME"
+
+
+@lru_cache(maxsize=1024)
+def _timed(statement: str) -> str:
+    return statement.replace(_SERVER_TIME, "((julianday('now') - 2440587.5) * 86400.0)")
+
+
 # PostgreSQL
 
 
@@ -149,6 +157,7 @@ def _copied(connection: Connection, statement: ManyRows, rows: Sequence[Values])
 @lru_cache(maxsize=1024)
 def _spelled(statement: str) -> bytes:
     """With the driver's marks for parameters. No statement of ours has a `?` or `%` in a literal."""
+    statement = statement.replace(_SERVER_TIME, "CAST(extract(epoch FROM clock_timestamp()) AS float8)")
     return statement.replace("?", "%s").encode()
 
 

@@ -40,6 +40,7 @@ _CONNECT_S = 5
 _LOCK_S = 1
 _NOT_IN_TIME = "55P03"
 _OWNER = "owner"  # name in `crawl`
+_SESSION = "SELECT pid, backend_start::text FROM pg_stat_activity WHERE pid = pg_backend_pid()"
 
 #: Either side notices within 25 s that the other is gone, and the server releases the lock: by keepalives on an idle
 #: connection, by `tcp_user_timeout` (milliseconds) on a busy one. Without the latter TCP sends again for 15 minutes.
@@ -78,8 +79,8 @@ _DEFECT = (StoreUnavailable, "", False)
 class PostgresDatabase:
     """A crawl in the first schema of a PostgreSQL connection's search path."""
 
-    def __init__(self, address: str) -> None:
-        """Raises: PolicyError for a malformed URL or one of another kind."""
+    def __init__(self, address: str, *, is_shared: bool = False) -> None:
+        """`is_shared`: several workers have it open, so there is no lock. Raises: PolicyError for a malformed or other URL."""
         try:
             url = make_url(address)
         except ArgumentError as error:
@@ -90,6 +91,7 @@ class PostgresDatabase:
                 "name a file of SQLite by its path, or postgresql://user@host/database"
             )
         self._url = url.set(drivername="postgresql+psycopg")
+        self._is_shared = is_shared
         #: (process id, start) of our session on the server.
         self._session: tuple[int, str] | None = None
 
@@ -120,6 +122,15 @@ class PostgresDatabase:
 
     def let_go(self, connection: Connection, *, clean: bool) -> None:
         """Nothing: the lock ends with the session, and a stale owner's line is harmless."""
+
+    def session_of(self, connection: Connection) -> str:
+        """Process id and start of the session."""
+        return " ".join(map(str, connection.execute(text(_SESSION)).one()))
+
+    def end_session(self, connection: Connection, session: str) -> None:
+        """By `pg_terminate_backend`, which a role may use on its own sessions; waits until it has ended."""
+        process, _, start = session.partition(" ")
+        _end_session(connection, int(process), start)
 
     def translated(self, error: Exception) -> FrontierError:
         """The error as one of this room; its one line names the place and what to do."""
@@ -156,13 +167,12 @@ class PostgresDatabase:
             raise StoreUnavailable(f"{self.place}: no schema of the search path exists; create one first")
         if encoding != "UTF8":
             raise FormatMismatch(f"{self.place}: the database's encoding is {encoding}, UTF8 is needed")
-        if not _lock(connection, name_id(f"anabranch {database} {schema}")):
+        if not self._is_shared and not _lock(connection, name_id(f"anabranch {database} {schema}")):
             with connection.begin():
                 raise self._refusal(connection)
-        mine = "SELECT pid, backend_start::text FROM pg_stat_activity WHERE pid = pg_backend_pid()"
         with connection.begin():
             self._check_tables(connection, schema)
-            process, start = connection.execute(text(mine)).one()
+            process, start = connection.execute(text(_SESSION)).one()
         self._session = (process, start)
 
     def _refusal(self, connection: Connection) -> StoreUnavailable:

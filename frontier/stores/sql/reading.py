@@ -6,11 +6,12 @@ Gates that are taken are marked as held in the running transaction: from its com
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass, field
 from functools import lru_cache
 from itertools import chain
+from operator import itemgetter
 from typing import Any, NamedTuple
 
 from sqlalchemy import Connection
@@ -37,9 +38,11 @@ from anabranch.frontier.stores.contract import (
     GateRow,
     GatesRead,
     HeadsRead,
+    JobCounts,
     LaneId,
     LaneRow,
     LanesRead,
+    LinkRow,
     Parcel,
     Place,
     QueueFacts,
@@ -49,7 +52,7 @@ from anabranch.frontier.stores.contract import (
 )
 from anabranch.frontier.stores.sql import statements
 from anabranch.frontier.stores.sql.execution import Values, execute, fetch, fetch_for, write
-from anabranch.frontier.stores.sql.schema import counters_of
+from anabranch.frontier.stores.sql.schema import counters_of, is_shared
 
 #: Before every id, and every place in `url`.
 FIRST_ID = -(1 << 63)
@@ -61,8 +64,13 @@ _OPENED_AT_ONCE = 10_000
 #: Most lanes to read heads of by one statement.
 _HEADS_AT_ONCE = 16
 
-#: The window of a gate that was only named: not held, nothing to serve.
+#: The window of a gate that was only named: not held, nothing to serve. Its share comes after it.
 NO_WINDOW = (0, None, None)
+
+#: Where a gate's turn is, after the facts of its row.
+_TURN = len(GateRow._fields)
+#: A share that no gate has.
+_NO_SHARE = -1
 
 
 class Asked(NamedTuple):
@@ -139,51 +147,87 @@ def read_lanes(connection: Connection, gate: int, after: Turn | None, limit: int
     return LanesRead(gate, _line(connection, gate, -1 if after is None else after, limit))
 
 
-def take_gate(connection: Connection, gate: int, key: GateKey, lanes: int) -> GatesRead:
+#: The share of a gate.
+ShareOf = Callable[[GateKey], int]
+
+
+def in_one_share(_: GateKey) -> int:
+    """Where a job has one share, it is 0."""
+    return 0
+
+
+def take_gate(
+    connection: Connection, gate: int, key: GateKey, lanes: int, share_of: ShareOf = in_one_share
+) -> GatesRead:
     """Hold one gate, with its first lanes, made if it is new. Cost: four seeks."""
-    return _take_gates_together(connection, [(gate, key, lanes)])[0]
+    return _take_gates_together(connection, [(gate, key, lanes, share_of)])[0]
 
 
-def _take_gates_together(connection: Connection, asked: Sequence[tuple[int, GateKey, int]]) -> list[GatesRead]:
-    names = {gate: key for gate, key, _ in reversed(asked)}
+def _take_gates_together(connection: Connection, asked: Sequence[tuple[int, GateKey, int, ShareOf]]) -> list[GatesRead]:
+    names = {gate: (key, share_of(key)) for gate, key, _, share_of in reversed(asked)}
     ids = [(gate,) for gate in sorted(names)]
-    write(connection, statements.NAME_GATES, [gate_values(gate, names[gate]) for (gate,) in ids])
+    write(connection, statements.NAME_GATES, [gate_values(gate, *names[gate]) for (gate,) in ids])
     write(connection, statements.HOLD_GATES, ids)
     rows = {row[0]: GateRow._make(row) for row in fetch_for(connection, statements.GATES_BY_ID, ids)}
     return [
-        GatesRead([GateRead(rows[gate], _line(connection, gate, -1, lanes))], gate, None) for gate, _, lanes in asked
+        GatesRead([GateRead(rows[gate], _line(connection, gate, -1, lanes))], gate, None) for gate, _, lanes, _ in asked
     ]
 
 
-def gate_values(gate: int, key: GateKey) -> Values:
+def gate_values(gate: int, key: GateKey, share: int = 0) -> Values:
     """The row of a gate that was only named."""
-    return (gate, key, 0.0, 0.0, 0.0, 0.0, 0.0, 0, 0.0, None, *NO_WINDOW)
+    return (gate, key, 0.0, 0.0, 0.0, 0.0, 0.0, 0, 0.0, None, *NO_WINDOW, share)
 
 
-def take_gates(connection: Connection, now_s: float, limit: int, lanes: int) -> GatesRead:
-    """Hold the open gates with the smallest turns, with their first lanes. Cost: two seeks a gate.
+def take_gates(
+    connection: Connection, now_s: float, limit: int, lanes: int, shares: Collection[int] = (0,)
+) -> GatesRead:
+    """Hold the open gates of these shares with the smallest turns, with their first lanes.
 
     A gate with nothing left to serve loses its turn. If more than 10,000 closed gates have come due since the last question,
-    the latest of them open with the next question.
+    the latest of them open with the next question. Cost: two seeks a gate, three a share.
     """
-    execute(connection, statements.OPEN_GATES, (now_s, max(limit, _OPENED_AT_ONCE)))
+    if not shares:
+        return GatesRead([], None, None)
+    due, values = _of_shares(statements.DUE_GATES, shares, (now_s, max(limit, _OPENED_AT_ONCE)))
+    execute(connection, statements.OPEN_GATES.replace(statements.DUE_GATES, due), values)
     taken: list[GateRead] = []
     while wanted := limit - len(taken):
-        rows = fetch(connection, statements.NEXT_GATES, (wanted,))
-        reads = [GateRead(GateRow._make(row), _line(connection, row[0], -1, lanes)) for row in rows]
+        rows = fetch(connection, *_of_shares(statements.NEXT_GATES, shares, (wanted,)))
+        rows = sorted(rows, key=itemgetter(_TURN))[:wanted]
+        reads = [GateRead(GateRow._make(row[:_TURN]), _line(connection, row[0], -1, lanes)) for row in rows]
         with_lanes = [read for read in reads if read.lanes]
         write(connection, statements.HOLD_GATES, [(read.row.id,) for read in with_lanes])
         write(connection, statements.REST_GATES, [(read.row.id,) for read in reads if not read.lanes])
         taken += with_lanes
         if len(rows) < wanted:
             break
-    ((wakes_s,),) = fetch(connection, statements.NEXT_WAKE)
-    return GatesRead(taken, None, wakes_s)
+    times = fetch(connection, *_of_shares(statements.NEXT_WAKE, shares, ()))
+    return GatesRead(taken, None, min((wakes_s for (wakes_s,) in times if wakes_s is not None), default=None))
 
 
-def read_retries(connection: Connection, after: tuple[float, int] | None, limit: int) -> RetriesRead:
-    """Waiting rows after (due_s, ordinal). Cost: one seek, and one more per row."""
-    rows = fetch(connection, statements.RETRIES, (*(after or (float("-inf"), 0)), limit))
+def _of_shares(each: str, shares: Collection[int], parameters: Values) -> tuple[str, list[Any]]:
+    """The statement for all these shares at once, with its parameters; a power of two, so that there are few texts."""
+    asked = [*sorted(shares)]
+    asked += [_NO_SHARE] * ((1 << (len(asked) - 1).bit_length()) - len(asked))
+    return _united(each, len(asked)), [value for share in asked for value in (share, *parameters)]
+
+
+@lru_cache
+def _united(each: str, shares: int) -> str:
+    one = f"SELECT * FROM ({each}) AS of_share"  # noqa: S608  a text of `statements`
+    return each if shares == 1 else " UNION ALL ".join([one] * shares)
+
+
+def read_retries(
+    connection: Connection, after: tuple[float, int] | None, limit: int, epoch: int | None = None
+) -> RetriesRead:
+    """Waiting rows after (due_s, ordinal); with `epoch`, of a worker's shares. Cost: one seek, and one more per row."""
+    place = (*(after or (float("-inf"), 0)), limit)
+    if epoch is None:
+        rows = fetch(connection, statements.RETRIES, place)
+    else:
+        rows = fetch(connection, statements.RETRIES_OF_SHARES, (epoch, *place))
     return RetriesRead([Row._make(row) for row in rows])
 
 
@@ -243,6 +287,8 @@ def look_up(connection: Connection, key: bytes, lane: LaneId | None = None) -> U
         return _ended_record(ended[0])
     found = [] if lane is None else _seek(connection, lane, ordinal)
     found = found or fetch(connection, statements.URL_ANYWHERE, (ordinal,))
+    if not found and (links := fetch(connection, statements.LINK_AT, (ordinal,))):
+        return _record_of(LinkRow._make(links[0]))
     if not found:
         raise InvariantBroken(f"the key {key!r} is seen at row {ordinal}, which is neither queued nor ended")
     return Row._make(found[0]).record()
@@ -269,6 +315,12 @@ def look_up_ended(connection: Connection, keys: Sequence[bytes]) -> dict[bytes, 
     records = {row[0]: _ended_record(row) for row in ended}
     places = {key: known.get(fingerprint) for key, fingerprint in fingerprints.items()}
     return {key: records[ordinal] for key, ordinal in places.items() if ordinal in records}
+
+
+def _record_of(link: LinkRow) -> UrlRecord:
+    """An accepted URL on its way to another worker."""
+    record = UrlRecord(link.url, UrlState.QUEUED, 0, "", 0, link.ordinal, hops=link.hops)
+    return record._replace(payload=link.payload, precedence=link.precedence, via=link.via)
 
 
 def _seek(connection: Connection, lane: LaneId, ordinal: int) -> list[Values]:
@@ -357,13 +409,25 @@ def _facts(row: Values) -> QueueFacts:
 _CHUNK = 10_000
 
 
+def job_counts(connection: Connection) -> JobCounts:
+    """A job of several workers as a whole. Cost: O(times that workers have joined), and of links that are on their way."""
+    ((*totals, links),) = fetch(connection, statements.JOB_COUNTS)
+    return JobCounts(Counters._make(map(int, totals)), links)
+
+
+def _kept(connection: Connection) -> Counters:
+    """The totals of the one owner, or the sum over all workers."""
+    facts: dict[str, str] = dict(fetch(connection, statements.FACTS))
+    return job_counts(connection).counters if is_shared(facts) else counters_of(facts)
+
+
 def recount(connection: Connection) -> Counters:
     """Count the rows and compare with every kept count. Raises: InvariantBroken, naming the first difference.
 
     The last number of the sequence is taken as it is kept: its row may be gone. Cost: a scan of every table and a look into
     `seen` for each row.
     """
-    kept = counters_of(dict(fetch(connection, statements.FACTS)))
+    kept = _kept(connection)
     ((queued, last_row, waiting),) = fetch(connection, statements.COUNT_URLS, (WAITING,))
     ((queues,),) = fetch(connection, statements.COUNT_QUEUES)
     ended = {outcome: (count, last) for outcome, count, last in fetch(connection, statements.COUNT_DONE)}
@@ -416,11 +480,12 @@ def _check_seen(connection: Connection) -> None:
 
 
 def _keyed_rows(connection: Connection) -> Iterator[list[tuple[bytes, int]]]:
-    """Every row's key and ordinal, in pages."""
+    """Every row's key and ordinal, in pages; links to other workers are rows, too."""
     place = None
     while rows := queued_keys(connection, place, _CHUNK):
         place = rows[-1][1]
         yield [(key, place[3]) for key, place in rows]
+    yield [(link.dedup_key(), link.ordinal) for link in map(LinkRow._make, fetch(connection, statements.ALL_LINKS))]
     last = 0
     while ended := ended_keys(connection, last, _CHUNK):
         last = ended[-1][1]

@@ -27,6 +27,7 @@ from sqlalchemy import (
     inspect,
     text,
 )
+from sqlalchemy.exc import IntegrityError, ProgrammingError
 
 from anabranch.frontier.errors import FormatMismatch
 from anabranch.frontier.policies.hosts import authority, surt_key, unescaped_surt_host
@@ -127,16 +128,54 @@ GATE = Table(
     *_numbers("held"),
     Column("turn", _Int),  # NULL = nothing to serve, or held
     Column("wakes_s", Double),  # closed until then; only together with a turn
+    *_numbers("share"),  # 0 in a job of one share
 )
-_partial_index("gate_held", GATE.c.id, where="held = 1")
-_partial_index("gate_turn", GATE.c.turn, where="held = 0 AND turn IS NOT NULL AND wakes_s IS NULL")
-_partial_index("gate_wakes", GATE.c.wakes_s, where="held = 0 AND wakes_s IS NOT NULL")
+_partial_index("gate_held", GATE.c.share, where="held = 1")
+_partial_index("gate_turn", GATE.c.share, GATE.c.turn, where="held = 0 AND turn IS NOT NULL AND wakes_s IS NULL")
+_partial_index("gate_wakes", GATE.c.share, GATE.c.wakes_s, where="held = 0 AND wakes_s IS NOT NULL")
 
 #: Columns in the order of `Parcel`.
 PARCEL = Table("parcel", METADATA, *_key("share", "number"), Column("content", LargeBinary, nullable=False))
 
 #: Pages of other shares of the crawl on which rows were found, by the negative of those rows' `via`.
 PAGE = Table("page", METADATA, *_key("ordinal"), Column("url", String, nullable=False))
+
+#: The shares of a job of several workers, and by its epoch the worker that holds each; none in a job of one share.
+SHARE = Table(
+    "share",
+    METADATA,
+    *_key("id"),
+    Column("epoch", _Int),  # NULL = free
+    *_numbers("leaving"),  # 1 = its worker gives it back
+    *_times("died_s"),  # until when fetches of a worker that died may have lasted; 0 = none
+)
+
+#: Each time that a worker has joined, by its epoch. Its counters are what it has added to the job's.
+WORKER = Table(
+    "worker",
+    METADATA,
+    *_key("epoch"),
+    Column("name", String, nullable=False),
+    Column("token", String, nullable=False),  # of its folder
+    Column("session", String, nullable=False),  # of its connection, for whoever takes over
+    *_times("joined_s", "until_s"),  # by the server's clock; until_s 0 = it has left, or was taken over
+    Column("mark", String, nullable=False),  # its last transaction
+    *_numbers("batch", *Counters._fields),
+)
+
+#: Columns in the order of `LinkRow`.
+LINK = Table(
+    "link",
+    METADATA,
+    *_key("ordinal"),
+    *_numbers("share"),
+    Column("url", String, nullable=False),
+    Column("key", LargeBinary),  # NULL = the URL in UTF-8
+    Column("hops", String, nullable=False),
+    *_numbers("via", "precedence"),
+    Column("payload", LargeBinary),
+)
+Index("link_share", LINK.c.share, LINK.c.ordinal)
 
 #: Facts about the whole: format, identity, clean mark, epoch, counters, number and time of the last batch, notes.
 CRAWL = Table(
@@ -149,9 +188,9 @@ CRAWL = Table(
 
 
 #: Version of the tables; raise it with every change that an older program would misread, and convert older ones when opened.
-FORMAT = "4"
+FORMAT = "5"
 #: The formats that can be read.
-READ = ("3", FORMAT)
+READ = ("3", "4", FORMAT)
 
 #: A clock may be corrected by so much without any time being moved.
 CLOCK_SLACK_S = 1.0
@@ -159,13 +198,15 @@ CLOCK_SLACK_S = 1.0
 #: First part of the names in `crawl` of notes, and of the facts that may not change.
 NOTE = "note:"
 IDENTITY = "identity:"
+#: Name of the share rule among the facts that may not change.
+SHARES = "shares"
 
 
 def open_tables(connection: Connection, place: str, identity: Mapping[str, str], now_s: float) -> Opening:
     """Read the facts, free the gates that were held, and mark the store unclean under a new epoch: one transaction.
 
     `place` names the store in errors. If `now_s` is before the time of the last batch, every time in the store is moved
-    back by as much. Tables of format 3 are converted. Cost: O(gates that were held). Raises: FormatMismatch, naming each
+    back by as much. Tables of older formats are converted. Cost: O(gates that were held). Raises: FormatMismatch, naming each
     difference.
     """
     with connection.begin():
@@ -176,10 +217,8 @@ def open_tables(connection: Connection, place: str, identity: Mapping[str, str],
         facts: dict[str, str] = dict(fetch(connection, statements.FACTS))
         _check(place, facts, identity)
         if facts["format"] != FORMAT:
-            _escape_commas(connection, facts)
-            _put(connection, {"format": FORMAT})
-            facts = dict(fetch(connection, statements.FACTS))
-        execute(connection, statements.FREE_HELD)
+            facts = _convert(connection, facts)
+        execute(connection, statements.FREE_HELD, (0,))
         _follow_clock(connection, float(facts["now_s"]), now_s)
         epoch = int(facts["epoch"]) + 1
         _put(connection, {"epoch": str(epoch), "clean": "0"})
@@ -191,6 +230,28 @@ def open_tables(connection: Connection, place: str, identity: Mapping[str, str],
     )
 
 
+def open_shared(
+    connection: Connection, place: str, identity: Mapping[str, str], now_s: float, shares: int
+) -> dict[str, str]:
+    """Make the tables of a job of so many shares, unless they are there; returns its facts.
+
+    Of several workers that begin at once, one makes them. Raises: FormatMismatch, naming each difference.
+    """
+    try:
+        with connection.begin():
+            if not inspect(connection).has_table(CRAWL.name):
+                _create(connection, identity, now_s)
+                write(connection, statements.INSERT_SHARE, [(share, None, 0, 0.0) for share in range(shares)])
+    except (IntegrityError, ProgrammingError):
+        if not inspect(connection).has_table(CRAWL.name):
+            raise
+        connection.rollback()
+    with connection.begin():
+        facts: dict[str, str] = dict(fetch(connection, statements.FACTS))
+        _check(place, facts, identity)
+    return facts
+
+
 def mark(connection: Connection, clean: bool) -> None:
     """Note whether the owner closes the store in order, in the running transaction."""
     _put(connection, {"clean": str(int(clean))})
@@ -199,6 +260,11 @@ def mark(connection: Connection, clean: bool) -> None:
 def put_notes(connection: Connection, notes: Mapping[str, str]) -> None:
     """Keep these facts by name, in the running transaction; `Opening` has them."""
     _put(connection, {NOTE + name: value for name, value in notes.items()})
+
+
+def is_shared(facts: Mapping[str, str]) -> bool:
+    """The facts of `crawl` are those of a job of several workers."""
+    return f"{IDENTITY}{SHARES}" in facts
 
 
 def counters_of(facts: Mapping[str, str]) -> Counters:
@@ -249,6 +315,19 @@ def _follow_clock(connection: Connection, then_s: float, now_s: float) -> None:
 
 def _put(connection: Connection, facts: Mapping[str, str]) -> None:
     write(connection, statements.PUT_FACTS, list(facts.items()))
+
+
+def _convert(connection: Connection, facts: Mapping[str, str]) -> dict[str, str]:
+    """From an older format, in the running transaction; the facts after it."""
+    for statement in statements.ADD_SHARES:  # format 4 has none
+        execute(connection, statement)
+    METADATA.create_all(connection)
+    for index in GATE.indexes:
+        index.create(connection, checkfirst=True)
+    if facts["format"] == "3":
+        _escape_commas(connection, facts)
+    _put(connection, {"format": FORMAT})
+    return dict(fetch(connection, statements.FACTS))
 
 
 _PAGE = 10_000
@@ -302,7 +381,7 @@ def _move(connection: Connection, old: LaneId, new: LaneId, key: str, places: li
     write(connection, statements.NAME_QUEUES, [(new[0], key, *queue[2:4], 0, queue[5], 0, 0)])
     if new[1] != old[1]:
         gate = fetch(connection, statements.GATE, (old[1],))[0]
-        write(connection, statements.NAME_GATES, [(new[1], key, *gate[2:], 1, None, None)])
+        write(connection, statements.NAME_GATES, [(new[1], key, *gate[2:], 1, None, None, 0)])
     rest = (*old, turn, count - len(places), kept_waiting - waiting, shelved)
     behind = turn_of(precedence_of(turn), number)
     write(

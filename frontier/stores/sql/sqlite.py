@@ -46,6 +46,8 @@ from anabranch.frontier.stores.sql.schema import CRAWL, FORMAT, counters_of
 APPLICATION_ID = 0x416E6162
 #: How long to wait for another holder's lock: only long enough for one that is letting go just now.
 BUSY_S = 0.1
+#: How long a worker waits for the transactions of the others: as long as they may take.
+SHARED_BUSY_S = 30.0
 
 _CACHE_KIB = 64 * 1024
 #: Statements that stay prepared: each kind that takes rows has one text per power of two (`statements`).
@@ -95,21 +97,21 @@ _VAGUE = frozenset({sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_IOERR})
 
 
 @contextmanager
-def connected(path: Path, max_pages: int | None) -> Iterator[Connection]:
-    """The one connection to the file at `path`, made if it is new.
+def connected(path: Path, max_pages: int | None, *, is_shared: bool = False) -> Iterator[Connection]:
+    """The one connection to the file at `path`, made if it is new; `is_shared`: one of several, each waits for the others.
 
     `connection.begin()` sends BEGIN IMMEDIATE: the driver opens no transaction by itself. Raises what `translated` makes.
     """
     engine = create_engine(
         URL.create("sqlite", database=str(path)),
         poolclass=NullPool,
-        connect_args={"timeout": BUSY_S, "cached_statements": _STATEMENTS},
+        connect_args={"timeout": SHARED_BUSY_S if is_shared else BUSY_S, "cached_statements": _STATEMENTS},
     )
     event.listen(engine, "connect", _leave_transactions_to_us)
     event.listen(engine, "begin", _Transactions(log_of(path)).begin)
     try:
         with engine.connect() as connection:
-            _prepare(connection, path, max_pages)
+            _prepare(connection, path, max_pages, is_shared=is_shared)
             yield connection
     finally:
         engine.dispose()
@@ -178,10 +180,11 @@ def _is_being_copied(log: Path) -> bool:
     return False
 
 
-def _prepare(connection: Connection, path: Path, max_pages: int | None) -> None:
+def _prepare(connection: Connection, path: Path, max_pages: int | None, *, is_shared: bool) -> None:
     """Take the lock, make sure that the file is ours, then set it up; a foreign file is left as it was."""
     driver = driver_of(connection)
-    driver.execute("PRAGMA locking_mode = EXCLUSIVE")
+    if not is_shared:
+        driver.execute("PRAGMA locking_mode = EXCLUSIVE")
     driver.execute("BEGIN IMMEDIATE")
     (application,) = driver.execute("PRAGMA application_id").fetchone()
     (tables,) = driver.execute("SELECT count(*) FROM sqlite_schema").fetchone()
@@ -300,9 +303,11 @@ _PASSING = frozenset({
 class SqliteFile:
     """A crawl in a file of SQLite. Its connection has no other side, so it is never lost."""
 
-    def __init__(self, path: Path, max_pages: int | None) -> None:
+    def __init__(self, path: Path, max_pages: int | None, *, is_shared: bool = False) -> None:
+        """`is_shared`: several processes of this machine have it open."""
         self._path = path
         self._max_pages = max_pages
+        self._is_shared = is_shared
         self._owner = OwnerFile(path)
         self._closed: int | None = None  # the epoch of an owner that let go in order
 
@@ -319,6 +324,11 @@ class SqliteFile:
         if they are at most `CHECKED_ROWS`. Raises: StoreDamaged.
         """
         self._closed = None
+        if self._is_shared:
+            with connected(self._path, self._max_pages, is_shared=True) as connection:
+                connection.rollback()
+                yield connection
+            return
         seal = read_seal(self._path)  # before the lock is taken: a changed epoch shows another owner
         with connected(self._path, self._max_pages) as connection:
             self._check(connection, seal)
@@ -356,15 +366,25 @@ class SqliteFile:
         return connection.closed
 
     def announce(self, connection: Connection, owner: str) -> None:  # noqa: ARG002  a file needs no connection
-        """Write it into a file next to the database."""
-        self._owner.write(owner)
+        """Write it into a file next to the database. Workers have rows instead."""
+        if not self._is_shared:
+            self._owner.write(owner)
 
     def let_go(self, connection: Connection, *, clean: bool) -> None:
         """Fold the log into the file, if the end is clean; remove the owner's line."""
+        if self._is_shared:
+            return
         if clean:
             fold_log(connection)
             self._closed = int(fetch(connection, statements.FACT, ("epoch",))[0][0])
         self._owner.remove()
+
+    def session_of(self, connection: Connection) -> str:  # noqa: ARG002  a process has one
+        """The process."""
+        return str(os.getpid())
+
+    def end_session(self, connection: Connection, session: str) -> None:
+        """Nothing: a stopped process is ended by whoever started it."""
 
     def translated(self, error: Exception) -> FrontierError:
         """As the function `translated`; a file that is in use has its owner named, if that is known."""

@@ -169,7 +169,7 @@ SET_STANDING = "UPDATE queue SET standing = ? WHERE id = ?"
 
 # Gates
 
-_GATE_TYPES = _types("int8 text float8 float8 float8 float8 float8 int8 float8 int8 int8 int8 float8")
+_GATE_TYPES = _types("int8 text float8 float8 float8 float8 float8 int8 float8 int8 int8 int8 float8 int8")
 _GATE = "id, key, rests_until_s, blocked_until_s, spacing_s, last_rest_s, throttle_s, troubles, troubled_s, slots"
 GATE = f"SELECT {_GATE} FROM gate WHERE id = ?"
 GATES_BY_ID = _listed(f"SELECT {_GATE} FROM gate WHERE id")
@@ -196,21 +196,22 @@ LEAVE_GATES = ManyRows(
     _types("int8 int8 float8"),
     ") AS new WHERE gate.id = new.column1",
 )
-#: (now, limit): gates that are closed no longer join the open ones.
-OPEN_GATES = """
-UPDATE gate SET wakes_s = NULL WHERE id IN (
-    SELECT id FROM gate WHERE held = 0 AND wakes_s IS NOT NULL AND wakes_s <= ? ORDER BY wakes_s LIMIT ?
-)
+#: Gates of one share that are closed no longer. (share, now, limit).
+DUE_GATES = """
+SELECT id FROM gate WHERE held = 0 AND wakes_s IS NOT NULL AND share = ? AND wakes_s <= ? ORDER BY wakes_s LIMIT ?
 """
+#: They join the open ones; so for one share, and around the union of several.
+OPEN_GATES = f"UPDATE gate SET wakes_s = NULL WHERE id IN ({DUE_GATES})"
+#: Gates of one share. (share, limit).
 NEXT_GATES = f"""
-SELECT {_GATE} FROM gate WHERE held = 0 AND turn IS NOT NULL AND wakes_s IS NULL ORDER BY turn LIMIT ?
+SELECT {_GATE}, turn FROM gate WHERE held = 0 AND turn IS NOT NULL AND wakes_s IS NULL AND share = ? ORDER BY turn LIMIT ?
 """
-NEXT_WAKE = "SELECT min(wakes_s) FROM gate WHERE held = 0 AND wakes_s IS NOT NULL"
+NEXT_WAKE = "SELECT min(wakes_s) FROM gate WHERE held = 0 AND wakes_s IS NOT NULL AND share = ?"
 HOLD_GATES = _listed("UPDATE gate SET held = 1, turn = NULL, wakes_s = NULL WHERE id")
 REST_GATES = _listed("UPDATE gate SET turn = NULL WHERE id")
 _FIRST_TURN = "SELECT min(lane.turn) FROM lane WHERE lane.gate = gate.id AND servable = 1"
-#: Gates that an owner held when it ended.
-FREE_HELD = f"UPDATE gate SET held = 0, turn = ({_FIRST_TURN}), wakes_s = NULL WHERE held = 1"
+#: Gates of one share that an owner held when it ended.
+FREE_HELD = f"UPDATE gate SET held = 0, turn = ({_FIRST_TURN}), wakes_s = NULL WHERE held = 1 AND share = ?"
 #: Gates at which a queue can be served again.
 WAKE_GATES_OF_QUEUE = f"""
 UPDATE gate SET turn = ({_FIRST_TURN})
@@ -227,6 +228,79 @@ DELETE_PARCELS = "DELETE FROM parcel WHERE share = ? AND number <= ?"
 PARCELS = "SELECT share, number, content FROM parcel WHERE share = ? AND number > ? ORDER BY number LIMIT ?"
 INSERT_PAGE = ManyRows("INSERT INTO page VALUES ", _types("int8 text"), may_repeat=False, is_plain=True)
 PAGES = _listed("SELECT ordinal, url FROM page WHERE ordinal")
+
+# Shares and their workers. SERVER_TIME stands for the server's clock: on one machine, for the machine's
+
+SERVER_TIME = "SELECT SERVER_TIME"
+ADD_SHARES = (
+    "ALTER TABLE gate ADD COLUMN share BIGINT NOT NULL DEFAULT 0",
+    "DROP INDEX gate_held",
+    "DROP INDEX gate_turn",
+    "DROP INDEX gate_wakes",
+)
+INSERT_SHARE = ManyRows("INSERT INTO share VALUES ", _types("int8 int8 int8 float8"), may_repeat=False)
+#: (epoch, name, token, session, time to live).
+JOIN = """
+INSERT INTO worker SELECT ?, ?, ?, ?, SERVER_TIME, SERVER_TIME + ?, '', 0, 0, 0, 0, 0, 0, 0, 0, 0, 0
+"""
+#: (time to live, epoch). The lease of all shares of a worker, and the fence of its commits.
+RENEW = "UPDATE worker SET until_s = SERVER_TIME + ? WHERE epoch = ? AND until_s > 0"
+PUT_SESSION = "UPDATE worker SET session = ? WHERE epoch = ?"
+#: (batch, last_ordinal … queues, epoch).
+PUT_COUNTERS = """
+UPDATE worker SET batch = ?, last_ordinal = ?, queued = ?, done = ?, failed = ?, disregarded = ?, retired = ?, paused = ?,
+    waiting = ?, queues = ? WHERE epoch = ?
+"""
+PUT_MARK = "UPDATE worker SET mark = ? WHERE epoch = ?"
+MARK = "SELECT mark FROM worker WHERE epoch = ?"
+#: Workers that have not left, by epoch: whether their time is up.
+LIVE_WORKERS = "SELECT epoch, name, token, session, until_s < SERVER_TIME FROM worker WHERE until_s > 0 ORDER BY epoch"
+#: (epoch).
+END_WORKER = "UPDATE worker SET until_s = 0 WHERE epoch = ? AND until_s > 0"
+#: The same, only if its time is up.
+BURY_WORKER = "UPDATE worker SET until_s = 0 WHERE epoch = ? AND until_s > 0 AND until_s < SERVER_TIME"
+#: Of a worker that died: its fetches may have lasted until now. (epoch).
+FREE_SHARES = "UPDATE share SET epoch = NULL, leaving = 0, died_s = SERVER_TIME WHERE epoch = ?"
+#: Of one that leaves in order.
+GIVE_UP_SHARES = "UPDATE share SET epoch = NULL, leaving = 0, died_s = 0 WHERE epoch = ?"
+HELD_SHARES = "SELECT id, leaving, died_s FROM share WHERE epoch = ? ORDER BY id"
+#: (limit).
+UNHELD_SHARES = "SELECT id FROM share WHERE epoch IS NULL ORDER BY id LIMIT ?"
+#: (epoch, share).
+CLAIM_SHARE = "UPDATE share SET epoch = ?, leaving = 0 WHERE id = ? AND epoch IS NULL"
+#: (share, epoch).
+LEAVE_SHARE = "UPDATE share SET leaving = 1 WHERE id = ? AND epoch = ?"
+#: Given back in order. (share, epoch).
+RELEASE_SHARE = "UPDATE share SET epoch = NULL, leaving = 0, died_s = 0 WHERE id = ? AND epoch = ? AND leaving = 1"
+#: Rows of shares by the standing of their queues: (standing, rows, waiting ones).
+ROWS_OF_SHARES = ManyRows(
+    """SELECT shelved, sum(count), sum(waiting) FROM lane JOIN gate ON gate.id = lane.gate
+    WHERE share IN (SELECT * FROM (VALUES """,
+    ("int8",),
+    ") AS listed) GROUP BY shelved",
+)
+INSERT_LINK = ManyRows(
+    "INSERT INTO link VALUES ", _types("int8 int8 text bytea text int8 int8 bytea"), may_repeat=False, is_plain=True
+)
+DELETE_LINKS = _listed("DELETE FROM link WHERE ordinal")
+LINKS = _listed("SELECT * FROM link WHERE share")
+#: All of the job in one statement, so as of one moment.
+JOB_COUNTS = """
+SELECT coalesce(max(last_ordinal), 0), coalesce(sum(queued), 0), coalesce(sum(done), 0), coalesce(sum(failed), 0),
+       coalesce(sum(disregarded), 0), coalesce(sum(retired), 0), coalesce(sum(paused), 0), coalesce(sum(waiting), 0),
+       coalesce(sum(queues), 0), (SELECT count(*) FROM link) FROM worker
+"""
+WORKERS = """
+SELECT worker.epoch, name, (SELECT count(*) FROM share WHERE share.epoch = worker.epoch), until_s - SERVER_TIME
+FROM worker WHERE until_s > 0 ORDER BY worker.epoch
+"""
+ALL_LINKS = "SELECT * FROM link"
+LINK_AT = "SELECT * FROM link WHERE ordinal = ?"
+#: Waiting rows of the shares of one worker. (epoch, due, ordinal, limit).
+RETRIES_OF_SHARES = f"""
+SELECT {_ROW} FROM url JOIN gate ON gate.id = url.gate JOIN share ON share.id = gate.share
+WHERE share.epoch = ? AND share.leaving = 0 AND due_s IS NOT NULL AND (due_s, ordinal) > (?, ?) ORDER BY due_s, ordinal LIMIT ?
+"""
 
 # The whole
 

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import time
 from collections import deque
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from concurrent.futures import Future
 from contextlib import closing
 from functools import partial
@@ -30,15 +30,17 @@ from anabranch.frontier.seen import SeenFilter
 from anabranch.frontier.stores.contract import (
     Answer,
     Batch,
+    GatesRead,
     LaneId,
     Opening,
     Place,
 )
-from anabranch.frontier.stores.sql import reading
+from anabranch.frontier.stores.sql import reading, worker
 from anabranch.frontier.stores.sql.reading import Asked, Item, Question
-from anabranch.frontier.stores.sql.schema import mark, open_tables, put_notes
 from anabranch.frontier.stores.sql.sqlite import SqliteFile, owner_line
 from anabranch.frontier.stores.sql.work import Database, Patience, Session, Work, refuse
+from anabranch.frontier.stores.sql.worker import Shared, ShareWorker
+from anabranch.frontier.stores.sql.writing import Owner, SoleOwner
 
 #: Rows of one transaction, unless a single batch has more.
 MAX_ROWS = 10_000
@@ -49,8 +51,9 @@ LINGER_S = 0.05
 class Fifo:
     """Batches and questions that are not worked off yet. Any thread may append; one takes."""
 
-    def __init__(self, linger_s: float = LINGER_S) -> None:
+    def __init__(self, linger_s: float = LINGER_S, idle_s: float | None = None) -> None:
         self._linger_s = linger_s
+        self._idle_s = idle_s
         self._items: deque[Item] = deque()
         self._lock = Lock()
         self._changed = Condition(self._lock)
@@ -88,25 +91,32 @@ class Fifo:
             self._changed.notify()
 
     def groups(self) -> Iterator[list[Item]]:
-        """Hand out all that waits, a transaction's worth at a time; wait and linger for more; end when closed and empty."""
+        """Hand out all that waits, a transaction's worth at a time; wait and linger for more; end when closed and empty.
+
+        If nothing comes for `idle_s` seconds, the group is empty.
+        """
         while True:
             with self._lock:
-                while not self._items and not self._is_closed:
-                    self._is_awaited = True
-                    self._changed.wait()
+                self._is_awaited = not (self._items or self._is_closed)
+                came = self._changed.wait_for(lambda: self._items or self._is_closed, self._idle_s)
                 self._is_awaited = False
-                self._changed.wait_for(lambda: self._is_hurried or self._is_closed, self._linger_s)
-                group, rows = list[Item](), 0
-                while self._items:
-                    item = self._items[0]
-                    rows += item.rows if isinstance(item, Batch) else 0
-                    if group and rows > MAX_ROWS:
-                        break
-                    group.append(self._items.popleft())
+                if came:
+                    self._changed.wait_for(lambda: self._is_hurried or self._is_closed, self._linger_s)
+                group = self._take_group()
                 self._is_hurried = self._is_hurried and bool(self._items)
-            if not group:
+            if not group and came:
                 return
             yield group
+
+    def _take_group(self) -> list[Item]:
+        group, rows = list[Item](), 0
+        while self._items:
+            item = self._items[0]
+            rows += item.rows if isinstance(item, Batch) else 0
+            if group and rows > MAX_ROWS:
+                break
+            group.append(self._items.popleft())
+        return group
 
 
 T = TypeVar("T")
@@ -131,21 +141,32 @@ class SqlStore:
     """
 
     def __init__(
-        self, target: Path | str, *, max_pages: int | None = None, seen: SeenFilter | None = None, retry_s: float = 30.0
+        self,
+        target: Path | str,
+        *,
+        max_pages: int | None = None,
+        seen: SeenFilter | None = None,
+        retry_s: float = 30.0,
+        shared: Shared | None = None,
     ) -> None:
         """A path is a file of SQLite, a string the URL of a PostgreSQL database; its tables live in the connection's schema.
 
         `max_pages` bounds the file's size: beyond it the store is full. `seen` is a filter that may block: it is asked
         before rows are written and marked after they are durable, both in the store thread, and belongs to that thread from
-        `open` to `close`. Raises: PolicyError for a URL of another kind.
+        `open` to `close`. `shared`: other workers have the same tables open. Raises: PolicyError for a URL of another kind.
         """
         self._database: Database
         if isinstance(target, Path):
-            self._database = SqliteFile(target, max_pages)
+            self._database = SqliteFile(target, max_pages, is_shared=shared is not None)
         else:
             from anabranch.frontier.stores.sql.postgres import PostgresDatabase  # noqa: PLC0415  the driver is an extra
 
-            self._database = PostgresDatabase(target)
+            self._database = PostgresDatabase(target, is_shared=shared is not None)
+        self._owner: Owner = SoleOwner()
+        if shared is not None:
+            self._owner = self._worker = ShareWorker(
+                shared.rule, shared.worker, self._database.session_of, self._database.end_session
+            )
         self._seen = seen
         self._retry_s = retry_s
         self._answers: deque[Answer] = deque()
@@ -169,9 +190,10 @@ class SqlStore:
             self._answers.extend(answers)
             on_change()
 
-        self._fifo, self._patience, self._failure = Fifo(), Patience(self._retry_s), None
+        self._post = post
+        self._fifo, self._patience, self._failure = Fifo(idle_s=self._owner.idle_s), Patience(self._retry_s), None
         opened: Future[Opening] = Future()
-        tables = partial(open_tables, place=self._database.place, identity=identity, now_s=now_s)
+        tables = partial(self._owner.open, place=self._database.place, identity=identity, now_s=now_s)
         # A daemon: a forgotten `close` must not keep the process from ending.
         thread = Thread(target=self._run, args=(tables, opened, post), name="anabranch-store", daemon=True)
         thread.start()
@@ -197,15 +219,15 @@ class SqlStore:
 
     def ask_gate(self, gate: int, key: GateKey, lanes: int) -> None:
         """Take one gate into memory, made if it is new."""
-        self._append(Asked(reading.take_gate, (gate, key, lanes), takes=True))
+        self._append(Asked(reading.take_gate, (gate, key, lanes, self._owner.share_of), takes=True))
 
     def ask_gates(self, now_s: float, limit: int, lanes: int) -> None:
         """Take up to `limit` gates into memory that are not there and have something to serve."""
-        self._append(Asked(reading.take_gates, (now_s, limit, lanes), takes=True))
+        self._append(Asked(self._take_gates, (now_s, limit, lanes), takes=True))
 
     def ask_retries(self, after: tuple[float, int] | None, limit: int) -> None:
         """Ask for waiting rows after (due_s, ordinal)."""
-        self._append(Asked(reading.read_retries, (after, limit)))
+        self._append(Asked(reading.read_retries, (after, limit, self._owner.shares_epoch)))
 
     def hurry(self) -> None:
         """Begin the next transaction now."""
@@ -222,7 +244,20 @@ class SqlStore:
         """Return when every batch written so far is durable (blocks). Raises: StoreUnavailable."""
         self._wait_for(lambda _: None)
 
-    note = _question(put_notes)
+    def note(self, notes: Mapping[str, str]) -> None:
+        """Store these facts by name, durably (blocks, any thread). Raises: StoreUnavailable."""
+        self._wait_for(lambda connection: self._owner.note(connection, notes))
+
+    def release(self, shares: Collection[int]) -> None:
+        """Give shares back that are leaving, after all that was written for them; `SharesHeld` answers."""
+        self._append(self._worker.release(shares, self._post))
+
+    def safe_until_s(self) -> float:
+        """Until when this worker's shares are its own for certain, by the monotonic clock (any thread)."""
+        return self._worker.safe_until_s
+
+    job_counts = _question(reading.job_counts)  #: of a shared store
+    workers = _question(worker.workers)
     parcels = _question(reading.read_parcels)
 
     def close(self, *, clean: bool) -> None:
@@ -285,11 +320,11 @@ class SqlStore:
                 opening = tables(session.connection)
                 self._database.announce(session.connection, owner_line(time.time()))
                 opened.set_result(opening)
-                work = Work(session, opening, self._seen, post, self._patience)
+                work = Work(session, self._owner, opening, self._seen, post, self._patience)
                 for group in self._fifo.groups():
-                    work.do(group)
+                    work.do([*group, *self._owner.tasks(post)])
                 if self._close_clean and work.failure is None:
-                    work.do([Question(partial(mark, clean=True))])
+                    work.do([Question(partial(self._owner.close, clean=True))])
                 self._failure = work.failure
                 if work.failure is None:
                     self._database.let_go(session.connection, clean=self._close_clean)
@@ -301,6 +336,9 @@ class SqlStore:
             self._fifo.close()
             for group in self._fifo.groups():
                 refuse(group, failure)
+
+    def _take_gates(self, connection: Connection, now_s: float, limit: int, lanes: int) -> GatesRead:
+        return reading.take_gates(connection, now_s, limit, lanes, self._owner.serving)
 
     def _append(self, item: Item) -> None:
         if not self._fifo.append(item):

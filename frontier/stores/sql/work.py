@@ -28,11 +28,9 @@ from anabranch.frontier.errors import FrontierError, StoreFull, StoreUnavailable
 from anabranch.frontier.records import Row
 from anabranch.frontier.seen import SeenFilter
 from anabranch.frontier.stores.contract import Answer, Batch, Counters, Opening, StoreFailed, Synced, Troubled
-from anabranch.frontier.stores.sql import statements
-from anabranch.frontier.stores.sql.execution import fetch, write
 from anabranch.frontier.stores.sql.lanes import KnownLanes
 from anabranch.frontier.stores.sql.reading import Asked, Item, Question, read_all
-from anabranch.frontier.stores.sql.writing import TransactionWriter, check_epoch
+from anabranch.frontier.stores.sql.writing import Owner, TransactionWriter
 
 #: Seconds before the second try; each later wait is twice as long, up to the longest.
 FIRST_WAIT_S = 0.1
@@ -125,6 +123,13 @@ class Database(Protocol):
         """The error as one of this room; its one line names the place and what to do."""
         ...
 
+    def session_of(self, connection: Connection) -> str:
+        """A name of this connection's session that `end_session` understands."""
+        ...
+
+    def end_session(self, connection: Connection, session: str) -> None:
+        """End another session, and the transaction that it may be stuck in; nothing if it has ended or cannot be ended."""
+
     def is_passing(self, error: Exception) -> bool:
         """The cause may pass (a full disk, a server that is away), so another try makes sense."""
         ...
@@ -139,7 +144,7 @@ class Session:
         self._stack = ExitStack()
         self.connection = self._stack.enter_context(database.connected())
 
-    def recover(self, epoch: int) -> None:
+    def recover(self, owner: Owner) -> None:
         """After a failure: end what is left of the transaction; connect again if the connection is lost.
 
         Raises: StoreInUse if the store had another owner meanwhile, and what `Database.translated` understands.
@@ -150,14 +155,11 @@ class Session:
         self.close()
         self.connection = self._stack.enter_context(self.database.connected())
         with self.connection.begin():
-            check_epoch(self.connection, epoch)
+            owner.rejoin(self.connection)
 
     def close(self) -> None:
         """Let go of the connection and its lock."""
         self._stack.close()
-
-
-_MARK = "transaction"  # name in `crawl`: the last one that wrote, "epoch.number"
 
 
 class Work:
@@ -166,6 +168,7 @@ class Work:
     def __init__(
         self,
         session: Session,
+        owner: Owner,
         opening: Opening,
         seen: SeenFilter | None,
         post: Callable[[list[Answer]], None],
@@ -173,7 +176,7 @@ class Work:
     ) -> None:
         self._session = session
         self._totals: Counters = opening.counters
-        self._epoch = opening.epoch
+        self._owner = owner
         self._seen = seen
         self._post = post
         self._patience = patience
@@ -192,6 +195,8 @@ class Work:
 
     def do(self, items: list[Item]) -> None:
         """Work off one group. After a failure nothing more is written, and every question gets the error."""
+        if not items:
+            return
         if self.failure is not None:
             refuse(items, self.failure)
             return
@@ -210,7 +215,7 @@ class Work:
         database = self._session.database
         try:
             if not is_first:
-                self._session.recover(self._epoch)
+                self._session.recover(self._owner)
             self._transact()
         except Exception as error:  # noqa: BLE001  whatever it is, the core must hear of it: a dead thread reports nothing
             self._lanes.forget()
@@ -231,6 +236,7 @@ class Work:
             self._write()
         assert self._worked is not None
         writing, answer_questions = self._worked
+        self._owner.committed(writing.adopted)
         if self._seen is not None:
             # Duplicates too: the store has their keys, so the filter may know them.
             keys = [row.dedup_key() for batch in self._batches or () for row in batch.new]
@@ -240,8 +246,8 @@ class Work:
         self._totals = totals = writing.totals
         self._report_trouble("")
         if writing.number is not None:
-            duplicates = [*self._known, *writing.duplicates]
-            self._post([Synced(writing.number, duplicates, totals.retired, totals.paused, totals.queues)])
+            duplicates, shown = [*self._known, *writing.duplicates], self._owner.shown(totals)
+            self._post([Synced(writing.number, duplicates, shown.retired, shown.paused, shown.queues)])
         for answer in answer_questions:
             answer()
 
@@ -253,7 +259,7 @@ class Work:
             if self._seen is not None:
                 self._ask_filter(batches, self._seen)
             self._batches = batches
-        writing = TransactionWriter(connection, self._totals, self._epoch, self._lanes)
+        writing = TransactionWriter(connection, self._totals, self._owner, self._lanes)
         with connection.begin():
             for batch in self._batches:
                 writing.add(batch)
@@ -292,19 +298,19 @@ class Work:
             return partial(question.answer.set_exception, error)
 
     def _leave_mark(self) -> None:
-        """Number the transaction in itself. The epoch is part of the mark: numbers begin anew with each owner."""
+        """Number the transaction in itself."""
         if not any(isinstance(item, Batch) or (isinstance(item, Asked) and item.takes) for item in self._items):
             return
         self._marks += 1
-        self._mark = f"{self._epoch}.{self._marks}"
-        write(self._session.connection, statements.PUT_FACTS, [(_MARK, self._mark)])
+        self._mark = str(self._marks)
+        self._owner.leave_mark(self._session.connection, self._mark)
 
     def _is_kept(self) -> bool:
         """The last try's COMMIT failed, or its answer was lost, and it took place all the same."""
         if self._mark is None:
             return False
         with self._session.connection.begin():
-            return fetch(self._session.connection, statements.FACT, (_MARK,)) == [(self._mark,)]
+            return self._owner.is_marked(self._session.connection, self._mark)
 
     def _ask_filter(self, batches: list[Batch], seen: SeenFilter) -> None:
         """Take out the new rows that the filter knows, by one question for all batches; forced ones are not asked about.

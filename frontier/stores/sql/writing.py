@@ -1,4 +1,4 @@
-"""From batches to statements: the sum of one transaction's batches.
+"""From batches to statements: the sum of one transaction's batches, and the right to write it.
 
 Rows are collected and written once, at the end or before queues are opened or paused. A row that is added and taken out in
 between never touches the disk. Names, counts and times are written with the rows.
@@ -7,49 +7,181 @@ between never touches the disk. Names, counts and times are written with the row
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from itertools import groupby
-from typing import Any
+from typing import Any, Protocol
 
 from sqlalchemy import Connection
 
 from anabranch.frontier.errors import InvariantBroken, StoreInUse
 from anabranch.frontier.records import ENDING, GateKey, OutcomeKind, QueueKey, Row, Turn, seen_fingerprints
 from anabranch.frontier.stores.contract import (
+    Answer,
     Batch,
     Counters,
     Ended,
     Exchanged,
     GateRow,
     LeftGate,
+    LinkRow,
+    Opening,
     Parcel,
     Place,
     QueueRow,
     Standing,
 )
-from anabranch.frontier.stores.sql import statements
+from anabranch.frontier.stores.sql import schema, statements
 from anabranch.frontier.stores.sql.execution import execute, fetch, fetch_locked, write
 from anabranch.frontier.stores.sql.lanes import KnownLanes, LaneChanges
-from anabranch.frontier.stores.sql.reading import NO_WINDOW, gate_values, seen_ordinals
+from anabranch.frontier.stores.sql.reading import NO_WINDOW, Question, gate_values, in_one_share, seen_ordinals
+
+_MARK = "transaction"  # name in `crawl`: the last one that wrote, "epoch.number"
 
 #: `value` of an Enum is a Python call.
 _NAMES = {kind: kind.value for kind in OutcomeKind}
 
 
+class Owner(Protocol):
+    """The owner's side of a store. Its methods belong to the store thread; those with a connection run in its transaction."""
+
+    @property
+    def serving(self) -> Collection[int]:
+        """The shares whose gates may be taken."""
+        ...
+
+    @property
+    def idle_s(self) -> float | None:
+        """How long the thread may sleep when nothing comes; None: for ever."""
+        ...
+
+    @property
+    def shares_epoch(self) -> int | None:
+        """The epoch under which shares are held; None: all rows are the owner's."""
+        ...
+
+    def share_of(self, gate: GateKey, /) -> int:
+        """The share of a gate."""
+        ...
+
+    def open(self, connection: Connection, place: str, identity: Mapping[str, str], now_s: float) -> Opening:
+        """Make the tables if there are none, and become an owner. Raises: FormatMismatch, StoreInUse."""
+        ...
+
+    def check(self, connection: Connection) -> None:
+        """The fence of a transaction that writes: until it ends nobody takes over. Raises: StoreInUse if somebody has."""
+
+    def rejoin(self, connection: Connection) -> None:
+        """Go on with a new session, after the former one was lost; in a transaction of its own. Raises: as `check`."""
+
+    def put_totals(self, connection: Connection, totals: Counters, number: int | None, now_s: float) -> None:
+        """Write the totals after a batch."""
+
+    def shown(self, totals: Counters) -> Counters:
+        """The totals as the core knows them."""
+        ...
+
+    def leave_mark(self, connection: Connection, mark: str) -> None:
+        """Name the transaction in itself."""
+
+    def is_marked(self, connection: Connection, mark: str) -> bool:
+        """The last transaction that was kept has this name."""
+        ...
+
+    def note(self, connection: Connection, notes: Mapping[str, str]) -> None:
+        """Keep these facts by name."""
+
+    def committed(self, adopted: Sequence[int]) -> None:
+        """A transaction was kept that began with `check`; it adopted these links."""
+
+    def tasks(self, post: Callable[[list[Answer]], None]) -> list[Question]:
+        """What is due beside the core's questions."""
+        ...
+
+    def close(self, connection: Connection, *, clean: bool) -> None:
+        """Note how the owner has ended."""
+
+
+class SoleOwner:
+    """Owns the tables whole, since its opening. An epoch, the number of openings, tells it from those before and after it."""
+
+    serving: Collection[int] = (0,)
+    idle_s = None
+    shares_epoch = None
+    share_of = staticmethod(in_one_share)
+
+    def __init__(self, epoch: int = 0) -> None:
+        """`epoch`: of an opening that has taken place."""
+        self._epoch = epoch
+
+    def open(self, connection: Connection, place: str, identity: Mapping[str, str], now_s: float) -> Opening:
+        """As `schema.open_tables`."""
+        opening = schema.open_tables(connection, place, identity, now_s)
+        self._epoch = opening.epoch
+        return opening
+
+    def check(self, connection: Connection) -> None:
+        """Make sure that no other owner has opened the store, nor can before this transaction ends. Raises: StoreInUse.
+
+        An owner that takes over waits for the commit, and so reads all that it keeps; after a take-over nothing is committed.
+        """
+        ((stored,),) = fetch_locked(connection, statements.FACT, ("epoch",), "SHARE")
+        if int(stored) != self._epoch:
+            raise StoreInUse(
+                f"another owner has taken over (it is opening {stored}, this one was {self._epoch}); open it anew"
+            )
+
+    def rejoin(self, connection: Connection) -> None:
+        """Nobody else was here meanwhile. Raises: as `check`."""
+        self.check(connection)
+
+    def put_totals(self, connection: Connection, totals: Counters, number: int | None, now_s: float) -> None:
+        """Among the facts of the crawl."""
+        facts = {**totals._asdict(), "batch": number}
+        rows = [(name, str(value)) for name, value in facts.items()]
+        write(connection, statements.PUT_FACTS, [*rows, ("now_s", repr(now_s))])
+
+    def shown(self, totals: Counters) -> Counters:
+        """As they are."""
+        return totals
+
+    def leave_mark(self, connection: Connection, mark: str) -> None:
+        """Among the facts of the crawl. The epoch is part of the mark: numbers begin anew with each owner."""
+        write(connection, statements.PUT_FACTS, [(_MARK, f"{self._epoch}.{mark}")])
+
+    def is_marked(self, connection: Connection, mark: str) -> bool:
+        """It is the last one."""
+        return fetch(connection, statements.FACT, (_MARK,)) == [(f"{self._epoch}.{mark}",)]
+
+    def note(self, connection: Connection, notes: Mapping[str, str]) -> None:
+        """Among the facts of the crawl."""
+        schema.put_notes(connection, notes)
+
+    def committed(self, adopted: Sequence[int]) -> None:
+        """Nothing: it is the owner until its session ends."""
+
+    def tasks(self, post: Callable[[list[Answer]], None]) -> list[Question]:  # noqa: ARG002
+        """None."""
+        return []
+
+    def close(self, connection: Connection, *, clean: bool) -> None:
+        """Among the facts of the crawl."""
+        schema.mark(connection, clean)
+
+
 class TransactionWriter:
     """Writes the batches of one transaction, in their order. O(1) a row, see `statements` for what each costs."""
 
-    def __init__(self, connection: Connection, totals: Counters, epoch: int, lanes: KnownLanes | None = None) -> None:
-        """`totals` are those of the last transaction that was committed, `epoch` the owner's; `lanes` remembers lanes."""
+    def __init__(self, connection: Connection, totals: Counters, owner: Owner, lanes: KnownLanes | None = None) -> None:
+        """`totals` are those of the last transaction that was committed; `lanes` remembers lanes."""
         self._connection = connection
-        self._epoch = epoch
+        self._owner = owner
         #: Rows of `url` since the last flush, by ordinal, and the places that are to be emptied before they are filled.
         self._placed: dict[int, Row] = {}
         self._emptied: list[Place] = []
         self._batches: list[Batch] = []
         self._known_lanes = KnownLanes() if lanes is None else lanes
         self._queues = QueueChanges()
-        self._gates = GateChanges()
+        self._gates = GateChanges(owner.share_of)
         self._now_s = 0.0
         self._is_flushed = True
         self._totals = totals
@@ -57,6 +189,7 @@ class TransactionWriter:
         self.totals = totals
         self.number: int | None = None  #: of the last batch
         self.duplicates: list[Row] = []  #: new rows that died
+        self.adopted: list[int] = []  #: links that became rows
 
     def add(self, batch: Batch) -> None:
         """Take one batch."""
@@ -77,15 +210,13 @@ class TransactionWriter:
                 self._set_standing(queue, standing)
 
     def flush(self) -> None:
-        """Write all that was added. Raises: InvariantBroken; StoreInUse if the epoch is not ours any more."""
+        """Write all that was added. Raises: InvariantBroken; StoreInUse if another owner has taken over."""
         if self._is_flushed:
             return
-        check_epoch(self._connection, self._epoch)
+        self._owner.check(self._connection)
         self._flush_all()
         self.totals = self._totals
-        facts = {**self.totals._asdict(), "batch": self.number}
-        rows = [(name, str(value)) for name, value in facts.items()]
-        write(self._connection, statements.PUT_FACTS, [*rows, ("now_s", repr(self._now_s))])
+        self._owner.put_totals(self._connection, self.totals, self.number, self._now_s)
         self._is_flushed = True
 
     def _flush_all(self) -> None:
@@ -93,7 +224,7 @@ class TransactionWriter:
         outcomes, lanes = self._write_rows(batches)
         queues = self._queues.write(self._connection)
         self._gates.write(self._connection)
-        self._queues, self._gates = QueueChanges(), GateChanges()
+        self._queues, self._gates = QueueChanges(), GateChanges(self._owner.share_of)
         _write_exchanged(self._connection, [batch.exchanged for batch in batches if batch.exchanged is not None])
         lanes.write(self._connection)
         self._change_totals(
@@ -120,6 +251,7 @@ class TransactionWriter:
             if self._placed.pop(row.ordinal, None) is None and row.ordinal not in settled:
                 raise InvariantBroken(f"row {row.ordinal} ends or moves, and its key was known before it came")
         write(self._connection, statements.INSERT_URL, sorted(self._placed.values()))
+        self._send(batches)
         dead = {row.ordinal for row in died}
         ended = [ended for batch in batches for ended in batch.ended]
         ended += [end for ordinal, end in settled.items() if ordinal not in dead]
@@ -153,16 +285,21 @@ class TransactionWriter:
 
     def _enter_new(self, batches: Sequence[Batch]) -> list[Row]:
         """Enter the new rows' fingerprints into `seen`; the result is the rows with known keys."""
-        died: list[Row] = []
-        if not any(batch.forced for batch in batches):
-            plain = [row for batch in batches for row in batch.new]
-            return self._enter(plain, is_forced=False) if plain else died
-        new = ((row.ordinal in batch.forced, row) for batch in batches for row in batch.new)
-        for is_forced, rows in groupby(new, key=lambda pair: pair[0]):
-            died += self._enter([row for _, row in rows], is_forced=is_forced)
+        new = [row for batch in batches for row in (batch.new if batch.exchange is None else _entered(batch))]
+        forced = _forced(batches)
+        died = self._enter_in_order(new, forced) if new else set()
+        return [row for row in new if row.ordinal in died] if died else []
+
+    def _enter_in_order(self, rows: Sequence[Row | LinkRow], forced: set[int]) -> set[int]:
+        if not forced:
+            return self._enter(rows, is_forced=False)
+        died: set[int] = set()
+        for is_forced, group in groupby(rows, key=lambda row: row.ordinal in forced):
+            died |= self._enter([*group], is_forced=is_forced)
         return died
 
-    def _enter(self, rows: Sequence[Row], *, is_forced: bool) -> list[Row]:
+    def _enter(self, rows: Sequence[Row | LinkRow], *, is_forced: bool) -> set[int]:
+        """Enter their fingerprints; the result is the numbers of those with known keys."""
         # Of equal keys the first row wins if it is not forced, the last one if it is.
         fingerprints = seen_fingerprints([row.dedup_key() for row in rows])
         ordinals = [row.ordinal for row in rows]
@@ -172,13 +309,24 @@ class TransactionWriter:
                 statements.REPLACE_SEEN,
                 sorted(dict(zip(fingerprints, ordinals, strict=True)).items()),
             )
-            return []
+            return set()
         winners = dict(zip(reversed(fingerprints), reversed(ordinals), strict=True))
         found = sorted(winners)
         if write(self._connection, statements.ENTER_SEEN, [(one, winners[one]) for one in found]) == len(rows):
-            return []
+            return set()
         known = seen_ordinals(self._connection, found)
-        return [row for row, one in zip(rows, fingerprints, strict=True) if known[one] != row.ordinal]
+        return {ordinal for ordinal, one in zip(ordinals, fingerprints, strict=True) if known[one] != ordinal}
+
+    def _send(self, batches: Sequence[Batch]) -> None:
+        """Write the links for other workers whose keys are new, and take away those that were adopted."""
+        exchanges = [batch.exchange for batch in batches if batch.exchange is not None]
+        links = [link for exchange in exchanges for link in exchange.outbound]
+        if links:
+            died = self._enter_in_order(links, _forced(batches))
+            write(self._connection, statements.INSERT_LINK, [link for link in links if link.ordinal not in died])
+        adopted = sorted(ordinal for exchange in exchanges for ordinal in exchange.adopted)
+        write(self._connection, statements.DELETE_LINKS, [(ordinal,) for ordinal in adopted])
+        self.adopted += adopted
 
     def _change_totals(self, **changes: int) -> None:
         totals = self._totals
@@ -200,14 +348,15 @@ class TransactionWriter:
                 self._change_totals(**{one.name.lower(): sign * int(rows)})
 
 
-def check_epoch(connection: Connection, epoch: int) -> None:
-    """Make sure that no other owner has opened the store, nor can before this transaction ends. Raises: StoreInUse.
+def _entered(batch: Batch) -> Sequence[Row]:
+    """Its new rows whose keys are not in `seen` yet."""
+    adopted = batch.exchange.adopted if batch.exchange is not None else ()
+    return [row for row in batch.new if row.ordinal not in adopted]
 
-    An owner that takes over waits for the commit, and so reads all that it keeps; after a take-over nothing is committed.
-    """
-    ((stored,),) = fetch_locked(connection, statements.FACT, ("epoch",), "SHARE")
-    if int(stored) != epoch:
-        raise StoreInUse(f"another owner has taken over (it is opening {stored}, this one was {epoch}); open it anew")
+
+def _forced(batches: Sequence[Batch]) -> set[int]:
+    """Ordinals of rows and links that are entered though seen."""
+    return {ordinal for batch in batches if batch.forced for ordinal in batch.forced}
 
 
 def _settled(batches: Sequence[Batch]) -> dict[int, Ended]:
@@ -255,7 +404,8 @@ class QueueChanges:
 class GateChanges:
     """Collects what changes by id, and writes each gate once, in about 4 µs."""
 
-    def __init__(self) -> None:
+    def __init__(self, share_of: Callable[[GateKey], int]) -> None:
+        self._share_of = share_of
         self._names: dict[int, GateKey] = {}
         self._rows: dict[int, GateRow] = {}
         self._left: dict[int, LeftGate] = {}
@@ -279,9 +429,14 @@ class GateChanges:
 
     def write(self, connection: Connection) -> None:
         """Write all."""
-        new = [gate_values(gate, key) for gate, key in self._names.items() if gate not in self._rows]
+        share_of = self._share_of
+        new = [gate_values(gate, key, share_of(key)) for gate, key in self._names.items() if gate not in self._rows]
         write(connection, statements.NAME_GATES, sorted(new))
-        write(connection, statements.PUT_GATES, [(*row, *NO_WINDOW) for _, row in sorted(self._rows.items())])
+        write(
+            connection,
+            statements.PUT_GATES,
+            [(*row, *NO_WINDOW, share_of(row.key)) for _, row in sorted(self._rows.items())],
+        )
         write(connection, statements.LEAVE_GATES, [left for _, left in sorted(self._left.items())])
         write(connection, statements.WAKE_GATES, sorted(self._woken.items()))
 

@@ -83,14 +83,14 @@ def test_a_link_that_was_sent_lately_is_not_sent_again() -> None:
 def test_a_call_that_a_function_of_ones_own_fails_for_sends_nothing() -> None:
     """It changes nothing at all, so a link of its page is new when it is met again."""
     rig = share()
-    assign = rig.admission._assign
+    assign = rig.admission.assignment.queues_of
 
     def assigned(urls: Sequence[str]) -> Sequence[QueueKey]:
         if any(each.endswith("/bad") for each in urls):
             raise PolicyError("it failed")
         return assign(urls)
 
-    rig.admission._assign = assigned
+    rig.admission.assignment.queues_of = assigned
     with pytest.raises(PolicyError):
         rig.core.schedule(candidates(url(THERE[0]), url(HERE[0], "bad")))
     rig.add(url(HERE[0]))

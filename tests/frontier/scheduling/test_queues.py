@@ -579,7 +579,9 @@ def test_a_queue_that_is_alone_has_its_new_precedence_too(total_budget: int) -> 
     }
     rig = build(**order)
     ours = [
-        url for url in pages("a.test", 40) if rig.parts.admission.assign(url) == (QueueKey("a.test"), GateKey("a.test"))
+        url
+        for url in pages("a.test", 40)
+        if rig.parts.admission.assignment.of_url(url) == (QueueKey("a.test"), GateKey("a.test"))
     ]
     rig.add(*ours[:9])
     for _ in range(4):

@@ -22,7 +22,7 @@ from anabranch.frontier.stores.contract import (
 )
 from anabranch.frontier.stores.sql import sqlite
 from anabranch.frontier.stores.sql.schema import open_tables
-from anabranch.frontier.stores.sql.writing import TransactionWriter
+from anabranch.frontier.stores.sql.writing import SoleOwner, TransactionWriter
 from tests.frontier.stores.rows import IDENTITY, NOW_S, gate_key, queue_key
 
 
@@ -57,7 +57,7 @@ class Crawl:
 
     def write(self, *batches: Batch) -> TransactionWriter:
         """One transaction."""
-        writing = TransactionWriter(self.connection, self.totals, self.opening.epoch)
+        writing = TransactionWriter(self.connection, self.totals, SoleOwner(self.opening.epoch))
         with self.connection.begin():
             for batch in batches:
                 writing.add(batch)

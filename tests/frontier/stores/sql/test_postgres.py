@@ -25,7 +25,7 @@ from anabranch.frontier.stores.sql.schema import open_tables
 from anabranch.frontier.stores.sql.sqlite import owner_line
 from anabranch.frontier.stores.sql.store import SqlStore
 from anabranch.frontier.stores.sql.work import Patience
-from anabranch.frontier.stores.sql.writing import TransactionWriter
+from anabranch.frontier.stores.sql.writing import SoleOwner, TransactionWriter
 from scripts.postgres_server import administer, fresh_database
 from tests.frontier.stores.batches import GATE, IDENTITY, LANE, NOW_S, batch, opened, row, synced
 from tests.patience import HANG_S
@@ -208,7 +208,7 @@ def test_a_take_over_waits_for_the_commit_of_the_former_owner(url: str, store: S
     waiting = "SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND query LIKE '%epoch%FOR UPDATE%'"
     with old.connect() as former, new.connect() as successor, ThreadPoolExecutor(1) as other:
         with former.begin():
-            writing = TransactionWriter(former, totals, epoch=1)
+            writing = TransactionWriter(former, totals, SoleOwner(1))
             writing.add(batch(2, [2]))
             writing.flush()
             taking = other.submit(open_tables, successor, "here", IDENTITY, NOW_S)
@@ -216,7 +216,7 @@ def test_a_take_over_waits_for_the_commit_of_the_former_owner(url: str, store: S
                 assert not taking.done(), "it has taken over before the former owner's commit"
         assert taking.result(timeout=HANG_S).counters.queued == 2
         with former.begin() as late:
-            writing = TransactionWriter(former, totals, epoch=1)
+            writing = TransactionWriter(former, totals, SoleOwner(1))
             writing.add(batch(3, [3]))
             with pytest.raises(StoreInUse, match="another owner has taken over"):
                 writing.flush()

@@ -15,6 +15,7 @@ from anabranch.frontier.policies import assignment
 from anabranch.frontier.policies.assignment import PolitenessScope
 from anabranch.frontier.policies.hosts import authority, unescaped_surt_host
 from anabranch.frontier.records import Candidate, Outcome, OutcomeKind, QueueKey, Turn, turn_of
+from anabranch.frontier.scheduling.gates import Politeness
 from anabranch.frontier.scheduling.lifecycle import QueueState
 from anabranch.frontier.stores.contract import Counters, GateRow, LaneId, LeftGate, Moved
 from anabranch.frontier.stores.sql import schema, sqlite
@@ -90,7 +91,7 @@ def test_tables_of_another_format_are_refused(path: Path) -> None:
         store.connection.exec_driver_sql("UPDATE crawl SET value = '1' WHERE name = 'format'")
     with (
         sqlite.connected(path, None) as connection,
-        pytest.raises(FormatMismatch, match="the format is 1 in the job, and this program reads 3, 4;"),
+        pytest.raises(FormatMismatch, match="the format is 1 in the job, and this program reads 3, 4, 5;"),
     ):
         open_tables(connection, "the job", {}, NOW_S)
 
@@ -197,11 +198,23 @@ def _of_format_3(place: str | Path, order: FrontierOrder, tmp_path: Path) -> Non
     _set_format(place, "3")
 
 
+#: From format 5 to 4.
+_WITHOUT_SHARES = (
+    "DROP TABLE share", "DROP TABLE worker", "DROP TABLE link",
+    "DROP INDEX gate_held", "DROP INDEX gate_turn", "DROP INDEX gate_wakes", "ALTER TABLE gate DROP COLUMN share",
+    "CREATE INDEX gate_held ON gate (id) WHERE held = 1",
+    "CREATE INDEX gate_turn ON gate (turn) WHERE held = 0 AND turn IS NOT NULL AND wakes_s IS NULL",
+    "CREATE INDEX gate_wakes ON gate (wakes_s) WHERE held = 0 AND wakes_s IS NOT NULL",
+)  # fmt: skip
+
+
 def _set_format(place: str | Path, number: str) -> None:
     engine = create_engine(
         f"sqlite:///{place}" if isinstance(place, Path) else make_url(place).set(drivername="postgresql+psycopg")
     )
     with engine.begin() as connection:
+        for statement in _WITHOUT_SHARES if number in {"3", "4"} else ():
+            connection.execute(text(statement))
         connection.execute(text("UPDATE crawl SET value = :number WHERE name = 'format'"), {"number": number})
     engine.dispose()
     if isinstance(place, Path):
@@ -237,12 +250,29 @@ def test_a_store_under_another_policy_is_as_it_was(place: str | Path, tmp_path: 
         assert frontier.counts().pending == len(URLS)
 
 
+def test_a_store_of_format_4_gets_its_shares(place: str | Path, tmp_path: Path) -> None:
+    """All its gates are in the one share, and are served as before."""
+    order = FrontierOrder(policy="host", politeness=Politeness(min_delay_s=0.0, delay_factor=0.0))
+    with _opened(place, order, tmp_path) as frontier:
+        frontier.schedule([Candidate(url) for url in URLS])
+    _set_format(place, "4")
+    with _opened(place, order, tmp_path) as frontier:
+        frontier.operations.check()
+        leased = []
+        while frontier.pending:
+            frontier.wait_until_durable()
+            if (lease := frontier.lease()) is not None:
+                leased.append(lease.url)
+                frontier.finish(lease, Outcome(OutcomeKind.DONE, 200), [])
+        assert sorted(leased) == sorted(URLS)
+
+
 def test_a_format_that_is_not_known_is_refused(place: str | Path, tmp_path: Path) -> None:
     """It is that of a newer program, or of one before the first that is kept."""
     order = FrontierOrder(policy="host")
     _opened(place, order, tmp_path).close()
-    _set_format(place, "5")
+    _set_format(place, "6")
     with pytest.raises(
-        FormatMismatch, match="the format is 5 in the job, and this program reads 3, 4; use the version"
+        FormatMismatch, match="the format is 6 in the job, and this program reads 3, 4, 5; use the version"
     ):
         _opened(place, order, tmp_path)

@@ -14,7 +14,7 @@ from anabranch.frontier.errors import InvariantBroken, StoreInUse
 from anabranch.frontier.records import QueueKey, Row, Turn
 from anabranch.frontier.stores.contract import Counters, LeftGate, Moved, Parcel, QueueRow, Standing
 from anabranch.frontier.stores.sql.reading import read_queue, recount, take_gate
-from anabranch.frontier.stores.sql.writing import FULL_BYTES, TransactionWriter, joined
+from anabranch.frontier.stores.sql.writing import FULL_BYTES, SoleOwner, TransactionWriter, joined
 from tests.frontier.stores.crawl_file import Crawl, crawl, gate_facts, queue_facts
 from tests.frontier.stores.rows import A_LANE, OTHER_LANE, done, gate_key, row, waiting
 
@@ -89,13 +89,13 @@ def test_a_flush_without_news_writes_nothing(store: Crawl, monkeypatch: pytest.M
     store.add(row(1))
     said = statements_of(store, monkeypatch)
     with store.connection.begin():
-        TransactionWriter(store.connection, store.totals, store.opening.epoch).flush()
+        TransactionWriter(store.connection, store.totals, SoleOwner(store.opening.epoch)).flush()
     assert said == ["BEGIN IMMEDIATE", "COMMIT"]
 
 
 def test_totals_of_a_transaction_that_failed_are_not_taken(store: Crawl) -> None:
     """`totals` are those of the last flush of all."""
-    writing = TransactionWriter(store.connection, store.totals, store.opening.epoch)
+    writing = TransactionWriter(store.connection, store.totals, SoleOwner(store.opening.epoch))
     with store.connection.begin():
         writing.add(store.batch([row(1)]))
         writing._flush_all()

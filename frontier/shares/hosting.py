@@ -1,0 +1,149 @@
+"""The shares that this Frontier holds: what belongs to others is sent, what comes is queued, shares are taken and given back.
+
+A candidate whose host is in a share of ours is queued. Any other becomes a `LinkRow` in the same batch, so in the transaction
+of the page that it was found on; the store drops it if its key is known. The holder of the share gets it as `LinksRead`.
+
+A share that leaves serves nothing more from that moment on: its gates leave memory, each as soon as its leases have ended. Then
+the store gives it back.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Sequence
+from typing import TYPE_CHECKING, Protocol, runtime_checkable
+
+from anabranch.frontier.admission import Fresh
+from anabranch.frontier.completion import Leases
+from anabranch.frontier.errors import PolicyError
+from anabranch.frontier.policies.shares import ShareRule
+from anabranch.frontier.records import GateKey
+from anabranch.frontier.scheduling.readylist import Outbox
+from anabranch.frontier.stores.contract import FrontierStore, LinkRow, LinksRead, SharesHeld
+
+if TYPE_CHECKING:
+    from anabranch.frontier.storelink import Receivers
+
+
+@runtime_checkable
+class SharedStore(Protocol):
+    """What a shared store has beside all others."""
+
+    def release(self, shares: Collection[int]) -> None:
+        """Give shares back that are leaving, after all that was written for them; `SharesHeld` answers."""
+
+    def safe_until_s(self) -> float:
+        """Until when this worker's shares are its own for certain, by the monotonic clock."""
+        ...
+
+
+def require_shared(store: FrontierStore) -> SharedStore:
+    """The store as a shared one. Raises: PolicyError if it is not."""
+    if not isinstance(store, SharedStore):
+        raise PolicyError("an order with shares needs a shared store: SqlStore(…, shared=Shared(rule, worker))")
+    return store
+
+
+class Outbound:
+    """Sorts out candidates of shares that others hold. Cost: 1 µs a new candidate."""
+
+    def __init__(self, rule: ShareRule, outbox: Outbox) -> None:
+        self.rule = rule
+        self.serving: frozenset[int] = frozenset()  #: the shares whose URLs are queued here
+        self._outbox = outbox
+
+    def parted(self, fresh: Fresh) -> tuple[Fresh, Fresh]:
+        """Our own candidates, and those of others. Changes nothing."""
+        serving, of_host = self.serving, self.rule.of_host
+        own, others = Fresh(), Fresh()
+        for candidate, host, key in zip(fresh.candidates, fresh.hosts, fresh.keys, strict=True):
+            part = own if of_host(host) in serving else others
+            part.candidates.append(candidate)
+            part.hosts.append(host)
+            part.keys.append(key)
+        return own, others
+
+    def send(self, others: Fresh, precedences: Sequence[int], via: int) -> None:
+        """Add links for others to the batch."""
+        batch = self._outbox.batch
+        outbound = batch.exchanging().outbound if others.candidates else []
+        for candidate, host, precedence in zip(others.candidates, others.hosts, precedences, strict=True):
+            url, key, hops, payload, _, force, _ = candidate
+            ordinal = self._outbox.number()
+            outbound.append(LinkRow(ordinal, self.rule.of_host(host), url, key, hops, via, precedence, payload))
+            if force:
+                batch.forced.add(ordinal)
+
+
+class Hosting:
+    """Takes shares and links from the store, and gives shares back."""
+
+    def __init__(
+        self,
+        outbound: Outbound,
+        store: SharedStore,
+        receivers: Receivers,
+        leases: Leases,
+        monotonic: Callable[[], float],
+    ) -> None:
+        self._outbound = outbound
+        self._rule = outbound.rule
+        self._store = store
+        self._admission = receivers.admission
+        self._schedule = receivers.schedule
+        self._retries = receivers.retries
+        self._completion = receivers.completion
+        self._leases = leases
+        self._monotonic = monotonic
+        self._leaving: frozenset[int] = frozenset()
+        self._released: frozenset[int] = frozenset()  #: of these, those that the store gives back
+
+    @property
+    def serving(self) -> frozenset[int]:
+        """The shares whose URLs may be leased."""
+        return self._outbound.serving
+
+    def may_lease(self) -> bool:
+        """Nobody can have taken over from this worker."""
+        return self._monotonic() < self._store.safe_until_s()
+
+    def is_ours(self, gate: GateKey) -> bool:
+        """A gate is in a share that this worker holds."""
+        return self._rule.of_gate(gate) in self._outbound.serving | self._leaving
+
+    def take(self, held: SharesHeld) -> None:
+        """Serve what is new, and let go of what leaves. The caller counts the rows."""
+        self._outbound.serving, self._leaving = held.serving, held.leaving
+        self._released &= held.leaving
+        window = self._schedule.window
+        for share, died_s in held.died_s.items():
+            window.died_s[share] = died_s
+        if held.gained.queued:
+            window.stored.note_woken()
+        if held.gained.waiting:
+            self._retries.read_again()
+        self._completion.count_waiting(held.gained.waiting - held.released.waiting)
+
+    def adopt(self, links: LinksRead) -> None:
+        """Queue the links of shares that are served; the others stay in the store, for whoever holds their share next."""
+        self._admission.adopt([link for link in links.links if link.share in self._outbound.serving])
+
+    def give_back(self, now_s: float) -> None:
+        """Give back the shares that leave and have neither leases nor gates in memory. Cost: O(gates), while one leaves."""
+        left = self._leaving - self._released
+        if not left:
+            return
+        window, of_gate = self._schedule.window, self._rule.of_gate
+        for line in [line for line in window if of_gate(line.gate.key) in left]:
+            window.let_go(line, now_s)
+        busy = {of_gate(line.gate.key) for line in window}
+        busy.update(of_gate(lease.gate) for lease, _, _ in self._leases)
+        done = left - busy
+        if done:
+            self._retries.remove(self._retries.of(lambda row: self._rule.of_url(row.url) in done))
+            self._released |= done
+            self._store.release(done)
+
+    def ended(self, gate: GateKey, now_s: float) -> None:
+        """A lease has ended; its share may be the next to be given back."""
+        if self._leaving and self._rule.of_gate(gate) in self._leaving:
+            self.give_back(now_s)

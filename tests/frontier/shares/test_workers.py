@@ -1,0 +1,208 @@
+"""Several workers on one job: each URL is fetched once, by whoever holds its share."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from threading import Event
+
+import pytest
+
+from anabranch.frontier.errors import FormatMismatch, StoreInUse, StoreUnavailable
+from anabranch.frontier.records import Candidate, Outcome, OutcomeKind
+from anabranch.frontier.stores.contract import Answer
+from anabranch.frontier.stores.sql.reading import Question
+from tests.frontier.shares.team import SHARES, Site, Worker, crawl, order, until
+from tests.patience import HANG_S
+from tests.postgres_server import server
+
+#: Of a worker that is to lose its lease soon.
+SHORT_S = 1.0
+
+
+@pytest.fixture(params=["sqlite", "postgresql"])
+def place(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Path | str]:
+    if request.param == "sqlite":
+        yield tmp_path / "frontier.db"
+    else:
+        with server() as url:
+            yield url
+
+
+@contextmanager
+def team(place: Path | str, names: str = "abc", **orders: object) -> Iterator[list[Worker]]:
+    """Workers that have divided the shares; they leave at the end."""
+    workers = [Worker(place, name, order(**orders)) for name in names]
+    until(lambda: is_divided(workers), workers)
+    yield workers
+    for worker in workers:
+        worker.close()
+
+
+def is_divided(workers: list[Worker]) -> bool:
+    """Each has its even part."""
+    parts = sorted(len(worker.serving) for worker in workers)
+    return sum(parts) == SHARES and parts[-1] - parts[0] <= 1
+
+
+@contextmanager
+def frozen(worker: Worker) -> Iterator[None]:
+    """While inside, the worker's store does nothing, as one of a process that is stopped or cut off."""
+    stops, goes_on = Event(), Event()
+    owner = worker.store._owner
+    tasks = owner.tasks
+
+    def stopped(post: Callable[[list[Answer]], None]) -> list[Question]:
+        stops.set()
+        assert goes_on.wait(HANG_S)
+        return tasks(post)
+
+    owner.tasks = stopped  # type: ignore[method-assign]
+    assert stops.wait(HANG_S)
+    try:
+        yield
+    finally:
+        owner.tasks = tasks  # type: ignore[method-assign]
+        goes_on.set()
+
+
+@pytest.mark.parametrize("policy", ["host", "bkdr:7", "domain"])
+def test_three_workers_fetch_each_page_once(place: Path | str, policy: str) -> None:
+    """Whichever worker finds a link, the one that holds its share fetches it."""
+    site = Site(hosts=30, pages=300)
+    with team(place, policy=policy) as workers:
+        workers[0].frontier.schedule([Candidate(site.urls[0])])
+        assert crawl(workers, site) == Counter(site.urls)
+        assert all(worker.fetched for worker in workers) or policy == "domain"
+        workers[0].frontier.flush()
+        until(lambda: workers[1].store.job_counts().is_done, workers)
+        assert workers[1].store.job_counts().counters.done == len(site.urls)
+
+
+def test_a_url_that_two_workers_find_is_queued_once(place: Path | str) -> None:
+    """The store decides: the second one's link dies, and its filter knows the URL from then on."""
+    with team(place, "ab") as (one, other):
+        urls = [Candidate(f"http://h{number}.test/") for number in range(40)]
+        for worker in (one, other):
+            worker.frontier.schedule(urls)
+            worker.frontier.flush()
+        until(lambda: not one.store.job_counts().links, [one, other])
+        assert one.store.job_counts().counters.queued == len(urls)
+        assert not any(other.frontier.unseen([url.url.encode() for url in urls]))
+
+
+def test_a_worker_that_joins_gets_its_part_and_nothing_is_fetched_twice(place: Path | str) -> None:
+    """A share goes over when the fetches of it that are under way have ended."""
+    site = Site(hosts=40, pages=200)
+    with team(place, "ab") as workers:
+        workers[0].frontier.schedule([Candidate(url) for url in site.urls])
+        until(lambda: sum(worker.frontier.pending for worker in workers) == len(site.urls), workers)
+        until(lambda: sum(len(worker.held) for worker in workers) > 20, workers, lambda: [w.lease(40) for w in workers])
+        third = Worker(place, "c", order())
+        everyone = [*workers, third]
+        until(lambda: all(len(worker.serving) <= 3 for worker in workers), everyone)
+        third.lease()
+        third.fetch(site)
+        for worker in workers:
+            worker.fetch(site)
+        until(lambda: is_divided(everyone), everyone)
+        assert crawl(everyone, site) == Counter(site.urls)
+        assert third.fetched
+        third.close()
+
+
+def test_the_shares_of_a_worker_that_leaves_are_taken_over(place: Path | str) -> None:
+    """In order: nothing is fetched twice, and a URL that waits for its retry comes along."""
+    site = Site(hosts=20, pages=60)
+    with team(place, "ab") as (one, other):
+        one.frontier.schedule([Candidate(url) for url in site.urls])
+        until(lambda: one.frontier.pending + other.frontier.pending == len(site.urls), [one, other])
+        until(lambda: bool(one.lease(1)), [one, other])
+        one.frontier.finish(one.held.pop(), Outcome(OutcomeKind.RETRY, -2, after_s=0.2))
+        one.close()
+        until(lambda: len(other.serving) == SHARES, [other])
+        assert crawl([other], site) == Counter(site.urls)
+        other.store.counters()
+
+
+def test_a_worker_that_was_away_for_too_long_writes_nothing_more(place: Path | str) -> None:
+    """Others have its shares, and fetch again what it had leased; its commits are refused."""
+    site = Site(hosts=20, pages=60)
+    lost = Worker(place, "lost", order(), ttl_s=SHORT_S)
+    until(lambda: len(lost.serving) == SHARES, [lost])
+    lost.frontier.schedule([Candidate(url) for url in site.urls])
+    until(lambda: lost.lease(5) > 0, [lost])
+    with frozen(lost):
+        other = Worker(place, "other", order())
+        until(lambda: len(other.serving) == SHARES, [other])
+        assert crawl([other], site) == Counter(site.urls)
+    with pytest.raises(StoreUnavailable, match="worker lost was away for longer than its lease"):
+        until(lambda: False, [lost], lambda: lost.fetch(site))
+    lost.store.close(clean=False)
+    other.store.counters()
+    other.close()
+
+
+def test_a_worker_leases_nothing_when_its_lease_may_end_soon(place: Path | str) -> None:
+    """It cannot know whether others have taken over."""
+    site = Site(hosts=20, pages=60)
+    worker = Worker(place, "late", order(), ttl_s=SHORT_S)
+    until(lambda: len(worker.serving) == SHARES, [worker])
+    worker.frontier.schedule([Candidate(url) for url in site.urls])
+    until(lambda: worker.lease(1) > 0, [worker])
+    with frozen(worker):
+        hosting = worker.frontier._store_link.hosting
+        assert hosting is not None
+        until(lambda: not hosting.may_lease(), [worker])
+        assert worker.frontier.lease() is None
+    until(lambda: worker.lease(1) > 0, [worker])  # nobody else was there
+    worker.fetch(site)
+    worker.close()
+
+
+def test_a_successor_from_the_same_folder_takes_over_at_once(place: Path | str) -> None:
+    """A worker that was killed and is started again need not wait for the end of its former lease."""
+    before = Worker(place, "a", order(), token="folder")
+    until(lambda: len(before.serving) == SHARES, [before])
+    with frozen(before):
+        after = Worker(place, "a", order(), token="folder")
+        until(lambda: len(after.serving) == SHARES, [after])
+        assert [worker.name for worker in after.store.workers()] == ["a"]
+    before.store.close(clean=False)
+    after.close()
+
+
+def test_two_workers_with_one_name_are_refused(place: Path | str) -> None:
+    """The second one is told so, and the first goes on."""
+    with team(place, "a") as (one,):
+        with pytest.raises(
+            StoreInUse, match="a worker named a is at work from another folder; give this one another name"
+        ):
+            Worker(place, "a", order(), token="elsewhere")
+        one.frontier.schedule([Candidate("http://h.test/")])
+        one.frontier.flush()
+
+
+def test_another_number_of_shares_is_refused(place: Path | str) -> None:
+    """It is fixed when the job is made, and so is what decides."""
+    with team(place, "a"):
+        with pytest.raises(FormatMismatch, match="shares is 8 by host in the job, 9 by host in the order"):
+            Worker(place, "b", order(shares=9))
+        with pytest.raises(FormatMismatch, match="shares is 8 by host in the job, 8 by domain in the order"):
+            Worker(place, "b", order(group="domain"))
+
+
+def test_a_links_way_can_be_looked_at(place: Path | str) -> None:
+    """Between two workers a URL is accepted and queued nowhere yet; it is found all the same."""
+    with team(place, "ab") as (one, other), frozen(other):
+        urls = [f"http://h{number}.test/" for number in range(20)]
+        one.frontier.schedule([Candidate(url, hops="L") for url in urls])
+        one.frontier.flush()
+        counts = one.store.job_counts()
+        assert counts.links > 0
+        assert counts.links + counts.counters.queued == len(urls)
+        assert not counts.is_done
+        found = [one.store.look_up(url.encode()) for url in urls]
+        assert [record and (record.url, record.hops) for record in found] == [(url, "L") for url in urls]
