@@ -79,8 +79,11 @@ _DEFECT = (StoreUnavailable, "", False)
 class PostgresDatabase:
     """A crawl in the first schema of a PostgreSQL connection's search path."""
 
-    def __init__(self, address: str, *, is_shared: bool = False) -> None:
-        """`is_shared`: several workers have it open, so there is no lock. Raises: PolicyError for a malformed or other URL."""
+    def __init__(self, address: str, *, lock_s: float | None = None) -> None:
+        """`lock_s`: several workers have it open, and none waits for locks of another for longer; None: a sole owner.
+
+        Raises: PolicyError for a malformed URL or one of another kind.
+        """
         try:
             url = make_url(address)
         except ArgumentError as error:
@@ -91,7 +94,7 @@ class PostgresDatabase:
                 "name a file of SQLite by its path, or postgresql://user@host/database"
             )
         self._url = url.set(drivername="postgresql+psycopg")
-        self._is_shared = is_shared
+        self._lock_s = lock_s
         #: (process id, start) of our session on the server.
         self._session: tuple[int, str] | None = None
 
@@ -146,7 +149,8 @@ class PostgresDatabase:
         return isinstance(error, _StillHeld) or _meaning(error)[2]
 
     def _engine(self) -> Engine:
-        options = " ".join(filter(None, (str(self._url.query.get("options", "")), _OPTIONS)))
+        locks = "" if self._lock_s is None else f"-c lock_timeout={max(int(1000 * self._lock_s), 1)}"
+        options = " ".join(filter(None, (str(self._url.query.get("options", "")), _OPTIONS, locks)))
         arguments = {"application_name": "anabranch", "connect_timeout": _CONNECT_S, **_KEEPALIVES}
         given = {name: value for name, value in arguments.items() if name not in self._url.query}
         try:
@@ -167,7 +171,7 @@ class PostgresDatabase:
             raise StoreUnavailable(f"{self.place}: no schema of the search path exists; create one first")
         if encoding != "UTF8":
             raise FormatMismatch(f"{self.place}: the database's encoding is {encoding}, UTF8 is needed")
-        if not self._is_shared and not _lock(connection, name_id(f"anabranch {database} {schema}")):
+        if self._lock_s is None and not _lock(connection, name_id(f"anabranch {database} {schema}")):
             with connection.begin():
                 raise self._refusal(connection)
         with connection.begin():

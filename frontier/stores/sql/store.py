@@ -161,7 +161,7 @@ class SqlStore:
         else:
             from anabranch.frontier.stores.sql.postgres import PostgresDatabase  # noqa: PLC0415  the driver is an extra
 
-            self._database = PostgresDatabase(target, is_shared=shared is not None)
+            self._database = PostgresDatabase(target, lock_s=None if shared is None else shared.worker.lock_s)
         self._owner: Owner = SoleOwner()
         if shared is not None:
             self._owner = self._worker = ShareWorker(

@@ -151,6 +151,8 @@ class Session:
         """
         if not self.database.is_lost(self.connection):
             self.connection.connection.rollback()  # a COMMIT that fails may leave its transaction open
+            with self.connection.begin():
+                owner.unblock(self.connection)
             return
         self.close()
         self.connection = self._stack.enter_context(self.database.connected())

@@ -65,6 +65,11 @@ class WorkerIdentity:
     token: str  #: of its folder, kept there: a second process with the same name and token is the first one's successor
     ttl_s: float = 15.0  #: so long its shares stay its own without a renewal
 
+    @property
+    def lock_s(self) -> float:
+        """How long it waits for locks of another worker before it looks whether that one is late."""
+        return self.ttl_s / 3
+
 
 class Shared(NamedTuple):
     """How a store is shared: by which rule, and who this worker is."""
@@ -163,6 +168,18 @@ class ShareWorker:
         self.check(connection)
         execute(connection, statements.PUT_SESSION, (self._session_of(connection), self.epoch))
 
+    def unblock(self, connection: Connection) -> list[int]:
+        """Renew the lease, and end workers that are late; the epochs of the others.
+
+        A late one may be stuck in a transaction whose locks this worker waits for. Raises: as `check`.
+        """
+        self.check(connection)
+        live: list[int] = []
+        for epoch, _, _, session, is_late in fetch(connection, statements.LIVE_WORKERS):
+            if epoch == self.epoch or not (is_late and self._end(connection, epoch, session, statements.BURY_WORKER)):
+                live.append(epoch)
+        return live
+
     def put_totals(self, connection: Connection, totals: Counters, number: int | None, now_s: float) -> None:  # noqa: ARG002
         """In the worker's row: what it has added to the job's totals."""
         execute(connection, statements.PUT_COUNTERS, (number, *totals, self.epoch))
@@ -233,11 +250,7 @@ class ShareWorker:
 
     def _look(self, connection: Connection) -> SharesHeld | None:
         """Renew, take over from the dead, and claim or leave shares up to this worker's part; None: nothing has changed."""
-        self.check(connection)
-        live: list[int] = []
-        for epoch, _, _, session, is_late in fetch(connection, statements.LIVE_WORKERS):
-            if epoch == self.epoch or not (is_late and self._end(connection, epoch, session, statements.BURY_WORKER)):
-                live.append(epoch)
+        live = self.unblock(connection)
         part = _part(self._rule.shares, len(live), live.index(self.epoch))
         held = fetch(connection, statements.HELD_SHARES, (self.epoch,))
         serving = {share for share, is_leaving, _ in held if not is_leaving}

@@ -73,6 +73,9 @@ class Owner(Protocol):
     def rejoin(self, connection: Connection) -> None:
         """Go on with a new session, after the former one was lost; in a transaction of its own. Raises: as `check`."""
 
+    def unblock(self, connection: Connection) -> object:
+        """After a failure: end whoever may keep locks for ever; in a transaction of its own. Raises: as `check`."""
+
     def put_totals(self, connection: Connection, totals: Counters, number: int | None, now_s: float) -> None:
         """Write the totals after a batch."""
 
@@ -133,6 +136,9 @@ class SoleOwner:
     def rejoin(self, connection: Connection) -> None:
         """Nobody else was here meanwhile. Raises: as `check`."""
         self.check(connection)
+
+    def unblock(self, connection: Connection) -> None:
+        """Nobody else has locks."""
 
     def put_totals(self, connection: Connection, totals: Counters, number: int | None, now_s: float) -> None:
         """Among the facts of the crawl."""

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from threading import Event
+from typing import Any
 
 import pytest
 
@@ -143,6 +144,32 @@ def test_a_worker_that_was_away_for_too_long_writes_nothing_more(place: Path | s
     lost.store.close(clean=False)
     other.store.counters()
     other.close()
+
+
+def test_a_worker_stuck_in_a_transaction_does_not_hold_up_the_others() -> None:
+    """It has entered a URL that another one finds, too, and does not commit: its lease ends, and then its session."""
+    site, stops, goes_on = Site(hosts=20, pages=60), Event(), Event()
+    with server() as place:
+        stuck = Worker(place, "stuck", order(), ttl_s=SHORT_S)
+        until(lambda: len(stuck.serving) == SHARES, [stuck])
+        put_totals = stuck.store._owner.put_totals
+
+        def stop(*arguments: Any) -> None:
+            put_totals(*arguments)
+            stops.set()
+            assert goes_on.wait(HANG_S)
+
+        stuck.store._owner.put_totals = stop  # type: ignore[method-assign]
+        other = Worker(place, "other", order(), ttl_s=SHORT_S)
+        stuck.frontier.schedule([Candidate(url) for url in site.urls])
+        assert stops.wait(HANG_S)
+        other.frontier.schedule([Candidate(url) for url in site.urls])
+        assert crawl([other], site) == Counter(site.urls)
+        other.close()
+        goes_on.set()
+        with pytest.raises(StoreUnavailable):
+            stuck.frontier.flush()
+        stuck.store.close(clean=False)
 
 
 def test_a_worker_leases_nothing_when_its_lease_may_end_soon(place: Path | str) -> None:
