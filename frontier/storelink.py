@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -281,7 +282,8 @@ class StoreTrouble(NamedTuple):
 
     def words(self, now_s: float) -> str:
         """`waits for the filter: the Redis server … does not answer (12 s of 30 s)`."""
-        return f"waits for {self.what} ({max(now_s - self.since_s, 0):.0f} s of {self.patience_s:.0f} s)"
+        most = "" if self.patience_s == math.inf else f" of {self.patience_s:.0f} s"
+        return f"waits for {self.what} ({max(now_s - self.since_s, 0):.0f} s{most})"
 
 
 class Unacknowledged:

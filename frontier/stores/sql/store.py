@@ -12,6 +12,7 @@ hurries it because nothing can be leased or much is not durable.
 
 from __future__ import annotations
 
+import math
 import time
 from collections import deque
 from collections.abc import Callable, Collection, Iterator, Mapping
@@ -44,6 +45,8 @@ from anabranch.frontier.stores.sql.writing import Owner, SoleOwner
 
 #: Rows of one transaction, unless a single batch has more.
 MAX_ROWS = 10_000
+#: How long a transaction that fails is tried again, unless it is said otherwise.
+RETRY_S = 30.0
 #: How long more is gathered for a transaction if no answer is waited for.
 LINGER_S = 0.05
 
@@ -136,8 +139,8 @@ class SqlStore:
     """A `FrontierStore` that survives its process: all that is `Synced` is on the disk. One owner at a time.
 
     A transaction that fails for a reason that may pass (a full disk, a server that is away) is kept whole and tried again
-    for `retry_s` seconds. After that, or at once if no other try can help, comes `StoreFailed`: all later batches are dropped,
-    and all later questions raise the error.
+    for `retry_s` seconds, `RETRY_S` by default; that of a worker until it is kept or others have its shares. After that, or at
+    once if no other try can help, comes `StoreFailed`: all later batches are dropped, and all later questions raise the error.
     """
 
     def __init__(
@@ -146,7 +149,7 @@ class SqlStore:
         *,
         max_pages: int | None = None,
         seen: SeenFilter | None = None,
-        retry_s: float = 30.0,
+        retry_s: float | None = None,
         shared: Shared | None = None,
     ) -> None:
         """A path is a file of SQLite, a string the URL of a PostgreSQL database; its tables live in the connection's schema.
@@ -168,13 +171,14 @@ class SqlStore:
                 shared.rule, shared.worker, self._database.session_of, self._database.end_session
             )
         self._seen = seen
-        self._retry_s = retry_s
+        patient_s = RETRY_S if shared is None else math.inf
+        self._retry_s = patient_s if retry_s is None else retry_s
         self._answers: deque[Answer] = deque()
         # Of the present opening:
         self._thread: Thread | None = None
         self._fifo = Fifo()
         self._fifo.close()  # until it is opened
-        self._patience = Patience(retry_s)
+        self._patience = Patience(self._retry_s)
         self._close_clean = False
         self._failure: FrontierError | None = None
 
@@ -271,6 +275,7 @@ class SqlStore:
             return
         self._close_clean = clean
         self._fifo.close()
+        self._patience.limit(RETRY_S)
         self._patience.hurry()
         thread.join()
         if clean and self._failure is not None:

@@ -68,6 +68,13 @@ class Patience:
         self._wait_s = FIRST_WAIT_S if is_hurried else min(2 * self._wait_s, LONGEST_WAIT_S)
         return True
 
+    def limit(self, retry_s: float) -> None:
+        """Wait for so long at most from now on."""
+        with self._changed:
+            self.retry_s = min(self.retry_s, retry_s)
+            if self._ends_s is not None:
+                self._ends_s = min(self._ends_s, self._clock() + retry_s)
+
     def hurry(self) -> None:
         """End the present wait, or the next one, and begin with short waits again."""
         with self._changed:

@@ -111,6 +111,7 @@ class ShareWorker:
         self._renewed_s = 0.0  #: when the last one began that was committed
         self._looked_s = self._polled_s = -float("inf")
         self._is_known = False  #: the core knows what is held
+        self._ends_others_s = -float("inf")  #: from then on it may end workers that are late
 
     @property
     def serving(self) -> frozenset[int]:
@@ -166,17 +167,21 @@ class ShareWorker:
     def rejoin(self, connection: Connection) -> None:
         """Go on with a new session. Raises: as `check`."""
         self.check(connection)
+        self._ends_others_s = self._clock() + self._identity.ttl_s
         execute(connection, statements.PUT_SESSION, (self._session_of(connection), self.epoch))
 
     def unblock(self, connection: Connection) -> list[int]:
         """Renew the lease, and end workers that are late; the epochs of the others.
 
-        A late one may be stuck in a transaction whose locks this worker waits for. Raises: as `check`.
+        A late one may be stuck in a transaction whose locks this worker waits for. After a new session nobody is ended for a
+        lease's time: if the server was away, all are late, and all come back. Raises: as `check`.
         """
         self.check(connection)
+        ends_others = self._clock() >= self._ends_others_s
         live: list[int] = []
         for epoch, _, _, session, is_late in fetch(connection, statements.LIVE_WORKERS):
-            if epoch == self.epoch or not (is_late and self._end(connection, epoch, session, statements.BURY_WORKER)):
+            is_other = epoch != self.epoch and ends_others
+            if not (is_other and is_late and self._end(connection, epoch, session, statements.BURY_WORKER)):
                 live.append(epoch)
         return live
 

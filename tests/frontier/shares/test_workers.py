@@ -15,9 +15,10 @@ from anabranch.frontier.errors import FormatMismatch, StoreInUse, StoreUnavailab
 from anabranch.frontier.records import Candidate, Outcome, OutcomeKind
 from anabranch.frontier.stores.contract import Answer
 from anabranch.frontier.stores.sql.reading import Question
+from scripts.postgres_server import fresh_database
 from tests.frontier.shares.team import SHARES, Site, Worker, crawl, order, until
 from tests.patience import HANG_S
-from tests.postgres_server import server
+from tests.postgres_server import own_server, server
 
 #: Of a worker that is to lose its lease soon.
 SHORT_S = 1.0
@@ -170,6 +171,27 @@ def test_a_worker_stuck_in_a_transaction_does_not_hold_up_the_others() -> None:
         with pytest.raises(StoreUnavailable):
             stuck.frontier.flush()
         stuck.store.close(clean=False)
+
+
+@pytest.mark.slow
+def test_workers_go_on_by_themselves_when_the_server_was_away() -> None:
+    """For longer than their leases last: all are late then, and none takes the shares of another."""
+    site = Site(hosts=20, pages=120)
+    with own_server() as own, fresh_database(own.url) as place:
+        workers = [Worker(place, name, order(), ttl_s=3 * SHORT_S) for name in "ab"]
+        until(lambda: is_divided(workers), workers)
+        workers[0].frontier.schedule([Candidate(url) for url in site.urls[:60]])
+        until(lambda: sum(worker.lease(3) for worker in workers) > 0, workers)
+        own.kill()
+        for worker in workers:
+            worker.fetch(site)
+        hostings = [worker.frontier._store_link.hosting for worker in workers]
+        until(lambda: not any(hosting and hosting.may_lease() for hosting in hostings), workers)
+        own.start()
+        assert crawl(workers, site) == Counter(site.urls)
+        assert len(workers[0].store.workers()) == 2
+        for worker in workers:
+            worker.close()
 
 
 def test_a_worker_leases_nothing_when_its_lease_may_end_soon(place: Path | str) -> None:
