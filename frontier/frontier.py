@@ -272,7 +272,10 @@ class Frontier:
         run(flushed(self._parts, self._store))
 
     def _change_gate(self, key: GateKey, change: Callable[[Gate], None]) -> None:
+        """Change the gate at once, or when it is read; nothing if another worker serves it by now."""
         self._store_link.drain()
+        if self._store_link.hosting is not None and not self._store_link.hosting.is_ours(key):
+            return
         listed = self._schedule.window.named(name_id(key), key)
         if listed.is_loading:
             listed.later.append(change)

@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
 from anabranch.frontier.checkpoints import Checkpoints
 from anabranch.frontier.division.exchange import LinkExchange
+from anabranch.frontier.errors import PolicyError
 from anabranch.frontier.inspect.audit import audit
 from anabranch.frontier.inspect.dump import dump_lines
 from anabranch.frontier.inspect.explain import Explanation, GateView, QueueView
@@ -28,7 +29,10 @@ DELETED_BY_USER = -6000
 
 
 class Operations:
-    """The operator's verbs. Errors: UnknownQueue; StoreUnavailable as everywhere."""
+    """The operator's verbs. Errors: UnknownQueue; StoreUnavailable as everywhere.
+
+    One of several workers has a part of the job only: what changes or copies queues raises PolicyError there.
+    """
 
     def __init__(
         self,
@@ -103,12 +107,14 @@ class Operations:
 
     def dump(self, facts: Mapping[str, str | float] | None = None, *, with_ended: bool = True) -> Iterator[str]:
         """The lines of a dump, see `frontier.inspect.dump`. Call nothing else until the last line."""
+        self._require_whole("dump")
         self._flush()
         under_way = () if self._exchange is None else self._exchange.under_way()
         return dump_lines(self._store, facts, with_ended=with_ended, under_way=under_way)
 
     def load(self, entries: Iterable[Entry]) -> LoadReport:
         """Take over the URLs of another Frontier, see `frontier.inspect.load`."""
+        self._require_whole("load")
         return load(entries, self.loading)
 
     def checkpoint(self) -> None:
@@ -117,20 +123,24 @@ class Operations:
 
     def pause(self, queue: QueueKey) -> None:
         """Serve nothing more of this queue until it is resumed; its leases may end. A retired one is paused instead."""
+        self._require_whole("pause")
         self._stand(self._without_retirement(queue), Standing.PAUSED)
 
     def resume(self, queue: QueueKey) -> None:
         """Serve a queue again that an operator paused or retired; one over its total budget stays retired."""
+        self._require_whole("resume")
         facts = self._without_retirement(queue)
         self._stand(facts, self._open_or_retired(facts))
 
     def retire(self, queue: QueueKey) -> None:
         """Put a queue aside and keep its URLs: its total budget becomes `NOTHING_MORE`. This ends a pause."""
+        self._require_whole("retire")
         self._set_budget(self._facts(queue), NOTHING_MORE)
         self._stand(self._facts(queue), Standing.RETIRED)
 
     def set_budget(self, queue: QueueKey, units: int | None) -> None:
         """Set a queue's own total budget (-1 = without end, None = the order's); wakes or retires it. Raises: PolicyError."""
+        self._require_whole("set_budget")
         facts = self._facts(queue)
         self._set_budget(facts, units if units is None else checked_total(units))
         facts = self._facts(queue)
@@ -147,6 +157,7 @@ class Operations:
 
         `note` gets some of them at a time, before these are ended.
         """
+        self._require_whole("remove")
         self._flush()
         removed = 0
         for heads in self._pages(None if queue is None else name_id(queue)):
@@ -155,6 +166,7 @@ class Operations:
 
     def wake_by_budget(self) -> int:
         """Open every retired queue that is no longer over its total budget, as after the order raised it."""
+        self._require_whole("wake_by_budget")
         woken, after = 0, None
         while page := self._store.queues(Standing.RETIRED, after, PAGE):
             after = page[-1].row.id
@@ -163,6 +175,10 @@ class Operations:
                     self._stand(facts, Standing.OPEN)
                     woken += 1
         return woken
+
+    def _require_whole(self, verb: str) -> None:
+        if self._parts.store_link.hosting is not None:
+            raise PolicyError(f"{verb}: this is one worker of several, and has a part of the job's queues only")
 
     def _flush(self) -> None:
         run(flushed(self._parts, self._store))

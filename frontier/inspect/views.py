@@ -125,7 +125,8 @@ class Views:
             nowhere = UrlFacts(subject, None, seen=False, refused="it has no host; an absolute URL is needed")
             return explain_url(nowhere, self._clock())
         key = subject.encode("utf-8", "surrogatepass") if key is None else key
-        record = yield from asked(self._store.look_up, key, (name_id(place[0]), name_id(place[1])))
+        lane = self._parts.admission.assignment.lane_of(subject)
+        record = yield from asked(self._store.look_up, key, lane)
         is_seen = record is not None or not (self._seen.blocks or self._seen.unseen([key])[0])
         facts = yield from self._url_facts(subject, record, place, is_seen=is_seen)
         return explain_url(facts._replace(store_behind=is_behind), self._clock())

@@ -11,8 +11,9 @@ from typing import Any
 
 import pytest
 
-from anabranch.frontier.errors import FormatMismatch, StoreInUse, StoreUnavailable
-from anabranch.frontier.records import Candidate, Outcome, OutcomeKind
+from anabranch.frontier.composition import share_rule_of
+from anabranch.frontier.errors import FormatMismatch, PolicyError, StoreInUse, StoreUnavailable
+from anabranch.frontier.records import Candidate, GateKey, Outcome, OutcomeKind, QueueKey, name_id
 from anabranch.frontier.stores.contract import Answer
 from anabranch.frontier.stores.sql.reading import Question
 from scripts.postgres_server import fresh_database
@@ -126,7 +127,7 @@ def test_the_shares_of_a_worker_that_leaves_are_taken_over(place: Path | str) ->
         one.close()
         until(lambda: len(other.serving) == SHARES, [other])
         assert crawl([other], site) == Counter(site.urls)
-        other.store.counters()
+        other.frontier.operations.check()
 
 
 def test_a_worker_that_was_away_for_too_long_writes_nothing_more(place: Path | str) -> None:
@@ -143,7 +144,7 @@ def test_a_worker_that_was_away_for_too_long_writes_nothing_more(place: Path | s
     with pytest.raises(StoreUnavailable, match="worker lost was away for longer than its lease"):
         until(lambda: False, [lost], lambda: lost.fetch(site))
     lost.store.close(clean=False)
-    other.store.counters()
+    other.frontier.operations.check()
     other.close()
 
 
@@ -241,6 +242,22 @@ def test_another_number_of_shares_is_refused(place: Path | str) -> None:
             Worker(place, "b", order(shares=9))
         with pytest.raises(FormatMismatch, match="shares is 8 by host in the job, 8 by domain in the order"):
             Worker(place, "b", order(group="domain"))
+
+
+def test_an_operator_of_one_worker_cannot_change_queues(place: Path | str) -> None:
+    """They may be at another worker; a gate that is there is left alone, too."""
+    with team(place, "ab") as (one, other):
+        one.frontier.schedule([Candidate("http://h.test/")])
+        operations = one.frontier.operations
+        for change in (operations.pause, operations.resume, operations.retire):
+            with pytest.raises(PolicyError, match=f"^{change.__name__}: this is one worker of several"):
+                change(QueueKey("h.test"))
+        rule = share_rule_of(order())
+        theirs = next(name for number in range(99) if rule.of_host(name := f"h{number}.test") in other.serving)
+        one.frontier.set_delay(GateKey(theirs), 5.0)
+        one.frontier.flush()
+        assert one.store.gate(name_id(theirs)) is None
+        assert "h.test" in str(one.frontier.operations.explain("http://h.test/"))
 
 
 def test_a_links_way_can_be_looked_at(place: Path | str) -> None:
