@@ -195,7 +195,10 @@ class Frontier:
 
     @property
     def is_done(self) -> bool:
-        """Nothing is leased, and nothing is queued that may be leased; retired queues keep their URLs."""
+        """Nothing is leased, and nothing is queued that may be leased; retired queues keep their URLs.
+
+        Of one worker of several: at no worker of the job, as the store has seen it since this one's last change.
+        """
         return self._parts.is_done
 
     def can_lease(self) -> bool:

@@ -58,7 +58,9 @@ class Parts:
         if self.leases or self.pending > 0:
             return False
         # The number of rows of retired queues is known when the store has all.
-        return self.store_link.queued == 0 or self.store_link.unacknowledged.is_empty
+        if self.store_link.queued and not self.store_link.unacknowledged.is_empty:
+            return False
+        return self.store_link.is_job_done
 
     def wake_up(self, now_s: float) -> None:
         """Do what is due by the clock: wake retries and read the next ones, expire leases."""

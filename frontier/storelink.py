@@ -24,6 +24,7 @@ from anabranch.frontier.stores.contract import (
     FrontierStore,
     GatesRead,
     HeadsRead,
+    JobDone,
     LanesRead,
     LinksRead,
     RetriesRead,
@@ -207,11 +208,11 @@ class StoreLink:
             case RetriesRead():
                 self.asked -= 1
                 self._retries.read(answer.rows)
-            case LinksRead():
+            case SharesHeld() | LinksRead() | JobDone():
                 assert self.hosting is not None
-                self.hosting.adopt(answer)
-            case SharesHeld():
-                self._take_shares(answer)
+                if isinstance(answer, SharesHeld):
+                    self._count_shares(answer)
+                self.hosting.take(answer)
             case Troubled(what, patience_s):
                 # The time counts from the first failure, also when the reason changes.
                 since_s = self._clock() if self.waiting is None else self.waiting.since_s
@@ -219,6 +220,11 @@ class StoreLink:
                 self._report_trouble(what)
             case StoreFailed():
                 raise answer.error
+
+    @property
+    def is_job_done(self) -> bool:
+        """Nothing is queued at any other worker or on its way; what this one said last is part of that."""
+        return self.hosting is None or self.hosting.done_at >= self.unacknowledged.last
 
     def lease_ended(self, lease: Lease) -> None:
         """A lease has ended; its share may be the next to be given back."""
@@ -231,14 +237,12 @@ class StoreLink:
         """The store is not too far behind, and nobody may have taken over from this worker."""
         return not self.unacknowledged.is_full and (self.hosting is None or self.hosting.may_lease())
 
-    def _take_shares(self, answer: SharesHeld) -> None:
+    def _count_shares(self, answer: SharesHeld) -> None:
         """The rows of shares that came are counted here now, those of shares that went are not."""
-        assert self.hosting is not None
         gained, released = answer.gained, answer.released
         self.queued += gained.queued - released.queued
         self.retired += gained.retired - released.retired
         self.paused += gained.paused - released.paused
-        self.hosting.take(answer)
 
     def _synced(self, answer: Synced) -> None:
         number, duplicates, self.retired, self.paused, self.queues = answer

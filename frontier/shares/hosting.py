@@ -18,7 +18,7 @@ from anabranch.frontier.errors import PolicyError
 from anabranch.frontier.policies.shares import ShareRule
 from anabranch.frontier.records import GateKey
 from anabranch.frontier.scheduling.readylist import Outbox
-from anabranch.frontier.stores.contract import FrontierStore, LinkRow, LinksRead, SharesHeld
+from anabranch.frontier.stores.contract import FrontierStore, JobDone, LinkRow, LinksRead, SharesHeld
 
 if TYPE_CHECKING:
     from anabranch.frontier.storelink import Receivers
@@ -94,6 +94,7 @@ class Hosting:
         self._completion = receivers.completion
         self._leases = leases
         self._monotonic = monotonic
+        self.done_at = -1  #: number of this worker's last batch when the whole job was done last; -1: it never was
         self._leaving: frozenset[int] = frozenset()
         self._released: frozenset[int] = frozenset()  #: of these, those that the store gives back
 
@@ -110,8 +111,19 @@ class Hosting:
         """A gate is in a share that this worker holds."""
         return self._rule.of_gate(gate) in self._outbound.serving | self._leaving
 
-    def take(self, held: SharesHeld) -> None:
-        """Serve what is new, and let go of what leaves. The caller counts the rows."""
+    def take(self, answer: SharesHeld | LinksRead | JobDone) -> None:
+        """Take what the store says of the job's workers."""
+        match answer:
+            case SharesHeld():
+                self._take_shares(answer)
+            case LinksRead():
+                # The links of other shares stay in the store, for whoever holds them next.
+                self._admission.adopt([link for link in answer.links if link.share in self._outbound.serving])
+            case JobDone():
+                self.done_at = answer.number
+
+    def _take_shares(self, held: SharesHeld) -> None:
+        """Serve what is new, and let go of what leaves. The store link counts the rows."""
         self._outbound.serving, self._leaving = held.serving, held.leaving
         self._released &= held.leaving
         window = self._schedule.window
@@ -122,10 +134,6 @@ class Hosting:
         if held.gained.waiting:
             self._retries.read_again()
         self._completion.count_waiting(held.gained.waiting - held.released.waiting)
-
-    def adopt(self, links: LinksRead) -> None:
-        """Queue the links of shares that are served; the others stay in the store, for whoever holds their share next."""
-        self._admission.adopt([link for link in links.links if link.share in self._outbound.serving])
 
     def give_back(self, now_s: float) -> None:
         """Give back the shares that leave and have neither leases nor gates in memory. Cost: O(gates), while one leaves."""

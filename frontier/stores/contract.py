@@ -274,6 +274,12 @@ class SharesHeld(NamedTuple):
     ]  #: until when fetches of their last worker may have lasted, of those that are new; 0 = none
 
 
+class JobDone(NamedTuple):
+    """Nothing of the whole job is queued or on its way, as committed. Comes again and again while that is so."""
+
+    number: int  #: of the last batch of this worker that was committed then, 0 = none
+
+
 class Troubled(NamedTuple):
     """A commit failed for a reason that may pass, and is tried again. An empty `what`: it succeeded."""
 
@@ -287,7 +293,9 @@ class StoreFailed(NamedTuple):
     error: StoreUnavailable
 
 
-Answer = HeadsRead | LanesRead | GatesRead | RetriesRead | Synced | LinksRead | SharesHeld | Troubled | StoreFailed
+Answer = (
+    HeadsRead | LanesRead | GatesRead | RetriesRead | Synced | LinksRead | SharesHeld | JobDone | Troubled | StoreFailed
+)
 
 
 class Counters(NamedTuple):

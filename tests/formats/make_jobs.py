@@ -137,4 +137,4 @@ def unpack(file: Path, folder: Path, port: int) -> None:
 
 
 if __name__ == "__main__":
-    make(Path(sys.argv[1]).resolve(), Path(sys.argv[2]))
+    make(Path(sys.argv[1]).resolve(), Path(sys.argv[2]).resolve())

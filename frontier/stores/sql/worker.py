@@ -29,6 +29,7 @@ from anabranch.frontier.records import GateKey
 from anabranch.frontier.stores.contract import (
     Answer,
     Counters,
+    JobDone,
     LinkRow,
     LinksRead,
     Opening,
@@ -85,6 +86,13 @@ class _Held(NamedTuple):
     leaving: frozenset[int] = frozenset()
 
 
+class _Seen(NamedTuple):
+    """What a look has found."""
+
+    shares: SharesHeld | None  #: None: nothing has changed
+    done: JobDone | None  #: None: the job is not done
+
+
 class ShareWorker:
     """An `Owner` of some shares. `end_session` ends the session of another worker, if the server can (PostgreSQL)."""
 
@@ -110,6 +118,7 @@ class ShareWorker:
         self._checked_s = 0.0  #: when the last `check` began
         self._renewed_s = 0.0  #: when the last one began that was committed
         self._looked_s = self._polled_s = -float("inf")
+        self._number = 0  #: of the last batch that was written
         self._is_known = False  #: the core knows what is held
         self._ends_others_s = -float("inf")  #: from then on it may end workers that are late
 
@@ -187,6 +196,7 @@ class ShareWorker:
 
     def put_totals(self, connection: Connection, totals: Counters, number: int | None, now_s: float) -> None:  # noqa: ARG002
         """In the worker's row: what it has added to the job's totals."""
+        self._number = number or self._number
         execute(connection, statements.PUT_COUNTERS, (number, *totals, self.epoch))
 
     def shown(self, totals: Counters) -> Counters:
@@ -216,7 +226,7 @@ class ShareWorker:
         now_s, tasks = self._clock(), list[Question]()
         if now_s >= self._looked_s + min(self._identity.ttl_s / _LOOKS_PER_LEASE, _LOOK_S):
             self._looked_s = now_s
-            tasks.append(_then(self._look, self._take_shares, post))
+            tasks.append(_then(self._look, self._take_seen, post))
         if self._held.serving and not self._handed and now_s >= self._polled_s + POLL_S:
             self._polled_s = now_s
             tasks.append(_then(self._read_links, self._take_links, post))
@@ -253,8 +263,8 @@ class ShareWorker:
         execute(connection, statements.FREE_SHARES, (epoch,))
         return True
 
-    def _look(self, connection: Connection) -> SharesHeld | None:
-        """Renew, take over from the dead, and claim or leave shares up to this worker's part; None: nothing has changed."""
+    def _look(self, connection: Connection) -> _Seen:
+        """Renew, take over from the dead, claim or leave shares up to this worker's part, and see whether the job is done."""
         live = self.unblock(connection)
         part = _part(self._rule.shares, len(live), live.index(self.epoch))
         held = fetch(connection, statements.HELD_SHARES, (self.epoch,))
@@ -268,7 +278,9 @@ class ShareWorker:
         claimed = self._claim(connection, part - len(serving) - len(leaving)) if part > len(serving) else []
         for share in claimed:
             execute(connection, statements.FREE_HELD, (share,))
-        return self._changed(connection, _Held(frozenset(serving | {*claimed}), frozenset(leaving)))
+        shares = self._changed(connection, _Held(frozenset(serving | {*claimed}), frozenset(leaving)))
+        is_done = bool(fetch(connection, statements.JOB_DONE))
+        return _Seen(shares, JobDone(self._number) if is_done else None)
 
     def _claim(self, connection: Connection, most: int) -> list[int]:
         claimed = []
@@ -301,6 +313,10 @@ class ShareWorker:
         return list(map(LinkRow._make, fetch_for(connection, _LINKS, shares)))
 
     # After its commit
+
+    def _take_seen(self, seen: _Seen) -> list[Answer]:
+        shares = self._take_shares(seen.shares)
+        return shares if seen.done is None else [*shares, seen.done]
 
     def _take_shares(self, answer: SharesHeld | None) -> list[Answer]:
         if answer is None:

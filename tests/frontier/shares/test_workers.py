@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -11,13 +12,17 @@ from typing import Any
 
 import pytest
 
-from anabranch.frontier.composition import share_rule_of
+from anabranch.frontier.aio import AsyncFrontier
+from anabranch.frontier.composition import open_frontier, share_rule_of
 from anabranch.frontier.errors import FormatMismatch, PolicyError, StoreInUse, StoreUnavailable
+from anabranch.frontier.frontier import Frontier
 from anabranch.frontier.records import Candidate, GateKey, Outcome, OutcomeKind, QueueKey, name_id
 from anabranch.frontier.stores.contract import Answer
 from anabranch.frontier.stores.sql.reading import Question
+from anabranch.frontier.stores.sql.store import SqlStore
+from anabranch.frontier.stores.sql.worker import Shared, WorkerIdentity
 from scripts.postgres_server import fresh_database
-from tests.frontier.shares.team import SHARES, Site, Worker, crawl, order, until
+from tests.frontier.shares.team import SHARES, TTL_S, Site, Worker, crawl, order, until
 from tests.patience import HANG_S
 from tests.postgres_server import own_server, server
 
@@ -272,3 +277,36 @@ def test_a_links_way_can_be_looked_at(place: Path | str) -> None:
         assert not counts.is_done
         found = [one.store.look_up(url.encode()) for url in urls]
         assert [record and (record.url, record.hops) for record in found] == [(url, "L") for url in urls]
+
+
+async def test_every_worker_is_drained_when_the_whole_job_is_done(place: Path | str) -> None:
+    """Not before: one that has nothing to do waits for what the others may find."""
+    site = Site(hosts=12, pages=80)
+    fetched: Counter[str] = Counter()
+    began = asyncio.Event()
+
+    def opening(name: str) -> Callable[[Callable[[], None]], Frontier]:
+        store = SqlStore(
+            place, shared=Shared(share_rule_of(order()), WorkerIdentity(name=name, token=name, ttl_s=TTL_S))
+        )
+        return lambda on_change: open_frontier(None, order(), store=store, on_change=on_change)
+
+    async def work(name: str) -> int:
+        count = 0
+        async with AsyncFrontier(opening(name)) as frontier:
+            if name == "a":
+                frontier.schedule([Candidate(site.urls[0])])
+                await frontier.flush()
+                began.set()
+            await began.wait()
+            async for lease in frontier:
+                fetched[lease.url] += 1
+                count += 1
+                await asyncio.sleep(0)
+                now_s = frontier.core.now_s()
+                frontier.finish(lease, Outcome(OutcomeKind.DONE, 200, now_s, now_s), site.links(lease.url))
+        return count
+
+    counts = await asyncio.gather(*(work(name) for name in "abc"))
+    assert fetched == Counter(site.urls)
+    assert sum(counts) == len(site.urls)
