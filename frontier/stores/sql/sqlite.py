@@ -18,7 +18,7 @@ import resource
 import socket
 import sqlite3
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager, nullcontext, suppress
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -26,6 +26,7 @@ from sqlalchemy import URL, Connection, NullPool, create_engine, event, inspect
 from sqlalchemy.exc import DBAPIError
 
 from anabranch.dedup.files.durable import size_and_crc
+from anabranch.dedup.files.locks import folder_turn
 from anabranch.frontier.errors import (
     FormatMismatch,
     FrontierError,
@@ -111,7 +112,9 @@ def connected(path: Path, max_pages: int | None, *, is_shared: bool = False) -> 
     event.listen(engine, "begin", _Transactions(log_of(path)).begin)
     try:
         with engine.connect() as connection:
-            _prepare(connection, path, max_pages, is_shared=is_shared)
+            # To WAL mode a file goes without waiting for the others' locks: one after the other.
+            with folder_turn(path.parent) if is_shared else nullcontext():
+                _prepare(connection, path, max_pages, is_shared=is_shared)
             yield connection
     finally:
         engine.dispose()

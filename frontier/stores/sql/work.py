@@ -270,6 +270,8 @@ class Work:
             self._batches = batches
         writing = TransactionWriter(connection, self._totals, self._owner, self._lanes)
         with connection.begin():
+            if not self._batches and any(isinstance(item, Asked) and item.takes for item in self._items):
+                self._owner.check(connection)
             for batch in self._batches:
                 writing.add(batch)
             writing.flush()

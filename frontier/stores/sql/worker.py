@@ -60,7 +60,7 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WorkerIdentity:
-    """Who joins, and for how long a lease of its is good."""
+    """Who joins, and how long its lease lasts."""
 
     name: str  #: unique among the live workers of a job
     token: str  #: of its folder, kept there: a second process with the same name and token is the first one's successor
@@ -86,7 +86,7 @@ class _Held(NamedTuple):
     leaving: frozenset[int] = frozenset()
 
 
-class _Seen(NamedTuple):
+class _Look(NamedTuple):
     """What a look has found."""
 
     shares: SharesHeld | None  #: None: nothing has changed
@@ -226,7 +226,7 @@ class ShareWorker:
         now_s, tasks = self._clock(), list[Question]()
         if now_s >= self._looked_s + min(self._identity.ttl_s / _LOOKS_PER_LEASE, _LOOK_S):
             self._looked_s = now_s
-            tasks.append(_then(self._look, self._take_seen, post))
+            tasks.append(_then(self._look, self._take_look, post))
         if self._held.serving and not self._handed and now_s >= self._polled_s + POLL_S:
             self._polled_s = now_s
             tasks.append(_then(self._read_links, self._take_links, post))
@@ -263,7 +263,7 @@ class ShareWorker:
         execute(connection, statements.FREE_SHARES, (epoch,))
         return True
 
-    def _look(self, connection: Connection) -> _Seen:
+    def _look(self, connection: Connection) -> _Look:
         """Renew, take over from the dead, claim or leave shares up to this worker's part, and see whether the job is done."""
         live = self.unblock(connection)
         part = _part(self._rule.shares, len(live), live.index(self.epoch))
@@ -280,7 +280,7 @@ class ShareWorker:
             execute(connection, statements.FREE_HELD, (share,))
         shares = self._changed(connection, _Held(frozenset(serving | {*claimed}), frozenset(leaving)))
         is_done = bool(fetch(connection, statements.JOB_DONE))
-        return _Seen(shares, JobDone(self._number) if is_done else None)
+        return _Look(shares, JobDone(self._number) if is_done else None)
 
     def _claim(self, connection: Connection, most: int) -> list[int]:
         claimed = []
@@ -314,9 +314,9 @@ class ShareWorker:
 
     # After its commit
 
-    def _take_seen(self, seen: _Seen) -> list[Answer]:
-        shares = self._take_shares(seen.shares)
-        return shares if seen.done is None else [*shares, seen.done]
+    def _take_look(self, look: _Look) -> list[Answer]:
+        shares = self._take_shares(look.shares)
+        return shares if look.done is None else [*shares, look.done]
 
     def _take_shares(self, answer: SharesHeld | None) -> list[Answer]:
         if answer is None:

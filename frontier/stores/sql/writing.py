@@ -23,6 +23,7 @@ from anabranch.frontier.stores.contract import (
     Exchanged,
     GateRow,
     LeftGate,
+    LinkChanges,
     LinkRow,
     Opening,
     Parcel,
@@ -257,7 +258,6 @@ class TransactionWriter:
             if self._placed.pop(row.ordinal, None) is None and row.ordinal not in settled:
                 raise InvariantBroken(f"row {row.ordinal} ends or moves, and its key was known before it came")
         write(self._connection, statements.INSERT_URL, sorted(self._placed.values()))
-        self._send(batches)
         dead = {row.ordinal for row in died}
         ended = [ended for batch in batches for ended in batch.ended]
         ended += [end for ordinal, end in settled.items() if ordinal not in dead]
@@ -290,15 +290,30 @@ class TransactionWriter:
             raise InvariantBroken(f"row {row.ordinal} ends or moves at {row[:4]}, and is at {placed[:4]}")
 
     def _enter_new(self, batches: Sequence[Batch]) -> list[Row]:
-        """Enter the new rows' fingerprints into `seen`; the result is the rows with known keys."""
-        new = [row for batch in batches for row in (batch.new if batch.exchange is None else _entered(batch))]
-        forced = _forced(batches)
-        died = self._enter_in_order(new, forced) if new else set()
-        return [row for row in new if row.ordinal in died] if died else []
+        """Enter the new rows' fingerprints into `seen`; the result is the rows with known keys.
+
+        Those of links to other workers too, in one order: so no two workers wait for each other.
+        """
+        exchanges = [batch.exchange for batch in batches if batch.exchange is not None]
+        new = [row for batch in batches for row in _entered(batch)]
+        if not exchanges:
+            died = self._enter_in_order(new, _forced(batches))
+        else:
+            links = [link for exchange in exchanges for link in exchange.outbound]
+            died = self._enter_in_order([*new, *links], _forced(batches))
+            self._exchange(exchanges, [link for link in links if link.ordinal not in died])
+        return [row for row in new if row.ordinal in died]
+
+    def _exchange(self, exchanges: Sequence[LinkChanges], links: Sequence[LinkRow]) -> None:
+        """Write links for other workers, and take away those that were adopted."""
+        write(self._connection, statements.INSERT_LINK, links)
+        adopted = sorted(ordinal for exchange in exchanges for ordinal in exchange.adopted)
+        write(self._connection, statements.DELETE_LINKS, [(ordinal,) for ordinal in adopted])
+        self.adopted += adopted
 
     def _enter_in_order(self, rows: Sequence[Row | LinkRow], forced: set[int]) -> set[int]:
         if not forced:
-            return self._enter(rows, is_forced=False)
+            return self._enter(rows, is_forced=False) if rows else set()
         died: set[int] = set()
         for is_forced, group in groupby(rows, key=lambda row: row.ordinal in forced):
             died |= self._enter([*group], is_forced=is_forced)
@@ -310,11 +325,8 @@ class TransactionWriter:
         fingerprints = seen_fingerprints([row.dedup_key() for row in rows])
         ordinals = [row.ordinal for row in rows]
         if is_forced:
-            write(
-                self._connection,
-                statements.REPLACE_SEEN,
-                sorted(dict(zip(fingerprints, ordinals, strict=True)).items()),
-            )
+            last = dict(zip(fingerprints, ordinals, strict=True))
+            write(self._connection, statements.REPLACE_SEEN, sorted(last.items()))
             return set()
         winners = dict(zip(reversed(fingerprints), reversed(ordinals), strict=True))
         found = sorted(winners)
@@ -322,17 +334,6 @@ class TransactionWriter:
             return set()
         known = seen_ordinals(self._connection, found)
         return {ordinal for ordinal, one in zip(ordinals, fingerprints, strict=True) if known[one] != ordinal}
-
-    def _send(self, batches: Sequence[Batch]) -> None:
-        """Write the links for other workers whose keys are new, and take away those that were adopted."""
-        exchanges = [batch.exchange for batch in batches if batch.exchange is not None]
-        links = [link for exchange in exchanges for link in exchange.outbound]
-        if links:
-            died = self._enter_in_order(links, _forced(batches))
-            write(self._connection, statements.INSERT_LINK, [link for link in links if link.ordinal not in died])
-        adopted = sorted(ordinal for exchange in exchanges for ordinal in exchange.adopted)
-        write(self._connection, statements.DELETE_LINKS, [(ordinal,) for ordinal in adopted])
-        self.adopted += adopted
 
     def _change_totals(self, **changes: int) -> None:
         totals = self._totals
@@ -356,8 +357,9 @@ class TransactionWriter:
 
 def _entered(batch: Batch) -> Sequence[Row]:
     """Its new rows whose keys are not in `seen` yet."""
-    adopted = batch.exchange.adopted if batch.exchange is not None else ()
-    return [row for row in batch.new if row.ordinal not in adopted]
+    if batch.exchange is None:
+        return batch.new
+    return [row for row in batch.new if row.ordinal not in batch.exchange.adopted]
 
 
 def _forced(batches: Sequence[Batch]) -> set[int]:
