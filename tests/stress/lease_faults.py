@@ -99,6 +99,12 @@ def links(url: str, pages: int) -> list[Candidate]:
     return [Candidate(url_of(place)) for place in places if place < pages]
 
 
+def store_of(place: str, name: str) -> SqlStore:
+    """The store as this worker opens it."""
+    identity = WorkerIdentity(name=name, token=f"folder of {name}", ttl_s=TTL_S)
+    return SqlStore(place, shared=Shared(share_rule_of(order()), identity))
+
+
 def work(place: str, name: str, pages: int, log: str) -> None:
     """Crawl until killed. Whoever loses its lease begins anew, as another worker from the same folder."""
     with Path(log).open("a") as leased:
@@ -110,8 +116,7 @@ def work(place: str, name: str, pages: int, log: str) -> None:
 
 def _crawl(place: str, name: str, pages: int, say: object) -> None:
     changed = Event()
-    identity = WorkerIdentity(name=name, token=f"folder of {name}", ttl_s=TTL_S)
-    store = SqlStore(place, shared=Shared(share_rule_of(order()), identity))
+    store = store_of(place, name)
     frontier = open_frontier(None, order(), store=store, on_change=changed.set)
     try:
         while True:
@@ -159,6 +164,8 @@ class Campaign:
         assert done == distinct, f"{done - distinct} pages are done twice"
         lost = administer(self._place, "SELECT count(*) FROM seen")[0][0] - self._accepted()
         assert not lost, f"{lost} URLs are seen and nowhere"
+        with open_frontier(None, order(), store=store_of(self._place, "last")) as frontier:
+            frontier.operations.check()
         leased = [line for log in self._folder.glob("*.log") for line in log.read_text().split("\n")[:-1]]
         repeats = len(leased) - len(set(leased))
         return Summary(
@@ -177,9 +184,7 @@ class Campaign:
 
     def _make(self) -> None:
         """Make the tables with the first page, then have them watched."""
-        identity = WorkerIdentity(name="first", token="", ttl_s=HANG_S)
-        store = SqlStore(self._place, shared=Shared(share_rule_of(order()), identity))
-        with open_frontier(None, order(), store=store) as frontier:
+        with open_frontier(None, order(), store=store_of(self._place, "first")) as frontier:
             frontier.schedule([Candidate(url_of(0))])
         for statement in WATCH:
             administer(self._place, statement)

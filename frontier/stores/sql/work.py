@@ -28,7 +28,6 @@ from anabranch.frontier.errors import FrontierError, StoreFull, StoreUnavailable
 from anabranch.frontier.records import Row
 from anabranch.frontier.seen import SeenFilter
 from anabranch.frontier.stores.contract import Answer, Batch, Counters, Opening, StoreFailed, Synced, Troubled
-from anabranch.frontier.stores.sql.lanes import KnownLanes
 from anabranch.frontier.stores.sql.reading import Asked, Item, Question, read_all
 from anabranch.frontier.stores.sql.writing import Owner, TransactionWriter
 
@@ -189,7 +188,6 @@ class Work:
         self._seen = seen
         self._post = post
         self._patience = patience
-        self._lanes = KnownLanes()
         self._marks = 0
         self._trouble = ""  #: the last words that the core got about a try that failed
         self.failure: StoreUnavailable | None = None  #: why nothing more is written
@@ -227,7 +225,7 @@ class Work:
                 self._session.recover(self._owner)
             self._transact()
         except Exception as error:  # noqa: BLE001  whatever it is, the core must hear of it: a dead thread reports nothing
-            self._lanes.forget()
+            self._owner.lanes.forget()
             is_filter = isinstance(error, FilterFailed)
             if is_filter or database.is_passing(error):
                 cause = f"the filter: {error.__cause__}" if is_filter else f"the store: {database.translated(error)}"
@@ -268,7 +266,7 @@ class Work:
             if self._seen is not None:
                 self._ask_filter(batches, self._seen)
             self._batches = batches
-        writing = TransactionWriter(connection, self._totals, self._owner, self._lanes)
+        writing = TransactionWriter(connection, self._totals, self._owner)
         with connection.begin():
             if not self._batches and any(isinstance(item, Asked) and item.takes for item in self._items):
                 self._owner.check(connection)

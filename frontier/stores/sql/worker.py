@@ -39,6 +39,7 @@ from anabranch.frontier.stores.contract import (
 )
 from anabranch.frontier.stores.sql import schema, statements
 from anabranch.frontier.stores.sql.execution import execute, fetch, fetch_for, fetch_locked, write
+from anabranch.frontier.stores.sql.lanes import KnownLanes
 from anabranch.frontier.stores.sql.reading import Question
 
 #: Bits of the numbers that a worker gives rows and turns since it joined; the epoch is above them.
@@ -112,6 +113,7 @@ class ShareWorker:
         self._end_session = end_session
         self._clock = clock
         self.epoch = 0
+        self.lanes = KnownLanes()
         self._held = _Held()
         self._base = _NOTHING  #: rows of the shares when they were claimed
         self._handed: dict[int, int] = {}  #: links that the core has and that are not adopted: ordinal -> share
@@ -322,6 +324,7 @@ class ShareWorker:
         if answer is None:
             return []
         self._held, self._is_known = _Held(answer.serving, answer.leaving), True
+        self.lanes.forget()  # a share that comes back has been another worker's meanwhile
         self._base = _sum(self._base, answer.gained, answer.released, sign=-1)
         self._handed = {ordinal: share for ordinal, share in self._handed.items() if share in answer.serving}
         return [answer]

@@ -45,6 +45,8 @@ _NAMES = {kind: kind.value for kind in OutcomeKind}
 class Owner(Protocol):
     """The owner's side of a store. Its methods belong to the store thread; those with a connection run in its transaction."""
 
+    lanes: KnownLanes  #: rows of `lane` as the owner wrote them
+
     @property
     def serving(self) -> Collection[int]:
         """The shares whose gates may be taken."""
@@ -116,6 +118,7 @@ class SoleOwner:
     def __init__(self, epoch: int = 0) -> None:
         """`epoch`: of an opening that has taken place."""
         self._epoch = epoch
+        self.lanes = KnownLanes()
 
     def open(self, connection: Connection, place: str, identity: Mapping[str, str], now_s: float) -> Opening:
         """As `schema.open_tables`."""
@@ -178,15 +181,15 @@ class SoleOwner:
 class TransactionWriter:
     """Writes the batches of one transaction, in their order. O(1) a row, see `statements` for what each costs."""
 
-    def __init__(self, connection: Connection, totals: Counters, owner: Owner, lanes: KnownLanes | None = None) -> None:
-        """`totals` are those of the last transaction that was committed; `lanes` remembers lanes."""
+    def __init__(self, connection: Connection, totals: Counters, owner: Owner) -> None:
+        """`totals` are those of the last transaction that was committed."""
         self._connection = connection
         self._owner = owner
         #: Rows of `url` since the last flush, by ordinal, and the places that are to be emptied before they are filled.
         self._placed: dict[int, Row] = {}
         self._emptied: list[Place] = []
         self._batches: list[Batch] = []
-        self._known_lanes = KnownLanes() if lanes is None else lanes
+        self._known_lanes = owner.lanes
         self._queues = QueueChanges()
         self._gates = GateChanges(owner.share_of)
         self._now_s = 0.0

@@ -37,7 +37,9 @@ class Site:
 
     def links(self, url: str) -> list[Candidate]:
         """What the page links to."""
-        place = self._places[url]
+        place = self._places.get(url)
+        if place is None:
+            return []
         places = [2 * place + 1, 2 * place + 2, place + 1, 0]
         return [Candidate(self.urls[place]) for place in places if place < len(self.urls)]
 

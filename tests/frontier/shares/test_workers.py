@@ -121,6 +121,30 @@ def test_a_worker_that_joins_gets_its_part_and_nothing_is_fetched_twice(place: P
         third.close()
 
 
+def test_a_share_that_comes_back_is_as_the_other_worker_left_it(place: Path | str) -> None:
+    """Nothing that was remembered of it holds: its lanes have other counts."""
+    site, late = Site(hosts=40, pages=200), [f"http://h{number % 40}.test/late/{number}" for number in range(200)]
+    with team(place, "ab") as workers:
+        workers[0].frontier.schedule([Candidate(url) for url in site.urls])
+        third = Worker(place, "c", order())
+        everyone = [*workers, third]
+        until(lambda: is_divided(everyone), everyone)
+        workers[0].frontier.schedule([Candidate(url) for url in late])
+        until(lambda: not workers[0].store.job_counts().links, everyone)
+        until(lambda: third.lease(5) > 0, everyone)
+        third.fetch(site)
+        third.close()
+        until(lambda: is_divided(workers), workers)
+
+        def fetch() -> None:
+            for worker in workers:
+                worker.lease()
+                worker.fetch(site)
+
+        until(lambda: workers[0].frontier.is_done, workers, fetch)
+        workers[0].frontier.operations.check()
+
+
 def test_the_shares_of_a_worker_that_leaves_are_taken_over(place: Path | str) -> None:
     """In order: nothing is fetched twice, and a URL that waits for its retry comes along."""
     site = Site(hosts=20, pages=60)
