@@ -38,7 +38,7 @@ from anabranch.frontier.scheduling.retries import Retries
 from anabranch.frontier.scheduling.schedule import Schedule
 from anabranch.frontier.scheduling.window import StateAtOpening
 from anabranch.frontier.seen import ExactFilter, SeenFilter
-from anabranch.frontier.shares.hosting import Hosting, Outbound, require_shared
+from anabranch.frontier.shares.hosting import Hosting, Outbound
 from anabranch.frontier.storelink import Receivers, StoreLink
 from anabranch.frontier.stores.contract import FrontierStore, Opening
 from anabranch.frontier.stores.memory.store import MemoryStore
@@ -84,6 +84,7 @@ def open_frontier(
     clock = steady_clock() if clock is None else never_back(clock)
     if store is None:
         store = MemoryStore() if state is None else _file_store(state, shared)
+    _check_shares(store, order)
     opening = store.open(_identity(order), clock(), on_change)
     if own_clock is None and opening.server_s is not None:  # workers of one job go by one clock
         clock = steady_clock(epoch=_at(opening.server_s))
@@ -158,13 +159,26 @@ def check_order(order: FrontierOrder) -> None:
     sheets = Sheets(order.overrides)
     _assign(order, sheets)
     parse_group(order.group, ip_of=order.ip_of, imported=user_function)
+    if order.shares is not None:
+        share_rule_of(order)
     _rules(order, sheets)
 
 
 def share_rule_of(order: FrontierOrder) -> ShareRule:
     """Which share of the order's job a host is in; for `SqlStore(…, shared=Shared(rule, worker))`. Raises: PolicyError."""
     group_of = parse_group(order.group, ip_of=order.ip_of, imported=user_function)
-    return share_rule(order.shares or 1, order.policy, order.group, group_of)
+    return share_rule(1 if order.shares is None else order.shares, order.policy, order.group, group_of)
+
+
+def _check_shares(store: FrontierStore, order: FrontierOrder) -> None:
+    """Raises: PolicyError if store and order differ in whether, and how, the job is shared."""
+    kept: ShareRule | None = getattr(store, "share_rule", None)
+    asked = None if order.shares is None else share_rule_of(order)
+    if kept != asked:
+        raise PolicyError(
+            f"shares: {asked or 'none'} in the order, {kept or 'none'} in the store; "
+            "give FrontierOrder(shares=…) and SqlStore(…, shared=Shared(share_rule_of(order), worker))"
+        )
 
 
 def _assignment(order: FrontierOrder, sheets: Sheets) -> Assignment:
@@ -230,7 +244,7 @@ def _parts(
     receivers = Receivers(admission=admission, schedule=schedule, retries=retries, completion=completion, outbox=outbox)
     hosting = None
     if outbound is not None:
-        shared = require_shared(store)
+        shared: Any = store  # as `_check_shares` has made sure
         hosting = Hosting(outbound, shared, receivers, leases, monotonic)
     store_link = StoreLink(store, receivers, opening.counters, order.max_unacknowledged, clock, checkpoints, hosting)
     return Parts(

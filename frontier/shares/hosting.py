@@ -10,21 +10,19 @@ the store gives it back.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Sequence
-from typing import TYPE_CHECKING, Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Protocol
 
 from anabranch.frontier.admission import Fresh
 from anabranch.frontier.completion import Leases
-from anabranch.frontier.errors import PolicyError
 from anabranch.frontier.policies.shares import ShareRule
 from anabranch.frontier.records import GateKey
 from anabranch.frontier.scheduling.readylist import Outbox
-from anabranch.frontier.stores.contract import FrontierStore, JobDone, LinkRow, LinksRead, SharesHeld
+from anabranch.frontier.stores.contract import JobDone, LinkRow, LinksRead, SharesHeld
 
 if TYPE_CHECKING:
     from anabranch.frontier.storelink import Receivers
 
 
-@runtime_checkable
 class SharedStore(Protocol):
     """What a shared store has beside all others."""
 
@@ -34,13 +32,6 @@ class SharedStore(Protocol):
     def safe_until_s(self) -> float:
         """Until when this worker's shares are its own for certain, by the monotonic clock."""
         ...
-
-
-def require_shared(store: FrontierStore) -> SharedStore:
-    """The store as a shared one. Raises: PolicyError if it is not."""
-    if not isinstance(store, SharedStore):
-        raise PolicyError("an order with shares needs a shared store: SqlStore(…, shared=Shared(rule, worker))")
-    return store
 
 
 class Outbound:

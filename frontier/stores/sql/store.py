@@ -165,6 +165,7 @@ class SqlStore:
             from anabranch.frontier.stores.sql.postgres import PostgresDatabase  # noqa: PLC0415  the driver is an extra
 
             self._database = PostgresDatabase(target, lock_s=None if shared is None else shared.worker.lock_s)
+        self.share_rule = None if shared is None else shared.rule  #: of a job of several workers
         self._owner: Owner = SoleOwner()
         if shared is not None:
             self._owner = self._worker = ShareWorker(

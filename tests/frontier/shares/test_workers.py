@@ -289,6 +289,23 @@ def test_an_operator_of_one_worker_cannot_change_queues(place: Path | str) -> No
         assert "h.test" in str(one.frontier.operations.explain("http://h.test/"))
 
 
+def test_store_and_order_must_agree_on_shares(tmp_path: Path) -> None:
+    """Before anything is opened."""
+    rule = share_rule_of(order())
+    shared = SqlStore(tmp_path / "a.db", shared=Shared(rule, WorkerIdentity(name="a", token="a")))
+    for store, asked, words in (
+        (shared, order(shares=None), "shares: none in the order, 8 by host in the store"),
+        (shared, order(shares=9), "shares: 9 by host in the order, 8 by host in the store"),
+        (SqlStore(tmp_path / "b.db"), order(), "shares: 8 by host in the order, none in the store"),
+        (None, order(), "shares: 8 by host in the order, none in the store"),
+    ):
+        with pytest.raises(PolicyError, match=words):
+            open_frontier(None, asked, store=store)
+    with pytest.raises(PolicyError, match="shares 0: give a whole number"):
+        open_frontier(None, order(shares=0))
+    assert not [*tmp_path.iterdir()]
+
+
 def test_a_links_way_can_be_looked_at(place: Path | str) -> None:
     """Between two workers a URL is accepted and queued nowhere yet; it is found all the same."""
     with team(place, "ab") as (one, other), frozen(other):
