@@ -398,6 +398,7 @@ class SqliteFile:
         return caused_by(StoreInUse(f"{self._path}: {owner} holds it; end that one first"), error)
 
     def is_passing(self, error: Exception) -> bool:
-        """A full, read-only or failing disk may be repaired meanwhile."""
+        """A full, read-only or failing disk may be repaired meanwhile; another worker ends its transaction."""
         cause = error.orig if isinstance(error, DBAPIError) else error
-        return getattr(cause, "sqlite_errorcode", 0) & 0xFF in _PASSING
+        code = getattr(cause, "sqlite_errorcode", 0) & 0xFF
+        return code in _PASSING or (self._is_shared and code == sqlite3.SQLITE_BUSY)

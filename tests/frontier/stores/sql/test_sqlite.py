@@ -18,6 +18,7 @@ from anabranch.frontier.records import Candidate
 from anabranch.frontier.stores.sql import sqlite
 from anabranch.frontier.stores.sql.sqlite import (
     OwnerFile,
+    SqliteFile,
     connected,
     fold_log,
     log_of,
@@ -270,3 +271,18 @@ def test_a_line_that_cannot_be_removed_stays(database_path: Path) -> None:
     database_path.with_name("frontier.db.owner").mkdir()
     OwnerFile(database_path).remove()
     assert database_path.with_name("frontier.db.owner").is_dir()
+
+
+@pytest.mark.parametrize("is_shared", [False, True])
+def test_a_worker_waits_for_the_transaction_of_another_one(
+    tmp_path: Path, is_shared: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A sole owner is refused at once; for one of several the lock is a trouble that passes."""
+    monkeypatch.setattr(sqlite, "SHARED_BUSY_S", 0.01)
+    file = tmp_path / "frontier.db"
+    one, other = SqliteFile(file, None, is_shared=True), SqliteFile(file, None, is_shared=is_shared)
+    with one.connected() as holder, holder.begin():
+        waiting = other.connected()
+        with pytest.raises(sqlite3.OperationalError, match="locked") as raised:
+            waiting.__enter__()
+    assert other.is_passing(raised.value) is is_shared
