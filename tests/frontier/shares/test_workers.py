@@ -208,7 +208,7 @@ def test_workers_go_on_by_themselves_when_the_server_was_away() -> None:
     """For longer than their leases last: all are late then, and none takes the shares of another."""
     site = Site(hosts=20, pages=120)
     with own_server() as own, fresh_database(own.url) as place:
-        workers = [Worker(place, name, order(), ttl_s=3 * SHORT_S) for name in "ab"]
+        workers = [Worker(place, name, order(), ttl_s=6 * SHORT_S) for name in "ab"]
         until(lambda: is_divided(workers), workers)
         workers[0].frontier.schedule([Candidate(url) for url in site.urls[:60]])
         until(lambda: sum(worker.lease(3) for worker in workers) > 0, workers)
