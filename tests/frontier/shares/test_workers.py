@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections import Counter
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
 from threading import Event
@@ -87,6 +88,16 @@ def test_three_workers_fetch_each_page_once(place: Path | str, policy: str) -> N
         workers[0].frontier.flush()
         until(lambda: workers[1].store.job_counts().is_done, workers)
         assert workers[1].store.job_counts().counters.done == len(site.urls)
+
+
+def test_workers_that_begin_at_once_make_one_job(place: Path | str) -> None:
+    """One makes the tables; the others wait for it, or find them made."""
+    with ThreadPoolExecutor(4) as pool:
+        workers = list(pool.map(lambda name: Worker(place, name, order()), "abcd"))
+    until(lambda: is_divided(workers), workers)
+    assert sorted(worker.name for worker in workers[0].store.workers()) == list("abcd")
+    for worker in workers:
+        worker.close()
 
 
 def test_a_url_that_two_workers_find_is_queued_once(place: Path | str) -> None:
