@@ -45,7 +45,7 @@ PAGES_PER_FAULT = 3000
 
 #: Rows of `url`, `lane` and `gate` that were written by a session which did not hold the share of their gate.
 WATCH = (
-    "CREATE TABLE stale (what text, share bigint, holder bigint, session text)",
+    "CREATE TABLE stale (what text, share bigint, holder bigint, session text, pid int)",
     """
     CREATE FUNCTION watch() RETURNS trigger LANGUAGE plpgsql AS $$
     DECLARE of_share bigint; holder bigint; holds text; gate_id bigint;
@@ -57,7 +57,7 @@ WATCH = (
         SELECT worker.epoch, worker.session INTO holder, holds
         FROM share JOIN worker ON worker.epoch = share.epoch WHERE share.id = of_share AND worker.until_s > 0;
         IF holds IS NULL OR split_part(holds, ' ', 1) <> pg_backend_pid()::text THEN
-            INSERT INTO stale VALUES (TG_TABLE_NAME || ' ' || TG_OP, of_share, holder, holds);
+            INSERT INTO stale VALUES (TG_TABLE_NAME || ' ' || TG_OP, of_share, holder, holds, pg_backend_pid());
         END IF;
         RETURN NULL;
     END $$
@@ -156,7 +156,11 @@ class Campaign:
         for _ in range(self._faults):
             time.sleep(self._dice.uniform(0.0, 2 * TTL_S))
             faults[self._fault()] += 1
-        stale = administer(self._place, "SELECT what, count(*) FROM stale GROUP BY what")
+        stale = administer(self._place, "SELECT what, count(*), min(session), min(pid) FROM stale GROUP BY what")
+        if stale:
+            print(
+                f"stale: {stale}; workers: {administer(self._place, 'SELECT epoch, name, session, until_s FROM worker')}"
+            )
         for process in self._processes.values():
             process.kill()
             process.join()
@@ -171,7 +175,7 @@ class Campaign:
         return Summary(
             dict(faults),
             done,
-            sum(count for _, count in stale),
+            sum(count for _, count, _, _ in stale),
             repeats,
             max(self._times, default=0.0),
             time.monotonic() - since_s,

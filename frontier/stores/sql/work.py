@@ -158,12 +158,12 @@ class Session:
         if not self.database.is_lost(self.connection):
             self.connection.connection.rollback()  # a COMMIT that fails may leave its transaction open
             with self.connection.begin():
-                owner.unblock(self.connection)
+                owner.rejoin(self.connection, is_new=False)
             return
         self.close()
         self.connection = self._stack.enter_context(self.database.connected())
         with self.connection.begin():
-            owner.rejoin(self.connection)
+            owner.rejoin(self.connection, is_new=True)
 
     def close(self) -> None:
         """Let go of the connection and its lock."""

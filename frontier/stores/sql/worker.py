@@ -175,26 +175,16 @@ class ShareWorker:
                 f"worker {self._identity.name} was away for longer than its lease, and others have its shares"
             )
 
-    def rejoin(self, connection: Connection) -> None:
-        """Go on with a new session. Raises: as `check`."""
-        self.check(connection)
-        self._ends_others_s = self._clock() + self._identity.ttl_s
-        execute(connection, statements.PUT_SESSION, (self._session_of(connection), self.epoch))
+    def rejoin(self, connection: Connection, *, is_new: bool) -> None:
+        """Go on after a failure, which a worker that is late may have caused: it keeps its locks. Raises: as `check`.
 
-    def unblock(self, connection: Connection) -> list[int]:
-        """Renew the lease, and end workers that are late; the epochs of the others.
-
-        A late one may be stuck in a transaction whose locks this worker waits for. After a new session nobody is ended for a
-        lease's time: if the server was away, all are late, and all come back. Raises: as `check`.
+        After a new session nobody is ended for a lease's time: if the server was away, all are late, and all come back.
         """
-        self.check(connection)
-        ends_others = self._clock() >= self._ends_others_s
-        live: list[int] = []
-        for epoch, _, _, session, is_late in fetch(connection, statements.LIVE_WORKERS):
-            is_other = epoch != self.epoch and ends_others
-            if not (is_other and is_late and self._end(connection, epoch, session, statements.BURY_WORKER)):
-                live.append(epoch)
-        return live
+        if is_new:
+            self._ends_others_s = self._clock() + self._identity.ttl_s
+        self._live(connection)
+        # Not only a new one: the transaction that was to write it may have failed.
+        execute(connection, statements.PUT_SESSION, (self._session_of(connection), self.epoch))
 
     def put_totals(self, connection: Connection, totals: Counters, number: int | None, now_s: float) -> None:  # noqa: ARG002
         """In the worker's row: what it has added to the job's totals."""
@@ -267,7 +257,7 @@ class ShareWorker:
 
     def _look(self, connection: Connection) -> _Look:
         """Renew, take over from the dead, claim or leave shares up to this worker's part, and see whether the job is done."""
-        live = self.unblock(connection)
+        live = self._live(connection)
         part = _part(self._rule.shares, len(live), live.index(self.epoch))
         held = fetch(connection, statements.HELD_SHARES, (self.epoch,))
         serving = {share for share, is_leaving, _ in held if not is_leaving}
@@ -283,6 +273,17 @@ class ShareWorker:
         shares = self._changed(connection, _Held(frozenset(serving | {*claimed}), frozenset(leaving)))
         is_done = bool(fetch(connection, statements.JOB_DONE))
         return _Look(shares, JobDone(self._number) if is_done else None)
+
+    def _live(self, connection: Connection) -> list[int]:
+        """Renew the lease, and end workers that are late; the epochs of the others. Raises: as `check`."""
+        self.check(connection)
+        ends_others = self._clock() >= self._ends_others_s
+        live: list[int] = []
+        for epoch, _, _, session, is_late in fetch(connection, statements.LIVE_WORKERS):
+            is_other = epoch != self.epoch and ends_others
+            if not (is_other and is_late and self._end(connection, epoch, session, statements.BURY_WORKER)):
+                live.append(epoch)
+        return live
 
     def _claim(self, connection: Connection, most: int) -> list[int]:
         claimed = []

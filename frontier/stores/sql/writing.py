@@ -73,11 +73,8 @@ class Owner(Protocol):
     def check(self, connection: Connection) -> None:
         """The fence of a transaction that writes: until it ends nobody takes over. Raises: StoreInUse if somebody has."""
 
-    def rejoin(self, connection: Connection) -> None:
-        """Go on with a new session, after the former one was lost; in a transaction of its own. Raises: as `check`."""
-
-    def unblock(self, connection: Connection) -> object:
-        """After a failure: end whoever may keep locks for ever; in a transaction of its own. Raises: as `check`."""
+    def rejoin(self, connection: Connection, *, is_new: bool) -> None:
+        """Go on after a failure, in a transaction of its own; `is_new`: with a new session. Raises: as `check`."""
 
     def put_totals(self, connection: Connection, totals: Counters, number: int | None, now_s: float) -> None:
         """Write the totals after a batch."""
@@ -137,12 +134,10 @@ class SoleOwner:
                 f"another owner has taken over (it is opening {stored}, this one was {self._epoch}); open it anew"
             )
 
-    def rejoin(self, connection: Connection) -> None:
+    def rejoin(self, connection: Connection, *, is_new: bool) -> None:
         """Nobody else was here meanwhile. Raises: as `check`."""
-        self.check(connection)
-
-    def unblock(self, connection: Connection) -> None:
-        """Nobody else has locks."""
+        if is_new:
+            self.check(connection)
 
     def put_totals(self, connection: Connection, totals: Counters, number: int | None, now_s: float) -> None:
         """Among the facts of the crawl."""

@@ -11,7 +11,9 @@ from pathlib import Path
 from threading import Event
 from typing import Any
 
+import psycopg
 import pytest
+from sqlalchemy import Connection
 
 from anabranch.frontier.aio import AsyncFrontier
 from anabranch.frontier.composition import open_frontier, share_rule_of
@@ -22,7 +24,7 @@ from anabranch.frontier.stores.contract import Answer
 from anabranch.frontier.stores.sql.reading import Question
 from anabranch.frontier.stores.sql.store import SqlStore
 from anabranch.frontier.stores.sql.worker import Shared, WorkerIdentity
-from scripts.postgres_server import fresh_database
+from scripts.postgres_server import administer, fresh_database
 from tests.frontier.shares.team import SHARES, TTL_S, Site, Worker, crawl, order, until
 from tests.patience import HANG_S
 from tests.postgres_server import own_server, server
@@ -233,6 +235,32 @@ def test_workers_go_on_by_themselves_when_the_server_was_away() -> None:
         assert len(workers[0].store.workers()) == 2
         for worker in workers:
             worker.close()
+
+
+def test_the_session_of_a_worker_is_known_after_a_new_one_that_failed_at_first() -> None:
+    """Whoever takes over must be able to end it."""
+    with server() as place:
+        worker = Worker(place, "a", order())
+        until(lambda: len(worker.serving) == SHARES, [worker])
+        owner, failures = worker.store._owner, [psycopg.OperationalError("it breaks again")]
+        rejoin = owner.rejoin
+
+        def breaking(connection: Connection, *, is_new: bool) -> None:
+            rejoin(connection, is_new=is_new)
+            if failures:
+                raise failures.pop()
+
+        owner.rejoin = breaking  # type: ignore[method-assign]
+        noted = "SELECT split_part(session, ' ', 1)::int FROM worker WHERE until_s > 0"
+        ((before,),) = administer(place, noted)
+        administer(place, f"SELECT pg_terminate_backend({before}, 10000)")
+        worker.frontier.schedule([Candidate("http://h.test/")])
+        worker.frontier.flush()
+        assert not failures
+        ((after,),) = administer(place, noted)
+        assert (after,) in administer(place, "SELECT pid FROM pg_stat_activity WHERE application_name = 'anabranch'")
+        assert after != before
+        worker.close()
 
 
 def test_a_worker_leases_nothing_when_its_lease_may_end_soon(place: Path | str) -> None:
