@@ -82,7 +82,7 @@ class Admission:
         elsewhere: Consigning | None = None,
         outbound: Outbound | None = None,
     ) -> None:
-        """`outbound` takes the candidates of shares that other workers hold; None: there are none."""
+        """`outbound` sends candidates of shares that other workers hold; None in a job of one owner."""
         self.assignment = assignment  #: of queues and gates
         self._rules = rules
         self._seen = marking.seen

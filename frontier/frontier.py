@@ -136,8 +136,7 @@ class Frontier:
         self._leases.drop(held)
         self._completion.end(held, outcome, charge, self._clock())
         self._store_link.send(1)
-        if self._store_link.hosting is not None:
-            self._store_link.lease_ended(lease)
+        self._store_link.lease_ended(lease)
         return verdicts
 
     def release(self, lease: Lease) -> None:
@@ -146,8 +145,7 @@ class Frontier:
         self._completion.release(held, self._clock())
         self._store_link.drain()
         self._store_link.send()
-        if self._store_link.hosting is not None:
-            self._store_link.lease_ended(lease)
+        self._store_link.lease_ended(lease)
 
     def renew(self, lease: Lease) -> Lease:
         """Extend a lease by its full time; the result replaces it. Raises: LeaseLost."""

@@ -166,8 +166,7 @@ class StoreLink:
             for answer in answers:
                 self._take(answer)
             if self.hosting is not None:
-                self.hosting.give_back(self._clock())
-                self.send()  # what was adopted, and gates that leave
+                self._give_back(self.hosting)
             marking = self._admission.marking
             try:
                 marking.mark_some()
@@ -228,13 +227,18 @@ class StoreLink:
 
     def lease_ended(self, lease: Lease) -> None:
         """A lease has ended; its share may be the next to be given back."""
-        if self.hosting is not None:
-            self.hosting.ended(lease.gate, self._clock())
-            self.send()
+        if self.hosting is not None and self.hosting.is_leaving(lease.gate):
+            self._give_back(self.hosting)
+
+    def _give_back(self, hosting: Hosting) -> None:
+        """Send what was adopted and gates that leave, and only then give back the shares that have nothing left."""
+        hosting.let_go(self._clock())
+        self.send()
+        hosting.give_back()
 
     @property
     def may_lease(self) -> bool:
-        """The store is not too far behind, and nobody may have taken over from this worker."""
+        """The store is not too far behind, and this worker's lease has not ended."""
         return not self.unacknowledged.is_full and (self.hosting is None or self.hosting.may_lease())
 
     def _count_shares(self, answer: SharesHeld) -> None:

@@ -15,7 +15,7 @@ from anabranch.frontier.records import GateKey, Turn, name_id
 from anabranch.frontier.scheduling.gates import GateMaker
 from anabranch.frontier.scheduling.queues import Lane
 from anabranch.frontier.scheduling.readylist import LANES_AT_ONCE, GateHeap, Group, Outbox, ReadyList
-from anabranch.frontier.stores.contract import GateRead, GatesRead, LeftGate
+from anabranch.frontier.stores.contract import GateRead, GatesRead, LeftGate, ShareOf, in_one_share
 
 #: Gates that may be in memory.
 GATES = 10_000
@@ -25,16 +25,12 @@ LONG_S = 30.0
 GATES_AT_ONCE = 1000
 
 
-def _one_share(_: GateKey) -> int:
-    return 0
-
-
 class StateAtOpening(NamedTuple):
     """The state of the store when it was opened."""
 
     may_have_gates: bool = True  #: the store may have gates that could serve
     died_s: float = 0.0  #: fetches of an owner that died may have lasted until then; 0 = none died
-    share_of: Callable[[GateKey], int] = _one_share  #: the share of a gate
+    share_of: ShareOf = in_one_share
 
 
 class GateWindow:

@@ -24,13 +24,13 @@ if TYPE_CHECKING:
 
 
 class SharedStore(Protocol):
-    """What a shared store has beside all others."""
+    """The extra methods of a shared store."""
 
     def release(self, shares: Collection[int]) -> None:
         """Give shares back that are leaving, after all that was written for them; `SharesHeld` answers."""
 
     def safe_until_s(self) -> float:
-        """Until when this worker's shares are its own for certain, by the monotonic clock."""
+        """Until when this worker certainly holds its shares, by the monotonic clock."""
         ...
 
 
@@ -95,7 +95,7 @@ class Hosting:
         return self._outbound.serving
 
     def may_lease(self) -> bool:
-        """Nobody can have taken over from this worker."""
+        """The lease has not ended yet, so no other worker has taken over."""
         return self._monotonic() < self._store.safe_until_s()
 
     def is_ours(self, gate: GateKey) -> bool:
@@ -126,15 +126,24 @@ class Hosting:
             self._retries.read_again()
         self._completion.count_waiting(held.gained.waiting - held.released.waiting)
 
-    def give_back(self, now_s: float) -> None:
-        """Give back the shares that leave and have neither leases nor gates in memory. Cost: O(gates), while one leaves."""
+    def let_go(self, now_s: float) -> None:
+        """Let the gates of shares that leave go, each as soon as its leases have ended. Cost: O(gates), while one leaves."""
+        left = self._leaving - self._released
+        if left:
+            window, of_gate = self._schedule.window, self._rule.of_gate
+            for line in [line for line in window if of_gate(line.gate.key) in left]:
+                window.let_go(line, now_s)
+
+    def give_back(self) -> None:
+        """Give back the shares that leave and have neither leases nor gates in memory.
+
+        All that was written for them must have been sent before: after it, another worker may hold them.
+        """
         left = self._leaving - self._released
         if not left:
             return
-        window, of_gate = self._schedule.window, self._rule.of_gate
-        for line in [line for line in window if of_gate(line.gate.key) in left]:
-            window.let_go(line, now_s)
-        busy = {of_gate(line.gate.key) for line in window}
+        of_gate = self._rule.of_gate
+        busy = {of_gate(line.gate.key) for line in self._schedule.window}
         busy.update(of_gate(lease.gate) for lease, _, _ in self._leases)
         done = left - busy
         if done:
@@ -142,7 +151,6 @@ class Hosting:
             self._released |= done
             self._store.release(done)
 
-    def ended(self, gate: GateKey, now_s: float) -> None:
-        """A lease has ended; its share may be the next to be given back."""
-        if self._leaving and self._rule.of_gate(gate) in self._leaving:
-            self.give_back(now_s)
+    def is_leaving(self, gate: GateKey) -> bool:
+        """The gate is in a share that is to be given back."""
+        return bool(self._leaving) and self._rule.of_gate(gate) in self._leaving

@@ -21,6 +21,15 @@ LaneId = tuple[int, int]  #: (queue id, gate id)
 Place = tuple[int, int, int, int]  #: (queue, gate, precedence, ordinal): the key of a row in `url`
 
 
+#: The share of a gate.
+ShareOf = Callable[[GateKey], int]
+
+
+def in_one_share(_: GateKey) -> int:
+    """Where a job has one share, it is 0."""
+    return 0
+
+
 class Ended(NamedTuple):
     """A row that leaves its queue for the table `done`."""
 
@@ -179,7 +188,7 @@ class Batch:
         self.exchanged: Exchanged | None = None
 
     def exchanging(self) -> LinkChanges:
-        """The exchange, made if there is none."""
+        """The exchange; the first call makes it."""
         if self.exchange is None:
             self.exchange = LinkChanges()
         return self.exchange
@@ -269,9 +278,8 @@ class SharesHeld(NamedTuple):
     leaving: frozenset[int]  #: to be given back: nothing of them may be begun
     gained: Counters  #: rows of those that are new, as `queued`, `waiting`, `retired`, `paused`
     released: Counters  #: rows of those that are gone, the same way
-    died_s: Mapping[
-        int, float
-    ]  #: until when fetches of their last worker may have lasted, of those that are new; 0 = none
+    #: Of those that are new: until when fetches of a worker that died may have lasted; 0 = it did not die.
+    died_s: Mapping[int, float]
 
 
 class JobDone(NamedTuple):

@@ -2,7 +2,8 @@
 
 The owner holds a session's advisory lock, named by database and schema. The server releases it when the session ends, however
 that happens, so nothing is left to clean up. As long as a lost session may still be at its COMMIT on the server, a new one does
-not get the lock, so it reads only commits that are decided. `synchronous_commit` is on: a commit that has returned is on the
+not get the lock, so it reads only commits that are decided. Workers that share a job take no such lock (see `worker`).
+`synchronous_commit` is on: a commit that has returned is on the
 server's disk.
 """
 
@@ -131,7 +132,7 @@ class PostgresDatabase:
         return " ".join(map(str, connection.execute(text(_SESSION)).one()))
 
     def end_session(self, connection: Connection, session: str) -> None:
-        """By `pg_terminate_backend`, which a role may use on its own sessions; waits until it has ended."""
+        """By `pg_terminate_backend`, which a role may use on its own sessions. The locks go when its transaction has ended."""
         process, _, start = session.partition(" ")
         _end_session(connection, int(process), start)
 

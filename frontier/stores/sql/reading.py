@@ -48,7 +48,9 @@ from anabranch.frontier.stores.contract import (
     QueueFacts,
     QueueRow,
     RetriesRead,
+    ShareOf,
     Standing,
+    in_one_share,
 )
 from anabranch.frontier.stores.sql import statements
 from anabranch.frontier.stores.sql.execution import Values, execute, fetch, fetch_for, write
@@ -145,15 +147,6 @@ def _heads_of(lanes: int) -> str:
 def read_lanes(connection: Connection, gate: int, after: Turn | None, limit: int) -> LanesRead:
     """The servable lanes of a gate after a turn. Cost: one seek."""
     return LanesRead(gate, _line(connection, gate, -1 if after is None else after, limit))
-
-
-#: The share of a gate.
-ShareOf = Callable[[GateKey], int]
-
-
-def in_one_share(_: GateKey) -> int:
-    """Where a job has one share, it is 0."""
-    return 0
 
 
 def take_gate(

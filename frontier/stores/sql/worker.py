@@ -9,8 +9,8 @@ A page's links to hosts of other workers are rows of the table `link`, written w
 once, so each URL is sent by one page of one worker. The worker that holds the share polls for them: between machines no event
 tells. They leave `link` in the transaction that queues them.
 
-Shares are divided anew when a worker comes or goes: each holds its even part, by the order of the epochs. Nobody assigns them.
-A worker claims free ones, and gives back what is above its part, after its fetches of them have ended.
+Shares are divided anew when a worker comes or goes: each holds its even part, by the order of the epochs. There is no
+coordinator: a worker claims free ones, and gives back what is above its part, after its fetches of them have ended.
 """
 
 from __future__ import annotations
@@ -136,7 +136,7 @@ class ShareWorker:
 
     @property
     def safe_until_s(self) -> float:
-        """Until when nobody can have taken over, less a margin, by the monotonic clock.
+        """Until when no other worker can have taken over, less a margin, by the monotonic clock.
 
         The lease counts from the moment when its renewal began, for that is before the server's. A fetch begins a moment after
         its URL was leased: that is the margin.
@@ -148,7 +148,7 @@ class ShareWorker:
         return self._rule.of_gate(gate)
 
     def open(self, connection: Connection, place: str, identity: Mapping[str, str], now_s: float) -> Opening:
-        """Make the tables if there are none, and join. Raises: FormatMismatch; StoreInUse for a name that is taken."""
+        """Make the tables if they are missing, and join. Raises: FormatMismatch; StoreInUse for a name that is taken."""
         facts = schema.open_shared(
             connection, place, {**identity, schema.SHARES: str(self._rule)}, now_s, self._rule.shares
         )
@@ -176,9 +176,9 @@ class ShareWorker:
             )
 
     def rejoin(self, connection: Connection, *, is_new: bool) -> None:
-        """Go on after a failure, which a worker that is late may have caused: it keeps its locks. Raises: as `check`.
+        """Go on after a failure; a worker that is late may have caused it by locks that it keeps. Raises: as `check`.
 
-        After a new session nobody is ended for a lease's time: if the server was away, all are late, and all come back.
+        After a new session no other worker is ended for a lease's time: if the server was away, all are late and come back.
         """
         if is_new:
             self._ends_others_s = self._clock() + self._identity.ttl_s
@@ -189,7 +189,7 @@ class ShareWorker:
     def put_totals(self, connection: Connection, totals: Counters, number: int | None, now_s: float) -> None:  # noqa: ARG002
         """In the worker's row: what it has added to the job's totals."""
         self._number = number or self._number
-        execute(connection, statements.PUT_COUNTERS, (number, *totals, self.epoch))
+        execute(connection, statements.PUT_COUNTERS, (self._number, *totals, self.epoch))
 
     def shown(self, totals: Counters) -> Counters:
         """With the rows that its shares had when it claimed them."""

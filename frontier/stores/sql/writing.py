@@ -29,12 +29,14 @@ from anabranch.frontier.stores.contract import (
     Parcel,
     Place,
     QueueRow,
+    ShareOf,
     Standing,
+    in_one_share,
 )
 from anabranch.frontier.stores.sql import schema, statements
 from anabranch.frontier.stores.sql.execution import execute, fetch, fetch_locked, write
 from anabranch.frontier.stores.sql.lanes import KnownLanes, LaneChanges
-from anabranch.frontier.stores.sql.reading import NO_WINDOW, Question, gate_values, in_one_share, seen_ordinals
+from anabranch.frontier.stores.sql.reading import NO_WINDOW, Question, gate_values, seen_ordinals
 
 _MARK = "transaction"  # name in `crawl`: the last one that wrote, "epoch.number"
 
@@ -67,7 +69,7 @@ class Owner(Protocol):
         ...
 
     def open(self, connection: Connection, place: str, identity: Mapping[str, str], now_s: float) -> Opening:
-        """Make the tables if there are none, and become an owner. Raises: FormatMismatch, StoreInUse."""
+        """Make the tables if they are missing, and become an owner. Raises: FormatMismatch, StoreInUse."""
         ...
 
     def check(self, connection: Connection) -> None:
@@ -97,7 +99,7 @@ class Owner(Protocol):
         """A transaction was kept that began with `check`; it adopted these links."""
 
     def tasks(self, post: Callable[[list[Answer]], None]) -> list[Question]:
-        """What is due beside the core's questions."""
+        """The questions of the owner's own that are due."""
         ...
 
     def close(self, connection: Connection, *, clean: bool) -> None:
@@ -410,7 +412,7 @@ class QueueChanges:
 class GateChanges:
     """Collects what changes by id, and writes each gate once, in about 4 µs."""
 
-    def __init__(self, share_of: Callable[[GateKey], int]) -> None:
+    def __init__(self, share_of: ShareOf) -> None:
         self._share_of = share_of
         self._names: dict[int, GateKey] = {}
         self._rows: dict[int, GateRow] = {}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
@@ -132,6 +132,27 @@ def test_a_worker_that_joins_gets_its_part_and_nothing_is_fetched_twice(place: P
         assert crawl(everyone, site) == Counter(site.urls)
         assert third.fetched
         third.close()
+
+
+def test_a_share_is_given_back_after_all_that_was_written_for_it(place: Path | str) -> None:
+    """Once it is given back, another worker may hold it, and nothing may be written for it any more."""
+    with team(place, "a") as (one,):
+        one.frontier.schedule([Candidate(f"http://h{number}.test/") for number in range(60)])
+        until(lambda: one.lease(1) > 0, [one])
+        release, unsent = one.store.release, list[bool]()
+
+        def noted(shares: Collection[int]) -> None:
+            unsent.append(not one.frontier._parts.outbox.batch.is_empty)
+            release(shares)
+
+        one.store.release = noted  # type: ignore[method-assign]
+        other = Worker(place, "b", order())
+        until(lambda: len(one.serving) < SHARES, [one, other])
+        one.fetch(Site(hosts=1, pages=1))
+        until(lambda: is_divided([one, other]), [one, other])
+        assert unsent
+        assert not any(unsent)
+        other.close()
 
 
 def test_a_share_that_comes_back_is_as_the_other_worker_left_it(place: Path | str) -> None:
