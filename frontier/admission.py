@@ -170,7 +170,7 @@ class Admission:
         if due_s is not None:
             precedence += WAITING
         url, key, hops, payload, _, force, _ = candidate
-        queue_id, gate_id, gate = self.assignment.lane(queue, found.host)
+        queue, queue_id, gate_id, gate = self.assignment.lane(queue, found.host)
         ordinal = self._outbox.number()
         row = Row(queue_id, gate_id, precedence, ordinal, url, key, hops, via, attempts, due_s, payload)
         batch = self._outbox.batch

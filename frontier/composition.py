@@ -29,7 +29,7 @@ from anabranch.frontier.policies.assignment import Assign, Assignment, Politenes
 from anabranch.frontier.policies.budgets import parse_cost
 from anabranch.frontier.policies.groups import parse_group
 from anabranch.frontier.policies.precedence import parse_queue_precedence, parse_uri_precedence
-from anabranch.frontier.policies.shares import ShareRule, share_rule
+from anabranch.frontier.policies.shares import ShareRule, policy_queue, share_rule
 from anabranch.frontier.policies.sheets import Sheets
 from anabranch.frontier.scheduling.gates import GateMaker
 from anabranch.frontier.scheduling.queues import QueueRules
@@ -185,8 +185,9 @@ def _assignment(order: FrontierOrder, sheets: Sheets) -> Assignment:
     assign = _assign(order, sheets)
     if order.shares is None:
         return Assignment(assign, order.scope)
-    holds_many = host_of_queue(order.policy) is None or sheets.has_keys
-    return Assignment(assign, order.scope, share_rule_of(order), holds_many=holds_many)
+    return Assignment(
+        assign, order.scope, share_rule_of(order), None if sheets.has_keys else host_of_queue(order.policy)
+    )
 
 
 def _assign(order: FrontierOrder, sheets: Sheets) -> Assign:
@@ -195,6 +196,8 @@ def _assign(order: FrontierOrder, sheets: Sheets) -> Assign:
 
 def _rules(order: FrontierOrder, sheets: Sheets) -> QueueRules:
     cost = parse_cost(order.cost, user_function)
+    host_of = host_of_queue(order.policy)
+    is_per_share = order.shares is not None and (host_of is None or sheets.has_keys)
     return QueueRules(
         per_queue=order.per_queue,
         budgets=order.budgets,
@@ -202,7 +205,8 @@ def _rules(order: FrontierOrder, sheets: Sheets) -> QueueRules:
         uris=parse_uri_precedence(order.uri_precedence, user_function, cost),
         queues=parse_queue_precedence(order.queue_precedence, user_function, order.precedence_floor),
         sheets=sheets,
-        host_of=host_of_queue(order.policy),
+        host_of=host_of,
+        policy_key=policy_queue if is_per_share else None,
     )
 
 

@@ -199,6 +199,15 @@ class Frontier:
         """
         return self._parts.is_done
 
+    def may_fetch(self) -> bool:
+        """Whether a fetch may begin now: False for one of several workers whose lease may have ended. O(1), any thread."""
+        return self._store_link.hosting is None or self._store_link.hosting.may_lease()
+
+    @property
+    def holds_all(self) -> bool:
+        """All of the job's queues are served here: always, but for one of several workers."""
+        return self._store_link.hosting is None or self._store_link.hosting.holds_all
+
     def can_lease(self) -> bool:
         """Whether `lease()` may have an answer now. It may still be None while heads are being read."""
         self._store_link.drain()

@@ -31,7 +31,8 @@ DELETED_BY_USER = -6000
 class Operations:
     """The operator's verbs. Errors: UnknownQueue; StoreUnavailable as everywhere.
 
-    One of several workers has a part of the job only: what changes or copies queues raises PolicyError there.
+    One of several workers changes queues of the shares that it holds. What concerns all queues needs all shares: dump, load,
+    remove. Otherwise PolicyError is raised.
     """
 
     def __init__(
@@ -123,24 +124,24 @@ class Operations:
 
     def pause(self, queue: QueueKey) -> None:
         """Serve nothing more of this queue until it is resumed; its leases may end. A retired one is paused instead."""
-        self._require_whole("pause")
+        self._require_held("pause", queue)
         self._stand(self._without_retirement(queue), Standing.PAUSED)
 
     def resume(self, queue: QueueKey) -> None:
         """Serve a queue again that an operator paused or retired; one over its total budget stays retired."""
-        self._require_whole("resume")
+        self._require_held("resume", queue)
         facts = self._without_retirement(queue)
         self._stand(facts, self._open_or_retired(facts))
 
     def retire(self, queue: QueueKey) -> None:
         """Put a queue aside and keep its URLs: its total budget becomes `NOTHING_MORE`. This ends a pause."""
-        self._require_whole("retire")
+        self._require_held("retire", queue)
         self._set_budget(self._facts(queue), NOTHING_MORE)
         self._stand(self._facts(queue), Standing.RETIRED)
 
     def set_budget(self, queue: QueueKey, units: int | None) -> None:
         """Set a queue's own total budget (-1 = without end, None = the order's); wakes or retires it. Raises: PolicyError."""
-        self._require_whole("set_budget")
+        self._require_held("set_budget", queue)
         facts = self._facts(queue)
         self._set_budget(facts, units if units is None else checked_total(units))
         facts = self._facts(queue)
@@ -165,20 +166,31 @@ class Operations:
         return removed
 
     def wake_by_budget(self) -> int:
-        """Open every retired queue that is no longer over its total budget, as after the order raised it."""
-        self._require_whole("wake_by_budget")
+        """Open every retired queue that is no longer over its total budget, as after the order raised it.
+
+        One of several workers opens those of the shares that it holds.
+        """
         woken, after = 0, None
         while page := self._store.queues(Standing.RETIRED, after, PAGE):
             after = page[-1].row.id
             for facts in page:
-                if self._open_or_retired(facts) is Standing.OPEN:
+                if self._is_held(facts.row.key) and self._open_or_retired(facts) is Standing.OPEN:
                     self._stand(facts, Standing.OPEN)
                     woken += 1
         return woken
 
     def _require_whole(self, verb: str) -> None:
-        if self._parts.store_link.hosting is not None:
+        hosting = self._parts.store_link.hosting
+        if hosting is not None and not hosting.holds_all:
             raise PolicyError(f"{verb}: this is one worker of several, and has a part of the job's queues only")
+
+    def _is_held(self, queue: QueueKey) -> bool:
+        hosting = self._parts.store_link.hosting
+        return hosting is None or self._parts.admission.assignment.share_of_queue(queue) in hosting.serving
+
+    def _require_held(self, verb: str, queue: QueueKey) -> None:
+        if not self._is_held(queue):
+            raise PolicyError(f"{verb} {queue}: another worker holds its share of the job")
 
     def _flush(self) -> None:
         run(flushed(self._parts, self._store))

@@ -26,7 +26,7 @@ from anabranch.frontier.policies.hosts import (
     host_of_surt_key,
     surt_key,
 )
-from anabranch.frontier.policies.shares import ShareRule
+from anabranch.frontier.policies.shares import ShareRule, share_queue
 from anabranch.frontier.policies.sheets import Sheets
 from anabranch.frontier.policies.userfunctions import (
     Import,
@@ -58,6 +58,8 @@ _MOST_FILLED = 4
 _FEW = 30
 #: The powers of the factor are cached for strings up to this length.
 _KEPT_POWERS = 4096
+#: More than the digits of any share.
+_SHARE_DIGITS = 5
 Hashes = npt.NDArray[np.uint32]
 
 
@@ -214,13 +216,21 @@ class Assignment:
     """The queue and the gate of a URL, as keys and as ids."""
 
     def __init__(
-        self, assign: Assign, scope: PolitenessScope, shares: ShareRule | None = None, *, holds_many: bool = False
+        self,
+        assign: Assign,
+        scope: PolitenessScope,
+        shares: ShareRule | None = None,
+        host_of: Callable[[QueueKey], str] | None = None,
     ) -> None:
-        """`shares`: those of a job of several workers. Where queues hold many hosts, each share has queues of its own."""
+        """`shares`: those of a job of several workers. Where queues hold many hosts, each share has queues of its own.
+
+        `host_of`: the host of a queue; None: queues hold many hosts.
+        """
         self.queues_of = assign  #: the queues that the policy assigns; raises PolicyError
         self._has_gate_per_queue = scope is PolitenessScope.QUEUE
         self._shares = shares
-        self._salts = holds_many
+        self._host_of = host_of
+        self._is_per_share = shares is not None and host_of is None
         self._is_plain = shares is None and not self._has_gate_per_queue
 
     def lanes_of(self, urls: Sequence[str], hosts: Sequence[str]) -> list[AssignedLane]:
@@ -228,16 +238,25 @@ class Assignment:
         pairs = zip(self.queues_of(urls), hosts, strict=True)
         if self._is_plain:  # most are: this saves two calls a URL
             return [(queue, name_id(queue), name_id(host), GateKey(host)) for queue, host in pairs]
-        return [(queue, *self.lane(queue, host)) for queue, host in pairs]
+        return [self.lane(queue, host) for queue, host in pairs]
 
-    def lane(self, queue: QueueKey, host: str) -> tuple[int, int, GateKey]:
-        """The ids of queue and gate of a URL with this queue and host, and the key of its gate."""
-        if self._shares is None:
-            gate = GateKey(f"queue:{queue}" if self._has_gate_per_queue else host)
-            return name_id(queue), name_id(gate), gate
-        share = self._shares.of_host(host)
-        gate = GateKey(f"queue:{share}/{queue}" if self._has_gate_per_queue else host)
-        return name_id(f"{share}/{queue}" if self._salts else queue), name_id(gate), gate
+    def lane(self, queue: QueueKey, host: str) -> AssignedLane:
+        """The lane of a URL with this host, which the policy assigns to this queue."""
+        if self._shares is not None and self._is_per_share:
+            queue = share_queue(self._shares.of_host(host), queue)
+        gate = GateKey(host)
+        if self._has_gate_per_queue:
+            prefix = "" if self._shares is None or self._is_per_share else f"{self._shares.of_host(host)}/"
+            gate = GateKey(f"queue:{prefix}{queue}")
+        return queue, name_id(queue), name_id(gate), gate
+
+    def share_of_queue(self, queue: QueueKey) -> int:
+        """The share of a queue, in a job of several workers; -1 for a key that no queue can have."""
+        assert self._shares is not None
+        if not self._is_per_share:
+            return -1 if self._host_of is None else self._shares.of_host(self._host_of(queue))
+        share, slash, _ = queue.partition("/")
+        return int(share) if slash and share.isascii() and share.isdigit() and len(share) < _SHARE_DIGITS else -1
 
     def of_url(self, url: str) -> tuple[QueueKey, GateKey] | None:
         """The keys of a URL's queue and gate; None if it has no host. Raises: PolicyError."""
@@ -245,7 +264,8 @@ class Assignment:
         if found is None:
             return None
         (queue,) = self.queues_of([url])
-        return queue, self.lane(queue, found.host)[2]
+        queue, _, _, gate = self.lane(queue, found.host)
+        return queue, gate
 
     def lane_of(self, url: str) -> tuple[int, int] | None:
         """Their ids. Raises: PolicyError."""
@@ -253,7 +273,7 @@ class Assignment:
         if found is None:
             return None
         (queue,) = self.queues_of([url])
-        return self.lane(queue, found.host)[:2]
+        return self.lane(queue, found.host)[1:3]
 
 
 def host_of_queue(name: str) -> Callable[[QueueKey], str] | None:

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from anabranch.frontier.errors import PolicyError
 from anabranch.frontier.policies.groups import GroupOf, is_group
 from anabranch.frontier.policies.hosts import authority, domain_of
-from anabranch.frontier.records import GateKey, name_id
+from anabranch.frontier.records import GateKey, QueueKey, name_id
 
 #: More shares than that cost more than they spread.
 MOST_SHARES = 4096
@@ -45,6 +45,16 @@ class ShareRule:
     def __str__(self) -> str:
         """What a store keeps of it, and refuses to be opened without."""
         return f"{self.shares} by {self.decides}"
+
+
+def share_queue(share: int, queue: QueueKey) -> QueueKey:
+    """The key of a share's own part of a queue that holds many hosts, such as `3/bkdr:12`."""
+    return QueueKey(f"{share}/{queue}")
+
+
+def policy_queue(queue: QueueKey) -> QueueKey:
+    """The queue that the policy assigns, of the key of a share's part of it."""
+    return QueueKey(queue.partition("/")[2])
 
 
 def share_rule(shares: int, policy: str, group: object | None, group_of: GroupOf | None) -> ShareRule:

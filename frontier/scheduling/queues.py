@@ -391,6 +391,8 @@ class QueueRules:
     queues: QueuePrecedence = field(default_factory=lambda: parse_queue_precedence("base"))
     sheets: Sheets = field(default_factory=Sheets)
     host_of: Callable[[QueueKey], str] | None = None  #: a queue's host; None if queues hold many hosts
+    #: The key that the policy gave a queue, where each share of the job has queues of its own.
+    policy_key: Callable[[QueueKey], QueueKey] | None = None
 
     @property
     def floor(self) -> int:
@@ -448,6 +450,7 @@ class QueueRules:
         sheets = self.sheets
         if sheets.is_empty:
             return NOTHING
+        queue = queue if self.policy_key is None else self.policy_key(queue)
         by_key = sheets.for_key(queue)
         if by_key is not None:
             return by_key

@@ -94,6 +94,11 @@ class Hosting:
         """The shares whose URLs may be leased."""
         return self._outbound.serving
 
+    @property
+    def holds_all(self) -> bool:
+        """All shares of the job are this worker's."""
+        return len(self._outbound.serving) == self._rule.shares
+
     def may_lease(self) -> bool:
         """The lease has not ended yet, so no other worker has taken over."""
         return self._monotonic() < self._store.safe_until_s()

@@ -19,7 +19,9 @@ from anabranch.frontier.aio import AsyncFrontier
 from anabranch.frontier.composition import open_frontier, share_rule_of
 from anabranch.frontier.errors import FormatMismatch, PolicyError, StoreInUse, StoreUnavailable
 from anabranch.frontier.frontier import Frontier
-from anabranch.frontier.records import Candidate, GateKey, Outcome, OutcomeKind, QueueKey, name_id
+from anabranch.frontier.inspect.explain import QueueView
+from anabranch.frontier.records import Candidate, GateKey, Outcome, OutcomeKind, name_id
+from anabranch.frontier.scheduling.lifecycle import QueueState
 from anabranch.frontier.stores.contract import Answer
 from anabranch.frontier.stores.sql.reading import Question
 from anabranch.frontier.stores.sql.store import SqlStore
@@ -333,20 +335,38 @@ def test_another_number_of_shares_is_refused(place: Path | str) -> None:
             Worker(place, "b", order(group="domain"))
 
 
-def test_an_operator_of_one_worker_cannot_change_queues(place: Path | str) -> None:
-    """They may be at another worker; a gate that is there is left alone, too."""
-    with team(place, "ab") as (one, other):
-        one.frontier.schedule([Candidate("http://h.test/")])
+@pytest.mark.parametrize("policy", ["host", "bkdr:7"])
+def test_an_operator_changes_queues_where_their_share_is(place: Path | str, policy: str) -> None:
+    """Elsewhere it is refused; a gate of another worker is left alone, and what concerns all queues needs all shares."""
+    rule = share_rule_of(order())
+    with team(place, "ab", policy=policy) as (one, other):
+        names = [f"h{number}.test" for number in range(99)]
+        ours = next(name for name in names if rule.of_host(name) in one.serving)
+        theirs = next(name for name in names if rule.of_host(name) in other.serving)
+        one.frontier.schedule([Candidate(f"http://{ours}/"), Candidate(f"http://{theirs}/")])
+        until(lambda: other.frontier.pending == 1, [one, other])
+        ((mine,), (foreign,)) = (
+            [view.key for view in held.frontier.operations.longest() if is_held(held, view)] for held in (one, other)
+        )
         operations = one.frontier.operations
         for change in (operations.pause, operations.resume, operations.retire):
-            with pytest.raises(PolicyError, match=f"^{change.__name__}: this is one worker of several"):
-                change(QueueKey("h.test"))
-        rule = share_rule_of(order())
-        theirs = next(name for number in range(99) if rule.of_host(name := f"h{number}.test") in other.serving)
+            change(mine)
+            with pytest.raises(PolicyError, match=f"^{change.__name__} {foreign}: another worker holds its share"):
+                change(foreign)
+        assert operations.view(mine).state is QueueState.RETIRED
+        operations.resume(mine)
+        with pytest.raises(PolicyError, match=r"^dump: this is one worker of several"):
+            operations.dump()
         one.frontier.set_delay(GateKey(theirs), 5.0)
         one.frontier.flush()
-        assert one.store.gate(name_id(theirs)) is None
-        assert "h.test" in str(one.frontier.operations.explain("http://h.test/"))
+        gate = one.store.gate(name_id(theirs))
+        assert gate is None or not gate.spacing_s
+        assert mine in str(one.frontier.operations.explain(f"http://{ours}/"))
+
+
+def is_held(worker: Worker, view: QueueView) -> bool:
+    """The queue is in a share that the worker serves."""
+    return worker.frontier._parts.admission.assignment.share_of_queue(view.key) in worker.serving
 
 
 def test_store_and_order_must_agree_on_shares(tmp_path: Path) -> None:
