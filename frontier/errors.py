@@ -52,6 +52,10 @@ class StoreInUse(StoreUnavailable):
     """Another process holds the store."""
 
 
+class SharesLost(StoreInUse):
+    """The worker was away for longer than its lease, and others have its shares. It may join again."""
+
+
 def unwritable(what: str, error: OSError) -> StoreUnavailable:
     """The error for a file that cannot be written, by the cause; to be raised `from` the `OSError`."""
     file = f" ({error.filename})" if error.filename else ""

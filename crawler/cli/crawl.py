@@ -18,7 +18,7 @@ import structlog
 from anabranch.crawler.cli.command import guarded
 from anabranch.crawler.cli.console import consents, keep_streams, say
 from anabranch.crawler.job.checking import check_names
-from anabranch.crawler.job.choosing import ChosenJob, CrawlRequest, ScopeEffect, choose, join, scope_effect
+from anabranch.crawler.job.choosing import ChosenJob, CrawlRequest, ScopeEffect, SharedOrder, choose, join, scope_effect
 from anabranch.crawler.job.folder import JobFolder, move_aside, move_back
 from anabranch.crawler.job.frontier import is_over, open_job
 from anabranch.crawler.job.seeds import SEED_BOOK, Seed, SeedBook, none_left, read_seeds
@@ -67,7 +67,7 @@ def _run(command: CrawlCommand) -> int:
         raise UsageError(
             "--delete-old deletes the job with its archive and logs; leave it out: --fresh moves the job aside"
         )
-    chosen = choose(command)
+    chosen = choose(command, _shared_order)
     refuse_share(chosen.directory)
     order, logs = chosen.order, chosen.order.logs
     file = Path(logs.file) if logs.file else None
@@ -88,7 +88,8 @@ def _run_chosen(command: CrawlCommand, chosen: ChosenJob, nursery: Nursery | Non
     for edit in chosen.edits:
         say(f"anabranch: {edit}")
     seeds = _seeds(chosen)
-    added = _join(command, chosen, seeds) if chosen.has_seeds else ()
+    is_shared = order.frontier.is_shared
+    added = _join(command, chosen, seeds) if chosen.has_seeds and not is_shared else ()
     with (
         _made_way(command, chosen.directory),
         JobFolder.open(
@@ -98,10 +99,35 @@ def _run_chosen(command: CrawlCommand, chosen: ChosenJob, nursery: Nursery | Non
         if added and command.verbosity >= 0:
             _say(f"job {chosen.directory}: {counted(len(added), 'seed')} added")
         try:
+            if is_shared:
+                return _run_worker(command, order, job, seeds)
             return _run_job(command, order, job, seeds, nursery)
         except BaseException:
             job.undo_failed_start()
             raise
+
+
+def _run_worker(command: CrawlCommand, order: CrawlOrder, job: JobFolder, seeds: Sequence[Seed]) -> int:
+    """Crawl as one of the job's workers."""
+    from anabranch.crawler.cli.shared_crawl import crawl_shared  # noqa: PLC0415 - most crawls have no database
+
+    _warn_of(order)
+    hooks = _hooks(order, command.verbosity)
+    with asyncio.Runner(loop_factory=loop_factory(order.crawl.loop)) as runner:
+        return runner.run(crawl_shared(order, job, seeds, hooks, time.time, may_change=True))
+
+
+def _shared_order(address: str, directory: Path) -> SharedOrder | None:
+    from anabranch.crawler.cluster.agreement import shared_order  # noqa: PLC0415 - most crawls have no database
+
+    return shared_order(address, directory)
+
+
+def _warn_of(order: CrawlOrder) -> None:
+    if not order.agent.contact:
+        log.warning("no contact is configured, site owners cannot reach you; use --contact URL")
+    if warning := policy_warning([order.frontier.policy]):
+        log.warning(warning)
 
 
 def _run_job(
@@ -112,10 +138,7 @@ def _run_job(
             _say(f"job {job.directory} is finished, and its queue was in memory; use --again for another round")
         return ExitCode.DONE
     settle_processes(job.directory, order.crawl.processes)
-    if not order.agent.contact:
-        log.warning("no contact is configured, site owners cannot reach you; use --contact URL")
-    if warning := policy_warning([order.frontier.policy]):
-        log.warning(warning)
+    _warn_of(order)
     made = loop_factory(order.crawl.loop)
     hooks = _hooks(order, command.verbosity)
 

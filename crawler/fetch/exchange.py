@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import re
+from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -14,7 +15,7 @@ from aiohttp.streams import EMPTY_PAYLOAD
 from anabranch.crawler.fetch.connections import HeadTooLong, take_after_break, take_complete
 from anabranch.crawler.fetch.requests import without_credentials
 from anabranch.crawler.fetch.response import Cut, Response, header_fields
-from anabranch.crawler.outcomes.failures import BadHttp, KeptConnectionClosed, ProxyFailed
+from anabranch.crawler.outcomes.failures import BadHttp, HostTakenOver, KeptConnectionClosed, ProxyFailed
 from anabranch.crawler.outcomes.status import FIRST_HTTP_STATUS
 
 if TYPE_CHECKING:
@@ -55,14 +56,21 @@ class HttpExchange:
     """One request and its answer. Use once: `run`, then `response`."""
 
     def __init__(
-        self, request: HttpRequest, attempts: ConnectAttempts, body: Body, options: FetchOptions, limits: FetchLimits
+        self,
+        request: HttpRequest,
+        attempts: ConnectAttempts,
+        body: Body,
+        options: FetchOptions,
+        limits: FetchLimits,
+        may_send: Callable[[], bool] = lambda: True,
     ) -> None:
-        """`attempts` records how a connection is made; the answer's body goes into `body`."""
+        """`attempts` records how a connection is made; the answer's body goes into `body`; `may_send` is asked last."""
         self._request = request
         self._attempts = attempts
         self._body = body
         self._options = options
         self._limits = limits
+        self._may_send = may_send
         self._cuts: list[Cut] = []
         self._address = ""
         self._head: ResponseHead | None = None
@@ -73,9 +81,11 @@ class HttpExchange:
         """Send the request once and read the answer, within the time limit. A body that began is kept where it is cut.
 
         With `keep_broken` a body that broke off counts as cut, else the break is raised.
-        Raises: aiohttp's errors, TimeoutError, HeadTooLong, ProxyFailed, KeptConnectionClosed, BadHttp, StorageError.
+        Raises: aiohttp's errors, TimeoutError, HeadTooLong, ProxyFailed, KeptConnectionClosed, HostTakenOver, BadHttp,
+        StorageError.
         """
         deadline_s = asyncio.get_running_loop().time() + self._limits.timeout_s
+        self._check_worker()
         origin = self._request.origin
         connection = connector.take_idle(origin.key)
         if connection is None:
@@ -97,6 +107,10 @@ class HttpExchange:
             is_complete = self._head is not None and self._head.content.is_eof() and not self._cuts
             connector.release(origin.key, connection, is_complete=is_complete)
 
+    def _check_worker(self) -> None:
+        if not self._may_send():
+            raise HostTakenOver("another worker may crawl this host by now")
+
     async def _connect(self, connector: Connector) -> HttpConnection:
         try:
             return await connector.open_connection(self._request.origin.connect_request(), self._attempts)
@@ -109,6 +123,7 @@ class HttpExchange:
     async def _run_over(self, connection: HttpConnection, deadline_s: float, *, keep_broken: bool) -> None:
         options = self._options
         self._address = connection.address
+        self._check_worker()
         connection.send_request(self._request.data, deadline_s, options.first_byte_timeout_s, options.read_timeout_s)
         try:
             message, content = await connection.read()

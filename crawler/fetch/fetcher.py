@@ -86,12 +86,17 @@ class Fetcher:
         clock: Callable[[], float],
         sites: Iterable[SiteOptions] = (),
         connections: ConnectionLimits | None = None,
+        may_send: Callable[[], bool] = lambda: True,
     ) -> None:
-        """Raises: OrderError for invalid sites, or a password's variable that is not set."""
+        """`may_send` is asked before each request; if it denies, HostTakenOver is raised.
+
+        Raises: OrderError for invalid sites, or a password's variable that is not set.
+        """
         self._options = options
         self._resolver = resolver
         self._scratch = scratch
         self._clock = clock
+        self._may_send = may_send
         self._sites = Sites(options, sites)
         self._cookies = Cookies()
         self._requests = RequestBuilder(options, self._cookies)
@@ -124,7 +129,7 @@ class Fetcher:
         body = self._scratch.body()
         try:
             request = self._requests.build(url, settings, conditional=conditional, via=via, now_s=start_s)
-            exchange = HttpExchange(request, attempts, body, self._options, limits)
+            exchange = HttpExchange(request, attempts, body, self._options, limits, self._may_send)
             await exchange.run(self._connector(settings.proxy), keep_broken=keep_broken)
             response = exchange.response(start_s, self._clock())
             if settings.cookies:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
@@ -18,10 +19,11 @@ from anabranch.crawler.job.folder import job_name, order_to_resume, refuse_embed
 from anabranch.crawler.job.orderfile import last_order_file, order_edits
 from anabranch.crawler.job.seeding import user_function_errors
 from anabranch.crawler.job.seeds import COMMAND_LINE, ORDER, SEED_BOOK, Seed, SeedBook, has_seeds, is_file, is_path
+from anabranch.crawler.order.frontier import DATABASES
 from anabranch.crawler.order.loading import job_of, order_of
 from anabranch.crawler.order.order import CrawlOrder
 from anabranch.crawler.order.sections import JobSection, ScopeSection
-from anabranch.crawler.order.sources import Layer, file_layer, named_in, read_layers
+from anabranch.crawler.order.sources import Layer, file_layer, merged, named_in, read_layers
 from anabranch.crawler.outcomes.errors import OrderError, UsageError
 from anabranch.crawler.scope.scope import open_scope
 from anabranch.frontier.frontier import Frontier
@@ -61,7 +63,21 @@ class ChosenJob:
     edits: Sequence[str] = ()  #: changes that people made to the job's own order since its last run
 
 
-def choose(wanted: CrawlRequest) -> ChosenJob:
+class SharedOrder(NamedTuple):
+    """The order of a job that several workers crawl, for one of them."""
+
+    layers: Sequence[Layer]  #: the strongest first
+    has_seeds: bool
+
+
+#: The URL of a database, and the worker's folder -> the order of the job there; None if there is no job of several workers.
+FindShared = Callable[[str, Path], SharedOrder | None]
+
+#: Shares of a new job in a PostgreSQL database.
+_SHARES = 128
+
+
+def choose(wanted: CrawlRequest, find_shared: FindShared = lambda *_: None) -> ChosenJob:
     """Read the order; writes nothing. Raises: OrderError, UsageError, HostsJob, ForeignJobFormat, OrderDamaged."""
     layers = read_layers(wanted.order_file, wanted.flags, wanted.settings)
     job = job_of(layers)
@@ -74,9 +90,15 @@ def choose(wanted: CrawlRequest) -> ChosenJob:
     own = None if wanted.fresh or wanted.order_file is not None else order_to_resume(directory)
     named = [SeedSources(wanted.sources, COMMAND_LINE, COMMAND_LINE)] if wanted.sources else _of_order(layers, job)
     is_derived = wanted.job is None and job.name is None
+    address = "" if wanted.fresh else _address(layers, own)
+    shared = find_shared(address, directory) if address else None
+    if shared is not None:
+        return _of_shared(
+            layers if wanted.order_file is not None else [*layers, *shared.layers], shared, directory, named
+        )
     if own is not None:
         return _resume(layers, own, directory, named, is_derived=is_derived)
-    order = order_of(layers)
+    order = with_shares(order_of(layers), is_new=True)
     return ChosenJob(
         order=with_sources(order, [source for one in named for source in one.sources]) if named else order,
         layers=layers,
@@ -85,6 +107,15 @@ def choose(wanted: CrawlRequest) -> ChosenJob:
         has_seeds=not wanted.fresh and has_seeds(directory),
         is_derived=is_derived,
     )
+
+
+def with_shares(order: CrawlOrder, *, is_new: bool) -> CrawlOrder:
+    """The order with its number of shares. A job that has begun without one has one share."""
+    frontier = order.frontier
+    if frontier.shares:
+        return order
+    shares = _SHARES if is_new and frontier.is_in_database else 1
+    return order.model_copy(update={"frontier": frontier.model_copy(update={"shares": shares})})
 
 
 def with_sources(order: CrawlOrder, sources: Sequence[str]) -> CrawlOrder:
@@ -103,6 +134,30 @@ def _of_order(layers: Sequence[Layer], job: JobSection, but: Collection[str] = (
     return [SeedSources(sources, ORDER, named_in(layers, "job", key)) for key, sources in wanted.items() if sources]
 
 
+def _address(layers: Sequence[Layer], own: Path | None) -> str:
+    """The URL of the database that the order names; empty if it names none, or cannot be read."""
+    with suppress(OrderError):
+        layers = layers if own is None else [*layers, file_layer(own)]
+    store = merged(layers).get("frontier", {}).get("store")
+    return store if isinstance(store, str) and store.startswith(DATABASES) else ""
+
+
+def _of_shared(
+    layers: Sequence[Layer], shared: SharedOrder, directory: Path, named: Sequence[SeedSources]
+) -> ChosenJob:
+    """Join the job's workers by its order. Its seeds are rows; those that are named come in addition."""
+    order = with_shares(order_of(layers), is_new=False)
+    return ChosenJob(
+        order=with_sources(order, [source for one in named for source in one.sources]),
+        layers=layers,
+        directory=directory,
+        named=named,
+        has_seeds=shared.has_seeds,
+        is_derived=False,
+        edits=order_edits(directory),
+    )
+
+
 def _resume(
     layers: Sequence[Layer], own: Path, directory: Path, named: Sequence[SeedSources], *, is_derived: bool
 ) -> ChosenJob:
@@ -110,7 +165,7 @@ def _resume(
     try:
         kept = file_layer(own)
         whole = [*layers, kept]
-        before, order = job_of([kept]), order_of(whole)
+        before, order = job_of([kept]), with_shares(order_of(whole), is_new=False)
     except OrderError as error:
         if str(own) not in str(error):
             raise

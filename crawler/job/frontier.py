@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterable
 from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
+from typing import TYPE_CHECKING
 from urllib.parse import quote, urlsplit
 
 from anabranch.crawler.job.seeds import SEED_BOOK, Seed, SeedBook, has_seeds
@@ -24,7 +25,7 @@ from anabranch.crawler.job.state import (
 from anabranch.crawler.order.frontier import MEMORY, DedupSection, OverrideEntry
 from anabranch.crawler.order.order import CrawlOrder
 from anabranch.crawler.outcomes.errors import QueueLost, StoreLost
-from anabranch.frontier.composition import STORE_FILE, check_order, has_store, open_frontier
+from anabranch.frontier.composition import STORE_FILE, check_order, has_store, open_frontier, share_rule_of
 from anabranch.frontier.errors import PolicyError
 from anabranch.frontier.filterchoice import PARAMETERS, filter_choice
 from anabranch.frontier.filters import SharedFilter, open_shared
@@ -38,6 +39,9 @@ from anabranch.frontier.records import QueueKey
 from anabranch.frontier.scheduling.gates import Backoff, Politeness
 from anabranch.frontier.stores.contract import FrontierStore
 from anabranch.frontier.times import Clock
+
+if TYPE_CHECKING:
+    from anabranch.frontier.stores.sql.worker import WorkerIdentity
 
 #: Keys of [dedup] that shape the filter.
 _OF_FILTER = PARAMETERS.keys() - {"filter"}
@@ -103,6 +107,7 @@ def frontier_order(order: CrawlOrder, ip_of: IpOf = unknown_address) -> Frontier
         checkpoint_s=frontier.checkpoint_s,
         gates_in_memory=frontier.gates_in_memory,
         ip_of=ip_of,
+        shares=frontier.shares if frontier.is_shared else None,
         uniq=filter_choice({"filter": dedup.chosen, **{name: getattr(dedup, name) for name in _OF_FILTER}}),
     )
     check_order(asked)
@@ -146,6 +151,33 @@ def open_job(
                 f"{address}: holds the queue of another job; name another database or schema, or drop its tables "
                 f"(if it is this job's, its {SEED_BOOK} is lost: restore that from a copy)"
             )
+        opened.pop_all()
+    return frontier
+
+
+def open_share_holder(
+    state: Path,
+    order: CrawlOrder,
+    worker: WorkerIdentity,
+    *,
+    clock: Clock | None = None,
+    ip_of: IpOf = unknown_address,
+    on_change: Callable[[], None] = lambda: None,
+) -> Frontier:
+    """Open the Frontier of one of the workers of a job, by the job's order; blocks. `state` has the worker's filter.
+
+    Raises: as `open_frontier`.
+    """
+    from anabranch.frontier.stores.sql.store import SqlStore  # noqa: PLC0415 - most jobs have no database
+    from anabranch.frontier.stores.sql.worker import Shared  # noqa: PLC0415
+
+    asked = frontier_order(order, ip_of)
+    with ExitStack() as opened:  # closes what was opened if something fails
+        seen = _shared(order.dedup)
+        if seen is not None:
+            opened.callback(seen.close)
+        store = SqlStore(order.frontier.store, seen=seen, shared=Shared(share_rule_of(asked), worker))
+        frontier = open_frontier(state, asked, store=store, seen=seen, clock=clock, on_change=on_change)
         opened.pop_all()
     return frontier
 

@@ -76,6 +76,23 @@ def last_order_file(directory: Path) -> Path | None:
         return order if order.is_file() else None
 
 
+def edited_tables(directory: Path) -> dict[str, Any]:
+    """What people changed in the job's order since its last run, as tables of an order. Raises: StorageError."""
+    order, copy = directory / ORDER_FILE, directory / STATE / ORDER_FILE
+    with storage_errors(order):
+        kept = _kept(copy)
+        if kept is None or not order.exists():
+            return {}
+        then, now = tomllib.loads(kept), tomllib.loads(order.read_text("utf-8-sig"))
+    edited: dict[str, Any] = {}
+    for section, table in now.items():
+        if not isinstance(table, Mapping):
+            edited |= {} if then.get(section) == table else {section: table}
+        elif changed := {key: value for key, value in table.items() if then.get(section, {}).get(key) != value}:
+            edited[section] = changed
+    return edited
+
+
 def order_edits(directory: Path) -> list[str]:
     """The edits of the job's order, a line for each key; none without a sound copy. Raises: StorageError."""
     order, copy = directory / ORDER_FILE, directory / STATE / ORDER_FILE

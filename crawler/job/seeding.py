@@ -104,7 +104,7 @@ class Seeding:
         keys_of(given, self.maker.key)  # a seed without a key must not get into the book
         self.book.add_all(given)
         seeds = list(self.book)
-        self.add_recorded(seeds)
+        self.catch_up()
         seeds = [seed for seed in seeds if self.mine(seed.url)]
         with user_function_errors(NOT_TAKEN):
             ended = await self._ended(seeds)
@@ -119,10 +119,8 @@ class Seeding:
         """Add seeds while the crawl runs: record them, open the scope for them, schedule them durably. The verdict of each."""
         keys_of(given, self.maker.key)  # a seed without a key must not get into the book
         async with self._writing:
-            new = await to_the_end(asyncio.to_thread(self.book.add_all, given))
-            self.maker.tags.note(new)
-        for seed in given:
-            self.scope.add_seed(seed.url)
+            await to_the_end(asyncio.to_thread(self.book.add_all, given))
+            self.catch_up()
         with user_function_errors(NOT_TAKEN):
             ended = await self._ended(given)
             candidates = [self.maker.seed(seed, ended.get(seed.url)) for seed in given] + self._maps(given)
@@ -132,19 +130,19 @@ class Seeding:
         await self.frontier.flush()
         return verdicts[: len(given)]
 
-    def add_recorded(self, seeds: Sequence[Seed]) -> None:
-        """Open the scope for seeds that another process put into the book, in the book's order."""
-        self.maker.tags.note(seeds)
-        for seed in seeds:
+    def catch_up(self) -> None:
+        """Open the scope for seeds that are new in the book, whoever put them there."""
+        new = self.book.after(len(self.maker.tags))
+        self.maker.tags.note(new)
+        for seed in new:
             self.scope.add_seed(seed.url)
 
     async def redirected(self, url: str, via: str) -> None:
         """The target of a seed's redirect is a seed too. Durable before the page is finished."""
         seed = Seed(url=url, source="redirect", via=via)
         async with self._writing:
-            if await to_the_end(asyncio.to_thread(self.book.add, seed)):
-                self.maker.tags.note([seed])
-        self.scope.add_seed(url)
+            await to_the_end(asyncio.to_thread(self.book.add, seed))
+            self.catch_up()
 
     async def facts(self, failures: Mapping[str, str]) -> list[SeedFact]:
         """The outcome of each seed of this run that the operator gave; `failures` has details by URL."""

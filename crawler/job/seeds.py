@@ -11,6 +11,7 @@ import os
 import re
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import islice
 from pathlib import Path
 from typing import BinaryIO, Protocol, Self
 from zlib import crc32
@@ -175,6 +176,10 @@ class Book(Protocol):
 
     def __contains__(self, url: object) -> bool: ...
 
+    def after(self, count: int) -> Sequence[Seed]:
+        """The seeds after the first `count`."""
+        ...
+
     def add(self, seed: Seed) -> bool:
         """Record a seed; False if its URL is in the book already."""
 
@@ -221,6 +226,10 @@ class SeedBook:
 
     def __contains__(self, url: object) -> bool:
         return url in self._seeds
+
+    def after(self, count: int) -> Sequence[Seed]:
+        """The seeds after the first `count`. Cost: a step for each seed of the book."""
+        return list(islice(self._seeds.values(), count, None))
 
     def add(self, seed: Seed) -> bool:
         """Record a seed; False if its URL is in the book already. Cost of a new one: one sync."""
@@ -368,6 +377,9 @@ class SourceTags:
         self._urls: list[str] = []
         self._numbers: dict[str, int] = {}
         self.note(seeds)
+
+    def __len__(self) -> int:
+        return len(self._urls)
 
     def note(self, seeds: Iterable[Seed]) -> None:
         """Add the book's new seeds, in its order; known ones keep their numbers."""

@@ -68,6 +68,37 @@ def division_of(state: Path) -> Division | None:
         raise StoreLost(f"{file}: damaged; it must have the number of the share, like 0 of 2") from error
 
 
+#: The worker that crawls from this folder, in a job of several.
+_WORKER_FILE = "worker.json"
+
+
+class WorkerOfFolder(NamedTuple):
+    """The worker that crawls from a job folder."""
+
+    token: str  #: made with the folder, so that two folders never have the same
+    name: str = ""  #: as it was called last; empty: it has not joined yet
+    job: str = ""  #: the id of its job
+
+
+def worker_of(state: Path) -> WorkerOfFolder | None:
+    """The worker of this folder; None if it never was one of several. Raises: StorageError, StoreLost if it is damaged."""
+    file = state / _WORKER_FILE
+    with storage_errors(file):
+        if not file.exists():
+            return None
+        try:
+            fields = checked_json(file.read_bytes())
+            return WorkerOfFolder(str(fields["token"]), str(fields["name"]), str(fields["job"]))
+        except (ValueError, KeyError, TypeError, RecursionError) as error:
+            raise StoreLost(f"{file}: damaged; remove it: the worker then joins under a new name") from error
+
+
+def note_worker(state: Path, worker: WorkerOfFolder) -> None:
+    """Record it durably. Raises: StorageError."""
+    with storage_errors(state / _WORKER_FILE):
+        replace_file(state / _WORKER_FILE, checked_line(json.dumps(worker._asdict()).encode()))
+
+
 #: Exists while a round is ordered and not begun; holds its number.
 AGAIN_MARK = "again"
 _ROUND_FILE = "round.json"

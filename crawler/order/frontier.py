@@ -24,8 +24,9 @@ from anabranch.crawler.order.values import (
     check_bounds,
     contradiction,
 )
+from anabranch.frontier.policies.shares import MOST_SHARES
 
-_DATABASES = ("postgresql://", "postgresql+psycopg://")
+DATABASES = ("postgresql://", "postgresql+psycopg://")
 
 #: The value of `store` for a queue that ends with the process.
 MEMORY = "memory"
@@ -47,13 +48,29 @@ class FrontierSection(Section):
     lease_s: Duration = 0.0  #: a URL not back after so long may be leased again; 0: never
     checkpoint_s: PositiveDuration = 60.0  #: how often the filter is synced
     gates_in_memory: Positive = 10_000  #: the other gates are rows
+    #: Parts of the hosts that workers on any machine divide among them; fixed for the job. 1: one worker. 0: 128 in a new
+    #: PostgreSQL database, else 1.
+    shares: Annotated[Count, Field(le=MOST_SHARES)] = 0
+    worker_lease_s: Annotated[PositiveDuration, Field(ge=0.5)] = (
+        15.0  #: a worker that is silent for so long loses its shares
+    )
     store: NameOrNone = ""  #: "memory", or URL of a PostgreSQL database for the rows; none: a file in the job's folder
+
+    @property
+    def is_shared(self) -> bool:
+        """Several workers may crawl the job."""
+        return self.shares > 1
+
+    @property
+    def is_in_database(self) -> bool:
+        """The rows are in a database that a URL names."""
+        return self.store not in {"", MEMORY}
 
     @field_validator("store")
     @classmethod
     def _without_password(cls, store: str) -> str:
         """Everyone can read the order in the job's folder."""
-        if store and store != MEMORY and not store.startswith(_DATABASES):
+        if store and store != MEMORY and not store.startswith(DATABASES):
             raise ValueError(f"must be memory, or the URL of a database, like postgresql://host/name; not {store!r}")
         if "@" in store and ":" in store.partition("://")[2].rpartition("@")[0]:
             raise ValueError("must not hold a password; put it into ~/.pgpass or the variable PGPASSWORD")

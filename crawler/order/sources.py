@@ -163,6 +163,17 @@ def _value(section: str, key: str, text: str) -> object:
     return text.split() if kind is tuple else dict(word.partition("=")[::2] for word in text.split())
 
 
+def kept_layer(tables: Mapping[str, Any], place: str) -> Layer:
+    """The layer of an order that a database holds."""
+    name = place.replace("{", "{{").replace("}", "}}")
+    return Layer(
+        tables=tables,
+        section_form=f"{name}: [{{section}}]",
+        key_form=f"{name}: [{{section}}] {{key}}",
+        origin_form=name,
+    )
+
+
 def file_layer(file: Path) -> Layer:
     """The layer of a file; seed files and modules are relative to its folder. Raises: OrderError."""
     try:

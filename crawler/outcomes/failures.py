@@ -85,6 +85,16 @@ class KeptConnectionClosed(FetchError):
     status = FetchStatus.CONNECTION_LOST
 
 
+class HostTakenOver(FetchError):
+    """Another worker of the job may have taken the host over, so nothing was sent: the URL keeps its place."""
+
+    status = FetchStatus.UNATTEMPTED
+
+
+#: Failures that count as no try of the URL, and that say nothing about its host.
+UNTRIED = (KeptConnectionClosed, HostTakenOver)
+
+
 class BadHttp(FetchError):
     """The host answered, but not in HTTP that can be read: it was reached, so it is in no trouble."""
 
@@ -139,6 +149,7 @@ RETRY_WAITS_S: dict[type[FetchError] | int, tuple[float, ...]] = {
     ProxyFailed: (10.0, 60.0, 300.0),
     OutOfFiles: (10.0, 60.0, 300.0),
     ConnectionLost: (5.0, 60.0),
+    HostTakenOver: (0.0,),
     KeptConnectionClosed: (0.0,),  # however often: the disposition counts no try, and the URL waits by its gate
     BadHttp: (5.0, 60.0),
     BodyBroken: (5.0, 60.0),

@@ -16,9 +16,9 @@ from anabranch.crawler.processes.folders import shares_of
 from anabranch.crawler.processes.gathering import gather
 from anabranch.crawler.processes.reopening import facts_of_shares
 from anabranch.crawler.processes.shares import Shares
-from anabranch.crawler.processes.summing import frontier_of, summed_frontier, summed_run, summed_seeds
 from anabranch.crawler.report.reports import check_folder, write_all
 from anabranch.crawler.report.summary import RunFacts
+from anabranch.crawler.run.summing import frontier_of, summed_frontier, summed_run, summed_seeds
 from anabranch.frontier.division.ownership import Division
 
 

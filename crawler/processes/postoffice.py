@@ -14,9 +14,9 @@ from anabranch.crawler.processes.channel import Channel, Message
 from anabranch.crawler.processes.delivery import Delivery, Send
 from anabranch.crawler.processes.quiescence import Quiet
 from anabranch.crawler.processes.seedbook import SharedBook, seeds_of
-from anabranch.crawler.processes.summing import progress_facts
 from anabranch.crawler.report.statistics import CrawlStatistics
 from anabranch.crawler.run.control import Answer, reply_to
+from anabranch.crawler.run.summing import progress_facts
 from anabranch.frontier.aio import AsyncFrontier, AsyncShare
 from anabranch.frontier.division.ownership import Division
 from anabranch.frontier.division.parcels import Consigned, unpacked
@@ -111,7 +111,7 @@ class PostOffice:
             case "noted":
                 seeds = seeds_of(facts["seeds"])
                 self._book.note(seeds)
-                parts.seeding.add_recorded(seeds)
+                parts.seeding.catch_up()
             case "verb":
                 return await self._answered(facts)
             case "progress":

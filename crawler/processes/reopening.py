@@ -15,8 +15,8 @@ from anabranch.crawler.job.seeding import SeedFact
 from anabranch.crawler.order.loading import load_order
 from anabranch.crawler.outcomes.errors import UsageError
 from anabranch.crawler.processes.folders import refuse_lost, shares_of
-from anabranch.crawler.processes.summing import summed_frontier
 from anabranch.crawler.report.reports import LONGEST_SHOWN, QUEUES_SHOWN, JobFacts
+from anabranch.crawler.run.summing import summed_frontier
 from anabranch.frontier.frontier import Frontier
 
 

@@ -27,6 +27,10 @@ class SharedBook:
     def __contains__(self, url: object) -> bool:
         return url in self._seeds
 
+    def after(self, count: int) -> Sequence[Seed]:
+        """The seeds after the first `count`."""
+        return list(self._seeds.values())[count:]
+
     def note(self, seeds: Sequence[Seed]) -> None:
         """The parent has these, too."""
         for seed in seeds:

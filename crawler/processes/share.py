@@ -21,12 +21,12 @@ from anabranch.crawler.processes.channel import Channel, Message
 from anabranch.crawler.processes.metering import Meter
 from anabranch.crawler.processes.postoffice import PostOffice
 from anabranch.crawler.processes.seedbook import SharedBook, seeds_of
-from anabranch.crawler.processes.summing import run_facts, snapshot_facts
 from anabranch.crawler.report.logs import closing_logs, configure_logs
 from anabranch.crawler.report.progress import CrawlSnapshot
 from anabranch.crawler.run.composition import JobShare
 from anabranch.crawler.run.controller import CrawlController, RunHooks
 from anabranch.crawler.run.signals import ignore_harmless
+from anabranch.crawler.run.summing import run_facts, snapshot_facts
 from anabranch.crawler.runtime import LoopName, loop_factory, tune_interpreter
 from anabranch.frontier.division.ownership import Division
 

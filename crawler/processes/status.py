@@ -12,10 +12,10 @@ import structlog
 
 from anabranch.crawler.processes.limits import JobLimits
 from anabranch.crawler.processes.shares import Shares
-from anabranch.crawler.processes.summing import summed_snapshot
 from anabranch.crawler.report.progress import CrawlSnapshot, progress_line
 from anabranch.crawler.run.run_state import Cause, Phase
 from anabranch.crawler.run.status import status_facts
+from anabranch.crawler.run.summing import summed_snapshot
 from anabranch.crawler.run.verbs import Facts
 from anabranch.frontier.inspect.statistics import FrontierCounts
 

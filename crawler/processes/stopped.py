@@ -20,13 +20,13 @@ from anabranch.crawler.order.loading import load_order
 from anabranch.crawler.order.order import CrawlOrder
 from anabranch.crawler.outcomes.errors import UsageError, storage_errors
 from anabranch.crawler.processes.folders import SHARES, shares_of
-from anabranch.crawler.processes.merging import largest_part, merged_listing, owner_of_subject
 from anabranch.crawler.processes.reopening import facts_of_shares_open, opened_shares
-from anabranch.crawler.processes.summing import summed_filters
 from anabranch.crawler.report.reports import report_kind
 from anabranch.crawler.report.table import json_facts
 from anabranch.crawler.run.crawl_verbs import add_to_stopped, report_limit, stopped_seed_outcomes
 from anabranch.crawler.run.explain import ABOUT_URLS, open_explainer
+from anabranch.crawler.run.merging import largest_part, merged_listing, owner_of_subject
+from anabranch.crawler.run.summing import summed_filters
 from anabranch.crawler.run.verbs import STOPPED_ONLY, Arguments, Facts, answer
 from anabranch.crawler.urls.canonicalization import Canonicalizer, KeyOf
 from anabranch.frontier.division.ownership import Division

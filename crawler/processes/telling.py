@@ -9,11 +9,11 @@ from anabranch.crawler.outcomes.endings import ending_text
 from anabranch.crawler.processes.postoffice import PROGRESS
 from anabranch.crawler.processes.shares import Shares
 from anabranch.crawler.processes.status import JobStatus
-from anabranch.crawler.processes.summing import summed_progress, summed_run
 from anabranch.crawler.report.progress_log import CrawlEvent, ProgressFacts, ProgressLog, memory_of_process
 from anabranch.crawler.report.statistics import RateWindow
 from anabranch.crawler.run.run_state import Phase
 from anabranch.crawler.run.status import EVENTS
+from anabranch.crawler.run.summing import summed_progress, summed_run
 
 
 class JobTelling:

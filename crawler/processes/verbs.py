@@ -8,7 +8,6 @@ from typing import Any
 from anabranch.crawler.job.seeds import Seed
 from anabranch.crawler.outcomes.errors import ExitCode
 from anabranch.crawler.processes.limits import JobLimits
-from anabranch.crawler.processes.merging import largest_part, merged_listing, owner_of_subject
 from anabranch.crawler.processes.postoffice import VERB
 from anabranch.crawler.processes.reporting import merged_report
 from anabranch.crawler.processes.shares import Shares
@@ -26,6 +25,7 @@ from anabranch.crawler.run.crawl_verbs import (
     seeds_argument,
     stop_arguments,
 )
+from anabranch.crawler.run.merging import largest_part, merged_listing, owner_of_subject
 from anabranch.crawler.run.run_state import Cause
 from anabranch.crawler.run.verbs import Arguments, Facts, refuse_while_running
 from anabranch.frontier.division.ownership import Division

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import structlog
 
 from anabranch.crawler.fetch.response import Response
-from anabranch.crawler.outcomes.failures import TROUBLES, KeptConnectionClosed, retry_after, trouble_of
+from anabranch.crawler.outcomes.failures import TROUBLES, UNTRIED, retry_after, trouble_of
 from anabranch.crawler.outcomes.status import StatusClass, class_of
 from anabranch.crawler.processors.recorder import Recorder
 from anabranch.crawler.processors.seen_urls import SeenUrls
@@ -85,7 +85,7 @@ def decide(visit: Visit, now_s: float) -> Outcome | None:
 def _kind_of(visit: Visit) -> tuple[OutcomeKind, float]:
     """How the URL ends, and for a retry after how many seconds."""
     is_deferred = visit.decision in (ChainDecision.DEFERRED, ChainDecision.NO_RULES)
-    if is_deferred or isinstance(visit.failure, KeptConnectionClosed):
+    if is_deferred or isinstance(visit.failure, UNTRIED):
         return OutcomeKind.DEFERRED, 0.0
     failure = visit.status if visit.is_busy else visit.failure
     if failure is None:

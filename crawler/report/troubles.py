@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from anabranch.crawler.accounts.crawl_log import iso_time
-from anabranch.crawler.outcomes.failures import KeptConnectionClosed
+from anabranch.crawler.outcomes.failures import UNTRIED
 from anabranch.crawler.outcomes.status import describe
 from anabranch.crawler.outcomes.userfunctions import UserFunctionFailed
 from anabranch.crawler.report.table import escaped
@@ -207,7 +207,7 @@ def reason_of(visit: Visit) -> str:
     if visit.broken is not None:
         return f"{type(visit.broken).__name__}: {visit.broken}"
     if visit.failure is not None:
-        return "" if isinstance(visit.failure, KeptConnectionClosed) else str(visit.failure) or describe(visit.status)
+        return "" if isinstance(visit.failure, UNTRIED) else str(visit.failure) or describe(visit.status)
     if visit.response is None:
         return ""
     if visit.decision is ChainDecision.NO_RULES:

@@ -28,6 +28,7 @@ from anabranch.crawler.job.seeds import SEED_BOOK, Book, SeedBook, SourceTags, r
 from anabranch.crawler.job.state import begin_round, current_round, round_of_run
 from anabranch.crawler.order.fetch import fetch_options, site_of
 from anabranch.crawler.order.order import CrawlOrder, dump_order
+from anabranch.crawler.order.sections import LimitsSection
 from anabranch.crawler.outcomes.errors import storage_errors
 from anabranch.crawler.processors.admission import UrlAdmission, open_admission
 from anabranch.crawler.processors.chain import ChainParts, build_chain
@@ -60,6 +61,8 @@ class JobShare:
     metered: Callable[[Chain, Dispose, CrawlStatistics], tuple[Chain, Dispose]]  #: adds the limits of the whole job
     on_opened: Callable[[RunParts], None]  #: called when all parts are open
     on_progress: Callable[[ProgressSource], None]  #: called when the run can report its progress
+    #: opens the Frontier, given the state folder and the keywords of `open_job`; None: `open_job` does
+    open_frontier: Callable[..., Frontier] | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -95,10 +98,10 @@ async def open_parts(context: RunContext, opened: AsyncExitStack) -> RunParts:
     book = opened.enter_context(SeedBook(job.state / SEED_BOOK)) if share is None else share.book
     resolver = resolver_of(order, clock)
     opened.push_async_callback(resolver.close)
-    face = AsyncFrontier if share is None else AsyncShare
+    face = AsyncFrontier if share is None or share.open_frontier is not None else AsyncShare
     frontier = await opened.enter_async_context(face(partial(_open_frontier, context, book, resolver)))
     accounts, files = await to_the_end(_open_journal(context, opened))
-    fetcher, sandbox = _fetcher(context, resolver), Sandbox()
+    fetcher, sandbox = _fetcher(context, resolver, frontier.core.may_fetch), Sandbox()
     opened.push_async_callback(fetcher.close)
     opened.push_async_callback(sandbox.close)
     admission = await open_admission(order, job.state, frontier, opened)
@@ -129,7 +132,9 @@ async def open_parts(context: RunContext, opened: AsyncExitStack) -> RunParts:
     chain: Chain = tuple(build_chain(chain_parts))
     fetched_bytes = await asyncio.to_thread(_begin_round, context)
     done = frontier.core.counts().done
-    limits = RunLimits(order.limits, context.run_state, context.statistics, done=done, fetched_bytes=fetched_bytes)
+    limits = RunLimits(
+        _limits_of(context), context.run_state, context.statistics, done=done, fetched_bytes=fetched_bytes
+    )
     dispose: Dispose = disposition
     if admission.drop_similar is not None:
         dispose = admission.drop_similar.learning_after(disposition)
@@ -152,6 +157,14 @@ async def open_parts(context: RunContext, opened: AsyncExitStack) -> RunParts:
     return parts
 
 
+def _limits_of(context: RunContext) -> LimitsSection:
+    """The limits that this run holds; those of the whole job are not one worker's."""
+    limits = context.order.limits
+    if context.share is None or context.share.open_frontier is None:
+        return limits
+    return limits.model_copy(update={"pages": 0, "fetched_bytes": 0})
+
+
 def resolver_of(order: CrawlOrder, clock: Callable[[], float]) -> Resolver:
     """The resolver that the order's [dns] asks for."""
     dns = order.dns
@@ -166,7 +179,11 @@ def resolver_of(order: CrawlOrder, clock: Callable[[], float]) -> Resolver:
 
 def _open_frontier(context: RunContext, book: Book, resolver: Resolver, on_change: Callable[[], None]) -> Frontier:
     order, job = context.order, context.job
-    frontier = open_job(job.state, order, clock=context.clock, ip_of=resolver.known_address, on_change=on_change)
+    own = None if context.share is None else context.share.open_frontier
+    if own is None:
+        frontier = open_job(job.state, order, clock=context.clock, ip_of=resolver.known_address, on_change=on_change)
+    else:
+        frontier = own(job.state, clock=context.clock, ip_of=resolver.known_address, on_change=on_change)
     try:
         if context.share is None and has_urls(frontier):
             require_seeds(book, job.state / SEED_BOOK)
@@ -192,7 +209,7 @@ async def _open_journal(context: RunContext, opened: AsyncExitStack) -> tuple[Ac
     return accounts, files
 
 
-def _fetcher(context: RunContext, resolver: Resolver) -> Fetcher:
+def _fetcher(context: RunContext, resolver: Resolver, may_send: Callable[[], bool]) -> Fetcher:
     order = context.order
     return Fetcher(
         fetch_options(order.fetch, order.agent.user_agent),
@@ -201,6 +218,7 @@ def _fetcher(context: RunContext, resolver: Resolver) -> Fetcher:
         clock=context.clock,
         sites=map(site_of, order.site),
         connections=connection_limits_for(raise_file_limit(), order.crawl.workers),
+        may_send=may_send,
     )
 
 

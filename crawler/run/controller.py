@@ -15,6 +15,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import structlog
+
 from anabranch.crawler.accounts.accounts import Accounts
 from anabranch.crawler.accounts.database import AccountsView
 from anabranch.crawler.accounts.totals import Totals
@@ -38,7 +40,10 @@ from anabranch.crawler.run.run_state import Phase, RunState
 from anabranch.crawler.run.signals import handle_signals
 from anabranch.crawler.run.status import ProgressReporter, RunStatus, log_frontier_trouble, log_status, opening_facts
 from anabranch.frontier.aio import AsyncFrontier
+from anabranch.frontier.errors import SharesLost
 from anabranch.frontier.times import steady_clock
+
+log = structlog.get_logger(__name__)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -59,12 +64,20 @@ class RunHooks:
 class CrawlController:
     """Runs one crawl of one job, once."""
 
-    def __init__(self, order: CrawlOrder, job: JobFolder, seeds: Sequence[Seed], hooks: RunHooks) -> None:
+    def __init__(
+        self,
+        order: CrawlOrder,
+        job: JobFolder,
+        seeds: Sequence[Seed],
+        hooks: RunHooks,
+        clock: Callable[[], float] | None = None,
+    ) -> None:
+        """`clock`: of a server that all workers of the job go by; None: the machine's."""
         self._order = order
         self._job = job
         self._seeds = seeds
         self._hooks = hooks
-        self._clock = steady_clock()
+        self._clock = clock or steady_clock()
         self._statistics = CrawlStatistics(started_s=self._clock())
         self._run_state = RunState(hooks.notify, self._phase_changed, is_resumable=order.frontier.store != MEMORY)
         written = [job.directory, job.warc] if order.write.warc else [job.directory]  # maybe on several disks
@@ -88,7 +101,7 @@ class CrawlController:
     async def run(self) -> ExitCode:
         """Crawl until nothing is left, a limit or a signal; then report. Raises: CrawlerError, FrontierError."""
         with handle_signals(self._signalled, self._log_status, self.reopen_logs, is_last=self._hooks.is_last):
-            facts = self.facts = await self._open_and_crawl()
+            facts = self.facts = await self._crawl_to_the_end()
         self._hooks.notify(crawl_report(facts) + seeds_shown(facts.seeds, self._job.reports / SEEDS_REPORT))
         if self._report_error is not None:
             raise self._report_error
@@ -103,6 +116,16 @@ class CrawlController:
         if self._parts is not None:
             self._parts.journal.follow()
 
+    async def _crawl_to_the_end(self) -> RunFacts:
+        """Crawl; a worker that was away for too long opens the job again, and gets other shares."""
+        while True:
+            try:
+                return await self._open_and_crawl()
+            except SharesLost as lost:
+                if self._run_state.stopped.is_set():
+                    raise
+                log.warning("this worker joins again", reason=str(lost))
+
     async def _open_and_crawl(self) -> RunFacts:
         """Open every part, crawl, close every part in the opposite order."""
         async with AsyncExitStack() as opened:
@@ -111,9 +134,9 @@ class CrawlController:
                     check_folder(self._job.reports)
             parts = self._parts = await open_parts(self._context, opened)
             frontier, seeding = parts.frontier, parts.seeding
-            log = ProgressLog(self._job.crawl_log.parent / PROGRESS_LOG_FILE, self._clock)
+            progress_log = ProgressLog(self._job.crawl_log.parent / PROGRESS_LOG_FILE, self._clock)
             interval_s = self._order.report.statistics_interval_s
-            progress = ProgressReporter(frontier, self._statistics, log, interval_s, self._clock)
+            progress = ProgressReporter(frontier, self._statistics, progress_log, interval_s, self._clock)
             self._progress = progress
             if self._hooks.share is not None:
                 self._hooks.share.on_progress(progress.facts)
@@ -124,7 +147,7 @@ class CrawlController:
                 try:
                     await seeding.begin(self._seeds)
                 finally:
-                    if has_seeds(self._job.directory):
+                    if has_seeds(self._job.directory) or self._hooks.share is not None:
                         self._job.begin()
                 self._hooks.notify(opening_line(self._job, frontier.core.counts(), self._order.limits.pages))
                 await self._disk.poll()

@@ -46,7 +46,7 @@ class RunLimits:
         self._statistics = statistics
         self._bytes_left = order.fetched_bytes - fetched_bytes if order.fetched_bytes else None
         pages_left = max(order.pages - done, 0) if order.pages else None
-        self.pages = PageLimit(pages_left, on_reached=lambda: self._reached(Cause.PAGES, self._lift_pages))
+        self.pages = PageLimit(pages_left, on_reached=lambda: self.reached(Cause.PAGES, self._lift_pages))
 
     def counting(self, dispose: Dispose) -> Dispose:
         """The same disposition, after which the bytes are checked."""
@@ -63,7 +63,7 @@ class RunLimits:
     def check_bytes(self) -> None:
         """Compare the bytes with their limit."""
         if self._bytes_left is not None and self._statistics.fetched_bytes >= self._bytes_left:
-            self._reached(Cause.BYTES, self._lift_bytes)
+            self.reached(Cause.BYTES, self._lift_bytes)
 
     @contextmanager
     def clock(self) -> Iterator[None]:
@@ -72,13 +72,14 @@ class RunLimits:
             yield
             return
         # A time limit that was reached needs no lifting: its timer is over.
-        timer = asyncio.get_running_loop().call_later(self._order.time_s, self._reached, Cause.TIME, lambda: None)
+        timer = asyncio.get_running_loop().call_later(self._order.time_s, self.reached, Cause.TIME, lambda: None)
         try:
             yield
         finally:
             timer.cancel()
 
-    def _reached(self, cause: Cause, lift: Callable[[], None]) -> None:
+    def reached(self, cause: Cause, lift: Callable[[], None]) -> None:
+        """A limit is reached: end the run or pause it, as the order says. `lift` is called if the operator resumes it."""
         if self._order.on_limit == "pause":
             self._run_state.pause(cause, lift=lift)
         else:

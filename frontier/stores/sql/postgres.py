@@ -3,8 +3,7 @@
 The owner holds a session's advisory lock, named by database and schema. The server releases it when the session ends, however
 that happens, so nothing is left to clean up. As long as a lost session may still be at its COMMIT on the server, a new one does
 not get the lock, so it reads only commits that are decided. Workers that share a job take no such lock (see `worker`).
-`synchronous_commit` is on: a commit that has returned is on the
-server's disk.
+`synchronous_commit` is on: a commit that has returned is on the server's disk.
 """
 
 from __future__ import annotations
@@ -107,7 +106,7 @@ class PostgresDatabase:
     @contextmanager
     def connected(self) -> Iterator[Connection]:
         """The one connection, with the lock. Raises: StoreInUse naming the owner, FormatMismatch for foreign tables."""
-        engine = self._engine()
+        engine = self.engine()
         try:
             with engine.connect() as connection:
                 self._prepare(connection)
@@ -149,7 +148,8 @@ class PostgresDatabase:
         """A server may come back, a disk may get room; a wrong statement stays wrong."""
         return isinstance(error, _StillHeld) or _meaning(error)[2]
 
-    def _engine(self) -> Engine:
+    def engine(self) -> Engine:
+        """What makes connections, each a session of its own. Raises: PolicyError without the driver."""
         locks = "" if self._lock_s is None else f"-c lock_timeout={max(int(1000 * self._lock_s), 1)}"
         options = " ".join(filter(None, (str(self._url.query.get("options", "")), _OPTIONS, locks)))
         arguments = {"application_name": "anabranch", "connect_timeout": _CONNECT_S, **_KEEPALIVES}

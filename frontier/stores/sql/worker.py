@@ -23,7 +23,7 @@ from typing import NamedTuple, TypeVar
 
 from sqlalchemy import Connection
 
-from anabranch.frontier.errors import StoreInUse
+from anabranch.frontier.errors import SharesLost, StoreInUse
 from anabranch.frontier.policies.shares import ShareRule
 from anabranch.frontier.records import GateKey
 from anabranch.frontier.stores.contract import (
@@ -168,10 +168,10 @@ class ShareWorker:
         return Opening(clean=True, counters=counters, notes=notes, epoch=self.epoch, server_s=server_s)
 
     def check(self, connection: Connection) -> None:
-        """Renew the lease. Raises: StoreInUse if another worker has taken over."""
+        """Renew the lease. Raises: SharesLost if another worker has taken over."""
         self._checked_s = self._clock()
         if not execute(connection, statements.RENEW, (self._identity.ttl_s, self.epoch)):
-            raise StoreInUse(
+            raise SharesLost(
                 f"worker {self._identity.name} was away for longer than its lease, and others have its shares"
             )
 

@@ -23,7 +23,7 @@ from anabranch.crawler.processes.folders import settle_processes
 from anabranch.crawler.processes.shares import Shares
 from anabranch.crawler.report.summary import RunFacts
 from tests.crawler.accounts.test_accounts import line
-from tests.crawler.processes.test_summing import share
+from tests.crawler.run.test_summing import share
 
 QUIET = CrawlOrder.model_validate({"report": {"reports": False}})
 SEEDS = [

@@ -7,10 +7,10 @@ from anabranch.crawler.outcomes.endings import WhyEnded
 from anabranch.crawler.processes.limits import JobLimits
 from anabranch.crawler.processes.shares import Shares
 from anabranch.crawler.processes.status import JobStatus
-from anabranch.crawler.processes.summing import snapshot_facts
 from anabranch.crawler.report.troubles import Trouble
 from anabranch.crawler.run.run_state import Phase
-from tests.crawler.processes.test_summing import SNAPSHOT, TOTALS
+from anabranch.crawler.run.summing import snapshot_facts
+from tests.crawler.run.test_summing import SNAPSHOT, TOTALS
 from tests.status_schema import checked
 
 

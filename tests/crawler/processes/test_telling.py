@@ -11,12 +11,12 @@ import pytest
 from anabranch.crawler.outcomes.endings import WhyEnded
 from anabranch.crawler.processes.postoffice import PROGRESS
 from anabranch.crawler.processes.shares import Shares
-from anabranch.crawler.processes.summing import progress_facts
 from anabranch.crawler.processes.telling import JobTelling
 from anabranch.crawler.report.progress_log import COLUMN_ENDS, LEGEND, ProcessMemory, ProgressFacts, ProgressLog
 from anabranch.crawler.report.statistics import Rates
+from anabranch.crawler.run.summing import progress_facts
 from tests.crawler.processes.test_status import Job, said
-from tests.crawler.processes.test_summing import share
+from tests.crawler.run.test_summing import share
 
 PROGRESSED = ProgressFacts(
     now_s=5.0, discovered=60, queued=30, downloaded=20, failed=2, rates=Rates(9.0, 9.0, 9.0, 9.0), busy=3,

@@ -5,7 +5,11 @@ from collections import Counter
 from typing import Any
 
 from anabranch.crawler.job.seeding import SeedFact
-from anabranch.crawler.processes.summing import (
+from anabranch.crawler.report.progress import CrawlSnapshot
+from anabranch.crawler.report.statistics import CrawlStatistics
+from anabranch.crawler.report.summary import RunFacts
+from anabranch.crawler.report.troubles import Trouble
+from anabranch.crawler.run.summing import (
     frontier_facts,
     frontier_of,
     run_facts,
@@ -15,10 +19,6 @@ from anabranch.crawler.processes.summing import (
     summed_seeds,
     summed_snapshot,
 )
-from anabranch.crawler.report.progress import CrawlSnapshot
-from anabranch.crawler.report.statistics import CrawlStatistics
-from anabranch.crawler.report.summary import RunFacts
-from anabranch.crawler.report.troubles import Trouble
 from anabranch.frontier.inspect.statistics import FrontierStatistics
 from anabranch.frontier.records import WaitsFor
 from anabranch.frontier.scheduling.lifecycle import QueueState

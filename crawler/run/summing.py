@@ -9,12 +9,12 @@ from types import MappingProxyType
 from typing import Any
 
 from anabranch.crawler.job.seeding import SeedFact
-from anabranch.crawler.processes.merging import summed_totals, why_all_idle
 from anabranch.crawler.report.progress import CrawlSnapshot
 from anabranch.crawler.report.progress_log import ProcessMemory, ProgressFacts
 from anabranch.crawler.report.statistics import CrawlStatistics, Rates
 from anabranch.crawler.report.summary import RunFacts
 from anabranch.crawler.report.troubles import Trouble
+from anabranch.crawler.run.merging import summed_totals, why_all_idle
 from anabranch.frontier.inspect.statistics import FrontierStatistics
 from anabranch.frontier.records import WaitsFor
 

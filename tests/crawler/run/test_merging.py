@@ -2,8 +2,8 @@
 
 from typing import Any
 
-from anabranch.crawler.processes.merging import largest_part, merged_listing, owner_of_subject
 from anabranch.crawler.processes.reporting import merged_report
+from anabranch.crawler.run.merging import largest_part, merged_listing, owner_of_subject
 from anabranch.frontier.division.ownership import Division
 
 

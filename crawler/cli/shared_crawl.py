@@ -1,0 +1,83 @@
+"""`anabranch crawl` as one of the workers of a job: it joins, crawls its part, and leaves."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+import secrets
+import socket
+from collections.abc import Callable, Sequence
+from contextlib import closing
+from dataclasses import replace
+
+import structlog
+
+from anabranch.crawler.cluster.agreement import Applicant, Joined, join
+from anabranch.crawler.cluster.database import JobDatabase
+from anabranch.crawler.job.folder import JobFolder
+from anabranch.crawler.job.seeds import Seed
+from anabranch.crawler.job.state import WorkerOfFolder, note_worker, worker_of
+from anabranch.crawler.order.order import CrawlOrder
+from anabranch.crawler.outcomes.errors import StoreLost
+from anabranch.crawler.run.controller import CrawlController, RunHooks
+from anabranch.crawler.run.shared_run import SharedRun
+from anabranch.frontier.times import counted, steady_clock
+
+log = structlog.get_logger(__name__)
+
+_UNFIT_FOR_NAMES = re.compile(r"[^A-Za-z0-9._-]+")
+#: A machine's clock may differ from the server's by so much without a word.
+_CLOCK_SLACK_S = 5.0
+
+
+async def crawl_shared(
+    order: CrawlOrder,
+    job: JobFolder,
+    seeds: Sequence[Seed],
+    hooks: RunHooks,
+    machine_s: Callable[[], float],
+    *,
+    may_change: bool,
+) -> int:
+    """Join the job's workers and crawl; the exit code. `machine_s`: the machine's clock. Raises: as `join` and a crawl do.
+
+    `may_change`: the first worker's order may replace the job's.
+    """
+    with closing(JobDatabase(order.frontier.store)) as database:
+        worker, joined = await asyncio.to_thread(_join, database, order, job, seeds, may_change=may_change)
+        hooks.notify(_joined_line(database, joined))
+        if abs(joined.now_s - machine_s()) > _CLOCK_SLACK_S:
+            off = f"{machine_s() - joined.now_s:+.0f} s"
+            log.warning("this machine's clock differs from the server's, which counts for the crawl", differs_by=off)
+        shared = await asyncio.to_thread(SharedRun, database, order, joined, worker.token)
+        own = replace(
+            hooks, show=shared.shown(hooks.show), watch=shared.watch, control=shared.control, share=shared.share
+        )
+        clock = steady_clock(epoch=lambda: joined.now_s)
+        return await CrawlController(order, job, seeds, own, clock).run()
+
+
+def _join(
+    database: JobDatabase, order: CrawlOrder, job: JobFolder, seeds: Sequence[Seed], *, may_change: bool
+) -> tuple[WorkerOfFolder, Joined]:
+    """Join as the worker of this folder."""
+    worker = worker_of(job.state)
+    if worker is None:
+        worker = WorkerOfFolder(secrets.token_hex(8))
+        note_worker(job.state, worker)
+    name = order.job.worker or worker.name or _UNFIT_FOR_NAMES.sub("-", socket.gethostname()).strip("-.") or "worker"
+    joined = join(database, order, seeds, Applicant(name, worker.token, bool(order.job.worker)), may_change=may_change)
+    if worker.job and worker.job != joined.job:
+        raise StoreLost(
+            f"{database.place}: holds another job than the one that {job.directory} belongs to; "
+            "name another --job, or the database of its job"
+        )
+    worker = worker._replace(name=joined.name, job=joined.job)
+    note_worker(job.state, worker)
+    return worker, joined
+
+
+def _joined_line(database: JobDatabase, joined: Joined) -> str:
+    words = "the first at work" if joined.is_first else "beside others"
+    added = f"; {counted(joined.added, 'seed')} added" if joined.added else ""
+    return f"worker {joined.name} of the job in {database.place}, {words}{added}"

@@ -1,0 +1,273 @@
+"""What all workers of a job must have in common: the program's version, the order, the user functions.
+
+A worker joins only if all three are the job's. If it is the first one at work, its own become the job's. What concerns one
+machine alone, such as the number of fetches at once or the logs, may differ (`LOCAL`).
+"""
+
+from __future__ import annotations
+
+import json
+import secrets
+import tomllib
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from hashlib import sha256
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from sqlalchemy import Connection, inspect
+
+from anabranch.crawler.cluster.commands import Wish, put_wish, wish
+from anabranch.crawler.cluster.database import (
+    JobDatabase,
+    execute,
+    fact,
+    fetch,
+    has_job,
+    lock_job,
+    make_tables,
+    put_fact,
+    server_time,
+)
+from anabranch.crawler.cluster.seedtable import add_seeds
+from anabranch.crawler.job.choosing import SharedOrder
+from anabranch.crawler.job.orderfile import edited_tables, last_order_file
+from anabranch.crawler.job.seeds import Seed
+from anabranch.crawler.order.order import CrawlOrder, dump_order
+from anabranch.crawler.order.sections import VERSION
+from anabranch.crawler.order.sources import kept_layer
+from anabranch.crawler.outcomes.errors import CrawlerError, ExitCode, OrderError, UsageError
+from anabranch.frontier.jobfolder import ORDER_FILE
+from anabranch.frontier.policies.userfunctions import is_user_function
+
+#: Keys of an order that concern one machine, and sections of which all do.
+LOCAL = frozenset(
+    {"job.name", "job.seeds", "job.seed_files", "job.worker", "job.modules", "frontier.store", "frontier.worker_lease"}
+    | {"frontier.gates_in_memory", "frontier.checkpoint", "limits.min_free_disk", "limits.time", "write.warc_prefix"}
+    | {"dedup.filter", "dedup.exact", "dedup.signature", "dedup.levels", "dedup.leaf_bits", "dedup.split_fan_out"}
+)
+LOCAL_SECTIONS = frozenset({"crawl", "logs", "report", "dns"})
+#: Of these, what another machine has no use for.
+_NOT_PASSED_ON = ("job.seeds", "job.seed_files", "job.worker", "job.modules", "frontier.store", "logs.file")
+
+#: Differences that are named; the others are counted.
+_SHOWN = 5
+_SHOWN_CHARS = 60
+
+
+class OtherOrder(OrderError):
+    """The job's workers crawl by another order."""
+
+
+class JobStops(CrawlerError):
+    """The job's workers are ending."""
+
+    exit_code = ExitCode.STORE_OR_JOB_IN_USE
+
+
+class Agreement(NamedTuple):
+    """What all workers of a job have in common."""
+
+    version: str
+    order: Mapping[str, Any]  #: `section.key` -> value
+    functions: Mapping[str, str]  #: user function -> digest of its module
+
+    def differences(self, asked: Agreement) -> list[str]:
+        """What another one asks for that differs, a phrase each. Pure."""
+        found = [] if self.version == asked.version else [f"version {self.version} there and {asked.version} here"]
+        for key in sorted(self.order.keys() | asked.order.keys()):
+            there, here = self.order.get(key), asked.order.get(key)
+            if there != here:
+                section, _, name = key.partition(".")
+                found.append(f"[{section}] {name} is {_shown(there)} there and {_shown(here)} here")
+        changed = [
+            name
+            for name in sorted(self.functions.keys() & asked.functions.keys())
+            if self.functions[name] != asked.functions[name]
+        ]
+        found += [f"the module of the user function {name} differs" for name in changed]
+        return found
+
+
+def agreement_of(order: CrawlOrder) -> Agreement:
+    """The agreement that an order asks for. Reads the modules of its user functions."""
+    dumped = json.loads(json.dumps(order.model_dump(mode="json", by_alias=True)))
+    keys: dict[str, Any] = {}
+    for section, values in dumped.items():
+        if isinstance(values, Mapping):
+            keys |= {f"{section}.{key}": value for key, value in values.items()}
+        else:
+            keys[section] = values
+    common = {
+        key: value for key, value in keys.items() if key not in LOCAL and key.partition(".")[0] not in LOCAL_SECTIONS
+    }
+    names = sorted({*_functions(common)})
+    return Agreement(VERSION, common, {name: _digest(name.partition(":")[0]) for name in names})
+
+
+def _functions(value: object) -> Iterator[str]:
+    """The names of user functions in the values of an order."""
+    if isinstance(value, str):
+        if is_user_function(value) and _digest(value.partition(":")[0]):
+            yield value
+    elif isinstance(value, Mapping):
+        for inner in value.values():
+            yield from _functions(inner)
+    elif isinstance(value, list):
+        for inner in value:
+            yield from _functions(inner)
+
+
+def _digest(module: str) -> str:
+    """Of a module's source; empty if it has none."""
+    try:
+        spec = find_spec(module)
+    except (ImportError, ValueError, AttributeError):
+        return ""
+    file = None if spec is None or spec.origin is None else Path(spec.origin)
+    return "" if file is None or not file.is_file() else sha256(file.read_bytes()).hexdigest()
+
+
+def shared_order(address: str, directory: Path) -> SharedOrder | None:
+    """The order of the job in a database, for the worker with this folder; None if there is no job of several workers.
+
+    The worker's own order decides what concerns its machine, and what was edited in it since its last run. Raises:
+    StoreUnavailable.
+    """
+    with JobDatabase(address) as database, database.transaction() as connection:
+        text = fact(connection, "order") if has_job(connection) else None
+        if text is None:
+            return None
+        has_seeds = bool(fetch(connection, "SELECT 1 FROM job_seed LIMIT 1"))
+    layers = [kept_layer(_passed_on(tomllib.loads(text)), database.place)]
+    own = last_order_file(directory)
+    if own is not None:
+        layers.insert(0, kept_layer(_local_keys(tomllib.loads(own.read_text("utf-8-sig"))), str(own)))
+        layers.insert(0, kept_layer(edited_tables(directory), str(directory / ORDER_FILE)))
+    return SharedOrder(layers, has_seeds)
+
+
+def _passed_on(tables: Mapping[str, Any]) -> dict[str, Any]:
+    """The tables of a job's order without what concerns the machine that wrote it."""
+    passed = {section: dict(table) if isinstance(table, Mapping) else table for section, table in tables.items()}
+    for place in _NOT_PASSED_ON:
+        section, _, key = place.partition(".")
+        passed.get(section, {}).pop(key, None)
+    return passed
+
+
+def _local_keys(tables: Mapping[str, Any]) -> dict[str, Any]:
+    """Of the tables of a worker's own order, what concerns its machine."""
+    return {
+        section: {
+            key: value for key, value in table.items() if section in LOCAL_SECTIONS or f"{section}.{key}" in LOCAL
+        }
+        for section, table in tables.items()
+        if isinstance(table, Mapping)
+    }
+
+
+class Applicant(NamedTuple):
+    """Who wants to join."""
+
+    name: str  #: its name; a free one is made of it unless `is_named`
+    token: str  #: of its folder
+    is_named: bool  #: the operator wants this name
+
+
+class Joined(NamedTuple):
+    """What a worker has been told when it joins."""
+
+    job: str  #: the job's id
+    name: str  #: the worker's
+    is_first: bool  #: no other worker is at work
+    now_s: float  #: by the server's clock
+    added: int  #: seeds that the job did not have
+
+
+def join(
+    database: JobDatabase, order: CrawlOrder, seeds: Sequence[Seed], who: Applicant, *, may_change: bool = True
+) -> Joined:
+    """Agree with the job's other workers on the order, and add seeds, in one transaction; the first worker decides.
+
+    Raises: OtherOrder, naming what differs from what others go by, or if it `may_change` nothing; JobStops; StoreUnavailable.
+    """
+    asked = agreement_of(order)
+    with database.transaction() as connection:
+        if inspect(connection).has_table("crawl") and not has_job(connection):
+            raise UsageError(
+                f"{database.place}: holds a job of one worker; go on with it from its own folder, or name another database"
+            )
+    make_tables(database)
+    with database.transaction() as connection:
+        execute(
+            connection,
+            "INSERT INTO job_fact VALUES ('id', :id) ON CONFLICT (name) DO NOTHING",
+            id=secrets.token_hex(8),
+        )
+        lock_job(connection)
+        workers = _workers(connection)
+        others = {name for name, token, is_live in workers if is_live and token != who.token}
+        kept = fact(connection, "agreement")
+        differs = [] if kept is None else Agreement(*json.loads(kept)).differences(asked)
+        if differs and others:
+            raise OtherOrder(
+                f"{database.place}: {len(others)} other workers crawl by another order: {_listed(differs)}"
+            )
+        if differs and not may_change:
+            raise OtherOrder(f"{database.place}: the job has another order: {_listed(differs)}")
+        if not others:
+            put_fact(connection, "order", dump_order(order))
+            put_fact(connection, "agreement", json.dumps(asked))
+            put_wish(connection, Wish.RUN)
+        elif wish(connection)[1] in {Wish.STOP, Wish.STOP_NOW}:
+            raise JobStops(f"{database.place}: the job's workers are ending; run the command again when they have")
+        added = add_seeds(connection, seeds)
+        name = who.name if who.is_named else _free_name(who, workers)
+        job = fact(connection, "id") or ""
+        return Joined(job, name, not others, server_time(connection), len(added))
+
+
+def check_agreement(database: JobDatabase, order: CrawlOrder) -> None:
+    """Once more, when the worker has its lease: two first ones may have begun at once. Raises: OtherOrder."""
+    with database.transaction() as connection:
+        kept = fact(connection, "agreement")
+    differs = Agreement(*json.loads(kept or "[]")).differences(agreement_of(order))
+    if differs:
+        raise OtherOrder(f"{database.place}: another worker has begun with another order: {_listed(differs)}")
+
+
+def _workers(connection: Connection) -> list[tuple[str, str, bool]]:
+    """Name, folder's token and whether its lease lasts, of every worker that ever joined."""
+    if not inspect(connection).has_table("worker"):
+        return []
+    now_s = server_time(connection)
+    found = fetch(connection, "SELECT name, token, until_s > :now_s FROM worker", now_s=now_s)
+    return [(name, token, bool(is_live)) for name, token, is_live in found]
+
+
+def _free_name(who: Applicant, workers: Collection[tuple[str, str, bool]]) -> str:
+    """The name, or the name and a number, that no other folder's worker ever had."""
+    taken = {name for name, token, _ in workers if token != who.token}
+    number, name = 1, who.name
+    while name in taken:
+        number += 1
+        name = f"{who.name}-{number}"
+    return name
+
+
+def _listed(differences: Sequence[str]) -> str:
+    more = f"; and {len(differences) - _SHOWN} more" if len(differences) > _SHOWN else ""
+    advice = "run it with the job's order, or when no other worker is at work"
+    return f"{'; '.join(differences[:_SHOWN])}{more}; {advice}"
+
+
+def _shown(value: object) -> str:
+    text = ascii(value)
+    return text if len(text) <= _SHOWN_CHARS else f"{text[:_SHOWN_CHARS]}…"
+
+
+def require_workers(names: Sequence[str], wanted: str) -> None:
+    """Raises: UsageError if there is no worker of that name."""
+    if wanted not in names:
+        raise UsageError(f"{wanted!r}: there is no such worker; there are {', '.join(names) or 'none'}")

@@ -1,0 +1,203 @@
+"""The tables of a job that several workers crawl, beside those of its Frontier, and a connection to them.
+
+    job_fact      what holds for the whole job: its id, its order, what the operator wants of it
+    job_seed      its seeds, numbered in the order in which they came
+    job_worker    by its epoch, each time that a worker has joined: its tickets, its bytes, its last status
+    job_command   verbs that one worker is to answer, and its answers
+
+A worker's lease is in the Frontier's table `worker` (`frontier.stores.sql.worker`), by the same epoch. All methods block, and
+any thread may call them: the connection serves one at a time.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from threading import Event, Lock
+from typing import Any, Self, TypeVar
+
+from sqlalchemy import (
+    BigInteger,
+    Column,
+    Connection,
+    Double,
+    Integer,
+    MetaData,
+    String,
+    Table,
+    inspect,
+    text,
+)
+from sqlalchemy.exc import DBAPIError, IntegrityError, ProgrammingError
+
+from anabranch.frontier.errors import StoreUnavailable
+from anabranch.frontier.stores.sql.postgres import PostgresDatabase
+
+METADATA = MetaData()
+
+_Int = BigInteger().with_variant(Integer, "sqlite")
+
+
+def _key(name: str, kind: Any = _Int) -> Column[Any]:
+    return Column(name, kind, primary_key=True, autoincrement=False)
+
+
+def _texts(*names: str) -> list[Column[str]]:
+    return [Column(name, String, nullable=False) for name in names]
+
+
+FACT = Table("job_fact", METADATA, _key("name", String), *_texts("value"))
+SEED = Table(
+    "job_seed",
+    METADATA,
+    _key("number"),
+    Column("url", String, nullable=False, unique=True),
+    *_texts("source"),
+    Column("via", String),
+)
+WORKER = Table(
+    "job_worker",
+    METADATA,
+    _key("epoch"),
+    *_texts("name"),
+    Column("tickets", _Int, nullable=False),  # pages that it may finish in all
+    Column("bytes", _Int, nullable=False),  # that it has fetched
+    Column("obeyed", _Int, nullable=False),  # number of the last wish of the operator that it has followed
+    Column("drains", _Int, nullable=False),  # 1: it is to end
+    Column("status", String),  # JSON, as `status` shows it; NULL before the first
+    Column("status_s", Double, nullable=False),  # when that was, by the server's clock
+)
+COMMAND = Table(
+    "job_command",
+    METADATA,
+    _key("number"),
+    Column("epoch", _Int, nullable=False),
+    *_texts("verb", "arguments"),
+    Column("answer", String),  # NULL: none yet
+    Column("asked_s", Double, nullable=False),
+)
+
+T = TypeVar("T")
+Row = tuple[Any, ...]
+
+#: How long a statement waits for the locks of a worker before it fails, to be tried again.
+_LOCK_S = 5.0
+#: Between two tries while the server is away.
+_AGAIN_S = 0.5
+
+
+class JobDatabase:
+    """The database of one job. Raises: StoreUnavailable if it cannot be reached, as the Frontier's store does."""
+
+    def __init__(self, address: str) -> None:
+        """Connects when first used. Raises: PolicyError for a malformed URL."""
+        self._database = PostgresDatabase(address, lock_s=_LOCK_S)
+        self._connection: Connection | None = None
+        self._using = Lock()
+        self._closed = Event()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    @property
+    def place(self) -> str:
+        """The database's URL without its password."""
+        return self._database.place
+
+    @contextmanager
+    def transaction(self) -> Iterator[Connection]:
+        """A transaction, committed at the end of the block. A lost connection is made anew by the next one."""
+        with self._using:
+            try:
+                if self._connection is None or self._connection.closed or self._connection.invalidated:
+                    self._connection = self._database.engine().connect()
+                with self._connection.begin():
+                    yield self._connection
+            except DBAPIError as error:
+                if self._connection is not None:
+                    self._connection.close()
+                self._connection = None
+                raise self._database.translated(error) from error
+
+    def is_passing(self, error: Exception) -> bool:
+        """The same may succeed later: the server is away, or busy."""
+        return self._database.is_passing(error.__cause__ if isinstance(error.__cause__, Exception) else error)
+
+    def do(self, step: Callable[[Connection], T]) -> T:
+        """Run a step in a transaction of its own."""
+        with self.transaction() as connection:
+            return step(connection)
+
+    def do_patiently(self, step: Callable[[Connection], T]) -> T:
+        """The same, again and again while the server is away, until the database is closed. Raises: StoreUnavailable."""
+        while True:
+            try:
+                return self.do(step)
+            except StoreUnavailable as error:
+                if not self.is_passing(error) or self._closed.wait(_AGAIN_S):
+                    raise
+
+    def close(self) -> None:
+        """Disconnect, and let nothing wait any longer. A second call does nothing."""
+        self._closed.set()
+        with self._using:
+            if self._connection is not None:
+                self._connection.close()
+            self._connection = None
+
+
+def make_tables(database: JobDatabase) -> None:
+    """Make them if they are missing; of several workers that begin at once, one does."""
+    for _ in range(2):
+        try:
+            with database.transaction() as connection:
+                METADATA.create_all(connection)
+            return
+        except Exception as error:
+            if not isinstance(error.__cause__, IntegrityError | ProgrammingError):
+                raise
+
+
+def has_job(connection: Connection) -> bool:
+    """Whether there is a job of several workers."""
+    return inspect(connection).has_table(FACT.name)
+
+
+def lock_job(connection: Connection) -> None:
+    """Have all others that lock the job wait until the end of the transaction."""
+    execute(connection, "UPDATE job_fact SET value = value WHERE name = 'id'")
+
+
+def fetch(connection: Connection, statement: str, **values: object) -> Sequence[Row]:
+    """All rows of an answer."""
+    return [tuple(row) for row in connection.execute(text(statement), values)]
+
+
+def execute(connection: Connection, statement: str, rows: Sequence[Mapping[str, object]] = (), **values: object) -> int:
+    """Execute a statement, once or for each of the rows; how many rows it changed."""
+    return connection.execute(text(statement), list(rows) or values).rowcount
+
+
+def fact(connection: Connection, name: str) -> str | None:
+    """A fact of the job; None if it is not there."""
+    found = fetch(connection, "SELECT value FROM job_fact WHERE name = :name", name=name)
+    return found[0][0] if found else None
+
+
+def put_fact(connection: Connection, name: str, value: str) -> None:
+    """Set a fact of the job."""
+    execute(
+        connection,
+        "INSERT INTO job_fact VALUES (:name, :value) ON CONFLICT (name) DO UPDATE SET value = excluded.value",
+        name=name,
+        value=value,
+    )
+
+
+def server_time(connection: Connection) -> float:
+    """The server's clock, epoch seconds."""
+    ((now_s,),) = fetch(connection, "SELECT CAST(extract(epoch FROM clock_timestamp()) AS DOUBLE PRECISION)")
+    return float(now_s)

@@ -1,0 +1,300 @@
+"""One worker's run of a job that several crawl: what it does with the others while it crawls.
+
+It looks at the job's rows a few times a second, because between machines no event tells: what the operator wants, commands for
+this worker, seeds that others found, the job's limits. And it writes how it is doing, from which the job's status is made.
+While the server is away the crawl waits, and goes on by itself.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import socket
+from collections.abc import AsyncIterator, Callable, Coroutine, Mapping
+from contextlib import asynccontextmanager, suppress
+from functools import partial
+from pathlib import Path
+from time import monotonic
+from typing import Any, NamedTuple
+
+import structlog
+from sqlalchemy import Connection
+
+from anabranch.crawler.cluster.agreement import Joined, check_agreement
+from anabranch.crawler.cluster.commands import Command, Wish, answer, asked_of, parsed_wish
+from anabranch.crawler.cluster.database import JobDatabase, execute, fetch, server_time
+from anabranch.crawler.cluster.seedtable import SeedTable
+from anabranch.crawler.cluster.tickets import PageTickets, Used, granted, keep_tickets, take_tickets, used
+from anabranch.crawler.extract.links import REDIRECT
+from anabranch.crawler.job.frontier import open_share_holder
+from anabranch.crawler.order.order import CrawlOrder
+from anabranch.crawler.order.sections import LimitsSection
+from anabranch.crawler.report.progress import CrawlSnapshot
+from anabranch.crawler.report.statistics import CrawlStatistics
+from anabranch.crawler.run.composition import JobShare, RunParts
+from anabranch.crawler.run.control import Answer, reply_to
+from anabranch.crawler.run.crawl_verbs import PAUSE, RESUME, STOP
+from anabranch.crawler.run.run_state import Cause
+from anabranch.crawler.run.summing import snapshot_facts
+from anabranch.crawler.visit import Chain, Dispose, Step, Visit
+from anabranch.frontier.aio import AsyncFrontier
+from anabranch.frontier.errors import StoreUnavailable
+from anabranch.frontier.frontier import Frontier
+from anabranch.frontier.stores.sql.worker import WorkerIdentity
+
+log = structlog.get_logger(__name__)
+
+#: Seconds between two looks at the job's rows.
+LOOK_S = 0.2
+#: Between two statuses that are written, and between two times that idle tickets are given back.
+STATUS_S = 1.0
+
+#: What a worker does when the operator wants something of all.
+_VERBS: Mapping[Wish, tuple[str, Mapping[str, Any]]] = {
+    Wish.PAUSE: (PAUSE, {}),
+    Wish.RESUME: (RESUME, {}),
+    Wish.STOP: (STOP, {}),
+    Wish.STOP_NOW: (STOP, {"now": True}),
+}
+
+
+class _News(NamedTuple):
+    """What a look at the job's rows has found."""
+
+    number: int  #: of the operator's last wish
+    wish: Wish
+    seeds: int  #: the number of seeds
+    commands: list[Command]
+    drains: bool
+    used: Used | None  #: None: the job has no limits
+    tickets: int  #: of this worker, since it joined
+
+
+class SharedRun:
+    """The part of one worker, for one run of the controller."""
+
+    def __init__(self, database: JobDatabase, order: CrawlOrder, joined: Joined, token: str) -> None:
+        self._database = database
+        self._order = order
+        self._limits = order.limits
+        self._joined = joined
+        self._identity = WorkerIdentity(name=joined.name, token=token, ttl_s=order.frontier.worker_lease_s)
+        self._book = SeedTable(database)
+        self._epoch = 0
+        self._obeyed = 0
+        self._parts: RunParts | None = None
+        self._answer: Answer | None = None
+        self._statistics = CrawlStatistics(started_s=0.0)
+        self._take: Callable[[], CrawlSnapshot] = CrawlSnapshot
+        self._due = asyncio.Event()  # something is wanted of the rows now
+        self._tickets = PageTickets(self._due.set) if order.limits.pages else None
+        self._status_at_s = 0.0
+        self._is_drained = False
+
+    @property
+    def share(self) -> JobShare:
+        """What the run's parts need."""
+        return JobShare(
+            book=self._book,
+            owns=lambda _: True,
+            metered=self._metered,
+            on_opened=self._opened,
+            on_progress=lambda _: None,
+            open_frontier=self._open_frontier,
+        )
+
+    @asynccontextmanager
+    async def control(self, _state: Path, answer: Answer) -> AsyncIterator[None]:
+        """While entered, commands of other machines can be answered."""
+        self._answer = answer
+        try:
+            yield
+        finally:
+            if self._tickets is not None:
+                self._tickets.end()
+            with suppress(StoreUnavailable):  # the server is away: others see that this worker is gone
+                await asyncio.to_thread(
+                    self._database.do, partial(self._write_status, self._status(), self._statistics.fetched_bytes)
+                )
+
+    def shown(
+        self, show: Callable[[Callable[[], CrawlSnapshot]], Coroutine[Any, Any, None]]
+    ) -> Callable[[Callable[[], CrawlSnapshot]], Coroutine[Any, Any, None]]:
+        """The same display; what it shows is written for the job's status, too."""
+
+        async def both(take: Callable[[], CrawlSnapshot]) -> None:
+            self._take = take
+            await show(take)
+
+        return both
+
+    async def watch(self, _frontier: AsyncFrontier, statistics: CrawlStatistics) -> None:
+        """Look at the job's rows again and again, until cancelled."""
+        self._statistics, is_away = statistics, False
+        while True:
+            self._due.clear()
+            try:
+                look = self._look_for(statistics.fetched_bytes)
+                news = await asyncio.to_thread(self._database.do, look)
+            except StoreUnavailable as error:
+                if not self._database.is_passing(error):
+                    raise
+                if not is_away:
+                    log.warning("the job's database is away; the crawl waits for it", reason=str(error))
+                is_away = True
+            else:
+                is_away = False
+                await self._follow(news)
+            with suppress(TimeoutError):
+                await asyncio.wait_for(self._due.wait(), LOOK_S)
+                await asyncio.sleep(LOOK_S / 10)  # visits that want a ticket come in numbers
+
+    def stopped(self) -> None:
+        """The run ends: visits that wait for a ticket give their leases back."""
+        if self._tickets is not None:
+            self._tickets.end()
+
+    # The run's parts
+
+    def _open_frontier(self, state: Path, clock: Callable[[], float], **more: Any) -> Frontier:
+        """Join the job's workers; blocks. Raises: as `open_frontier`, OtherOrder."""
+        self._tickets = PageTickets(self._due.set) if self._limits.pages else None
+        frontier = open_share_holder(state, self._order, self._identity, clock=clock, **more)
+        try:
+            self._database.do(self._enter)
+            check_agreement(self._database, self._order)
+        except BaseException:
+            frontier.close()
+            raise
+        return frontier
+
+    def _enter(self, connection: Connection) -> None:
+        """Have a row of its own, from now on and for this time."""
+        ((self._epoch,),) = fetch(
+            connection, "SELECT max(epoch) FROM worker WHERE name = :name AND until_s > 0", name=self._identity.name
+        )
+        execute(
+            connection,
+            "INSERT INTO job_worker VALUES (:epoch, :name, 0, 0, 0, 0, NULL, :now_s)",
+            epoch=self._epoch,
+            name=self._identity.name,
+            now_s=server_time(connection),
+        )
+
+    def _opened(self, parts: RunParts) -> None:
+        self._parts = parts
+
+    def _metered(self, chain: Chain, dispose: Dispose, statistics: CrawlStatistics) -> tuple[Chain, Dispose]:
+        if self._tickets is not None:
+            chain, dispose = self._tickets.metered(chain, dispose, statistics)
+        return (("_seed", self._know_seed), *chain), dispose
+
+    async def _know_seed(self, visit: Visit) -> Step:
+        """A URL that came by redirects alone, or by none, is a seed: the scope of its links needs to know it."""
+        if visit.lease.url not in self._book and not visit.lease.hops.strip(REDIRECT):
+            await self._read_seeds()
+        return Step.PROCEED
+
+    async def _read_seeds(self) -> None:
+        await asyncio.to_thread(self._book.refresh)
+        if self._parts is not None:
+            self._parts.seeding.catch_up()
+
+    # The job's rows
+
+    def _look_for(self, fetched_bytes: int) -> Callable[[Connection], _News]:
+        """The next look. What it writes is chosen now, in the loop's thread."""
+        is_due = monotonic() >= self._status_at_s
+        status = None
+        if is_due:
+            self._status_at_s = monotonic() + STATUS_S
+            status = self._status()
+        short, kept = 0, None
+        if self._tickets is not None:
+            short, kept = self._tickets.short, self._tickets.give_back() if is_due else None
+        return partial(self._look, status, fetched_bytes, short, kept)
+
+    def _look(
+        self, status: str | None, fetched_bytes: int, short: int, kept: int | None, connection: Connection
+    ) -> _News:
+        """In one transaction: read what is wanted, and write what others want to know."""
+        ((wish, seeds, asked, drains),) = fetch(
+            connection,
+            """SELECT (SELECT value FROM job_fact WHERE name = 'wish'), (SELECT coalesce(max(number), 0) FROM job_seed),
+               (SELECT count(*) FROM job_command WHERE epoch = :epoch AND answer IS NULL),
+               (SELECT drains FROM job_worker WHERE epoch = :epoch)""",
+            epoch=self._epoch,
+        )
+        if status is not None:
+            self._write_status(status, fetched_bytes, connection)
+        tickets = 0
+        if self._limits.pages:
+            if kept is not None:
+                keep_tickets(connection, self._epoch, kept)
+            tickets = (
+                take_tickets(connection, self._epoch, self._limits.pages, short)
+                if short
+                else granted(connection, self._epoch)
+            )
+        is_limited = bool(self._limits.pages or self._limits.fetched_bytes)
+        return _News(
+            *parsed_wish(wish),
+            seeds,
+            asked_of(connection, self._epoch) if asked else [],
+            bool(drains),
+            used(connection) if is_limited else None,
+            tickets,
+        )
+
+    def _status(self) -> str:
+        return json.dumps({**snapshot_facts(self._take()), "pid": os.getpid(), "machine": socket.gethostname()})
+
+    def _write_status(self, status: str, fetched_bytes: int, connection: Connection) -> None:
+        execute(
+            connection,
+            """UPDATE job_worker SET status = :status, status_s = :now_s, obeyed = :obeyed, bytes = :bytes
+               WHERE epoch = :epoch""",
+            status=status,
+            now_s=server_time(connection),
+            obeyed=self._obeyed,
+            bytes=fetched_bytes,
+            epoch=self._epoch,
+        )
+
+    async def _follow(self, news: _News) -> None:
+        """Do what the rows ask for."""
+        assert self._parts is not None
+        assert self._answer is not None
+        if self._tickets is not None:
+            self._tickets.grant(news.tickets)
+        if news.seeds > len(self._book):
+            await self._read_seeds()
+        if news.number > self._obeyed:
+            verb = _VERBS.get(news.wish)
+            if verb is not None:
+                await reply_to(self._answer, *verb)
+            self._obeyed = news.number
+            self._status_at_s = 0.0
+            self._due.set()
+        if news.drains and not self._is_drained:
+            self._is_drained = True
+            await reply_to(self._answer, STOP, {})
+        for command in news.commands:
+            reply = await reply_to(self._answer, command.verb, command.arguments)
+            await asyncio.to_thread(self._database.do, partial(_write_answer, command.number, reply))
+        if news.used is not None:
+            self._check_limits(self._parts, self._limits, news.used)
+
+    def _check_limits(self, parts: RunParts, limits: LimitsSection, now: Used) -> None:
+        if limits.pages and now.pages >= limits.pages and self._tickets is not None:
+            parts.limits.reached(Cause.PAGES, self._tickets.lift)
+        if limits.fetched_bytes and now.fetched_bytes >= limits.fetched_bytes:
+            parts.limits.reached(Cause.BYTES, self._lift_bytes)
+
+    def _lift_bytes(self) -> None:
+        self._limits = self._limits.model_copy(update={"fetched_bytes": 0})
+
+
+def _write_answer(number: int, reply: Mapping[str, Any], connection: Connection) -> None:
+    answer(connection, number, reply)
