@@ -24,7 +24,7 @@ from anabranch.frontier.stores.contract import (
     FrontierStore,
     GatesRead,
     HeadsRead,
-    JobDone,
+    JobRead,
     LanesRead,
     LinksRead,
     RetriesRead,
@@ -192,6 +192,13 @@ class StoreLink:
             queues=self.queues,
         )
 
+    def job_counters(self) -> Counters:
+        """The totals of the whole job: with those of its other workers, as they were seen last."""
+        own = self.counters()
+        if self.hosting is None:
+            return own
+        return Counters._make(here + there for here, there in zip(own, self.hosting.others, strict=True))
+
     def _take(self, answer: Answer) -> None:
         match answer:
             case Synced():
@@ -207,7 +214,7 @@ class StoreLink:
             case RetriesRead():
                 self.asked -= 1
                 self._retries.read(answer.rows)
-            case SharesHeld() | LinksRead() | JobDone():
+            case SharesHeld() | LinksRead() | JobRead():
                 assert self.hosting is not None
                 if isinstance(answer, SharesHeld):
                     self._count_shares(answer)

@@ -139,12 +139,13 @@ def shared_order(address: str, directory: Path) -> SharedOrder | None:
         if text is None:
             return None
         has_seeds = bool(fetch(connection, "SELECT 1 FROM job_seed LIMIT 1"))
-    layers = [kept_layer(_passed_on(tomllib.loads(text)), database.place)]
+    kept = tomllib.loads(text)
+    layers = [kept_layer(_passed_on(kept), database.place)]
     own = last_order_file(directory)
     if own is not None:
         layers.insert(0, kept_layer(_local_keys(tomllib.loads(own.read_text("utf-8-sig"))), str(own)))
         layers.insert(0, kept_layer(edited_tables(directory), str(directory / ORDER_FILE)))
-    return SharedOrder(layers, has_seeds)
+    return SharedOrder(layers, kept["frontier"]["shares"], has_seeds)
 
 
 def _passed_on(tables: Mapping[str, Any]) -> dict[str, Any]:

@@ -67,6 +67,7 @@ class SharedOrder(NamedTuple):
     """The order of a job that several workers crawl, for one of them."""
 
     layers: Sequence[Layer]  #: the strongest first
+    shares: int
     has_seeds: bool
 
 
@@ -98,7 +99,8 @@ def choose(wanted: CrawlRequest, find_shared: FindShared = lambda *_: None) -> C
         )
     if own is not None:
         return _resume(layers, own, directory, named, is_derived=is_derived)
-    order = with_shares(order_of(layers), is_new=True)
+    order = order_of(layers)
+    order = _with_shares(order, _SHARES if order.frontier.is_in_database else 1)
     return ChosenJob(
         order=with_sources(order, [source for one in named for source in one.sources]) if named else order,
         layers=layers,
@@ -109,12 +111,11 @@ def choose(wanted: CrawlRequest, find_shared: FindShared = lambda *_: None) -> C
     )
 
 
-def with_shares(order: CrawlOrder, *, is_new: bool) -> CrawlOrder:
-    """The order with its number of shares. A job that has begun without one has one share."""
+def _with_shares(order: CrawlOrder, shares: int) -> CrawlOrder:
+    """The order with so many shares, unless it names a number."""
     frontier = order.frontier
     if frontier.shares:
         return order
-    shares = _SHARES if is_new and frontier.is_in_database else 1
     return order.model_copy(update={"frontier": frontier.model_copy(update={"shares": shares})})
 
 
@@ -146,7 +147,7 @@ def _of_shared(
     layers: Sequence[Layer], shared: SharedOrder, directory: Path, named: Sequence[SeedSources]
 ) -> ChosenJob:
     """Join the job's workers by its order. Its seeds are rows; those that are named come in addition."""
-    order = with_shares(order_of(layers), is_new=False)
+    order = _with_shares(order_of(layers), shared.shares)
     return ChosenJob(
         order=with_sources(order, [source for one in named for source in one.sources]),
         layers=layers,
@@ -165,7 +166,7 @@ def _resume(
     try:
         kept = file_layer(own)
         whole = [*layers, kept]
-        before, order = job_of([kept]), with_shares(order_of(whole), is_new=False)
+        before, order = job_of([kept]), _with_shares(order_of(whole), 1)  # it was begun without shares
     except OrderError as error:
         if str(own) not in str(error):
             raise

@@ -64,11 +64,11 @@ class ReadyQueues(NamedTuple):
 
 
 def count(parts: Parts, now_s: float) -> FrontierCounts:
-    """The counts, which are kept up to date. O(1)."""
-    counters = parts.store_link.counters()
+    """The counts, which are kept up to date; of other workers of the job as they were a second ago. O(1)."""
+    counters = parts.store_link.job_counters()
     states = parts.schedule.index.states
     return FrontierCounts(
-        pending=parts.pending,
+        pending=counters.queued - counters.retired - len(parts.leases) + parts.schedule.placement.retired_out,
         waiting=counters.waiting,
         in_flight=len(parts.leases),
         done=counters.done,

@@ -17,7 +17,7 @@ from anabranch.frontier.completion import Leases
 from anabranch.frontier.policies.shares import ShareRule
 from anabranch.frontier.records import GateKey
 from anabranch.frontier.scheduling.readylist import Outbox
-from anabranch.frontier.stores.contract import JobDone, LinkRow, LinksRead, SharesHeld
+from anabranch.frontier.stores.contract import Counters, JobRead, LinkRow, LinksRead, SharesHeld
 
 if TYPE_CHECKING:
     from anabranch.frontier.storelink import Receivers
@@ -86,6 +86,7 @@ class Hosting:
         self._leases = leases
         self._monotonic = monotonic
         self.done_at = -1  #: number of this worker's last batch when the whole job was done last; -1: it never was
+        self.others = Counters()  #: the job's totals less this worker's, as they were seen last
         self._leaving: frozenset[int] = frozenset()
         self._released: frozenset[int] = frozenset()  #: of these, those that the store gives back
 
@@ -107,7 +108,7 @@ class Hosting:
         """A gate is in a share that this worker holds."""
         return self._rule.of_gate(gate) in self._outbound.serving | self._leaving
 
-    def take(self, answer: SharesHeld | LinksRead | JobDone) -> None:
+    def take(self, answer: SharesHeld | LinksRead | JobRead) -> None:
         """Take what the store says of the job's workers."""
         match answer:
             case SharesHeld():
@@ -115,8 +116,10 @@ class Hosting:
             case LinksRead():
                 # The links of other shares stay in the store, for whoever holds them next.
                 self._admission.adopt([link for link in answer.links if link.share in self._outbound.serving])
-            case JobDone():
-                self.done_at = answer.number
+            case JobRead():
+                self.others = answer.others
+                if answer.done_at is not None:
+                    self.done_at = answer.done_at
 
     def _take_shares(self, held: SharesHeld) -> None:
         """Serve what is new, and let go of what leaves. The store link counts the rows."""

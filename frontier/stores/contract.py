@@ -282,10 +282,11 @@ class SharesHeld(NamedTuple):
     died_s: Mapping[int, float]
 
 
-class JobDone(NamedTuple):
-    """Nothing of the whole job is queued or on its way, as committed. Comes again and again while that is so."""
+class JobRead(NamedTuple):
+    """The whole job, as this worker's store has seen it last."""
 
-    number: int  #: of the last batch of this worker that was committed then, 0 = none
+    others: Counters  #: the totals, less those of this worker
+    done_at: int | None  #: this worker's last batch when the job was done; None: it is not
 
 
 class Troubled(NamedTuple):
@@ -302,7 +303,7 @@ class StoreFailed(NamedTuple):
 
 
 Answer = (
-    HeadsRead | LanesRead | GatesRead | RetriesRead | Synced | LinksRead | SharesHeld | JobDone | Troubled | StoreFailed
+    HeadsRead | LanesRead | GatesRead | RetriesRead | Synced | LinksRead | SharesHeld | JobRead | Troubled | StoreFailed
 )
 
 

@@ -290,9 +290,8 @@ SELECT coalesce(max(last_ordinal), 0), coalesce(sum(queued), 0), coalesce(sum(do
        coalesce(sum(disregarded), 0), coalesce(sum(retired), 0), coalesce(sum(paused), 0), coalesce(sum(waiting), 0),
        coalesce(sum(queues), 0), (SELECT count(*) FROM link) FROM worker
 """
-#: One row if nothing is queued, but for rows of retired queues, or on its way; one statement, so as of one moment.
-JOB_DONE = """
-SELECT 1 WHERE NOT EXISTS (SELECT 1 FROM link) AND (SELECT sum(queued) - sum(retired) FROM worker) = 0
+WORKER_COUNTERS = """
+SELECT last_ordinal, queued, done, failed, disregarded, retired, paused, waiting, queues FROM worker WHERE epoch = ?
 """
 WORKERS = """
 SELECT worker.epoch, name, (SELECT count(*) FROM share WHERE share.epoch = worker.epoch), until_s - SERVER_TIME

@@ -29,7 +29,8 @@ from anabranch.frontier.records import GateKey
 from anabranch.frontier.stores.contract import (
     Answer,
     Counters,
-    JobDone,
+    JobCounts,
+    JobRead,
     LinkRow,
     LinksRead,
     Opening,
@@ -40,7 +41,7 @@ from anabranch.frontier.stores.contract import (
 from anabranch.frontier.stores.sql import schema, statements
 from anabranch.frontier.stores.sql.execution import execute, fetch, fetch_for, fetch_locked, write
 from anabranch.frontier.stores.sql.lanes import KnownLanes
-from anabranch.frontier.stores.sql.reading import Question
+from anabranch.frontier.stores.sql.reading import Question, job_counts
 
 #: Bits of the numbers that a worker gives rows and turns since it joined; the epoch is above them.
 NUMBER_BITS = 30
@@ -91,7 +92,9 @@ class _Look(NamedTuple):
     """What a look has found."""
 
     shares: SharesHeld | None  #: None: nothing has changed
-    done: JobDone | None  #: None: the job is not done
+    job: JobCounts
+    own: Counters  #: of this worker's row
+    number: int  #: of its last batch
 
 
 class ShareWorker:
@@ -271,8 +274,8 @@ class ShareWorker:
         for share in claimed:
             execute(connection, statements.FREE_HELD, (share,))
         shares = self._changed(connection, _Held(frozenset(serving | {*claimed}), frozenset(leaving)))
-        is_done = bool(fetch(connection, statements.JOB_DONE))
-        return _Look(shares, JobDone(self._number) if is_done else None)
+        (own,) = fetch(connection, statements.WORKER_COUNTERS, (self.epoch,))
+        return _Look(shares, job_counts(connection), Counters._make(map(int, own)), self._number)
 
     def _live(self, connection: Connection) -> list[int]:
         """Renew the lease, and end workers that are late; the epochs of the others. Raises: as `check`."""
@@ -318,8 +321,9 @@ class ShareWorker:
     # After its commit
 
     def _take_look(self, look: _Look) -> list[Answer]:
-        shares = self._take_shares(look.shares)
-        return shares if look.done is None else [*shares, look.done]
+        answers = self._take_shares(look.shares)
+        others = _sum(look.job.counters, self.shown(look.own), sign=-1)
+        return [*answers, JobRead(others, look.number if look.job.is_done else None)]
 
     def _take_shares(self, answer: SharesHeld | None) -> list[Answer]:
         if answer is None:
