@@ -18,7 +18,7 @@ from typing import Protocol
 import structlog
 
 from anabranch.crawler.accounts.crawl_log import NotALogLine, parse_crawl_log_line
-from anabranch.crawler.accounts.database import ACCOUNTS_FILE, AccountsDatabase
+from anabranch.crawler.accounts.database import ACCOUNTS_FILE, AccountsDatabase, CountedRow
 from anabranch.crawler.accounts.journal import JOURNAL_FILE, AccountsDamaged, AccountsJournal, SumDamaged
 from anabranch.crawler.accounts.totals import MAX_TYPES, Additions, LineCounts, Totals, counts_of
 from anabranch.crawler.archive.databases import is_damaged
@@ -65,6 +65,7 @@ class Accounts:
         self._known: dict[str, Totals] = {}  # complete totals of hosts, least recently asked for first
         self._writing = threading.Lock()  # one transaction at a time
         self._last_commit = monotonic()
+        self._changed: Additions | None = None  # since `changed` was called; None: it never was
         with storage_errors(self.path), ExitStack() as opened:
             self._journal = AccountsJournal(state / JOURNAL_FILE, self.path)
             opened.callback(self._journal.close)
@@ -199,7 +200,16 @@ class Accounts:
                 raise
             with self._changing:
                 self._committing, self._committed_to = None, end
+                if self._changed is not None:
+                    self._changed.merge(added)
             self._last_commit = monotonic()
+
+    def changed(self, *, all_rows: bool = False) -> list[CountedRow]:
+        """The rows that have changed since the last call; all of them at the first one, or if asked. Raises: OSError."""
+        self.sync()
+        with self._changing:
+            changed, self._changed = self._changed, self._no_additions()
+        return self._database.rows_of(None if all_rows else changed)
 
     def of_host(self, host: str) -> Totals:
         """The totals of a host until now. O(1), mostly from memory. For one thread only. Raises: OSError."""

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from sqlalchemy import (
     Column,
     ColumnElement,
+    Connection,
     Double,
     Integer,
     MetaData,
@@ -21,6 +22,7 @@ from sqlalchemy import (
     func,
     select,
     text,
+    tuple_,
     update,
 )
 from sqlalchemy.dialects.sqlite import Insert, insert
@@ -111,6 +113,14 @@ def _totals_of(columns: Sequence[float | None]) -> Totals:
 
 def _columns_of(totals: Totals) -> dict[str, float | None]:
     return {name: getattr(totals, name) for name in (*SUMS, _FIRST, _LAST)}
+
+
+class CountedRow(NamedTuple):
+    """A row of one of the tables."""
+
+    kind: str  #: the table
+    key: list[Any]
+    value: list[Any]  #: the columns that are no key
 
 
 class AccountsDatabase:
@@ -204,6 +214,37 @@ class AccountsDatabase:
                         for page in result.mappings().partitions():
                             self._writer.execute(_ADD[table.name], [dict(row) for row in page])
 
+    def rows_of(self, added: Additions | None) -> list[CountedRow]:
+        """The rows to which these additions were made, and the runs; None: all rows. Any thread. Cost: a seek each."""
+        wanted: dict[Table, list[Any] | None] = dict.fromkeys((*_SUM_TABLES, _RUN))
+        if added is not None:
+            wanted |= {
+                _HOST: list(added.hosts),
+                _MIME: list(added.mime_urls),
+                _STATUS: list(added.statuses),
+                _SOURCE: list(added.sources),
+                _PROCESSOR: list(added.processors),
+            }
+        found: list[CountedRow] = []
+        with as_system_errors(self._path), engine_for(self._path, is_reader=True).connect() as reader:
+            for table, keys in wanted.items():
+                found += _rows_of(reader, table, keys)
+        return found
+
+    def add_rows(self, rows: Iterable[CountedRow], runs: Iterable[tuple[float, float]]) -> None:
+        """Add rows of several databases, and put the times of their runs in."""
+        tables: dict[str, list[dict[str, Any]]] = {}
+        for row in rows:
+            columns = _METADATA.tables[row.kind].columns
+            names = [*(column.name for column in columns if column.primary_key)]
+            names += [column.name for column in columns if not column.primary_key]
+            tables.setdefault(row.kind, []).append(dict(zip(names, [*row.key, *row.value], strict=True)))
+        with as_system_errors(self._path), self._writer.begin():
+            for name, listed in tables.items():
+                self._writer.execute(_ADD[name], listed)
+            for started_s, until_s in runs:
+                self._writer.execute(_SET_RUN, {"started_s": started_s, "until_s": until_s})
+
     def checkpoint(self) -> None:
         """Move the write-ahead log into the file, so that the file alone holds everything."""
         with as_system_errors(self._path):
@@ -220,13 +261,25 @@ class AccountsDatabase:
         return self._writer.closed
 
 
+def _rows_of(reader: Connection, table: Table, keys: list[Any] | None) -> Iterator[CountedRow]:
+    """The rows of a table with these keys, or all."""
+    own = list(table.primary_key)
+    named = own[0] if len(own) == 1 else tuple_(*own)
+    chunks = [None] if keys is None else [keys[at : at + _PAGE] for at in range(0, len(keys), _PAGE)]
+    for chunk in chunks:
+        query = select(*own, *(column for column in table.columns if not column.primary_key))
+        for row in reader.execute(query if chunk is None else query.where(named.in_(chunk))):
+            yield CountedRow(table.name, list(row[: len(own)]), list(row[len(own) :]))
+
+
 Row = tuple[Any, ...]
 
 
 class AccountsView(AbstractContextManager["AccountsView"]):
     """Reads the accounts of a job as they were last written (`Accounts.sync`). Memory: a page of rows. Raises: OSError."""
 
-    def __init__(self, state: Path) -> None:
+    def __init__(self, state: Path, on_close: Callable[[], None] = lambda: None) -> None:
+        self._on_close = on_close
         self._file = state / ACCOUNTS_FILE
         if not self._file.is_file():
             raise FileNotFoundError(2, "there are no accounts yet", str(self._file))
@@ -238,7 +291,9 @@ class AccountsView(AbstractContextManager["AccountsView"]):
 
     def close(self) -> None:
         """Close the connection. A second call does nothing."""
-        self._connection.close()
+        if not self._connection.closed:
+            self._connection.close()
+            self._on_close()
 
     def total(self) -> Totals:
         """The totals of all hosts together."""

@@ -4,6 +4,8 @@
     job_seed      its seeds, numbered in the order in which they came
     job_worker    by its epoch, each time that a worker has joined: its tickets, its bytes, its last status
     job_command   verbs that one worker is to answer, and its answers
+    job_total     what each worker has counted, by host, media type, status, seed and processor
+    job_output    the files of each worker that are finished
 
 A worker's lease is in the Frontier's table `worker` (`frontier.stores.sql.worker`), by the same epoch. All methods block, and
 any thread may call them: the connection serves one at a time.
@@ -22,6 +24,7 @@ from sqlalchemy import (
     Connection,
     Double,
     Integer,
+    LargeBinary,
     MetaData,
     String,
     Table,
@@ -75,6 +78,21 @@ COMMAND = Table(
     *_texts("verb", "arguments"),
     Column("answer", String),  # NULL: none yet
     Column("asked_s", Double, nullable=False),
+)
+
+TOTAL = Table(
+    "job_total",
+    METADATA,
+    *[_key(name, String) for name in ("worker", "kind", "key")],
+    *_texts("value"),
+)
+OUTPUT = Table(
+    "job_output",
+    METADATA,
+    *[_key(name, String) for name in ("worker", "file")],
+    Column("address", String),  # where it was uploaded to; NULL: it is at its worker only
+    Column("size", _Int, nullable=False),
+    Column("pages", LargeBinary, nullable=False),  # ordinals of the pages in it
 )
 
 T = TypeVar("T")

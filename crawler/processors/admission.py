@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from anabranch.crawler.accounts.accounts import Accounts
+from anabranch.crawler.accounts.totals import Totals
 from anabranch.crawler.order.order import CrawlOrder
 from anabranch.crawler.order.sections import LimitsSection
 from anabranch.crawler.outcomes.errors import storage_errors
@@ -117,8 +118,13 @@ class Preselector:
         return Step.PROCEED
 
 
-def host_quotas(limits: LimitsSection, accounts: Accounts, clock: Callable[[], float]) -> OverQuotaOf | None:
-    """The quotas of hosts by the job's accounts; None if hosts have no limits. Calling it raises StorageError."""
+def host_quotas(
+    limits: LimitsSection,
+    accounts: Accounts,
+    clock: Callable[[], float],
+    of_host: Callable[[str], Totals] | None = None,
+) -> OverQuotaOf | None:
+    """The quotas of hosts by the job's accounts, or by `of_host`; None if hosts have no limits. It raises StorageError."""
     quotas = Quotas(
         pages_per_host=limits.pages_per_host, bytes_per_host=limits.bytes_per_host, time_per_host=limits.time_per_host_s
     )
@@ -127,7 +133,7 @@ def host_quotas(limits: LimitsSection, accounts: Accounts, clock: Callable[[], f
 
     def over(host: str) -> OverQuota | None:
         with storage_errors(accounts.path):
-            totals = accounts.of_host(host)
+            totals = accounts.of_host(host) if of_host is None else of_host(host)
         since_s = totals.first_success_s
         used = Used(totals.pages, totals.bytes, 0.0 if since_s is None else clock() - since_s)
         return over_quota(quotas, used)

@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 from anabranch.crawler.accounts.accounts import Accounts
+from anabranch.crawler.accounts.totals import Totals
 from anabranch.crawler.archive.replay import ArchivedResponses
 from anabranch.crawler.extract.extractor import Extractor, Sandbox
 from anabranch.crawler.fetch.dns import Resolver
@@ -44,6 +45,7 @@ class ChainParts:
     admission: UrlAdmission
     seeding: Seeding
     accounts: Accounts
+    of_host: Callable[[str], Totals]  #: the totals of a host, in the whole job
     files: JournalFiles
     exchanges: ExchangeMaker | None  #: None: nothing is archived
     recorder: Recorder
@@ -55,7 +57,7 @@ def build_chain(parts: ChainParts) -> Iterator[tuple[str, Processor]]:
     order, admission = parts.order, parts.admission
     candidates = FindCandidates(admission.scope, admission.canonicalizer, parts.seeding.redirected, admission.seen)
     on_scheduled = None if admission.drop_similar is None else admission.drop_similar.learn
-    quotas = host_quotas(order.limits, parts.accounts, parts.clock)
+    quotas = host_quotas(order.limits, parts.accounts, parts.clock, parts.of_host)
     payloads = parts.files.payloads
     archive = None if payloads is None else ArchivedResponses(parts.job.warc, payloads, parts.job.state)
     options = order.extract.options(robot=order.agent.token, nofollow_links=order.robots.nofollow_links)

@@ -15,6 +15,7 @@ from functools import partial
 
 from anabranch.crawler.accounts.accounts import Accounts
 from anabranch.crawler.accounts.database import AccountsView
+from anabranch.crawler.accounts.totals import Totals
 from anabranch.crawler.extract.extractor import Sandbox
 from anabranch.crawler.fetch.connection_limits import connection_limits_for, raise_file_limit
 from anabranch.crawler.fetch.dns import Resolver
@@ -63,6 +64,9 @@ class JobShare:
     on_progress: Callable[[ProgressSource], None]  #: called when the run can report its progress
     #: opens the Frontier, given the state folder and the keywords of `open_job`; None: `open_job` does
     open_frontier: Callable[..., Frontier] | None = None
+    #: a view of the totals of the whole job, given this process' own; None: these are the job's
+    view_totals: Callable[[Accounts], AccountsView] | None = None
+    of_host: Callable[[Accounts, str], Totals] | None = None  #: the whole job's totals of a host; None: the accounts'
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -90,6 +94,7 @@ class RunParts:
     limits: RunLimits
     pool: WorkerPool
     explainer: UrlExplainer
+    view_totals: Callable[[], AccountsView]  #: of the whole job, as of now (blocks); the caller closes it
 
 
 async def open_parts(context: RunContext, opened: AsyncExitStack) -> RunParts:
@@ -124,6 +129,7 @@ async def open_parts(context: RunContext, opened: AsyncExitStack) -> RunParts:
         admission=admission,
         seeding=seeding,
         accounts=accounts,
+        of_host=_of_host(context, accounts),
         files=files,
         exchanges=exchanges,
         recorder=recorder,
@@ -151,10 +157,25 @@ async def open_parts(context: RunContext, opened: AsyncExitStack) -> RunParts:
         limits=limits,
         pool=WorkerPool(frontier, chain, counted, context.statistics, limits.pages, context.board),
         explainer=explainer,
+        view_totals=partial(_view_totals, context, accounts),
     )
     if share is not None:
         share.on_opened(parts)
     return parts
+
+
+def _of_host(context: RunContext, accounts: Accounts) -> Callable[[str], Totals]:
+    """The totals of a host, in the whole job."""
+    if context.share is not None and context.share.of_host is not None:
+        return partial(context.share.of_host, accounts)
+    return accounts.of_host
+
+
+def _view_totals(context: RunContext, accounts: Accounts) -> AccountsView:
+    if context.share is not None and context.share.view_totals is not None:
+        return context.share.view_totals(accounts)
+    accounts.sync()
+    return AccountsView(context.job.state)
 
 
 def _limits_of(context: RunContext) -> LimitsSection:

@@ -17,8 +17,6 @@ from typing import Any
 
 import structlog
 
-from anabranch.crawler.accounts.accounts import Accounts
-from anabranch.crawler.accounts.database import AccountsView
 from anabranch.crawler.accounts.totals import Totals
 from anabranch.crawler.job.folder import JobFolder
 from anabranch.crawler.job.seeds import Seed, has_seeds
@@ -165,7 +163,7 @@ class CrawlController:
             self.stop(self._run_state.ending)
             await progress.end(self._run_state.end_reason)
             await self._write_reports(parts)
-            number, total = await asyncio.to_thread(self._rounds, parts.accounts)
+            number, total = await asyncio.to_thread(self._rounds, parts)
             return RunFacts(
                 job=str(self._job.directory),
                 ended=self._run_state.end_reason,
@@ -253,13 +251,12 @@ class CrawlController:
     def _log_status(self) -> None:
         log_status(opening_facts(self._context) if self._status is None else self._status.facts())
 
-    def _rounds(self, accounts: Accounts) -> tuple[int, Totals | None]:
+    def _rounds(self, parts: RunParts) -> tuple[int, Totals | None]:
         """The number of this round, and the counts of all rounds if there were others (blocks)."""
         state = self._job.state
         with storage_errors(state):
             number = round_of_run(state)
             if number == 1:
                 return number, None
-            accounts.sync()
-            with AccountsView(state) as view:
+            with parts.view_totals() as view:
                 return number, view.total()

@@ -132,7 +132,6 @@ async def facts_of_running(context: RunContext, parts: RunParts, needs: frozense
     """The facts that some reports need; the caller closes their accounts. Raises: OSError, StoreUnavailable."""
     frontier, board, state = parts.frontier, context.board, context.job.state
     views_in_steps = frontier.core.operations.views
-    await asyncio.to_thread(parts.accounts.sync)
     return JobFacts(
         name=context.job.directory.name,
         status=context.run_state.in_words,
@@ -144,7 +143,7 @@ async def facts_of_running(context: RunContext, parts: RunParts, needs: frozense
         workers=board.facts() if "workers" in needs else (),
         steps=dict(board.times) if "workers" in needs else {},
         round=await asyncio.to_thread(current_round, state),
-        accounts=await or_closed(asyncio.to_thread(AccountsView, state)),
+        accounts=await or_closed(asyncio.to_thread(parts.view_totals)),
     )
 
 

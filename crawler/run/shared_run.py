@@ -21,11 +21,15 @@ from typing import Any, NamedTuple
 import structlog
 from sqlalchemy import Connection
 
+from anabranch.crawler.accounts.accounts import MAX_KNOWN, Accounts
+from anabranch.crawler.accounts.database import AccountsView, CountedRow
+from anabranch.crawler.accounts.totals import Totals, host_counted
 from anabranch.crawler.cluster.agreement import Joined, check_agreement
 from anabranch.crawler.cluster.commands import Command, Wish, answer, asked_of, parsed_wish
 from anabranch.crawler.cluster.database import JobDatabase, execute, fetch, server_time
 from anabranch.crawler.cluster.seedtable import SeedTable
 from anabranch.crawler.cluster.tickets import PageTickets, Used, granted, keep_tickets, take_tickets, used
+from anabranch.crawler.cluster.totals import all_totals, put_totals, totals_elsewhere, view_of
 from anabranch.crawler.extract.links import REDIRECT
 from anabranch.crawler.job.frontier import open_share_holder
 from anabranch.crawler.order.order import CrawlOrder
@@ -49,6 +53,8 @@ log = structlog.get_logger(__name__)
 LOOK_S = 0.2
 #: Between two statuses that are written, and between two times that idle tickets are given back.
 STATUS_S = 1.0
+#: Between two times that the totals are written.
+TOTALS_S = 10.0
 
 #: What a worker does when the operator wants something of all.
 _VERBS: Mapping[Wish, tuple[str, Mapping[str, Any]]] = {
@@ -90,6 +96,8 @@ class SharedRun:
         self._due = asyncio.Event()  # something is wanted of the rows now
         self._tickets = PageTickets(self._due.set) if order.limits.pages else None
         self._status_at_s = 0.0
+        self._totals_at_s = 0.0
+        self._elsewhere: dict[str, Totals] = {}  # what other workers counted for a host, when it was met here first
         self._is_drained = False
 
     @property
@@ -102,6 +110,8 @@ class SharedRun:
             on_opened=self._opened,
             on_progress=lambda _: None,
             open_frontier=self._open_frontier,
+            view_totals=self._view_totals,
+            of_host=self._of_host,
         )
 
     @asynccontextmanager
@@ -113,6 +123,8 @@ class SharedRun:
         finally:
             if self._tickets is not None:
                 self._tickets.end()
+            self._totals_at_s = min(self._totals_at_s, monotonic())
+            await self._push_totals()
             with suppress(StoreUnavailable):  # the server is away: others see that this worker is gone
                 await asyncio.to_thread(
                     self._database.do, partial(self._write_status, self._status(), self._statistics.fetched_bytes)
@@ -146,6 +158,7 @@ class SharedRun:
             else:
                 is_away = False
                 await self._follow(news)
+                await self._push_totals()
             with suppress(TimeoutError):
                 await asyncio.wait_for(self._due.wait(), LOOK_S)
                 await asyncio.sleep(LOOK_S / 10)  # visits that want a ticket come in numbers
@@ -160,6 +173,7 @@ class SharedRun:
     def _open_frontier(self, state: Path, clock: Callable[[], float], **more: Any) -> Frontier:
         """Join the job's workers; blocks. Raises: as `open_frontier`, OtherOrder."""
         self._tickets = PageTickets(self._due.set) if self._limits.pages else None
+        self._elsewhere.clear()
         frontier = open_share_holder(state, self._order, self._identity, clock=clock, **more)
         try:
             self._database.do(self._enter)
@@ -188,7 +202,33 @@ class SharedRun:
     def _metered(self, chain: Chain, dispose: Dispose, statistics: CrawlStatistics) -> tuple[Chain, Dispose]:
         if self._tickets is not None:
             chain, dispose = self._tickets.metered(chain, dispose, statistics)
+        if any((self._limits.pages_per_host, self._limits.bytes_per_host, self._limits.time_per_host_s)):
+            chain = (("_host", self._know_host), *chain)
         return (("_seed", self._know_seed), *chain), dispose
+
+    async def _know_host(self, visit: Visit) -> Step:
+        """Limits of a host count what other workers fetched from it before."""
+        host = host_counted(visit.lease.url)
+        if host not in self._elsewhere:
+            if len(self._elsewhere) > MAX_KNOWN:
+                self._elsewhere.clear()
+            find = partial(totals_elsewhere, worker=self._identity.name, host=host)
+            self._elsewhere[host] = await asyncio.to_thread(self._database.do_patiently, find)
+        return Step.PROCEED
+
+    def _of_host(self, accounts: Accounts, host: str) -> Totals:
+        totals = accounts.of_host(host)
+        totals.add(self._elsewhere.get(host, Totals()))
+        return totals
+
+    def _view_totals(self, accounts: Accounts) -> AccountsView:
+        """Of all workers, those that are gone, too; blocks. While it is open it needs no server."""
+        rows = self._database.do(partial(self._exchange_totals, accounts.changed(all_rows=True)))
+        return view_of(rows)
+
+    def _exchange_totals(self, own: list[CountedRow], connection: Connection) -> list[CountedRow]:
+        put_totals(connection, self._identity.name, own)
+        return all_totals(connection)
 
     async def _know_seed(self, visit: Visit) -> Step:
         """A URL that came by redirects alone, or by none, is a seed: the scope of its links needs to know it."""
@@ -261,6 +301,18 @@ class SharedRun:
             bytes=fetched_bytes,
             epoch=self._epoch,
         )
+
+    async def _push_totals(self) -> None:
+        """Write what this worker has counted, from time to time."""
+        if monotonic() < self._totals_at_s or self._parts is None:
+            return
+        accounts, all_rows = self._parts.accounts, self._totals_at_s == 0.0
+        self._totals_at_s = 0.0  # until all is written
+        with suppress(StoreUnavailable):
+            rows = await asyncio.to_thread(accounts.changed, all_rows=all_rows)
+            step = partial(put_totals, worker=self._identity.name, rows=rows)
+            await asyncio.to_thread(self._database.do, step)
+            self._totals_at_s = monotonic() + TOTALS_S
 
     async def _follow(self, news: _News) -> None:
         """Do what the rows ask for."""
