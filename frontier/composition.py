@@ -181,7 +181,9 @@ def _check_shares(store: FrontierStore, order: FrontierOrder) -> None:
         )
 
 
-def _assignment(order: FrontierOrder, sheets: Sheets) -> Assignment:
+def assignment_of(order: FrontierOrder) -> Assignment:
+    """The queues and gates of URLs by the order. Raises: PolicyError."""
+    sheets = Sheets(order.overrides)
     assign = _assign(order, sheets)
     if order.shares is None:
         return Assignment(assign, order.scope)
@@ -243,7 +245,7 @@ def _parts(
     elsewhere = None if order.division is None else Consigning(order.division, outbox)
     asked = seen if elsewhere is None else elsewhere.beside(seen)
     marking = Marking(asked, opening.counters.last_ordinal, has_shared=isinstance(seen, BesideShared))
-    admission = Admission(_assignment(order, sheets), rules, marking, schedule, outbox, elsewhere, outbound)
+    admission = Admission(assignment_of(order), rules, marking, schedule, outbox, elsewhere, outbound)
     leases = Leases(order.lease_s, board)
     receivers = Receivers(admission=admission, schedule=schedule, retries=retries, completion=completion, outbox=outbox)
     hosting = None

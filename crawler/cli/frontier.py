@@ -16,6 +16,7 @@ from typing import IO, Any
 
 from anabranch.crawler.cli.command import find_job, guarded, opened, put
 from anabranch.crawler.cli.console import consents, say
+from anabranch.crawler.cli.shared_job import is_at_work, run_verb, shared_address
 from anabranch.crawler.cli.tables import explained, gate_line, listing, queue_line
 from anabranch.crawler.job.inspection import open_embedded, readable_job, refuse_unwritable
 from anabranch.crawler.order.order import CrawlOrder
@@ -147,6 +148,13 @@ def run_frontier(verb: str, job: str, arguments: Arguments, *, as_json: bool = F
 
 
 def _run(verb: str, job: str, arguments: Arguments, *, as_json: bool) -> int | None:
+    address = shared_address(job)
+    if address is not None:
+        found = run_verb(verb, address, arguments, _prepared(verb, arguments, None))
+        if not isinstance(found, Mapping):
+            return found
+        put(_shown(verb, found, as_json=as_json, is_running=is_at_work(address)))
+        return None
     directory = find_job(job)
     if is_embedded(directory):
         return _run_embedded(verb, directory, arguments, as_json=as_json)

@@ -99,6 +99,20 @@ def index(
     raise typer.Exit(run_index(job))
 
 
+def workers(
+    job: Job,
+    action: Annotated[Text, typer.Argument(metavar="[drain", help="drain: have the worker NAME end in order.")] = None,
+    name: Annotated[Text, typer.Argument(metavar="NAME]", help="A worker, as the list shows it.")] = None,
+    as_json: Json = False,
+) -> None:
+    """List the workers of a job that several crawl, or have one of them end."""
+    if action not in {None, "drain"} or (action is None) != (name is None):
+        raise typer.BadParameter("give no action, or drain and the name of a worker")
+    from anabranch.crawler.cli.shared_job import run_workers  # noqa: PLC0415 - help must be fast
+
+    raise typer.Exit(run_workers(job, name, as_json=as_json))
+
+
 frontier = typer.Typer(
     help="Look at a job's queues and change them, while it is stopped or running.",
     no_args_is_help=True,

@@ -17,6 +17,7 @@ from typing import Any
 from anabranch.crawler.archive.files import OPEN, WARC, open_files, reindex
 from anabranch.crawler.cli.command import JOBS, find_job, guarded, opened, put
 from anabranch.crawler.cli.console import say
+from anabranch.crawler.cli.shared_job import operate, report, shared_address
 from anabranch.crawler.cli.tables import totals_lines, trouble_line
 from anabranch.crawler.job.folder import refuse_embedded, wait_until_free, who_holds
 from anabranch.crawler.job.inspection import readable_job, refuse_unwritable
@@ -47,6 +48,10 @@ def run_operate(
     """Run a verb on a job, named by its folder or below `jobs`. A foreseeable error is one line and its exit code."""
 
     def run() -> None:
+        address = shared_address(job)
+        if address is not None:
+            operate(verb, address, arguments, as_json=as_json, watch=watch, wait=wait)
+            return
         directory = find_job(job)
         refuse_embedded(directory)
         if verb == "add":
@@ -111,7 +116,7 @@ def status_line(facts: Facts) -> str:
     """Lines for the eye: what the crawl does now, or how the job was left, and its filter. Pure."""
     seen = escaped(filter_line(facts.get("filter") or {}))
     if facts["phase"] != STOPPED:
-        now = f"{facts['phase']} (process {facts['pid']})"
+        now = facts["phase"] if facts["pid"] is None else f"{facts['phase']} (process {facts['pid']})"
         now = f"{now}: {facts['line']}" if facts["line"] else now
         return "\n".join(filter(None, [now, seen]))
     lines = [str(facts["line"]), *totals_lines(facts["totals"], is_running=False), *filter(None, [seen])]
@@ -131,11 +136,11 @@ def _add(directory: Path, sources: Sequence[str], *, as_json: bool) -> None:
     reports = [escaped(f"{bad.source}: {bad.text!r}: {bad.reason}") for bad in found.bad]
     if not found.seeds:
         raise NoSeeds(none_left(reports))
-    for report in reports:
-        say(f"anabranch: {report}; skipped")
+    for line in reports:
+        say(f"anabranch: {line}; skipped")
     answers: list[Facts] = []
     is_running = False
-    for chunk in _chunks(found.seeds):
+    for chunk in chunks_of(found.seeds):
         listed = [{"url": seed.url, "source": seed.source} for seed in chunk]
         facts = ask(directory / "state", ADD, {"seeds": listed})
         is_running = facts is not None
@@ -160,7 +165,7 @@ def _add_to_stopped(directory: Path, seeds: Sequence[Seed]) -> Facts:
         return add_to_stopped(frontier, book, seeds, Canonicalizer(order.urls.canonicalization).key)
 
 
-def _chunks(seeds: Sequence[Seed]) -> Iterator[list[Seed]]:
+def chunks_of(seeds: Sequence[Seed]) -> Iterator[list[Seed]]:
     """The seeds in parts that fit into a question each."""
     chunk: list[Seed] = []
     size_bytes = 0
@@ -188,7 +193,8 @@ def run_report(job: str, name: str, *, limit: int, as_json: bool) -> int:
 
     def run() -> None:
         report_kind(name)  # before the job is opened
-        facts = _report_facts(find_job(job), {"name": name, "limit": limit})
+        address, arguments = shared_address(job), {"name": name, "limit": limit}
+        facts = _report_facts(find_job(job), arguments) if address is None else report(address, arguments)
         if as_json:
             put(json.dumps(facts, indent=2))
             return

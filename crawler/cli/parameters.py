@@ -20,7 +20,9 @@ Numbers = Optional[tuple]  # type: ignore[type-arg]  # noqa: UP045 - the option'
 Switch = Optional[bool]  # noqa: UP045
 FilePath = Optional[Path]  # noqa: UP045 - of a file or folder
 
-Job = Annotated[str, typer.Argument(metavar="JOB", help="The job's folder, or its name below jobs/.")]
+Job = Annotated[
+    str, typer.Argument(metavar="JOB", help="The job's folder, its name below jobs/, or the URL of its database.")
+]
 Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 
 _COUNT = re.compile(r"([0-9]+(?:\.[0-9]+)?)([kmg]?)", re.ASCII | re.IGNORECASE)

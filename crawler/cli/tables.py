@@ -27,13 +27,17 @@ _QUEUE_HEADS = (
 )  # fmt: skip
 _GATE_HEADS = ("gate", "opens in", "at most", "why closed")
 #: Columns of numbers, which are right-aligned.
-_RIGHT = frozenset({"URLs", "waiting", "in flight", "prec", "spent/budget", "opens in"})
+_RIGHT = frozenset(
+    {"URLs", "waiting", "in flight", "prec", "spent/budget", "opens in", "shares", "pages", "pages/s", "active"}
+)
 
 
 def listing(facts: Facts, *, is_running: bool) -> str:
     """The table of `ls`, then the totals, then why nothing runs."""
     queues: Sequence[Facts] = facts["queues"]
-    lines = list(_table(_QUEUE_HEADS, [_queue_cells(queue) for queue in queues])) if queues else ["no queue to show"]
+    lines = (
+        list(plain_table(_QUEUE_HEADS, [_queue_cells(queue) for queue in queues])) if queues else ["no queue to show"]
+    )
     return "\n".join([*lines, "", *totals_lines(facts["totals"], is_running=is_running)])
 
 
@@ -70,7 +74,7 @@ def explained(facts: Facts) -> str:
         return text
     hidden = facts["queue"]["gates"] - len(gates)
     more = [f"and {counted(hidden, 'more gate')}"] if hidden > 0 else []
-    return "\n".join([text, "", *_table(_GATE_HEADS, [_gate_cells(gate) for gate in gates]), *more])
+    return "\n".join([text, "", *plain_table(_GATE_HEADS, [_gate_cells(gate) for gate in gates]), *more])
 
 
 def trouble_line(facts: Facts) -> str:
@@ -133,7 +137,8 @@ def _opens_in(facts: Facts) -> str:
     return duration_words(seconds) if seconds > 0 else "open"
 
 
-def _table(heads: Sequence[str], rows: Sequence[Sequence[str]]) -> Iterator[str]:
+def plain_table(heads: Sequence[str], rows: Sequence[Sequence[str]]) -> Iterator[str]:
+    """The lines of a table: the heads, then the rows. Numbers are right-aligned."""
     widths = [max(len(cell) for cell in column) for column in zip(heads, *rows, strict=True)]
     for row in (heads, *rows):
         cells = [

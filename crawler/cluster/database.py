@@ -109,6 +109,7 @@ class JobDatabase:
 
     def __init__(self, address: str) -> None:
         """Connects when first used. Raises: PolicyError for a malformed URL."""
+        self.address = address  #: as the order has it
         self._database = PostgresDatabase(address, lock_s=_LOCK_S)
         self._connection: Connection | None = None
         self._using = Lock()
@@ -124,6 +125,11 @@ class JobDatabase:
     def place(self) -> str:
         """The database's URL without its password."""
         return self._database.place
+
+    @property
+    def name(self) -> str:
+        """The name of the database, for a job that has no other name."""
+        return self.place.rpartition("/")[2].partition("?")[0]
 
     @contextmanager
     def transaction(self) -> Iterator[Connection]:

@@ -62,6 +62,7 @@ class JobShare:
     metered: Callable[[Chain, Dispose, CrawlStatistics], tuple[Chain, Dispose]]  #: adds the limits of the whole job
     on_opened: Callable[[RunParts], None]  #: called when all parts are open
     on_progress: Callable[[ProgressSource], None]  #: called when the run can report its progress
+    name: str = ""  #: of the whole job; empty: that of its folder
     #: opens the Frontier, given the state folder and the keywords of `open_job`; None: `open_job` does
     open_frontier: Callable[..., Frontier] | None = None
     #: a view of the totals of the whole job, given this process' own; None: these are the job's
@@ -80,6 +81,11 @@ class RunContext:
     board: WorkerBoard
     run_state: RunState
     share: JobShare | None = None  #: None: this run crawls the whole job
+
+    @property
+    def name(self) -> str:
+        """The job's name, for reports."""
+        return self.job.directory.name if self.share is None else self.share.name or self.job.directory.name
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -39,6 +39,7 @@ from anabranch.crawler.run.signals import handle_signals
 from anabranch.crawler.run.status import ProgressReporter, RunStatus, log_frontier_trouble, log_status, opening_facts
 from anabranch.frontier.aio import AsyncFrontier
 from anabranch.frontier.errors import SharesLost
+from anabranch.frontier.inspect.statistics import FrontierCounts
 from anabranch.frontier.times import steady_clock
 
 log = structlog.get_logger(__name__)
@@ -147,7 +148,7 @@ class CrawlController:
                 finally:
                     if has_seeds(self._job.directory) or self._hooks.share is not None:
                         self._job.begin()
-                self._hooks.notify(opening_line(self._job, frontier.core.counts(), self._order.limits.pages))
+                self._hooks.notify(self._opening_line(frontier.core.counts()))
                 await self._disk.poll()
                 parts.limits.check_bytes()
                 self._run_state.begin(frontier)
@@ -174,6 +175,11 @@ class CrawlController:
                 round_number=number,
                 all_rounds=total,
             )
+
+    def _opening_line(self, counts: FrontierCounts) -> str:
+        if self._hooks.share is not None and self._hooks.share.open_frontier is not None:
+            return f"the job has {counts.done:,} pages, {counts.pending:,} URLs are queued"
+        return opening_line(self._job, counts, self._order.limits.pages)
 
     async def _write_reports(self, parts: RunParts) -> None:
         if not self._order.report.reports:

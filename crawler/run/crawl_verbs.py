@@ -18,8 +18,8 @@ from anabranch.crawler.accounts.database import AccountsView
 from anabranch.crawler.archive.sink import JournalEntry
 from anabranch.crawler.job.journal import LineFile
 from anabranch.crawler.job.seeding import CandidateMaker, SeedFact, keys_of, seed_keys, seed_outcomes
-from anabranch.crawler.job.seeds import Seed, SeedBook, SourceTags
-from anabranch.crawler.job.state import current_round, round_of_run
+from anabranch.crawler.job.seeds import Book, Seed, SourceTags
+from anabranch.crawler.job.state import Round, current_round, round_of_run
 from anabranch.crawler.outcomes.endings import WhyEnded
 from anabranch.crawler.outcomes.errors import UsageError, storage_errors
 from anabranch.crawler.outcomes.status import FetchStatus
@@ -116,7 +116,7 @@ def added_seeds(seeds: Sequence[Seed], verdicts: Sequence[Verdict]) -> Facts:
     return {"seeds": [{"url": seed.url, "verdict": found.kind.value, "reason": found.reason} for seed, found in pairs]}
 
 
-def add_to_stopped(frontier: Frontier, book: SeedBook, seeds: Sequence[Seed], key: KeyOf) -> Facts:
+def add_to_stopped(frontier: Frontier, book: Book, seeds: Sequence[Seed], key: KeyOf) -> Facts:
     """Add seeds to a job that is not running (blocks): to the book first, then to the queue. Raises: as both."""
     keys = keys_of(seeds, key)
     book.add_all(seeds)
@@ -133,7 +133,7 @@ async def facts_of_running(context: RunContext, parts: RunParts, needs: frozense
     frontier, board, state = parts.frontier, context.board, context.job.state
     views_in_steps = frontier.core.operations.views
     return JobFacts(
-        name=context.job.directory.name,
+        name=context.name,
         status=context.run_state.in_words,
         now_s=frontier.core.now_s(),
         seeds=await parts.seeding.facts(context.statistics.seed_failures) if "seeds" in needs else (),
@@ -160,20 +160,27 @@ def report_of_stopped(
     Accounts(state, directory / "logs" / "crawl.log", lambda: now_s).close()
     with storage_errors(state), AccountsView(state) as view:
         fared = stopped_seed_outcomes(directory, list(seeds), find_key(), [frontier]) if "seeds" in kind.needs else []
-        statistics = frontier.operations.statistics()
-        left = statistics.pending + statistics.retired
-        facts = JobFacts(
-            name=directory.name,
-            status=f"Stopped: {left} URLs are queued" if left else "Finished: nothing is queued",
-            now_s=now_s,
-            seeds=fared,
-            frontier=statistics,
-            longest=frontier.operations.longest(LONGEST_SHOWN),
-            queues=frontier.operations.queues(limit=QUEUES_SHOWN),
-            accounts=view,
-            round=current_round(state),
-        )
+        facts = facts_of_stopped(directory.name, frontier, fared, view, current_round(state))
         return json_facts(kind.make(facts), limit)
+
+
+def facts_of_stopped(
+    name: str, frontier: Frontier, seeds: Sequence[SeedFact], accounts: AccountsView, current: Round
+) -> JobFacts:
+    """The facts for the reports of a job that is not running (blocks)."""
+    statistics = frontier.operations.statistics()
+    left = statistics.pending + statistics.retired
+    return JobFacts(
+        name=name,
+        status=f"Stopped: {left} URLs are queued" if left else "Finished: nothing is queued",
+        now_s=frontier.now_s(),
+        seeds=seeds,
+        frontier=statistics,
+        longest=frontier.operations.longest(LONGEST_SHOWN),
+        queues=frontier.operations.queues(limit=QUEUES_SHOWN),
+        accounts=accounts,
+        round=current,
+    )
 
 
 def stopped_seed_outcomes(

@@ -17,7 +17,7 @@ from types import MappingProxyType
 from anabranch.crawler.accounts.crawl_log import last_entry
 from anabranch.crawler.extract.links import NAVIGATION
 from anabranch.crawler.job.seeding import key_of, user_function_errors
-from anabranch.crawler.job.seeds import SEED_BOOK, SeedBook
+from anabranch.crawler.job.seeds import SEED_BOOK, Book, SeedBook
 from anabranch.crawler.order.order import CrawlOrder
 from anabranch.crawler.outcomes.status import describe
 from anabranch.crawler.outcomes.userfunctions import UserFunctionFailed
@@ -101,6 +101,14 @@ class UrlExplainer:
         if self.similar is not None and not is_seed and self.similar.is_similar(url):
             lines.append("similar: it is like a URL that was taken, or it is that URL; links to such are dropped")
         return "\n".join(lines)
+
+
+def explainer_of(order: CrawlOrder, book: Book) -> UrlExplainer:
+    """The explainer of a job whose logs are elsewhere, by its order and its seeds. Raises: OrderError."""
+    scope = open_scope(order.scope)
+    for seed in book:
+        scope.add_seed(seed.url)
+    return UrlExplainer(scope, Canonicalizer(order.urls.canonicalization).key, book)
 
 
 @contextmanager

@@ -107,6 +107,7 @@ class SharedRun:
             book=self._book,
             owns=lambda _: True,
             metered=self._metered,
+            name=self._order.job.name or self._database.name,
             on_opened=self._opened,
             on_progress=lambda _: None,
             open_frontier=self._open_frontier,

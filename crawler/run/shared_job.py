@@ -1,0 +1,390 @@
+"""A job of several workers as an operator sees it, from any machine: its workers, its status, and verbs that they answer.
+
+Status and totals are rows, so nobody has to answer. What concerns a host or a queue is asked of the worker that has its share;
+lists of queues are asked of all. If no worker is at work, the operator's command becomes one for a moment and holds all shares.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import secrets
+import tempfile
+import tomllib
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import closing, contextmanager
+from dataclasses import dataclass
+from functools import cached_property, partial
+from pathlib import Path
+from threading import Event
+from time import monotonic
+from typing import Any, NamedTuple
+
+from sqlalchemy import Connection, inspect
+
+from anabranch.crawler.cluster.commands import Wish, ask, put_wish, take_answer, withdraw
+from anabranch.crawler.cluster.database import JobDatabase, execute, fact, fetch, has_job
+from anabranch.crawler.cluster.seedtable import SeedTable
+from anabranch.crawler.cluster.tickets import Used, used
+from anabranch.crawler.cluster.totals import all_totals, view_of
+from anabranch.crawler.job.frontier import frontier_order, open_share_holder
+from anabranch.crawler.job.seeding import seed_keys, seed_outcomes
+from anabranch.crawler.job.state import Round
+from anabranch.crawler.order.loading import order_of
+from anabranch.crawler.order.order import CrawlOrder
+from anabranch.crawler.order.sources import kept_layer
+from anabranch.crawler.outcomes.errors import CrawlerError, ExitCode, UsageError
+from anabranch.crawler.outcomes.userfunctions import import_first_from
+from anabranch.crawler.report.progress import CrawlSnapshot
+from anabranch.crawler.report.reports import report_kind
+from anabranch.crawler.report.table import json_facts
+from anabranch.crawler.run.control import PATIENCE_S, facts_of
+from anabranch.crawler.run.crawl_verbs import REPORT, facts_of_stopped, report_limit
+from anabranch.crawler.run.explain import ABOUT_URLS
+from anabranch.crawler.run.status import status_facts, stopped_facts
+from anabranch.crawler.run.summing import summed_snapshot
+from anabranch.crawler.run.verbs import Arguments, Facts, gate_key, text_argument, whole_argument
+from anabranch.crawler.urls.canonicalization import Canonicalizer
+from anabranch.crawler.urls.parsing import seed_url
+from anabranch.frontier.composition import assignment_of, share_rule_of
+from anabranch.frontier.frontier import Frontier
+from anabranch.frontier.records import QueueKey
+from anabranch.frontier.scheduling.lifecycle import QueueState
+from anabranch.frontier.stores.contract import Counters, JobCounts
+from anabranch.frontier.stores.sql.reading import job_counts
+from anabranch.frontier.stores.sql.worker import WorkerIdentity
+from anabranch.frontier.times import Clock, steady_clock
+
+#: Between two looks for an answer.
+_LOOK_S = 0.05
+#: A share that nobody holds at this moment will be held soon.
+_UNHELD_S = 20.0
+#: States of queues that only the worker has seen that holds them.
+_ACTIVE = frozenset(state.value for state in (QueueState.LOADING, QueueState.READY, QueueState.IN_FLIGHT))
+#: Verbs about a queue, by their argument.
+_ABOUT_QUEUES: Mapping[str, str] = {
+    "pause": "queue", "resume": "queue", "retire": "queue", "set-budget": "queue", "show": "subject",
+}  # fmt: skip
+#: Reports of what each worker has of its own.
+_OF_EACH = frozenset({"workers", "filter"})
+
+
+class NoWorkers(CrawlerError):
+    """No worker of the job is at work."""
+
+
+class WorkersSilent(CrawlerError):
+    """Workers of the job do not answer."""
+
+    exit_code = ExitCode.STORE_OR_JOB_IN_USE
+
+
+class WorkerLine(NamedTuple):
+    """A worker of a job."""
+
+    epoch: int
+    name: str
+    shares: int
+    lease_s: float  #: so long its lease lasts from now on; below 0: it is late
+    joined_s: float  #: epoch seconds, by the server's clock
+    silent_s: float  #: seconds since its last status
+    drains: bool
+    obeyed: int  #: number of the operator's last wish that it has followed
+    status: Mapping[str, Any] | None  #: None: there is none yet
+
+
+def workers(connection: Connection) -> list[WorkerLine]:
+    """The workers that have not left, the first to join first."""
+    if not inspect(connection).has_table("worker"):
+        return []
+    rows = fetch(
+        connection,
+        """SELECT worker.epoch, worker.name, (SELECT count(*) FROM share WHERE share.epoch = worker.epoch),
+           until_s - extract(epoch FROM clock_timestamp()), joined_s,
+           extract(epoch FROM clock_timestamp()) - coalesce(status_s, joined_s), coalesce(drains, 0),
+           coalesce(obeyed, 0), status
+           FROM worker LEFT JOIN job_worker ON job_worker.epoch = worker.epoch
+           WHERE until_s > 0 ORDER BY worker.epoch""",
+    )
+    return [
+        WorkerLine(
+            epoch, name, shares, float(lease_s), float(joined_s), float(silent_s), bool(drains), obeyed,
+            None if status is None else json.loads(status),
+        )
+        for epoch, name, shares, lease_s, joined_s, silent_s, drains, obeyed, status in rows
+    ]  # fmt: skip
+
+
+@dataclass
+class SharedJob:
+    """A job in a database. All methods block. Raises: UsageError without a job there; StoreUnavailable."""
+
+    database: JobDatabase
+
+    def __post_init__(self) -> None:
+        with self.database.transaction() as connection:
+            if not has_job(connection) or fact(connection, "order") is None:
+                raise UsageError(f"{self.database.place}: there is no job of several workers")
+
+    @cached_property
+    def order(self) -> CrawlOrder:
+        """The job's order."""
+        with self.database.transaction() as connection:
+            text = fact(connection, "order") or ""
+        order = order_of([kept_layer(tomllib.loads(text), self.database.place)])
+        import_first_from(order.job.modules)
+        return order
+
+    @property
+    def name(self) -> str:
+        """The job's name: of its order, or of its database."""
+        return self.order.job.name or self.database.name
+
+    def at_work(self) -> list[WorkerLine]:
+        """The workers whose leases last."""
+        return [line for line in self.database.do(workers) if line.lease_s > 0]
+
+    # What all are to do
+
+    def want(self, wanted: Wish) -> Facts:
+        """Have all workers do it; returns when they have begun to, with the job's status. Raises: NoWorkers, WorkersSilent."""
+        number = self.database.do(partial(put_wish, wanted=wanted))
+        if not self.at_work():
+            raise NoWorkers(
+                f"{self.database.place}: no worker of this job is at work; there is nothing to {wanted.value}"
+            )
+        for _ in _patience():
+            left = [line for line in self.at_work() if line.obeyed < number]
+            if not left:
+                return self.status()
+        names = ", ".join(line.name for line in left)
+        raise WorkersSilent(f"{self.database.place}: {names} do not answer; their leases end if they are gone")
+
+    def drain(self, name: str) -> None:
+        """Have one worker end in order. Raises: UsageError if there is none of that name."""
+        found = [line for line in self.at_work() if line.name == name]
+        if not found:
+            names = ", ".join(line.name for line in self.at_work())
+            raise UsageError(f"{name!r}: there is no such worker at work; there are {names or 'none'}")
+
+        def note(connection: Connection) -> None:
+            execute(connection, "UPDATE job_worker SET drains = 1 WHERE epoch = :epoch", epoch=found[0].epoch)
+
+        self.database.do(note)
+
+    def has_left(self, name: str) -> bool:
+        """No worker of that name is at work."""
+        return all(line.name != name for line in self.at_work())
+
+    # How it is doing
+
+    def status(self) -> Facts:
+        """As `status --json` of any job: from rows, the workers' statuses summed."""
+        lines, counts, so_far = self.database.do(_read_status)
+        at_work = [line for line in lines if line.lease_s > 0]
+        totals = _totals(counts.counters, counts.links)
+        said = [line.status for line in at_work if line.status is not None]
+        if not at_work:
+            return stopped_facts(self.name, totals, None, {}, is_done=counts.is_done)
+        started_s = min(line.joined_s for line in at_work)
+        now = summed_snapshot(said, self.name, self.now_s() - started_s) if said else CrawlSnapshot(job=self.name)
+        now = now._replace(
+            pending=totals["pending"], waiting=totals["waiting"], queues=counts.counters.queues, answered=so_far.pages,
+            totals={**(now.totals or totals), **totals},
+        )  # fmt: skip
+        phase = "paused" if now.paused else "running" if said else "starting"
+        line = _line(now, len(at_work))
+        return status_facts(now, phase, line, processes={line.name: line.epoch for line in at_work})
+
+    def now_s(self) -> float:
+        """The server's clock."""
+        with self.database.transaction() as connection:
+            ((now_s,),) = fetch(connection, "SELECT extract(epoch FROM clock_timestamp())")
+        return float(now_s)
+
+    # Verbs
+
+    def answer(self, verb: str, given: Arguments) -> Facts:
+        """Ask the workers whom a verb concerns. Raises: NoWorkers; WorkersSilent; ControlRefused with what one said."""
+        at_work = [line.epoch for line in self.at_work()]
+        if not at_work:
+            raise NoWorkers(f"{self.database.place}: no worker of this job is at work")
+        if verb == "ls":
+            return merged_listing([facts_of(reply) for reply in self._ask(at_work, verb, given)], given)
+        if verb == REPORT and given.get("name") in _OF_EACH:
+            return _joined_rows([facts_of(reply) for reply in self._ask(at_work, verb, given)], report_limit(given))
+        share = self._share_of(verb, given)
+        (reply,) = self._ask([at_work[0] if share is None else self._holder(share)], verb, given)
+        return facts_of(reply)
+
+    def _share_of(self, verb: str, given: Arguments) -> int | None:
+        """The share that a verb is about; None: any worker can answer. Raises: UsageError."""
+        asked = frontier_order(self.order)
+        rule = share_rule_of(asked)
+        if verb in {"block", "unblock"}:
+            return rule.of_gate(gate_key(text_argument(given, "host")))
+        subject = given.get(ABOUT_URLS.get(verb, ""))
+        if isinstance(subject, str) and (verb == "why" or "://" in subject):
+            url = seed_url(subject)
+            return None if url is None else rule.of_url(url)
+        queue = given.get(_ABOUT_QUEUES.get(verb, ""))
+        if not isinstance(queue, str):
+            return None
+        share = assignment_of(asked).share_of_queue(QueueKey(queue))
+        return share if 0 <= share < rule.shares else None
+
+    def _holder(self, share: int) -> int:
+        """The worker that holds a share, which may be on its way to one. Raises: WorkersSilent."""
+        for _ in _patience(_UNHELD_S):
+            with self.database.transaction() as connection:
+                found = fetch(connection, "SELECT epoch FROM share WHERE id = :share AND leaving = 0", share=share)
+            if found and found[0][0] is not None:
+                return int(found[0][0])
+        raise WorkersSilent(f"{self.database.place}: no worker has taken share {share}; ask again")
+
+    def _ask(self, epochs: Sequence[int], verb: str, given: Arguments) -> list[Mapping[str, Any]]:
+        """The replies of these workers; one that has left meanwhile gives none, if others do. Raises: WorkersSilent."""
+        numbers = self.database.do(partial(ask, epochs=epochs, verb=verb, arguments=dict(given)))
+        replies: dict[int, Mapping[str, Any]] = {}
+        for _ in _patience():
+            for epoch, number in numbers.items():
+                reply = None if epoch in replies else self.database.do(partial(take_answer, number=number))
+                if reply is not None:
+                    replies[epoch] = reply
+            left = numbers.keys() - replies.keys() - self._gone(numbers.keys() - replies.keys())
+            if not left:
+                break
+        for epoch in numbers.keys() - replies.keys():
+            self.database.do(partial(withdraw, number=numbers[epoch]))
+        if not replies:
+            raise WorkersSilent(f"{self.database.place}: the worker that was asked does not answer; ask again")
+        return list(replies.values())
+
+    def _gone(self, epochs: set[int]) -> set[int]:
+        return epochs - {line.epoch for line in self.at_work()} if epochs else set()
+
+
+def _read_status(connection: Connection) -> tuple[list[WorkerLine], JobCounts, Used]:
+    lines = workers(connection)
+    if not inspect(connection).has_table("worker"):
+        return [], JobCounts(Counters(), 0), Used(0, 0)
+    return lines, job_counts(connection), used(connection)
+
+
+def _totals(counters: Counters, links: int) -> dict[str, Any]:
+    """The totals of `ls`, from rows."""
+    return {
+        "pending": counters.queued - counters.retired + links,
+        "waiting": counters.waiting,
+        "in_flight": 0,
+        "done": counters.done,
+        "failed": counters.failed,
+        "disregarded": counters.disregarded,
+        "retired": counters.retired,
+        "gates_open": 0,
+        "queues": {},
+        "why_idle": "",
+    }
+
+
+def _line(now: CrawlSnapshot, workers_at_work: int) -> str:
+    rate = f"{now.pages} pages of this run"
+    return f"{workers_at_work} workers · {rate} · {now.answered} pages · {now.pending} queued · {now.active} active"
+
+
+def merged_listing(workers_said: Sequence[Facts], given: Arguments) -> Facts:
+    """The queues as the worker sees each that holds it; the others see its rows alone. Pure."""
+    queues: dict[str, Facts] = {}
+    for said in workers_said:
+        for queue in said["queues"]:
+            known = queues.get(queue["queue"])
+            if known is None or queue["state"] in _ACTIVE:
+                queues[queue["queue"]] = queue
+    longest = sorted(queues.values(), key=lambda queue: (-queue["urls"], queue["queue"]))
+    totals = dict(workers_said[0]["totals"])
+    active = {state: sum(said["totals"]["queues"].get(state, 0) for said in workers_said) for state in _ACTIVE}
+    own = sum(number for state, number in totals["queues"].items() if state in _ACTIVE)
+    inactive = totals["queues"].get(QueueState.INACTIVE.value, 0) + own - sum(active.values())
+    totals["queues"] = {**totals["queues"], **active, QueueState.INACTIVE.value: max(inactive, 0)}
+    totals["in_flight"] = sum(said["totals"]["in_flight"] for said in workers_said)
+    totals["gates_open"] = sum(said["totals"]["gates_open"] for said in workers_said)
+    reasons = [said["totals"]["why_idle"] for said in workers_said]
+    totals["why_idle"] = "" if "" in reasons else "; ".join(sorted({*reasons}))
+    return {
+        "now_s": max(said["now_s"] for said in workers_said),
+        "queues": longest[: whole_argument(given, "limit", least=0)],
+        "totals": totals,
+    }
+
+
+def _joined_rows(workers_said: Sequence[Facts], limit: int) -> Facts:
+    """The rows of each worker, one after another; of facts by name those of the first."""
+    first = workers_said[0]
+    if "rows" not in first:
+        return first
+    rows = [row for said in workers_said for row in said["rows"]]
+    return {**first, "rows": rows[:limit], "more": len(rows) > limit or any(said["more"] for said in workers_said)}
+
+
+# A job that no worker crawls
+
+
+class WholeJob(NamedTuple):
+    """A job of several workers, held and open."""
+
+    frontier: Frontier
+    order: CrawlOrder
+    seeds: SeedTable
+
+
+@contextmanager
+def opened_whole(job: SharedJob) -> Iterator[WholeJob]:
+    """Become the job's one worker and hold all its shares (blocks). Raises: UsageError if others are at work; as a crawl does.
+
+    If a worker has died, this waits until its lease has ended.
+    """
+    if others := job.at_work():
+        names = ", ".join(line.name for line in others)
+        raise UsageError(f"{job.database.place}: {names} crawl it; stop them first (`anabranch stop`)")
+    token = f"operator-{os.getpid()}-{secrets.token_hex(4)}"
+    identity = WorkerIdentity(name=token, token=token)
+    changed = Event()
+    now_s = job.now_s()
+    clock: Clock = steady_clock(epoch=lambda: now_s)
+    with tempfile.TemporaryDirectory(prefix="anabranch-") as folder:
+        order = job.order.model_copy(
+            update={"frontier": job.order.frontier.model_copy(update={"store": job.database.address})}
+        )
+        frontier = open_share_holder(Path(folder), order, identity, clock=clock, on_change=changed.set)
+        with closing(frontier):
+            _await_all_shares(frontier, changed, job)
+            yield WholeJob(frontier, job.order, SeedTable(job.database))
+
+
+def report_of_whole(whole: WholeJob, job: SharedJob, given: Arguments) -> Facts:
+    """A report of a job that nobody crawls, from its rows. Raises: UsageError."""
+    kind, limit = report_kind(given.get("name")), report_limit(given)
+    seeds = list(whole.seeds)
+    keys = seed_keys(seeds, Canonicalizer(whole.order.urls.canonicalization).key)
+    fared = seed_outcomes(seeds, keys, whole.frontier.operations.ended(list(keys.values())))
+    with view_of(job.database.do(all_totals)) as view:
+        return json_facts(kind.make(facts_of_stopped(job.name, whole.frontier, fared, view, Round())), limit)
+
+
+def _await_all_shares(frontier: Frontier, changed: Event, job: SharedJob) -> None:
+    latest_s = monotonic() + max(PATIENCE_S, 2 * job.order.frontier.worker_lease_s)
+    while not frontier.holds_all:
+        changed.wait(_LOOK_S)
+        changed.clear()
+        frontier.take_answers()
+        if monotonic() > latest_s:
+            raise WorkersSilent(f"{job.database.place}: another worker has begun; ask again")
+
+
+def _patience(seconds: float = PATIENCE_S) -> Iterator[None]:
+    """Again and again, for so long."""
+    latest_s, pause = monotonic() + seconds, Event()
+    yield
+    while monotonic() < latest_s:
+        pause.wait(_LOOK_S)
+        yield
