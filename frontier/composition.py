@@ -31,6 +31,7 @@ from anabranch.frontier.policies.groups import parse_group
 from anabranch.frontier.policies.precedence import parse_queue_precedence, parse_uri_precedence
 from anabranch.frontier.policies.shares import ShareRule, policy_queue, share_rule
 from anabranch.frontier.policies.sheets import Sheets
+from anabranch.frontier.records import Candidate
 from anabranch.frontier.scheduling.gates import GateMaker
 from anabranch.frontier.scheduling.queues import QueueRules
 from anabranch.frontier.scheduling.readylist import Outbox
@@ -190,6 +191,12 @@ def assignment_of(order: FrontierOrder) -> Assignment:
     return Assignment(
         assign, order.scope, share_rule_of(order), None if sheets.has_keys else host_of_queue(order.policy)
     )
+
+
+def precedence_of(order: FrontierOrder) -> Callable[[str], int]:
+    """The row precedence of a URL that no page led to. Raises: PolicyError."""
+    rules = _rules(order, Sheets(order.overrides))
+    return lambda url: rules.in_row(Candidate(url), None)
 
 
 def _assign(order: FrontierOrder, sheets: Sheets) -> Assign:

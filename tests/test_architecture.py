@@ -51,6 +51,7 @@ LIBRARIES: dict[str, tuple[str, ...]] = {
         "crawler/fetch/requests.py",
     ),
     "crawlee": ("frontier/hosts/crawlee/*",),
+    "fsspec": ("crawler/archive/uploads.py",),
     "matplotlib": ("crawler/lab/plots.py",),
     "multidict": ("crawler/fetch/response.py", "crawler/fetch/exchange.py"),  # the type of aiohttp's headers
     "numpy": ("dedup/*", "frontier/policies/assignment.py", "crawler/lab/*"),
@@ -71,6 +72,8 @@ LIBRARIES: dict[str, tuple[str, ...]] = {
         "crawler/archive/databases.py",
         "crawler/archive/history.py",
         "crawler/accounts/database.py",
+        "crawler/cluster/*",
+        "crawler/run/shared_*.py",
     ),
     "sqlite3": (
         "frontier/stores/*",

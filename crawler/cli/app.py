@@ -13,7 +13,19 @@ from typing import Annotated, Any
 import typer
 from typer.core import TyperGroup
 
-from anabranch.crawler.cli.job_options import add, frontier, index, pause, report, resume, status, stop, why, workers
+from anabranch.crawler.cli.job_options import (
+    add,
+    frontier,
+    index,
+    pause,
+    report,
+    requeue,
+    resume,
+    status,
+    stop,
+    why,
+    workers,
+)
 from anabranch.crawler.cli.lab_options import compare, lab, simulate, web
 from anabranch.crawler.cli.parameters import FilePath, Number, Switch, Text, Texts, Whole
 from anabranch.crawler.cli.tool_options import config, dedup, links
@@ -161,7 +173,7 @@ for verb in (pause, resume, stop, status, add):
 app.add_typer(config, name="config")
 app.command()(dedup)
 app.add_typer(frontier, name="frontier", cls=_Group)
-for command in (why, report, workers, links, index, compare):
+for command in (why, report, workers, requeue, links, index, compare):
     app.command()(command)
 lab.command("policies")(compare)
 lab.command()(simulate)

@@ -9,7 +9,7 @@ import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, ExitStack, closing, contextmanager, nullcontext, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from urllib.parse import urlsplit
 
@@ -35,6 +35,7 @@ from anabranch.crawler.report.logs import closing_logs, configure_logs
 from anabranch.crawler.report.progress import CrawlSnapshot, Display, DisplayConsole, show_progress
 from anabranch.crawler.run.controller import CrawlController, RunHooks
 from anabranch.crawler.run.signals import ignore_harmless
+from anabranch.crawler.run.uploading import Uploading
 from anabranch.crawler.runtime import loop_factory, tune_interpreter
 from anabranch.frontier.policies.assignment import policy_warning
 from anabranch.frontier.times import counted
@@ -107,6 +108,16 @@ def _run_chosen(command: CrawlCommand, chosen: ChosenJob, nursery: Nursery | Non
             raise
 
 
+async def _crawl_alone(order: CrawlOrder, job: JobFolder, seeds: Sequence[Seed], hooks: RunHooks) -> int:
+    """Crawl the whole job in this process."""
+    if not (order.write.warc and order.write.upload):
+        return await CrawlController(order, job, seeds, hooks).run()
+    uploading = Uploading(job, order.write.upload)
+    code = await CrawlController(order, job, seeds, replace(hooks, watch=lambda *_: uploading.watch())).run()
+    await uploading.finish()
+    return code
+
+
 def _run_worker(command: CrawlCommand, order: CrawlOrder, job: JobFolder, seeds: Sequence[Seed]) -> int:
     """Crawl as one of the job's workers."""
     from anabranch.crawler.cli.shared_crawl import crawl_shared  # noqa: PLC0415 - most crawls have no database
@@ -144,7 +155,7 @@ def _run_job(
 
     async def run() -> int:
         if nursery is None:
-            return await CrawlController(order, job, seeds, hooks).run()
+            return await _crawl_alone(order, job, seeds, hooks)
         return await Coordinator(order, job, seeds, hooks, nursery).run()
 
     # The parent of several processes only passes on what they send; the order's loop is for the processes.

@@ -113,6 +113,16 @@ def workers(
     raise typer.Exit(run_workers(job, name, as_json=as_json))
 
 
+def requeue(
+    job: Job,
+    lost: Annotated[str, typer.Option("--lost", metavar="WORKER", help="The worker whose machine is lost.")],
+) -> None:
+    """Fetch pages again whose records were lost with a worker's machine: those in no file that was uploaded."""
+    from anabranch.crawler.cli.shared_job import run_requeue  # noqa: PLC0415 - help must be fast
+
+    raise typer.Exit(run_requeue(job, lost))
+
+
 frontier = typer.Typer(
     help="Look at a job's queues and change them, while it is stopped or running.",
     no_args_is_help=True,

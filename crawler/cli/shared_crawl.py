@@ -19,8 +19,11 @@ from anabranch.crawler.job.seeds import Seed
 from anabranch.crawler.job.state import WorkerOfFolder, note_worker, worker_of
 from anabranch.crawler.order.order import CrawlOrder
 from anabranch.crawler.outcomes.errors import StoreLost
+from anabranch.crawler.report.statistics import CrawlStatistics
 from anabranch.crawler.run.controller import CrawlController, RunHooks
 from anabranch.crawler.run.shared_run import SharedRun
+from anabranch.crawler.run.uploading import Uploading
+from anabranch.frontier.aio import AsyncFrontier
 from anabranch.frontier.times import counted, steady_clock
 
 log = structlog.get_logger(__name__)
@@ -50,11 +53,22 @@ async def crawl_shared(
             off = f"{machine_s() - joined.now_s:+.0f} s"
             log.warning("this machine's clock differs from the server's, which counts for the crawl", differs_by=off)
         shared = await asyncio.to_thread(SharedRun, database, order, joined, worker.token)
-        own = replace(
-            hooks, show=shared.shown(hooks.show), watch=shared.watch, control=shared.control, share=shared.share
-        )
+        uploading = None
+        if order.write.warc and order.write.upload:
+            uploading = Uploading(job, f"{order.write.upload.rstrip('/')}/{joined.name}", shared.register)
+
+        async def watch(frontier: AsyncFrontier, statistics: CrawlStatistics) -> None:
+            async with asyncio.TaskGroup() as group:
+                group.create_task(shared.watch(frontier, statistics), name="job")
+                if uploading is not None:
+                    group.create_task(uploading.watch(), name="uploads")
+
+        own = replace(hooks, show=shared.shown(hooks.show), watch=watch, control=shared.control, share=shared.share)
         clock = steady_clock(epoch=lambda: joined.now_s)
-        return await CrawlController(order, job, seeds, own, clock).run()
+        code = await CrawlController(order, job, seeds, own, clock).run()
+        if uploading is not None:
+            await uploading.finish()
+        return code
 
 
 def _join(

@@ -39,7 +39,7 @@ from anabranch.crawler.urls.canonicalization import Canonicalizer
 from anabranch.frontier.frontier import Frontier
 from anabranch.frontier.jobfolder import is_job
 from anabranch.frontier.records import VerdictKind
-from anabranch.frontier.times import duration_words
+from anabranch.frontier.times import counted, duration_words
 
 _WISHES = {"pause": Wish.PAUSE, "resume": Wish.RESUME, "stop": Wish.STOP}
 _WATCH_S = 2.0
@@ -133,16 +133,33 @@ def run_workers(job: str, drained: str | None, *, as_json: bool) -> int:
     """List the workers, or have one end. A foreseeable error becomes one line and its exit code."""
 
     def run() -> None:
-        address = shared_address(job)
-        if address is None:
-            find_job(job)
-            raise UsageError(f"{job}: one worker crawls this job; there is nothing to list")
+        address = _shared(job)
         if drained is None:
             list_workers(address, as_json=as_json)
         else:
             drain(address, drained)
 
     return guarded(run)
+
+
+def run_requeue(job: str, lost: str) -> int:
+    """Queue a worker's lost pages again. A foreseeable error becomes one line and its exit code."""
+
+    def run() -> None:
+        with closing(JobDatabase(_shared(job))) as database:
+            count = SharedJob(database).requeue(lost)
+            put(f"{counted(count, 'page')} of {lost} queued again")
+
+    return guarded(run)
+
+
+def _shared(job: str) -> str:
+    """The database of a job of several workers. Raises: UsageError for another job."""
+    address = shared_address(job)
+    if address is None:
+        find_job(job)
+        raise UsageError(f"{job}: one worker crawls this job; this is for jobs of several")
+    return address
 
 
 def list_workers(address: str, *, as_json: bool) -> None:

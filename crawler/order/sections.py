@@ -160,6 +160,9 @@ class LimitsSection(Section):
     on_limit: Literal["end", "pause"] = "end"  #: at the first three: end the crawl, or pause it for the operator
 
 
+_UPLOAD = re.compile(r"[a-z][a-z0-9+]*://.+")
+
+
 class WriteSection(Section):
     """What is written in addition to the logs."""
 
@@ -170,10 +173,24 @@ class WriteSection(Section):
     )
     #: A file that has reached this size is finished, and the next one begun.
     warc_size_bytes: Annotated[Size, Field(ge=1 << 20)] = 10**9
+    #: URL of a folder that finished WARC files are copied to: file:///mnt/archive, s3://bucket/crawl, sftp://host/path.
+    upload: str = ""
     revisit: bool = True  #: a payload that is archived already is not written again (WARC `revisit` records)
     pages: bool = True  #: pages.jsonl: a line for each page
     links: bool = False  #: links.jsonl: a line with the links of each page
     operator: str = ""  #: who runs the crawl, as the WARC files say it
+
+    @field_validator("upload")
+    @classmethod
+    def _url_without_password(cls, upload: str) -> str:
+        """Everyone can read the order in the job's folder."""
+        if upload and not _UPLOAD.fullmatch(upload):
+            raise ValueError(
+                f"must be the URL of a folder, like file:///mnt/archive or s3://bucket/crawl; not {upload!r}"
+            )
+        if ":" in upload.partition("://")[2].partition("/")[0].rpartition("@")[0]:
+            raise ValueError("must not hold a password; see the documentation of fsspec for where it is kept")
+        return upload
 
 
 #: An optional file, kept by its full name because a dumped order is in another folder.

@@ -62,6 +62,7 @@ class JobShare:
     metered: Callable[[Chain, Dispose, CrawlStatistics], tuple[Chain, Dispose]]  #: adds the limits of the whole job
     on_opened: Callable[[RunParts], None]  #: called when all parts are open
     on_progress: Callable[[ProgressSource], None]  #: called when the run can report its progress
+    worker: str = ""  #: the name of this worker, in those of its WARC files
     name: str = ""  #: of the whole job; empty: that of its folder
     #: opens the Frontier, given the state folder and the keywords of `open_job`; None: `open_job` does
     open_frontier: Callable[..., Frontier] | None = None
@@ -228,8 +229,12 @@ async def _open_journal(context: RunContext, opened: AsyncExitStack) -> tuple[Ac
     def open_files() -> tuple[Accounts, JournalFiles]:
         # The accounts come first: those of an older job count what they lack of crawl.log before anything is added to it.
         accounts = Accounts(job.state, job.crawl_log, context.clock)
-        facts = warc_facts(order, order.write, job.directory.name)
-        return accounts, open_journal(job, order.write, facts, context.clock, more=[accounts])
+        section = order.write
+        if context.share is not None and context.share.worker:  # the files of all workers may come together
+            prefix = f"{section.warc_prefix}-{context.share.worker}"
+            section = section.model_copy(update={"warc_prefix": prefix})
+        facts = warc_facts(order, section, context.name)
+        return accounts, open_journal(job, section, facts, context.clock, more=[accounts])
 
     accounts, files = await asyncio.to_thread(open_files)
     opened.push_async_callback(files.journal.close)

@@ -24,6 +24,7 @@ from sqlalchemy import Connection, inspect
 
 from anabranch.crawler.cluster.commands import Wish, ask, put_wish, take_answer, withdraw
 from anabranch.crawler.cluster.database import JobDatabase, execute, fact, fetch, has_job
+from anabranch.crawler.cluster.outputs import requeue_lost
 from anabranch.crawler.cluster.seedtable import SeedTable
 from anabranch.crawler.cluster.tickets import Used, used
 from anabranch.crawler.cluster.totals import all_totals, view_of
@@ -46,12 +47,13 @@ from anabranch.crawler.run.summing import summed_snapshot
 from anabranch.crawler.run.verbs import Arguments, Facts, gate_key, text_argument, whole_argument
 from anabranch.crawler.urls.canonicalization import Canonicalizer
 from anabranch.crawler.urls.parsing import seed_url
-from anabranch.frontier.composition import assignment_of, share_rule_of
+from anabranch.frontier.composition import assignment_of, precedence_of, share_rule_of
 from anabranch.frontier.frontier import Frontier
 from anabranch.frontier.records import QueueKey
 from anabranch.frontier.scheduling.lifecycle import QueueState
 from anabranch.frontier.stores.contract import Counters, JobCounts
 from anabranch.frontier.stores.sql.reading import job_counts
+from anabranch.frontier.stores.sql.requeue import epochs_of
 from anabranch.frontier.stores.sql.worker import WorkerIdentity
 from anabranch.frontier.times import Clock, steady_clock
 
@@ -175,6 +177,16 @@ class SharedJob:
     def has_left(self, name: str) -> bool:
         """No worker of that name is at work."""
         return all(line.name != name for line in self.at_work())
+
+    def requeue(self, name: str) -> int:
+        """Queue again what was lost with a worker; how many pages. Raises: UsageError if it is at work, or never was."""
+        known = self.database.do(partial(epochs_of, name=name))
+        if not known:
+            raise UsageError(f"{name!r}: no worker of this name has ever joined")
+        if any(lives for _, lives in known):
+            raise UsageError(f"{name!r}: this worker is at work, and has what it fetched; drain it first")
+        asked = frontier_order(self.order)
+        return requeue_lost(self.database, name, share_rule_of(asked), precedence_of(asked))
 
     # How it is doing
 

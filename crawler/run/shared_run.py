@@ -24,9 +24,11 @@ from sqlalchemy import Connection
 from anabranch.crawler.accounts.accounts import MAX_KNOWN, Accounts
 from anabranch.crawler.accounts.database import AccountsView, CountedRow
 from anabranch.crawler.accounts.totals import Totals, host_counted
+from anabranch.crawler.archive.uploads import Uploaded
 from anabranch.crawler.cluster.agreement import Joined, check_agreement
 from anabranch.crawler.cluster.commands import Command, Wish, answer, asked_of, parsed_wish
 from anabranch.crawler.cluster.database import JobDatabase, execute, fetch, server_time
+from anabranch.crawler.cluster.outputs import put_output
 from anabranch.crawler.cluster.seedtable import SeedTable
 from anabranch.crawler.cluster.tickets import PageTickets, Used, granted, keep_tickets, take_tickets, used
 from anabranch.crawler.cluster.totals import all_totals, put_totals, totals_elsewhere, view_of
@@ -107,6 +109,7 @@ class SharedRun:
             book=self._book,
             owns=lambda _: True,
             metered=self._metered,
+            worker=self._identity.name,
             name=self._order.job.name or self._database.name,
             on_opened=self._opened,
             on_progress=lambda _: None,
@@ -164,10 +167,10 @@ class SharedRun:
                 await asyncio.wait_for(self._due.wait(), LOOK_S)
                 await asyncio.sleep(LOOK_S / 10)  # visits that want a ticket come in numbers
 
-    def stopped(self) -> None:
-        """The run ends: visits that wait for a ticket give their leases back."""
-        if self._tickets is not None:
-            self._tickets.end()
+    def register(self, arrived: Uploaded) -> None:
+        """A file of this worker has arrived elsewhere; blocks until that is a row."""
+        step = partial(put_output, worker=self._identity.name, arrived=arrived)
+        self._database.do_patiently(step)
 
     # The run's parts
 

@@ -48,8 +48,9 @@ def test_there_are_jobs_of_every_earlier_format() -> None:
     """Whoever raises a format keeps jobs of the one that it replaces."""
     kept = {int(folder.name.removeprefix("format-")) for folder in HERE.glob("format-*")}
     assert kept == set(range(1, VERSION))
-    assert (HERE / "store-4").is_dir()  # of the store's format 4, in a folder of today's format
-    assert FORMAT == "5", "keep jobs of the format that you replace, and add a step to frontier/stores/sql/schema.py"
+    kept = {folder.name for folder in HERE.glob("store-*")}  # of the store's formats, in folders of today's format
+    assert kept == {"store-4", "store-5"}
+    assert FORMAT == "6", "keep jobs of the format that you replace, and add a step to frontier/stores/sql/schema.py"
 
 
 @pytest.mark.slow

@@ -85,6 +85,7 @@ DONE = Table(
     *_numbers("status"),
     Column("outcome", String, nullable=False),  # an `OutcomeKind` value
     *_numbers("attempts"),
+    *_numbers("worker"),  # the epoch of the worker that ended it; 0 in a job of one
 )
 
 #: From a key's fingerprint to the row that holds the URL now, in `url` or `done`.
@@ -188,9 +189,9 @@ CRAWL = Table(
 
 
 #: Version of the tables; raise it with every change that an older program would misread, and convert older ones when opened.
-FORMAT = "5"
+FORMAT = "6"
 #: The formats that can be read.
-READ = ("3", "4", FORMAT)
+READ = ("3", "4", "5", FORMAT)
 
 #: A clock may be corrected by so much without any time being moved.
 CLOCK_SLACK_S = 1.0
@@ -319,8 +320,10 @@ def _put(connection: Connection, facts: Mapping[str, str]) -> None:
 
 def _convert(connection: Connection, facts: Mapping[str, str]) -> dict[str, str]:
     """From an older format, in the running transaction; the facts after it."""
-    for statement in statements.ADD_SHARES:  # format 4 has none
-        execute(connection, statement)
+    if facts["format"] != "5":
+        for statement in statements.ADD_SHARES:
+            execute(connection, statement)
+    execute(connection, statements.ADD_ENDER)
     METADATA.create_all(connection)
     for index in GATE.indexes:
         index.create(connection, checkfirst=True)

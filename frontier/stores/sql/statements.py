@@ -60,7 +60,7 @@ INSERT_URL = ManyRows(
 )
 DELETE_URL = _listed("DELETE FROM url WHERE (queue, gate, precedence, ordinal)", 4)
 INSERT_DONE = ManyRows(
-    "INSERT INTO done VALUES ", _types("int8 text bytea int8 text int8"), may_repeat=False, is_plain=True
+    "INSERT INTO done VALUES ", _types("int8 text bytea int8 text int8 int8"), may_repeat=False, is_plain=True
 )
 #: Counts only the rows it added: fewer than were given means duplicates.
 ENTER_SEEN = ManyRows("INSERT INTO seen VALUES ", _types("int8 int8"), " ON CONFLICT (fp) DO NOTHING")
@@ -238,6 +238,7 @@ ADD_SHARES = (
     "DROP INDEX gate_turn",
     "DROP INDEX gate_wakes",
 )
+ADD_ENDER = "ALTER TABLE done ADD COLUMN worker BIGINT NOT NULL DEFAULT 0"
 INSERT_SHARE = ManyRows("INSERT INTO share VALUES ", _types("int8 int8 int8 float8"), may_repeat=False)
 #: (epoch, name, token, session, time to live).
 JOIN = """
@@ -304,6 +305,13 @@ RETRIES_OF_SHARES = f"""
 SELECT {_ROW} FROM url JOIN gate ON gate.id = url.gate JOIN share ON share.id = gate.share
 WHERE share.epoch = ? AND share.leaving = 0 AND due_s IS NOT NULL AND (due_s, ordinal) > (?, ?) ORDER BY due_s, ordinal LIMIT ?
 """
+
+#: Pages that are fetched, by a worker, above an ordinal. (worker, ordinal, limit).
+PAGES_OF_WORKER = f"{_DONE} WHERE worker = ? AND ordinal > ? AND outcome = 'done' ORDER BY ordinal LIMIT ?"
+DELETE_DONE = _listed("DELETE FROM done WHERE ordinal")
+#: (pages, epoch).
+UNCOUNT_DONE = "UPDATE worker SET done = done - ? WHERE epoch = ?"
+EPOCHS_OF = "SELECT epoch, until_s > SERVER_TIME FROM worker WHERE name = ? ORDER BY epoch"
 
 # The whole
 

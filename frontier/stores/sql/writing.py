@@ -261,14 +261,14 @@ class TransactionWriter:
         dead = {row.ordinal for row in died}
         ended = [ended for batch in batches for ended in batch.ended]
         ended += [end for ordinal, end in settled.items() if ordinal not in dead]
-        rows = sorted(map(_done_row, ended))
+        rows = sorted(_done_row(one, self._owner.shares_epoch or 0) for one in ended)
         write(self._connection, statements.INSERT_DONE, rows)
         laneless = dead | settled.keys()
         for batch in batches:
             lanes.add(batch, laneless)
         self._placed, self._emptied = {}, []
         self.duplicates.extend(died)
-        return Counter([outcome for _, _, _, _, outcome, _ in rows]), lanes
+        return Counter([outcome for _, _, _, _, outcome, _, _ in rows]), lanes
 
     def _place(self, batch: Batch) -> None:
         """Note which rows of `url` leave and come."""
@@ -378,9 +378,9 @@ def _settled(batches: Sequence[Batch]) -> dict[int, Ended]:
     }
 
 
-def _done_row(ended: Ended) -> tuple[Any, ...]:
+def _done_row(ended: Ended, worker: int) -> tuple[Any, ...]:
     row, status, outcome = ended
-    return row.ordinal, row.url, row.key, status, _NAMES[outcome], row.attempts
+    return row.ordinal, row.url, row.key, status, _NAMES[outcome], row.attempts, worker
 
 
 class QueueChanges:

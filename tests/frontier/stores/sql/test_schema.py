@@ -91,7 +91,7 @@ def test_tables_of_another_format_are_refused(path: Path) -> None:
         store.connection.exec_driver_sql("UPDATE crawl SET value = '1' WHERE name = 'format'")
     with (
         sqlite.connected(path, None) as connection,
-        pytest.raises(FormatMismatch, match="the format is 1 in the job, and this program reads 3, 4, 5;"),
+        pytest.raises(FormatMismatch, match="the format is 1 in the job, and this program reads 3, 4, 5, 6;"),
     ):
         open_tables(connection, "the job", {}, NOW_S)
 
@@ -198,6 +198,8 @@ def _of_format_3(place: str | Path, order: FrontierOrder, tmp_path: Path) -> Non
     _set_format(place, "3")
 
 
+#: From format 6 to 5.
+_WITHOUT_ENDER = ("ALTER TABLE done DROP COLUMN worker",)
 #: From format 5 to 4.
 _WITHOUT_SHARES = (
     "DROP TABLE share", "DROP TABLE worker", "DROP TABLE link",
@@ -213,7 +215,8 @@ def _set_format(place: str | Path, number: str) -> None:
         f"sqlite:///{place}" if isinstance(place, Path) else make_url(place).set(drivername="postgresql+psycopg")
     )
     with engine.begin() as connection:
-        for statement in _WITHOUT_SHARES if number in {"3", "4"} else ():
+        older = (*_WITHOUT_ENDER, *_WITHOUT_SHARES) if number in {"3", "4"} else _WITHOUT_ENDER if number == "5" else ()
+        for statement in older:
             connection.execute(text(statement))
         connection.execute(text("UPDATE crawl SET value = :number WHERE name = 'format'"), {"number": number})
     engine.dispose()
@@ -250,12 +253,13 @@ def test_a_store_under_another_policy_is_as_it_was(place: str | Path, tmp_path: 
         assert frontier.counts().pending == len(URLS)
 
 
-def test_a_store_of_format_4_gets_its_shares(place: str | Path, tmp_path: Path) -> None:
-    """All its gates are in the one share, and are served as before."""
+@pytest.mark.parametrize("number", ["4", "5"])
+def test_a_store_of_an_older_format_is_gone_on_with(place: str | Path, number: str, tmp_path: Path) -> None:
+    """All its gates are in the one share, and are served as before; no worker ended what had ended."""
     order = FrontierOrder(policy="host", politeness=Politeness(min_delay_s=0.0, delay_factor=0.0))
     with _opened(place, order, tmp_path) as frontier:
         frontier.schedule([Candidate(url) for url in URLS])
-    _set_format(place, "4")
+    _set_format(place, number)
     with _opened(place, order, tmp_path) as frontier:
         frontier.operations.check()
         leased = []
@@ -271,8 +275,8 @@ def test_a_format_that_is_not_known_is_refused(place: str | Path, tmp_path: Path
     """It is that of a newer program, or of one before the first that is kept."""
     order = FrontierOrder(policy="host")
     _opened(place, order, tmp_path).close()
-    _set_format(place, "6")
+    _set_format(place, "7")
     with pytest.raises(
-        FormatMismatch, match="the format is 6 in the job, and this program reads 3, 4, 5; use the version"
+        FormatMismatch, match="the format is 7 in the job, and this program reads 3, 4, 5, 6; use the version"
     ):
         _opened(place, order, tmp_path)

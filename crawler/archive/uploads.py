@@ -1,0 +1,123 @@
+"""Copies finished WARC files and their indexes to another place: a folder, or what fsspec reaches (S3, SFTP …).
+
+A file is copied after its index, and counts as copied when both are there under their final names; then its name goes into the
+list `uploaded`, in the state folder, and it is never copied again. What fails is tried again with the next call.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from anabranch.crawler.archive.files import INDEX, WARC
+from anabranch.crawler.outcomes.errors import CrawlerError, OrderError, storage_errors
+from anabranch.dedup.files.durable import AppendOnlyFile
+
+#: The list of files that were copied, one a line.
+UPLOADED_FILE = "uploaded"
+#: Ending of a file that is being copied, where the place can rename.
+_PART = ".part"
+#: Places of objects: what is there is whole, and renaming is another copy.
+_OBJECT_STORES = frozenset({"s3", "s3a", "gs", "gcs", "abfs", "az", "adl"})
+
+
+class UploadFailed(CrawlerError):
+    """A file could not be copied; it is at its worker, and the next run tries again."""
+
+
+class Uploaded(NamedTuple):
+    """A file that has arrived."""
+
+    file: str  #: its name
+    address: str  #: where it is now
+    size_bytes: int
+    urls: frozenset[str]  #: of the records in it
+
+
+class Uploads:
+    """Copies what a folder of WARC files has and the list lacks. For one thread at a time; calls block."""
+
+    def __init__(self, warc: Path, state: Path, target: str, on_arrival: Callable[[Uploaded], None]) -> None:
+        """`target` is the URL of the folder. `on_arrival` is called for each file before it is in the list.
+
+        Raises: OrderError without fsspec, or without what it needs for this kind of URL.
+        """
+        self._warc = warc
+        self._list = state / UPLOADED_FILE
+        self._on_arrival = on_arrival
+        self._target = target.rstrip("/")
+        self._files, self._root = _opened(self._target)
+        self._done: set[str] | None = None
+
+    def copy(self) -> int:
+        """Copy each finished file that was not copied yet, the oldest first; how many. Raises: UploadFailed, StorageError."""
+        done = self._known()
+        count = 0
+        for file in sorted(self._warc.glob(f"*{WARC}")):
+            if file.name not in done:
+                self._copy(file)
+                done.add(file.name)
+                count += 1
+        return count
+
+    @property
+    def left(self) -> int:
+        """Finished files that were not copied yet."""
+        done = self._known()
+        return sum(file.name not in done for file in self._warc.glob(f"*{WARC}"))
+
+    def _known(self) -> set[str]:
+        if self._done is None:
+            with storage_errors(self._list):
+                text = self._list.read_text() if self._list.exists() else ""
+            self._done = set(text.splitlines())
+        return self._done
+
+    def _copy(self, file: Path) -> None:
+        index = file.with_name(file.name.removesuffix(WARC) + INDEX)
+        try:
+            for one in (index, file):
+                self._put(one)
+        except Exception as error:
+            words = " ".join(str(error).split()) or type(error).__name__
+            raise UploadFailed(f"{file.name}: cannot be copied to {self._target}: {words}") from error
+        urls = frozenset(_urls_of(index))
+        self._on_arrival(Uploaded(file.name, f"{self._target}/{file.name}", file.stat().st_size, urls))
+        with storage_errors(self._list):
+            listed = AppendOnlyFile(self._list)
+            try:
+                listed.append(f"{file.name}\n".encode())
+                listed.keep()
+            finally:
+                listed.close()
+
+    def _put(self, file: Path) -> None:
+        place = f"{self._root}/{file.name}"
+        self._files.makedirs(self._root, exist_ok=True)
+        if self._target.partition("://")[0] in _OBJECT_STORES:
+            self._files.put_file(str(file), place)
+            return
+        self._files.put_file(str(file), place + _PART)
+        self._files.mv(place + _PART, place)
+
+
+def _opened(target: str) -> tuple[Any, str]:
+    """The file system of a URL, and the path in it."""
+    try:
+        import fsspec  # type: ignore[import-untyped]  # noqa: PLC0415 - an extra
+    except ModuleNotFoundError as error:
+        raise OrderError(f"[write] upload {target!r}: needs fsspec; pip install 'anabranch[upload]'") from error
+    try:
+        files, root = fsspec.core.url_to_fs(target)
+    except (ImportError, ValueError) as error:
+        raise OrderError(f"[write] upload {target!r}: {error}") from error
+    return files, root
+
+
+def _urls_of(index: Path) -> Iterator[str]:
+    """The URLs of an index."""
+    with storage_errors(index), index.open("rb") as lines:
+        for line in lines:
+            yield json.loads(line.split(b" ", 2)[2])["url"]
