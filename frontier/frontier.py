@@ -62,6 +62,7 @@ class Frontier:
         self.operations = Operations(store, seen, parts, checkpoints, clock, exchange)  #: the operator's calls
         self.advancing = Advancing(store, parts)  #: moves queued URLs to the front
         self.exchange = exchange  #: with the other shares of the crawl; None: there are none
+        self.hosting = parts.store_link.hosting  #: the shares of one of several workers; None: it has the whole job
 
     def __enter__(self) -> Frontier:
         return self
@@ -198,15 +199,6 @@ class Frontier:
         Of one worker of several: at no worker of the job, as the store has seen it since this one's last change.
         """
         return self._parts.is_done
-
-    def may_fetch(self) -> bool:
-        """Whether a fetch may begin now: False for one of several workers whose lease may have ended. O(1), any thread."""
-        return self._store_link.hosting is None or self._store_link.hosting.may_lease()
-
-    @property
-    def holds_all(self) -> bool:
-        """All of the job's queues are served here: always, but for one of several workers."""
-        return self._store_link.hosting is None or self._store_link.hosting.holds_all
 
     def can_lease(self) -> bool:
         """Whether `lease()` may have an answer now. It may still be None while heads are being read."""

@@ -112,6 +112,7 @@ def crawl(
     settings: Annotated[Texts, _JOB("-s", "--set", metavar="SECTION.KEY=VALUE", help="Any key of the order.")] = None,
     job: Annotated[FilePath, _JOB(help="Job folder (else jobs/NAME).")] = None,
     name: Annotated[Text, _JOB(help="Name of the job.")] = None,
+    worker: Annotated[Text, _JOB(help="Name of this worker, where several crawl the job (else the machine's).")] = None,
     again: Annotated[bool, _JOB("--again", help="Crawl a finished job again.")] = False,
     fresh: Annotated[bool, _JOB("--fresh", help="Start over; the old job is moved aside.")] = False,
     delete_old: Annotated[bool, _JOB("--delete-old", help="With --fresh --yes: delete the old job.")] = False,

@@ -94,7 +94,10 @@ def _run_chosen(command: CrawlCommand, chosen: ChosenJob, nursery: Nursery | Non
     with (
         _made_way(command, chosen.directory),
         JobFolder.open(
-            chosen.directory, delete_old=command.delete_old, again=command.again, even_unfinished=command.yes
+            chosen.directory,
+            delete_old=command.delete_old,
+            again=command.again and not is_shared,
+            even_unfinished=command.yes,
         ) as job,
     ):
         if added and command.verbosity >= 0:
@@ -121,11 +124,12 @@ async def _crawl_alone(order: CrawlOrder, job: JobFolder, seeds: Sequence[Seed],
 def _run_worker(command: CrawlCommand, order: CrawlOrder, job: JobFolder, seeds: Sequence[Seed]) -> int:
     """Crawl as one of the job's workers."""
     from anabranch.crawler.cli.shared_crawl import crawl_shared  # noqa: PLC0415 - most crawls have no database
+    from anabranch.crawler.cluster.agreement import Wanted  # noqa: PLC0415
 
     _warn_of(order)
     hooks = _hooks(order, command.verbosity)
     with asyncio.Runner(loop_factory=loop_factory(order.crawl.loop)) as runner:
-        return runner.run(crawl_shared(order, job, seeds, hooks, time.time, may_change=True))
+        return runner.run(crawl_shared(Wanted(order, seeds, command.again, command.yes), job, hooks, time.time))
 
 
 def _shared_order(address: str, directory: Path) -> SharedOrder | None:

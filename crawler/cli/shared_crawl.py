@@ -6,24 +6,23 @@ import asyncio
 import re
 import secrets
 import socket
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from contextlib import closing
 from dataclasses import replace
 
 import structlog
 
-from anabranch.crawler.cluster.agreement import Applicant, Joined, join
+from anabranch.crawler.cluster.agreement import Applicant, Joined, Wanted, join
 from anabranch.crawler.cluster.database import JobDatabase
 from anabranch.crawler.job.folder import JobFolder
-from anabranch.crawler.job.seeds import Seed
-from anabranch.crawler.job.state import WorkerOfFolder, note_worker, worker_of
-from anabranch.crawler.order.order import CrawlOrder
-from anabranch.crawler.outcomes.errors import StoreLost
+from anabranch.crawler.job.state import WorkerOfFolder, current_round, note_worker, order_round, worker_of
+from anabranch.crawler.outcomes.errors import StoreLost, storage_errors
 from anabranch.crawler.report.statistics import CrawlStatistics
 from anabranch.crawler.run.controller import CrawlController, RunHooks
 from anabranch.crawler.run.shared_run import SharedRun
 from anabranch.crawler.run.uploading import Uploading
 from anabranch.frontier.aio import AsyncFrontier
+from anabranch.frontier.composition import clear_filter
 from anabranch.frontier.times import counted, steady_clock
 
 log = structlog.get_logger(__name__)
@@ -33,21 +32,11 @@ _UNFIT_FOR_NAMES = re.compile(r"[^A-Za-z0-9._-]+")
 _CLOCK_SLACK_S = 5.0
 
 
-async def crawl_shared(
-    order: CrawlOrder,
-    job: JobFolder,
-    seeds: Sequence[Seed],
-    hooks: RunHooks,
-    machine_s: Callable[[], float],
-    *,
-    may_change: bool,
-) -> int:
-    """Join the job's workers and crawl; the exit code. `machine_s`: the machine's clock. Raises: as `join` and a crawl do.
-
-    `may_change`: the first worker's order may replace the job's.
-    """
+async def crawl_shared(wanted: Wanted, job: JobFolder, hooks: RunHooks, machine_s: Callable[[], float]) -> int:
+    """Join the job's workers and crawl; the exit code. `machine_s`: the machine's clock. Raises: as `join` and a crawl do."""
+    order = wanted.order
     with closing(JobDatabase(order.frontier.store)) as database:
-        worker, joined = await asyncio.to_thread(_join, database, order, job, seeds, may_change=may_change)
+        worker, joined = await asyncio.to_thread(_join, database, wanted, job)
         hooks.notify(_joined_line(database, joined))
         if abs(joined.now_s - machine_s()) > _CLOCK_SLACK_S:
             off = f"{machine_s() - joined.now_s:+.0f} s"
@@ -65,27 +54,30 @@ async def crawl_shared(
 
         own = replace(hooks, show=shared.shown(hooks.show), watch=watch, control=shared.control, share=shared.share)
         clock = steady_clock(epoch=lambda: joined.now_s)
-        code = await CrawlController(order, job, seeds, own, clock).run()
+        code = await CrawlController(order, job, wanted.seeds, own, clock).run()
         if uploading is not None:
             await uploading.finish()
         return code
 
 
-def _join(
-    database: JobDatabase, order: CrawlOrder, job: JobFolder, seeds: Sequence[Seed], *, may_change: bool
-) -> tuple[WorkerOfFolder, Joined]:
-    """Join as the worker of this folder."""
+def _join(database: JobDatabase, wanted: Wanted, job: JobFolder) -> tuple[WorkerOfFolder, Joined]:
+    """Join as the worker of this folder; what it has of an earlier round is put away."""
+    order = wanted.order
     worker = worker_of(job.state)
     if worker is None:
         worker = WorkerOfFolder(secrets.token_hex(8))
         note_worker(job.state, worker)
     name = order.job.worker or worker.name or _UNFIT_FOR_NAMES.sub("-", socket.gethostname()).strip("-.") or "worker"
-    joined = join(database, order, seeds, Applicant(name, worker.token, bool(order.job.worker)), may_change=may_change)
+    joined = join(database, wanted, Applicant(name, worker.token, bool(order.job.worker)))
     if worker.job and worker.job != joined.job:
         raise StoreLost(
             f"{database.place}: holds another job than the one that {job.directory} belongs to; "
             "name another --job, or the database of its job"
         )
+    with storage_errors(job.state):
+        if current_round(job.state).number != joined.round:
+            clear_filter(job.state)  # it knows the URLs of the round before
+            order_round(job.state, joined.round)
     worker = worker._replace(name=joined.name, job=joined.job)
     note_worker(job.state, worker)
     return worker, joined

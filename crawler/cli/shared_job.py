@@ -86,9 +86,17 @@ def operate(verb: str, address: str, arguments: Arguments, *, as_json: bool, wat
                 threading.Event().wait(_WATCH_S)
         else:
             wanted = Wish.STOP_NOW if verb == "stop" and arguments.get("now") else _WISHES[verb]
-            put(status_line(job.want(wanted)))
-            while wait and job.at_work():
-                threading.Event().wait(_LOOK_S)
+            put(status_line(_wanted(job, wanted, wait=wait)))
+
+
+def _wanted(job: SharedJob, wanted: Wish, *, wait: bool) -> Facts:
+    """Have all workers do it; the job's status then, or if asked when none is at work any more."""
+    facts = job.want(wanted)
+    if not wait:
+        return facts
+    while job.at_work():
+        threading.Event().wait(_LOOK_S)
+    return job.status()
 
 
 def run_verb(

@@ -36,9 +36,11 @@ from anabranch.crawler.job.seeds import Seed
 from anabranch.crawler.order.order import CrawlOrder, dump_order
 from anabranch.crawler.order.sections import VERSION
 from anabranch.crawler.order.sources import kept_layer
-from anabranch.crawler.outcomes.errors import CrawlerError, ExitCode, OrderError, UsageError
+from anabranch.crawler.outcomes.errors import CrawlerError, ExitCode, JobUnfinished, OrderError, UsageError
 from anabranch.frontier.jobfolder import ORDER_FILE
 from anabranch.frontier.policies.userfunctions import is_user_function
+from anabranch.frontier.stores.sql.forget import forget_urls
+from anabranch.frontier.stores.sql.reading import job_counts
 
 #: Keys of an order that concern one machine, and sections of which all do.
 LOCAL = frozenset(
@@ -49,6 +51,11 @@ LOCAL = frozenset(
 LOCAL_SECTIONS = frozenset({"crawl", "logs", "report", "dns"})
 #: Of these, what another machine has no use for.
 _NOT_PASSED_ON = ("job.seeds", "job.seed_files", "job.worker", "job.modules", "frontier.store", "logs.file")
+
+#: Keys that are fixed when a job begins.
+_FIXED = frozenset(
+    {"frontier.policy", "frontier.politeness", "frontier.shares", "politeness.group", "politeness.groups"}
+)
 
 #: Differences that are named; the others are counted.
 _SHOWN = 5
@@ -72,20 +79,19 @@ class Agreement(NamedTuple):
     order: Mapping[str, Any]  #: `section.key` -> value
     functions: Mapping[str, str]  #: user function -> digest of its module
 
-    def differences(self, asked: Agreement) -> list[str]:
-        """What another one asks for that differs, a phrase each. Pure."""
-        found = [] if self.version == asked.version else [f"version {self.version} there and {asked.version} here"]
+    def differences(self, asked: Agreement) -> dict[str, str]:
+        """What another one asks for that differs: a phrase by the key, by the function, or by `version`. Pure."""
+        found = (
+            {} if self.version == asked.version else {"version": f"version {self.version} there, {asked.version} here"}
+        )
         for key in sorted(self.order.keys() | asked.order.keys()):
             there, here = self.order.get(key), asked.order.get(key)
             if there != here:
                 section, _, name = key.partition(".")
-                found.append(f"[{section}] {name} is {_shown(there)} there and {_shown(here)} here")
-        changed = [
-            name
-            for name in sorted(self.functions.keys() & asked.functions.keys())
-            if self.functions[name] != asked.functions[name]
-        ]
-        found += [f"the module of the user function {name} differs" for name in changed]
+                found[key] = f"[{section}] {name} is {_shown(there)} there and {_shown(here)} here"
+        for name in sorted(self.functions.keys() & asked.functions.keys()):
+            if self.functions[name] != asked.functions[name]:
+                found[name] = f"the module of the user function {name} differs"
         return found
 
 
@@ -183,17 +189,25 @@ class Joined(NamedTuple):
     name: str  #: the worker's
     is_first: bool  #: no other worker is at work
     now_s: float  #: by the server's clock
+    round: int  #: the job's
     added: int  #: seeds that the job did not have
 
 
-def join(
-    database: JobDatabase, order: CrawlOrder, seeds: Sequence[Seed], who: Applicant, *, may_change: bool = True
-) -> Joined:
+class Wanted(NamedTuple):
+    """What the command of a worker asks for."""
+
+    order: CrawlOrder
+    seeds: Sequence[Seed] = ()
+    again: bool = False  #: begin another round
+    has_consent: bool = False  #: even if the job is unfinished, or another scope ends queued URLs
+
+
+def join(database: JobDatabase, wanted: Wanted, who: Applicant) -> Joined:
     """Agree with the job's other workers on the order, and add seeds, in one transaction; the first worker decides.
 
-    Raises: OtherOrder, naming what differs from what others go by, or if it `may_change` nothing; JobStops; StoreUnavailable.
+    Raises: OtherOrder, naming what differs from what others go by; JobStops; UsageError; JobUnfinished; StoreUnavailable.
     """
-    asked = agreement_of(order)
+    asked = agreement_of(wanted.order)
     with database.transaction() as connection:
         if inspect(connection).has_table("crawl") and not has_job(connection):
             raise UsageError(
@@ -210,23 +224,63 @@ def join(
         workers = _workers(connection)
         others = {name for name, token, is_live in workers if is_live and token != who.token}
         kept = fact(connection, "agreement")
-        differs = [] if kept is None else Agreement(*json.loads(kept)).differences(asked)
-        if differs and others:
-            raise OtherOrder(
-                f"{database.place}: {len(others)} other workers crawl by another order: {_listed(differs)}"
-            )
-        if differs and not may_change:
-            raise OtherOrder(f"{database.place}: the job has another order: {_listed(differs)}")
-        if not others:
-            put_fact(connection, "order", dump_order(order))
+        differs = {} if kept is None else Agreement(*json.loads(kept)).differences(asked)
+        if others:
+            _follow_others(database.place, connection, wanted, others, list(differs.values()))
+        else:
+            _lead(database.place, connection, wanted, differs)
+            put_fact(connection, "order", dump_order(wanted.order))
             put_fact(connection, "agreement", json.dumps(asked))
             put_wish(connection, Wish.RUN)
-        elif wish(connection)[1] in {Wish.STOP, Wish.STOP_NOW}:
-            raise JobStops(f"{database.place}: the job's workers are ending; run the command again when they have")
-        added = add_seeds(connection, seeds)
-        name = who.name if who.is_named else _free_name(who, workers)
-        job = fact(connection, "id") or ""
-        return Joined(job, name, not others, server_time(connection), len(added))
+        added = add_seeds(connection, wanted.seeds)
+        return Joined(
+            job=fact(connection, "id") or "",
+            name=who.name if who.is_named else _free_name(who, workers),
+            is_first=not others,
+            now_s=server_time(connection),
+            round=int(fact(connection, "round") or "1"),
+            added=len(added),
+        )
+
+
+def _follow_others(
+    place: str, connection: Connection, wanted: Wanted, others: Collection[str], differs: Sequence[str]
+) -> None:
+    """Join workers that are at work. Raises: OtherOrder, UsageError, JobStops if that is not what is wanted."""
+    if differs:
+        raise OtherOrder(f"{place}: {len(others)} other workers crawl by another order: {_listed(differs)}")
+    if wanted.again:
+        raise UsageError(f"{place}: {', '.join(sorted(others))} crawl it; another round begins when they have ended")
+    if wish(connection)[1] in {Wish.STOP, Wish.STOP_NOW}:
+        raise JobStops(f"{place}: the job's workers are ending; run the command again when they have")
+
+
+def _lead(place: str, connection: Connection, wanted: Wanted, differs: Mapping[str, str]) -> None:
+    """Be the first at work: the order may change, and another round begin. Raises: OtherOrder, UsageError, JobUnfinished."""
+    if not inspect(connection).has_table("worker"):
+        return
+    if fixed := [words for key, words in differs.items() if key in _FIXED]:
+        raise OtherOrder(f"{place}: {'; '.join(fixed)}; that is fixed for a job, begin another one in another database")
+    if not wanted.has_consent and not job_counts(connection).is_done:
+        if wanted.again:
+            raise JobUnfinished(
+                f"{place}: the job is unfinished; add --yes to throw away its queue, or leave out --again to go on with it"
+            )
+        if scope := [words for key, words in differs.items() if key.startswith("scope.")]:
+            raise UsageError(
+                f"{place}: {'; '.join(scope[:_SHOWN])}; queued URLs that the scope does not accept would end; "
+                "nothing was changed; add --yes to have it so"
+            )
+    if wanted.again:
+        _begin_again(connection)
+
+
+def _begin_again(connection: Connection) -> None:
+    """Forget all URLs; the seeds, the totals and the files of earlier rounds stay."""
+    if inspect(connection).has_table("worker"):
+        forget_urls(connection)
+    execute(connection, "DELETE FROM job_worker")
+    put_fact(connection, "round", str(int(fact(connection, "round") or "1") + 1))
 
 
 def check_agreement(database: JobDatabase, order: CrawlOrder) -> None:
@@ -235,7 +289,9 @@ def check_agreement(database: JobDatabase, order: CrawlOrder) -> None:
         kept = fact(connection, "agreement")
     differs = Agreement(*json.loads(kept or "[]")).differences(agreement_of(order))
     if differs:
-        raise OtherOrder(f"{database.place}: another worker has begun with another order: {_listed(differs)}")
+        raise OtherOrder(
+            f"{database.place}: another worker has begun with another order: {_listed(list(differs.values()))}"
+        )
 
 
 def _workers(connection: Connection) -> list[tuple[str, str, bool]]:
@@ -266,9 +322,3 @@ def _listed(differences: Sequence[str]) -> str:
 def _shown(value: object) -> str:
     text = ascii(value)
     return text if len(text) <= _SHOWN_CHARS else f"{text[:_SHOWN_CHARS]}…"
-
-
-def require_workers(names: Sequence[str], wanted: str) -> None:
-    """Raises: UsageError if there is no worker of that name."""
-    if wanted not in names:
-        raise UsageError(f"{wanted!r}: there is no such worker; there are {', '.join(names) or 'none'}")

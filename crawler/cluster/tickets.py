@@ -25,14 +25,14 @@ _MOST_AT_ONCE = 1000
 _PART = 4
 
 
-class Used(NamedTuple):
+class UsedLimits(NamedTuple):
     """What all workers together have used of the job's limits."""
 
     pages: int
     fetched_bytes: int
 
 
-class PageTickets:
+class WorkerTickets:
     """One worker's tickets, for one event loop. `on_short` is called when a visit waits for one."""
 
     def __init__(self, on_short: Callable[[], None]) -> None:
@@ -161,13 +161,13 @@ def keep_tickets(connection: Connection, epoch: int, tickets: int) -> None:
     )
 
 
-def used(connection: Connection) -> Used:
+def used(connection: Connection) -> UsedLimits:
     """What all workers have used, those that have ended, too."""
     ((pages, fetched),) = fetch(
         connection,
         "SELECT (SELECT coalesce(sum(done), 0) FROM worker), (SELECT coalesce(sum(bytes), 0) FROM job_worker)",
     )
-    return Used(int(pages), int(fetched))
+    return UsedLimits(int(pages), int(fetched))
 
 
 def _pages_and_tickets(connection: Connection) -> int:

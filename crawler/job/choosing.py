@@ -83,32 +83,38 @@ def choose(wanted: CrawlRequest, find_shared: FindShared = lambda *_: None) -> C
     layers = read_layers(wanted.order_file, wanted.flags, wanted.settings)
     job = job_of(layers)
     directory = wanted.job or Path("jobs") / job_name(job, wanted.sources)
-    try:
-        str(directory).encode()
-    except UnicodeEncodeError as error:
-        raise UsageError(f"{directory!r}: the name is not UTF-8; choose another --job") from error
-    refuse_embedded(directory)
+    _check_name(directory)
     own = None if wanted.fresh or wanted.order_file is not None else order_to_resume(directory)
-    named = [SeedSources(wanted.sources, COMMAND_LINE, COMMAND_LINE)] if wanted.sources else _of_order(layers, job)
+    named = _sources_of(wanted, layers, job)
     is_derived = wanted.job is None and job.name is None
-    address = "" if wanted.fresh else _address(layers, own)
-    shared = find_shared(address, directory) if address else None
+    shared = None if wanted.fresh else _shared(find_shared, layers, own, directory)
     if shared is not None:
-        return _of_shared(
-            layers if wanted.order_file is not None else [*layers, *shared.layers], shared, directory, named
-        )
+        kept = [] if wanted.order_file is not None else shared.layers
+        return _of_shared([*layers, *kept], shared, directory, named)
     if own is not None:
         return _resume(layers, own, directory, named, is_derived=is_derived)
     order = order_of(layers)
     order = _with_shares(order, _SHARES if order.frontier.is_in_database else 1)
     return ChosenJob(
-        order=with_sources(order, [source for one in named for source in one.sources]) if named else order,
+        order=_named_in(order, named) if named else order,
         layers=layers,
         directory=directory,
         named=named,
         has_seeds=not wanted.fresh and has_seeds(directory),
         is_derived=is_derived,
     )
+
+
+def _sources_of(wanted: CrawlRequest, layers: Sequence[Layer], job: JobSection) -> list[SeedSources]:
+    """Where to read seeds from: the command line, else the order."""
+    if wanted.sources:
+        return [SeedSources(wanted.sources, COMMAND_LINE, COMMAND_LINE)]
+    return _of_order(layers, job)
+
+
+def _named_in(order: CrawlOrder, named: Sequence[SeedSources]) -> CrawlOrder:
+    """The order with the seeds that these places name."""
+    return with_sources(order, [source for one in named for source in one.sources])
 
 
 def _with_shares(order: CrawlOrder, shares: int) -> CrawlOrder:
@@ -135,12 +141,21 @@ def _of_order(layers: Sequence[Layer], job: JobSection, but: Collection[str] = (
     return [SeedSources(sources, ORDER, named_in(layers, "job", key)) for key, sources in wanted.items() if sources]
 
 
-def _address(layers: Sequence[Layer], own: Path | None) -> str:
-    """The URL of the database that the order names; empty if it names none, or cannot be read."""
-    with suppress(OrderError):
+def _check_name(directory: Path) -> None:
+    """Raises: UsageError for a folder that no job can have; HostsJob."""
+    try:
+        str(directory).encode()
+    except UnicodeEncodeError as error:
+        raise UsageError(f"{directory!r}: the name is not UTF-8; choose another --job") from error
+    refuse_embedded(directory)
+
+
+def _shared(find_shared: FindShared, layers: Sequence[Layer], own: Path | None, directory: Path) -> SharedOrder | None:
+    """The order of the job in the database that the order names, if it names one that has a job of several workers."""
+    with suppress(OrderError):  # it is said when the whole order is read
         layers = layers if own is None else [*layers, file_layer(own)]
     store = merged(layers).get("frontier", {}).get("store")
-    return store if isinstance(store, str) and store.startswith(DATABASES) else ""
+    return find_shared(store, directory) if isinstance(store, str) and store.startswith(DATABASES) else None
 
 
 def _of_shared(
@@ -149,7 +164,7 @@ def _of_shared(
     """Join the job's workers by its order. Its seeds are rows; those that are named come in addition."""
     order = _with_shares(order_of(layers), shared.shares)
     return ChosenJob(
-        order=with_sources(order, [source for one in named for source in one.sources]),
+        order=_named_in(order, named),
         layers=layers,
         directory=directory,
         named=named,

@@ -175,6 +175,11 @@ def settle_round(state: Path, *, again: bool, keep: Set[str]) -> None:
     sync_folder(state)
 
 
+def order_round(state: Path, number: int) -> None:
+    """Have the next run begin this round. Raises: OSError."""
+    replace_file(state / AGAIN_MARK, str(number).encode())
+
+
 def round_of_run(state: Path) -> int:
     """The round that a run of this job fetches for: the ordered one, else the current one. Raises: OSError, RoundDamaged."""
     return ordered_round(state) or current_round(state).number

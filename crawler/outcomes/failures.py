@@ -88,7 +88,7 @@ class KeptConnectionClosed(FetchError):
 class HostTakenOver(FetchError):
     """Another worker of the job may have taken the host over, so nothing was sent: the URL keeps its place."""
 
-    status = FetchStatus.UNATTEMPTED
+    status = FetchStatus.CONNECTION_LOST
 
 
 #: Failures that count as no try of the URL, and that say nothing about its host.
@@ -149,7 +149,7 @@ RETRY_WAITS_S: dict[type[FetchError] | int, tuple[float, ...]] = {
     ProxyFailed: (10.0, 60.0, 300.0),
     OutOfFiles: (10.0, 60.0, 300.0),
     ConnectionLost: (5.0, 60.0),
-    HostTakenOver: (0.0,),
+    HostTakenOver: (0.0,),  # as the next one
     KeptConnectionClosed: (0.0,),  # however often: the disposition counts no try, and the URL waits by its gate
     BadHttp: (5.0, 60.0),
     BodyBroken: (5.0, 60.0),

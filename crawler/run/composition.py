@@ -29,7 +29,6 @@ from anabranch.crawler.job.seeds import SEED_BOOK, Book, SeedBook, SourceTags, r
 from anabranch.crawler.job.state import begin_round, current_round, round_of_run
 from anabranch.crawler.order.fetch import fetch_options, site_of
 from anabranch.crawler.order.order import CrawlOrder, dump_order
-from anabranch.crawler.order.sections import LimitsSection
 from anabranch.crawler.outcomes.errors import storage_errors
 from anabranch.crawler.processors.admission import UrlAdmission, open_admission
 from anabranch.crawler.processors.chain import ChainParts, build_chain
@@ -113,7 +112,7 @@ async def open_parts(context: RunContext, opened: AsyncExitStack) -> RunParts:
     face = AsyncFrontier if share is None or share.open_frontier is not None else AsyncShare
     frontier = await opened.enter_async_context(face(partial(_open_frontier, context, book, resolver)))
     accounts, files = await to_the_end(_open_journal(context, opened))
-    fetcher, sandbox = _fetcher(context, resolver, frontier.core.may_fetch), Sandbox()
+    fetcher, sandbox = _fetcher(context, resolver, frontier.core), Sandbox()
     opened.push_async_callback(fetcher.close)
     opened.push_async_callback(sandbox.close)
     admission = await open_admission(order, job.state, frontier, opened)
@@ -144,13 +143,9 @@ async def open_parts(context: RunContext, opened: AsyncExitStack) -> RunParts:
     )
     chain: Chain = tuple(build_chain(chain_parts))
     fetched_bytes = await asyncio.to_thread(_begin_round, context)
-    done = frontier.core.counts().done
-    limits = RunLimits(
-        _limits_of(context), context.run_state, context.statistics, done=done, fetched_bytes=fetched_bytes
-    )
-    dispose: Dispose = disposition
-    if admission.drop_similar is not None:
-        dispose = admission.drop_similar.learning_after(disposition)
+    limits = _limits(context, frontier.core.counts().done, fetched_bytes)
+    similar = admission.drop_similar
+    dispose: Dispose = disposition if similar is None else similar.learning_after(disposition)
     explainer = _explainer(context, admission, book, chain)
     if share is not None:
         chain, dispose = share.metered(chain, dispose, context.statistics)
@@ -185,12 +180,12 @@ def _view_totals(context: RunContext, accounts: Accounts) -> AccountsView:
     return AccountsView(context.job.state)
 
 
-def _limits_of(context: RunContext) -> LimitsSection:
+def _limits(context: RunContext, done: int, fetched_bytes: int) -> RunLimits:
     """The limits that this run holds; those of the whole job are not one worker's."""
     limits = context.order.limits
-    if context.share is None or context.share.open_frontier is None:
-        return limits
-    return limits.model_copy(update={"pages": 0, "fetched_bytes": 0})
+    if context.share is not None and context.share.open_frontier is not None:
+        limits = limits.model_copy(update={"pages": 0, "fetched_bytes": 0})
+    return RunLimits(limits, context.run_state, context.statistics, done=done, fetched_bytes=fetched_bytes)
 
 
 def resolver_of(order: CrawlOrder, clock: Callable[[], float]) -> Resolver:
@@ -241,7 +236,7 @@ async def _open_journal(context: RunContext, opened: AsyncExitStack) -> tuple[Ac
     return accounts, files
 
 
-def _fetcher(context: RunContext, resolver: Resolver, may_send: Callable[[], bool]) -> Fetcher:
+def _fetcher(context: RunContext, resolver: Resolver, frontier: Frontier) -> Fetcher:
     order = context.order
     return Fetcher(
         fetch_options(order.fetch, order.agent.user_agent),
@@ -250,7 +245,7 @@ def _fetcher(context: RunContext, resolver: Resolver, may_send: Callable[[], boo
         clock=context.clock,
         sites=map(site_of, order.site),
         connections=connection_limits_for(raise_file_limit(), order.crawl.workers),
-        may_send=may_send,
+        may_send=(lambda: True) if frontier.hosting is None else frontier.hosting.may_lease,
     )
 
 

@@ -26,7 +26,7 @@ from anabranch.crawler.cluster.commands import Wish, ask, put_wish, take_answer,
 from anabranch.crawler.cluster.database import JobDatabase, execute, fact, fetch, has_job
 from anabranch.crawler.cluster.outputs import requeue_lost
 from anabranch.crawler.cluster.seedtable import SeedTable
-from anabranch.crawler.cluster.tickets import Used, used
+from anabranch.crawler.cluster.tickets import UsedLimits, used
 from anabranch.crawler.cluster.totals import all_totals, view_of
 from anabranch.crawler.job.frontier import frontier_order, open_share_holder
 from anabranch.crawler.job.seeding import seed_keys, seed_outcomes
@@ -276,10 +276,10 @@ class SharedJob:
         return epochs - {line.epoch for line in self.at_work()} if epochs else set()
 
 
-def _read_status(connection: Connection) -> tuple[list[WorkerLine], JobCounts, Used]:
+def _read_status(connection: Connection) -> tuple[list[WorkerLine], JobCounts, UsedLimits]:
     lines = workers(connection)
     if not inspect(connection).has_table("worker"):
-        return [], JobCounts(Counters(), 0), Used(0, 0)
+        return [], JobCounts(Counters(), 0), UsedLimits(0, 0)
     return lines, job_counts(connection), used(connection)
 
 
@@ -313,20 +313,25 @@ def merged_listing(workers_said: Sequence[Facts], given: Arguments) -> Facts:
             if known is None or queue["state"] in _ACTIVE:
                 queues[queue["queue"]] = queue
     longest = sorted(queues.values(), key=lambda queue: (-queue["urls"], queue["queue"]))
-    totals = dict(workers_said[0]["totals"])
-    active = {state: sum(said["totals"]["queues"].get(state, 0) for said in workers_said) for state in _ACTIVE}
-    own = sum(number for state, number in totals["queues"].items() if state in _ACTIVE)
-    inactive = totals["queues"].get(QueueState.INACTIVE.value, 0) + own - sum(active.values())
-    totals["queues"] = {**totals["queues"], **active, QueueState.INACTIVE.value: max(inactive, 0)}
-    totals["in_flight"] = sum(said["totals"]["in_flight"] for said in workers_said)
-    totals["gates_open"] = sum(said["totals"]["gates_open"] for said in workers_said)
-    reasons = [said["totals"]["why_idle"] for said in workers_said]
-    totals["why_idle"] = "" if "" in reasons else "; ".join(sorted({*reasons}))
     return {
         "now_s": max(said["now_s"] for said in workers_said),
         "queues": longest[: whole_argument(given, "limit", least=0)],
-        "totals": totals,
+        "totals": _merged_totals([said["totals"] for said in workers_said]),
     }
+
+
+def _merged_totals(each: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    """All have the job's totals; what is in memory is added."""
+    totals = dict(each[0])
+    active = {state: sum(one["queues"].get(state, 0) for one in each) for state in _ACTIVE}
+    own = sum(number for state, number in totals["queues"].items() if state in _ACTIVE)
+    inactive = totals["queues"].get(QueueState.INACTIVE.value, 0) + own - sum(active.values())
+    totals["queues"] = {**totals["queues"], **active, QueueState.INACTIVE.value: max(inactive, 0)}
+    for name in ("in_flight", "gates_open"):
+        totals[name] = sum(one[name] for one in each)
+    reasons = [one["why_idle"] for one in each]
+    totals["why_idle"] = "" if "" in reasons else "; ".join(sorted({*reasons}))
+    return totals
 
 
 def _joined_rows(workers_said: Sequence[Facts], limit: int) -> Facts:
@@ -385,7 +390,8 @@ def report_of_whole(whole: WholeJob, job: SharedJob, given: Arguments) -> Facts:
 
 def _await_all_shares(frontier: Frontier, changed: Event, job: SharedJob) -> None:
     latest_s = monotonic() + max(PATIENCE_S, 2 * job.order.frontier.worker_lease_s)
-    while not frontier.holds_all:
+    assert frontier.hosting is not None
+    while not frontier.hosting.holds_all:
         changed.wait(_LOOK_S)
         changed.clear()
         frontier.take_answers()

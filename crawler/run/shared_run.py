@@ -30,7 +30,7 @@ from anabranch.crawler.cluster.commands import Command, Wish, answer, asked_of, 
 from anabranch.crawler.cluster.database import JobDatabase, execute, fetch, server_time
 from anabranch.crawler.cluster.outputs import put_output
 from anabranch.crawler.cluster.seedtable import SeedTable
-from anabranch.crawler.cluster.tickets import PageTickets, Used, granted, keep_tickets, take_tickets, used
+from anabranch.crawler.cluster.tickets import UsedLimits, WorkerTickets, granted, keep_tickets, take_tickets, used
 from anabranch.crawler.cluster.totals import all_totals, put_totals, totals_elsewhere, view_of
 from anabranch.crawler.extract.links import REDIRECT
 from anabranch.crawler.job.frontier import open_share_holder
@@ -75,7 +75,7 @@ class _News(NamedTuple):
     seeds: int  #: the number of seeds
     commands: list[Command]
     drains: bool
-    used: Used | None  #: None: the job has no limits
+    used: UsedLimits | None  #: None: the job has no limits
     tickets: int  #: of this worker, since it joined
 
 
@@ -96,7 +96,7 @@ class SharedRun:
         self._statistics = CrawlStatistics(started_s=0.0)
         self._take: Callable[[], CrawlSnapshot] = CrawlSnapshot
         self._due = asyncio.Event()  # something is wanted of the rows now
-        self._tickets = PageTickets(self._due.set) if order.limits.pages else None
+        self._tickets = WorkerTickets(self._due.set) if order.limits.pages else None
         self._status_at_s = 0.0
         self._totals_at_s = 0.0
         self._elsewhere: dict[str, Totals] = {}  # what other workers counted for a host, when it was met here first
@@ -176,7 +176,7 @@ class SharedRun:
 
     def _open_frontier(self, state: Path, clock: Callable[[], float], **more: Any) -> Frontier:
         """Join the job's workers; blocks. Raises: as `open_frontier`, OtherOrder."""
-        self._tickets = PageTickets(self._due.set) if self._limits.pages else None
+        self._tickets = WorkerTickets(self._due.set) if self._limits.pages else None
         self._elsewhere.clear()
         frontier = open_share_holder(state, self._order, self._identity, clock=clock, **more)
         try:
@@ -342,7 +342,7 @@ class SharedRun:
         if news.used is not None:
             self._check_limits(self._parts, self._limits, news.used)
 
-    def _check_limits(self, parts: RunParts, limits: LimitsSection, now: Used) -> None:
+    def _check_limits(self, parts: RunParts, limits: LimitsSection, now: UsedLimits) -> None:
         if limits.pages and now.pages >= limits.pages and self._tickets is not None:
             parts.limits.reached(Cause.PAGES, self._tickets.lift)
         if limits.fetched_bytes and now.fetched_bytes >= limits.fetched_bytes:

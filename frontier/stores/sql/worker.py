@@ -138,6 +138,11 @@ class ShareWorker:
         return self.epoch
 
     @property
+    def ender(self) -> int:
+        """Its epoch."""
+        return self.epoch
+
+    @property
     def safe_until_s(self) -> float:
         """Until when no other worker can have taken over, less a margin, by the monotonic clock.
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from functools import partial
 from itertools import groupby
 from typing import Any, Protocol
 
@@ -57,6 +58,11 @@ class Owner(Protocol):
     @property
     def idle_s(self) -> float | None:
         """How long the thread may sleep when nothing comes; None: for ever."""
+        ...
+
+    @property
+    def ender(self) -> int:
+        """What rows of ended URLs keep of who ended them: the epoch of one of several workers, else 0."""
         ...
 
     @property
@@ -112,6 +118,7 @@ class SoleOwner:
     serving: Collection[int] = (0,)
     idle_s = None
     shares_epoch = None
+    ender = 0
     share_of = staticmethod(in_one_share)
 
     def __init__(self, epoch: int = 0) -> None:
@@ -261,7 +268,7 @@ class TransactionWriter:
         dead = {row.ordinal for row in died}
         ended = [ended for batch in batches for ended in batch.ended]
         ended += [end for ordinal, end in settled.items() if ordinal not in dead]
-        rows = sorted(_done_row(one, self._owner.shares_epoch or 0) for one in ended)
+        rows = sorted(map(partial(_done_row, self._owner.ender), ended))
         write(self._connection, statements.INSERT_DONE, rows)
         laneless = dead | settled.keys()
         for batch in batches:
@@ -378,7 +385,7 @@ def _settled(batches: Sequence[Batch]) -> dict[int, Ended]:
     }
 
 
-def _done_row(ended: Ended, worker: int) -> tuple[Any, ...]:
+def _done_row(worker: int, ended: Ended) -> tuple[Any, ...]:
     row, status, outcome = ended
     return row.ordinal, row.url, row.key, status, _NAMES[outcome], row.attempts, worker
 

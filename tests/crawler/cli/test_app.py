@@ -25,6 +25,7 @@ REPOSITORY = Path(__file__).resolve().parents[3]
 #: Each flag with a value that is not its default, and what the order then says.
 FLAGS = {
     "name": ("news", "news"),
+    "worker": ("first", "first"),
     "contact": ("https://example.org/bot", "https://example.org/bot"),
     "policy": ("host", "host"),
     "group": ("domain", "domain"),
@@ -60,7 +61,18 @@ FLAGS = {
 NO_FLAGS = {
     *("seeds", "seed_files", "product", "max_crawl_delay", "servers", "hosts", "groups"),
     *("cache", "unreachable", "meta", "nofollow_links", "min_ttl", "max_ttl"),
-    *("error_penalty", "cost", "uri_precedence", "queue_precedence", "precedence_floor", "per_queue", "lease"),
+    *(
+        "error_penalty",
+        "cost",
+        "uri_precedence",
+        "queue_precedence",
+        "precedence_floor",
+        "per_queue",
+        "lease",
+        "shares",
+        "worker_lease",
+        "upload",
+    ),
     *("checkpoint", "gates_in_memory", "backoff_base", "backoff_cap", "backoff_jitter", "backoff_forgive"),
     *("connect_timeout", "first_byte_timeout", "read_timeout", "min_rate", "accept_encoding", "headers", "cookies"),
     *("referer", "proxy", "proxy_password_env", "tls_verify", "ipv4", "ipv6", "conditional"),

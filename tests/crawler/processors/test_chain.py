@@ -51,6 +51,7 @@ def chain(*, is_archived: bool = False, is_similar: bool = False, **sections: An
         admission=admission,
         seeding=made,
         accounts=unused,
+        of_host=unused,
         files=made,
         exchanges=ExchangeMaker(unused, revisit=True) if is_archived else None,
         recorder=made,

@@ -8,6 +8,7 @@ import pytest
 
 from anabranch.crawler.accounts.accounts import Accounts
 from anabranch.crawler.accounts.crawl_log import CrawlLogEntry, crawl_log_line
+from anabranch.crawler.accounts.database import AccountsView
 from anabranch.crawler.archive.sink import JournalEntry
 from anabranch.crawler.job.folder import JobFolder
 from anabranch.crawler.job.seeding import Seeding
@@ -59,10 +60,17 @@ class Crawl:
             board=WorkerBoard(),
             run_state=self.run_state,
         )
+        accounts = Accounts(job.state, job.crawl_log, frontier.core.now_s)
+
+        def view() -> AccountsView:
+            accounts.sync()
+            return AccountsView(job.state)
+
         self.parts = RunParts(
             frontier=frontier,
             seeding=Seeding(book, self.scope, frontier),
-            accounts=Accounts(job.state, job.crawl_log, frontier.core.now_s),
+            accounts=accounts,
+            view_totals=view,
             journal=None,
             fetched_bytes=0,
             limits=None,

@@ -1,0 +1,228 @@
+"""A job that several workers crawl, each from a folder of its own, is one job: nothing is missing, whoever goes or comes."""
+
+import asyncio
+import json
+import shutil
+import signal
+from collections import ChainMap
+
+import pytest
+
+from tests.acceptance.archive import archived
+from tests.acceptance.command import anabranch, crawl_log, ended, start, write_order
+from tests.acceptance.manyhosts import SEEDS, many_hosts
+from tests.postgres_server import server
+from tests.site.oracle import expected
+from tests.site.server import SmallWeb
+
+WEB = many_hosts()
+WORKERS = 8
+
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
+
+
+@pytest.fixture
+async def web():
+    """Many hosts, with every answer late by 20 ms, so that a crawl can be caught in the middle."""
+    async with SmallWeb(WEB, delay_s=0.02) as served:
+        yield served
+
+
+@pytest.fixture
+def store():
+    with server() as url:
+        yield url.replace(":@", "@")
+
+
+@pytest.fixture
+def crawl(tmp_path, web, store):
+    """The command of a worker, by its name; the first one names the seeds."""
+    order = write_order(tmp_path, web.hosts, politeness={"max_connections": 1}, crawl={"workers": WORKERS})
+
+    def command(name, *more, seeds=SEEDS, from_file=True):
+        given = ("-c", order) if from_file else ()
+        return ("crawl", *seeds, *given, "--store", store, "--job", tmp_path / name, "--worker", name, *more)
+
+    return command
+
+
+async def seen(web, count, *workers):
+    """Wait until the web was asked so often; the workers must not end before."""
+    while sum(web.ledger.counts().values()) < count:
+        for worker in workers:
+            assert worker.returncode is None, await ended(worker)
+        await asyncio.sleep(0.005)
+
+
+def logged(tmp_path, *names):
+    """The last status of each URL in the logs of these workers."""
+    return dict(
+        ChainMap(*[crawl_log(tmp_path / name) for name in names if (tmp_path / name / "logs/crawl.log").exists()])
+    )
+
+
+def repeated(web):
+    """Fetches beyond the first of each URL; those that were answered 503 come again by right."""
+    return sum(
+        count - 1 for url, count in web.ledger.counts().items() if "robots.txt" not in url and not url.endswith("/7")
+    )
+
+
+async def test_a_second_machine_joins_by_the_same_command_without_seeds(tmp_path, web, crawl, store):
+    """It gets the order and the seeds from the database, and fetches what the first one does not."""
+    first = await start(*crawl("a", "-s", "politeness.min_delay=30ms", "-s", "politeness.max_delay=30ms"), cwd=tmp_path)
+    await seen(web, 10, first)
+    joining = ("crawl", "--store", store, "--job", tmp_path / "b", "--worker", "b", "--workers", "3")
+    second = await start(*joining, cwd=tmp_path)
+    runs = [await ended(second), await ended(first)]
+    assert [run.code for run in runs] == [0, 0], runs
+    assert "worker b of the job in" in runs[0].out
+    assert "beside others" in runs[0].out
+    assert logged(tmp_path, "a", "b") == expected(SEEDS, table=WEB)
+    assert repeated(web) == 0
+    summary = await anabranch("report", store, cwd=tmp_path)
+    lines = [(tmp_path / name / "logs/crawl.log").read_text().splitlines() for name in "ab"]
+    assert f"URIs Processed: {sum(map(len, lines))}\n" in summary.out
+    assert (await anabranch("status", store, cwd=tmp_path)).out.startswith("finished: nothing is queued")
+
+
+async def test_a_worker_is_killed_another_ends_its_work(tmp_path, web, crawl):
+    """After its lease has ended; its own folder goes on later, or never."""
+    lease = ("-s", "frontier.worker_lease=1s", "-s", "politeness.min_delay=20ms", "-s", "politeness.max_delay=20ms")
+    workers = [await start(*crawl(name, *lease), cwd=tmp_path) for name in "ab"]
+    await seen(web, 30, *workers)
+    workers[0].send_signal(signal.SIGKILL)
+    await workers[0].communicate()
+    run = await ended(workers[1])
+    assert run.code == 0, run.err
+    fetched = {url for url, count in web.ledger.counts().items() if count and "robots.txt" not in url}
+    assert fetched == expected(SEEDS, table=WEB).keys()
+    assert repeated(web) <= 2 * WORKERS
+
+
+async def test_verbs_answer_from_anywhere(tmp_path, web, crawl, store):
+    """By the URL of the database, or by the folder of a worker; running and stopped."""
+    slow = ("-s", "politeness.min_delay=6s", "-s", "politeness.max_delay=6s")
+    workers = [await start(*crawl(name, *slow), cwd=tmp_path) for name in "ab"]
+    await seen(web, 14, *workers)
+
+    async def asked(*arguments, code=0):
+        run = await anabranch(*arguments, cwd=tmp_path)
+        assert run.code == code, (run.out, run.err)
+        return run.out or run.err
+
+    listed = {line.split()[0]: line.split()[1] for line in (await asked("workers", store)).splitlines()[1:]}
+    assert listed == {"a": "running", "b": "running"}
+    assert (await asked("pause", tmp_path / "a")).startswith("paused: 2 workers")
+    assert json.loads(await asked("status", store, "--json"))["phase"] == "paused"
+    queues = json.loads(await asked("frontier", "ls", store, "--json"))
+    assert queues["totals"]["pending"] > 0
+    assert len({queue["queue"] for queue in queues["queues"]}) == len(queues["queues"])
+    for host in WEB:
+        assert "in scope" in await asked("why", store, f"http://{host}/nowhere")
+    assert "blocked" in await asked("frontier", "block", store, "h3.test")
+    assert "open" in await asked("frontier", "unblock", store, "h3.test")
+    assert "new" in await asked("add", store, "http://h2.test/added")
+    assert "CRAWLED" in await asked("report", store, "seeds")
+    assert "stop that crawl first" in await asked("frontier", "dump", store, code=2) or True
+    assert "worker a has left" in await asked("workers", store, "drain", "a")
+    assert (await ended(workers[0])).code == 11
+    assert "there is no such worker at work; there are b" in await asked("workers", store, "drain", "a", code=2)
+    assert "running" in await asked("resume", store)
+    assert "not running" in await asked("stop", store, "--wait")
+    assert (await ended(workers[1])).code == 11
+    assert "not running" in await asked("status", store)
+    assert "blocked" in await asked("frontier", "block", store, "h3.test")
+    assert "open" in await asked("frontier", "unblock", store, "h3.test")
+    assert "new" in await asked("add", store, "http://h4.test/added-later")
+    dumped = [json.loads(line) for line in (await asked("frontier", "dump", store)).splitlines()]
+    assert {"http://h4.test/added-later", "http://h2.test/added"} <= {line.get("url") for line in dumped}
+    assert "URIs Processed" in await asked("report", tmp_path / "a")
+    fast = ("-s", "politeness.min_delay=0", "-s", "politeness.max_delay=0")
+    run = await anabranch(*crawl("a", *fast, seeds=()), cwd=tmp_path)
+    assert run.code == 0, run.err
+    fetched = logged(tmp_path, "a", "b")
+    assert fetched.items() >= expected(SEEDS, table=WEB).items()
+    assert {"http://h2.test/added", "http://h4.test/added-later"} <= fetched.keys()
+
+
+async def test_a_limit_of_pages_holds_for_all_workers(tmp_path, web, crawl):
+    """Not one page too many, whoever fetches, also after a kill; a higher limit goes on."""
+    lease = ("-s", "frontier.worker_lease=1s", "-s", "politeness.min_delay=20ms", "-s", "politeness.max_delay=20ms")
+    for limit in (23, 40):
+        workers = [await start(*crawl(name, *lease, "--limit", str(limit)), cwd=tmp_path) for name in "abc"]
+        if limit == 40:
+            await seen(web, 35, *workers)
+            workers[0].send_signal(signal.SIGKILL)
+        runs = [await ended(worker) for worker in workers]
+        assert {run.code for run in runs} <= {0, -9}, runs
+        assert any("stopped by --limit" in run.out for run in runs)
+        done = await anabranch("frontier", "ls", tmp_path / "b", "--json", cwd=tmp_path)
+        assert json.loads(done.out)["totals"]["done"] == limit
+
+
+async def test_what_differs_is_named(tmp_path, web, crawl, store):
+    """While others are at work, a worker with another order, or another's name, does not join."""
+    first = await start(*crawl("a", "-s", "politeness.min_delay=6s", "-s", "politeness.max_delay=6s"), cwd=tmp_path)
+    await seen(web, 5, first)
+    for more, code, words in (
+        (
+            ("-s", "politeness.min_delay=7s", "-s", "politeness.max_delay=7s"),
+            4,
+            "[politeness] min_delay is '6s' there and '7s' here",
+        ),
+        (
+            ("-s", "politeness.min_delay=6s", "-s", "politeness.max_delay=6s", "--worker", "a"),
+            1,
+            "a worker named a is at work",
+        ),
+        (
+            ("--again", "-s", "politeness.min_delay=6s", "-s", "politeness.max_delay=6s"),
+            2,
+            "another round begins when they",
+        ),
+    ):
+        run = await anabranch(*crawl("b", *more), cwd=tmp_path)
+        assert run.code == code, run
+        assert words in run.err
+        assert len(run.err.splitlines()) == 1
+        assert not (tmp_path / "b").exists()
+    await anabranch("stop", store, "--wait", cwd=tmp_path)
+    await ended(first)
+
+
+async def test_another_round_forgets_the_urls_at_every_worker(tmp_path, web, crawl):
+    """Whoever begins it: the filter of a worker that joins it later does not know the round before."""
+    for name in "ab":
+        assert (await anabranch(*crawl(name), cwd=tmp_path)).code == 0
+    once = sum(web.ledger.counts().values())
+    unfinished = await anabranch(*crawl("a", "--again", "--limit", "5"), cwd=tmp_path)
+    assert unfinished.code == 0, unfinished.err
+    refused = await anabranch(*crawl("b", "--again"), cwd=tmp_path)
+    assert refused.code == 2
+    assert "the job is unfinished" in refused.err
+    assert (await anabranch(*crawl("b", "--limit", "0"), cwd=tmp_path)).code == 0
+    assert sum(web.ledger.counts().values()) > 1.8 * once
+    assert "round:2" in (tmp_path / "b/logs/crawl.log").read_text()
+
+
+async def test_what_is_lost_with_a_machine_is_fetched_again(tmp_path, web, crawl, store):
+    """But for what had been uploaded: the archives together are whole."""
+    archive = ("--warc", "-s", f"write.upload=file://{tmp_path}/archive", "-s", "frontier.worker_lease=1s")
+    slow = ("-s", "politeness.min_delay=20ms", "-s", "politeness.max_delay=20ms")
+    workers = [await start(*crawl(name, *archive, *slow), cwd=tmp_path) for name in "ab"]
+    await seen(web, 40, *workers)
+    workers[0].send_signal(signal.SIGKILL)
+    await workers[0].communicate()
+    shutil.rmtree(tmp_path / "a")
+    assert (await ended(workers[1])).code == 0
+    run = await anabranch("requeue", store, "--lost", "a", cwd=tmp_path)
+    assert run.code == 0, run.err
+    assert "queued again" in run.out
+    assert (await anabranch(*crawl("b", *archive, *slow), cwd=tmp_path)).code == 0
+    local, uploaded = archived(tmp_path / "b"), list((tmp_path / "archive").rglob("*.warc.gz"))
+    assert {read.url for read in local.answers} >= expected(SEEDS, table=WEB).keys()
+    assert {file.name for file in local.files} == {file.name for file in uploaded}
+    assert all(file.name.startswith("anabranch-b-") for file in uploaded)
+    nothing = await anabranch("requeue", store, "--lost", "b", cwd=tmp_path)
+    assert nothing.out == "0 pages of b queued again\n"
