@@ -139,8 +139,8 @@ def take_tickets(connection: Connection, epoch: int, pages: int, wanted: int) ->
     lock_job(connection)
     left = pages - _pages_and_tickets(connection)
     ((live,),) = fetch(connection, "SELECT count(*) FROM worker WHERE until_s > 0")
-    block = min(max(left // (_PART * max(live, 1)), 1), _MOST_AT_ONCE)
-    more = min(left, max(wanted, block) if left > live * wanted else block)
+    block = min(left // (_PART * max(live, 1)), _MOST_AT_ONCE)
+    more = min(left, max(block, min(wanted, max(left // max(live, 1), 1))))
     if more > 0:
         execute(
             connection,

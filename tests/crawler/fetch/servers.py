@@ -72,6 +72,7 @@ class Web:
         *sites: SiteOptions,
         scratch: Scratch | None = None,
         connections: ConnectionLimits | None = None,
+        may_send: Callable[[], bool] = lambda: True,
         **options: Any,
     ) -> Fetcher:
         """A fetcher that may fetch from here; `options` are those of `FetchOptions`."""
@@ -84,6 +85,7 @@ class Web:
             clock=Clock(),
             sites=sites,
             connections=connections or ConnectionLimits(),
+            may_send=may_send,
         )
         self._closers[:0] = [fetcher.close, resolver.close]  # before the servers, which wait for their clients
         return fetcher

@@ -16,7 +16,7 @@ from anabranch.crawler.fetch.decoding import CODINGS
 from anabranch.crawler.fetch.exchange import MAX_HEADERS
 from anabranch.crawler.fetch.options import ACCEPT, SiteOptions, Validators
 from anabranch.crawler.fetch.response import Cut
-from anabranch.crawler.outcomes.failures import ConnectionLost, KeptConnectionClosed
+from anabranch.crawler.outcomes.failures import ConnectionLost, HostTakenOver, KeptConnectionClosed
 from tests.crawler.fetch.servers import LIMIT_S, OK, Web, get_raw, raw, refused_port, saying
 
 if TYPE_CHECKING:
@@ -47,6 +47,24 @@ async def test_the_request_says_who_we_are_and_what_we_take(site: Web) -> None:
     assert headers["Accept-Encoding"].startswith("gzip, deflate")
     assert headers.getall("Host") == [f"127.0.0.1:{port}"]
     assert "Cookie" not in headers
+
+
+async def test_nothing_is_sent_by_a_worker_whose_lease_may_have_ended(site: Web) -> None:
+    """It is asked before a connection is made, and again before the request."""
+    asked: list[bool] = []
+
+    async def handler(request: web.BaseRequest) -> web.Response:
+        asked.append(True)
+        return web.Response(text=request.path)
+
+    port = await site.serve(handler)
+    for answers in ([False], [True, False]):
+        left = iter(answers)
+        fetcher = site.fetcher(may_send=lambda left=left: next(left))
+        with pytest.raises(HostTakenOver, match="another worker may crawl this host by now") as failure:
+            await fetcher.get(f"http://127.0.0.1:{port}/")
+        assert failure.value.end_s
+    assert not asked
 
 
 @pytest.mark.parametrize("target", ["/a%2fb/%7E/?q=%41+b&c='x'", "/%E4%B8%AD", "/a//b/../c;d=e", "/?", "/[x]|y"])

@@ -17,6 +17,7 @@ from anabranch.crawler.outcomes.failures import (
     ConnectFailed,
     ConnectionLost,
     FetchTimeout,
+    HostTakenOver,
     KeptConnectionClosed,
     NameNotFound,
     NameTimeout,
@@ -94,9 +95,10 @@ def test_a_private_address_is_not_failed_but_disregarded() -> None:
     assert tries(AddressRefused) == [outcome(DISREGARDED, -5001)] * 4
 
 
-def test_a_url_whose_kept_connection_was_closed_goes_back_to_its_gate() -> None:
+@pytest.mark.parametrize("failure", [KeptConnectionClosed, HostTakenOver])
+def test_a_url_that_was_not_tried_goes_back_to_its_gate(failure) -> None:
     """The slot rests, since the server may have read the request; no attempt counts, and the host is in no trouble."""
-    assert tries(KeptConnectionClosed) == [outcome(DEFERRED, -3)] * 4
+    assert tries(failure) == [outcome(DEFERRED, -3)] * 4
 
 
 @pytest.mark.parametrize(("status", "trouble"), [(429, THROTTLED), (503, UNAVAILABLE)])

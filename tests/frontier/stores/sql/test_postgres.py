@@ -203,7 +203,7 @@ def test_a_take_over_waits_for_the_commit_of_the_former_owner(url: str, store: S
     """A fence: its transaction is read whole by the next owner, or is never committed."""
     store.write(batch(1, [1]))
     store.flush()
-    old, new = PostgresDatabase(url).engine(), PostgresDatabase(url)._engine()
+    old, new = PostgresDatabase(url).engine(), PostgresDatabase(url).engine()
     totals = Counters(last_ordinal=1, queued=1, queues=1)
     waiting = "SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND query LIKE '%epoch%FOR UPDATE%'"
     with old.connect() as former, new.connect() as successor, ThreadPoolExecutor(1) as other:

@@ -1,0 +1,174 @@
+"""What workers of a job agree on when they join."""
+
+import time
+from collections.abc import Iterator
+
+import pytest
+
+from anabranch.crawler.cluster.agreement import (
+    Agreement,
+    Applicant,
+    JobStops,
+    Joined,
+    OtherOrder,
+    Wanted,
+    agreement_of,
+    check_agreement,
+    join,
+    shared_order,
+)
+from anabranch.crawler.cluster.commands import Wish, put_wish, wish
+from anabranch.crawler.cluster.database import JobDatabase
+from anabranch.crawler.job.frontier import open_share_holder
+from anabranch.crawler.job.seeds import Seed
+from anabranch.crawler.order.loading import load_order
+from anabranch.crawler.order.order import CrawlOrder
+from anabranch.crawler.outcomes.errors import JobUnfinished, UsageError
+from anabranch.frontier.records import Candidate
+from anabranch.frontier.stores.sql.worker import WorkerIdentity
+from tests.postgres_server import server
+
+SEEDS = [Seed(url=f"http://{name}.test/", source="command line") for name in "ab"]
+
+
+@pytest.fixture
+def store() -> Iterator[str]:
+    with server() as url:
+        yield url.replace(":@", "@")
+
+
+@pytest.fixture
+def database(store: str) -> Iterator[JobDatabase]:
+    with JobDatabase(store) as opened:
+        yield opened
+
+
+def order_of(store: str, **flags: object) -> CrawlOrder:
+    return load_order(None, {"store": store, **flags}, ["frontier.shares=4"])
+
+
+def joined(
+    database: JobDatabase, order: CrawlOrder, name: str = "a", seeds: list[Seed] = SEEDS, **more: bool
+) -> Joined:
+    return join(database, Wanted(order, seeds, **more), Applicant(name, f"token of {name}", is_named=False))
+
+
+def at_work(order: CrawlOrder, tmp_path, name: str):
+    """A worker with a lease."""
+    identity = WorkerIdentity(name=name, token=f"token of {name}")
+    return open_share_holder(tmp_path / name, order, identity)
+
+
+def test_the_first_worker_decides_and_others_agree(database: JobDatabase, store: str, tmp_path) -> None:
+    """What concerns one machine may differ; anything else is named."""
+    first = joined(database, order_of(store))
+    assert (first.is_first, first.name, first.added, first.round) == (True, "a", 2, 1)
+    assert abs(first.now_s - time.time()) < 60
+    with at_work(order_of(store), tmp_path, "a"):
+        second = joined(database, order_of(store, workers=3), "b")
+        assert (second.is_first, second.added, second.job) == (False, 0, first.job)
+        with pytest.raises(
+            OtherOrder, match=r"\[politeness\] min_delay is '3s' there and '1s' here; run it with the job's"
+        ):
+            joined(database, order_of(store, min_delay="1s"), "b")
+    assert joined(database, order_of(store, min_delay="1s"), "b").is_first
+    with pytest.raises(OtherOrder, match="another worker has begun with another order"):
+        check_agreement(database, order_of(store))
+    check_agreement(database, order_of(store, min_delay="1s"))
+
+
+def test_the_order_comes_from_the_database(database: JobDatabase, store: str, tmp_path) -> None:
+    """But for what concerns one machine: the worker's own order has that."""
+    assert shared_order(store, tmp_path) is None
+    joined(database, order_of(store, min_delay="1s", workers=7, name="portals"))
+    found = shared_order(store, tmp_path)
+    assert found is not None
+    (layer,) = found.layers
+    assert (found.shares, found.has_seeds) == (4, True)
+    assert layer.tables["politeness"]["min_delay"] == "1s"
+    assert "seeds" not in layer.tables["job"]
+    assert "store" not in layer.tables["frontier"]
+
+
+def test_names_are_made_unique_unless_the_operator_gives_one(database: JobDatabase, store: str, tmp_path) -> None:
+    """A name belongs to the folder that had it first; archives are named by it."""
+    order = order_of(store)
+    joined(database, order)
+    at_work(order, tmp_path, "a").close()
+    other = join(database, Wanted(order), Applicant("a", "another folder", is_named=False))
+    assert other.name == "a-2"
+    assert join(database, Wanted(order), Applicant("a", "token of a", is_named=False)).name == "a"
+    assert join(database, Wanted(order), Applicant("a", "another folder", is_named=True)).name == "a"
+
+
+def test_what_is_fixed_stays(database: JobDatabase, store: str, tmp_path) -> None:
+    """The kept order is as it was after a refusal."""
+    joined(database, order_of(store))
+    at_work(order_of(store), tmp_path, "a").close()
+    with pytest.raises(OtherOrder, match=r"\[frontier\] policy is 'bkdr:997' there and 'host' here; that is fixed"):
+        joined(database, order_of(store, policy="host"))
+    check_agreement(database, order_of(store))
+
+
+def test_what_throws_urls_away_needs_consent(database: JobDatabase, store: str, tmp_path) -> None:
+    """Another round, and another scope, while URLs are queued; nothing is changed without it."""
+    order = order_of(store)
+    joined(database, order)
+    with at_work(order, tmp_path, "a") as frontier:
+        frontier.schedule([Candidate("http://a.test/")])
+        frontier.flush()
+        with pytest.raises(UsageError, match="a crawl it; another round begins when they have ended"):
+            joined(database, order, "b", again=True)
+    with pytest.raises(JobUnfinished, match="add --yes"):
+        joined(database, order, again=True)
+    with pytest.raises(UsageError, match=r"\[scope\] max_hops is 20 there and 3 here; queued URLs .* add --yes"):
+        joined(database, order_of(store, max_hops=3))
+    assert joined(database, order_of(store, max_hops=3), has_consent=True).round == 1
+    again = joined(database, order, again=True, has_consent=True)
+    assert (again.round, again.added) == (2, 0)
+    with at_work(order, tmp_path, "c") as frontier:
+        assert frontier.schedule([Candidate("http://a.test/")])[0].kind.value == "new"
+
+
+def test_nobody_joins_workers_that_end(database: JobDatabase, store: str, tmp_path) -> None:
+    """A later first worker runs again."""
+    order = order_of(store)
+    joined(database, order)
+    with at_work(order, tmp_path, "a"):
+        with database.transaction() as connection:
+            put_wish(connection, Wish.STOP)
+        with pytest.raises(JobStops, match="are ending; run the command again"):
+            joined(database, order, "b")
+    joined(database, order, "b")
+    with database.transaction() as connection:
+        assert wish(connection)[1] is Wish.RUN
+
+
+def test_a_job_of_one_worker_is_not_joined(database: JobDatabase, store: str, tmp_path) -> None:
+    """It goes on from its own folder."""
+    from anabranch.frontier.composition import FrontierOrder, open_frontier
+    from anabranch.frontier.stores.sql.store import SqlStore
+
+    open_frontier(tmp_path, FrontierOrder(), store=SqlStore(store)).close()
+    with pytest.raises(UsageError, match="holds a job of one worker; go on with it from its own folder"):
+        joined(database, order_of(store))
+
+
+def test_user_functions_are_compared_by_their_source(tmp_path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A changed module is named."""
+    module = tmp_path / "shared_rules_for_a_test.py"
+    module.write_text("def accepts(url):\n    return True\n")
+    monkeypatch.syspath_prepend(tmp_path)
+    order = load_order(None, {}, ["scope.rules=shared_rules_for_a_test:accepts"])
+    before = agreement_of(order)
+    assert before.functions.keys() == {"shared_rules_for_a_test:accepts"}
+    module.write_text("def accepts(url):\n    return False\n")
+    found = before.differences(agreement_of(order))
+    assert list(found.values()) == ["the module of the user function shared_rules_for_a_test:accepts differs"]
+
+
+def test_another_version_is_named() -> None:
+    """Workers of one job have one version."""
+    here = agreement_of(CrawlOrder())
+    there = Agreement("0.0.9", here.order, here.functions)
+    assert there.differences(here) == {"version": f"version 0.0.9 there, {here.version} here"}
