@@ -18,7 +18,7 @@ from anabranch.crawler.cluster.commands import Wish
 from anabranch.crawler.cluster.database import JobDatabase
 from anabranch.crawler.job.orderfile import last_order_file
 from anabranch.crawler.job.seeds import Seed, none_left, read_seeds
-from anabranch.crawler.order.frontier import DATABASES
+from anabranch.crawler.order.frontier import DATABASES, holds_password
 from anabranch.crawler.order.loading import order_of
 from anabranch.crawler.order.order import CrawlOrder
 from anabranch.crawler.order.sources import file_layer
@@ -52,6 +52,8 @@ _HEADS = ("worker", "state", "shares", "pages", "pages/s", "active", "last beat"
 def shared_address(typed: str) -> str | None:
     """The database of a job of several workers that is named by its URL or by a worker's folder; None for other jobs."""
     if typed.startswith(DATABASES):
+        if holds_password(typed):
+            raise UsageError("the URL holds a password, which other users can see; put it into ~/.pgpass or PGPASSWORD")
         return typed
     for directory in (Path(typed), JOBS / typed):
         if typed and is_job(directory):

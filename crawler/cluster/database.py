@@ -174,15 +174,13 @@ class JobDatabase:
 
 
 def make_tables(database: JobDatabase) -> None:
-    """Make them if they are missing; of several workers that begin at once, one does."""
-    for _ in range(2):
-        try:
-            with database.transaction() as connection:
-                METADATA.create_all(connection)
-            return
-        except Exception as error:
-            if not isinstance(error.__cause__, IntegrityError | ProgrammingError):
-                raise
+    """Make them if they are missing; of several workers that begin at once, one does. Raises: StoreUnavailable."""
+    try:
+        with database.transaction() as connection:
+            METADATA.create_all(connection)
+    except StoreUnavailable as error:
+        if not isinstance(error.__cause__, IntegrityError | ProgrammingError) or not database.do(has_job):
+            raise
 
 
 def has_job(connection: Connection) -> bool:

@@ -162,7 +162,14 @@ def _refused(order: CrawlOrder) -> list[str]:
 
 
 def division_faults(order: CrawlOrder) -> Iterator[str]:
-    """A line for each wish of the order that needs all hosts in one process, if it wants several processes."""
+    """A line for each wish of the order that needs all URLs in one place, if it wants several processes or workers."""
+    if order.frontier.is_shared:
+        yield from (
+            f"[{section}] similar: whether a URL is similar depends on all that came before it, and the workers of a job have "
+            "no common order; leave it out, or begin a job of one worker with [frontier] shares = 1"
+            for section in ("dedup", "scope")
+            if getattr(order, section).similar
+        )
     if order.crawl.processes > 1:
         yield from (f"[crawl] processes = {order.crawl.processes}: {reason}" for reason in _needs_one_process(order))
 

@@ -19,7 +19,7 @@ from anabranch.crawler.job.folder import job_name, order_to_resume, refuse_embed
 from anabranch.crawler.job.orderfile import last_order_file, order_edits
 from anabranch.crawler.job.seeding import user_function_errors
 from anabranch.crawler.job.seeds import COMMAND_LINE, ORDER, SEED_BOOK, Seed, SeedBook, has_seeds, is_file, is_path
-from anabranch.crawler.order.frontier import DATABASES
+from anabranch.crawler.order.frontier import DATABASES, holds_password
 from anabranch.crawler.order.loading import job_of, order_of
 from anabranch.crawler.order.order import CrawlOrder
 from anabranch.crawler.order.sections import JobSection, ScopeSection
@@ -155,7 +155,9 @@ def _shared(find_shared: FindShared, layers: Sequence[Layer], own: Path | None, 
     with suppress(OrderError):  # it is said when the whole order is read
         layers = layers if own is None else [*layers, file_layer(own)]
     store = merged(layers).get("frontier", {}).get("store")
-    return find_shared(store, directory) if isinstance(store, str) and store.startswith(DATABASES) else None
+    if not isinstance(store, str) or not store.startswith(DATABASES) or holds_password(store):
+        return None  # the last is refused when the whole order is read
+    return find_shared(store, directory)
 
 
 def _of_shared(

@@ -32,6 +32,11 @@ DATABASES = ("postgresql://", "postgresql+psycopg://")
 MEMORY = "memory"
 
 
+def holds_password(url: str) -> bool:
+    """Whether the URL of a database has a password, which other users of the machine could read."""
+    return ":" in url.partition("://")[2].rpartition("@")[0]
+
+
 class FrontierSection(Section):
     """How URLs are spread over queues, which goes first, and where the queues are kept."""
 
@@ -72,7 +77,7 @@ class FrontierSection(Section):
         """Everyone can read the order in the job's folder."""
         if store and store != MEMORY and not store.startswith(DATABASES):
             raise ValueError(f"must be memory, or the URL of a database, like postgresql://host/name; not {store!r}")
-        if "@" in store and ":" in store.partition("://")[2].rpartition("@")[0]:
+        if holds_password(store):
             raise ValueError("must not hold a password; put it into ~/.pgpass or the variable PGPASSWORD")
         return store
 

@@ -55,7 +55,7 @@ from anabranch.frontier.stores.contract import Counters, JobCounts
 from anabranch.frontier.stores.sql.reading import job_counts
 from anabranch.frontier.stores.sql.requeue import epochs_of
 from anabranch.frontier.stores.sql.worker import WorkerIdentity
-from anabranch.frontier.times import Clock, steady_clock
+from anabranch.frontier.times import Clock, counted, steady_clock
 
 #: Between two looks for an answer.
 _LOOK_S = 0.05
@@ -300,8 +300,8 @@ def _totals(counters: Counters, links: int) -> dict[str, Any]:
 
 
 def _line(now: CrawlSnapshot, workers_at_work: int) -> str:
-    rate = f"{now.pages} pages of this run"
-    return f"{workers_at_work} workers · {rate} · {now.answered} pages · {now.pending} queued · {now.active} active"
+    at_work = counted(workers_at_work, "worker")
+    return f"{at_work} · {now.answered:,} pages · {now.pending:,} queued · {now.active} active"
 
 
 def merged_listing(workers_said: Sequence[Facts], given: Arguments) -> Facts:

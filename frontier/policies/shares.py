@@ -66,7 +66,8 @@ def share_rule(shares: int, policy: str, group: object | None, group_of: GroupOf
         raise PolicyError(f"shares {shares}: give a whole number from 1 to {MOST_SHARES}")
     if group == "ip":
         raise PolicyError(
-            "group ip and several workers: a host's address may change, its share may not; group by domain"
+            "group ip and several workers: a host's address may change, its share may not; "
+            "group by domain, or begin a job of one worker with shares = 1"
         )
     if group_of is not None and group != "domain":
         return ShareRule(shares=shares, decides="group", name_of=lambda host: group_of(host) or host)

@@ -1,0 +1,15 @@
+-- The role and the database of one job of several workers, with the least rights. As a superuser:
+--
+--     psql -v role=crawl -v database=portals -f scripts/postgres-role.sql
+--
+-- The role may connect to this database only, and has its own schema in it. It may end its own sessions (pg_terminate_backend),
+-- which needs no further right. Give it a password or a certificate by pg_hba.conf, as for any other role.
+
+CREATE ROLE :"role" LOGIN NOSUPERUSER NOCREATEDB NOCREATEROLE NOREPLICATION;
+CREATE DATABASE :"database" ENCODING 'UTF8' TEMPLATE template0;
+REVOKE ALL ON DATABASE :"database" FROM PUBLIC;
+GRANT CONNECT ON DATABASE :"database" TO :"role";
+\connect :"database"
+REVOKE ALL ON SCHEMA public FROM PUBLIC;
+CREATE SCHEMA crawl AUTHORIZATION :"role";
+ALTER ROLE :"role" IN DATABASE :"database" SET search_path = crawl;
