@@ -52,6 +52,11 @@ def _rebuild(named: str, settings: Sequence[str]) -> None:
         if kept is None or not (has_store(state) or (state / SEEN_FOLDER).exists()):
             raise UsageError(f"{directory}: the job has no filter yet; a crawl makes it")
         order = _order(kept, settings)
+        if order.frontier.is_shared:
+            clear_filter(state)
+            write_order(directory, dump_order(order))
+            put("the filter of this worker is empty; it fills by itself, from what the database answers")
+            return
         say(f"anabranch: {directory}: making its filter anew from its URLs …")
         clear_filter(state)
         try:

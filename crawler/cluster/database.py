@@ -31,7 +31,7 @@ from sqlalchemy import (
     inspect,
     text,
 )
-from sqlalchemy.exc import DBAPIError, IntegrityError, ProgrammingError
+from sqlalchemy.exc import IntegrityError, ProgrammingError
 
 from anabranch.frontier.errors import StoreUnavailable
 from anabranch.frontier.stores.sql.postgres import PostgresDatabase
@@ -140,7 +140,9 @@ class JobDatabase:
                     self._connection = self._database.engine().connect()
                 with self._connection.begin():
                     yield self._connection
-            except DBAPIError as error:
+            except Exception as error:
+                if not self._database.is_of_driver(error):
+                    raise
                 if self._connection is not None:
                     self._connection.close()
                 self._connection = None

@@ -67,6 +67,8 @@ _ACTIVE = frozenset(state.value for state in (QueueState.LOADING, QueueState.REA
 _ABOUT_QUEUES: Mapping[str, str] = {
     "pause": "queue", "resume": "queue", "retire": "queue", "set-budget": "queue", "show": "subject",
 }  # fmt: skip
+#: The name of a command that is the job's one worker for a moment.
+_OPERATOR = "operator"
 #: Reports of what each worker has of its own.
 _OF_EACH = frozenset({"workers", "filter"})
 
@@ -363,8 +365,7 @@ def opened_whole(job: SharedJob) -> Iterator[WholeJob]:
     if others := job.at_work():
         names = ", ".join(line.name for line in others)
         raise UsageError(f"{job.database.place}: {names} crawl it; stop them first (`anabranch stop`)")
-    token = f"operator-{os.getpid()}-{secrets.token_hex(4)}"
-    identity = WorkerIdentity(name=token, token=token)
+    identity = WorkerIdentity(name=_OPERATOR, token=f"{os.getpid()} {secrets.token_hex(4)}")
     changed = Event()
     now_s = job.now_s()
     clock: Clock = steady_clock(epoch=lambda: now_s)

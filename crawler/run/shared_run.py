@@ -36,6 +36,7 @@ from anabranch.crawler.extract.links import REDIRECT
 from anabranch.crawler.job.frontier import open_share_holder
 from anabranch.crawler.order.order import CrawlOrder
 from anabranch.crawler.order.sections import LimitsSection
+from anabranch.crawler.outcomes.errors import storage_errors
 from anabranch.crawler.report.progress import CrawlSnapshot
 from anabranch.crawler.report.statistics import CrawlStatistics
 from anabranch.crawler.run.composition import JobShare, RunParts
@@ -312,7 +313,7 @@ class SharedRun:
             return
         accounts, all_rows = self._parts.accounts, self._totals_at_s == 0.0
         self._totals_at_s = 0.0  # until all is written
-        with suppress(StoreUnavailable):
+        with suppress(StoreUnavailable), storage_errors(accounts.path):
             rows = await asyncio.to_thread(accounts.changed, all_rows=all_rows)
             step = partial(put_totals, worker=self._identity.name, rows=rows)
             await asyncio.to_thread(self._database.do, step)

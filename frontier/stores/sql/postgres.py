@@ -144,6 +144,10 @@ class PostgresDatabase:
         kind, meaning, _ = _meaning(error)
         return caused_by(kind(f"{self.place}: {meaning or type(cause).__name__} ({words})"), error)
 
+    def is_of_driver(self, error: Exception) -> bool:
+        """It came from the server or the connection, through SQLAlchemy or from psycopg itself."""
+        return isinstance(error, DBAPIError) or type(error).__module__.partition(".")[0] == "psycopg"
+
     def is_passing(self, error: Exception) -> bool:
         """A server may come back, a disk may get room; a wrong statement stays wrong."""
         return isinstance(error, _StillHeld) or _meaning(error)[2]
