@@ -4,12 +4,23 @@ import asyncio
 import json
 import shutil
 import signal
+import subprocess
+import sys
 from collections import ChainMap
 
 import pytest
 
 from tests.acceptance.archive import archived
-from tests.acceptance.command import anabranch, crawl_log, ended, start, write_order
+from tests.acceptance.command import (
+    PATIENCE_S,
+    REPOSITORY,
+    anabranch,
+    crawl_log,
+    ended,
+    environment,
+    start,
+    write_order,
+)
 from tests.acceptance.manyhosts import SEEDS, many_hosts
 from tests.postgres_server import server
 from tests.site.oracle import expected
@@ -226,3 +237,24 @@ async def test_what_is_lost_with_a_machine_is_fetched_again(tmp_path, web, crawl
     assert all(file.name.startswith("anabranch-b-") for file in uploaded)
     nothing = await anabranch("requeue", store, "--lost", "b", cwd=tmp_path)
     assert nothing.out == "0 pages of b queued again\n"
+
+
+async def test_the_filter_of_a_worker_can_be_begun_anew(tmp_path, crawl):
+    """It needs no URLs: what it lacks, the database answers."""
+    assert (await anabranch(*crawl("a"), cwd=tmp_path)).code == 0
+    run = await anabranch("frontier", "rebuild-filter", tmp_path / "a", "-s", "dedup.filter=exact", cwd=tmp_path)
+    assert (run.code, "it fills by itself" in run.out) == (0, True), run.err
+    assert (await anabranch(*crawl("a", "--again"), cwd=tmp_path)).code == 0
+    shown = await anabranch("report", tmp_path / "a", "response-codes", "--json", cwd=tmp_path)
+    assert shown.code == 0, shown.err
+
+
+def test_the_demonstration_runs_to_its_end():
+    """A database, a web, two workers; it ends when the job is done."""
+    command = [sys.executable, "-m", "scripts.cluster_demo", "2", "--pages", "200", "--hosts", "10", "--lease", "2s"]
+    run = subprocess.run(
+        command, cwd=REPOSITORY, env=environment(), check=False, capture_output=True, text=True, timeout=PATIENCE_S
+    )
+    assert run.returncode == 0, run.stderr
+    assert "the job: postgresql://" in run.stdout
+    assert "finished: nothing is queued" in run.stdout
