@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from threading import Lock
 from typing import Any, NamedTuple
 
 from anabranch.crawler.archive.files import INDEX, WARC
@@ -37,7 +38,7 @@ class Uploaded(NamedTuple):
 
 
 class Uploads:
-    """Copies what a folder of WARC files has and the list lacks. For one thread at a time; calls block."""
+    """Copies what a folder of WARC files has and the list lacks. Calls block."""
 
     def __init__(self, warc: Path, state: Path, target: str, on_arrival: Callable[[Uploaded], None]) -> None:
         """`target` is the URL of the folder. `on_arrival` is called for each file before it is in the list.
@@ -50,16 +51,27 @@ class Uploads:
         self._target = target.rstrip("/")
         self._files, self._root = _opened(self._target)
         self._done: set[str] | None = None
+        self._copying = Lock()  # a copy goes on in its thread when its task was cancelled
 
     def copy(self) -> int:
-        """Copy each finished file that was not copied yet, the oldest first; how many. Raises: UploadFailed, StorageError."""
-        done = self._known()
-        count = 0
-        for file in sorted(self._warc.glob(f"*{WARC}")):
-            if file.name not in done:
-                self._copy(file)
-                done.add(file.name)
-                count += 1
+        """Copy each finished file that was not copied yet, the oldest first; how many.
+
+        Raises: UploadFailed for the first that cannot be copied, after all others; StorageError.
+        """
+        count, failed = 0, None
+        with self._copying:
+            done = self._known()
+            for file in sorted(self._warc.glob(f"*{WARC}")):
+                if file.name not in done:
+                    try:
+                        self._copy(file)
+                    except UploadFailed as error:
+                        failed = failed or error
+                        continue
+                    done.add(file.name)
+                    count += 1
+        if failed is not None:
+            raise failed
         return count
 
     @property
@@ -80,11 +92,11 @@ class Uploads:
         try:
             for one in (index, file):
                 self._put(one)
+            urls, address = frozenset(_urls_of(index)), f"{self._target}/{file.name}"
+            self._on_arrival(Uploaded(file.name, address, file.stat().st_size, urls))
         except Exception as error:
             words = " ".join(str(error).split()) or type(error).__name__
             raise UploadFailed(f"{file.name}: cannot be copied to {self._target}: {words}") from error
-        urls = frozenset(_urls_of(index))
-        self._on_arrival(Uploaded(file.name, f"{self._target}/{file.name}", file.stat().st_size, urls))
         with storage_errors(self._list):
             listed = AppendOnlyFile(self._list)
             try:
@@ -118,6 +130,6 @@ def _opened(target: str) -> tuple[Any, str]:
 
 def _urls_of(index: Path) -> Iterator[str]:
     """The URLs of an index."""
-    with storage_errors(index), index.open("rb") as lines:
+    with index.open("rb") as lines:
         for line in lines:
             yield json.loads(line.split(b" ", 2)[2])["url"]

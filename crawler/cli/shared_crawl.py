@@ -16,7 +16,7 @@ from anabranch.crawler.cluster.agreement import Applicant, Joined, Wanted, join
 from anabranch.crawler.cluster.database import JobDatabase
 from anabranch.crawler.job.folder import JobFolder
 from anabranch.crawler.job.state import WorkerOfFolder, current_round, note_worker, order_round, worker_of
-from anabranch.crawler.outcomes.errors import StoreLost, storage_errors
+from anabranch.crawler.outcomes.errors import storage_errors
 from anabranch.crawler.report.statistics import CrawlStatistics
 from anabranch.crawler.run.controller import CrawlController, RunHooks
 from anabranch.crawler.run.shared_run import SharedRun
@@ -28,7 +28,7 @@ from anabranch.frontier.times import counted, steady_clock
 log = structlog.get_logger(__name__)
 
 _UNFIT_FOR_NAMES = re.compile(r"[^A-Za-z0-9._-]+")
-#: A machine's clock may differ from the server's by so much without a word.
+#: A machine's clock may differ from the server's by so much without a warning.
 _CLOCK_SLACK_S = 5.0
 
 
@@ -61,19 +61,14 @@ async def crawl_shared(wanted: Wanted, job: JobFolder, hooks: RunHooks, machine_
 
 
 def _join(database: JobDatabase, wanted: Wanted, job: JobFolder) -> tuple[WorkerOfFolder, Joined]:
-    """Join as the worker of this folder; what it has of an earlier round is put away."""
+    """Join as the worker of this folder. Clears the filter of an earlier round."""
     order = wanted.order
     worker = worker_of(job.state)
     if worker is None:
         worker = WorkerOfFolder(secrets.token_hex(8))
         note_worker(job.state, worker)
     name = order.job.worker or worker.name or _UNFIT_FOR_NAMES.sub("-", socket.gethostname()).strip("-.") or "worker"
-    joined = join(database, wanted, Applicant(name, worker.token, bool(order.job.worker)))
-    if worker.job and worker.job != joined.job:
-        raise StoreLost(
-            f"{database.place}: holds another job than the one that {job.directory} belongs to; "
-            "name another --job, or the database of its job"
-        )
+    joined = join(database, wanted, Applicant(name, worker.token, bool(order.job.worker), worker.job))
     with storage_errors(job.state):
         if current_round(job.state).number != joined.round:
             clear_filter(job.state)  # it knows the URLs of the round before
@@ -84,6 +79,6 @@ def _join(database: JobDatabase, wanted: Wanted, job: JobFolder) -> tuple[Worker
 
 
 def _joined_line(database: JobDatabase, joined: Joined) -> str:
-    words = "the first at work" if joined.is_first else "beside others"
+    words = "the first at work" if joined.is_first else "others are at work"
     added = f"; {counted(joined.added, 'seed')} added" if joined.added else ""
     return f"worker {joined.name} of the job in {database.place}, {words}{added}"

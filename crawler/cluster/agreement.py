@@ -24,6 +24,7 @@ from anabranch.crawler.cluster.database import (
     fact,
     fetch,
     has_job,
+    has_workers,
     lock_job,
     make_tables,
     put_fact,
@@ -36,20 +37,21 @@ from anabranch.crawler.job.seeds import Seed
 from anabranch.crawler.order.order import CrawlOrder, dump_order
 from anabranch.crawler.order.sections import VERSION
 from anabranch.crawler.order.sources import kept_layer
-from anabranch.crawler.outcomes.errors import CrawlerError, ExitCode, JobUnfinished, OrderError, UsageError
+from anabranch.crawler.outcomes.errors import CrawlerError, ExitCode, JobUnfinished, OrderError, StoreLost, UsageError
 from anabranch.frontier.jobfolder import ORDER_FILE
 from anabranch.frontier.policies.userfunctions import is_user_function
 from anabranch.frontier.stores.sql.forget import forget_urls
 from anabranch.frontier.stores.sql.reading import job_counts
+from anabranch.frontier.stores.sql.worker import end_late_workers
 
-#: Keys of an order that concern one machine, and sections of which all do.
+#: Keys of an order that concern one machine; and sections that have no others.
 LOCAL = frozenset(
     {"job.name", "job.seeds", "job.seed_files", "job.worker", "job.modules", "frontier.store", "frontier.worker_lease"}
     | {"frontier.gates_in_memory", "frontier.checkpoint", "limits.min_free_disk", "limits.time", "write.warc_prefix"}
     | {"dedup.filter", "dedup.exact", "dedup.signature", "dedup.levels", "dedup.leaf_bits", "dedup.split_fan_out"}
 )
 LOCAL_SECTIONS = frozenset({"crawl", "logs", "report", "dns"})
-#: Of these, what another machine has no use for.
+#: Local keys that are not copied to other workers.
 _NOT_PASSED_ON = ("job.seeds", "job.seed_files", "job.worker", "job.modules", "frontier.store", "logs.file")
 
 #: Keys that are fixed when a job begins.
@@ -180,10 +182,11 @@ class Applicant(NamedTuple):
     name: str  #: its name; a free one is made of it unless `is_named`
     token: str  #: of its folder
     is_named: bool  #: the operator wants this name
+    job: str = ""  #: the id of the job that its folder belongs to; empty: none yet
 
 
 class Joined(NamedTuple):
-    """What a worker has been told when it joins."""
+    """Facts that a worker gets when it joins."""
 
     job: str  #: the job's id
     name: str  #: the worker's
@@ -221,6 +224,7 @@ def join(database: JobDatabase, wanted: Wanted, who: Applicant) -> Joined:
             id=secrets.token_hex(8),
         )
         lock_job(connection)
+        job = _job_of(database.place, connection, who)
         workers = _workers(connection)
         others = {name for name, token, is_live in workers if is_live and token != who.token}
         kept = fact(connection, "agreement")
@@ -234,13 +238,24 @@ def join(database: JobDatabase, wanted: Wanted, who: Applicant) -> Joined:
             put_wish(connection, Wish.RUN)
         added = add_seeds(connection, wanted.seeds)
         return Joined(
-            job=fact(connection, "id") or "",
+            job=job,
             name=who.name if who.is_named else _free_name(who, workers),
             is_first=not others,
             now_s=server_time(connection),
             round=int(fact(connection, "round") or "1"),
             added=len(added),
         )
+
+
+def _job_of(place: str, connection: Connection, who: Applicant) -> str:
+    """The job's id. Raises: StoreLost if the worker's folder belongs to another job."""
+    job = fact(connection, "id") or ""
+    if who.job and who.job != job:
+        raise StoreLost(
+            f"{place}: holds another job than the one that this worker's folder belongs to; "
+            "name another --job, or the database of its job"
+        )
+    return job
 
 
 def _follow_others(
@@ -257,7 +272,7 @@ def _follow_others(
 
 def _lead(place: str, connection: Connection, wanted: Wanted, differs: Mapping[str, str]) -> None:
     """Be the first at work: the order may change, and another round begin. Raises: OtherOrder, UsageError, JobUnfinished."""
-    if not inspect(connection).has_table("worker"):
+    if not has_workers(connection):
         return
     if fixed := [words for key, words in differs.items() if key in _FIXED]:
         raise OtherOrder(f"{place}: {'; '.join(fixed)}; that is fixed for a job, begin another one in another database")
@@ -269,7 +284,7 @@ def _lead(place: str, connection: Connection, wanted: Wanted, differs: Mapping[s
         if scope := [words for key, words in differs.items() if key.startswith("scope.")]:
             raise UsageError(
                 f"{place}: {'; '.join(scope[:_SHOWN])}; queued URLs that the scope does not accept would end; "
-                "nothing was changed; add --yes to have it so"
+                "nothing was changed; add --yes to do it"
             )
     if wanted.again:
         _begin_again(connection)
@@ -277,16 +292,19 @@ def _lead(place: str, connection: Connection, wanted: Wanted, differs: Mapping[s
 
 def _begin_again(connection: Connection) -> None:
     """Forget all URLs; the seeds, the totals and the files of earlier rounds stay."""
-    if inspect(connection).has_table("worker"):
-        forget_urls(connection)
+    forget_urls(connection)
     execute(connection, "DELETE FROM job_worker")
     put_fact(connection, "round", str(int(fact(connection, "round") or "1") + 1))
 
 
-def check_agreement(database: JobDatabase, order: CrawlOrder) -> None:
-    """Once more, when the worker has its lease: two first ones may have begun at once. Raises: OtherOrder."""
-    with database.transaction() as connection:
-        kept = fact(connection, "agreement")
+def check_agreement(database: JobDatabase, order: CrawlOrder, number: int = 1) -> None:
+    """Compare the job's order and round with a worker's, once more when it has its lease: two may have joined as the first.
+
+    While the server is away, this waits. Raises: OtherOrder.
+    """
+    kept, current = database.do_patiently(lambda connection: (fact(connection, "agreement"), fact(connection, "round")))
+    if number != int(current or "1"):
+        raise OtherOrder(f"{database.place}: another round has begun; run the command again to join it")
     differs = Agreement(*json.loads(kept or "[]")).differences(agreement_of(order))
     if differs:
         raise OtherOrder(
@@ -295,11 +313,11 @@ def check_agreement(database: JobDatabase, order: CrawlOrder) -> None:
 
 
 def _workers(connection: Connection) -> list[tuple[str, str, bool]]:
-    """Name, folder's token and whether its lease lasts, of every worker that ever joined."""
-    if not inspect(connection).has_table("worker"):
+    """Name, folder's token and whether its lease lasts, of every worker that ever joined. Those that are late lose it."""
+    if not has_workers(connection):
         return []
-    now_s = server_time(connection)
-    found = fetch(connection, "SELECT name, token, until_s > :now_s FROM worker", now_s=now_s)
+    end_late_workers(connection)
+    found = fetch(connection, "SELECT name, token, until_s > 0 FROM worker")
     return [(name, token, bool(is_live)) for name, token, is_live in found]
 
 

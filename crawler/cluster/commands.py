@@ -15,7 +15,7 @@ from sqlalchemy import Connection
 
 from anabranch.crawler.cluster.database import execute, fact, fetch, lock_job, put_fact, server_time
 
-#: Commands that nobody fetched for so long are removed.
+#: Answers that were not read within this time are removed.
 _FORGOTTEN_S = 600.0
 
 
@@ -41,7 +41,7 @@ def parsed_wish(text: str | None) -> tuple[int, Wish]:
 
 
 def put_wish(connection: Connection, wanted: Wish) -> int:
-    """Want it of all workers; the wish's number."""
+    """Record a wish for all workers; its number."""
     lock_job(connection)
     number = wish(connection)[0] + 1
     put_fact(connection, "wish", f"{number} {wanted.value}")

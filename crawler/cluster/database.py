@@ -5,7 +5,7 @@
     job_worker    by its epoch, each time that a worker has joined: its tickets, its bytes, its last status
     job_command   verbs that one worker is to answer, and its answers
     job_total     what each worker has counted, by host, media type, status, seed and processor
-    job_output    the files of each worker that are finished
+    job_output    the files of each worker that were copied elsewhere
 
 A worker's lease is in the Frontier's table `worker` (`frontier.stores.sql.worker`), by the same epoch. All methods block, and
 any thread may call them: the connection serves one at a time.
@@ -90,7 +90,8 @@ OUTPUT = Table(
     "job_output",
     METADATA,
     *[_key(name, String) for name in ("worker", "file")],
-    Column("address", String),  # where it was uploaded to; NULL: it is at its worker only
+    Column("address", String, nullable=False),  # where it was copied to
+    Column("round", _Int, nullable=False),  # of the job
     Column("size", _Int, nullable=False),
     Column("pages", LargeBinary, nullable=False),  # ordinals of the pages in it
 )
@@ -190,8 +191,13 @@ def has_job(connection: Connection) -> bool:
     return inspect(connection).has_table(FACT.name)
 
 
+def has_workers(connection: Connection) -> bool:
+    """Whether a worker has ever joined."""
+    return inspect(connection).has_table("worker")
+
+
 def lock_job(connection: Connection) -> None:
-    """Have all others that lock the job wait until the end of the transaction."""
+    """Lock the job until the transaction ends; others that do so wait."""
     execute(connection, "UPDATE job_fact SET value = value WHERE name = 'id'")
 
 

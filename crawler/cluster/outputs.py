@@ -13,22 +13,24 @@ from functools import partial
 from sqlalchemy import Connection
 
 from anabranch.crawler.archive.uploads import Uploaded
-from anabranch.crawler.cluster.database import JobDatabase, execute, fetch
+from anabranch.crawler.cluster.database import JobDatabase, execute, fact, fetch, lock_job
 from anabranch.frontier.policies.shares import ShareRule
 from anabranch.frontier.records import name_id
 from anabranch.frontier.stores.sql.requeue import epochs_of, pages_of, requeue, reserve_numbers
 
 
-def put_output(connection: Connection, worker: str, arrived: Uploaded) -> None:
-    """Register a file of a worker."""
+def put_output(connection: Connection, worker: str, number: int, arrived: Uploaded) -> None:
+    """Register a file that a worker has written in a round."""
     pages = sorted({name_id(url) for url in arrived.urls})
     execute(
         connection,
-        """INSERT INTO job_output VALUES (:worker, :file, :address, :size, :pages)
-           ON CONFLICT (worker, file) DO UPDATE SET address = excluded.address, size = excluded.size""",
+        """INSERT INTO job_output VALUES (:worker, :file, :address, :round, :size, :pages)
+           ON CONFLICT (worker, file) DO UPDATE SET address = excluded.address, round = excluded.round,
+           size = excluded.size, pages = excluded.pages""",
         worker=worker,
         file=arrived.file,
         address=arrived.address,
+        round=number,
         size=arrived.size_bytes,
         pages=struct.pack(f">{len(pages)}q", *pages),
     )
@@ -49,18 +51,22 @@ def _requeue_of(
 ) -> int:
     """Queue the lost pages of one time that a worker was at work, in several transactions."""
     total, after = 0, 0
-    while pages := database.do(partial(pages_of, epoch=epoch, after=after)):
-        after = pages[-1].ordinal
-        lost = [page for page in pages if page.status > 0 and name_id(page.url) not in arrived]
-        if lost:
-            with database.transaction() as connection:
+    while True:
+        with database.transaction() as connection:
+            lock_job(connection)  # of two that do this, the second finds the pages gone
+            pages = pages_of(connection, epoch, after)
+            lost = [page for page in pages if page.status > 0 and name_id(page.url) not in arrived]
+            if lost:
                 total += requeue(connection, lost, rule, reserve_numbers(connection), precedence_of, epoch)
-    return total
+        if not pages:
+            return total
+        after = pages[-1].ordinal
 
 
 def _arrived(connection: Connection) -> set[int]:
-    """The pages in all files that have arrived, by the ids of their URLs."""
+    """The pages of this round in all files that have arrived, by the ids of their URLs."""
     found: set[int] = set()
-    for (pages,) in fetch(connection, "SELECT pages FROM job_output"):
+    number = int(fact(connection, "round") or "1")
+    for (pages,) in fetch(connection, "SELECT pages FROM job_output WHERE round = :number", number=number):
         found.update(struct.unpack(f">{len(pages) // 8}q", pages))
     return found

@@ -54,8 +54,10 @@ class SeedTable:
 
     def refresh(self) -> None:
         """Read what other workers have added."""
+        known = len(self._listed)
+        found = self._database.do_patiently(lambda connection: _seeds_after(connection, known))
         with self._changing:
-            new = self._database.do_patiently(lambda connection: _seeds_after(connection, len(self._listed)))
+            new = found[len(self._listed) - known :]  # another thread may have read some of them meanwhile
             self._seeds |= {seed.url: seed for seed in new}
             self._listed += new
 

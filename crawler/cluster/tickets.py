@@ -1,9 +1,10 @@
 """Limits that hold for the job as a whole, though several workers fetch.
 
 Pages: each visit takes a ticket after its lease and before its fetch, and gives it back if no page comes of it. A worker has
-tickets for some pages in all since it joined, a number in its row of `job_worker`. Those that were not used count as free again
-when the worker's lease has ended, for its pages are counted in the transactions that end them. So there is not one page too
-many, and none too few. Bytes: each worker writes what it has fetched; what is being fetched at the limit is beyond it.
+tickets for some pages in all since it joined, a number in its row of `job_worker`. Tickets that were not used are free again
+when the worker's lease has ended, because its pages are counted in the transactions that end them: the limit is exact.
+
+Bytes: each worker writes what it has fetched; what is being fetched at the limit is beyond it.
 """
 
 from __future__ import annotations
@@ -16,7 +17,6 @@ from typing import NamedTuple
 from sqlalchemy import Connection
 
 from anabranch.crawler.cluster.database import execute, fetch, lock_job
-from anabranch.crawler.report.statistics import CrawlStatistics
 from anabranch.crawler.visit import Chain, ChainDecision, Dispose, Step, Visit
 from anabranch.frontier.records import OutcomeKind
 
@@ -43,6 +43,7 @@ class WorkerTickets:
         self._on_short = on_short
         self._is_limited = True
         self._was_short = False
+        self._is_ended = False
 
     @property
     def short(self) -> int:
@@ -52,6 +53,8 @@ class WorkerTickets:
     async def take(self) -> bool:
         """Wait for a ticket; False: the run ends, and there is none."""
         self._was_short = True
+        if self._is_ended:
+            return False
         if self._is_limited and self._free <= 0:
             ticket: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
             self._waiting.append(ticket)
@@ -72,7 +75,7 @@ class WorkerTickets:
         self._serve()
 
     def give_back(self) -> int | None:
-        """Give up those that nothing wanted since this was called last; how many remain granted, None: all."""
+        """Give up tickets unused since the last call; how many remain granted, None: all."""
         was_short, self._was_short = self._was_short, False
         if was_short or self._waiting or self._free <= 0:
             return None
@@ -80,7 +83,8 @@ class WorkerTickets:
         return self._granted
 
     def end(self) -> None:
-        """The run ends: visits that wait give their leases back."""
+        """The run ends: visits that wait, or come later, give their leases back."""
+        self._is_ended = True
         while self._waiting:
             waiter = self._waiting.popleft()
             if not waiter.done():
@@ -102,9 +106,8 @@ class WorkerTickets:
                 self._out += 1
                 waiter.set_result(True)
 
-    def metered(self, chain: Chain, dispose: Dispose, statistics: CrawlStatistics) -> tuple[Chain, Dispose]:
+    def metered(self, chain: Chain, dispose: Dispose) -> tuple[Chain, Dispose]:
         """The same chain and disposition, with a ticket for each visit."""
-        del statistics
 
         async def ticket(visit: Visit) -> Step:
             if await self.take():
@@ -130,8 +133,8 @@ class WorkerTickets:
 
 def granted(connection: Connection, epoch: int) -> int:
     """The tickets of a worker since it joined."""
-    ((tickets,),) = fetch(connection, "SELECT tickets FROM job_worker WHERE epoch = :epoch", epoch=epoch)
-    return int(tickets)
+    rows = fetch(connection, "SELECT tickets FROM job_worker WHERE epoch = :epoch", epoch=epoch)
+    return int(rows[0][0]) if rows else 0  # another round has begun
 
 
 def take_tickets(connection: Connection, epoch: int, pages: int, wanted: int) -> int:

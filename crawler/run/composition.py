@@ -67,6 +67,7 @@ class JobShare:
     open_frontier: Callable[..., Frontier] | None = None
     #: a view of the totals of the whole job, given this process' own; None: these are the job's
     view_totals: Callable[[Accounts], AccountsView] | None = None
+    on_stop: Callable[[], None] = lambda: None  #: called when the run begins no more fetches
     of_host: Callable[[Accounts, str], Totals] | None = None  #: the whole job's totals of a host; None: the accounts'
 
 

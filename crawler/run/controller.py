@@ -38,7 +38,7 @@ from anabranch.crawler.run.run_state import Phase, RunState
 from anabranch.crawler.run.signals import handle_signals
 from anabranch.crawler.run.status import ProgressReporter, RunStatus, log_frontier_trouble, log_status, opening_facts
 from anabranch.frontier.aio import AsyncFrontier
-from anabranch.frontier.errors import SharesLost
+from anabranch.frontier.errors import SharesLost, StoreUnavailable
 from anabranch.frontier.inspect.statistics import FrontierCounts
 from anabranch.frontier.times import steady_clock
 
@@ -95,7 +95,9 @@ class CrawlController:
         self._progress: ProgressReporter | None = None
         self._status: RunStatus | None = None
         self._is_signalled = False
-        self._report_error: StorageError | None = None  #: why there are no reports; the summary is shown all the same
+        self._report_error: StorageError | StoreUnavailable | None = (
+            None  #: why there are no reports; the summary is shown all the same
+        )
 
     async def run(self) -> ExitCode:
         """Crawl until nothing is left, a limit or a signal; then report. Raises: CrawlerError, FrontierError."""
@@ -189,7 +191,7 @@ class CrawlController:
                 facts = await facts_of_running(self._context, parts)
                 with facts.accounts:
                     await asyncio.to_thread(write_all, self._job.reports, facts)
-        except StorageError as error:
+        except (StorageError, StoreUnavailable) as error:
             self._report_error = error
 
     async def _crawl(self, parts: RunParts, progress: ProgressReporter, status: RunStatus) -> None:
@@ -235,6 +237,8 @@ class CrawlController:
                 return
             parts.frontier.stop_leasing()
             parts.limits.pages.wake_all(len(workers))
+            if self._hooks.share is not None:
+                self._hooks.share.on_stop()
             patience_s = self._order.fetch.timeout_s
             await asyncio.wait({hurried, ended}, timeout=patience_s, return_when=asyncio.FIRST_COMPLETED)
             for worker in workers:

@@ -23,7 +23,7 @@ from typing import Any, NamedTuple
 from sqlalchemy import Connection, inspect
 
 from anabranch.crawler.cluster.commands import Wish, ask, put_wish, take_answer, withdraw
-from anabranch.crawler.cluster.database import JobDatabase, execute, fact, fetch, has_job
+from anabranch.crawler.cluster.database import JobDatabase, execute, fact, fetch, has_job, server_time
 from anabranch.crawler.cluster.outputs import requeue_lost
 from anabranch.crawler.cluster.seedtable import SeedTable
 from anabranch.crawler.cluster.tickets import UsedLimits, used
@@ -54,7 +54,7 @@ from anabranch.frontier.scheduling.lifecycle import QueueState
 from anabranch.frontier.stores.contract import Counters, JobCounts
 from anabranch.frontier.stores.sql.reading import job_counts
 from anabranch.frontier.stores.sql.requeue import epochs_of
-from anabranch.frontier.stores.sql.worker import WorkerIdentity
+from anabranch.frontier.stores.sql.worker import WorkerIdentity, end_late_workers
 from anabranch.frontier.times import Clock, counted, steady_clock
 
 #: Between two looks for an answer.
@@ -182,6 +182,7 @@ class SharedJob:
 
     def requeue(self, name: str) -> int:
         """Queue again what was lost with a worker; how many pages. Raises: UsageError if it is at work, or never was."""
+        self.database.do(end_late_workers)
         known = self.database.do(partial(epochs_of, name=name))
         if not known:
             raise UsageError(f"{name!r}: no worker of this name has ever joined")
@@ -212,9 +213,7 @@ class SharedJob:
 
     def now_s(self) -> float:
         """The server's clock."""
-        with self.database.transaction() as connection:
-            ((now_s,),) = fetch(connection, "SELECT extract(epoch FROM clock_timestamp())")
-        return float(now_s)
+        return self.database.do(server_time)
 
     # Verbs
 
@@ -260,16 +259,18 @@ class SharedJob:
         """The replies of these workers; one that has left meanwhile gives none, if others do. Raises: WorkersSilent."""
         numbers = self.database.do(partial(ask, epochs=epochs, verb=verb, arguments=dict(given)))
         replies: dict[int, Mapping[str, Any]] = {}
-        for _ in _patience():
-            for epoch, number in numbers.items():
-                reply = None if epoch in replies else self.database.do(partial(take_answer, number=number))
-                if reply is not None:
-                    replies[epoch] = reply
-            left = numbers.keys() - replies.keys() - self._gone(numbers.keys() - replies.keys())
-            if not left:
-                break
-        for epoch in numbers.keys() - replies.keys():
-            self.database.do(partial(withdraw, number=numbers[epoch]))
+        try:
+            for _ in _patience():
+                for epoch, number in numbers.items():
+                    reply = None if epoch in replies else self.database.do(partial(take_answer, number=number))
+                    if reply is not None:
+                        replies[epoch] = reply
+                left = numbers.keys() - replies.keys() - self._gone(numbers.keys() - replies.keys())
+                if not left:
+                    break
+        finally:  # what was not answered must not be done later
+            for epoch in numbers.keys() - replies.keys():
+                self.database.do(partial(withdraw, number=numbers[epoch]))
         if not replies:
             raise WorkersSilent(f"{self.database.place}: the worker that was asked does not answer; ask again")
         return list(replies.values())

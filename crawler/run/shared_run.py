@@ -1,8 +1,8 @@
 """One worker's run of a job that several crawl: what it does with the others while it crawls.
 
-It looks at the job's rows a few times a second, because between machines no event tells: what the operator wants, commands for
-this worker, seeds that others found, the job's limits. And it writes how it is doing, from which the job's status is made.
-While the server is away the crawl waits, and goes on by itself.
+It looks at the job's rows a few times a second, because machines cannot notify each other: what the operator wants, commands,
+seeds that others found, the job's limits. It writes how it is doing, from which the job's status is made. While the server is
+away the crawl waits, and goes on by itself.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ from anabranch.crawler.run.run_state import Cause
 from anabranch.crawler.run.summing import snapshot_facts
 from anabranch.crawler.visit import Chain, Dispose, Step, Visit
 from anabranch.frontier.aio import AsyncFrontier
-from anabranch.frontier.errors import StoreUnavailable
+from anabranch.frontier.errors import SharesLost, StoreUnavailable
 from anabranch.frontier.frontier import Frontier
 from anabranch.frontier.stores.sql.worker import WorkerIdentity
 
@@ -91,6 +91,8 @@ class SharedRun:
         self._identity = WorkerIdentity(name=joined.name, token=token, ttl_s=order.frontier.worker_lease_s)
         self._book = SeedTable(database)
         self._epoch = 0
+        self._bytes_before = 0  #: that this process fetched before it joined last
+        self._is_lifted = False  #: the operator has lifted the limit of pages
         self._obeyed = 0
         self._parts: RunParts | None = None
         self._answer: Answer | None = None
@@ -116,6 +118,7 @@ class SharedRun:
             on_progress=lambda _: None,
             open_frontier=self._open_frontier,
             view_totals=self._view_totals,
+            on_stop=self._stop,
             of_host=self._of_host,
         )
 
@@ -132,7 +135,8 @@ class SharedRun:
             await self._push_totals()
             with suppress(StoreUnavailable):  # the server is away: others see that this worker is gone
                 await asyncio.to_thread(
-                    self._database.do, partial(self._write_status, self._status(), self._statistics.fetched_bytes)
+                    self._database.do,
+                    partial(self._write_status, self._status(), self._statistics.fetched_bytes - self._bytes_before),
                 )
 
     def shown(
@@ -152,7 +156,7 @@ class SharedRun:
         while True:
             self._due.clear()
             try:
-                look = self._look_for(statistics.fetched_bytes)
+                look = self._look_for(statistics.fetched_bytes - self._bytes_before)
                 news = await asyncio.to_thread(self._database.do, look)
             except StoreUnavailable as error:
                 if not self._database.is_passing(error):
@@ -169,33 +173,44 @@ class SharedRun:
                 await asyncio.sleep(LOOK_S / 10)  # visits that want a ticket come in numbers
 
     def register(self, arrived: Uploaded) -> None:
-        """A file of this worker has arrived elsewhere; blocks until that is a row."""
-        step = partial(put_output, worker=self._identity.name, arrived=arrived)
-        self._database.do_patiently(step)
+        """A file of this worker has arrived elsewhere: note that in a row; blocks. Raises: StoreUnavailable."""
+        name, number = self._identity.name, self._joined.round
+        self._database.do(partial(put_output, worker=name, number=number, arrived=arrived))
+
+    def _stop(self) -> None:
+        """The run stops: visits that wait for a ticket give their leases back."""
+        if self._tickets is not None:
+            self._tickets.end()
 
     # The run's parts
 
     def _open_frontier(self, state: Path, clock: Callable[[], float], **more: Any) -> Frontier:
         """Join the job's workers; blocks. Raises: as `open_frontier`, OtherOrder."""
+        check_agreement(self._database, self._order, self._joined.round)
         self._tickets = WorkerTickets(self._due.set) if self._limits.pages else None
+        if self._tickets is not None and self._is_lifted:
+            self._tickets.lift()
         self._elsewhere.clear()
         frontier = open_share_holder(state, self._order, self._identity, clock=clock, **more)
         try:
-            self._database.do(self._enter)
-            check_agreement(self._database, self._order)
+            self._database.do_patiently(self._enter)
+            check_agreement(self._database, self._order, self._joined.round)
         except BaseException:
             frontier.close()
             raise
         return frontier
 
     def _enter(self, connection: Connection) -> None:
-        """Have a row of its own, from now on and for this time."""
-        ((self._epoch,),) = fetch(
+        """Insert this worker's row. Raises: SharesLost if its lease has ended already."""
+        ((epoch,),) = fetch(
             connection, "SELECT max(epoch) FROM worker WHERE name = :name AND until_s > 0", name=self._identity.name
         )
+        if epoch is None:
+            raise SharesLost(f"worker {self._identity.name}: its lease ended before it began")
+        self._epoch, self._bytes_before = epoch, self._statistics.fetched_bytes
         execute(
             connection,
-            "INSERT INTO job_worker VALUES (:epoch, :name, 0, 0, 0, 0, NULL, :now_s)",
+            "INSERT INTO job_worker VALUES (:epoch, :name, 0, 0, 0, 0, NULL, :now_s) ON CONFLICT (epoch) DO NOTHING",
             epoch=self._epoch,
             name=self._identity.name,
             now_s=server_time(connection),
@@ -204,9 +219,9 @@ class SharedRun:
     def _opened(self, parts: RunParts) -> None:
         self._parts = parts
 
-    def _metered(self, chain: Chain, dispose: Dispose, statistics: CrawlStatistics) -> tuple[Chain, Dispose]:
+    def _metered(self, chain: Chain, dispose: Dispose, _statistics: CrawlStatistics) -> tuple[Chain, Dispose]:
         if self._tickets is not None:
-            chain, dispose = self._tickets.metered(chain, dispose, statistics)
+            chain, dispose = self._tickets.metered(chain, dispose)
         if any((self._limits.pages_per_host, self._limits.bytes_per_host, self._limits.time_per_host_s)):
             chain = (("_host", self._know_host), *chain)
         return (("_seed", self._know_seed), *chain), dispose
@@ -339,19 +354,20 @@ class SharedRun:
             await reply_to(self._answer, STOP, {})
         for command in news.commands:
             reply = await reply_to(self._answer, command.verb, command.arguments)
-            await asyncio.to_thread(self._database.do, partial(_write_answer, command.number, reply))
+            await asyncio.to_thread(self._database.do_patiently, partial(answer, number=command.number, reply=reply))
         if news.used is not None:
             self._check_limits(self._parts, self._limits, news.used)
 
     def _check_limits(self, parts: RunParts, limits: LimitsSection, now: UsedLimits) -> None:
         if limits.pages and now.pages >= limits.pages and self._tickets is not None:
-            parts.limits.reached(Cause.PAGES, self._tickets.lift)
+            parts.limits.reached(Cause.PAGES, self._lift_pages)
         if limits.fetched_bytes and now.fetched_bytes >= limits.fetched_bytes:
             parts.limits.reached(Cause.BYTES, self._lift_bytes)
 
+    def _lift_pages(self) -> None:
+        self._is_lifted = True
+        if self._tickets is not None:
+            self._tickets.lift()
+
     def _lift_bytes(self) -> None:
         self._limits = self._limits.model_copy(update={"fetched_bytes": 0})
-
-
-def _write_answer(number: int, reply: Mapping[str, Any], connection: Connection) -> None:
-    answer(connection, number, reply)

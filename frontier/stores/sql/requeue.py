@@ -48,10 +48,8 @@ def requeue(
     precedence_of: Callable[[str], int],
     epoch: int,
 ) -> int:
-    """Queue these pages of a worker again, with numbers from `first` on; how many there still were."""
-    left = write(connection, statements.DELETE_DONE, [(page.ordinal,) for page in pages])
-    if left != len(pages):  # another requeue took some: the numbers of this one must not be used twice
-        raise RuntimeError("the pages were requeued already")
+    """Queue these pages of a worker again, with numbers from `first` on; how many they are."""
+    write(connection, statements.DELETE_DONE, [(page.ordinal,) for page in pages])
     links = [
         LinkRow(first + place, rule.of_url(page.url) or 0, page.url, page.key, "", 0, precedence_of(page.url), None)
         for place, page in enumerate(pages)
@@ -60,4 +58,4 @@ def requeue(
     write(connection, statements.REPLACE_SEEN, list(zip(fingerprints, [link.ordinal for link in links], strict=True)))
     write(connection, statements.INSERT_LINK, links)
     execute(connection, statements.UNCOUNT_DONE, (len(pages), epoch))
-    return left
+    return len(pages)

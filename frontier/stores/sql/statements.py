@@ -260,6 +260,12 @@ LIVE_WORKERS = "SELECT epoch, name, token, session, until_s < SERVER_TIME FROM w
 END_WORKER = "UPDATE worker SET until_s = 0 WHERE epoch = ? AND until_s > 0"
 #: The same, only if its time is up.
 BURY_WORKER = "UPDATE worker SET until_s = 0 WHERE epoch = ? AND until_s > 0 AND until_s < SERVER_TIME"
+#: The same of all whose time is up, and before it of their shares.
+BURY_LATE_WORKERS = "UPDATE worker SET until_s = 0 WHERE until_s > 0 AND until_s < SERVER_TIME"
+FREE_LATE_SHARES = """
+UPDATE share SET epoch = NULL, leaving = 0, died_s = SERVER_TIME
+WHERE epoch IN (SELECT epoch FROM worker WHERE until_s > 0 AND until_s < SERVER_TIME FOR UPDATE)
+"""
 #: Of a worker that died: its fetches may have lasted until now. (epoch).
 FREE_SHARES = "UPDATE share SET epoch = NULL, leaving = 0, died_s = SERVER_TIME WHERE epoch = ?"
 #: Of one that leaves in order.

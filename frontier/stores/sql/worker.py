@@ -352,6 +352,12 @@ def workers(connection: Connection) -> list[WorkerFacts]:
     return list(map(WorkerFacts._make, fetch(connection, statements.WORKERS)))
 
 
+def end_late_workers(connection: Connection) -> None:
+    """Take the leases of workers away whose time is up, in the running transaction; their shares are free then."""
+    execute(connection, statements.FREE_LATE_SHARES)
+    execute(connection, statements.BURY_LATE_WORKERS)
+
+
 _LINKS = statements.LINKS._replace(after=f") AS listed) ORDER BY ordinal LIMIT {LINKS_AT_ONCE}")
 
 

@@ -18,14 +18,14 @@ from anabranch.crawler.cluster.agreement import (
     shared_order,
 )
 from anabranch.crawler.cluster.commands import Wish, put_wish, wish
-from anabranch.crawler.cluster.database import JobDatabase
+from anabranch.crawler.cluster.database import JobDatabase, execute, fetch
 from anabranch.crawler.job.frontier import open_share_holder
 from anabranch.crawler.job.seeds import Seed
 from anabranch.crawler.order.loading import load_order
 from anabranch.crawler.order.order import CrawlOrder
-from anabranch.crawler.outcomes.errors import JobUnfinished, UsageError
+from anabranch.crawler.outcomes.errors import JobUnfinished, StoreLost, UsageError
 from anabranch.frontier.records import Candidate
-from anabranch.frontier.stores.sql.worker import WorkerIdentity
+from anabranch.frontier.stores.sql.worker import WorkerIdentity, end_late_workers
 from tests.postgres_server import server
 
 SEEDS = [Seed(url=f"http://{name}.test/", source="command line") for name in "ab"]
@@ -172,3 +172,38 @@ def test_another_version_is_named() -> None:
     here = agreement_of(CrawlOrder())
     there = Agreement("0.0.9", here.order, here.functions)
     assert there.differences(here) == {"version": f"version 0.0.9 there, {here.version} here"}
+
+
+def test_a_folder_of_another_job_changes_nothing(database: JobDatabase, store: str, tmp_path) -> None:
+    """Not even a round that it orders is begun."""
+    order = order_of(store)
+    joined(database, order)
+    with at_work(order, tmp_path, "a") as frontier:
+        frontier.schedule([Candidate("http://a.test/")])
+    applicant = Applicant("b", "token of b", is_named=False, job="another")
+    with pytest.raises(StoreLost, match="holds another job than the one that this worker's folder belongs to"):
+        join(database, Wanted(order, again=True, has_consent=True), applicant)
+    assert joined(database, order).round == 1
+    with at_work(order, tmp_path, "a") as frontier:
+        assert frontier.schedule([Candidate("http://a.test/")])[0].kind.value == "seen"
+
+
+def test_who_is_late_loses_its_lease_to_the_next_first_worker(database: JobDatabase, store: str, tmp_path) -> None:
+    """It must not come back to another order, or to another round."""
+    order = order_of(store)
+    joined(database, order)
+    with at_work(order, tmp_path, "a") as late, database.transaction() as connection:
+        execute(connection, "UPDATE worker SET until_s = 1 WHERE name = 'a'")
+        end_late_workers(connection)
+        assert fetch(connection, "SELECT until_s FROM worker") == [(0.0,)]
+        assert fetch(connection, "SELECT count(*) FROM share WHERE epoch IS NOT NULL") == [(0,)]
+        del late
+    assert joined(database, order_of(store, min_delay="1s"), "b").is_first
+
+
+def test_a_worker_of_an_earlier_round_is_refused(database: JobDatabase, store: str) -> None:
+    """Its filter knows the URLs of that round."""
+    joined(database, order_of(store))
+    check_agreement(database, order_of(store), 1)
+    with pytest.raises(OtherOrder, match="another round has begun; run the command again to join it"):
+        check_agreement(database, order_of(store), 2)
