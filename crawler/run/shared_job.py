@@ -256,7 +256,10 @@ class SharedJob:
         raise WorkersSilent(f"{self.database.place}: no worker has taken share {share}; ask again")
 
     def _ask(self, epochs: Sequence[int], verb: str, given: Arguments) -> list[Mapping[str, Any]]:
-        """The replies of these workers; one that has left meanwhile gives none, if others do. Raises: WorkersSilent."""
+        """The replies of these workers; one that has left meanwhile gives none, if others do.
+
+        Raises: WorkersSilent; NoWorkers if all of them have left.
+        """
         numbers = self.database.do(partial(ask, epochs=epochs, verb=verb, arguments=dict(given)))
         replies: dict[int, Mapping[str, Any]] = {}
         try:
@@ -271,6 +274,8 @@ class SharedJob:
         finally:  # what was not answered must not be done later
             for epoch in numbers.keys() - replies.keys():
                 self.database.do(partial(withdraw, number=numbers[epoch]))
+        if not replies and not self.at_work():  # it was killed, and its lease has ended meanwhile
+            raise NoWorkers(f"{self.database.place}: no worker of this job is at work any more")
         if not replies:
             raise WorkersSilent(f"{self.database.place}: the worker that was asked does not answer; ask again")
         return list(replies.values())

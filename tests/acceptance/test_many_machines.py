@@ -157,6 +157,18 @@ async def test_verbs_answer_from_anywhere(tmp_path, web, crawl, store):
     assert {"http://h2.test/added", "http://h4.test/added-later"} <= fetched.keys()
 
 
+async def test_a_command_after_the_kill_of_the_last_worker_waits_for_its_lease(tmp_path, web, crawl, store):
+    """Then it answers by itself."""
+    slow = ("-s", "frontier.worker_lease=2s", "-s", "politeness.min_delay=6s", "-s", "politeness.max_delay=6s")
+    worker = await start(*crawl("a", *slow), cwd=tmp_path)
+    await seen(web, 5, worker)
+    worker.send_signal(signal.SIGKILL)
+    await worker.communicate()
+    listed = await anabranch("frontier", "ls", store, "--json", cwd=tmp_path)
+    assert listed.code == 0, listed.err
+    assert json.loads(listed.out)["totals"]["pending"] > 0
+
+
 async def test_a_limit_of_pages_holds_for_all_workers(tmp_path, web, crawl):
     """Not one page too many, whoever fetches, also after a kill; a higher limit goes on."""
     lease = ("-s", "frontier.worker_lease=1s", "-s", "politeness.min_delay=20ms", "-s", "politeness.max_delay=20ms")
