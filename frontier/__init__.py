@@ -14,7 +14,7 @@ queue pays, and the row moves to `done`, waits for its retry (`retries`) or stay
 
 The core (`frontier.Frontier`) is synchronous, reads one injected clock and does not wait for the store, except in `operations`,
 the operator's calls. `aio.AsyncFrontier` wraps it for asyncio. `composition` builds it from a `FrontierOrder`; only it and
-`filters` know the room `dedup`. `division` exchanges links between the shares of a divided crawl.
+`filters` know the room `dedup`.
 """
 
 from __future__ import annotations

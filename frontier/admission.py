@@ -34,7 +34,6 @@ from anabranch.frontier.seen import SeenFilter
 from anabranch.frontier.stores.contract import LinkRow
 
 if TYPE_CHECKING:
-    from anabranch.frontier.division.consigning import Consigning
     from anabranch.frontier.shares.hosting import Outbound
 
 _NO_HOST = Verdict(VerdictKind.REFUSED, "it has no host; an absolute URL is needed")
@@ -79,7 +78,6 @@ class Admission:
         marking: Marking,
         schedule: Schedule,
         outbox: Outbox,
-        elsewhere: Consigning | None = None,
         outbound: Outbound | None = None,
     ) -> None:
         """`outbound` sends candidates of shares that other workers hold; None in a job of one owner."""
@@ -90,7 +88,6 @@ class Admission:
         self._outbox = outbox
         self._plain_precedence = rules.plain_precedence
         self.marking = marking  #: the keys that are not in the filter yet
-        self.elsewhere = elsewhere
         self._outbound = outbound
 
     def accept(self, candidates: Sequence[Candidate], via: int, via_url: str | None = None) -> list[Verdict]:
@@ -101,15 +98,8 @@ class Admission:
         if self._outbound is not None:
             self._accept_shared(self._outbound, fresh, via, via_url)
             return verdicts
-        others = None
-        if self.elsewhere is not None:
-            fresh, others = self.elsewhere.parted(fresh)
         lanes = self.assignment.lanes_of([candidate.url for candidate in fresh.candidates], fresh.hosts)
         precedences = self._precedences(fresh.candidates, via_url)
-        if self.elsewhere is not None and others is not None:
-            self.elsewhere.consign(others, via_url)
-        if not fresh.candidates:
-            return verdicts
         self._add_rows(fresh, lanes, precedences, via)
         self._remember(self._outbox.batch.new[-1].ordinal, fresh.keys)
         return verdicts

@@ -14,8 +14,6 @@ from contextlib import suppress
 from functools import partial
 from typing import Any, TypeVar
 
-from anabranch.frontier.division.exchange import LinkExchange
-from anabranch.frontier.division.parcels import Consigned
 from anabranch.frontier.errors import FrontierError
 from anabranch.frontier.frontier import Frontier
 from anabranch.frontier.inspect.operations import Operations
@@ -231,46 +229,6 @@ class AsyncFrontier:
             waiter = self._waiting.popleft()
             if not waiter.done():
                 waiter.set_exception(error)
-
-
-class AsyncShare(AsyncFrontier):
-    """One share of a divided crawl (`frontier.division`), to which others send links. Its Frontier must have a `division`."""
-
-    def __init__(self, open: Callable[[Callable[[], None]], Frontier]) -> None:  # noqa: A002
-        super().__init__(open)
-        self._is_kept_open = True
-        #: Called whenever a task waits while nothing is queued or leased. It may not call the Frontier.
-        self.on_drained: Callable[[], None] = lambda: None
-
-    @property
-    def exchange(self) -> LinkExchange:
-        """With the other shares."""
-        exchange = self.core.exchange
-        assert exchange is not None, "a Frontier without a division has no exchange"
-        return exchange
-
-    def receive(self, consigned: Sequence[Consigned]) -> bool:
-        """As `LinkExchange.receive`; wakes waiting tasks."""
-        return self._then_pump(lambda: self.exchange.receive(consigned))
-
-    def delivered(self, share: int, number: int) -> None:
-        """As `LinkExchange.delivered`."""
-        self._then_pump(lambda: self.exchange.delivered(share, number))
-
-    def let_end(self) -> None:
-        """Nothing more will be sent: from now on the share may drain."""
-        self._is_kept_open = False
-        self._pump()
-
-    @property
-    def is_drained(self) -> bool:
-        """Never before `let_end`."""
-        return not self._is_kept_open and self.core.is_done
-
-    def _wait_on(self) -> None:
-        if self._is_kept_open and self.core.is_done:
-            self.on_drained()
-        super()._wait_on()
 
 
 async def _opened(open_: Callable[[], Frontier]) -> Frontier:

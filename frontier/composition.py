@@ -17,8 +17,6 @@ from anabranch.dedup.userfunctions import found
 from anabranch.frontier.admission import Admission, Marking
 from anabranch.frontier.checkpoints import Checkpoints, catch_up
 from anabranch.frontier.completion import Board, Completion, Leases
-from anabranch.frontier.division.consigning import Consigning
-from anabranch.frontier.division.exchange import exchange_of
 from anabranch.frontier.errors import FormatMismatch, PolicyError, StoreUnavailable, unwritable
 from anabranch.frontier.filterchoice import checked_choice, name_of, open_choice
 from anabranch.frontier.filters import SHARED, BesideShared, SharedFilter, catch_up_shared, keep_pair, pair_of
@@ -104,10 +102,7 @@ def open_frontier(
         )
         opened.callback(checkpoints.close, final=False)
         parts = _parts(order, store, seen, opening, checkpoints, clock, board)
-        exchange = exchange_of(store, parts)
-        frontier = Frontier(
-            store=store, seen=seen, parts=parts, checkpoints=checkpoints, clock=clock, exchange=exchange
-        )
+        frontier = Frontier(store=store, seen=seen, parts=parts, checkpoints=checkpoints, clock=clock)
         _wake_by_budget(frontier, order, store, opening)
         opened.pop_all()
     return frontier
@@ -249,10 +244,8 @@ def _parts(
     schedule = Schedule(outbox, maker, rules, order.gates_in_memory, found)
     retries = Retries(may_have_any=opening.counters.waiting > 0)
     completion = Completion(outbox, schedule, retries, rules, opening.counters.waiting, board)
-    elsewhere = None if order.division is None else Consigning(order.division, outbox)
-    asked = seen if elsewhere is None else elsewhere.beside(seen)
-    marking = Marking(asked, opening.counters.last_ordinal, has_shared=isinstance(seen, BesideShared))
-    admission = Admission(assignment_of(order), rules, marking, schedule, outbox, elsewhere, outbound)
+    marking = Marking(seen, opening.counters.last_ordinal, has_shared=isinstance(seen, BesideShared))
+    admission = Admission(assignment_of(order), rules, marking, schedule, outbox, outbound)
     leases = Leases(order.lease_s, board)
     receivers = Receivers(admission=admission, schedule=schedule, retries=retries, completion=completion, outbox=outbox)
     hosting = None
@@ -281,8 +274,7 @@ def _died_s(store: FrontierStore, opening: Opening, now_s: float) -> float:
 
 
 def _identity(order: FrontierOrder) -> dict[str, str]:
-    shared = {} if order.division is None else order.division.identity()
-    return {"policy": order.policy, "politeness": order.scope.value, **shared}
+    return {"policy": order.policy, "politeness": order.scope.value}
 
 
 def _file_store(state: Path, shared: SharedFilter | None) -> FrontierStore:

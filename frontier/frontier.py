@@ -10,7 +10,6 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
-from typing import TYPE_CHECKING
 
 from anabranch.frontier.checkpoints import Checkpoints
 from anabranch.frontier.completion import check_outcome
@@ -22,9 +21,6 @@ from anabranch.frontier.records import BUSY, Candidate, GateKey, Lease, Outcome,
 from anabranch.frontier.scheduling.gates import Gate
 from anabranch.frontier.seen import SeenFilter
 from anabranch.frontier.stores.contract import FrontierStore
-
-if TYPE_CHECKING:
-    from anabranch.frontier.division.exchange import LinkExchange
 
 #: The upper limit of `set_slots`.
 _MOST_SLOTS = 1_000_000
@@ -45,7 +41,6 @@ class Frontier:
         parts: Parts,
         checkpoints: Checkpoints,
         clock: Callable[[], float],
-        exchange: LinkExchange | None = None,
     ) -> None:
         self._store = store
         self._seen = seen
@@ -59,9 +54,8 @@ class Frontier:
         self._checkpoints = checkpoints
         self._clock = clock
         self._is_closed = False
-        self.operations = Operations(store, seen, parts, checkpoints, clock, exchange)  #: the operator's calls
+        self.operations = Operations(store, seen, parts, checkpoints, clock)  #: the operator's calls
         self.advancing = Advancing(store, parts)  #: moves queued URLs to the front
-        self.exchange = exchange  #: with the other shares of the crawl; None: there are none
         self.hosting = parts.store_link.hosting  #: the shares of one of several workers; None: it has the whole job
 
     def __enter__(self) -> Frontier:

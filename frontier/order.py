@@ -6,7 +6,6 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from anabranch.frontier.division.ownership import Division
 from anabranch.frontier.errors import PolicyError
 from anabranch.frontier.policies.assignment import PolitenessScope
 from anabranch.frontier.policies.budgets import Budgets
@@ -40,7 +39,6 @@ class FrontierOrder:
     checkpoint_s: float = 60.0  #: how often the filter is made durable
     gates_in_memory: int = 10_000  #: the other gates are in the store only
     ip_of: IpOf | None = None  #: a host's address, for the policy and the group `ip`; never blocks
-    division: Division | None = None  #: the share of a divided crawl
     shares: int | None = (
         None  #: of a job of several workers, whose store must be shared; fixed for a job; None = one owner
     )

@@ -136,11 +136,11 @@ def _digest(module: str) -> str:
     return "" if file is None or not file.is_file() else sha256(file.read_bytes()).hexdigest()
 
 
-def shared_order(address: str, directory: Path) -> SharedOrder | None:
+def shared_order(address: str | Path, directory: Path) -> SharedOrder | None:
     """The order of the job in a database, for the worker with this folder; None if there is no job of several workers.
 
-    The worker's own order decides what concerns its machine, and what was edited in it since its last run. Raises:
-    StoreUnavailable.
+    The worker's own order decides what concerns its machine, and what was edited in it since its last run. The order of a job
+    in a file is in the job's folder. Raises: StoreUnavailable.
     """
     with JobDatabase(address) as database, database.transaction() as connection:
         text = fact(connection, "order") if has_job(connection) else None
@@ -148,6 +148,8 @@ def shared_order(address: str, directory: Path) -> SharedOrder | None:
             return None
         has_seeds = bool(fetch(connection, "SELECT 1 FROM job_seed LIMIT 1"))
     kept = tomllib.loads(text)
+    if isinstance(address, Path):
+        return SharedOrder((), kept["frontier"]["shares"], has_seeds)
     layers = [kept_layer(_passed_on(kept), database.place)]
     own = last_order_file(directory)
     if own is not None:
@@ -203,6 +205,7 @@ class Wanted(NamedTuple):
     seeds: Sequence[Seed] = ()
     again: bool = False  #: begin another round
     has_consent: bool = False  #: even if the job is unfinished, or another scope ends queued URLs
+    leads: bool = True  #: if it is the first at work, its order becomes the job's, which runs then
 
 
 def join(database: JobDatabase, wanted: Wanted, who: Applicant) -> Joined:
@@ -229,7 +232,9 @@ def join(database: JobDatabase, wanted: Wanted, who: Applicant) -> Joined:
         others = {name for name, token, is_live in workers if is_live and token != who.token}
         kept = fact(connection, "agreement")
         differs = {} if kept is None else Agreement(*json.loads(kept)).differences(asked)
-        if others:
+        if not wanted.leads:
+            _follow(database.place, list(differs.values()))
+        elif others:
             _follow_others(database.place, connection, wanted, others, list(differs.values()))
         else:
             _lead(database.place, connection, wanted, differs)
@@ -256,6 +261,12 @@ def _job_of(place: str, connection: Connection, who: Applicant) -> str:
             "name another --job, or the database of its job"
         )
     return job
+
+
+def _follow(place: str, differs: Sequence[str]) -> None:
+    """Go by what the job has. Raises: OtherOrder."""
+    if differs:
+        raise OtherOrder(f"{place}: the job has another order: {_listed(differs)}")
 
 
 def _follow_others(

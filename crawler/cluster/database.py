@@ -14,7 +14,8 @@ any thread may call them: the connection serves one at a time.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
 from threading import Event, Lock
 from typing import Any, Self, TypeVar
 
@@ -34,7 +35,9 @@ from sqlalchemy import (
 from sqlalchemy.exc import IntegrityError, ProgrammingError
 
 from anabranch.frontier.errors import StoreUnavailable
+from anabranch.frontier.stores.sql import execution, statements
 from anabranch.frontier.stores.sql.postgres import PostgresDatabase
+from anabranch.frontier.stores.sql.sqlite import SqliteFile, seal_of
 
 METADATA = MetaData()
 
@@ -108,10 +111,15 @@ _AGAIN_S = 0.5
 class JobDatabase:
     """The database of one job. Raises: StoreUnavailable if it cannot be reached, as the Frontier's store does."""
 
-    def __init__(self, address: str) -> None:
-        """Connects when first used. Raises: PolicyError for a malformed URL."""
-        self.address = address  #: as the order has it
-        self._database = PostgresDatabase(address, lock_s=_LOCK_S)
+    def __init__(self, address: str | Path) -> None:
+        """Connects when first used: to a PostgreSQL server by a URL, or to a file. Raises: PolicyError for a malformed URL."""
+        self.address = address  #: of the job's store
+        self._database: PostgresDatabase | SqliteFile
+        if isinstance(address, Path):
+            self._database = SqliteFile(address, None, is_shared=True)
+        else:
+            self._database = PostgresDatabase(address, lock_s=_LOCK_S)
+        self._connected = ExitStack()
         self._connection: Connection | None = None
         self._using = Lock()
         self._closed = Event()
@@ -124,12 +132,14 @@ class JobDatabase:
 
     @property
     def place(self) -> str:
-        """The database's URL without its password."""
+        """The database's URL without its password, or the file's path."""
         return self._database.place
 
     @property
     def name(self) -> str:
-        """The name of the database, for a job that has no other name."""
+        """The name of the database, or of the job's folder, for a job that has no other name."""
+        if isinstance(self.address, Path):
+            return self.address.resolve().parent.parent.name
         return self.place.rpartition("/")[2].partition("?")[0]
 
     @contextmanager
@@ -137,16 +147,15 @@ class JobDatabase:
         """A transaction, committed at the end of the block. A lost connection is made anew by the next one."""
         with self._using:
             try:
-                if self._connection is None or self._connection.closed or self._connection.invalidated:
-                    self._connection = self._database.engine().connect()
-                with self._connection.begin():
+                if self._connection is None or self._database.is_lost(self._connection):
+                    self._disconnect()
+                    self._connection = self._connected.enter_context(self._database.connected())
+                with self._connection.begin(), _unsealing(self.address, self._connection):
                     yield self._connection
             except Exception as error:
                 if not self._database.is_of_driver(error):
                     raise
-                if self._connection is not None:
-                    self._connection.close()
-                self._connection = None
+                self._disconnect()
                 raise self._database.translated(error) from error
 
     def is_passing(self, error: Exception) -> bool:
@@ -170,10 +179,26 @@ class JobDatabase:
     def close(self) -> None:
         """Disconnect, and let nothing wait any longer. A second call does nothing."""
         self._closed.set()
+        self.disconnect()
+
+    def disconnect(self) -> None:
+        """Disconnect until the next use."""
         with self._using:
-            if self._connection is not None:
-                self._connection.close()
-            self._connection = None
+            self._disconnect()
+
+    def _disconnect(self) -> None:
+        self._connection = None
+        self._connected.close()
+
+
+@contextmanager
+def _unsealing(address: Path | str, connection: Connection) -> Iterator[None]:
+    """What is written to a file when its processes have gone removes its seal."""
+    driver = execution.driver_of(connection) if isinstance(address, Path) else None
+    before = 0 if driver is None else driver.total_changes
+    yield
+    if isinstance(address, Path) and driver is not None and driver.total_changes > before:
+        seal_of(address).unlink(missing_ok=True)
 
 
 def make_tables(database: JobDatabase) -> None:
@@ -228,6 +253,6 @@ def put_fact(connection: Connection, name: str, value: str) -> None:
 
 
 def server_time(connection: Connection) -> float:
-    """The server's clock, epoch seconds."""
-    ((now_s,),) = fetch(connection, "SELECT CAST(extract(epoch FROM clock_timestamp()) AS DOUBLE PRECISION)")
+    """The server's clock, or the machine's for a file; epoch seconds."""
+    ((now_s,),) = execution.fetch(connection, statements.SERVER_TIME)
     return float(now_s)

@@ -3,7 +3,6 @@
     {"anabranch": "frontier", "version": 1, "policy": "bkdr:997", …}                              the header
     {"url": …, "status": 200, "outcome": "done", "attempts": 0}                                    a URL that has ended
     {"url": …, "hops": "LLE", "via": …, "attempts": 1, "due_s": …, "precedence": 769, "queue": …}  a queued URL
-    {"url": …, "hops": "L", "via": …, "share": 1}                                                  a URL on its way to a share
     {"end": true, "ended": 2, "queued": 1}                                                         the dump is complete
 
 Ended URLs come first, so a reader that goes line by line knows them before anything is queued. A URL that ended and was
@@ -12,9 +11,7 @@ dedup key, if it is not the URL) and "payload" are base64; "due_s" is in epoch s
 directive << 8 | URI precedence, as in Heritrix; "queue" is for people: a loading Frontier asks its own policy. The text is
 ASCII: other characters use JSON escapes. A line written by hand may also have "force": true, which queues a known URL.
 
-In a crawl divided into shares, some URLs are on their way to the share that the line names. A share that does not own such a
-URL sends it on again when it loads the dump; any other Frontier queues it. "front" marks a URL without a "precedence" that is
-served first.
+"front" marks a URL without a "precedence" that is served first.
 """
 
 from __future__ import annotations
@@ -23,10 +20,9 @@ import json
 from base64 import b64decode, b64encode
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
 
-from anabranch.frontier.division.parcels import Consigned
 from anabranch.frontier.errors import FormatMismatch, FrontierError
 from anabranch.frontier.inspect.load import BATCH, Entry, Known, LoadReport, LoadTarget, Queued, load
-from anabranch.frontier.records import ENDING, FRONT, NORMAL, WAITING, Candidate, QueueKey
+from anabranch.frontier.records import ENDING, FRONT, WAITING, Candidate, QueueKey
 from anabranch.frontier.stores.contract import FrontierStore
 
 #: The header's first key and its value, which mark a dump.
@@ -47,37 +43,17 @@ def dump_lines(
     facts: Mapping[str, str | float] | None = None,
     *,
     with_ended: bool = True,
-    under_way: Iterable[tuple[int, Consigned]] = (),
     page: int = PAGE,
 ) -> Iterator[str]:
     """The lines of a dump, each with its newline; `facts` go into the header. Blocks at each page.
 
-    `under_way` are the URLs that the store keeps for other shares of the crawl, with their share. Memory: one page of rows
-    and one of queues. Cost: two seeks more per ended URL. The store must not change until the last line, else rows that
-    move may be missing or come twice. Errors: those of the store (StoreUnavailable).
+    Memory: one page of rows and one of queues. Cost: two seeks more per ended URL. The store must not change until the last
+    line, else rows that move may be missing or come twice. Errors: those of the store (StoreUnavailable).
     """
     yield _line({MAGIC[0]: MAGIC[1], "version": VERSION, **(facts or {})})
     ended = (yield from _ended_lines(store, page)) if with_ended else 0
     queued = yield from _queued_lines(store, page)
-    sent = 0
-    for share, consigned in under_way:
-        for url, key, hops, payload, front, force, precedence in consigned.candidates:
-            sent += 1
-            directive = (FRONT if front else NORMAL) & ~URI_PRECEDENCE
-            yield _line(
-                {
-                    "url": url,
-                    "key": _base64(key),
-                    "hops": hops or None,
-                    "via": consigned.page,
-                    "precedence": None if precedence is None else directive | precedence,
-                    "payload": _base64(payload),
-                    "front": (front and precedence is None) or None,
-                    "force": force or None,
-                    "share": share,
-                }
-            )
-    yield _line({"end": True, "ended": ended, "queued": queued, "under_way": sent or None})
+    yield _line({"end": True, "ended": ended, "queued": queued})
 
 
 def _ended_lines(store: FrontierStore, page: int) -> Generator[str, None, int]:
@@ -258,7 +234,6 @@ def _queued_entry(place: str, fields: Mapping[str, object]) -> Queued:
         via=_text(fields, "via"),
         attempts=_whole(fields, "attempts", 0, _MOST) or 0,
         due_s=_time(fields, "due_s"),
-        share=_whole(fields, "share", 0, _MOST),
     )
 
 

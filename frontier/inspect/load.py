@@ -32,10 +32,6 @@ BATCH = 1_000
 BATCH_BYTES = 8 << 20
 #: Refused entries that the report names; the others are counted.
 NAMED = 20
-#: The verdict about an entry of another share of the crawl; such entries may be most of a source.
-FOREIGN = Verdict(VerdictKind.REFUSED, "its host belongs to another share of the crawl")
-#: The verdict about one that was on its way to such a share, and is again: that share will decide.
-SENT = Verdict(VerdictKind.LATER, "it goes to the share of the crawl that its host belongs to")
 
 
 class Queued(NamedTuple):
@@ -46,7 +42,6 @@ class Queued(NamedTuple):
     via: str | None = None  #: the page it was found on
     attempts: int = 0  #: tries that counted so far
     due_s: float | None = None  #: earliest time of the next try, epoch seconds
-    share: int | None = None  #: it was on its way to this share of the crawl
 
 
 class Known(NamedTuple):
@@ -96,11 +91,8 @@ class LoadReport:
     known: int = 0  #: new URLs that had ended and will not be fetched
     seen: int = 0  #: were known here before
     later: int = 0  #: the filter will decide
-    sent: int = 0  #: are on their way to the share of the crawl that owns them
     refused: int = 0  #: cannot be taken
     refusals: list[Refusal] = field(default_factory=list)  #: the first `NAMED` of these
-    foreign: int = 0  #: belong to another share of the crawl
-    first_foreign: Refusal | None = None  #: the first of these
     skipped: int = 0  #: URLs of the source that are not to be fetched
     unknown: int = 0  #: lines of the source that are not understood
     cuts: list[str] = field(default_factory=list)  #: where the source ends too early, in words
@@ -134,19 +126,12 @@ class LoadReport:
         if verdict.kind is VerdictKind.SEEN:
             self.seen += 1
         elif verdict.kind is VerdictKind.LATER:
-            is_sent = verdict == SENT
-            self.sent += is_sent
-            self.later += not is_sent
+            self.later += 1
         else:
             url = entry.url if isinstance(entry, Known) else entry.candidate.url
-            refusal = Refusal(entry.place, url, verdict.reason)
-            if verdict == FOREIGN:
-                self.foreign += 1
-                self.first_foreign = self.first_foreign or refusal
-            else:
-                self.refused += 1
-                if len(self.refusals) < NAMED:
-                    self.refusals.append(refusal)
+            self.refused += 1
+            if len(self.refusals) < NAMED:
+                self.refusals.append(Refusal(entry.place, url, verdict.reason))
 
     def left_out(self, *, skipped: int, unknown: int, cuts: Iterable[str]) -> None:
         """Count lines of the source that are no entries, and its cuts."""
@@ -211,14 +196,13 @@ class Loading:
             _check(entry, "attempts", _is_count(entry.attempts))
             _check(entry, "due_s", due_s is None or (isinstance(due_s, float | int) and math.isfinite(due_s)))
             _check(entry, "via", isinstance(entry.via, str | None))
-            _check(entry, "share", entry.share is None or _is_count(entry.share))
         if self._is_busy():
             return [BUSY] * len(queued)
-        verdicts = self._judge([entry.candidate for entry in queued])
+        verdicts = self._parts.admission.judge([entry.candidate for entry in queued])
         fresh = list(compress(queued, [verdict.kind in _IS_NEW for verdict in verdicts]))
         if fresh:
             self._enqueue(fresh)
-        return self._sent(queued, verdicts)
+        return verdicts
 
     def note_ended(self, ended: Sequence[Known]) -> list[Verdict]:
         """Keep new URLs as ended: NEW if it is kept, SEEN if the URL was known. Raises: TypeError first; StoreUnavailable."""
@@ -228,7 +212,7 @@ class Loading:
             _check(entry, "outcome", isinstance(entry.outcome, OutcomeKind) and entry.outcome in ENDING)
         if self._is_busy():
             return [BUSY] * len(ended)
-        verdicts = self._judge([Candidate(entry.url, entry.key) for entry in ended])
+        verdicts = self._parts.admission.judge([Candidate(entry.url, entry.key) for entry in ended])
         fresh = list(compress(ended, [verdict.kind in _IS_NEW for verdict in verdicts]))
         if fresh:  # one batch of rows without a queue
             outbox, store_link = self._parts.outbox, self._parts.store_link
@@ -250,16 +234,6 @@ class Loading:
     def _is_busy(self) -> bool:
         self._parts.store_link.drain()
         return self._parts.store_link.unacknowledged.is_full
-
-    def _judge(self, candidates: Sequence[Candidate]) -> list[Verdict]:
-        """One verdict per candidate, in order. A host of another share would have two gates, so its new URLs are refused."""
-        elsewhere, verdicts = self._parts.admission.elsewhere, self._parts.admission.judge(candidates)
-        if elsewhere is None:
-            return verdicts
-        return [
-            FOREIGN if verdict.kind in _IS_NEW and not elsewhere.is_owner_of(candidate.url) else verdict
-            for candidate, verdict in zip(candidates, verdicts, strict=True)
-        ]
 
     def _enqueue(self, fresh: Sequence[Queued]) -> None:
         """One batch. Rows with a time to come wait, and are known to wait when they are durable."""
@@ -286,18 +260,6 @@ class Loading:
             with suppress(UnicodeEncodeError):
                 keys[url.encode()] = url
         return {keys[key]: record.ordinal for key, record in self._store.ended(list(keys)).items()} if keys else {}
-
-    def _sent(self, queued: Sequence[Queued], verdicts: Sequence[Verdict]) -> list[Verdict]:
-        """URLs that were on their way to other shares are so again, by the page they were found on; their verdict is SENT."""
-        judged = zip(queued, verdicts, strict=True)
-        is_owed = [verdict is FOREIGN and entry.share is not None for entry, verdict in judged]
-        found: dict[str | None, list[Candidate]] = {}
-        for entry in compress(queued, is_owed):
-            found.setdefault(entry.via, []).append(entry.candidate)
-        for page, candidates in found.items():
-            self._parts.admission.accept(candidates, 0, page)
-        self._parts.store_link.send()
-        return [SENT if owed else verdict for owed, verdict in zip(is_owed, verdicts, strict=True)]
 
 
 def _check(entry: Entry, name: str, is_good: bool) -> None:

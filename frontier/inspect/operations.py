@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
 from anabranch.frontier.checkpoints import Checkpoints
-from anabranch.frontier.division.exchange import LinkExchange
 from anabranch.frontier.errors import PolicyError
 from anabranch.frontier.inspect.audit import audit
 from anabranch.frontier.inspect.dump import dump_lines
@@ -42,12 +41,10 @@ class Operations:
         parts: Parts,
         checkpoints: Checkpoints,
         clock: Callable[[], float],
-        exchange: LinkExchange | None = None,
     ) -> None:
         self._store = store
         self._parts = parts
         self._checkpoints = checkpoints
-        self._exchange = exchange
         self.views = Views(store, seen, parts, clock)  #: the same views in steps, for a crawl that goes on meanwhile
         self.loading = Loading(store, parts, clock)  #: the target of a dump or a journal
 
@@ -110,8 +107,7 @@ class Operations:
         """The lines of a dump, see `frontier.inspect.dump`. Call nothing else until the last line."""
         self._require_whole("dump")
         self._flush()
-        under_way = () if self._exchange is None else self._exchange.under_way()
-        return dump_lines(self._store, facts, with_ended=with_ended, under_way=under_way)
+        return dump_lines(self._store, facts, with_ended=with_ended)
 
     def load(self, entries: Iterable[Entry]) -> LoadReport:
         """Take over the URLs of another Frontier, see `frontier.inspect.load`."""

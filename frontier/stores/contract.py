@@ -107,26 +107,6 @@ class LeftGate(NamedTuple):
     wakes_s: float | None  #: when it may be read again; only together with a turn
 
 
-class Parcel(NamedTuple):
-    """Links for another share of the crawl, kept until they are delivered. Columns of the table `parcel` in their order."""
-
-    share: int  #: the receiver
-    number: int  #: of the sequence; rises with each
-    content: bytes  #: in the format of `frontier.division.parcels`; contents of several may be joined
-
-
-class Exchanged:
-    """The exchange of one call with other shares of the crawl; most crawls have none."""
-
-    __slots__ = ("delivered", "pages", "parcels")
-
-    def __init__(self) -> None:
-        self.parcels: list[Parcel] = []  #: new ones
-        self.delivered: list[tuple[int, int]] = []  #: (share, number): it has all parcels up to this one
-        #: Pages of other shares that rows were found on: (ordinal, URL). Those rows have the negative ordinal as `via`.
-        self.pages: list[tuple[int, str]] = []
-
-
 class LinkRow(NamedTuple):
     """An accepted URL on its way to a share of another worker, in the table `link`. Its columns in their order."""
 
@@ -159,7 +139,7 @@ class Batch:
     """All changes of one call of the core; committed together. A plain class of lists: each call makes one."""
 
     __slots__ = (
-        "announced", "ended", "exchange", "exchanged", "forced", "gate_names", "gates", "last_number", "left", "moved", "new",
+        "announced", "ended", "exchange", "forced", "gate_names", "gates", "last_number", "left", "moved", "new",
         "now_s", "number", "queue_names", "queues", "removed", "settled", "standings", "turns", "woken",
     )  # fmt: skip
 
@@ -185,7 +165,6 @@ class Batch:
         self.gates: list[GateRow] = []  #: gates that are new or changed
         self.woken: list[tuple[int, Turn]] = []  #: gates with a row, not in memory, that now have something to serve
         self.left: list[LeftGate] = []  #: gates that leave memory
-        self.exchanged: Exchanged | None = None
 
     def exchanging(self) -> LinkChanges:
         """The exchange; the first call makes it."""
@@ -206,16 +185,15 @@ class Batch:
 
     @property
     def bytes(self) -> int:
-        """Bytes of the URLs and payloads that it adds, and of its parcels."""
-        size = sum([len(row.url) + (len(row.payload) if row.payload else 0) for row in self.new])
-        return size if self.exchanged is None else size + sum(len(parcel.content) for parcel in self.exchanged.parcels)
+        """Bytes of the URLs and payloads that it adds."""
+        return sum([len(row.url) + (len(row.payload) if row.payload else 0) for row in self.new])
 
     @property
     def is_empty(self) -> bool:
         """It changes nothing."""
         if self.ended or self.new or self.moved or self.gates:  # most are decided here
             return False
-        of_lanes = (self.turns, self.left, self.woken, self.removed, self.announced, self.exchanged, self.exchange)
+        of_lanes = (self.turns, self.left, self.woken, self.removed, self.announced, self.exchange)
         return not any(of_lanes) and not any((self.queues, self.standings, self.queue_names, self.gate_names))
 
 
@@ -432,10 +410,6 @@ class FrontierStore(Protocol):
 
     def close(self, *, clean: bool) -> None:
         """Write all, mark the store clean if asked, and release it (blocks). A second call does nothing."""
-
-    def parcels(self, share: int, after: int, limit: int) -> list[Parcel]:
-        """The parcels for another share of the crawl, by number, after `after`; durable when answered (blocks, any thread)."""
-        ...
 
     # Look-ups for inspection: all block, any thread
 

@@ -10,7 +10,6 @@ from typing import Any
 from anabranch.frontier import composition
 from anabranch.frontier.admission import Admission
 from anabranch.frontier.checkpoints import Checkpoints, catch_up
-from anabranch.frontier.division.exchange import exchange_of
 from anabranch.frontier.errors import StoreUnavailable
 from anabranch.frontier.frontier import Frontier
 from anabranch.frontier.order import FrontierOrder
@@ -399,8 +398,7 @@ def build(
     catch_up(store, seen, opening)
     checkpoints = ManualCheckpoints(store, seen, marked=opening.counters.last_ordinal)
     parts = composition._parts(asked, store, seen, opening, checkpoints, clock)
-    exchange = exchange_of(store, parts)
-    core = Frontier(store=store, seen=seen, parts=parts, checkpoints=checkpoints, clock=clock, exchange=exchange)
+    core = Frontier(store=store, seen=seen, parts=parts, checkpoints=checkpoints, clock=clock)
     composition._wake_by_budget(core, asked, store, opening)
     return Rig(core=core, parts=parts, order=asked, clock=clock, store=store, seen=seen, ledger=ledger_for(asked))
 

@@ -9,9 +9,7 @@ from collections.abc import Callable, Mapping
 
 import pytest
 
-from anabranch.frontier.aio import Alarm, AsyncFrontier, AsyncShare, Bell, Drained
-from anabranch.frontier.division.ownership import Division
-from anabranch.frontier.division.parcels import Consigned
+from anabranch.frontier.aio import Alarm, AsyncFrontier, Bell, Drained
 from anabranch.frontier.errors import LeaseLost, StoreUnavailable, UnknownQueue
 from anabranch.frontier.frontier import Frontier
 from anabranch.frontier.parts import Steps, asked
@@ -997,48 +995,3 @@ async def test_an_alarm_for_a_moment_that_is_over_rings_at_once() -> None:
     alarm.set(40.0)
     await asyncio.wait_for(rung.wait(), HANG_S)
     assert not alarm.is_set
-
-
-async def opened_share() -> AsyncShare:
-    def open_(on_change: Callable[[], None]) -> Frontier:
-        return build(politeness=HASTE, division=Division(shares=1, share=0), on_change=on_change).core
-
-    share = AsyncShare(open_)
-    await share.__aenter__()
-    return share
-
-
-async def test_a_share_that_is_drained_waits_for_the_others() -> None:
-    """They may still send something: whoever waits for a lease goes on waiting, and somebody is told."""
-    told: list[str] = []
-    share = await opened_share()
-    share.on_drained = lambda: told.append("drained")
-    waiter = asyncio.create_task(share.lease())
-    await settle()
-    assert told
-    assert not waiter.done()
-    assert share.receive([Consigned("http://elsewhere.test/", candidates("http://a.test/"))])
-    lease = await waiter
-    assert (lease.url, lease.via) == ("http://a.test/", "http://elsewhere.test/")
-    told.clear()
-    waiter = asyncio.create_task(share.lease())
-    await settle()
-    assert not told, "a lease is out, so it is not drained"
-    share.finish(lease, DONE)
-    await settle()
-    assert told
-    share.let_end()
-    with pytest.raises(Drained):
-        await waiter
-    await share.close()
-
-
-async def test_a_share_that_is_kept_open_stops_all_the_same() -> None:
-    """A stop is a stop."""
-    share = await opened_share()
-    waiter = asyncio.create_task(share.lease())
-    await settle()
-    share.stop_leasing()
-    with pytest.raises(Drained):
-        await waiter
-    await share.close()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import Counter, deque
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from heapq import nlargest
 from itertools import chain, islice
@@ -14,7 +14,6 @@ from anabranch.frontier.stores.contract import (
     Batch,
     Counters,
     EndedRecord,
-    Exchanged,
     GateRead,
     GateRow,
     GatesRead,
@@ -23,7 +22,6 @@ from anabranch.frontier.stores.contract import (
     LaneRow,
     LanesRead,
     Opening,
-    Parcel,
     Place,
     QueueFacts,
     QueueRow,
@@ -95,7 +93,6 @@ class MemoryStore:
         self._is_clean = True
         self._now_s = 0.0
         self._answers: list[Answer] = []
-        self._parcels: dict[int, deque[Parcel]] = {}
 
     def open(self, identity: Mapping[str, str], now_s: float, on_change: Callable[[], None]) -> Opening:
         """Begin empty, or continue with the state of the last close; `on_change` is never called."""
@@ -188,11 +185,6 @@ class MemoryStore:
     def note(self, notes: Mapping[str, str]) -> None:
         """Keep the facts for the next opening."""
         self._notes.update(notes)
-
-    def parcels(self, share: int, after: int, limit: int) -> list[Parcel]:
-        """O(parcels of the share)."""
-        kept = list(self._parcels.get(share, ()))
-        return [parcel for parcel in kept if parcel.number > after][:limit]
 
     def close(self, *, clean: bool) -> None:
         """Let go; the next opening reports whether it was clean."""
@@ -330,8 +322,6 @@ class MemoryStore:
             self._gates.rows[gate[0]] = gate
         if batch.turns or batch.left or batch.standings or batch.removed or batch.woken:
             self._arrange(batch)
-        if batch.exchanged is not None:
-            self._exchange(batch.exchanged)
 
     def _arrange(self, batch: Batch) -> None:
         """Turns, standings and the gates' windows, after the rows: a lane that opens wakes a gate that just left."""
@@ -348,16 +338,6 @@ class MemoryStore:
             self._gates.wake(gate, turn)
         for lane in batch.removed:
             self._lanes.remove(lane)
-
-    def _exchange(self, exchanged: Exchanged) -> None:
-        for parcel in exchanged.parcels:
-            self._parcels.setdefault(parcel.share, deque()).append(parcel)
-        for share, number in exchanged.delivered:
-            kept = self._parcels.get(share, deque())
-            while kept and kept[0].number <= number:
-                kept.popleft()
-        for ordinal, url in exchanged.pages:
-            self._ended.note_page(ordinal, url)
 
     def _hold(self, gate: int, lanes: int) -> GateRead:
         self._gates.hold(gate)

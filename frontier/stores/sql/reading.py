@@ -43,7 +43,6 @@ from anabranch.frontier.stores.contract import (
     LaneRow,
     LanesRead,
     LinkRow,
-    Parcel,
     Place,
     QueueFacts,
     QueueRow,
@@ -253,9 +252,11 @@ def _line(connection: Connection, gate: int, after: int, limit: int) -> list[Lan
     return list(map(LaneRow._make, fetch(connection, statements.LINE, (gate, after, limit))))
 
 
-def read_parcels(connection: Connection, share: int, after: int, limit: int) -> list[Parcel]:
-    """The parcels for a share, by number, after `after`."""
-    return list(map(Parcel._make, fetch(connection, statements.PARCELS, (share, after, limit))))
+def read_parcels(connection: Connection, after: tuple[int, int], limit: int) -> list[tuple[int, int, bytes]]:
+    """Links that a share of a job had for others, in an earlier version: (share, number, content), after (share, number)."""
+    return [
+        (share, number, content) for share, number, content in fetch(connection, statements.PARCELS, (*after, limit))
+    ]
 
 
 # One URL

@@ -3,7 +3,7 @@
 `url` holds queued and leased rows only, clustered by place, so that a lane's first rows lie together: reading them is one
 seek. A row moves to `done` when its URL has ended. `seen` spans both. `lane` counts the rows of `url` by lane and keeps the
 lane's place in the line of its gate; `gate` keeps the place of each gate that the core does not hold in memory. `parcel` and
-`page` have rows only in a share of a crawl that several processes run.
+`page` have rows only in a share of a job that an earlier version divided among processes.
 
 Ids are 64 bits with a sign, times epoch seconds. A partial index holds no more rows than its statements ask for.
 """

@@ -18,7 +18,7 @@ import resource
 import socket
 import sqlite3
 from collections.abc import Iterator
-from contextlib import contextmanager, nullcontext, suppress
+from contextlib import closing, contextmanager, nullcontext, suppress
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -41,7 +41,7 @@ from anabranch.frontier.errors import (
 from anabranch.frontier.stores.sql import statements
 from anabranch.frontier.stores.sql.execution import driver_of, fetch
 from anabranch.frontier.stores.sql.reading import recount
-from anabranch.frontier.stores.sql.schema import CRAWL, FORMAT, counters_of
+from anabranch.frontier.stores.sql.schema import CRAWL, FORMAT, IDENTITY, counters_of
 
 #: Marks a database as ours: the letters "Anab" in the file's header.
 APPLICATION_ID = 0x416E6162
@@ -225,6 +225,16 @@ def lacking_room(file: Path) -> int | None:
     return errno.EFBIG if limit != resource.RLIM_INFINITY and limit - longest < _LEAST_ROOM_BYTES else None
 
 
+def identity_of(file: Path) -> dict[str, str]:
+    """What a store in this file must be opened with. No process may have it open. Raises: StoreUnavailable."""
+    try:
+        with closing(sqlite3.connect(f"{file.absolute().as_uri()}?mode=ro", uri=True)) as connection:
+            facts = dict(connection.execute("SELECT name, value FROM crawl"))
+    except sqlite3.Error as error:
+        raise translated(file, error) from error
+    return {name.removeprefix(IDENTITY): value for name, value in facts.items() if name.startswith(IDENTITY)}
+
+
 _TEXT = re.compile(rb"anabranch seal 1\nepoch ([0-9]+)\nbytes ([0-9]+)\ncrc32 ([0-9a-f]{8})\n")
 
 Seal = tuple[int, bool]  #: (epoch, whether the file is unchanged)
@@ -257,6 +267,25 @@ def write_seal(database: Path, epoch: int) -> None:
     unfinished = seal.with_name(f"{seal.name}.new")
     unfinished.write_bytes(b"anabranch seal 1\nepoch %d\nbytes %d\ncrc32 %08x\n" % (epoch, *size_and_crc(database)))
     unfinished.replace(seal)
+
+
+@contextmanager
+def sealed(database: Path) -> Iterator[None]:
+    """While inside, this process and those that it starts are alone with a shared file; afterwards it has a seal.
+
+    At both ends no process may have it open. Cost: reads the file twice. Raises: StoreDamaged if it is not as its seal says.
+    """
+    seal = read_seal(database)
+    if seal is not None and not seal[1]:
+        raise StoreDamaged(
+            f"{database}: it is not what was written to it; restore it from a copy, and remove {seal_of(database).name} "
+            "if that copy was made while the crawl ran"
+        )
+    seal_of(database).unlink(missing_ok=True)
+    yield
+    if database.exists() and not log_of(database).exists():  # the last connection has folded and removed it
+        with suppress(OSError):
+            write_seal(database, 0)
 
 
 _HEADER = "anabranch owner 1"  # first line of the owner's file: its kind and version
@@ -388,6 +417,10 @@ class SqliteFile:
 
     def end_session(self, connection: Connection, session: str) -> None:
         """Nothing: a stopped process is ended by whoever started it."""
+
+    def is_of_driver(self, error: Exception) -> bool:
+        """It came from SQLite, through SQLAlchemy or by itself."""
+        return isinstance(error, DBAPIError | sqlite3.Error)
 
     def translated(self, error: Exception) -> FrontierError:
         """As the function `translated`; a file that is in use has its owner named, if that is known."""

@@ -219,14 +219,11 @@ WHERE held = 0 AND id IN (SELECT gate FROM lane WHERE queue = ? AND servable = 1
       AND (turn IS NULL OR turn > ({_FIRST_TURN}))
 """
 
-# The exchange with other shares of the crawl
+# Links on their way between the shares of a job, and pages of other shares, as earlier versions kept them
 
-INSERT_PARCEL = ManyRows("INSERT INTO parcel VALUES ", _types("int8 int8 bytea"), may_repeat=False, is_plain=True)
 #: (share, number).
-DELETE_PARCELS = "DELETE FROM parcel WHERE share = ? AND number <= ?"
 #: (share, number, limit).
-PARCELS = "SELECT share, number, content FROM parcel WHERE share = ? AND number > ? ORDER BY number LIMIT ?"
-INSERT_PAGE = ManyRows("INSERT INTO page VALUES ", _types("int8 text"), may_repeat=False, is_plain=True)
+PARCELS = "SELECT share, number, content FROM parcel WHERE (share, number) > (?, ?) ORDER BY share, number LIMIT ?"
 PAGES = _listed("SELECT ordinal, url FROM page WHERE ordinal")
 
 # Shares and their workers. SERVER_TIME stands for the server's clock: on one machine, for the machine's
@@ -266,6 +263,8 @@ FREE_LATE_SHARES = """
 UPDATE share SET epoch = NULL, leaving = 0, died_s = SERVER_TIME
 WHERE epoch IN (SELECT epoch FROM worker WHERE until_s > 0 AND until_s < SERVER_TIME FOR UPDATE)
 """
+FREE_LIVE_SHARES = "UPDATE share SET epoch = NULL, leaving = 0, died_s = SERVER_TIME WHERE epoch IS NOT NULL"
+BURY_WORKERS = "UPDATE worker SET until_s = 0 WHERE until_s > 0"
 #: Of a worker that died: its fetches may have lasted until now. (epoch).
 FREE_SHARES = "UPDATE share SET epoch = NULL, leaving = 0, died_s = SERVER_TIME WHERE epoch = ?"
 #: Of one that leaves in order.

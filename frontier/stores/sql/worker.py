@@ -358,6 +358,12 @@ def end_late_workers(connection: Connection) -> None:
     execute(connection, statements.BURY_LATE_WORKERS)
 
 
+def end_all_workers(connection: Connection) -> None:
+    """The same of all workers: whoever holds a job's folder knows that its processes have gone."""
+    execute(connection, statements.FREE_LIVE_SHARES)
+    execute(connection, statements.BURY_WORKERS)
+
+
 _LINKS = statements.LINKS._replace(after=f") AS listed) ORDER BY ordinal LIMIT {LINKS_AT_ONCE}")
 
 

@@ -7,7 +7,7 @@ between never touches the disk. Names, counts and times are written with the row
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from functools import partial
 from itertools import groupby
 from typing import Any, Protocol
@@ -21,13 +21,11 @@ from anabranch.frontier.stores.contract import (
     Batch,
     Counters,
     Ended,
-    Exchanged,
     GateRow,
     LeftGate,
     LinkChanges,
     LinkRow,
     Opening,
-    Parcel,
     Place,
     QueueRow,
     ShareOf,
@@ -239,7 +237,6 @@ class TransactionWriter:
         queues = self._queues.write(self._connection)
         self._gates.write(self._connection)
         self._queues, self._gates = QueueChanges(), GateChanges(self._owner.share_of)
-        _write_exchanged(self._connection, [batch.exchanged for batch in batches if batch.exchanged is not None])
         lanes.write(self._connection)
         self._change_totals(
             queued=lanes.rows,
@@ -454,32 +451,3 @@ class GateChanges:
         )
         write(connection, statements.LEAVE_GATES, [left for _, left in sorted(self._left.items())])
         write(connection, statements.WAKE_GATES, sorted(self._woken.items()))
-
-
-#: A parcel that has reached this size is joined with no other.
-FULL_BYTES = 1 << 17
-
-
-def _write_exchanged(connection: Connection, exchanged: Sequence[Exchanged]) -> None:
-    """Write parcels and pages, and delete delivered parcels. Cost: a row for some hundred pages, about 10 µs."""
-    write(connection, statements.INSERT_PARCEL, list(joined([parcel for one in exchanged for parcel in one.parcels])))
-    write(connection, statements.INSERT_PAGE, [page for one in exchanged for page in one.pages])
-    delivered: dict[int, int] = {}
-    for share, number in [pair for one in exchanged for pair in one.delivered]:
-        delivered[share] = max(number, delivered.get(share, 0))
-    for share, number in delivered.items():
-        execute(connection, statements.DELETE_PARCELS, (share, number))
-
-
-def joined(parcels: Sequence[Parcel]) -> Iterator[Parcel]:
-    """The same in fewer parcels: neighbours of one share are joined, up to `FULL_BYTES`, under the last one's number."""
-    for share, of_share in groupby(sorted(parcels), key=lambda parcel: parcel.share):
-        number, contents, size = 0, list[bytes](), 0
-        for _, number, content in of_share:
-            contents.append(content)
-            size += len(content)
-            if size >= FULL_BYTES:
-                yield Parcel(share, number, b"".join(contents))
-                contents, size = [], 0
-        if contents:
-            yield Parcel(share, number, b"".join(contents))

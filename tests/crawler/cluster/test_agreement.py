@@ -2,6 +2,7 @@
 
 import time
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
@@ -26,25 +27,26 @@ from anabranch.crawler.order.order import CrawlOrder
 from anabranch.crawler.outcomes.errors import JobUnfinished, StoreLost, UsageError
 from anabranch.frontier.records import Candidate
 from anabranch.frontier.stores.sql.worker import WorkerIdentity, end_late_workers
-from tests.postgres_server import server
+from tests.crawler.cluster.stores import shared_store
 
 SEEDS = [Seed(url=f"http://{name}.test/", source="command line") for name in "ab"]
 
 
-@pytest.fixture
-def store() -> Iterator[str]:
-    with server() as url:
-        yield url.replace(":@", "@")
+@pytest.fixture(params=["file", "server"])
+def store(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Path | str]:
+    with shared_store(request.param, tmp_path) as opened:
+        yield opened
 
 
 @pytest.fixture
-def database(store: str) -> Iterator[JobDatabase]:
+def database(store: Path | str) -> Iterator[JobDatabase]:
     with JobDatabase(store) as opened:
         yield opened
 
 
-def order_of(store: str, **flags: object) -> CrawlOrder:
-    return load_order(None, {"store": store, **flags}, ["frontier.shares=4"])
+def order_of(store: Path | str, **flags: object) -> CrawlOrder:
+    place = "" if isinstance(store, Path) else store
+    return load_order(None, {"store": place, **flags}, ["frontier.shares=4"])
 
 
 def joined(
@@ -53,18 +55,18 @@ def joined(
     return join(database, Wanted(order, seeds, **more), Applicant(name, f"token of {name}", is_named=False))
 
 
-def at_work(order: CrawlOrder, tmp_path, name: str):
+def at_work(store: Path | str, order: CrawlOrder, tmp_path, name: str):
     """A worker with a lease."""
     identity = WorkerIdentity(name=name, token=f"token of {name}")
-    return open_share_holder(tmp_path / name, order, identity)
+    return open_share_holder(tmp_path / name, order, identity, store)
 
 
-def test_the_first_worker_decides_and_others_agree(database: JobDatabase, store: str, tmp_path) -> None:
+def test_the_first_worker_decides_and_others_agree(database: JobDatabase, store: Path | str, tmp_path) -> None:
     """What concerns one machine may differ; anything else is named."""
     first = joined(database, order_of(store))
     assert (first.is_first, first.name, first.added, first.round) == (True, "a", 2, 1)
     assert abs(first.now_s - time.time()) < 60
-    with at_work(order_of(store), tmp_path, "a"):
+    with at_work(store, order_of(store), tmp_path, "a"):
         second = joined(database, order_of(store, workers=3), "b")
         assert (second.is_first, second.added, second.job) == (False, 0, first.job)
         with pytest.raises(
@@ -77,44 +79,49 @@ def test_the_first_worker_decides_and_others_agree(database: JobDatabase, store:
     check_agreement(database, order_of(store, min_delay="1s"))
 
 
-def test_the_order_comes_from_the_database(database: JobDatabase, store: str, tmp_path) -> None:
-    """But for what concerns one machine: the worker's own order has that."""
+def test_the_order_comes_from_the_database(database: JobDatabase, store: Path | str, tmp_path) -> None:
+    """But for what concerns one machine: the worker's own order has that. In a job's folder there is its order."""
     assert shared_order(store, tmp_path) is None
     joined(database, order_of(store, min_delay="1s", workers=7, name="portals"))
     found = shared_order(store, tmp_path)
     assert found is not None
-    (layer,) = found.layers
     assert (found.shares, found.has_seeds) == (4, True)
+    assert len(found.layers) == isinstance(store, str)
+    if isinstance(store, Path):
+        return
+    (layer,) = found.layers
     assert layer.tables["politeness"]["min_delay"] == "1s"
     assert "seeds" not in layer.tables["job"]
     assert "store" not in layer.tables["frontier"]
 
 
-def test_names_are_made_unique_unless_the_operator_gives_one(database: JobDatabase, store: str, tmp_path) -> None:
+def test_names_are_made_unique_unless_the_operator_gives_one(
+    database: JobDatabase, store: Path | str, tmp_path
+) -> None:
     """A name belongs to the folder that had it first; archives are named by it."""
     order = order_of(store)
     joined(database, order)
-    at_work(order, tmp_path, "a").close()
+    at_work(store, order, tmp_path, "a").close()
     other = join(database, Wanted(order), Applicant("a", "another folder", is_named=False))
     assert other.name == "a-2"
     assert join(database, Wanted(order), Applicant("a", "token of a", is_named=False)).name == "a"
     assert join(database, Wanted(order), Applicant("a", "another folder", is_named=True)).name == "a"
 
 
-def test_what_is_fixed_stays(database: JobDatabase, store: str, tmp_path) -> None:
+def test_what_is_fixed_stays(database: JobDatabase, store: Path | str, tmp_path) -> None:
     """The kept order is as it was after a refusal."""
     joined(database, order_of(store))
-    at_work(order_of(store), tmp_path, "a").close()
+    at_work(store, order_of(store), tmp_path, "a").close()
     with pytest.raises(OtherOrder, match=r"\[frontier\] policy is 'bkdr:997' there and 'host' here; that is fixed"):
         joined(database, order_of(store, policy="host"))
     check_agreement(database, order_of(store))
 
 
-def test_what_throws_urls_away_needs_consent(database: JobDatabase, store: str, tmp_path) -> None:
+def test_what_throws_urls_away_needs_consent(database: JobDatabase, store: Path | str, tmp_path) -> None:
     """Another round, and another scope, while URLs are queued; nothing is changed without it."""
     order = order_of(store)
     joined(database, order)
-    with at_work(order, tmp_path, "a") as frontier:
+    with at_work(store, order, tmp_path, "a") as frontier:
         frontier.schedule([Candidate("http://a.test/")])
         frontier.flush()
         with pytest.raises(UsageError, match="a crawl it; another round begins when they have ended"):
@@ -126,15 +133,15 @@ def test_what_throws_urls_away_needs_consent(database: JobDatabase, store: str, 
     assert joined(database, order_of(store, max_hops=3), has_consent=True).round == 1
     again = joined(database, order, again=True, has_consent=True)
     assert (again.round, again.added) == (2, 0)
-    with at_work(order, tmp_path, "c") as frontier:
+    with at_work(store, order, tmp_path, "c") as frontier:
         assert frontier.schedule([Candidate("http://a.test/")])[0].kind.value == "new"
 
 
-def test_nobody_joins_workers_that_end(database: JobDatabase, store: str, tmp_path) -> None:
+def test_nobody_joins_workers_that_end(database: JobDatabase, store: Path | str, tmp_path) -> None:
     """A later first worker runs again."""
     order = order_of(store)
     joined(database, order)
-    with at_work(order, tmp_path, "a"):
+    with at_work(store, order, tmp_path, "a"):
         with database.transaction() as connection:
             put_wish(connection, Wish.STOP)
         with pytest.raises(JobStops, match="are ending; run the command again"):
@@ -144,7 +151,7 @@ def test_nobody_joins_workers_that_end(database: JobDatabase, store: str, tmp_pa
         assert wish(connection)[1] is Wish.RUN
 
 
-def test_a_job_of_one_worker_is_not_joined(database: JobDatabase, store: str, tmp_path) -> None:
+def test_a_job_of_one_worker_is_not_joined(database: JobDatabase, store: Path | str, tmp_path) -> None:
     """It goes on from its own folder."""
     from anabranch.frontier.composition import FrontierOrder, open_frontier
     from anabranch.frontier.stores.sql.store import SqlStore
@@ -174,25 +181,27 @@ def test_another_version_is_named() -> None:
     assert there.differences(here) == {"version": f"version 0.0.9 there, {here.version} here"}
 
 
-def test_a_folder_of_another_job_changes_nothing(database: JobDatabase, store: str, tmp_path) -> None:
+def test_a_folder_of_another_job_changes_nothing(database: JobDatabase, store: Path | str, tmp_path) -> None:
     """Not even a round that it orders is begun."""
     order = order_of(store)
     joined(database, order)
-    with at_work(order, tmp_path, "a") as frontier:
+    with at_work(store, order, tmp_path, "a") as frontier:
         frontier.schedule([Candidate("http://a.test/")])
     applicant = Applicant("b", "token of b", is_named=False, job="another")
     with pytest.raises(StoreLost, match="holds another job than the one that this worker's folder belongs to"):
         join(database, Wanted(order, again=True, has_consent=True), applicant)
     assert joined(database, order).round == 1
-    with at_work(order, tmp_path, "a") as frontier:
+    with at_work(store, order, tmp_path, "a") as frontier:
         assert frontier.schedule([Candidate("http://a.test/")])[0].kind.value == "seen"
 
 
-def test_who_is_late_loses_its_lease_to_the_next_first_worker(database: JobDatabase, store: str, tmp_path) -> None:
+def test_who_is_late_loses_its_lease_to_the_next_first_worker(
+    database: JobDatabase, store: Path | str, tmp_path
+) -> None:
     """It must not come back to another order, or to another round."""
     order = order_of(store)
     joined(database, order)
-    with at_work(order, tmp_path, "a") as late, database.transaction() as connection:
+    with at_work(store, order, tmp_path, "a") as late, database.transaction() as connection:
         execute(connection, "UPDATE worker SET until_s = 1 WHERE name = 'a'")
         end_late_workers(connection)
         assert fetch(connection, "SELECT until_s FROM worker") == [(0.0,)]
@@ -201,7 +210,7 @@ def test_who_is_late_loses_its_lease_to_the_next_first_worker(database: JobDatab
     assert joined(database, order_of(store, min_delay="1s"), "b").is_first
 
 
-def test_a_worker_of_an_earlier_round_is_refused(database: JobDatabase, store: str) -> None:
+def test_a_worker_of_an_earlier_round_is_refused(database: JobDatabase, store: Path | str) -> None:
     """Its filter knows the URLs of that round."""
     joined(database, order_of(store))
     check_agreement(database, order_of(store), 1)

@@ -12,13 +12,15 @@ from anabranch.crawler.cluster.database import JobDatabase, make_tables, put_fac
 from anabranch.crawler.cluster.seedtable import SeedTable
 from anabranch.crawler.cluster.totals import all_totals, put_totals, totals_elsewhere, view_of
 from anabranch.crawler.job.seeds import Seed
-from anabranch.frontier.errors import StoreUnavailable
-from tests.postgres_server import own_server, server
+from anabranch.frontier.errors import StoreDamaged, StoreUnavailable
+from anabranch.frontier.stores.sql.sqlite import sealed
+from tests.crawler.cluster.stores import shared_store
+from tests.postgres_server import own_server
 
 
-@pytest.fixture
-def database() -> Iterator[JobDatabase]:
-    with server() as url, JobDatabase(url) as opened:
+@pytest.fixture(params=["file", "server"])
+def database(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[JobDatabase]:
+    with shared_store(request.param, tmp_path) as store, JobDatabase(store) as opened:
         make_tables(opened)
         make_tables(opened)  # of two workers that begin at once
         opened.do(lambda connection: put_fact(connection, "id", "x"))
@@ -106,3 +108,19 @@ def test_a_lost_connection_is_made_anew() -> None:
             assert database.is_passing(failure.value)
             postgres.start()
             database.do_patiently(lambda connection: put_fact(connection, "id", "x"))
+
+
+def test_a_file_that_was_changed_while_nobody_had_it_is_refused(tmp_path: Path) -> None:
+    """Its processes seal it when they have all gone; one that was killed leaves no seal."""
+    file = tmp_path / "frontier.db"
+    with sealed(file), JobDatabase(file) as database:
+        make_tables(database)
+    with pytest.raises(KeyboardInterrupt), sealed(file):
+        raise KeyboardInterrupt
+    with sealed(file), JobDatabase(file) as database:
+        database.do(lambda connection: put_fact(connection, "id", "x"))
+    content = bytearray(file.read_bytes())
+    content[-1] ^= 1
+    file.write_bytes(content)
+    with pytest.raises(StoreDamaged, match="it is not what was written to it; restore it from a copy"), sealed(file):
+        pass

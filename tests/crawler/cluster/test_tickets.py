@@ -2,13 +2,14 @@
 
 import asyncio
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 from sqlalchemy import Connection
 
 from anabranch.crawler.cluster.database import JobDatabase, execute, make_tables, put_fact
 from anabranch.crawler.cluster.tickets import WorkerTickets, granted, keep_tickets, take_tickets, used
-from tests.postgres_server import server
+from tests.crawler.cluster.stores import shared_store
 
 
 async def test_a_visit_waits_until_its_worker_has_a_ticket() -> None:
@@ -52,10 +53,10 @@ async def test_without_a_limit_all_pass() -> None:
     assert await tickets.take()
 
 
-@pytest.fixture
-def connection() -> Iterator[Connection]:
+@pytest.fixture(params=["file", "server"])
+def connection(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Connection]:
     """A job of two workers that live, 1 and 2, and one that died with 3 pages."""
-    with server() as url, JobDatabase(url) as database:
+    with shared_store(request.param, tmp_path) as store, JobDatabase(store) as database:
         make_tables(database)
         with database.transaction() as opened:
             put_fact(opened, "id", "x")

@@ -10,7 +10,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from anabranch.frontier.division.parcels import Consigned
 from anabranch.frontier.errors import FormatMismatch
 from anabranch.frontier.inspect.dump import Dump, DumpDamaged, dump_lines, load_dump
 from anabranch.frontier.inspect.load import Known, Queued
@@ -41,7 +40,6 @@ from anabranch.frontier.stores.contract import (
     Standing,
 )
 from anabranch.frontier.stores.memory.store import MemoryStore
-from tests.frontier.division.test_parcels import CANDIDATES
 
 
 class Rows:
@@ -223,15 +221,6 @@ def test_what_is_read_back_is_what_was_written(heads: list[Head], ended: list[En
         assert (entry.via, entry.attempts, entry.due_s) == (head.via, was.attempts, was.due_s)
 
 
-@given(st.lists(st.builds(Consigned, st.none() | st.text(min_size=1), st.lists(CANDIDATES, max_size=3)), max_size=4))
-def test_what_is_under_way_to_another_share_is_read_back_whole(consigned: list[Consigned]) -> None:
-    """With the page it was found on, and whom it belongs to; what it says of its precedence, or does not."""
-    read = list(Dump(dump_lines(Rows(), under_way=[(7, page) for page in consigned])))
-    assert [(entry.via, *entry.candidate, entry.share) for entry in read if isinstance(entry, Queued)] == [
-        (page.page, *candidate, 7) for page in consigned for candidate in page.candidates
-    ]
-
-
 @given(st.sets(st.integers(-9, 9)), st.sets(st.integers(-9, 9)), st.integers(1, 4))
 def test_each_row_tells_its_queue_wherever_the_pages_end(held: set[int], listed: set[int], page: int) -> None:
     """A queue that the store does not list is left out; no other row loses its name by it."""
@@ -356,7 +345,6 @@ def test_a_url_with_an_outcome_has_ended() -> None:
         ({"due_s": "now"}, '"due_s" must be a time'),
         ({"force": 1}, '"force" must be true or false'),
         ({"front": "yes"}, '"front" must be true or false'),
-        ({"share": -1}, '"share" must be a whole number from 0'),
         ({"outcome": "retry"}, '"outcome" must be one of disregarded, done, failed'),
         ({"outcome": "done", "status": "200"}, '"status" must be a whole number'),
     ],

@@ -137,19 +137,6 @@ def test_refused_entries_are_named_the_first_of_them() -> None:
     assert report.refusals[3] == ("dump:3", "http://q.example/3", "it has no host")
 
 
-def test_what_other_shares_take_is_counted_with_the_first_of_it() -> None:
-    """It may be most of the source, and nothing is wrong with it; what is wrong must still be seen."""
-    target = Target()
-    for number in range(30):
-        target.unmeant[queued_entry(number).candidate.url] = loading.FOREIGN
-    target.unmeant["http://q.example/28"] = loading.SENT
-    target.unmeant["http://q.example/29"] = Verdict(VerdictKind.REFUSED, "it has no host")
-    report = load([queued_entry(number) for number in range(40)], target)
-    assert (report.queued, report.foreign, report.sent, report.later, report.refused) == (10, 28, 1, 0, 1)
-    assert report.first_foreign == ("dump:0", "http://q.example/0", loading.FOREIGN.reason)
-    assert [refusal.place for refusal in report.refusals] == ["dump:29"]
-
-
 def test_what_a_blocking_filter_will_decide_is_counted_apart() -> None:
     """It is neither new nor known yet."""
     target = Target()

@@ -12,9 +12,9 @@ from hypothesis import strategies as st
 
 from anabranch.frontier.errors import InvariantBroken, StoreInUse
 from anabranch.frontier.records import QueueKey, Row, Turn
-from anabranch.frontier.stores.contract import Counters, LeftGate, Moved, Parcel, QueueRow, Standing
+from anabranch.frontier.stores.contract import Counters, LeftGate, Moved, QueueRow, Standing
 from anabranch.frontier.stores.sql.reading import read_queue, recount, take_gate
-from anabranch.frontier.stores.sql.writing import FULL_BYTES, SoleOwner, TransactionWriter, joined
+from anabranch.frontier.stores.sql.writing import SoleOwner, TransactionWriter
 from tests.frontier.stores.crawl_file import Crawl, crawl, gate_facts, queue_facts
 from tests.frontier.stores.rows import A_LANE, OTHER_LANE, done, gate_key, row, waiting
 
@@ -268,24 +268,3 @@ def _expected(steps: list[object]) -> tuple[int, int | None, float | None]:
         else:
             held, turn, wakes_s = 1, None, None
     return held, turn, wakes_s
-
-
-def test_the_parcels_of_one_share_become_one() -> None:
-    """Under the number of the last, whatever came in between for others."""
-    parcels = [Parcel(1, 1, b"a"), Parcel(2, 2, b"x"), Parcel(1, 3, b"b")]
-    assert list(joined(parcels)) == [Parcel(1, 3, b"ab"), Parcel(2, 2, b"x")]
-
-
-def test_a_parcel_that_is_full_is_joined_with_no_other() -> None:
-    """So what is read and sent at once has a bound."""
-    parcels = [Parcel(1, number, b"." * (FULL_BYTES // 2)) for number in range(1, 6)]
-    assert [(parcel.number, len(parcel.content)) for parcel in joined(parcels)] == [
-        (2, FULL_BYTES),
-        (4, FULL_BYTES),
-        (5, FULL_BYTES // 2),
-    ]
-
-
-def test_nothing_makes_no_parcel() -> None:
-    """A transaction of a crawl without shares writes none."""
-    assert list(joined([])) == []
