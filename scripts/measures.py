@@ -17,8 +17,6 @@ from scripts.budgets import ROOMS, Source, measure, sources
 
 #: Files that are short on purpose: a Protocol, errors, a table of constants, or a door. They are left out of the median.
 SEAMS: frozenset[str] = frozenset()
-#: Folders that are left out of the median: another issue replaces most of them.
-TO_BE_REPLACED = ("crawler/processes/", "frontier/division/")
 
 
 def table(root: Path) -> list[tuple[str, str]]:
@@ -44,11 +42,9 @@ def size(file: Source) -> int:
 
 
 def median_lines(files: Iterable[Source]) -> float:
-    """The median of the modules without seams, `__init__.py` and those about to be replaced."""
+    """The median of the modules without seams and `__init__.py`."""
     return statistics.median(
-        size(file)
-        for file in files
-        if not file.path.endswith("__init__.py") and file.path not in SEAMS and not file.path.startswith(TO_BE_REPLACED)
+        size(file) for file in files if not file.path.endswith("__init__.py") and file.path not in SEAMS
     )
 
 

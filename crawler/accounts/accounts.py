@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
 from time import monotonic
@@ -19,7 +19,7 @@ import structlog
 
 from anabranch.crawler.accounts.crawl_log import NotALogLine, parse_crawl_log_line
 from anabranch.crawler.accounts.database import ACCOUNTS_FILE, AccountsDatabase, CountedRow
-from anabranch.crawler.accounts.journal import JOURNAL_FILE, AccountsDamaged, AccountsJournal, SumDamaged
+from anabranch.crawler.accounts.journal import JOURNAL_FILE, AccountsDamaged, AccountsJournal
 from anabranch.crawler.accounts.totals import MAX_TYPES, Additions, LineCounts, Totals, counts_of
 from anabranch.crawler.archive.databases import is_damaged
 from anabranch.crawler.outcomes.errors import storage_errors
@@ -264,40 +264,3 @@ def _whole_lines(file: Path, start: int) -> Iterator[bytes]:
         for line in lines:
             if line.endswith(b"\n"):
                 yield line
-
-
-# Jobs of several processes
-
-
-def sum_accounts(state: Path, parts: Sequence[Path], run: tuple[float, float]) -> None:
-    """Make a job's accounts the sum of those in other state folders, to which no process writes. Cost: linear in the rows.
-
-    `run` has the times at which the job's run began and is now. Raises: StorageError, AccountsDamaged.
-    """
-    for part in parts:
-        Accounts(part, part.parent / "logs" / "crawl.log", lambda: run[1]).close()
-    with _open_sum(state) as database:
-        database.write_sum([part / ACCOUNTS_FILE for part in parts], run)
-        database.checkpoint()
-
-
-def check_sum(state: Path) -> None:
-    """Check before the crawl that `sum_accounts` can write. Raises: StorageError, SumDamaged."""
-    with _open_sum(state) as database:
-        database.places()
-
-
-@contextmanager
-def _open_sum(state: Path) -> Iterator[AccountsDatabase]:
-    file = state / ACCOUNTS_FILE
-    with storage_errors(file):
-        try:
-            database = AccountsDatabase(file)
-            try:
-                yield database
-            finally:
-                database.close()
-        except OSError as error:
-            if not is_damaged(error):
-                raise
-            raise SumDamaged(file) from error

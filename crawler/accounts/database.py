@@ -18,7 +18,6 @@ from sqlalchemy import (
     String,
     Table,
     bindparam,
-    delete,
     func,
     select,
     text,
@@ -200,19 +199,6 @@ class AccountsDatabase:
             self._writer.execute(
                 update(_RUN).where(_RUN.c.started_s == last, _RUN.c.until_s < until_s).values(until_s=until_s)
             )
-
-    def write_sum(self, parts: Sequence[Path], run: tuple[float, float]) -> None:
-        """Replace the rows by the sums of other accounts' rows, in one transaction; the runs stay. Cost: linear in the rows."""
-        with as_system_errors(self._path), self._writer.begin():
-            for table in (*_SUM_TABLES, _PLACE, _COVERED):
-                self._writer.execute(delete(table))
-            self._writer.execute(_SET_RUN, {"started_s": run[0], "until_s": run[1]})
-            for part in parts:
-                with engine_for(part, is_reader=True).connect() as reader:
-                    for table in _SUM_TABLES:
-                        result = reader.execution_options(yield_per=_PAGE).execute(select(table))
-                        for page in result.mappings().partitions():
-                            self._writer.execute(_ADD[table.name], [dict(row) for row in page])
 
     def rows_of(self, added: Additions | None) -> list[CountedRow]:
         """The rows to which these additions were made, and the runs; None: all rows. Any thread. Cost: a seek each."""

@@ -34,15 +34,6 @@ class AccountsDamaged(CrawlerError):
         )
 
 
-class SumDamaged(AccountsDamaged):
-    """The totals of a job of several processes, the sum of its shares' totals, cannot be read."""
-
-    def __init__(self, file: Path) -> None:
-        CrawlerError.__init__(
-            self, f"{file}: damaged; remove it: it is the sum of shares/*/state/{file.name}, apart from the duration"
-        )
-
-
 class AccountsJournal:
     """The journal of open accounts. Raises: OSError, as for every file."""
 

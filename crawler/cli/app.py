@@ -15,6 +15,7 @@ from typer.core import TyperGroup
 
 from anabranch.crawler.cli.job_options import (
     add,
+    divide,
     frontier,
     index,
     pause,
@@ -174,7 +175,7 @@ for verb in (pause, resume, stop, status, add):
 app.add_typer(config, name="config")
 app.command()(dedup)
 app.add_typer(frontier, name="frontier", cls=_Group)
-for command in (why, report, workers, requeue, links, index, compare):
+for command in (why, report, workers, requeue, divide, links, index, compare):
     app.command()(command)
 lab.command("policies")(compare)
 lab.command()(simulate)

@@ -7,8 +7,8 @@ import io
 import os
 import sys
 import time
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import AbstractContextManager, ExitStack, closing, contextmanager, nullcontext, suppress
+from collections.abc import Callable, Container, Iterator, Sequence
+from contextlib import AbstractContextManager, closing, contextmanager, nullcontext, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from urllib.parse import urlsplit
@@ -18,25 +18,35 @@ import structlog
 from anabranch.crawler.cli.command import guarded
 from anabranch.crawler.cli.console import consents, keep_streams, say
 from anabranch.crawler.job.checking import check_names
-from anabranch.crawler.job.choosing import ChosenJob, CrawlRequest, ScopeEffect, SharedOrder, choose, join, scope_effect
+from anabranch.crawler.job.choosing import (
+    ChosenJob,
+    CrawlRequest,
+    ScopeEffect,
+    SharedOrder,
+    choose,
+    join,
+    scope_effect,
+    shared_file,
+)
 from anabranch.crawler.job.folder import JobFolder, move_aside, move_back
 from anabranch.crawler.job.frontier import is_over, open_job
+from anabranch.crawler.job.orderfile import order_file
 from anabranch.crawler.job.seeds import SEED_BOOK, Seed, SeedBook, none_left, read_seeds
 from anabranch.crawler.job.state import has_queue_in_memory
+from anabranch.crawler.job.workerfolders import await_orphans, await_orphans_of_free, refuse_worker
 from anabranch.crawler.order.order import CrawlOrder
-from anabranch.crawler.outcomes.errors import ExitCode, NoSeeds, UsageError
-from anabranch.crawler.processes.coordinator import Coordinator
-from anabranch.crawler.processes.folders import await_orphans, refuse_share, settle_processes, shares_of
+from anabranch.crawler.outcomes.errors import ExitCode, NoSeeds, OrderError, StoreLost, UsageError
+from anabranch.crawler.processes.dividing import divide, divided_line, is_old_division
 from anabranch.crawler.processes.nursery import Nursery
-from anabranch.crawler.processes.orders import refuse_another_round
-from anabranch.crawler.processes.reopening import opened_shares
-from anabranch.crawler.processes.share import live
+from anabranch.crawler.processes.worker import live
 from anabranch.crawler.report.logs import closing_logs, configure_logs
 from anabranch.crawler.report.progress import CrawlSnapshot, Display, DisplayConsole, show_progress
 from anabranch.crawler.run.controller import CrawlController, RunHooks
 from anabranch.crawler.run.signals import ignore_harmless
 from anabranch.crawler.run.uploading import Uploading
 from anabranch.crawler.runtime import loop_factory, tune_interpreter
+from anabranch.frontier.composition import STORE_FILE, has_store
+from anabranch.frontier.jobfolder import ORDER_FILE
 from anabranch.frontier.policies.assignment import policy_warning
 from anabranch.frontier.times import counted
 
@@ -69,12 +79,17 @@ def _run(command: CrawlCommand) -> int:
             "--delete-old deletes the job with its archive and logs; leave it out: --fresh moves the job aside"
         )
     chosen = choose(command, _shared_order)
-    refuse_share(chosen.directory)
+    refuse_worker(chosen.directory)
+    if not command.fresh and is_old_division(chosen.directory):
+        say(f"anabranch: {chosen.directory}: {divided_line(divide(chosen.directory))}")
+        chosen = choose(command, _shared_order)
     order, logs = chosen.order, chosen.order.logs
+    if not command.fresh:
+        _check_shares(chosen)
     file = Path(logs.file) if logs.file else None
     # The processes of the crawl are forked from one that has nothing open yet.
     nursery_opened: AbstractContextManager[Nursery | None] = (
-        nullcontext() if order.crawl.processes == 1 else closing(Nursery(live))
+        closing(Nursery(live)) if _has_processes(order) else nullcontext()
     )
     with nursery_opened as nursery, closing_logs(configure_logs(command.verbosity, style=logs.format, file=file)):
         return _run_chosen(command, chosen, nursery)
@@ -84,13 +99,12 @@ def _run_chosen(command: CrawlCommand, chosen: ChosenJob, nursery: Nursery | Non
     order = chosen.order
     check_names(order, chosen.layers)  # what does not exist must not leave a folder behind
     if command.again:
-        refuse_another_round(order)
         _check_round(order)
     for edit in chosen.edits:
         say(f"anabranch: {edit}")
     seeds = _seeds(chosen)
     is_shared = order.frontier.is_shared
-    added = _join(command, chosen, seeds) if chosen.has_seeds and not is_shared else ()
+    added = _join(command, chosen, seeds) if chosen.has_seeds and not order.frontier.is_in_database else ()
     with (
         _made_way(command, chosen.directory),
         JobFolder.open(
@@ -103,9 +117,11 @@ def _run_chosen(command: CrawlCommand, chosen: ChosenJob, nursery: Nursery | Non
         if added and command.verbosity >= 0:
             _say(f"job {chosen.directory}: {counted(len(added), 'seed')} added")
         try:
+            if nursery is not None:
+                return _run_processes(command, order, job, seeds, nursery)
             if is_shared:
                 return _run_worker(command, order, job, seeds)
-            return _run_job(command, order, job, seeds, nursery)
+            return _run_job(command, order, job, seeds)
         except BaseException:
             job.undo_failed_start()
             raise
@@ -123,16 +139,60 @@ async def _crawl_alone(order: CrawlOrder, job: JobFolder, seeds: Sequence[Seed],
 
 def _run_worker(command: CrawlCommand, order: CrawlOrder, job: JobFolder, seeds: Sequence[Seed]) -> int:
     """Crawl as one of the job's workers."""
-    from anabranch.crawler.cli.shared_crawl import crawl_shared  # noqa: PLC0415 - most crawls have no database
-    from anabranch.crawler.cluster.agreement import Wanted  # noqa: PLC0415
+    from anabranch.crawler.cluster.agreement import Wanted  # noqa: PLC0415 - most crawls have no database
+    from anabranch.crawler.run.shared_worker import crawl_shared  # noqa: PLC0415
 
     _warn_of(order)
     hooks = _hooks(order, command.verbosity)
     with asyncio.Runner(loop_factory=loop_factory(order.crawl.loop)) as runner:
-        return runner.run(crawl_shared(Wanted(order, seeds, command.again, command.yes), job, hooks, time.time))
+        wanted = Wanted(order, seeds, command.again, command.yes)
+        return runner.run(crawl_shared(wanted, job, hooks, time.time, order.frontier.store))
 
 
-def _shared_order(address: str, directory: Path) -> SharedOrder | None:
+def _has_processes(order: CrawlOrder) -> bool:
+    """Processes of this machine crawl the job, maybe a single one now."""
+    return order.frontier.is_shared and not order.frontier.is_in_database
+
+
+def _check_shares(chosen: ChosenJob) -> None:
+    """Raises: OrderError if the job was made for one process, and several are to crawl it, or the other way round."""
+    order, directory = chosen.order, chosen.directory
+    # A start that was killed before it had its order goes on as it was to begin.
+    has_begun = has_store(directory / "state") and (directory / ORDER_FILE).exists()
+    if has_begun and shared_file(directory) is None:
+        if order.crawl.processes > 1 or _has_processes(order):
+            raise OrderError(
+                f"{directory}: the job was begun for one process; `anabranch divide {directory}` divides it among shares, "
+                "which several processes can crawl"
+            )
+    elif order.crawl.processes > 1 and not order.frontier.is_shared:
+        raise OrderError("[frontier] shares = 1 is for one process; leave it out, or [crawl] processes")
+
+
+def _run_processes(
+    command: CrawlCommand, order: CrawlOrder, job: JobFolder, seeds: Sequence[Seed], nursery: Nursery
+) -> int:
+    """Crawl with processes that share the job's file."""
+    from anabranch.crawler.cluster.agreement import Wanted  # noqa: PLC0415 - most crawls have one process
+    from anabranch.crawler.cluster.database import JobDatabase  # noqa: PLC0415
+    from anabranch.crawler.processes.supervisor import Supervisor  # noqa: PLC0415
+    from anabranch.frontier.stores.sql.sqlite import sealed  # noqa: PLC0415
+
+    if order_file(job.directory) is not None and not has_store(job.state):
+        raise StoreLost(
+            f"{job.state}: {STORE_FILE} is missing or empty, and with it the queue; "
+            "restore it from a copy, or start over with --fresh, which moves the job aside"
+        )
+    _warn_of(order)
+    # What another scope would end was told before.
+    wanted = Wanted(order, seeds, command.again, command.yes or not command.again)
+    await_orphans(job.directory)
+    file = job.state / STORE_FILE
+    with sealed(file), closing(JobDatabase(file)) as database, asyncio.Runner() as runner:
+        return runner.run(Supervisor(wanted, job, database, _hooks(order, command.verbosity), nursery).run())
+
+
+def _shared_order(address: str | Path, directory: Path) -> SharedOrder | None:
     from anabranch.crawler.cluster.agreement import shared_order  # noqa: PLC0415 - most crawls have no database
 
     return shared_order(address, directory)
@@ -145,31 +205,20 @@ def _warn_of(order: CrawlOrder) -> None:
         log.warning(warning)
 
 
-def _run_job(
-    command: CrawlCommand, order: CrawlOrder, job: JobFolder, seeds: Sequence[Seed], nursery: Nursery | None
-) -> int:
+def _run_job(command: CrawlCommand, order: CrawlOrder, job: JobFolder, seeds: Sequence[Seed]) -> int:
     if is_over(job.state, seeds):
         if command.verbosity >= 0:
             _say(f"job {job.directory} is finished, and its queue was in memory; use --again for another round")
         return ExitCode.DONE
-    settle_processes(job.directory, order.crawl.processes)
     _warn_of(order)
-    made = loop_factory(order.crawl.loop)
-    hooks = _hooks(order, command.verbosity)
-
-    async def run() -> int:
-        if nursery is None:
-            return await _crawl_alone(order, job, seeds, hooks)
-        return await Coordinator(order, job, seeds, hooks, nursery).run()
-
-    # The parent of several processes only passes on what they send; the order's loop is for the processes.
-    with asyncio.Runner(loop_factory=made if nursery is None else None) as runner:
-        return runner.run(run())
+    with asyncio.Runner(loop_factory=loop_factory(order.crawl.loop)) as runner:
+        return runner.run(_crawl_alone(order, job, seeds, _hooks(order, command.verbosity)))
 
 
 def _join(command: CrawlCommand, chosen: ChosenJob, seeds: Sequence[Seed]) -> Sequence[Seed]:
     """The seeds that the job gets. Asks before a scope ends queued URLs. Raises: UsageError without consent, as `join`."""
-    joined = join(chosen, seeds)
+    with _known_seeds(chosen) as known:
+        joined = join(chosen, seeds, known)
     if not joined.narrows or command.again or command.yes or has_queue_in_memory(chosen.directory / "state"):
         return joined.added  # another round has another queue, and one in memory is gone
     found = _judged(chosen, joined.added)
@@ -187,16 +236,37 @@ def _join(command: CrawlCommand, chosen: ChosenJob, seeds: Sequence[Seed]) -> Se
 
 def _judged(chosen: ChosenJob, added: Sequence[Seed]) -> ScopeEffect:
     """What the scope would do to the job's queue, which is opened and closed for it. Raises: as a crawl does."""
-    await_orphans(chosen.directory)
-    with JobFolder.open(chosen.directory) as job, ExitStack() as opened, SeedBook(job.state / SEED_BOOK) as book:
-        if shares_of(job.directory):
-            frontiers = opened.enter_context(opened_shares(job.directory))
-        else:
-            frontiers = [opened.enter_context(open_job(job.state, chosen.order))]
-        found = scope_effect(frontiers, chosen.order, [seed.url for seed in (*book, *added)])
-        if all(frontier.is_done for frontier in frontiers):
+    file = shared_file(chosen.directory)
+    if file is not None:
+        from anabranch.crawler.cluster.database import JobDatabase  # noqa: PLC0415 - most crawls have one process
+        from anabranch.crawler.run.shared_job import SharedJob, opened_whole  # noqa: PLC0415
+
+        with closing(JobDatabase(file)) as database, opened_whole(SharedJob(database)) as whole:
+            return scope_effect(whole.frontier, chosen.order, [seed.url for seed in (*whole.seeds, *added)])
+    with (
+        JobFolder.open(chosen.directory) as job,
+        SeedBook(job.state / SEED_BOOK) as book,
+        open_job(job.state, chosen.order) as frontier,
+    ):
+        found = scope_effect(frontier, chosen.order, [seed.url for seed in (*book, *added)])
+        if frontier.is_done:
             job.mark_finished()
     return found
+
+
+@contextmanager
+def _known_seeds(chosen: ChosenJob) -> Iterator[Container[str]]:
+    """The URLs of the job's seeds. Raises: SeedBookDamaged, StoreUnavailable."""
+    file = shared_file(chosen.directory)
+    if file is None:
+        with SeedBook(chosen.directory / "state" / SEED_BOOK) as book:
+            yield book
+        return
+    from anabranch.crawler.cluster.database import JobDatabase  # noqa: PLC0415 - most crawls have one process
+    from anabranch.crawler.cluster.seedtable import SeedTable  # noqa: PLC0415
+
+    with closing(JobDatabase(file)) as database:
+        yield SeedTable(database)
 
 
 @contextmanager
@@ -204,7 +274,7 @@ def _made_way(command: CrawlCommand, directory: Path) -> Iterator[None]:
     """With --fresh the old job is out of the way; it comes back if the start of the new one fails. Raises: as `move_aside`."""
     moved = None
     if command.fresh:
-        await_orphans(directory)  # they would write to what is moved or deleted
+        await_orphans_of_free(directory)  # they would write to what is moved or deleted
         if not command.delete_old:
             moved = move_aside(directory, time.time())
     if moved is not None and command.verbosity >= 0:

@@ -22,8 +22,6 @@ from anabranch.crawler.job.inspection import open_embedded, readable_job, refuse
 from anabranch.crawler.order.order import CrawlOrder
 from anabranch.crawler.order.sections import VERSION
 from anabranch.crawler.outcomes.errors import ExitCode, UsageError, storage_error, storage_errors
-from anabranch.crawler.processes.folders import shares_of, unfinish_job_of
-from anabranch.crawler.processes.stopped import opened_job
 from anabranch.crawler.report.table import escaped
 from anabranch.crawler.run.control import ask
 from anabranch.crawler.run.crawl_verbs import removal_log
@@ -139,7 +137,7 @@ def _up_to_the_tear(lines: Iterable[bytes]) -> Iterator[bytes]:
 
 
 #: Verbs that change nothing: they also work on a job that cannot be written.
-_READING = frozenset({"ls", "show", "why", "dump"})
+READING = frozenset({"ls", "show", "why", "dump"})
 
 
 def run_frontier(verb: str, job: str, arguments: Arguments, *, as_json: bool = False) -> int:
@@ -150,7 +148,8 @@ def run_frontier(verb: str, job: str, arguments: Arguments, *, as_json: bool = F
 def _run(verb: str, job: str, arguments: Arguments, *, as_json: bool) -> int | None:
     address = shared_address(job)
     if address is not None:
-        found = run_verb(verb, address, arguments, _prepared(verb, arguments, None))
+        prepared = _prepared(verb, arguments, None)
+        found = run_verb(verb, address, arguments, prepared, reads=verb in READING)
         if not isinstance(found, Mapping):
             return found
         put(_shown(verb, found, as_json=as_json, is_running=is_at_work(address)))
@@ -162,19 +161,13 @@ def _run(verb: str, job: str, arguments: Arguments, *, as_json: bool) -> int | N
     if facts is not None:
         put(_shown(verb, facts, as_json=as_json, is_running=True))
         return None
-    reads = verb in _READING
+    reads = verb in READING
     if not reads:
         refuse_unwritable(directory)
     # A verb that changes something never works on a copy.
     place_opened = readable_job(directory) if reads else nullcontext(directory)
-    if shares_of(directory):
-        with place_opened as place, opened_job(place) as stopped:
-            put(_shown(verb, stopped.answer(verb, arguments), as_json=as_json, is_running=False))
-        return None
     prepared = _prepared(verb, arguments, directory)
     with place_opened as place, opened(place) as (frontier, order):
-        if not reads:
-            unfinish_job_of(place)
         if prepared is not None:
             return prepared(frontier, order)
         if verb in ABOUT_URLS:
@@ -190,7 +183,7 @@ def _run(verb: str, job: str, arguments: Arguments, *, as_json: bool) -> int | N
 def _run_embedded(verb: str, directory: Path, arguments: Arguments, *, as_json: bool) -> int | None:
     """On the job of a host program, read from a snapshot while the host holds it."""
     prepared = _prepared(verb, arguments, None)
-    reads = verb in _READING
+    reads = verb in READING
     if not reads:
         refuse_unwritable(directory)
     with open_embedded(directory, reads=reads) as (frontier, order, snapshot):
@@ -249,12 +242,9 @@ def _load(frontier: Frontier, order: CrawlOrder, arguments: Arguments) -> int:
 
 
 def not_loaded(report: LoadReport) -> Iterator[str]:
-    """What was left out, and why. URLs of other shares get one line, since they may be most of the file. Pure."""
+    """What was left out, and why. Pure."""
     for refusal in report.refusals:
         yield f"{refusal.place}: {refusal.url}: {refusal.reason}; not loaded"
-    if (first := report.first_foreign) is not None:
-        more = f", and {report.foreign - 1:,} more of the kind" if report.foreign > 1 else ""
-        yield f"{first.place}: {first.url}{more}: {first.reason}; load the file there"
     yield from report.cuts
 
 
@@ -266,8 +256,6 @@ def loaded_line(report: LoadReport) -> str:
         "known before": report.seen,
         "left to the filter": report.later,
         "refused": report.refused,
-        "sent to other shares": report.sent,
-        "of other shares": report.foreign,
         "skipped": report.skipped,
         "not understood": report.unknown,
     }

@@ -123,6 +123,18 @@ def requeue(
     raise typer.Exit(run_requeue(job, lost))
 
 
+def divide(
+    job: Job,
+    shares: Annotated[
+        int, typer.Option(metavar="N", min=2, max=4096, help="Shares; fixed for the job from then on.")
+    ] = 16,
+) -> None:
+    """Divide a job that was begun for one process, so that several can crawl it."""
+    from anabranch.crawler.cli.divide import run_divide  # noqa: PLC0415 - help must be fast
+
+    raise typer.Exit(run_divide(job, shares))
+
+
 frontier = typer.Typer(
     help="Look at a job's queues and change them, while it is stopped or running.",
     no_args_is_help=True,

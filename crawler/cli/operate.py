@@ -23,8 +23,6 @@ from anabranch.crawler.job.folder import refuse_embedded, wait_until_free, who_h
 from anabranch.crawler.job.inspection import readable_job, refuse_unwritable
 from anabranch.crawler.job.seeds import SEED_BOOK, Seed, SeedBook, none_left, read_seeds
 from anabranch.crawler.outcomes.errors import JobInUse, NoSeeds, UsageError, storage_errors
-from anabranch.crawler.processes.folders import ShareOf, refuse_share, share_of, shares_of
-from anabranch.crawler.processes.stopped import opened_job
 from anabranch.crawler.report.filterreport import filter_line
 from anabranch.crawler.report.reports import report_kind
 from anabranch.crawler.report.table import escaped, report_of, text_lines
@@ -32,7 +30,7 @@ from anabranch.crawler.report.troubles import last_logged
 from anabranch.crawler.run.control import ask
 from anabranch.crawler.run.crawl_verbs import ADD, PAUSE, RESUME, STATUS, STOP, add_to_stopped, report_of_stopped
 from anabranch.crawler.run.status import STOPPED, stopped_facts
-from anabranch.crawler.run.verbs import Arguments, Facts, JobIsRunning, answer
+from anabranch.crawler.run.verbs import Arguments, Facts, answer
 from anabranch.crawler.urls.canonicalization import Canonicalizer
 from anabranch.frontier.records import VerdictKind
 
@@ -55,7 +53,6 @@ def run_operate(
         directory = find_job(job)
         refuse_embedded(directory)
         if verb == "add":
-            refuse_share(directory)
             _add(directory, arguments["sources"], as_json=as_json)
             return
         if verb == "status":
@@ -96,20 +93,12 @@ def _status(directory: Path, *, as_json: bool, watch: bool) -> None:
 
 def _status_of_stopped(directory: Path) -> Facts:
     now_s, job = time.time(), directory.resolve().name
-    share = share_of(directory)
-    if share is not None and who_holds(directory)[0]:
-        raise JobIsRunning(f"{directory}: is {share}, which is crawled; ask how the job is doing, {share.job}")
     _refuse_if_held(directory)
-    shared = None if share is None else {"number": share.share, "of": share.shares, "job": str(share.job)}
     trouble = last_logged(directory, now_s)
-    if shares_of(directory):
-        with readable_job(directory) as place, opened_job(place) as stopped:
-            totals = stopped.answer("ls", {"limit": 0})["totals"]
-            return stopped_facts(job, totals, trouble, stopped.filter_facts(), is_done=stopped.is_done)
     with readable_job(directory) as place, opened(place) as (frontier, _):
         totals = answer(frontier, "ls", {"limit": 0})["totals"]
         seen = frontier.operations.statistics().seen
-        return stopped_facts(job, totals, trouble, seen, is_done=frontier.is_done, share=shared)
+        return stopped_facts(job, totals, trouble, seen, is_done=frontier.is_done)
 
 
 def status_line(facts: Facts) -> str:
@@ -120,9 +109,6 @@ def status_line(facts: Facts) -> str:
         now = f"{now}: {facts['line']}" if facts["line"] else now
         return "\n".join(filter(None, [now, seen]))
     lines = [str(facts["line"]), *totals_lines(facts["totals"], is_running=False), *filter(None, [seen])]
-    if facts["share"] is not None:  # its job may have more left than the share
-        share = ShareOf(facts["share"]["number"], facts["share"]["of"], Path(facts["share"]["job"]))
-        lines.insert(0, f"{share}, {share.job}")
     if facts["last_trouble"] is not None and not facts["is_finished"]:
         lines.append(trouble_line(facts["last_trouble"]))
     return "\n".join(lines)
@@ -158,9 +144,6 @@ def _add(directory: Path, sources: Sequence[str], *, as_json: bool) -> None:
 def _add_to_stopped(directory: Path, seeds: Sequence[Seed]) -> Facts:
     _refuse_if_held(directory)
     refuse_unwritable(directory)
-    if shares_of(directory):
-        with opened_job(directory) as job:
-            return job.add(seeds)
     with opened(directory) as (frontier, order), SeedBook(directory / "state" / SEED_BOOK) as book:
         return add_to_stopped(frontier, book, seeds, Canonicalizer(order.urls.canonicalization).key)
 
@@ -210,9 +193,6 @@ def _report_facts(directory: Path, arguments: Mapping[str, Any]) -> Mapping[str,
     answer = ask(directory / "state", "report", arguments)
     if answer is not None:
         return answer
-    if shares_of(directory):
-        with readable_job(directory) as place, opened_job(place) as job:
-            return job.report(arguments)
     with (
         readable_job(directory) as place,
         opened(place) as (frontier, order),

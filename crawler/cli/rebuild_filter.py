@@ -15,12 +15,13 @@ from anabranch.crawler.job.folder import JobFolder, take_job_lock
 from anabranch.crawler.job.frontier import frontier_order, open_job
 from anabranch.crawler.job.inspection import refuse_unwritable
 from anabranch.crawler.job.orderfile import order_file, write_order
+from anabranch.crawler.job.workerfolders import worker_folders
 from anabranch.crawler.order.loading import order_of
 from anabranch.crawler.order.order import CrawlOrder, dump_order
 from anabranch.crawler.order.sources import file_layer, read_layers
 from anabranch.crawler.outcomes.errors import BadArgument, UsageError
 from anabranch.crawler.outcomes.userfunctions import import_first_from
-from anabranch.crawler.processes.folders import shares_of
+from anabranch.crawler.processes.dividing import refuse_old_division
 from anabranch.crawler.report.filterreport import filter_line
 from anabranch.crawler.report.table import escaped
 from anabranch.frontier.composition import SEEN_FOLDER, clear_filter, has_store
@@ -43,19 +44,17 @@ def _rebuild(named: str, settings: Sequence[str]) -> None:
             )
     directory = find_job(named)
     refuse_unwritable(directory)
-    if shares_of(directory):
-        raise UsageError(
-            f"{directory}: has a filter in each share; rebuild each of them ({directory}/shares/0 …) and crawl with the same -s"
-        )
+    refuse_old_division(directory)
     with _held(directory):
         state, kept = directory / STATE, order_file(directory)
         if kept is None or not (has_store(state) or (state / SEEN_FOLDER).exists()):
             raise UsageError(f"{directory}: the job has no filter yet; a crawl makes it")
         order = _order(kept, settings)
         if order.frontier.is_shared:
-            clear_filter(state)
+            for folder in (directory, *worker_folders(directory)):
+                clear_filter(folder / STATE)
             write_order(directory, dump_order(order))
-            put("the filter of this worker is empty; it fills by itself, from what the database answers")
+            put("the filters of the workers of this folder are empty; they fill by themselves, from what the job has")
             return
         say(f"anabranch: {directory}: making its filter anew from its URLs …")
         clear_filter(state)

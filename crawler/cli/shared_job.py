@@ -7,7 +7,7 @@ import json
 import sys
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import closing
+from contextlib import ExitStack, closing, contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -16,13 +16,18 @@ from anabranch.crawler.cli.console import say
 from anabranch.crawler.cli.tables import plain_table
 from anabranch.crawler.cluster.commands import Wish
 from anabranch.crawler.cluster.database import JobDatabase
+from anabranch.crawler.job.choosing import shared_file
+from anabranch.crawler.job.folder import wait_until_free, who_holds
+from anabranch.crawler.job.inspection import readable_job, refuse_unwritable
 from anabranch.crawler.job.orderfile import last_order_file
 from anabranch.crawler.job.seeds import Seed, none_left, read_seeds
+from anabranch.crawler.job.workerfolders import refuse_worker
 from anabranch.crawler.order.frontier import DATABASES, holds_password
 from anabranch.crawler.order.loading import order_of
 from anabranch.crawler.order.order import CrawlOrder
 from anabranch.crawler.order.sources import file_layer
 from anabranch.crawler.outcomes.errors import NoSeeds, OrderError, UsageError
+from anabranch.crawler.processes.dividing import refuse_old_division
 from anabranch.crawler.report.table import escaped
 from anabranch.crawler.run.crawl_verbs import ADD, REPORT, add_to_stopped
 from anabranch.crawler.run.explain import explainer_of
@@ -36,8 +41,9 @@ from anabranch.crawler.run.shared_job import (
 )
 from anabranch.crawler.run.verbs import Arguments, Facts, answer
 from anabranch.crawler.urls.canonicalization import Canonicalizer
+from anabranch.frontier.composition import STORE_FILE
 from anabranch.frontier.frontier import Frontier
-from anabranch.frontier.jobfolder import is_job
+from anabranch.frontier.jobfolder import STATE, is_job
 from anabranch.frontier.records import VerdictKind
 from anabranch.frontier.times import counted, duration_words
 
@@ -49,18 +55,37 @@ _LOOK_S = 0.2
 _HEADS = ("worker", "state", "shares", "pages", "pages/s", "active", "last beat", "machine")
 
 
-def shared_address(typed: str) -> str | None:
-    """The database of a job of several workers that is named by its URL or by a worker's folder; None for other jobs."""
+def shared_address(typed: str) -> str | Path | None:
+    """The database of a job of several workers that is named by its URL or by a worker's folder, or the file of a job that
+    several processes crawl; None for other jobs. Raises: UsageError.
+    """
     if typed.startswith(DATABASES):
         if holds_password(typed):
             raise UsageError("the URL holds a password, which other users can see; put it into ~/.pgpass or PGPASSWORD")
         return typed
     for directory in (Path(typed), JOBS / typed):
         if typed and is_job(directory):
+            refuse_worker(directory)
+            refuse_old_division(directory)
             order = _order_of(directory)
-            shared = order is not None and order.frontier.is_shared and order.frontier.is_in_database
-            return order.frontier.store if order is not None and shared else None
+            if order is None or not order.frontier.is_shared:
+                return None
+            return order.frontier.store if order.frontier.is_in_database else shared_file(directory)
     return None
+
+
+@contextmanager
+def _job_at(address: str | Path, *, reads: bool) -> Iterator[SharedJob]:
+    """The job there; of one that cannot be written or has no room a copy, if it is only read and nobody crawls it."""
+    with ExitStack() as opened:
+        if isinstance(address, Path):
+            directory = address.parent.parent
+            if not reads:
+                refuse_unwritable(directory)
+            elif not who_holds(directory)[0]:
+                address = opened.enter_context(readable_job(directory)) / STATE / STORE_FILE
+        database = opened.enter_context(closing(JobDatabase(address)))
+        yield SharedJob(database)
 
 
 def _order_of(directory: Path) -> CrawlOrder | None:
@@ -71,12 +96,11 @@ def _order_of(directory: Path) -> CrawlOrder | None:
         return None
 
 
-def operate(verb: str, address: str, arguments: Arguments, *, as_json: bool, watch: bool, wait: bool) -> None:
+def operate(verb: str, address: str | Path, arguments: Arguments, *, as_json: bool, watch: bool, wait: bool) -> None:
     """`pause`, `resume`, `stop`, `status`, `add` of the whole job."""
     from anabranch.crawler.cli.operate import status_line  # noqa: PLC0415 - it imports this module
 
-    with closing(JobDatabase(address)) as database:
-        job = SharedJob(database)
+    with _job_at(address, reads=verb == "status") as job:
         if verb == "add":
             _add(job, arguments["sources"], as_json=as_json)
         elif verb == "status":
@@ -98,18 +122,24 @@ def _wanted(job: SharedJob, wanted: Wish, *, wait: bool) -> Facts:
         return facts
     while job.at_work():
         threading.Event().wait(_LOOK_S)
+    if job.folder is not None:
+        wait_until_free(job.folder)
     return job.status()
 
 
 def run_verb(
-    verb: str, address: str, arguments: Arguments, prepared: Callable[[Frontier, CrawlOrder], int | None] | None
+    verb: str,
+    address: str | Path,
+    arguments: Arguments,
+    prepared: Callable[[Frontier, CrawlOrder], int | None] | None,
+    *,
+    reads: bool,
 ) -> Facts | int | None:
     """A verb of `frontier`, or `why`: by the workers, or on the whole job if no worker is at work.
 
     `prepared` does what needs the job for itself. Returns facts, or what `prepared` returns.
     """
-    with closing(JobDatabase(address)) as database:
-        job = SharedJob(database)
+    with _job_at(address, reads=reads) as job:
         if prepared is None:
             try:
                 return job.answer(verb, arguments)
@@ -118,20 +148,19 @@ def run_verb(
         with opened_whole(job) as (frontier, order, seeds):
             if prepared is not None:
                 return prepared(frontier, order)
-            explainer = explainer_of(order, seeds)
+            explainer = explainer_of(order, seeds, job.folder)
             return explainer.explained(verb, answer(frontier, verb, explainer.with_key(verb, arguments)))
 
 
-def is_at_work(address: str) -> bool:
+def is_at_work(address: str | Path) -> bool:
     """A worker of the job is at work."""
-    with closing(JobDatabase(address)) as database:
-        return bool(SharedJob(database).at_work())
+    with _job_at(address, reads=True) as job:
+        return bool(job.at_work())
 
 
-def report(address: str, arguments: Mapping[str, Any]) -> Facts:
+def report(address: str | Path, arguments: Mapping[str, Any]) -> Facts:
     """A report of the whole job."""
-    with closing(JobDatabase(address)) as database:
-        job = SharedJob(database)
+    with _job_at(address, reads=True) as job:
         try:
             return job.answer(REPORT, arguments)
         except NoWorkers:
@@ -156,15 +185,15 @@ def run_requeue(job: str, lost: str) -> int:
     """Queue a worker's lost pages again. A foreseeable error becomes one line and its exit code."""
 
     def run() -> None:
-        with closing(JobDatabase(_shared(job))) as database:
-            count = SharedJob(database).requeue(lost)
+        with _job_at(_shared(job), reads=False) as shared:
+            count = shared.requeue(lost)
             put(f"{counted(count, 'page')} of {lost} queued again")
 
     return guarded(run)
 
 
-def _shared(job: str) -> str:
-    """The database of a job of several workers. Raises: UsageError for another job."""
+def _shared(job: str) -> str | Path:
+    """The database or file of a job of several workers. Raises: UsageError for another job."""
     address = shared_address(job)
     if address is None:
         find_job(job)
@@ -172,11 +201,10 @@ def _shared(job: str) -> str:
     return address
 
 
-def list_workers(address: str, *, as_json: bool) -> None:
+def list_workers(address: str | Path, *, as_json: bool) -> None:
     """Who is at work, and how."""
-    with closing(JobDatabase(address)) as database:
-        SharedJob(database)
-        lines = database.do(workers)
+    with _job_at(address, reads=True) as job:
+        lines = job.database.do(workers) if job.folder is None else job.at_work()
     if as_json:
         put(json.dumps([_worker_facts(line) for line in lines], indent=2))
         return
@@ -186,10 +214,9 @@ def list_workers(address: str, *, as_json: bool) -> None:
     put("\n".join(plain_table(_HEADS, [_cells(line) for line in lines])))
 
 
-def drain(address: str, name: str) -> None:
+def drain(address: str | Path, name: str) -> None:
     """Have a worker end in order, and wait until it has."""
-    with closing(JobDatabase(address)) as database:
-        job = SharedJob(database)
+    with _job_at(address, reads=False) as job:
         job.drain(name)
         say(f"worker {name} gives its shares back, and ends when its fetches have")
         while not job.has_left(name):

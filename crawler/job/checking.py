@@ -37,7 +37,6 @@ _WEIGHED = frozenset({"frontier", "politeness", "dedup"})
 _WEIGHED_KEYS = frozenset({("fetch", "timeout"), ("crawl", "workers")})
 
 #: Policies with queues of one host each, so that a queue is one share's.
-_OF_HOSTS = ("host", "surt")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -162,7 +161,16 @@ def _refused(order: CrawlOrder) -> list[str]:
 
 
 def division_faults(order: CrawlOrder) -> Iterator[str]:
-    """A line for each wish of the order that needs all URLs in one place, if it wants several processes or workers."""
+    """A line for each wish of the order that several workers, or processes, cannot fulfil, if it wants them."""
+    if order.crawl.processes > 1 and order.frontier.store:
+        yield (
+            f"[crawl] processes = {order.crawl.processes}: processes share a file in the job's folder; leave [frontier] store "
+            "out, or start `anabranch crawl` once for each worker of a database"
+        )
+    elif order.crawl.processes > 1 and not order.frontier.shares:  # it will have several
+        frontier = order.frontier.model_copy(update={"shares": order.crawl.processes})
+        order = order.model_copy(update={"frontier": frontier})
+        yield from (f"[crawl] processes = {order.crawl.processes}: {fault}" for fault in _refused(order))
     if order.frontier.is_shared:
         yield from (
             f"[{section}] similar: whether a URL is similar depends on all that came before it, and the workers of a job have "
@@ -170,22 +178,3 @@ def division_faults(order: CrawlOrder) -> Iterator[str]:
             for section in ("dedup", "scope")
             if getattr(order, section).similar
         )
-    if order.crawl.processes > 1:
-        yield from (f"[crawl] processes = {order.crawl.processes}: {reason}" for reason in _needs_one_process(order))
-
-
-def _needs_one_process(order: CrawlOrder) -> Iterator[str]:
-    frontier, politeness = order.frontier, order.politeness
-    if politeness.group or politeness.groups:
-        yield "hosts of one group would be in several processes, each with a gate of its own; leave [politeness] group out"
-    if frontier.politeness == "queue" and frontier.policy != "host":
-        yield "a queue's hosts would be in several processes; use politeness host, or policy host"
-    if frontier.total_budget >= 0 and frontier.policy not in _OF_HOSTS:
-        yield "a queue's URLs would be in several processes, each with the whole total_budget; use policy host or surt"
-    if frontier.store:
-        yield "each process has a store of its own in the job's folder; leave [frontier] store out"
-    if order.dedup.leaves:
-        yield "each process has a filter for its own hosts; leave [dedup] leaves out"
-    for section in ("dedup", "scope"):
-        if getattr(order, section).similar:
-            yield f"the similarity filter must see all URLs; leave [{section}] similar out"

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Container, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,7 +18,7 @@ from typing import NamedTuple
 from anabranch.crawler.job.folder import job_name, order_to_resume, refuse_embedded
 from anabranch.crawler.job.orderfile import last_order_file, order_edits
 from anabranch.crawler.job.seeding import user_function_errors
-from anabranch.crawler.job.seeds import COMMAND_LINE, ORDER, SEED_BOOK, Seed, SeedBook, has_seeds, is_file, is_path
+from anabranch.crawler.job.seeds import COMMAND_LINE, ORDER, Seed, has_seeds, is_file, is_path
 from anabranch.crawler.order.frontier import DATABASES, holds_password
 from anabranch.crawler.order.loading import job_of, order_of
 from anabranch.crawler.order.order import CrawlOrder
@@ -26,8 +26,9 @@ from anabranch.crawler.order.sections import JobSection, ScopeSection
 from anabranch.crawler.order.sources import Layer, file_layer, merged, named_in, read_layers
 from anabranch.crawler.outcomes.errors import OrderError, UsageError
 from anabranch.crawler.scope.scope import open_scope
+from anabranch.frontier.composition import STORE_FILE, has_store
 from anabranch.frontier.frontier import Frontier
-from anabranch.frontier.jobfolder import ORDER_FILE
+from anabranch.frontier.jobfolder import ORDER_FILE, STATE, is_job
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -66,16 +67,17 @@ class ChosenJob:
 class SharedOrder(NamedTuple):
     """The order of a job that several workers crawl, for one of them."""
 
-    layers: Sequence[Layer]  #: the strongest first
+    layers: Sequence[Layer]  #: the strongest first; none if the job's folder has it
     shares: int
     has_seeds: bool
 
 
-#: The URL of a database, and the worker's folder -> the order of the job there; None if there is no job of several workers.
-FindShared = Callable[[str, Path], SharedOrder | None]
+#: A database by its URL or a file, and the worker's folder -> the job there; None if there is no job of several workers.
+FindShared = Callable[[str | Path, Path], SharedOrder | None]
 
-#: Shares of a new job in a PostgreSQL database.
+#: Shares of a new job in a PostgreSQL database, and of one that several processes crawl.
 _SHARES = 128
+SHARES_OF_PROCESSES = 16
 
 
 def choose(wanted: CrawlRequest, find_shared: FindShared = lambda *_: None) -> ChosenJob:
@@ -88,19 +90,19 @@ def choose(wanted: CrawlRequest, find_shared: FindShared = lambda *_: None) -> C
     named = _sources_of(wanted, layers, job)
     is_derived = wanted.job is None and job.name is None
     shared = None if wanted.fresh else _shared(find_shared, layers, own, directory)
-    if shared is not None:
+    if shared is not None and shared.layers:
         kept = [] if wanted.order_file is not None else shared.layers
         return _of_shared([*layers, *kept], shared, directory, named)
+    is_begun = not wanted.fresh and _has_begun(directory, shared)
     if own is not None:
-        return _resume(layers, own, directory, named, is_derived=is_derived)
-    order = order_of(layers)
-    order = _with_shares(order, _SHARES if order.frontier.is_in_database else 1)
+        return _resume(layers, own, directory, named, is_begun=is_begun, is_derived=is_derived)
+    order = _of_new(layers, shared)
     return ChosenJob(
         order=_named_in(order, named) if named else order,
         layers=layers,
         directory=directory,
         named=named,
-        has_seeds=not wanted.fresh and has_seeds(directory),
+        has_seeds=is_begun,
         is_derived=is_derived,
     )
 
@@ -115,6 +117,20 @@ def _sources_of(wanted: CrawlRequest, layers: Sequence[Layer], job: JobSection) 
 def _named_in(order: CrawlOrder, named: Sequence[SeedSources]) -> CrawlOrder:
     """The order with the seeds that these places name."""
     return with_sources(order, [source for one in named for source in one.sources])
+
+
+def _has_begun(directory: Path, shared: SharedOrder | None) -> bool:
+    """The job has seeds: in its book, or among its rows."""
+    return has_seeds(directory) if shared is None else shared.has_seeds
+
+
+def _of_new(layers: Sequence[Layer], shared: SharedOrder | None) -> CrawlOrder:
+    """The order of a new job, or of one that is to go on by another order."""
+    order = order_of(layers)
+    shares = SHARES_OF_PROCESSES if order.crawl.processes > 1 else 1
+    if order.frontier.is_in_database:
+        shares = _SHARES
+    return _with_shares(order, shares if shared is None else shared.shares)
 
 
 def _with_shares(order: CrawlOrder, shares: int) -> CrawlOrder:
@@ -151,13 +167,27 @@ def _check_name(directory: Path) -> None:
 
 
 def _shared(find_shared: FindShared, layers: Sequence[Layer], own: Path | None, directory: Path) -> SharedOrder | None:
-    """The order of the job in the database that the order names, if it names one that has a job of several workers."""
+    """The job of several workers in the database that the order names, or in the file of the job's folder."""
     with suppress(OrderError):  # it is said when the whole order is read
         layers = layers if own is None else [*layers, file_layer(own)]
     store = merged(layers).get("frontier", {}).get("store")
-    if not isinstance(store, str) or not store.startswith(DATABASES) or holds_password(store):
-        return None  # the last is refused when the whole order is read
+    if not isinstance(store, str) or not store.startswith(DATABASES):
+        return find_shared(directory / STATE / STORE_FILE, directory) if shared_file(directory) is not None else None
+    if holds_password(store):
+        return None  # it is refused when the whole order is read
     return find_shared(store, directory)
+
+
+def shared_file(directory: Path) -> Path | None:
+    """The file that the processes of a job share; None for a job of another kind."""
+    file = directory / STATE / STORE_FILE
+    last = last_order_file(directory) if is_job(directory) and has_store(directory / STATE) else None
+    if last is None:
+        return None
+    with suppress(OrderError):
+        frontier = order_of([file_layer(last)]).frontier
+        return file if frontier.is_shared and not frontier.is_in_database else None
+    return None
 
 
 def _of_shared(
@@ -177,7 +207,13 @@ def _of_shared(
 
 
 def _resume(
-    layers: Sequence[Layer], own: Path, directory: Path, named: Sequence[SeedSources], *, is_derived: bool
+    layers: Sequence[Layer],
+    own: Path,
+    directory: Path,
+    named: Sequence[SeedSources],
+    *,
+    is_begun: bool,  # else the first run ended before it had recorded its seeds
+    is_derived: bool,
 ) -> ChosenJob:
     """Continue by the job's own order. Its earlier seeds are in its seed book, and stay in its order."""
     try:
@@ -189,7 +225,6 @@ def _resume(
             raise
         advice = "it is the order that the job goes on by: mend it, or name another: -c FILE"
         raise OrderError(f"{error} ({advice})") from error
-    is_begun = has_seeds(directory)  # else the first run ended before it had recorded its seeds
     added = with_sources(order, [source for one in named for source in one.sources]).job
     seeds = {
         "seeds": tuple(dict.fromkeys((*before.seeds, *added.seeds))),
@@ -223,11 +258,10 @@ class ScopeEffect(NamedTuple):
     ended: int
 
 
-def join(chosen: ChosenJob, seeds: Sequence[Seed]) -> JoinedJob:
-    """Compare the command with the existing job. Raises: UsageError if it is another crawl's job; SeedBookDamaged."""
+def join(chosen: ChosenJob, seeds: Sequence[Seed], known: Container[str]) -> JoinedJob:
+    """Compare the command with the existing job, whose seeds are `known`. Raises: UsageError if it is another crawl's job."""
     before = _scope_of(last_order_file(chosen.directory))
-    with SeedBook(chosen.directory / "state" / SEED_BOOK) as book:
-        added = tuple(seed for seed in seeds if seed.url not in book)
+    added = tuple(seed for seed in seeds if seed.url not in known)
     if chosen.is_derived:
         # An edit of the job's order does not make it another crawl's.
         there, here = _scope_of(chosen.directory / ORDER_FILE) or before, chosen.order.scope.model_dump(by_alias=True)
@@ -250,7 +284,7 @@ def join(chosen: ChosenJob, seeds: Sequence[Seed]) -> JoinedJob:
     return JoinedJob(added, narrows=before != chosen.order.scope)
 
 
-def scope_effect(frontiers: Iterable[Frontier], order: CrawlOrder, seeds: Iterable[str]) -> ScopeEffect:
+def scope_effect(frontier: Frontier, order: CrawlOrder, seeds: Iterable[str]) -> ScopeEffect:
     """Apply the order's scope to every queued URL (blocks); `seeds` are all seeds, in the book's order. 12 µs a URL.
 
     Raises: OrderError if a user function fails.
@@ -261,15 +295,14 @@ def scope_effect(frontiers: Iterable[Frontier], order: CrawlOrder, seeds: Iterab
     blocks: list[Callable[[str], object]] = [re.compile(pattern).search for pattern in order.scope.block]
     queued = ended = 0
     with user_function_errors("the effect of the scope is unknown"):
-        for frontier in frontiers:
-            for line in frontier.operations.dump(with_ended=False):
-                row = json.loads(line)
-                if "url" not in row:
-                    continue
-                queued += 1
-                url = row["url"]
-                is_blocked = any(search(url) for search in blocks)
-                ended += is_blocked or not scope.accepts(url, row.get("hops", ""), row.get("via"))
+        for line in frontier.operations.dump(with_ended=False):
+            row = json.loads(line)
+            if "url" not in row:
+                continue
+            queued += 1
+            url = row["url"]
+            is_blocked = any(search(url) for search in blocks)
+            ended += is_blocked or not scope.accepts(url, row.get("hops", ""), row.get("via"))
     return ScopeEffect(queued, ended)
 
 

@@ -62,7 +62,17 @@ from anabranch.frontier.jobfolder import (
 _FRESH_MARK = "fresh"  # exists while the old job is being removed
 
 #: The entries of a job folder apart from its state.
-_WRITTEN = (ORDER_FILE, f"{ORDER_FILE}{UNFINISHED}", "pages.jsonl", "links.jsonl", "warc", "logs", "reports", "shares")
+_WRITTEN = (
+    ORDER_FILE,
+    f"{ORDER_FILE}{UNFINISHED}",
+    "pages.jsonl",
+    "links.jsonl",
+    "warc",
+    "logs",
+    "reports",
+    "workers",
+    "shares",
+)
 
 _UNFIT_FOR_NAMES = re.compile(r"[^A-Za-z0-9._-]+")
 

@@ -8,7 +8,6 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterable
 from contextlib import ExitStack
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 from urllib.parse import quote, urlsplit
@@ -16,7 +15,6 @@ from urllib.parse import quote, urlsplit
 from anabranch.crawler.job.seeds import SEED_BOOK, Seed, SeedBook, has_seeds
 from anabranch.crawler.job.state import (
     clear_queue_in_memory,
-    division_of,
     has_queue_in_memory,
     is_finished,
     mark_queue_in_memory,
@@ -122,13 +120,13 @@ def open_job(
     ip_of: IpOf = unknown_address,
     on_change: Callable[[], None] = lambda: None,
 ) -> Frontier:
-    """Open the Frontier of the job with this state folder, by its order; blocks. `state` decides whether it is a share.
+    """Open the Frontier of the job with this state folder, by its order; blocks.
 
     Raises: as `open_frontier` and `refuse_lost_queue`, and StoreLost if the rows are not with the job's seeds and filter.
     """
     refuse_lost_queue(state)
     is_old, address = has_begun(state), order.frontier.store
-    asked = replace(frontier_order(order, ip_of), division=division_of(state))
+    asked = frontier_order(order, ip_of)
     _check_place(state, address, is_old=is_old)
     if address == MEMORY:  # the filter is in memory, too, and exact
         mark_queue_in_memory(state)
@@ -159,12 +157,15 @@ def open_share_holder(
     state: Path,
     order: CrawlOrder,
     worker: WorkerIdentity,
+    target: Path | str,
     *,
     clock: Clock | None = None,
     ip_of: IpOf = unknown_address,
     on_change: Callable[[], None] = lambda: None,
 ) -> Frontier:
-    """Open the Frontier of one of the workers of a job, by the job's order; blocks. `state` has the worker's filter.
+    """Open the Frontier of one of the workers of a job, by the job's order; blocks.
+
+    `state` has the worker's filter, `target` the job's rows: a file, or a database by its URL.
 
     Raises: as `open_frontier`.
     """
@@ -176,7 +177,7 @@ def open_share_holder(
         seen = _shared(order.dedup)
         if seen is not None:
             opened.callback(seen.close)
-        store = SqlStore(order.frontier.store, seen=seen, shared=Shared(share_rule_of(asked), worker))
+        store = SqlStore(target, seen=seen, shared=Shared(share_rule_of(asked), worker))
         frontier = open_frontier(state, asked, store=store, seen=seen, clock=clock, on_change=on_change)
         opened.pop_all()
     return frontier

@@ -99,21 +99,21 @@ def _scratch_copy(directory: Path, make: Callable[[Path], None]) -> Iterator[Pat
 
 
 def _copy(directory: Path, copy: Path) -> None:
-    """Copy the orders, states and links to the logs of a job and of its shares, while no other process can crawl it."""
+    """Copy the order, the state and links to the logs of a job and of its workers, while no other process can crawl it."""
     with open_lock(directory) as lock:
         if not try_lock(lock, shared=True):
             raise JobInUse(directory, lock_holder(lock))
-        for part in (directory, *(share for share in directory.glob("shares/*") if (share / "state").is_dir())):
-            target = copy / part.relative_to(directory)
-            (target / "state").mkdir(parents=True)
-            for path in (part / ORDER_FILE, *(part / "state").rglob("*")):
-                if path.is_dir():
-                    (target / path.relative_to(part)).mkdir()
-                elif path.is_file() and not path.name.startswith(PAYLOADS):  # large, and only a crawl reads it
-                    shutil.copyfile(path, target / path.relative_to(part))
-            logs = (part / "logs").resolve()
+        (copy / "state").mkdir(parents=True)
+        for path in (directory / ORDER_FILE, *(directory / "state").rglob("*")):
+            if path.is_dir():
+                (copy / path.relative_to(directory)).mkdir()
+            elif path.is_file() and not path.name.startswith(PAYLOADS):  # large, and only a crawl reads it
+                shutil.copyfile(path, copy / path.relative_to(directory))
+        for logs in (directory / "logs", *directory.glob("workers/*/logs")):
             if logs.is_dir():
-                (target / "logs").symlink_to(logs)
+                link = copy / logs.relative_to(directory)
+                link.parent.mkdir(parents=True, exist_ok=True)
+                link.symlink_to(logs.resolve())
 
 
 class Snapshot(NamedTuple):

@@ -85,7 +85,7 @@ NOT_TAKEN = "a seed cannot be taken"
 class Seeding:
     """The seeds of a job: those given, and the targets of their redirects; with `sitemaps` also the usual place of a sitemap.
 
-    `given` is called with the candidates that were scheduled. `mine` selects the seeds that this run schedules and reports.
+    `given` is called with the candidates that were scheduled.
     """
 
     book: Book
@@ -95,7 +95,6 @@ class Seeding:
     _: KW_ONLY
     sitemaps: bool = False
     given: Callable[[list[Candidate]], Awaitable[None]] | None = None
-    mine: Callable[[str], bool] = lambda _: True
     _writing: asyncio.Lock = field(default_factory=asyncio.Lock, init=False)
 
     async def begin(self, given: Iterable[Seed]) -> None:
@@ -105,7 +104,6 @@ class Seeding:
         self.book.add_all(given)
         seeds = list(self.book)
         self.catch_up()
-        seeds = [seed for seed in seeds if self.mine(seed.url)]
         with user_function_errors(NOT_TAKEN):
             ended = await self._ended(seeds)
             # The target of a redirect comes with its page, so it is due only if it was never answered.
@@ -149,8 +147,7 @@ class Seeding:
         seeds = list(self.book)
         keys = seed_keys(seeds, self.maker.key)
         ended = await asyncio.to_thread(self.frontier.core.operations.ended, list(keys.values()))
-        fared = seed_outcomes(seeds, keys, ended, failures)
-        return [fact for fact in fared if self.mine(fact.url)]
+        return seed_outcomes(seeds, keys, ended, failures)
 
     async def _ended(self, seeds: Iterable[Seed]) -> dict[str, UrlRecord]:
         """The records of seeds that have ended, by URL; one query, off the loop. Raises: UserFunctionFailed."""

@@ -1,4 +1,4 @@
-"""Small files in a job's state folder: marks (finished, queue in memory, again), the share and the round.
+"""Small files in a job's state folder: marks (finished, queue in memory, again), the worker and the round.
 
 A job with its queue in memory must not be continued by another process. It has the mark `queue-in-memory` from before its first
 seed is recorded until it is started afresh, begins another round, or gets a durable queue. `again` exists from the order for
@@ -15,14 +15,11 @@ from typing import NamedTuple
 
 from anabranch.crawler.outcomes.errors import CrawlerError, ExitCode, StoreLost, storage_errors
 from anabranch.dedup.files.durable import checked_json, checked_line, replace_file, sync_folder
-from anabranch.frontier.division.ownership import Division
 
 #: Exists from a crawl's regular end until the job is opened again; for a job with its queue in memory it stays.
 FINISHED_MARK = "finished"
 #: Exists while the job's queue is, or was, in memory.
 QUEUE_IN_MEMORY_MARK = "queue-in-memory"
-#: The share of its job that a state folder belongs to.
-_SHARE_FILE = "share"
 
 
 def mark_queue_in_memory(state: Path) -> None:
@@ -48,24 +45,6 @@ def has_queue_in_memory(state: Path) -> bool:
 def is_finished(state: Path) -> bool:
     """Whether the last run of the job left nothing to do."""
     return (state / FINISHED_MARK).exists()
-
-
-def note_division(state: Path, division: Division) -> None:
-    """Record in a share's state folder which share it is. Raises: OSError."""
-    replace_file(state / _SHARE_FILE, f"{division.share} of {division.shares}\n".encode())
-
-
-def division_of(state: Path) -> Division | None:
-    """The share of its job that this is; None for a whole job. Raises: StorageError, StoreLost if the file is damaged."""
-    file = state / _SHARE_FILE
-    with storage_errors(file):
-        if not file.exists():
-            return None
-        share, _, shares = file.read_text().partition(" of ")
-    try:
-        return Division(share=int(share), shares=int(shares))
-    except ValueError as error:
-        raise StoreLost(f"{file}: damaged; it must have the number of the share, like 0 of 2") from error
 
 
 #: The worker that crawls from this folder, in a job of several.

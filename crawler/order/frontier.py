@@ -53,8 +53,8 @@ class FrontierSection(Section):
     lease_s: Duration = 0.0  #: a URL not back after so long may be leased again; 0: never
     checkpoint_s: PositiveDuration = 60.0  #: how often the filter is synced
     gates_in_memory: Positive = 10_000  #: the other gates are rows
-    #: Parts of the hosts that workers on any machine divide among them; fixed for the job. 1: one worker. 0: 128 in a new
-    #: PostgreSQL database, else 1.
+    #: Parts of the hosts that workers divide among them; fixed for the job. 1: one worker. 0: 128 in a new PostgreSQL database,
+    #: 16 for a new job of several processes, else 1.
     shares: Annotated[Count, Field(le=MOST_SHARES)] = 0
     worker_lease_s: Annotated[PositiveDuration, Field(ge=0.5)] = (
         15.0  #: a worker that is silent for so long loses its shares

@@ -87,7 +87,7 @@ class CrawlSection(Section):
 
     workers: Connections = 100  #: fetches at once, in all processes together
     loop: LoopName = "auto"  #: the event loop; auto: uvloop if it is installed, else asyncio
-    processes: Annotated[Positive, Field(le=64)] = 1  #: processes that share the hosts; fixed for the job
+    processes: Annotated[Positive, Field(le=64)] = 1  #: processes that crawl the job together
 
 
 def _pattern(text: str) -> str:

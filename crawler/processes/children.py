@@ -1,63 +1,70 @@
-"""The process of a share, as its parent sees it: started, spoken to, and what became of it."""
+"""The process of a worker, as its parent sees it: started, told what to do, and what became of it."""
 
 from __future__ import annotations
 
 import asyncio
+import json
+import os
+import signal
 import socket
 import subprocess
 from collections.abc import Mapping
+from contextlib import suppress
 from typing import Any
 
-from anabranch.crawler.processes.channel import Channel, Handle, Message
+from anabranch.crawler.job.workerfolders import is_stopped
 from anabranch.crawler.processes.nursery import Nursery
-from anabranch.crawler.processes.share import ENDED, FAILED, START
+from anabranch.crawler.processes.worker import WorkerTask
 from anabranch.crawler.runtime import child_command
 
-_PROGRAM = "from anabranch.crawler.processes.share import main; main()"
+_PROGRAM = "from anabranch.crawler.processes.worker import main; main()"
+#: Longer than what a process says at its end.
+_LONGEST_BYTES = 1 << 24
 
 
 class Child:
     """One process. It has a process group of its own: what is typed at the terminal is its parent's to hear."""
 
-    def __init__(self, share: int, pid: int, channel: Channel) -> None:
-        self.share = share
+    def __init__(self, pid: int, heard: asyncio.StreamReader, told: asyncio.StreamWriter) -> None:
         self.pid = pid
-        self.channel = channel
-        self.ended: Mapping[str, Any] | None = None  #: how its crawl was, if it ended in order
-        self.failed: Mapping[str, Any] | None = None  #: the error and its exit code, if it could not go on
+        self._heard = heard
+        self._told = told
 
     @classmethod
-    async def start(cls, share: int, loop: str, nursery: Nursery) -> Child:
-        """A process that waits to be told to `begin`. It ends when this one does, in any way. Raises: OSError."""
+    async def start(cls, task: WorkerTask, loop: str, nursery: Nursery) -> Child:
+        """A process that does this task. It ends when this one does, in any way. Raises: OSError."""
         ours, its = socket.socketpair()
         try:
             with its:
                 pid = await asyncio.to_thread(_started, its, loop, nursery)
+            heard, told = await asyncio.open_connection(sock=ours, limit=_LONGEST_BYTES)
         except BaseException:
             ours.close()
             raise
-        return cls(share, pid, await Channel.over(ours))
+        told.write(json.dumps(task._asdict()).encode() + b"\n")
+        return cls(pid, heard, told)
 
-    def begin(self, facts: Mapping[str, Any]) -> None:
-        """Have it crawl its share; whatever else is said to it comes after this."""
-        self.channel.post(START, share=self.share, **facts)
-
-    async def run(self, handle: Handle) -> None:
-        """Handle what it says until it has gone; then `ended` or `failed` say how it ended, or neither: it died."""
-
-        async def heard(message: Message) -> Mapping[str, Any] | None:
-            if message.kind == ENDED:
-                self.ended = message.facts
-            elif message.kind == FAILED:
-                self.failed = message.facts
-            else:
-                return await handle(message)
-            return None
-
+    async def ended(self) -> Mapping[str, Any] | None:
+        """What it said when its crawl ended, or why it could not go on; None: it has died."""
         try:
-            await self.channel.run(heard)
+            line = await self._heard.readline()
+            said: Mapping[str, Any] | None = json.loads(line) if line.endswith(b"\n") else None
+            await self._heard.read()  # until it has gone
+        except ConnectionError:
+            said = None
         finally:
-            await self.channel.close()
+            self._told.close()
+        return said
+
+    def signal(self, number: signal.Signals) -> None:
+        """Send it a signal; nothing if it has gone."""
+        with suppress(ProcessLookupError):
+            os.kill(self.pid, number)
+
+    @property
+    def is_stopped(self) -> bool:
+        """Somebody has stopped it."""
+        return is_stopped(self.pid)
 
 
 def _started(end: socket.socket, loop: str, nursery: Nursery) -> int:

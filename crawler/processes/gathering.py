@@ -1,8 +1,8 @@
-"""The shares' logs as the job's: what they have written since the last time is added to the job's own files.
+"""The workers' logs as the job's: what they have written since the last time is added to the job's own files.
 
 How far each was read, and how long the job's file was then, stands in one small file that is replaced when the job's file is
 synced. So a process that is killed meanwhile leaves lines that the next one cuts, and gathers again: no line is lost, none is
-there twice. A file that an operator has moved is known by its inode: what a share's moved files have is read from these, if
+there twice. A file that an operator has moved is known by its inode: what a worker's moved files have is read from these, if
 they are in the same folder and not compressed; the job's own is begun anew, which is noted first. Lines of crawl.log stand in
 the order of their times, as far as they were gathered together.
 """
@@ -24,7 +24,7 @@ from anabranch.dedup.files.durable import (
     replace_file,
 )
 
-#: The job's files that shares have parts of; the first is ordered by time.
+#: The job's files that workers have parts of; the first is ordered by time.
 CRAWL_LOG = "logs/crawl.log"
 GATHERED = (CRAWL_LOG, "logs/errors.jsonl", "pages.jsonl", "links.jsonl")
 _PLACES = "gathered.json"
@@ -35,7 +35,7 @@ _COMPRESSED = (".gz", ".bz2", ".xz", ".zst")
 
 
 class GatheringDamaged(CrawlerError):
-    """Nobody knows what of the shares' logs the job's own have: nothing is cut, and nothing is gathered twice."""
+    """Nobody knows what of the workers' logs the job's own have: nothing is cut, and nothing is gathered twice."""
 
     exit_code: ExitCode = ExitCode.BAD_ORDER
 
@@ -43,18 +43,19 @@ class GatheringDamaged(CrawlerError):
         names = ", ".join(str(file) for file in files if file.exists())
         super().__init__(
             f"{note}: {what}; restore it from a copy, or remove it and move {names} away: "
-            "these are gathered anew then, from what the shares have"
+            "these are gathered anew then, from what the workers have"
         )
 
 
-def gather(job: Path, shares: Sequence[Path]) -> None:
+def gather(job: Path, workers: Sequence[Path]) -> None:
     """Bring the job's files up to date (blocks). Raises: StorageError, GatheringDamaged."""
     note = job / "state" / _PLACES
     with storage_errors(note):
         places = _noted(note, [job / name for name in GATHERED])
         for name in GATHERED:
-            if any((share / name).exists() for share in shares):
-                for place in _gathered(job / name, [share / name for share in shares], places.get(name, {})):
+            sources = {worker.name: worker / name for worker in workers}
+            if any(source.exists() for source in sources.values()):
+                for place in _gathered(job / name, sources, places.get(name, {})):
                     places[name] = place
                     _note(note, places)
 
@@ -85,27 +86,42 @@ class _Part(NamedTuple):
     end: int
 
 
-def _gathered(path: Path, sources: Sequence[Path], place: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
+def begin_anew(job: Path) -> None:
+    """What the job's files have is theirs: from now on others are gathered into them. Raises: StorageError."""
+    note = job / "state" / _PLACES
+    with storage_errors(note):
+        files = {name: job / name for name in GATHERED}
+        _note(
+            note,
+            {
+                name: {"size": _end(file), "inodes": {"job": file.stat().st_ino}}
+                for name, file in files.items()
+                if file.exists()
+            },
+        )
+
+
+def _gathered(path: Path, sources: Mapping[str, Path], place: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
     """Add what is new; the place afterwards, and before anything is written to another file than that of the last time, that of
     its end. Each is noted before the next step. `inodes` are missing in a place of an earlier version.
     """
-    inodes = dict(place.get("inodes", {}))
+    inodes = _inodes(path, place)
     size = _kept(path, int(place.get("size", 0)), inodes.get("job"))
     file = AppendOnlyFile(path, end_of_last_line if size is None else lambda _: size)
     try:
         if size is None:
             yield {**place, "size": file.kept_bytes, "inodes": inodes | {"job": path.stat().st_ino}}
-        parts = [
-            list(_parts(source, int(place.get("read", {}).get(str(number), 0)), inodes.get(str(number))))
-            for number, source in enumerate(sources)
-        ]
-        lines = [_one_after_another([_lines(part) for part in of_share]) for of_share in parts]
+        parts = {
+            name: list(_parts(source, int(place.get("read", {}).get(name, 0)), inodes.get(name)))
+            for name, source in sources.items()
+        }
+        lines = [_one_after_another([_lines(part) for part in of_worker]) for of_worker in parts.values()]
         by_time = path.name == Path(CRAWL_LOG).name
         for chunk in _chunks(heapq.merge(*lines, key=_time) if by_time else _one_after_another(lines)):
             file.write(chunk)
         file.sync()
         file.keep()
-        now = {str(number): of_share[-1] for number, of_share in enumerate(parts) if of_share}
+        now = {name: of_worker[-1] for name, of_worker in parts.items() if of_worker}
         yield {
             "size": file.kept_bytes,
             "read": {number: part.end for number, part in now.items()},
@@ -113,6 +129,15 @@ def _gathered(path: Path, sources: Sequence[Path], place: Mapping[str, Any]) -> 
         }
     finally:
         file.close()
+
+
+def _inodes(path: Path, place: Mapping[str, Any]) -> dict[str, int]:
+    """Those of the last time; none if the whole job was copied: a file in the place of one that was moved begins empty."""
+    inodes = dict(place.get("inodes", {}))
+    is_copy = (
+        path.exists() and path.stat().st_size >= place.get("size", 0) > 0 and path.stat().st_ino != inodes.get("job")
+    )
+    return {} if is_copy else inodes
 
 
 def _kept(path: Path, size: int, inode: int | None) -> int | None:
@@ -124,7 +149,7 @@ def _kept(path: Path, size: int, inode: int | None) -> int | None:
 
 
 def _parts(source: Path, begin: int, inode: int | None) -> Iterator[_Part]:
-    """What of a share's file is new, oldest first: the rest of the one that was read last, and those that came after it."""
+    """What of a worker's file is new, oldest first: the rest of the one that was read last, and those that came after it."""
     files = sorted(_rotated(source), key=lambda file: (file.stat().st_mtime_ns, file == source))
     last = [number for number, file in enumerate(files) if file.stat().st_ino == inode]
     if last:
@@ -166,8 +191,8 @@ def _lines(part: _Part) -> Iterator[bytes]:
 
 
 def _one_after_another(lines: Sequence[Iterator[bytes]]) -> Iterator[bytes]:
-    for of_share in lines:
-        yield from of_share
+    for of_worker in lines:
+        yield from of_worker
 
 
 def _time(line: bytes) -> bytes:

@@ -1,6 +1,6 @@
-"""Where processes of shares come from: one that was forked before the parent had opened anything, and forks once for each.
+"""Where the processes of workers come from: one that was forked before the parent had opened anything, and forks once for each.
 
-What a share needs is imported there, once for all, and its memory is shared until it is written to; a program that is started
+What a worker needs is imported there, once for all, and its memory is shared until it is written to; a program that is started
 anew takes two seconds of CPU time to come so far. It is a process of its own because a parent with an event loop, threads and
 open files cannot be forked safely. It ends when the parent does.
 """

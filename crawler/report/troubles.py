@@ -81,7 +81,7 @@ def error_line(failure: Failure) -> bytes:
 
 
 def last_logged(directory: Path, now_s: float, url: str = "") -> Trouble | None:
-    """The last trouble of a stopped job, or of one of its URLs, from the ends of its errors.jsonl and those of its shares."""
+    """The last trouble of a stopped job, or of one of its URLs, from the ends of its errors.jsonl and those of its workers."""
     found = []
     for file in _error_files(directory):
         failure = next((failure for failure in _last_failures(file) if not url or failure["url"] == url), None)
@@ -102,7 +102,7 @@ def reasons_logged(directory: Path) -> dict[str, str]:
 
 
 def _error_files(directory: Path) -> list[Path]:
-    return [directory / ERRORS, *directory.glob(f"shares/*/{ERRORS}")]
+    return [directory / ERRORS, *directory.glob(f"workers/*/{ERRORS}")]
 
 
 def _last_failures(errors: Path) -> Iterator[Mapping[str, Any]]:

@@ -43,7 +43,7 @@ from anabranch.crawler.run.limits import RunLimits
 from anabranch.crawler.run.run_state import RunState
 from anabranch.crawler.run.workers import WorkerPool
 from anabranch.crawler.visit import Chain, Dispose
-from anabranch.frontier.aio import AsyncFrontier, AsyncShare
+from anabranch.frontier.aio import AsyncFrontier
 from anabranch.frontier.cancellation import to_the_end
 from anabranch.frontier.frontier import Frontier
 from anabranch.frontier.records import GateKey
@@ -54,21 +54,18 @@ ProgressSource = Callable[[], Awaitable[ProgressFacts]]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JobShare:
-    """Extra collaborators of a run that crawls one share of a job; see `processes.share`."""
+    """What differs in a run of one of several workers of a job; see `shared_run`."""
 
     book: Book  #: the job's seeds
-    owns: Callable[[str], bool]  #: whether a URL's host belongs to this share
     metered: Callable[[Chain, Dispose, CrawlStatistics], tuple[Chain, Dispose]]  #: adds the limits of the whole job
     on_opened: Callable[[RunParts], None]  #: called when all parts are open
     on_progress: Callable[[ProgressSource], None]  #: called when the run can report its progress
-    worker: str = ""  #: the name of this worker, in those of its WARC files
-    name: str = ""  #: of the whole job; empty: that of its folder
-    #: opens the Frontier, given the state folder and the keywords of `open_job`; None: `open_job` does
-    open_frontier: Callable[..., Frontier] | None = None
-    #: a view of the totals of the whole job, given this process' own; None: these are the job's
-    view_totals: Callable[[Accounts], AccountsView] | None = None
-    on_stop: Callable[[], None] = lambda: None  #: called when the run begins no more fetches
-    of_host: Callable[[Accounts, str], Totals] | None = None  #: the whole job's totals of a host; None: the accounts'
+    worker: str  #: the name of this worker, in those of its WARC files
+    name: str  #: of the whole job
+    open_frontier: Callable[..., Frontier]  #: given the state folder and the keywords of `open_job`
+    view_totals: Callable[[Accounts], AccountsView]  #: a view of the totals of the whole job, given this process' own
+    on_stop: Callable[[], None]  #: called when the run begins no more fetches
+    of_host: Callable[[Accounts, str], Totals]  #: the whole job's totals of a host
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -86,7 +83,7 @@ class RunContext:
     @property
     def name(self) -> str:
         """The job's name, for reports."""
-        return self.job.directory.name if self.share is None else self.share.name or self.job.directory.name
+        return self.job.directory.name if self.share is None else self.share.name
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -110,8 +107,7 @@ async def open_parts(context: RunContext, opened: AsyncExitStack) -> RunParts:
     book = opened.enter_context(SeedBook(job.state / SEED_BOOK)) if share is None else share.book
     resolver = resolver_of(order, clock)
     opened.push_async_callback(resolver.close)
-    face = AsyncFrontier if share is None or share.open_frontier is not None else AsyncShare
-    frontier = await opened.enter_async_context(face(partial(_open_frontier, context, book, resolver)))
+    frontier = await opened.enter_async_context(AsyncFrontier(partial(_open_frontier, context, book, resolver)))
     accounts, files = await to_the_end(_open_journal(context, opened))
     fetcher, sandbox = _fetcher(context, resolver, frontier.core), Sandbox()
     opened.push_async_callback(fetcher.close)
@@ -120,8 +116,7 @@ async def open_parts(context: RunContext, opened: AsyncExitStack) -> RunParts:
     tags = SourceTags()
     maker = CandidateMaker(admission.canonicalizer.key, tags)
     learn = None if admission.drop_similar is None else admission.drop_similar.learn
-    mine = (lambda _: True) if share is None else share.owns
-    seeding = Seeding(book, admission.scope, frontier, maker, sitemaps=order.extract.sitemaps, given=learn, mine=mine)
+    seeding = Seeding(book, admission.scope, frontier, maker, sitemaps=order.extract.sitemaps, given=learn)
     exchanges = None if files.payloads is None else ExchangeMaker(files.payloads, revisit=order.write.revisit)
     recorder = _recorder(context, files, exchanges, tags)
     disposition = Disposition(frontier, recorder, context.statistics, clock, admission.seen)
@@ -169,13 +164,13 @@ async def open_parts(context: RunContext, opened: AsyncExitStack) -> RunParts:
 
 def _of_host(context: RunContext, accounts: Accounts) -> Callable[[str], Totals]:
     """The totals of a host, in the whole job."""
-    if context.share is not None and context.share.of_host is not None:
+    if context.share is not None:
         return partial(context.share.of_host, accounts)
     return accounts.of_host
 
 
 def _view_totals(context: RunContext, accounts: Accounts) -> AccountsView:
-    if context.share is not None and context.share.view_totals is not None:
+    if context.share is not None:
         return context.share.view_totals(accounts)
     accounts.sync()
     return AccountsView(context.job.state)
@@ -184,7 +179,7 @@ def _view_totals(context: RunContext, accounts: Accounts) -> AccountsView:
 def _limits(context: RunContext, done: int, fetched_bytes: int) -> RunLimits:
     """The limits that this run holds; those of the whole job are not one worker's."""
     limits = context.order.limits
-    if context.share is not None and context.share.open_frontier is not None:
+    if context.share is not None:
         limits = limits.model_copy(update={"pages": 0, "fetched_bytes": 0})
     return RunLimits(limits, context.run_state, context.statistics, done=done, fetched_bytes=fetched_bytes)
 
@@ -226,7 +221,7 @@ async def _open_journal(context: RunContext, opened: AsyncExitStack) -> tuple[Ac
         # The accounts come first: those of an older job count what they lack of crawl.log before anything is added to it.
         accounts = Accounts(job.state, job.crawl_log, context.clock)
         section = order.write
-        if context.share is not None and context.share.worker:  # the files of all workers may come together
+        if context.share is not None:  # the files of all workers may come together
             prefix = f"{section.warc_prefix}-{context.share.worker}"
             section = section.model_copy(update={"warc_prefix": prefix})
         facts = warc_facts(order, section, context.name)

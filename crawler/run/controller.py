@@ -112,6 +112,11 @@ class CrawlController:
         """End the crawl in order; the first reason counts. `at_once`: fetches under way are given up."""
         self._run_state.stop(ending, at_once=at_once)
 
+    @property
+    def ending(self) -> WhyEnded:
+        """Why the run ends, or ended."""
+        return self._run_state.ending
+
     def reopen_logs(self) -> None:
         """Continue in the files that have the logs' names now; a log that is written seldom does so with its next line."""
         if self._parts is not None:
@@ -179,7 +184,7 @@ class CrawlController:
             )
 
     def _opening_line(self, counts: FrontierCounts) -> str:
-        if self._hooks.share is not None and self._hooks.share.open_frontier is not None:
+        if self._hooks.share is not None:
             return f"the job has {counts.done:,} pages, {counts.pending:,} URLs are queued"
         return opening_line(self._job, counts, self._order.limits.pages)
 

@@ -159,7 +159,7 @@ def report_of_stopped(
     # Opening the accounts counts what a crash took. They are closed at `now_s`: a report is no run of the crawl.
     Accounts(state, directory / "logs" / "crawl.log", lambda: now_s).close()
     with storage_errors(state), AccountsView(state) as view:
-        fared = stopped_seed_outcomes(directory, list(seeds), find_key(), [frontier]) if "seeds" in kind.needs else []
+        fared = stopped_seed_outcomes(directory, list(seeds), find_key(), frontier) if "seeds" in kind.needs else []
         facts = facts_of_stopped(directory.name, frontier, fared, view, current_round(state))
         return json_facts(kind.make(facts), limit)
 
@@ -183,13 +183,10 @@ def facts_of_stopped(
     )
 
 
-def stopped_seed_outcomes(
-    directory: Path, seeds: Sequence[Seed], key: KeyOf, frontiers: Sequence[Frontier]
-) -> list[SeedFact]:
-    """The outcomes of a stopped job's seeds, from its Frontier or those of its shares, and errors.jsonl (blocks)."""
+def stopped_seed_outcomes(directory: Path, seeds: Sequence[Seed], key: KeyOf, frontier: Frontier) -> list[SeedFact]:
+    """The outcomes of a stopped job's seeds, from its Frontier and errors.jsonl (blocks)."""
     keys = seed_keys(seeds, key)
-    asked = list(keys.values())
-    ended = {known: record for frontier in frontiers for known, record in frontier.operations.ended(asked).items()}
+    ended = frontier.operations.ended(list(keys.values()))
     return seed_outcomes(seeds, keys, ended, reasons_logged(directory))
 
 

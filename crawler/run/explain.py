@@ -103,12 +103,16 @@ class UrlExplainer:
         return "\n".join(lines)
 
 
-def explainer_of(order: CrawlOrder, book: Book) -> UrlExplainer:
-    """The explainer of a job whose logs are elsewhere, by its order and its seeds. Raises: OrderError."""
+def explainer_of(order: CrawlOrder, book: Book, directory: Path | None) -> UrlExplainer:
+    """The explainer of a job of several workers, by its order, its seeds, and its logs if they are here. Raises: OrderError."""
     scope = open_scope(order.scope)
     for seed in book:
         scope.add_seed(seed.url)
-    return UrlExplainer(scope, Canonicalizer(order.urls.canonicalization).key, book)
+    key = Canonicalizer(order.urls.canonicalization).key
+    if directory is None:
+        return UrlExplainer(scope, key, book)
+    robots = partial(_logged_robots, directory / "logs" / "crawl.log") if order.robots.robots == "obey" else None
+    return UrlExplainer(scope, key, book, None, robots, lambda url, _, now_s: last_logged(directory, now_s, url))
 
 
 @contextmanager

@@ -20,31 +20,43 @@ from threading import Event
 from time import monotonic
 from typing import Any, NamedTuple
 
-from sqlalchemy import Connection, inspect
+from sqlalchemy import Connection
 
 from anabranch.crawler.cluster.commands import Wish, ask, put_wish, take_answer, withdraw
-from anabranch.crawler.cluster.database import JobDatabase, execute, fact, fetch, has_job, server_time
+from anabranch.crawler.cluster.database import (
+    JobDatabase,
+    execute,
+    fact,
+    fetch,
+    has_job,
+    has_workers,
+    server_time,
+)
 from anabranch.crawler.cluster.outputs import requeue_lost
 from anabranch.crawler.cluster.seedtable import SeedTable
 from anabranch.crawler.cluster.tickets import UsedLimits, used
 from anabranch.crawler.cluster.totals import all_totals, view_of
+from anabranch.crawler.job.folder import JobFolder, who_holds
 from anabranch.crawler.job.frontier import frontier_order, open_share_holder
 from anabranch.crawler.job.seeding import seed_keys, seed_outcomes
 from anabranch.crawler.job.state import Round
+from anabranch.crawler.job.workerfolders import await_orphans
 from anabranch.crawler.order.loading import order_of
 from anabranch.crawler.order.order import CrawlOrder
 from anabranch.crawler.order.sources import kept_layer
 from anabranch.crawler.outcomes.errors import CrawlerError, ExitCode, UsageError
 from anabranch.crawler.outcomes.userfunctions import import_first_from
-from anabranch.crawler.report.progress import CrawlSnapshot
+from anabranch.crawler.report.progress import CrawlSnapshot, progress_line
 from anabranch.crawler.report.reports import report_kind
 from anabranch.crawler.report.table import json_facts
+from anabranch.crawler.report.troubles import last_logged
 from anabranch.crawler.run.control import PATIENCE_S, facts_of
 from anabranch.crawler.run.crawl_verbs import REPORT, facts_of_stopped, report_limit
 from anabranch.crawler.run.explain import ABOUT_URLS
+from anabranch.crawler.run.merging import joined_rows, merged_listing
 from anabranch.crawler.run.status import status_facts, stopped_facts
 from anabranch.crawler.run.summing import summed_snapshot
-from anabranch.crawler.run.verbs import Arguments, Facts, gate_key, text_argument, whole_argument
+from anabranch.crawler.run.verbs import Arguments, Facts, gate_key, text_argument
 from anabranch.crawler.urls.canonicalization import Canonicalizer
 from anabranch.crawler.urls.parsing import seed_url
 from anabranch.frontier.composition import assignment_of, precedence_of, share_rule_of
@@ -54,15 +66,14 @@ from anabranch.frontier.scheduling.lifecycle import QueueState
 from anabranch.frontier.stores.contract import Counters, JobCounts
 from anabranch.frontier.stores.sql.reading import job_counts
 from anabranch.frontier.stores.sql.requeue import epochs_of
-from anabranch.frontier.stores.sql.worker import WorkerIdentity, end_late_workers
+from anabranch.frontier.stores.sql.sqlite import sealed
+from anabranch.frontier.stores.sql.worker import WorkerIdentity, end_all_workers, end_late_workers
 from anabranch.frontier.times import Clock, counted, steady_clock
 
 #: Between two looks for an answer.
 _LOOK_S = 0.05
 #: A share that nobody holds at this moment will be held soon.
 _UNHELD_S = 20.0
-#: States of queues that only the worker has seen that holds them.
-_ACTIVE = frozenset(state.value for state in (QueueState.LOADING, QueueState.READY, QueueState.IN_FLIGHT))
 #: Verbs about a queue, by their argument.
 _ABOUT_QUEUES: Mapping[str, str] = {
     "pause": "queue", "resume": "queue", "retire": "queue", "set-budget": "queue", "show": "subject",
@@ -99,16 +110,17 @@ class WorkerLine(NamedTuple):
 
 def workers(connection: Connection) -> list[WorkerLine]:
     """The workers that have not left, the first to join first."""
-    if not inspect(connection).has_table("worker"):
+    if not has_workers(connection):
         return []
+    now_s = server_time(connection)
     rows = fetch(
         connection,
         """SELECT worker.epoch, worker.name, (SELECT count(*) FROM share WHERE share.epoch = worker.epoch),
-           until_s - extract(epoch FROM clock_timestamp()), joined_s,
-           extract(epoch FROM clock_timestamp()) - coalesce(status_s, joined_s), coalesce(drains, 0),
+           until_s - :now_s, joined_s, :now_s - coalesce(status_s, joined_s), coalesce(drains, 0),
            coalesce(obeyed, 0), status
            FROM worker LEFT JOIN job_worker ON job_worker.epoch = worker.epoch
            WHERE until_s > 0 ORDER BY worker.epoch""",
+        now_s=now_s,
     )
     return [
         WorkerLine(
@@ -144,19 +156,33 @@ class SharedJob:
         """The job's name: of its order, or of its database."""
         return self.order.job.name or self.database.name
 
+    @property
+    def folder(self) -> Path | None:
+        """Of a job whose workers are processes of this machine; who crawls it holds the lock of its folder."""
+        address = self.database.address
+        return address.parent.parent if isinstance(address, Path) else None
+
     def at_work(self) -> list[WorkerLine]:
         """The workers whose leases last."""
-        return [line for line in self.database.do(workers) if line.lease_s > 0]
+        return [] if self._is_free else [line for line in self.database.do(workers) if line.lease_s > 0]
+
+    @property
+    def _is_free(self) -> bool:
+        """All processes have gone, maybe without giving up their leases."""
+        return self.folder is not None and not who_holds(self.folder)[0]
 
     # What all are to do
 
     def want(self, wanted: Wish) -> Facts:
         """Have all workers do it; returns when they have begun to, with the job's status. Raises: NoWorkers, WorkersSilent."""
-        number = self.database.do(partial(put_wish, wanted=wanted))
+        for _ in _patience():
+            if self.at_work() or self.folder is None or self._is_free:
+                break  # else its processes are being started
         if not self.at_work():
             raise NoWorkers(
                 f"{self.database.place}: no worker of this job is at work; there is nothing to {wanted.value}"
             )
+        number = self.database.do(partial(put_wish, wanted=wanted))
         for _ in _patience():
             left = [line for line in self.at_work() if line.obeyed < number]
             if not left:
@@ -195,21 +221,32 @@ class SharedJob:
 
     def status(self) -> Facts:
         """As `status --json` of any job: from rows, the workers' statuses summed."""
-        lines, counts, so_far = self.database.do(_read_status)
-        at_work = [line for line in lines if line.lease_s > 0]
-        totals = _totals(counts.counters, counts.links)
-        said = [line.status for line in at_work if line.status is not None]
-        if not at_work:
-            return stopped_facts(self.name, totals, None, {}, is_done=counts.is_done)
-        started_s = min(line.joined_s for line in at_work)
-        now = summed_snapshot(said, self.name, self.now_s() - started_s) if said else CrawlSnapshot(job=self.name)
-        now = now._replace(
-            pending=totals["pending"], waiting=totals["waiting"], queues=counts.counters.queues, answered=so_far.pages,
-            totals={**(now.totals or totals), **totals},
+        is_free = self._is_free
+        look = self.look()
+        now = self.snapshot(look)
+        if is_free or (not look.at_work and self.folder is None):
+            trouble = None if self.folder is None else last_logged(self.folder, look.now_s)
+            assert now.totals is not None
+            return stopped_facts(self.name, now.totals, trouble, {}, is_done=look.counts.is_done)
+        processes = {line.name: line.status["pid"] for line in look.at_work if line.status is not None}
+        phase = "paused" if now.paused else "running" if processes else "starting"
+        return status_facts(now, phase, _line(now, len(look.at_work)), processes=processes)
+
+    def look(self) -> JobLook:
+        """The job's rows at one moment."""
+        return self.database.do(_read_status)
+
+    def snapshot(self, look: JobLook) -> CrawlSnapshot:
+        """What the workers at work said last, and the job's own counts."""
+        totals = _totals(look.counts.counters, look.counts.links)
+        said = [line.status for line in look.at_work if line.status is not None]
+        elapsed_s = look.now_s - min((line.joined_s for line in look.at_work), default=look.now_s)
+        now = summed_snapshot(said, self.name, elapsed_s) if said else CrawlSnapshot(job=self.name)
+        return now._replace(
+            pending=totals["pending"], waiting=totals["waiting"], queues=look.counts.counters.queues,
+            untried=max(totals["pending"] + totals["retired"] - now.failing, 0),
+            answered=look.used.pages, totals={**(now.totals or totals), **totals},
         )  # fmt: skip
-        phase = "paused" if now.paused else "running" if said else "starting"
-        line = _line(now, len(at_work))
-        return status_facts(now, phase, line, processes={line.name: line.epoch for line in at_work})
 
     def now_s(self) -> float:
         """The server's clock."""
@@ -225,7 +262,7 @@ class SharedJob:
         if verb == "ls":
             return merged_listing([facts_of(reply) for reply in self._ask(at_work, verb, given)], given)
         if verb == REPORT and given.get("name") in _OF_EACH:
-            return _joined_rows([facts_of(reply) for reply in self._ask(at_work, verb, given)], report_limit(given))
+            return joined_rows([facts_of(reply) for reply in self._ask(at_work, verb, given)], report_limit(given))
         share = self._share_of(verb, given)
         (reply,) = self._ask([at_work[0] if share is None else self._holder(share)], verb, given)
         return facts_of(reply)
@@ -284,11 +321,21 @@ class SharedJob:
         return epochs - {line.epoch for line in self.at_work()} if epochs else set()
 
 
-def _read_status(connection: Connection) -> tuple[list[WorkerLine], JobCounts, UsedLimits]:
-    lines = workers(connection)
-    if not inspect(connection).has_table("worker"):
-        return [], JobCounts(Counters(), 0), UsedLimits(0, 0)
-    return lines, job_counts(connection), used(connection)
+class JobLook(NamedTuple):
+    """The rows of a job at one moment."""
+
+    now_s: float  #: by the server's clock
+    at_work: list[WorkerLine]  #: workers whose leases last
+    counts: JobCounts
+    used: UsedLimits  #: since the job began
+
+
+def _read_status(connection: Connection) -> JobLook:
+    now_s = server_time(connection)
+    if not has_workers(connection):
+        return JobLook(now_s, [], JobCounts(Counters(), 0), UsedLimits(0, 0))
+    at_work = [line for line in workers(connection) if line.lease_s > 0]
+    return JobLook(now_s, at_work, job_counts(connection), used(connection))
 
 
 def _totals(counters: Counters, links: int) -> dict[str, Any]:
@@ -302,53 +349,15 @@ def _totals(counters: Counters, links: int) -> dict[str, Any]:
         "disregarded": counters.disregarded,
         "retired": counters.retired,
         "gates_open": 0,
-        "queues": {},
+        # Which of them are empty no row says.
+        "queues": {state.value: counters.queues if state is QueueState.INACTIVE else 0 for state in QueueState},
         "why_idle": "",
     }
 
 
 def _line(now: CrawlSnapshot, workers_at_work: int) -> str:
     at_work = counted(workers_at_work, "worker")
-    return f"{at_work} · {now.answered:,} pages · {now.pending:,} queued · {now.active} active"
-
-
-def merged_listing(workers_said: Sequence[Facts], given: Arguments) -> Facts:
-    """The queues as the worker sees each that holds it; the others see its rows alone. Pure."""
-    queues: dict[str, Facts] = {}
-    for said in workers_said:
-        for queue in said["queues"]:
-            known = queues.get(queue["queue"])
-            if known is None or queue["state"] in _ACTIVE:
-                queues[queue["queue"]] = queue
-    longest = sorted(queues.values(), key=lambda queue: (-queue["urls"], queue["queue"]))
-    return {
-        "now_s": max(said["now_s"] for said in workers_said),
-        "queues": longest[: whole_argument(given, "limit", least=0)],
-        "totals": _merged_totals([said["totals"] for said in workers_said]),
-    }
-
-
-def _merged_totals(each: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-    """All have the job's totals; what is in memory is added."""
-    totals = dict(each[0])
-    active = {state: sum(one["queues"].get(state, 0) for one in each) for state in _ACTIVE}
-    own = sum(number for state, number in totals["queues"].items() if state in _ACTIVE)
-    inactive = totals["queues"].get(QueueState.INACTIVE.value, 0) + own - sum(active.values())
-    totals["queues"] = {**totals["queues"], **active, QueueState.INACTIVE.value: max(inactive, 0)}
-    for name in ("in_flight", "gates_open"):
-        totals[name] = sum(one[name] for one in each)
-    reasons = [one["why_idle"] for one in each]
-    totals["why_idle"] = "" if "" in reasons else "; ".join(sorted({*reasons}))
-    return totals
-
-
-def _joined_rows(workers_said: Sequence[Facts], limit: int) -> Facts:
-    """The rows of each worker, one after another; of facts by name those of the first."""
-    first = workers_said[0]
-    if "rows" not in first:
-        return first
-    rows = [row for said in workers_said for row in said["rows"]]
-    return {**first, "rows": rows[:limit], "more": len(rows) > limit or any(said["more"] for said in workers_said)}
+    return f"{at_work} · {progress_line(now)}"
 
 
 # A job that no worker crawls
@@ -366,20 +375,46 @@ class WholeJob(NamedTuple):
 def opened_whole(job: SharedJob) -> Iterator[WholeJob]:
     """Become the job's one worker and hold all its shares (blocks). Raises: UsageError if others are at work; as a crawl does.
 
-    If a worker has died, this waits until its lease has ended.
+    If a worker on another machine has died, this waits until its lease has ended. A job that is done is finished then.
     """
     if others := job.at_work():
         names = ", ".join(line.name for line in others)
         raise UsageError(f"{job.database.place}: {names} crawl it; stop them first (`anabranch stop`)")
+    if job.folder is None:
+        with held_whole(job) as whole:
+            yield whole
+        return
+    assert isinstance(job.database.address, Path)
+    job.database.disconnect()
+    with JobFolder.open(job.folder) as folder:
+        await_orphans(job.folder)
+        with sealed(job.database.address), _disconnecting(job.database):
+            job.database.do(end_all_workers)
+            with held_whole(job) as whole:
+                yield whole
+                if whole.frontier.is_done:
+                    folder.mark_finished()
+
+
+@contextmanager
+def _disconnecting(database: JobDatabase) -> Iterator[None]:
+    try:
+        yield
+    finally:
+        database.disconnect()
+
+
+@contextmanager
+def held_whole(job: SharedJob) -> Iterator[WholeJob]:
+    """The same for who knows that no other worker is at work."""
     identity = WorkerIdentity(name=_OPERATOR, token=f"{os.getpid()} {secrets.token_hex(4)}")
     changed = Event()
     now_s = job.now_s()
     clock: Clock = steady_clock(epoch=lambda: now_s)
     with tempfile.TemporaryDirectory(prefix="anabranch-") as folder:
-        order = job.order.model_copy(
-            update={"frontier": job.order.frontier.model_copy(update={"store": job.database.address})}
+        frontier = open_share_holder(
+            Path(folder), job.order, identity, job.database.address, clock=clock, on_change=changed.set
         )
-        frontier = open_share_holder(Path(folder), order, identity, clock=clock, on_change=changed.set)
         with closing(frontier):
             _await_all_shares(frontier, changed, job)
             yield WholeJob(frontier, job.order, SeedTable(job.database))

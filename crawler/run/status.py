@@ -205,7 +205,6 @@ def status_facts(
     pid: int | None = None,
     processes: Mapping[str, int] = MappingProxyType({}),
     is_finished: bool = False,
-    share: Facts | None = None,
 ) -> Facts:
     """The facts of `status --json`, by docs/reference/status.schema.json, for every job, running or not. Pure."""
     facts = {name: value for name, value in now._asdict().items() if name not in _INTERNAL}
@@ -214,7 +213,6 @@ def status_facts(
         "is_finished": is_finished,
         "pid": pid,
         "processes": dict(processes),
-        "share": share,
         **facts,
         "waits_for": now.waits_for.name or WaitsFor.NOTHING.name,
         "free_disk_bytes": now.free_bytes,
@@ -231,12 +229,10 @@ def stopped_facts(
     seen: Mapping[str, float | str],
     *,
     is_done: bool,
-    share: Facts | None = None,
 ) -> Facts:
     """The same for a job that no process crawls: its totals, its filter's figures, and no figures of a run. Pure."""
     queues: Mapping[str, int] = totals["queues"]
     is_finished = is_done and not totals["retired"]
-    goes_on = "with its job" if share is not None else "with it"
     now = CrawlSnapshot(
         job=job,
         pending=totals["pending"],
@@ -249,8 +245,8 @@ def stopped_facts(
         filter=seen,
         totals=totals,
     )
-    line = "finished: nothing is queued" if is_finished else f"not running; `anabranch crawl` goes on {goes_on}"
-    return status_facts(now, STOPPED, line, is_finished=is_finished, share=share)
+    line = "finished: nothing is queued" if is_finished else "not running; `anabranch crawl` goes on with it"
+    return status_facts(now, STOPPED, line, is_finished=is_finished)
 
 
 def _whole(figure: float | str | None) -> int | None:

@@ -1,4 +1,4 @@
-"""`anabranch crawl` as one of the workers of a job: it joins, crawls its part, and leaves."""
+"""A crawl as one of the workers of a job: it joins, crawls its part, and leaves."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ import socket
 from collections.abc import Callable
 from contextlib import closing
 from dataclasses import replace
+from pathlib import Path
 
 import structlog
 
@@ -32,10 +33,20 @@ _UNFIT_FOR_NAMES = re.compile(r"[^A-Za-z0-9._-]+")
 _CLOCK_SLACK_S = 5.0
 
 
-async def crawl_shared(wanted: Wanted, job: JobFolder, hooks: RunHooks, machine_s: Callable[[], float]) -> int:
-    """Join the job's workers and crawl; the exit code. `machine_s`: the machine's clock. Raises: as `join` and a crawl do."""
+async def crawl_shared(
+    wanted: Wanted,
+    job: JobFolder,
+    hooks: RunHooks,
+    machine_s: Callable[[], float],
+    address: Path | str,
+    begins: Callable[[CrawlController], None] = lambda _: None,
+) -> int:
+    """Join the workers of the job at this address and crawl; the exit code. Raises: as `join` and a crawl do.
+
+    `machine_s` is the machine's clock; `begins` is called with the controller before it runs.
+    """
     order = wanted.order
-    with closing(JobDatabase(order.frontier.store)) as database:
+    with closing(JobDatabase(address)) as database:
         worker, joined = await asyncio.to_thread(_join, database, wanted, job)
         hooks.notify(_joined_line(database, joined))
         if abs(joined.now_s - machine_s()) > _CLOCK_SLACK_S:
@@ -43,7 +54,7 @@ async def crawl_shared(wanted: Wanted, job: JobFolder, hooks: RunHooks, machine_
             log.warning("this machine's clock differs from the server's, which counts for the crawl", differs_by=off)
         shared = await asyncio.to_thread(SharedRun, database, order, joined, worker.token)
         uploading = None
-        if order.write.warc and order.write.upload:
+        if order.write.warc and order.write.upload and job.has_own_warc:
             uploading = Uploading(job, f"{order.write.upload.rstrip('/')}/{joined.name}", shared.register)
 
         async def watch(frontier: AsyncFrontier, statistics: CrawlStatistics) -> None:
@@ -54,7 +65,9 @@ async def crawl_shared(wanted: Wanted, job: JobFolder, hooks: RunHooks, machine_
 
         own = replace(hooks, show=shared.shown(hooks.show), watch=watch, control=shared.control, share=shared.share)
         clock = steady_clock(epoch=lambda: joined.now_s)
-        code = await CrawlController(order, job, wanted.seeds, own, clock).run()
+        controller = CrawlController(order, job, wanted.seeds, own, clock)
+        begins(controller)
+        code = await controller.run()
         if uploading is not None:
             await uploading.finish()
         return code

@@ -1,0 +1,54 @@
+"""Where a job of several processes has what: the folders of its workers, below `workers/`."""
+
+from __future__ import annotations
+
+import os
+import signal
+from contextlib import suppress
+from pathlib import Path
+
+from anabranch.crawler.job.folder import wait_until_free, who_holds
+from anabranch.crawler.outcomes.errors import UsageError
+from anabranch.frontier.jobfolder import is_job
+
+WORKERS = "workers"
+
+
+def worker_folders(directory: Path) -> list[Path]:
+    """The folders of all workers that the job ever had, by their number."""
+    folders = [folder for folder in directory.glob(f"{WORKERS}/*") if folder.name.isdecimal()]
+    return sorted(folders, key=lambda folder: int(folder.name))
+
+
+def refuse_worker(directory: Path) -> None:
+    """Raises: UsageError if the folder is that of a worker, which crawls with its job alone."""
+    place = directory.resolve()
+    if place.parent.name == WORKERS and is_job(place) and is_job(place.parent.parent):
+        raise UsageError(f"{directory}: is the folder of a worker; name its job, {place.parent.parent}")
+
+
+def await_orphans(directory: Path) -> None:
+    """Processes of a parent that was killed may still be ending: wait until none holds its folder (blocks).
+
+    One that somebody has stopped cannot end, and is killed. The caller holds the job, or nobody does.
+    """
+    for folder in filter(is_job, worker_folders(directory)):
+        _, pid = who_holds(folder)
+        if pid is not None and is_stopped(pid):
+            with suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+        wait_until_free(folder)
+
+
+def await_orphans_of_free(directory: Path) -> None:
+    """The same if there is a job that nobody holds; whoever wants one that is held hears of that."""
+    if is_job(directory) and not who_holds(directory)[0]:
+        await_orphans(directory)
+
+
+def is_stopped(pid: int) -> bool:
+    """Somebody has stopped the process (SIGSTOP, a debugger). False on a system without /proc."""
+    with suppress(OSError, IndexError):
+        # The name before the state may have any characters.
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] in {"T", "t"}
+    return False
