@@ -74,6 +74,7 @@ LIBRARIES: dict[str, tuple[str, ...]] = {
         "crawler/accounts/database.py",
         "crawler/cluster/*",
         "crawler/run/shared_*.py",
+        "crawler/processes/supervisor.py",
     ),
     "sqlite3": (
         "frontier/stores/*",

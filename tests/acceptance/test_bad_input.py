@@ -285,10 +285,8 @@ def test_on_a_full_disk_a_job_can_be_looked_at_and_is_not_changed(tmp_path, proc
     looks = ("status", "report", "frontier ls", "frontier dump", "why")
     changes = ("frontier block", "add")
     more = {"why": "$seed", "add": "$seed?x", "frontier block": "a.test"}
-    where = {"frontier dump": "disk/job/shares/0"} if processes > 1 else {}
     asked = "\n".join(
-        f"anabranch {verb.replace(' ', '-')} {verb} {where.get(verb, 'disk/job')} {more.get(verb, '')}"
-        for verb in (*looks, *changes)
+        f"anabranch {verb.replace(' ', '-')} {verb} disk/job {more.get(verb, '')}" for verb in (*looks, *changes)
     )
     options = f"{FILL} -s dedup.expect=1000 --processes {processes}"
     story = f"""
@@ -308,7 +306,7 @@ crawl last "{options} --limit 0"
     for run in ("frontier-block", "add", "full"):
         code, line = said(tmp_path, run)
         assert code == 3, line
-        assert "free some space" in line
+        assert "free some space" in line or "make room" in line
     assert said(tmp_path, "last") == (0, "")
 
 

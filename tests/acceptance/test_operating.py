@@ -135,7 +135,8 @@ async def test_a_crawl_whose_seed_is_refused_names_the_trouble(tmp_path, process
             tmp_path, {}, politeness={"backoff_base": "1h", "backoff_cap": "1h"}, report={"interval": 0.2}
         )
         process = await start("crawl", seed, "-c", order, *more, "--job", tmp_path / "job", cwd=tmp_path)
-        while not (tmp_path / "job" / "state" / "control").exists():
+        begun = ("state", "control") if processes == 1 else ("order.toml",)
+        while not (tmp_path / "job").joinpath(*begun).exists():
             await asyncio.sleep(0.005)
         while not (now := await facts(tmp_path)).get("no_seed_answered"):
             pass

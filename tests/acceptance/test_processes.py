@@ -50,9 +50,9 @@ def children(parent: int) -> list[int]:
     return [int(pid) for pid in Path(f"/proc/{parent}/task/{parent}/children").read_text().split()]
 
 
-def shares(parent: int) -> list[int]:
+def workers(parent: int) -> list[int]:
     """The processes that crawl: they come from one that does nothing else."""
-    return [share for nursery in children(parent) for share in children(nursery)]
+    return [worker for nursery in children(parent) for worker in children(nursery)]
 
 
 def repeated(web) -> int:
@@ -89,17 +89,28 @@ async def test_several_processes_fetch_what_one_does(tmp_path, web, processes):
     assert (int(discovered), queued, int(downloaded)) == (fetched, "0", fetched)
 
 
-async def test_a_share_that_is_killed_is_started_again(tmp_path, web):
+async def test_a_process_that_is_killed_is_started_again(tmp_path, web):
     """Whichever it is, however often: the crawl goes on, and fetches again no more than was under way."""
     process = await start(*crawl_of(tmp_path, web), cwd=tmp_path)
     for kill in range(3):
         await seen(web, 15 + kill * 25)
-        victims = shares(process.pid)
+        victims = workers(process.pid)
         os.kill(victims[kill % len(victims)], signal.SIGKILL)
     run = await ended(process)
     check_whole(run, tmp_path)
     assert "has died; it is started again" in run.err
     assert repeated(web) <= 3 * 2 * WORKERS
+
+
+async def test_a_process_that_is_stopped_is_replaced(tmp_path, web):
+    """When its lease has ended: it may hold the lock of the job's file."""
+    process = await start(*crawl_of(tmp_path, web, "-s", "frontier.worker_lease=1s"), cwd=tmp_path)
+    await seen(web, 20)
+    os.kill(workers(process.pid)[0], signal.SIGSTOP)
+    run = await ended(process)
+    check_whole(run, tmp_path)
+    assert "does not answer; it is killed" in run.err
+    assert repeated(web) <= 2 * WORKERS
 
 
 async def test_a_job_whose_parent_is_killed_goes_on_by_the_same_command(tmp_path, web):
@@ -117,7 +128,7 @@ async def test_all_processes_are_killed_at_once(tmp_path, web):
     for kill in (1, 2):
         process = await start(*crawl, cwd=tmp_path)
         await seen(web, kill * 30)
-        for pid in [*shares(process.pid), *children(process.pid), process.pid]:
+        for pid in [*workers(process.pid), *children(process.pid), process.pid]:
             os.kill(pid, signal.SIGKILL)
         await process.communicate()
     check_whole(await anabranch(*crawl, cwd=tmp_path), tmp_path)
@@ -156,29 +167,85 @@ async def test_a_limit_of_time_ends_all(tmp_path, web):
     check_whole(await anabranch(*crawl_of(tmp_path, web), cwd=tmp_path), tmp_path)
 
 
-async def test_another_number_of_processes_is_refused(tmp_path, web):
-    """Hosts are divided for good: one clear line names the job's own number."""
-    await anabranch(*crawl_of(tmp_path, web), "--limit", "5", cwd=tmp_path)
-    for other in (1, 3):
-        run = await anabranch(*crawl_of(tmp_path, web, processes=other), cwd=tmp_path)
-        assert run.code == 4
-        assert "go on with --processes 2" in run.err
-        assert len(run.err.splitlines()) == 1
-    run = await anabranch("crawl", "--job", "job", "--limit", "0", cwd=tmp_path)
+async def test_another_number_of_processes_goes_on(tmp_path, web):
+    """Shares are fixed for a job, the processes that divide them among each other are not."""
+    for processes, limit in ((2, 10), (3, 30), (1, 40)):
+        run = await anabranch(*crawl_of(tmp_path, web, processes=processes), "--limit", str(limit), cwd=tmp_path)
+        assert run.code == 0, run.err
+        assert len(crawl_log(tmp_path / "job")) == limit
+    run = await anabranch("crawl", "--job", "job", "--processes", "2", "--limit", "0", cwd=tmp_path)
     check_whole(run, tmp_path)
+    assert repeated(web) == 0
 
 
-async def test_a_finished_job_with_something_loaded_into_a_share_is_unfinished(tmp_path, web):
-    """A look at a share leaves the job finished."""
+async def test_a_job_of_one_process_is_divided_first(tmp_path, web):
+    """One line names the command; nothing is fetched again after it."""
+    await anabranch(*crawl_of(tmp_path, web, processes=1), "--limit", "25", cwd=tmp_path)
+    refused = await anabranch(*crawl_of(tmp_path, web), cwd=tmp_path)
+    assert refused.code == 4
+    assert "begun for one process; `anabranch divide job` divides it" in refused.err.replace(f"{tmp_path}/", "")
+    assert len(refused.err.splitlines()) == 1
+    divided = await anabranch("divide", "job", "--shares", "8", cwd=tmp_path)
+    assert divided.code == 0, divided.err
+    assert "divided among 8 shares" in divided.out
+    again = await anabranch("divide", "job", cwd=tmp_path)
+    assert (again.code, "several shares already" in again.err) == (2, True)
+    check_whole(await anabranch(*crawl_of(tmp_path, web), "--limit", "0", cwd=tmp_path), tmp_path)
+    assert repeated(web) == 0
+
+
+async def test_a_verb_that_comes_too_late_harms_nothing(tmp_path, web):
+    """What is written to a job that nobody crawls is no damage to its file."""
+    crawl, job = crawl_of(tmp_path, web), tmp_path / "job"
+    await anabranch(*crawl, "--limit", "20", cwd=tmp_path)
+    for verb in (("stop", job), ("pause", job)):
+        refused = await anabranch(*verb, cwd=tmp_path)
+        assert "no worker of this job is at work" in refused.err
+    assert (await anabranch("frontier", "block", job, "h3.test", cwd=tmp_path)).code == 0
+    assert (await anabranch("frontier", "unblock", job, "h3.test", cwd=tmp_path)).code == 0
+    check_whole(await anabranch(*crawl, "--limit", "0", cwd=tmp_path), tmp_path)
+
+
+async def test_a_worker_that_is_drained_leaves_the_rest_to_the_others(tmp_path, web):
+    """The run ends as theirs does."""
+    process = await start(*crawl_of(tmp_path, web), cwd=tmp_path)
+    await seen(web, 20)
+    drained = await anabranch("workers", tmp_path / "job", "drain", "2", cwd=tmp_path)
+    assert "worker 2 has left" in drained.out, drained.err
+    check_whole(await ended(process), tmp_path)
+
+
+async def test_processes_start_over_where_one_has_crawled(tmp_path, web):
+    """With --fresh the old job is moved aside, whatever it was."""
+    await anabranch(*crawl_of(tmp_path, web, processes=1), "--limit", "5", cwd=tmp_path)
+    check_whole(await anabranch(*crawl_of(tmp_path, web), "--fresh", cwd=tmp_path), tmp_path)
+
+
+async def test_another_round_fetches_all_again(tmp_path, web):
+    """The seeds stay; an unfinished round is not thrown away without consent."""
+    await anabranch(*crawl_of(tmp_path, web), "--limit", "20", cwd=tmp_path)
+    refused = await anabranch(*crawl_of(tmp_path, web), "--again", cwd=tmp_path)
+    assert (refused.code, "the job is unfinished" in refused.err) == (2, True), refused.err
+    check_whole(await anabranch(*crawl_of(tmp_path, web), "--limit", "0", cwd=tmp_path), tmp_path)
+    once = web.ledger.counts()
+    again = await anabranch(*crawl_of(tmp_path, web), "--limit", "0", "--again", cwd=tmp_path)
+    assert again.code == 0, again.err
+    assert "round 2 of job" in again.out
+    assert all(web.ledger.counts()[url] > count for url, count in once.items() if "robots.txt" not in url)
+
+
+async def test_dumps_are_those_of_the_whole_job(tmp_path, web):
+    """What is loaded into a finished job is fetched by the next crawl."""
     crawl, job = crawl_of(tmp_path, web, "--limit", "0"), tmp_path / "job"
     check_whole(await anabranch(*crawl, cwd=tmp_path), tmp_path)
     mark = job / "state/finished"
-    looked = await anabranch("frontier", "dump", job / "shares/0", cwd=tmp_path)
-    assert (looked.code, mark.exists()) == (0, True)
+    dumped = await anabranch("frontier", "dump", job, cwd=tmp_path)
+    assert (dumped.code, mark.exists()) == (0, True), dumped.err
+    assert len(dumped.out.splitlines()) == len(crawl_log(job)) + 2
     lines = [{"anabranch": "frontier", "version": 1}, {"url": "http://h2.test/loaded"}, {"end": True}]
     (tmp_path / "dump").write_text("".join(f"{json.dumps(line)}\n" for line in lines))
-    loaded = [await anabranch("frontier", "load", job / f"shares/{share}", "dump", cwd=tmp_path) for share in (0, 1)]
-    assert sorted(run.out for run in loaded) == ["loaded: 0 queued, 1 of other shares\n", "loaded: 1 queued\n"]
+    loaded = await anabranch("frontier", "load", job, "dump", cwd=tmp_path)
+    assert loaded.out == "loaded: 1 queued\n", loaded.err
     assert not mark.exists()
     assert (await anabranch(*crawl, cwd=tmp_path)).code == 0
     assert "http://h2.test/loaded" in crawl_log(job)
@@ -195,14 +262,14 @@ async def test_a_host_is_fetched_by_one_process_at_its_own_pace(tmp_path, web):
     crawl = ("crawl", *SEEDS, "-c", order, "--job", tmp_path / "job", "--processes", "2")
     process = await start(*crawl, cwd=tmp_path)
     await seen(web, 40)
-    os.kill(shares(process.pid)[0], signal.SIGKILL)
+    os.kill(workers(process.pid)[0], signal.SIGKILL)
     check_whole(await ended(process), tmp_path)
     for host in WEB:
         assert web.ledger.max_in_service(host) == 1
         assert web.ledger.shortest_rest(host) >= 0.149
 
 
-async def test_verbs_find_the_share_that_knows(tmp_path, web):
+async def test_verbs_find_the_worker_that_knows(tmp_path, web):
     """While the job runs, and when it is stopped: one job answers."""
     crawl = crawl_of(tmp_path, web, "-s", "politeness.min_delay=6s", "-s", "politeness.max_delay=6s")
     process = await start(*crawl, cwd=tmp_path)
@@ -235,10 +302,13 @@ async def test_verbs_find_the_share_that_knows(tmp_path, web):
     assert "new" in await asked("add", job, "http://h4.test/added-later")
     summary = await asked("report", job, "crawl-summary")
     assert "URIs Processed" in summary
-    for verb in (("add", job / "shares/0", "http://h5.test/"), ("crawl", "http://h5.test/", "--job", job / "shares/0")):
+    for verb in (
+        ("add", job / "workers/1", "http://h5.test/"),
+        ("crawl", "http://h5.test/", "--job", job / "workers/1"),
+    ):
         refused = await anabranch(*verb, cwd=tmp_path)
         assert refused.code == 2
-        assert "is share 0 of a job of 2 processes; name the job" in refused.err
+        assert "is the folder of a worker; name its job" in refused.err
     resumed = await anabranch(*crawl_of(tmp_path, web), cwd=tmp_path)
     assert resumed.code == 0, resumed.err
     fetched = crawl_log(job)
@@ -250,7 +320,7 @@ async def test_the_process_that_starts_the_others_may_be_killed_too(tmp_path, we
     """Those that crawl go on; one that dies later is started in another way."""
     process = await start(*crawl_of(tmp_path, web), cwd=tmp_path)
     await seen(web, 15)
-    victims = shares(process.pid)
+    victims = workers(process.pid)
     (nursery,) = children(process.pid)
     os.kill(nursery, signal.SIGKILL)
     await seen(web, 25)
@@ -263,8 +333,8 @@ async def test_the_archive_of_several_processes_is_one_folder(tmp_path, web):
     process = await start(*crawl_of(tmp_path, web, "--warc"), cwd=tmp_path)
     for kill in range(2):
         await seen(web, 20 + kill * 25)
-        os.kill(shares(process.pid)[kill], signal.SIGKILL)
+        os.kill(workers(process.pid)[kill], signal.SIGKILL)
     check_whole(await ended(process), tmp_path)
     archive = archived(tmp_path / "job")
-    assert {name.name.split("-")[1] for name in archive.files} == {"0", "1"}
+    assert {name.name.split("-")[1] for name in archive.files} == {"1", "2"}
     assert {read.url for read in archive.answers} >= expected(SEEDS, table=WEB).keys()

@@ -149,7 +149,7 @@ async def test_a_daemon_reopens_its_logs_in_all_processes(tmp_path: Path, web: S
     )  # fmt: skip
     await job.seen(20)
     assert (await anabranch("pause", job.path, cwd=tmp_path)).code == 0
-    logs = list(job.path.rglob("crawl.log")) if processes == 1 else list(job.path.glob("shares/*/logs/crawl.log"))
+    logs = list(job.path.rglob("crawl.log")) if processes == 1 else list(job.path.glob("workers/*/logs/crawl.log"))
     assert len(logs) == processes
     for log in logs:
         log.rename(log.with_name("crawl.log.1"))

@@ -224,7 +224,7 @@ class Campaign:
 
     def _fetched(self, kind: str) -> set[str]:
         """What has a line; what was asked for last may have none, and is fetched again."""
-        files = [self.folder / kind / "pages.jsonl", *(self.folder / kind).glob("shares/*/pages.jsonl")]
+        files = [self.folder / kind / "pages.jsonl", *(self.folder / kind).glob("workers/*/pages.jsonl")]
         lines = [line for file in files if file.exists() for line in file.read_text().splitlines(keepends=True)]
         return {json.loads(line)["url"] for line in lines if line.endswith("\n")}
 
@@ -245,8 +245,7 @@ def _hosts(port: int) -> tuple[str, str]:
 
 
 def _queued(place: Path, job: Path) -> set[str]:
-    shares = sorted((job / "shares").glob("*")) or [job]
-    lines = [line for share in shares for line in _run(place, "frontier", "dump", str(share)).stdout.splitlines()]
+    lines = _run(place, "frontier", "dump", str(job)).stdout.splitlines()
     return {row["url"] for row in map(json.loads, lines) if "url" in row and "outcome" not in row}
 
 
@@ -299,7 +298,7 @@ def table(verdicts: Sequence[Verdict]) -> str:
 
 def _row(file: str) -> str:
     parts = Path(file).parts
-    kept = [part for part in parts if part not in {"shares", "0", "1"}]
+    kept = [part for part in parts if part not in {"workers", "1", "2"}]
     if kept[0] in {"warc", "reports"}:
         return f"{kept[0]}/"
     return "/".join(kept[:2]) + ("/" if len(kept) > 2 else "")

@@ -276,23 +276,6 @@ def test_a_job_that_lost_its_seeds_does_not_go_on(capsys, harm) -> None:
     assert run_crawl(command()) == ExitCode.NO_SEED_ANSWERED
 
 
-def test_a_job_of_several_processes_that_lost_its_seeds_does_not_go_on() -> None:
-    """Its shares have queues."""
-    arguments = ("crawl", SEED, "--job", "job", "--processes", "2")
-    codes, said = [], ""
-    for _ in range(2):
-        run = subprocess.run(
-            [sys.executable, "-m", "anabranch", *arguments],
-            check=False, env={**os.environ, "PYTHONPATH": str(REPOSITORY)}, capture_output=True, text=True,
-        )  # fmt: skip
-        codes.append(run.returncode)
-        said = run.stderr
-        for file in Path("job/state").glob("seeds.jsonl*"):
-            file.unlink()
-    assert codes == [ExitCode.NO_SEED_ANSWERED, ExitCode.BAD_ORDER]
-    assert "seeds.jsonl: is missing or empty, though" in said
-
-
 def test_a_job_that_was_killed_before_it_had_its_seeds_begins(capsys) -> None:
     """Its queue is there, and empty."""
     with JobFolder.open(Path("job")) as job:

@@ -22,10 +22,8 @@ from anabranch.crawler.job.folder import JobFolder
 from anabranch.crawler.job.frontier import open_job
 from anabranch.crawler.job.journal import LineFile
 from anabranch.crawler.job.seeds import SEED_BOOK, Seed, SeedBook
-from anabranch.crawler.job.state import note_division
 from anabranch.crawler.order.order import CrawlOrder, dump_order
 from anabranch.crawler.outcomes.errors import ExitCode, UsageError
-from anabranch.frontier.division.ownership import Division
 from anabranch.frontier.records import Candidate, Outcome, OutcomeKind
 
 SLOW = {"min_delay": "100s", "max_delay": "100s"}
@@ -53,13 +51,6 @@ def make_job(directory: Path, urls: list[str], fetched: int = 0) -> Path:
                 now_s = frontier.now_s()
                 frontier.finish(lease, Outcome(OutcomeKind.DONE, 200, now_s, now_s))
     return directory
-
-
-def make_share(directory: Path) -> Path:
-    """The first of two shares of a job, with nothing in it."""
-    with JobFolder.open(directory) as job:
-        note_division(job.state, Division(share=0, shares=2))
-    return make_job(directory, [])
 
 
 @pytest.fixture
@@ -265,23 +256,6 @@ def test_lines_of_a_journal_that_are_not_understood_are_told(job: Path, tmp_path
     assert out(capsys) == "loaded: 1 queued, 1 not understood\n"
 
 
-def test_what_other_shares_take_of_a_file_is_told_in_one_line(job: Path, tmp_path: Path, capsys) -> None:
-    """Such a file is loaded into each share, and half of it, or more, is never the share's own."""
-    share = make_share(tmp_path / "job" / "shares" / "0")
-    urls = [f"http://h{number}.test/" for number in range(40)]
-    lines = [{"anabranch": "frontier", "version": 1}, *({"url": url} for url in urls), {"end": True}]
-    Path("d").write_text("".join(json.dumps(line) + "\n" for line in lines))
-    assert run("load", str(share), file="d") == 0
-    captured = capsys.readouterr()
-    others = [url for url in urls if Division(share=0, shares=2).owner_of_url(url) == 1]
-    first = f"d:{urls.index(others[0]) + 2}: {others[0]}"
-    assert captured.out == f"loaded: {40 - len(others)} queued, {len(others)} of other shares\n"
-    assert captured.err == (
-        f"anabranch: {first}, and {len(others) - 1} more of the kind: "
-        "its host belongs to another share of the crawl; load the file there\n"
-    )
-
-
 def test_a_dump_that_was_cut_is_loaded_as_far_as_it_goes(job: Path, tmp_path: Path, capsys) -> None:
     """And its cut is told."""
     assert run("dump", file="whole.gz") == 0
@@ -409,22 +383,6 @@ def test_a_finished_job_stays_finished_and_one_that_got_urls_does_not(tmp_path: 
     assert mark.exists()
     (tmp_path / "d").write_text('{"anabranch":"frontier","version":1}\n{"url":"http://b.test/"}\n{"end":true}\n')
     assert run("load", file="d") == 0
-    assert not mark.exists()
-
-
-def test_a_job_of_which_a_share_is_changed_is_finished_no_more(tmp_path: Path, capsys) -> None:
-    """Before the change is begun. To look at a share, or not to get it, changes nothing."""
-    mark = make_job(tmp_path / "job", []) / "state" / "finished"
-    share = make_share(tmp_path / "job" / "shares" / "0")
-    mark.with_name("processes").write_text("2\n")
-    mark.touch()
-    for verb in ("ls", "dump"):
-        assert run(verb, str(share)) == 0
-    with JobFolder.open(share):
-        assert run("rm", str(share), yes=True) == ExitCode.STORE_OR_JOB_IN_USE
-    assert mark.exists()
-    (tmp_path / "d").write_text('{"anabranch":"frontier","version":1}\n')
-    run("load", str(share), file="d")
     assert not mark.exists()
 
 

@@ -25,13 +25,11 @@ from anabranch.crawler.cli.operate import run_report
 from anabranch.crawler.job.folder import JobFolder
 from anabranch.crawler.job.frontier import open_job
 from anabranch.crawler.job.seeds import Seed, SeedBook
-from anabranch.crawler.job.state import note_division
 from anabranch.crawler.order.order import CrawlOrder, dump_order
 from anabranch.crawler.outcomes.errors import ExitCode, UsageError
 from anabranch.crawler.outcomes.failures import ConnectFailed
 from anabranch.crawler.report.troubles import Failure, error_line
 from anabranch.crawler.run.control import Control
-from anabranch.frontier.division.ownership import Division
 from anabranch.frontier.records import Candidate
 from tests.crawler.archive.folders import opened, write
 from tests.crawler.cli.test_frontier import URLS, make_job
@@ -189,28 +187,6 @@ def test_the_status_of_a_job_that_nobody_crawls_is_how_it_was_left(job) -> None:
     assert (facts["phase"], facts["is_finished"], facts["totals"]["pending"]) == ("stopped", False, 1)
 
 
-def test_the_status_of_a_share_says_whose_it_is(tmp_path) -> None:
-    """What is left of it is not what is left of the job; nor is a share asked that is crawled."""
-    share = tmp_path / "news" / "shares" / "1"
-    with JobFolder.open(share) as folder:
-        folder.write_order(dump_order(CrawlOrder()))
-        note_division(folder.state, Division(share=1, shares=2))
-        open_job(folder.state, CrawlOrder()).close()
-    whose = f"share 1 of a job of 2 processes, {tmp_path / 'news'}\n"
-    assert run("status", share).output.startswith(f"{whose}finished: nothing is queued\n")
-    with JobFolder.open(share) as folder, open_job(folder.state, CrawlOrder()) as frontier:
-        frontier.schedule([Candidate(url=f"http://{host}.test/") for host in "abcdef"])
-        frontier.flush()
-        refused = run("status", share)
-    assert (refused.exit_code, refused.stdout) == (1, "")
-    assert (
-        f"is share 1 of a job of 2 processes, which is crawled; ask how the job is doing, {tmp_path}" in refused.stderr
-    )
-    assert run("status", share).output.startswith(f"{whose}not running; `anabranch crawl` goes on with its job\n")
-    facts = checked(json.loads(run("status", share, "--json").output))
-    assert facts["share"] == {"number": 1, "of": 2, "job": str(tmp_path / "news")}
-
-
 def test_many_seeds_are_asked_in_parts_that_fit(job, monkeypatch, tmp_path) -> None:
     """None is lost between two of them, and their order is kept."""
     monkeypatch.setattr(operate, "_QUESTION_BYTES", 1000)
@@ -310,7 +286,7 @@ def test_the_summary_of_a_stopped_job_is_of_all_its_runs(killed_job, capsys) -> 
     assert printed(capsys) == text  # asking counts nothing
 
 
-@pytest.mark.parametrize("log", ["logs", "shares/1/logs"])
+@pytest.mark.parametrize("log", ["logs", "workers/1/logs"])
 def test_a_seed_that_failed_has_the_reason_that_was_logged(killed_job, capsys, log) -> None:
     """Unless it was answered later."""
     (killed_job / log).mkdir(parents=True, exist_ok=True)

@@ -107,12 +107,12 @@ def test_a_job_that_runs_is_not_touched(job: Path, capsys) -> None:
     assert "news" in capsys.readouterr().err
 
 
-def test_each_share_has_a_filter_of_its_own(tmp_path: Path, capsys) -> None:
-    """The line names the folders."""
+def test_a_job_that_an_earlier_version_divided_is_brought_to_this_one_first(tmp_path: Path, capsys) -> None:
+    """The line names the command."""
     job = make_job(tmp_path / "jobs" / "divided", [])
     (job / "state" / "processes").write_text("2\n")
     assert run_rebuild_filter("divided", []) == ExitCode.USAGE
-    assert "divided/shares/0" in capsys.readouterr().err
+    assert "`anabranch divide jobs/divided` brings it to this one" in capsys.readouterr().err
 
 
 def test_the_job_of_a_host_program_is_rebuilt_too(tmp_path: Path, capsys) -> None:

@@ -174,11 +174,9 @@ def test_whether_hosts_can_be_divided_is_not_told_of_a_policy_that_is_none(polic
 def test_what_several_processes_cannot_do_is_a_fault() -> None:
     """A crawl would not begin, so what is said of the order is that."""
     (fault,) = faults(crawl={"processes": 2}, politeness={"group": "ip"})
-    assert fault.startswith("x.toml: [crawl] processes = 2: hosts of one group")
-    assert faults(crawl={"processes": 2}, dedup={"leaves": ["redis://a:1"]}, scope={"similar": "published"}) == (
-        "x.toml: [crawl] processes = 2: each process has a filter for its own hosts; leave [dedup] leaves out",
-        "x.toml: [crawl] processes = 2: the similarity filter must see all URLs; leave [scope] similar out",
-    )
+    assert fault.startswith("x.toml: [crawl] processes = 2: group ip and several workers")
+    (fault,) = faults(crawl={"processes": 2}, scope={"similar": "published"})
+    assert fault.startswith("x.toml: [scope] similar: whether a URL is similar depends on all that came before it")
 
 
 def of_processes(processes: int = 2, **sections: dict[str, Any]) -> CrawlOrder:
@@ -188,26 +186,29 @@ def of_processes(processes: int = 2, **sections: dict[str, Any]) -> CrawlOrder:
 @pytest.mark.parametrize(
     ("sections", "said"),
     [
-        ({"politeness": {"group": "ip"}}, "group"),
-        ({"politeness": {"groups": {"com,example": "one"}}}, "group"),
-        ({"frontier": {"politeness": "queue"}}, "politeness host"),
-        ({"frontier": {"total_budget": 100}}, "total_budget"),
-        ({"frontier": {"store": "postgresql://host/name"}}, "store"),
-        ({"frontier": {"store": "memory"}}, "store"),
-        ({"dedup": {"leaves": ["redis://a:1"]}}, "leaves"),
-        ({"scope": {"similar": "published"}}, "similar"),
+        ({"politeness": {"group": "ip"}}, "group by domain"),
+        ({"frontier": {"store": "postgresql://host/name"}}, "[frontier] store"),
+        ({"frontier": {"store": "memory"}}, "[frontier] store"),
+        ({"scope": {"similar": "published"}}, "[scope] similar"),
     ],
 )
-def test_what_needs_all_hosts_in_one_process_is_refused(sections: dict[str, Any], said: str) -> None:
+def test_what_several_processes_cannot_do_is_refused(sections: dict[str, Any], said: str) -> None:
     """In one line that names the option; one process may do all of it."""
     (fault,) = division_faults(of_processes(**sections))
-    assert fault.startswith("[crawl] processes = 2: ")
     assert said in fault
     assert not list(division_faults(of_processes(processes=1, **sections)))
 
 
-def test_what_is_a_hosts_own_is_allowed() -> None:
-    """A host's queue is one share's, with all of its budget."""
-    assert not list(division_faults(of_processes(frontier={"total_budget": 100, "policy": "host"})))
-    assert not list(division_faults(of_processes(frontier={"total_budget": 100, "policy": "surt"})))
-    assert not list(division_faults(of_processes(frontier={"politeness": "queue", "policy": "host"})))
+@pytest.mark.parametrize(
+    "sections",
+    [
+        {"politeness": {"group": "domain"}},
+        {"politeness": {"groups": {"com,example,": "one"}}},
+        {"frontier": {"politeness": "queue"}},
+        {"frontier": {"total_budget": 100}},
+        {"dedup": {"leaves": ["redis://a:1"]}},
+    ],
+)
+def test_what_several_processes_can_do(sections: dict[str, Any]) -> None:
+    """Hosts of one group are in one share; budgets and filters are the job's."""
+    assert not list(division_faults(of_processes(**sections)))

@@ -212,7 +212,7 @@ def failed(url: str, time_s: float, *, is_final: bool = False) -> bytes:
 def test_of_a_job_that_nobody_crawls_the_log_tells(tmp_path: Path) -> None:
     """The last line of all shares, or of one URL; a cut tail and lines that are none are passed over."""
     assert last_logged(tmp_path, 0.0) is None
-    own, share = tmp_path / ERRORS, tmp_path / "shares" / "1" / ERRORS
+    own, share = tmp_path / ERRORS, tmp_path / "workers" / "1" / ERRORS
     for file, content in (
         (own, failed(A, 10.0) + failed(B, 20.0) + b'{"url":3}\n[]\nx\n' + failed(A, 50.0)[:-9]),
         (share, failed("http://c.test/", 30.0, is_final=True)),

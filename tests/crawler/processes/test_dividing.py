@@ -1,0 +1,98 @@
+"""A job that one process has begun is divided, whoever is killed meanwhile, and nothing is missing."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from anabranch.crawler.cluster.database import JobDatabase
+from anabranch.crawler.job.choosing import shared_file
+from anabranch.crawler.job.folder import JobFolder
+from anabranch.crawler.job.frontier import open_job
+from anabranch.crawler.job.seeds import SEED_BOOK, Seed, SeedBook
+from anabranch.crawler.order.loading import load_order
+from anabranch.crawler.order.order import dump_order
+from anabranch.crawler.outcomes.errors import OrderError, UsageError
+from anabranch.crawler.processes import dividing
+from anabranch.crawler.processes.dividing import Divided, divide, is_old_division
+from anabranch.crawler.run.shared_job import SharedJob, opened_whole
+from anabranch.frontier.records import Candidate, Outcome, OutcomeKind
+
+
+@pytest.fixture
+def job(tmp_path: Path) -> Path:
+    """A job of one process: of 40 URLs, 2 are fetched."""
+    directory = tmp_path / "job"
+    order = load_order(None, {"min_delay": "0s", "max_delay": "0s"}, [])
+    with JobFolder.open(directory) as folder:
+        folder.write_order(dump_order(order))
+        with open_job(folder.state, order) as frontier, SeedBook(folder.state / SEED_BOOK) as book:
+            book.add(Seed(url="http://h0.test/", source="command line"))
+            frontier.schedule([Candidate(f"http://h{number % 7}.test/{number}") for number in range(40)])
+            frontier.flush()
+            for _ in range(2):
+                while (lease := frontier.lease()) is None:
+                    frontier.flush()
+                frontier.finish(lease, Outcome(OutcomeKind.DONE, 200), [])
+            frontier.flush()
+    return directory
+
+
+def urls(job: Path) -> tuple[set[str], set[str]]:
+    """Of its dump: queued, and ended."""
+    file = shared_file(job)
+    assert file is not None
+    with JobDatabase(file) as database, opened_whole(SharedJob(database)) as whole:
+        lines = [json.loads(line) for line in whole.frontier.operations.dump()]
+        assert [seed.url for seed in whole.seeds] == ["http://h0.test/"]
+    listed = [line for line in lines if "url" in line]
+    queued, ended = ({line["url"] for line in listed if ("outcome" in line) is is_ended} for is_ended in (False, True))
+    return queued, ended
+
+
+def test_what_is_queued_and_what_has_ended_stay_so(job: Path) -> None:
+    """The number of shares is fixed from then on."""
+    assert divide(job, 8) == Divided(shares=8, queued=38, ended=2)
+    queued, ended = urls(job)
+    assert (len(queued), len(ended), queued & ended) == (38, 2, set())
+    with pytest.raises(UsageError, match="has several shares already; their number is fixed"):
+        divide(job, 16)
+
+
+@pytest.mark.parametrize("step", ["_made", "_put_in_place", "clear_filter", "begin_anew"])
+def test_who_is_killed_while_dividing_does_it_again(job: Path, monkeypatch: pytest.MonkeyPatch, step: str) -> None:
+    """Before each step the job is as it was, or the next one does the rest."""
+
+    def killed(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(dividing, step, killed)
+        with pytest.raises(KeyboardInterrupt):
+            divide(job)
+    assert is_old_division(job) is (step != "_made")
+    divide(job)
+    assert not is_old_division(job)
+    queued, ended = urls(job)
+    assert (len(queued), len(ended)) == (38, 2)
+
+
+def test_what_cannot_be_divided_is_refused(job: Path, tmp_path: Path) -> None:
+    """Nothing is changed then."""
+    order = load_order(job / "order.toml", {})
+    similar = order.model_copy(update={"dedup": order.dedup.model_copy(update={"similar": "published"})})
+    (job / "order.toml").write_text(dump_order(similar))
+    with pytest.raises(OrderError, match="similar: whether a URL is similar depends on all that came before it"):
+        divide(job)
+    assert not is_old_division(job)
+    with JobFolder.open(tmp_path / "new"):
+        pass
+    with pytest.raises(UsageError, match="the job has not begun"):
+        divide(tmp_path / "new")
+
+
+def test_links_under_way_in_an_earlier_version_keep_what_they_say() -> None:
+    """What is not said is left out."""
+    assert dividing._link("http://a/", "http://b/", "L") == {"url": "http://b/", "via": "http://a/", "hops": "L"}
+    said = dividing._link(None, "http://b/", None, "\x01", "k", True, False, 7)
+    assert said == {"url": "http://b/", "payload": "AQ==", "key": "aw==", "precedence": 0x107}
