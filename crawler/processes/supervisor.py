@@ -255,11 +255,11 @@ class Supervisor:
             seen=summed_filters(said["frontier"]["seen"] for said in self._ended),
             leases_lost=sum(said["frontier"]["leases_lost"] for said in self._ended),
         )
-        is_done = not (statistics.pending or statistics.in_flight)
+        after = shared.look()
+        is_done = after.counts.is_done  # links that are under way count
         self._why = why_of(self._why, self._ended, is_done=is_done, has_retired=bool(statistics.retired))
         if is_done and not statistics.retired:
             self._job.mark_finished()
-        after = shared.look()
         with view_of(self._database.do(all_totals)) as view:
             if self._order.report.reports:
                 facts = facts_of_stopped(shared.name, whole.frontier, fared, view, Round(joined.round))
