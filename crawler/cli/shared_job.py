@@ -76,7 +76,7 @@ def shared_address(typed: str) -> str | Path | None:
 
 @contextmanager
 def _job_at(address: str | Path, *, reads: bool) -> Iterator[SharedJob]:
-    """The job there; of one that cannot be written or has no room a copy, if it is only read and nobody crawls it."""
+    """The job at this address. If nobody crawls it, and it cannot be written or its disk is full, a copy of it is read."""
     with ExitStack() as opened:
         if isinstance(address, Path):
             directory = address.parent.parent

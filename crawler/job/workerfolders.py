@@ -30,7 +30,7 @@ def refuse_worker(directory: Path) -> None:
 def await_orphans(directory: Path) -> None:
     """Processes of a parent that was killed may still be ending: wait until none holds its folder (blocks).
 
-    One that somebody has stopped cannot end, and is killed. The caller holds the job, or nobody does.
+    A process that somebody has stopped cannot end, so it is killed. No other process than the caller may hold the job.
     """
     for folder in filter(is_job, worker_folders(directory)):
         _, pid = who_holds(folder)
@@ -41,7 +41,7 @@ def await_orphans(directory: Path) -> None:
 
 
 def await_orphans_of_free(directory: Path) -> None:
-    """The same if there is a job that nobody holds; whoever wants one that is held hears of that."""
+    """The same, unless another process holds the job: taking its lock fails then, and says why."""
     if is_job(directory) and not who_holds(directory)[0]:
         await_orphans(directory)
 

@@ -1,9 +1,8 @@
 """Makes a job that several processes can crawl of one that was begun for a single process, or by an earlier version.
 
-The URLs are read from the old queue, or from those of an earlier version's shares, and loaded into a new file beside them;
-seeds, order and totals become rows of it. A mark says that the file is complete. Then it takes the old one's place, and what is
-left of that is removed: a process that is killed before the mark leaves the job as it was, and one that is killed later leaves
-steps that the next one does.
+It reads the URLs of the old queue, or of an earlier version's shares, and loads them into a new file beside them. Seeds, order
+and totals become rows of that file. A mark says that the file is complete; then it takes the place of the old one. A process
+that is killed before the mark leaves the job as it was. One that is killed after it leaves steps that the next one repeats.
 """
 
 from __future__ import annotations
@@ -139,7 +138,7 @@ def _made(job: JobFolder, order: CrawlOrder, scratch: Path) -> Divided:
     with closing(JobDatabase(scratch / STORE_FILE)) as database:
         join(database, Wanted(order, _seeds(job.state)), Applicant("", "", is_named=True))
         for number, part in enumerate(parts):
-            rows = _totals(part, job)
+            rows = _totals(part)
             database.do(partial(put_totals, worker=f"before-{number}", rows=rows))
         database.do(lambda connection: put_fact(connection, "round", str(current_round(job.state).number)))
         with held_whole(SharedJob(database)) as whole:
@@ -168,20 +167,19 @@ def _seeds(state: Path) -> Sequence[Seed]:
         return list(book)
 
 
-def _totals(part: Path, job: JobFolder) -> list[Any]:
+def _totals(part: Path) -> list[Any]:
     state = part / "state"
     if not (state / ACCOUNTS_FILE).exists():
         return []
-    file = job.state / STORE_FILE
-    now_s = (file if file.exists() else state / ACCOUNTS_FILE).stat().st_mtime
+    now_s = (state / ACCOUNTS_FILE).stat().st_mtime  # this is no run of the crawl
     with closing(Accounts(state, part / "logs" / "crawl.log", lambda: now_s)) as accounts:
         return accounts.changed(all_rows=True)
 
 
 @contextmanager
-def _opened(part: Path, job: Path | None = None) -> Iterator[SqlStore]:
-    """The rows of a job or of an old share, whatever divided them."""
-    lock = None if part == job else take_job_lock(part)
+def _opened(part: Path) -> Iterator[SqlStore]:
+    """The rows of a job, whose lock the caller has, or of one of its old shares."""
+    lock = take_job_lock(part) if part.parent.name == _OLD_SHARES else None
     file = part / "state" / STORE_FILE
     try:
         store = SqlStore(file)
@@ -196,7 +194,7 @@ def _opened(part: Path, job: Path | None = None) -> Iterator[SqlStore]:
 
 
 def _lines(part: Path) -> Iterator[str]:
-    with _opened(part, None if part.parent.name == _OLD_SHARES else part) as store:
+    with _opened(part) as store:
         yield from dump_lines(store)
 
 

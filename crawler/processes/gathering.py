@@ -35,7 +35,7 @@ _COMPRESSED = (".gz", ".bz2", ".xz", ".zst")
 
 
 class GatheringDamaged(CrawlerError):
-    """Nobody knows what of the workers' logs the job's own have: nothing is cut, and nothing is gathered twice."""
+    """It is unknown which lines of the workers' logs the job's own logs have, so nothing is cut and nothing is added."""
 
     exit_code: ExitCode = ExitCode.BAD_ORDER
 

@@ -104,9 +104,9 @@ class JobWatch:
 
     def _progress(self, pages: int, fetched_bytes: int) -> ProgressFacts:
         now, counters = self.snapshot, self._look.counts.counters
-        said = [status["progress"] for status in (line.status for line in self._look.at_work) if status is not None]
+        said = [line.status for line in self._look.at_work if line.status is not None]
         memory = memory_of_process()
-        for one in filter(None, said):
+        for one in said:
             memory = ProcessMemory(*(has + more for has, more in zip(memory, one["memory"], strict=True)))
         now_s = self._clock()
         return ProgressFacts(
@@ -119,7 +119,7 @@ class JobWatch:
             busy=now.active,
             queues={} if now.totals is None else now.totals["queues"],
             parked=now.parked,
-            longest=max((one["longest"] for one in filter(None, said)), default=0),
+            longest=max((one["longest"] for one in said), default=0),
             memory=memory,
         )
 

@@ -78,7 +78,7 @@ async def _work(end: socket.socket) -> int:
 
 
 async def _crawl(task: WorkerTask, order: CrawlOrder, parent: asyncio.StreamReader) -> dict[str, Any]:
-    """Crawl; how it was. If the parent has gone, nobody would start it again: it gives up its fetches and ends."""
+    """Crawl, and return how the run was. When the parent has gone, give up the fetches and end."""
     controllers: list[CrawlController] = []
 
     async def watch_parent() -> None:

@@ -8,7 +8,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
 from contextlib import AsyncExitStack
 from dataclasses import dataclass
 from functools import partial
@@ -48,8 +48,8 @@ from anabranch.frontier.cancellation import to_the_end
 from anabranch.frontier.frontier import Frontier
 from anabranch.frontier.records import GateKey
 
-#: Returns how a run is, or was when it ended.
-ProgressSource = Callable[[], Awaitable[ProgressFacts]]
+#: Returns the last line of the run's progress log; None before the first.
+ProgressSource = Callable[[], ProgressFacts | None]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -145,7 +145,7 @@ class CrawlController:
             progress = ProgressReporter(frontier, self._statistics, progress_log, interval_s, self._clock)
             self._progress = progress
             if self._hooks.share is not None:
-                self._hooks.share.on_progress(progress.facts)
+                self._hooks.share.on_progress(progress.last)
             status = self._status = RunStatus(self._context, self._disk, frontier.core, progress)
             frontier.core.on_trouble(log_frontier_trouble)
             verbs = CrawlVerbs(self._context, parts, status.facts)

@@ -103,32 +103,29 @@ class UrlExplainer:
         return "\n".join(lines)
 
 
-def explainer_of(order: CrawlOrder, book: Book, directory: Path | None) -> UrlExplainer:
-    """The explainer of a job of several workers, by its order, its seeds, and its logs if they are here. Raises: OrderError."""
+def explainer_of(
+    order: CrawlOrder, book: Book, directory: Path | None, similar: SimilarUrlFilter | None = None
+) -> UrlExplainer:
+    """The explainer of a job by its order, its seeds, and the logs of its folder, if it has one here. Raises: OrderError."""
     scope = open_scope(order.scope)
     for seed in book:
         scope.add_seed(seed.url)
     key = Canonicalizer(order.urls.canonicalization).key
     if directory is None:
-        return UrlExplainer(scope, key, book)
+        return UrlExplainer(scope, key, book, similar)
     robots = partial(_logged_robots, directory / "logs" / "crawl.log") if order.robots.robots == "obey" else None
-    return UrlExplainer(scope, key, book, None, robots, lambda url, _, now_s: last_logged(directory, now_s, url))
+    return UrlExplainer(scope, key, book, similar, robots, lambda url, _, now_s: last_logged(directory, now_s, url))
 
 
 @contextmanager
 def open_explainer(directory: Path, order: CrawlOrder) -> Iterator[UrlExplainer]:
     """The explainer of a job that the caller has locked, by its order. Raises: OrderError, SeedBookDamaged, StorageError."""
-    scope = open_scope(order.scope)
-    key = Canonicalizer(order.urls.canonicalization).key
-    robots = partial(_logged_robots, directory / "logs" / "crawl.log") if order.robots.robots == "obey" else None
     with ExitStack() as opened:
         book = opened.enter_context(SeedBook(directory / "state" / SEED_BOOK))
-        for seed in book:
-            scope.add_seed(seed.url)
         similar = asyncio.run(open_similar_filter(directory / "state", order)) if similarity_of(order) else None
         if similar is not None:
             opened.callback(lambda: asyncio.run(similar.close()))
-        yield UrlExplainer(scope, key, book, similar, robots, lambda url, _, now_s: last_logged(directory, now_s, url))
+        yield explainer_of(order, book, directory, similar)
 
 
 def _logged_robots(crawl_log: Path, url: str, now_s: float) -> str:

@@ -12,7 +12,7 @@ import secrets
 import tempfile
 import tomllib
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import closing, contextmanager
+from contextlib import ExitStack, closing, contextmanager
 from dataclasses import dataclass
 from functools import cached_property, partial
 from pathlib import Path
@@ -388,7 +388,8 @@ def opened_whole(job: SharedJob) -> Iterator[WholeJob]:
     job.database.disconnect()
     with JobFolder.open(job.folder) as folder:
         await_orphans(job.folder)
-        with sealed(job.database.address), _disconnecting(job.database):
+        with sealed(job.database.address), ExitStack() as connected:
+            connected.callback(job.database.disconnect)
             job.database.do(end_all_workers)
             with held_whole(job) as whole:
                 yield whole
@@ -397,16 +398,8 @@ def opened_whole(job: SharedJob) -> Iterator[WholeJob]:
 
 
 @contextmanager
-def _disconnecting(database: JobDatabase) -> Iterator[None]:
-    try:
-        yield
-    finally:
-        database.disconnect()
-
-
-@contextmanager
 def held_whole(job: SharedJob) -> Iterator[WholeJob]:
-    """The same for who knows that no other worker is at work."""
+    """The same, for a caller that knows that no other worker is at work."""
     identity = WorkerIdentity(name=_OPERATOR, token=f"{os.getpid()} {secrets.token_hex(4)}")
     changed = Event()
     now_s = job.now_s()

@@ -38,12 +38,13 @@ from anabranch.crawler.order.order import CrawlOrder
 from anabranch.crawler.order.sections import LimitsSection
 from anabranch.crawler.outcomes.errors import storage_errors
 from anabranch.crawler.report.progress import CrawlSnapshot
+from anabranch.crawler.report.progress_log import memory_of_process
 from anabranch.crawler.report.statistics import CrawlStatistics
 from anabranch.crawler.run.composition import JobShare, ProgressSource, RunParts
 from anabranch.crawler.run.control import Answer, reply_to
 from anabranch.crawler.run.crawl_verbs import PAUSE, RESUME, STOP
 from anabranch.crawler.run.run_state import Cause
-from anabranch.crawler.run.summing import progress_facts, snapshot_facts
+from anabranch.crawler.run.summing import snapshot_facts
 from anabranch.crawler.visit import Chain, Dispose, Step, Visit
 from anabranch.frontier.aio import AsyncFrontier
 from anabranch.frontier.errors import SharesLost, StoreUnavailable
@@ -100,9 +101,7 @@ class SharedRun:
         self._take: Callable[[], CrawlSnapshot] = CrawlSnapshot
         self._due = asyncio.Event()  # something is wanted of the rows now
         self._tickets = WorkerTickets(self._due.set) if order.limits.pages else None
-        self._find_progress: ProgressSource | None = None
-        self._progress: Mapping[str, Any] = {}  # at the last interval of the job's progress log
-        self._progress_at_s = 0.0
+        self._find_progress: ProgressSource = lambda: None
         self._status_at_s = 0.0
         self._totals_at_s = 0.0
         self._elsewhere: dict[str, Totals] = {}  # what other workers counted for a host, when it was met here first
@@ -157,7 +156,6 @@ class SharedRun:
         self._statistics, is_away = statistics, False
         while True:
             self._due.clear()
-            await self._note_progress()
             try:
                 look = self._look_for(statistics.fetched_bytes - self._bytes_before)
                 news = await asyncio.to_thread(self._database.do, look)
@@ -221,12 +219,6 @@ class SharedRun:
 
     def _know_progress(self, find: ProgressSource) -> None:
         self._find_progress = find
-
-    async def _note_progress(self) -> None:
-        """For the job's progress log; it takes a look at all queues."""
-        if self._find_progress is not None and monotonic() >= self._progress_at_s:
-            self._progress_at_s = monotonic() + self._order.report.statistics_interval_s
-            self._progress = progress_facts(await self._find_progress())
 
     def _opened(self, parts: RunParts) -> None:
         self._parts = parts
@@ -320,8 +312,9 @@ class SharedRun:
         )
 
     def _status(self) -> str:
-        process = {"pid": os.getpid(), "machine": socket.gethostname()}
-        return json.dumps({**snapshot_facts(self._take()), **process, "progress": self._progress})
+        last = self._find_progress()
+        process = {"pid": os.getpid(), "machine": socket.gethostname(), "memory": list(memory_of_process())}
+        return json.dumps({**snapshot_facts(self._take()), **process, "longest": 0 if last is None else last.longest})
 
     def _write_status(self, status: str, fetched_bytes: int, connection: Connection) -> None:
         execute(

@@ -69,7 +69,7 @@ class ProgressReporter:
         self._clock = clock
         self._rates = RateWindow(interval_s)
         self._deepest = DeepestQueue(self._longest, clock)
-        self._final: ProgressFacts | None = None  #: at the end of the run
+        self._last: ProgressFacts | None = None
 
     async def refresh(self) -> None:
         """Look at all queues again and again, until cancelled."""
@@ -80,7 +80,7 @@ class ProgressReporter:
 
     async def write(self) -> None:
         """Write a line of the log at each interval, until cancelled."""
-        await self._log.run(self.facts, self._interval_s)
+        await self._log.run(self._facts, self._interval_s)
 
     def phase_changed(self, phase: Phase, reason: str) -> None:
         """Write the line of a new phase."""
@@ -89,18 +89,18 @@ class ProgressReporter:
 
     async def end(self, reason: str) -> None:
         """The crawl has ended: write a last line, and why."""
-        self._final = await self.facts()
-        self._log.write_statistics(self._final)
+        self._log.write_statistics(await self._facts())
         self._log.write_event(CrawlEvent.ENDED, reason)
 
-    async def facts(self) -> ProgressFacts:
-        """The progress now, or at the end."""
-        if self._final is not None:
-            return self._final
+    def last(self) -> ProgressFacts | None:
+        """What the last line of the log says; None before the first."""
+        return self._last
+
+    async def _facts(self) -> ProgressFacts:
         run, now = self._statistics, await self._frontier.statistics()
         self.latest = now
         now_s = self._clock()
-        return ProgressFacts(
+        self._last = ProgressFacts(
             now_s=now_s,
             discovered=now.accepted,
             queued=now.pending,
@@ -113,6 +113,7 @@ class ProgressReporter:
             longest=await self._deepest.length(),
             memory=memory_of_process(),
         )
+        return self._last
 
     async def _longest(self) -> int:
         views = await self._frontier.look(self._frontier.core.operations.views.longest(1))

@@ -7,7 +7,6 @@ from operator import add
 from typing import Any
 
 from anabranch.crawler.report.progress import CrawlSnapshot
-from anabranch.crawler.report.progress_log import ProgressFacts
 from anabranch.crawler.report.statistics import CrawlStatistics
 from anabranch.crawler.report.summary import RunFacts
 from anabranch.crawler.report.troubles import Trouble
@@ -108,11 +107,6 @@ def _totals_of(workers: Sequence[Mapping[str, Any]]) -> dict[str, Any] | None:
 def _filter_of(workers: Sequence[Mapping[str, Any]]) -> dict[str, float | str] | None:
     """The figures of all filters; None before the first look at one."""
     return summed_filters(worker["filter"] for worker in workers) or None
-
-
-def progress_facts(now: ProgressFacts) -> dict[str, Any]:
-    """What a snapshot lacks for the job's progress log."""
-    return {"longest": now.longest, "memory": list(now.memory)}
 
 
 def _sum_of_known(workers: Sequence[Mapping[str, Any]], name: str) -> int | None:

@@ -195,7 +195,7 @@ async def test_a_job_of_one_process_is_divided_first(tmp_path, web):
 
 
 async def test_a_verb_that_comes_too_late_harms_nothing(tmp_path, web):
-    """What is written to a job that nobody crawls is no damage to its file."""
+    """A write to the file of a stopped job does not count as damage."""
     crawl, job = crawl_of(tmp_path, web), tmp_path / "job"
     await anabranch(*crawl, "--limit", "20", cwd=tmp_path)
     for verb in (("stop", job), ("pause", job)):

@@ -10,7 +10,7 @@ from anabranch.crawler.outcomes.errors import UsageError
 
 
 def test_workers_are_listed_by_their_number(tmp_path: Path) -> None:
-    """Whatever else lies there is none."""
+    """Other folders beside them are ignored."""
     for name in ("10", "2", "notes"):
         (tmp_path / "workers" / name).mkdir(parents=True)
     assert [folder.name for folder in worker_folders(tmp_path)] == ["2", "10"]
