@@ -12,6 +12,7 @@ import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from queue import SimpleQueue
+from typing import TypeVar
 
 import pytest
 
@@ -614,6 +615,51 @@ def test_who_waits_for_an_answer_hurries_by_that() -> None:
         fifo.append(item)
     assert [*taker.next(), *([] if taker._groups.empty() else taker.next())] == items
     taker.end()
+
+
+T = TypeVar("T")
+
+
+class Waits(threading.Condition):
+    """Lets no time pass; keeps how long was waited for, unless what was waited for was so already."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.waited: list[float | None] = []
+
+    def wait_for(self, predicate: Callable[[], T], timeout: float | None = None) -> T:
+        found = predicate()
+        if not found:
+            self.waited.append(timeout)
+        return found
+
+
+def waited(hurry: Callable[[Fifo], object], *, took_s: float) -> list[float | None]:
+    """How long a second group waits that is hurried so, after one that took so long."""
+    now_s = [0.0]
+    fifo = Fifo(0.05, clock=lambda: now_s[0])
+    fifo._changed = waits = Waits()
+    waits.notify = lambda n=1: None  # type: ignore[method-assign] # of another lock than the one that is held
+    groups = fifo.groups()
+    fifo.append(batch_of(1))
+    next(groups)
+    now_s[0] += took_s
+    fifo.append(batch_of(2))
+    hurry(fifo)
+    waits.waited.clear()
+    next(groups)
+    return waits.waited
+
+
+@pytest.mark.parametrize(("took_s", "rest_s"), [(0.001, 0.002), (0.02, 0.04), (1.0, 0.05)])
+def test_who_hurries_waits_as_the_last_transaction_was_dear(took_s: float, rest_s: float) -> None:
+    """Twice as long as that took, and no longer than one that nobody hurries."""
+    assert waited(Fifo.hurry, took_s=took_s) == [pytest.approx(rest_s)]
+
+
+def test_an_answer_that_is_waited_for_comes_at_once() -> None:
+    """However long the last transaction took."""
+    assert waited(lambda fifo: fifo.append(Question(lambda _: None)), took_s=1.0) == []
 
 
 def test_the_end_waits_for_no_more() -> None:
