@@ -10,7 +10,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-from anabranch.frontier.composition import STORE_FILE, FrontierOrder
+from anabranch.frontier.composition import FrontierOrder
+from anabranch.frontier.jobfolder import STORE_FILE
 from anabranch.frontier.policies.precedence import QUEUE_BASE
 from anabranch.frontier.records import NORMAL, GateKey, QueueKey, Row, name_id, turn_of
 from anabranch.frontier.stores.contract import Announced, Batch

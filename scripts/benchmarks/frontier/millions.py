@@ -13,7 +13,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from anabranch.frontier.composition import STORE_FILE, FrontierOrder
+from anabranch.frontier.composition import FrontierOrder
+from anabranch.frontier.jobfolder import STORE_FILE
 from scripts.benchmarks.dedup.lasting import disk_bytes, in_child, own_bytes
 from scripts.benchmarks.frontier.filling import PER_QUEUE, fill
 from scripts.benchmarks.frontier.host import START_S, Host, Rounds, both

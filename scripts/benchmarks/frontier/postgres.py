@@ -12,7 +12,8 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import NamedTuple
 
-from anabranch.frontier.composition import STORE_FILE, FrontierOrder
+from anabranch.frontier.composition import FrontierOrder
+from anabranch.frontier.jobfolder import STORE_FILE
 from anabranch.frontier.stores.sql.store import SqlStore
 from scripts.benchmarks.frontier.filling import new_urls
 from scripts.benchmarks.frontier.host import START_S, Host
