@@ -13,7 +13,6 @@ from collections.abc import Callable, Iterable, Sequence
 from itertools import chain, islice
 from typing import TYPE_CHECKING, Final
 
-from anabranch.frontier.policies.assignment import AssignedLane, Assignment
 from anabranch.frontier.policies.hosts import authority
 from anabranch.frontier.policies.precedence import is_precedence
 from anabranch.frontier.records import (
@@ -33,7 +32,8 @@ from anabranch.frontier.scheduling.schedule import Schedule
 from anabranch.frontier.seen import SeenFilter
 from anabranch.frontier.stores.contract import LinkRow
 
-if TYPE_CHECKING:
+if TYPE_CHECKING:  # numpy is slow to import
+    from anabranch.frontier.policies.assignment import AssignedLane, Assignment
     from anabranch.frontier.shares.hosting import Outbound
 
 _NO_HOST = Verdict(VerdictKind.REFUSED, "it has no host; an absolute URL is needed")

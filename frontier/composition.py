@@ -21,6 +21,7 @@ from anabranch.frontier.errors import FormatMismatch, PolicyError, StoreUnavaila
 from anabranch.frontier.filterchoice import checked_choice, name_of, open_choice
 from anabranch.frontier.filters import SHARED, BesideShared, SharedFilter, catch_up_shared, keep_pair, pair_of
 from anabranch.frontier.frontier import Frontier
+from anabranch.frontier.jobfolder import SEEN_FOLDER, STORE_FILE
 from anabranch.frontier.order import FrontierOrder, check_numbers
 from anabranch.frontier.parts import Parts
 from anabranch.frontier.policies.assignment import Assign, Assignment, PolitenessScope, host_of_queue, parse_policy
@@ -43,10 +44,6 @@ from anabranch.frontier.stores.contract import FrontierStore, Opening
 from anabranch.frontier.stores.memory.store import MemoryStore
 from anabranch.frontier.times import Clock, never_back, steady_clock
 
-#: The store's file in the state folder.
-STORE_FILE = "frontier.db"
-#: The filter's folder in it.
-SEEN_FOLDER = "seen"
 # Notes in the store: the order's budgets at the last opening, and when it was last opened after an owner had died.
 _BUDGETS = "budgets"
 _DIED = "died"
@@ -132,12 +129,6 @@ def clear_filter(state: Path) -> None:
     with _filter_errors(folder):
         if folder.exists():
             shutil.rmtree(folder)
-
-
-def has_store(state: Path) -> bool:
-    """Whether the folder has the store of a Frontier."""
-    file = state / STORE_FILE
-    return file.is_file() and file.stat().st_size > 0
 
 
 def user_function(name: str) -> Callable[..., Any]:

@@ -25,6 +25,8 @@ VERSION = 2
 ORDER_FILE = "order.toml"
 STATE = "state"
 FORMAT_FILE = "format.json"
+STORE_FILE = "frontier.db"  #: of SQLite
+SEEN_FOLDER = "seen"  #: the filter
 LOCK_FILE = "lock"
 #: The lease board of a running host program.
 LEASES_FILE = "leases"
@@ -38,6 +40,12 @@ def is_job(directory: Path) -> bool:
         return (directory / STATE / FORMAT_FILE).is_file()
     except OSError:
         return False
+
+
+def has_store(state: Path) -> bool:
+    """Whether the state folder has the store of a Frontier."""
+    file = state / STORE_FILE
+    return file.is_file() and file.stat().st_size > 0
 
 
 def is_embedded(directory: Path) -> bool:

@@ -10,20 +10,20 @@ from pathlib import Path
 
 from anabranch.crawler.cli.console import say
 from anabranch.crawler.job.folder import JobFolder
-from anabranch.crawler.job.frontier import has_begun, open_job, refuse_lost_queue
-from anabranch.crawler.job.orderfile import order_file
-from anabranch.crawler.order.frontier import MEMORY
-from anabranch.crawler.order.loading import load_order
+from anabranch.crawler.job.orderfile import last_order_file, order_file
+from anabranch.crawler.job.workerfolders import refuse_old_division, refuse_worker, shared_file
+from anabranch.crawler.order.frontier import DATABASES, MEMORY, holds_password
+from anabranch.crawler.order.loading import load_order, order_of
 from anabranch.crawler.order.order import CrawlOrder
+from anabranch.crawler.order.sources import file_layer
 from anabranch.crawler.outcomes.endings import FORESEEABLE, failure_code
-from anabranch.crawler.outcomes.errors import ExitCode, UsageError, deciding, storage_error
+from anabranch.crawler.outcomes.errors import ExitCode, OrderError, UsageError, deciding, storage_error
 from anabranch.crawler.report.logs import configure_logs
 from anabranch.crawler.report.table import escaped
-from anabranch.frontier.composition import has_store
 from anabranch.frontier.errors import UnknownQueue
 from anabranch.frontier.frontier import Frontier
 from anabranch.frontier.inspect.dump import DumpDamaged
-from anabranch.frontier.jobfolder import is_job
+from anabranch.frontier.jobfolder import has_store, is_job
 
 #: The folder of jobs that are given by name.
 JOBS = Path("jobs")
@@ -71,9 +71,38 @@ def find_job(typed: str) -> Path:
     raise UsageError(f"{typed!r}: there is no such job; name its folder, or its name below {JOBS}/")
 
 
+def shared_address(typed: str) -> str | Path | None:
+    """The database of a job of several workers that is named by its URL or by a worker's folder, or the file of a job that
+    several processes crawl; None for other jobs. Raises: UsageError.
+    """
+    if typed.startswith(DATABASES):
+        if holds_password(typed):
+            raise UsageError("the URL holds a password, which other users can see; put it into ~/.pgpass or PGPASSWORD")
+        return typed
+    for directory in (Path(typed), JOBS / typed):
+        if typed and is_job(directory):
+            refuse_worker(directory)
+            refuse_old_division(directory)
+            order = _order_of(directory)
+            if order is None or not order.frontier.is_shared:
+                return None
+            return order.frontier.store if order.frontier.is_in_database else shared_file(directory)
+    return None
+
+
+def _order_of(directory: Path) -> CrawlOrder | None:
+    try:
+        file = last_order_file(directory)
+        return None if file is None else order_of([file_layer(file)])
+    except OrderError:
+        return None
+
+
 @contextmanager
 def opened(directory: Path) -> Iterator[tuple[Frontier, CrawlOrder]]:
     """The Frontier and the order of a stopped job. Raises: UsageError if nothing was ever queued; as a crawl does."""
+    from anabranch.crawler.job.frontier import has_begun, open_job, refuse_lost_queue  # noqa: PLC0415 - a running crawl answers by itself
+
     with JobFolder.open(directory) as job:
         kept = order_file(directory)
         if kept is None:

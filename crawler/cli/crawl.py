@@ -26,17 +26,22 @@ from anabranch.crawler.job.choosing import (
     choose,
     join,
     scope_effect,
-    shared_file,
 )
 from anabranch.crawler.job.folder import JobFolder, move_aside, move_back
 from anabranch.crawler.job.frontier import is_over, open_job
 from anabranch.crawler.job.orderfile import order_file
 from anabranch.crawler.job.seeds import SEED_BOOK, Seed, SeedBook, none_left, read_seeds
 from anabranch.crawler.job.state import has_queue_in_memory
-from anabranch.crawler.job.workerfolders import await_orphans, await_orphans_of_free, refuse_worker
+from anabranch.crawler.job.workerfolders import (
+    await_orphans,
+    await_orphans_of_free,
+    is_old_division,
+    refuse_worker,
+    shared_file,
+)
 from anabranch.crawler.order.order import CrawlOrder
 from anabranch.crawler.outcomes.errors import ExitCode, NoSeeds, OrderError, StoreLost, UsageError
-from anabranch.crawler.processes.dividing import divide, divided_line, is_old_division
+from anabranch.crawler.processes.dividing import divide, divided_line
 from anabranch.crawler.processes.nursery import Nursery
 from anabranch.crawler.processes.worker import live
 from anabranch.crawler.report.logs import closing_logs, configure_logs
@@ -45,8 +50,7 @@ from anabranch.crawler.run.controller import CrawlController, RunHooks
 from anabranch.crawler.run.signals import ignore_harmless
 from anabranch.crawler.run.uploading import Uploading
 from anabranch.crawler.runtime import loop_factory, tune_interpreter
-from anabranch.frontier.composition import STORE_FILE, has_store
-from anabranch.frontier.jobfolder import ORDER_FILE
+from anabranch.frontier.jobfolder import ORDER_FILE, STORE_FILE, has_store
 from anabranch.frontier.policies.assignment import policy_warning
 from anabranch.frontier.times import counted
 

@@ -14,9 +14,8 @@ from contextlib import contextmanager, nullcontext, suppress
 from pathlib import Path
 from typing import IO, Any
 
-from anabranch.crawler.cli.command import find_job, guarded, opened, put
+from anabranch.crawler.cli.command import find_job, guarded, opened, put, shared_address
 from anabranch.crawler.cli.console import consents, say
-from anabranch.crawler.cli.shared_job import is_at_work, run_verb, shared_address
 from anabranch.crawler.cli.tables import explained, gate_line, listing, queue_line
 from anabranch.crawler.job.inspection import open_embedded, readable_job, refuse_unwritable
 from anabranch.crawler.order.order import CrawlOrder
@@ -24,7 +23,6 @@ from anabranch.crawler.order.sections import VERSION
 from anabranch.crawler.outcomes.errors import ExitCode, UsageError, storage_error, storage_errors
 from anabranch.crawler.report.table import escaped
 from anabranch.crawler.run.control import ask
-from anabranch.crawler.run.crawl_verbs import removal_log
 from anabranch.crawler.run.explain import ABOUT_URLS, open_explainer
 from anabranch.crawler.run.verbs import WHATEVER_KEY, Arguments, Facts, answer
 from anabranch.crawler.urls.canonicalization import Canonicalizer, KeyOf
@@ -148,6 +146,8 @@ def run_frontier(verb: str, job: str, arguments: Arguments, *, as_json: bool = F
 def _run(verb: str, job: str, arguments: Arguments, *, as_json: bool) -> int | None:
     address = shared_address(job)
     if address is not None:
+        from anabranch.crawler.cli.shared_job import is_at_work, run_verb  # noqa: PLC0415 - most jobs have no database
+
         prepared = _prepared(verb, arguments, None)
         found = run_verb(verb, address, arguments, prepared, reads=verb in READING)
         if not isinstance(found, Mapping):
@@ -265,6 +265,8 @@ def loaded_line(report: LoadReport) -> str:
 def _remove(
     frontier: Frontier, order: CrawlOrder, arguments: Arguments, matches: Callable[[str], object], job: Path | None
 ) -> None:
+    from anabranch.crawler.run.stopped_verbs import removal_log  # noqa: PLC0415 - a running crawl answers by itself
+
     queue = None if arguments["queue"] is None else QueueKey(arguments["queue"])
     operations = frontier.operations
     if queue is not None:

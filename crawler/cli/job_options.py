@@ -94,7 +94,7 @@ def index(
     ],
 ) -> None:
     """Rebuild the index of the WARC files of JOB: a sorted NAME.cdxj for each NAME.warc.gz, as pywb reads it."""
-    from anabranch.crawler.cli.operate import run_index  # noqa: PLC0415 - help must be fast
+    from anabranch.crawler.cli.index import run_index  # noqa: PLC0415 - help must be fast
 
     raise typer.Exit(run_index(job))
 

@@ -1,4 +1,4 @@
-"""`anabranch pause|resume|stop|status|add|report|index`: the commands on a crawl as a whole.
+"""`anabranch pause|resume|stop|status|add|report`: the commands on a crawl as a whole.
 
 A running crawl answers through its control socket. If no crawl runs, status, add and report open the job.
 """
@@ -14,21 +14,19 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from anabranch.crawler.archive.files import OPEN, WARC, open_files, reindex
-from anabranch.crawler.cli.command import JOBS, find_job, guarded, opened, put
+from anabranch.crawler.cli.command import find_job, guarded, opened, put, shared_address
 from anabranch.crawler.cli.console import say
-from anabranch.crawler.cli.shared_job import operate, report, shared_address
 from anabranch.crawler.cli.tables import totals_lines, trouble_line
 from anabranch.crawler.job.folder import refuse_embedded, wait_until_free, who_holds
 from anabranch.crawler.job.inspection import readable_job, refuse_unwritable
 from anabranch.crawler.job.seeds import SEED_BOOK, Seed, SeedBook, none_left, read_seeds
-from anabranch.crawler.outcomes.errors import JobInUse, NoSeeds, UsageError, storage_errors
+from anabranch.crawler.outcomes.errors import JobInUse, NoSeeds, UsageError
 from anabranch.crawler.report.filterreport import filter_line
 from anabranch.crawler.report.reports import report_kind
 from anabranch.crawler.report.table import escaped, report_of, text_lines
 from anabranch.crawler.report.troubles import last_logged
 from anabranch.crawler.run.control import ask
-from anabranch.crawler.run.crawl_verbs import ADD, PAUSE, RESUME, STATUS, STOP, add_to_stopped, report_of_stopped
+from anabranch.crawler.run.crawl_verbs import ADD, PAUSE, RESUME, STATUS, STOP
 from anabranch.crawler.run.status import STOPPED, stopped_facts
 from anabranch.crawler.run.verbs import Arguments, Facts, answer
 from anabranch.crawler.urls.canonicalization import Canonicalizer
@@ -48,6 +46,8 @@ def run_operate(
     def run() -> None:
         address = shared_address(job)
         if address is not None:
+            from anabranch.crawler.cli.shared_job import operate  # noqa: PLC0415 - most jobs have no database
+
             operate(verb, address, arguments, as_json=as_json, watch=watch, wait=wait)
             return
         directory = find_job(job)
@@ -144,6 +144,8 @@ def _add(directory: Path, sources: Sequence[str], *, as_json: bool) -> None:
 def _add_to_stopped(directory: Path, seeds: Sequence[Seed]) -> Facts:
     _refuse_if_held(directory)
     refuse_unwritable(directory)
+    from anabranch.crawler.run.stopped_verbs import add_to_stopped  # noqa: PLC0415 - a running crawl answers by itself
+
     with opened(directory) as (frontier, order), SeedBook(directory / "state" / SEED_BOOK) as book:
         return add_to_stopped(frontier, book, seeds, Canonicalizer(order.urls.canonicalization).key)
 
@@ -177,7 +179,12 @@ def run_report(job: str, name: str, *, limit: int, as_json: bool) -> int:
     def run() -> None:
         report_kind(name)  # before the job is opened
         address, arguments = shared_address(job), {"name": name, "limit": limit}
-        facts = _report_facts(find_job(job), arguments) if address is None else report(address, arguments)
+        if address is None:
+            facts = _report_facts(find_job(job), arguments)
+        else:
+            from anabranch.crawler.cli.shared_job import report  # noqa: PLC0415 - most jobs have no database
+
+            facts = report(address, arguments)
         if as_json:
             put(json.dumps(facts, indent=2))
             return
@@ -193,6 +200,8 @@ def _report_facts(directory: Path, arguments: Mapping[str, Any]) -> Mapping[str,
     answer = ask(directory / "state", "report", arguments)
     if answer is not None:
         return answer
+    from anabranch.crawler.run.stopped_verbs import report_of_stopped  # noqa: PLC0415 - a running crawl answers by itself
+
     with (
         readable_job(directory) as place,
         opened(place) as (frontier, order),
@@ -200,47 +209,3 @@ def _report_facts(directory: Path, arguments: Mapping[str, Any]) -> Mapping[str,
     ):
         rules = order.urls.canonicalization
         return report_of_stopped(place, frontier, seeds, lambda: Canonicalizer(rules).key, arguments)
-
-
-def run_index(job: str) -> int:
-    """Index the WARC files; 1 if one is damaged. A foreseeable error becomes one line and its exit code."""
-
-    def run() -> int:
-        is_damaged = False
-        folder = _folder(job)
-        with storage_errors(folder, "JOB"):
-            indexed = 0
-            for done in reindex(folder):
-                indexed += 1
-                put(f"{done.path.name}: {done.answers} answers")
-                if done.damaged_from is not None:
-                    is_damaged = True
-                    where = f"no whole record from byte {done.damaged_from} on"
-                    say(f"anabranch: {done.path}: {where}; restore it from a copy")
-            for path in open_files(folder):
-                put(f"{path.name}: still open; the crawl indexes it when it is finished")
-        if not indexed:
-            put(f"{folder}: no finished WARC file")
-        return int(is_damaged)
-
-    return guarded(run)
-
-
-def _folder(typed: str) -> Path:
-    """The folder of the WARC files: the named one, its `warc`, or that of the job. Raises: UsageError."""
-    named = Path(typed)
-    with storage_errors(named, "JOB"):
-        if (named / "warc").is_dir():
-            return named / "warc"
-        if any(named.glob(f"*{WARC}")) or any(named.glob(f"*{WARC}{OPEN}")):
-            return named
-        try:
-            job = find_job(typed)
-        except UsageError as error:
-            if named.is_dir():
-                return named
-            raise UsageError(
-                f"{typed!r}: is not a folder, and there is no such job; "
-                f"name a job's folder, its name below {JOBS}/, or a folder of WARC files"
-            ) from error
-        return job / "warc" if (job / "warc").is_dir() else job

@@ -15,19 +15,18 @@ from anabranch.crawler.job.folder import JobFolder, take_job_lock
 from anabranch.crawler.job.frontier import frontier_order, open_job
 from anabranch.crawler.job.inspection import refuse_unwritable
 from anabranch.crawler.job.orderfile import order_file, write_order
-from anabranch.crawler.job.workerfolders import worker_folders
+from anabranch.crawler.job.workerfolders import refuse_old_division, worker_folders
 from anabranch.crawler.order.loading import order_of
 from anabranch.crawler.order.order import CrawlOrder, dump_order
 from anabranch.crawler.order.sources import file_layer, read_layers
 from anabranch.crawler.outcomes.errors import BadArgument, UsageError
 from anabranch.crawler.outcomes.userfunctions import import_first_from
-from anabranch.crawler.processes.dividing import refuse_old_division
 from anabranch.crawler.report.filterreport import filter_line
 from anabranch.crawler.report.table import escaped
-from anabranch.frontier.composition import SEEN_FOLDER, clear_filter, has_store
+from anabranch.frontier.composition import clear_filter
 from anabranch.frontier.errors import PolicyError
 from anabranch.frontier.filterchoice import PARAMETERS
-from anabranch.frontier.jobfolder import STATE, is_embedded
+from anabranch.frontier.jobfolder import SEEN_FOLDER, STATE, has_store, is_embedded
 
 
 def run_rebuild_filter(job: str, settings: Sequence[str]) -> int:

@@ -11,25 +11,19 @@ from contextlib import ExitStack, closing, contextmanager
 from pathlib import Path
 from typing import Any
 
-from anabranch.crawler.cli.command import JOBS, find_job, guarded, put
+from anabranch.crawler.cli.command import find_job, guarded, put, shared_address
 from anabranch.crawler.cli.console import say
+from anabranch.crawler.cli.operate import added_lines, chunks_of, status_line
 from anabranch.crawler.cli.tables import plain_table
 from anabranch.crawler.cluster.commands import Wish
 from anabranch.crawler.cluster.database import JobDatabase
-from anabranch.crawler.job.choosing import shared_file
 from anabranch.crawler.job.folder import wait_until_free, who_holds
 from anabranch.crawler.job.inspection import readable_job, refuse_unwritable
-from anabranch.crawler.job.orderfile import last_order_file
 from anabranch.crawler.job.seeds import Seed, none_left, read_seeds
-from anabranch.crawler.job.workerfolders import refuse_worker
-from anabranch.crawler.order.frontier import DATABASES, holds_password
-from anabranch.crawler.order.loading import order_of
 from anabranch.crawler.order.order import CrawlOrder
-from anabranch.crawler.order.sources import file_layer
-from anabranch.crawler.outcomes.errors import NoSeeds, OrderError, UsageError
-from anabranch.crawler.processes.dividing import refuse_old_division
+from anabranch.crawler.outcomes.errors import NoSeeds, UsageError
 from anabranch.crawler.report.table import escaped
-from anabranch.crawler.run.crawl_verbs import ADD, REPORT, add_to_stopped
+from anabranch.crawler.run.crawl_verbs import ADD, REPORT
 from anabranch.crawler.run.explain import explainer_of
 from anabranch.crawler.run.shared_job import (
     NoWorkers,
@@ -39,11 +33,11 @@ from anabranch.crawler.run.shared_job import (
     report_of_whole,
     workers,
 )
+from anabranch.crawler.run.stopped_verbs import add_to_stopped
 from anabranch.crawler.run.verbs import Arguments, Facts, answer
 from anabranch.crawler.urls.canonicalization import Canonicalizer
-from anabranch.frontier.composition import STORE_FILE
 from anabranch.frontier.frontier import Frontier
-from anabranch.frontier.jobfolder import STATE, is_job
+from anabranch.frontier.jobfolder import STATE, STORE_FILE
 from anabranch.frontier.records import VerdictKind
 from anabranch.frontier.times import counted, duration_words
 
@@ -53,25 +47,6 @@ _WATCH_S = 2.0
 _LOOK_S = 0.2
 
 _HEADS = ("worker", "state", "shares", "pages", "pages/s", "active", "last beat", "machine")
-
-
-def shared_address(typed: str) -> str | Path | None:
-    """The database of a job of several workers that is named by its URL or by a worker's folder, or the file of a job that
-    several processes crawl; None for other jobs. Raises: UsageError.
-    """
-    if typed.startswith(DATABASES):
-        if holds_password(typed):
-            raise UsageError("the URL holds a password, which other users can see; put it into ~/.pgpass or PGPASSWORD")
-        return typed
-    for directory in (Path(typed), JOBS / typed):
-        if typed and is_job(directory):
-            refuse_worker(directory)
-            refuse_old_division(directory)
-            order = _order_of(directory)
-            if order is None or not order.frontier.is_shared:
-                return None
-            return order.frontier.store if order.frontier.is_in_database else shared_file(directory)
-    return None
 
 
 @contextmanager
@@ -88,18 +63,8 @@ def _job_at(address: str | Path, *, reads: bool) -> Iterator[SharedJob]:
         yield SharedJob(database)
 
 
-def _order_of(directory: Path) -> CrawlOrder | None:
-    try:
-        file = last_order_file(directory)
-        return None if file is None else order_of([file_layer(file)])
-    except OrderError:
-        return None
-
-
 def operate(verb: str, address: str | Path, arguments: Arguments, *, as_json: bool, watch: bool, wait: bool) -> None:
     """`pause`, `resume`, `stop`, `status`, `add` of the whole job."""
-    from anabranch.crawler.cli.operate import status_line  # noqa: PLC0415 - it imports this module
-
     with _job_at(address, reads=verb == "status") as job:
         if verb == "add":
             _add(job, arguments["sources"], as_json=as_json)
@@ -264,8 +229,6 @@ def _cells(line: WorkerLine) -> tuple[str, ...]:
 
 
 def _add(job: SharedJob, sources: Sequence[str], *, as_json: bool) -> None:
-    from anabranch.crawler.cli.operate import added_lines, chunks_of  # noqa: PLC0415 - it imports this module
-
     found = read_seeds(sources, io.BytesIO() if sys.stdin is None else sys.stdin.buffer)
     reports = [escaped(f"{bad.source}: {bad.text!r}: {bad.reason}") for bad in found.bad]
     if not found.seeds:

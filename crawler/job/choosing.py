@@ -19,6 +19,7 @@ from anabranch.crawler.job.folder import job_name, order_to_resume, refuse_embed
 from anabranch.crawler.job.orderfile import last_order_file, order_edits
 from anabranch.crawler.job.seeding import user_function_errors
 from anabranch.crawler.job.seeds import COMMAND_LINE, ORDER, Seed, has_seeds, is_file, is_path
+from anabranch.crawler.job.workerfolders import shared_file
 from anabranch.crawler.order.frontier import DATABASES, holds_password
 from anabranch.crawler.order.loading import job_of, order_of
 from anabranch.crawler.order.order import CrawlOrder
@@ -26,9 +27,8 @@ from anabranch.crawler.order.sections import JobSection, ScopeSection
 from anabranch.crawler.order.sources import Layer, file_layer, merged, named_in, read_layers
 from anabranch.crawler.outcomes.errors import OrderError, UsageError
 from anabranch.crawler.scope.scope import open_scope
-from anabranch.frontier.composition import STORE_FILE, has_store
 from anabranch.frontier.frontier import Frontier
-from anabranch.frontier.jobfolder import ORDER_FILE, STATE, is_job
+from anabranch.frontier.jobfolder import ORDER_FILE, STATE, STORE_FILE
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -176,18 +176,6 @@ def _shared(find_shared: FindShared, layers: Sequence[Layer], own: Path | None, 
     if holds_password(store):
         return None  # it is refused when the whole order is read
     return find_shared(store, directory)
-
-
-def shared_file(directory: Path) -> Path | None:
-    """The file that the processes of a job share; None for a job of another kind."""
-    file = directory / STATE / STORE_FILE
-    last = last_order_file(directory) if is_job(directory) and has_store(directory / STATE) else None
-    if last is None:
-        return None
-    with suppress(OrderError):
-        frontier = order_of([file_layer(last)]).frontier
-        return file if frontier.is_shared and not frontier.is_in_database else None
-    return None
 
 
 def _of_shared(

@@ -43,7 +43,6 @@ from anabranch.crawler.outcomes.errors import (
 from anabranch.crawler.urls.parsing import host_of, seed_url
 from anabranch.dedup.files.durable import UNFINISHED, descriptor, replace_file, sync_folder
 from anabranch.dedup.files.locks import LockHeld, lock_holder, try_lock, wait_lock
-from anabranch.frontier.composition import has_store
 from anabranch.frontier.jobfolder import (
     FORMAT,
     FORMAT_FILE,
@@ -51,6 +50,7 @@ from anabranch.frontier.jobfolder import (
     ORDER_FILE,
     VERSION,
     format_text,
+    has_store,
     is_being_made,
     is_embedded,
     is_job,

@@ -23,11 +23,12 @@ from anabranch.crawler.job.state import (
 from anabranch.crawler.order.frontier import MEMORY, DedupSection, OverrideEntry
 from anabranch.crawler.order.order import CrawlOrder
 from anabranch.crawler.outcomes.errors import QueueLost, StoreLost
-from anabranch.frontier.composition import STORE_FILE, check_order, has_store, open_frontier, share_rule_of
+from anabranch.frontier.composition import check_order, open_frontier, share_rule_of
 from anabranch.frontier.errors import PolicyError
 from anabranch.frontier.filterchoice import PARAMETERS, filter_choice
 from anabranch.frontier.filters import SharedFilter, open_shared
 from anabranch.frontier.frontier import Frontier
+from anabranch.frontier.jobfolder import STORE_FILE, has_store
 from anabranch.frontier.order import FrontierOrder
 from anabranch.frontier.policies.assignment import PolitenessScope
 from anabranch.frontier.policies.budgets import Budgets

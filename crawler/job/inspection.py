@@ -18,8 +18,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from anabranch.crawler.job.folder import open_lock, take_job_lock, who_holds
-from anabranch.crawler.job.frontier import frontier_order, open_job
-from anabranch.crawler.job.journal import PAYLOADS
+from anabranch.crawler.job.state import PAYLOADS
 from anabranch.crawler.order.loading import load_order
 from anabranch.crawler.order.order import CrawlOrder
 from anabranch.crawler.outcomes.endings import FORESEEABLE
@@ -32,11 +31,9 @@ from anabranch.crawler.outcomes.errors import (
     storage_error,
 )
 from anabranch.dedup.files.locks import lock_holder, try_lock
-from anabranch.frontier.composition import STORE_FILE, has_store, open_frontier
 from anabranch.frontier.frontier import Frontier
 from anabranch.frontier.hosts.embedding.leaseboard import OutElsewhere, read_board
-from anabranch.frontier.jobfolder import LEASES_FILE, ORDER_FILE, STATE
-from anabranch.frontier.stores.sql.livecopy import StoreDecides, copy_live
+from anabranch.frontier.jobfolder import LEASES_FILE, ORDER_FILE, STATE, STORE_FILE, has_store
 
 #: Bytes that opening a job's queue and filter may write.
 _ROOM_BYTES = 8 << 20
@@ -138,6 +135,8 @@ def open_embedded(directory: Path, *, reads: bool) -> Iterator[ReadableEmbeddedJ
 
     Raises: JobInUse if the host holds the job and it is to be changed; UsageError if nothing was ever queued; as a crawl does.
     """
+    from anabranch.crawler.job.frontier import open_job  # noqa: PLC0415 - a running crawl answers by itself
+
     held, process = who_holds(directory)
     if held:
         if not reads:
@@ -157,6 +156,10 @@ def open_embedded(directory: Path, *, reads: bool) -> Iterator[ReadableEmbeddedJ
 
 @contextmanager
 def _snapshot(directory: Path, process: int | None) -> Iterator[ReadableEmbeddedJob]:
+    from anabranch.crawler.job.frontier import frontier_order  # noqa: PLC0415 - a running crawl answers by itself
+    from anabranch.frontier.composition import open_frontier  # noqa: PLC0415
+    from anabranch.frontier.stores.sql.livecopy import StoreDecides, copy_live  # noqa: PLC0415
+
     def make(copy: Path) -> None:
         (copy / STATE).mkdir(parents=True)
         copy_live(directory / STATE / STORE_FILE, copy / STATE / STORE_FILE)

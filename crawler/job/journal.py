@@ -26,6 +26,7 @@ from anabranch.crawler.archive.files import WarcFiles, WarcOptions, finish_left_
 from anabranch.crawler.archive.history import FetchHistory
 from anabranch.crawler.archive.sink import JournalEntry, JournalSink
 from anabranch.crawler.job.folder import JobFolder
+from anabranch.crawler.job.state import PAYLOADS
 from anabranch.crawler.order.order import CrawlOrder
 from anabranch.crawler.order.sections import VERSION, WriteSection
 from anabranch.crawler.outcomes.errors import JournalFailed, exhausted, journal_error, storage_errors
@@ -216,10 +217,6 @@ def _let_go(group: Sequence[_Writer], failed: JournalFailed | None) -> None:
             writer.written.set_result(None)
         else:
             writer.written.set_exception(_again(failed))
-
-
-#: The job's memory of payloads, in its state folder.
-PAYLOADS = "payloads.sqlite"
 
 
 @dataclass(frozen=True, slots=True)

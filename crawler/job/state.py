@@ -18,6 +18,8 @@ from anabranch.dedup.files.durable import checked_json, checked_line, replace_fi
 
 #: Exists from a crawl's regular end until the job is opened again; for a job with its queue in memory it stays.
 FINISHED_MARK = "finished"
+#: The memory of payloads.
+PAYLOADS = "payloads.sqlite"
 #: Exists while the job's queue is, or was, in memory.
 QUEUE_IN_MEMORY_MARK = "queue-in-memory"
 

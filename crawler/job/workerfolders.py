@@ -8,10 +8,17 @@ from contextlib import suppress
 from pathlib import Path
 
 from anabranch.crawler.job.folder import wait_until_free, who_holds
-from anabranch.crawler.outcomes.errors import UsageError
-from anabranch.frontier.jobfolder import is_job
+from anabranch.crawler.job.orderfile import last_order_file
+from anabranch.crawler.order.loading import order_of
+from anabranch.crawler.order.sources import file_layer
+from anabranch.crawler.outcomes.errors import OrderError, UsageError
+from anabranch.frontier.jobfolder import STATE, STORE_FILE, has_store, is_job
 
 WORKERS = "workers"
+#: In the state folder: the number of shares of a job that an earlier version has divided; what `divide` makes; that it has.
+OLD_NUMBER = "processes"
+SCRATCH = "dividing"
+COMPLETE = "complete"
 
 
 def worker_folders(directory: Path) -> list[Path]:
@@ -20,11 +27,38 @@ def worker_folders(directory: Path) -> list[Path]:
     return sorted(folders, key=lambda folder: int(folder.name))
 
 
+def shared_file(directory: Path) -> Path | None:
+    """The file that the processes of a job share; None for a job of another kind."""
+    file = directory / STATE / STORE_FILE
+    last = last_order_file(directory) if is_job(directory) and has_store(directory / STATE) else None
+    if last is None:
+        return None
+    with suppress(OrderError):
+        frontier = order_of([file_layer(last)]).frontier
+        return file if frontier.is_shared and not frontier.is_in_database else None
+    return None
+
+
 def refuse_worker(directory: Path) -> None:
     """Raises: UsageError if the folder is that of a worker, which crawls with its job alone."""
     place = directory.resolve()
     if place.parent.name == WORKERS and is_job(place) and is_job(place.parent.parent):
         raise UsageError(f"{directory}: is the folder of a worker; name its job, {place.parent.parent}")
+
+
+def is_old_division(directory: Path) -> bool:
+    """The job was divided by an earlier version, or a process was killed while it divided it."""
+    state = directory / STATE
+    return is_job(directory) and ((state / OLD_NUMBER).exists() or (state / SCRATCH / COMPLETE).exists())
+
+
+def refuse_old_division(directory: Path) -> None:
+    """Raises: UsageError for such a job."""
+    if is_old_division(directory):
+        raise UsageError(
+            f"{directory}: an earlier version has divided this job among processes; "
+            f"`anabranch divide {directory}` brings it to this one, as a crawl does"
+        )
 
 
 def await_orphans(directory: Path) -> None:

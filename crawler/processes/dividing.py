@@ -25,12 +25,13 @@ from anabranch.crawler.cluster.agreement import Applicant, Wanted, join
 from anabranch.crawler.cluster.database import JobDatabase, put_fact
 from anabranch.crawler.cluster.totals import put_totals
 from anabranch.crawler.job.checking import division_faults
-from anabranch.crawler.job.choosing import SHARES_OF_PROCESSES, shared_file
+from anabranch.crawler.job.choosing import SHARES_OF_PROCESSES
 from anabranch.crawler.job.folder import JobFolder, refuse_embedded, take_job_lock
 from anabranch.crawler.job.frontier import refuse_lost_queue
 from anabranch.crawler.job.orderfile import order_file
 from anabranch.crawler.job.seeds import SEED_BOOK, Seed, SeedBook
 from anabranch.crawler.job.state import current_round
+from anabranch.crawler.job.workerfolders import COMPLETE, OLD_NUMBER, SCRATCH, is_old_division, shared_file
 from anabranch.crawler.order.loading import load_order
 from anabranch.crawler.order.order import CrawlOrder, dump_order
 from anabranch.crawler.outcomes.errors import OrderError, StoreLost, UsageError, storage_errors
@@ -38,9 +39,9 @@ from anabranch.crawler.outcomes.userfunctions import import_first_from
 from anabranch.crawler.processes.gathering import begin_anew, gather
 from anabranch.crawler.run.shared_job import SharedJob, held_whole
 from anabranch.dedup.files.durable import replace_file, sync_folder
-from anabranch.frontier.composition import STORE_FILE, clear_filter, has_store
+from anabranch.frontier.composition import clear_filter
 from anabranch.frontier.inspect.dump import URI_PRECEDENCE, dump_lines, load_dump
-from anabranch.frontier.jobfolder import is_job
+from anabranch.frontier.jobfolder import STORE_FILE, has_store
 from anabranch.frontier.records import FRONT, NORMAL
 from anabranch.frontier.stores.sql.sqlite import identity_of, log_of, seal_of
 from anabranch.frontier.stores.sql.store import SqlStore
@@ -48,9 +49,6 @@ from anabranch.frontier.times import counted
 
 #: Where an earlier version had the shares of a job of several processes, and their number.
 _OLD_SHARES = "shares"
-_OLD_NUMBER = "processes"
-_SCRATCH = "dividing"
-_COMPLETE = "complete"
 #: Rows of links that are read at a time, some 128 KB each.
 _PARCELS_AT_ONCE = 4
 
@@ -61,21 +59,6 @@ class Divided(NamedTuple):
     shares: int
     queued: int
     ended: int
-
-
-def is_old_division(directory: Path) -> bool:
-    """The job was divided by an earlier version, or a process was killed while it divided it."""
-    state = directory / "state"
-    return is_job(directory) and ((state / _OLD_NUMBER).exists() or (state / _SCRATCH / _COMPLETE).exists())
-
-
-def refuse_old_division(directory: Path) -> None:
-    """Raises: UsageError for such a job."""
-    if is_old_division(directory):
-        raise UsageError(
-            f"{directory}: an earlier version has divided this job among processes; "
-            f"`anabranch divide {directory}` brings it to this one, as a crawl does"
-        )
 
 
 def divided_line(divided: Divided) -> str:
@@ -93,8 +76,8 @@ def divide(directory: Path, shares: int = SHARES_OF_PROCESSES) -> Divided:
     if shared_file(directory) is not None and not is_old_division(directory):
         raise UsageError(f"{directory}: the job has several shares already; their number is fixed for a job")
     with JobFolder.open(directory) as job:
-        scratch = job.state / _SCRATCH
-        if not (scratch / _COMPLETE).exists():
+        scratch = job.state / SCRATCH
+        if not (scratch / COMPLETE).exists():
             order = _order(directory, shares)
             with storage_errors(scratch):
                 shutil.rmtree(scratch, ignore_errors=True)
@@ -103,9 +86,9 @@ def divide(directory: Path, shares: int = SHARES_OF_PROCESSES) -> Divided:
             with storage_errors(scratch):
                 if log_of(scratch / STORE_FILE).exists():
                     raise OSError(errno.ENOSPC, "its log could not be folded", str(scratch / STORE_FILE))
-                replace_file(scratch / _COMPLETE, json.dumps([made, dump_order(order)]).encode())
+                replace_file(scratch / COMPLETE, json.dumps([made, dump_order(order)]).encode())
         with storage_errors(scratch):
-            counts, text = json.loads((scratch / _COMPLETE).read_bytes())
+            counts, text = json.loads((scratch / COMPLETE).read_bytes())
             divided = Divided(*counts)
             _put_in_place(job, scratch, text)
         if not divided.queued:
@@ -243,11 +226,11 @@ def _put_in_place(job: JobFolder, scratch: Path, order: str) -> None:
     begin_anew(job.directory)
     job.write_order(order)
     shutil.rmtree(job.directory / _OLD_SHARES, ignore_errors=True)
-    for name in (_OLD_NUMBER, SEED_BOOK):
+    for name in (OLD_NUMBER, SEED_BOOK):
         (state / name).unlink(missing_ok=True)
     for file in state.glob("accounts.*"):
         file.unlink()
-    (scratch / _COMPLETE).unlink()
+    (scratch / COMPLETE).unlink()
     sync_folder(scratch)
     sync_folder(state)
     shutil.rmtree(scratch)

@@ -34,16 +34,16 @@ from anabranch.crawler.report.reports import SEEDS_REPORT, check_folder, seeds_s
 from anabranch.crawler.report.summary import RunFacts, crawl_report, opening_line
 from anabranch.crawler.run.control import ControlRefused
 from anabranch.crawler.run.controller import RunHooks
-from anabranch.crawler.run.crawl_verbs import facts_of_stopped, stopped_seed_outcomes
 from anabranch.crawler.run.run_state import Cause
 from anabranch.crawler.run.shared_job import JobLook, SharedJob, WholeJob, held_whole
 from anabranch.crawler.run.signals import handle_signals
+from anabranch.crawler.run.stopped_verbs import facts_of_stopped, stopped_seed_outcomes
 from anabranch.crawler.run.summing import summed_filters, summed_run
 from anabranch.crawler.run.uploading import Uploading
 from anabranch.crawler.urls.canonicalization import Canonicalizer
-from anabranch.frontier.composition import STORE_FILE
 from anabranch.frontier.errors import StoreUnavailable
 from anabranch.frontier.inspect.statistics import FrontierCounts
+from anabranch.frontier.jobfolder import STORE_FILE
 from anabranch.frontier.stores.sql.worker import end_all_workers
 
 log = structlog.get_logger(__name__)

@@ -13,10 +13,8 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
-from anabranch.crawler.accounts.database import AccountsView
-from anabranch.crawler.job.seeding import SeedFact
 from anabranch.crawler.job.state import Round
 from anabranch.crawler.outcomes.errors import UsageError
 from anabranch.crawler.outcomes.status import describe
@@ -26,6 +24,10 @@ from anabranch.crawler.report.table import Cell, ReportTable, text_lines
 from anabranch.frontier.inspect.explain import QueueView
 from anabranch.frontier.inspect.statistics import FrontierStatistics
 from anabranch.frontier.times import duration_words
+
+if TYPE_CHECKING:  # commands on a job open no crawl
+    from anabranch.crawler.accounts.database import AccountsView
+    from anabranch.crawler.job.seeding import SeedFact
 
 #: The file of the seeds report.
 SEEDS_REPORT = "seeds-report.txt"

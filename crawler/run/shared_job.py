@@ -37,7 +37,6 @@ from anabranch.crawler.cluster.seedtable import SeedTable
 from anabranch.crawler.cluster.tickets import UsedLimits, used
 from anabranch.crawler.cluster.totals import all_totals, view_of
 from anabranch.crawler.job.folder import JobFolder, who_holds
-from anabranch.crawler.job.frontier import frontier_order, open_share_holder
 from anabranch.crawler.job.seeding import seed_keys, seed_outcomes
 from anabranch.crawler.job.state import Round
 from anabranch.crawler.job.workerfolders import await_orphans
@@ -51,15 +50,15 @@ from anabranch.crawler.report.reports import report_kind
 from anabranch.crawler.report.table import json_facts
 from anabranch.crawler.report.troubles import last_logged
 from anabranch.crawler.run.control import PATIENCE_S, facts_of
-from anabranch.crawler.run.crawl_verbs import REPORT, facts_of_stopped, report_limit
+from anabranch.crawler.run.crawl_verbs import REPORT, report_limit
 from anabranch.crawler.run.explain import ABOUT_URLS
 from anabranch.crawler.run.merging import joined_rows, merged_listing
 from anabranch.crawler.run.status import status_facts, stopped_facts
+from anabranch.crawler.run.stopped_verbs import facts_of_stopped
 from anabranch.crawler.run.summing import summed_snapshot
 from anabranch.crawler.run.verbs import Arguments, Facts, gate_key, text_argument
 from anabranch.crawler.urls.canonicalization import Canonicalizer
 from anabranch.crawler.urls.parsing import seed_url
-from anabranch.frontier.composition import assignment_of, precedence_of, share_rule_of
 from anabranch.frontier.frontier import Frontier
 from anabranch.frontier.records import QueueKey
 from anabranch.frontier.scheduling.lifecycle import QueueState
@@ -214,6 +213,9 @@ class SharedJob:
             raise UsageError(f"{name!r}: no worker of this name has ever joined")
         if any(lives for _, lives in known):
             raise UsageError(f"{name!r}: this worker is at work, and has what it fetched; drain it first")
+        from anabranch.crawler.job.frontier import frontier_order  # noqa: PLC0415 - status and pause need no Frontier
+        from anabranch.frontier.composition import precedence_of, share_rule_of  # noqa: PLC0415
+
         asked = frontier_order(self.order)
         return requeue_lost(self.database, name, share_rule_of(asked), precedence_of(asked))
 
@@ -269,6 +271,9 @@ class SharedJob:
 
     def _share_of(self, verb: str, given: Arguments) -> int | None:
         """The share that a verb is about; None: any worker can answer. Raises: UsageError."""
+        from anabranch.crawler.job.frontier import frontier_order  # noqa: PLC0415 - status and pause need no Frontier
+        from anabranch.frontier.composition import assignment_of, share_rule_of  # noqa: PLC0415
+
         asked = frontier_order(self.order)
         rule = share_rule_of(asked)
         if verb in {"block", "unblock"}:
@@ -400,6 +405,8 @@ def opened_whole(job: SharedJob) -> Iterator[WholeJob]:
 @contextmanager
 def held_whole(job: SharedJob) -> Iterator[WholeJob]:
     """The same, for a caller that knows that no other worker is at work."""
+    from anabranch.crawler.job.frontier import open_share_holder  # noqa: PLC0415 - status and pause need no Frontier
+
     identity = WorkerIdentity(name=_OPERATOR, token=f"{os.getpid()} {secrets.token_hex(4)}")
     changed = Event()
     now_s = job.now_s()

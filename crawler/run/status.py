@@ -10,6 +10,7 @@ import os
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
+from typing import TYPE_CHECKING
 
 import structlog
 
@@ -23,7 +24,6 @@ from anabranch.crawler.report.progress_log import (
 )
 from anabranch.crawler.report.statistics import CrawlStatistics, RateWindow
 from anabranch.crawler.report.troubles import Trouble
-from anabranch.crawler.run.composition import RunContext
 from anabranch.crawler.run.limits import DiskWatch
 from anabranch.crawler.run.run_state import Phase
 from anabranch.crawler.run.verbs import Facts, totals_facts, totals_of_counts
@@ -32,6 +32,9 @@ from anabranch.frontier.frontier import Frontier
 from anabranch.frontier.inspect.statistics import FrontierStatistics
 from anabranch.frontier.records import WaitsFor
 from anabranch.frontier.scheduling.lifecycle import QueueState
+
+if TYPE_CHECKING:  # commands on a job open no crawl
+    from anabranch.crawler.run.composition import RunContext
 
 #: The phase of a job that no process crawls.
 STOPPED = "stopped"

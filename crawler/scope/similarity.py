@@ -17,13 +17,15 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from itertools import compress
 from pathlib import Path
-from typing import Self, TypeVar
+from typing import TYPE_CHECKING, Self, TypeVar
 
 from anabranch.crawler.order.frontier import DedupSection
 from anabranch.crawler.order.order import CrawlOrder
 from anabranch.crawler.outcomes.errors import OrderError, storage_errors
 from anabranch.dedup.errors import BadParameters, DedupError
-from anabranch.dedup.similarity.filter import SimilarityFilter, SimilarityParameters
+
+if TYPE_CHECKING:  # numpy is slow to import, and few crawls have this filter
+    from anabranch.dedup.similarity.filter import SimilarityFilter, SimilarityParameters
 
 T = TypeVar("T")
 
@@ -44,6 +46,8 @@ class SimilarUrlFilter:
     @classmethod
     async def open(cls, folder: Path, parameters: SimilarityParameters) -> Self:
         """Open or make the filter. Raises: StorageError, OrderError."""
+        from anabranch.dedup.similarity.filter import SimilarityFilter  # noqa: PLC0415 - as above
+
         thread = ThreadPoolExecutor(1, thread_name_prefix="similar")
         try:
             with storage_errors(folder):
@@ -109,6 +113,8 @@ def similarity_of(order: CrawlOrder) -> SimilarityParameters | None:
         return None
     if not dedup.similar and dedup.similar_expect not in {DedupSection().similar_expect, scope.similar_expect}:
         raise OrderError("[dedup] similar_expect needs [dedup] similar; [scope] similar has its own similar_expect")
+    from anabranch.dedup.similarity.filter import SimilarityParameters  # noqa: PLC0415 - as above
+
     try:
         return SimilarityParameters(
             expected=dedup.similar_expect if dedup.similar else scope.similar_expect,

@@ -15,14 +15,15 @@ from pathlib import Path
 
 from anabranch.dedup.files.durable import UNFINISHED, replace_file
 from anabranch.dedup.files.locks import LockHeld
-from anabranch.frontier.composition import SEEN_FOLDER, STORE_FILE
 from anabranch.frontier.errors import FormatMismatch, StoreInUse, StoreUnavailable
 from anabranch.frontier.jobfolder import (
     FORMAT_FILE,
     LEASES_FILE,
     LOCK_FILE,
     ORDER_FILE,
+    SEEN_FOLDER,
     STATE,
+    STORE_FILE,
     format_text,
     is_being_made,
     is_embedded,

@@ -13,11 +13,12 @@ from functools import partial
 from pathlib import Path
 
 from anabranch.frontier.aio import AsyncFrontier
-from anabranch.frontier.composition import has_store, open_frontier
+from anabranch.frontier.composition import open_frontier
 from anabranch.frontier.frontier import Frontier
 from anabranch.frontier.hosts.embedding.hostfolder import HostFolder
 from anabranch.frontier.hosts.embedding.leaseboard import LeaseBoard
 from anabranch.frontier.hosts.embedding.settings import order_of, order_text
+from anabranch.frontier.jobfolder import has_store
 from anabranch.frontier.times import Clock
 
 

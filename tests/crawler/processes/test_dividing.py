@@ -6,15 +6,15 @@ from pathlib import Path
 import pytest
 
 from anabranch.crawler.cluster.database import JobDatabase
-from anabranch.crawler.job.choosing import shared_file
 from anabranch.crawler.job.folder import JobFolder
 from anabranch.crawler.job.frontier import open_job
 from anabranch.crawler.job.seeds import SEED_BOOK, Seed, SeedBook
+from anabranch.crawler.job.workerfolders import is_old_division, shared_file
 from anabranch.crawler.order.loading import load_order
 from anabranch.crawler.order.order import dump_order
 from anabranch.crawler.outcomes.errors import OrderError, UsageError
 from anabranch.crawler.processes import dividing
-from anabranch.crawler.processes.dividing import Divided, divide, is_old_division
+from anabranch.crawler.processes.dividing import Divided, divide
 from anabranch.crawler.run.shared_job import SharedJob, opened_whole
 from anabranch.frontier.records import Candidate, Outcome, OutcomeKind
 

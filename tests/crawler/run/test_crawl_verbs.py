@@ -29,11 +29,11 @@ from anabranch.crawler.run.crawl_verbs import (
     STATUS,
     STOP,
     CrawlVerbs,
-    add_to_stopped,
     facts_of_running,
 )
 from anabranch.crawler.run.explain import UrlExplainer
 from anabranch.crawler.run.run_state import Cause, Phase, RunState
+from anabranch.crawler.run.stopped_verbs import add_to_stopped
 from anabranch.crawler.scope.scope import open_scope
 from anabranch.crawler.urls.canonicalization import Canonicalizer
 from anabranch.frontier.records import Candidate, Outcome, OutcomeKind
