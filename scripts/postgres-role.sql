@@ -2,8 +2,10 @@
 --
 --     psql -v role=crawl -v database=portals -f scripts/postgres-role.sql
 --
--- The role may connect to this database only, and has its own schema in it. It may end its own sessions (pg_terminate_backend),
--- which needs no further right. Give it a password or a certificate by pg_hba.conf, as for any other role.
+-- The role owns one schema in this database, and nothing else there. In other databases it has the rights of PUBLIC; pg_hba.conf
+-- can keep it out of them. It may end its own sessions (pg_terminate_backend), which needs no further right. Give it a password:
+--
+--     ALTER ROLE crawl PASSWORD '...'
 
 CREATE ROLE :"role" LOGIN NOSUPERUSER NOCREATEDB NOCREATEROLE NOREPLICATION;
 CREATE DATABASE :"database" ENCODING 'UTF8' TEMPLATE template0;

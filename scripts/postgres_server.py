@@ -27,6 +27,11 @@ class PostgresServer:
         """A user who may do everything."""
         return make_url(self._server.get_uri())
 
+    @property
+    def programs(self) -> Path:
+        """The folder of psql, pg_basebackup and the others, of the server's version."""
+        return Path(self._server.bin_path)
+
     def kill(self) -> None:
         """End it as a power cut does: no process of it lives when this returns."""
         process = self._process()
