@@ -38,9 +38,9 @@ def copy_clone(folder: Path) -> None:
     """Copy the files that git knows."""
     listed = subprocess.run(["git", "-C", CLONE, "ls-files", "-z"], check=True, capture_output=True).stdout
     for name in filter(None, os.fsdecode(listed).split("\0")):
-        if (CLONE / name).is_file():
+        if (CLONE / name).is_file() or (CLONE / name).is_symlink():  # else it was removed and not committed
             (folder / name).parent.mkdir(parents=True, exist_ok=True)
-            shutil.copy2(CLONE / name, folder / name)
+            shutil.copy2(CLONE / name, folder / name, follow_symlinks=False)
 
 
 def run(folder: Path) -> None:

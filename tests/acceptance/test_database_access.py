@@ -128,7 +128,16 @@ def pair():
     with own_server() as primary:
         data = Path(administer(primary.url, "SHOW data_directory")[0][0])
         folder = data.parent / f"{data.name}-standby"
-        copied = [primary.programs / "pg_basebackup", "-d", _libpq(primary), "-D", folder, "-R", "-X", "stream"]
+        copied = [
+            primary.programs / "pg_basebackup",
+            "-d",
+            f"{_libpq(primary)}&application_name=standby1",
+            "-D",
+            folder,
+            "-R",
+            "-X",
+            "stream",
+        ]
         subprocess.run(copied, check=True, timeout=PATIENCE_S)
         for left in folder.glob(".s.PGSQL*"):
             left.unlink()  # of the primary, whose socket is in its folder
@@ -137,7 +146,7 @@ def pair():
             os.chown(path, owner.st_uid, owner.st_gid)
         standby = PostgresServer(folder)
         try:
-            administer(primary.url, "ALTER SYSTEM SET synchronous_standby_names = 'ANY 1 (walreceiver)'")
+            administer(primary.url, "ALTER SYSTEM SET synchronous_standby_names = 'ANY 1 (standby1)'")
             administer(primary.url, "SELECT pg_reload_conf()")
             while administer(primary.url, "SELECT sync_state FROM pg_stat_replication") != [("quorum",)]:
                 Event().wait(0.05)
@@ -181,5 +190,5 @@ def test_the_steps_of_the_image_make_what_crawls(tmp_path):
 
 SMOKE = """
 import sys; from pathlib import Path; from scripts.wheel_smoke import crawl_complaint
-sys.exit(crawl_complaint(Path(sys.argv[1]), Path(sys.argv[2])))
+sys.exit(crawl_complaint(Path(sys.argv[1]), Path(sys.argv[2])) or 0)
 """
