@@ -16,6 +16,7 @@ coordinator: a worker claims free ones, and gives back what is above its part, a
 from __future__ import annotations
 
 import time
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -389,7 +390,9 @@ def _part(shares: int, workers: int, rank: int) -> int:
 def _rows_of(connection: Connection, shares: Iterable[int]) -> Counters:
     """The rows of these shares, from their lanes."""
     found = fetch_for(connection, statements.ROWS_OF_SHARES, [(share,) for share in sorted(shares)])
-    rows = {standing: int(count) for standing, count, _ in found}
+    rows: Counter[int] = Counter()
+    for standing, count, _ in found:  # SQLite answers by several statements, so a standing may come several times
+        rows[standing] += int(count)
     return _NOTHING._replace(
         queued=sum(rows.values()),
         retired=rows.get(Standing.RETIRED, 0),

@@ -157,6 +157,22 @@ def test_a_share_is_given_back_after_all_that_was_written_for_it(place: Path | s
         other.close()
 
 
+def test_what_each_worker_counts_is_what_its_shares_hold(place: Path | str) -> None:
+    """Of any number of shares that come or go at once: together all workers count each URL once."""
+    with team(place, "a") as (one,):
+        one.frontier.schedule([Candidate(f"http://h{number}.test/") for number in range(60)])
+        one.frontier.flush()
+        others = [Worker(place, name, order()) for name in "bc"]
+        everyone = [one, *others]
+        until(lambda: is_divided(everyone), everyone)  # seven shares go, or five and then more
+        assert sum(worker.frontier.pending for worker in everyone) == 60
+        assert all(worker.frontier.pending for worker in everyone)
+        for worker in others:
+            worker.close()
+        until(lambda: len(one.serving) == SHARES, [one])
+        assert one.frontier.pending == 60
+
+
 def test_a_share_that_comes_back_is_as_the_other_worker_left_it(place: Path | str) -> None:
     """Nothing that was remembered of it holds: its lanes have other counts."""
     site, late = Site(hosts=40, pages=200), [f"http://h{number % 40}.test/late/{number}" for number in range(200)]
