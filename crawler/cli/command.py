@@ -10,14 +10,13 @@ from pathlib import Path
 
 from anabranch.crawler.cli.console import say
 from anabranch.crawler.job.folder import JobFolder
-from anabranch.crawler.job.orderfile import last_order_file, order_file
-from anabranch.crawler.job.workerfolders import refuse_old_division, refuse_worker, shared_file
+from anabranch.crawler.job.orderfile import order_file
+from anabranch.crawler.job.workerfolders import last_order, refuse_old_division, refuse_worker, shared_file
 from anabranch.crawler.order.frontier import DATABASES, MEMORY, holds_password
-from anabranch.crawler.order.loading import load_order, order_of
+from anabranch.crawler.order.loading import load_order
 from anabranch.crawler.order.order import CrawlOrder
-from anabranch.crawler.order.sources import file_layer
 from anabranch.crawler.outcomes.endings import FORESEEABLE, failure_code
-from anabranch.crawler.outcomes.errors import ExitCode, OrderError, UsageError, deciding, storage_error
+from anabranch.crawler.outcomes.errors import ExitCode, UsageError, deciding, storage_error
 from anabranch.crawler.report.logs import configure_logs
 from anabranch.crawler.report.table import escaped
 from anabranch.frontier.errors import UnknownQueue
@@ -68,6 +67,8 @@ def find_job(typed: str) -> Path:
     for directory in (Path(typed), JOBS / typed):
         if typed and is_job(directory):
             return directory
+    if "://" in typed:
+        raise UsageError(f"{typed!r}: the URL of a job's database begins with postgresql://")
     raise UsageError(f"{typed!r}: there is no such job; name its folder, or its name below {JOBS}/")
 
 
@@ -83,25 +84,17 @@ def shared_address(typed: str) -> str | Path | None:
         if typed and is_job(directory):
             refuse_worker(directory)
             refuse_old_division(directory)
-            order = _order_of(directory)
+            order = last_order(directory)
             if order is None or not order.frontier.is_shared:
                 return None
             return order.frontier.store if order.frontier.is_in_database else shared_file(directory)
     return None
 
 
-def _order_of(directory: Path) -> CrawlOrder | None:
-    try:
-        file = last_order_file(directory)
-        return None if file is None else order_of([file_layer(file)])
-    except OrderError:
-        return None
-
-
 @contextmanager
 def opened(directory: Path) -> Iterator[tuple[Frontier, CrawlOrder]]:
     """The Frontier and the order of a stopped job. Raises: UsageError if nothing was ever queued; as a crawl does."""
-    from anabranch.crawler.job.frontier import has_begun, open_job, refuse_lost_queue  # noqa: PLC0415 - a running crawl answers by itself
+    from anabranch.crawler.job.frontier import has_begun, open_job, refuse_lost_queue  # noqa: PLC0415 - commands on a running crawl do not need it
 
     with JobFolder.open(directory) as job:
         kept = order_file(directory)

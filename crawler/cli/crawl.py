@@ -42,7 +42,7 @@ from anabranch.crawler.job.workerfolders import (
 from anabranch.crawler.order.order import CrawlOrder
 from anabranch.crawler.outcomes.errors import ExitCode, NoSeeds, OrderError, StoreLost, UsageError
 from anabranch.crawler.processes.dividing import divide, divided_line
-from anabranch.crawler.processes.nursery import Nursery
+from anabranch.crawler.processes.forkserver import ForkServer
 from anabranch.crawler.processes.worker import live
 from anabranch.crawler.report.logs import closing_logs, configure_logs
 from anabranch.crawler.report.progress import CrawlSnapshot, Display, DisplayConsole, show_progress
@@ -50,7 +50,7 @@ from anabranch.crawler.run.controller import CrawlController, RunHooks
 from anabranch.crawler.run.signals import ignore_harmless
 from anabranch.crawler.run.uploading import Uploading
 from anabranch.crawler.runtime import loop_factory, tune_interpreter
-from anabranch.frontier.jobfolder import ORDER_FILE, STORE_FILE, has_store
+from anabranch.frontier.jobfolder import ORDER_FILE, STATE, STORE_FILE, has_store
 from anabranch.frontier.policies.assignment import policy_warning
 from anabranch.frontier.times import counted
 
@@ -92,14 +92,14 @@ def _run(command: CrawlCommand) -> int:
         _check_shares(chosen)
     file = Path(logs.file) if logs.file else None
     # The processes of the crawl are forked from one that has nothing open yet.
-    nursery_opened: AbstractContextManager[Nursery | None] = (
-        closing(Nursery(live)) if _has_processes(order) else nullcontext()
+    server_opened: AbstractContextManager[ForkServer | None] = (
+        closing(ForkServer(live)) if _has_processes(order) else nullcontext()
     )
-    with nursery_opened as nursery, closing_logs(configure_logs(command.verbosity, style=logs.format, file=file)):
-        return _run_chosen(command, chosen, nursery)
+    with server_opened as fork_server, closing_logs(configure_logs(command.verbosity, style=logs.format, file=file)):
+        return _run_chosen(command, chosen, fork_server)
 
 
-def _run_chosen(command: CrawlCommand, chosen: ChosenJob, nursery: Nursery | None) -> int:
+def _run_chosen(command: CrawlCommand, chosen: ChosenJob, fork_server: ForkServer | None) -> int:
     order = chosen.order
     check_names(order, chosen.layers)  # what does not exist must not leave a folder behind
     if command.again:
@@ -121,8 +121,8 @@ def _run_chosen(command: CrawlCommand, chosen: ChosenJob, nursery: Nursery | Non
         if added and command.verbosity >= 0:
             _say(f"job {chosen.directory}: {counted(len(added), 'seed')} added")
         try:
-            if nursery is not None:
-                return _run_processes(command, order, job, seeds, nursery)
+            if fork_server is not None:
+                return _run_processes(command, order, job, seeds, fork_server)
             if is_shared:
                 return _run_worker(command, order, job, seeds)
             return _run_job(command, order, job, seeds)
@@ -159,10 +159,16 @@ def _has_processes(order: CrawlOrder) -> bool:
 
 
 def _check_shares(chosen: ChosenJob) -> None:
-    """Raises: OrderError if the job was made for one process, and several are to crawl it, or the other way round."""
+    """Raises: OrderError if the job was made for one process and several are to crawl it, or the reverse; StoreLost."""
     order, directory = chosen.order, chosen.directory
+    kept = order_file(directory)
+    if kept is not None and _has_processes(order) and not has_store(directory / STATE):
+        raise StoreLost(
+            f"{directory / STATE}: {STORE_FILE} is missing or empty, and with it the queue; "
+            "restore it from a copy, or start over with --fresh, which moves the job aside"
+        )
     # A start that was killed before it had its order goes on as it was to begin.
-    has_begun = has_store(directory / "state") and (directory / ORDER_FILE).exists()
+    has_begun = has_store(directory / STATE) and (directory / ORDER_FILE).exists()
     if has_begun and shared_file(directory) is None:
         if order.crawl.processes > 1 or _has_processes(order):
             raise OrderError(
@@ -174,7 +180,7 @@ def _check_shares(chosen: ChosenJob) -> None:
 
 
 def _run_processes(
-    command: CrawlCommand, order: CrawlOrder, job: JobFolder, seeds: Sequence[Seed], nursery: Nursery
+    command: CrawlCommand, order: CrawlOrder, job: JobFolder, seeds: Sequence[Seed], fork_server: ForkServer
 ) -> int:
     """Crawl with processes that share the job's file."""
     from anabranch.crawler.cluster.agreement import Wanted  # noqa: PLC0415 - most crawls have one process
@@ -182,18 +188,13 @@ def _run_processes(
     from anabranch.crawler.processes.supervisor import Supervisor  # noqa: PLC0415
     from anabranch.frontier.stores.sql.sqlite import sealed  # noqa: PLC0415
 
-    if order_file(job.directory) is not None and not has_store(job.state):
-        raise StoreLost(
-            f"{job.state}: {STORE_FILE} is missing or empty, and with it the queue; "
-            "restore it from a copy, or start over with --fresh, which moves the job aside"
-        )
     _warn_of(order)
     # What another scope would end was told before.
     wanted = Wanted(order, seeds, command.again, command.yes or not command.again)
     await_orphans(job.directory)
     file = job.state / STORE_FILE
     with sealed(file), closing(JobDatabase(file)) as database, asyncio.Runner() as runner:
-        return runner.run(Supervisor(wanted, job, database, _hooks(order, command.verbosity), nursery).run())
+        return runner.run(Supervisor(wanted, job, database, _hooks(order, command.verbosity), fork_server).run())
 
 
 def _shared_order(address: str | Path, directory: Path) -> SharedOrder | None:

@@ -1,4 +1,4 @@
-"""Where a job of several processes has what: the folders of its workers, below `workers/`."""
+"""The paths of a job that several processes crawl: the workers' folders, the shared file, marks of an older division."""
 
 from __future__ import annotations
 
@@ -10,14 +10,17 @@ from pathlib import Path
 from anabranch.crawler.job.folder import wait_until_free, who_holds
 from anabranch.crawler.job.orderfile import last_order_file
 from anabranch.crawler.order.loading import order_of
+from anabranch.crawler.order.order import CrawlOrder
 from anabranch.crawler.order.sources import file_layer
 from anabranch.crawler.outcomes.errors import OrderError, UsageError
 from anabranch.frontier.jobfolder import STATE, STORE_FILE, has_store, is_job
 
 WORKERS = "workers"
-#: In the state folder: the number of shares of a job that an earlier version has divided; what `divide` makes; that it has.
+#: In the state folder of a job that an earlier version has divided: its number of shares.
 OLD_NUMBER = "processes"
+#: In the state folder: what `divide` makes before it takes the place of the old queue.
 SCRATCH = "dividing"
+#: In that folder: the mark that it is complete.
 COMPLETE = "complete"
 
 
@@ -27,16 +30,23 @@ def worker_folders(directory: Path) -> list[Path]:
     return sorted(folders, key=lambda folder: int(folder.name))
 
 
+def last_order(directory: Path) -> CrawlOrder | None:
+    """The order with which the job was run last; None if there is none, or it cannot be read."""
+    try:
+        file = last_order_file(directory)
+        return None if file is None else order_of([file_layer(file)])
+    except OrderError:
+        return None
+
+
 def shared_file(directory: Path) -> Path | None:
     """The file that the processes of a job share; None for a job of another kind."""
-    file = directory / STATE / STORE_FILE
-    last = last_order_file(directory) if is_job(directory) and has_store(directory / STATE) else None
-    if last is None:
+    if not (is_job(directory) and has_store(directory / STATE)):
         return None
-    with suppress(OrderError):
-        frontier = order_of([file_layer(last)]).frontier
-        return file if frontier.is_shared and not frontier.is_in_database else None
-    return None
+    order = last_order(directory)
+    if order is None or not order.frontier.is_shared or order.frontier.is_in_database:
+        return None
+    return directory / STATE / STORE_FILE
 
 
 def refuse_worker(directory: Path) -> None:
@@ -56,8 +66,8 @@ def refuse_old_division(directory: Path) -> None:
     """Raises: UsageError for such a job."""
     if is_old_division(directory):
         raise UsageError(
-            f"{directory}: an earlier version has divided this job among processes; "
-            f"`anabranch divide {directory}` brings it to this one, as a crawl does"
+            f"{directory}: the division of this job among processes is that of an earlier version, or was interrupted; "
+            f"`anabranch divide {directory}` completes it, as a crawl does"
         )
 
 

@@ -1,4 +1,4 @@
-"""The process of a worker, as its parent sees it: started, told what to do, and what became of it."""
+"""The process of a worker, as its parent sees it: its start, its task, its report."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from contextlib import suppress
 from typing import Any
 
 from anabranch.crawler.job.workerfolders import is_stopped
-from anabranch.crawler.processes.nursery import Nursery
+from anabranch.crawler.processes.forkserver import ForkServer
 from anabranch.crawler.processes.worker import WorkerTask
 from anabranch.crawler.runtime import child_command
 
@@ -25,36 +25,36 @@ _LONGEST_BYTES = 1 << 24
 class Child:
     """One process. It has a process group of its own: what is typed at the terminal is its parent's to hear."""
 
-    def __init__(self, pid: int, heard: asyncio.StreamReader, told: asyncio.StreamWriter) -> None:
+    def __init__(self, pid: int, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self.pid = pid
-        self._heard = heard
-        self._told = told
+        self._reader = reader
+        self._writer = writer
 
     @classmethod
-    async def start(cls, task: WorkerTask, loop: str, nursery: Nursery) -> Child:
+    async def start(cls, task: WorkerTask, loop: str, fork_server: ForkServer) -> Child:
         """A process that does this task. It ends when this one does, in any way. Raises: OSError."""
         ours, its = socket.socketpair()
         try:
             with its:
-                pid = await asyncio.to_thread(_started, its, loop, nursery)
-            heard, told = await asyncio.open_connection(sock=ours, limit=_LONGEST_BYTES)
+                pid = await asyncio.to_thread(_started, its, loop, fork_server)
+            reader, writer = await asyncio.open_connection(sock=ours, limit=_LONGEST_BYTES)
         except BaseException:
             ours.close()
             raise
-        told.write(json.dumps(task._asdict()).encode() + b"\n")
-        return cls(pid, heard, told)
+        writer.write(json.dumps(task._asdict()).encode() + b"\n")
+        return cls(pid, reader, writer)
 
     async def ended(self) -> Mapping[str, Any] | None:
-        """What it said when its crawl ended, or why it could not go on; None: it has died."""
+        """Its report when its crawl has ended, or why it could not go on; None: it has died."""
         try:
-            line = await self._heard.readline()
-            said: Mapping[str, Any] | None = json.loads(line) if line.endswith(b"\n") else None
-            await self._heard.read()  # until it has gone
+            line = await self._reader.readline()
+            report: Mapping[str, Any] | None = json.loads(line) if line.endswith(b"\n") else None
+            await self._reader.read()  # until it has gone
         except ConnectionError:
-            said = None
+            report = None
         finally:
-            self._told.close()
-        return said
+            self._writer.close()
+        return report
 
     def signal(self, number: signal.Signals) -> None:
         """Send it a signal; nothing if it has gone."""
@@ -67,10 +67,10 @@ class Child:
         return is_stopped(self.pid)
 
 
-def _started(end: socket.socket, loop: str, nursery: Nursery) -> int:
-    """The id of a new process that has this end; if the nursery was killed, one that is started anew (blocks)."""
+def _started(end: socket.socket, loop: str, fork_server: ForkServer) -> int:
+    """The id of a new process that has this end; if the fork server was killed, one that is started anew (blocks)."""
     try:
-        return nursery.start(end, loop)
+        return fork_server.start(end, loop)
     except ConnectionError:
         command = child_command(_PROGRAM, str(end.fileno()), loop)
         # Nobody waits for it: its end is seen at its socket, as that of all others.

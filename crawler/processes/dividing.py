@@ -47,7 +47,7 @@ from anabranch.frontier.stores.sql.sqlite import identity_of, log_of, seal_of
 from anabranch.frontier.stores.sql.store import SqlStore
 from anabranch.frontier.times import counted
 
-#: Where an earlier version had the shares of a job of several processes, and their number.
+#: Where an earlier version had the shares of a job of several processes.
 _OLD_SHARES = "shares"
 #: Rows of links that are read at a time, some 128 KB each.
 _PARCELS_AT_ONCE = 4
@@ -195,10 +195,10 @@ def _under_way(part: Path) -> Iterator[str]:
     yield json.dumps({"end": True}) + "\n"
 
 
-def _link(page: str | None, url: str, *said: Any) -> Mapping[str, Any]:
-    """A line of a dump. `said`: hops, payload, key, front, force, precedence, up to the last that says something."""
-    fields_said: tuple[Any, ...] = said + (None,) * (6 - len(said))
-    hops, payload, key, front, force, precedence = fields_said
+def _link(page: str | None, url: str, *given: Any) -> Mapping[str, Any]:
+    """A line of a dump. `given`: hops, payload, key, front, force, precedence, up to the last that is not None."""
+    whole: tuple[Any, ...] = given + (None,) * (6 - len(given))
+    hops, payload, key, front, force, precedence = whole
     directive = (FRONT if front else NORMAL) & ~URI_PRECEDENCE
     fields = {
         "url": url,

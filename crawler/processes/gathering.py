@@ -1,10 +1,10 @@
 """The workers' logs as the job's: what they have written since the last time is added to the job's own files.
 
-How far each was read, and how long the job's file was then, stands in one small file that is replaced when the job's file is
-synced. So a process that is killed meanwhile leaves lines that the next one cuts, and gathers again: no line is lost, none is
-there twice. A file that an operator has moved is known by its inode: what a worker's moved files have is read from these, if
-they are in the same folder and not compressed; the job's own is begun anew, which is noted first. Lines of crawl.log stand in
-the order of their times, as far as they were gathered together.
+One small file records how far each was read, and how long the job's file was then. It is replaced when the job's file is
+synced. If the process is killed in between, the next one cuts the lines behind that length and gathers them again, so each
+line is there once. A file that an operator has moved is recognised by its inode: a worker's moved files are read to their
+end if they are in the same folder and not compressed; the job's own is begun anew, which is recorded first. Lines of
+crawl.log that are gathered together are sorted by time.
 """
 
 from __future__ import annotations
@@ -58,6 +58,11 @@ def gather(job: Path, workers: Sequence[Path]) -> None:
                 for place in _gathered(job / name, sources, places.get(name, {})):
                     places[name] = place
                     _note(note, places)
+            elif places.get(name, {}).get("read") and not any(worker.is_dir() for worker in workers):
+                # The workers' folders were removed: what comes there is new.
+                job_inode = {of: inode for of, inode in places[name].get("inodes", {}).items() if of == "job"}
+                places[name] = {"size": places[name].get("size", 0), "read": {}, "inodes": job_inode}
+                _note(note, places)
 
 
 def _noted(note: Path, files: Sequence[Path]) -> dict[str, Any]:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import signal
 from collections.abc import Callable, Mapping
-from contextlib import suppress
 from pathlib import Path
 
 import structlog
@@ -48,15 +47,19 @@ class JobWatch:
         self._interval_s = report.statistics_interval_s
         self._rates = RateWindow(self._interval_s)
         self._lease_s = job.order.frontier.worker_lease_s
-        self._told = Phase.STARTING
+        self._reported = Phase.STARTING
 
     async def run(self, find_ending: Callable[[], WhyEnded | None]) -> None:
         """Look again and again, until cancelled. `find_ending` says why the run ends, if it does."""
         while True:
-            with suppress(
-                StoreUnavailable
-            ):  # somebody has the lock for long, or the disk fails: the workers say so, and wait
+            try:
                 self._look = await asyncio.to_thread(self._job.look)
+            except (
+                StoreUnavailable
+            ) as error:  # the file is locked for long, or the disk fails: the workers report it and wait
+                if not self._job.database.is_passing(error):
+                    raise
+            else:
                 self._take(self._look, find_ending())
             await asyncio.sleep(LOOK_S)
 
@@ -70,7 +73,7 @@ class JobWatch:
 
     def end(self, facts: RunFacts) -> None:
         """All workers have ended: a last line, and why."""
-        self._tell(Phase.DRAINING, facts.ended)
+        self._report(Phase.DRAINING, facts.ended)
         self._look = self._look._replace(at_work=[])
         now = facts.frontier
         last = self._progress(facts.run.pages, facts.run.fetched_bytes)._replace(
@@ -91,22 +94,22 @@ class JobWatch:
             fetched_bytes=look.used.fetched_bytes - self._before.used.fetched_bytes,
         )
         if ending is not None:
-            self._tell(Phase.DRAINING, ending_text(ending, lasts=True))
+            self._report(Phase.DRAINING, ending_text(ending, lasts=True))
         elif now.paused:
-            self._tell(Phase.PAUSED, now.paused)
+            self._report(Phase.PAUSED, now.paused)
         elif any(line.status is not None for line in look.at_work):
-            self._tell(Phase.RUNNING, Phase.RUNNING.value)
+            self._report(Phase.RUNNING, Phase.RUNNING.value)
 
-    def _tell(self, phase: Phase, words: str) -> None:
-        if phase is not self._told:
-            self._told = phase
+    def _report(self, phase: Phase, words: str) -> None:
+        if phase is not self._reported:
+            self._reported = phase
             self._log.write_event(EVENTS[phase], words)
 
     def _progress(self, pages: int, fetched_bytes: int) -> ProgressFacts:
         now, counters = self.snapshot, self._look.counts.counters
-        said = [line.status for line in self._look.at_work if line.status is not None]
+        statuses = [line.status for line in self._look.at_work if line.status is not None]
         memory = memory_of_process()
-        for one in said:
+        for one in statuses:
             memory = ProcessMemory(*(has + more for has, more in zip(memory, one["memory"], strict=True)))
         now_s = self._clock()
         return ProgressFacts(
@@ -119,7 +122,7 @@ class JobWatch:
             busy=now.active,
             queues={} if now.totals is None else now.totals["queues"],
             parked=now.parked,
-            longest=max((one["longest"] for one in said), default=0),
+            longest=max((one["longest"] for one in statuses), default=0),
             memory=memory,
         )
 

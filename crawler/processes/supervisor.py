@@ -26,9 +26,9 @@ from anabranch.crawler.order.order import CrawlOrder, dump_order
 from anabranch.crawler.outcomes.endings import ASKED_FOR, WhyEnded, exit_code
 from anabranch.crawler.outcomes.errors import CrawlerError, ExitCode, StorageError, storage_errors
 from anabranch.crawler.processes.children import Child
+from anabranch.crawler.processes.forkserver import ForkServer
 from anabranch.crawler.processes.gathering import gather
 from anabranch.crawler.processes.jobwatch import JobWatch
-from anabranch.crawler.processes.nursery import Nursery
 from anabranch.crawler.processes.worker import WorkerTask
 from anabranch.crawler.report.reports import SEEDS_REPORT, check_folder, seeds_shown, write_all
 from anabranch.crawler.report.summary import RunFacts, crawl_report, opening_line
@@ -60,14 +60,14 @@ class Supervisor:
     """Runs one crawl of one job in several processes, once. The caller holds the job's lock."""
 
     def __init__(
-        self, wanted: Wanted, job: JobFolder, database: JobDatabase, outside: RunHooks, nursery: Nursery
+        self, wanted: Wanted, job: JobFolder, database: JobDatabase, outside: RunHooks, fork_server: ForkServer
     ) -> None:
         self._wanted = wanted
         self._order = wanted.order
         self._job = job
         self._database = database
         self._outside = outside
-        self._nursery = nursery
+        self._fork_server = fork_server
         self._children: dict[int, Child] = {}  #: by the number of the worker
         self._ended: list[Mapping[str, Any]] = []  #: how the runs were that ended in order
         self._failure: BaseException | None = None  #: why the crawl cannot go on
@@ -166,20 +166,20 @@ class Supervisor:
             if self._ending.is_set():
                 return
             try:
-                child = await Child.start(self._task(number), self._order.crawl.loop, self._nursery)
+                child = await Child.start(self._task(number), self._order.crawl.loop, self._fork_server)
             except OSError as error:
                 self._fail(CrawlerError(f"a process of the crawl cannot be started: {error.strerror}; start fewer"))
                 return
             self._children[number] = child
             if self._ending.is_set():
                 child.signal(signal.SIGTERM)
-            said = await child.ended()
+            report = await child.ended()
             del self._children[number]
-            if said is not None and "error" in said:
-                self._fail(ControlRefused(str(said["error"]), ExitCode(said["code"])))
+            if report is not None and "error" in report:
+                self._fail(ControlRefused(str(report["error"]), ExitCode(report["code"])))
                 return
-            if said is not None:
-                self._ended.append(said)
+            if report is not None:
+                self._ended.append(report)
                 return
             is_last = self._ending.is_set() or life == RESTARTS
             then = "" if is_last else "; it is started again"
@@ -252,8 +252,8 @@ class Supervisor:
         key = Canonicalizer(self._order.urls.canonicalization).key
         fared = stopped_seed_outcomes(self._job.directory, list(whole.seeds), key, whole.frontier)
         statistics = whole.frontier.operations.statistics()._replace(
-            seen=summed_filters(said["frontier"]["seen"] for said in self._ended),
-            leases_lost=sum(said["frontier"]["leases_lost"] for said in self._ended),
+            seen=summed_filters(report["frontier"]["seen"] for report in self._ended),
+            leases_lost=sum(report["frontier"]["leases_lost"] for report in self._ended),
         )
         after = shared.look()
         is_done = after.counts.is_done  # links that are under way count
@@ -301,18 +301,18 @@ def worker_order(order: CrawlOrder, number: int) -> dict[str, Any]:
 
 
 def why_of(asked: WhyEnded | None, ended: Sequence[Mapping[str, Any]], *, is_done: bool, has_retired: bool) -> WhyEnded:
-    """Why the run as a whole has ended: as it was asked to, or as its workers say. Pure."""
-    said = [WhyEnded[facts["ending"]] for facts in ended]
+    """Why the run as a whole has ended: as it was asked to, or as its workers report. Pure."""
+    reasons = [WhyEnded[facts["ending"]] for facts in ended]
     if asked is not None and asked in ASKED_FOR:
         return asked
-    if asked is None and said and ASKED_FOR.keys() >= {*said}:
-        return said[0]
+    if asked is None and reasons and ASKED_FOR.keys() >= {*reasons}:
+        return reasons[0]
     if is_done:
         return WhyEnded.RETIRED if has_retired else WhyEnded.FINISHED
-    return asked or next((why for why in said if why not in _NOTHING_LEFT), WhyEnded.SIGNAL)
+    return asked or next((why for why in reasons if why not in _NOTHING_LEFT), WhyEnded.SIGNAL)
 
 
-#: What a worker says that has nothing left to do.
+#: What a worker reports that has nothing left to do.
 _NOTHING_LEFT = frozenset({WhyEnded.FINISHED, WhyEnded.RETIRED})
 
 

@@ -56,7 +56,7 @@ def _loop_name(typed: str) -> LoopName:
 
 
 async def _work(end: socket.socket) -> int:
-    parent, told = await asyncio.open_connection(sock=end, limit=1 << 24)
+    parent, writer = await asyncio.open_connection(sock=end, limit=1 << 24)
     line = await parent.readline()
     if not line:
         return ExitCode.FORCED  # the parent has gone before it began
@@ -67,13 +67,13 @@ async def _work(end: socket.socket) -> int:
     code: int = ExitCode.DONE
     with closing_logs(configure_logs(0, style=order.logs.format, file=file)):
         try:
-            said = await _crawl(task, order, parent)
+            report = await _crawl(task, order, parent)
         except FORESEEABLE as error:
             code = failure_code(error)
-            said = {"error": str(error), "code": code}
+            report = {"error": str(error), "code": code}
     with suppress(ConnectionError):  # the parent has gone
-        told.write(json.dumps(said).encode() + b"\n")
-        await told.drain()
+        writer.write(json.dumps(report).encode() + b"\n")
+        await writer.drain()
     return code
 
 

@@ -64,7 +64,7 @@ def test_a_job_of_an_older_format_is_looked_at_and_gone_on_with(archive: Path, p
     before = pages(job)
     if (job / "shares").exists():  # an earlier version divided it among processes
         refused = run(tmp_path, "status", "./job")
-        assert (refused.returncode, "`anabranch divide job` brings it to this one" in refused.stderr) == (2, True)
+        assert (refused.returncode, "`anabranch divide job` completes it" in refused.stderr) == (2, True)
         succeeds(tmp_path, "divide", "./job")
         assert not (job / "shares").exists()
     succeeds(tmp_path, "status", "./job")

@@ -112,7 +112,7 @@ def test_a_job_that_an_earlier_version_divided_is_brought_to_this_one_first(tmp_
     job = make_job(tmp_path / "jobs" / "divided", [])
     (job / "state" / "processes").write_text("2\n")
     assert run_rebuild_filter("divided", []) == ExitCode.USAGE
-    assert "`anabranch divide jobs/divided` brings it to this one" in capsys.readouterr().err
+    assert "`anabranch divide jobs/divided` completes it" in capsys.readouterr().err
 
 
 def test_the_job_of_a_host_program_is_rebuilt_too(tmp_path: Path, capsys) -> None:

@@ -216,6 +216,20 @@ def test_a_job_that_was_copied_is_gathered_no_second_time(job: Path) -> None:
     assert gathered(copy) == [line(1, "a"), line(2, "b")]
 
 
+def test_workers_folders_may_be_removed_between_runs(job: Path) -> None:
+    """Their lines are in the job's files. What new workers write is gathered from its begin, also in a copy of the job."""
+    log(job, 0, line(1, "a"), line(2, "b"))
+    gather(job, workers(job))
+    copy = job.with_name(f"{job.name}-copy")
+    shutil.copytree(job, copy)
+    shutil.rmtree(copy / "workers")
+    gather(copy, [])
+    (copy / "workers/1/logs").mkdir(parents=True)
+    log(copy, 0, line(3, "c"), line(4, "d"), line(5, "e"))
+    gather(copy, [copy / "workers" / "1"])
+    assert gathered(copy) == [line(number + 1, text) for number, text in enumerate("abcde")]
+
+
 def test_lines_that_were_the_jobs_own_stay_when_workers_have_more(job: Path) -> None:
     """As of a job that one process has begun."""
     (job / CRAWL_LOG).write_text(line(1, "a"))

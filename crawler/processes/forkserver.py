@@ -30,7 +30,7 @@ _REQUEST_BYTES = 64
 Live = Callable[[socket.socket, str], int]
 
 
-class Nursery:
+class ForkServer:
     """The parent's side. Any thread may ask for a process."""
 
     def __init__(self, live: Live) -> None:
@@ -49,10 +49,10 @@ class Nursery:
         """A new process that has this end of a socket pair; its id (blocks, for some milliseconds). Raises: OSError."""
         with self._asking:
             socket.send_fds(self._channel, [loop.encode()], [end.fileno()])
-            said = self._channel.recv(_PID.size)
-        if len(said) < _PID.size:
+            answer = self._channel.recv(_PID.size)
+        if len(answer) < _PID.size:
             raise ConnectionError("the process that starts others has gone")
-        pid: int = _PID.unpack(said)[0]
+        pid: int = _PID.unpack(answer)[0]
         if pid < 0:
             raise OSError(-pid, os.strerror(-pid))
         return pid
@@ -79,7 +79,7 @@ def _serve(channel: socket.socket, live: Live) -> NoReturn:
             pid = -(error.errno or 1)
         if pid == 0:
             channel.close()
-            _be_born(ends[0], loop.decode(), live)
+            _spawned(ends[0], loop.decode(), live)
         os.close(ends[0])
         channel.send(_PID.pack(pid))
 
@@ -91,7 +91,7 @@ def _let_go(_number: int, _frame: FrameType | None) -> None:
             pass
 
 
-def _be_born(end: int, loop: str, live: Live) -> NoReturn:
+def _spawned(end: int, loop: str, live: Live) -> NoReturn:
     """Live, and never come back to what was there before the fork."""
     code = 1
     try:
