@@ -2,11 +2,12 @@
 
 Each stage gets an environment of the Python that runs this; /src, /wheels and /job are folders in FOLDER; of the system's files
 nothing is changed, so the step that adds a user is left out. In the end `FOLDER/image/bin/anabranch` is what the image runs.
-The clone's files are those that git knows. Exit code 0, or that of the first step that failed.
+The clone's files are those that git knows. Exit code 0, or 1 if a step fails.
 """
 
 from __future__ import annotations
 
+import argparse
 import os
 import re
 import shutil
@@ -22,6 +23,8 @@ DOCKERFILE = CLONE / "conf/cluster/Dockerfile"
 IMAGE = "image"
 #: Folders of the image that the steps name.
 _FOLDERS = re.compile(r"(?<![\w./])/(src|wheels|job)\b")
+#: Instructions that say how the image runs; the stages share their folders, so nothing is copied between them.
+_OF_RUNNING = frozenset({"USER", "VOLUME", "STOPSIGNAL", "ENTRYPOINT", "CMD"})
 _LEFT_OUT = "useradd() { :; }; chown() { :; }; "
 
 
@@ -62,6 +65,8 @@ def run(folder: Path) -> None:
             environment = {**os.environ, "PATH": f"{binaries}{os.pathsep}{os.environ['PATH']}"}
             print(f"{_stage(stage, stages)}: {rest}", flush=True)
             subprocess.run(["sh", "-euc", _LEFT_OUT + words], cwd=place, env=environment, check=True)
+        elif not (instruction == "COPY" and rest.startswith("--from=")) and instruction not in _OF_RUNNING:
+            raise ValueError(f"{DOCKERFILE}: {instruction} {rest}: this script does not know such a step")
 
 
 def _stage(number: int, stages: int) -> str:
@@ -70,8 +75,9 @@ def _stage(number: int, stages: int) -> str:
 
 def main(arguments: Sequence[str]) -> int:
     """The steps in the folder that is named."""
-    (name,) = arguments
-    folder = Path(name).resolve()
+    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n\n")[0])
+    parser.add_argument("folder", type=Path, help="an empty folder, made if it is missing")
+    folder: Path = parser.parse_args(arguments).folder.resolve()
     folder.mkdir(parents=True, exist_ok=True)
     if any(folder.iterdir()):
         print(f"{folder} is not empty; name another one", file=sys.stderr)
@@ -80,7 +86,7 @@ def main(arguments: Sequence[str]) -> int:
         run(folder)
     except subprocess.CalledProcessError as error:
         print(f"a step failed: {error}", file=sys.stderr)
-        return int(error.returncode)
+        return 1
     return 0
 
 

@@ -265,7 +265,7 @@ def loaded_line(report: LoadReport) -> str:
 def _remove(
     frontier: Frontier, order: CrawlOrder, arguments: Arguments, matches: Callable[[str], object], job: Path | None
 ) -> None:
-    from anabranch.crawler.run.stopped_verbs import removal_log  # noqa: PLC0415 - a running crawl answers by itself
+    from anabranch.crawler.run.stopped_verbs import removal_log  # noqa: PLC0415 - commands on a running crawl do not need it
 
     queue = None if arguments["queue"] is None else QueueKey(arguments["queue"])
     operations = frontier.operations

@@ -144,7 +144,7 @@ def _add(directory: Path, sources: Sequence[str], *, as_json: bool) -> None:
 def _add_to_stopped(directory: Path, seeds: Sequence[Seed]) -> Facts:
     _refuse_if_held(directory)
     refuse_unwritable(directory)
-    from anabranch.crawler.run.stopped_verbs import add_to_stopped  # noqa: PLC0415 - a running crawl answers by itself
+    from anabranch.crawler.run.stopped_verbs import add_to_stopped  # noqa: PLC0415 - commands on a running crawl do not need it
 
     with opened(directory) as (frontier, order), SeedBook(directory / "state" / SEED_BOOK) as book:
         return add_to_stopped(frontier, book, seeds, Canonicalizer(order.urls.canonicalization).key)
@@ -200,7 +200,7 @@ def _report_facts(directory: Path, arguments: Mapping[str, Any]) -> Mapping[str,
     answer = ask(directory / "state", "report", arguments)
     if answer is not None:
         return answer
-    from anabranch.crawler.run.stopped_verbs import report_of_stopped  # noqa: PLC0415 - a running crawl answers by itself
+    from anabranch.crawler.run.stopped_verbs import report_of_stopped  # noqa: PLC0415 - commands on a running crawl do not need it
 
     with (
         readable_job(directory) as place,

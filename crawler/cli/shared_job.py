@@ -82,7 +82,7 @@ def operate(verb: str, address: str | Path, arguments: Arguments, *, as_json: bo
 
 def _wanted(job: SharedJob, wanted: Wish, *, wait: bool) -> Facts:
     """Have all workers do it; the job's status then, or if asked when none is at work any more."""
-    facts = job.want(wanted)
+    facts = job.want(wanted, say)
     if not wait:
         return facts
     while job.at_work():
@@ -151,6 +151,8 @@ def run_requeue(job: str, lost: str) -> int:
 
     def run() -> None:
         with _job_at(_shared(job), reads=False) as shared:
+            if not shared.has_uploads(lost):
+                say(f"no file of {lost} was copied elsewhere ([write] upload), so all its pages count as lost")
             count = shared.requeue(lost)
             put(f"{counted(count, 'page')} of {lost} queued again")
 
@@ -182,10 +184,9 @@ def list_workers(address: str | Path, *, as_json: bool) -> None:
 def drain(address: str | Path, name: str) -> None:
     """Have a worker end in order, and wait until it has."""
     with _job_at(address, reads=False) as job:
+        if any(line.name == name for line in job.at_work()):
+            say(f"worker {name} gives its shares back, and ends when its fetches have")
         job.drain(name)
-        say(f"worker {name} gives its shares back, and ends when its fetches have")
-        while not job.has_left(name):
-            threading.Event().wait(_LOOK_S)
         put(f"worker {name} has left")
 
 

@@ -31,6 +31,7 @@ from anabranch.crawler.cluster.database import (
     server_time,
 )
 from anabranch.crawler.cluster.seedtable import add_seeds
+from anabranch.crawler.cluster.tickets import used
 from anabranch.crawler.job.choosing import SharedOrder
 from anabranch.crawler.job.orderfile import edited_tables, last_order_file
 from anabranch.crawler.job.seeds import Seed
@@ -40,6 +41,7 @@ from anabranch.crawler.order.sources import kept_layer
 from anabranch.crawler.outcomes.errors import CrawlerError, ExitCode, JobUnfinished, OrderError, StoreLost, UsageError
 from anabranch.frontier.jobfolder import ORDER_FILE
 from anabranch.frontier.policies.userfunctions import is_user_function
+from anabranch.frontier.stores.contract import Counters
 from anabranch.frontier.stores.sql.forget import forget_urls
 from anabranch.frontier.stores.sql.reading import job_counts
 from anabranch.frontier.stores.sql.worker import end_late_workers
@@ -187,6 +189,10 @@ class Applicant(NamedTuple):
     job: str = ""  #: the id of the job that its folder belongs to; empty: none yet
 
 
+#: The fact that `RunBegin` is kept in.
+_RUN = "run"
+
+
 class Joined(NamedTuple):
     """Facts that a worker gets when it joins."""
 
@@ -196,6 +202,29 @@ class Joined(NamedTuple):
     now_s: float  #: by the server's clock
     round: int  #: the job's
     added: int  #: seeds that the job did not have
+
+
+class RunBegin(NamedTuple):
+    """What the job had when its first worker began to crawl, after a time with none."""
+
+    since_s: float = 0.0  #: by the server's clock
+    done: int = 0
+    failed: int = 0
+    disregarded: int = 0
+    fetched_bytes: int = 0
+
+
+def run_begin(connection: Connection) -> RunBegin:
+    """That of the present run, or of the last one."""
+    noted = fact(connection, _RUN)
+    return RunBegin() if noted is None else RunBegin(*json.loads(noted))
+
+
+def _note_begin(connection: Connection) -> None:
+    counted = Counters() if not has_workers(connection) else job_counts(connection).counters
+    fetched = 0 if not has_workers(connection) else used(connection).fetched_bytes
+    begin = RunBegin(server_time(connection), counted.done, counted.failed, counted.disregarded, fetched)
+    put_fact(connection, _RUN, json.dumps(begin))
 
 
 class Wanted(NamedTuple):
@@ -241,6 +270,7 @@ def join(database: JobDatabase, wanted: Wanted, who: Applicant) -> Joined:
             put_fact(connection, "order", dump_order(wanted.order))
             put_fact(connection, "agreement", json.dumps(asked))
             put_wish(connection, Wish.RUN)
+            _note_begin(connection)
         added = add_seeds(connection, wanted.seeds)
         return Joined(
             job=job,

@@ -13,10 +13,12 @@ any thread may call them: the connection serves one at a time.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from threading import Event, Lock
+from time import monotonic
 from typing import Any, Self, TypeVar
 
 from sqlalchemy import (
@@ -38,6 +40,7 @@ from anabranch.frontier.errors import StoreUnavailable
 from anabranch.frontier.stores.sql import execution, statements
 from anabranch.frontier.stores.sql.postgres import PostgresDatabase
 from anabranch.frontier.stores.sql.sqlite import SqliteFile, seal_of
+from anabranch.frontier.stores.sql.store import RETRY_S
 
 METADATA = MetaData()
 
@@ -123,6 +126,7 @@ class JobDatabase:
         self._connection: Connection | None = None
         self._using = Lock()
         self._closed = Event()
+        self._patient_until_s = math.inf  #: by the monotonic clock
 
     def __enter__(self) -> Self:
         return self
@@ -168,13 +172,20 @@ class JobDatabase:
             return step(connection)
 
     def do_patiently(self, step: Callable[[Connection], T]) -> T:
-        """The same, again and again while the server is away, until the database is closed. Raises: StoreUnavailable."""
+        """The same, again and again while the server is away: until the database is closed, or as `limit_retries` says.
+
+        Raises: StoreUnavailable.
+        """
         while True:
             try:
                 return self.do(step)
             except StoreUnavailable as error:
-                if not self.is_passing(error) or self._closed.wait(_AGAIN_S):
+                if not self.is_passing(error) or monotonic() >= self._patient_until_s or self._closed.wait(_AGAIN_S):
                     raise
+
+    def limit_retries(self) -> None:
+        """The crawl ends: wait no longer than `RETRY_S` seconds from now for a server that is away (any thread)."""
+        self._patient_until_s = min(self._patient_until_s, monotonic() + RETRY_S)
 
     def close(self) -> None:
         """Disconnect, and let nothing wait any longer. A second call does nothing."""

@@ -36,6 +36,11 @@ def put_output(connection: Connection, worker: str, number: int, arrived: Upload
     )
 
 
+def has_outputs(connection: Connection, worker: str) -> bool:
+    """A file of this worker has arrived elsewhere."""
+    return bool(fetch(connection, "SELECT 1 FROM job_output WHERE worker = :worker LIMIT 1", worker=worker))
+
+
 def requeue_lost(database: JobDatabase, name: str, rule: ShareRule, precedence_of: Callable[[str], int]) -> int:
     """Queue again each page of a worker whose record is in no file that has arrived; how many. Others may crawl meanwhile.
 
@@ -52,11 +57,13 @@ def _requeue_of(
     """Queue the lost pages of one time that a worker was at work, in several transactions."""
     total, after = 0, 0
     while True:
-        with database.transaction() as connection:
-            lock_job(connection)  # of two that do this, the second finds the pages gone
-            pages = pages_of(connection, epoch, after)
-            lost = [page for page in pages if page.status > 0 and name_id(page.url) not in arrived]
-            if lost:
+        pages = database.do(partial(pages_of, epoch=epoch, after=after))  # a long search, so nothing is locked for it
+        lost = [page for page in pages if page.status > 0 and name_id(page.url) not in arrived]
+        if lost:
+            with database.transaction() as connection:
+                lock_job(connection)  # of two that do this, the second finds the pages gone
+                there = {page.ordinal for page in pages_of(connection, epoch, after)}
+                lost = [page for page in lost if page.ordinal in there]
                 total += requeue(connection, lost, rule, reserve_numbers(connection), precedence_of, epoch)
         if not pages:
             return total

@@ -135,7 +135,7 @@ def open_embedded(directory: Path, *, reads: bool) -> Iterator[ReadableEmbeddedJ
 
     Raises: JobInUse if the host holds the job and it is to be changed; UsageError if nothing was ever queued; as a crawl does.
     """
-    from anabranch.crawler.job.frontier import open_job  # noqa: PLC0415 - a running crawl answers by itself
+    from anabranch.crawler.job.frontier import open_job  # noqa: PLC0415 - commands on a running crawl do not need it
 
     held, process = who_holds(directory)
     if held:
@@ -156,7 +156,7 @@ def open_embedded(directory: Path, *, reads: bool) -> Iterator[ReadableEmbeddedJ
 
 @contextmanager
 def _snapshot(directory: Path, process: int | None) -> Iterator[ReadableEmbeddedJob]:
-    from anabranch.crawler.job.frontier import frontier_order  # noqa: PLC0415 - a running crawl answers by itself
+    from anabranch.crawler.job.frontier import frontier_order  # noqa: PLC0415 - commands on a running crawl do not need it
     from anabranch.frontier.composition import open_frontier  # noqa: PLC0415
     from anabranch.frontier.stores.sql.livecopy import StoreDecides, copy_live  # noqa: PLC0415
 

@@ -34,7 +34,8 @@ MEMORY = "memory"
 
 def holds_password(url: str) -> bool:
     """Whether the URL of a database has a password, which other users of the machine could read."""
-    return ":" in url.partition("://")[2].rpartition("@")[0]
+    named = url.partition("?")[2].lower()
+    return ":" in url.partition("://")[2].rpartition("@")[0] or "password=" in named
 
 
 class FrontierSection(Section):

@@ -53,7 +53,7 @@ def configure_logs(
         logger_factory=lambda *_: structlog.PrintLogger(out or sys.stderr),
         cache_logger_on_first_use=False,
     )
-    # It reports what it ignores, without a handler as bare lines on standard error.
+    # psycopg logs warnings about errors that it ignores; without a handler Python prints them on standard error.
     logging.getLogger("psycopg").setLevel(logging.ERROR)
     return None if file is None else out
 

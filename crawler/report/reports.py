@@ -25,7 +25,7 @@ from anabranch.frontier.inspect.explain import QueueView
 from anabranch.frontier.inspect.statistics import FrontierStatistics
 from anabranch.frontier.times import duration_words
 
-if TYPE_CHECKING:  # commands on a job open no crawl
+if TYPE_CHECKING:  # commands on a job need none of it
     from anabranch.crawler.accounts.database import AccountsView
     from anabranch.crawler.job.seeding import SeedFact
 

@@ -23,7 +23,7 @@ from anabranch.crawler.urls.parsing import canonical
 from anabranch.frontier.cancellation import or_closed, to_the_end
 from anabranch.frontier.records import Verdict
 
-if TYPE_CHECKING:  # commands on a job open no crawl
+if TYPE_CHECKING:  # commands on a job need none of it
     from anabranch.crawler.run.composition import RunContext, RunParts
 
 PAUSE, RESUME, STOP, STATUS, ADD = "crawl-pause", "crawl-resume", "crawl-stop", "crawl-status", "crawl-add"

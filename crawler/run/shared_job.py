@@ -11,7 +11,7 @@ import os
 import secrets
 import tempfile
 import tomllib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, closing, contextmanager
 from dataclasses import dataclass
 from functools import cached_property, partial
@@ -22,6 +22,7 @@ from typing import Any, NamedTuple
 
 from sqlalchemy import Connection
 
+from anabranch.crawler.cluster.agreement import RunBegin, run_begin
 from anabranch.crawler.cluster.commands import Wish, ask, put_wish, take_answer, withdraw
 from anabranch.crawler.cluster.database import (
     JobDatabase,
@@ -32,7 +33,7 @@ from anabranch.crawler.cluster.database import (
     has_workers,
     server_time,
 )
-from anabranch.crawler.cluster.outputs import requeue_lost
+from anabranch.crawler.cluster.outputs import has_outputs, requeue_lost
 from anabranch.crawler.cluster.seedtable import SeedTable
 from anabranch.crawler.cluster.tickets import UsedLimits, used
 from anabranch.crawler.cluster.totals import all_totals, view_of
@@ -67,12 +68,16 @@ from anabranch.frontier.stores.sql.reading import job_counts
 from anabranch.frontier.stores.sql.requeue import epochs_of
 from anabranch.frontier.stores.sql.sqlite import sealed
 from anabranch.frontier.stores.sql.worker import WorkerIdentity, end_all_workers, end_late_workers
-from anabranch.frontier.times import Clock, counted, steady_clock
+from anabranch.frontier.times import Clock, counted, duration_words, steady_clock
 
 #: Between two looks for an answer.
 _LOOK_S = 0.05
 #: A share that nobody holds at this moment will be held soon.
 _UNHELD_S = 20.0
+#: Between two looks whether a worker that drains has left.
+_DRAIN_S = 0.2
+#: How long workers are waited for before the operator is told.
+_SLOW_S = 2.0
 #: Verbs about a queue, by their argument.
 _ABOUT_QUEUES: Mapping[str, str] = {
     "pause": "queue", "resume": "queue", "retire": "queue", "set-budget": "queue", "show": "subject",
@@ -85,6 +90,8 @@ _OF_EACH = frozenset({"workers", "filter"})
 
 class NoWorkers(CrawlerError):
     """No worker of the job is at work."""
+
+    exit_code = ExitCode.USAGE
 
 
 class WorkersSilent(CrawlerError):
@@ -156,6 +163,11 @@ class SharedJob:
         return self.order.job.name or self.database.name
 
     @property
+    def place(self) -> str:
+        """Its folder, or the URL of its database."""
+        return self.database.place if self.folder is None else str(self.folder)
+
+    @property
     def folder(self) -> Path | None:
         """Of a job whose workers are processes of this machine; who crawls it holds the lock of its folder."""
         address = self.database.address
@@ -172,38 +184,52 @@ class SharedJob:
 
     # What all are to do
 
-    def want(self, wanted: Wish) -> Facts:
-        """Have all workers do it; returns when they have begun to, with the job's status. Raises: NoWorkers, WorkersSilent."""
+    def want(self, wanted: Wish, notify: Callable[[str], None] = lambda _: None) -> Facts:
+        """Have all workers do it; returns when they have begun to, with the job's status. Raises: NoWorkers, WorkersSilent.
+
+        `notify` gets a line if a worker keeps it waiting.
+        """
         for _ in _patience():
             if self.at_work() or self.folder is None or self._is_free:
                 break  # else its processes are being started
         if not self.at_work():
-            raise NoWorkers(
-                f"{self.database.place}: no worker of this job is at work; there is nothing to {wanted.value}"
-            )
-        number = self.database.do(partial(put_wish, wanted=wanted))
+            raise NoWorkers(f"{self.place}: no worker of this job is at work; there is nothing to {wanted.value}")
+        self._await_obeyed(self.database.do(partial(put_wish, wanted=wanted)), notify)
+        return self.status()
+
+    def _await_obeyed(self, number: int, notify: Callable[[str], None]) -> None:
+        """Wait until all workers have followed the wish of this number. Raises: WorkersSilent."""
+        began_s, is_notified = monotonic(), False
         for _ in _patience():
             left = [line for line in self.at_work() if line.obeyed < number]
             if not left:
-                return self.status()
+                return
+            if not is_notified and monotonic() - began_s > _SLOW_S:
+                is_notified = True
+                waits = [
+                    f"{line.name}, whose lease ends in {duration_words(line.lease_s)} if it is gone" for line in left
+                ]
+                notify(f"waiting for {'; '.join(waits)}")
         names = ", ".join(line.name for line in left)
-        raise WorkersSilent(f"{self.database.place}: {names} do not answer; their leases end if they are gone")
+        raise WorkersSilent(f"{self.place}: {names} do not answer; their leases end if they are gone")
 
     def drain(self, name: str) -> None:
-        """Have one worker end in order. Raises: UsageError if there is none of that name."""
-        found = [line for line in self.at_work() if line.name == name]
-        if not found:
-            names = ", ".join(line.name for line in self.at_work())
-            raise UsageError(f"{name!r}: there is no such worker at work; there are {names or 'none'}")
+        """Have one worker end in order; returns when it has. Raises: UsageError if there is none of that name."""
+        at_work = [line.name for line in self.at_work()]
+        if name not in at_work:
+            raise UsageError(f"{name!r}: there is no such worker at work; there are {', '.join(at_work) or 'none'}")
 
         def note(connection: Connection) -> None:
-            execute(connection, "UPDATE job_worker SET drains = 1 WHERE epoch = :epoch", epoch=found[0].epoch)
+            execute(connection, "UPDATE job_worker SET drains = 1 WHERE name = :name AND drains = 0", name=name)
 
-        self.database.do(note)
+        while name in at_work:  # again and again: it may be joining just now
+            self.database.do(note)
+            Event().wait(_DRAIN_S)
+            at_work = [line.name for line in self.at_work()]
 
-    def has_left(self, name: str) -> bool:
-        """No worker of that name is at work."""
-        return all(line.name != name for line in self.at_work())
+    def has_uploads(self, name: str) -> bool:
+        """A file of the worker was copied elsewhere."""
+        return self.database.do(partial(has_outputs, worker=name))
 
     def requeue(self, name: str) -> int:
         """Queue again what was lost with a worker; how many pages. Raises: UsageError if it is at work, or never was."""
@@ -213,7 +239,7 @@ class SharedJob:
             raise UsageError(f"{name!r}: no worker of this name has ever joined")
         if any(lives for _, lives in known):
             raise UsageError(f"{name!r}: this worker is at work, and has what it fetched; drain it first")
-        from anabranch.crawler.job.frontier import frontier_order  # noqa: PLC0415 - status and pause need no Frontier
+        from anabranch.crawler.job.frontier import frontier_order  # noqa: PLC0415 - slow to import, and status and pause do not need it
         from anabranch.frontier.composition import precedence_of, share_rule_of  # noqa: PLC0415
 
         asked = frontier_order(self.order)
@@ -232,19 +258,24 @@ class SharedJob:
             return stopped_facts(self.name, now.totals, trouble, {}, is_done=look.counts.is_done)
         processes = {line.name: line.status["pid"] for line in look.at_work if line.status is not None}
         phase = "paused" if now.paused else "running" if processes else "starting"
-        return status_facts(now, phase, _line(now, len(look.at_work)), processes=processes)
+        facts = status_facts(now, phase, _line(now, len(look.at_work)), processes=processes)
+        return facts if self.folder is None else {**facts, "pid": who_holds(self.folder)[1]}
 
     def look(self) -> JobLook:
         """The job's rows at one moment."""
         return self.database.do(_read_status)
 
     def snapshot(self, look: JobLook) -> CrawlSnapshot:
-        """What the workers at work said last, and the job's own counts."""
+        """The last statuses of the workers at work as one, with the job's own counts of this run."""
         totals = _totals(look.counts.counters, look.counts.links)
-        said = [line.status for line in look.at_work if line.status is not None]
-        elapsed_s = look.now_s - min((line.joined_s for line in look.at_work), default=look.now_s)
-        now = summed_snapshot(said, self.name, elapsed_s) if said else CrawlSnapshot(job=self.name)
+        statuses = [line.status for line in look.at_work if line.status is not None]
+        done, begin = look.counts.counters, look.begin
+        elapsed_s = look.now_s - begin.since_s if look.at_work else 0.0
+        now = summed_snapshot(statuses, self.name, elapsed_s) if statuses else CrawlSnapshot(job=self.name)
         return now._replace(
+            # By rows, so that they count what workers did that are gone.
+            pages=done.done - begin.done, failed=done.failed - begin.failed,
+            excluded=done.disregarded - begin.disregarded, fetched_bytes=look.used.fetched_bytes - begin.fetched_bytes,
             pending=totals["pending"], waiting=totals["waiting"], queues=look.counts.counters.queues,
             untried=max(totals["pending"] + totals["retired"] - now.failing, 0),
             answered=look.used.pages, totals={**(now.totals or totals), **totals},
@@ -260,7 +291,7 @@ class SharedJob:
         """Ask the workers whom a verb concerns. Raises: NoWorkers; WorkersSilent; ControlRefused with what one said."""
         at_work = [line.epoch for line in self.at_work()]
         if not at_work:
-            raise NoWorkers(f"{self.database.place}: no worker of this job is at work")
+            raise NoWorkers(f"{self.place}: no worker of this job is at work")
         if verb == "ls":
             return merged_listing([facts_of(reply) for reply in self._ask(at_work, verb, given)], given)
         if verb == REPORT and given.get("name") in _OF_EACH:
@@ -271,7 +302,7 @@ class SharedJob:
 
     def _share_of(self, verb: str, given: Arguments) -> int | None:
         """The share that a verb is about; None: any worker can answer. Raises: UsageError."""
-        from anabranch.crawler.job.frontier import frontier_order  # noqa: PLC0415 - status and pause need no Frontier
+        from anabranch.crawler.job.frontier import frontier_order  # noqa: PLC0415 - slow to import, and status and pause do not need it
         from anabranch.frontier.composition import assignment_of, share_rule_of  # noqa: PLC0415
 
         asked = frontier_order(self.order)
@@ -295,7 +326,7 @@ class SharedJob:
                 found = fetch(connection, "SELECT epoch FROM share WHERE id = :share AND leaving = 0", share=share)
             if found and found[0][0] is not None:
                 return int(found[0][0])
-        raise WorkersSilent(f"{self.database.place}: no worker has taken share {share}; ask again")
+        raise WorkersSilent(f"{self.place}: no worker has taken share {share}; ask again")
 
     def _ask(self, epochs: Sequence[int], verb: str, given: Arguments) -> list[Mapping[str, Any]]:
         """The replies of these workers; one that has left meanwhile gives none, if others do.
@@ -306,21 +337,26 @@ class SharedJob:
         replies: dict[int, Mapping[str, Any]] = {}
         try:
             for _ in _patience():
-                for epoch, number in numbers.items():
-                    reply = None if epoch in replies else self.database.do(partial(take_answer, number=number))
-                    if reply is not None:
-                        replies[epoch] = reply
-                left = numbers.keys() - replies.keys() - self._gone(numbers.keys() - replies.keys())
-                if not left:
+                replies |= self._replies({epoch: numbers[epoch] for epoch in numbers.keys() - replies.keys()})
+                silent = numbers.keys() - replies.keys() - self._gone(numbers.keys() - replies.keys())
+                if not silent:
                     break
         finally:  # what was not answered must not be done later
             for epoch in numbers.keys() - replies.keys():
                 self.database.do(partial(withdraw, number=numbers[epoch]))
         if not replies and not self.at_work():  # it was killed, and its lease has ended meanwhile
-            raise NoWorkers(f"{self.database.place}: no worker of this job is at work any more")
-        if not replies:
-            raise WorkersSilent(f"{self.database.place}: the worker that was asked does not answer; ask again")
+            raise NoWorkers(f"{self.place}: no worker of this job is at work any more")
+        if silent or not replies:
+            names = (
+                ", ".join(line.name for line in self.at_work() if line.epoch in silent) or "the worker that was asked"
+            )
+            raise WorkersSilent(f"{self.place}: no answer from {names}; ask again")
         return list(replies.values())
+
+    def _replies(self, numbers: Mapping[int, int]) -> dict[int, Mapping[str, Any]]:
+        """Those that have come, of commands by the epoch of their worker."""
+        replies = {epoch: self.database.do(partial(take_answer, number=number)) for epoch, number in numbers.items()}
+        return {epoch: reply for epoch, reply in replies.items() if reply is not None}
 
     def _gone(self, epochs: set[int]) -> set[int]:
         return epochs - {line.epoch for line in self.at_work()} if epochs else set()
@@ -333,14 +369,15 @@ class JobLook(NamedTuple):
     at_work: list[WorkerLine]  #: workers whose leases last
     counts: JobCounts
     used: UsedLimits  #: since the job began
+    begin: RunBegin  #: of the run, whoever is at work by now
 
 
 def _read_status(connection: Connection) -> JobLook:
     now_s = server_time(connection)
     if not has_workers(connection):
-        return JobLook(now_s, [], JobCounts(Counters(), 0), UsedLimits(0, 0))
+        return JobLook(now_s, [], JobCounts(Counters(), 0), UsedLimits(0, 0), RunBegin())
     at_work = [line for line in workers(connection) if line.lease_s > 0]
-    return JobLook(now_s, at_work, job_counts(connection), used(connection))
+    return JobLook(now_s, at_work, job_counts(connection), used(connection), run_begin(connection))
 
 
 def _totals(counters: Counters, links: int) -> dict[str, Any]:
@@ -405,7 +442,7 @@ def opened_whole(job: SharedJob) -> Iterator[WholeJob]:
 @contextmanager
 def held_whole(job: SharedJob) -> Iterator[WholeJob]:
     """The same, for a caller that knows that no other worker is at work."""
-    from anabranch.crawler.job.frontier import open_share_holder  # noqa: PLC0415 - status and pause need no Frontier
+    from anabranch.crawler.job.frontier import open_share_holder  # noqa: PLC0415 - slow to import, and status and pause do not need it
 
     identity = WorkerIdentity(name=_OPERATOR, token=f"{os.getpid()} {secrets.token_hex(4)}")
     changed = Event()

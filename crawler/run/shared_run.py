@@ -179,7 +179,10 @@ class SharedRun:
         self._database.do(partial(put_output, worker=name, number=number, arrived=arrived))
 
     def _stop(self) -> None:
-        """The run stops: visits that wait for a ticket give their leases back."""
+        """The run stops: visits that wait for a ticket give their leases back. A server that is away is not waited for."""
+        self._database.limit_retries()
+        if self._parts is not None:
+            self._parts.frontier.core.operations.limit_retries()
         if self._tickets is not None:
             self._tickets.end()
 

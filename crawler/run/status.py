@@ -33,7 +33,7 @@ from anabranch.frontier.inspect.statistics import FrontierStatistics
 from anabranch.frontier.records import WaitsFor
 from anabranch.frontier.scheduling.lifecycle import QueueState
 
-if TYPE_CHECKING:  # commands on a job open no crawl
+if TYPE_CHECKING:  # commands on a job need none of it
     from anabranch.crawler.run.composition import RunContext
 
 #: The phase of a job that no process crawls.

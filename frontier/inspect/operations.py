@@ -48,6 +48,10 @@ class Operations:
         self.views = Views(store, seen, parts, clock)  #: the same views in steps, for a crawl that goes on meanwhile
         self.loading = Loading(store, parts, clock)  #: the target of a dump or a journal
 
+    def limit_retries(self) -> None:
+        """The crawl ends: if the store is away, fail after a short time instead of waiting until it is back."""
+        self._store.limit_retries()
+
     def queues(self, state: QueueState | None = None, after: int | None = None, limit: int = PAGE) -> list[QueueView]:
         """As `Views.queues`."""
         return run(self.views.queues(state, after, limit))

@@ -396,8 +396,11 @@ class FrontierStore(Protocol):
         ...
 
     def hurry(self) -> None:
-        """Begin the next transaction now, for a store that lingers to gather more for it."""
+        """Begin the next transaction soon, for a store that lingers to gather more for it."""
         ...
+
+    def limit_retries(self) -> None:
+        """The crawl ends: wait no longer than usual for a store that is away, even if several workers have it."""
 
     def take_answers(self) -> list[Answer]:
         """All answers since the last call, oldest first."""

@@ -21,6 +21,8 @@ from tests.site.server import SmallWeb
 WEB = many_hosts()
 WORKERS = 8
 SECRET = "s3cret:of-the-role"
+#: What any form of it contains, escaped or not.
+TRACE = "s3cret"
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
 
@@ -96,7 +98,37 @@ async def test_the_password_is_read_and_never_written(tmp_path, web, guarded, gi
     assert without.code == 1
     assert len(without.err.splitlines()) == 1
     said += [without.err, *(file.read_bytes().decode(errors="replace") for file in job.rglob("*") if file.is_file())]
-    assert not [text for text in said if SECRET in text]
+    assert not [text for text in said if TRACE in text]
+
+
+async def test_a_password_in_the_url_is_refused(tmp_path):
+    """Wherever it stands there: the URL is kept in the order."""
+    for store in (f"postgresql://crawl:{SECRET}@db/portals", f"postgresql://crawl@db/portals?password={SECRET}"):
+        for command in (("crawl", "http://a.test/", "--store", store), ("status", store)):
+            run = await anabranch(*command, cwd=tmp_path)
+            assert (run.code, TRACE in run.err) == (2, False)
+    assert not [*tmp_path.iterdir()]
+
+
+async def test_a_worker_that_is_stopped_while_the_server_is_away_ends(tmp_path, web):
+    """After it has waited for a time; its lines say why, and the job goes on later."""
+    with own_server() as server:
+        store = f"postgresql://postgres@/postgres?host={socket_of(server)}"
+        rest = {"min_delay": "30ms", "max_delay": "30ms", "max_connections": 1}
+        order = write_order(tmp_path, web.hosts, politeness=rest, crawl={"workers": WORKERS})
+        command = ("crawl", *SEEDS, "-c", order, "--store", store, "--job", tmp_path / "a")
+        crawl = await start(*command, cwd=tmp_path)
+        while sum(web.ledger.counts().values()) < 30:
+            await asyncio.sleep(0.005)
+        server.kill()
+        crawl.send_signal(signal.SIGTERM)
+        run = await ended(crawl)
+        assert run.code == 1, run.err
+        assert "cannot be reached" in run.err
+        assert "Traceback" not in run.err
+        server.start()
+        assert (await anabranch(*command, cwd=tmp_path)).code == 0
+    assert {url for url in web.ledger.counts() if "robots.txt" not in url} == expected(SEEDS, table=WEB).keys()
 
 
 async def test_a_role_of_least_rights_is_enough(tmp_path, web, guarded):
@@ -114,12 +146,13 @@ async def test_a_role_of_least_rights_is_enough(tmp_path, web, guarded):
         await asyncio.sleep(0.005)
     workers[0].send_signal(signal.SIGSTOP)
     run = await ended(workers[1])
+    assert run.code == 0, run.err
+    counted = "SELECT count(*) FROM pg_stat_activity WHERE usename = 'crawl'"
+    while administer(guarded.url, counted) != [(1,)]:  # those of the worker that has ended are going
+        await asyncio.sleep(0.05)  # of the stopped one's two, that of its queues was ended
     workers[0].send_signal(signal.SIGKILL)
     await workers[0].communicate()
-    assert run.code == 0, run.err
     assert {url for url in web.ledger.counts() if "robots.txt" not in url} == expected(SEEDS, table=WEB).keys()
-    sessions = administer(guarded.url, "SELECT count(*) FROM pg_stat_activity WHERE usename = 'crawl'")
-    assert sessions == [(0,)], "that of the stopped worker was ended"
 
 
 @pytest.fixture

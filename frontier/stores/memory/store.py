@@ -172,6 +172,9 @@ class MemoryStore:
     def hurry(self) -> None:
         """Nothing ever lingers."""
 
+    def limit_retries(self) -> None:
+        """Nothing: it is never away."""
+
     def take_answers(self) -> list[Answer]:
         """The answers since the last call."""
         answers = self._answers

@@ -8,6 +8,7 @@ not get the lock, so it reads only commits that are decided. Workers that share 
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
@@ -50,6 +51,8 @@ _OPTIONS = (
     "-c synchronous_commit=on -c plan_cache_mode=force_generic_plan -c tcp_keepalives_idle=10"
     f" -c tcp_keepalives_interval=5 -c tcp_keepalives_count=3 -c tcp_user_timeout={_GONE_MS}"
 )
+#: Of one of several sessions (milliseconds): how long it waits for locks, and how long a process that is stopped keeps its own.
+_SHARED_OPTIONS = "-c lock_timeout={} -c idle_in_transaction_session_timeout={}"
 _KEEPALIVES = {"keepalives_idle": 10, "keepalives_interval": 5, "keepalives_count": 3, "tcp_user_timeout": _GONE_MS}
 
 #: The meaning of an SQLSTATE by its first characters, the longest first, and whether the cause may pass
@@ -69,6 +72,13 @@ _MEANINGS: tuple[tuple[str, type[FrontierError], str, bool], ...] = (
     ("58", StoreUnavailable, "I/O error on the server; look at its disk and run again", True),
     ("XX001", StoreUnavailable, "it is damaged; restore it from a copy", False),
     ("XX002", StoreUnavailable, "it is damaged; restore it from a copy", False),
+)
+#: Why a server has refused a connection: SQLSTATE by its words.
+_REFUSALS = (
+    ("28", re.compile(r"authentication failed|no password supplied|no pg_hba.conf entry|role .* does not exist")),
+    ("3D000", re.compile(r"database .* does not exist")),
+    ("42501", re.compile(r"permission denied")),
+    ("53", re.compile(r"too many (clients|connections)|connection slots are reserved")),
 )
 #: Errors of the driver that no server sent, and that are no defect of a statement.
 _LOST = frozenset({"OperationalError", "ConnectionTimeout"})
@@ -101,7 +111,8 @@ class PostgresDatabase:
     @property
     def place(self) -> str:
         """The URL; a password is left out."""
-        return self._url.set(drivername="postgresql").render_as_string(hide_password=True)
+        shown = self._url.set(drivername="postgresql").difference_update_query(["password", "sslpassword"])
+        return shown.render_as_string(hide_password=True)
 
     @contextmanager
     def connected(self) -> Iterator[Connection]:
@@ -154,7 +165,11 @@ class PostgresDatabase:
 
     def engine(self) -> Engine:
         """What makes connections, each a session of its own. Raises: PolicyError without the driver."""
-        locks = "" if self._lock_s is None else f"-c lock_timeout={max(int(1000 * self._lock_s), 1)}"
+        locks = (
+            ""
+            if self._lock_s is None
+            else _SHARED_OPTIONS.format(max(int(1000 * self._lock_s), 1), int(3000 * self._lock_s))
+        )
         options = " ".join(filter(None, (str(self._url.query.get("options", "")), _OPTIONS, locks)))
         arguments = {"application_name": "anabranch", "connect_timeout": _CONNECT_S, **_KEEPALIVES}
         given = {name: value for name, value in arguments.items() if name not in self._url.query}
@@ -255,6 +270,9 @@ def _meaning(error: Exception) -> tuple[type[FrontierError], str, bool]:
     """The meaning of an error of the driver, and whether the cause may pass; `_DEFECT` for any other error."""
     cause = error.orig if isinstance(error, DBAPIError) else error
     state = getattr(cause, "sqlstate", None)
+    if state is None:  # of a refused connection psycopg tells the server's words alone
+        words = str(cause)
+        state = next((state for state, said in _REFUSALS if said.search(words)), None)
     if state is None:  # it is not from the server
         lost = isinstance(error, DBAPIError) and error.connection_invalidated
         return _GONE if lost or type(cause).__name__ in _LOST else _DEFECT

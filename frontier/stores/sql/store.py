@@ -6,9 +6,9 @@ The store link calls `SqlStore`, which appends each batch and question to a FIFO
 holds the connection and posts its answers.
 
 The thread takes all that waits, up to a bound, and works it off in order as one transaction. Before it begins one it
-lingers, so that a hundred pages share a commit and its sync. It does not linger if an answer is waited for. It lingers less if
-the core hurries it because nothing can be leased or much is not durable: `REST` times as long as the last transaction took. So
-the dearer transactions are, the more share one: a server of PostgreSQL takes ten times as long for one as a file of SQLite.
+lingers, so that a hundred pages share a commit and its sync. If the core hurries it, because nothing can be leased or much is
+not durable, it begins `REST` times the last transaction's time after that one. Slow transactions therefore hold more batches:
+a server of PostgreSQL takes ten times as long for one as a file of SQLite. For a `Question` it begins at once.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ MAX_ROWS = 10_000
 RETRY_S = 30.0
 #: How long more is gathered for a transaction if no answer is waited for.
 LINGER_S = 0.05
-#: How long it gathers when it is hurried, in times of the last transaction.
+#: A hurried transaction begins so many times the last one's duration after it, but no later than one that is not hurried.
 REST = 2.0
 
 
@@ -89,7 +89,7 @@ class Fifo:
         return True
 
     def hurry(self) -> None:
-        """Hand out what waits as soon as the last transaction lets it. O(1), any thread."""
+        """Hand out what waits without lingering, see `REST`. O(1), any thread."""
         if self._is_hurried:
             return
         with self._lock:
@@ -108,13 +108,14 @@ class Fifo:
 
         If nothing comes for `idle_s` seconds, the group is empty.
         """
-        rested_s = -math.inf  # from then on a hurried group may be handed out
+        rested_s = -math.inf  # when the next hurried group may be handed out
+        is_behind = False  # the last group could not hold all
         while True:
             with self._lock:
                 self._is_awaited = not (self._items or self._is_closed)
                 came = self._changed.wait_for(lambda: self._items or self._is_closed, self._idle_s)
                 self._is_awaited = False
-                if came:
+                if came and not is_behind:
                     lingers_s = self._clock() + self._linger_s
                     rest_s = min(rested_s - self._clock(), self._linger_s)
                     self._changed.wait_for(lambda: self._is_asked or self._is_closed, max(rest_s, 0.0))
@@ -123,6 +124,7 @@ class Fifo:
                 group = self._take_group()
                 self._is_hurried = self._is_hurried and bool(self._items)
                 self._is_asked = self._is_asked and bool(self._items)
+                is_behind = bool(self._items)
             if not group and came:
                 return
             began_s = self._clock()
@@ -254,8 +256,12 @@ class SqlStore:
         self._append(Asked(reading.read_retries, (after, limit, self._owner.shares_epoch)))
 
     def hurry(self) -> None:
-        """Begin the next transaction now."""
+        """Begin the next transaction soon, see `REST`."""
         self._fifo.hurry()
+
+    def limit_retries(self) -> None:
+        """Try what fails for `RETRY_S` seconds at most from now on (any thread)."""
+        self._patience.limit(RETRY_S)
 
     def take_answers(self) -> list[Answer]:
         """All answers since the last call, oldest first."""

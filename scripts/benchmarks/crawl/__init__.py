@@ -18,6 +18,6 @@ GROUPS: tuple[Group, ...] = (
     Group(name="processes", what="the product in one process and in two, on all cores", run=speed.processes),
     Group(name="server", what="the server and the bare loop", run=speed.server),
     Group(name="memory", what="crawls of 20,000 pages and of 200,000", run=memory.grown),
-    Group(name="postgres", what="a page's cost in PostgreSQL and in SQLite", run=stores.beside),
+    Group(name="postgres", what="a page's cost in PostgreSQL and in SQLite", run=stores.compared),
     Group(name="grown", what="a page's cost with 10,000 URLs known and with 10 million", run=knowing.grown),
 )

@@ -30,7 +30,7 @@ class _Round(NamedTuple):
     server_us: float  #: CPU time of the database's server a page, with 128 shares
 
 
-def beside(setting: Setting) -> Iterable[Row]:
+def compared(setting: Setting) -> Iterable[Row]:
     """Rounds of all three, each in the reverse order of the one before."""
     site, rounds = Site(pages=setting.pages, hosts=HOSTS, is_named=True), list[_Round]()
     servers, _ = cores()
@@ -86,7 +86,7 @@ def _round(task: Task, database: PostgresServer, *, is_reversed: bool) -> _Round
 
 
 def _in(url: str, name: str, *more: str) -> Contestant:
-    store = url.replace(":@", "@")  # an empty password is one, too, which an order may not hold
+    store = url.replace(":@", "@")  # an order refuses a password, also an empty one
     return Contestant(name=name, what="", command=ours("--store", store, *more), environment=CLONE)
 
 

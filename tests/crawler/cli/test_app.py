@@ -248,6 +248,17 @@ def test_the_room_can_be_run_as_a_module(monkeypatch, capsys) -> None:
     assert "anabranch crawl" in capsys.readouterr().out
 
 
+def test_commands_on_a_running_crawl_import_no_crawler() -> None:
+    """They ask it through its socket, so they need no store, arrays or HTTP, which take half a second to import."""
+    program = """
+import sys
+import anabranch.crawler.cli.operate, anabranch.crawler.cli.frontier
+print(*{"aiohttp", "sqlalchemy", "numpy", "selectolax"} & set(sys.modules))
+"""
+    ended = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True, timeout=HANG_S)
+    assert ended.stdout == "\n"
+
+
 @pytest.mark.parametrize("arguments", [["--help"], ["-h"], ["crawl", "--help"]])
 def test_help_is_quick(arguments) -> None:
     """It exits with 0 and loads none of the heavy libraries."""
