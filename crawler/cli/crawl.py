@@ -29,7 +29,6 @@ from anabranch.crawler.job.choosing import (
 )
 from anabranch.crawler.job.folder import JobFolder, move_aside, move_back
 from anabranch.crawler.job.frontier import is_over, open_job
-from anabranch.crawler.job.orderfile import order_file
 from anabranch.crawler.job.seeds import SEED_BOOK, Seed, SeedBook, none_left, read_seeds
 from anabranch.crawler.job.state import has_queue_in_memory
 from anabranch.crawler.job.workerfolders import (
@@ -161,8 +160,7 @@ def _has_processes(order: CrawlOrder) -> bool:
 def _check_shares(chosen: ChosenJob) -> None:
     """Raises: OrderError if the job was made for one process and several are to crawl it, or the reverse; StoreLost."""
     order, directory = chosen.order, chosen.directory
-    kept = order_file(directory)
-    if kept is not None and _has_processes(order) and not has_store(directory / STATE):
+    if _has_processes(order) and (directory / ORDER_FILE).exists() and not has_store(directory / STATE):
         raise StoreLost(
             f"{directory / STATE}: {STORE_FILE} is missing or empty, and with it the queue; "
             "restore it from a copy, or start over with --fresh, which moves the job aside"
