@@ -9,6 +9,21 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from anabranch.crawler.api import Crawl as Crawl
+    from anabranch.crawler.api import CrawlerError as CrawlerError
+    from anabranch.crawler.api import CrawlOrder as CrawlOrder
+    from anabranch.crawler.api import CrawlResult as CrawlResult
+    from anabranch.crawler.api import DiskFull as DiskFull
+    from anabranch.crawler.api import JobInUse as JobInUse
+    from anabranch.crawler.api import Link as Link
+    from anabranch.crawler.api import NoSeeds as NoSeeds
+    from anabranch.crawler.api import OrderError as OrderError
+    from anabranch.crawler.api import Page as Page
+    from anabranch.crawler.api import StorageError as StorageError
+    from anabranch.crawler.api import UsageError as UsageError
+    from anabranch.crawler.api import WarcRef as WarcRef
+    from anabranch.crawler.api import crawl as crawl
+    from anabranch.crawler.api import run as run
     from anabranch.dedup import BadParameters as BadParameters
     from anabranch.dedup import DedupError as DedupError
     from anabranch.dedup import Dsbf as Dsbf
@@ -40,6 +55,8 @@ if TYPE_CHECKING:
     from anabranch.frontier import open_frontier as open_frontier
 
 _NAMES = {
+    "crawler.api": "Crawl CrawlOrder CrawlResult CrawlerError DiskFull JobInUse Link NoSeeds OrderError Page StorageError "
+    "UsageError WarcRef crawl run",
     "dedup": "BadParameters DedupError Dsbf DsbfParameters ExactIndex FormatMismatch Smm UniqFilter UniqParameters",
     "frontier": "AsyncFrontier Budgets Candidate Drained Frontier FrontierError FrontierOrder HostTrouble Lease LeaseLost "
     "Outcome OutcomeKind Override Politeness StoreUnavailable Verdict VerdictKind WaitsFor Wake open_frontier",

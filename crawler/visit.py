@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from enum import Enum, auto
 from typing import Any, NamedTuple
 
-from anabranch.crawler.archive.records import Exchange
+from anabranch.crawler.archive.records import Exchange, RecordLocation
 from anabranch.crawler.extract.links import Link
 from anabranch.crawler.fetch.response import Response
 from anabranch.crawler.outcomes.failures import FetchError
@@ -65,6 +65,7 @@ class Visit:
     stopped_by: str = ""  #: the user's processor that wants the page neither written nor followed
     directives: Directives = NOTHING  #: what the page asks of robots
     exchange: Exchange | None = None  #: what is archived
+    place: RecordLocation | None = None  #: where, if that was done before the visit ends
     discovered: list[Candidate] = field(default_factory=list)  #: scheduled when the visit ends
 
     def received(self, response: Response) -> None:
@@ -105,6 +106,10 @@ class Visit:
     def archive(self, exchange: Exchange) -> None:
         """Write the exchange to the WARC files when the visit ends."""
         self.exchange = exchange
+
+    def archived_at(self, place: RecordLocation | None) -> None:
+        """The exchange has been written already."""
+        self.place = place
 
     def discover(self, candidates: list[Candidate]) -> None:
         """Schedule these candidates, and no others, when the visit ends."""

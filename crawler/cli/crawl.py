@@ -25,11 +25,12 @@ from anabranch.crawler.job.choosing import (
     SharedOrder,
     choose,
     join,
+    named_seeds,
     scope_effect,
 )
 from anabranch.crawler.job.folder import JobFolder, move_aside, move_back
 from anabranch.crawler.job.frontier import is_over, open_job
-from anabranch.crawler.job.seeds import SEED_BOOK, Seed, SeedBook, none_left, read_seeds
+from anabranch.crawler.job.seeds import SEED_BOOK, Seed, SeedBook
 from anabranch.crawler.job.state import has_queue_in_memory
 from anabranch.crawler.job.workerfolders import (
     await_orphans,
@@ -39,7 +40,7 @@ from anabranch.crawler.job.workerfolders import (
     shared_file,
 )
 from anabranch.crawler.order.order import CrawlOrder
-from anabranch.crawler.outcomes.errors import ExitCode, NoSeeds, OrderError, StoreLost, UsageError
+from anabranch.crawler.outcomes.errors import ExitCode, OrderError, StoreLost, UsageError
 from anabranch.crawler.processes.dividing import divide, divided_line
 from anabranch.crawler.processes.forkserver import ForkServer
 from anabranch.crawler.processes.worker import live
@@ -306,22 +307,10 @@ def _check_round(order: CrawlOrder) -> None:
 
 def _seeds(chosen: ChosenJob) -> tuple[Seed, ...]:
     """The seeds of the sources, each URL once. Reports and skips other lines. Raises: UsageError, NoSeeds."""
-    if not chosen.named:
-        if chosen.has_seeds:
-            return ()
-        raise UsageError("there is no seed; name a URL, a file of URLs, or - for standard input")
-    seeds: dict[str, Seed] = {}
-    reports: list[str] = []
-    for sources, place, shown in chosen.named:
-        found = read_seeds(sources, io.BytesIO() if sys.stdin is None else sys.stdin.buffer, place)
-        for seed in found.seeds:
-            seeds.setdefault(seed.url, seed)
-        reports += [f"{shown if bad.source == place else bad.source}: {bad.text!r}: {bad.reason}" for bad in found.bad]
-    if not seeds:
-        raise NoSeeds(none_left(reports))
+    seeds, reports = named_seeds(chosen, io.BytesIO() if sys.stdin is None else sys.stdin.buffer)
     for report in reports:
         say(f"anabranch: {report}; skipped")
-    return tuple(seeds.values())
+    return seeds
 
 
 def _hooks(order: CrawlOrder, verbosity: int) -> RunHooks:

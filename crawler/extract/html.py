@@ -92,6 +92,23 @@ _SELF_CLOSED_RAW = re.compile(
 )
 
 
+#: The tree of a document.
+Tree = LexborHTMLParser
+
+
+def parsed(body: bytes, content_type: str) -> Tree:
+    """The tree of a document, as its links are read from it; of one that is nested beyond reason, a flattened beginning."""
+    return LexborHTMLParser(next(iter(tame(_as_page(body, content_type), NEEDED))))
+
+
+def _as_page(body: bytes, content_type: str) -> bytes:
+    """In UTF-8, as HTML."""
+    page = html_as_utf8(body, content_type)
+    if media_type(content_type) == XHTML:
+        page = _SELF_CLOSED_RAW.sub(rb"<\1\2></\1>", page)
+    return page
+
+
 def read_html(
     body: bytes, content_type: str, url: str, options: ExtractOptions, resolver: LinkResolver | None = None
 ) -> Found:
@@ -101,9 +118,7 @@ def read_html(
     first `base[href]`, resolved against it, counts for all links, unless it is no http(s) URL. Links in a `<template>` follow
     the others. A `resolver` that is kept from page to page saves most of the URL parsing.
     """
-    page = html_as_utf8(body, content_type)
-    if media_type(content_type) == XHTML:
-        page = _SELF_CLOSED_RAW.sub(rb"<\1\2></\1>", page)
+    page = _as_page(body, content_type)
     page_reader = _PageReader(options)
     pieces = iter(tame(page, NEEDED))
     first = page_reader.references(next(pieces))

@@ -13,19 +13,19 @@ from collections.abc import Callable, Collection, Container, Iterable, Mapping, 
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import NamedTuple
+from typing import BinaryIO, NamedTuple
 
 from anabranch.crawler.job.folder import job_name, order_to_resume, refuse_embedded
 from anabranch.crawler.job.orderfile import last_order_file, order_edits
 from anabranch.crawler.job.seeding import user_function_errors
-from anabranch.crawler.job.seeds import COMMAND_LINE, ORDER, Seed, has_seeds, is_file, is_path
+from anabranch.crawler.job.seeds import COMMAND_LINE, ORDER, Seed, has_seeds, is_file, is_path, none_left, read_seeds
 from anabranch.crawler.job.workerfolders import shared_file
 from anabranch.crawler.order.frontier import DATABASES, holds_password
 from anabranch.crawler.order.loading import job_of, order_of
 from anabranch.crawler.order.order import CrawlOrder
 from anabranch.crawler.order.sections import JobSection, ScopeSection
 from anabranch.crawler.order.sources import Layer, file_layer, merged, named_in, read_layers
-from anabranch.crawler.outcomes.errors import OrderError, UsageError
+from anabranch.crawler.outcomes.errors import NoSeeds, OrderError, UsageError
 from anabranch.crawler.scope.scope import open_scope
 from anabranch.frontier.frontier import Frontier
 from anabranch.frontier.jobfolder import ORDER_FILE, STATE, STORE_FILE
@@ -41,6 +41,19 @@ class CrawlRequest:
     fresh: bool
     flags: Mapping[str, object]  #: key of the order -> value, None if not given
     settings: tuple[str, ...] = ()  #: `section.key=value`
+    keywords: Sequence[Layer] = ()  #: of a program, the strongest first; they win
+    order: Layer | None = None  #: that a program gives in the place of an order file
+
+    @property
+    def layers(self) -> list[Layer]:
+        """The sources of the order but the job's own, the strongest first. Raises: OrderError, UsageError."""
+        read = read_layers(self.order_file, self.flags, self.settings)
+        return [*self.keywords, *read, *filter(None, [self.order])]
+
+    @property
+    def names_order(self) -> bool:
+        """It brings an order, which replaces the job's own."""
+        return self.order_file is not None or self.order is not None
 
 
 class SeedSources(NamedTuple):
@@ -82,16 +95,16 @@ SHARES_OF_PROCESSES = 16
 
 def choose(wanted: CrawlRequest, find_shared: FindShared = lambda *_: None) -> ChosenJob:
     """Read the order; writes nothing. Raises: OrderError, UsageError, HostsJob, ForeignJobFormat, OrderDamaged."""
-    layers = read_layers(wanted.order_file, wanted.flags, wanted.settings)
+    layers = wanted.layers
     job = job_of(layers)
     directory = wanted.job or Path("jobs") / job_name(job, wanted.sources)
     _check_name(directory)
-    own = None if wanted.fresh or wanted.order_file is not None else order_to_resume(directory)
+    own = None if wanted.fresh or wanted.names_order else order_to_resume(directory)
     named = _sources_of(wanted, layers, job)
     is_derived = wanted.job is None and job.name is None
     shared = None if wanted.fresh else _shared(find_shared, layers, own, directory)
     if shared is not None and shared.layers:
-        kept = [] if wanted.order_file is not None else shared.layers
+        kept = [] if wanted.names_order else shared.layers
         return _of_shared([*layers, *kept], shared, directory, named)
     is_begun = not wanted.fresh and _has_begun(directory, shared)
     if own is not None:
@@ -139,6 +152,27 @@ def _with_shares(order: CrawlOrder, shares: int) -> CrawlOrder:
     if frontier.shares:
         return order
     return order.model_copy(update={"frontier": frontier.model_copy(update={"shares": shares})})
+
+
+def named_seeds(chosen: ChosenJob, stdin: BinaryIO) -> tuple[tuple[Seed, ...], list[str]]:
+    """The seeds of the named sources, each URL once, and a line for each text that is none; none if the job has seeds.
+
+    Raises: UsageError without any; NoSeeds.
+    """
+    if not chosen.named:
+        if chosen.has_seeds:
+            return (), []
+        raise UsageError("there is no seed; name a URL, a file of URLs, or - for standard input")
+    seeds: dict[str, Seed] = {}
+    reports: list[str] = []
+    for sources, place, shown in chosen.named:
+        found = read_seeds(sources, stdin, place)
+        for seed in found.seeds:
+            seeds.setdefault(seed.url, seed)
+        reports += [f"{shown if bad.source == place else bad.source}: {bad.text!r}: {bad.reason}" for bad in found.bad]
+    if not seeds:
+        raise NoSeeds(none_left(reports))
+    return tuple(seeds.values()), reports
 
 
 def with_sources(order: CrawlOrder, sources: Sequence[str]) -> CrawlOrder:

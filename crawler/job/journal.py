@@ -65,7 +65,7 @@ class _Writer(NamedTuple):
     """A writer and its entry."""
 
     entry: JournalEntry
-    written: asyncio.Future[None] | None  #: None: it does not wait
+    written: asyncio.Future[JournalEntry] | None  #: None: it does not wait
 
 
 class Journal:
@@ -83,8 +83,8 @@ class Journal:
         self._thread = threading.Thread(target=self._work, name="journal", daemon=True)
         self._thread.start()
 
-    async def write(self, entry: JournalEntry) -> None:
-        """Give the entry to each sink; return when all of it is durable. The entry's contents must not change meanwhile.
+    async def write(self, entry: JournalEntry) -> JournalEntry:
+        """Give the entry to each sink; return it as written, when all of it is durable. Its contents must not change meanwhile.
 
         The entry of a cancelled writer is written all the same; a writer with an exchange waits for that, since its body is
         read meanwhile. Raises: JournalFailed after a failed write or on a closed journal, ValueError for a torn line.
@@ -95,12 +95,11 @@ class Journal:
             raise _again(self._failed)
         if self._is_closing:
             raise JournalFailed("the journal is closed")
-        written: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        written: asyncio.Future[JournalEntry] = asyncio.get_running_loop().create_future()
         self._gather(_Writer(entry, written))
         if entry.exchange is None:
-            await written
-        else:  # its body is being read: a writer that continued would close it
-            await to_the_end(_until(written))
+            return await written
+        return await to_the_end(_until(written))  # its body is being read: a writer that continued would close it
 
     def follow(self) -> None:
         """Have the files of lines follow their names (log rotation) with nothing to write. Called from the loop."""
@@ -138,15 +137,15 @@ class Journal:
         while group := self._next_group(may_begin):
             may_begin = monotonic() + GROUP_S if len(group) >= LARGE_GROUP else 0.0
             try:
-                failed = self._failed or self._append(group)
+                entries, failed = self._append(group) if self._failed is None else ((), self._failed)
             except Exception as error:  # noqa: BLE001 - without the thread the writers would wait for ever
-                failed = _failure(error, self._sinks[0].path)
+                entries, failed = (), _failure(error, self._sinks[0].path)
             with self._changed:
                 self._failed = failed
             # A closed loop has no writers that could wait.
             with contextlib.suppress(RuntimeError):
                 assert self._loop is not None
-                self._loop.call_soon_threadsafe(_let_go, group, failed)
+                self._loop.call_soon_threadsafe(_let_go, group, entries, failed)
         for sink in self._sinks:
             try:
                 sink.close()
@@ -162,8 +161,8 @@ class Journal:
             group, self._waiting = self._waiting, []
             return group
 
-    def _append(self, group: Sequence[_Writer]) -> JournalFailed | None:
-        """Make a group durable in all sinks, or take it back as far as the disk allows; why it failed, if so."""
+    def _append(self, group: Sequence[_Writer]) -> tuple[Sequence[JournalEntry], JournalFailed | None]:
+        """Make a group durable in all sinks, or take it back as far as the disk allows; its entries as written, or why not."""
         entries: Sequence[JournalEntry] = [writer.entry for writer in group]
         for sink in self._sinks:
             try:
@@ -175,13 +174,13 @@ class Journal:
                         written.take_back()
                     except Exception:
                         log.exception("a file of the job keeps a part of a failed group", path=str(written.path))
-                return failed
+                return (), failed
         for sink in self._sinks:
             try:
                 sink.keep()
             except Exception as error:  # noqa: BLE001 - it is raised by the writers
-                return _failure(error, sink.path)
-        return None
+                return (), _failure(error, sink.path)
+        return entries, None
 
 
 def _failure(error: Exception, path: Path, *, is_foreseeable: bool = False) -> JournalFailed:
@@ -204,17 +203,17 @@ def _again(failed: JournalFailed) -> JournalFailed:
     return error
 
 
-async def _until(written: asyncio.Future[None]) -> None:
-    await written
+async def _until(written: asyncio.Future[JournalEntry]) -> JournalEntry:
+    return await written
 
 
-def _let_go(group: Sequence[_Writer], failed: JournalFailed | None) -> None:
+def _let_go(group: Sequence[_Writer], entries: Sequence[JournalEntry], failed: JournalFailed | None) -> None:
     """In the event loop: wake the writers of a group that were not cancelled."""
-    for writer in group:
+    for place, writer in enumerate(group):
         if writer.written is None or writer.written.done():
             continue
         if failed is None:
-            writer.written.set_result(None)
+            writer.written.set_result(entries[place])
         else:
             writer.written.set_exception(_again(failed))
 

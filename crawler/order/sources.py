@@ -50,8 +50,11 @@ class Layer:
         return self._form(self.origin_form, section, key, line=f":{line}" if line else "")
 
     def _form(self, form: str, section: str, key: str, **more: str) -> str:
-        flag = FLAG_OF.get((section, key), key).replace("_", "-")
-        return form.format(section=section, key=key, flag=flag, SECTION=section.upper(), KEY=key.upper(), **more)
+        keyword = FLAG_OF.get((section, key), key)
+        flag = keyword.replace("_", "-")
+        return form.format(
+            section=section, key=key, flag=flag, keyword=keyword, SECTION=section.upper(), KEY=key.upper(), **more
+        )
 
 
 def folder_of(layers: Sequence[Layer]) -> Path | None:

@@ -19,6 +19,7 @@ from anabranch.crawler.accounts.crawl_log import (
     links_line,
     page_line,
     round_note,
+    with_place,
 )
 from anabranch.crawler.accounts.crawl_log import NOT_MODIFIED as SERVER_NOT_MODIFIED
 from anabranch.crawler.archive.history import FetchHistory
@@ -154,7 +155,16 @@ class Recorder:
                 )
             if self._links and visit.links:
                 links = links_line(lease.url, lease.hops, visit.links)
-        await self._journal.write(JournalEntry(crawl_log_line(entry), pages, links, errors, visit.exchange))
+        line, exchange = crawl_log_line(entry), visit.exchange
+        if visit.place is not None:
+            line, exchange = with_place(line, visit.place), None
+        await self._journal.write(JournalEntry(line, pages, links, errors, exchange))
+
+    async def archive(self, visit: Visit) -> None:
+        """Write the exchange to the WARC files now, if there is one, so that its place is known before the visit ends."""
+        if visit.exchange is not None:
+            written = await self._journal.write(JournalEntry(exchange=visit.exchange))
+            visit.archived_at(written.place)
 
     async def robots(self, visit: Visit, url: str, response: Response) -> None:
         """Record a robots.txt that was fetched in a page's place (hop P)."""

@@ -8,10 +8,11 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
 from contextlib import AsyncExitStack
 from dataclasses import dataclass
 from functools import partial
+from typing import Any
 
 from anabranch.crawler.accounts.accounts import Accounts
 from anabranch.crawler.accounts.database import AccountsView
@@ -41,13 +42,15 @@ from anabranch.crawler.report.troubles import Trouble, last_logged
 from anabranch.crawler.run.explain import UrlExplainer
 from anabranch.crawler.run.limits import RunLimits
 from anabranch.crawler.run.run_state import RunState
-from anabranch.crawler.run.workers import WorkerPool
-from anabranch.crawler.visit import Chain, Dispose
+from anabranch.crawler.run.workers import Delivery, WorkerPool
+from anabranch.crawler.visit import Chain, Dispose, Visit
 from anabranch.frontier.aio import AsyncFrontier
 from anabranch.frontier.cancellation import to_the_end
 from anabranch.frontier.frontier import Frontier
 from anabranch.frontier.records import GateKey
 
+#: Writes the exchange of a visit to the WARC files, before its other records.
+Archive = Callable[[Visit], Coroutine[Any, Any, None]]
 #: Returns the last line of the run's progress log; None before the first.
 ProgressSource = Callable[[], ProgressFacts | None]
 
@@ -79,6 +82,8 @@ class RunContext:
     board: WorkerBoard
     run_state: RunState
     share: JobShare | None = None  #: None: this run crawls the whole job
+    #: Given what archives a visit's exchange at once, makes what hands the pages to a program; None: no program gets them.
+    delivery: Callable[[Archive], Delivery] | None = None
 
     @property
     def name(self) -> str:
@@ -97,6 +102,7 @@ class RunParts:
     fetched_bytes: int  #: by earlier runs of the job's round
     limits: RunLimits
     pool: WorkerPool
+    delivery: Delivery | None = None  #: of pages to a program
     explainer: UrlExplainer
     view_totals: Callable[[], AccountsView]  #: of the whole job, as of now (blocks); the caller closes it
 
@@ -146,6 +152,7 @@ async def open_parts(context: RunContext, opened: AsyncExitStack) -> RunParts:
     if share is not None:
         chain, dispose = share.metered(chain, dispose, context.statistics)
     counted = limits.counting(dispose)
+    delivery = None if context.delivery is None else context.delivery(recorder.archive)
     parts = RunParts(
         frontier=frontier,
         seeding=seeding,
@@ -153,7 +160,8 @@ async def open_parts(context: RunContext, opened: AsyncExitStack) -> RunParts:
         journal=files.journal,
         fetched_bytes=fetched_bytes,
         limits=limits,
-        pool=WorkerPool(frontier, chain, counted, context.statistics, limits.pages, context.board),
+        pool=WorkerPool(frontier, chain, counted, context.statistics, limits.pages, context.board, delivery),
+        delivery=delivery,
         explainer=explainer,
         view_totals=partial(_view_totals, context, accounts),
     )

@@ -30,13 +30,14 @@ from anabranch.crawler.report.progress_log import PROGRESS_LOG_FILE, ProgressLog
 from anabranch.crawler.report.reports import SEEDS_REPORT, check_folder, seeds_shown, write_all
 from anabranch.crawler.report.statistics import CrawlStatistics, WorkerBoard
 from anabranch.crawler.report.summary import RunFacts, crawl_report, opening_line
-from anabranch.crawler.run.composition import JobShare, RunContext, RunParts, open_parts
+from anabranch.crawler.run.composition import Archive, JobShare, RunContext, RunParts, open_parts
 from anabranch.crawler.run.control import Answer, Control
 from anabranch.crawler.run.crawl_verbs import CrawlVerbs, facts_of_running
 from anabranch.crawler.run.limits import DiskWatch
 from anabranch.crawler.run.run_state import Phase, RunState
 from anabranch.crawler.run.signals import handle_signals
 from anabranch.crawler.run.status import ProgressReporter, RunStatus, log_frontier_trouble, log_status, opening_facts
+from anabranch.crawler.run.workers import Delivery
 from anabranch.frontier.aio import AsyncFrontier
 from anabranch.frontier.errors import SharesLost, StoreUnavailable
 from anabranch.frontier.inspect.statistics import FrontierCounts
@@ -58,6 +59,7 @@ class RunHooks:
     #: the job's state folder and what answers a verb -> where verbs come from, entered while the crawl runs
     control: Callable[[Path, Answer], AbstractAsyncContextManager[object]] = Control
     share: JobShare | None = None  #: None: the run crawls the whole job
+    delivery: Callable[[Archive], Delivery] | None = None  #: as in `RunContext`
 
 
 class CrawlController:
@@ -89,6 +91,7 @@ class CrawlController:
             board=WorkerBoard(),
             run_state=self._run_state,
             share=hooks.share,
+            delivery=hooks.delivery,
         )
         self.facts: RunFacts | None = None  #: how the run was, when it has ended in order
         self._parts: RunParts | None = None  # these three are None until the job is open
@@ -102,11 +105,26 @@ class CrawlController:
     async def run(self) -> ExitCode:
         """Crawl until nothing is left, a limit or a signal; then report. Raises: CrawlerError, FrontierError."""
         with handle_signals(self._signalled, self._log_status, self.reopen_logs, is_last=self._hooks.is_last):
-            facts = self.facts = await self._crawl_to_the_end()
+            facts = await self.crawl()
         self._hooks.notify(crawl_report(facts) + seeds_shown(facts.seeds, self._job.reports / SEEDS_REPORT))
         if self._report_error is not None:
             raise self._report_error
         return exit_code(self._run_state.ending, [seed.status for seed in facts.seeds])
+
+    async def crawl(self) -> RunFacts:
+        """The same without signals and without a report to the operator: for a program that has a loop of its own.
+
+        A worker that was away for too long opens the job again, and gets other shares.
+        """
+        while True:
+            try:
+                self.facts = await self._open_and_crawl()
+            except SharesLost as lost:
+                if self._run_state.stopped.is_set():
+                    raise
+                log.warning("this worker joins again", reason=str(lost))
+            else:
+                return self.facts
 
     def stop(self, ending: WhyEnded, *, at_once: bool = False) -> None:
         """End the crawl in order; the first reason counts. `at_once`: fetches under way are given up."""
@@ -121,16 +139,6 @@ class CrawlController:
         """Continue in the files that have the logs' names now; a log that is written seldom does so with its next line."""
         if self._parts is not None:
             self._parts.journal.follow()
-
-    async def _crawl_to_the_end(self) -> RunFacts:
-        """Crawl; a worker that was away for too long opens the job again, and gets other shares."""
-        while True:
-            try:
-                return await self._open_and_crawl()
-            except SharesLost as lost:
-                if self._run_state.stopped.is_set():
-                    raise
-                log.warning("this worker joins again", reason=str(lost))
 
     async def _open_and_crawl(self) -> RunFacts:
         """Open every part, crawl, close every part in the opposite order."""
@@ -242,9 +250,12 @@ class CrawlController:
                 return
             parts.frontier.stop_leasing()
             parts.limits.pages.wake_all(len(workers))
+            if parts.delivery is not None:
+                parts.delivery.end()
             if self._hooks.share is not None:
                 self._hooks.share.on_stop()
-            patience_s = self._order.fetch.timeout_s
+            # Pages that a program has not seen yet wait for it.
+            patience_s = self._order.fetch.timeout_s if parts.delivery is None else None
             await asyncio.wait({hurried, ended}, timeout=patience_s, return_when=asyncio.FIRST_COMPLETED)
             for worker in workers:
                 worker.cancel()

@@ -9,6 +9,7 @@ import asyncio
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
+from typing import Protocol
 
 import structlog
 
@@ -70,6 +71,19 @@ class PageLimit:
             self.settle(is_page=False)
 
 
+class Delivery(Protocol):
+    """Hands visits to a program before they are disposed of, see `api`."""
+
+    async def wait_for_room(self) -> None:
+        """Return when another page may be fetched."""
+
+    async def deliver(self, visit: Visit) -> None:
+        """Return when the program has seen the page; at once for a visit that it does not get."""
+
+    def end(self) -> None:
+        """No lease is handed out any more: wake all that wait for room."""
+
+
 @dataclass(frozen=True, slots=True)
 class WorkerPool:
     """N workers over one Frontier."""
@@ -80,6 +94,7 @@ class WorkerPool:
     statistics: CrawlStatistics
     limit: PageLimit
     board: WorkerBoard
+    delivery: Delivery | None = None  #: None: no program gets the pages
 
     async def work(self, number: int) -> None:
         """Be a worker until the Frontier is drained or stopped. Raises what is not a site's fault."""
@@ -87,6 +102,8 @@ class WorkerPool:
             await self.limit.take()
             is_page = False
             try:
+                if self.delivery is not None:
+                    await self.delivery.wait_for_room()
                 lease = await self.frontier.lease()
                 is_page = await self._visit(lease, number)
             except Drained:
@@ -102,6 +119,9 @@ class WorkerPool:
         try:
             try:
                 await self._run_chain(visit)
+                if self.delivery is not None:
+                    self.board.enter(number, "delivery")
+                    await self.delivery.deliver(visit)
             except asyncio.CancelledError:
                 # The URL is first again, and its slot rests, since a fetch may have been under way.
                 tried = Outcome(kind=OutcomeKind.DEFERRED, start_s=lease.since_s, end_s=self.frontier.core.now_s())

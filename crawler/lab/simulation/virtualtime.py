@@ -21,7 +21,7 @@ from itertools import count
 from typing import Any
 
 from anabranch.crawler.lab.web.ledger import HostAccount, HostAccounts
-from anabranch.crawler.lab.web.model import Page, Web, WebHost
+from anabranch.crawler.lab.web.model import Web, WebHost, WebPage
 from anabranch.crawler.outcomes.failures import retry_after
 from anabranch.crawler.robots.cache import LIFETIME_S, CrawlDelays
 from anabranch.frontier.completion import HOST_BUSY
@@ -262,12 +262,12 @@ class Visits:
     # Pages
 
     def _fetch(self, host: _Host, lease: Lease) -> None:
-        page = self._web.page(lease.url) or Page(404, "text/plain", 0, host.site.latency_s, 0.0, (), ())
+        page = self._web.page(lease.url) or WebPage(404, "text/plain", 0, host.site.latency_s, 0.0, (), ())
         start_s = self.crawl.clock.now_s
         host.account.begin(start_s)
         self.crawl.after(page.latency_s + page.transfer_s, self._fetched, host, lease, page, start_s)
 
-    def _fetched(self, host: _Host, lease: Lease, page: Page, start_s: float) -> None:
+    def _fetched(self, host: _Host, lease: Lease, page: WebPage, start_s: float) -> None:
         now_s = self.crawl.clock.now_s
         host.account.end(start_s, now_s, page.size)
         self.bytes += page.size
@@ -276,7 +276,7 @@ class Visits:
         else:
             self._end(lease, page, start_s, now_s)
 
-    def _end(self, lease: Lease, page: Page, start_s: float, end_s: float) -> None:
+    def _end(self, lease: Lease, page: WebPage, start_s: float, end_s: float) -> None:
         outcome = _outcome(page.status, lease.attempts, start_s, end_s)
         found = [Candidate(url) for url in page.links + page.embeds]
         self.crawl.end(lease, outcome, found)

@@ -1,4 +1,4 @@
-"""The records of a made web (`WebOptions`, `WebHost`, `Page`, `Web`), and the bodies of its pages.
+"""The records of a made web (`WebOptions`, `WebHost`, `WebPage`, `Web`), and the bodies of its pages.
 
 A body has exactly the size of its page, and exactly its links and embeds. Filler is cut from one block of text.
 """
@@ -42,7 +42,7 @@ class WebHost(NamedTuple):
     crawl_delay_s: float | None  #: what its robots.txt asks for; one host of a made web has one
 
 
-class Page(NamedTuple):
+class WebPage(NamedTuple):
     """One URL's answer, the same for each request."""
 
     status: int
@@ -69,7 +69,7 @@ class Web(Protocol):
     def urls(self) -> int:
         """URLs in all, robots.txt not."""
 
-    def page(self, url: str) -> Page | None:
+    def page(self, url: str) -> WebPage | None:
         """What the URL answers, None if there is no such page (404). Cost: O(links), no state."""
 
 
@@ -106,7 +106,7 @@ def least_bytes(links: Sequence[str], embeds: Sequence[str]) -> int:
     return _FIXED + texts + _PER_LINK * len(links) + _PER_SHEET * sheets + _PER_IMAGE * (len(embeds) - sheets)
 
 
-def body_of(page: Page, url: str) -> bytes:
+def body_of(page: WebPage, url: str) -> bytes:
     """The body, `page.size` bytes, different for each URL if there is room. Cost: some microseconds and the copying."""
     mark = zlib.crc32(url.encode())
     if page.links or page.embeds or (page.media_type == "text/html" and page.size >= _FIXED):
@@ -118,7 +118,7 @@ def body_of(page: Page, url: str) -> bytes:
     return b"".join((before, _filler(page.size - len(before) - len(after), mark), after))
 
 
-def _markup(page: Page, mark: int) -> str:
+def _markup(page: WebPage, mark: int) -> str:
     """The part of a page before its text."""
     sheets = [_SHEET.format(url=escape(url)) for url in page.embeds if url.endswith(".css")]
     images = [_IMAGE.format(url=escape(url)) for url in page.embeds if not url.endswith(".css")]

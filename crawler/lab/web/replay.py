@@ -18,7 +18,7 @@ from statistics import median
 from urllib.parse import urlsplit
 
 from anabranch.crawler.accounts.crawl_log import CrawlLogEntry, NotALogLine, parse_crawl_log_line
-from anabranch.crawler.lab.web.model import Page, WebHost, is_redirect, least_bytes
+from anabranch.crawler.lab.web.model import WebHost, WebPage, is_redirect, least_bytes
 from anabranch.crawler.outcomes.errors import UsageError
 from anabranch.frontier.policies.hosts import authority
 
@@ -92,7 +92,7 @@ class _Log:
         self.entries = {url: entry for url, entry in self.entries.items() if entry.status}
         self._left_out += found - len(self.entries)
 
-    def page(self, entry: _Entry) -> Page:
+    def page(self, entry: _Entry) -> WebPage:
         """The page that is served for an entry."""
         links, embeds = tuple(entry.links), tuple(entry.embeds)
         size, media_type = entry.size, entry.media_type
@@ -102,7 +102,7 @@ class _Log:
         if links or embeds:
             size, media_type = max(size, least_bytes(links, embeds)), "text/html"
         status = 200 if entry.status == _NOT_MODIFIED else entry.status
-        return Page(status, media_type, size, entry.took_s, 0.0, links, embeds)
+        return WebPage(status, media_type, size, entry.took_s, 0.0, links, embeds)
 
     def notes(self) -> tuple[str, ...]:
         """What was left out or changed, as text."""
@@ -117,14 +117,14 @@ class _Log:
 class ReplayedWeb:
     """Implements `Web`. Memory: some 500 bytes and the texts, a URL."""
 
-    def __init__(self, pages: dict[str, Page], seeds: tuple[str, ...], notes: tuple[str, ...]) -> None:
+    def __init__(self, pages: dict[str, WebPage], seeds: tuple[str, ...], notes: tuple[str, ...]) -> None:
         self.seeds = seeds
         self.urls = len(pages)
         self.notes = notes  #: what was left out or changed, in words
         self.sites: Sequence[WebHost] = _sites(pages)
         self._pages = pages
 
-    def page(self, url: str) -> Page | None:
+    def page(self, url: str) -> WebPage | None:
         """The page of the URL; O(1)."""
         return self._pages.get(url)
 
@@ -183,9 +183,9 @@ def _is_linked(url: str, entry: _Entry, entries: dict[str, _Entry]) -> bool:
     return True
 
 
-def _sites(pages: dict[str, Page]) -> list[WebHost]:
+def _sites(pages: dict[str, WebPage]) -> list[WebHost]:
     """The hosts in the order of their first URLs, with median fetch time and mean bandwidth."""
-    found: dict[str, list[Page]] = {}
+    found: dict[str, list[WebPage]] = {}
     for url, page in pages.items():
         if place := authority(url):
             found.setdefault(place.host, []).append(page)

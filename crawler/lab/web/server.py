@@ -28,7 +28,7 @@ from typing import Any, NamedTuple, cast
 
 from anabranch.crawler.fetch.connection_limits import raise_file_limit
 from anabranch.crawler.lab.web.ledger import HostAccount, HostAccounts, PolitenessRule
-from anabranch.crawler.lab.web.model import Page, Web, WebHost, WebOptions, body_of, is_redirect
+from anabranch.crawler.lab.web.model import Web, WebHost, WebOptions, WebPage, body_of, is_redirect
 from anabranch.crawler.lab.web.replay import replayed_file
 from anabranch.crawler.lab.web.shape import make_web
 from anabranch.crawler.outcomes.errors import CrawlerError
@@ -140,7 +140,7 @@ class Request(NamedTuple):
 class TimedAnswer(NamedTuple):
     """An answer with its times."""
 
-    page: Page
+    page: WebPage
     url: str
     body: bytes | None  #: None: it is made of the page
 
@@ -343,12 +343,12 @@ def _found(web: Web, site: WebHost, request: Request) -> TimedAnswer:
 def _robots(site: WebHost) -> TimedAnswer:
     delay = "" if site.crawl_delay_s is None else f"Crawl-delay: {site.crawl_delay_s:g}\n"
     body = f"User-agent: *\nDisallow:\n{delay}".encode()
-    return TimedAnswer(Page(200, "text/plain", len(body), site.latency_s, 0.0, (), ()), "", body)
+    return TimedAnswer(WebPage(200, "text/plain", len(body), site.latency_s, 0.0, (), ()), "", body)
 
 
 def _failure(status: int, latency_s: float = 0.0) -> TimedAnswer:
     body = f"{status} {HTTPStatus(status).phrase}\n".encode()
-    return TimedAnswer(Page(status, "text/plain", len(body), latency_s, 0.0, (), ()), "", body)
+    return TimedAnswer(WebPage(status, "text/plain", len(body), latency_s, 0.0, (), ()), "", body)
 
 
 def _body(answer: TimedAnswer) -> bytes:
@@ -357,7 +357,7 @@ def _body(answer: TimedAnswer) -> bytes:
     return b"" if answer.page.status in _BODILESS else body_of(answer.page, answer.url)
 
 
-def _head(page: Page, length: int, *, is_last: bool) -> bytes:
+def _head(page: WebPage, length: int, *, is_last: bool) -> bytes:
     location = f"Location: {page.links[0]}\r\n" if is_redirect(page.status) and page.links else ""
     length_field = "" if page.status in _BODILESS else f"Content-Length: {length}\r\n"
     type_field = f"Content-Type: {page.media_type}\r\n" if page.media_type else ""

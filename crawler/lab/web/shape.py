@@ -24,7 +24,7 @@ from statistics import NormalDist
 
 from xxhash import xxh3_64_intdigest, xxh3_128_digest
 
-from anabranch.crawler.lab.web.model import SLOWEST, Page, WebHost, WebOptions, is_redirect, least_bytes
+from anabranch.crawler.lab.web.model import SLOWEST, WebHost, WebOptions, WebPage, is_redirect, least_bytes
 from anabranch.crawler.outcomes.errors import UsageError
 
 # Hosts
@@ -278,7 +278,7 @@ class MadeWeb:
             doors.setdefault((parent, page), []).append(host)
         return doors
 
-    def page(self, url: str) -> Page | None:
+    def page(self, url: str) -> WebPage | None:
         """What the URL answers. Cost: some 10 microseconds with 10 links."""
         host = self._places.get(url[7 : url.find("/", 7)])
         if host is None:
@@ -290,7 +290,7 @@ class MadeWeb:
         chance = xxh3_128_digest(number.to_bytes(8, "little"), self._salts[host])
         return self._page(host, number, chance) if number < paths.pages else self._embed(host, url, chance)
 
-    def _page(self, host: int, number: int, chance: bytes) -> Page:
+    def _page(self, host: int, number: int, chance: bytes) -> WebPage:
         site, paths = self.sites[host], self._paths[host]
         size_at, latency_at, slow_at, status_at, links_at, shared_at, _, _ = _HEAD.unpack(chance)
         latency_s = _latency_s(site, latency_at, slow_at)
@@ -308,9 +308,9 @@ class MadeWeb:
         embeds = self._embeds(paths, own, shared_at)
         if size < _AMPLE_BYTES + _AMPLE_PER_LINK * (len(targets) + len(embeds)):
             size = max(size, least_bytes(targets, embeds))
-        return Page(200, "text/html", size, latency_s, size / site.bandwidth, targets, embeds)
+        return WebPage(200, "text/html", size, latency_s, size / site.bandwidth, targets, embeds)
 
-    def _embed(self, host: int, url: str, chance: bytes) -> Page:
+    def _embed(self, host: int, url: str, chance: bytes) -> WebPage:
         """An embed, which leads to nothing."""
         site = self.sites[host]
         size_at, latency_at, slow_at, status_at, _, _, _, _ = _HEAD.unpack(chance)
@@ -319,7 +319,7 @@ class MadeWeb:
             return _failed(site, status, latency_s, ())
         media_type = TYPES[url.rpartition(".")[2]]
         size = int(_SIZES[media_type][0] * _FACTORS[media_type][size_at >> 4])
-        return Page(200, media_type, size, latency_s, size / site.bandwidth, (), ())
+        return WebPage(200, media_type, size, latency_s, size / site.bandwidth, (), ())
 
     def _embeds(self, paths: Paths, own: list[int], shared_at: int) -> tuple[str, ...]:
         """The page's own embeds, and one that many pages of the host show."""
@@ -368,10 +368,10 @@ def _latency_s(site: WebHost, chance: int, slow_chance: int) -> float:
     return site.latency_s * (SLOWEST if slow_chance < _SLOW_OF_65536 else _LATENCY_FACTORS[chance >> 4])
 
 
-def _failed(site: WebHost, status: int, latency_s: float, target: tuple[str, ...]) -> Page:
+def _failed(site: WebHost, status: int, latency_s: float, target: tuple[str, ...]) -> WebPage:
     """A page without links, except the target of a redirect."""
     size = max(_FAILURE_SIZE, least_bytes(target, ())) if target else _FAILURE_SIZE
-    return Page(status, "text/html", size, latency_s, size / site.bandwidth, target, ())
+    return WebPage(status, "text/html", size, latency_s, size / site.bandwidth, target, ())
 
 
 def make_web(options: WebOptions) -> MadeWeb:

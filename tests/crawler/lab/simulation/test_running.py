@@ -81,7 +81,7 @@ def test_a_slot_rests_from_the_end_of_the_fetch_while_the_page_waits_for_the_pro
 
 
 def test_it_ends_at_the_given_time_with_all_that_is_under_way() -> None:
-    """Page 1 is under way from 8 s to 9 s: at 8.5 s one worker is active and one page has ended."""
+    """WebPage 1 is under way from 8 s to 9 s: at 8.5 s one worker is active and one page has ended."""
     run = simulated(model_of(one_host(5), seconds=8.5))
     assert run.duration_s == 8.5
     assert not run.is_drained

@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from anabranch.crawler.lab.simulation.running import Model
 from anabranch.crawler.lab.simulation.virtualtime import Speed
 from anabranch.crawler.lab.web.ledger import PolitenessRule
-from anabranch.crawler.lab.web.model import Page, WebHost
+from anabranch.crawler.lab.web.model import WebHost, WebPage
 from anabranch.frontier.order import FrontierOrder
 from anabranch.frontier.policies.assignment import PolitenessScope
 from anabranch.frontier.scheduling.gates import Backoff, Politeness
@@ -21,20 +21,20 @@ DELAY_S = 3.0
 class SmallWeb:
     """Pages by URL; implements `Web`."""
 
-    def __init__(self, pages: Mapping[str, Page], sites: Sequence[WebHost], seeds: Sequence[str]) -> None:
+    def __init__(self, pages: Mapping[str, WebPage], sites: Sequence[WebHost], seeds: Sequence[str]) -> None:
         self.seeds = tuple(seeds)
         self.sites = sites
         self.urls = len(pages)
         self._pages = pages
 
-    def page(self, url: str) -> Page | None:
+    def page(self, url: str) -> WebPage | None:
         return self._pages.get(url)
 
 
 def answer(
     *links: str, status: int = 200, size: int = 1000, latency_s: float = LATENCY_S, transfer_s: float = 0.0
-) -> Page:
-    return Page(status, "text/html", size, latency_s, transfer_s, links, ())
+) -> WebPage:
+    return WebPage(status, "text/html", size, latency_s, transfer_s, links, ())
 
 
 def one_host(pages: int, *, crawl_delay_s: float | None = None, statuses: Mapping[int, int] | None = None) -> SmallWeb:

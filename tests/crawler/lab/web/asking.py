@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from typing import NamedTuple
 
-from anabranch.crawler.lab.web.model import Page, WebHost
+from anabranch.crawler.lab.web.model import WebHost, WebPage
 from anabranch.crawler.lab.web.server import Server
 
 
@@ -17,18 +17,18 @@ class HandWeb:
     seeds = ("http://a.test/",)
     sites: Sequence[WebHost] = (WebHost("a.test", 9, 0.0, 1e9, None), WebHost("b.test", 1, 0.0, 1e9, 1.5))
 
-    def __init__(self, **pages: Page) -> None:
+    def __init__(self, **pages: WebPage) -> None:
         self.urls = len(pages)
         self.pages = {f"http://a.test/{name}": page for name, page in pages.items()}
 
-    def page(self, url: str) -> Page | None:
+    def page(self, url: str) -> WebPage | None:
         """One of a.test's pages, if the test has no others."""
         return self.pages.get(url)
 
 
-def page(size: int = 1000, latency_s: float = 0.0, transfer_s: float = 0.0, *links: str, status: int = 200) -> Page:
+def page(size: int = 1000, latency_s: float = 0.0, transfer_s: float = 0.0, *links: str, status: int = 200) -> WebPage:
     """An answer without embeds."""
-    return Page(status, "text/html", size, latency_s, transfer_s, links, ())
+    return WebPage(status, "text/html", size, latency_s, transfer_s, links, ())
 
 
 class Reply(NamedTuple):

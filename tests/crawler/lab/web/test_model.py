@@ -5,15 +5,17 @@ from __future__ import annotations
 import pytest
 from selectolax.lexbor import LexborHTMLParser
 
-from anabranch.crawler.lab.web.model import Page, body_of, least_bytes
+from anabranch.crawler.lab.web.model import WebPage, body_of, least_bytes
 from tests.crawler.lab.web.test_shape import small, walked
 
 LINKS = ("http://a.test/1", "http://a.test/x?a=1&b='\"<2>")
 EMBEDS = ("http://a.test/i.jpg", "http://a.test/s.css")
 
 
-def page(size: int, media_type: str = "text/html", links: tuple[str, ...] = (), embeds: tuple[str, ...] = ()) -> Page:
-    return Page(200, media_type, size, 0.0, 0.0, links, embeds)
+def page(
+    size: int, media_type: str = "text/html", links: tuple[str, ...] = (), embeds: tuple[str, ...] = ()
+) -> WebPage:
+    return WebPage(200, media_type, size, 0.0, 0.0, links, embeds)
 
 
 def test_every_body_has_the_size_of_its_page() -> None:

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from anabranch.crawler.lab.web.model import Page, Web
+from anabranch.crawler.lab.web.model import Web, WebPage
 from anabranch.crawler.lab.web.shape import MadeWeb, Paths, WebOptions, make_web
 from anabranch.crawler.outcomes.errors import UsageError
 from tests.patience import HANG_S
@@ -20,9 +20,9 @@ from tests.patience import HANG_S
 KINDS = ["portals", "subdomains", "hosts"]
 
 
-def walked(web: Web) -> dict[str, Page]:
+def walked(web: Web) -> dict[str, WebPage]:
     """Every URL that a crawl finds from the seeds."""
-    pages: dict[str, Page] = {}
+    pages: dict[str, WebPage] = {}
     found = list(web.seeds)
     while found:
         url = found.pop()

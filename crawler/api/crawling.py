@@ -1,0 +1,423 @@
+"""A crawl of a program: opened, iterated, steered, ended."""
+
+from __future__ import annotations
+
+import asyncio
+import io
+import tempfile
+import threading
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterator, Mapping, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self, TypeVar
+
+import structlog
+
+from anabranch.crawler.api.events import log_by_logging
+from anabranch.crawler.api.keywords import Order, ProgramRequest, Seeds, seed_texts
+from anabranch.crawler.api.pages import Page, PageBuffer
+from anabranch.crawler.job.checking import check_names
+from anabranch.crawler.job.choosing import join, named_seeds
+from anabranch.crawler.job.folder import JobFolder
+from anabranch.crawler.job.frontier import is_over
+from anabranch.crawler.job.seeding import SeedFact
+from anabranch.crawler.job.seeds import SEED_BOOK, Seed, SeedBook, read_seeds
+from anabranch.crawler.order.order import CrawlOrder
+from anabranch.crawler.outcomes.endings import WhyEnded
+from anabranch.crawler.outcomes.errors import UsageError
+from anabranch.crawler.report.progress import CrawlSnapshot
+from anabranch.crawler.report.summary import RunFacts, crawl_report
+from anabranch.crawler.run.composition import Archive
+from anabranch.crawler.run.control import Answer, Control
+from anabranch.crawler.run.controller import CrawlController, RunHooks
+from anabranch.crawler.run.crawl_verbs import ADD, PAUSE, RESUME, STATUS, STOP
+from anabranch.crawler.run.uploading import Uploading
+from anabranch.crawler.run.verbs import Arguments, Facts
+from anabranch.crawler.run.workers import Delivery
+from anabranch.frontier.cancellation import to_the_end
+from anabranch.frontier.times import steady_clock
+
+log = structlog.get_logger(__name__)
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CrawlResult:
+    """How a crawl was; `str` makes the summary that the command prints."""
+
+    job: Path | None  #: the folder of the job; None: nothing was kept
+    ended: str  #: why it ended, in words
+    elapsed_s: float
+    pages: int  #: answered URLs of this run
+    failed: int
+    excluded: int  #: by robots.txt, scope or limits
+    fetched_bytes: int
+    queued: int  #: URLs that are left
+    by_status: Mapping[int, int]  #: URLs by their status
+    seeds: Sequence[SeedFact]
+    summary: str
+
+    def __str__(self) -> str:
+        return self.summary
+
+
+class Crawl:
+    """One crawl: `async with` opens and ends it, `async for` has its pages, and its methods steer it."""
+
+    def __init__(
+        self, request: ProgramRequest, *, failures: bool = False, buffer: int = 64, delivers: bool = True
+    ) -> None:
+        """`delivers` False: nobody takes the pages. The others are those of `crawl`."""
+        if buffer < 1:
+            raise UsageError(f"buffer= must be at least 1; not {buffer}")
+        self._request, self._failures, self._most, self._delivers = request, failures, buffer, delivers
+        self._opened = asyncio.Event()
+        self._task: asyncio.Task[CrawlResult] | None = None
+        self._controller: CrawlController | None = None
+        self._buffer: PageBuffer | None = None
+        self._answer: Answer | None = None
+        self._blocking: BlockingCrawl | None = None
+
+    async def __aenter__(self) -> Self:
+        """Open the job and begin to fetch. Raises: what `crawl` raises."""
+        log_by_logging()
+        task = self._task = asyncio.create_task(self._run(), name="crawl")
+        opened = asyncio.create_task(self._opened.wait())
+        try:
+            await asyncio.wait({task, opened}, return_when=asyncio.FIRST_COMPLETED)
+        except asyncio.CancelledError:
+            task.cancel()
+            await asyncio.gather(task, return_exceptions=True)
+            raise
+        finally:
+            opened.cancel()
+        if task.done():
+            task.result()  # maybe it could not begin
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """End the crawl if it has not ended: pages that were not done are fetched again by the next one of the job."""
+        task = self._task
+        assert task is not None
+        if not task.done() and self._controller is not None:
+            self._controller.stop(WhyEnded.OPERATOR_NOW, at_once=True)
+        await to_the_end(_waited(task))
+        if kind is None:
+            task.result()
+
+    def __aiter__(self) -> AsyncIterator[Page]:
+        """Each answered URL, once; see `Page`. Raises: UsageError outside of `async with`; how the crawl failed."""
+        if self._task is None:
+            raise UsageError("a crawl is open inside of `async with anabranch.crawl(...) as crawl:`")
+        return _Pages(self)
+
+    def __enter__(self) -> BlockingCrawl:
+        """The same for a program without asyncio: the crawl runs in a thread of its own."""
+        self._blocking = BlockingCrawl(self)
+        return self._blocking
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        assert self._blocking is not None
+        self._blocking.close(kind, error, trace)
+
+    def __iter__(self) -> Iterator[Page]:
+        """The pages of a crawl that is opened and ended by the loop: `for page in anabranch.crawl(...):`."""
+        with self as blocking:
+            yield from blocking
+
+    @property
+    def result(self) -> CrawlResult:
+        """How it was. Raises: UsageError while it goes on; how it failed."""
+        if self._task is None or not self._task.done():
+            raise UsageError("the crawl goes on: its result is there when it has ended")
+        return self._task.result()
+
+    async def add(self, *seeds: str | Path) -> list[Facts]:
+        """Add seeds: URLs or files of URLs. The verdict of each: url, verdict, reason. Raises: UsageError for what is none."""
+        found = read_seeds(seed_texts(seeds), io.BytesIO())
+        for bad in found.bad:
+            raise UsageError(f"{bad.source}: {bad.text!r}: {bad.reason}")
+        listed = [{"url": seed.url, "source": seed.source} for seed in found.seeds]
+        verdicts: list[Facts] = (await self._ask(ADD, {"seeds": listed}))["seeds"]
+        return verdicts
+
+    async def pause(self) -> None:
+        """Begin no fetch until `resume`."""
+        await self._ask(PAUSE, {})
+
+    async def resume(self) -> None:
+        """Go on, also beyond a limit that paused the crawl."""
+        await self._ask(RESUME, {})
+
+    async def stop(self, *, now: bool = False) -> None:
+        """Begin no fetch any more; pages under way still come. `now`: they do not."""
+        await self._ask(STOP, {"now": now})
+
+    async def status(self) -> Facts:
+        """What `anabranch status --json` shows."""
+        return await self._ask(STATUS, {})
+
+    async def why(self, url: str) -> Facts:
+        """What `anabranch why --json` shows: where a URL is, and when it can be fetched."""
+        return await self._ask("why", {"url": url})
+
+    async def take(self) -> Page | None:
+        """The next page; None when the crawl has ended. Raises: how it failed."""
+        assert self._task is not None
+        page = None if self._buffer is None else await self._buffer.take()
+        if page is None:
+            await asyncio.shield(self._task)
+        return page
+
+    async def _ask(self, verb: str, arguments: Arguments) -> Facts:
+        if self._answer is None:
+            raise UsageError("the crawl has ended, or has not begun")
+        return await self._answer(verb, arguments)
+
+    async def _run(self) -> CrawlResult:
+        async with AsyncExitStack() as opened:
+            scratch = Path(opened.enter_context(tempfile.TemporaryDirectory(prefix="anabranch-")))
+            chosen = self._request.chosen(scratch / "job")
+            order = chosen.order
+            if order.frontier.is_shared:
+                raise UsageError(
+                    "a program crawls alone: leave crawl={'processes': …} out, or give frontier={'shares': 1}"
+                )
+            check_names(order, chosen.layers)
+            seeds, reports = named_seeds(chosen, io.BytesIO())
+            for report in reports:
+                log.warning("this is no seed", text=report)
+            if chosen.has_seeds:
+                with SeedBook(chosen.directory / "state" / SEED_BOOK) as book:
+                    join(chosen, seeds, book)
+            with JobFolder.open(chosen.directory, again=self._request.again) as job:
+                try:
+                    return await self._crawl(order, job, seeds)
+                except BaseException:
+                    job.undo_failed_start()
+                    raise
+                finally:
+                    if self._buffer is not None:
+                        self._buffer.close()
+
+    async def _crawl(self, order: CrawlOrder, job: JobFolder, seeds: Sequence[Seed]) -> CrawlResult:
+        if is_over(job.state, seeds):
+            raise UsageError(
+                f"{job.directory}: is finished, and its queue was in memory; give again=True for another round"
+            )
+        uploads = Uploading(job, order.write.upload) if order.write.warc and order.write.upload else None
+        hooks = RunHooks(
+            notify=lambda text: log.info(text.rstrip()),
+            show=_show_nothing,
+            force_exit=lambda: None,
+            watch=None if uploads is None else lambda *_: uploads.watch(),
+            control=self._control,
+            delivery=self._deliver if self._delivers else None,
+        )
+        self._controller = CrawlController(order, job, seeds, hooks)
+        facts = await self._controller.crawl()
+        if uploads is not None:
+            await uploads.finish()
+        return _result(facts, job.directory if self._request.keeps else None)
+
+    def _deliver(self, archive: Archive) -> Delivery:
+        self._buffer = PageBuffer(self._most, archive, steady_clock(), failures=self._failures)
+        return self._buffer
+
+    @asynccontextmanager
+    async def _control(self, state: Path, answer: Answer) -> AsyncIterator[None]:
+        """While entered, the methods work, and other commands on the job."""
+        async with AsyncExitStack() as opened:
+            if self._request.keeps:
+                await opened.enter_async_context(Control(state, answer))
+            self._answer = answer
+            self._opened.set()
+            try:
+                yield
+            finally:
+                self._answer = None
+
+
+class _Pages:
+    """One iteration over a crawl: a page is done when the next one is asked for."""
+
+    def __init__(self, crawl: Crawl) -> None:
+        self._crawl = crawl
+        self._last: Page | None = None
+
+    def __aiter__(self) -> Self:
+        return self
+
+    async def __anext__(self) -> Page:
+        last, self._last = self._last, None
+        if last is not None:
+            last.ack()
+        page = self._last = await self._crawl.take()
+        if page is None:
+            raise StopAsyncIteration
+        return page
+
+
+class BlockingCrawl:
+    """A crawl for a program without asyncio. Its methods are those of `Crawl`, and wait for their answers."""
+
+    def __init__(self, crawl: Crawl) -> None:
+        """Open it, in a thread of its own. Raises: as `Crawl.__aenter__`."""
+        self._crawl = crawl
+        self._thread = _LoopThread()
+        try:
+            self._thread.call(crawl.__aenter__())
+            self._pages = crawl.__aiter__()
+        except BaseException:
+            self._thread.close()
+            raise
+
+    def __iter__(self) -> Iterator[Page]:
+        """As `Crawl.__aiter__`."""
+        while (page := self._thread.call(_next(self._pages))) is not None:
+            yield page
+
+    def add(self, *seeds: str | Path) -> list[Facts]:
+        """As `Crawl.add`."""
+        return self._thread.call(self._crawl.add(*seeds))
+
+    def pause(self) -> None:
+        """As `Crawl.pause`."""
+        self._thread.call(self._crawl.pause())
+
+    def resume(self) -> None:
+        """As `Crawl.resume`."""
+        self._thread.call(self._crawl.resume())
+
+    def stop(self, *, now: bool = False) -> None:
+        """As `Crawl.stop`."""
+        self._thread.call(self._crawl.stop(now=now))
+
+    def status(self) -> Facts:
+        """As `Crawl.status`."""
+        return self._thread.call(self._crawl.status())
+
+    def why(self, url: str) -> Facts:
+        """As `Crawl.why`."""
+        return self._thread.call(self._crawl.why(url))
+
+    @property
+    def result(self) -> CrawlResult:
+        """As `Crawl.result`."""
+        return self._crawl.result
+
+    def wait(self) -> CrawlResult:
+        """Wait for the end of a crawl whose pages nobody takes. Raises: how it failed."""
+        self._thread.call(self._crawl.take())
+        return self.result
+
+    def close(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        """End it, as `Crawl.__aexit__`."""
+        try:
+            self._thread.call(self._crawl.__aexit__(kind, error, trace))
+        finally:
+            self._thread.close()
+
+
+class _LoopThread:
+    """An event loop in a thread of its own."""
+
+    def __init__(self) -> None:
+        self._loop = asyncio.new_event_loop()
+        self._thread = threading.Thread(target=self._loop.run_forever, name="anabranch-crawl", daemon=True)
+        self._thread.start()
+
+    def call(self, work: Coroutine[Any, Any, T]) -> T:
+        """The result of a coroutine (blocks)."""
+        return asyncio.run_coroutine_threadsafe(work, self._loop).result()
+
+    def close(self) -> None:
+        """Stop the loop and wait for its threads."""
+        self.call(self._loop.shutdown_default_executor())
+        self._loop.call_soon_threadsafe(self._loop.stop)
+        self._thread.join()
+        self._loop.close()
+
+
+def crawl(
+    seeds: Seeds = (),
+    *,
+    job: str | Path | None = None,
+    again: bool = False,
+    failures: bool = False,
+    buffer: int = 64,
+    order: Order | None = None,
+    **keywords: Any,
+) -> Crawl:
+    """A crawl that hands its pages to the program.
+
+        async with anabranch.crawl("https://example.org/", limit=500, scope="host") as crawl:
+            async for page in crawl:
+                print(page.url, page.title)
+
+    `seeds` are URLs and files of URLs. `job` is the folder that keeps the crawl, `name` a name below `jobs/`: the next call
+    goes on with it. Without both nothing is kept. Every section of the crawl order is a keyword that takes a dict
+    (`politeness={"min_delay": "1s"}`), and every flag of `anabranch crawl` is one that takes a value (`min_delay="1s"`);
+    `order` is a whole one. The variables ANABRANCH_… count as for the command, below the keywords.
+
+    Each answered URL comes once, a 404 and a redirect too; with `failures` also what was not answered. Up to `buffer` pages,
+    with 64 MiB of bodies at most, wait for the loop; while so many wait, no fetch begins. `limit` counts pages that are done.
+    `again` begins another round of a job.
+
+    Opening it raises OrderError, UsageError, NoSeeds, JobInUse, StorageError, all of them CrawlerError; FrontierError.
+    """
+    request = ProgramRequest(seeds=seeds, job=job, again=again, order=order, keywords=keywords)
+    return Crawl(request, failures=failures, buffer=buffer)
+
+
+def run(
+    seeds: Seeds = (),
+    *,
+    job: str | Path | None = None,
+    again: bool = False,
+    order: Order | None = None,
+    **keywords: Any,
+) -> CrawlResult:
+    """Crawl to the end (blocks), also where an event loop runs. The arguments are those of `crawl`. Raises: as `crawl`."""
+    request = ProgramRequest(seeds=seeds, job=job, again=again, order=order, keywords=keywords)
+    with Crawl(request, delivers=False) as blocking:
+        return blocking.wait()
+
+
+async def _waited(task: asyncio.Task[Any]) -> None:
+    await asyncio.wait({task})
+
+
+async def _next(pages: AsyncIterator[Page]) -> Page | None:
+    try:
+        return await anext(pages)
+    except StopAsyncIteration:
+        return None
+
+
+async def _show_nothing(_: Callable[[], CrawlSnapshot]) -> None:
+    await asyncio.Event().wait()
+
+
+def _result(facts: RunFacts, job: Path | None) -> CrawlResult:
+    run_, frontier = facts.run, facts.frontier
+    return CrawlResult(
+        job=job,
+        ended=facts.ended,
+        elapsed_s=facts.elapsed_s,
+        pages=run_.pages,
+        failed=run_.failed,
+        excluded=run_.excluded,
+        fetched_bytes=run_.fetched_bytes,
+        queued=frontier.pending + frontier.in_flight,
+        by_status=dict(run_.by_status),
+        seeds=tuple(facts.seeds),
+        summary=crawl_report(facts),
+    )

@@ -1,0 +1,110 @@
+"""The keywords of `crawl` and `run` as sources of an order, the strongest first."""
+
+from __future__ import annotations
+
+import tomllib
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from anabranch.crawler.job.choosing import ChosenJob, CrawlRequest, choose
+from anabranch.crawler.order.frontier import MEMORY
+from anabranch.crawler.order.order import ENTRIES, FLAGS, SECTIONS, CrawlOrder, dump_order
+from anabranch.crawler.order.sources import Layer, file_layer, hint, merged
+from anabranch.crawler.outcomes.errors import BadArgument
+
+Seeds = Sequence[str | Path] | str | Path
+Order = str | Path | Mapping[str, Any] | CrawlOrder
+
+#: Of a crawl without a job: nothing is kept, so nothing needs room on a disk.
+_IN_MEMORY = {
+    "frontier": {"store": MEMORY},
+    "write": {"pages": False},
+    "report": {"reports": False},
+    "limits": {"min_free_disk": 0},
+}
+
+
+def keyword_layers(keywords: Mapping[str, Any]) -> list[Layer]:
+    """What the flags of `anabranch crawl` mean (`min_delay="1s"`), then sections as dicts (`politeness={"min_delay": "1s"}`).
+
+    A keyword that is None counts as not given. Raises: BadArgument for one that is neither.
+    """
+    flags: dict[str, dict[str, Any]] = {}
+    sections: dict[str, Any] = {}
+    for name, value in keywords.items():
+        if value is None:
+            continue
+        if name in ENTRIES or (name in SECTIONS and isinstance(value, Mapping)):
+            sections[name] = [dict(entry) for entry in value] if name in ENTRIES else dict(value)
+        elif name in FLAGS:
+            section, key = FLAGS[name]
+            flags.setdefault(section, {})[key] = value
+        elif name in SECTIONS:
+            raise BadArgument(f"{name}= must be a dict of the keys of [{name}]; not {value!r}")
+        else:
+            raise BadArgument(f"{name}= is unknown{hint(name, {*FLAGS, *SECTIONS}, '{}=')}")
+    return [_layer(flags, "{keyword}="), _layer(sections, '{section}["{key}"]')]
+
+
+def _layer(tables: Mapping[str, Any], key_form: str) -> Layer:
+    return Layer(tables=tables, section_form="{section}=", key_form=key_form, origin_form=key_form, is_command=True)
+
+
+def order_layer(order: Order) -> Layer:
+    """An order that a program gives: a file, its tables, or an order. Raises: OrderError for a file that cannot be read."""
+    if isinstance(order, str | Path):
+        file = Path(order)
+        return replace(file_layer(file), folder=file.parent)
+    tables = tomllib.loads(dump_order(order)) if isinstance(order, CrawlOrder) else dict(order)
+    form = 'order["{section}"]'
+    return Layer(tables=tables, section_form=form, key_form=f'{form}["{{key}}"]', origin_form="order=")
+
+
+def memory_layer(layers: Sequence[Layer]) -> Layer:
+    """What a crawl without a job needs. Raises: BadArgument for what such a crawl cannot keep."""
+    tables = merged(layers)
+    if tables.get("write", {}).get("warc"):
+        raise BadArgument("warc=True needs a job that keeps the files: give job= or name=")
+    store = tables.get("frontier", {}).get("store")
+    if store not in {None, MEMORY}:
+        raise BadArgument("store= needs a job: give job= or name=")
+    return Layer(tables=_IN_MEMORY, section_form="", key_form="without job=: {key}", origin_form="without job=")
+
+
+def seed_texts(seeds: Seeds) -> tuple[str, ...]:
+    """URLs, files of URLs: as the command line takes them."""
+    given = (seeds,) if isinstance(seeds, str | Path) else tuple(seeds)
+    return tuple(map(str, given))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ProgramRequest:
+    """The order and job that a program asks for."""
+
+    seeds: Seeds
+    job: str | Path | None
+    again: bool  #: begin another round
+    order: Order | None
+    keywords: Mapping[str, Any]
+
+    @property
+    def keeps(self) -> bool:
+        """There is a job that keeps the crawl."""
+        return self.job is not None or self.keywords.get("name") is not None
+
+    def chosen(self, scratch: Path) -> ChosenJob:
+        """The order, and the job's folder; `scratch` where nothing is kept. Raises: as `choose`."""
+        given = keyword_layers(self.keywords)
+        directory = None if self.job is None else Path(self.job)
+        request = CrawlRequest(
+            sources=seed_texts(self.seeds),
+            order_file=None,
+            job=directory if self.keeps else scratch,
+            fresh=False,
+            flags={},
+            keywords=given if self.keeps else [*given, memory_layer(given)],
+            order=None if self.order is None else order_layer(self.order),
+        )
+        return choose(request)

@@ -1,0 +1,208 @@
+"""The pages of a crawl on their way to the program: each waits until it was seen, and the crawl waits while many do."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Callable
+from datetime import UTC, datetime
+from functools import cached_property
+from typing import TYPE_CHECKING, NamedTuple
+
+from anabranch.crawler.extract.content_type import plain_as_text
+from anabranch.crawler.extract.html import Tree, parsed
+from anabranch.crawler.extract.links import Link
+from anabranch.crawler.fetch.response import Body, Response, header_fields
+from anabranch.crawler.outcomes.status import describe
+from anabranch.crawler.processors.disposition import decide
+from anabranch.crawler.run.composition import Archive
+from anabranch.crawler.urls.parsing import canonical
+from anabranch.crawler.visit import Visit
+from anabranch.frontier.records import ENDING
+
+if TYPE_CHECKING:
+    from anabranch.crawler.fetch.response import Headers
+
+#: Bodies of pages that wait for the program, together.
+MOST_BYTES = 64 << 20
+#: How much of a body is decoded.
+MOST_CONTENT_BYTES = 64 << 20
+
+
+class WarcRef(NamedTuple):
+    """Where a page is archived."""
+
+    filename: str  #: of the finished file, below the job's `warc`
+    offset: int  #: of its record, in bytes
+
+
+class Page:
+    """A URL that was answered, or that failed (`failures=True`).
+
+    Its content can be read as long as the program has it. The page is done when the program asks for the next one.
+    """
+
+    def __init__(self, visit: Visit, done: asyncio.Future[None]) -> None:
+        self.url: str = visit.lease.url
+        self.status: int = visit.status  #: of HTTP; below 0 for a failure, as in crawl.log
+        self.hops: str = visit.lease.hops  #: how it was found, a letter a hop: L link, E embed, R redirect …
+        self.via: str | None = visit.lease.via  #: the page that it was found on; None: a seed
+        self.links: tuple[Link, ...] = tuple(visit.links)
+        reason = visit.failure or visit.broken or (describe(visit.status) if visit.status < 0 else "")
+        self.error: str = str(reason)  #: why it was not answered, or why a processor failed
+        self.warc_ref: WarcRef | None = (
+            None if visit.place is None else WarcRef(visit.place.filename, visit.place.offset)
+        )
+        times = visit.fetch_times
+        #: When the fetch began; None: nothing was fetched.
+        self.fetched_at: datetime | None = None if times is None else datetime.fromtimestamp(times[0], UTC)
+        self._response: Response | None = visit.response
+        self._done = done
+
+    def __repr__(self) -> str:
+        return f"<Page {self.status} {self.url}>"
+
+    @property
+    def depth(self) -> int:
+        """Hops from the seed."""
+        return len(self.hops)
+
+    @property
+    def headers(self) -> Headers:
+        """The fields of the answer, by name in any case; `headers.getall` has those that come several times."""
+        return header_fields(()) if self._response is None else self._response.headers
+
+    @property
+    def mime(self) -> str:
+        """The media type, lower case; empty if the server sent none."""
+        return "" if self._response is None else self._response.media_type
+
+    @property
+    def redirect_to(self) -> str | None:
+        """The target of a redirect, as an absolute URL; None if it is no redirect, or leads to no http or https URL."""
+        if self._response is None or self._response.location is None:
+            return None
+        return canonical(self._response.location, self.url)
+
+    @cached_property
+    def content(self) -> bytes:
+        """The body without its content coding, at most 64 MiB. Cost: 5 ms a MiB."""
+        return b"" if self._response is None else self._response.content(MOST_CONTENT_BYTES)[0]
+
+    @cached_property
+    def html(self) -> Tree:
+        """The tree of selectolax: `page.html.css("h1")`. Cost: 10 µs a KB."""
+        return parsed(self.content, self.headers.get("Content-Type", ""))
+
+    @cached_property
+    def text(self) -> str:
+        """The content as text, in the encoding that the server or the document names, else UTF-8."""
+        return plain_as_text(self.content, self.headers.get("Content-Type", ""))
+
+    @cached_property
+    def title(self) -> str:
+        """The text of the element `title`; empty without one."""
+        found = self.html.css_first("title")
+        return "" if found is None else " ".join(found.text().split())
+
+    def ack(self) -> None:
+        """The page is done, before the program asks for the next one. A second call does nothing. Any thread."""
+        self._keep()
+        loop = self._done.get_loop()
+        if not loop.is_closed():
+            loop.call_soon_threadsafe(_resolve, self._done)
+
+    async def done(self) -> None:
+        """Return when the program has seen it; its content stays readable, also if the wait is cancelled."""
+        try:
+            await self._done
+        finally:
+            self._keep()
+
+    def _keep(self) -> None:
+        """Have the body in memory: that of the visit is closed when the page is done."""
+        response = self._response
+        if response is not None and not response.body.is_closed and response.body.size:
+            self._response = response._replace(body=Body.of(response.body.read()))
+
+
+def _resolve(done: asyncio.Future[None]) -> None:
+    if not done.done():
+        done.set_result(None)
+
+
+class PageBuffer:
+    """The pages that wait for the program, as the workers' `Delivery`. Used on the crawl's event loop."""
+
+    def __init__(self, most: int, archive: Archive, now_s: Callable[[], float], *, failures: bool) -> None:
+        """`most` pages may wait; `archive` writes a page's record before the program gets it."""
+        self._most = most
+        self._archive = archive
+        self._now_s = now_s
+        self._failures = failures
+        self._waiting: deque[Page] = deque()
+        self._bytes = 0  #: of bodies of pages that are not done
+        self._changed = asyncio.Event()
+        self._is_ending = False  #: no fetch begins any more
+        self._is_over = False  #: no page comes any more
+
+    async def wait_for_room(self) -> None:
+        """Return when fewer pages wait than may."""
+        while not (self._is_ending or self._has_room):
+            await self._next_change()
+
+    async def deliver(self, visit: Visit) -> None:
+        """Return when the program has seen the page. Failures are left out unless they are asked for."""
+        if not self._is_wanted(visit):
+            return
+        await self._archive(visit)
+        page = Page(visit, asyncio.get_running_loop().create_future())
+        size = 0 if visit.response is None else visit.response.body.size
+        self._waiting.append(page)
+        self._bytes += size
+        self._notify()
+        try:
+            await page.done()
+        finally:
+            if page in self._waiting:  # the crawl was stopped before the program took it
+                self._waiting.remove(page)
+            self._bytes -= size
+            self._notify()
+
+    async def take(self) -> Page | None:
+        """The next page; waits. None: there will be none."""
+        while not self._waiting:
+            if self._is_over:
+                return None
+            await self._next_change()
+        page = self._waiting.popleft()
+        self._notify()
+        return page
+
+    def end(self) -> None:
+        """No lease is handed out any more: workers that wait for room go on."""
+        self._is_ending = True
+        self._notify()
+
+    def close(self) -> None:
+        """The crawl is over."""
+        self._is_over = True
+        self._notify()
+
+    @property
+    def _has_room(self) -> bool:
+        return len(self._waiting) < self._most and self._bytes < MOST_BYTES
+
+    def _is_wanted(self, visit: Visit) -> bool:
+        """It ends the URL, with an answer unless failures are asked for, and no processor has stopped it."""
+        outcome = decide(visit, self._now_s())
+        if outcome is None or outcome.kind not in ENDING or visit.stopped_by:
+            return False
+        return visit.status > 0 or self._failures
+
+    def _notify(self) -> None:
+        self._changed.set()
+        self._changed = asyncio.Event()
+
+    async def _next_change(self) -> None:
+        await self._changed.wait()

@@ -1,0 +1,261 @@
+"""A crawl of a program: what it gets, when a page is done, and how it ends."""
+
+import asyncio
+import json
+import logging
+
+import pytest
+
+import anabranch
+from tests.patience import HANG_S
+from tests.site.page import Host, Page, go, redirect
+from tests.site.server import SmallWeb
+
+SITE = {
+    "/": Page(links=go("/1", "/2", "/3", "/missing", "/moved")),
+    "/1": Page(links=go("/4")),
+    "/2": Page(),
+    "/3": Page(),
+    "/4": Page(),
+    "/moved": redirect(301, "/2", "/2"),
+}
+SEED = "http://a.test/"
+URLS = {SEED, *(f"{SEED}{path}" for path in ("1", "2", "3", "4", "missing", "moved"))}
+
+
+@pytest.fixture
+async def web():
+    async with SmallWeb({"a.test": Host(pages=SITE)}) as served:
+        yield served
+
+
+@pytest.fixture
+def given(web, monkeypatch):
+    """Keywords that each crawl of the small web needs."""
+    monkeypatch.chdir("/")
+    return {
+        "dns": {"hosts": dict(web.hosts)}, "allow_private": True, "min_delay": 0, "max_delay": 0, "contact": "https://a.test/",
+        "max_connections": 4,
+    }  # fmt: skip
+
+
+def fetched(web):
+    return [url for url in web.ledger.counts() if "robots.txt" not in url]
+
+
+async def test_each_answered_url_comes_once(given):
+    """With its facts and its content; a 404 and a redirect, too."""
+    async with anabranch.crawl(SEED, **given) as crawl:
+        pages = {page.url: page async for page in crawl}
+    assert pages.keys() == URLS
+    source = pages[SEED]
+    assert (source.status, source.title, source.depth, source.via) == (200, "A page", 0, None)
+    assert [link.url for link in source.links][:2] == [f"{SEED}1", f"{SEED}2"]
+    assert source.headers["content-type"].startswith("text/html")
+    assert source.html.css("a")
+    assert "A page" in source.text
+    assert pages[f"{SEED}4"].via == f"{SEED}1"
+    assert pages[f"{SEED}4"].depth == 2
+    assert pages[f"{SEED}missing"].status == 404
+    assert pages[f"{SEED}moved"].redirect_to == f"{SEED}2"
+    assert crawl.result.pages == len(URLS)
+    assert crawl.result.job is None
+    assert str(crawl.result).startswith("job")
+
+
+async def test_a_page_is_done_when_the_next_one_is_asked_for(tmp_path, given):
+    """`break` leaves the last one undone: the next crawl of the job begins with what was not done."""
+    seen = []
+    async with anabranch.crawl(SEED, job=tmp_path / "job", **given) as crawl:
+        async for page in crawl:
+            seen.append(page.url)
+            if len(seen) == 3:
+                break
+    async with anabranch.crawl(job=tmp_path / "job", **given) as crawl:
+        rest = [page.url async for page in crawl]
+    assert seen[-1] in rest
+    assert not {*seen[:-1]} & {*rest}
+    assert {*seen, *rest} == URLS
+    done = [json.loads(line)["url"] for line in (tmp_path / "job/pages.jsonl").read_text().splitlines()]
+    assert sorted(done) == sorted(URLS), "one line each"
+
+
+async def test_a_page_may_be_done_before(tmp_path, given):
+    """By `ack`; the iteration may end then, and nothing comes again."""
+    async with anabranch.crawl(SEED, job=tmp_path / "job", **given) as crawl:
+        async for page in crawl:
+            page.ack()
+            page.ack()
+            while (await crawl.status())["totals"]["done"] < 1:
+                await asyncio.sleep(0)
+            break
+    async with anabranch.crawl(job=tmp_path / "job", **given) as crawl:
+        assert SEED not in [page.url async for page in crawl]
+
+
+async def test_an_error_of_the_program_ends_the_crawl_and_passes(tmp_path, web, given):
+    """As it was raised; the page is undone."""
+
+    async def program():
+        async with anabranch.crawl(SEED, job=tmp_path / "job", **given) as crawl:
+            async for _ in crawl:
+                raise ZeroDivisionError
+
+    with pytest.raises(ZeroDivisionError):
+        await program()
+    async with anabranch.crawl(job=tmp_path / "job", **given) as crawl:
+        assert {page.url async for page in crawl} == URLS
+
+
+async def test_a_slow_program_slows_the_crawl(web, given):
+    """No more pages wait than may, besides those that were being fetched."""
+    async with anabranch.crawl(SEED, buffer=1, crawl={"workers": 2}, **given) as crawl:
+        async for page in crawl:
+            if page.url == SEED:
+                continue
+            for _ in range(200):
+                await asyncio.sleep(0)
+            assert len(fetched(web)) <= 5
+            break
+
+
+async def test_a_limit_counts_pages_that_are_done(web, given):
+    """And no URL is fetched beyond it."""
+    async with anabranch.crawl(SEED, limit=3, **given) as crawl:
+        pages = [page async for page in crawl]
+    assert len(pages) == 3
+    assert len(fetched(web)) == 3
+
+
+async def test_failures_come_on_request(given):
+    """With a status below 0 and the reason."""
+    blocked = {"scope": {"block": ["/3$"]}}
+    async with anabranch.crawl(SEED, failures=True, **blocked, **given) as crawl:
+        pages = {page.url: page async for page in crawl}
+    assert pages.keys() == URLS
+    failed = pages[f"{SEED}3"]
+    assert failed.status == -5001
+    assert failed.error
+    assert (failed.content, failed.title, failed.mime, failed.fetched_at) == (b"", "", "", None)
+    async with anabranch.crawl(SEED, **blocked, **given) as crawl:
+        assert f"{SEED}3" not in [page.url async for page in crawl]
+
+
+async def test_the_crawl_can_be_steered(given):
+    """Paused, resumed, asked, given more, stopped."""
+    async with anabranch.crawl(SEED, **given) as crawl:
+        pages = aiter(crawl)
+        first = await anext(pages)
+        await crawl.pause()
+        assert (await crawl.status())["phase"] == "paused"
+        await crawl.resume()
+        assert (await crawl.why(first.url))["explanation"]["state"] == "leased"
+        assert [seed["verdict"] for seed in await crawl.add(f"{SEED}4")] == ["new"]
+        with pytest.raises(anabranch.UsageError, match="no http or https URL"):
+            await crawl.add("mailto:a@b.test")
+        await crawl.stop()
+        left = [page async for page in pages]
+        assert len(left) < len(URLS)
+    with pytest.raises(anabranch.UsageError, match="has ended"):
+        await crawl.status()
+    assert "stopped by the operator" in crawl.result.ended
+
+
+async def test_a_cancelled_program_leaves_nothing_behind(tmp_path, given):
+    """The crawl ends, and its job can be gone on with."""
+
+    async def program():
+        async with anabranch.crawl(SEED, job=tmp_path / "job", **given) as crawl:
+            async for _ in crawl:
+                taken.set()
+                await asyncio.Event().wait()
+
+    taken = asyncio.Event()
+    task = asyncio.create_task(program())
+    await asyncio.wait_for(taken.wait(), HANG_S)
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    async with anabranch.crawl(job=tmp_path / "job", **given) as crawl:
+        assert {page.url async for page in crawl} == URLS
+
+
+async def test_several_crawls_in_one_program(given):
+    """At once."""
+
+    async def urls():
+        async with anabranch.crawl(SEED, **given) as crawl:
+            return {page.url async for page in crawl}
+
+    assert await asyncio.gather(urls(), urls(), urls()) == [URLS] * 3
+
+
+async def test_what_is_wrong_is_named(tmp_path, given):
+    """As the program wrote it; nothing begins."""
+    wrong = {
+        "limt= is unknown; did you mean limit=?": {"limt": 3},
+        "min_delay= must be a number of seconds": {"min_delay": "soon"},
+        'politeness["mindelay"] is unknown': {"politeness": {"mindelay": 1}},
+        "robots= must be": {"robots": 3},
+        "warc=True needs a job": {"warc": True},
+        "store= needs a job": {"store": "postgresql://db/x"},
+        'order["crawl"]["workers"] must be a whole number': {"order": {"crawl": {"workers": "many"}}},
+        "a program crawls alone": {"crawl": {"processes": 2}, "job": tmp_path / "job"},
+    }
+    for message, keywords in wrong.items():
+        with pytest.raises(anabranch.CrawlerError) as refused:
+            async with anabranch.crawl(SEED, **{**given, **keywords}):
+                pass
+        assert message in str(refused.value)
+    with pytest.raises(anabranch.UsageError, match="buffer="):
+        anabranch.crawl(SEED, buffer=0)
+    with pytest.raises(anabranch.NoSeeds):
+        async with anabranch.crawl("::", **given):
+            pass
+    with pytest.raises(anabranch.UsageError, match="async with"):
+        aiter(anabranch.crawl(SEED, **given))
+    assert not [*tmp_path.iterdir()]
+
+
+async def test_a_page_keeps_its_content(given):
+    """Also when it is done, and when the crawl has ended."""
+    async with anabranch.crawl(SEED, **given) as crawl:
+        pages = [page async for page in crawl]
+    assert {page.title for page in pages if page.url == SEED} == {"A page"}
+
+
+async def test_pages_have_their_place_in_the_archive(tmp_path, given):
+    """Before they are done; each record is there once."""
+    async with anabranch.crawl(SEED, job=tmp_path / "job", warc=True, **given) as crawl:
+        places = [page.warc_ref async for page in crawl]
+    assert len({*places}) == len(URLS)
+    (file,) = (tmp_path / "job/warc").glob("*.warc.gz")
+    assert {place.filename for place in places} == {file.name}
+    index = file.with_suffix("").with_suffix(".cdxj").read_text().splitlines()
+    assert {place.offset for place in places} <= {int(json.loads(line.split(" ", 2)[2])["offset"]) for line in index}
+
+
+async def test_a_program_without_asyncio_iterates_too(given):
+    """In a thread of the crawl's own, also below a running loop, as in a notebook."""
+
+    def program():
+        with anabranch.crawl(SEED, **given) as crawl:
+            urls = {page.url for page in crawl}
+            assert crawl.result.pages == len(urls)
+        bare = {page.url for page in anabranch.crawl(SEED, **given)}
+        result = anabranch.run(SEED, **given)
+        return urls, bare, result
+
+    for found in (await asyncio.to_thread(program),):
+        assert found[:2] == (URLS, URLS)
+        assert found[2].pages == len(URLS)
+        assert found[2].by_status == {200: 5, 301: 1, 404: 1}
+
+
+async def test_events_go_to_logging(caplog, given):
+    """Below the logger `anabranch`, unless the program has configured structlog."""
+    with caplog.at_level(logging.INFO, "anabranch"):
+        async with anabranch.crawl(SEED, **given) as crawl:
+            async for _ in crawl:
+                pass
+    assert any(record.name.startswith("anabranch.") for record in caplog.records)
