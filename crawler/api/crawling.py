@@ -70,7 +70,7 @@ class Crawl:
     def __init__(
         self, request: ProgramRequest, *, failures: bool = False, buffer: int = 64, delivers: bool = True
     ) -> None:
-        """`delivers` False: nobody takes the pages. The others are those of `crawl`."""
+        """`failures` and `buffer` are those of `crawl`. With `delivers` False the crawl hands over no pages."""
         if buffer < 1:
             raise UsageError(f"buffer= must be at least 1; not {buffer}")
         self._request, self._failures, self._most, self._delivers = request, failures, buffer, delivers
@@ -111,7 +111,7 @@ class Crawl:
             task.result()
 
     def __aiter__(self) -> AsyncIterator[Page]:
-        """Each answered URL, once; see `Page`. Raises: UsageError outside of `async with`; how the crawl failed."""
+        """Each answered URL, once; see `Page`. Raises: UsageError outside of `async with`; the error of a crawl that failed."""
         if self._task is None:
             raise UsageError("a crawl is open inside of `async with anabranch.crawl(...) as crawl:`")
         return _Pages(self)
@@ -134,15 +134,19 @@ class Crawl:
 
     @property
     def result(self) -> CrawlResult:
-        """How it was. Raises: UsageError while it goes on; how it failed."""
+        """How the crawl was. Raises: UsageError while it goes on; the error of a crawl that failed."""
         if self._task is None or not self._task.done():
             raise UsageError("the crawl goes on: its result is there when it has ended")
         return self._task.result()
 
     async def add(self, *seeds: str | Path) -> list[Facts]:
-        """Add seeds: URLs or files of URLs. The verdict of each: url, verdict, reason. Raises: UsageError for what is none."""
+        """Add seeds: URLs or files of URLs. Returns for each seed its url, verdict and reason.
+
+        Raises: UsageError for a text that is no seed; then none is added.
+        """
         found = read_seeds(seed_texts(seeds), io.BytesIO())
-        for bad in found.bad:
+        if found.bad:
+            bad = found.bad[0]
             raise UsageError(f"{bad.source}: {bad.text!r}: {bad.reason}")
         listed = [{"url": seed.url, "source": seed.source} for seed in found.seeds]
         verdicts: list[Facts] = (await self._ask(ADD, {"seeds": listed}))["seeds"]
@@ -169,7 +173,7 @@ class Crawl:
         return await self._ask("why", {"url": url})
 
     async def take(self) -> Page | None:
-        """The next page; None when the crawl has ended. Raises: how it failed."""
+        """The next page; None when the crawl has ended. Raises: the error of a crawl that failed."""
         assert self._task is not None
         page = None if self._buffer is None else await self._buffer.take()
         if page is None:
@@ -314,7 +318,7 @@ class BlockingCrawl:
         return self._crawl.result
 
     def wait(self) -> CrawlResult:
-        """Wait for the end of a crawl whose pages nobody takes. Raises: how it failed."""
+        """Wait until a crawl that hands over no pages has ended. Raises: the error with which it failed."""
         self._thread.call(self._crawl.take())
         return self.result
 

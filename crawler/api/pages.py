@@ -9,7 +9,7 @@ from datetime import UTC, datetime
 from functools import cached_property
 from typing import TYPE_CHECKING, NamedTuple
 
-from anabranch.crawler.extract.content_type import plain_as_text
+from anabranch.crawler.extract.content_type import XHTML, html_as_utf8, plain_as_text
 from anabranch.crawler.extract.html import Tree, parsed
 from anabranch.crawler.extract.links import Link
 from anabranch.crawler.fetch.response import Body, Response, header_fields
@@ -25,6 +25,8 @@ if TYPE_CHECKING:
 
 #: Bodies of pages that wait for the program, together.
 MOST_BYTES = 64 << 20
+#: Media types of documents that may name their encoding themselves.
+_HTML = frozenset({"text/html", XHTML})
 #: How much of a body is decoded.
 MOST_CONTENT_BYTES = 64 << 20
 
@@ -58,6 +60,7 @@ class Page:
         self.fetched_at: datetime | None = None if times is None else datetime.fromtimestamp(times[0], UTC)
         self._response: Response | None = visit.response
         self._done = done
+        self._is_kept = False  #: the body is a copy of our own
 
     def __repr__(self) -> str:
         return f"<Page {self.status} {self.url}>"
@@ -96,8 +99,11 @@ class Page:
 
     @cached_property
     def text(self) -> str:
-        """The content as text, in the encoding that the server or the document names, else UTF-8."""
-        return plain_as_text(self.content, self.headers.get("Content-Type", ""))
+        """The content as text, in the encoding that the server or an HTML document names, else UTF-8."""
+        content_type = self.headers.get("Content-Type", "")
+        if self.mime in _HTML:
+            return html_as_utf8(self.content, content_type).decode("utf-8", "replace")
+        return plain_as_text(self.content, content_type)
 
     @cached_property
     def title(self) -> str:
@@ -120,9 +126,9 @@ class Page:
             self._keep()
 
     def _keep(self) -> None:
-        """Have the body in memory: that of the visit is closed when the page is done."""
-        response = self._response
-        if response is not None and not response.body.is_closed and response.body.size:
+        """Copy the body into memory, once: that of the visit is closed when the page is done."""
+        response, is_kept, self._is_kept = self._response, self._is_kept, True
+        if response is not None and not is_kept:
             self._response = response._replace(body=Body.of(response.body.read()))
 
 
@@ -149,7 +155,7 @@ class PageBuffer:
     async def wait_for_room(self) -> None:
         """Return when fewer pages wait than may."""
         while not (self._is_ending or self._has_room):
-            await self._next_change()
+            await self._changed.wait()
 
     async def deliver(self, visit: Visit) -> None:
         """Return when the program has seen the page. Failures are left out unless they are asked for."""
@@ -174,7 +180,7 @@ class PageBuffer:
         while not self._waiting:
             if self._is_over:
                 return None
-            await self._next_change()
+            await self._changed.wait()
         page = self._waiting.popleft()
         self._notify()
         return page
@@ -203,6 +209,3 @@ class PageBuffer:
     def _notify(self) -> None:
         self._changed.set()
         self._changed = asyncio.Event()
-
-    async def _next_change(self) -> None:
-        await self._changed.wait()

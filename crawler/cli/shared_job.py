@@ -184,9 +184,7 @@ def list_workers(address: str | Path, *, as_json: bool) -> None:
 def drain(address: str | Path, name: str) -> None:
     """Have a worker end in order, and wait until it has."""
     with _job_at(address, reads=False) as job:
-        if any(line.name == name for line in job.at_work()):
-            say(f"worker {name} gives its shares back, and ends when its fetches have")
-        job.drain(name)
+        job.drain(name, say)
         put(f"worker {name} has left")
 
 

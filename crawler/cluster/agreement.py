@@ -41,7 +41,6 @@ from anabranch.crawler.order.sources import kept_layer
 from anabranch.crawler.outcomes.errors import CrawlerError, ExitCode, JobUnfinished, OrderError, StoreLost, UsageError
 from anabranch.frontier.jobfolder import ORDER_FILE
 from anabranch.frontier.policies.userfunctions import is_user_function
-from anabranch.frontier.stores.contract import Counters
 from anabranch.frontier.stores.sql.forget import forget_urls
 from anabranch.frontier.stores.sql.reading import job_counts
 from anabranch.frontier.stores.sql.worker import end_late_workers
@@ -189,10 +188,6 @@ class Applicant(NamedTuple):
     job: str = ""  #: the id of the job that its folder belongs to; empty: none yet
 
 
-#: The fact that `RunBegin` is kept in.
-_RUN = "run"
-
-
 class Joined(NamedTuple):
     """Facts that a worker gets when it joins."""
 
@@ -204,8 +199,12 @@ class Joined(NamedTuple):
     added: int  #: seeds that the job did not have
 
 
+#: The name of the fact that has `RunBegin`.
+_RUN = "run"
+
+
 class RunBegin(NamedTuple):
-    """What the job had when its first worker began to crawl, after a time with none."""
+    """The job's counts at the begin of a run: when a worker joined and no other was at work."""
 
     since_s: float = 0.0  #: by the server's clock
     done: int = 0
@@ -215,15 +214,16 @@ class RunBegin(NamedTuple):
 
 
 def run_begin(connection: Connection) -> RunBegin:
-    """That of the present run, or of the last one."""
+    """The counts at the begin of the running run, or of the last one."""
     noted = fact(connection, _RUN)
     return RunBegin() if noted is None else RunBegin(*json.loads(noted))
 
 
 def _note_begin(connection: Connection) -> None:
-    counted = Counters() if not has_workers(connection) else job_counts(connection).counters
-    fetched = 0 if not has_workers(connection) else used(connection).fetched_bytes
-    begin = RunBegin(server_time(connection), counted.done, counted.failed, counted.disregarded, fetched)
+    begin = RunBegin(server_time(connection))
+    if has_workers(connection):
+        counters, fetched = job_counts(connection).counters, used(connection).fetched_bytes
+        begin = RunBegin(begin.since_s, counters.done, counters.failed, counters.disregarded, fetched)
     put_fact(connection, _RUN, json.dumps(begin))
 
 

@@ -155,9 +155,9 @@ def _with_shares(order: CrawlOrder, shares: int) -> CrawlOrder:
 
 
 def named_seeds(chosen: ChosenJob, stdin: BinaryIO) -> tuple[tuple[Seed, ...], list[str]]:
-    """The seeds of the named sources, each URL once, and a line for each text that is none; none if the job has seeds.
+    """The seeds of the named sources, each URL once, and a line for each text that is no seed.
 
-    Raises: UsageError without any; NoSeeds.
+    Both are empty if the job has seeds and no source is named. Raises: UsageError without any; NoSeeds if no text is a seed.
     """
     if not chosen.named:
         if chosen.has_seeds:

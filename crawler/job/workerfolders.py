@@ -31,7 +31,7 @@ def worker_folders(directory: Path) -> list[Path]:
 
 
 def last_order(directory: Path) -> CrawlOrder | None:
-    """The order with which the job was run last; None if there is none, or it cannot be read."""
+    """The order of the job's last run; None if the file is missing or cannot be read."""
     try:
         file = last_order_file(directory)
         return None if file is None else order_of([file_layer(file)])

@@ -53,6 +53,10 @@ _OLD_SHARES = "shares"
 _PARCELS_AT_ONCE = 4
 
 
+class AlreadyDivided(UsageError):
+    """The job has several shares."""
+
+
 class Divided(NamedTuple):
     """What a job has after it was divided."""
 
@@ -74,7 +78,7 @@ def divide(directory: Path, shares: int = SHARES_OF_PROCESSES) -> Divided:
     """
     refuse_embedded(directory)
     if shared_file(directory) is not None and not is_old_division(directory):
-        raise UsageError(f"{directory}: the job has several shares already; their number is fixed for a job")
+        raise AlreadyDivided(f"{directory}: the job has several shares already; their number is fixed for a job")
     with JobFolder.open(directory) as job:
         scratch = job.state / SCRATCH
         if not (scratch / COMPLETE).exists():

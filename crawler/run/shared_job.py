@@ -76,7 +76,7 @@ _LOOK_S = 0.05
 _UNHELD_S = 20.0
 #: Between two looks whether a worker that drains has left.
 _DRAIN_S = 0.2
-#: How long workers are waited for before the operator is told.
+#: When a command has waited for workers for so long, it prints a line.
 _SLOW_S = 2.0
 #: Verbs about a queue, by their argument.
 _ABOUT_QUEUES: Mapping[str, str] = {
@@ -213,8 +213,11 @@ class SharedJob:
         names = ", ".join(line.name for line in left)
         raise WorkersSilent(f"{self.place}: {names} do not answer; their leases end if they are gone")
 
-    def drain(self, name: str) -> None:
-        """Have one worker end in order; returns when it has. Raises: UsageError if there is none of that name."""
+    def drain(self, name: str, notify: Callable[[str], None] = lambda _: None) -> None:
+        """Have one worker end in order, and wait until it has; `notify` gets a line when it begins to.
+
+        Raises: UsageError if no worker of that name is at work.
+        """
         at_work = [line.name for line in self.at_work()]
         if name not in at_work:
             raise UsageError(f"{name!r}: there is no such worker at work; there are {', '.join(at_work) or 'none'}")
@@ -222,7 +225,8 @@ class SharedJob:
         def note(connection: Connection) -> None:
             execute(connection, "UPDATE job_worker SET drains = 1 WHERE name = :name AND drains = 0", name=name)
 
-        while name in at_work:  # again and again: it may be joining just now
+        notify(f"worker {name} gives its shares back, and ends when its fetches have")
+        while name in at_work:  # the row is set again each time, because the worker may be joining just now
             self.database.do(note)
             Event().wait(_DRAIN_S)
             at_work = [line.name for line in self.at_work()]

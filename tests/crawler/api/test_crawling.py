@@ -217,6 +217,17 @@ async def test_what_is_wrong_is_named(tmp_path, given):
     assert not [*tmp_path.iterdir()]
 
 
+async def test_text_is_in_the_encoding_that_the_document_names(given, web):
+    """By its `meta`, if the server names none."""
+    body = "<meta charset=windows-1251><title>\u0416</title>".encode("cp1251")
+    async with SmallWeb({"b.test": Host(pages={"/": Page(body=body, content_type="text/html")})}) as other:
+        hosts = {"dns": {"hosts": dict(other.hosts)}}
+        async with anabranch.crawl("http://b.test/", **{**given, **hosts}) as crawl:
+            pages = [page async for page in crawl]
+    assert [page.title for page in pages] == ["\u0416"]
+    assert "\u0416" in pages[0].text
+
+
 async def test_a_page_keeps_its_content(given):
     """Also when it is done, and when the crawl has ended."""
     async with anabranch.crawl(SEED, **given) as crawl:
