@@ -41,6 +41,7 @@ from anabranch.frontier.stores.sql import execution, statements
 from anabranch.frontier.stores.sql.postgres import PostgresDatabase
 from anabranch.frontier.stores.sql.sqlite import SqliteFile, seal_of
 from anabranch.frontier.stores.sql.store import RETRY_S
+from anabranch.frontier.stores.sql.worker import end_all_workers
 
 METADATA = MetaData()
 
@@ -230,6 +231,12 @@ def has_job(connection: Connection) -> bool:
 def has_workers(connection: Connection) -> bool:
     """Whether a worker has ever joined."""
     return inspect(connection).has_table("worker")
+
+
+def free_all_shares(connection: Connection) -> None:
+    """Take the leases of all workers away, for a caller that knows that their processes have gone, maybe before they joined."""
+    if has_workers(connection):
+        end_all_workers(connection)
 
 
 def lock_job(connection: Connection) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import signal
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from pathlib import Path
 
 import structlog
@@ -52,14 +53,9 @@ class JobWatch:
     async def run(self, find_ending: Callable[[], WhyEnded | None]) -> None:
         """Look again and again, until cancelled. `find_ending` says why the run ends, if it does."""
         while True:
-            try:
+            # A look that fails ends nothing: the workers report a file that is locked, full or damaged.
+            with suppress(StoreUnavailable):
                 self._look = await asyncio.to_thread(self._job.look)
-            except (
-                StoreUnavailable
-            ) as error:  # the file is locked for long, or the disk fails: the workers report it and wait
-                if not self._job.database.is_passing(error):
-                    raise
-            else:
                 self._take(self._look, find_ending())
             await asyncio.sleep(LOOK_S)
 

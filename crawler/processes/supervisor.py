@@ -17,7 +17,7 @@ from sqlalchemy import Connection
 
 from anabranch.crawler.cluster.agreement import Applicant, Joined, Wanted, join
 from anabranch.crawler.cluster.commands import Wish, put_wish
-from anabranch.crawler.cluster.database import JobDatabase, fetch, has_workers
+from anabranch.crawler.cluster.database import JobDatabase, fetch, free_all_shares
 from anabranch.crawler.cluster.totals import all_totals, view_of
 from anabranch.crawler.job.folder import JobFolder
 from anabranch.crawler.job.state import Round
@@ -44,7 +44,6 @@ from anabranch.crawler.urls.canonicalization import Canonicalizer
 from anabranch.frontier.errors import StoreUnavailable
 from anabranch.frontier.inspect.statistics import FrontierCounts
 from anabranch.frontier.jobfolder import STORE_FILE
-from anabranch.frontier.stores.sql.worker import end_all_workers
 
 log = structlog.get_logger(__name__)
 
@@ -99,7 +98,7 @@ class Supervisor:
             with storage_errors(self._job.reports):
                 check_folder(self._job.reports)
         gather(self._job.directory, worker_folders(self._job.directory))  # what a killed run left
-        self._database.do(lambda connection: end_all_workers(connection) if has_workers(connection) else None)
+        self._database.do(free_all_shares)
         joined = join(self._database, self._wanted, Applicant("", "", is_named=True))
         with storage_errors(self._job.directory):
             self._job.write_order(dump_order(self._order))
@@ -242,7 +241,7 @@ class Supervisor:
     def _end(self, shared: SharedJob, joined: Joined, before: JobLook) -> RunFacts:
         """Gather the logs, write the reports, and say how the run was (blocks)."""
         gather(self._job.directory, worker_folders(self._job.directory))
-        self._database.do(end_all_workers)  # of those that have died
+        self._database.do(free_all_shares)  # of those that have died
         with held_whole(shared) as whole:
             facts = self._report(shared, whole, joined, before)
         self._watch.end(facts)
@@ -256,7 +255,8 @@ class Supervisor:
             leases_lost=sum(report["frontier"]["leases_lost"] for report in self._ended),
         )
         after = shared.look()
-        is_done = after.counts.is_done  # links that are under way count
+        # Links that are under way count; and a run may end before a worker has queued the seeds.
+        is_done = after.counts.is_done and after.counts.counters.accepted > 0
         self._why = why_of(self._why, self._ended, is_done=is_done, has_retired=bool(statistics.retired))
         if is_done and not statistics.retired:
             self._job.mark_finished()

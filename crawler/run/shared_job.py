@@ -29,6 +29,7 @@ from anabranch.crawler.cluster.database import (
     execute,
     fact,
     fetch,
+    free_all_shares,
     has_job,
     has_workers,
     server_time,
@@ -67,7 +68,7 @@ from anabranch.frontier.stores.contract import Counters, JobCounts
 from anabranch.frontier.stores.sql.reading import job_counts
 from anabranch.frontier.stores.sql.requeue import epochs_of
 from anabranch.frontier.stores.sql.sqlite import sealed
-from anabranch.frontier.stores.sql.worker import WorkerIdentity, end_all_workers, end_late_workers
+from anabranch.frontier.stores.sql.worker import WorkerIdentity, end_late_workers
 from anabranch.frontier.times import Clock, counted, duration_words, steady_clock
 
 #: Between two looks for an answer.
@@ -436,7 +437,7 @@ def opened_whole(job: SharedJob) -> Iterator[WholeJob]:
         await_orphans(job.folder)
         with sealed(job.database.address), ExitStack() as connected:
             connected.callback(job.database.disconnect)
-            job.database.do(end_all_workers)
+            job.database.do(free_all_shares)
             with held_whole(job) as whole:
                 yield whole
                 if whole.frontier.is_done:
