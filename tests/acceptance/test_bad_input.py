@@ -246,7 +246,7 @@ def test_odd_standard_streams_and_names_give_no_traceback(tmp_path):
 @pytest.mark.parametrize("size", ["3m", *(pytest.param(size, marks=pytest.mark.slow) for size in ("1200k", "2m"))])
 def test_a_full_disk_ends_with_3_and_the_job_resumes_when_there_is_space(tmp_path, size):
     """On a tiny disk the crawl ends with one line and exit 3; on a larger one it goes on and misses nothing."""
-    on_small_disk(tmp_path, 300, size, f'crawl first "{FILL}"; mount -o remount,size=900m disk; crawl second "{FILL}"')
+    on_small_disk(tmp_path, 6000, size, f'crawl first "{FILL}"; mount -o remount,size=900m disk; crawl second "{FILL}"')
     code, line = said(tmp_path, "first")
     assert code == 3
     assert "disk/job" in line

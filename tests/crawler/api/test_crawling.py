@@ -5,6 +5,7 @@ import json
 import logging
 
 import pytest
+import structlog
 
 import anabranch
 from tests.patience import HANG_S
@@ -263,6 +264,15 @@ async def test_a_program_without_asyncio_iterates_too(given):
         assert found[2].by_status == {200: 5, 301: 1, 404: 1}
 
 
+@pytest.fixture
+def structlog_unset():
+    """As in a program that has not configured structlog."""
+    structlog.reset_defaults()
+    yield
+    structlog.reset_defaults()
+
+
+@pytest.mark.usefixtures("structlog_unset")
 async def test_events_go_to_logging(caplog, given):
     """Below the logger `anabranch`, unless the program has configured structlog."""
     with caplog.at_level(logging.INFO, "anabranch"):
