@@ -12,7 +12,7 @@ from anabranch.frontier.policies.budgets import Budgets
 from anabranch.frontier.policies.groups import GroupRule
 from anabranch.frontier.policies.hosts import IpOf
 from anabranch.frontier.policies.sheets import Override
-from anabranch.frontier.scheduling.gates import Backoff, Politeness
+from anabranch.frontier.scheduling.gates import Backoff, Politeness, check_politeness
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -51,7 +51,7 @@ def check_numbers(order: FrontierOrder) -> None:
             "politeness queue and a group: a queue's gate belongs to no host; leave the group out, or say host"
         )
     for politeness in (order.politeness, order.group_politeness):
-        _check_politeness(politeness)
+        check_politeness(politeness)
     _check_backoff(order.backoff)
     for name in ("max_unacknowledged", "per_queue", "gates_in_memory"):
         if getattr(order, name) < 1:
@@ -63,18 +63,6 @@ def check_numbers(order: FrontierOrder) -> None:
         )
     if not order.checkpoint_s > 0:
         raise PolicyError(f"checkpoint_s {order.checkpoint_s:g}: give more than 0 seconds")
-
-
-def _check_politeness(politeness: Politeness) -> None:
-    numbers = (politeness.delay_factor, politeness.min_delay_s, politeness.max_delay_s)
-    if not all(math.isfinite(number) and number >= 0 for number in numbers):
-        raise PolicyError("delays and the delay factor must be numbers that are not negative")
-    if politeness.min_delay_s > politeness.max_delay_s:
-        raise PolicyError(
-            f"min_delay {politeness.min_delay_s:g} s is longer than max_delay {politeness.max_delay_s:g} s"
-        )
-    if politeness.slots < 1:
-        raise PolicyError("a gate needs at least one slot")
 
 
 def _check_backoff(backoff: Backoff) -> None:

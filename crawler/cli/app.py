@@ -22,6 +22,7 @@ from anabranch.crawler.cli.job_options import (
     report,
     requeue,
     resume,
+    set_,
     status,
     stop,
     why,
@@ -172,6 +173,7 @@ def crawl(
 
 for verb in (pause, resume, stop, status, add):
     app.command()(verb)
+app.command("set")(set_)
 app.add_typer(config, name="config")
 app.command()(dedup)
 app.add_typer(frontier, name="frontier", cls=_Group)

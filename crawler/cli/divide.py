@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from rich.console import Console
 
-from anabranch.crawler.cli.command import find_job, guarded, put
+from anabranch.crawler.cli.command import guarded, put
 from anabranch.crawler.job.inspection import refuse_unwritable
+from anabranch.crawler.operate.finding import find_job
 from anabranch.crawler.order.frontier import DATABASES
 from anabranch.crawler.outcomes.errors import UsageError
 from anabranch.crawler.processes.dividing import AlreadyDivided, divide, divided_line

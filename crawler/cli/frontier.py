@@ -14,17 +14,15 @@ from contextlib import contextmanager, nullcontext, suppress
 from pathlib import Path
 from typing import IO, Any
 
-from anabranch.crawler.cli.command import find_job, guarded, opened, put, shared_address
+from anabranch.crawler.cli.command import guarded, put
 from anabranch.crawler.cli.console import consents, say
 from anabranch.crawler.cli.tables import explained, gate_line, listing, queue_line
-from anabranch.crawler.job.inspection import open_embedded, readable_job, refuse_unwritable
+from anabranch.crawler.operate.finding import operated
 from anabranch.crawler.order.order import CrawlOrder
 from anabranch.crawler.order.sections import VERSION
 from anabranch.crawler.outcomes.errors import ExitCode, UsageError, storage_error, storage_errors
 from anabranch.crawler.report.table import escaped
-from anabranch.crawler.run.control import ask
-from anabranch.crawler.run.explain import ABOUT_URLS, open_explainer
-from anabranch.crawler.run.verbs import WHATEVER_KEY, Arguments, Facts, answer
+from anabranch.crawler.run.verbs import READING, Arguments, Facts
 from anabranch.crawler.urls.canonicalization import Canonicalizer, KeyOf
 from anabranch.crawler.urls.parsing import canonical
 from anabranch.dedup.files.durable import UNFINISHED, descriptor, sync_file, sync_folder
@@ -32,9 +30,8 @@ from anabranch.frontier.frontier import Frontier
 from anabranch.frontier.inspect.dump import load_dump
 from anabranch.frontier.inspect.load import LoadReport
 from anabranch.frontier.inspect.recovery import RecoveryJournal, load_journal
-from anabranch.frontier.jobfolder import is_embedded
 from anabranch.frontier.records import QueueKey
-from anabranch.frontier.times import clock_words, counted
+from anabranch.frontier.times import counted
 
 _GZIP = b"\x1f\x8b"
 #: The beginning of a line of Heritrix's journal.
@@ -134,70 +131,20 @@ def _up_to_the_tear(lines: Iterable[bytes]) -> Iterator[bytes]:
         yield from lines
 
 
-#: Verbs that change nothing: they also work on a job that cannot be written.
-READING = frozenset({"ls", "show", "why", "dump"})
-
-
 def run_frontier(verb: str, job: str, arguments: Arguments, *, as_json: bool = False) -> int:
     """Run a verb on a job, named by its folder or below `jobs`. A foreseeable error is one line and its exit code."""
-    return guarded(lambda: _run(verb, job, arguments, as_json=as_json))
 
-
-def _run(verb: str, job: str, arguments: Arguments, *, as_json: bool) -> int | None:
-    address = shared_address(job)
-    if address is not None:
-        from anabranch.crawler.cli.shared_job import is_at_work, run_verb  # noqa: PLC0415 - most jobs have no database
-
-        prepared = _prepared(verb, arguments, None)
-        found = run_verb(verb, address, arguments, prepared, reads=verb in READING)
-        if not isinstance(found, Mapping):
-            return found
-        put(_shown(verb, found, as_json=as_json, is_running=is_at_work(address)))
-        return None
-    directory = find_job(job)
-    if is_embedded(directory):
-        return _run_embedded(verb, directory, arguments, as_json=as_json)
-    facts = ask(directory / "state", verb, arguments)
-    if facts is not None:
-        put(_shown(verb, facts, as_json=as_json, is_running=True))
-        return None
-    reads = verb in READING
-    if not reads:
-        refuse_unwritable(directory)
-    # A verb that changes something never works on a copy.
-    place_opened = readable_job(directory) if reads else nullcontext(directory)
-    prepared = _prepared(verb, arguments, directory)
-    with place_opened as place, opened(place) as (frontier, order):
+    def run() -> int | None:
+        found = operated(job, say)
+        prepared = _prepared(verb, arguments, found.logs)
         if prepared is not None:
-            return prepared(frontier, order)
-        if verb in ABOUT_URLS:
-            with open_explainer(place, order) as explainer:
-                facts = answer(frontier, verb, explainer.with_key(verb, arguments))
-                facts = explainer.explained(verb, facts)
-        else:
-            facts = answer(frontier, verb, arguments)
-        put(_shown(verb, facts, as_json=as_json, is_running=False))
-    return None
+            with found.held(verb, reads=verb in READING) as (frontier, order):
+                return prepared(frontier, order)
+        facts, is_running = found.answer(verb, arguments)
+        put(_shown(verb, facts, as_json=as_json, is_running=is_running))
+        return None
 
-
-def _run_embedded(verb: str, directory: Path, arguments: Arguments, *, as_json: bool) -> int | None:
-    """On the job of a host program, read from a snapshot while the host holds it."""
-    prepared = _prepared(verb, arguments, None)
-    reads = verb in READING
-    if not reads:
-        refuse_unwritable(directory)
-    with open_embedded(directory, reads=reads) as (frontier, order, snapshot):
-        if snapshot is not None:
-            holder = "another process" if snapshot.process is None else f"process {snapshot.process}"
-            taken = clock_words(snapshot.taken_s, snapshot.taken_s)
-            unknown = "" if snapshot.in_flight is not None else "; what is in flight is not known"
-            state = f"{holder} runs it; this is a snapshot of what was durable at {taken}{unknown}"
-            say(f"anabranch: {directory}: {state}")
-        if prepared is not None:
-            return prepared(frontier, order)
-        facts = answer(frontier, verb, {**arguments, WHATEVER_KEY: True})
-        put(_shown(verb, facts, as_json=as_json, is_running=snapshot is not None))
-    return None
+    return guarded(run)
 
 
 # Verbs that a running crawl refuses

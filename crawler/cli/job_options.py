@@ -69,6 +69,22 @@ def _run_operate(verb: str, job: str, arguments: Mapping[str, Any] | None = None
     raise typer.Exit(run_operate(verb, job, arguments or {}, **how))
 
 
+def set_(
+    job: Job,
+    settings: Annotated[
+        list[str],
+        typer.Argument(
+            metavar="SECTION.KEY=VALUE...", help="As in limits.pages=500; += adds to a list: 'scope.exclude+=/print/'."
+        ),
+    ],
+    as_json: Json = False,
+) -> None:
+    """Change limits, politeness or scope of a job, running or not; the job keeps the change."""
+    from anabranch.crawler.cli.operate import run_set  # noqa: PLC0415 - help must be fast
+
+    raise typer.Exit(run_set(job, settings, as_json=as_json))
+
+
 #: The names in `crawler.report.reports.REPORTS`; written here because help must be fast.
 NAMES = (
     "crawl-summary, seeds, hosts, mimetypes, response-codes, processors, frontier-summary, frontier-nonempty, filter, "
@@ -108,7 +124,7 @@ def workers(
     """List the workers of a job that several crawl, or have one of them end."""
     if action not in {None, "drain"} or (action is None) != (name is None):
         raise typer.BadParameter("give no action, or drain and the name of a worker")
-    from anabranch.crawler.cli.shared_job import run_workers  # noqa: PLC0415 - help must be fast
+    from anabranch.crawler.cli.operate import run_workers  # noqa: PLC0415 - help must be fast
 
     raise typer.Exit(run_workers(job, name, as_json=as_json))
 
@@ -118,7 +134,7 @@ def requeue(
     lost: Annotated[str, typer.Option("--lost", metavar="WORKER", help="The worker whose machine is lost.")],
 ) -> None:
     """Fetch pages again whose records were lost with a worker's machine: those in no file that was uploaded."""
-    from anabranch.crawler.cli.shared_job import run_requeue  # noqa: PLC0415 - help must be fast
+    from anabranch.crawler.cli.operate import run_requeue  # noqa: PLC0415 - help must be fast
 
     raise typer.Exit(run_requeue(job, lost))
 

@@ -9,13 +9,14 @@ from pathlib import Path
 
 from rich.console import Console
 
-from anabranch.crawler.cli.command import find_job, guarded, put
+from anabranch.crawler.cli.command import guarded, put
 from anabranch.crawler.cli.console import say
 from anabranch.crawler.job.folder import JobFolder, take_job_lock
 from anabranch.crawler.job.frontier import frontier_order, open_job
 from anabranch.crawler.job.inspection import refuse_unwritable
 from anabranch.crawler.job.orderfile import order_file, write_order
 from anabranch.crawler.job.workerfolders import refuse_old_division, worker_folders
+from anabranch.crawler.operate.finding import find_job
 from anabranch.crawler.order.loading import order_of
 from anabranch.crawler.order.order import CrawlOrder, dump_order
 from anabranch.crawler.order.sources import file_layer, read_layers

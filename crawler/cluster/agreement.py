@@ -269,6 +269,7 @@ def join(database: JobDatabase, wanted: Wanted, who: Applicant) -> Joined:
             _lead(database.place, connection, wanted, differs)
             put_fact(connection, "order", dump_order(wanted.order))
             put_fact(connection, "agreement", json.dumps(asked))
+            put_fact(connection, "settings", "[]")
             put_wish(connection, Wish.RUN)
             _note_begin(connection)
         added = add_seeds(connection, wanted.seeds)
@@ -351,6 +352,25 @@ def check_agreement(database: JobDatabase, order: CrawlOrder, number: int = 1) -
         raise OtherOrder(
             f"{database.place}: another worker has begun with another order: {_listed(list(differs.values()))}"
         )
+
+
+def set_order(connection: Connection, order: CrawlOrder, settings: Sequence[str]) -> None:
+    """The job's order is now this one, made by these settings; workers at work see that they have to follow."""
+    lock_job(connection)
+    put_fact(connection, "order", dump_order(order))
+    put_fact(connection, "agreement", json.dumps(agreement_of(order)))
+    put_fact(connection, "settings", json.dumps([*settings_of_run(connection), list(settings)]))
+
+
+def settings_of_run(connection: Connection) -> list[list[str]]:
+    """The changes of the order since the run began, the oldest first."""
+    return parsed_settings(fact(connection, "settings"))
+
+
+def parsed_settings(text: str | None) -> list[list[str]]:
+    """The same from the text of the fact `settings`. Pure."""
+    found: list[list[str]] = json.loads(text or "[]")
+    return found
 
 
 def _workers(connection: Connection) -> list[tuple[str, str, bool]]:

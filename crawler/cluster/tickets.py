@@ -95,6 +95,13 @@ class WorkerTickets:
         self._is_limited = False
         self._serve()
 
+    def limit(self) -> int:
+        """There is a limit from now on; the tickets that pages of before need, which `hold_tickets` notes."""
+        if not self._is_limited:
+            self._is_limited = True
+            self._granted = max(self._granted, self._done + self._out)
+        return self._granted
+
     @property
     def _free(self) -> int:
         return self._granted - self._done - self._out
@@ -159,6 +166,16 @@ def keep_tickets(connection: Connection, epoch: int, tickets: int) -> None:
     execute(
         connection,
         "UPDATE job_worker SET tickets = :tickets WHERE epoch = :epoch AND tickets > :tickets",
+        tickets=tickets,
+        epoch=epoch,
+    )
+
+
+def hold_tickets(connection: Connection, epoch: int, tickets: int) -> None:
+    """A worker has so many since it joined, at least: it fetched without a limit before."""
+    execute(
+        connection,
+        "UPDATE job_worker SET tickets = :tickets WHERE epoch = :epoch AND tickets < :tickets",
         tickets=tickets,
         epoch=epoch,
     )

@@ -15,11 +15,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO, NamedTuple
 
+from anabranch.crawler.job.changes import held_changes
 from anabranch.crawler.job.folder import job_name, order_to_resume, refuse_embedded
 from anabranch.crawler.job.orderfile import last_order_file, order_edits
 from anabranch.crawler.job.seeding import user_function_errors
 from anabranch.crawler.job.seeds import COMMAND_LINE, ORDER, Seed, has_seeds, is_file, is_path, none_left, read_seeds
 from anabranch.crawler.job.workerfolders import shared_file
+from anabranch.crawler.order.changes import changes_layer
 from anabranch.crawler.order.frontier import DATABASES, holds_password
 from anabranch.crawler.order.loading import job_of, order_of
 from anabranch.crawler.order.order import CrawlOrder
@@ -109,7 +111,7 @@ def choose(wanted: CrawlRequest, find_shared: FindShared = lambda *_: None) -> C
     is_begun = not wanted.fresh and _has_begun(directory, shared)
     if own is not None:
         return _resume(layers, own, directory, named, is_begun=is_begun, is_derived=is_derived)
-    order = _of_new(layers, shared)
+    order, layers, notes = _with_changes(_of_new(layers, shared), layers, directory, is_begun=is_begun)
     return ChosenJob(
         order=_named_in(order, named) if named else order,
         layers=layers,
@@ -117,6 +119,7 @@ def choose(wanted: CrawlRequest, find_shared: FindShared = lambda *_: None) -> C
         named=named,
         has_seeds=is_begun,
         is_derived=is_derived,
+        edits=tuple(notes),
     )
 
 
@@ -240,8 +243,8 @@ def _resume(
     """Continue by the job's own order. Its earlier seeds are in its seed book, and stay in its order."""
     try:
         kept = file_layer(own)
-        whole = [*layers, kept]
-        before, order = job_of([kept]), _with_shares(order_of(whole), 1)  # it was begun without shares
+        before, order = job_of([kept]), _with_shares(order_of([*layers, kept]), 1)  # it was begun without shares
+        order, whole, notes = _with_changes(order, [*layers, kept], directory, is_begun=is_begun)
     except OrderError as error:
         if str(own) not in str(error):
             raise
@@ -259,8 +262,22 @@ def _resume(
         named=named if is_begun else [*_of_order([kept], before, but=added.sources), *named],
         has_seeds=is_begun,
         is_derived=is_derived,
-        edits=order_edits(directory),
+        edits=[*order_edits(directory), *notes],
     )
+
+
+def _with_changes(
+    order: CrawlOrder, layers: Sequence[Layer], directory: Path, *, is_begun: bool
+) -> tuple[CrawlOrder, list[Layer], list[str]]:
+    """The order with what an operator changed in it while the job lived; the layers of both; a line for each such change."""
+    changes = held_changes(directory, order) if is_begun else []
+    if not changes:
+        return order, [*layers], []
+    layers = [changes_layer(changes), *layers]
+    changed = order_of(layers)
+    shares = order.frontier.shares
+    notes = [f"{change} (`anabranch set`)" for change in changes]
+    return _with_shares(changed, shares), layers, notes
 
 
 _SHOWN_CHARS = 100

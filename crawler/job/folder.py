@@ -346,6 +346,17 @@ def take_job_lock(directory: Path) -> int:
         raise JobInUse(directory, held.process) from held
 
 
+@contextlib.contextmanager
+def held_folder(directory: Path) -> Iterator[None]:
+    """Hold the job while entered. Raises: JobInUse, StorageError."""
+    with storage_errors(directory):
+        lock = take_job_lock(directory)
+    try:
+        yield
+    finally:
+        os.close(lock)
+
+
 class MovedAside(NamedTuple):
     """Where the old job is now."""
 

@@ -1,4 +1,4 @@
-"""Opens jobs that are only looked at, in temporary copies where the job itself cannot be opened.
+"""Opens jobs that no crawl runs; those that are only looked at in temporary copies where the job itself cannot be opened.
 
 Opening a job's queue writes to it, so `readable_job` copies a job that cannot be written (read-only medium, full disk, another
 user's). A job of a host program that embeds the Frontier has neither seeds nor a scope: `open_embedded` opens it as the host
@@ -17,8 +17,10 @@ from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
-from anabranch.crawler.job.folder import open_lock, take_job_lock, who_holds
+from anabranch.crawler.job.folder import JobFolder, open_lock, take_job_lock, who_holds
+from anabranch.crawler.job.orderfile import order_file
 from anabranch.crawler.job.state import PAYLOADS
+from anabranch.crawler.order.frontier import MEMORY
 from anabranch.crawler.order.loading import load_order
 from anabranch.crawler.order.order import CrawlOrder
 from anabranch.crawler.outcomes.endings import FORESEEABLE
@@ -62,6 +64,25 @@ def refuse_unwritable(directory: Path) -> None:
             f"{directory}: the job cannot be written, so nothing can be changed in it; "
             "change the permissions, or copy the folder to where it can be written"
         )
+
+
+@contextmanager
+def opened(directory: Path) -> Iterator[tuple[Frontier, CrawlOrder]]:
+    """The Frontier and the order of a stopped job. Raises: UsageError if nothing was ever queued; as a crawl does."""
+    from anabranch.crawler.job.frontier import has_begun, open_job, refuse_lost_queue  # noqa: PLC0415 - commands on a running crawl do not need it
+
+    with JobFolder.open(directory) as job:
+        kept = order_file(directory)
+        if kept is None:
+            raise UsageError(f"{directory}: the job has not begun; `anabranch crawl` begins it")
+        order = load_order(kept, {})
+        refuse_lost_queue(job.state)
+        if order.frontier.store in {"", MEMORY} and not has_begun(job.state) and not has_store(job.state):
+            raise UsageError(f"{directory}: the job has no queue yet; `anabranch crawl` begins it")
+        with open_job(job.state, order) as frontier:
+            yield frontier, order
+            if frontier.is_done:
+                job.mark_finished()
 
 
 @contextmanager

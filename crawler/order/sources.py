@@ -94,7 +94,7 @@ def hint(name: str, known: Iterable[str], form: str, dash: str = "_") -> str:
 
 def read_layers(file: Path | None, flags: Mapping[str, object], settings: Sequence[str] = ()) -> list[Layer]:
     """The layers, the strongest first, unvalidated. Raises: OrderError, UsageError if one cannot be read."""
-    layers = [_flag_layer(flags), _settings_layer(settings), _environment_layer()]
+    layers = [_flag_layer(flags), settings_layer(settings), _environment_layer()]
     return [*layers, replace(file_layer(file), folder=file.parent)] if file else layers
 
 
@@ -115,19 +115,21 @@ def _flag_layer(flags: Mapping[str, object]) -> Layer:
     return Layer(tables=tables, section_form="flags", key_form="--{flag}", origin_form="--{flag}", is_command=True)
 
 
-def _settings_layer(settings: Sequence[str]) -> Layer:
-    """Settings `-s section.key=value`; the last of several for one key counts."""
+def settings_layer(settings: Sequence[str], form: str = "-s ") -> Layer:
+    """Settings `-s section.key=value`; the last of several for one key counts. `form` comes before each. Raises: UsageError."""
     tables: dict[str, Any] = {}
     for setting in settings:
         name, equals, text = setting.partition("=")
         section, dot, key = name.strip().partition(".")
         if not (equals and dot and key):
-            raise UsageError(f"-s {setting!r}: write it as section.key=value, like -s politeness.min_delay=1s")
+            raise UsageError(f"{form}{setting!r}: write it as section.key=value, like {form}politeness.min_delay=1s")
         if section in ENTRIES:
-            raise UsageError(f"-s {setting!r}: entries [[{section}]] can only be in a file")
+            raise UsageError(f"{form}{setting!r}: entries [[{section}]] can only be in a file")
         tables.setdefault(section, {})[key] = _value(section, key, text)
-    form = "-s {section}.{key}"
-    return Layer(tables=tables, section_form="-s {section}", key_form=form, origin_form=form, is_command=True)
+    key_form = f"{form}{{section}}.{{key}}"
+    return Layer(
+        tables=tables, section_form=f"{form}{{section}}", key_form=key_form, origin_form=key_form, is_command=True
+    )
 
 
 def _environment_layer() -> Layer:

@@ -30,6 +30,8 @@ from anabranch.frontier.policies.userfunctions import is_user_function
 
 #: Host -> the quota that it has used up; None if it may be fetched from. Called for every URL, so it must cost O(1).
 OverQuotaOf = Callable[[str], OverQuota | None]
+#: The limits of hosts -> whether a host has used them up; None if hosts have no limits.
+QuotasOf = Callable[[LimitsSection], OverQuotaOf | None]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -41,10 +43,17 @@ class UrlAdmission:
     similar: SimilarUrlFilter | None  #: None: the order asks for no similarity filter
     drop_similar: DropSimilar | None  #: the processor that applies it
     seen: SeenUrls | None  #: URLs that need no judgement; None: each link is judged
+    preselector: Preselector
+    quotas_of: QuotasOf
+
+    def change(self, order: CrawlOrder) -> None:
+        """Judge by the scope and the quotas of this order from now on, queued URLs, too. Raises: OrderError."""
+        self.scope.change(order.scope)
+        self.preselector.change(order.scope.block, self.quotas_of(order.limits))
 
 
 async def open_admission(
-    order: CrawlOrder, state: Path, frontier: AsyncFrontier, opened: AsyncExitStack
+    order: CrawlOrder, state: Path, frontier: AsyncFrontier, quotas_of: QuotasOf, opened: AsyncExitStack
 ) -> UrlAdmission:
     """Open what the order asks for; it is closed before the Frontier is. Raises: OrderError, StorageError."""
     scope, canonicalizer = open_scope(order.scope), Canonicalizer(order.urls.canonicalization)
@@ -56,7 +65,15 @@ async def open_admission(
     # User functions see each link again. The similarity filter learns seen URLs, too: a crash may have made it forget them.
     has_user_functions = bool(order.scope.rules) or any(map(is_user_function, order.urls.canonicalization))
     seen = None if has_user_functions else SeenUrls(frontier.core.unseen if similar is None else None)
-    return UrlAdmission(scope=scope, canonicalizer=canonicalizer, similar=similar, drop_similar=drop_similar, seen=seen)
+    return UrlAdmission(
+        scope=scope,
+        canonicalizer=canonicalizer,
+        similar=similar,
+        drop_similar=drop_similar,
+        seen=seen,
+        preselector=Preselector(scope, order.scope.block, quotas_of(order.limits)),
+        quotas_of=quotas_of,
+    )
 
 
 class OutOfScope(FetchError):
@@ -102,6 +119,10 @@ class Preselector:
 
     def __init__(self, scope: Scope, block: Sequence[str], over_quota_of: OverQuotaOf | None = None) -> None:
         self._scope = scope
+        self.change(block, over_quota_of)
+
+    def change(self, block: Sequence[str], over_quota_of: OverQuotaOf | None) -> None:
+        """Judge by these patterns and quotas from now on."""
         self._blocks = [re.compile(pattern) for pattern in block]
         self._over_quota_of = over_quota_of
 

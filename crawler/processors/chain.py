@@ -10,8 +10,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
-from anabranch.crawler.accounts.accounts import Accounts
-from anabranch.crawler.accounts.totals import Totals
 from anabranch.crawler.archive.replay import ArchivedResponses
 from anabranch.crawler.extract.extractor import Extractor, Sandbox
 from anabranch.crawler.fetch.dns import Resolver
@@ -20,7 +18,7 @@ from anabranch.crawler.job.folder import JobFolder
 from anabranch.crawler.job.journal import JournalFiles
 from anabranch.crawler.job.seeding import Seeding
 from anabranch.crawler.order.order import CrawlOrder
-from anabranch.crawler.processors.admission import Preselector, UrlAdmission, host_quotas
+from anabranch.crawler.processors.admission import UrlAdmission
 from anabranch.crawler.processors.candidates import FindCandidates, ScheduleSitemaps, ScheduleSurplus
 from anabranch.crawler.processors.disposition import Disposition
 from anabranch.crawler.processors.page import ExtractPage, FetchPage, directives_for
@@ -44,8 +42,6 @@ class ChainParts:
     sandbox: Sandbox
     admission: UrlAdmission
     seeding: Seeding
-    accounts: Accounts
-    of_host: Callable[[str], Totals]  #: the totals of a host, in the whole job
     files: JournalFiles
     exchanges: ExchangeMaker | None  #: None: nothing is archived
     recorder: Recorder
@@ -57,14 +53,13 @@ def build_chain(parts: ChainParts) -> Iterator[tuple[str, Processor]]:
     order, admission = parts.order, parts.admission
     candidates = FindCandidates(admission.scope, admission.canonicalizer, parts.seeding.redirected, admission.seen)
     on_scheduled = None if admission.drop_similar is None else admission.drop_similar.learn
-    quotas = host_quotas(order.limits, parts.accounts, parts.clock, parts.of_host)
     payloads = parts.files.payloads
     archive = None if payloads is None else ArchivedResponses(parts.job.warc, payloads, parts.job.state)
     options = order.extract.options(robot=order.agent.token, nofollow_links=order.robots.nofollow_links)
     directives = directives_for(order.agent.token, parts.clock) if order.robots.meta else None
     sitemaps = ScheduleSitemaps(candidates, parts.frontier, on_scheduled)
 
-    yield "preselect", Preselector(admission.scope, order.scope.block, quotas)
+    yield "preselect", admission.preselector
     yield "names", DnsPrecondition(parts.resolver, parts.recorder.lookup, parts.fetcher.uses_proxy)
     if order.robots.robots == "obey":
         yield (

@@ -22,16 +22,18 @@ from anabranch.crawler.fetch.connection_limits import connection_limits_for, rai
 from anabranch.crawler.fetch.dns import Resolver
 from anabranch.crawler.fetch.fetcher import Fetcher
 from anabranch.crawler.fetch.response import Scratch
+from anabranch.crawler.job.changes import settle_changes
 from anabranch.crawler.job.folder import JobFolder
-from anabranch.crawler.job.frontier import has_urls, open_job
+from anabranch.crawler.job.frontier import frontier_order, has_urls, open_job
 from anabranch.crawler.job.journal import Journal, JournalFiles, open_journal, warc_facts
 from anabranch.crawler.job.seeding import CandidateMaker, Seeding
 from anabranch.crawler.job.seeds import SEED_BOOK, Book, SeedBook, SourceTags, require_seeds
 from anabranch.crawler.job.state import begin_round, current_round, round_of_run
 from anabranch.crawler.order.fetch import fetch_options, site_of
 from anabranch.crawler.order.order import CrawlOrder, dump_order
+from anabranch.crawler.order.sections import LimitsSection
 from anabranch.crawler.outcomes.errors import storage_errors
-from anabranch.crawler.processors.admission import UrlAdmission, open_admission
+from anabranch.crawler.processors.admission import UrlAdmission, host_quotas, open_admission
 from anabranch.crawler.processors.chain import ChainParts, build_chain
 from anabranch.crawler.processors.disposition import Disposition
 from anabranch.crawler.processors.preconditions import RobotsPrecondition
@@ -105,6 +107,15 @@ class RunParts:
     delivery: Delivery | None = None  #: of pages to a program
     explainer: UrlExplainer
     view_totals: Callable[[], AccountsView]  #: of the whole job, as of now (blocks); the caller closes it
+    admission: UrlAdmission
+    is_shared: bool  #: several workers crawl the job
+
+    def follow(self, order: CrawlOrder) -> None:
+        """Go on by a changed order. Raises: OrderError, PolicyError; then nothing is changed."""
+        asked = frontier_order(order)
+        self.admission.change(order)
+        self.frontier.operate(lambda on: on.set_politeness(asked.politeness, asked.group_politeness))
+        self.limits.change(limits_of_run(order.limits, is_shared=self.is_shared))
 
 
 async def open_parts(context: RunContext, opened: AsyncExitStack) -> RunParts:
@@ -118,7 +129,8 @@ async def open_parts(context: RunContext, opened: AsyncExitStack) -> RunParts:
     fetcher, sandbox = _fetcher(context, resolver, frontier.core), Sandbox()
     opened.push_async_callback(fetcher.close)
     opened.push_async_callback(sandbox.close)
-    admission = await open_admission(order, job.state, frontier, opened)
+    quotas_of = partial(host_quotas, accounts=accounts, clock=clock, of_host=_of_host(context, accounts))
+    admission = await open_admission(order, job.state, frontier, quotas_of, opened)
     tags = SourceTags()
     maker = CandidateMaker(admission.canonicalizer.key, tags)
     learn = None if admission.drop_similar is None else admission.drop_similar.learn
@@ -136,8 +148,6 @@ async def open_parts(context: RunContext, opened: AsyncExitStack) -> RunParts:
         sandbox=sandbox,
         admission=admission,
         seeding=seeding,
-        accounts=accounts,
-        of_host=_of_host(context, accounts),
         files=files,
         exchanges=exchanges,
         recorder=recorder,
@@ -163,6 +173,8 @@ async def open_parts(context: RunContext, opened: AsyncExitStack) -> RunParts:
         pool=WorkerPool(frontier, chain, counted, context.statistics, limits.pages, context.board, delivery),
         delivery=delivery,
         explainer=explainer,
+        admission=admission,
+        is_shared=share is not None,
         view_totals=partial(_view_totals, context, accounts),
     )
     if share is not None:
@@ -184,11 +196,13 @@ def _view_totals(context: RunContext, accounts: Accounts) -> AccountsView:
     return AccountsView(context.job.state)
 
 
+def limits_of_run(limits: LimitsSection, *, is_shared: bool) -> LimitsSection:
+    """The limits that a run holds; those of the whole job are not one worker's. Pure."""
+    return limits.model_copy(update={"pages": 0, "fetched_bytes": 0}) if is_shared else limits
+
+
 def _limits(context: RunContext, done: int, fetched_bytes: int) -> RunLimits:
-    """The limits that this run holds; those of the whole job are not one worker's."""
-    limits = context.order.limits
-    if context.share is not None:
-        limits = limits.model_copy(update={"pages": 0, "fetched_bytes": 0})
+    limits = limits_of_run(context.order.limits, is_shared=context.share is not None)
     return RunLimits(limits, context.run_state, context.statistics, done=done, fetched_bytes=fetched_bytes)
 
 
@@ -215,6 +229,7 @@ def _open_frontier(context: RunContext, book: Book, resolver: Resolver, on_chang
         if context.share is None and has_urls(frontier):
             require_seeds(book, job.state / SEED_BOOK)
         job.write_order(dump_order(order))  # only now: the job may have refused the order
+        settle_changes(job.state, order)
     except BaseException:
         frontier.close()
         raise

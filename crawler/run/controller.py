@@ -11,7 +11,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Coroutine, Sequence
 from contextlib import AbstractAsyncContextManager, AsyncExitStack
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -156,7 +156,7 @@ class CrawlController:
                 self._hooks.share.on_progress(progress.last)
             status = self._status = RunStatus(self._context, self._disk, frontier.core, progress)
             frontier.core.on_trouble(log_frontier_trouble)
-            verbs = CrawlVerbs(self._context, parts, status.facts)
+            verbs = CrawlVerbs(self._context, parts, status.facts, self._follow)
             async with self._hooks.control(self._job.state, verbs.answer):
                 try:
                     await seeding.begin(self._seeds)
@@ -249,7 +249,7 @@ class CrawlController:
             if ended.done():
                 return
             parts.frontier.stop_leasing()
-            parts.limits.pages.wake_all(len(workers))
+            parts.limits.pages.wake_all()
             if parts.delivery is not None:
                 parts.delivery.end()
             if self._hooks.share is not None:
@@ -262,6 +262,13 @@ class CrawlController:
         finally:
             for task in (stopped, hurried, ended):
                 task.cancel()
+
+    def _follow(self, order: CrawlOrder) -> None:
+        """Go on by a changed order. Raises: OrderError, PolicyError; then nothing is changed."""
+        assert self._parts is not None
+        self._parts.follow(order)
+        self._order, self._context = order, replace(self._context, order=order)
+        self._disk.change(order.limits.min_free_disk_bytes)
 
     def _phase_changed(self, phase: Phase, reason: str) -> None:
         if self._progress is not None:

@@ -11,8 +11,11 @@ import asyncio
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
+from anabranch.crawler.job.changes import change_order
 from anabranch.crawler.job.seeds import Seed
 from anabranch.crawler.job.state import current_round
+from anabranch.crawler.order.changes import Change
+from anabranch.crawler.order.order import CrawlOrder
 from anabranch.crawler.outcomes.endings import WhyEnded
 from anabranch.crawler.outcomes.errors import UsageError, storage_errors
 from anabranch.crawler.report.reports import ALL_NEEDS, LONGEST_SHOWN, QUEUES_SHOWN, JobFacts, report_kind
@@ -27,6 +30,7 @@ if TYPE_CHECKING:  # commands on a job need none of it
     from anabranch.crawler.run.composition import RunContext, RunParts
 
 PAUSE, RESUME, STOP, STATUS, ADD = "crawl-pause", "crawl-resume", "crawl-stop", "crawl-status", "crawl-add"
+SET = "crawl-set"
 REPORT = "report"
 
 #: Rows of a report by default; and at most, since an answer is one line.
@@ -36,10 +40,14 @@ LIMIT, MOST = 1000, 100_000
 class CrawlVerbs:
     """Answers the control socket of one run."""
 
-    def __init__(self, context: RunContext, parts: RunParts, status: Callable[[], Facts]) -> None:
+    def __init__(
+        self, context: RunContext, parts: RunParts, status: Callable[[], Facts], follow: Callable[[CrawlOrder], None]
+    ) -> None:
+        """`status` is what most verbs answer; `follow` goes on by a changed order."""
         self._context = context
         self._parts = parts
         self._status = status
+        self._follow = follow
 
     async def answer(self, verb: str, given: Arguments) -> Facts:
         """The facts. Raises: UsageError for wrong arguments; as `answer_running`."""
@@ -58,12 +66,20 @@ class CrawlVerbs:
         elif verb == ADD:
             seeds = seeds_argument(given)
             return added_seeds(seeds, await self._parts.seeding.add(seeds))
+        elif verb == SET:
+            return await self._set(settings_argument(given))
         elif verb == REPORT:
             return await self._report(given)
         elif verb != STATUS:
             facts = await answer_running(self._parts.frontier, verb, explainer.with_key(verb, given))
             return await asyncio.to_thread(explainer.with_trouble, explainer.with_scope(verb, facts))
         return self._status()
+
+    async def _set(self, settings: Sequence[str]) -> Facts:
+        """Change the order: in the job's folder first, then in the run."""
+        order, changes = await to_the_end(asyncio.to_thread(change_order, self._context.job.directory, settings))
+        self._follow(order)
+        return changed_facts(changes)
 
     async def _report(self, given: Arguments) -> Facts:
         """The crawl goes on meanwhile. Arguments: name, limit."""
@@ -84,6 +100,20 @@ def refuse_at_the_end(verb: str, phase: Phase) -> None:
     """Raises: UsageError if the crawl is ending."""
     if phase is Phase.DRAINING:
         raise UsageError(f"the crawl is ending, there is nothing to {verb}; run its command again to go on")
+
+
+def settings_argument(given: Arguments) -> list[str]:
+    """The argument `settings`, a list of `section.key=value`. Raises: UsageError."""
+    match given.get("settings"):
+        case [*settings] if settings and all(isinstance(setting, str) for setting in settings):
+            return settings
+        case other:
+            raise UsageError(f"settings must be a list of section.key=value; it is {other!r}")
+
+
+def changed_facts(changes: Sequence[Change]) -> Facts:
+    """What differs, for `set`."""
+    return {"changes": [{**change._asdict(), "line": str(change)} for change in changes]}
 
 
 def seeds_argument(given: Arguments) -> list[Seed]:

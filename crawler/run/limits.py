@@ -44,14 +44,25 @@ class RunLimits:
         self._order = order
         self._run_state = run_state
         self._statistics = statistics
-        self._bytes_left = order.fetched_bytes - fetched_bytes if order.fetched_bytes else None
-        pages_left = max(order.pages - done, 0) if order.pages else None
-        self.pages = PageLimit(pages_left, on_reached=lambda: self.reached(Cause.PAGES, self._lift_pages))
+        self._done = done
+        self._fetched_bytes = fetched_bytes
+        self._is_lifted: set[Cause] = set()  #: limits that the operator has lifted
+        self._began_s: float | None = None  #: by the loop's clock; None: the time does not run
+        self._timer: asyncio.TimerHandle | None = None
+        self.pages = PageLimit(self._pages_left, on_reached=lambda: self.reached(Cause.PAGES, self._lift_pages))
+
+    def change(self, order: LimitsSection) -> None:
+        """Hold these limits from now on, also those that the operator has lifted before. One that is reached counts at once."""
+        self._order = order
+        self._is_lifted.clear()
+        for cause in _ENDINGS:
+            self._run_state.resume(cause)
+        self.pages.change(self._pages_left)
+        self.check_bytes()
+        self._set_timer()
 
     def counting(self, dispose: Dispose) -> Dispose:
         """The same disposition, after which the bytes are checked."""
-        if self._bytes_left is None:
-            return dispose
 
         async def disposed(visit: Visit) -> OutcomeKind | None:
             kind = await dispose(visit)
@@ -62,21 +73,22 @@ class RunLimits:
 
     def check_bytes(self) -> None:
         """Compare the bytes with their limit."""
-        if self._bytes_left is not None and self._statistics.fetched_bytes >= self._bytes_left:
-            self.reached(Cause.BYTES, self._lift_bytes)
+        most = self._order.fetched_bytes
+        if not most or Cause.BYTES in self._is_lifted:
+            return
+        if self._fetched_bytes + self._statistics.fetched_bytes >= most:
+            self.reached(Cause.BYTES, lambda: self._is_lifted.add(Cause.BYTES))
 
     @contextmanager
     def clock(self) -> Iterator[None]:
         """The time runs while this is entered."""
-        if not self._order.time_s:
-            yield
-            return
-        # A time limit that was reached needs no lifting: its timer is over.
-        timer = asyncio.get_running_loop().call_later(self._order.time_s, self.reached, Cause.TIME, lambda: None)
+        self._began_s = asyncio.get_running_loop().time()
+        self._set_timer()
         try:
             yield
         finally:
-            timer.cancel()
+            self._began_s = None
+            self._set_timer()
 
     def reached(self, cause: Cause, lift: Callable[[], None]) -> None:
         """A limit is reached: end the run or pause it, as the order says. `lift` is called if the operator resumes it."""
@@ -85,11 +97,23 @@ class RunLimits:
         else:
             self._run_state.stop(_ENDINGS[cause])
 
+    @property
+    def _pages_left(self) -> int | None:
+        """Of this run."""
+        return max(self._order.pages - self._done, 0) if self._order.pages else None
+
+    def _set_timer(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        if self._began_s is not None and self._order.time_s:
+            # A time limit that was reached needs no lifting: its timer is over.
+            loop = asyncio.get_running_loop()
+            left_s = self._began_s + self._order.time_s - loop.time()
+            self._timer = loop.call_later(left_s, self.reached, Cause.TIME, lambda: None)
+
     def _lift_pages(self) -> None:
         self.pages.lift()  # `pages` may not be there yet when it is named
-
-    def _lift_bytes(self) -> None:
-        self._bytes_left = None
 
 
 class DiskWatch:
@@ -106,13 +130,19 @@ class DiskWatch:
         self.free_bytes: int | None = None  #: at the last poll, on the fullest disk
 
     async def watch(self) -> None:
-        """Poll every `POLL_S` seconds until cancelled; return at once if no space has to be kept free."""
-        while self._least_bytes:
+        """Poll every `POLL_S` seconds until cancelled."""
+        while True:
             await asyncio.sleep(POLL_S)
             await self.poll()
 
+    def change(self, least_bytes: int) -> None:
+        """Keep so much space free from the next poll on."""
+        self._least_bytes = least_bytes
+        if not least_bytes:
+            self._run_state.resume(Cause.DISK)
+
     async def poll(self) -> None:
-        """Look at the free space once, and pause or resume the crawl."""
+        """Look at the free space once, and pause or resume the crawl. Does nothing if no space has to be kept free."""
         if not self._least_bytes:
             return
         try:

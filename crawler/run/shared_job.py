@@ -22,7 +22,7 @@ from typing import Any, NamedTuple
 
 from sqlalchemy import Connection
 
-from anabranch.crawler.cluster.agreement import RunBegin, run_begin
+from anabranch.crawler.cluster.agreement import LOCAL, RunBegin, run_begin, set_order
 from anabranch.crawler.cluster.commands import Wish, ask, put_wish, take_answer, withdraw
 from anabranch.crawler.cluster.database import (
     JobDatabase,
@@ -32,16 +32,19 @@ from anabranch.crawler.cluster.database import (
     free_all_shares,
     has_job,
     has_workers,
+    lock_job,
     server_time,
 )
 from anabranch.crawler.cluster.outputs import has_outputs, requeue_lost
 from anabranch.crawler.cluster.seedtable import SeedTable
 from anabranch.crawler.cluster.tickets import UsedLimits, used
 from anabranch.crawler.cluster.totals import all_totals, view_of
+from anabranch.crawler.job.changes import change_order
 from anabranch.crawler.job.folder import JobFolder, who_holds
 from anabranch.crawler.job.seeding import seed_keys, seed_outcomes
 from anabranch.crawler.job.state import Round
 from anabranch.crawler.job.workerfolders import await_orphans
+from anabranch.crawler.order.changes import Change, changed_order
 from anabranch.crawler.order.loading import order_of
 from anabranch.crawler.order.order import CrawlOrder
 from anabranch.crawler.order.sources import kept_layer
@@ -231,6 +234,25 @@ class SharedJob:
             self.database.do(note)
             Event().wait(_DRAIN_S)
             at_work = [line.name for line in self.at_work()]
+
+    def change_order(self, settings: Sequence[str]) -> list[Change]:
+        """Change the job's order; what differs. Workers at work follow in a moment. Raises: as `changed_order`."""
+        refused = [setting for setting in settings if setting.partition("=")[0].rstrip("+ ").strip() in LOCAL]
+        if refused:
+            raise UsageError(f"{refused[0]!r}: concerns one machine; give it to the worker's own command there")
+
+        def change(connection: Connection) -> list[Change]:
+            lock_job(connection)
+            kept = order_of([kept_layer(tomllib.loads(fact(connection, "order") or ""), self.database.place)])
+            order, changes = changed_order(kept, settings)
+            if changes:
+                set_order(connection, order, settings)
+            return changes
+
+        changes = self.database.do(change)
+        if changes and self.folder is not None:
+            change_order(self.folder, settings)
+        return changes
 
     def has_uploads(self, name: str) -> bool:
         """A file of the worker was copied elsewhere."""

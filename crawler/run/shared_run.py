@@ -25,15 +25,24 @@ from anabranch.crawler.accounts.accounts import MAX_KNOWN, Accounts
 from anabranch.crawler.accounts.database import AccountsView, CountedRow
 from anabranch.crawler.accounts.totals import Totals, host_counted
 from anabranch.crawler.archive.uploads import Uploaded
-from anabranch.crawler.cluster.agreement import Joined, check_agreement
+from anabranch.crawler.cluster.agreement import Joined, check_agreement, parsed_settings, settings_of_run
 from anabranch.crawler.cluster.commands import Command, Wish, answer, asked_of, parsed_wish
 from anabranch.crawler.cluster.database import JobDatabase, execute, fetch, server_time
 from anabranch.crawler.cluster.outputs import put_output
 from anabranch.crawler.cluster.seedtable import SeedTable
-from anabranch.crawler.cluster.tickets import UsedLimits, WorkerTickets, granted, keep_tickets, take_tickets, used
+from anabranch.crawler.cluster.tickets import (
+    UsedLimits,
+    WorkerTickets,
+    granted,
+    hold_tickets,
+    keep_tickets,
+    take_tickets,
+    used,
+)
 from anabranch.crawler.cluster.totals import all_totals, put_totals, totals_elsewhere, view_of
 from anabranch.crawler.extract.links import REDIRECT
 from anabranch.crawler.job.frontier import open_share_holder
+from anabranch.crawler.order.changes import changed_order
 from anabranch.crawler.order.order import CrawlOrder
 from anabranch.crawler.order.sections import LimitsSection
 from anabranch.crawler.outcomes.errors import storage_errors
@@ -42,7 +51,7 @@ from anabranch.crawler.report.progress_log import memory_of_process
 from anabranch.crawler.report.statistics import CrawlStatistics
 from anabranch.crawler.run.composition import JobShare, ProgressSource, RunParts
 from anabranch.crawler.run.control import Answer, reply_to
-from anabranch.crawler.run.crawl_verbs import PAUSE, RESUME, STOP
+from anabranch.crawler.run.crawl_verbs import PAUSE, RESUME, SET, STOP
 from anabranch.crawler.run.run_state import Cause
 from anabranch.crawler.run.summing import snapshot_facts
 from anabranch.crawler.visit import Chain, Dispose, Step, Visit
@@ -74,6 +83,7 @@ class _News(NamedTuple):
 
     number: int  #: of the operator's last wish
     wish: Wish
+    settings: list[list[str]]  #: changes of the order since the run began
     seeds: int  #: the number of seeds
     commands: list[Command]
     drains: bool
@@ -95,12 +105,13 @@ class SharedRun:
         self._bytes_before = 0  #: that this process fetched before it joined last
         self._is_lifted = False  #: the operator has lifted the limit of pages
         self._obeyed = 0
+        self._settings = 0  #: changes of the order that this worker has made, since the run began
         self._parts: RunParts | None = None
         self._answer: Answer | None = None
         self._statistics = CrawlStatistics(started_s=0.0)
         self._take: Callable[[], CrawlSnapshot] = CrawlSnapshot
         self._due = asyncio.Event()  # something is wanted of the rows now
-        self._tickets = WorkerTickets(self._due.set) if order.limits.pages else None
+        self._tickets = self._new_tickets()
         self._find_progress: ProgressSource = lambda: None
         self._status_at_s = 0.0
         self._totals_at_s = 0.0
@@ -130,8 +141,7 @@ class SharedRun:
         try:
             yield
         finally:
-            if self._tickets is not None:
-                self._tickets.end()
+            self._tickets.end()
             self._totals_at_s = min(self._totals_at_s, monotonic())
             await self._push_totals()
             with suppress(StoreUnavailable):  # the server is away: others see that this worker is gone
@@ -183,17 +193,20 @@ class SharedRun:
         self._database.limit_retries()
         if self._parts is not None:
             self._parts.frontier.core.operations.limit_retries()
-        if self._tickets is not None:
-            self._tickets.end()
+        self._tickets.end()
+
+    def _new_tickets(self) -> WorkerTickets:
+        tickets = WorkerTickets(self._due.set)
+        if not self._limits.pages or self._is_lifted:
+            tickets.lift()
+        return tickets
 
     # The run's parts
 
     def _open_frontier(self, state: Path, clock: Callable[[], float], **more: Any) -> Frontier:
         """Join the job's workers; blocks. Raises: as `open_frontier`, OtherOrder."""
         check_agreement(self._database, self._order, self._joined.round)
-        self._tickets = WorkerTickets(self._due.set) if self._limits.pages else None
-        if self._tickets is not None and self._is_lifted:
-            self._tickets.lift()
+        self._tickets = self._new_tickets()
         self._elsewhere.clear()
         frontier = open_share_holder(state, self._order, self._identity, self._database.address, clock=clock, **more)
         try:
@@ -212,6 +225,7 @@ class SharedRun:
         if epoch is None:
             raise SharesLost(f"worker {self._identity.name}: its lease ended before it began")
         self._epoch, self._bytes_before = epoch, self._statistics.fetched_bytes
+        self._settings = len(settings_of_run(connection))
         execute(
             connection,
             "INSERT INTO job_worker VALUES (:epoch, :name, 0, 0, 0, 0, NULL, :now_s) ON CONFLICT (epoch) DO NOTHING",
@@ -227,14 +241,14 @@ class SharedRun:
         self._parts = parts
 
     def _metered(self, chain: Chain, dispose: Dispose, _statistics: CrawlStatistics) -> tuple[Chain, Dispose]:
-        if self._tickets is not None:
-            chain, dispose = self._tickets.metered(chain, dispose)
-        if any((self._limits.pages_per_host, self._limits.bytes_per_host, self._limits.time_per_host_s)):
-            chain = (("_host", self._know_host), *chain)
-        return (("_seed", self._know_seed), *chain), dispose
+        chain, dispose = self._tickets.metered(chain, dispose)
+        return (("_seed", self._know_seed), ("_host", self._know_host), *chain), dispose
 
     async def _know_host(self, visit: Visit) -> Step:
         """Limits of a host count what other workers fetched from it before."""
+        limits = self._limits
+        if not (limits.pages_per_host or limits.bytes_per_host or limits.time_per_host_s):
+            return Step.PROCEED
         host = host_counted(visit.lease.url)
         if host not in self._elsewhere:
             if len(self._elsewhere) > MAX_KNOWN:
@@ -277,18 +291,17 @@ class SharedRun:
         if is_due:
             self._status_at_s = monotonic() + STATUS_S
             status = self._status()
-        short, kept = 0, None
-        if self._tickets is not None:
-            short, kept = self._tickets.short, self._tickets.give_back() if is_due else None
-        return partial(self._look, status, fetched_bytes, short, kept)
+        kept = self._tickets.give_back() if is_due else None
+        return partial(self._look, status, fetched_bytes, self._tickets.short, kept)
 
     def _look(
         self, status: str | None, fetched_bytes: int, short: int, kept: int | None, connection: Connection
     ) -> _News:
         """In one transaction: read what is wanted, and write what others want to know."""
-        ((wish, seeds, asked, drains),) = fetch(
+        ((wish, settings, seeds, asked, drains),) = fetch(
             connection,
-            """SELECT (SELECT value FROM job_fact WHERE name = 'wish'), (SELECT coalesce(max(number), 0) FROM job_seed),
+            """SELECT (SELECT value FROM job_fact WHERE name = 'wish'), (SELECT value FROM job_fact WHERE name = 'settings'),
+               (SELECT coalesce(max(number), 0) FROM job_seed),
                (SELECT count(*) FROM job_command WHERE epoch = :epoch AND answer IS NULL),
                (SELECT drains FROM job_worker WHERE epoch = :epoch)""",
             epoch=self._epoch,
@@ -307,6 +320,7 @@ class SharedRun:
         is_limited = bool(self._limits.pages or self._limits.fetched_bytes)
         return _News(
             *parsed_wish(wish),
+            parsed_settings(settings),
             seeds,
             asked_of(connection, self._epoch) if asked else [],
             bool(drains),
@@ -347,8 +361,7 @@ class SharedRun:
         """Do what the rows ask for."""
         assert self._parts is not None
         assert self._answer is not None
-        if self._tickets is not None:
-            self._tickets.grant(news.tickets)
+        self._tickets.grant(news.tickets)
         if news.seeds > len(self._book):
             await self._read_seeds()
         if news.number > self._obeyed:
@@ -358,6 +371,9 @@ class SharedRun:
             self._obeyed = news.number
             self._status_at_s = 0.0
             self._due.set()
+        for settings in news.settings[self._settings :]:
+            self._settings += 1
+            await self._set(settings)
         if news.drains and not self._is_drained:
             self._is_drained = True
             await reply_to(self._answer, STOP, {})
@@ -367,16 +383,27 @@ class SharedRun:
         if news.used is not None:
             self._check_limits(self._parts, self._limits, news.used)
 
+    async def _set(self, settings: list[str]) -> None:
+        """Change the order as the operator did."""
+        assert self._answer is not None
+        self._order, _ = changed_order(self._order, settings)
+        self._limits, self._is_lifted = self._order.limits, False
+        if self._limits.pages:
+            held = self._tickets.limit()
+            await asyncio.to_thread(self._database.do_patiently, partial(hold_tickets, epoch=self._epoch, tickets=held))
+        else:
+            self._tickets.lift()
+        await reply_to(self._answer, SET, {"settings": settings})
+
     def _check_limits(self, parts: RunParts, limits: LimitsSection, now: UsedLimits) -> None:
-        if limits.pages and now.pages >= limits.pages and self._tickets is not None:
+        if limits.pages and now.pages >= limits.pages:
             parts.limits.reached(Cause.PAGES, self._lift_pages)
         if limits.fetched_bytes and now.fetched_bytes >= limits.fetched_bytes:
             parts.limits.reached(Cause.BYTES, self._lift_bytes)
 
     def _lift_pages(self) -> None:
         self._is_lifted = True
-        if self._tickets is not None:
-            self._tickets.lift()
+        self._tickets.lift()
 
     def _lift_bytes(self) -> None:
         self._limits = self._limits.model_copy(update={"fetched_bytes": 0})

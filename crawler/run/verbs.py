@@ -226,6 +226,9 @@ COMMANDS: Mapping[str, Callable[[Frontier, Arguments], Facts]] = {
 #: All verbs that a running crawl answers.
 VERBS = (*QUERIES, *COMMANDS)
 
+#: Verbs that change nothing: they also work on a job that cannot be written.
+READING = frozenset({*QUERIES, "dump"})
+
 #: Verbs that take long, or need the store to stand still: only for a job that is not running.
 STOPPED_ONLY = frozenset({"dump", "load", "rm"})
 

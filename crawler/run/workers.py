@@ -30,45 +30,52 @@ class PageLimit:
     """Limits the pages of a run: one ticket each, taken before the lease and given back if no page was fetched."""
 
     def __init__(self, pages: int | None, on_reached: Callable[[], None]) -> None:
-        self._tickets = None if pages is None else asyncio.Semaphore(pages)
-        self._left = pages
+        """`pages` of this run; None: no limit. `on_reached` is called when they are fetched."""
+        self._most = pages
+        self._fetched = 0
+        self._taken = 0  #: tickets of pages that are being fetched
+        self._is_over = False  #: nobody waits any more
+        self._changed = asyncio.Event()
         self._on_reached = on_reached
-        self._waiting = 0
-        if pages == 0:
-            on_reached()
+        self._check()
 
     async def take(self) -> None:
         """Wait for a ticket."""
-        if self._tickets is None:
-            return
-        self._waiting += 1
-        try:
-            await self._tickets.acquire()
-        finally:
-            self._waiting -= 1
+        while not (self._most is None or self._is_over or self._fetched + self._taken < self._most):
+            await self._changed.wait()
+        self._taken += 1
 
     def settle(self, *, is_page: bool) -> None:
         """Use the ticket up for a page, or give it back."""
-        if self._tickets is None or self._left is None:
-            return
-        if not is_page:
-            self._tickets.release()
-            return
-        self._left -= 1
-        if self._left == 0:
-            self._on_reached()
+        self._taken -= 1
+        if is_page:
+            self._fetched += 1
+            self._check()
+        else:
+            self._wake()
+
+    def change(self, pages: int | None) -> None:
+        """Set another limit for the whole run."""
+        self._most = pages
+        self._check()
+        self._wake()
 
     def lift(self) -> None:
         """Remove the limit; workers that wait for a ticket go on."""
-        if self._tickets is not None:
-            for _ in range(self._waiting):
-                self._tickets.release()
-        self._tickets = self._left = None
+        self.change(None)
 
-    def wake_all(self, workers: int) -> None:
+    def wake_all(self) -> None:
         """Let every worker pass: the Frontier hands out no more leases."""
-        for _ in range(workers if self._tickets is not None else 0):
-            self.settle(is_page=False)
+        self._is_over = True
+        self._wake()
+
+    def _check(self) -> None:
+        if self._most is not None and self._fetched >= self._most and not self._is_over:
+            self._on_reached()
+
+    def _wake(self) -> None:
+        self._changed.set()
+        self._changed = asyncio.Event()
 
 
 class Delivery(Protocol):

@@ -48,6 +48,10 @@ AnyLink = TypeVar("AnyLink", bound=tuple[Any, ...])
 def open_scope(section: ScopeSection) -> Scope:
     """Build the scope that the order asks for, still without seeds. Raises: OrderError, which names the key."""
     seed_scope = SEED_SCOPES[section.scope]()
+    return Scope(_rules_of(section, seed_scope), seed_scope)
+
+
+def _rules_of(section: ScopeSection, seed_scope: SeedScope) -> list[DecideRule]:
     made = [rules.reject_all(), rules.seeds(seed_scope)]
     for key, make in ORDER.items():
         value = getattr(section, key)
@@ -56,7 +60,7 @@ def open_scope(section: ScopeSection) -> Scope:
                 made.append(make(value))
             except PolicyError as error:
                 raise OrderError(f"[scope] {key} has a fault: {error}") from error
-    return Scope([*made, *map(rules.user_rule, section.rules)], seed_scope)
+    return [*made, *map(rules.user_rule, section.rules)]
 
 
 class RuleResult(NamedTuple):
@@ -73,14 +77,21 @@ class Scope:
     """Decides which URLs belong to the crawl: the last rule that decides wins, and is asked first; without one a URL is out."""
 
     def __init__(self, rules: Sequence[DecideRule], seed_scope: SeedScope) -> None:
-        self.rules = tuple(rules)
         self._seed_scope = seed_scope
-        self._parts = tuple(_fused(self.rules))
-        self._accepts: dict[str, Accepts] = {}  # by hops
+        self._set_rules(rules)
 
     def add_seed(self, url: str) -> None:
         """Open the part of the web around this seed. Idempotent."""
         self._seed_scope.add(url)
+
+    def change(self, section: ScopeSection) -> None:
+        """Decide by the rules of this section from now on; the part of the web around the seeds stays. Raises: OrderError."""
+        self._set_rules(_rules_of(section, self._seed_scope))
+
+    def _set_rules(self, rules: Sequence[DecideRule]) -> None:
+        self.rules = tuple(rules)
+        self._parts = tuple(_fused(self.rules))
+        self._accepts: dict[str, Accepts] = {}  # by hops
 
     def accepts(self, url: str, hops: str = "", via: str | None = None) -> bool:
         """Whether to fetch this canonical URL, found by these hops on `via`. Cost: 0.4 µs. Raises: UserFunctionFailed."""

@@ -19,6 +19,7 @@ from anabranch.frontier.inspect.views import PAGE, Views
 from anabranch.frontier.parts import Parts, flushed, run
 from anabranch.frontier.policies.budgets import NOTHING_MORE, checked_total, is_over_total
 from anabranch.frontier.records import GateKey, Head, OutcomeKind, QueueKey, UrlRecord, name_id
+from anabranch.frontier.scheduling.gates import Politeness, check_politeness
 from anabranch.frontier.scheduling.lifecycle import QueueState
 from anabranch.frontier.seen import SeenFilter
 from anabranch.frontier.stores.contract import Ended, FrontierStore, Place, QueueFacts, Standing
@@ -51,6 +52,12 @@ class Operations:
     def limit_retries(self) -> None:
         """The crawl ends: if the store is away, fail after a short time instead of waiting until it is back."""
         self._store.limit_retries()
+
+    def set_politeness(self, politeness: Politeness, group_politeness: Politeness) -> None:
+        """Spare hosts and groups by these rules from the next fetch on; current rests remain. Raises: PolicyError."""
+        for rules in (politeness, group_politeness):
+            check_politeness(rules)
+        self._parts.schedule.window.set_politeness(politeness, group_politeness)
 
     def queues(self, state: QueueState | None = None, after: int | None = None, limit: int = PAGE) -> list[QueueView]:
         """As `Views.queues`."""

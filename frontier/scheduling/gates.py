@@ -21,6 +21,7 @@ from dataclasses import dataclass
 from heapq import heappop, heappush
 from typing import Final
 
+from anabranch.frontier.errors import PolicyError
 from anabranch.frontier.policies.groups import is_group
 from anabranch.frontier.policies.sheets import Settings, Sheets
 from anabranch.frontier.records import GateKey, HostTrouble, name_id
@@ -42,6 +43,19 @@ class Politeness:
         if rest_s <= self.min_delay_s:  # also of a clock that went back
             return self.min_delay_s
         return min(rest_s, self.max_delay_s)
+
+
+def check_politeness(politeness: Politeness) -> None:
+    """Raises: PolicyError for numbers that make no sense."""
+    numbers = (politeness.delay_factor, politeness.min_delay_s, politeness.max_delay_s)
+    if not all(math.isfinite(number) and number >= 0 for number in numbers):
+        raise PolicyError("delays and the delay factor must be numbers that are not negative")
+    if politeness.min_delay_s > politeness.max_delay_s:
+        raise PolicyError(
+            f"min_delay {politeness.min_delay_s:g} s is longer than max_delay {politeness.max_delay_s:g} s"
+        )
+    if politeness.slots < 1:
+        raise PolicyError("a gate needs at least one slot")
 
 
 #: The most doublings: more would leave the range of a float.
@@ -184,6 +198,11 @@ class Gate:
         self.spacing_s = delay_s
         self._settle()
 
+    def set_politeness(self, politeness: Politeness) -> None:
+        """Rest by other rules from the next fetch on. Current rests remain."""
+        self.politeness = politeness
+        self._settle()
+
     def set_slots(self, slots: int | None) -> None:
         """Allow so many fetches at once; None = the order's number. Current rests remain."""
         assert slots is None or slots >= 1, "a gate needs at least one slot"
@@ -295,13 +314,24 @@ class GateMaker:
         is_off: bool = False,
     ) -> None:
         """`group_of` gives a host's second gate; None = no groups. `is_off` = no politeness, overrides and groups for hosts."""
-        self._politeness = _OFF if is_off else politeness
-        self._group_politeness = group_politeness
+        self._is_off = is_off
+        self.set_politeness(politeness, group_politeness)
         self._backoff = backoff
         self._sheets = sheets if sheets is not None and sheets.has_host_settings and not is_off else None
         self._group_of = group_of
         self.has_groups = group_of is not None and not is_off  #: hosts may belong to a group
         self._on_new_gate: Callable[[Gate], None] = lambda _: None
+
+    def set_politeness(self, politeness: Politeness, group_politeness: Politeness) -> None:
+        """Make gates by these rules from now on."""
+        self._politeness = _OFF if self._is_off else politeness
+        self._group_politeness = group_politeness
+
+    def politeness_of(self, key: GateKey) -> Politeness:
+        """The rules of a host or a group."""
+        if ":" in key and is_group(key):
+            return self._group_politeness
+        return self._politeness if self._sheets is None else _politeness_of(self._sheets, key, self._politeness)
 
     def on_new_gate(self, change: Callable[[Gate], None]) -> None:
         """Call `change` with each new gate of a host, see `Views.show_elsewhere`."""
@@ -312,10 +342,7 @@ class GateMaker:
         if ":" in key and is_group(key):
             gate = self.group_gate(key)
         else:
-            politeness = (
-                self._politeness if self._sheets is None else _politeness_of(self._sheets, key, self._politeness)
-            )
-            gate = Gate(name_id(key), key, politeness, backoff=self._backoff)
+            gate = Gate(name_id(key), key, self.politeness_of(key), backoff=self._backoff)
         self._on_new_gate(gate)
         return gate
 

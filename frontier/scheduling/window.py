@@ -9,10 +9,11 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from heapq import nlargest
+from itertools import chain
 from typing import NamedTuple
 
 from anabranch.frontier.records import GateKey, Turn, name_id
-from anabranch.frontier.scheduling.gates import GateMaker
+from anabranch.frontier.scheduling.gates import GateMaker, Politeness
 from anabranch.frontier.scheduling.queues import Lane
 from anabranch.frontier.scheduling.readylist import LANES_AT_ONCE, GateHeap, Group, Outbox, ReadyList
 from anabranch.frontier.stores.contract import GateRead, GatesRead, LeftGate, ShareOf, in_one_share
@@ -65,6 +66,15 @@ class GateWindow:
     def named(self, gate_id: int, key: GateKey) -> ReadyList | Group:
         """The gate of a host or group; asked for if it is not in memory."""
         return self.groups.get(gate_id) or self.lines.get(gate_id) or self.load(gate_id, key)
+
+    def set_politeness(self, politeness: Politeness, group_politeness: Politeness) -> None:
+        """Serve all gates by these rules from now on. Cost: 2 µs a gate in memory."""
+        self.maker.set_politeness(politeness, group_politeness)
+        listed: Iterable[ReadyList | Group] = chain(self.lines.values(), self.groups.values())
+        for line in listed:
+            line.gate.set_politeness(self.maker.politeness_of(line.gate.key))
+            if not line.is_loading:
+                line.enlist()
 
     # Coming in
 

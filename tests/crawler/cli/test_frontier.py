@@ -17,11 +17,13 @@ import pytest
 from anabranch.crawler.accounts.crawl_log import parse_crawl_log_line
 from anabranch.crawler.accounts.database import AccountsView
 from anabranch.crawler.cli import frontier
-from anabranch.crawler.cli.frontier import find_job, opened, run_frontier
+from anabranch.crawler.cli.frontier import run_frontier
 from anabranch.crawler.job.folder import JobFolder
 from anabranch.crawler.job.frontier import open_job
+from anabranch.crawler.job.inspection import opened
 from anabranch.crawler.job.journal import LineFile
 from anabranch.crawler.job.seeds import SEED_BOOK, Seed, SeedBook
+from anabranch.crawler.operate.finding import find_job
 from anabranch.crawler.order.order import CrawlOrder, dump_order
 from anabranch.crawler.outcomes.errors import ExitCode, UsageError
 from anabranch.frontier.records import Candidate, Outcome, OutcomeKind

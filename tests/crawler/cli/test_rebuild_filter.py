@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from anabranch.crawler.cli.frontier import opened
 from anabranch.crawler.cli.operate import run_report
 from anabranch.crawler.cli.rebuild_filter import run_rebuild_filter
+from anabranch.crawler.job.inspection import opened
 from anabranch.crawler.order.loading import load_order
 from anabranch.crawler.outcomes.errors import ExitCode
 from anabranch.dedup.uniq import recorded

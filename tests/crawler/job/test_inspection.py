@@ -11,10 +11,9 @@ from types import SimpleNamespace
 
 import pytest
 
-from anabranch.crawler.cli.frontier import opened
 from anabranch.crawler.job import inspection
 from anabranch.crawler.job.folder import JobFolder
-from anabranch.crawler.job.inspection import open_embedded, readable_job, refuse_unwritable
+from anabranch.crawler.job.inspection import open_embedded, opened, readable_job, refuse_unwritable
 from anabranch.crawler.outcomes.errors import DiskFull, JobInUse, NotPermitted, UsageError
 from anabranch.frontier.hosts.embedding import leaseboard
 from anabranch.frontier.hosts.embedding.job import EmbeddedJob

@@ -9,7 +9,7 @@ import pytest
 
 from anabranch.crawler.order.order import CrawlOrder
 from anabranch.crawler.outcomes.errors import OrderError
-from anabranch.crawler.processors.admission import UrlAdmission
+from anabranch.crawler.processors.admission import Preselector, UrlAdmission
 from anabranch.crawler.processors.candidates import DropSimilar
 from anabranch.crawler.processors.chain import ChainParts, build_chain
 from anabranch.crawler.processors.preconditions import IgnoreRobots, RobotsPrecondition
@@ -39,6 +39,8 @@ def chain(*, is_archived: bool = False, is_similar: bool = False, **sections: An
         similar=unused,
         drop_similar=DropSimilar(unused, unused) if is_similar else None,
         seen=None,
+        preselector=Preselector(unused, ()),
+        quotas_of=unused,
     )
     parts = ChainParts(
         order=CrawlOrder.model_validate(sections),
@@ -50,8 +52,6 @@ def chain(*, is_archived: bool = False, is_similar: bool = False, **sections: An
         sandbox=unused,
         admission=admission,
         seeding=made,
-        accounts=unused,
-        of_host=unused,
         files=made,
         exchanges=ExchangeMaker(unused, revisit=True) if is_archived else None,
         recorder=made,

@@ -76,8 +76,13 @@ class Crawl:
             limits=None,
             pool=None,
             explainer=UrlExplainer(self.scope, Canonicalizer().key, book, trouble=self.trouble),
+            admission=None,
+            is_shared=False,
         )
-        self.verbs = CrawlVerbs(self.context, self.parts, lambda: {"phase": self.run_state.phase.value})
+        self.followed = []
+        self.verbs = CrawlVerbs(
+            self.context, self.parts, lambda: {"phase": self.run_state.phase.value}, self.followed.append
+        )
 
     def trouble(self, *_):
         self.threads.append(threading.current_thread())

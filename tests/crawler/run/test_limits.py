@@ -10,10 +10,9 @@ from anabranch.crawler.outcomes.endings import WhyEnded
 from anabranch.crawler.report.statistics import CrawlStatistics
 from anabranch.crawler.run import limits
 from anabranch.crawler.run.limits import DiskWatch, RunLimits, free_bytes_of
-from anabranch.crawler.run.run_state import Phase, RunState
+from anabranch.crawler.run.run_state import Cause, Phase, RunState
 from anabranch.frontier.records import OutcomeKind
 from tests.crawler.builder import memory_frontier, settle, timers_set, until, visit
-from tests.patience import HANG_S
 
 GB = 10**9
 
@@ -73,7 +72,7 @@ async def test_with_on_limit_pause_the_operator_goes_beyond_the_pages() -> None:
 
 @pytest.mark.parametrize(("before", "ends"), [(0, False), (400, True)])
 async def test_bytes_are_looked_at_when_a_page_has_ended(before, ends) -> None:
-    """Those of earlier runs count; without the limit the disposition is left as it is."""
+    """Those of earlier runs count."""
 
     async def dispose(_):
         statistics.fetched_bytes += 600
@@ -85,8 +84,6 @@ async def test_bytes_are_looked_at_when_a_page_has_ended(before, ends) -> None:
     assert run_state.stopped.is_set() is ends
     if ends:
         assert run_state.ending is WhyEnded.SIZE_LIMIT
-    unlimited, _ = limits_of(run_state)
-    assert unlimited.counting(dispose) is dispose
 
 
 def test_a_limit_of_bytes_that_earlier_runs_reached_ends_the_run_before_it_begins() -> None:
@@ -184,11 +181,35 @@ async def test_a_disk_that_tells_nothing_changes_nothing(capsys) -> None:
 
 
 async def test_without_a_least_room_nobody_looks() -> None:
-    """0 is no limit: the watch ends at once."""
-    watch = DiskWatch([Path("a")], 0, RunState(quiet), Disk(-1))
+    """0 is no limit; one that is set later counts from the next poll on."""
+    run_state = RunState(quiet)
+    watch = DiskWatch([Path("a")], 0, run_state, Disk(1))
     await watch.poll()
-    await asyncio.wait_for(watch.watch(), HANG_S)
     assert watch.free_bytes is None
+    watch.change(GB)
+    await watch.poll()
+    assert (watch.free_bytes, bool(run_state.pause_reason)) == (1, True)
+    watch.change(0)
+    assert not run_state.pause_reason
+
+
+@pytest.mark.parametrize("on_limit", ["end", "pause"])
+async def test_limits_that_are_changed_count_all_of_the_run(on_limit) -> None:
+    """A higher one resumes what the lower one had paused; one that is below what was fetched is reached at once."""
+    run_state = RunState(quiet)
+    limits, statistics = limits_of(run_state, done=5, before=100, pages=6, on_limit=on_limit)
+    await limits.pages.take()
+    limits.pages.settle(is_page=True)
+    assert bool(run_state.pause_reason or run_state.stopped.is_set())
+    if on_limit == "end":
+        return
+    statistics.fetched_bytes = 600
+    limits.change(LimitsSection.model_validate({"pages": 8, "bytes": 1000, "on_limit": "pause"}))
+    assert not run_state.pause_reason
+    limits.change(LimitsSection.model_validate({"pages": 8, "bytes": 700, "on_limit": "pause"}))
+    assert run_state.pause_reason == Cause.BYTES.value
+    limits.change(LimitsSection.model_validate({"pages": 6, "on_limit": "pause"}))
+    assert run_state.pause_reason == Cause.PAGES.value
 
 
 async def test_the_watch_looks_again_and_again(monkeypatch) -> None:

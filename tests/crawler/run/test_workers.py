@@ -50,7 +50,7 @@ class Crawl:
         while any(not task.done() for task in tasks):
             await asyncio.sleep(0)
             if self.reached:
-                self.limit.wake_all(workers)
+                self.limit.wake_all()
                 self.reached = 0
         await asyncio.gather(*tasks)
 
@@ -340,7 +340,7 @@ async def test_the_limit_is_told_once() -> None:
     limit = PageLimit(1, on_reached=lambda: reached.append(True))
     await limit.take()
     limit.settle(is_page=True)
-    limit.wake_all(3)
+    limit.wake_all()
     for _ in range(3):
         await asyncio.wait_for(limit.take(), 1)
     assert reached == [True]
@@ -352,7 +352,7 @@ async def test_without_a_limit_nobody_waits() -> None:
     for _ in range(5):
         await limit.take()
         limit.settle(is_page=True)
-    limit.wake_all(5)
+    limit.wake_all()
 
 
 async def test_a_limit_that_is_lifted_lets_everybody_on() -> None:
@@ -367,6 +367,23 @@ async def test_a_limit_that_is_lifted_lets_everybody_on() -> None:
     for _ in range(3):
         limit.settle(is_page=True)
     await limit.take()
+
+
+async def test_a_limit_that_is_raised_lets_so_many_more_on() -> None:
+    """It counts the pages of the whole run; a lower one than these is reached at once."""
+    reached = []
+    limit = PageLimit(1, on_reached=lambda: reached.append(True))
+    await limit.take()
+    limit.settle(is_page=True)
+    waiting = [asyncio.create_task(limit.take()) for _ in range(3)]
+    limit.change(3)
+    await settle()
+    assert sum(task.done() for task in waiting) == 2
+    assert len(reached) == 1
+    limit.settle(is_page=False)
+    await asyncio.gather(*waiting)
+    limit.change(1)
+    assert len(reached) == 2
 
 
 # The chain

@@ -1,0 +1,66 @@
+"""The changes that an operator made to a job's order while it lived, in `state/changes.json`: they survive a restart.
+
+The order in the job's folder has them. But the same command may go on with the job, and name the value that was changed
+(`--limit 100`): then the change holds. A command, or an edit of the order, that names another value is newer, and wins.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+
+from anabranch.crawler.job.orderfile import order_file, write_order
+from anabranch.crawler.order.changes import Change, changed_order, values
+from anabranch.crawler.order.loading import load_order
+from anabranch.crawler.order.order import CrawlOrder, dump_order
+from anabranch.crawler.outcomes.errors import OrderDamaged, UsageError, storage_errors
+from anabranch.dedup.files.durable import replace_file
+from anabranch.frontier.jobfolder import STATE
+
+_FILE = "changes.json"
+
+
+def change_order(directory: Path, settings: Sequence[str]) -> tuple[CrawlOrder, list[Change]]:
+    """Change the order of a job that the caller holds, durably; the new one, and what differs.
+
+    Raises: as `changed_order`; UsageError if the job has not begun; OrderDamaged, StorageError.
+    """
+    kept = order_file(directory)
+    if kept is None:
+        raise UsageError(f"{directory}: the job has not begun; `anabranch crawl` begins it")
+    order, changes = changed_order(load_order(kept, {}), settings)
+    known = {change.key: change for change in _read(directory / STATE)}
+    for change in changes:
+        known[change.key] = known.get(change.key, change)._replace(now=change.now)
+    _write(directory / STATE, [change for change in known.values() if change.now != change.was])
+    write_order(directory, dump_order(order))
+    return order, changes
+
+
+def held_changes(directory: Path, order: CrawlOrder) -> list[Change]:
+    """The changes that hold although a command names the values from before them. Raises: OrderDamaged, StorageError."""
+    named = values(order)
+    return [change for change in _read(directory / STATE) if named[change.key] == change.was]
+
+
+def settle_changes(state: Path, order: CrawlOrder) -> None:
+    """Forget the changes that this order, which a run begins with, does not have. Raises: OrderDamaged, StorageError."""
+    changes, named = _read(state), values(order)
+    held = [change for change in changes if named[change.key] == change.now]
+    if held != changes:
+        _write(state, held)
+
+
+def _read(state: Path) -> list[Change]:
+    file = state / _FILE
+    try:
+        with storage_errors(file):
+            return [Change(key, was, now) for key, was, now in json.loads(file.read_bytes())] if file.exists() else []
+    except ValueError as error:
+        raise OrderDamaged(f"{file}: cannot be read; remove it, and change the order again") from error
+
+
+def _write(state: Path, changes: Sequence[Change]) -> None:
+    with storage_errors(state / _FILE):
+        replace_file(state / _FILE, json.dumps(changes).encode())

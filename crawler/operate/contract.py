@@ -1,0 +1,68 @@
+"""What an operator can do with a job, of whatever kind."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager
+from pathlib import Path
+from typing import NamedTuple, Protocol
+
+from anabranch.crawler.job.seeds import Seed
+from anabranch.crawler.order.order import CrawlOrder
+from anabranch.crawler.run.verbs import Arguments, Facts
+from anabranch.frontier.frontier import Frontier
+
+#: Called with a line for the operator.
+Notify = Callable[[str], None]
+
+
+class Answered(NamedTuple):
+    """The facts of a verb."""
+
+    facts: Facts
+    is_running: bool  #: from a running crawl
+
+
+class HeldJob(NamedTuple):
+    """The Frontier of a job that nobody crawls, open."""
+
+    frontier: Frontier
+    order: CrawlOrder
+
+
+class OperatedJob(Protocol):
+    """A job. All methods block. Raises: CrawlerError, FrontierError, each a line for the operator."""
+
+    @property
+    def logs(self) -> Path | None:
+        """The folder of a job that has one crawl.log; None for others."""
+
+    def status(self) -> Facts:
+        """As docs/reference/status.schema.json has it."""
+
+    def running_status(self) -> Facts | None:
+        """The same; None if nobody crawls the job."""
+
+    def steer(self, verb: str, arguments: Arguments) -> Facts:
+        """`pause`, `resume` or `stop` the crawl; its status then. Raises: UsageError if there is none."""
+
+    def wait(self) -> Facts | None:
+        """Wait until nobody crawls the job; its status then, if it is known at no cost."""
+
+    def add(self, seeds: Sequence[Seed]) -> tuple[bool, list[Facts]]:
+        """Add seeds: whether a crawl runs, and the url, verdict and reason of each."""
+
+    def change_order(self, settings: Sequence[str]) -> Facts:
+        """Change the job's order by settings `section.key=value`: the `changes`, each with key, was, now and a line.
+
+        Raises: UsageError for a key that cannot be changed, BadArgument for a wrong value.
+        """
+
+    def answer(self, verb: str, arguments: Arguments) -> Answered:
+        """A verb of `run.verbs`, of the running crawl or of the job as it was left."""
+
+    def report(self, arguments: Mapping[str, object]) -> Facts:
+        """A report. Arguments: name, limit."""
+
+    def held(self, verb: str, *, reads: bool) -> AbstractContextManager[HeldJob]:
+        """The job for `verb` alone. Raises: what a running crawl says to that."""

@@ -1,0 +1,180 @@
+"""A job of several workers: in a database, where it answers on any machine, or in the file of a job of several processes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack, closing, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from threading import Event
+from typing import Any
+
+from anabranch.crawler.cluster.commands import Wish
+from anabranch.crawler.cluster.database import JobDatabase
+from anabranch.crawler.job.folder import wait_until_free, who_holds
+from anabranch.crawler.job.inspection import readable_job, refuse_unwritable
+from anabranch.crawler.job.seeds import Seed
+from anabranch.crawler.operate.contract import Answered, HeldJob, Notify
+from anabranch.crawler.run.crawl_verbs import ADD, REPORT, changed_facts
+from anabranch.crawler.run.explain import explainer_of
+from anabranch.crawler.run.shared_job import (
+    NoWorkers,
+    SharedJob,
+    WorkerLine,
+    opened_whole,
+    report_of_whole,
+    workers,
+)
+from anabranch.crawler.run.status import STOPPED
+from anabranch.crawler.run.stopped_verbs import add_to_stopped
+from anabranch.crawler.run.verbs import READING, Arguments, Facts, answer
+from anabranch.crawler.urls.canonicalization import Canonicalizer
+from anabranch.frontier.jobfolder import STATE, STORE_FILE
+
+_WISHES = {"pause": Wish.PAUSE, "resume": Wish.RESUME, "stop": Wish.STOP}
+#: Between two looks whether a worker has left.
+_LOOK_S = 0.2
+
+
+@dataclass(frozen=True, slots=True)
+class DatabaseJob:
+    """A job of several workers. The methods are those of `OperatedJob`, and what only such a job has."""
+
+    address: str | Path  #: the URL of its database, or its file
+    notify: Notify
+
+    @property
+    def logs(self) -> Path | None:
+        """Each worker has its own."""
+        return None
+
+    def status(self) -> Facts:
+        """From rows: the workers' statuses summed."""
+        with self._shared(reads=True) as job:
+            return job.status()
+
+    def running_status(self) -> Facts | None:
+        """The same; None if no worker is at work."""
+        facts = self.status()
+        return None if facts["phase"] == STOPPED else facts
+
+    def steer(self, verb: str, arguments: Arguments) -> Facts:
+        """All workers do it. Raises: NoWorkers, WorkersSilent."""
+        wanted = Wish.STOP_NOW if verb == "stop" and arguments.get("now") else _WISHES[verb]
+        with self._shared(reads=False) as job:
+            return job.want(wanted, self.notify)
+
+    def wait(self) -> Facts:
+        """Wait until no worker is at work."""
+        with self._shared(reads=True) as job:
+            while job.at_work():
+                Event().wait(_LOOK_S)
+            if job.folder is not None:
+                wait_until_free(job.folder)
+            return job.status()
+
+    def add(self, seeds: Sequence[Seed]) -> tuple[bool, list[Facts]]:
+        """To the workers, or to the rows."""
+        listed = [{"url": seed.url, "source": seed.source} for seed in seeds]
+        with self._shared(reads=False) as job:
+            try:
+                return True, job.answer(ADD, {"seeds": listed})["seeds"]
+            except NoWorkers:
+                with opened_whole(job) as (frontier, order, book):
+                    key = Canonicalizer(order.urls.canonicalization).key
+                    return False, add_to_stopped(frontier, book, seeds, key)["seeds"]
+
+    def change_order(self, settings: Sequence[str]) -> Facts:
+        """In the rows, from which the workers take it."""
+        with self._shared(reads=False) as job:
+            return changed_facts(job.change_order(settings))
+
+    def answer(self, verb: str, arguments: Arguments) -> Answered:
+        """By the workers whom the verb concerns, or on the whole job if none is at work."""
+        with self._shared(reads=verb in READING) as job:
+            try:
+                return Answered(job.answer(verb, arguments), is_running=True)
+            except NoWorkers:
+                with opened_whole(job) as (frontier, order, seeds):
+                    explainer = explainer_of(order, seeds, job.folder)
+                    facts = answer(frontier, verb, explainer.with_key(verb, arguments))
+                    return Answered(explainer.explained(verb, facts), is_running=False)
+
+    def report(self, arguments: Mapping[str, object]) -> Facts:
+        """A report of the whole job."""
+        with self._shared(reads=True) as job:
+            try:
+                return job.answer(REPORT, arguments)
+            except NoWorkers:
+                with opened_whole(job) as whole:
+                    return report_of_whole(whole, job, arguments)
+
+    @contextmanager
+    def held(self, verb: str, *, reads: bool) -> Iterator[HeldJob]:
+        """The whole job. Raises: UsageError if workers are at work."""
+        del verb
+        with self._shared(reads=reads) as job, opened_whole(job) as (frontier, order, _):
+            yield HeldJob(frontier, order)
+
+    def workers(self) -> list[Facts]:
+        """Those that have not left, as `workers --json` shows them."""
+        with self._shared(reads=True) as job:
+            return list(map(worker_facts, job.database.do(workers) if job.folder is None else job.at_work()))
+
+    def drain(self, name: str) -> None:
+        """Have a worker end in order, and wait until it has. Raises: UsageError if there is none of that name."""
+        with self._shared(reads=False) as job:
+            job.drain(name, self.notify)
+
+    def requeue(self, lost: str) -> int:
+        """Queue a worker's lost pages again; how many. Raises: UsageError."""
+        with self._shared(reads=False) as job:
+            if not job.has_uploads(lost):
+                self.notify(f"no file of {lost} was copied elsewhere ([write] upload), so all its pages count as lost")
+            return job.requeue(lost)
+
+    @contextmanager
+    def _shared(self, *, reads: bool) -> Iterator[SharedJob]:
+        """The job's rows. If nobody crawls it, and it cannot be written or its disk is full, a copy of it is read."""
+        address = self.address
+        with ExitStack() as stack:
+            if isinstance(address, Path):
+                directory = address.parent.parent
+                if not reads:
+                    refuse_unwritable(directory)
+                elif not who_holds(directory)[0]:
+                    address = stack.enter_context(readable_job(directory)) / STATE / STORE_FILE
+            database = stack.enter_context(closing(JobDatabase(address)))
+            yield SharedJob(database)
+
+
+def worker_facts(line: WorkerLine) -> Facts:
+    """A worker as `workers --json` shows it. Pure."""
+    status = line.status or {}
+    return {
+        "name": line.name,
+        "state": _worker_state(line),
+        "shares": line.shares,
+        "pages": status.get("pages", 0),
+        "pages_per_s": _rate(status),
+        "active": status.get("active", 0),
+        "last_beat_s": line.silent_s,
+        "lease_s": line.lease_s,
+        "machine": status.get("machine", ""),
+        "pid": status.get("pid"),
+    }
+
+
+def _worker_state(line: WorkerLine) -> str:
+    if line.lease_s <= 0:
+        return "late"
+    if line.drains:
+        return "draining"
+    if line.status is None:
+        return "joining"
+    return "paused" if line.status.get("paused") else "running"
+
+
+def _rate(status: Mapping[str, Any]) -> float:
+    elapsed_s = float(status.get("elapsed_s", 0.0))
+    return float(status.get("pages", 0)) / elapsed_s if elapsed_s > 0 else 0.0

@@ -1,0 +1,74 @@
+"""Which job a name, a folder or the URL of a database means."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from anabranch.crawler.job.workerfolders import last_order, refuse_old_division, refuse_worker, shared_file
+from anabranch.crawler.operate.contract import Notify, OperatedJob
+from anabranch.crawler.operate.folderjob import EmbeddedJob, FolderJob
+from anabranch.crawler.order.frontier import DATABASES, holds_password
+from anabranch.crawler.outcomes.errors import UsageError
+from anabranch.frontier.jobfolder import is_embedded, is_job
+
+if TYPE_CHECKING:
+    from anabranch.crawler.operate.databasejob import DatabaseJob
+
+#: The folder of jobs that are given by name.
+JOBS = Path("jobs")
+
+
+def find_job(typed: str) -> Path:
+    """The folder of a job that is given by its folder or by its name. Raises: UsageError."""
+    for directory in (Path(typed), JOBS / typed):
+        if typed and is_job(directory):
+            return directory
+    if "://" in typed:
+        raise UsageError(f"{typed!r}: the URL of a job's database begins with postgresql://")
+    raise UsageError(f"{typed!r}: there is no such job; name its folder, or its name below {JOBS}/")
+
+
+def operated(typed: str, notify: Notify = lambda _: None) -> OperatedJob:
+    """The job that is named by its folder, below `jobs`, or by the URL of its database. Raises: UsageError.
+
+    `notify` gets lines about what keeps the operator waiting.
+    """
+    if typed.startswith(DATABASES):
+        return _in_database(typed, notify)
+    return operated_folder(find_job(typed), notify)
+
+
+def operated_folder(directory: Path, notify: Notify = lambda _: None) -> OperatedJob:
+    """The job of a folder, which may be that of a worker. Raises: UsageError."""
+    if is_embedded(directory):
+        return EmbeddedJob(directory, notify)
+    address = _address(directory)
+    return FolderJob(directory) if address is None else _in_database(address, notify)
+
+
+def several_workers(typed: str, notify: Notify) -> DatabaseJob:
+    """A job of several workers. Raises: UsageError for another job."""
+    job = operated(typed, notify)
+    if isinstance(job, FolderJob):
+        raise UsageError(f"{typed}: one worker crawls this job; this is for jobs of several")
+    found: DatabaseJob = job  # type: ignore[assignment]  # there are no other kinds
+    return found
+
+
+def _address(directory: Path) -> str | Path | None:
+    """The database of a job of several workers, or its file; None for other jobs. Raises: UsageError."""
+    refuse_worker(directory)
+    refuse_old_division(directory)
+    order = last_order(directory)
+    if order is None or not order.frontier.is_shared:
+        return None
+    return order.frontier.store if order.frontier.is_in_database else shared_file(directory)
+
+
+def _in_database(address: str | Path, notify: Notify) -> DatabaseJob:
+    if isinstance(address, str) and holds_password(address):
+        raise UsageError("the URL holds a password, which other users can see; put it into ~/.pgpass or PGPASSWORD")
+    from anabranch.crawler.operate.databasejob import DatabaseJob  # noqa: PLC0415 - most jobs have no database
+
+    return DatabaseJob(address, notify)

@@ -1,0 +1,180 @@
+"""A job in a folder that one process crawls, or a host program: asked through its control socket, or opened."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, nullcontext
+from dataclasses import dataclass
+from pathlib import Path
+
+from anabranch.crawler.job.changes import change_order
+from anabranch.crawler.job.folder import held_folder, refuse_embedded, wait_until_free, who_holds
+from anabranch.crawler.job.inspection import open_embedded, opened, readable_job, refuse_unwritable
+from anabranch.crawler.job.seeds import SEED_BOOK, Seed, SeedBook
+from anabranch.crawler.operate.contract import Answered, HeldJob, Notify
+from anabranch.crawler.outcomes.errors import JobInUse, UsageError
+from anabranch.crawler.report.troubles import last_logged
+from anabranch.crawler.run.control import ask
+from anabranch.crawler.run.crawl_verbs import ADD, PAUSE, REPORT, RESUME, SET, STATUS, STOP, changed_facts
+from anabranch.crawler.run.explain import ABOUT_URLS, open_explainer
+from anabranch.crawler.run.status import stopped_facts
+from anabranch.crawler.run.verbs import READING, WHATEVER_KEY, Arguments, Facts, answer
+from anabranch.crawler.urls.canonicalization import Canonicalizer
+from anabranch.frontier.times import clock_words
+
+_STEERED = {"pause": PAUSE, "resume": RESUME, "stop": STOP}
+
+
+@dataclass(frozen=True, slots=True)
+class FolderJob:
+    """A job that one process crawls. The methods are those of `OperatedJob`."""
+
+    directory: Path
+
+    @property
+    def logs(self) -> Path | None:
+        """Its folder."""
+        return self.directory
+
+    def status(self) -> Facts:
+        """From the crawl, or from the job as it was left. Raises: JobInUse while it is being opened or closed."""
+        facts = self.running_status()
+        return self._status_as_left() if facts is None else facts
+
+    def running_status(self) -> Facts | None:
+        """From the crawl; None without one."""
+        refuse_embedded(self.directory)
+        return self._ask(STATUS, {})
+
+    def steer(self, verb: str, arguments: Arguments) -> Facts:
+        """Raises: UsageError if no crawl runs; JobInUse."""
+        refuse_embedded(self.directory)
+        facts = self._ask(_STEERED[verb], arguments)
+        if facts is None:
+            self._refuse_if_held()
+            raise UsageError(f"{self.directory}: no crawl of this job is running; there is nothing to {verb}")
+        return facts
+
+    def wait(self) -> None:
+        """Wait until no process holds the job."""
+        wait_until_free(self.directory)
+
+    def add(self, seeds: Sequence[Seed]) -> tuple[bool, list[Facts]]:
+        """To the crawl, or to the book and the queue."""
+        refuse_embedded(self.directory)
+        facts = self._ask(ADD, {"seeds": [{"url": seed.url, "source": seed.source} for seed in seeds]})
+        if facts is not None:
+            return True, facts["seeds"]
+        self._refuse_if_held()
+        refuse_unwritable(self.directory)
+        from anabranch.crawler.run.stopped_verbs import add_to_stopped  # noqa: PLC0415 - commands on a running crawl do not need it
+
+        with opened(self.directory) as (frontier, order), SeedBook(self.directory / "state" / SEED_BOOK) as book:
+            return False, add_to_stopped(frontier, book, seeds, Canonicalizer(order.urls.canonicalization).key)["seeds"]
+
+    def change_order(self, settings: Sequence[str]) -> Facts:
+        """In the crawl, or for the next one."""
+        refuse_embedded(self.directory)
+        facts = self._ask(SET, {"settings": list(settings)})
+        if facts is not None:
+            return facts
+        refuse_unwritable(self.directory)
+        with held_folder(self.directory):
+            return changed_facts(change_order(self.directory, settings)[1])
+
+    def answer(self, verb: str, arguments: Arguments) -> Answered:
+        """From the crawl, or from the job as it was left; a verb that changes something never works on a copy."""
+        facts = self._ask(verb, arguments)
+        if facts is not None:
+            return Answered(facts, is_running=True)
+        with self._place(reads=verb in READING) as place, opened(place) as (frontier, order):
+            if verb not in ABOUT_URLS:
+                return Answered(answer(frontier, verb, arguments), is_running=False)
+            with open_explainer(place, order) as explainer:
+                facts = answer(frontier, verb, explainer.with_key(verb, arguments))
+                return Answered(explainer.explained(verb, facts), is_running=False)
+
+    def report(self, arguments: Mapping[str, object]) -> Facts:
+        """From the crawl, or from the job as it was left."""
+        refuse_embedded(self.directory)
+        facts = self._ask(REPORT, arguments)
+        if facts is not None:
+            return facts
+        from anabranch.crawler.run.stopped_verbs import report_of_stopped  # noqa: PLC0415 - commands on a running crawl do not need it
+
+        with (
+            readable_job(self.directory) as place,
+            opened(place) as (frontier, order),
+            SeedBook(place / "state" / SEED_BOOK) as seeds,
+        ):
+            rules = order.urls.canonicalization
+            return report_of_stopped(place, frontier, seeds, lambda: Canonicalizer(rules).key, arguments)
+
+    @contextmanager
+    def held(self, verb: str, *, reads: bool) -> Iterator[HeldJob]:
+        """Raises: JobInUse, or what a running crawl says to the verb."""
+        self._ask(verb, {})
+        with self._place(reads=reads) as place, opened(place) as (frontier, order):
+            yield HeldJob(frontier, order)
+
+    @contextmanager
+    def _place(self, *, reads: bool) -> Iterator[Path]:
+        if not reads:
+            refuse_unwritable(self.directory)
+        with readable_job(self.directory) if reads else nullcontext(self.directory) as place:
+            yield place
+
+    def _ask(self, verb: str, arguments: Arguments) -> Facts | None:
+        return ask(self.directory / "state", verb, arguments)
+
+    def _refuse_if_held(self) -> None:
+        held, pid = who_holds(self.directory)
+        if held:
+            raise JobInUse(self.directory, pid, "the job is being opened, closed or changed: ask again in a moment")
+
+    def _status_as_left(self) -> Facts:
+        now_s, job = time.time(), self.directory.resolve().name
+        self._refuse_if_held()
+        trouble = last_logged(self.directory, now_s)
+        with readable_job(self.directory) as place, opened(place) as (frontier, _):
+            totals = answer(frontier, "ls", {"limit": 0})["totals"]
+            seen = frontier.operations.statistics().seen
+            return stopped_facts(job, totals, trouble, seen, is_done=frontier.is_done)
+
+
+@dataclass(frozen=True, slots=True)
+class EmbeddedJob(FolderJob):
+    """The job of a host program: its Frontier can be looked at, in a snapshot while the host holds it."""
+
+    notify: Notify
+
+    @property
+    def logs(self) -> Path | None:
+        """It has no log of ours."""
+        return None
+
+    def answer(self, verb: str, arguments: Arguments) -> Answered:
+        """Raises: JobInUse if it would change what the host holds."""
+        with self._open(reads=verb in READING) as (held, is_snapshot):
+            return Answered(answer(held.frontier, verb, {**arguments, WHATEVER_KEY: True}), is_running=is_snapshot)
+
+    @contextmanager
+    def held(self, verb: str, *, reads: bool) -> Iterator[HeldJob]:
+        """Raises: JobInUse if it would change what the host holds."""
+        del verb
+        with self._open(reads=reads) as (held, _):
+            yield held
+
+    @contextmanager
+    def _open(self, *, reads: bool) -> Iterator[tuple[HeldJob, bool]]:
+        if not reads:
+            refuse_unwritable(self.directory)
+        with open_embedded(self.directory, reads=reads) as (frontier, order, snapshot):
+            if snapshot is not None:
+                holder = "another process" if snapshot.process is None else f"process {snapshot.process}"
+                taken = clock_words(snapshot.taken_s, snapshot.taken_s)
+                unknown = "" if snapshot.in_flight is not None else "; what is in flight is not known"
+                state = f"{holder} runs it; this is a snapshot of what was durable at {taken}{unknown}"
+                self.notify(f"anabranch: {self.directory}: {state}")
+            yield HeldJob(frontier, order), snapshot is not None

@@ -1,0 +1,95 @@
+"""Changes of the order of a job that has begun: `anabranch set JOB limits.pages=500`. Pure."""
+
+from __future__ import annotations
+
+import json
+import tomllib
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
+
+from anabranch.crawler.order.loading import order_of
+from anabranch.crawler.order.order import KEYS, SECTIONS, CrawlOrder, dump_order, quantity_writer
+from anabranch.crawler.order.sources import Layer, kept_layer, settings_layer
+from anabranch.crawler.outcomes.errors import UsageError
+
+#: Section -> its keys that a job can change, also while it runs. What queues, filter and files are built by is fixed.
+CHANGEABLE: Mapping[str, Sequence[str]] = {
+    "limits": tuple(KEYS["limits"]),
+    "politeness": (
+        "min_delay", "max_delay", "delay_factor", "max_connections",
+        "group_min_delay", "group_max_delay", "group_delay_factor", "group_max_connections",
+    ),
+    "scope": tuple(key for key in KEYS["scope"] if key not in {"scope", "similar", "similar_expect", "rules"}),
+}  # fmt: skip
+
+
+class Change(NamedTuple):
+    """A key that got another value; values are as in TOML."""
+
+    key: str  #: as in limits.pages
+    was: object
+    now: object
+
+    def __str__(self) -> str:
+        return f"{self.key}: {_shown(self.key, self.was)} -> {_shown(self.key, self.now)}"
+
+
+def changed_order(order: CrawlOrder, settings: Sequence[str]) -> tuple[CrawlOrder, list[Change]]:
+    """The order with these settings (`section.key=value`; `+=` adds to a list), and what differs.
+
+    Raises: UsageError for a key that cannot be changed, BadArgument for a wrong value.
+    """
+    for setting in settings:
+        _check_key(setting.partition("=")[0].rstrip("+ ").strip())
+    before = values(order)
+    layer = settings_layer([_whole(setting, before) for setting in settings], form="")
+    after = order_of([layer, kept_layer(tomllib.loads(dump_order(order)), "the job's order")])
+    now = values(after)
+    return after, [Change(key, before[key], value) for key, value in now.items() if before[key] != value]
+
+
+def values(order: CrawlOrder) -> dict[str, Any]:
+    """The value of each changeable key, as in TOML."""
+    tables = order.model_dump(mode="json", by_alias=True)
+    return {f"{section}.{key}": tables[section][key] for section, keys in CHANGEABLE.items() for key in keys}
+
+
+def changes_layer(changes: Sequence[Change]) -> Layer:
+    """What was changed, as a source of an order."""
+    tables: dict[str, dict[str, object]] = {}
+    for change in changes:
+        section, _, key = change.key.partition(".")
+        tables.setdefault(section, {})[key] = change.now
+    form = "anabranch set {section}.{key}"
+    return Layer(tables=tables, section_form="anabranch set {section}", key_form=form, origin_form=form)
+
+
+def _check_key(name: str) -> None:
+    section, _, key = name.partition(".")
+    if key in CHANGEABLE.get(section, ()):
+        return
+    if key not in KEYS.get(section, {}):
+        settings_layer([f"{name}="], form="")  # refuses what is not written as a key
+        return  # an unknown key is refused with a hint when the order is made
+    can = "; ".join(f"[{known}] {', '.join(keys)}" for known, keys in CHANGEABLE.items())
+    raise UsageError(f"{name}: cannot be changed while the job lives; these can: {can}")
+
+
+def _whole(setting: str, before: Mapping[str, Any]) -> str:
+    """A setting that replaces the value, in place of one that adds to it."""
+    name, _, text = setting.partition("=")
+    if not name.endswith("+"):
+        return setting
+    name = name[:-1].strip()
+    if not isinstance(before.get(name), list):
+        raise UsageError(f"{name}: is no list, so nothing can be added to it; write {name}={text}")
+    section, _, key = name.partition(".")
+    added = settings_layer([f"{name}={text}"], form="").tables[section][key]
+    return f"{name}={json.dumps([*before[name], *added])}"
+
+
+def _shown(key: str, value: object) -> str:
+    section, _, name = key.partition(".")
+    if isinstance(value, int | float) and not isinstance(value, bool):
+        return quantity_writer(SECTIONS[section], name)(value)
+    return str(value)
