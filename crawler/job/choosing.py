@@ -262,7 +262,7 @@ def _resume(
         named=named if is_begun else [*_of_order([kept], before, but=added.sources), *named],
         has_seeds=is_begun,
         is_derived=is_derived,
-        edits=[*order_edits(directory), *notes],
+        edits=(*order_edits(directory), *notes),
     )
 
 

@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 from anabranch.crawler.order.loading import order_of
-from anabranch.crawler.order.order import KEYS, SECTIONS, CrawlOrder, dump_order, quantity_writer
+from anabranch.crawler.order.order import KEYS, CrawlOrder, dump_order
 from anabranch.crawler.order.sources import Layer, kept_layer, settings_layer
 from anabranch.crawler.outcomes.errors import UsageError
 
@@ -31,7 +31,7 @@ class Change(NamedTuple):
     now: object
 
     def __str__(self) -> str:
-        return f"{self.key}: {_shown(self.key, self.was)} -> {_shown(self.key, self.now)}"
+        return f"{self.key}: {self.was} -> {self.now}"
 
 
 def changed_order(order: CrawlOrder, settings: Sequence[str]) -> tuple[CrawlOrder, list[Change]]:
@@ -86,10 +86,3 @@ def _whole(setting: str, before: Mapping[str, Any]) -> str:
     section, _, key = name.partition(".")
     added = settings_layer([f"{name}={text}"], form="").tables[section][key]
     return f"{name}={json.dumps([*before[name], *added])}"
-
-
-def _shown(key: str, value: object) -> str:
-    section, _, name = key.partition(".")
-    if isinstance(value, int | float) and not isinstance(value, bool):
-        return quantity_writer(SECTIONS[section], name)(value)
-    return str(value)

@@ -363,6 +363,11 @@ class Rig:
         self.core.set_slots(GateKey(gate), slots)
         self.ledger.set_slots(GateKey(gate), slots)
 
+    def set_politeness(self, gate: str, politeness: Politeness) -> None:
+        """Of all gates; the ledger keeps an eye on the slots of this one."""
+        self.core.operations.set_politeness(politeness, Politeness())
+        self.ledger.set_slots(GateKey(gate), politeness.slots)
+
     def drain(self, fetch_s: float = 1.0) -> list[str]:
         """Fetch one after the other until nothing comes; answers the URLs in order."""
         fetched: list[str] = []

@@ -23,7 +23,6 @@ from anabranch.crawler.job.frontier import open_job
 from anabranch.crawler.job.inspection import opened
 from anabranch.crawler.job.journal import LineFile
 from anabranch.crawler.job.seeds import SEED_BOOK, Seed, SeedBook
-from anabranch.crawler.operate.finding import find_job
 from anabranch.crawler.order.order import CrawlOrder, dump_order
 from anabranch.crawler.outcomes.errors import ExitCode, UsageError
 from anabranch.frontier.records import Candidate, Outcome, OutcomeKind
@@ -86,19 +85,10 @@ def refused(capsys, code: int) -> str:
     return line
 
 
-def test_a_job_is_named_as_a_folder_or_by_its_name(job: Path, tmp_path: Path) -> None:
-    """As `crawl` has it; a folder of that name that is no job does not hide it."""
-    (tmp_path / "news").mkdir()
-    assert find_job("news") == Path("jobs/news")
-    assert find_job(str(job)) == job
-
-
 @pytest.mark.parametrize("typed", ["", "nosuch", "/dev/null", ".", "jobs", "x\0y", "x" * 5000])
 def test_what_is_no_job_is_refused(typed: str, capsys) -> None:
     """One line, exit code 2, and nothing is made."""
     assert "there is no such job" in refused(capsys, run("ls", typed))
-    with pytest.raises(UsageError):
-        find_job(typed)
 
 
 def test_ls_tells_what_the_job_holds_and_waits_for(job: Path, capsys) -> None:

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from anabranch.crawler.job.changes import change_order
 from anabranch.crawler.job.choosing import ChosenJob, CrawlRequest, choose
 from anabranch.crawler.job.folder import JobFolder
 from anabranch.crawler.job.seeds import COMMAND_LINE, ORDER, SEED_BOOK, Seed, SeedBook
@@ -46,6 +47,17 @@ def crawled(*sources: str, is_begun: bool = True, **flags: object) -> None:
         if is_begun:
             with SeedBook(job.state / SEED_BOOK) as book:
                 book.add(Seed(url=SEED, source=COMMAND_LINE))
+
+
+def test_what_an_operator_changed_holds_until_a_command_names_something_new() -> None:
+    """The command that began the job is said again: the change holds, and is told. Another limit is newer."""
+    crawled(SEED, limit=100)
+    change_order(JOB, ["limits.pages=500"])
+    run = chosen(limit=100)
+    assert (run.order.limits.pages, run.edits) == (500, ("limits.pages: 100 -> 500 (`anabranch set`)",))
+    assert chosen().order.limits.pages == 500
+    assert chosen(limit=200).order.limits.pages == 200
+    assert chosen(fresh=True, limit=100).order.limits.pages == 100
 
 
 def test_a_job_goes_on_by_its_own_order() -> None:

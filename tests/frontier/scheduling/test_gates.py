@@ -212,6 +212,18 @@ def test_a_slot_that_is_added_opens_at_once() -> None:
     assert (one.slots, one.opens_s()) == (1, math.inf)
 
 
+def test_other_politeness_counts_from_the_next_fetch_on() -> None:
+    """The rest that has begun goes on."""
+    one = gate()
+    one.take(NOW_S)
+    one.rest(NOW_S, NOW_S + 1, NOW_S + 1)
+    one.set_politeness(Politeness(delay_factor=0.0, min_delay_s=1.0, max_delay_s=1.0, slots=1))
+    assert one.opens_s() == NOW_S + 6
+    one.take(NOW_S + 6)
+    one.rest(NOW_S + 6, NOW_S + 7, NOW_S + 7)
+    assert one.opens_s() == NOW_S + 8
+
+
 def test_slots_that_are_set_do_not_lift_a_crawl_delay() -> None:
     """While there is one, there is one slot."""
     one = gate()

@@ -537,7 +537,9 @@ def test_a_gate_prepares_as_many_lanes_as_it_can_serve() -> None:
 # No slot stays unused
 
 
-@pytest.mark.parametrize("event", ["delay", "block", "slots", "release", "nothing fetched", "pause", "retire"])
+@pytest.mark.parametrize(
+    "event", ["delay", "block", "slots", "politeness", "release", "nothing fetched", "pause", "retire"]
+)
 def test_a_slot_that_is_free_is_used_by_the_next_lane_at_once(event: str) -> None:
     """Whatever freed it: no time passes, nothing has to come back first."""
     rig = build(policy=MANY, politeness=Politeness(slots=2))
@@ -556,6 +558,8 @@ def test_a_slot_that_is_free_is_used_by_the_next_lane_at_once(event: str) -> Non
         rig.unblock("a.test")
     elif event == "slots":
         rig.set_slots("a.test", 3)
+    elif event == "politeness":
+        rig.set_politeness("a.test", Politeness(slots=3))
     elif event == "release":
         rig.release(leases[0])
     elif event == "nothing fetched":
