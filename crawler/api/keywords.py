@@ -10,7 +10,7 @@ from typing import Any
 
 from anabranch.crawler.job.choosing import ChosenJob, CrawlRequest, choose
 from anabranch.crawler.order.frontier import MEMORY
-from anabranch.crawler.order.order import ENTRIES, FLAGS, SECTIONS, CrawlOrder, dump_order
+from anabranch.crawler.order.order import ENTRIES, FLAGS, SECOND_NAMES, SECTIONS, CrawlOrder, dump_order
 from anabranch.crawler.order.sources import Layer, file_layer, hint, merged
 from anabranch.crawler.outcomes.errors import BadArgument
 
@@ -29,13 +29,16 @@ _IN_MEMORY = {
 def keyword_layers(keywords: Mapping[str, Any]) -> list[Layer]:
     """What the flags of `anabranch crawl` mean (`min_delay="1s"`), then sections as dicts (`politeness={"min_delay": "1s"}`).
 
-    A keyword that is None counts as not given. Raises: BadArgument for one that is neither.
+    A keyword that is None counts as not given. Raises: BadArgument for one that is neither, and for two names of one flag.
     """
     flags: dict[str, dict[str, Any]] = {}
     sections: dict[str, Any] = {}
-    for name, value in keywords.items():
+    for given, value in keywords.items():
         if value is None:
             continue
+        name = SECOND_NAMES.get(given, given)
+        if name != given and keywords.get(name) is not None:
+            raise BadArgument(f"{given}= and {name}= are the same; give one of them")
         if name in ENTRIES or (name in SECTIONS and isinstance(value, Mapping)):
             sections[name] = [dict(entry) for entry in value] if name in ENTRIES else dict(value)
         elif name in FLAGS:

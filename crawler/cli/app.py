@@ -119,6 +119,13 @@ def crawl(
     delete_old: Annotated[bool, _JOB("--delete-old", help="With --fresh --yes: delete the old job.")] = False,
     yes: Annotated[bool, _JOB("--yes", help="Confirm --again with work left, or --delete-old.")] = False,
     contact: Annotated[Text, _FETCH(help="URL or mail address of the operator.")] = None,
+    user_agent: Annotated[Text, _FETCH(help="The whole User-Agent; it must contain the product's name.")] = None,
+    header: Annotated[
+        Texts, _FETCH(metavar="'NAME: VALUE'", help="Send this header with each request; repeatable.")
+    ] = None,
+    proxy: Annotated[
+        Text, _FETCH(metavar="URL", help="Proxy, as in http://host:3128; with -s fetch.proxy_resolves=true.")
+    ] = None,
     policy: Annotated[Text, _FRONTIER(help=_POLICIES)] = None,
     politeness: Annotated[Text, _FRONTIER(help="Politeness per host, per queue, or off.")] = None,
     group: Annotated[Text, _FRONTIER(help="Politeness per group of hosts, too: ip, domain or module:function.")] = None,
@@ -135,7 +142,7 @@ def crawl(
     scope: Annotated[Text, _LIMITS(help="Scope of a seed: host, prefix, domain, surt, page or any.")] = None,
     include: Annotated[Texts, _LIMITS(metavar="REGEX", help="Also accept URLs that match; repeatable.")] = None,
     exclude: Annotated[Texts, _LIMITS(metavar="REGEX", help="Reject URLs that match; repeatable.")] = None,
-    max_hops: Annotated[Whole, _LIMITS(help="Most links from a seed.")] = None,
+    max_hops: Annotated[Whole, _LIMITS("--max-hops", "--depth", help="Most links from a seed.")] = None,
     limit: Annotated[Whole, _LIMITS(help="Pages, 0 = no limit.")] = None,
     size_limit: Annotated[Text, _LIMITS(help="Fetched bytes, as in 10GB.")] = None,
     time_limit: Annotated[Text, _LIMITS(help="Time, as in 120s or 2h.")] = None,

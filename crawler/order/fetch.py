@@ -8,11 +8,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Annotated, Literal, Self
 
-from pydantic import AfterValidator, Field, StringConstraints, model_validator
+from pydantic import AfterValidator, BeforeValidator, Field, StringConstraints, model_validator
 
 from anabranch.crawler.extract.links import ExtractOptions
 from anabranch.crawler.fetch.addresses import MAX_TTL_S, MIN_TTL_S, ResolverOptions, hosts_key, ip_literal
-from anabranch.crawler.fetch.options import FetchOptions, SiteOptions, check_header
+from anabranch.crawler.fetch.options import FetchOptions, SiteOptions, check_headers, header_table
 from anabranch.crawler.fetch.proxy import parse_proxy
 from anabranch.crawler.order.values import (
     Duration,
@@ -108,8 +108,7 @@ class DnsSection(Section):
 
 
 def _checked_headers(headers: Mapping[str, str]) -> Mapping[str, str]:
-    for name, value in headers.items():
-        check_header(name, value)
+    check_headers(headers)
     return headers
 
 
@@ -119,7 +118,7 @@ def _checked_proxy(text: str) -> str:
     return text
 
 
-_Headers = Annotated[dict[str, str], AfterValidator(_checked_headers)]
+_Headers = Annotated[dict[str, str], BeforeValidator(header_table), AfterValidator(_checked_headers)]
 _Proxy = Annotated[str, AfterValidator(_checked_proxy)]
 _Variable = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9_]*$")]
 _Coding = Literal["gzip", "deflate", "br", "zstd"]
@@ -135,11 +134,12 @@ class FetchSection(Section):
     min_rate_bytes: Size = 100  #: body bytes per second over 10 s; 0: no matter how slow
     max_body_bytes: PositiveSize = 16 << 20  #: as they come; the rest is cut
     accept_encoding: tuple[_Coding, ...] = ("gzip", "deflate", "br", "zstd")  #: asked for if they can be undone here
-    headers: _Headers = Field(default_factory=dict)  #: sent with each request
+    headers: _Headers = Field(default_factory=dict)  #: sent with each request; a table, or a list of `Name: value`
     cookies: bool = False  #: kept in memory for the run, sent back to their site only
     referer: bool = False  #: send the page that a link was found on
     proxy: _Proxy = ""  #: http://host:port, https://… or socks5://…; none: hosts are dialled
     proxy_password_env: _Variable = ""  #: variable with the password of the proxy's user
+    proxy_resolves: bool = False  #: proxies look names up, and refuse private addresses; needed without allow_private
     tls_verify: bool = True  #: certificates must be valid
     ipv4: bool = True  #: IPv4 addresses may be asked for and used
     ipv6: bool = True  #: the same for IPv6
