@@ -32,14 +32,18 @@ def keyword_layers(keywords: Mapping[str, Any]) -> list[Layer]:
     A keyword that is None counts as not given. Raises: BadArgument for one that is neither, and for two names of one flag.
     """
     flags: dict[str, dict[str, Any]] = {}
+    renamed: list[Layer] = []  # a layer each, so that a fault is named as the program wrote it
     sections: dict[str, Any] = {}
     for given, value in keywords.items():
         if value is None:
             continue
         name = SECOND_NAMES.get(given, given)
-        if name != given and keywords.get(name) is not None:
-            raise BadArgument(f"{given}= and {name}= are the same; give one of them")
-        if name in ENTRIES or (name in SECTIONS and isinstance(value, Mapping)):
+        if name != given:
+            if keywords.get(name) is not None:
+                raise BadArgument(f"{given}= and {name}= are the same; give one of them")
+            section, key = FLAGS[name]
+            renamed.append(_layer({section: {key: value}}, f"{given}="))
+        elif name in ENTRIES or (name in SECTIONS and isinstance(value, Mapping)):
             sections[name] = [dict(entry) for entry in value] if name in ENTRIES else dict(value)
         elif name in FLAGS:
             section, key = FLAGS[name]
@@ -47,8 +51,8 @@ def keyword_layers(keywords: Mapping[str, Any]) -> list[Layer]:
         elif name in SECTIONS:
             raise BadArgument(f"{name}= must be a dict of the keys of [{name}]; not {value!r}")
         else:
-            raise BadArgument(f"{name}= is unknown{hint(name, {*FLAGS, *SECTIONS}, '{}=')}")
-    return [_layer(flags, "{keyword}="), _layer(sections, '{section}["{key}"]')]
+            raise BadArgument(f"{name}= is unknown{hint(name, {*FLAGS, *SECOND_NAMES, *SECTIONS}, '{}=')}")
+    return [_layer(flags, "{keyword}="), *renamed, _layer(sections, '{section}["{key}"]')]
 
 
 def _layer(tables: Mapping[str, Any], key_form: str) -> Layer:

@@ -9,6 +9,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from anabranch.crawler.cli.console import say
+from anabranch.crawler.cli.parameters import JOBS
 from anabranch.crawler.job.folder import JobFolder
 from anabranch.crawler.job.orderfile import order_file
 from anabranch.crawler.job.workerfolders import last_order, refuse_old_division, refuse_worker, shared_file
@@ -24,8 +25,6 @@ from anabranch.frontier.frontier import Frontier
 from anabranch.frontier.inspect.dump import DumpDamaged
 from anabranch.frontier.jobfolder import has_store, is_job
 
-#: The folder of jobs that are given by name.
-JOBS = Path("jobs")
 #: Characters of an error that are shown.
 _MOST_CHARS = 1000
 

@@ -5,8 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 
 from anabranch.crawler.archive.files import OPEN, WARC, open_files, reindex
-from anabranch.crawler.cli.command import JOBS, find_job, guarded, put
+from anabranch.crawler.cli.command import find_job, guarded, put
 from anabranch.crawler.cli.console import say
+from anabranch.crawler.cli.parameters import JOBS
 from anabranch.crawler.outcomes.errors import UsageError, storage_errors
 
 

@@ -38,7 +38,17 @@ _KEYS = MappingProxyType(
 )
 #: Headers that only the fetcher may set: they delimit messages, or speak for the connection.
 _RESERVED = frozenset(
-    {"connection", "content-length", "expect", "host", "http2-settings", "keep-alive", "proxy-connection", "range", "te"}
+    {
+        "connection",
+        "content-length",
+        "expect",
+        "host",
+        "http2-settings",
+        "keep-alive",
+        "proxy-connection",
+        "range",
+        "te",
+    }
     | {"trailer", "transfer-encoding", "upgrade"}
 )
 
@@ -120,13 +130,16 @@ def header_table(headers: object) -> object:
     return table
 
 
-def check_headers(headers: Mapping[str, str]) -> None:
-    """Raises: ValueError, one line without a value, for a header that cannot be sent, is given twice, or has its own key."""
+def checked_headers(headers: Mapping[str, str], *, of_site: bool = False) -> Mapping[str, str]:
+    """The headers. Only those of a [[site]] may have a User-Agent.
+
+    Raises: ValueError, one line without a value, for a header that cannot be sent, is given twice, or has its own key.
+    """
     known: set[str] = set()
     for name, value in headers.items():
         if not _TOKEN.fullmatch(name):
             raise ValueError(f"has {name!r}, which is no name of a header")
-        if name.lower() in _KEYS:
+        if name.lower() in _KEYS and not (of_site and name.lower() == "user-agent"):
             raise ValueError(f"must not have {name}, which has its own key: {_KEYS[name.lower()]}")
         if name.lower() in _RESERVED:
             raise ValueError(f"must not have {name}, which only the crawler itself sets; leave it out")
@@ -135,6 +148,7 @@ def check_headers(headers: Mapping[str, str]) -> None:
         if name.lower() in known:
             raise ValueError(f"has the header {name} twice; give it once, with commas between its values")
         known.add(name.lower())
+    return headers
 
 
 def is_sendable(value: str) -> bool:
@@ -172,7 +186,7 @@ class Sites:
         for fault in proxy_faults(options, sites):
             raise OrderError(fault)
         self.usual = SiteSettings(
-            headers=MappingProxyType(_checked(options.headers, "[fetch]")),
+            headers=MappingProxyType(_checked(options.headers, "[fetch]", of_site=False)),
             proxy=_proxy(options.proxy, options.proxy_password_env, "[fetch]"),
             cookies=options.cookies,
             limits=FetchLimits(options.timeout_s, options.max_body_bytes),
@@ -214,7 +228,7 @@ def _changed(settings: SiteSettings, changes: Mapping[str, object]) -> SiteSetti
 def _rules(site: SiteOptions, entry: str, timeout_s: float) -> Sequence[_Rule]:
     if not site.surts:
         raise OrderError(f"{entry} surt: names no SURT prefix; say where it holds")
-    headers = _checked(site.headers, entry)
+    headers = _checked(site.headers, entry, of_site=True)
     if site.user:
         headers["Authorization"] = basic_auth(site.user, _password(site.password_env, f"{entry} password_env"))
     elif site.password_env:
@@ -235,19 +249,21 @@ def _rules(site: SiteOptions, entry: str, timeout_s: float) -> Sequence[_Rule]:
         raise OrderError(f"{entry} surt: {error}") from error
 
 
-def _checked(headers: Mapping[str, str], entry: str) -> dict[str, str]:
+def _checked(headers: Mapping[str, str], entry: str, *, of_site: bool) -> dict[str, str]:
     try:
-        check_headers(headers)
+        return dict(checked_headers(headers, of_site=of_site))
     except ValueError as error:
         raise OrderError(f"{entry} headers {error}") from error
-    return dict(headers)
 
 
 def proxy_faults(options: FetchOptions, sites: Iterable[SiteOptions]) -> Iterator[str]:
     """A line for each proxy that private addresses could be fetched through unnoticed, against `allow_private`."""
     if options.allow_private or options.proxy_resolves:
         return
-    proxies = [("[fetch]", options.proxy), *((f"[[site]] {number}", site.proxy) for number, site in enumerate(sites, 1))]
+    proxies = [
+        ("[fetch]", options.proxy),
+        *((f"[[site]] {number}", site.proxy) for number, site in enumerate(sites, 1)),
+    ]
     for entry, proxy in proxies:
         if proxy:
             yield (

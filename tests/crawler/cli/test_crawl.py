@@ -218,7 +218,11 @@ def test_an_edited_scope_does_not_make_a_job_another_crawls(capsys) -> None:
     [
         {"store": "postgresql://127.0.0.1:1/none"},
         {"settings": ("dedup.leaves=redis://127.0.0.1:1/0",)},
-        {"settings": ("fetch.proxy=http://u@127.0.0.1:1", "fetch.proxy_password_env=NOBODY_SETS_IT")},
+        {
+            "proxy": "http://u@127.0.0.1:1",
+            "settings": ("fetch.proxy_resolves=true", "fetch.proxy_password_env=NOBODY_SETS_IT"),
+        },
+        {"proxy": "http://127.0.0.1:1"},
         {"job": Path("jobs", "x" * 300)},
     ],
     ids="-".join,
@@ -233,7 +237,15 @@ def test_a_start_that_fails_leaves_nothing_behind(capsys, named) -> None:
 
 def test_a_start_that_fails_in_its_processes_leaves_nothing_behind() -> None:
     """Though the seeds are written down before they start."""
-    options = ("--processes", "2", "-s", "fetch.proxy=http://u@127.0.0.1:1", "-s", "fetch.proxy_password_env=NO_SUCH")
+    proxy = (
+        "--proxy",
+        "http://u@127.0.0.1:1",
+        "-s",
+        "fetch.proxy_resolves=true",
+        "-s",
+        "fetch.proxy_password_env=NO_SUCH",
+    )
+    options = ("--processes", "2", *proxy)
     run = subprocess.run(
         [sys.executable, "-m", "anabranch", "crawl", SEED, *options],
         check=False,
