@@ -267,9 +267,8 @@ def proxy_faults(options: FetchOptions, sites: Iterable[SiteOptions]) -> Iterato
     for entry, proxy in proxies:
         if proxy:
             yield (
-                f"{entry} proxy: the proxy looks names up, so private addresses behind them cannot be refused here; if it "
-                "refuses them, set [fetch] proxy_resolves = true (-s fetch.proxy_resolves=true), else allow them "
-                "(--allow-private)"
+                f"{entry} proxy: the proxy looks names up, so private addresses cannot be refused here; if the proxy refuses "
+                "them, set [fetch] proxy_resolves = true (-s fetch.proxy_resolves=true), else allow them (--allow-private)"
             )
 
 
