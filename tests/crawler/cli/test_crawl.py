@@ -235,6 +235,15 @@ def test_a_start_that_fails_leaves_nothing_behind(capsys, named) -> None:
     assert list(Path().iterdir()) == []
 
 
+def test_an_unguarded_proxy_is_a_mistake_of_whoever_names_it(capsys, monkeypatch) -> None:
+    """Of the command line, or of the order; one line says what to set."""
+    assert run_crawl(command(SEED, proxy="http://127.0.0.1:1")) == ExitCode.USAGE
+    assert "[fetch] proxy_resolves = true" in capsys.readouterr().err
+    monkeypatch.setenv("ANABRANCH_FETCH__PROXY", "http://127.0.0.1:1")
+    assert run_crawl(command(SEED)) == ExitCode.BAD_ORDER
+    assert len(capsys.readouterr().err.splitlines()) == 1
+
+
 def test_a_start_that_fails_in_its_processes_leaves_nothing_behind() -> None:
     """Though the seeds are written down before they start."""
     proxy = (
