@@ -21,6 +21,8 @@ FORMAT = "anabranch job"
 #: Raised with every change of a folder that an older program would misread. Folders of older versions are migrated.
 VERSION = 2
 
+#: The folder of jobs that are given by name.
+JOBS = Path("jobs")
 #: The order with which the job was run last, in its folder; the other files are in its state folder.
 ORDER_FILE = "order.toml"
 STATE = "state"

@@ -10,7 +10,7 @@ from typing import Any
 
 from anabranch.crawler.job.choosing import ChosenJob, CrawlRequest, choose
 from anabranch.crawler.order.frontier import MEMORY
-from anabranch.crawler.order.order import ENTRIES, FLAGS, SECTIONS, CrawlOrder, dump_order
+from anabranch.crawler.order.order import ENTRIES, FLAGS, SECOND_NAMES, SECTIONS, CrawlOrder, dump_order
 from anabranch.crawler.order.sources import Layer, file_layer, hint, merged
 from anabranch.crawler.outcomes.errors import BadArgument
 
@@ -29,14 +29,21 @@ _IN_MEMORY = {
 def keyword_layers(keywords: Mapping[str, Any]) -> list[Layer]:
     """What the flags of `anabranch crawl` mean (`min_delay="1s"`), then sections as dicts (`politeness={"min_delay": "1s"}`).
 
-    A keyword that is None counts as not given. Raises: BadArgument for one that is neither.
+    A keyword that is None counts as not given. Raises: BadArgument for one that is neither, and for two names of one flag.
     """
     flags: dict[str, dict[str, Any]] = {}
+    renamed: list[Layer] = []  # a layer each, so that a fault is named as the program wrote it
     sections: dict[str, Any] = {}
-    for name, value in keywords.items():
+    for given, value in keywords.items():
         if value is None:
             continue
-        if name in ENTRIES or (name in SECTIONS and isinstance(value, Mapping)):
+        name = SECOND_NAMES.get(given, given)
+        if name != given:
+            if keywords.get(name) is not None:
+                raise BadArgument(f"{given}= and {name}= are the same; give one of them")
+            section, key = FLAGS[name]
+            renamed.append(_layer({section: {key: value}}, f"{given}="))
+        elif name in ENTRIES or (name in SECTIONS and isinstance(value, Mapping)):
             sections[name] = [dict(entry) for entry in value] if name in ENTRIES else dict(value)
         elif name in FLAGS:
             section, key = FLAGS[name]
@@ -44,8 +51,8 @@ def keyword_layers(keywords: Mapping[str, Any]) -> list[Layer]:
         elif name in SECTIONS:
             raise BadArgument(f"{name}= must be a dict of the keys of [{name}]; not {value!r}")
         else:
-            raise BadArgument(f"{name}= is unknown{hint(name, {*FLAGS, *SECTIONS}, '{}=')}")
-    return [_layer(flags, "{keyword}="), _layer(sections, '{section}["{key}"]')]
+            raise BadArgument(f"{name}= is unknown{hint(name, {*FLAGS, *SECOND_NAMES, *SECTIONS}, '{}=')}")
+    return [_layer(flags, "{keyword}="), *renamed, _layer(sections, '{section}["{key}"]')]
 
 
 def _layer(tables: Mapping[str, Any], key_form: str) -> Layer:

@@ -29,7 +29,7 @@ from anabranch.crawler.cli.job_options import (
     workers,
 )
 from anabranch.crawler.cli.lab_options import compare, lab, simulate, web
-from anabranch.crawler.cli.parameters import FilePath, Number, Switch, Text, Texts, Whole
+from anabranch.crawler.cli.parameters import FilePath, Number, Switch, Text, Texts, Whole, completed_from
 from anabranch.crawler.cli.tool_options import config, dedup, links
 from anabranch.crawler.cli.tool_options import robots as robots_command
 
@@ -59,7 +59,6 @@ app = typer.Typer(
     cls=_Group,
     help="A polite crawler that can be killed at any moment: the same command resumes it.",
     no_args_is_help=True,
-    add_completion=False,
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
@@ -120,11 +119,35 @@ def crawl(
     delete_old: Annotated[bool, _JOB("--delete-old", help="With --fresh --yes: delete the old job.")] = False,
     yes: Annotated[bool, _JOB("--yes", help="Confirm --again with work left, or --delete-old.")] = False,
     contact: Annotated[Text, _FETCH(help="URL or mail address of the operator.")] = None,
-    policy: Annotated[Text, _FRONTIER(help=_POLICIES)] = None,
-    politeness: Annotated[Text, _FRONTIER(help="Politeness per host, per queue, or off.")] = None,
-    group: Annotated[Text, _FRONTIER(help="Politeness per group of hosts, too: ip, domain or module:function.")] = None,
+    user_agent: Annotated[Text, _FETCH(help="The whole User-Agent; it must contain the product's name.")] = None,
+    header: Annotated[
+        Texts, _FETCH(metavar="'NAME: VALUE'", help="Send this header with each request; repeatable.")
+    ] = None,
+    proxy: Annotated[
+        Text, _FETCH(metavar="URL", help="Proxy, as in http://host:3128; with -s fetch.proxy_resolves=true.")
+    ] = None,
+    policy: Annotated[
+        Text, _FRONTIER(help=_POLICIES, autocompletion=completed_from("host", "surt", "domain", "ip", "bkdr:997"))
+    ] = None,
+    politeness: Annotated[
+        Text,
+        _FRONTIER(
+            help="Politeness per host, per queue, or off.", autocompletion=completed_from("host", "queue", "off")
+        ),
+    ] = None,
+    group: Annotated[
+        Text,
+        _FRONTIER(
+            help="Politeness per group of hosts, too: ip, domain or module:function.",
+            autocompletion=completed_from("ip", "domain"),
+        ),
+    ] = None,
     store: Annotated[
-        Text, _FRONTIER(help="Where the queues are kept: memory (no resuming), or a database URL.")
+        Text,
+        _FRONTIER(
+            help="Where the queues are kept: memory (no resuming), or a database URL.",
+            autocompletion=completed_from("memory"),
+        ),
     ] = None,
     balance_replenish: Annotated[Whole, _FRONTIER(help="Cost units of a queue per session.")] = None,
     total_budget: Annotated[Whole, _FRONTIER(help="Total cost units of a queue, -1 = no limit.")] = None,
@@ -132,18 +155,32 @@ def crawl(
     delay_factor: Annotated[Number, _FRONTIER(help="Delay = this × the duration of the fetch.")] = None,
     min_delay: Annotated[Text, _FRONTIER(help="Shortest delay, as in 3s.")] = None,
     max_delay: Annotated[Text, _FRONTIER(help="Longest delay, as in 30s.")] = None,
-    robots: Annotated[Text, _FRONTIER(help="obey or ignore robots.txt.")] = None,
-    scope: Annotated[Text, _LIMITS(help="Scope of a seed: host, prefix, domain, surt, page or any.")] = None,
+    robots: Annotated[
+        Text, _FRONTIER(help="obey or ignore robots.txt.", autocompletion=completed_from("obey", "ignore"))
+    ] = None,
+    scope: Annotated[
+        Text,
+        _LIMITS(
+            help="Scope of a seed: host, prefix, domain, surt, page or any.",
+            autocompletion=completed_from("host", "prefix", "domain", "surt", "page", "any"),
+        ),
+    ] = None,
     include: Annotated[Texts, _LIMITS(metavar="REGEX", help="Also accept URLs that match; repeatable.")] = None,
     exclude: Annotated[Texts, _LIMITS(metavar="REGEX", help="Reject URLs that match; repeatable.")] = None,
-    max_hops: Annotated[Whole, _LIMITS(help="Most links from a seed.")] = None,
+    max_hops: Annotated[Whole, _LIMITS("--max-hops", "--depth", help="Most links from a seed.")] = None,
     limit: Annotated[Whole, _LIMITS(help="Pages, 0 = no limit.")] = None,
     size_limit: Annotated[Text, _LIMITS(help="Fetched bytes, as in 10GB.")] = None,
     time_limit: Annotated[Text, _LIMITS(help="Time, as in 120s or 2h.")] = None,
     sitemaps: Annotated[Switch, _LIMITS("--sitemaps", help="Read sitemaps and feeds.")] = None,
     workers: Annotated[Whole, _FETCH(help="Concurrent fetches.")] = None,
     processes: Annotated[Whole, _FETCH(help="Processes that share the hosts.")] = None,
-    loop: Annotated[Text, _FETCH(help="auto (uvloop if it is installed), asyncio or uvloop.")] = None,
+    loop: Annotated[
+        Text,
+        _FETCH(
+            help="auto (uvloop if it is installed), asyncio or uvloop.",
+            autocompletion=completed_from("auto", "asyncio", "uvloop"),
+        ),
+    ] = None,
     timeout: Annotated[Text, _FETCH(help="Total time of one fetch.")] = None,
     max_body: Annotated[Text, _FETCH(help="Truncate bodies at this size, as in 16MiB.")] = None,
     allow_private: Annotated[Switch, _FETCH("--allow-private", help="Fetch private and loopback addresses.")] = None,

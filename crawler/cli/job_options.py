@@ -16,6 +16,8 @@ from anabranch.crawler.cli.parameters import (
     Number,
     Text,
     Texts,
+    complete_job,
+    completed_from,
     parse_moment,
     parse_positive_seconds,
     parse_units,
@@ -94,7 +96,14 @@ NAMES = (
 
 def report(
     job: Job,
-    name: Annotated[str, typer.Argument(metavar="[NAME]", help=f"One of {NAMES}, source.")] = "crawl-summary",
+    name: Annotated[
+        str,
+        typer.Argument(
+            metavar="[NAME]",
+            help=f"One of {NAMES}, source.",
+            autocompletion=completed_from(*NAMES.split(", "), "source"),
+        ),
+    ] = "crawl-summary",
     limit: Annotated[int, typer.Option(metavar="N", min=0, help="Show at most N rows.")] = 1000,
     as_json: Json = False,
 ) -> None:
@@ -106,7 +115,12 @@ def report(
 
 def index(
     job: Annotated[
-        str, typer.Argument(metavar="JOB", help="The job's folder, or its name below jobs/, or a folder of WARC files.")
+        str,
+        typer.Argument(
+            metavar="JOB",
+            help="The job's folder, or its name below jobs/, or a folder of WARC files.",
+            autocompletion=complete_job,
+        ),
     ],
 ) -> None:
     """Rebuild the index of the WARC files of JOB: a sorted NAME.cdxj for each NAME.warc.gz, as pywb reads it."""
@@ -117,7 +131,12 @@ def index(
 
 def workers(
     job: Job,
-    action: Annotated[Text, typer.Argument(metavar="[drain", help="drain: have the worker NAME end in order.")] = None,
+    action: Annotated[
+        Text,
+        typer.Argument(
+            metavar="[drain", help="drain: have the worker NAME end in order.", autocompletion=completed_from("drain")
+        ),
+    ] = None,
     name: Annotated[Text, typer.Argument(metavar="NAME]", help="A worker, as the list shows it.")] = None,
     as_json: Json = False,
 ) -> None:
@@ -167,7 +186,8 @@ def ls(
     state: Annotated[
         Text,
         typer.Option(
-            help="Only queues in this state: inactive, loading, ready, in-flight, snoozed, retired or paused."
+            help="Only queues in this state: inactive, loading, ready, in-flight, snoozed, retired or paused.",
+            autocompletion=completed_from("inactive", "loading", "ready", "in-flight", "snoozed", "retired", "paused"),
         ),
     ] = None,
     limit: Annotated[int, typer.Option(metavar="N", min=0, help="Show at most N queues.")] = 20,

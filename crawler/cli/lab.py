@@ -242,7 +242,8 @@ def _introduction(served: Served, order: Path | None) -> Iterator[str]:
     yield f"  any program  http_proxy={address} wget --recursive --span-hosts --delete-after {seed}"
     if host is not None:
         yield f"  curl         curl --resolve {host}:{served.port}:127.0.0.1 http://{host}:{served.port}/"
-    yield f"  anabranch    anabranch crawl {' '.join(served.seeds[:5])} --scope any -s fetch.proxy={address}"
+    proxy = f"--proxy {address} -s fetch.proxy_resolves=true"
+    yield f"  anabranch    anabranch crawl {' '.join(served.seeds[:5])} --scope any {proxy}"
     if host is None:
         yield "  by name      not at all: its hosts are addresses, which no crawl looks up"
     elif order is not None:

@@ -20,6 +20,7 @@ from anabranch.crawler.cli.parameters import (
     Text,
     Texts,
     Whole,
+    completed_from,
     parse_count,
     parse_levels,
     parse_names,
@@ -54,7 +55,11 @@ def smm(
     runs: Annotated[Whole, typer.Option(help="Openings of the store, runs of each method (default 4).")] = None,
     probes: Annotated[Whole, typer.Option(help="URLs asked for false positives (default 1M).", **COUNT)] = None,
     signature: Annotated[
-        Text, typer.Option(help="crc32, md5, sha1, xxh3-64, package.module:function (default crc32).")
+        Text,
+        typer.Option(
+            help="crc32, md5, sha1, xxh3-64, package.module:function (default crc32).",
+            autocompletion=completed_from("crc32", "md5", "sha1", "xxh3-64"),
+        ),
     ] = None,
     levels: Annotated[
         Numbers, typer.Option(metavar="N,N", parser=parse_levels, help="Bytes per level (default 1,3).")
@@ -191,7 +196,12 @@ FILTERS: Callable[..., Any] = partial(typer.Option, rich_help_panel="Filters ins
 Policies = Annotated[Numbers, RUN(help="Queue policies (default host,parallel:8,elf:997,bkdr:997).", **NAMES)]
 Workers = Annotated[Whole, RUN(help="Concurrent fetches (default 1000).")]
 Politeness = Annotated[
-    Text, RUN(metavar="polite|paper|off", help="Delays per host, per queue as in the paper, or none (default polite).")
+    Text,
+    RUN(
+        metavar="polite|paper|off",
+        help="Delays per host, per queue as in the paper, or none (default polite).",
+        autocompletion=completed_from("polite", "paper", "off"),
+    ),
 ]
 Connections = Annotated[Whole, RUN(metavar="K", help="Connections per host, if polite (default 1).")]
 DelayFactor = Annotated[Number, RUN(help="Delay per second of fetching (default 5).")]
@@ -306,7 +316,13 @@ _LEDGER: Callable[..., Any] = partial(typer.Option, rich_help_panel="The ledger"
 def web(
     ctx: typer.Context,
     pages: Annotated[Whole, WEB(help="Total URLs (default 20k).", **COUNT)] = None,
-    kind: Annotated[Text, WEB(help="portals, subdomains or hosts (default portals).")] = None,
+    kind: Annotated[
+        Text,
+        WEB(
+            help="portals, subdomains or hosts (default portals).",
+            autocompletion=completed_from("portals", "subdomains", "hosts"),
+        ),
+    ] = None,
     hosts: Annotated[Whole, WEB(help="Total host names (default 40).", **COUNT)] = None,
     links: Annotated[Whole, WEB(help="Mean links of a page (default 10).")] = None,
     latency_s: Annotated[Number, WEB("--latency", help="Median to the first byte (default 100ms).", **TIME)] = None,

@@ -1,9 +1,12 @@
-"""Types and parsers of command-line parameters, as Typer reads them at run time. A parser raises typer.BadParameter."""
+"""Types, parsers and completions of command-line parameters, as Typer reads them at run time.
+
+A parser raises typer.BadParameter.
+"""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from datetime import datetime
 from pathlib import Path
 from typing import Annotated, Optional
@@ -11,6 +14,7 @@ from typing import Annotated, Optional
 import typer
 
 from anabranch.crawler.order.quantities import parse_duration
+from anabranch.frontier.jobfolder import JOBS, is_job
 
 Text = Optional[str]  # noqa: UP045 - typer reads these at run time
 Texts = Optional[list[str]]  # noqa: UP045
@@ -20,8 +24,35 @@ Numbers = Optional[tuple]  # type: ignore[type-arg]  # noqa: UP045 - the option'
 Switch = Optional[bool]  # noqa: UP045
 FilePath = Optional[Path]  # noqa: UP045 - of a file or folder
 
+#: Names that no shell reads as anything but a word.
+_PLAIN_NAME = re.compile(r"\w[\w.,@+-]*")
+
+
+def completed_from(*words: str) -> Callable[[str], list[str]]:
+    """The completion of a value that is one of these words."""
+
+    def complete(incomplete: str) -> list[str]:
+        return [word for word in words if word.startswith(incomplete)]
+
+    return complete
+
+
+def complete_job(incomplete: str) -> list[str]:
+    """The jobs below jobs/ whose names begin so; without any, the shell completes folders."""
+    try:
+        names = sorted(folder.name for folder in JOBS.iterdir() if is_job(folder))
+    except OSError:
+        return []
+    return [name for name in names if name.startswith(incomplete) and _PLAIN_NAME.fullmatch(name)]
+
+
 Job = Annotated[
-    str, typer.Argument(metavar="JOB", help="The job's folder, its name below jobs/, or the URL of its database.")
+    str,
+    typer.Argument(
+        metavar="JOB",
+        help="The job's folder, its name below jobs/, or the URL of its database.",
+        autocompletion=complete_job,
+    ),
 ]
 Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 

@@ -49,7 +49,7 @@ async def _open_fetcher(order: CrawlOrder, parts: AsyncExitStack) -> Fetcher:
     )
     parts.push_async_callback(resolver.close)
     fetcher = Fetcher(
-        fetch_options(order.fetch, order.agent.user_agent),
+        fetch_options(order.fetch, order.agent.sent_user_agent),
         resolver=resolver,
         scratch=Scratch(None),
         clock=clock,

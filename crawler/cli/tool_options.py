@@ -19,6 +19,7 @@ from anabranch.crawler.cli.parameters import (
     Text,
     Texts,
     Whole,
+    completed_from,
     parse_count,
     parse_folder,
     parse_levels,
@@ -101,7 +102,14 @@ def dedup(
     state: Annotated[
         FilePath, _FILTER(metavar="DIR", parser=parse_folder, help="Keep the filter in this folder from run to run.")
     ] = None,
-    kind: Annotated[Text, _FILTER("--filter", help="smm, dsbf, both, exact or similar (default both).")] = None,
+    kind: Annotated[
+        Text,
+        _FILTER(
+            "--filter",
+            help="smm, dsbf, both, exact or similar (default both).",
+            autocompletion=completed_from("smm", "dsbf", "both", "exact", "similar"),
+        ),
+    ] = None,
     expected: Annotated[
         Whole,
         _FILTER(
@@ -112,7 +120,11 @@ def dedup(
         Number, _FILTER(metavar="RATE", help="Rate of the DSBF, or of similar, at most (default 0.001).")
     ] = None,
     signature: Annotated[
-        Text, _FILTER(help="Of the SMM: crc32, md5, sha1, xxh3, package.module:function (default crc32).")
+        Text,
+        _FILTER(
+            help="Of the SMM: crc32, md5, sha1, xxh3, package.module:function (default crc32).",
+            autocompletion=completed_from("crc32", "md5", "sha1", "xxh3"),
+        ),
     ] = None,
     levels: Annotated[
         Numbers,
@@ -125,7 +137,12 @@ def dedup(
         Whole, _FILTER(metavar="N", help="Of the DSBF: children that a full leaf gets (default 4).")
     ] = None,
     similar: Annotated[
-        Text, _STAGE(metavar="MODE", help="published or site-bound: drop lines that resemble new ones, too.")
+        Text,
+        _STAGE(
+            metavar="MODE",
+            help="published or site-bound: drop lines that resemble new ones, too.",
+            autocompletion=completed_from("published", "site-bound"),
+        ),
     ] = None,
     similar_expect: Annotated[
         Whole, _STAGE(metavar="N", parser=parse_count, help="URLs to expect there (default 1M).")

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import NamedTuple
@@ -23,11 +23,33 @@ from anabranch.frontier.policies.sheets import HostTable
 ACCEPT = "text/html,application/xhtml+xml,application/xml;q=0.9,*/*;q=0.8"
 
 _TOKEN = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
-#: Headers with their own key in the order, or that only the fetcher may set.
+#: Header that has a key of its own in the order -> the key.
+_KEYS = MappingProxyType(
+    {
+        "accept-encoding": "[fetch] accept_encoding",
+        "authorization": "user and password_env of a [[site]]",
+        "cookie": "[fetch] cookies",
+        "if-modified-since": "[fetch] conditional",
+        "if-none-match": "[fetch] conditional",
+        "proxy-authorization": "[fetch] proxy and proxy_password_env",
+        "referer": "[fetch] referer",
+        "user-agent": "[agent] user_agent (--user-agent)",
+    }
+)
+#: Headers that only the fetcher may set: they delimit messages, or speak for the connection.
 _RESERVED = frozenset(
-    {"accept-encoding", "authorization", "connection", "content-length", "cookie", "expect", "host"}
-    | {"if-modified-since", "if-none-match", "proxy-authorization", "range", "referer", "te"}
-    | {"transfer-encoding", "upgrade"}
+    {
+        "connection",
+        "content-length",
+        "expect",
+        "host",
+        "http2-settings",
+        "keep-alive",
+        "proxy-connection",
+        "range",
+        "te",
+    }
+    | {"trailer", "transfer-encoding", "upgrade"}
 )
 
 
@@ -72,6 +94,7 @@ class FetchOptions:
     referer: bool = False  #: send the page that links to the URL
     proxy: str = ""  #: `http://host:port`, `https://…` or `socks5://…`; empty = none
     proxy_password_env: str = ""  #: variable with the password of the proxy's user
+    proxy_resolves: bool = False  #: proxies look names up, and refuse private addresses; needed without `allow_private`
     tls_verify: bool = True
     ipv4: bool = True
     ipv6: bool = True
@@ -92,16 +115,40 @@ class SiteOptions:
     max_body_bytes: int | None = None
 
 
-def check_header(name: str, value: str) -> None:
-    """Raises: ValueError, one line without the value, if the header cannot be sent or only the fetcher may set it."""
-    if not _TOKEN.fullmatch(name):
-        raise ValueError(f"{name!r} is no name of a header")
-    if name.lower() in _RESERVED:
-        raise ValueError(
-            f"the header {name} is set by the crawler; see the keys user, cookies, accept_encoding, referer"
-        )
-    if not is_sendable(value):
-        raise ValueError(f"the header {name} has a value that cannot be sent; it must be printable ASCII")
+def header_table(headers: object) -> object:
+    """Headers as a table, if they are a list of `Name: value`. Raises: ValueError, one line without a value."""
+    if not isinstance(headers, list | tuple):
+        return headers
+    table: dict[str, str] = {}
+    for number, line in enumerate(headers, 1):
+        name, colon, value = line.partition(":") if isinstance(line, str) else ("", "", "")
+        if not colon:
+            raise ValueError(f"must be like 'Accept-Language: de'; number {number} has no name and colon")
+        if name in table:
+            raise ValueError(f"has the header {name} twice; give it once, with commas between its values")
+        table[name] = value.strip(" \t")
+    return table
+
+
+def checked_headers(headers: Mapping[str, str], *, of_site: bool = False) -> Mapping[str, str]:
+    """The headers. Only those of a [[site]] may have a User-Agent.
+
+    Raises: ValueError, one line without a value, for a header that cannot be sent, is given twice, or has its own key.
+    """
+    known: set[str] = set()
+    for name, value in headers.items():
+        if not _TOKEN.fullmatch(name):
+            raise ValueError(f"has {name!r}, which is no name of a header")
+        if name.lower() in _KEYS and not (of_site and name.lower() == "user-agent"):
+            raise ValueError(f"must not have {name}, which has its own key: {_KEYS[name.lower()]}")
+        if name.lower() in _RESERVED:
+            raise ValueError(f"must not have {name}, which only the crawler itself sets; leave it out")
+        if not is_sendable(value):
+            raise ValueError(f"has a value for {name} that cannot be sent; it must be printable ASCII")
+        if name.lower() in known:
+            raise ValueError(f"has the header {name} twice; give it once, with commas between its values")
+        known.add(name.lower())
+    return headers
 
 
 def is_sendable(value: str) -> bool:
@@ -135,8 +182,11 @@ class Sites:
 
     def __init__(self, options: FetchOptions, sites: Iterable[SiteOptions] = ()) -> None:
         """Raises: OrderError for an invalid prefix, header or proxy, and for a variable that is not set."""
+        sites = tuple(sites)
+        for fault in proxy_faults(options, sites):
+            raise OrderError(fault)
         self.usual = SiteSettings(
-            headers=MappingProxyType(_checked(options.headers, "[fetch]")),
+            headers=MappingProxyType(_checked(options.headers, "[fetch]", of_site=False)),
             proxy=_proxy(options.proxy, options.proxy_password_env, "[fetch]"),
             cookies=options.cookies,
             limits=FetchLimits(options.timeout_s, options.max_body_bytes),
@@ -178,7 +228,7 @@ def _changed(settings: SiteSettings, changes: Mapping[str, object]) -> SiteSetti
 def _rules(site: SiteOptions, entry: str, timeout_s: float) -> Sequence[_Rule]:
     if not site.surts:
         raise OrderError(f"{entry} surt: names no SURT prefix; say where it holds")
-    headers = _checked(site.headers, entry)
+    headers = _checked(site.headers, entry, of_site=True)
     if site.user:
         headers["Authorization"] = basic_auth(site.user, _password(site.password_env, f"{entry} password_env"))
     elif site.password_env:
@@ -199,13 +249,27 @@ def _rules(site: SiteOptions, entry: str, timeout_s: float) -> Sequence[_Rule]:
         raise OrderError(f"{entry} surt: {error}") from error
 
 
-def _checked(headers: Mapping[str, str], entry: str) -> dict[str, str]:
-    for name, value in headers.items():
-        try:
-            check_header(name, value)
-        except ValueError as error:
-            raise OrderError(f"{entry} headers: {error}") from error
-    return dict(headers)
+def _checked(headers: Mapping[str, str], entry: str, *, of_site: bool) -> dict[str, str]:
+    try:
+        return dict(checked_headers(headers, of_site=of_site))
+    except ValueError as error:
+        raise OrderError(f"{entry} headers {error}") from error
+
+
+def proxy_faults(options: FetchOptions, sites: Iterable[SiteOptions]) -> Iterator[str]:
+    """A line for each proxy that private addresses could be fetched through unnoticed, against `allow_private`."""
+    if options.allow_private or options.proxy_resolves:
+        return
+    proxies = [
+        ("[fetch]", options.proxy),
+        *((f"[[site]] {number}", site.proxy) for number, site in enumerate(sites, 1)),
+    ]
+    for entry, proxy in proxies:
+        if proxy:
+            yield (
+                f"{entry} proxy: the proxy looks names up, so private addresses cannot be refused here; if the proxy refuses "
+                "them, set [fetch] proxy_resolves = true (-s fetch.proxy_resolves=true), else allow them (--allow-private)"
+            )
 
 
 def _proxy(text: str, password_env: str, entry: str) -> Proxy | None:

@@ -1,7 +1,8 @@
 """Proxies: how operators write them, and the SOCKS5 handshake (RFC 1928; user and password: RFC 1929).
 
-Behind a proxy the crawl sees no addresses: the proxy resolves the names, so it must itself refuse private addresses. URLs with
-a private address as their host are still refused here (`requests`). The handshake is our own code, because aiohttp-socks makes
+Behind a proxy the crawl sees no addresses: the proxy resolves the names, so it must itself refuse private addresses. The order
+says that it does (`proxy_resolves`), or allows them. URLs with a private address as their host are still refused here
+(`requests`). The handshake is our own code, because aiohttp-socks makes
 sockets and look-ups itself, past the bounds of `connections` and the resolver of the order.
 """
 

@@ -9,9 +9,12 @@ import io
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
+from itertools import chain
 
+from anabranch.crawler.fetch.options import proxy_faults
 from anabranch.crawler.job.frontier import frontier_order
 from anabranch.crawler.job.seeds import read_seeds
+from anabranch.crawler.order.fetch import fetch_options, site_of
 from anabranch.crawler.order.loading import Examined, order_of
 from anabranch.crawler.order.order import CrawlOrder
 from anabranch.crawler.order.sources import Layer, named_in
@@ -61,6 +64,7 @@ def check(examined: Examined, name: str) -> Check:
         together += _refused(sound)
         if sound.frontier.policy == order.frontier.policy:  # else it is unknown whether hosts can be divided
             together += division_faults(order)
+    together += _proxy_faults(order)
     lines = [*examined.faults, *policies]
     lines += (f"{name}: {fault}" for fault in together)
     for section, key, find in _searches(order):
@@ -134,7 +138,7 @@ def check_names(order: CrawlOrder, layers: Sequence[Layer]) -> None:
 
 
 def _look_up(order: CrawlOrder) -> None:
-    for fault in division_faults(order):
+    for fault in chain(division_faults(order), _proxy_faults(order)):
         raise OrderError(fault)
     frontier_order(order)
     for _, _, find in _searches(order):
@@ -150,6 +154,10 @@ def _searches(order: CrawlOrder) -> Iterator[Search]:
     yield "dedup", "similar", partial(similarity_of, order)
     for name in order.job.processors:
         yield "job", "processors", partial(user_function, name, PROCESSOR, awaited=True)
+
+
+def _proxy_faults(order: CrawlOrder) -> Iterator[str]:
+    return proxy_faults(fetch_options(order.fetch, ""), map(site_of, order.site))
 
 
 def _refused(order: CrawlOrder) -> list[str]:

@@ -30,7 +30,7 @@ from anabranch.crawler.order.sources import Layer, file_layer, merged, named_in,
 from anabranch.crawler.outcomes.errors import NoSeeds, OrderError, UsageError
 from anabranch.crawler.scope.scope import open_scope
 from anabranch.frontier.frontier import Frontier
-from anabranch.frontier.jobfolder import ORDER_FILE, STATE, STORE_FILE
+from anabranch.frontier.jobfolder import JOBS, ORDER_FILE, STATE, STORE_FILE
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -99,7 +99,7 @@ def choose(wanted: CrawlRequest, find_shared: FindShared = lambda *_: None) -> C
     """Read the order; writes nothing. Raises: OrderError, UsageError, HostsJob, ForeignJobFormat, OrderDamaged."""
     layers = wanted.layers
     job = job_of(layers)
-    directory = wanted.job or Path("jobs") / job_name(job, wanted.sources)
+    directory = wanted.job or JOBS / job_name(job, wanted.sources)
     _check_name(directory)
     own = None if wanted.fresh or wanted.names_order else order_to_resume(directory)
     named = _sources_of(wanted, layers, job)

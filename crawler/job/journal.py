@@ -285,5 +285,5 @@ def warc_facts(order: CrawlOrder, section: WriteSection, job: str) -> dict[str, 
         "operator": section.operator,
         "hostname": socket.gethostname(),
         "robots": order.robots.robots,
-        "http-header-user-agent": order.agent.user_agent,
+        "http-header-user-agent": order.agent.sent_user_agent,
     }

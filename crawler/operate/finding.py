@@ -10,13 +10,10 @@ from anabranch.crawler.operate.contract import Notify, OperatedJob
 from anabranch.crawler.operate.folderjob import EmbeddedJob, FolderJob
 from anabranch.crawler.order.frontier import DATABASES, holds_password
 from anabranch.crawler.outcomes.errors import UsageError
-from anabranch.frontier.jobfolder import is_embedded, is_job
+from anabranch.frontier.jobfolder import JOBS, is_embedded, is_job
 
 if TYPE_CHECKING:
     from anabranch.crawler.operate.databasejob import DatabaseJob
-
-#: The folder of jobs that are given by name.
-JOBS = Path("jobs")
 
 
 def find_job(typed: str) -> Path:

@@ -5,14 +5,14 @@ An order has no passwords, because the job's folder keeps it: `password_env` nam
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from functools import partial
 from typing import Annotated, Literal, Self
 
-from pydantic import AfterValidator, Field, StringConstraints, model_validator
+from pydantic import AfterValidator, BeforeValidator, Field, StringConstraints, model_validator
 
 from anabranch.crawler.extract.links import ExtractOptions
 from anabranch.crawler.fetch.addresses import MAX_TTL_S, MIN_TTL_S, ResolverOptions, hosts_key, ip_literal
-from anabranch.crawler.fetch.options import FetchOptions, SiteOptions, check_header
+from anabranch.crawler.fetch.options import FetchOptions, SiteOptions, checked_headers, header_table
 from anabranch.crawler.fetch.proxy import parse_proxy
 from anabranch.crawler.order.values import (
     Duration,
@@ -107,19 +107,16 @@ class DnsSection(Section):
         return ResolverOptions(ipv4=ipv4, ipv6=ipv6, min_ttl_s=self.min_ttl_s, max_ttl_s=self.max_ttl_s)
 
 
-def _checked_headers(headers: Mapping[str, str]) -> Mapping[str, str]:
-    for name, value in headers.items():
-        check_header(name, value)
-    return headers
-
-
 def _checked_proxy(text: str) -> str:
     if text:
         parse_proxy(text)
     return text
 
 
-_Headers = Annotated[dict[str, str], AfterValidator(_checked_headers)]
+_Headers = Annotated[dict[str, str], BeforeValidator(header_table), AfterValidator(checked_headers)]
+_SiteHeaders = Annotated[
+    dict[str, str], BeforeValidator(header_table), AfterValidator(partial(checked_headers, of_site=True))
+]
 _Proxy = Annotated[str, AfterValidator(_checked_proxy)]
 _Variable = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9_]*$")]
 _Coding = Literal["gzip", "deflate", "br", "zstd"]
@@ -135,11 +132,12 @@ class FetchSection(Section):
     min_rate_bytes: Size = 100  #: body bytes per second over 10 s; 0: no matter how slow
     max_body_bytes: PositiveSize = 16 << 20  #: as they come; the rest is cut
     accept_encoding: tuple[_Coding, ...] = ("gzip", "deflate", "br", "zstd")  #: asked for if they can be undone here
-    headers: _Headers = Field(default_factory=dict)  #: sent with each request
+    headers: _Headers = Field(default_factory=dict)  #: sent with each request; a table, or a list of `Name: value`
     cookies: bool = False  #: kept in memory for the run, sent back to their site only
     referer: bool = False  #: send the page that a link was found on
     proxy: _Proxy = ""  #: http://host:port, https://… or socks5://…; none: hosts are dialled
     proxy_password_env: _Variable = ""  #: variable with the password of the proxy's user
+    proxy_resolves: bool = False  #: proxies look names up, and refuse private addresses; needed without allow_private
     tls_verify: bool = True  #: certificates must be valid
     ipv4: bool = True  #: IPv4 addresses may be asked for and used
     ipv6: bool = True  #: the same for IPv6
@@ -157,7 +155,7 @@ class SiteEntry(Section):
     """An entry `[[site]]`: other values for the parts of the web under `surt`. None: the value of [fetch]."""
 
     surt: Prefixes  #: SURT prefixes, hosts or URLs
-    headers: _Headers = Field(default_factory=dict)
+    headers: _SiteHeaders = Field(default_factory=dict)
     user: Annotated[str, StringConstraints(pattern=r"^[^:\x00-\x1f\x7f]*$")] = ""  #: of basic authentication
     password_env: _Variable = ""  #: variable with the user's password
     proxy: _Proxy | None = None  #: "" = none here

@@ -121,6 +121,7 @@ _NAMED: Mapping[str, tuple[str, str]] = {
     "size_limit": ("limits", "bytes"),
     "time_limit": ("limits", "time"),
     "timeout": ("fetch", "timeout"),
+    "header": ("fetch", "headers"),
 }
 _OFTEN = Counter(key for keys in KEYS.values() for key in keys)
 
@@ -131,6 +132,9 @@ FLAGS: Mapping[str, tuple[str, str]] = {
     for key in keys
     if _OFTEN[key] == 1 and (section, key) not in _NAMED.values()
 } | dict(_NAMED)
+
+#: Second name of a flag -> the flag.
+SECOND_NAMES: Mapping[str, str] = {"depth": "max_hops", "headers": "header"}
 
 #: Section and key -> the flag that sets it.
 FLAG_OF: Mapping[tuple[str, str], str] = {place: flag for flag, place in FLAGS.items()}

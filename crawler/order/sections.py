@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, Literal, Self
 
-from pydantic import AfterValidator, Field, StringConstraints, field_validator
+from pydantic import AfterValidator, Field, StringConstraints, field_validator, model_validator
 
+from anabranch.crawler.fetch.options import is_sendable
 from anabranch.crawler.order.values import (
     Connections,
     Count,
@@ -21,6 +22,7 @@ from anabranch.crawler.order.values import (
     Size,
     UserFolder,
     UserFunctionName,
+    contradiction,
     path_without_nul,
 )
 from anabranch.crawler.runtime import LoopName
@@ -59,6 +61,12 @@ class JobSection(Section):
 _OURS = "anabranch"
 
 
+def _agent_text(text: str) -> str:
+    if not is_sendable(text) or text != text.strip():
+        raise ValueError("must be printable ASCII, without blanks around it")
+    return text
+
+
 class AgentSection(Section):
     """Who crawls, as servers see it."""
 
@@ -66,10 +74,29 @@ class AgentSection(Section):
     product: Annotated[str, StringConstraints(max_length=100, pattern=r"^[A-Za-z0-9_.-]+(/[A-Za-z0-9_.-]+)?$")] = _OURS
     #: A page or a mail address for those who run the servers.
     contact: Annotated[str, StringConstraints(pattern=r"^[!-'*-~]*$")] = ""
+    #: The whole User-Agent, in place of the one made of product and contact; it must contain the product's name.
+    user_agent: Annotated[str, StringConstraints(max_length=500), AfterValidator(_agent_text)] = ""
+
+    @model_validator(mode="after")
+    def _naming_the_product(self) -> Self:
+        """A site's operator who reads the User-Agent in a log must find the name to write into robots.txt."""
+        named = rf"(?<![A-Za-z0-9_-]){re.escape(self.token)}(?![A-Za-z0-9_-])"
+        if self.user_agent and not re.search(named, self.user_agent, re.IGNORECASE):
+            raise contradiction(
+                f"must contain {self.token}, the name that robots.txt is read for; add it, or set [agent] product "
+                "(-s agent.product=NAME) to the name that stands there",
+                "user_agent",
+                "product",
+            )
+        return self
 
     @property
-    def user_agent(self) -> str:
-        """The User-Agent field: `anabranch/VERSION (+contact)`; for others `mybot/2.0 (+contact; anabranch/VERSION)`."""
+    def sent_user_agent(self) -> str:
+        """The User-Agent of every request: `user_agent`, else `anabranch/VERSION (+contact)`; for other products
+        `mybot/2.0 (+contact; anabranch/VERSION)`.
+        """
+        if self.user_agent:
+            return self.user_agent
         ours = f"{_OURS}/{VERSION}"
         contact = f"+{self.contact}" if self.contact else ""
         if self.product == _OURS:

@@ -258,7 +258,7 @@ async def _open_journal(context: RunContext, opened: AsyncExitStack) -> tuple[Ac
 def _fetcher(context: RunContext, resolver: Resolver, frontier: Frontier) -> Fetcher:
     order = context.order
     return Fetcher(
-        fetch_options(order.fetch, order.agent.user_agent),
+        fetch_options(order.fetch, order.agent.sent_user_agent),
         resolver=resolver,
         scratch=Scratch(context.job.state),
         clock=context.clock,

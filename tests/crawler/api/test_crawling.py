@@ -191,6 +191,32 @@ async def test_several_crawls_in_one_program(given):
     assert await asyncio.gather(urls(), urls(), urls()) == [URLS] * 3
 
 
+async def test_headers_depth_user_agent_and_proxy_are_keywords(given):
+    """As the flags: they reach every request, the one for robots.txt too; here of a server that is the proxy."""
+    heads = []
+
+    async def talk(reader, writer):
+        heads.append((await reader.readuntil(b"\r\n\r\n")).decode())
+        page = b'<a href="/1">1</a>'
+        writer.write(b"HTTP/1.1 200 OK\r\nContent-Type: text/html\r\nContent-Length: %d\r\n\r\n%s" % (len(page), page))
+        writer.close()
+
+    server = await asyncio.start_server(talk, "127.0.0.1", 0)
+    port = server.sockets[0].getsockname()[1]
+    named = {
+        "header": ["X-A: b"],
+        "depth": 0,
+        "user_agent": "mine (anabranch)",
+        "proxy": f"http://127.0.0.1:{port}",
+        "proxy_resolves": True,
+        "allow_private": False,
+    }
+    async with server, anabranch.crawl("http://a.invalid/", **{**given, **named}) as crawl:
+        assert [page.url async for page in crawl] == ["http://a.invalid/"]
+    assert [head.split()[1] for head in heads] == ["http://a.invalid/robots.txt", "http://a.invalid/"]
+    assert all("\r\nX-A: b\r\n" in head and "\r\nUser-Agent: mine (anabranch)\r\n" in head for head in heads)
+
+
 async def test_what_is_wrong_is_named(tmp_path, given):
     """As the program wrote it; nothing begins."""
     wrong = {
@@ -198,6 +224,11 @@ async def test_what_is_wrong_is_named(tmp_path, given):
         "min_delay= must be a number of seconds": {"min_delay": "soon"},
         'politeness["mindelay"] is unknown': {"politeness": {"mindelay": 1}},
         "robots= must be": {"robots": 3},
+        "headers= must not have Host": {"headers": {"Host": "x"}},
+        "header= must be like": {"header": ["X"]},
+        "depth= and max_hops= are the same": {"depth": 1, "max_hops": 2},
+        "depth= must be a whole number": {"depth": "deep"},
+        "[fetch] proxy_resolves = true": {"proxy": "http://p", "allow_private": False},
         "warc=True needs a job": {"warc": True},
         "store= needs a job": {"store": "postgresql://db/x"},
         'order["crawl"]["workers"] must be a whole number': {"order": {"crawl": {"workers": "many"}}},

@@ -40,6 +40,9 @@ FLAGS = {
     "robots": ("ignore", "ignore"),
     "scope": ("prefix", "prefix"),
     "max_hops": ("3", 3),
+    "user_agent": ("anabranch (mine)", "anabranch (mine)"),
+    "header": ("X-A: b: c", {"X-A": "b: c"}),
+    "proxy": ("http://p:1", "http://p:1"),
     "limit": ("10", 10),
     "size_limit": ("10GB", "10GB"),
     "time_limit": ("2h", "2h"),
@@ -74,8 +77,8 @@ NO_FLAGS = {
         "upload",
     ),
     *("checkpoint", "gates_in_memory", "backoff_base", "backoff_cap", "backoff_jitter", "backoff_forgive"),
-    *("connect_timeout", "first_byte_timeout", "read_timeout", "min_rate", "accept_encoding", "headers", "cookies"),
-    *("referer", "proxy", "proxy_password_env", "tls_verify", "ipv4", "ipv6", "conditional"),
+    *("connect_timeout", "first_byte_timeout", "read_timeout", "min_rate", "accept_encoding", "cookies"),
+    *("referer", "proxy_password_env", "proxy_resolves", "tls_verify", "ipv4", "ipv6", "conditional"),
     *(
         "canonicalization",
         "max_embeds",
@@ -157,6 +160,18 @@ def test_each_flag_reaches_its_key(commands, key) -> None:
     default, order = dumped(CrawlOrder()), dumped(load_order(None, flags))
     assert default[key] != value
     assert order == default | {key: value}
+
+
+def test_a_depth_is_a_number_of_hops(commands) -> None:
+    """Another crawler's word for the same flag; the last of both counts, as of any flag that is repeated."""
+    flags = crawled(commands, "a.test", "--max-hops", "3", "--depth", "4").flags
+    assert load_order(None, flags).scope.max_hops == 4
+
+
+def test_each_header_is_a_flag(commands) -> None:
+    """Together they are the table [fetch.headers], in place of the file's."""
+    flags = crawled(commands, "a.test", "--header", "X-A: b", "--header", "Accept-Language:de").flags
+    assert load_order(None, flags).fetch.headers == {"X-A": "b", "Accept-Language": "de"}
 
 
 def test_what_is_not_given_is_left_to_the_order(commands) -> None:

@@ -130,6 +130,19 @@ def test_validate_tries_what_the_order_names(file) -> None:
     assert [line.startswith(f"anabranch: {file}: {word}") for word, line in zip(words, said, strict=True)] == [True] * 4
 
 
+def test_validate_names_each_proxy_that_could_reach_private_addresses(file) -> None:
+    """Of the section and of the entries; the key that answers for the proxy settles all of them."""
+    file.write_text(
+        '[job]\nseeds = ["http://a.test/"]\n[fetch]\nproxy = "http://p"\n[[site]]\nsurt = "b.test"\nproxy = "http://q"\n'
+    )
+    lines = config("validate", file).stderr.splitlines()
+    assert [line.partition(" proxy: ")[0] for line in lines] == [
+        f"anabranch: {file}: [fetch]",
+        f"anabranch: {file}: [[site]] 1",
+    ]
+    assert config("validate", file, "-s", "fetch.proxy_resolves=true").exit_code == 0
+
+
 def test_validate_says_that_a_seed_would_be_skipped_only_if_a_run_would_begin(file) -> None:
     """With the exit code of a run that begins; else it is one of the things that are wrong."""
     file.write_text('[job]\nseeds = ["::", "a.test"]')

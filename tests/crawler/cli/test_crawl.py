@@ -218,7 +218,11 @@ def test_an_edited_scope_does_not_make_a_job_another_crawls(capsys) -> None:
     [
         {"store": "postgresql://127.0.0.1:1/none"},
         {"settings": ("dedup.leaves=redis://127.0.0.1:1/0",)},
-        {"settings": ("fetch.proxy=http://u@127.0.0.1:1", "fetch.proxy_password_env=NOBODY_SETS_IT")},
+        {
+            "proxy": "http://u@127.0.0.1:1",
+            "settings": ("fetch.proxy_resolves=true", "fetch.proxy_password_env=NOBODY_SETS_IT"),
+        },
+        {"proxy": "http://127.0.0.1:1"},
         {"job": Path("jobs", "x" * 300)},
     ],
     ids="-".join,
@@ -231,9 +235,26 @@ def test_a_start_that_fails_leaves_nothing_behind(capsys, named) -> None:
     assert list(Path().iterdir()) == []
 
 
+def test_an_unguarded_proxy_is_a_mistake_of_whoever_names_it(capsys, monkeypatch) -> None:
+    """Of the command line, or of the order; one line says what to set."""
+    assert run_crawl(command(SEED, proxy="http://127.0.0.1:1")) == ExitCode.USAGE
+    assert "[fetch] proxy_resolves = true" in capsys.readouterr().err
+    monkeypatch.setenv("ANABRANCH_FETCH__PROXY", "http://127.0.0.1:1")
+    assert run_crawl(command(SEED)) == ExitCode.BAD_ORDER
+    assert len(capsys.readouterr().err.splitlines()) == 1
+
+
 def test_a_start_that_fails_in_its_processes_leaves_nothing_behind() -> None:
     """Though the seeds are written down before they start."""
-    options = ("--processes", "2", "-s", "fetch.proxy=http://u@127.0.0.1:1", "-s", "fetch.proxy_password_env=NO_SUCH")
+    proxy = (
+        "--proxy",
+        "http://u@127.0.0.1:1",
+        "-s",
+        "fetch.proxy_resolves=true",
+        "-s",
+        "fetch.proxy_password_env=NO_SUCH",
+    )
+    options = ("--processes", "2", *proxy)
     run = subprocess.run(
         [sys.executable, "-m", "anabranch", "crawl", SEED, *options],
         check=False,

@@ -24,7 +24,7 @@ from anabranch.crawler.job.inspection import opened
 from anabranch.crawler.job.journal import LineFile
 from anabranch.crawler.job.seeds import SEED_BOOK, Seed, SeedBook
 from anabranch.crawler.order.order import CrawlOrder, dump_order
-from anabranch.crawler.outcomes.errors import ExitCode, UsageError
+from anabranch.crawler.outcomes.errors import ExitCode
 from anabranch.frontier.records import Candidate, Outcome, OutcomeKind
 
 SLOW = {"min_delay": "100s", "max_delay": "100s"}

@@ -384,7 +384,7 @@ def test_it_serves_until_it_is_interrupted_and_shows_its_ledger(tmp_path: Path, 
     for hint in (
         f"http_proxy=http://127.0.0.1:{port} wget",
         f"curl --resolve www.sina.com.cn:{port}:127.0.0.1 http://www.sina.com.cn:{port}/",
-        f"-s fetch.proxy=http://127.0.0.1:{port}",
+        f"--proxy http://127.0.0.1:{port} -s fetch.proxy_resolves=true",
         f'"www.sina.com.cn" = "127.0.0.1:{port}" below [dns.hosts]',
     ):
         assert hint in said
@@ -463,7 +463,7 @@ def test_a_log_of_an_address_is_served_to_proxy_s_clients_alone(tmp_path: Path) 
     with started_web("--replay", "crawl.log", cwd=tmp_path) as (process, port, said):
         assert asyncio.run(fetch(port, ["http://[::1]:8080/x"])) == [900]
         out, _ = ended(process)
-    assert f"fetch.proxy=http://127.0.0.1:{port}" in said
+    assert f"--proxy http://127.0.0.1:{port}" in said
     assert "dns.hosts" not in said
     assert re.search(r"^\[::1\] +1 ", out, re.MULTILINE)
 

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import re
+from dataclasses import replace
+
 import pytest
 
-from anabranch.crawler.fetch.options import FetchOptions, SiteOptions, Sites
+from anabranch.crawler.fetch.options import FetchOptions, SiteOptions, Sites, checked_headers, header_table
 from anabranch.crawler.fetch.proxy import Proxy, basic_auth
 from anabranch.crawler.outcomes.errors import OrderError
 
-USUAL = FetchOptions(user_agent="x", headers={"A": "usual"}, max_body_bytes=1000)
+USUAL = FetchOptions(user_agent="x", headers={"A": "usual"}, max_body_bytes=1000, proxy_resolves=True)
 
 
 def limits(url: str, *sites: SiteOptions) -> int:
@@ -63,9 +66,54 @@ def test_each_setting_is_decided_by_itself() -> None:
     assert (settings.cookies, settings.limits.max_body_bytes, settings.proxy) == (True, 1000, Proxy("http", "p", 1))
 
 
+@pytest.mark.parametrize(
+    ("headers", "message"),
+    [
+        ({"User-Agent": "x"}, "must not have User-Agent, which has its own key: [agent] user_agent (--user-agent)"),
+        ({"host": "x"}, "must not have host, which only the crawler itself sets; leave it out"),
+        ({"Content-Length": "1"}, "must not have Content-Length, which only the crawler itself sets; leave it out"),
+        (
+            {"Transfer-Encoding": "x"},
+            "must not have Transfer-Encoding, which only the crawler itself sets; leave it out",
+        ),
+        ({"Connection": "x"}, "must not have Connection, which only the crawler itself sets; leave it out"),
+        ({"": "x"}, "has '', which is no name of a header"),
+        ({"X\n": "x"}, "has 'X\\n', which is no name of a header"),
+        ({"X": "a\rb"}, "has a value for X that cannot be sent; it must be printable ASCII"),
+        ({"X": "a", "x": "b"}, "has the header x twice; give it once, with commas between its values"),
+    ],
+)
+def test_a_header_that_is_not_the_operators_to_set_is_refused(headers: dict[str, str], message: str) -> None:
+    """Where it has a key of its own, the line names the key."""
+    with pytest.raises(ValueError, match=f"^{re.escape(message)}$"):
+        checked_headers(headers)
+
+
+def test_headers_may_be_lines() -> None:
+    """As the command line has them; blanks around a value are not part of it."""
+    assert header_table(["X-A:  b:c ", "X-B:"]) == {"X-A": "b:c", "X-B": ""}
+
+
+@pytest.mark.parametrize(
+    ("lines", "message"),
+    [
+        (["X-A: b", "Bearer secret"], "must be like 'Accept-Language: de'; number 2 has no name and colon"),
+        ([1], "must be like 'Accept-Language: de'; number 1 has no name and colon"),
+        (["X-A: b", "X-A: c"], "has the header X-A twice; give it once, with commas between its values"),
+    ],
+)
+def test_lines_that_are_no_headers_are_refused(lines: list[object], message: str) -> None:
+    """One line that shows no value, which may be a secret."""
+    with pytest.raises(ValueError, match=f"^{re.escape(message)}$"):
+        header_table(lines)
+
+
 def test_a_site_may_do_without_the_usual_proxy() -> None:
     """An empty proxy is none."""
-    sites = Sites(FetchOptions(user_agent="x", proxy="socks5://p"), [SiteOptions(surts=("a.test",), proxy="")])
+    sites = Sites(
+        FetchOptions(user_agent="x", proxy="socks5://p", proxy_resolves=True),
+        [SiteOptions(surts=("a.test",), proxy="")],
+    )
     assert sites.of("http://b.test/").proxy == Proxy("socks5", "p", 1080)
     assert sites.of("http://a.test/").proxy is None
 
@@ -77,7 +125,7 @@ def test_credentials_come_from_the_environment(monkeypatch: pytest.MonkeyPatch) 
     settings = Sites(USUAL, [site]).of("http://a.test/")
     assert settings.headers["Authorization"] == basic_auth("me", "p\u00e4ss") == "Basic bWU6cMOkc3M="
     monkeypatch.setenv("PROXY_PASSWORD", "hidden")
-    behind = FetchOptions(user_agent="x", proxy="http://you@p:1", proxy_password_env="PROXY_PASSWORD")
+    behind = replace(USUAL, proxy="http://you@p:1", proxy_password_env="PROXY_PASSWORD")
     proxy = Sites(behind).usual.proxy
     assert proxy == Proxy("http", "p", 1, "you", "hidden")
     assert "hidden" not in repr(proxy)
@@ -99,16 +147,16 @@ def test_credentials_come_from_the_environment(monkeypatch: pytest.MonkeyPatch) 
         (SiteOptions(surts=("a.test",), password_env="X"), "[[site]] 1 password_env: there is no user; give one"),
         (
             SiteOptions(surts=("a.test",), headers={"Authorization": "secret"}),
-            (
-                "[[site]] 1 headers: the header Authorization is set by the crawler; "
-                "see the keys user, cookies, accept_encoding, referer"
-            ),
+            "[[site]] 1 headers must not have Authorization, which has its own key: user and password_env of a [[site]]",
         ),
         (
             SiteOptions(surts=("a.test",), headers={"X": "a\r\nSecret: b"}),
-            "[[site]] 1 headers: the header X has a value that cannot be sent; it must be printable ASCII",
+            "[[site]] 1 headers has a value for X that cannot be sent; it must be printable ASCII",
         ),
-        (SiteOptions(surts=("a.test",), headers={"X Y": "a"}), "[[site]] 1 headers: 'X Y' is no name of a header"),
+        (
+            SiteOptions(surts=("a.test",), headers={"X Y": "a"}),
+            "[[site]] 1 headers has 'X Y', which is no name of a header",
+        ),
         (
             SiteOptions(surts=("a.test",), proxy="ftp://p"),
             "[[site]] 1 proxy: must be like http://host:3128 or socks5://host:1080; not 'ftp://p'",

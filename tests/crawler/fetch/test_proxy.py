@@ -11,6 +11,7 @@ import pytest
 
 from anabranch.crawler.fetch.options import SiteOptions
 from anabranch.crawler.fetch.proxy import Proxy, parse_proxy
+from anabranch.crawler.outcomes.errors import OrderError
 from anabranch.crawler.outcomes.failures import AddressRefused, CertificateRefused, ConnectionLost, ProxyFailed
 from tests.crawler.fetch.servers import PEM, Web, get_raw, raw, refused_port, saying
 
@@ -64,7 +65,7 @@ async def test_an_http_proxy_gets_the_whole_url_and_the_credentials(site: Web, m
     monkeypatch.setenv("SECRET", "pass")
     seen: list[bytes] = []
     proxy = await http_proxy(site, seen)
-    fetcher = site.fetcher(proxy=proxy, proxy_password_env="SECRET", allow_private=False)
+    fetcher = site.fetcher(proxy=proxy, proxy_password_env="SECRET", allow_private=False, proxy_resolves=True)
     response = await fetcher.get("http://no-such-name.invalid/x?y")
     assert (response.body.read(), response.address) == (b"hi", "")
     assert seen[0].startswith(b"GET http://no-such-name.invalid/x?y HTTP/1.1\r\nHost: no-such-name.invalid\r\n")
@@ -123,10 +124,23 @@ async def test_a_proxy_that_is_not_there_is_not_the_hosts_failure(site: Web, sch
 async def test_private_addresses_in_the_url_are_refused_behind_a_proxy_too(site: Web, host: str) -> None:
     """What a name leads to only the proxy knows; it is not asked for these."""
     seen: list[bytes] = []
-    fetcher = site.fetcher(proxy=await http_proxy(site, seen), allow_private=False)
+    fetcher = site.fetcher(proxy=await http_proxy(site, seen), allow_private=False, proxy_resolves=True)
     with pytest.raises(AddressRefused, match="is not a public address"):
         await fetcher.get(f"http://{host}/")
     assert (seen, site.connections) == ([], 0)
+
+
+@pytest.mark.parametrize("entry", ["[fetch]", "[[site]] 1"])
+async def test_a_proxy_needs_the_operators_word_that_it_refuses_private_addresses(site: Web, entry: str) -> None:
+    """It looks names up, so the guard of addresses would see none; where they are allowed there is nothing to guard."""
+    sites = [SiteOptions(surts=("a.test",), proxy="http://p")] if entry == "[[site]] 1" else []
+    options: dict[str, str] = {} if sites else {"proxy": "http://p"}
+    with pytest.raises(OrderError) as caught:
+        site.fetcher(*sites, **options, allow_private=False)
+    assert str(caught.value).startswith(f"{entry} proxy: the proxy looks names up, ")
+    assert "[fetch] proxy_resolves = true" in str(caught.value)
+    assert site.fetcher(*sites, **options, allow_private=False, proxy_resolves=True).uses_proxy("http://a.test/")
+    assert site.fetcher(*sites, **options, allow_private=True).uses_proxy("http://a.test/")
 
 
 async def test_a_site_may_have_a_proxy_of_its_own(site: Web) -> None:
@@ -178,7 +192,9 @@ class SocksServer:
 async def test_the_proxy_is_told_the_name_and_dials_for_us(site: Web, host: str, written: bytes) -> None:
     """The name is not resolved here. The proxy's own address may be private."""
     proxy = SocksServer(READY, CONNECTED)
-    fetcher = site.fetcher(proxy=f"socks5://127.0.0.1:{await site.listen(proxy)}", allow_private=False)
+    fetcher = site.fetcher(
+        proxy=f"socks5://127.0.0.1:{await site.listen(proxy)}", allow_private=False, proxy_resolves=True
+    )
     response = await fetcher.get(f"http://{host}:8080/x")
     assert (response.body.read(), response.address) == (b"hi", "")
     assert response.request.startswith(b"GET /x HTTP/1.1\r\n")

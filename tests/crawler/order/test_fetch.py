@@ -29,6 +29,7 @@ KEYS = {
     "referer": ("true", "referer", True),
     "proxy": ('"http://p:1"', "proxy", "http://p:1"),
     "proxy_password_env": ('"P"', "proxy_password_env", "P"),
+    "proxy_resolves": ("true", "proxy_resolves", True),
     "tls_verify": ("false", "tls_verify", False),
     "ipv4": ("false", "ipv4", False),
     "ipv6": ("false", "ipv6", False),
@@ -39,7 +40,7 @@ KEYS = {
 ENTRY = """
 [[site]]
 surt = "com,example,"
-headers = { "X-A" = "b" }
+headers = { "User-Agent" = "b" }
 user = "me"
 password_env = "SITE_PASSWORD"
 proxy = ""
@@ -84,7 +85,7 @@ def test_an_entry_is_a_site_for_the_fetcher(tmp_path: Path) -> None:
     assert [site_of(entry) for entry in order.site] == [
         SiteOptions(
             surts=("com,example,",),
-            headers={"X-A": "b"},
+            headers={"User-Agent": "b"},
             user="me",
             password_env="SITE_PASSWORD",
             proxy="",
@@ -119,7 +120,7 @@ def test_a_dumped_order_has_its_entries_and_no_password(tmp_path: Path, monkeypa
         ),
         (
             '[fetch.headers]\ncookie = "a=b"',
-            "[fetch] headers the header cookie is set by the crawler; see the keys user, cookies, accept_encoding, referer",
+            "[fetch] headers must not have cookie, which has its own key: [fetch] cookies",
         ),
         ("[[site]]\ncookies = true", "[[site]] 1 surt must be given"),
         ("[[site]]\nsurt = []", "[[site]] 1 surt must not be empty; not []"),

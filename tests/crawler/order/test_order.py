@@ -421,7 +421,7 @@ def test_a_key_that_is_a_flag_is_in_one_section_only() -> None:
 )
 def test_the_user_agent_says_who_crawls(contact: str, user_agent: str) -> None:
     """Those who run the sites find the contact in their logs."""
-    assert load_order(None, {"contact": contact}).agent.user_agent == user_agent
+    assert load_order(None, {"contact": contact}).agent.sent_user_agent == user_agent
 
 
 def test_another_product_has_its_own_version() -> None:
@@ -434,7 +434,29 @@ def test_another_product_has_its_own_version() -> None:
     }
     for (product, contact), user_agent in agents.items():
         agent = CrawlOrder.model_validate({"agent": {"product": product, "contact": contact}}).agent
-        assert (agent.user_agent, agent.token) == (user_agent, product.partition("/")[0])
+        assert (agent.sent_user_agent, agent.token) == (user_agent, product.partition("/")[0])
+
+
+def test_a_user_agent_of_the_operators_replaces_ours(file: Path) -> None:
+    """Product and contact are not added; robots.txt is still read for the product."""
+    file.write_text('[agent]\nproduct = "mybot/2.0"\ncontact = "https://a.test/"\n')
+    agent = load_order(file, {"user_agent": "Mozilla/5.0 (compatible; MyBot)"}).agent
+    assert (agent.sent_user_agent, agent.token) == ("Mozilla/5.0 (compatible; MyBot)", "mybot")
+
+
+@pytest.mark.parametrize("text", ["Mozilla/5.0", "notanabranch/1", "anabranch-news/1", "ana branch"])
+def test_a_user_agent_without_the_product_is_refused(text: str) -> None:
+    """A site could not tell for which name its robots.txt is read."""
+    line = refusal(None, user_agent=text)
+    assert line.startswith("--user-agent: must contain anabranch, the name that robots.txt is read for; ")
+    assert "-s agent.product=NAME" in line
+
+
+@pytest.mark.parametrize("text", ["anabranch\r\nX: y", " anabranch", "anabranch é"])
+def test_a_user_agent_that_cannot_be_sent_is_refused(text: str) -> None:
+    """One line."""
+    line = refusal(None, user_agent=text)
+    assert line == "--user-agent must be printable ASCII, without blanks around it"
 
 
 def test_the_version_is_the_distributions() -> None:
