@@ -75,7 +75,7 @@ NO_FLAGS = {
     ),
     *("checkpoint", "gates_in_memory", "backoff_base", "backoff_cap", "backoff_jitter", "backoff_forgive"),
     *("connect_timeout", "first_byte_timeout", "read_timeout", "min_rate", "accept_encoding", "headers", "cookies"),
-    *("referer", "proxy", "proxy_password_env", "tls_verify", "ipv4", "ipv6", "conditional"),
+    *("referer", "proxy", "proxy_password_env", "tls_verify", "ipv4", "ipv6", "conditional", "body_rules"),
     *(
         "canonicalization",
         "max_embeds",
