@@ -159,6 +159,10 @@ class Visit:
 
 Processor = Callable[[Visit], Awaitable[Step]]
 
+#: A user's processor of `[job] processors`: an `async def` that sees each answered page before it is written.
+#: None goes on to the next one, `Step.STOP` drops the page.
+PageProcessor = Callable[[Visit], Awaitable[Step | None]]
+
 #: The processors of a crawl in their order, each with its name in reports.
 Chain = tuple[tuple[str, Processor], ...]
 

@@ -121,7 +121,8 @@ class Fetcher:
 
         `conditional` requests the page only if it has changed (else 304). `via`, the linking page, is sent only if the options
         allow it. `limits` may narrow the usual ones. With `keep_broken` a body that broke off is an answer, cut by DISCONNECT,
-        else a failure. Where `wants_body` denies, the body is left unread, a cut by ABORT. The caller closes the response's body. Raises: FetchError with its times; StorageError; CancelledError.
+        else a failure. Where `wants_body` denies, the body is left unread, a cut by ABORT; what it raises passes. The caller
+        closes the response's body. Raises: FetchError with its times; StorageError; CancelledError.
         """
         start_s = self._clock()
         settings = self._sites.of(url)

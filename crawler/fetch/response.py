@@ -64,7 +64,7 @@ class PageHead(NamedTuple):
         return int(text) if text.isascii() and text.isdigit() else None
 
 
-#: A body rule: False to leave the body unread, True or None to read it.
+#: A user's rule of `[fetch] body_rules`: False leaves the body unread; True and None read it.
 BodyRule = Callable[[PageHead], bool | None]
 
 

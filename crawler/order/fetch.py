@@ -145,7 +145,9 @@ class FetchSection(Section):
     ipv4: bool = True  #: IPv4 addresses may be asked for and used
     ipv6: bool = True  #: the same for IPv6
     allow_private: bool = False  #: loopback and private addresses may be fetched
-    body_rules: tuple[UserFunctionName, ...] = ()  #: user functions that see a page's head, and may leave its body unread
+    body_rules: tuple[
+        UserFunctionName, ...
+    ] = ()  #: user functions that see a page's head, and may leave its body unread
     conditional: bool = True  #: pages of an earlier record are asked for only if they have changed
 
     @model_validator(mode="after")

@@ -8,6 +8,7 @@ import pytest
 import structlog
 
 import anabranch
+from tests.acceptance.archive import archived
 from tests.patience import HANG_S
 from tests.site.page import Host, Page, go, redirect
 from tests.site.server import SmallWeb
@@ -262,6 +263,36 @@ async def test_a_program_without_asyncio_iterates_too(given):
         assert found[:2] == (URLS, URLS)
         assert found[2].pages == len(URLS)
         assert found[2].by_status == {200: 5, 301: 1, 404: 1}
+
+
+ASKED = []
+
+
+def no_secrets(head):
+    """A body rule that fails for /3."""
+    ASKED.append(head.url)
+    if head.url.endswith("/3"):
+        raise KeyError(head.url)
+    return head.url != f"{SEED}1"
+
+
+async def test_a_body_that_is_not_wanted_is_left(tmp_path, web, given):
+    """The URL ends with its status, marked as in Heritrix, and leads nowhere; a rule that fails costs its URL."""
+    ASKED.clear()
+    async with anabranch.crawl(
+        SEED, job=tmp_path / "job", warc=True, body_rules=[no_secrets], failures=True, **given
+    ) as crawl:
+        pages = {page.url: page async for page in crawl}
+    assert pages.keys() == URLS - {f"{SEED}4"}
+    assert (pages[f"{SEED}1"].status, pages[f"{SEED}1"].content) == (200, b"")
+    assert pages[f"{SEED}2"].content
+    assert pages[f"{SEED}3"].status == -5
+    lines = {line.split()[3]: line.split()[11] for line in (tmp_path / "job/logs/crawl.log").read_text().splitlines()}
+    assert lines[f"{SEED}1"] == "midFetchAbort,round:1"
+    assert lines[f"{SEED}3"] == f"err=UserFunctionFailed,body_rule={__name__}:no_secrets,round:1"
+    assert f"{SEED}robots.txt" not in ASKED
+    (answer,) = archived(tmp_path / "job").of(f"{SEED}1")
+    assert (answer.fields["WARC-Truncated"], answer.payload) == ("unspecified", b"")
 
 
 @pytest.fixture
