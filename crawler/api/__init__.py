@@ -7,7 +7,7 @@ the program. A page is done, its links included, when the program asks for the n
 from anabranch.crawler.api.crawling import Crawl, CrawlResult, crawl, run
 from anabranch.crawler.api.pages import Page, WarcRef
 from anabranch.crawler.extract.links import Link
-from anabranch.crawler.fetch.response import BodyRule, PageHead
+from anabranch.crawler.fetch.response import BodyRule, PageHead, Response
 from anabranch.crawler.order.order import CrawlOrder
 from anabranch.crawler.outcomes.errors import (
     CrawlerError,
@@ -36,6 +36,7 @@ __all__ = [
     "Page",
     "PageHead",
     "PageProcessor",
+    "Response",
     "ScopeRule",
     "Step",
     "StorageError",
