@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from jupyter_client.manager import AsyncKernelManager
 
-from tests.acceptance.command import environment
+from tests.acceptance.programs import variables
 from tests.patience import HANG_S
 from tests.site.page import Host, Page, go
 from tests.site.server import SmallWeb
@@ -26,15 +26,8 @@ async def cell(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator
         monkeypatch.setenv(name, str(tmp_path / name))
     monkeypatch.setenv("JUPYTER_PLATFORM_DIRS", "1")
     async with SmallWeb({"a.test": Host(pages=PAGES)}) as web:
-        variables = {
-            "ANABRANCH_DNS__HOSTS": f"a.test=127.0.0.1:{web.port}",
-            "ANABRANCH_FETCH__ALLOW_PRIVATE": "true",
-            "ANABRANCH_POLITENESS__MIN_DELAY": "0",
-            "ANABRANCH_POLITENESS__MAX_DELAY": "0",
-            "ANABRANCH_AGENT__CONTACT": "https://a.test/bot",
-        }
         kernel = AsyncKernelManager()
-        await kernel.start_kernel(cwd=str(tmp_path), env=environment(**variables))
+        await kernel.start_kernel(cwd=str(tmp_path), env=variables(web.hosts))
         client = kernel.client()
         client.start_channels()
         try:

@@ -2,24 +2,19 @@
 
 from __future__ import annotations
 
-import asyncio
 import re
-import sys
 from pathlib import Path
 
 import pytest
 
 import anabranch
-from tests.acceptance.command import REPOSITORY, environment
-from tests.patience import HANG_S
+from tests.acceptance.command import REPOSITORY
+from tests.acceptance.programs import blocks, printed
 from tests.site.page import Host, Page, file, go
 from tests.site.server import SmallWeb
 
 TEXT = (REPOSITORY / "docs" / "how-to" / "plugins.md").read_text(encoding="utf-8")
-PROGRAMS = {
-    block.partition("\n")[0].removeprefix("# "): block
-    for block in re.findall(r"^```python\n(.*?)^```$", TEXT, re.MULTILINE | re.DOTALL)
-}
+PROGRAMS = {block.partition("\n")[0].removeprefix("# "): block for block in blocks("docs/how-to/plugins.md")}
 SEED = "http://example.org/"
 PAGES = {
     "/": Page(links=go("/news/1", "/news/1?print=1", "/news/1?utm_source=x", "/draft", "/film", "/feed")),
@@ -33,29 +28,6 @@ PAGES = {
     "/feed?page=2": file("application/json", b"{}"),
 }
 PATHS = {*PAGES} - {"/feed?page=2"}
-
-
-async def run(name: str, folder: Path, web: SmallWeb) -> str:
-    """Run a program of the page in the folder, where example.org is the small web. Returns what it printed."""
-    (folder / name).write_text(PROGRAMS[name])
-    variables = {
-        "ANABRANCH_DNS__HOSTS": " ".join(f"{host}={address}" for host, address in web.hosts.items()),
-        "ANABRANCH_FETCH__ALLOW_PRIVATE": "true",
-        "ANABRANCH_POLITENESS__MIN_DELAY": "0",
-        "ANABRANCH_POLITENESS__MAX_DELAY": "0",
-        "ANABRANCH_AGENT__CONTACT": "https://example.org/bot",
-    }
-    process = await asyncio.create_subprocess_exec(
-        sys.executable,
-        name,
-        cwd=folder,
-        env=environment(**variables),
-        stdout=asyncio.subprocess.PIPE,
-        stderr=asyncio.subprocess.PIPE,
-    )
-    out, err = await asyncio.wait_for(process.communicate(), HANG_S)
-    assert (process.returncode, "Traceback" in err.decode()) == (0, False), err.decode()
-    return out.decode()
 
 
 @pytest.mark.parametrize(
@@ -75,7 +47,7 @@ async def test_each_program_crawls_what_its_plug_in_lets_it(
 ) -> None:
     """And nothing else."""
     async with SmallWeb({"example.org": Host(pages=PAGES)}) as web:
-        said = await run(name, tmp_path, web)
+        said = await printed(PROGRAMS[name], tmp_path, web.hosts)
         fetched = {path for path in PAGES if web.ledger.counts().get(f"http://example.org{path}")}
     assert fetched == (PATHS - left_out) | more
     if name == "body_rule.py":
@@ -89,8 +61,7 @@ async def test_each_program_crawls_what_its_plug_in_lets_it(
 
 async def test_the_store_is_one_of_a_frontier(tmp_path: Path) -> None:
     """It is asked to keep both URLs."""
-    async with SmallWeb({}) as web:
-        assert await run("store.py", tmp_path, web) == f"{SEED} 2\n"
+    assert await printed(PROGRAMS["store.py"], tmp_path, {}) == f"{SEED} 2\n"
 
 
 def test_each_plug_in_of_the_page_has_a_type_and_a_program() -> None:
