@@ -9,6 +9,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from anabranch.crawler.api import BodyRule as BodyRule
     from anabranch.crawler.api import Crawl as Crawl
     from anabranch.crawler.api import CrawlerError as CrawlerError
     from anabranch.crawler.api import CrawlOrder as CrawlOrder
@@ -19,8 +20,16 @@ if TYPE_CHECKING:
     from anabranch.crawler.api import NoSeeds as NoSeeds
     from anabranch.crawler.api import OrderError as OrderError
     from anabranch.crawler.api import Page as Page
+    from anabranch.crawler.api import PageHead as PageHead
+    from anabranch.crawler.api import PageProcessor as PageProcessor
+    from anabranch.crawler.api import Response as Response
+    from anabranch.crawler.api import ScopeRule as ScopeRule
+    from anabranch.crawler.api import Step as Step
     from anabranch.crawler.api import StorageError as StorageError
+    from anabranch.crawler.api import Target as Target
+    from anabranch.crawler.api import UrlRule as UrlRule
     from anabranch.crawler.api import UsageError as UsageError
+    from anabranch.crawler.api import Visit as Visit
     from anabranch.crawler.api import WarcRef as WarcRef
     from anabranch.crawler.api import crawl as crawl
     from anabranch.crawler.api import run as run
@@ -40,6 +49,7 @@ if TYPE_CHECKING:
     from anabranch.frontier import Frontier as Frontier
     from anabranch.frontier import FrontierError as FrontierError
     from anabranch.frontier import FrontierOrder as FrontierOrder
+    from anabranch.frontier import FrontierStore as FrontierStore
     from anabranch.frontier import HostTrouble as HostTrouble
     from anabranch.frontier import Lease as Lease
     from anabranch.frontier import LeaseLost as LeaseLost
@@ -47,6 +57,8 @@ if TYPE_CHECKING:
     from anabranch.frontier import OutcomeKind as OutcomeKind
     from anabranch.frontier import Override as Override
     from anabranch.frontier import Politeness as Politeness
+    from anabranch.frontier import QueuePolicy as QueuePolicy
+    from anabranch.frontier import SeenFilter as SeenFilter
     from anabranch.frontier import StoreUnavailable as StoreUnavailable
     from anabranch.frontier import Verdict as Verdict
     from anabranch.frontier import VerdictKind as VerdictKind
@@ -55,11 +67,12 @@ if TYPE_CHECKING:
     from anabranch.frontier import open_frontier as open_frontier
 
 _NAMES = {
-    "crawler.api": "Crawl CrawlOrder CrawlResult CrawlerError DiskFull JobInUse Link NoSeeds OrderError Page StorageError "
-    "UsageError WarcRef crawl run",
+    "crawler.api": "BodyRule Crawl CrawlOrder CrawlResult CrawlerError DiskFull JobInUse Link NoSeeds OrderError Page PageHead "
+    "PageProcessor Response ScopeRule Step StorageError Target UrlRule UsageError Visit WarcRef crawl run",
     "dedup": "BadParameters DedupError Dsbf DsbfParameters ExactIndex FormatMismatch Smm UniqFilter UniqParameters",
-    "frontier": "AsyncFrontier Budgets Candidate Drained Frontier FrontierError FrontierOrder HostTrouble Lease LeaseLost "
-    "Outcome OutcomeKind Override Politeness StoreUnavailable Verdict VerdictKind WaitsFor Wake open_frontier",
+    "frontier": "AsyncFrontier Budgets Candidate Drained Frontier FrontierError FrontierOrder FrontierStore HostTrouble Lease "
+    "LeaseLost Outcome OutcomeKind Override Politeness QueuePolicy SeenFilter StoreUnavailable Verdict VerdictKind WaitsFor "
+    "Wake open_frontier",
 }
 _ROOMS = {name: f"{__name__}.{room}" for room, names in _NAMES.items() for name in names.split()}
 

@@ -48,20 +48,20 @@ class LostLink(NamedTuple):
 
 @dataclass(slots=True)
 class Visit:
-    """What is known about one lease. The processors fill it in, the disposition reads it; one worker holds it at a time."""
+    """A URL on its way through the crawl: processors fill it in, the disposition reads it; one worker holds it at a time."""
 
-    lease: Lease
+    lease: Lease  #: the URL, how it was found (`hops`, `via`), and where it was queued
     worker: int  #: the worker's number, from 1
     decision: ChainDecision = ChainDecision.NONE
     response: Response | None = None  #: to the URL, or to what was fetched in its place
     archived: Response | None = None  #: the archived response that a 304 confirmed: the page's links come from it
-    failure: FetchError | None = None
+    failure: FetchError | None = None  #: the fetch failed, or the URL was refused
     broken: Exception | None = None  #: a processor failed
-    links: list[Link] = field(default_factory=list)
+    links: list[Link] = field(default_factory=list)  #: those of the page; a processor may change the list
     dropped_links: int = 0  #: links beyond the limit of outlinks
     lost_links: int = 0  #: links for which a user function failed
     lost: list[LostLink] = field(default_factory=list)  #: the first `MAX_LOST_NAMED` of them
-    notes: tuple[str, ...] = ()  #: annotations for crawl.log
+    notes: tuple[str, ...] = ()  #: annotations for crawl.log; a processor may add to them
     stopped_by: str = ""  #: the user's processor that wants the page neither written nor followed
     directives: Directives = NOTHING  #: what the page asks of robots
     exchange: Exchange | None = None  #: what is archived
@@ -158,6 +158,10 @@ class Visit:
 
 
 Processor = Callable[[Visit], Awaitable[Step]]
+
+#: A user's processor of `[job] processors`: an `async def` that sees each answered page before it is written.
+#: None goes on to the next one, `Step.STOP` drops the page.
+PageProcessor = Callable[[Visit], Awaitable[Step | None]]
 
 #: The processors of a crawl in their order, each with its name in reports.
 Chain = tuple[tuple[str, Processor], ...]

@@ -7,7 +7,7 @@ CUT_OFF = "is shorter than it was when it was synced: it is damaged; restore it 
 
 
 class DedupError(Exception):
-    """Root of all errors that this room raises by itself."""
+    """Root of all errors that filters raise by themselves."""
 
 
 class BadParameters(DedupError, ValueError):

@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from anabranch.frontier.errors import StoreUnavailable as StoreUnavailable
     from anabranch.frontier.frontier import Frontier as Frontier
     from anabranch.frontier.order import FrontierOrder as FrontierOrder
+    from anabranch.frontier.policies.assignment import QueuePolicy as QueuePolicy
     from anabranch.frontier.policies.budgets import Budgets as Budgets
     from anabranch.frontier.policies.sheets import Override as Override
     from anabranch.frontier.records import Candidate as Candidate
@@ -43,6 +44,8 @@ if TYPE_CHECKING:
     from anabranch.frontier.records import WaitsFor as WaitsFor
     from anabranch.frontier.records import Wake as Wake
     from anabranch.frontier.scheduling.gates import Politeness as Politeness
+    from anabranch.frontier.seen import SeenFilter as SeenFilter
+    from anabranch.frontier.stores.contract import FrontierStore as FrontierStore
 
 #: Names by module. They are imported at their first use: who needs `records` alone does not wait for numpy.
 _NAMES = {
@@ -51,10 +54,13 @@ _NAMES = {
     "errors": "FrontierError LeaseLost StoreUnavailable",
     "frontier": "Frontier",
     "order": "FrontierOrder",
+    "policies.assignment": "QueuePolicy",
     "policies.budgets": "Budgets",
     "policies.sheets": "Override",
     "records": "Candidate HostTrouble Lease Outcome OutcomeKind Verdict VerdictKind WaitsFor Wake",
     "scheduling.gates": "Politeness",
+    "seen": "SeenFilter",
+    "stores.contract": "FrontierStore",
 }
 _MODULES = {name: f"{__name__}.{module}" for module, names in _NAMES.items() for name in names.split()}
 

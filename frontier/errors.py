@@ -9,7 +9,7 @@ E = TypeVar("E", bound=Exception)
 
 
 class FrontierError(Exception):
-    """Root of all errors of this room."""
+    """Root of all errors of the Frontier."""
 
 
 class PolicyError(FrontierError):

@@ -144,14 +144,14 @@ class Lease(NamedTuple):
     """The right to fetch one URL now; it holds a slot of its gate until it is finished or released."""
 
     ordinal: int  #: the URL's number; names the lease
-    url: str
+    url: str  #: what to fetch
     key: bytes  #: the dedup key
     hops: str  #: the path from the seed
     via: str | None  #: the page it was found on
     attempts: int  #: tries that counted before this one
-    payload: bytes | None
-    queue: QueueKey
-    gate: GateKey
+    payload: bytes | None  #: that of its candidate
+    queue: QueueKey  #: the work queue that it came from
+    gate: GateKey  #: the gate of its host
     since_s: float  #: when it was handed out
     until_s: float = math.inf  #: when it is lost unless renewed
 

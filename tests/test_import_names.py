@@ -58,7 +58,7 @@ def test_every_public_name_is_there_and_is_listed() -> None:
 
 def test_importing_anabranch_loads_no_library(tmp_path: Path) -> None:
     """Names are imported when they are used: `import anabranch` costs next to nothing."""
-    heavy = ("aiohttp", "numpy", "sqlalchemy", "structlog", "pydantic", "typer")
+    heavy = ("aiohttp", "numpy", "sqlalchemy", "structlog", "pydantic", "typer", "nicegui")
     ended = run(
         tmp_path, f"import sys, anabranch; print(sorted(set({heavy}) & set(sys.modules)))", path=str(REPOSITORY)
     )

@@ -96,7 +96,9 @@ class VisitNotes(NamedTuple):
     """The facts of a visit that become annotations; most visits have none."""
 
     attempts: int = 0  #: tries that counted before this one
-    cuts: tuple[str, ...] = ()  #: why the answer was cut: lenTrunc, timeTrunc, midFetchTrunc, headerTrunc, decTrunc
+    cuts: tuple[
+        str, ...
+    ] = ()  #: why the answer was cut: lenTrunc, timeTrunc, midFetchTrunc, midFetchAbort, headerTrunc, decTrunc
     has_surplus: bool = False  #: bytes followed the answer
     robots_excluded: bool = False
     duplicate: str = ""  #: DUPLICATE_DIGEST, NOT_MODIFIED, or empty

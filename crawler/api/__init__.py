@@ -7,6 +7,7 @@ the program. A page is done, its links included, when the program asks for the n
 from anabranch.crawler.api.crawling import Crawl, CrawlResult, crawl, run
 from anabranch.crawler.api.pages import Page, WarcRef
 from anabranch.crawler.extract.links import Link
+from anabranch.crawler.fetch.response import BodyRule, PageHead, Response
 from anabranch.crawler.order.order import CrawlOrder
 from anabranch.crawler.outcomes.errors import (
     CrawlerError,
@@ -17,8 +18,12 @@ from anabranch.crawler.outcomes.errors import (
     StorageError,
     UsageError,
 )
+from anabranch.crawler.scope.rules import ScopeRule, Target
+from anabranch.crawler.urls.canonicalization import UrlRule
+from anabranch.crawler.visit import PageProcessor, Step, Visit
 
 __all__ = [
+    "BodyRule",
     "Crawl",
     "CrawlOrder",
     "CrawlResult",
@@ -29,8 +34,16 @@ __all__ = [
     "NoSeeds",
     "OrderError",
     "Page",
+    "PageHead",
+    "PageProcessor",
+    "Response",
+    "ScopeRule",
+    "Step",
     "StorageError",
+    "Target",
+    "UrlRule",
     "UsageError",
+    "Visit",
     "WarcRef",
     "crawl",
     "run",

@@ -50,22 +50,25 @@ class CrawlResult:
 
     job: Path | None  #: the folder of the job; None: nothing was kept
     ended: str  #: why it ended, in words
-    elapsed_s: float
+    elapsed_s: float  #: of this run
     pages: int  #: answered URLs of this run
-    failed: int
+    failed: int  #: URLs that were not answered
     excluded: int  #: by robots.txt, scope or limits
-    fetched_bytes: int
+    fetched_bytes: int  #: of bodies, as they came
     queued: int  #: URLs that are left
     by_status: Mapping[int, int]  #: URLs by their status
-    seeds: Sequence[SeedFact]
-    summary: str
+    seeds: Sequence[SeedFact]  #: each seed, with what became of it
+    summary: str  #: as the command prints it
 
     def __str__(self) -> str:
         return self.summary
 
 
 class Crawl:
-    """One crawl: `async with` opens and ends it, `async for` has its pages, and its methods steer it."""
+    """One crawl: `async with` opens and ends it, `async for` has its pages, and its methods steer it.
+
+    Without asyncio, `with` and `for` do the same, and the methods are plain ones.
+    """
 
     def __init__(
         self, request: ProgramRequest, *, failures: bool = False, buffer: int = 64, delivers: bool = True

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import sys
 import tomllib
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -29,7 +30,8 @@ _IN_MEMORY = {
 def keyword_layers(keywords: Mapping[str, Any]) -> list[Layer]:
     """What the flags of `anabranch crawl` mean (`min_delay="1s"`), then sections as dicts (`politeness={"min_delay": "1s"}`).
 
-    A keyword that is None counts as not given. Raises: BadArgument for one that is neither, and for two names of one flag.
+    A keyword that is None counts as not given, and a function is kept by its name. Raises: BadArgument for one that is
+    neither, for two names of one flag, and for a function without a name.
     """
     flags: dict[str, dict[str, Any]] = {}
     renamed: list[Layer] = []  # a layer each, so that a fault is named as the program wrote it
@@ -44,10 +46,10 @@ def keyword_layers(keywords: Mapping[str, Any]) -> list[Layer]:
             section, key = FLAGS[name]
             renamed.append(_layer({section: {key: value}}, f"{given}="))
         elif name in ENTRIES or (name in SECTIONS and isinstance(value, Mapping)):
-            sections[name] = [dict(entry) for entry in value] if name in ENTRIES else dict(value)
+            sections[name] = _named([dict(entry) for entry in value] if name in ENTRIES else dict(value), f"{name}=")
         elif name in FLAGS:
             section, key = FLAGS[name]
-            flags.setdefault(section, {})[key] = value
+            flags.setdefault(section, {})[key] = _named(value, f"{name}=")
         elif name in SECTIONS:
             raise BadArgument(f"{name}= must be a dict of the keys of [{name}]; not {value!r}")
         else:
@@ -59,12 +61,36 @@ def _layer(tables: Mapping[str, Any], key_form: str) -> Layer:
     return Layer(tables=tables, section_form="{section}=", key_form=key_form, origin_form=key_form, is_command=True)
 
 
+def _named(value: Any, place: str) -> Any:
+    """The value, with names in place of functions and classes, at any depth. Raises: BadArgument for one without a name."""
+    if isinstance(value, Mapping):
+        return {key: _named(inner, f'{place.removesuffix("=")}["{key}"]') for key, inner in value.items()}
+    if isinstance(value, list | tuple):
+        return [_named(inner, place) for inner in value]
+    return function_name(value, place) if callable(value) else value
+
+
+def function_name(function: Callable[..., Any], place: str) -> str:
+    """`module:function`, by which the order keeps a function or class. Raises: BadArgument if it cannot be found by that."""
+    module, name = getattr(function, "__module__", None) or "", getattr(function, "__qualname__", "")
+    if getattr(sys.modules.get(module), name, None) is not function:
+        shown_name = name or f"an object of {type(function).__qualname__}"
+        raise BadArgument(
+            f"{place} {shown_name} must be a def or a class at the top level of a module: the order, which is kept with the "
+            "job, has its name"
+        )
+    return f"{module}:{name}"
+
+
 def order_layer(order: Order) -> Layer:
-    """An order that a program gives: a file, its tables, or an order. Raises: OrderError for a file that cannot be read."""
+    """An order that a program gives: a file, its tables, or an order.
+
+    Raises: OrderError for a file that cannot be read, BadArgument for a function without a name.
+    """
     if isinstance(order, str | Path):
         file = Path(order)
         return replace(file_layer(file), folder=file.parent)
-    tables = tomllib.loads(dump_order(order)) if isinstance(order, CrawlOrder) else dict(order)
+    tables = tomllib.loads(dump_order(order)) if isinstance(order, CrawlOrder) else _named(order, "order=")
     form = 'order["{section}"]'
     return Layer(tables=tables, section_form=form, key_form=f'{form}["{{key}}"]', origin_form="order=")
 

@@ -45,13 +45,14 @@ class Page:
     """
 
     def __init__(self, visit: Visit, done: asyncio.Future[None]) -> None:
-        self.url: str = visit.lease.url
+        self.url: str = visit.lease.url  #: as it was fetched
         self.status: int = visit.status  #: of HTTP; below 0 for a failure, as in crawl.log
         self.hops: str = visit.lease.hops  #: how it was found, a letter a hop: L link, E embed, R redirect …
         self.via: str | None = visit.lease.via  #: the page that it was found on; None: a seed
-        self.links: tuple[Link, ...] = tuple(visit.links)
+        self.links: tuple[Link, ...] = tuple(visit.links)  #: what it links to, in the order of the document
         reason = visit.failure or visit.broken or (describe(visit.status) if visit.status < 0 else "")
         self.error: str = str(reason)  #: why it was not answered, or why a processor failed
+        #: Where it is archived; None without `warc=True`, and for what is not written.
         self.warc_ref: WarcRef | None = (
             None if visit.place is None else WarcRef(visit.place.filename, visit.place.offset)
         )

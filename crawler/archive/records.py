@@ -28,7 +28,8 @@ NOT_MODIFIED = "http://netpreserve.org/warc/1.1/revisit/server-not-modified"
 
 #: Why a body is cut off: annotation in crawl.log -> value of `WARC-Truncated`.
 TRUNCATED: Mapping[str, str] = MappingProxyType(
-    {"lenTrunc": "length", "timeTrunc": "time", "midFetchTrunc": "disconnect", "headerTrunc": "unspecified"}
+    {"lenTrunc": "length", "timeTrunc": "time", "midFetchTrunc": "disconnect"}
+    | {"headerTrunc": "unspecified", "midFetchAbort": "unspecified"}
 )
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)

@@ -50,7 +50,7 @@ class Link(NamedTuple):
     """A link of a page. (A tuple: thousands are made a second.)"""
 
     url: str  #: absolute and canonical
-    hop: str  #: one of the letters above
+    hop: str  #: L page, E embedded, R redirect, X from a script, I from a header, M sitemap, S form
     context: str = ""  #: its place: `a/@href`, `img/@srcset`, `css`, `Location`, `sitemap` …
 
 

@@ -14,7 +14,7 @@ from aiohttp.streams import EMPTY_PAYLOAD
 
 from anabranch.crawler.fetch.connections import HeadTooLong, take_after_break, take_complete
 from anabranch.crawler.fetch.requests import without_credentials
-from anabranch.crawler.fetch.response import Cut, Response, header_fields
+from anabranch.crawler.fetch.response import Cut, PageHead, Response, header_fields
 from anabranch.crawler.outcomes.failures import BadHttp, HostTakenOver, KeptConnectionClosed, ProxyFailed
 from anabranch.crawler.outcomes.status import FIRST_HTTP_STATUS
 
@@ -77,10 +77,13 @@ class HttpExchange:
         self._break: Exception | None = None  #: why the body broke off
         self._has_surplus = False
 
-    async def run(self, connector: Connector, *, keep_broken: bool) -> None:
+    async def run(
+        self, connector: Connector, *, keep_broken: bool, wants_body: Callable[[PageHead], bool] | None = None
+    ) -> None:
         """Send the request once and read the answer, within the time limit. A body that began is kept where it is cut.
 
-        With `keep_broken` a body that broke off counts as cut, else the break is raised.
+        With `keep_broken` a body that broke off counts as cut, else the break is raised. A body is left unread, and its
+        connection is closed, if `wants_body` denies; what it raises passes.
         Raises: aiohttp's errors, TimeoutError, HeadTooLong, ProxyFailed, KeptConnectionClosed, HostTakenOver, BadHttp,
         StorageError.
         """
@@ -92,7 +95,7 @@ class HttpExchange:
             async with asyncio.timeout_at(deadline_s):  # a connection watches the deadline itself
                 connection = await self._connect(connector)
         try:
-            await self._run_over(connection, deadline_s, keep_broken=keep_broken)
+            await self._run_over(connection, deadline_s, wants_body, keep_broken=keep_broken)
         except _NO_HEAD as error:
             if self._head is not None or self._attempts.is_new:
                 raise
@@ -120,24 +123,34 @@ class HttpExchange:
                 raise
             raise ProxyFailed(proxy.refusal) from error
 
-    async def _run_over(self, connection: HttpConnection, deadline_s: float, *, keep_broken: bool) -> None:
+    async def _run_over(
+        self,
+        connection: HttpConnection,
+        deadline_s: float,
+        wants_body: Callable[[PageHead], bool] | None,
+        *,
+        keep_broken: bool,
+    ) -> None:
         options = self._options
         self._address = connection.address
         self._check_worker()
         connection.send_request(self._request.data, deadline_s, options.first_byte_timeout_s, options.read_timeout_s)
         try:
             message, content = await connection.read()
-            self._accept(
-                ResponseHead(
-                    message.code, message.reason, message.version, message.headers, message.raw_headers, content
-                )
+            head = ResponseHead(
+                message.code, message.reason, message.version, message.headers, message.raw_headers, content
             )
-            await self._read_body(content)
-        except HeadTooLong as error:
-            head = parse_cut_head(error.head)
-            if head is None:
-                raise
             self._accept(head)
+            # An answer without a body, such as a 304, leaves nothing to decide.
+            if wants_body is None or content.at_eof() or wants_body(self._page_head(head)):
+                await self._read_body(content)
+            else:
+                self._cuts.append(Cut.ABORT)
+        except HeadTooLong as error:
+            cut_head = parse_cut_head(error.head)
+            if cut_head is None:
+                raise
+            self._accept(cut_head)
             self._cuts.append(Cut.HEADERS)
         except TimeoutError:
             if not self._body.size:
@@ -157,6 +170,9 @@ class HttpExchange:
         proxy = self._request.proxy
         if head.status == _PROXY_AUTHENTICATION_REQUIRED and proxy is not None and self._request.origin.is_forwarded:
             raise ProxyFailed(proxy.refusal)
+
+    def _page_head(self, head: ResponseHead) -> PageHead:
+        return PageHead(self._request.url, head.status, head.headers)
 
     async def _read_body(self, content: StreamReader) -> None:
         """Read the body while it comes fast enough, up to its limit; the rest is never read."""

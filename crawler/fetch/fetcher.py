@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from anabranch.crawler.fetch.dns import Resolver
     from anabranch.crawler.fetch.options import FetchLimits, FetchOptions, SiteOptions, Validators
     from anabranch.crawler.fetch.proxy import Proxy
-    from anabranch.crawler.fetch.response import Response, Scratch
+    from anabranch.crawler.fetch.response import PageHead, Response, Scratch
 
 log = structlog.get_logger(__name__)
 
@@ -115,12 +115,14 @@ class Fetcher:
         via: str | None = None,
         limits: FetchLimits | None = None,
         keep_broken: bool = False,
+        wants_body: Callable[[PageHead], bool] | None = None,
     ) -> Response:
         """Fetch a canonical URL with GET; its bytes are sent unchanged, its host is the Host header.
 
         `conditional` requests the page only if it has changed (else 304). `via`, the linking page, is sent only if the options
         allow it. `limits` may narrow the usual ones. With `keep_broken` a body that broke off is an answer, cut by DISCONNECT,
-        else a failure. The caller closes the response's body. Raises: FetchError with its times; StorageError; CancelledError.
+        else a failure. Where `wants_body` denies, the body is left unread, a cut by ABORT; what it raises passes. The caller
+        closes the response's body. Raises: FetchError with its times; StorageError; CancelledError.
         """
         start_s = self._clock()
         settings = self._sites.of(url)
@@ -130,7 +132,7 @@ class Fetcher:
         try:
             request = self._requests.build(url, settings, conditional=conditional, via=via, now_s=start_s)
             exchange = HttpExchange(request, attempts, body, self._options, limits, self._may_send)
-            await exchange.run(self._connector(settings.proxy), keep_broken=keep_broken)
+            await exchange.run(self._connector(settings.proxy), keep_broken=keep_broken, wants_body=wants_body)
             response = exchange.response(start_s, self._clock())
             if settings.cookies:
                 self._cookies.learn(url, response.headers.getall("Set-Cookie", ()), response.end_s)

@@ -11,7 +11,7 @@ import hashlib
 import io
 import os
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from enum import Enum
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, NamedTuple
@@ -20,7 +20,7 @@ from anabranch.crawler.fetch.decoding import codings_in, decoded
 from anabranch.crawler.outcomes.errors import storage_errors
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Iterable
 
     from multidict import CIMultiDictProxy
 
@@ -41,7 +41,31 @@ class Cut(Enum):
     TIME = "timeTrunc"  #: the time limit passed, or the body came too slowly, after its first byte
     DISCONNECT = "midFetchTrunc"  #: the connection ended before the body did, or a bad chunk came
     HEADERS = "headerTrunc"  #: too many headers; if they had no end, there is no body
+    ABORT = "midFetchAbort"  #: a body rule did not want the body
     DECODED = "decTrunc"  #: the content coding is broken, or its content exceeds what is read
+
+
+class PageHead(NamedTuple):
+    """An answer before its body is read: what a body rule decides by."""
+
+    url: str  #: as requested
+    status: int  #: HTTP status
+    headers: Headers  #: names in any case, several values by `getall`
+
+    @property
+    def media_type(self) -> str:
+        """Content-Type without parameters, lower case; empty without one."""
+        return media_type_of(self.headers)
+
+    @property
+    def length(self) -> int | None:
+        """The Content-Length: the size of the body as it comes; None without a valid one."""
+        text = self.headers.get("Content-Length", "").strip()
+        return int(text) if text.isascii() and text.isdigit() else None
+
+
+#: A user's rule of `[fetch] body_rules`: False leaves the body unread; True and None read it.
+BodyRule = Callable[[PageHead], bool | None]
 
 
 class Response(NamedTuple):
@@ -81,12 +105,17 @@ class Response(NamedTuple):
     @property
     def media_type(self) -> str:
         """Content-Type without parameters, lower case; empty without one."""
-        return self.headers.get("Content-Type", "").partition(";")[0].strip().lower()
+        return media_type_of(self.headers)
 
     @property
     def location(self) -> str | None:
         """The Location of a redirect, as sent; None if this is no redirect."""
         return self.headers.get("Location") if 300 <= self.status < 400 else None
+
+
+def media_type_of(headers: Headers) -> str:
+    """Content-Type without parameters, lower case; empty without one."""
+    return headers.get("Content-Type", "").partition(";")[0].strip().lower()
 
 
 def header_fields(raw: Iterable[tuple[bytes, bytes]]) -> CIMultiDictProxy[str]:

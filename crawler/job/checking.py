@@ -19,7 +19,7 @@ from anabranch.crawler.order.loading import Examined, order_of
 from anabranch.crawler.order.order import CrawlOrder
 from anabranch.crawler.order.sources import Layer, named_in
 from anabranch.crawler.outcomes.errors import BadArgument, OrderError
-from anabranch.crawler.outcomes.userfunctions import PROCESSOR, import_first_from, user_function
+from anabranch.crawler.outcomes.userfunctions import BODY_RULE, PROCESSOR, import_first_from, user_function
 from anabranch.crawler.runtime import loop_factory
 from anabranch.crawler.scope.rules import user_rule
 from anabranch.crawler.scope.similarity import similarity_of
@@ -152,6 +152,8 @@ def _searches(order: CrawlOrder) -> Iterator[Search]:
         yield "scope", "rules", partial(user_rule, name)
     yield "crawl", "loop", partial(loop_factory, order.crawl.loop)
     yield "dedup", "similar", partial(similarity_of, order)
+    for name in order.fetch.body_rules:
+        yield "fetch", "body_rules", partial(user_function, name, BODY_RULE)
     for name in order.job.processors:
         yield "job", "processors", partial(user_function, name, PROCESSOR, awaited=True)
 

@@ -24,6 +24,7 @@ from anabranch.crawler.order.values import (
     Prefixes,
     Section,
     Size,
+    UserFunctionName,
     check_bounds,
     contradiction,
 )
@@ -142,6 +143,9 @@ class FetchSection(Section):
     ipv4: bool = True  #: IPv4 addresses may be asked for and used
     ipv6: bool = True  #: the same for IPv6
     allow_private: bool = False  #: loopback and private addresses may be fetched
+    body_rules: tuple[
+        UserFunctionName, ...
+    ] = ()  #: user functions that see a page's head, and may leave its body unread
     conditional: bool = True  #: pages of an earlier record are asked for only if they have changed
 
     @model_validator(mode="after")
@@ -167,7 +171,7 @@ class SiteEntry(Section):
 def fetch_options(section: FetchSection, user_agent: str) -> FetchOptions:
     """The fetcher's options."""
     values = dict(section)
-    del values["conditional"]
+    del values["body_rules"], values["conditional"]
     return FetchOptions(user_agent=user_agent, min_rate=values.pop("min_rate_bytes"), **values)
 
 

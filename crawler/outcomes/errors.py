@@ -32,13 +32,13 @@ class ExitCode(IntEnum):
 
 
 class CrawlerError(Exception):
-    """Root of all errors of this room that are for the operator."""
+    """Root of all errors of a crawl that its user can do something about. The message is one line."""
 
     exit_code: ExitCode = ExitCode.STORE_OR_JOB_IN_USE
 
 
 class UsageError(CrawlerError):
-    """The command line makes no sense."""
+    """The command line, or a call of a program, makes no sense."""
 
     exit_code = ExitCode.USAGE
 

@@ -36,6 +36,7 @@ class Role(NamedTuple):
 
 RULE = Role("rule", "rule", "[scope] rules", "target")
 KEY = Role("key function", "key", "[urls] canonicalization", "url")
+BODY_RULE = Role("body rule", "body_rule", "[fetch] body_rules", "head")
 PROCESSOR = Role("processor", "processor", "[job] processors", "visit")
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import partial
 
 from anabranch.crawler.archive.replay import ArchivedResponses
 from anabranch.crawler.extract.extractor import Extractor, Sandbox
@@ -21,7 +22,7 @@ from anabranch.crawler.order.order import CrawlOrder
 from anabranch.crawler.processors.admission import UrlAdmission
 from anabranch.crawler.processors.candidates import FindCandidates, ScheduleSitemaps, ScheduleSurplus
 from anabranch.crawler.processors.disposition import Disposition
-from anabranch.crawler.processors.page import ExtractPage, FetchPage, directives_for
+from anabranch.crawler.processors.page import ExtractPage, FetchPage, body_check, directives_for
 from anabranch.crawler.processors.preconditions import DnsPrecondition, IgnoreRobots, RobotsOptions, RobotsPrecondition
 from anabranch.crawler.processors.recorder import ArchivePage, ExchangeMaker, Recorder
 from anabranch.crawler.processors.user_processors import user_processor
@@ -81,7 +82,9 @@ def build_chain(parts: ChainParts) -> Iterator[tuple[str, Processor]]:
         )
     else:
         yield "preconditions", IgnoreRobots(parts.frontier.set_delay)
-    yield "fetch", FetchPage(parts.fetcher.get, archive)
+    wants_body = body_check(order.fetch.body_rules)
+    fetch = parts.fetcher.get if wants_body is None else partial(parts.fetcher.get, wants_body=wants_body)
+    yield "fetch", FetchPage(fetch, archive)
     yield "extract", ExtractPage(Extractor(options, parts.sandbox), directives)
     for name in order.job.processors:
         yield name.lower(), user_processor(name)

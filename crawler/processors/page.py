@@ -11,8 +11,9 @@ from http import HTTPStatus
 
 from anabranch.crawler.archive.replay import ArchivedResponses
 from anabranch.crawler.extract.extractor import Extractor
-from anabranch.crawler.fetch.response import Cut, Response
+from anabranch.crawler.fetch.response import Cut, PageHead, Response
 from anabranch.crawler.outcomes.failures import BodyBroken, retry_after
+from anabranch.crawler.outcomes.userfunctions import BODY_RULE, user_function
 from anabranch.crawler.robots.directives import NOTHING, Directives, header_directives, meta_directives
 from anabranch.crawler.visit import ChainDecision, Step, Visit
 from anabranch.frontier.cancellation import to_the_end
@@ -63,6 +64,25 @@ class FetchPage:
 
 async def _recall(visit: Visit, archive: ArchivedResponses) -> None:
     visit.recalled(await archive.answer(visit.lease.url))
+
+
+def body_check(names: Iterable[str]) -> Callable[[PageHead], bool] | None:
+    """The body rules of these names as one: the body is read unless one of them answers False. None without names.
+
+    Raises: OrderError if one cannot be imported. The check raises UserFunctionFailed.
+    """
+    rules = [user_function(name, BODY_RULE) for name in names]
+
+    def wants(head: PageHead) -> bool:
+        for rule in rules:
+            answer = rule(head)
+            if answer is not None and not isinstance(answer, bool):
+                raise rule.answered(answer, "True, False or None")
+            if answer is False:
+                return False
+        return True
+
+    return wants if rules else None
 
 
 def directives_for(product: str, clock: Callable[[], float]) -> ReadDirectives:

@@ -50,6 +50,9 @@ class Decision(Enum):
     REJECT = "reject"
 
 
+#: A user's rule of `[scope] rules`: True accepts a target, False rejects it, None leaves it to the other rules.
+ScopeRule = Callable[[Target], bool | None]
+
 #: URL, hops and via -> the rule's decision; None: it does not decide.
 Ask = Callable[[str, str, str | None], Decision | None]
 

@@ -123,6 +123,9 @@ def _with_lowercase_host(url: UrlParts) -> UrlParts:
     return url._replace(scheme=url.scheme.lower(), authority=userinfo + at + host.lower())
 
 
+#: A user's rule of `[urls] canonicalization`: URL -> the URL by which it is known. Equal results are one page.
+UrlRule = Callable[[str], str]
+
 #: The rules by name.
 RULES: Mapping[str, CanonicalizationRule] = MappingProxyType(
     {

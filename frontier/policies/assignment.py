@@ -163,6 +163,9 @@ def _worked_out(factor: int, count: int) -> Hashes:
 _kept = lru_cache(2)(_worked_out)
 
 
+#: A user's `[frontier] policy`: URL -> name of its work queue. With the attribute `batch = True` it maps a list to a list.
+QueuePolicy = Callable[[str], str]
+
 Assign = Callable[[Sequence[str]], list[QueueKey]]
 
 MOST_QUEUES = 1_000_000

@@ -8,6 +8,7 @@ from tests.acceptance import forkserver
 from tests.acceptance.command import ended, environment
 from tests.acceptance.manyhosts import SEEDS, many_hosts
 from tests.site.oracle import expected
+from tests.site.page import Host, Page, file, go
 from tests.site.server import SmallWeb
 
 WEB = many_hosts()
@@ -64,3 +65,44 @@ async def test_a_program_that_is_killed_skips_no_page(tmp_path, web):
     assert {url: int(status) for status, url in seen} == {
         url: status for url, status in expected(SEEDS, table=WEB).items() if status > 0
     }
+
+
+SLOW = """
+import asyncio, json, resource, sys
+import anabranch
+
+async def main(given):
+    first = None
+    async with anabranch.crawl(**given) as crawl:
+        async for page in crawl:
+            await asyncio.sleep(0.002)
+            assert len(page.content) == 200_000 or page.depth == 0
+            if first is None:
+                first = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    most = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    print(crawl.result.pages, (most - first) * (1 if sys.platform == "darwin" else 1024))
+
+asyncio.run(main(json.loads(sys.argv[1])))
+"""
+SLOW_PAGES = 3_000
+#: Bodies that wait, and what 64 pages, the logs and the Frontier need beside them.
+MOST_BYTES = (64 << 20) + (32 << 20)
+
+
+async def test_a_slow_program_keeps_the_memory_of_a_crawl_small(tmp_path):
+    """Of 600 MB of pages, those that wait are in memory, and no others."""
+    body = file("text/plain", b"x" * 200_000)
+    paths = [f"/{number}" for number in range(SLOW_PAGES - 1)]
+    pages = {"/": Page(links=go(*paths)), **dict.fromkeys(paths, body)}
+    async with SmallWeb({"a.test": Host(pages=pages)}) as web:
+        given = {
+            "seeds": "http://a.test/", "dns": {"hosts": dict(web.hosts)}, "allow_private": True, "min_delay": 0, "max_delay": 0,
+            "max_connections": 32, "contact": "https://example.org/bot",
+        }  # fmt: skip
+        program = tmp_path / "program.py"
+        program.write_text(SLOW)
+        run = await ended(await forkserver.start([str(program), json.dumps(given)], cwd=tmp_path, env=environment()))
+        assert run.code == 0, run.err
+    crawled, grown = map(int, run.out.split())
+    assert crawled == SLOW_PAGES
+    assert grown < MOST_BYTES

@@ -3,11 +3,14 @@
 import asyncio
 import json
 import logging
+import tempfile
+import threading
 
 import pytest
 import structlog
 
 import anabranch
+from tests.acceptance.archive import archived
 from tests.patience import HANG_S
 from tests.site.page import Host, Page, go, redirect
 from tests.site.server import SmallWeb
@@ -181,14 +184,79 @@ async def test_a_cancelled_program_leaves_nothing_behind(tmp_path, given):
         assert {page.url async for page in crawl} == URLS
 
 
-async def test_several_crawls_in_one_program(given):
-    """At once."""
+@pytest.fixture
+def scratch(tmp_path, monkeypatch):
+    """Where temporary folders are made."""
+    folder = tmp_path / "scratch"
+    folder.mkdir()
+    monkeypatch.setattr(tempfile, "tempdir", str(folder))
+    return folder
 
-    async def urls():
+
+@pytest.mark.parametrize("has_begun", [False, True])
+async def test_a_crawl_without_a_job_leaves_nothing_when_it_is_cancelled(given, scratch, has_begun):
+    """No folder, no task and no thread, whether it is being opened or has pages."""
+    threads = threading.active_count()
+
+    async def program():
         async with anabranch.crawl(SEED, **given) as crawl:
-            return {page.url async for page in crawl}
+            async for _ in crawl:
+                taken.set()
+                await asyncio.Event().wait()
 
-    assert await asyncio.gather(urls(), urls(), urls()) == [URLS] * 3
+    taken = asyncio.Event()
+    task = asyncio.create_task(program())
+    if has_begun:
+        await asyncio.wait_for(taken.wait(), HANG_S)
+        assert [*scratch.iterdir()]
+    else:
+        await asyncio.sleep(0)  # the task begins
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    assert not [*scratch.iterdir()]
+    assert asyncio.all_tasks() == {asyncio.current_task()}
+    await asyncio.get_running_loop().shutdown_default_executor()
+    assert threading.active_count() <= threads
+
+
+async def test_a_program_without_asyncio_that_fails_leaves_nothing_behind(given, scratch):
+    """Neither the folder nor the thread of the crawl."""
+
+    def program():
+        for _ in anabranch.crawl(SEED, **given):
+            raise ZeroDivisionError
+
+    with pytest.raises(ZeroDivisionError):
+        await asyncio.to_thread(program)
+    assert not [*scratch.iterdir()]
+    assert "anabranch-crawl" not in {thread.name for thread in threading.enumerate()}
+
+
+async def urls_of_a_crawl(given):
+    async with anabranch.crawl(SEED, **given) as crawl:
+        return {page.url async for page in crawl}
+
+
+async def test_several_crawls_in_one_program(given):
+    """At once, in tasks and in threads; each has its own pages."""
+
+    def blocking():
+        return {page.url for page in anabranch.crawl(SEED, **given)}
+
+    crawls = [urls_of_a_crawl(given) for _ in range(3)]
+    assert await asyncio.gather(*crawls, *(asyncio.to_thread(blocking) for _ in range(2))) == [URLS] * 5
+
+
+async def test_a_program_may_run_on_uvloop(given):
+    """By `uvloop.run`."""
+    uvloop = pytest.importorskip("uvloop")
+
+    async def program():
+        assert isinstance(asyncio.get_running_loop(), uvloop.Loop)
+        return await urls_of_a_crawl(given)
+
+    assert await asyncio.to_thread(uvloop.run, program()) == URLS
 
 
 async def test_headers_depth_user_agent_and_proxy_are_keywords(given):
@@ -293,6 +361,36 @@ async def test_a_program_without_asyncio_iterates_too(given):
         assert found[:2] == (URLS, URLS)
         assert found[2].pages == len(URLS)
         assert found[2].by_status == {200: 5, 301: 1, 404: 1}
+
+
+ASKED = []
+
+
+def no_secrets(head):
+    """A body rule that fails for /3."""
+    ASKED.append(head.url)
+    if head.url.endswith("/3"):
+        raise KeyError(head.url)
+    return head.url != f"{SEED}1"
+
+
+async def test_a_body_that_is_not_wanted_is_left(tmp_path, web, given):
+    """The URL ends with its status, marked as in Heritrix, and leads nowhere; a rule that fails costs its URL."""
+    ASKED.clear()
+    async with anabranch.crawl(
+        SEED, job=tmp_path / "job", warc=True, body_rules=[no_secrets], failures=True, **given
+    ) as crawl:
+        pages = {page.url: page async for page in crawl}
+    assert pages.keys() == URLS - {f"{SEED}4"}
+    assert (pages[f"{SEED}1"].status, pages[f"{SEED}1"].content) == (200, b"")
+    assert pages[f"{SEED}2"].content
+    assert pages[f"{SEED}3"].status == -5
+    lines = {line.split()[3]: line.split()[11] for line in (tmp_path / "job/logs/crawl.log").read_text().splitlines()}
+    assert lines[f"{SEED}1"] == "midFetchAbort,round:1"
+    assert lines[f"{SEED}3"] == f"err=UserFunctionFailed,body_rule={__name__}:no_secrets,round:1"
+    assert f"{SEED}robots.txt" not in ASKED
+    (answer,) = archived(tmp_path / "job").of(f"{SEED}1")
+    assert (answer.fields["WARC-Truncated"], answer.payload) == ("unspecified", b"")
 
 
 @pytest.fixture

@@ -13,7 +13,7 @@ import pytest
 from aiohttp import StreamReader
 
 from anabranch.crawler.fetch.options import FetchLimits
-from anabranch.crawler.fetch.response import Cut, Response, Scratch
+from anabranch.crawler.fetch.response import Cut, PageHead, Response, Scratch, header_fields
 from anabranch.crawler.outcomes.errors import StorageError
 from anabranch.crawler.outcomes.failures import ConnectFailed, ConnectionLost, FetchTimeout
 from tests.crawler.fetch.servers import LIMIT_S, MAX_BODY, Web, get_raw, raw, saying
@@ -46,6 +46,52 @@ async def test_the_rest_of_a_cut_body_is_never_read(site: Web) -> None:
     response = await site.fetcher().get(f"http://127.0.0.1:{await site.listen(talk)}/")
     assert (response.body.size, response.cuts) == (MAX_BODY, (Cut.LENGTH,))
     await asyncio.wait_for(closed.wait(), LIMIT_S)
+
+
+async def test_a_body_that_is_not_wanted_is_not_read(site: Web) -> None:
+    """The head is asked about; the body is empty and marked, and its connection is not used again."""
+    asked: list[PageHead] = []
+    closed = asyncio.Event()
+
+    async def talk(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.readuntil(b"\r\n\r\n")
+        writer.write(raw("Content-Type: Video/MP4; x=y\r\nContent-Length: 1000000"))  # and no body, ever
+        if not await reader.read():
+            closed.set()
+
+    def wants(head: PageHead) -> bool:
+        asked.append(head)
+        return False
+
+    url = f"http://127.0.0.1:{await site.listen(talk)}/"
+    response = await site.fetcher().get(url, wants_body=wants)
+    assert (response.status, response.body.size, response.cuts) == (200, 0, (Cut.ABORT,))
+    assert [(head.url, head.status, head.media_type, head.length) for head in asked] == [
+        (url, 200, "video/mp4", 1_000_000)
+    ]
+    await asyncio.wait_for(closed.wait(), LIMIT_S)
+
+
+@pytest.mark.parametrize("length", ["", "Content-Length: 0\r\n"])
+async def test_where_there_is_no_body_nothing_is_asked(site: Web, length: str) -> None:
+    """Its connection can be used again."""
+    status = "200 OK" if length else "304 Not Modified"
+    port = await site.listen(saying(f"HTTP/1.1 {status}\r\n{length}\r\n".encode()))
+
+    def wants(_: PageHead) -> bool:
+        raise AssertionError
+
+    response = await site.fetcher().get(f"http://127.0.0.1:{port}/", wants_body=wants)
+    assert response.cuts == ()
+
+
+@pytest.mark.parametrize(
+    ("field", "length"), [("7", 7), ("", None), ("-1", None), ("7, 7", None), ("x", None), ("\u0667", None)]
+)
+def test_the_length_of_a_head_is_what_the_server_says(field: str, length: int | None) -> None:
+    """None where it is no number."""
+    head = PageHead("http://a.test/", 200, header_fields([(b"Content-Length", field.encode())]))
+    assert head.length == length
 
 
 async def test_a_decompression_bomb_costs_no_more_than_the_limit(site: Web) -> None:

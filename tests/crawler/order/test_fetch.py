@@ -34,6 +34,7 @@ KEYS = {
     "ipv4": ("false", "ipv4", False),
     "ipv6": ("false", "ipv6", False),
     "allow_private": ("true", "allow_private", True),
+    "body_rules": ('["ours:rule"]', None, None),
     "conditional": ("false", None, None),
 }
 

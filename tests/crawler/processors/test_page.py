@@ -2,17 +2,20 @@
 
 import asyncio
 import gzip
+import sys
+from types import ModuleType
 
 import pytest
 
 from anabranch.crawler.extract.extractor import Extractor, Sandbox
 from anabranch.crawler.extract.links import ExtractOptions, Link
 from anabranch.crawler.fetch.options import Validators
-from anabranch.crawler.fetch.response import Cut
+from anabranch.crawler.fetch.response import Cut, PageHead, header_fields
 from anabranch.crawler.outcomes.failures import BodyBroken, ConnectFailed
+from anabranch.crawler.outcomes.userfunctions import UserFunctionFailed
 from anabranch.crawler.processors import page
 from anabranch.crawler.processors.disposition import decide
-from anabranch.crawler.processors.page import ExtractPage, FetchPage, directives_for
+from anabranch.crawler.processors.page import ExtractPage, FetchPage, body_check, directives_for
 from anabranch.crawler.processors.recorder import visit_annotations
 from anabranch.crawler.visit import ChainDecision, Step, Visit
 from anabranch.frontier.records import OutcomeKind
@@ -287,3 +290,37 @@ async def test_without_heed_a_page_may_ask_what_it_likes() -> None:
     one = answered(body=ASKING, X_Robots_Tag="nofollow")
     await extract(one)
     assert (one.directives.nofollow, one.notes) == (False, ())
+
+
+def own(monkeypatch, **functions):
+    """A module `ours` with these functions."""
+    module = ModuleType("ours")
+    vars(module).update(functions)
+    monkeypatch.setitem(sys.modules, "ours", module)
+
+
+HEAD = PageHead("http://a.test/", 200, header_fields([(b"Content-Type", b"image/png")]))
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "wanted"),
+    [(None, None, True), (True, None, True), (None, False, False), (False, True, False), (True, True, True)],
+)
+def test_a_body_is_read_unless_a_rule_denies(monkeypatch, first, second, wanted) -> None:
+    """None is no opinion."""
+    own(monkeypatch, first=lambda head: first, second=lambda head: second)
+    assert body_check(["ours:first", "ours:second"])(HEAD) is wanted
+
+
+def test_without_body_rules_nothing_is_asked() -> None:
+    """It costs nothing then."""
+    assert body_check([]) is None
+
+
+def test_a_body_rule_that_fails_is_named(monkeypatch) -> None:
+    """Whether it raises or answers nonsense."""
+    own(monkeypatch, exits=lambda head: sys.exit("x"), odd=lambda head: 1)
+    with pytest.raises(UserFunctionFailed, match=r"^body rule ours:exits failed: SystemExit: x$"):
+        body_check(["ours:exits"])(HEAD)
+    with pytest.raises(UserFunctionFailed, match=r"^body rule ours:odd answered 1; it must be True, False or None$"):
+        body_check(["ours:odd"])(HEAD)
