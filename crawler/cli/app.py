@@ -18,6 +18,7 @@ from anabranch.crawler.cli.job_options import (
     divide,
     frontier,
     index,
+    jobs,
     pause,
     report,
     requeue,
@@ -211,6 +212,7 @@ def crawl(
 for verb in (pause, resume, stop, status, add):
     app.command()(verb)
 app.command("set")(set_)
+app.command()(jobs)
 app.add_typer(config, name="config")
 app.command()(dedup)
 app.add_typer(frontier, name="frontier", cls=_Group)

@@ -6,6 +6,7 @@ What runs them (`operate.py`, `frontier.py`) is imported when they run, so that 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Annotated, Any
 
 import typer
@@ -22,6 +23,17 @@ from anabranch.crawler.cli.parameters import (
     parse_positive_seconds,
     parse_units,
 )
+from anabranch.frontier.jobfolder import JOBS
+
+
+def jobs(
+    folder: Annotated[Path, typer.Argument(metavar="[FOLDER]", help="The folder that holds the jobs.")] = JOBS,
+    as_json: Json = False,
+) -> None:
+    """List the jobs in a folder: state, pages, queued and failed URLs, free room, last trouble."""
+    from anabranch.crawler.cli.operate import run_jobs  # noqa: PLC0415 - help must be fast
+
+    raise typer.Exit(run_jobs(folder, as_json=as_json))
 
 
 def pause(job: Job) -> None:

@@ -7,6 +7,7 @@ import json
 import sys
 import threading
 from collections.abc import Iterator, Sequence
+from pathlib import Path
 
 from anabranch.crawler.cli.command import guarded, put
 from anabranch.crawler.cli.console import say
@@ -14,7 +15,9 @@ from anabranch.crawler.cli.tables import plain_table, totals_lines, trouble_line
 from anabranch.crawler.job.seeds import Seed, none_left, read_seeds
 from anabranch.crawler.operate.contract import OperatedJob
 from anabranch.crawler.operate.finding import operated, several_workers
-from anabranch.crawler.outcomes.errors import NoSeeds
+from anabranch.crawler.operate.listing import UNKNOWN, listed_jobs
+from anabranch.crawler.order.quantities import format_bytes
+from anabranch.crawler.outcomes.errors import NoSeeds, UsageError
 from anabranch.crawler.report.filterreport import filter_line
 from anabranch.crawler.report.reports import report_kind
 from anabranch.crawler.report.table import escaped, report_of, text_lines
@@ -28,6 +31,7 @@ WATCH_S = 2.0
 #: Bytes of seeds in one question to a running crawl; it reads lines of up to 1 MiB.
 _QUESTION_BYTES = 1 << 18
 
+_JOB_HEADS = ("job", "state", "pages", "pages/s", "queued", "failed", "free", "last trouble")
 _WORKER_HEADS = ("worker", "state", "shares", "pages", "pages/s", "active", "last beat", "machine")
 
 
@@ -47,6 +51,36 @@ def run_operate(
             put(status_line((wait and found.wait()) or facts))
 
     return guarded(run)
+
+
+# Jobs
+
+
+def run_jobs(folder: Path, *, as_json: bool) -> int:
+    """List the jobs in a folder. A foreseeable error becomes one line on standard error and its exit code."""
+
+    def run() -> None:
+        if not folder.is_dir():
+            raise UsageError(f"{folder}: there is no such folder; name one that holds jobs")
+        rows = list(listed_jobs(folder))
+        if as_json:
+            put(json.dumps(rows, indent=2))
+        elif rows:
+            put("\n".join(plain_table(_JOB_HEADS, [_job_cells(row) for row in rows])))
+        else:
+            put(f"{folder}: holds no job; `anabranch crawl` begins one")
+
+    return guarded(run)
+
+
+def _job_cells(row: Facts) -> tuple[str, ...]:
+    trouble = row["last_trouble"]
+    phase = "finished" if row["is_finished"] else row["phase"]
+    words = row["line"] if row["phase"] == UNKNOWN else "" if trouble is None else trouble["reason"]
+    return (
+        escaped(row["job"]), phase, f"{row['pages']:,}", f"{row['pages_per_s']:.1f}", f"{row['queued']:,}",
+        f"{row['failed']:,}", "" if row["free_disk_bytes"] is None else format_bytes(row["free_disk_bytes"]), escaped(words),
+    )  # fmt: skip
 
 
 # Status

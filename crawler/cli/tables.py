@@ -28,7 +28,8 @@ _QUEUE_HEADS = (
 _GATE_HEADS = ("gate", "opens in", "at most", "why closed")
 #: Columns of numbers, which are right-aligned.
 _RIGHT = frozenset(
-    {"URLs", "waiting", "in flight", "prec", "spent/budget", "opens in", "shares", "pages", "pages/s", "active"}
+    {"queued", "failed", "free"}
+    | {"URLs", "waiting", "in flight", "prec", "spent/budget", "opens in", "shares", "pages", "pages/s", "active"}
 )
 
 

@@ -16,6 +16,7 @@ from typing import NamedTuple
 import structlog
 
 from anabranch.crawler.outcomes.errors import storage_errors
+from anabranch.crawler.report.logtail import last_lines
 from anabranch.crawler.report.statistics import Rates
 from anabranch.dedup.files.durable import append_to
 
@@ -95,6 +96,44 @@ def progress_statistics_line(facts: ProgressFacts) -> str:
         # The cell ends at its column, behind at least one space (Heritrix: `PaddingStringBuffer.raAppend`).
         line += cell.rjust(end - len(line)) if len(line) + len(cell) < end else f" {cell}"
     return line
+
+
+class ProgressLine(NamedTuple):
+    """What a line says, as far as people chart it."""
+
+    time_s: float  #: epoch seconds
+    discovered: int
+    queued: int
+    downloaded: int
+    pages_per_s: float  #: of the last seconds
+    kb_per_s: float
+    failed: int
+    active: int
+
+
+def parse_progress_line(line: str) -> ProgressLine | None:
+    """A line of statistics; None for the legend, an event, or a line that is cut. Pure."""
+    cells = line.split()
+    try:
+        time, discovered, queued, downloaded, pages, kib, failed, active = cells[:8]
+        return ProgressLine(
+            datetime.strptime(time, "%Y-%m-%dT%H:%M:%SZ").replace(tzinfo=UTC).timestamp(),
+            int(discovered),
+            int(queued),
+            int(downloaded),
+            float(pages.partition("(")[0]),
+            float(kib.partition("(")[0]) * 1.024,
+            int(failed),
+            int(active),
+        )
+    except ValueError:
+        return None
+
+
+def last_progress(path: Path, tail_bytes: int = 1 << 14) -> ProgressLine | None:
+    """The last line of statistics in the end of a log; None without one."""
+    lines = (line.decode("utf-8", "replace") for line in reversed(last_lines(path, tail_bytes)))
+    return next(filter(None, map(parse_progress_line, lines)), None)
 
 
 def event_line(now_s: float, event: CrawlEvent, words: str) -> str:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import math
-import os
 import traceback
 from collections import OrderedDict
 from collections.abc import Iterator, Mapping
@@ -18,6 +17,7 @@ from anabranch.crawler.accounts.crawl_log import iso_time
 from anabranch.crawler.outcomes.failures import UNTRIED
 from anabranch.crawler.outcomes.status import describe
 from anabranch.crawler.outcomes.userfunctions import UserFunctionFailed
+from anabranch.crawler.report.logtail import last_lines
 from anabranch.crawler.report.table import escaped
 from anabranch.crawler.visit import ChainDecision, Visit
 from anabranch.frontier.records import ENDING, GateKey, OutcomeKind
@@ -107,13 +107,7 @@ def _error_files(directory: Path) -> list[Path]:
 
 def _last_failures(errors: Path) -> Iterator[Mapping[str, Any]]:
     """The lines at the end of errors.jsonl, the last one first, without malformed ones; none if the file cannot be read."""
-    try:
-        with errors.open("rb") as file:
-            file.seek(max(os.fstat(file.fileno()).st_size - _TAIL_BYTES, 0))
-            lines = file.read(_TAIL_BYTES).splitlines()
-    except OSError:
-        return
-    for line in reversed(lines):
+    for line in reversed(last_lines(errors, _TAIL_BYTES)):
         with suppress(ValueError, RecursionError):
             fields: dict[str, Any] = json.loads(line)
             match fields:
