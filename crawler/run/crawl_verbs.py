@@ -1,4 +1,4 @@
-"""The operator's verbs for a whole crawl: pause, resume, stop, status, add seeds, reports.
+"""The operator's verbs for a whole crawl: pause, resume, stop, status, metrics, add seeds, reports.
 
 The names of a running crawl's verbs begin with `crawl-`, since the Frontier pauses and resumes queues (`verbs`). Each verb
 answers when it is done: a seed that is added is in the job's book and queued, both durably. `control` carries verbs and facts,
@@ -27,7 +27,7 @@ if TYPE_CHECKING:  # commands on a job need none of it
     from anabranch.crawler.run.composition import RunContext, RunParts
 
 PAUSE, RESUME, STOP, STATUS, ADD = "crawl-pause", "crawl-resume", "crawl-stop", "crawl-status", "crawl-add"
-REPORT = "report"
+REPORT, METRICS = "report", "crawl-metrics"
 
 #: Rows of a report by default; and at most, since an answer is one line.
 LIMIT, MOST = 1000, 100_000
@@ -36,10 +36,13 @@ LIMIT, MOST = 1000, 100_000
 class CrawlVerbs:
     """Answers the control socket of one run."""
 
-    def __init__(self, context: RunContext, parts: RunParts, status: Callable[[], Facts]) -> None:
+    def __init__(
+        self, context: RunContext, parts: RunParts, status: Callable[[], Facts], metrics: Callable[[], Facts]
+    ) -> None:
         self._context = context
         self._parts = parts
         self._status = status
+        self._metrics = metrics
 
     async def answer(self, verb: str, given: Arguments) -> Facts:
         """The facts. Raises: UsageError for wrong arguments; as `answer_running`."""
@@ -60,6 +63,8 @@ class CrawlVerbs:
             return added_seeds(seeds, await self._parts.seeding.add(seeds))
         elif verb == REPORT:
             return await self._report(given)
+        elif verb == METRICS:
+            return self._metrics()
         elif verb != STATUS:
             facts = await answer_running(self._parts.frontier, verb, explainer.with_key(verb, given))
             return await asyncio.to_thread(explainer.with_trouble, explainer.with_scope(verb, facts))
