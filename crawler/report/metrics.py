@@ -68,7 +68,9 @@ METRICS: Mapping[str, Metric] = {
     "anabranch_store_waiting": Metric("1 while the store or the filter cannot write and tries again.", join=max),
     "anabranch_filter_urls": Metric("URLs that the filter knows."),
     "anabranch_filter_questions_total": Metric("Questions to the filter."),
-    "anabranch_filter_dropped_total": Metric("Questions that it answered with: known."),
+    "anabranch_filter_dropped_total": Metric(
+        "Questions that all stages of the filter answered: known; those answered from memory left out."
+    ),
     "anabranch_filter_false_drop_probability": Metric("Probability that a new URL is dropped.", join=max),
     "anabranch_filter_smm_fill_ratio": Metric("Share of the SMM's bits that are set.", join=max),
     "anabranch_filter_planned_ratio": Metric("URLs known, as a share of those the filter is made for.", join=max),

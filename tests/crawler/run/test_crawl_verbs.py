@@ -23,6 +23,7 @@ from anabranch.crawler.report.troubles import Trouble
 from anabranch.crawler.run.composition import RunContext, RunParts
 from anabranch.crawler.run.crawl_verbs import (
     ADD,
+    METRICS,
     MOST,
     PAUSE,
     RESUME,
@@ -68,6 +69,7 @@ class Crawl:
 
         self.parts = RunParts(
             frontier=frontier,
+            resolver=None,
             seeding=Seeding(book, self.scope, frontier),
             accounts=accounts,
             view_totals=view,
@@ -77,7 +79,10 @@ class Crawl:
             pool=None,
             explainer=UrlExplainer(self.scope, Canonicalizer().key, book, trouble=self.trouble),
         )
-        self.verbs = CrawlVerbs(self.context, self.parts, lambda: {"phase": self.run_state.phase.value})
+        metrics = {"anabranch_pages_total": 1}
+        self.verbs = CrawlVerbs(
+            self.context, self.parts, lambda: {"phase": self.run_state.phase.value}, lambda: metrics
+        )
 
     def trouble(self, *_):
         self.threads.append(threading.current_thread())
@@ -106,6 +111,11 @@ async def test_pause_and_resume_answer_with_what_then_holds(crawl) -> None:
     assert await crawl.ask(STATUS) == {"phase": "running"}
     assert await crawl.ask(PAUSE) == {"phase": "paused"}
     assert await crawl.ask(RESUME) == {"phase": "running"}
+
+
+async def test_metrics_are_numbers_by_name(crawl) -> None:
+    """Whoever may use the socket can serve them."""
+    assert await crawl.ask(METRICS) == {"anabranch_pages_total": 1}
 
 
 @pytest.mark.parametrize(("now", "ending"), [(False, WhyEnded.OPERATOR), (True, WhyEnded.OPERATOR_NOW)])
