@@ -20,7 +20,6 @@ from anabranch.frontier.parts import Advancing, Parts, flushed, run
 from anabranch.frontier.records import BUSY, Candidate, GateKey, Lease, Outcome, Verdict, Wake, name_id
 from anabranch.frontier.scheduling.gates import Gate
 from anabranch.frontier.seen import SeenFilter
-from anabranch.frontier.storelink import Behind
 from anabranch.frontier.stores.contract import FrontierStore
 
 #: The upper limit of `set_slots`.
@@ -57,6 +56,7 @@ class Frontier:
         self._is_closed = False
         self.operations = Operations(store, seen, parts, checkpoints, clock)  #: the operator's calls
         self.advancing = Advancing(store, parts)  #: moves queued URLs to the front
+        self.unacknowledged = parts.store_link.unacknowledged  #: what the store has got and has not made durable
         self.hosting = parts.store_link.hosting  #: the shares of one of several workers; None: it has the whole job
 
     def __enter__(self) -> Frontier:
@@ -209,11 +209,6 @@ class Frontier:
     def durable(self) -> int:
         """The number of the last call whose changes are committed and synced."""
         return self._store_link.unacknowledged.durable
-
-    @property
-    def behind(self) -> Behind:
-        """How far the store is behind."""
-        return self._store_link.unacknowledged.behind
 
     def on_trouble(self, report: Callable[[str], None]) -> None:
         """Call `report` with the reason when the store or the filter retries a failed write, with "" when it succeeds."""

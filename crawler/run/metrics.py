@@ -70,7 +70,7 @@ class RunMetrics:
     def numbers(self) -> dict[str, Any]:
         """The numbers now. Raises: StoreUnavailable."""
         now, run, core = self.status.snapshot(), self.context.statistics, self.parts.frontier.core
-        resolver, behind = self.parts.resolver, core.behind
+        resolver, behind = self.parts.resolver, core.unacknowledged.behind
         others = 0 if core.hosting is None else core.hosting.others.waiting  # of the job's other workers
         numbers = {
             **process_numbers(),

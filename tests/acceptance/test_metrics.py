@@ -6,12 +6,14 @@ import os
 import re
 import signal
 import subprocess
-from contextlib import asynccontextmanager, suppress
+from contextlib import asynccontextmanager, closing, suppress
 from urllib.parse import quote
 
 import pytest
 
+from anabranch.crawler.cluster.database import JobDatabase
 from anabranch.crawler.report.metrics import METRICS
+from anabranch.crawler.run.shared_job import SharedJob
 from tests.acceptance.command import REPOSITORY, ended, start, write_order
 from tests.acceptance.manyhosts import SEEDS, many_hosts
 from tests.acceptance.test_processes import workers
@@ -122,6 +124,7 @@ async def test_a_real_prometheus_has_data_for_each_panel_and_loads_each_rule(tmp
                 await asyncio.sleep(0.2)
             (group,) = (await answered(port, "/api/v1/rules"))["groups"]
             while {rule["health"] for rule in group["rules"]} != {"ok"}:
+                await asyncio.sleep(0.2)
                 (group,) = (await answered(port, "/api/v1/rules"))["groups"]
             assert len(group["rules"]) == 4
             (target,) = (await answered(port, "/api/v1/targets"))["activeTargets"]
@@ -162,6 +165,9 @@ async def test_one_port_has_the_sums_of_all_processes(tmp_path) -> None:
         os.kill(before[0], signal.SIGKILL)
         await until(lambda: len({*workers(crawl.pid)} - {*before}) == 1)
         await until_counted(2, pages[-1] + 5)
+        with closing(JobDatabase(tmp_path / "job" / "state" / "frontier.db")) as database:
+            numbers = await asyncio.to_thread(lambda: SharedJob(database).metrics())
+        assert (numbers["anabranch_processes"], numbers["anabranch_workers"]) == (2, 8)
         crawl.send_signal(signal.SIGTERM)
         run = await ended(crawl)
     assert run.code == 11, run.err

@@ -6,19 +6,25 @@ import asyncio
 import socket
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
+from types import SimpleNamespace
+from typing import cast
 
 import pytest
 
+from anabranch.crawler.fetch.dns import Resolver
 from anabranch.crawler.job.folder import JobFolder
 from anabranch.crawler.outcomes.endings import WhyEnded
-from anabranch.crawler.report.metrics import METRICS
+from anabranch.crawler.report.metrics import METRICS, PHASE
 from anabranch.crawler.run import metrics
+from anabranch.crawler.run.composition import RunParts
 from anabranch.crawler.run.control import ask
 from anabranch.crawler.run.crawl_verbs import METRICS as VERB
-from anabranch.crawler.run.metrics import LoopLag, filter_numbers, metrics_served
+from anabranch.crawler.run.metrics import LoopLag, RunMetrics, filter_numbers, metrics_served
+from anabranch.crawler.run.run_state import Cause
 from anabranch.frontier.errors import StoreUnavailable
-from tests.crawler.builder import until
+from tests.crawler.builder import memory_frontier, until
 from tests.crawler.run.test_controller import SITE, Run, web_of
+from tests.crawler.run.test_status import Run as StatusRun
 from tests.patience import HANG_S
 
 JOBS = {"job": {"anabranch_pages_total": 3}}
@@ -188,6 +194,43 @@ def test_a_filter_has_the_figures_that_it_has() -> None:
         "anabranch_filter_questions_total": 9,
     }
     assert filter_numbers({"keys": 5, "planned_keys": 10})["anabranch_filter_planned_ratio"] == 0.5
+
+
+async def test_each_number_is_read_where_it_is_counted(tmp_path) -> None:
+    """Of this run and this worker."""
+    async with memory_frontier("http://a.test/", "http://b.test/") as frontier:
+        run = StatusRun(frontier, tmp_path)
+        resolver = Resolver([], {}, clock=frontier.core.now_s)
+        resolver.lookups, resolver.failures, resolver.cache_hits = 11, 12, 13
+        counts = {
+            "pages": 1,
+            "failed": 2,
+            "excluded": 3,
+            "retries": 4,
+            "robots": 5,
+            "fetched_bytes": 6,
+            "broken": 7,
+            "active": 8,
+        }
+        for name, count in counts.items():
+            setattr(run.statistics, name, count)
+        run.context.board.leases.add(0.5)
+        parts = cast("RunParts", SimpleNamespace(frontier=frontier, resolver=resolver))
+        reader = RunMetrics(run.context, parts, run.status, LoopLag())
+        starting = reader.numbers()
+        run.open()
+        run.run_state.pause(Cause.OPERATOR)
+        numbers = reader.numbers()
+    assert (starting[PHASE], numbers[PHASE]) == ("starting", "paused")
+    found = {name.removeprefix("anabranch_").removesuffix("_total"): number for name, number in numbers.items()}
+    assert {name: found[name] for name in ("pages", "failed_urls", "excluded_urls", "retries", "robots_fetched")} == {
+        "pages": 1, "failed_urls": 2, "excluded_urls": 3, "retries": 4, "robots_fetched": 5,
+    }  # fmt: skip
+    assert (found["fetched_bytes"], found["broken_tries"], found["workers_active"], found["workers"]) == (6, 7, 8, 100)
+    assert (found["dns_lookups"], found["dns_failures"], found["dns_cache_hits"]) == (11, 12, 13)
+    assert (found["queued_urls"], found["waiting_urls"], found["lease_seconds"]["sum"]) == (2, 0, 0.5)
+    assert "disk_free_bytes" not in found  # it is not watched here
+    assert "event_loop_lag_seconds" not in found  # nor measured yet
 
 
 async def test_a_run_serves_every_metric(tmp_path) -> None:
