@@ -56,6 +56,7 @@ class Frontier:
         self._is_closed = False
         self.operations = Operations(store, seen, parts, checkpoints, clock)  #: the operator's calls
         self.advancing = Advancing(store, parts)  #: moves queued URLs to the front
+        self.unacknowledged = parts.store_link.unacknowledged  #: what the store has got and has not made durable
         self.hosting = parts.store_link.hosting  #: the shares of one of several workers; None: it has the whole job
 
     def __enter__(self) -> Frontier:

@@ -42,7 +42,10 @@ try:
 except ImportError as error:
     print(error)
 """
-MISSING = "the crawler needs ada_url, aiodns, aiohttp, pydantic, pydantic_settings, rich, selectolax, structlog, tomli_w, typer"
+MISSING = (
+    "the crawler needs ada_url, aiodns, aiohttp, prometheus_client, pydantic, pydantic_settings, rich, selectolax, structlog, "
+    "tomli_w, typer"
+)
 ADVICE = "install them: pip install 'anabranch[crawl]'"
 
 #: What a wheel may install: the one package, and its own records.

@@ -55,6 +55,7 @@ LIBRARIES: dict[str, tuple[str, ...]] = {
     "matplotlib": ("crawler/lab/plots.py",),
     "multidict": ("crawler/fetch/response.py", "crawler/fetch/exchange.py"),  # the type of aiohttp's headers
     "numpy": ("dedup/*", "frontier/policies/assignment.py", "crawler/lab/*"),
+    "prometheus_client": ("crawler/report/exposition.py",),
     "publicsuffixlist": ("frontier/policies/hosts.py",),
     "pycares": ("crawler/fetch/dns.py",),
     "pydantic": ("crawler/order/*", "crawler/lab/policies/saved.py"),  # orders, and results that are read again

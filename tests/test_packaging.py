@@ -24,7 +24,10 @@ importlib.machinery.PathFinder.find_spec = classmethod(
     lambda cls, name, path=None, target=None: None if name.partition(".")[0] in names else whole(name, path, target)
 )
 """
-LINE = "the crawler needs ada_url, aiodns, aiohttp, pydantic, pydantic_settings, rich, selectolax, structlog, tomli_w, typer"
+LINE = (
+    "the crawler needs ada_url, aiodns, aiohttp, prometheus_client, pydantic, pydantic_settings, rich, selectolax, structlog, "
+    "tomli_w, typer"
+)
 
 
 def run(program: str, folder: Path) -> subprocess.CompletedProcess[str]:

@@ -185,6 +185,7 @@ def crawl(
     timeout: Annotated[Text, _FETCH(help="Total time of one fetch.")] = None,
     max_body: Annotated[Text, _FETCH(help="Truncate bodies at this size, as in 16MiB.")] = None,
     allow_private: Annotated[Switch, _FETCH("--allow-private", help="Fetch private and loopback addresses.")] = None,
+    metrics: Annotated[Text, _JOB(help="Serve metrics for Prometheus, as at 127.0.0.1:9400.")] = None,
     warc: Annotated[Switch, _WRITE("--warc", help="Write WARC files.")] = None,
     warc_size: Annotated[Text, _WRITE(help="Start a new WARC file at this size, as in 1GB.")] = None,
     links: Annotated[Switch, _WRITE("--links", help="Write links.jsonl.")] = None,

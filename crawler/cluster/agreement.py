@@ -53,7 +53,10 @@ LOCAL = frozenset(
 )
 LOCAL_SECTIONS = frozenset({"crawl", "logs", "report", "dns"})
 #: Local keys that are not copied to other workers.
-_NOT_PASSED_ON = ("job.seeds", "job.seed_files", "job.worker", "job.modules", "frontier.store", "logs.file")
+_NOT_PASSED_ON = (
+    *("job.seeds", "job.seed_files", "job.worker", "job.modules"),
+    *("frontier.store", "logs.file", "report.metrics"),
+)
 
 #: Keys that are fixed when a job begins.
 _FIXED = frozenset(

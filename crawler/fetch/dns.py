@@ -104,6 +104,9 @@ class Resolver:
         self._isolated = asyncio.Semaphore(MAX_ISOLATED)
         self._channels: set[aiodns.DNSResolver] = set()  # open ones
         self._closed = False
+        self.lookups = 0  #: that name servers were asked for
+        self.failures = 0  #: of these, without an address
+        self.cache_hits = 0  #: hosts whose answer was cached
 
     async def resolve(self, host: str) -> tuple[Address, ...]:
         """The host's addresses, at least one, best first, with alternating families. Raises: NameNotFound, NameTimeout.
@@ -124,6 +127,8 @@ class Resolver:
             if (task := self._lookups.get(host)) is None:
                 task = self._lookups[host] = asyncio.create_task(self._look_up(host), name=f"dns {host}")
             answer = await asyncio.shield(task)
+        else:
+            self.cache_hits += 1
         if answer.failure is not None:
             raise answer.failure(answer.reason)
         return answer.addresses
@@ -173,6 +178,8 @@ class Resolver:
         try:
             start_s = self._clock()
             answer = await self._ask_servers(host)
+            self.lookups += 1
+            self.failures += answer.failure is not None
             _store(self._cache, host, answer, MAX_HOSTS)
             made = Lookup(host=host, start_s=start_s, end_s=self._clock(), records=answer.records, reason=answer.reason)
             _store(self._untaken, host, made, MAX_UNTAKEN)

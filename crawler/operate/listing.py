@@ -6,6 +6,7 @@ import os
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 from anabranch.crawler.job.folder import who_holds
 from anabranch.crawler.job.state import is_finished
@@ -44,7 +45,7 @@ def listed_jobs(folder: Path) -> Iterator[Facts]:
 
 def listed(directory: Path) -> Facts:
     """The facts of one job: those of a stopped one are in its logs, so nothing is opened. Raises nothing foreseeable."""
-    facts = {
+    facts: dict[str, Any] = {
         "job": directory.resolve().name,
         "folder": str(directory),
         "free_disk_bytes": _free_bytes(directory),

@@ -14,6 +14,7 @@ from anabranch.crawler.order.values import (
     Count,
     Duration,
     FolderName,
+    ListenAddressOrNone,
     Name,
     Positive,
     PositiveDuration,
@@ -242,3 +243,4 @@ class ReportSection(Section):
     interval_s: PositiveDuration = 10.0  #: between two lines of the display without a terminal
     statistics_interval_s: PositiveDuration = 20.0  #: between two lines of progress-statistics.log
     reports: bool = True  #: reports/ is written at the end
+    metrics: ListenAddressOrNone = ""  #: IP:PORT at which Prometheus reads metrics; empty: none are served

@@ -29,6 +29,18 @@ def _checked_endpoint(text: str) -> str:
     return text
 
 
+def _checked_listener(text: str) -> str:
+    if not text:
+        return text
+    try:
+        has_port = parse_address(text).port is not None
+    except ValueError:
+        has_port = False
+    if not has_port:
+        raise ValueError(f"must be ip:port, like 127.0.0.1:9400 or [::1]:9400; not {text!r}")
+    return text
+
+
 def _number(value: object) -> object:
     """Refuse truth values, which are numbers in Python."""
     if isinstance(value, bool):
@@ -65,6 +77,7 @@ Precedence = Annotated[Whole, Field(ge=0, le=255)]
 Factor = Annotated[float, BeforeValidator(_number), Field(ge=0, allow_inf_nan=False)]
 Share = Annotated[Factor, Field(le=1)]
 Endpoint = Annotated[str, AfterValidator(_checked_endpoint)]
+ListenAddressOrNone = Annotated[str, AfterValidator(_checked_listener)]
 Name = Annotated[str, StringConstraints(min_length=1, pattern=r"^\S+$")]
 NameOrNone = Annotated[str, StringConstraints(pattern=r"^\S*$")]
 #: SURT prefixes, hosts or URLs; a single one needs no brackets.

@@ -7,12 +7,14 @@ import signal
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
 import structlog
 
-from anabranch.crawler.order.sections import ReportSection
+from anabranch.crawler.order.sections import VERSION, ReportSection
 from anabranch.crawler.outcomes.endings import WhyEnded, ending_text
 from anabranch.crawler.processes.children import Child
+from anabranch.crawler.report.metrics import BUILD, PHASE, ProcessSums
 from anabranch.crawler.report.progress_log import (
     PROGRESS_LOG_FILE,
     CrawlEvent,
@@ -23,8 +25,9 @@ from anabranch.crawler.report.progress_log import (
 )
 from anabranch.crawler.report.statistics import RateWindow
 from anabranch.crawler.report.summary import RunFacts
+from anabranch.crawler.run.metrics import process_numbers
 from anabranch.crawler.run.run_state import Phase
-from anabranch.crawler.run.shared_job import JobLook, SharedJob
+from anabranch.crawler.run.shared_job import JobLook, SharedJob, worker_numbers
 from anabranch.crawler.run.status import EVENTS
 from anabranch.frontier.errors import StoreUnavailable
 from anabranch.frontier.times import steady_clock
@@ -49,6 +52,7 @@ class JobWatch:
         self._rates = RateWindow(self._interval_s)
         self._lease_s = job.order.frontier.worker_lease_s
         self._reported = Phase.STARTING
+        self._sums = ProcessSums()
 
     async def run(self, find_ending: Callable[[], WhyEnded | None]) -> None:
         """Look again and again, until cancelled. `find_ending` says why the run ends, if it does."""
@@ -121,6 +125,11 @@ class JobWatch:
             longest=max((one["longest"] for one in statuses), default=0),
             memory=memory,
         )
+
+    def metrics(self) -> dict[str, Any]:
+        """The metrics of all processes together, at the last look."""
+        own = {**process_numbers(), BUILD: VERSION, PHASE: self._reported.value}
+        return self._sums.summed({"parent": own, **worker_numbers(self._look)})
 
     async def end_stopped(self, children: Mapping[int, Child]) -> None:
         """Kill processes that somebody has stopped for as long as a lease, again and again, until cancelled.

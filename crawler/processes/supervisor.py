@@ -34,6 +34,7 @@ from anabranch.crawler.report.reports import SEEDS_REPORT, check_folder, seeds_s
 from anabranch.crawler.report.summary import RunFacts, crawl_report, opening_line
 from anabranch.crawler.run.control import ControlRefused
 from anabranch.crawler.run.controller import RunHooks
+from anabranch.crawler.run.metrics import metrics_served
 from anabranch.crawler.run.run_state import Cause
 from anabranch.crawler.run.shared_job import JobLook, SharedJob, WholeJob, held_whole
 from anabranch.crawler.run.signals import handle_signals
@@ -82,7 +83,9 @@ class Supervisor:
             shared = SharedJob(self._database)
             self._watch = JobWatch(shared, before, self._job.crawl_log.parent, self._order.report)
             self._outside.notify(self._opening_line(joined, before))
-            await self._crawl()
+            address, name = self._order.report.metrics, shared.name
+            async with metrics_served(address, lambda: {name: self._watch.metrics()}, self._outside.notify):
+                await self._crawl()
             if self._failure is not None:
                 raise self._failure
             facts = await asyncio.to_thread(self._end, shared, joined, before)

@@ -88,7 +88,9 @@ async def _crawl(task: WorkerTask, order: CrawlOrder, parent: asyncio.StreamRead
         os.kill(os.getpid(), signal.SIGTERM)  # while it is being opened, too
 
     watching = asyncio.create_task(watch_parent())
-    hooks = RunHooks(notify=lambda _: None, show=_show_nothing, force_exit=lambda: None, is_last=True)
+    hooks = RunHooks(
+        notify=lambda _: None, show=_show_nothing, force_exit=lambda: None, is_last=True, serves_metrics=False
+    )
     try:
         with await asyncio.to_thread(JobFolder.open, Path(task.folder)) as job:
             job.write_warc_to(Path(task.warc))

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections import Counter, defaultdict, deque
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from itertools import accumulate
 from time import perf_counter
 from typing import NamedTuple
 
@@ -93,6 +95,28 @@ class StepTime:
         self.longest_s = max(self.longest_s, taken_s)
 
 
+#: The upper bounds of the buckets of `LeaseTimes`, in seconds.
+LEASE_BOUNDS_S = (0.0001, 0.001, 0.01, 0.1, 1.0, 10.0, 100.0, 1000.0)
+
+
+class LeaseTimes:
+    """How long workers waited for a lease, in buckets. Cost: 200 ns a lease, with both looks at the clock."""
+
+    def __init__(self) -> None:
+        self.total_s = 0.0
+        self._counts = [0] * (len(LEASE_BOUNDS_S) + 1)  # the last: longer than every bound
+
+    def add(self, waited_s: float) -> None:
+        """Add one lease."""
+        self._counts[bisect_left(LEASE_BOUNDS_S, waited_s)] += 1
+        self.total_s += waited_s
+
+    def numbers(self) -> dict[str, float]:
+        """Leases that took at most so long, by bound, and the `sum` of all times."""
+        bounds = (*map(str, LEASE_BOUNDS_S), "+Inf")
+        return {**dict(zip(bounds, accumulate(self._counts), strict=True)), "sum": self.total_s}
+
+
 class WorkerFact(NamedTuple):
     """The URL and the processor of one worker at the moment."""
 
@@ -121,6 +145,7 @@ class WorkerBoard:
     def __init__(self, timer: Callable[[], float] = perf_counter) -> None:
         self._timer = timer
         self._positions: dict[int, _Position] = {}  # by the worker's number
+        self.leases = LeaseTimes()
         self.times: dict[str, StepTime] = defaultdict(StepTime)  #: by processor, in the order of the chain
 
     def begin(self, worker: int, url: str, attempts: int) -> None:

@@ -98,6 +98,7 @@ class RunParts:
     """The open parts that the controller uses."""
 
     frontier: AsyncFrontier
+    resolver: Resolver
     seeding: Seeding
     accounts: Accounts
     journal: Journal
@@ -165,6 +166,7 @@ async def open_parts(context: RunContext, opened: AsyncExitStack) -> RunParts:
     delivery = None if context.delivery is None else context.delivery(recorder.archive)
     parts = RunParts(
         frontier=frontier,
+        resolver=resolver,
         seeding=seeding,
         accounts=accounts,
         journal=files.journal,

@@ -34,6 +34,7 @@ from anabranch.crawler.run.composition import Archive, JobShare, RunContext, Run
 from anabranch.crawler.run.control import Answer, Control
 from anabranch.crawler.run.crawl_verbs import CrawlVerbs, facts_of_running
 from anabranch.crawler.run.limits import DiskWatch
+from anabranch.crawler.run.metrics import LoopLag, RunMetrics, metrics_served
 from anabranch.crawler.run.run_state import Phase, RunState
 from anabranch.crawler.run.signals import handle_signals
 from anabranch.crawler.run.status import ProgressReporter, RunStatus, log_frontier_trouble, log_status, opening_facts
@@ -59,6 +60,7 @@ class RunHooks:
     #: the job's state folder and what answers a verb -> where verbs come from, entered while the crawl runs
     control: Callable[[Path, Answer], AbstractAsyncContextManager[object]] = Control
     share: JobShare | None = None  #: None: the run crawls the whole job
+    serves_metrics: bool = True  #: False: the parent serves those of all its processes at the order's address
     delivery: Callable[[Archive], Delivery] | None = None  #: as in `RunContext`
 
 
@@ -97,6 +99,7 @@ class CrawlController:
         self._parts: RunParts | None = None  # these three are None until the job is open
         self._progress: ProgressReporter | None = None
         self._status: RunStatus | None = None
+        self._lag = LoopLag()
         self._is_signalled = False
         self._report_error: StorageError | StoreUnavailable | None = (
             None  #: why there are no reports; the summary is shown all the same
@@ -156,8 +159,9 @@ class CrawlController:
                 self._hooks.share.on_progress(progress.last)
             status = self._status = RunStatus(self._context, self._disk, frontier.core, progress)
             frontier.core.on_trouble(log_frontier_trouble)
-            verbs = CrawlVerbs(self._context, parts, status.facts, self._follow)
-            async with self._hooks.control(self._job.state, verbs.answer):
+            metrics = RunMetrics(self._context, parts, status, self._lag)
+            verbs = CrawlVerbs(self._context, parts, status.facts, metrics.numbers, self._follow)
+            async with self._hooks.control(self._job.state, verbs.answer), self._served(metrics):
                 try:
                     await seeding.begin(self._seeds)
                 finally:
@@ -190,6 +194,15 @@ class CrawlController:
                 round_number=number,
                 all_rounds=total,
             )
+
+    def _served(self, metrics: RunMetrics) -> AbstractAsyncContextManager[None]:
+        """Metrics at the order's address, if it has one and this process is to serve it."""
+        address = self._order.report.metrics if self._hooks.serves_metrics else ""
+        return metrics_served(address, lambda: {self._name: metrics.numbers()}, self._hooks.notify)
+
+    @property
+    def _name(self) -> str:
+        return self._order.job.name or self._context.name
 
     def _opening_line(self, counts: FrontierCounts) -> str:
         if self._hooks.share is not None:
@@ -227,6 +240,8 @@ class CrawlController:
                     group.create_task(progress.refresh(), name="look"),
                     group.create_task(progress.write(), name="progress-statistics"),
                 ]
+                if self._order.report.metrics:
+                    others.append(group.create_task(self._lag.watch(), name="loop-lag"))
                 if (watch := self._hooks.watch) is not None:
                     others.append(group.create_task(watch(parts.frontier, self._statistics), name="watch"))
                 await self._until_ended(workers, parts)

@@ -1,4 +1,4 @@
-"""The operator's verbs for a whole crawl: pause, resume, stop, status, add seeds, reports.
+"""The operator's verbs for a whole crawl: pause, resume, stop, status, metrics, add seeds, reports.
 
 The names of a running crawl's verbs begin with `crawl-`, since the Frontier pauses and resumes queues (`verbs`). Each verb
 answers when it is done: a seed that is added is in the job's book and queued, both durably. `control` carries verbs and facts,
@@ -31,7 +31,7 @@ if TYPE_CHECKING:  # commands on a job need none of it
 
 PAUSE, RESUME, STOP, STATUS, ADD = "crawl-pause", "crawl-resume", "crawl-stop", "crawl-status", "crawl-add"
 SET = "crawl-set"
-REPORT = "report"
+REPORT, METRICS = "report", "crawl-metrics"
 
 #: Rows of a report by default; and at most, since an answer is one line.
 LIMIT, MOST = 1000, 100_000
@@ -41,12 +41,18 @@ class CrawlVerbs:
     """Answers the control socket of one run."""
 
     def __init__(
-        self, context: RunContext, parts: RunParts, status: Callable[[], Facts], follow: Callable[[CrawlOrder], None]
+        self,
+        context: RunContext,
+        parts: RunParts,
+        status: Callable[[], Facts],
+        metrics: Callable[[], Facts],
+        follow: Callable[[CrawlOrder], None],
     ) -> None:
         """`status` is what most verbs answer; `follow` goes on by a changed order."""
         self._context = context
         self._parts = parts
         self._status = status
+        self._metrics = metrics
         self._follow = follow
 
     async def answer(self, verb: str, given: Arguments) -> Facts:
@@ -70,6 +76,8 @@ class CrawlVerbs:
             return await self._set(settings_argument(given))
         elif verb == REPORT:
             return await self._report(given)
+        elif verb == METRICS:
+            return self._metrics()
         elif verb != STATUS:
             facts = await answer_running(self._parts.frontier, verb, explainer.with_key(verb, given))
             return await asyncio.to_thread(explainer.with_trouble, explainer.with_scope(verb, facts))

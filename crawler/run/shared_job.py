@@ -50,6 +50,7 @@ from anabranch.crawler.order.order import CrawlOrder
 from anabranch.crawler.order.sources import kept_layer
 from anabranch.crawler.outcomes.errors import CrawlerError, ExitCode, UsageError
 from anabranch.crawler.outcomes.userfunctions import import_first_from
+from anabranch.crawler.report.metrics import Numbers, summed
 from anabranch.crawler.report.progress import CrawlSnapshot, progress_line
 from anabranch.crawler.report.reports import report_kind
 from anabranch.crawler.report.table import json_facts
@@ -308,6 +309,10 @@ class SharedJob:
             answered=look.used.pages, totals={**(now.totals or totals), **totals},
         )  # fmt: skip
 
+    def metrics(self) -> dict[str, Any]:
+        """The metrics of all workers at work, summed, as they last wrote them."""
+        return summed(worker_numbers(self.look()).values())
+
     def now_s(self) -> float:
         """The server's clock."""
         return self.database.do(server_time)
@@ -405,6 +410,12 @@ def _read_status(connection: Connection) -> JobLook:
         return JobLook(now_s, [], JobCounts(Counters(), 0), UsedLimits(0, 0), RunBegin())
     at_work = [line for line in workers(connection) if line.lease_s > 0]
     return JobLook(now_s, at_work, job_counts(connection), used(connection), run_begin(connection))
+
+
+def worker_numbers(look: JobLook) -> dict[tuple[str, int], Numbers]:
+    """The metrics of each worker at work that has a status, by its machine and process."""
+    statuses = (line.status for line in look.at_work if line.status is not None)
+    return {(status["machine"], status["pid"]): status.get("metrics", {}) for status in statuses}
 
 
 def _totals(counters: Counters, links: int) -> dict[str, Any]:

@@ -51,7 +51,7 @@ from anabranch.crawler.report.progress_log import memory_of_process
 from anabranch.crawler.report.statistics import CrawlStatistics
 from anabranch.crawler.run.composition import JobShare, ProgressSource, RunParts
 from anabranch.crawler.run.control import Answer, reply_to
-from anabranch.crawler.run.crawl_verbs import PAUSE, RESUME, SET, STOP
+from anabranch.crawler.run.crawl_verbs import METRICS, PAUSE, RESUME, SET, STOP
 from anabranch.crawler.run.run_state import Cause
 from anabranch.crawler.run.summing import snapshot_facts
 from anabranch.crawler.visit import Chain, Dispose, Step, Visit
@@ -145,10 +145,9 @@ class SharedRun:
             self._totals_at_s = min(self._totals_at_s, monotonic())
             await self._push_totals()
             with suppress(StoreUnavailable):  # the server is away: others see that this worker is gone
-                await asyncio.to_thread(
-                    self._database.do,
-                    partial(self._write_status, self._status(), self._statistics.fetched_bytes - self._bytes_before),
-                )
+                fetched_bytes = self._statistics.fetched_bytes - self._bytes_before
+                write = partial(self._write_status, await self._status(), fetched_bytes)
+                await asyncio.to_thread(self._database.do, write)
 
     def shown(
         self, show: Callable[[Callable[[], CrawlSnapshot]], Coroutine[Any, Any, None]]
@@ -167,7 +166,7 @@ class SharedRun:
         while True:
             self._due.clear()
             try:
-                look = self._look_for(statistics.fetched_bytes - self._bytes_before)
+                look = await self._look_for(statistics.fetched_bytes - self._bytes_before)
                 news = await asyncio.to_thread(self._database.do, look)
             except StoreUnavailable as error:
                 if not self._database.is_passing(error):
@@ -284,13 +283,13 @@ class SharedRun:
 
     # The job's rows
 
-    def _look_for(self, fetched_bytes: int) -> Callable[[Connection], _News]:
+    async def _look_for(self, fetched_bytes: int) -> Callable[[Connection], _News]:
         """The next look. What it writes is chosen now, in the loop's thread."""
         is_due = monotonic() >= self._status_at_s
         status = None
         if is_due:
             self._status_at_s = monotonic() + STATUS_S
-            status = self._status()
+            status = await self._status()
         kept = self._tickets.give_back() if is_due else None
         return partial(self._look, status, fetched_bytes, self._tickets.short, kept)
 
@@ -328,10 +327,12 @@ class SharedRun:
             tickets,
         )
 
-    def _status(self) -> str:
-        last = self._find_progress()
+    async def _status(self) -> str:
+        assert self._answer is not None
+        last, metrics = self._find_progress(), await self._answer(METRICS, {})
         process = {"pid": os.getpid(), "machine": socket.gethostname(), "memory": list(memory_of_process())}
-        return json.dumps({**snapshot_facts(self._take()), **process, "longest": 0 if last is None else last.longest})
+        longest = 0 if last is None else last.longest
+        return json.dumps({**snapshot_facts(self._take()), **process, "longest": longest, "metrics": metrics})
 
     def _write_status(self, status: str, fetched_bytes: int, connection: Connection) -> None:
         execute(

@@ -9,6 +9,7 @@ import asyncio
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
+from time import perf_counter
 from typing import Protocol
 
 import structlog
@@ -111,7 +112,9 @@ class WorkerPool:
             try:
                 if self.delivery is not None:
                     await self.delivery.wait_for_room()
+                asked_s = perf_counter()
                 lease = await self.frontier.lease()
+                self.board.leases.add(perf_counter() - asked_s)
                 is_page = await self._visit(lease, number)
             except Drained:
                 return

@@ -53,6 +53,7 @@ FLAGS = {
     "max_body": ("1MiB", "1MiB"),
     "allow_private": (None, True),
     "sitemaps": (None, True),
+    "metrics": ("127.0.0.1:9400", "127.0.0.1:9400"),
     "warc": (None, True),
     "warc_size": ("10MiB", "10MiB"),
     "links": (None, True),

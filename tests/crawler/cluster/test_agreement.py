@@ -92,6 +92,7 @@ def test_the_order_comes_from_the_database(database: JobDatabase, store: Path | 
     (layer,) = found.layers
     assert layer.tables["politeness"]["min_delay"] == "1s"
     assert "seeds" not in layer.tables["job"]
+    assert "metrics" not in layer.tables["report"]  # an address is one machine's
     assert "store" not in layer.tables["frontier"]
 
 

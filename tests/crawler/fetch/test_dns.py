@@ -397,6 +397,18 @@ async def test_the_cache_drops_the_host_asked_for_longest_ago(
     assert server.asked["b.test"] == 2
 
 
+async def test_lookups_failures_and_cached_answers_are_counted(resolver: Resolver, server: NameServer) -> None:
+    """What the hosts table or an IP literal answers is none of them."""
+    server.records["a.test", "A"] = (300, [A])
+    await resolver.resolve("a.test")
+    await resolver.resolve("a.test")
+    await resolver.resolve(A)
+    for _ in range(2):
+        with pytest.raises(NameNotFound):
+            await resolver.resolve("missing.test")
+    assert (resolver.lookups, resolver.failures, resolver.cache_hits) == (2, 1, 2)
+
+
 async def test_one_lookup_serves_all_who_ask_meanwhile(resolver: Resolver, server: NameServer) -> None:
     """Single flight: a hundred workers, one question."""
     server.records[("a.test", "A")] = (300, [A])

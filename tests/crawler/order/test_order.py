@@ -165,6 +165,11 @@ def test_seed_files_are_relative_to_the_order_file_that_names_them(file: Path, m
             "[dns]\nservers = ['127.0.0.1', 'ns.test']",
             "FILE: [dns] servers must be ip or ip:port, like 127.0.0.1:5353 ",
         ),
+        (
+            "[report]\nmetrics = ':9400'",
+            "FILE: [report] metrics must be ip:port, like 127.0.0.1:9400 or [::1]:9400; not ':94",
+        ),
+        ("[report]\nmetrics = '127.0.0.1'", "FILE: [report] metrics must be ip:port, like 127.0.0.1:9400 or "),
         ("[dns.hosts]\n'a.test' = '[::1'", "FILE: [dns] hosts a.test must be ip or ip:port, like 127.0.0.1:5353 or "),
         *(
             (f"[dns.hosts]\n'{name}' = '1.2.3.4'", f"FILE: [dns] hosts {name} would match no host; {why}")

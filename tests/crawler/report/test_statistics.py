@@ -8,6 +8,7 @@ from anabranch.crawler.accounts.totals import MAX_TYPES, OTHER_TYPES
 from anabranch.crawler.outcomes.failures import ConnectFailed
 from anabranch.crawler.report.statistics import (
     CrawlStatistics,
+    LeaseTimes,
     Rates,
     RateWindow,
     StepTime,
@@ -73,6 +74,18 @@ def test_only_a_seeds_failure_is_kept_in_words() -> None:
 def test_a_seed_that_was_answered_at_last_has_no_failure() -> None:
     """The seeds report must not give an answered seed the reason of an earlier try."""
     assert counted((DEAD, OutcomeKind.RETRY), (BARE, OutcomeKind.DONE)).seed_failures == {}
+
+
+def test_leases_are_counted_by_how_long_they_took() -> None:
+    """Each bucket holds the shorter ones, too, and the last one all."""
+    times = LeaseTimes()
+    for waited_s in (0.0, 0.001, 0.002, 5000.0):
+        times.add(waited_s)
+    numbers = times.numbers()
+    assert numbers.pop("sum") == pytest.approx(5000.003)
+    assert [*numbers.items()] == [
+        ("0.0001", 1), ("0.001", 2), ("0.01", 3), ("0.1", 3), ("1.0", 3), ("10.0", 3), ("100.0", 3), ("1000.0", 3), ("+Inf", 4),
+    ]  # fmt: skip
 
 
 class Timer:

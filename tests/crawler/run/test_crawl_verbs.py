@@ -23,6 +23,7 @@ from anabranch.crawler.report.troubles import Trouble
 from anabranch.crawler.run.composition import RunContext, RunParts
 from anabranch.crawler.run.crawl_verbs import (
     ADD,
+    METRICS,
     MOST,
     PAUSE,
     RESUME,
@@ -68,6 +69,7 @@ class Crawl:
 
         self.parts = RunParts(
             frontier=frontier,
+            resolver=None,
             seeding=Seeding(book, self.scope, frontier),
             accounts=accounts,
             view_totals=view,
@@ -80,8 +82,13 @@ class Crawl:
             is_shared=False,
         )
         self.followed = []
+        metrics = {"anabranch_pages_total": 1}
         self.verbs = CrawlVerbs(
-            self.context, self.parts, lambda: {"phase": self.run_state.phase.value}, self.followed.append
+            self.context,
+            self.parts,
+            lambda: {"phase": self.run_state.phase.value},
+            lambda: metrics,
+            self.followed.append,
         )
 
     def trouble(self, *_):
@@ -111,6 +118,11 @@ async def test_pause_and_resume_answer_with_what_then_holds(crawl) -> None:
     assert await crawl.ask(STATUS) == {"phase": "running"}
     assert await crawl.ask(PAUSE) == {"phase": "paused"}
     assert await crawl.ask(RESUME) == {"phase": "running"}
+
+
+async def test_metrics_are_numbers_by_name(crawl) -> None:
+    """Whoever may use the socket can serve them."""
+    assert await crawl.ask(METRICS) == {"anabranch_pages_total": 1}
 
 
 @pytest.mark.parametrize(("now", "ending"), [(False, WhyEnded.OPERATOR), (True, WhyEnded.OPERATOR_NOW)])
