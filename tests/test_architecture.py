@@ -51,6 +51,7 @@ LIBRARIES: dict[str, tuple[str, ...]] = {
         "crawler/fetch/requests.py",
     ),
     "crawlee": ("frontier/hosts/crawlee/*",),
+    "fastapi": ("crawler/console/api.py",),
     "fsspec": ("crawler/archive/uploads.py",),
     "matplotlib": ("crawler/lab/plots.py",),
     "multidict": ("crawler/fetch/response.py", "crawler/fetch/exchange.py"),  # the type of aiohttp's headers
@@ -58,7 +59,11 @@ LIBRARIES: dict[str, tuple[str, ...]] = {
     "prometheus_client": ("crawler/report/exposition.py",),
     "publicsuffixlist": ("frontier/policies/hosts.py",),
     "pycares": ("crawler/fetch/dns.py",),
-    "pydantic": ("crawler/order/*", "crawler/lab/policies/saved.py"),  # orders, and results that are read again
+    "pydantic": (
+        "crawler/console/api.py",
+        "crawler/order/*",
+        "crawler/lab/policies/saved.py",
+    ),  # orders, and results that are read again
     "psycopg": ("frontier/stores/sql/execution.py", "frontier/stores/sql/postgres.py"),
     "pydantic_core": ("crawler/order/*",),  # its errors
     "pydantic_settings": ("crawler/order/*",),
@@ -84,8 +89,10 @@ LIBRARIES: dict[str, tuple[str, ...]] = {
     ),
     "structlog": ("crawler/*",),
     "tomli_w": ("crawler/order/*",),
+    "starlette": ("crawler/console/api.py",),  # what FastAPI is made of
     "twisted": ("frontier/hosts/scrapy/engine.py",),  # how another thread wakes a reactor that is not asyncio's
     "typer": ("crawler/cli/*",),
+    "uvicorn": ("crawler/console/server.py",),
     "xxhash": (
         "crawler/lab/web/shape.py",
         "dedup/keys.py",

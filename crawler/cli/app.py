@@ -13,6 +13,7 @@ from typing import Annotated, Any
 import typer
 from typer.core import TyperGroup
 
+from anabranch.crawler.cli.console_options import console
 from anabranch.crawler.cli.job_options import (
     add,
     divide,
@@ -215,6 +216,7 @@ for verb in (pause, resume, stop, status, add):
 app.command("set")(set_)
 app.command()(jobs)
 app.add_typer(config, name="config")
+app.add_typer(console, name="console")
 app.command()(dedup)
 app.add_typer(frontier, name="frontier", cls=_Group)
 for command in (why, report, workers, requeue, divide, links, index, compare):

@@ -7,7 +7,7 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 
-from anabranch.crawler.cli.console import say
+from anabranch.crawler.cli.terminal import say
 from anabranch.crawler.outcomes.endings import FORESEEABLE, failure_code
 from anabranch.crawler.outcomes.errors import ExitCode, deciding, storage_error
 from anabranch.crawler.report.logs import configure_logs

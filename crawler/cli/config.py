@@ -9,7 +9,7 @@ from typing import Any
 
 from anabranch.crawler.cli.app import flags_of
 from anabranch.crawler.cli.command import guarded, put
-from anabranch.crawler.cli.console import say
+from anabranch.crawler.cli.terminal import say
 from anabranch.crawler.job.checking import check
 from anabranch.crawler.job.choosing import CrawlRequest, choose
 from anabranch.crawler.order.loading import examine

@@ -1,147 +1,53 @@
-"""A command's terminal: messages and questions on standard error, a progress line, stop signals, safe standard streams."""
+"""`anabranch console`: serves, and manages the tokens of the API."""
 
 from __future__ import annotations
 
-import io
+import json
 import os
-import signal
-import stat
-import sys
-import time
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager, suppress
-from types import FrameType
-from typing import Any, Self, TypeAlias
+from collections.abc import Sequence
+from pathlib import Path
 
-from rich.console import Console
-from rich.live import Live
-from rich.text import Text
-
-from anabranch.crawler.outcomes.errors import ExitCode
-from anabranch.frontier.times import duration_words
+from anabranch.crawler.accounts.crawl_log import iso_time
+from anabranch.crawler.cli.command import guarded, put
+from anabranch.crawler.cli.tables import plain_table
+from anabranch.crawler.console.access import Access, Role, default_folder
+from anabranch.crawler.outcomes.errors import UsageError
 
 
-def say(text: str) -> None:
-    """Write a line to standard error. If it is closed, full or without a reader, the line is lost and the run goes on."""
-    if sys.stderr is not None:
-        with suppress(OSError):
-            print(text, file=sys.stderr, flush=True)  # noqa: T201 - the command's own output
+def run_console(
+    place: str, listen: str, *, hosts: Sequence[str], tls: tuple[Path, Path] | None, state: Path | None
+) -> int:
+    """Serve. A foreseeable error becomes one line on standard error and its exit code."""
 
-
-def with_flag(words: str, flags: Mapping[str, str]) -> str:
-    """Replace the parameter's name at the beginning of a message by its option; `flags` maps names to options."""
-    first, space, rest = words.partition(" ")
-    return flags.get(first, first) + space + rest
-
-
-def consents(question: str) -> bool:
-    """Ask on standard error and read the answer from standard input; end of input is a no."""
-    print(question, end="", file=sys.stderr, flush=True)  # noqa: T201 - the command's own question
-    answer = "" if sys.stdin is None else sys.stdin.readline()
-    if not answer.endswith("\n"):
-        say("")  # end the line of the question
-    return answer.strip().lower() in {"y", "yes"}
-
-
-REFRESH_S = 0.5
-
-#: Called with lines read, new lines among them, and bytes read, all so far.
-Show: TypeAlias = Callable[[int, int, int], None]
-
-
-@contextmanager
-def live_totals(fd: int, *, quiet: bool) -> Iterator[Show]:
-    """Show the progress of reading `fd` on standard error, if that is a terminal and neither `fd` nor standard output is."""
-    console = Console(stderr=True)
-    if quiet or not console.is_terminal or os.isatty(fd) or os.isatty(1):
-        yield lambda *_: None
-        return
-    about = os.fstat(fd)
-    size_bytes = about.st_size if stat.S_ISREG(about.st_mode) else None
-    began_s = shown_s = time.monotonic()
-
-    def show(lines: int, new: int, read_bytes: int) -> None:
-        nonlocal shown_s
-        now_s = time.monotonic()
-        if now_s - shown_s >= REFRESH_S:
-            shown_s = now_s
-            part = min(read_bytes / size_bytes, 1.0) if size_bytes else None
-            live.update(Text(progress_line(lines, new, now_s - began_s, part)), refresh=True)
-
-    with Live(console=console, auto_refresh=False, transient=True) as live:
-        yield show
-
-
-def progress_line(lines: int, new: int, elapsed_s: float, part: float | None) -> str:
-    """One line: how long, how far, how fast, how many are new, and which part is done if the end is known. Pure."""
-    rate = lines / max(elapsed_s, 1e-3)
-    parts = [duration_words(elapsed_s), f"{lines:,} lines ({rate:,.0f}/s)", f"{new:,} new"]
-    return " · ".join(parts if part is None else [*parts, f"{part:.0%}"])
-
-
-_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
-
-
-class StopSignals:
-    """SIGINT, SIGTERM or SIGHUP ask a command to end in order; a second signal ends the process at once.
-
-    From the first signal on, the descriptor `wake` can be read. A SIGHUP that the caller ignores (`nohup`) stays ignored.
-    """
-
-    def __init__(self) -> None:
-        self.is_set = False  #: a signal came
-        self.on_first: list[Callable[[], object]] = []  #: called by the first signal, in its handler
-        self.on_second: list[Callable[[], object]] = []  #: called by the second signal, before the process exits
-
-    def __enter__(self) -> Self:
-        self.wake, self._waker = os.pipe()
-        os.set_blocking(self._waker, False)
-        # The byte is written in the very moment of the signal: a wait that begins just then ends, too.
-        self._waker_before = signal.set_wakeup_fd(self._waker, warn_on_full_buffer=False)
-        is_nohup = signal.getsignal(signal.SIGHUP) is signal.SIG_IGN
-        heeded = [number for number in _SIGNALS if not (is_nohup and number == signal.SIGHUP)]
-        self._before = {number: signal.signal(number, self._note) for number in heeded}
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        for number, handler in self._before.items():
-            signal.signal(number, handler)
-        signal.set_wakeup_fd(self._waker_before)
-        os.close(self.wake)
-        os.close(self._waker)
-
-    def _note(self, _number: int, _frame: FrameType | None) -> None:
-        if self.is_set:
-            for clean_up in self.on_second:
-                clean_up()
-            os._exit(ExitCode.FORCED)
-        self.is_set = True
-        for call in self.on_first:
-            call()
-
-
-class _Forgiving(io.FileIO):
-    """Accepts every write: what cannot be written (no reader, full disk, a closed terminal) is dropped silently."""
-
-    def write(self, data: Any, /) -> int:
-        """Write what can be written; returns the length of the data in any case."""
+    def run() -> None:
         try:
-            super().write(data)
-        except OSError:
-            hide = os.open(os.devnull, os.O_WRONLY)
-            os.dup2(hide, self.fileno())
-            os.close(hide)
-        return memoryview(data).nbytes
+            from anabranch.crawler.console.server import ConsoleOptions, serve  # noqa: PLC0415 - libraries of an extra
+        except ModuleNotFoundError as error:
+            if error.name is None or error.name.startswith("anabranch"):
+                raise
+            raise UsageError(
+                f"{error.name} is not installed, which the console needs; run `pip install 'anabranch[console]'`"
+            ) from error
+        serve(ConsoleOptions(place=place, listen=listen, hosts=hosts, tls=tls, state=state), put)
+
+    return guarded(run)
 
 
-def keep_streams() -> None:
-    """Open closed descriptors among 0 to 2 on /dev/null, and make writes to the process's standard error never fail."""
-    for descriptor in range(3):
-        try:
-            os.fstat(descriptor)
-        except OSError:
-            os.open(os.devnull, os.O_RDWR)  # the lowest that is free: this one
-    if sys.stderr is None or sys.stderr is sys.__stderr__:
-        encoding = getattr(sys.stderr, "encoding", None)
-        raw = _Forgiving(2, "w", closefd=False)
-        sys.stderr = io.TextIOWrapper(raw, encoding=encoding, errors="backslashreplace", write_through=True)
+def run_token(name: str | None, revoked: str | None, *, read_only: bool, state: Path | None, as_json: bool) -> int:
+    """Make a token, revoke one, or list them. A foreseeable error is one line and its exit code."""
+
+    def run() -> None:
+        access = Access(state or default_folder(os.environ))
+        if name is not None:
+            put(access.make(name, Role.READER if read_only else Role.OPERATOR))
+        elif revoked is not None:
+            access.revoke(revoked)
+            put(f"{revoked}: revoked")
+        else:
+            rows = [(token.holder.name, token.holder.role.value, iso_time(token.made_s)) for token in access.tokens()]
+            if as_json:
+                put(json.dumps([dict(zip(("name", "role", "made"), row, strict=True)) for row in rows], indent=2))
+            else:
+                put("\n".join(plain_table(("name", "role", "made"), rows)) if rows else "no tokens")
+
+    return guarded(run)

@@ -16,7 +16,7 @@ from urllib.parse import urlsplit
 import structlog
 
 from anabranch.crawler.cli.command import guarded
-from anabranch.crawler.cli.console import consents, keep_streams, say
+from anabranch.crawler.cli.terminal import consents, keep_streams, say
 from anabranch.crawler.job.checking import check_names
 from anabranch.crawler.job.choosing import (
     ChosenJob,

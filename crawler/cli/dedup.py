@@ -14,7 +14,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any, TextIO
 
-from anabranch.crawler.cli.console import StopSignals, live_totals, say, with_flag
+from anabranch.crawler.cli.terminal import StopSignals, live_totals, say, with_flag
 from anabranch.crawler.order.quantities import format_bytes
 from anabranch.crawler.outcomes.errors import (
     CrawlerError,

@@ -15,8 +15,8 @@ from pathlib import Path
 from typing import IO, Any
 
 from anabranch.crawler.cli.command import guarded, put
-from anabranch.crawler.cli.console import consents, say
 from anabranch.crawler.cli.tables import explained, gate_line, listing, queue_line
+from anabranch.crawler.cli.terminal import consents, say
 from anabranch.crawler.operate.finding import operated
 from anabranch.crawler.order.order import CrawlOrder
 from anabranch.crawler.order.sections import VERSION

@@ -10,8 +10,8 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from anabranch.crawler.cli.command import guarded, put
-from anabranch.crawler.cli.console import say
 from anabranch.crawler.cli.tables import plain_table, totals_lines, trouble_line
+from anabranch.crawler.cli.terminal import say
 from anabranch.crawler.job.seeds import Seed, none_left, read_seeds
 from anabranch.crawler.operate.contract import OperatedJob
 from anabranch.crawler.operate.finding import operated, several_workers

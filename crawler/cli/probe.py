@@ -10,7 +10,7 @@ from contextlib import AsyncExitStack
 from pathlib import Path
 
 from anabranch.crawler.cli.command import guarded, put
-from anabranch.crawler.cli.console import say
+from anabranch.crawler.cli.terminal import say
 from anabranch.crawler.extract.extractor import Extractor, Sandbox
 from anabranch.crawler.extract.links import Found
 from anabranch.crawler.fetch.connection_limits import ConnectionLimits

@@ -107,7 +107,7 @@ def _read_argument(argument: str, stdin: BinaryIO, named_in: str) -> Iterator[Se
     elif is_path(argument) or (argument.lower().endswith(_FILE_SUFFIXES) and "://" not in argument):
         yield BadSeed(text=argument, source=named_in, reason="there is no such file" + (advice and f"; {advice}"))
     else:
-        yield _seed(argument, named_in)
+        yield parse_seed(argument, named_in)
 
 
 def is_file(argument: str) -> bool:
@@ -156,13 +156,14 @@ def _read_lines(lines: Iterable[bytes], name: str) -> list[Seed | BadSeed]:
                 found.append(BadSeed(text=shown, source=source, reason="it is not UTF-8; save the file as UTF-8"))
             continue
         if text := _COMMENT.sub("", text).strip():
-            found.append(_seed(text, source))
+            found.append(parse_seed(text, source))
     if undecoded > 1:
         found.append(BadSeed(text=name, source=name, reason=f"{undecoded - 1:,} more lines are not UTF-8"))
     return found or [BadSeed(text=name, source=name, reason="it holds no URL; write one a line")]
 
 
-def _seed(text: str, source: str) -> Seed | BadSeed:
+def parse_seed(text: str, source: str) -> Seed | BadSeed:
+    """The seed that a text is."""
     url = seed_url(text)
     if url is not None:
         return Seed(url=url, source=source)

@@ -38,7 +38,7 @@ class OperatedJob(Protocol):
         """The folder of a job that has one crawl.log; None for others."""
 
     def status(self) -> Facts:
-        """As docs/reference/status.schema.json has it."""
+        """As facts.schema.json has it."""
 
     def running_status(self) -> Facts | None:
         """The same; None if nobody crawls the job."""
@@ -63,6 +63,12 @@ class OperatedJob(Protocol):
 
     def report(self, arguments: Mapping[str, object]) -> Facts:
         """A report. Arguments: name, limit."""
+
+    def metrics(self) -> Facts | None:
+        """The numbers of `report.metrics`; None if nobody crawls the job."""
+
+    def order(self) -> CrawlOrder:
+        """The order that the job goes by. Raises: UsageError if it has none yet; OrderError."""
 
     def held(self, verb: str, *, reads: bool) -> AbstractContextManager[HeldJob]:
         """The job for `verb` alone. Raises: what a running crawl says to that."""

@@ -15,6 +15,7 @@ from anabranch.crawler.job.folder import wait_until_free, who_holds
 from anabranch.crawler.job.inspection import readable_job, refuse_unwritable
 from anabranch.crawler.job.seeds import Seed
 from anabranch.crawler.operate.contract import Answered, HeldJob, Notify
+from anabranch.crawler.order.order import CrawlOrder
 from anabranch.crawler.run.crawl_verbs import ADD, REPORT, changed_facts
 from anabranch.crawler.run.explain import explainer_of
 from anabranch.crawler.run.shared_job import (
@@ -108,6 +109,16 @@ class DatabaseJob:
             except NoWorkers:
                 with opened_whole(job) as whole:
                     return report_of_whole(whole, job, arguments)
+
+    def metrics(self) -> Facts | None:
+        """From rows: those of the workers, summed."""
+        with self._shared(reads=True) as job:
+            return job.metrics() if job.at_work() else None
+
+    def order(self) -> CrawlOrder:
+        """From rows."""
+        with self._shared(reads=True) as job:
+            return job.order
 
     @contextmanager
     def held(self, verb: str, *, reads: bool) -> Iterator[HeldJob]:

@@ -11,12 +11,15 @@ from pathlib import Path
 from anabranch.crawler.job.changes import change_order
 from anabranch.crawler.job.folder import held_folder, refuse_embedded, wait_until_free, who_holds
 from anabranch.crawler.job.inspection import open_embedded, opened, readable_job, refuse_unwritable
+from anabranch.crawler.job.orderfile import order_file
 from anabranch.crawler.job.seeds import SEED_BOOK, Seed, SeedBook
 from anabranch.crawler.operate.contract import Answered, HeldJob, Notify
+from anabranch.crawler.order.loading import load_order
+from anabranch.crawler.order.order import CrawlOrder
 from anabranch.crawler.outcomes.errors import JobInUse, UsageError
 from anabranch.crawler.report.troubles import last_logged
 from anabranch.crawler.run.control import ask
-from anabranch.crawler.run.crawl_verbs import ADD, PAUSE, REPORT, RESUME, SET, STATUS, STOP, changed_facts
+from anabranch.crawler.run.crawl_verbs import ADD, METRICS, PAUSE, REPORT, RESUME, SET, STATUS, STOP, changed_facts
 from anabranch.crawler.run.explain import ABOUT_URLS, open_explainer
 from anabranch.crawler.run.status import stopped_facts
 from anabranch.crawler.run.verbs import READING, WHATEVER_KEY, Arguments, Facts, answer
@@ -110,6 +113,17 @@ class FolderJob:
         ):
             rules = order.urls.canonicalization
             return report_of_stopped(place, frontier, seeds, lambda: Canonicalizer(rules).key, arguments)
+
+    def metrics(self) -> Facts | None:
+        """From the crawl."""
+        return self._ask(METRICS, {})
+
+    def order(self) -> CrawlOrder:
+        """From its folder."""
+        kept = order_file(self.directory)
+        if kept is None:
+            raise UsageError(f"{self.directory}: the job has not begun; `anabranch crawl` begins it")
+        return load_order(kept, {})
 
     @contextmanager
     def held(self, verb: str, *, reads: bool) -> Iterator[HeldJob]:

@@ -6,12 +6,9 @@ import os
 import time
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 from anabranch.crawler.job.folder import who_holds
 from anabranch.crawler.job.state import is_finished
-from anabranch.crawler.job.workerfolders import is_old_division
-from anabranch.crawler.operate.contract import OperatedJob
 from anabranch.crawler.operate.finding import operated_folder
 from anabranch.crawler.operate.folderjob import EmbeddedJob, FolderJob
 from anabranch.crawler.outcomes.endings import FORESEEABLE
@@ -45,39 +42,41 @@ def listed_jobs(folder: Path) -> Iterator[Facts]:
 
 def listed(directory: Path) -> Facts:
     """The facts of one job: those of a stopped one are in its logs, so nothing is opened. Raises nothing foreseeable."""
-    facts: dict[str, Any] = {
-        "job": directory.resolve().name,
-        "folder": str(directory),
-        "free_disk_bytes": _free_bytes(directory),
-        "last_trouble": None,
-        "pid": None,
-        "pages_per_s": 0.0,
-        "is_finished": is_finished(directory / STATE),
-    }
-    counts = {"pages": 0, "queued": 0, "failed": 0}
+    where = {"folder": str(directory), "free_disk_bytes": _free_bytes(directory)}
     try:
-        job = operated_folder(directory)
-        status = _of_crawl(job, directory)
+        status = _of_crawl(directory)
     except FORESEEABLE as error:
-        return {**facts, **counts, "phase": UNKNOWN, "line": str(error)}
-    if status is not None:
-        return {**facts, **_counts(status), "is_finished": status["is_finished"]}
-    trouble = None if facts["is_finished"] else last_logged(directory, time.time())
-    progress = last_progress(directory / "logs" / PROGRESS_LOG_FILE)
-    if progress is not None:
-        counts = {"pages": progress.downloaded, "queued": progress.queued, "failed": progress.failed}
-    line = "finished" if facts["is_finished"] else "not running" if progress is not None else "has not begun"
-    facts["last_trouble"] = None if trouble is None else trouble._asdict()
-    return {**facts, **counts, "phase": STOPPED, "line": line}
+        return {**_left(directory), **where, "phase": UNKNOWN, "line": str(error)}
+    return {**(_left(directory) if status is None else row_of(status)), **where}
 
 
-def _of_crawl(job: OperatedJob, directory: Path) -> Facts | None:
+def row_of(status: Facts) -> Facts:
+    """The row of a job, from its status. Pure."""
+    totals, elapsed_s = status["totals"] or {}, status["elapsed_s"]
+    return {
+        "job": status["job"],
+        "folder": "",
+        "phase": status["phase"],
+        "is_finished": status["is_finished"],
+        "pid": status["pid"],
+        "pages": totals.get("done", 0),
+        "queued": totals.get("pending", 0) + totals.get("retired", 0),
+        "failed": totals.get("failed", 0),
+        "pages_per_s": status["pages"] / elapsed_s if elapsed_s > 0 else 0.0,
+        "free_disk_bytes": status["free_disk_bytes"],
+        "last_trouble": status["last_trouble"],
+        "line": status["line"],
+    }
+
+
+def _of_crawl(directory: Path) -> Facts | None:
     """The status of a crawl, or of the rows of a job of several workers; None of a job that nobody crawls."""
+    job = operated_folder(directory)
     if isinstance(job, EmbeddedJob):
         raise CrawlerError("belongs to a program that embeds the Frontier")
     if not isinstance(job, FolderJob):
         return job.status()
-    if not is_old_division(directory) and not who_holds(directory)[0]:
+    if not who_holds(directory)[0]:
         return None
     status = job.running_status()
     if status is None:
@@ -85,18 +84,22 @@ def _of_crawl(job: OperatedJob, directory: Path) -> Facts | None:
     return status
 
 
-def _counts(status: Facts) -> Facts:
-    """Those of a row, from a status."""
-    totals, elapsed_s = status["totals"] or {}, status["elapsed_s"]
+def _left(directory: Path) -> Facts:
+    """The row of a job as its last run left it."""
+    done = is_finished(directory / STATE)
+    trouble = None if done else last_logged(directory, time.time())
+    progress = last_progress(directory / "logs" / PROGRESS_LOG_FILE)
     return {
-        "phase": status["phase"],
-        "pid": status["pid"],
-        "pages": totals.get("done", 0),
-        "queued": totals.get("pending", 0) + totals.get("retired", 0),
-        "failed": totals.get("failed", 0),
-        "pages_per_s": status["pages"] / elapsed_s if elapsed_s > 0 else 0.0,
-        "last_trouble": status["last_trouble"],
-        "line": status["line"],
+        "job": directory.resolve().name,
+        "phase": STOPPED,
+        "is_finished": done,
+        "pid": None,
+        "pages": 0 if progress is None else progress.downloaded,
+        "queued": 0 if progress is None else progress.queued,
+        "failed": 0 if progress is None else progress.failed,
+        "pages_per_s": 0.0,
+        "last_trouble": None if trouble is None else trouble._asdict(),
+        "line": "has not begun" if progress is None else "finished" if done else "not running",
     }
 
 

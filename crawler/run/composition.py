@@ -132,10 +132,10 @@ async def open_parts(context: RunContext, opened: AsyncExitStack) -> RunParts:
     opened.push_async_callback(sandbox.close)
     quotas_of = partial(host_quotas, accounts=accounts, clock=clock, of_host=_of_host(context, accounts))
     admission = await open_admission(order, job.state, frontier, quotas_of, opened)
-    tags = SourceTags()
-    maker = CandidateMaker(admission.canonicalizer.key, tags)
-    learn = None if admission.drop_similar is None else admission.drop_similar.learn
-    seeding = Seeding(book, admission.scope, frontier, maker, sitemaps=order.extract.sitemaps, given=learn)
+    maker = CandidateMaker(admission.canonicalizer.key, tags := SourceTags())
+    similar = admission.drop_similar
+    given = None if similar is None else similar.learn
+    seeding = Seeding(book, admission.scope, frontier, maker, sitemaps=order.extract.sitemaps, given=given)
     exchanges = None if files.payloads is None else ExchangeMaker(files.payloads, revisit=order.write.revisit)
     recorder = _recorder(context, files, exchanges, tags)
     disposition = Disposition(frontier, recorder, context.statistics, clock, admission.seen)
@@ -157,7 +157,6 @@ async def open_parts(context: RunContext, opened: AsyncExitStack) -> RunParts:
     chain: Chain = tuple(build_chain(chain_parts))
     fetched_bytes = await asyncio.to_thread(_begin_round, context)
     limits = _limits(context, frontier.core.counts().done, fetched_bytes)
-    similar = admission.drop_similar
     dispose: Dispose = disposition if similar is None else similar.learning_after(disposition)
     explainer = _explainer(context, admission, book, chain)
     if share is not None:

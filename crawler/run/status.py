@@ -210,7 +210,7 @@ def status_facts(
     processes: Mapping[str, int] = MappingProxyType({}),
     is_finished: bool = False,
 ) -> Facts:
-    """The facts of `status --json`, by docs/reference/status.schema.json, for every job, running or not. Pure."""
+    """The facts of `status --json`, by operate/facts.schema.json, for every job, running or not. Pure."""
     facts = {name: value for name, value in now._asdict().items() if name not in _INTERNAL}
     return {
         "phase": phase,

@@ -12,9 +12,9 @@ from contextlib import contextmanager, suppress
 import pytest
 
 from tests.acceptance.command import PATIENCE_S, anabranch, crawl_log, ended, environment, start, write_order
+from tests.facts_schema import checked
 from tests.site.oracle import expected
 from tests.site.server import SmallWeb
-from tests.status_schema import checked
 
 SEED = "http://blog.alpha.test/"
 OTHER = "http://new.test/"

@@ -34,7 +34,7 @@ from anabranch.crawler.run.control import Control
 from anabranch.frontier.records import Candidate
 from tests.crawler.archive.folders import opened, write
 from tests.crawler.cli.test_frontier import URLS, make_job
-from tests.status_schema import checked
+from tests.facts_schema import checked
 
 RUNNING = {"phase": "running", "paused": "", "pid": 7, "line": "1.0s · 3 pages", "active": 0}
 

@@ -22,7 +22,7 @@ from anabranch.crawler.run.status import ProgressReporter, RunStatus, opening_fa
 from anabranch.frontier.aio import AsyncFrontier
 from anabranch.frontier.records import OutcomeKind
 from tests.crawler.builder import memory_frontier, visit
-from tests.status_schema import SCHEMA, checked
+from tests.facts_schema import SCHEMA, checked
 
 
 class Run:

@@ -13,8 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from anabranch.crawler.cli import console
-from anabranch.crawler.cli.console import StopSignals, keep_streams, live_totals, progress_line, say, with_flag
+from anabranch.crawler.cli.terminal import StopSignals, keep_streams, live_totals, progress_line, say, with_flag
 from tests.acceptance.command import environment
 from tests.patience import HANG_S
 
@@ -81,7 +80,7 @@ def shown(monkeypatch: pytest.MonkeyPatch, fd: int, *, terminal: bool = True, qu
     screen = Screen()
     screen.is_terminal = terminal
     monkeypatch.setattr(sys, "stderr", screen)
-    monkeypatch.setattr(console, "REFRESH_S", 0.0)
+    monkeypatch.setattr("anabranch.crawler.cli.terminal.REFRESH_S", 0.0)
     monkeypatch.setenv("TERM", "xterm")
     with live_totals(fd, quiet=quiet) as show:
         for lines in (1, 2, 3):
@@ -168,7 +167,7 @@ def test_the_second_signal_cleans_up_and_leaves() -> None:
     """At once, with 13; what stands behind it is not reached."""
     program = """
 import os, signal
-from anabranch.crawler.cli.console import StopSignals
+from anabranch.crawler.cli.terminal import StopSignals
 with StopSignals() as stop:
     stop.on_second.append(lambda: os.write(1, b"cleaned"))
     os.kill(os.getpid(), signal.SIGTERM)
@@ -184,7 +183,7 @@ with StopSignals() as stop:
 #: Opens a file, after which nothing said may be found in it; then talks on standard error as logs and displays do.
 TALKING = """
 import os, sys
-from anabranch.crawler.cli.console import keep_streams
+from anabranch.crawler.cli.terminal import keep_streams
 keep_streams()
 file = os.open("file", os.O_RDWR | os.O_CREAT)
 assert file > 2, file

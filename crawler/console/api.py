@@ -1,0 +1,501 @@
+"""`/api/v1`: the verbs and the facts of the commands, as JSON of the same shapes (`operate/facts.schema.json`).
+
+A request has a token (`Authorization: Bearer …`). What cannot be done is answered by {"error": a line, "code": the exit code of
+the command}. Streams are server-sent events.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import AsyncIterator, Callable, Sequence
+from dataclasses import dataclass
+from functools import partial
+from importlib.resources import files
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+from fastapi import APIRouter, Body, Depends, FastAPI, HTTPException, Query, Request
+from fastapi.exceptions import RequestValidationError
+from fastapi.openapi.utils import get_openapi
+from fastapi.responses import JSONResponse, PlainTextResponse, Response, StreamingResponse
+from pydantic import BaseModel, ConfigDict, Field
+from starlette.exceptions import HTTPException as AnyHTTPException
+
+from anabranch.crawler.console.access import Access, Holder, Role
+from anabranch.crawler.console.audit import AuditLog
+from anabranch.crawler.console.jobs import ConsoleJobs, NoSuchJob
+from anabranch.crawler.job.seeds import COMMAND_LINE, BadSeed, Seed, parse_seed
+from anabranch.crawler.operate.contract import OperatedJob
+from anabranch.crawler.operate.databasejob import DatabaseJob
+from anabranch.crawler.order.order import dump_order
+from anabranch.crawler.order.sections import VERSION
+from anabranch.crawler.outcomes.endings import failure_code
+from anabranch.crawler.outcomes.errors import CrawlerError, ExitCode, NoSeeds, UsageError
+from anabranch.crawler.report.exposition import CONTENT_TYPE, exposition
+from anabranch.crawler.report.logtail import LogFollower, last_lines
+from anabranch.crawler.run.verbs import Facts
+from anabranch.frontier.errors import FrontierError, UnknownQueue
+
+#: Exit code of a command -> status of an answer; 503 for others.
+_STATUSES = {ExitCode.USAGE: 400, ExitCode.BAD_ORDER: 400, ExitCode.NO_SEED_ANSWERED: 400, ExitCode.DISK_FULL: 507}
+#: The logs of a job, by the name in a URL.
+LOGS = ("crawl.log", "errors.jsonl", "progress-statistics.log", "console.out")
+_MOST_LOG_BYTES = 4 << 20
+#: Between two looks of a stream at a log.
+_FOLLOW_S = 0.5
+
+Name = Annotated[str, Field(description="A job, by its name.")]
+LogName = Literal["crawl.log", "errors.jsonl", "progress-statistics.log", "console.out"]
+
+
+@dataclass(frozen=True, slots=True)
+class Console:
+    """What the routes work on."""
+
+    jobs: ConsoleJobs
+    access: Access
+    audit: AuditLog
+
+
+class _Asked(BaseModel):
+    model_config = ConfigDict(extra="forbid")
+
+
+class NewJob(_Asked):
+    """A job to be made."""
+
+    name: Annotated[str, Field(min_length=1, max_length=100, description="of its folder")]
+    seeds: Annotated[str | list[str], Field(description="URLs, a line or an entry each")]
+    order: Annotated[str | dict[str, Any], Field(description="the order: TOML, or its sections")] = ""
+    start: Annotated[bool, Field(description="have a process crawl it")] = True
+
+
+class Start(_Asked):
+    """How a crawl begins."""
+
+    again: Annotated[bool, Field(description="another round, from the seeds")] = False
+
+
+class Stop(_Asked):
+    """How a crawl ends."""
+
+    now: Annotated[bool, Field(description="give up fetches under way")] = False
+
+
+class NewSeeds(_Asked):
+    """Seeds to be added."""
+
+    seeds: Annotated[list[str], Field(min_length=1, max_length=100_000)]
+
+
+class Block(_Asked):
+    """How long a host is blocked; without both until it is unblocked."""
+
+    for_s: Annotated[float | None, Field(gt=0, allow_inf_nan=False, description="seconds")] = None
+    until_s: Annotated[float | None, Field(allow_inf_nan=False, description="epoch seconds")] = None
+
+
+class Budget(_Asked):
+    """A queue's total budget."""
+
+    units: Annotated[int | None, Field(ge=-1, lt=1 << 53, description="-1: no end; null: the order's")] = None
+
+
+def _console(request: Request) -> Console:
+    console: Console = request.app.state.console
+    return console
+
+
+def _holder(request: Request) -> Holder:
+    """Who asks. Raises: HTTPException, 401 without a token and 403 for a reader who wants to change something."""
+    kind, _, text = request.headers.get("authorization", "").partition(" ")
+    found = _console(request).access.holder(text.strip()) if kind.lower() == "bearer" else None
+    if found is None:
+        raise HTTPException(401, "give a token: Authorization: Bearer TOKEN", {"WWW-Authenticate": "Bearer"})
+    if found.role is Role.READER and request.method not in {"GET", "HEAD"}:
+        raise HTTPException(403, f"the token {found.name} may look, and change nothing")
+    return found
+
+
+Here = Annotated[Console, Depends(_console)]
+Who = Annotated[Holder, Depends(_holder)]
+
+
+def _answers(kind: str, *, is_list: bool = False, status: int = 200) -> dict[str, Any]:
+    """The description of a route that answers facts of this kind."""
+    ref: dict[str, Any] = {"$ref": f"#/components/schemas/{kind}"}
+    schema = {"type": "array", "items": ref} if is_list else ref
+    error = {"content": {"application/json": {"schema": {"$ref": "#/components/schemas/Error"}}}}
+    refused = {code: {"description": words, **error} for code, words in _REFUSALS.items()}
+    answered = {"description": "done", "content": {"application/json": {"schema": schema}}}
+    return {"responses": {status: answered, **refused}, "status_code": status, "response_class": JSONResponse}
+
+
+_REFUSALS = {
+    400: "the question makes no sense",
+    401: "no token",
+    403: "the token may not do this",
+    404: "there is no such job, queue or log",
+    409: "the job is in use, or does not run",
+    503: "the job or its store does not answer",
+    507: "the disk is full",
+}
+
+router = APIRouter(prefix="/api/v1", dependencies=[Depends(_holder)])
+
+
+@router.get("/jobs", summary="The jobs", **_answers("JobRow", is_list=True))
+def jobs(here: Here) -> Any:
+    """A row for each job."""
+    return JSONResponse(here.jobs.rows())
+
+
+@router.post("/jobs", summary="Make a job", **_answers("JobRow", status=201))
+def make_job(here: Here, who: Who, asked: NewJob) -> Any:
+    """Make a job of seeds and an order, and have a process crawl it, which outlives the console."""
+    seeds = asked.seeds if isinstance(asked.seeds, str) else "\n".join(asked.seeds) + "\n"
+
+    def do() -> Facts:
+        here.jobs.begin(asked.name, seeds, asked.order)
+        if asked.start:
+            here.jobs.start(asked.name)
+        return _row(here, asked.name)
+
+    return _done(here, who, "make", asked.name, {"start": asked.start}, do, status=201)
+
+
+@router.get("/jobs/{name}", summary="The status of a job", **_answers("Status"))
+def status(here: Here, name: Name) -> Any:
+    """What a crawl does, or how the job was left."""
+    return JSONResponse(here.jobs.job(name).status())
+
+
+@router.delete("/jobs/{name}", summary="Move a job aside", **_answers("Moved"))
+def remove(here: Here, who: Who, name: Name) -> Any:
+    """Rename its folder; nothing is deleted."""
+    return _done(here, who, "remove", name, {}, lambda: {"moved_to": here.jobs.remove(name)})
+
+
+@router.post("/jobs/{name}/start", summary="Crawl a job", **_answers("JobRow"))
+def start(here: Here, who: Who, name: Name, asked: Annotated[Start, Body()] = Start()) -> Any:  # noqa: B008 - as FastAPI reads it
+    """Have a process of its own crawl it."""
+
+    def do() -> Facts:
+        here.jobs.start(name, again=asked.again)
+        return _row(here, name)
+
+    return _done(here, who, "start", name, asked.model_dump(), do)
+
+
+@router.post("/jobs/{name}/pause", summary="Pause a crawl", **_answers("Status"))
+def pause(here: Here, who: Who, name: Name) -> Any:
+    """Begin no fetch until it is resumed."""
+    return _done(here, who, "pause", name, {}, lambda: here.jobs.job(name).steer("pause", {}))
+
+
+@router.post("/jobs/{name}/resume", summary="Resume a crawl", **_answers("Status"))
+def resume(here: Here, who: Who, name: Name) -> Any:
+    """Go on, also beyond a limit that paused it."""
+    return _done(here, who, "resume", name, {}, lambda: here.jobs.job(name).steer("resume", {}))
+
+
+@router.post("/jobs/{name}/stop", summary="Stop a crawl", **_answers("Status"))
+def stop(here: Here, who: Who, name: Name, asked: Annotated[Stop, Body()] = Stop()) -> Any:  # noqa: B008
+    """End it in order; it can be started again."""
+    arguments = asked.model_dump()
+    return _done(here, who, "stop", name, arguments, lambda: here.jobs.job(name).steer("stop", arguments))
+
+
+@router.post("/jobs/{name}/seeds", summary="Add seeds", **_answers("Seeds"))
+def add(here: Here, who: Who, name: Name, asked: NewSeeds) -> Any:
+    """To a job that runs or not. A text that is no URL is refused, and then none is added."""
+
+    def do() -> Facts:
+        is_running, verdicts = here.jobs.job(name).add(_seeds(asked.seeds))
+        return {"running": is_running, "seeds": verdicts}
+
+    return _done(here, who, "add", name, {"seeds": asked.seeds}, do)
+
+
+@router.get("/jobs/{name}/why", summary="Where a URL is, and why", **_answers("Explained"))
+def why(here: Here, name: Name, url: Annotated[str, Query(min_length=1)]) -> Any:
+    """As `anabranch why`."""
+    return _asked(here, name, "why", {"url": url})
+
+
+@router.get("/jobs/{name}/queues", summary="The longest queues", **_answers("Queues"))
+def queues(
+    here: Here,
+    name: Name,
+    limit: Annotated[int, Query(ge=0, le=10_000)] = 20,
+    state: Annotated[str | None, Query()] = None,
+) -> Any:
+    """As `anabranch frontier ls`."""
+    return _asked(here, name, "ls", {"limit": limit, "state": state})
+
+
+@router.get("/jobs/{name}/queues/{queue:path}", summary="A queue", **_answers("Explained"))
+def queue(here: Here, name: Name, queue: str) -> Any:
+    """As `anabranch frontier show`."""
+    return _asked(here, name, "show", {"subject": queue})
+
+
+QueueVerb = Literal["pause", "resume", "retire"]
+
+
+@router.post("/jobs/{name}/queues/{queue:path}/{verb}", summary="Change a queue", **_answers("QueueChanged"))
+def change_queue(here: Here, who: Who, name: Name, queue: str, verb: QueueVerb) -> Any:
+    """Pause, resume or retire it."""
+    return _verb(here, who, name, verb, {"queue": queue})
+
+
+@router.put("/jobs/{name}/queues/{queue:path}/budget", summary="A queue's budget", **_answers("QueueChanged"))
+def set_budget(here: Here, who: Who, name: Name, queue: str, asked: Budget) -> Any:
+    """Which may retire or wake it."""
+    return _verb(here, who, name, "set-budget", {"queue": queue, "units": asked.units})
+
+
+@router.put("/jobs/{name}/hosts/{host}/block", summary="Block a host", **_answers("GateChanged"))
+def block(here: Here, who: Who, name: Name, host: str, asked: Annotated[Block, Body()] = Block()) -> Any:  # noqa: B008
+    """Fetch nothing from it, for a time or until it is unblocked."""
+    return _verb(here, who, name, "block", {"host": host, **asked.model_dump()})
+
+
+@router.delete("/jobs/{name}/hosts/{host}/block", summary="Unblock a host", **_answers("GateChanged"))
+def unblock(here: Here, who: Who, name: Name, host: str) -> Any:
+    """Remove every block of it, also that after 429 or 503."""
+    return _verb(here, who, name, "unblock", {"host": host})
+
+
+@router.get("/jobs/{name}/order", summary="The order of a job", **_answers("Order"))
+def order(here: Here, name: Name) -> Any:
+    """All its sections and keys, and as TOML."""
+    found = here.jobs.job(name).order()
+    return JSONResponse({"order": found.model_dump(mode="json", by_alias=True), "toml": dump_order(found)})
+
+
+@router.patch("/jobs/{name}/order", summary="Change the order of a job", **_answers("Changes"))
+def change_order(here: Here, who: Who, name: Name, asked: Annotated[dict[str, str], Body()]) -> Any:
+    """As `anabranch set`: `{"limits.pages": "500"}`; a key that ends with + adds to a list."""
+    settings = [f"{key}={value}" for key, value in asked.items()]
+    return _done(here, who, "set", name, asked, lambda: here.jobs.job(name).change_order(settings))
+
+
+@router.get("/jobs/{name}/reports/{report}", summary="A report", **_answers("Report"))
+def report(here: Here, name: Name, report: str, limit: Annotated[int, Query(ge=0, le=100_000)] = 1000) -> Any:
+    """As `anabranch report`."""
+    return JSONResponse(here.jobs.job(name).report({"name": report, "limit": limit}))
+
+
+@router.get("/jobs/{name}/workers", summary="The workers of a job", **_answers("Worker", is_list=True))
+def workers(here: Here, name: Name) -> Any:
+    """Of a job that several crawl."""
+    return JSONResponse(_several(here.jobs.job(name), name).workers())
+
+
+@router.post("/jobs/{name}/workers/{worker}/drain", summary="Have a worker end", **_answers("Worker", is_list=True))
+def drain(here: Here, who: Who, name: Name, worker: str) -> Any:
+    """In order; answers when it has ended."""
+
+    def do() -> Any:
+        job = _several(here.jobs.job(name), name)
+        job.drain(worker)
+        return job.workers()
+
+    return _done(here, who, "drain", name, {"worker": worker}, do)
+
+
+@router.get("/jobs/{name}/logs/{log}", summary="The end of a log", **_answers("LogLines"))
+def log_lines(
+    here: Here,
+    name: Name,
+    log: LogName,
+    lines: Annotated[int, Query(ge=1, le=10_000)] = 100,
+    contains: Annotated[str, Query()] = "",
+) -> Any:
+    """The last lines, or of the last 4 MiB those that contain a text."""
+    found = map(_text, last_lines(_log_file(here, name, log), _MOST_LOG_BYTES))
+    return JSONResponse({"lines": [line for line in found if contains in line][-lines:]})
+
+
+_EVENTS: dict[str, Any] = {
+    "response_class": StreamingResponse,
+    "responses": {
+        200: {"description": "server-sent events", "content": {"text/event-stream": {"schema": {"type": "string"}}}},
+        **{code: facts for code, facts in _answers("Error")["responses"].items() if code != 200},
+    },
+}
+
+
+@router.get("/jobs/{name}/events", summary="The status of a job, again and again", **_EVENTS)
+async def events(here: Here, name: Name, every_s: Annotated[float, Query(ge=0.5, le=3600)] = 2.0) -> Any:
+    """An event `status` at each interval, with the facts of the status; the stream goes on when the crawl ends."""
+    await asyncio.to_thread(here.jobs.job, name)
+
+    async def stream() -> AsyncIterator[str]:
+        while True:
+            try:
+                yield _event("status", await asyncio.to_thread(lambda: here.jobs.job(name).status()))
+            except (CrawlerError, FrontierError) as error:
+                yield _event("error", {"error": str(error), "code": failure_code(error)})
+            await asyncio.sleep(every_s)
+
+    return StreamingResponse(stream(), media_type="text/event-stream", headers={"Cache-Control": "no-store"})
+
+
+@router.get("/jobs/{name}/logs/{log}/events", summary="New lines of a log", **_EVENTS)
+async def log_events(here: Here, name: Name, log: LogName, contains: Annotated[str, Query()] = "") -> Any:
+    """An event `line` for each line that is added, if it contains the text."""
+    follower = LogFollower(await asyncio.to_thread(_log_file, here, name, log))
+
+    async def stream() -> AsyncIterator[str]:
+        yield ": begins\n\n"
+        while True:
+            for line in map(_text, await asyncio.to_thread(follower.new_lines)):
+                if contains in line:
+                    yield _event("line", {"line": line})
+            await asyncio.sleep(_FOLLOW_S)
+
+    return StreamingResponse(stream(), media_type="text/event-stream", headers={"Cache-Control": "no-store"})
+
+
+@router.get("/version", summary="The version of the console", **_answers("Version"))
+def version() -> Any:
+    """A crawl may have another one."""
+    return JSONResponse({"version": VERSION})
+
+
+metrics_router = APIRouter(dependencies=[Depends(_holder)])
+
+
+@metrics_router.get("/metrics", summary="The metrics of all crawls", response_class=PlainTextResponse)
+def metrics(here: Here) -> Any:
+    """For Prometheus; a job that does not answer is left out."""
+    numbers = {}
+    for name in here.jobs.names:
+        try:
+            found = here.jobs.job(name).metrics()
+        except (CrawlerError, FrontierError):
+            continue
+        if found is not None:
+            numbers[name] = found
+    return Response(exposition(numbers), media_type=CONTENT_TYPE)
+
+
+# What the routes share
+
+
+def _row(here: Console, name: str) -> Facts:
+    return next(row for row in here.jobs.rows() if row["job"] == name)
+
+
+def _asked(here: Console, name: str, verb: str, arguments: dict[str, Any]) -> JSONResponse:
+    return JSONResponse(here.jobs.job(name).answer(verb, arguments).facts)
+
+
+def _verb(here: Console, who: Holder, name: str, verb: str, arguments: dict[str, Any]) -> JSONResponse:
+    return _done(here, who, verb, name, arguments, lambda: here.jobs.job(name).answer(verb, arguments).facts)
+
+
+def _done(
+    here: Console,
+    who: Holder,
+    action: str,
+    name: str,
+    arguments: dict[str, Any],
+    do: Callable[[], Any],
+    status: int = 200,
+) -> JSONResponse:
+    """The answer to a change, which the audit log notes."""
+    try:
+        facts = do()
+    except (CrawlerError, FrontierError) as error:
+        here.audit.note(who, action, name, arguments, str(error))
+        raise
+    here.audit.note(who, action, name, arguments)
+    return JSONResponse(facts, status)
+
+
+def _seeds(texts: Sequence[str]) -> list[Seed]:
+    found = [parse_seed(text, COMMAND_LINE) for text in texts]
+    for seed in found:
+        if isinstance(seed, BadSeed):
+            raise NoSeeds(f"{seed.text!r}: {seed.reason}; none was added")
+    return [seed for seed in found if isinstance(seed, Seed)]
+
+
+def _several(job: OperatedJob, name: str) -> DatabaseJob:
+    if not isinstance(job, DatabaseJob):
+        raise UsageError(f"{name}: one worker crawls this job; this is for jobs of several")
+    return job
+
+
+def _log_file(here: Console, name: str, log: str) -> Path:
+    directory = here.jobs.directory(name)
+    if directory is None:
+        raise UsageError(f"{name}: its logs are on the machines of its workers")
+    return directory / "logs" / log
+
+
+def _text(line: bytes) -> str:
+    return line.decode("utf-8", "replace")
+
+
+def _event(kind: str, facts: Facts) -> str:
+    return f"event: {kind}\ndata: {json.dumps(facts)}\n\n"
+
+
+# The application
+
+
+def api_app(console: Console) -> FastAPI:
+    """An application with the routes of the API, and nothing else."""
+    app = FastAPI(title="Anabranch", version=VERSION, openapi_url="/api/v1/openapi.json", docs_url=None, redoc_url=None)
+    app.state.console = console
+    app.include_router(router)
+    app.include_router(metrics_router)
+    app.add_exception_handler(CrawlerError, _refused)
+    app.add_exception_handler(FrontierError, _refused)
+    app.add_exception_handler(RequestValidationError, _malformed)
+    app.add_exception_handler(AnyHTTPException, _http_error)
+    app.openapi = partial(_openapi, app)  # type: ignore[method-assign]  # as FastAPI's documentation has it
+    return app
+
+
+async def _refused(_request: Request, error: Exception) -> Response:
+    code = failure_code(error)
+    status = _STATUSES.get(code, 409 if isinstance(error, CrawlerError) else 503)
+    if isinstance(error, NoSuchJob | UnknownQueue):
+        status = 404
+    return JSONResponse({"error": str(error), "code": int(code)}, status)
+
+
+async def _malformed(_request: Request, error: Exception) -> Response:
+    assert isinstance(error, RequestValidationError)
+    first = error.errors()[0]
+    place = ".".join(str(part) for part in first["loc"])
+    return JSONResponse({"error": f"{place}: {first['msg'].lower()}", "code": int(ExitCode.USAGE)}, 400)
+
+
+async def _http_error(_request: Request, error: Exception) -> Response:
+    assert isinstance(error, AnyHTTPException)
+    return JSONResponse({"error": str(error.detail), "code": int(ExitCode.USAGE)}, error.status_code, error.headers)
+
+
+def _openapi(app: FastAPI) -> dict[str, Any]:
+    """The document: FastAPI's of the routes, with the shapes of the facts."""
+    if app.openapi_schema is None:
+        document = get_openapi(title=app.title, version=app.version, routes=app.routes)
+        schemas = document["components"]["schemas"]
+        text = (files("anabranch.crawler.operate") / "facts.schema.json").read_text()
+        schemas |= json.loads(text.replace("#/$defs/", "#/components/schemas/"))["$defs"]
+        for name in ("HTTPValidationError", "ValidationError"):
+            schemas.pop(name, None)
+        for route in document["paths"].values():
+            for operation in route.values():
+                operation["responses"].pop("422", None)
+        document["components"]["securitySchemes"] = {"token": {"type": "http", "scheme": "bearer"}}
+        document["security"] = [{"token": []}]
+        app.openapi_schema = document
+    return app.openapi_schema

@@ -1,0 +1,54 @@
+"""Starts crawls as processes of their own, which outlive the console."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from threading import Event
+from time import monotonic
+
+from anabranch.crawler.outcomes.errors import CrawlerError, storage_errors
+from anabranch.crawler.report.logtail import last_lines
+
+#: How long a crawl is given to open its job, before it counts as started.
+_OPENING_S = 30.0
+_LOOK_S = 0.05
+#: What the crawls print, below a job's folder.
+OUTPUT_FILE = "logs/console.out"
+
+
+class Launcher:
+    """Starts crawls, and takes note of their ends, so that none stays a zombie."""
+
+    def __init__(self) -> None:
+        self._running: list[subprocess.Popen[bytes]] = []
+
+    def start(self, directory: Path, options: Sequence[str], is_up: Callable[[], bool]) -> int:
+        """Have a process crawl the job; its id, when the crawl answers (blocks). Raises: CrawlerError with what it said."""
+        self._running = [process for process in self._running if process.poll() is None]
+        output = directory / OUTPUT_FILE
+        with storage_errors(output):
+            output.parent.mkdir(exist_ok=True)
+            with output.open("ab") as file:
+                process = subprocess.Popen(  # noqa: S603 - our own program
+                    [sys.executable, "-P", "-m", "anabranch", "crawl", "--job", str(directory), "--quiet", *options],
+                    stdin=subprocess.DEVNULL,
+                    stdout=file,
+                    stderr=file,
+                    start_new_session=True,
+                )
+        self._running.append(process)
+        latest_s, pause = monotonic() + _OPENING_S, Event()
+        while process.poll() is None and monotonic() < latest_s:
+            if is_up():
+                return process.pid
+            pause.wait(_LOOK_S)
+        if process.returncode:
+            said = [line.decode("utf-8", "replace") for line in last_lines(output, 4096)]
+            words = next((line for line in reversed(said) if line.startswith("anabranch: ")), "")
+            raise CrawlerError(
+                words.removeprefix("anabranch: ") or f"the crawl ended with exit code {process.returncode}"
+            )
+        return process.pid
