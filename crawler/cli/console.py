@@ -10,7 +10,7 @@ from pathlib import Path
 from anabranch.crawler.accounts.crawl_log import iso_time
 from anabranch.crawler.cli.command import guarded, put
 from anabranch.crawler.cli.tables import plain_table
-from anabranch.crawler.console.access import Access, Role, default_folder
+from anabranch.crawler.console.access import Access, ConsoleRole, default_folder
 from anabranch.crawler.outcomes.errors import UsageError
 
 
@@ -39,7 +39,7 @@ def run_token(name: str | None, revoked: str | None, *, read_only: bool, state: 
     def run() -> None:
         access = Access(state or default_folder(os.environ))
         if name is not None:
-            put(access.make(name, Role.READER if read_only else Role.OPERATOR))
+            put(access.make(name, ConsoleRole.READER if read_only else ConsoleRole.OPERATOR))
         elif revoked is not None:
             access.revoke(revoked)
             put(f"{revoked}: revoked")

@@ -20,7 +20,7 @@ _NAME = re.compile(r"[A-Za-z0-9._-]{1,64}")
 _BYTES = 32
 
 
-class Role(StrEnum):
+class ConsoleRole(StrEnum):
     """What somebody may do."""
 
     READER = "reader"  #: look at everything
@@ -31,7 +31,7 @@ class Holder(NamedTuple):
     """Somebody who asks."""
 
     name: str
-    role: Role
+    role: ConsoleRole
 
 
 class KnownToken(NamedTuple):
@@ -59,7 +59,7 @@ class Access:
         with storage_errors(folder, "--state"):
             folder.mkdir(mode=0o700, parents=True, exist_ok=True)
 
-    def make(self, name: str, role: Role) -> str:
+    def make(self, name: str, role: ConsoleRole) -> str:
         """A new token of this name. Raises: UsageError if there is one, or the name is not plain; StorageError."""
         if not _NAME.fullmatch(name):
             raise UsageError(
@@ -104,7 +104,7 @@ class Access:
             text = self._file.read_bytes()
         try:
             self._tokens = {
-                digest: KnownToken(Holder(name, Role(role)), digest, made_s)
+                digest: KnownToken(Holder(name, ConsoleRole(role)), digest, made_s)
                 for name, role, digest, made_s in json.loads(text)
             }
         except ValueError as error:

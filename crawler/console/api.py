@@ -22,7 +22,7 @@ from fastapi.responses import JSONResponse, PlainTextResponse, Response, Streami
 from pydantic import BaseModel, ConfigDict, Field
 from starlette.exceptions import HTTPException as AnyHTTPException
 
-from anabranch.crawler.console.access import Access, Holder, Role
+from anabranch.crawler.console.access import Access, ConsoleRole, Holder
 from anabranch.crawler.console.audit import AuditLog
 from anabranch.crawler.console.jobs import ConsoleJobs, NoSuchJob
 from anabranch.crawler.job.seeds import COMMAND_LINE, BadSeed, Seed, parse_seed
@@ -113,7 +113,7 @@ def _holder(request: Request) -> Holder:
     found = _console(request).access.holder(text.strip()) if kind.lower() == "bearer" else None
     if found is None:
         raise HTTPException(401, "give a token: Authorization: Bearer TOKEN", {"WWW-Authenticate": "Bearer"})
-    if found.role is Role.READER and request.method not in {"GET", "HEAD"}:
+    if found.role is ConsoleRole.READER and request.method not in {"GET", "HEAD"}:
         raise HTTPException(403, f"the token {found.name} may look, and change nothing")
     return found
 
