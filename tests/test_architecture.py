@@ -53,10 +53,11 @@ LIBRARIES: dict[str, tuple[str, ...]] = {
         "crawler/fetch/requests.py",
     ),
     "crawlee": ("frontier/hosts/crawlee/*",),
-    "fastapi": ("crawler/console/api.py",),
+    "fastapi": ("crawler/console/api.py", "crawler/console/browser.py"),
     "fsspec": ("crawler/archive/uploads.py",),
     "matplotlib": ("crawler/lab/plots.py",),
     "multidict": ("crawler/fetch/response.py", "crawler/fetch/exchange.py"),  # the type of aiohttp's headers
+    "nicegui": ("crawler/console/browser.py", "crawler/console/pages/*"),
     "numpy": ("dedup/*", "frontier/policies/assignment.py", "crawler/lab/*"),
     "prometheus_client": ("crawler/report/exposition.py",),
     "publicsuffixlist": ("frontier/policies/hosts.py",),
@@ -91,7 +92,7 @@ LIBRARIES: dict[str, tuple[str, ...]] = {
     ),
     "structlog": ("crawler/*",),
     "tomli_w": ("crawler/order/*",),
-    "starlette": ("crawler/console/api.py",),  # what FastAPI is made of
+    "starlette": ("crawler/console/*",),  # what FastAPI is made of
     "twisted": ("frontier/hosts/scrapy/engine.py",),  # how another thread wakes a reactor that is not asyncio's
     "typer": ("crawler/cli/*",),
     "uvicorn": ("crawler/console/server.py",),

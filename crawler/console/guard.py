@@ -29,6 +29,15 @@ def allowed_hosts(address: str, port: int, more: Iterable[str]) -> frozenset[str
     return frozenset(name.lower() for name in names)
 
 
+async def refuse(scope: Scope, send: Send, status: int, words: str) -> None:
+    """Answer a request with this status and these words; a WebSocket is closed."""
+    if scope["type"] == "websocket":
+        await send({"type": "websocket.close", "code": _POLICY_VIOLATION})
+        return
+    await send({"type": "http.response.start", "status": status, "headers": [(b"content-type", b"text/plain")]})
+    await send({"type": "http.response.body", "body": f"{words}\n".encode()})
+
+
 class HostGuard:
     """Answers 403 to all other requests, and closes their WebSockets."""
 
@@ -40,11 +49,8 @@ class HostGuard:
         """Pass the request on, or refuse it."""
         if scope["type"] not in {"http", "websocket"} or self._is_allowed(scope):
             await self._app(scope, receive, send)
-        elif scope["type"] == "websocket":
-            await send({"type": "websocket.close", "code": _POLICY_VIOLATION})
         else:
-            await send({"type": "http.response.start", "status": 403, "headers": [(b"content-type", b"text/plain")]})
-            await send({"type": "http.response.body", "body": b"this console is not called by that name\n"})
+            await refuse(scope, send, 403, "this console is not called by that name")
 
     def _is_allowed(self, scope: Scope) -> bool:
         hosts = [value.decode("latin-1").lower() for name, value in scope["headers"] if name == b"host"]
@@ -52,3 +58,20 @@ class HostGuard:
         if len(hosts) != 1 or hosts[0] not in self._hosts or len(origins) > 1:
             return False
         return not origins or urlsplit(origins[0]).netloc == hosts[0]
+
+
+class BasePath:
+    """Takes the path of a console behind a reverse proxy off each request, whether the proxy leaves it there or not."""
+
+    def __init__(self, app: App, base_path: str) -> None:
+        """`base_path` begins with a slash; empty: the console is at the root."""
+        self._app = app
+        self._base = base_path.rstrip("/")
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Pass the request on."""
+        if self._base and scope["type"] in {"http", "websocket"}:
+            path = scope["path"]
+            inner = path.removeprefix(self._base) if path == self._base or path.startswith(f"{self._base}/") else path
+            scope = {**scope, "root_path": self._base, "path": f"{self._base}{inner or '/'}"}
+        await self._app(scope, receive, send)

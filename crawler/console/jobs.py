@@ -15,7 +15,7 @@ from anabranch.crawler.operate.contract import OperatedJob
 from anabranch.crawler.operate.finding import operated, operated_folder
 from anabranch.crawler.operate.listing import job_folders, listed, row_of
 from anabranch.crawler.order.frontier import DATABASES
-from anabranch.crawler.order.loading import examine
+from anabranch.crawler.order.loading import Examined, examine
 from anabranch.crawler.order.order import dump_order
 from anabranch.crawler.order.sources import Layer
 from anabranch.crawler.outcomes.errors import OrderError, UsageError, storage_errors
@@ -84,14 +84,7 @@ class ConsoleJobs:
         if self.folder is None:
             raise UsageError("a console of a database makes no jobs; `anabranch crawl --store` does")
         directory = self.folder / name
-        try:
-            tables = tomllib.loads(order) if isinstance(order, str) else dict(order)
-        except tomllib.TOMLDecodeError as error:
-            raise OrderError(f"the order: not TOML: {' '.join(str(error).split())}") from error
-        given = Layer(tables=tables, section_form="[{section}]", key_form="[{section}] {key}", origin_form="the order")
-        own = {"job": {"name": name, "seeds": [], "seed_files": [str(directory.absolute() / SEED_FILE)]}}
-        named = Layer(tables=own, section_form="[{section}]", key_form="{key}", origin_form="the console")
-        examined = examine([named, given])
+        examined = self._examined(name, order)
         if examined.faults:
             raise OrderError("; ".join(examined.faults))
         if directory.exists():
@@ -104,6 +97,22 @@ class ConsoleJobs:
         with JobFolder.open(directory) as job, storage_errors(directory):
             replace_file(directory / SEED_FILE, seeds.encode())
             job.write_order(dump_order(examined.order))
+
+    def faults(self, name: str, order: str) -> tuple[str, ...]:
+        """All faults of an order, a line each. Raises: OrderError if it is no TOML."""
+        return self._examined(name, order).faults
+
+    def _examined(self, name: str, order: str | Mapping[str, Any]) -> Examined:
+        assert self.folder is not None
+        directory = self.folder / name
+        try:
+            tables = tomllib.loads(order) if isinstance(order, str) else dict(order)
+        except tomllib.TOMLDecodeError as error:
+            raise OrderError(f"the order: not TOML: {' '.join(str(error).split())}") from error
+        given = Layer(tables=tables, section_form="[{section}]", key_form="[{section}] {key}", origin_form="the order")
+        own = {"job": {"name": name, "seeds": [], "seed_files": [str(directory.absolute() / SEED_FILE)]}}
+        named = Layer(tables=own, section_form="[{section}]", key_form="{key}", origin_form="the console")
+        return examine([named, given])
 
     def start(self, name: str, *, again: bool = False) -> int:
         """Have a process of its own crawl the job; its id. `again`: another round. Raises: UsageError if one does already."""

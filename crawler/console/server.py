@@ -9,14 +9,17 @@ from contextlib import suppress
 from dataclasses import dataclass
 from ipaddress import ip_address
 from pathlib import Path
+from time import monotonic
 
 import uvicorn
 
 from anabranch.crawler.console.access import Access, default_folder
-from anabranch.crawler.console.api import Console, api_app
+from anabranch.crawler.console.api import Console
 from anabranch.crawler.console.audit import AuditLog
-from anabranch.crawler.console.guard import HostGuard, allowed_hosts
+from anabranch.crawler.console.guard import BasePath, HostGuard, allowed_hosts
 from anabranch.crawler.console.jobs import ConsoleJobs
+from anabranch.crawler.console.passwords import Passwords
+from anabranch.crawler.console.sessions import SessionGuard, Sessions
 from anabranch.crawler.fetch.addresses import parse_address
 from anabranch.crawler.outcomes.errors import CrawlerError, UsageError
 
@@ -33,6 +36,7 @@ class ConsoleOptions:
     hosts: Sequence[str] = ()  #: further names by which it may be called, as a reverse proxy passes them on
     state: Path | None = None  #: the console's own folder; None: the default
     tls: tuple[Path, Path] | None = None  #: certificate and key, as PEM files
+    base_path: str = ""  #: the path of the console behind a reverse proxy, as in /crawls
 
 
 def serve(options: ConsoleOptions, notify: Callable[[str], None]) -> None:
@@ -40,8 +44,14 @@ def serve(options: ConsoleOptions, notify: Callable[[str], None]) -> None:
     address, port = _listened(options)
     folder = options.state or default_folder(os.environ)
     console = Console(ConsoleJobs(options.place), Access(folder), AuditLog(folder))
+    os.environ.setdefault("NICEGUI_STORAGE_PATH", str(folder / "nicegui"))  # read when the library is imported
+    from anabranch.crawler.console.browser import console_app  # noqa: PLC0415
+
+    sessions = Sessions(Passwords(folder), monotonic)
+    base = options.base_path
+    app = SessionGuard(console_app(console), sessions, base, is_secure=options.tls is not None or bool(options.hosts))
     config = uvicorn.Config(
-        HostGuard(api_app(console), allowed_hosts(address, port, options.hosts)),
+        HostGuard(BasePath(app, base), allowed_hosts(address, port, options.hosts)),
         host=address,
         port=port,
         log_level="warning",

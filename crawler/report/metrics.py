@@ -54,6 +54,8 @@ METRICS: Mapping[str, Metric] = {
     "anabranch_retries_total": Metric("Tries that are repeated later."),
     "anabranch_broken_tries_total": Metric("Tries in which a processor raised an error."),
     "anabranch_robots_fetched_total": Metric("robots.txt fetched."),
+    "anabranch_fetches_total": Metric("Fetches of pages, failed ones included."),
+    "anabranch_fetching_seconds_total": Metric("Time that these took together."),
     "anabranch_dns_lookups_total": Metric("Lookups that name servers were asked for."),
     "anabranch_dns_failures_total": Metric("Lookups without an address."),
     "anabranch_dns_cache_hits_total": Metric("Hosts whose answer was cached."),

@@ -21,6 +21,7 @@ from anabranch.crawler.order.sections import VERSION
 from anabranch.crawler.outcomes.errors import CrawlerError
 from anabranch.crawler.report.metrics import BUILD, FILTER_METRICS, PHASE, Numbers, ended_by_class
 from anabranch.crawler.report.progress_log import memory_of_process
+from anabranch.crawler.report.statistics import StepTime
 from anabranch.frontier.errors import FrontierError
 
 if TYPE_CHECKING:
@@ -72,6 +73,7 @@ class RunMetrics:
         """The numbers now. Raises: StoreUnavailable."""
         now, run, core = self.status.snapshot(), self.context.statistics, self.parts.frontier.core
         resolver, behind = self.parts.resolver, core.unacknowledged.behind
+        fetch = self.context.board.times.get("fetch", StepTime())
         others = 0 if core.hosting is None else core.hosting.others.waiting  # of the job's other workers
         numbers = {
             **process_numbers(),
@@ -88,6 +90,8 @@ class RunMetrics:
             "anabranch_retries_total": run.retries,
             "anabranch_broken_tries_total": run.broken,
             "anabranch_robots_fetched_total": run.robots,
+            "anabranch_fetches_total": fetch.visits,
+            "anabranch_fetching_seconds_total": fetch.total_s,
             "anabranch_dns_lookups_total": resolver.lookups,
             "anabranch_dns_failures_total": resolver.failures,
             "anabranch_dns_cache_hits_total": resolver.cache_hits,

@@ -1,0 +1,20 @@
+"""The application of a console: the API, and the pages for browsers."""
+
+from __future__ import annotations
+
+from fastapi import FastAPI
+from nicegui import ui
+
+from anabranch.crawler.console.api import Console, api_app
+from anabranch.crawler.console.pages.job import add_job_page
+from anabranch.crawler.console.pages.jobs import add_jobs_page
+from anabranch.crawler.console.watch import JobWatch
+
+
+def console_app(console: Console) -> FastAPI:
+    """The API with pages beside it."""
+    app, watch = api_app(console), JobWatch(console.jobs)
+    for add in (add_jobs_page, add_job_page):
+        add(console, watch)
+    ui.run_with(app, title="Anabranch", show_welcome_message=False, reconnect_timeout=30.0, dark=None)
+    return app

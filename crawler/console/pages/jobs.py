@@ -1,0 +1,141 @@
+"""The first page: all jobs, and how a new one begins."""
+
+from __future__ import annotations
+
+from nicegui import events, ui
+from starlette.requests import Request
+
+from anabranch.crawler.console.api import Console
+from anabranch.crawler.console.jobs import MOST_SEED_BYTES
+from anabranch.crawler.console.pages.shell import (
+    PHASES,
+    Column,
+    View,
+    act,
+    count,
+    every,
+    looked,
+    page,
+    say,
+    table,
+    view_of,
+)
+from anabranch.crawler.console.watch import EVERY_S, JobWatch
+from anabranch.crawler.order.quantities import format_bytes
+from anabranch.crawler.run.verbs import Facts
+
+_COLUMNS = (
+    Column("job", "Job"),
+    Column("state", "State"),
+    Column("pages", "Pages", is_number=True),
+    Column("rate", "Pages/s", is_number=True),
+    Column("queued", "Queued", is_number=True),
+    Column("failed", "Failed", is_number=True),
+    Column("free", "Free room", is_number=True),
+    Column("trouble", "Last trouble", is_sortable=False),
+)
+_ORDER = """# What is not given has its default; see conf/portals.toml
+[agent]
+contact = ""            # a page or an address for those who run the servers
+
+[scope]
+scope = "host"
+
+[limits]
+pages = 1000
+"""
+
+
+def add_jobs_page(console: Console, watch: JobWatch) -> None:
+    """Add the page at `/`."""
+
+    @ui.page("/")
+    async def jobs(request: Request) -> None:
+        view = view_of(console, watch, request)
+        with page(view, "Jobs"):
+            with ui.row().classes("w-full items-center"):
+                ui.label("Jobs").classes("text-h5").props("role=heading aria-level=1")
+                ui.space()
+                if view.may_change and console.jobs.folder is not None:
+                    ui.button("New job", icon="add", on_click=lambda: _new_job(view))
+            rows = table(_COLUMNS, "job", "Jobs")
+            rows.add_slot("body-cell-job", _JOB_CELL)
+            rows.add_slot("body-cell-state", _STATE_CELL)
+            hint = ui.label("No job yet. Begin one here, or by `anabranch crawl`.").classes("soft")
+
+        async def redraw() -> None:
+            found = await looked(watch.rows)
+            if found is not None:
+                rows.rows = [_cells(view, row) for row in found]
+                hint.visible = not found
+
+        every(EVERY_S, redraw)
+
+
+#: Vue shows what is between braces as text, whatever it holds.
+_JOB_CELL = '<q-td :props="props"><a :href="props.row.href" class="text-primary">{{ props.row.job }}</a></q-td>'
+_STATE_CELL = '<q-td :props="props"><q-badge :color="props.row.colour">{{ props.row.state }}</q-badge></q-td>'
+
+
+def _cells(view: View, row: Facts) -> dict[str, object]:
+    trouble = row["last_trouble"]
+    state = "finished" if row["is_finished"] else row["phase"]
+    return {
+        "job": row["job"],
+        "href": view.href("jobs", row["job"]),
+        "state": state,
+        "colour": PHASES.get(state, "grey-7"),
+        "pages": count(row["pages"]),
+        "rate": f"{row['pages_per_s']:.1f}" if row["pid"] else "",
+        "queued": count(row["queued"]),
+        "failed": count(row["failed"]),
+        "free": "" if row["free_disk_bytes"] is None else format_bytes(row["free_disk_bytes"]),
+        "trouble": row["line"]
+        if row["phase"] == "unknown"
+        else ""
+        if trouble is None
+        else f"{trouble['url']}: {trouble['reason']}",
+    }
+
+
+def _new_job(view: View) -> None:
+    """The form of a new job."""
+    with ui.dialog().props("persistent") as dialog, ui.card().classes("w-full").style("max-width:48rem"):
+        ui.label("New job").classes("text-h6")
+        name = ui.input("Name", placeholder="news").props("outlined dense autofocus").classes("w-full")
+        seeds = (
+            ui.textarea("Seeds, a URL a line", placeholder="https://example.org/").props("outlined").classes("w-full")
+        )
+
+        async def uploaded(given: events.UploadEventArguments) -> None:
+            seeds.value = (seeds.value + "\n" + (await given.file.read()).decode("utf-8", "replace")).lstrip("\n")
+
+        ui.upload(
+            label="… or a file of seeds", on_upload=uploaded, auto_upload=True, max_file_size=MOST_SEED_BYTES
+        ).props("flat bordered").classes("w-full")
+        order = ui.codemirror(_ORDER, language="TOML").classes("w-full border").props('aria-label="Order, as TOML"')
+        fault = (
+            ui.label().classes("text-negative").props("role=alert").style("white-space:pre-wrap;overflow-wrap:anywhere")
+        )
+
+        async def begin(*, starts: bool) -> None:
+            def do() -> bool:
+                view.console.jobs.begin(name.value.strip(), seeds.value, order.value)
+                if starts:
+                    view.console.jobs.start(name.value.strip())
+                return True
+
+            if await act(view, "make", name.value.strip(), {"start": starts}, do):
+                say(f"{name.value.strip()} has begun" if starts else f"{name.value.strip()} is made")
+                dialog.close()
+
+        async def check() -> None:
+            faults = await looked(lambda: view.console.jobs.faults(name.value.strip(), order.value))
+            fault.text = "\n".join(faults or [])
+
+        order.on_value_change(check)
+        with ui.row().classes("w-full justify-end"):
+            ui.button("Cancel", on_click=dialog.close).props("flat")
+            ui.button("Make", on_click=lambda: begin(starts=False)).props("outline")
+            ui.button("Make and start", on_click=lambda: begin(starts=True))
+    dialog.open()

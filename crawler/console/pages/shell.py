@@ -1,0 +1,206 @@
+"""What all pages share: the header, the palette, tables, and how something is done and its failure shown."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import NamedTuple, TypeVar
+from urllib.parse import quote
+
+from nicegui import run, ui
+from starlette.requests import Request
+
+from anabranch.crawler.console.access import ConsoleRole, Holder
+from anabranch.crawler.console.api import Console
+from anabranch.crawler.console.sessions import HOLDER
+from anabranch.crawler.console.watch import JobWatch
+from anabranch.crawler.outcomes.errors import CrawlerError
+from anabranch.frontier.errors import FrontierError
+
+T = TypeVar("T")
+
+#: Pages of a job: path below it, title.
+TABS = (
+    ("", "Overview"),
+    ("queues", "Queues"),
+    ("hosts", "Hosts"),
+    ("workers", "Workers"),
+    ("filter", "Filter"),
+    ("url", "URL"),
+    ("logs", "Logs"),
+    ("reports", "Reports"),
+    ("order", "Order"),
+)
+#: Colours of lines in charts, told apart in light and dark, and by people who see few colours (Okabe and Ito, 2008).
+LINES = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9")
+#: Colour of each phase, as Quasar names it.
+PHASES: Mapping[str, str] = {
+    "running": "positive", "finished": "primary", "paused": "warning", "draining": "warning", "starting": "info",
+    "stopped": "grey-7", "unknown": "negative",
+}  # fmt: skip
+
+_STYLE = """
+:root { --edge: #d6dde2; --soft: #5b6770; }
+body { font-family: system-ui, -apple-system, "Segoe UI", sans-serif; }
+body.body--dark { --edge: #3a444b; --soft: #a9b4bb; background: #14191c; }
+.nicegui-content { padding: 0; align-items: stretch; }
+.soft { color: var(--soft); }
+.figure { font-variant-numeric: tabular-nums; }
+.q-table th { font-weight: 600; }
+.q-table td { font-variant-numeric: tabular-nums; overflow-wrap: anywhere; white-space: normal; }
+.q-card { border: 1px solid var(--edge); box-shadow: none; }
+.skip { position: absolute; left: -999px; }
+.skip:focus { left: 8px; top: 8px; z-index: 9999; background: #fff; color: #000; padding: 8px; }
+a.tab { padding: 8px 12px; text-decoration: none; color: inherit; border-bottom: 3px solid transparent; white-space: nowrap; }
+a.tab[aria-current=page] { border-bottom-color: var(--q-primary); font-weight: 600; }
+a.tab:focus-visible, a:focus-visible, button:focus-visible { outline: 3px solid #e69f00; outline-offset: 1px; }
+pre.text { white-space: pre-wrap; overflow-wrap: anywhere; font-size: .85rem; margin: 0; }
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class View:
+    """What a page is made of, for one window of one user."""
+
+    console: Console
+    watch: JobWatch
+    holder: Holder
+    base: str  #: path of the console, before all others
+
+    @property
+    def may_change(self) -> bool:
+        """The user may change jobs."""
+        return self.holder.role is ConsoleRole.OPERATOR
+
+    def href(self, *parts: str, **query: str) -> str:
+        """The path of a page of ours; parts and values may be anything."""
+        path = "/".join(quote(part, safe="") for part in parts if part)
+        asked = "&".join(f"{name}={quote(value, safe='')}" for name, value in query.items())
+        return f"{self.base}/{path}" + (f"?{asked}" if asked else "")
+
+
+def view_of(console: Console, watch: JobWatch, request: Request) -> View:
+    """The view of the user who asks for a page."""
+    holder: Holder = request.scope[HOLDER]
+    return View(console, watch, holder, str(request.scope.get("root_path", "")))
+
+
+@contextmanager
+def page(view: View, title: str, job: str = "", tab: str | None = None) -> Iterator[None]:
+    """Header and main part of a page; what is made while entered is in the main part."""
+    ui.page_title(f"{title} · Anabranch")
+    ui.colors(primary="#22617d", positive="#2e7d32", negative="#b3261e", warning="#b26a00", info="#0277bd")
+    ui.add_head_html(f"<style>{_STYLE}</style>")
+    dark = ui.dark_mode(None)  # as the system has it
+    ui.link("To the content", "#main").classes("skip")
+    with ui.header().classes("items-center q-py-xs").props("role=banner"):
+        ui.link("Anabranch", view.href()).classes("text-white text-lg text-bold no-underline")
+        if job:
+            ui.label("/").classes("text-white")
+            ui.link(job, view.href("jobs", job)).classes("text-white no-underline").style("overflow-wrap:anywhere")
+        ui.space()
+        ui.link("Lab", view.href("lab")).classes("text-white no-underline")
+        ui.label(view.holder.name + ("" if view.may_change else " (reader)")).classes("text-white gt-xs")
+        ui.button(icon="contrast", on_click=lambda: dark.set_value(not dark.value)).props(
+            'flat round dense color=white aria-label="Light or dark"'
+        )
+        with ui.element("form").props(f'method=post action="{view.href("logout")}"'):
+            ui.button(icon="logout").props('flat round dense color=white type=submit aria-label="Log out"')
+    if job:
+        with ui.element("nav").classes("row no-wrap overflow-auto").props('aria-label="Pages of the job"'):
+            for path, name in TABS:
+                link = ui.link(name, view.href("jobs", job, path)).classes("tab")
+                if path == tab:
+                    link.props("aria-current=page")
+    with (
+        ui.element("main")
+        .classes("q-pa-md column q-gutter-y-md")
+        .style("max-width:1500px;width:100%;margin:0 auto")
+        .props("id=main")
+    ):
+        yield
+
+
+def every(seconds: float, redraw: Callable[[], Awaitable[None]]) -> None:
+    """Draw now, and again at each interval while the window is open."""
+    ui.timer(seconds, redraw)
+
+
+async def looked(find: Callable[[], T]) -> T | None:
+    """What is found, in a thread. A failure is shown, and None is returned."""
+    try:
+        return await run.io_bound(find)
+    except (CrawlerError, FrontierError) as error:
+        say(str(error), is_bad=True)
+        return None
+
+
+async def act(view: View, action: str, job: str, arguments: Mapping[str, object], do: Callable[[], T]) -> T | None:
+    """Do something to a job, in a thread, and have the audit log note it. A failure is shown, and None is returned."""
+    error = ""
+    if not view.may_change:
+        error = "you may look, and change nothing"
+    else:
+        try:
+            done: T = await run.io_bound(do)
+        except (CrawlerError, FrontierError) as failure:
+            error = str(failure)
+    view.console.audit.note(view.holder, action, job, arguments, error)
+    view.watch.forget(job)
+    if error:
+        say(error, is_bad=True)
+        return None
+    return done
+
+
+def say(words: str, *, is_bad: bool = False) -> None:
+    """Show a line for some seconds; screen readers read it."""
+    ui.notify(
+        words,
+        type="negative" if is_bad else "positive",
+        position="top",
+        timeout=8000 if is_bad else 3000,
+        multi_line=True,
+    )
+
+
+async def confirmed(question: str, action: str) -> bool:
+    """Ask before something that stops work."""
+    with ui.dialog() as dialog, ui.card():
+        ui.label(question).style("max-width:32rem;overflow-wrap:anywhere")
+        with ui.row().classes("w-full justify-end"):
+            ui.button("Cancel", on_click=lambda: dialog.submit(False)).props("flat")
+            ui.button(action, on_click=lambda: dialog.submit(True)).props("color=negative autofocus")
+    answer = await dialog
+    dialog.delete()
+    return bool(answer)
+
+
+def table(columns: Sequence[Column], key: str, caption: str) -> ui.table:
+    """An empty table in the style of all; rows are dicts of texts and numbers, which are shown as text."""
+    made = [
+        {
+            "name": column.name, "label": column.label, "field": column.name, "sortable": column.is_sortable,
+            "align": "right" if column.is_number else "left",
+        }
+        for column in columns
+    ]  # fmt: skip
+    found = ui.table(columns=made, rows=[], row_key=key, pagination=50).classes("w-full")
+    return found.props(
+        f'flat bordered dense table-header-class=text-bold aria-label="{caption}" no-data-label="nothing to show"'
+    )
+
+
+class Column(NamedTuple):
+    """A column of a table."""
+
+    name: str
+    label: str
+    is_number: bool = False
+    is_sortable: bool = True
+
+
+def count(number: float | None) -> str:
+    """A number for the eye."""
+    return "" if number is None else f"{number:,.0f}"

@@ -1,0 +1,172 @@
+"""Sessions of browsers: a token of this start, or a password, is exchanged for a cookie.
+
+The API knows no cookies, and pages know no tokens of the API: neither opens the other.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import secrets
+from collections.abc import Callable
+from hmac import compare_digest
+from typing import NamedTuple
+
+from starlette.datastructures import FormData
+from starlette.requests import HTTPConnection, Request
+from starlette.responses import HTMLResponse, RedirectResponse, Response
+
+from anabranch.crawler.console.access import ConsoleRole, Holder
+from anabranch.crawler.console.guard import App, Receive, Scope, Send, refuse
+from anabranch.crawler.console.passwords import Passwords
+
+COOKIE = "anabranch_session"
+#: Where the guard puts who asks, in the scope of a request.
+HOLDER = "anabranch.holder"
+#: A session that nobody has used for so long is over.
+_IDLE_S = 12 * 3600.0
+_MOST_SESSIONS = 1000
+#: Paths that have an own way to tell who asks.
+_OF_TOKENS = ("/api/v1/", "/metrics")
+
+
+class _Session(NamedTuple):
+    holder: Holder
+    ends_s: float
+
+
+class Sessions:
+    """The sessions of one start of a console."""
+
+    def __init__(self, passwords: Passwords, now_s: Callable[[], float]) -> None:
+        self.start_token = secrets.token_urlsafe(24)  #: whoever started the console has it, and may do everything
+        self._passwords = passwords
+        self._now_s = now_s
+        self._open: dict[str, _Session] = {}
+
+    def begin(self, holder: Holder) -> str:
+        """A new session; its id, for a cookie."""
+        name, now_s = secrets.token_urlsafe(32), self._now_s()
+        self._open = {one: session for one, session in self._open.items() if session.ends_s > now_s}
+        if len(self._open) >= _MOST_SESSIONS:
+            self._open.pop(next(iter(self._open)))
+        self._open[name] = _Session(holder, now_s + _IDLE_S)
+        return name
+
+    def end(self, name: str) -> None:
+        """Forget a session."""
+        self._open.pop(name, None)
+
+    def holder(self, name: str) -> Holder | None:
+        """Whose session this is; it lasts on."""
+        session, now_s = self._open.get(name), self._now_s()
+        if session is None or session.ends_s <= now_s:
+            return None
+        self._open[name] = session._replace(ends_s=now_s + _IDLE_S)
+        return session.holder
+
+    def by_start_token(self, text: str) -> Holder | None:
+        """Who has the token of this start."""
+        is_it = compare_digest(text.encode("utf-8", "replace"), self.start_token.encode())
+        return Holder("console", ConsoleRole.OPERATOR) if is_it else None
+
+    def by_password(self, name: str, password: str) -> Holder | None:
+        """Who has this password."""
+        return self._passwords.holder(name, password, self._now_s())
+
+    @property
+    def wait_s(self) -> float:
+        """So long no password is looked at."""
+        return self._passwords.wait_s(self._now_s())
+
+    @property
+    def has_passwords(self) -> bool:
+        """Somebody can log in by a password."""
+        return self._passwords.has_any
+
+
+class SessionGuard:
+    """Lets requests with a session pass, and has the others log in. WebSockets without one are closed."""
+
+    def __init__(self, app: App, sessions: Sessions, base_path: str = "", *, is_secure: bool = False) -> None:
+        """`base_path` is before all paths, as a reverse proxy passes them on; `is_secure`: browsers come by TLS."""
+        self._app = app
+        self._sessions = sessions
+        self._base = base_path.rstrip("/")
+        self._is_secure = is_secure
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Pass the request on, or answer it."""
+        if scope["type"] not in {"http", "websocket"}:
+            await self._app(scope, receive, send)
+            return
+        path = scope["path"].removeprefix(self._base) or "/"
+        if path.startswith(_OF_TOKENS):
+            await self._app(scope, receive, send)
+            return
+        name = HTTPConnection(scope).cookies.get(COOKIE, "")
+        holder = self._sessions.holder(name)
+        if scope["type"] == "http" and path == "/login":
+            await (await self._login(Request(scope, receive)))(scope, receive, send)
+        elif scope["type"] == "http" and path == "/logout" and scope["method"] == "POST":
+            self._sessions.end(name)
+            await self._to("/login")(scope, receive, send)
+        elif holder is not None:
+            scope[HOLDER] = holder
+            await self._app(scope, receive, send)
+        elif scope["type"] == "websocket" or scope["method"] not in {"GET", "HEAD"} or path.startswith("/_nicegui"):
+            await refuse(scope, send, 401, "log in first")
+        else:
+            await self._to("/login")(scope, receive, send)
+
+    async def _login(self, request: Request) -> Response:
+        holder, words = None, ""
+        if token := request.query_params.get("token"):
+            holder = self._sessions.by_start_token(token)
+            words = "" if holder else "this link is of another start of the console; use the newest one"
+        elif request.method == "POST":
+            wait_s = self._sessions.wait_s
+            form = await request.form(max_fields=4, max_files=0)
+            name, password = _field(form, "name"), _field(form, "password")
+            holder = await asyncio.to_thread(self._sessions.by_password, name, password)
+            words = "" if holder else f"wait {wait_s:.0f} s" if wait_s else "no such name and password"
+        if holder is None:
+            status = 401 if words else 200
+            return HTMLResponse(login_page(self._base, words, has_passwords=self._sessions.has_passwords), status)
+        answer = self._to("/")
+        answer.set_cookie(
+            COOKIE,
+            self._sessions.begin(holder),
+            path=f"{self._base}/",
+            httponly=True,
+            samesite="strict",
+            secure=self._is_secure,
+        )
+        return answer
+
+    def _to(self, path: str) -> RedirectResponse:
+        return RedirectResponse(
+            f"{self._base}{path}", 303, {"Cache-Control": "no-store", "Referrer-Policy": "no-referrer"}
+        )
+
+
+def _field(form: FormData, name: str) -> str:
+    value = form.get(name, "")
+    return value if isinstance(value, str) else ""
+
+
+def login_page(base: str, words: str, *, has_passwords: bool) -> str:
+    """The page on which people log in. Pure; `words` are ours."""
+    form = f"""<form method="post" action="{base}/login">
+<label>Name <input name="name" autocomplete="username" required autofocus></label>
+<label>Password <input name="password" type="password" autocomplete="current-password" required></label>
+<button>Log in</button></form>"""
+    how = "Open the link that <code>anabranch console</code> printed when it started."
+    return f"""<!doctype html><html lang="en"><head><meta charset="utf-8"><title>Anabranch: log in</title>
+<meta name="viewport" content="width=device-width, initial-scale=1"><meta name="referrer" content="no-referrer">
+<style>:root{{color-scheme:light dark;font:16px/1.5 system-ui,sans-serif}}
+body{{display:grid;place-items:center;min-height:90vh}}main{{width:min(22rem,90vw)}}label{{display:block;margin:.6rem 0}}
+input{{display:block;width:100%;padding:.5rem;font:inherit;box-sizing:border-box}}
+button{{padding:.5rem 1.2rem;font:inherit;background:#22617d;color:#fff;border:0;border-radius:4px}}
+[role=alert]{{color:#b3261e}}
+@media(prefers-color-scheme:dark){{[role=alert]{{color:#ff8a80}}}}</style></head>
+<body><main><h1>Anabranch</h1><p role="alert">{words}</p><p>{how}</p>{form if has_passwords else ""}</main></body></html>"""
