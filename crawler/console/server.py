@@ -70,9 +70,9 @@ def serve(options: ConsoleOptions, notify: Callable[[str], None]) -> None:
         ) from error
     scheme = "http" if options.tls is None else "https"
     host = f"[{address}]" if ":" in address else address
-    notify(
-        f"the API is at {scheme}://{host}:{socket.getsockname()[1]}/api/v1 (make a token: anabranch console token NAME)"
-    )
+    here = f"{scheme}://{host}:{socket.getsockname()[1]}{base}"
+    notify(f"open {here}/login?token={sessions.start_token}")
+    notify(f"the API is at {here}/api/v1 (make a token: anabranch console token NAME)")
     with suppress(KeyboardInterrupt):
         asyncio.run(server.serve([socket]))
 

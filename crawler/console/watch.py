@@ -152,7 +152,7 @@ def sample(time_s: float, status: Facts, metrics: Mapping[str, Any], before: Sam
     if before is None or before.fetches is None or now.pages < before.pages:  # of an earlier run
         return now
     span_s = max(time_s - before.time_s, 0.001)
-    fetches = now.fetches - before.fetches
+    fetches = (now.fetches or 0) - before.fetches
     return now._replace(
         pages_per_s=(now.pages - before.pages) / span_s,
         kb_per_s=(now.fetched_bytes - before.fetched_bytes) / span_s / 1000,

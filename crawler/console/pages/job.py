@@ -111,7 +111,7 @@ class _Overview:
         for action, button in self._buttons.items():
             button.visible = self._view.may_change and action in _possible(state)
         for label, text in zip(self._figures.values(), _figures(row, status), strict=True):
-            label.text = text
+            label.text = text or "–"
         trouble = row["last_trouble"]
         self._trouble.text = "" if trouble is None else (
             f"Last trouble, {duration_words(trouble['ago_s'])} ago: {trouble['url']}: {trouble['reason']}"
@@ -122,10 +122,12 @@ class _Overview:
         shown = thinned(samples)
         for chart, (_, lines) in zip(self._charts, _CHARTS, strict=True):
             for series, (_, value) in zip(chart.options["series"], lines, strict=True):
-                series["data"] = [[one.time_s * 1000, value(one)] for one in shown]
+                series["data"] = [[one.time_s * 1000, value(one)] for one in shown if value(one) is not None]
+            chart.visible = any(series["data"] for series in chart.options["series"])
             chart.update()
         for series, kind in zip(self._classes.options["series"], _CLASSES, strict=True):
             series["data"] = [[one.time_s * 1000, one.classes.get(kind, 0)] for one in shown if one.classes]
+        self._classes.visible = any(one.classes for one in shown)
         self._classes.update()
 
     async def _redraw_hosts(self) -> None:
@@ -157,7 +159,8 @@ class _Overview:
                 ui.navigate.to(self._view.href())
             return
         else:
-            done = await act(self._view, action.lower(), name, {}, lambda: jobs.job(name).steer(action.lower(), {}))
+            verb = action.lower()
+            done = await act(self._view, verb, name, {}, lambda: bool(jobs.job(name).steer(verb, {})))
         if done is not None:
             say(f"{action}: done")
         await self._redraw()

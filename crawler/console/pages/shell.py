@@ -138,12 +138,12 @@ async def looked(find: Callable[[], T]) -> T | None:
 
 async def act(view: View, action: str, job: str, arguments: Mapping[str, object], do: Callable[[], T]) -> T | None:
     """Do something to a job, in a thread, and have the audit log note it. A failure is shown, and None is returned."""
-    error = ""
+    error, done = "", None
     if not view.may_change:
         error = "you may look, and change nothing"
     else:
         try:
-            done: T = await run.io_bound(do)
+            done = await run.io_bound(do)
         except (CrawlerError, FrontierError) as failure:
             error = str(failure)
     view.console.audit.note(view.holder, action, job, arguments, error)
