@@ -55,7 +55,12 @@ LIBRARIES: dict[str, tuple[str, ...]] = {
     "fsspec": ("crawler/archive/uploads.py",),
     "matplotlib": ("crawler/lab/plots.py",),
     "multidict": ("crawler/fetch/response.py", "crawler/fetch/exchange.py"),  # the type of aiohttp's headers
-    "numpy": ("dedup/*", "frontier/policies/assignment.py", "crawler/lab/*"),
+    "numpy": (
+        "dedup/*",
+        "frontier/policies/assignment.py",
+        "frontier/stores/sql/browse.py",
+        "crawler/lab/*",
+    ),
     "prometheus_client": ("crawler/report/exposition.py",),
     "publicsuffixlist": ("frontier/policies/hosts.py",),
     "pycares": ("crawler/fetch/dns.py",),
