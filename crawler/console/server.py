@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 from collections.abc import Callable, Sequence
-from contextlib import suppress
+from contextlib import closing, suppress
 from dataclasses import dataclass
 from ipaddress import ip_address
 from pathlib import Path
@@ -19,6 +19,7 @@ from anabranch.crawler.console.audit import AuditLog
 from anabranch.crawler.console.guard import BasePath, HostGuard, allowed_hosts
 from anabranch.crawler.console.jobs import ConsoleJobs
 from anabranch.crawler.console.passwords import Passwords
+from anabranch.crawler.console.queues import QueueTables
 from anabranch.crawler.console.sessions import SessionGuard, Sessions
 from anabranch.crawler.fetch.addresses import parse_address
 from anabranch.crawler.outcomes.errors import CrawlerError, UsageError
@@ -49,7 +50,10 @@ def serve(options: ConsoleOptions, notify: Callable[[str], None]) -> None:
 
     sessions = Sessions(Passwords(folder), monotonic)
     base = options.base_path
-    app = SessionGuard(console_app(console), sessions, base, is_secure=options.tls is not None or bool(options.hosts))
+    tables = QueueTables(folder, console.jobs)
+    app = SessionGuard(
+        console_app(console, tables), sessions, base, is_secure=options.tls is not None or bool(options.hosts)
+    )
     config = uvicorn.Config(
         HostGuard(BasePath(app, base), allowed_hosts(address, port, options.hosts)),
         host=address,
@@ -73,7 +77,7 @@ def serve(options: ConsoleOptions, notify: Callable[[str], None]) -> None:
     here = f"{scheme}://{host}:{socket.getsockname()[1]}{base}"
     notify(f"open {here}/login?token={sessions.start_token}")
     notify(f"the API is at {here}/api/v1 (make a token: anabranch console token NAME)")
-    with suppress(KeyboardInterrupt):
+    with closing(tables), suppress(KeyboardInterrupt):
         asyncio.run(server.serve([socket]))
 
 

@@ -16,6 +16,7 @@ from anabranch.crawler.console.api import Console
 from anabranch.crawler.console.sessions import HOLDER
 from anabranch.crawler.console.watch import JobWatch
 from anabranch.crawler.outcomes.errors import CrawlerError
+from anabranch.crawler.report.table import escaped
 from anabranch.frontier.errors import FrontierError
 
 T = TypeVar("T")
@@ -55,6 +56,9 @@ body.body--dark { --edge: #3a444b; --soft: #a9b4bb; background: #14191c; }
 a.tab { padding: 8px 12px; text-decoration: none; color: inherit; border-bottom: 3px solid transparent; white-space: nowrap; }
 a.tab[aria-current=page] { border-bottom-color: var(--q-primary); font-weight: 600; }
 a.tab:focus-visible, a:focus-visible, button:focus-visible { outline: 3px solid #e69f00; outline-offset: 1px; }
+.ag-cell { unicode-bidi: isolate; font-variant-numeric: tabular-nums; }
+.ag-row { cursor: pointer; }
+.panel { width: min(44rem, 100vw); max-height: 100vh; overflow-y: auto; overflow-wrap: anywhere; }
 pre.text { white-space: pre-wrap; overflow-wrap: anywhere; font-size: .85rem; margin: 0; }
 """
 
@@ -199,6 +203,11 @@ class Column(NamedTuple):
     label: str
     is_number: bool = False
     is_sortable: bool = True
+
+
+def plain(text: str, most: int = 300) -> str:
+    """A text from the web for the eye: cut, with its control and direction marks escaped."""
+    return escaped(text if len(text) <= most else f"{text[: most - 1]}…")
 
 
 def count(number: float | None) -> str:
