@@ -19,7 +19,7 @@ def thinned(samples: Sequence[Sample], most: int = 600) -> Sequence[Sample]:
     return [*samples[:-1:step], *samples[-1:]]
 
 
-def chart(title: str, names: Sequence[str], *, is_area: bool = False) -> ui.echart:
+def chart(title: str, names: Sequence[str], *, is_area: bool = False, is_log: bool = False) -> ui.echart:
     """An empty chart of lines over the time. Its texts are ours, and numbers."""
     series = [
         {
@@ -40,7 +40,7 @@ def chart(title: str, names: Sequence[str], *, is_area: bool = False) -> ui.echa
         "tooltip": {"trigger": "axis", "renderMode": "richText"},
         "legend": {"show": is_area, "bottom": 0, "textStyle": {"color": "#808890"}},
         "xAxis": {"type": "time", "splitNumber": 4},
-        "yAxis": {"type": "value", "min": 0},
+        "yAxis": {"type": "log"} if is_log else {"type": "value", "min": 0},
         "series": series,
     })  # fmt: skip
     return made.classes("w-full").style("height:220px").props(f'role=img aria-label="{title}"')

@@ -13,6 +13,8 @@ from anabranch.crawler.console.pages.shell import Column, every, looked, page, p
 from anabranch.crawler.console.watch import EVERY_S, JobWatch
 from anabranch.crawler.report.filterreport import filter_line, filter_table
 
+#: It grows through many powers of ten.
+_PROBABILITY = "Probability that a new URL is dropped"
 #: A filter's figures at one moment.
 Figures = Mapping[str, float]
 
@@ -27,7 +29,7 @@ _CHARTS: Sequence[tuple[str, Callable[[Figures], float | None]]] = (
     ("URLs known", lambda now: now.get("keys")),
     ("Share of the SMM's bits that are set", lambda now: now.get("smm_fill")),
     ("Share of questions that were dropped", dropped_share),
-    ("Probability that a new URL is dropped", lambda now: now.get("false_drop_probability")),
+    (_PROBABILITY, lambda now: now.get("false_drop_probability") or None),
     ("Leaves of the DSBF", lambda now: now.get("dsbf_leaves")),
 )
 _COLUMNS = (
@@ -47,7 +49,7 @@ def add_filter_page(console: Console, watch: JobWatch) -> None:
             ui.label("Filter").classes("text-h5").props("role=heading aria-level=1")
             line = ui.label().classes("figure").props("aria-live=polite")
             with ui.element("section").classes("w-full").props('aria-label="Curves"').style(SIDE_BY_SIDE):
-                charts = [chart(title, [title]) for title, _ in _CHARTS]
+                charts = [chart(title, [title], is_log=title == _PROBABILITY) for title, _ in _CHARTS]
             hint = ui.label("Curves begin when a crawl runs and somebody looks.").classes("soft")
             figures = table(_COLUMNS, "figure", "Figures of the filter")
 

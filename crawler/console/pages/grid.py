@@ -53,11 +53,13 @@ class Grid:
     ) -> None:
         """`sort`: the column by which it is sorted at first, the largest above. `choose` gets the id of a row."""
         self._choose = choose
-        self._words = ui.label("…").classes("soft figure").props("role=status")
+        self._words = ui.label("The queue is being read …").classes("soft figure").props("role=status")
         self._grid = ui.aggrid(
             {
                 "columnDefs": [_column(column, sort) for column in columns],
                 "defaultColDef": {"resizable": True, "sortingOrder": ["desc", "asc"], "suppressHeaderMenuButton": True},
+                "rowHeight": 32,
+                "headerHeight": 36,
                 "rowModelType": "infinite",
                 "cacheBlockSize": _BLOCK,
                 "maxBlocksInCache": 20,
@@ -96,7 +98,7 @@ def _column(column: Column, sort: str) -> dict[str, Any]:
         "field": column.name,
         "headerName": column.label,
         "sortable": column.is_sortable,
-        "minWidth": 90 if column.is_number else 130,
+        "minWidth": 110 if column.is_number else 160,
         "flex": 1 if column.is_number else 2,
         "initialSort": "desc" if column.name == sort else None,
         "type": "rightAligned" if column.is_number else None,
