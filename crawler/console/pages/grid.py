@@ -67,8 +67,10 @@ class Grid:
                 "infiniteInitialRowCount": 1,
                 "blockLoadDebounceMillis": 100,
                 ":getRowId": "asked => asked.data.id",
-                ":onCellClicked": f"asked => emitEvent('{_CHOSEN}', asked.data.id)",
-                ":onCellKeyDown": f"asked => asked.event.key === 'Enter' && emitEvent('{_CHOSEN}', asked.data.id)",
+                ":onCellClicked": f"asked => asked.data && emitEvent('{_CHOSEN}', asked.data.id)",  # none while it comes
+                ":onCellKeyDown": (
+                    f"asked => asked.event.key === 'Enter' && asked.data && emitEvent('{_CHOSEN}', asked.data.id)"
+                ),
             },
             auto_size_columns=False,
         ).classes("w-full").style("height:min(70vh,48rem)").props(f'aria-label="{caption}"')  # fmt: skip
@@ -120,8 +122,12 @@ def rows_answer(
 
 def page_words(total: int, noun: str, taken_s: float, live_s: float | None, now_s: float) -> str:
     """How many rows there are, and how old they are. Pure."""
-    age = f"{total:,} {noun}, as they were {duration_words(max(now_s - taken_s, 0.0))} ago"
-    return age if live_s is None else f"{age}; active ones {duration_words(max(now_s - live_s, 0.0))} ago"
+    words = f"{total:,} {noun}, as they were {_ago(now_s - taken_s)}"
+    return words if live_s is None else f"{words}; active ones {_ago(now_s - live_s)}"
+
+
+def _ago(seconds: float) -> str:
+    return "just now" if seconds < 1 else f"{duration_words(seconds)} ago"
 
 
 def page_query(asked: QueryParams) -> PageQuery:

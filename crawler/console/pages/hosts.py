@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Awaitable, Callable, Mapping
+from contextlib import suppress
 from functools import partial
 from typing import Any
 from urllib.parse import urlencode
@@ -58,6 +59,8 @@ _FETCHED = (
 _MOST_FETCHED = 1000
 _FETCHED_S = 30.0
 _URLS_SHOWN = 20
+#: Queues with URLs behind a gate that are asked about it.
+_QUEUES_ASKED = 3
 
 
 def add_hosts_page(console: Console, watch: JobWatch, tables: QueueTables) -> None:
@@ -119,7 +122,7 @@ def gate_cells(gate: ListedGate, now_s: float) -> dict[str, str]:
         "id": gate.key,
         "key": plain(gate.key),
         "state": gate.state,
-        "opens": "" if opens_in_s <= 0 else duration_words(opens_in_s),
+        "opens": "" if opens_in_s <= 0 or gate.in_flight else duration_words(opens_in_s),
         "urls": count(gate.urls),
         "queues": count(gate.queues),
         "in_flight": count(gate.in_flight) if gate.is_live else "",
@@ -144,22 +147,26 @@ def fetched_row(row: Mapping[str, Any]) -> dict[str, str]:
 
 
 def _found(console: Console, tables: QueueTables, name: str, key: str) -> PanelFacts:
-    found = tables.gate(name, key, _URLS_SHOWN)
-    now, gates = found.gate, []
-    if found.urls:  # a queue that has URLs behind this gate knows more of it
-        try:
-            facts = console.jobs.job(name).answer("show", {"subject": found.urls[0].queue}).facts
-        except UnknownQueue:  # it is empty by now
-            facts = {}
-        gates = [gate for gate in facts.get("gates") or () if gate["gate"] == key]
-    return gate_panel(now, gates, time.time())._replace(urls=found.urls)
+    found, job, gates = tables.gate(name, key, _URLS_SHOWN), console.jobs.job(name), []
+    for queue in [*dict.fromkeys(url.queue for url in found.urls)][
+        :_QUEUES_ASKED
+    ]:  # one of them knows more of its gate
+        with suppress(UnknownQueue):  # it is empty by now
+            facts = job.answer("show", {"subject": queue}).facts
+            gates = [gate for gate in facts.get("gates") or () if gate["gate"] == key]
+        if gates:
+            break
+    return gate_panel(found.gate, gates, time.time())._replace(urls=found.urls)
 
 
 def gate_panel(gate: ListedGate, gates: list[Facts], now_s: float) -> PanelFacts:
     """What the panel shows of a gate; `gates` has it as the crawl knows it, if it does. Pure."""
-    closed = gates[0]["why_closed"] if gates else ""
-    opens_in_s = gate.opens_s - now_s
-    if not closed and not gates and opens_in_s > 0:
+    closed, opens_in_s = "", gate.opens_s - now_s
+    if gates:
+        closed = gates[0]["why_closed"]
+    elif gate.in_flight:
+        closed = "fetches from it are under way"
+    elif opens_in_s > 0:
         closed = f"{gate.state} for another {duration_words(opens_in_s)}"
     figures = {"URLs": count(gate.urls), "queues": count(gate.queues), "troubles in a row": count(gate.troubles)}
     if gate.spacing_s:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from nicegui import ui
 
-from anabranch.crawler.console.pages.shell import Column, View, act, every, looked, plain, say, table
+from anabranch.crawler.console.pages.shell import Column, View, act, answered, every, looked, plain, say, table
 from anabranch.crawler.run.verbs import Facts
 from anabranch.frontier.stores.sql.browse import QueuedUrl
 from anabranch.frontier.times import duration_words
@@ -23,8 +24,8 @@ _GATES = (
 )
 _URLS = (
     Column("url", "URL", is_sortable=False),
-    Column("precedence", "Precedence", is_number=True, is_sortable=False),
     Column("attempts", "Tries", is_number=True, is_sortable=False),
+    Column("due", "Waits for", is_number=True, is_sortable=False),
 )
 _URL = """<q-td :props="props"><a :href="props.row.href" class="text-primary">{{ props.row.url }}</a></q-td>"""
 #: How long a host is blocked -> seconds.
@@ -60,6 +61,7 @@ class RowPanel:
             self._buttons = ui.row().classes("q-gutter-xs")
             self._figures = ui.label().classes("soft figure")
             self._gates = table(_GATES, "gate", "Gates")
+            self._gates.pagination = {"rowsPerPage": 10}
             self._urls = table(_URLS, "url", "URLs that are fetched next")
             self._urls.add_slot("body-cell-url", _URL)
         every(_EVERY_S, self._redraw)
@@ -100,15 +102,21 @@ class RowPanel:
         self.gates = [gate["gate"] for gate in found.gates]
         self._gates.rows = list(map(gate_row, found.gates))
         self._gates.visible = bool(found.gates)
+        now_s = time.time()
         self._urls.rows = [
-            {
-                "url": plain(one.url),
-                "href": self._view.href("jobs", self._name, "url", url=one.url),
-                "precedence": one.precedence,
-                "attempts": one.attempts,
-            }
+            {**url_row(one, now_s), "href": self._view.href("jobs", self._name, "url", url=one.url)}
             for one in found.urls
         ]
+
+
+def url_row(url: QueuedUrl, now_s: float) -> dict[str, str]:
+    """A row of the table of URLs. Pure."""
+    is_waiting = url.due_s is not None and url.due_s > now_s
+    return {
+        "url": plain(url.url),
+        "attempts": str(url.attempts),
+        "due": duration_words(url.due_s - now_s) if url.due_s is not None and is_waiting else "",
+    }
 
 
 def gate_row(gate: Mapping[str, Any]) -> dict[str, str]:
@@ -137,10 +145,8 @@ async def block_host(view: View, name: str, hosts: Sequence[str]) -> None:
         with ui.row().classes("w-full justify-end"):
             ui.button("Cancel", on_click=lambda: dialog.submit(False)).props("flat")
             ui.button("Block", on_click=lambda: dialog.submit(True)).props("color=negative")
-    is_wanted = await dialog
-    chosen, for_s = str(host.value), _TIMES[span.value]
-    dialog.delete()
-    if is_wanted:
-        asked = {"host": chosen, "for_s": for_s}
+    if await answered(dialog):
+        chosen = str(host.value)
+        asked = {"host": chosen, "for_s": _TIMES[span.value]}
         if await act(view, "block", name, asked, lambda: view.console.jobs.job(name).answer("block", asked)):
             say(f"{plain(chosen)} is blocked")

@@ -14,7 +14,18 @@ from starlette.responses import JSONResponse
 from anabranch.crawler.console.api import Console
 from anabranch.crawler.console.pages.grid import Grid, page_query, rows_answer
 from anabranch.crawler.console.pages.panel import PanelFacts, RowPanel, block_host
-from anabranch.crawler.console.pages.shell import Column, View, act, confirmed, count, page, plain, say, view_of
+from anabranch.crawler.console.pages.shell import (
+    Column,
+    View,
+    act,
+    answered,
+    confirmed,
+    count,
+    page,
+    plain,
+    say,
+    view_of,
+)
 from anabranch.crawler.console.queues import ListedQueue, QueueTables
 from anabranch.crawler.console.watch import JobWatch
 from anabranch.crawler.run.verbs import Facts
@@ -131,9 +142,7 @@ def _actions(view: View, name: str, panel: RowPanel) -> Mapping[str, Callable[[s
             with ui.row().classes("w-full justify-end"):
                 ui.button("Cancel", on_click=lambda: dialog.submit(False)).props("flat")
                 ui.button("Set", on_click=lambda: dialog.submit(True))
-        is_wanted = await dialog
-        dialog.delete()
-        if is_wanted:
+        if await answered(dialog):
             await do("set-budget", key, units=None if units.value is None else int(units.value))
 
     async def block(_key: str) -> None:

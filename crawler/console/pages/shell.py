@@ -56,7 +56,8 @@ body.body--dark { --edge: #3a444b; --soft: #a9b4bb; background: #14191c; }
 a.tab { padding: 8px 12px; text-decoration: none; color: inherit; border-bottom: 3px solid transparent; white-space: nowrap; }
 a.tab[aria-current=page] { border-bottom-color: var(--q-primary); font-weight: 600; }
 a.tab:focus-visible, a:focus-visible, button:focus-visible { outline: 3px solid #e69f00; outline-offset: 1px; }
-.nicegui-aggrid { --ag-font-family: inherit; }
+body.body--dark .text-primary { color: #7cc0dd !important; }
+.nicegui-aggrid [class*=ag-theme-params] { --ag-font-family: inherit !important; }
 .ag-cell { unicode-bidi: isolate; font-variant-numeric: tabular-nums; }
 .ag-row { cursor: pointer; }
 .panel { width: min(44rem, 100vw); max-height: 100vh; overflow-y: auto; overflow-wrap: anywhere; }
@@ -177,9 +178,15 @@ async def confirmed(question: str, action: str) -> bool:
         with ui.row().classes("w-full justify-end"):
             ui.button("Cancel", on_click=lambda: dialog.submit(False)).props("flat")
             ui.button(action, on_click=lambda: dialog.submit(True)).props("color=negative autofocus")
-    answer = await dialog
-    dialog.delete()
-    return bool(answer)
+    return bool(await answered(dialog))
+
+
+async def answered(dialog: ui.dialog) -> object:
+    """What a dialog is given; None if it is closed, or its window."""
+    answer: object = await dialog
+    if not dialog.is_deleted:
+        dialog.delete()
+    return answer
 
 
 def table(columns: Sequence[Column], key: str, caption: str) -> ui.table:

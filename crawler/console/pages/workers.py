@@ -13,6 +13,7 @@ from anabranch.crawler.console.pages.shell import (
     Column,
     View,
     act,
+    answered,
     confirmed,
     count,
     every,
@@ -132,9 +133,7 @@ class _Workers:
             with ui.row().classes("w-full justify-end"):
                 ui.button("Cancel", on_click=dialog.close).props("flat")
                 ui.button("Requeue", on_click=lambda: dialog.submit(worker.value)).props("color=negative")
-        lost = await dialog
-        dialog.delete()
-        if lost:
+        if lost := await answered(dialog):
             await self._requeue(str(lost), is_confirmed=True)
 
     async def _requeue(self, lost: str, *, is_confirmed: bool = False) -> None:
