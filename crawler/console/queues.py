@@ -18,6 +18,7 @@ their age). What is in the memory of a crawl in one process comes from that craw
 
 from __future__ import annotations
 
+import gc
 import math
 import multiprocessing
 import os
@@ -62,7 +63,7 @@ _KEPT_TIMES, _KEPT_S = 50, 5.0
 #: They are removed when nobody has looked for so long.
 FORGOTTEN_S = 300.0
 #: A crawl is asked for what is in its memory this often at most, and for so many queues and gates.
-_LIVE_S, _LIVE_ROWS = 10.0, 2000
+_LIVE_S, _LIVE_ROWS = 10.0, 500
 #: Queues of a job in memory that are shown.
 _MOST_IN_MEMORY = 10_000
 #: In the console's folder; one folder for each console, which it has locked.
@@ -318,10 +319,15 @@ class _JobTables:
             with reading(source, self._tables.folder) as connection:
                 return first_urls(connection, limit, queue=queue, gate=gate)
 
-    def close(self) -> None:
+    def wait(self) -> None:
+        """Until the new tables are made, if any are."""
         making = self._making
         if making is not None:
             making.join()
+
+    def close(self) -> None:
+        """Remove them."""
+        self.wait()
         with self._lock:
             tables, self._tables = self._tables, None
             if tables is not None:
@@ -482,6 +488,7 @@ def _apart(do: Callable[[], None]) -> None:
 
 def _done_apart(do: Callable[[], None], answer: Connection) -> None:
     os.nice(10)
+    gc.disable()  # it makes millions of tuples, in no cycle
     failure = None
     try:
         do()
