@@ -40,8 +40,7 @@ from anabranch.crawler.operate.databasejob import DatabaseJob
 from anabranch.crawler.operate.folderjob import EmbeddedJob, FolderJob
 from anabranch.crawler.outcomes.errors import CrawlerError, DiskFull, UsageError, storage_errors
 from anabranch.crawler.run.control import ask
-from anabranch.dedup.errors import FilterInUse
-from anabranch.dedup.files.locks import FolderLock, folder_turn
+from anabranch.dedup.files.locks import folder_turn, try_lock
 from anabranch.frontier.errors import FrontierError, StoreFull, UnknownQueue
 from anabranch.frontier.jobfolder import STATE, STORE_FILE, has_store
 from anabranch.frontier.stores.sql.browse import (
@@ -165,7 +164,7 @@ class QueueTables:
                 for left in parent.iterdir():
                     _remove_unlocked(left)
                 self._folder = Path(tempfile.mkdtemp(dir=parent))
-                self._held = FolderLock(self._folder)
+                self._lock_held = _folder_lock(self._folder)
 
     def queues(self, name: str, query: PageQuery) -> QueuePage:
         """A page of the queues of a job. Raises: PolicyError for an unknown column or state."""
@@ -209,7 +208,9 @@ class QueueTables:
         for one in tables:
             one.close()
         shutil.rmtree(self._folder, ignore_errors=True)
-        self._held.release()
+        if self._lock_held is not None:
+            os.close(self._lock_held)
+            self._lock_held = None
 
     def forget(self, before_s: float) -> None:
         """Remove the tables at which nobody has looked since this time (`time.monotonic`)."""
@@ -459,11 +460,20 @@ def _is_running(job: OperatedJob) -> bool:
     return not isinstance(job, FolderJob) or who_holds(job.directory)[0]
 
 
+def _folder_lock(folder: Path) -> int | None:
+    """A descriptor that holds the lock of a folder; None if a console that runs has it. Raises: OSError."""
+    descriptor = os.open(folder, os.O_RDONLY | os.O_CLOEXEC)
+    if try_lock(descriptor):
+        return descriptor
+    os.close(descriptor)
+    return None
+
+
 def _remove_unlocked(folder: Path) -> None:
-    with suppress(FilterInUse, NotADirectoryError):
-        lock = FolderLock(folder)
+    held = _folder_lock(folder)
+    if held is not None:
         shutil.rmtree(folder, ignore_errors=True)
-        lock.release()
+        os.close(held)
 
 
 # A process of its own, so that the console answers meanwhile
