@@ -18,6 +18,7 @@ their age). What is in the memory of a crawl in one process comes from that craw
 
 from __future__ import annotations
 
+import gc
 import math
 import multiprocessing
 import os
@@ -39,8 +40,7 @@ from anabranch.crawler.operate.databasejob import DatabaseJob
 from anabranch.crawler.operate.folderjob import EmbeddedJob, FolderJob
 from anabranch.crawler.outcomes.errors import CrawlerError, DiskFull, UsageError, storage_errors
 from anabranch.crawler.run.control import ask
-from anabranch.dedup.errors import FilterInUse
-from anabranch.dedup.files.locks import FolderLock, folder_turn
+from anabranch.dedup.files.locks import folder_turn, try_lock
 from anabranch.frontier.errors import FrontierError, StoreFull, UnknownQueue
 from anabranch.frontier.jobfolder import STATE, STORE_FILE, has_store
 from anabranch.frontier.stores.sql.browse import (
@@ -62,7 +62,7 @@ _KEPT_TIMES, _KEPT_S = 50, 5.0
 #: They are removed when nobody has looked for so long.
 FORGOTTEN_S = 300.0
 #: A crawl is asked for what is in its memory this often at most, and for so many queues and gates.
-_LIVE_S, _LIVE_ROWS = 10.0, 2000
+_LIVE_S, _LIVE_ROWS = 10.0, 500
 #: Queues of a job in memory that are shown.
 _MOST_IN_MEMORY = 10_000
 #: In the console's folder; one folder for each console, which it has locked.
@@ -164,7 +164,7 @@ class QueueTables:
                 for left in parent.iterdir():
                     _remove_unlocked(left)
                 self._folder = Path(tempfile.mkdtemp(dir=parent))
-                self._held = FolderLock(self._folder)
+                self._lock_held = _folder_lock(self._folder)
 
     def queues(self, name: str, query: PageQuery) -> QueuePage:
         """A page of the queues of a job. Raises: PolicyError for an unknown column or state."""
@@ -208,7 +208,9 @@ class QueueTables:
         for one in tables:
             one.close()
         shutil.rmtree(self._folder, ignore_errors=True)
-        self._held.release()
+        if self._lock_held is not None:
+            os.close(self._lock_held)
+            self._lock_held = None
 
     def forget(self, before_s: float) -> None:
         """Remove the tables at which nobody has looked since this time (`time.monotonic`)."""
@@ -318,10 +320,15 @@ class _JobTables:
             with reading(source, self._tables.folder) as connection:
                 return first_urls(connection, limit, queue=queue, gate=gate)
 
-    def close(self) -> None:
+    def wait(self) -> None:
+        """Until the new tables are made, if any are."""
         making = self._making
         if making is not None:
             making.join()
+
+    def close(self) -> None:
+        """Remove them."""
+        self.wait()
         with self._lock:
             tables, self._tables = self._tables, None
             if tables is not None:
@@ -453,11 +460,20 @@ def _is_running(job: OperatedJob) -> bool:
     return not isinstance(job, FolderJob) or who_holds(job.directory)[0]
 
 
+def _folder_lock(folder: Path) -> int | None:
+    """A descriptor that holds the lock of a folder; None if a console that runs has it. Raises: OSError."""
+    descriptor = os.open(folder, os.O_RDONLY | os.O_CLOEXEC)
+    if try_lock(descriptor):
+        return descriptor
+    os.close(descriptor)
+    return None
+
+
 def _remove_unlocked(folder: Path) -> None:
-    with suppress(FilterInUse, NotADirectoryError):
-        lock = FolderLock(folder)
+    held = _folder_lock(folder)
+    if held is not None:
         shutil.rmtree(folder, ignore_errors=True)
-        lock.release()
+        os.close(held)
 
 
 # A process of its own, so that the console answers meanwhile
@@ -482,6 +498,7 @@ def _apart(do: Callable[[], None]) -> None:
 
 def _done_apart(do: Callable[[], None], answer: Connection) -> None:
     os.nice(10)
+    gc.disable()  # it makes millions of tuples, in no cycle
     failure = None
     try:
         do()

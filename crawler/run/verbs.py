@@ -112,8 +112,8 @@ def active(frontier: Frontier, given: Arguments) -> Steps[Facts]:
     found = frontier.operations.views.in_memory(whole_argument(given, "limit", least=0))
     return {
         "now_s": frontier.now_s(),
-        "queues": [(key, state.value, out) for key, state, out in found.queues],
-        "gates": [(key, None if opens_in_s == math.inf else opens_in_s, out) for key, opens_in_s, out in found.gates],
+        "queues": [[key, state.value, out] for key, state, out in found.queues],
+        "gates": [[key, None if opens_in_s == math.inf else opens_in_s, out] for key, opens_in_s, out in found.gates],
     }
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import errno
-import os
 import shutil
 import tempfile
 from pathlib import Path
@@ -186,7 +185,7 @@ def test_a_disk_without_room_for_the_copy_is_told_before_it_is_made(
     with pytest.raises(OSError, match="no room for a copy of the queue") as caught:
         make_tables(tmp_path / "frontier.db", tmp_path / "tables", is_running=False)
     assert caught.value.errno == errno.ENOSPC
-    assert os.listdir(tmp_path / "tables") == []
+    assert [*(tmp_path / "tables").iterdir()] == []
 
 
 def test_a_file_that_is_no_store_is_told_by_its_own_name(tmp_path: Path) -> None:
