@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Collection, Iterable, MutableMapping
 from typing import Any
-from urllib.parse import urlsplit
 
 Scope = MutableMapping[str, Any]
 Message = MutableMapping[str, Any]
@@ -18,6 +17,7 @@ App = Callable[[Scope, Receive, Send], Awaitable[None]]
 
 #: Close code of a WebSocket that breaks a rule (RFC 6455, section 7.4.1).
 _POLICY_VIOLATION = 1008
+_REFUSED = b"the console has another name, or a page of another site asks; see anabranch console --allow-host\n"
 _LOOPBACK = frozenset({"127.0.0.1", "localhost", "[::1]"})
 
 
@@ -44,11 +44,11 @@ class HostGuard:
             await send({"type": "websocket.close", "code": _POLICY_VIOLATION})
         else:
             await send({"type": "http.response.start", "status": 403, "headers": [(b"content-type", b"text/plain")]})
-            await send({"type": "http.response.body", "body": b"this console is not called by that name\n"})
+            await send({"type": "http.response.body", "body": _REFUSED})
 
     def _is_allowed(self, scope: Scope) -> bool:
         hosts = [value.decode("latin-1").lower() for name, value in scope["headers"] if name == b"host"]
         origins = [value.decode("latin-1").lower() for name, value in scope["headers"] if name == b"origin"]
         if len(hosts) != 1 or hosts[0] not in self._hosts or len(origins) > 1:
             return False
-        return not origins or urlsplit(origins[0]).netloc == hosts[0]
+        return not origins or origins[0] in {f"http://{hosts[0]}", f"https://{hosts[0]}"}

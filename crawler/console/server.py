@@ -9,6 +9,8 @@ from contextlib import suppress
 from dataclasses import dataclass
 from ipaddress import ip_address
 from pathlib import Path
+from signal import SIGTERM, default_int_handler, signal
+from socket import AF_INET, AF_INET6, create_server
 
 import uvicorn
 
@@ -37,7 +39,7 @@ class ConsoleOptions:
 
 def serve(options: ConsoleOptions, notify: Callable[[str], None]) -> None:
     """Serve until SIGINT or SIGTERM. Raises: UsageError, CrawlerError if the address is taken; StorageError."""
-    address, port = _listened(options)
+    address, port = checked_address(options)
     folder = options.state or default_folder(os.environ)
     console = Console(ConsoleJobs(options.place), Access(folder), AuditLog(folder))
     config = uvicorn.Config(
@@ -51,23 +53,29 @@ def serve(options: ConsoleOptions, notify: Callable[[str], None]) -> None:
         ssl_certfile=None if options.tls is None else options.tls[0],
         ssl_keyfile=None if options.tls is None else options.tls[1],
     )
-    server = uvicorn.Server(config)
     try:
-        socket = config.bind_socket()
-    except (OSError, SystemExit) as error:
+        config.load()
+    except OSError as error:  # also ssl.SSLError
+        raise UsageError(
+            f"--tls-cert, --tls-key: cannot be used: {error}; give a certificate and its key, as PEM"
+        ) from error
+    try:
+        family = AF_INET6 if ":" in address else AF_INET
+        listener = create_server((address, port), family=family)
+    except OSError as error:
         raise CrawlerError(
-            f"--listen {options.listen}: the console cannot listen there; choose another port"
+            f"--listen {options.listen}: the console cannot listen there: {(error.strerror or str(error)).lower()}; "
+            "choose another address or port"
         ) from error
     scheme = "http" if options.tls is None else "https"
     host = f"[{address}]" if ":" in address else address
-    notify(
-        f"the API is at {scheme}://{host}:{socket.getsockname()[1]}/api/v1 (make a token: anabranch console token NAME)"
-    )
-    with suppress(KeyboardInterrupt):
-        asyncio.run(server.serve([socket]))
+    notify(f"the API is at {scheme}://{host}:{port}/api/v1 (make a token: anabranch console token NAME)")
+    signal(SIGTERM, default_int_handler)  # uvicorn raises it again at the end
+    with listener, suppress(KeyboardInterrupt):
+        asyncio.run(uvicorn.Server(config).serve([listener]))
 
 
-def _listened(options: ConsoleOptions) -> tuple[str, int]:
+def checked_address(options: ConsoleOptions) -> tuple[str, int]:
     """The address and the port. Raises: UsageError if others could read what is sent."""
     try:
         place = parse_address(options.listen)
