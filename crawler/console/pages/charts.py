@@ -39,8 +39,13 @@ def chart(title: str, names: Sequence[str], *, is_area: bool = False, is_log: bo
         "grid": {"left": 50, "right": 12, "top": 36, "bottom": 28 if not is_area else 48},
         "tooltip": {"trigger": "axis", "renderMode": "richText"},
         "legend": {"show": is_area, "bottom": 0, "textStyle": {"color": "#808890"}},
-        "xAxis": {"type": "time", "splitNumber": 4},
-        "yAxis": {"type": "log"} if is_log else {"type": "value", "min": 0},
+        "xAxis": {"type": "time", "splitNumber": 4, "axisLabel": {"color": "#808890"}},
+        "yAxis": {
+            "type": "log" if is_log else "value",
+            "min": "dataMin" if is_log else 0,
+            "splitLine": {"lineStyle": {"color": "#80889050"}},
+            "axisLabel": {"color": "#808890", **({":formatter": "value => value.toExponential(0)"} if is_log else {})},
+        },
         "series": series,
     })  # fmt: skip
     return made.classes("w-full").style("height:220px").props(f'role=img aria-label="{title}"')

@@ -35,7 +35,7 @@ _CHARTS: Sequence[tuple[str, Callable[[Figures], float | None]]] = (
 _COLUMNS = (
     Column("figure", "Figure"),
     Column("value", "Value", is_number=True, is_sortable=False),
-    Column("meaning", "Meaning", is_sortable=False),
+    Column("meaning", "Meaning", is_sortable=False, is_wide=True),
 )
 
 

@@ -19,11 +19,11 @@ _GATES = (
     Column("gate", "Gate"),
     Column("opens", "Opens in", is_number=True, is_sortable=False),
     Column("rate", "URLs/s", is_number=True, is_sortable=False),
-    Column("why", "Why it is closed", is_sortable=False),
+    Column("why", "Why it is closed", is_sortable=False, is_wide=True),
     Column("group", "Group"),
 )
 _URLS = (
-    Column("url", "URL", is_sortable=False),
+    Column("url", "URL", is_sortable=False, is_wide=True),
     Column("attempts", "Tries", is_number=True, is_sortable=False),
     Column("due", "Waits for", is_number=True, is_sortable=False),
 )

@@ -56,7 +56,7 @@ body.body--dark { --edge: #3a444b; --soft: #a9b4bb; background: #14191c; }
 a.tab { padding: 8px 12px; text-decoration: none; color: inherit; border-bottom: 3px solid transparent; white-space: nowrap; }
 a.tab[aria-current=page] { border-bottom-color: var(--q-primary); font-weight: 600; }
 a.tab:focus-visible, a:focus-visible, button:focus-visible { outline: 3px solid #e69f00; outline-offset: 1px; }
-body.body--dark .text-primary { color: #7cc0dd !important; }
+body.body--dark .text-primary { --q-primary: #7cc0dd; }
 .nicegui-aggrid [class*=ag-theme-params] { --ag-font-family: inherit !important; }
 .ag-cell { unicode-bidi: isolate; font-variant-numeric: tabular-nums; }
 .ag-row { cursor: pointer; }
@@ -195,6 +195,7 @@ def table(columns: Sequence[Column], key: str, caption: str) -> ui.table:
         {
             "name": column.name, "label": column.label, "field": column.name, "sortable": column.is_sortable,
             "align": "right" if column.is_number else "left",
+            "style": f"min-width:{'16rem' if column.is_wide else '0' if column.is_number else '6rem'}",
         }
         for column in columns
     ]  # fmt: skip
@@ -211,6 +212,7 @@ class Column(NamedTuple):
     label: str
     is_number: bool = False
     is_sortable: bool = True
+    is_wide: bool = False  #: has long texts
 
 
 def plain(text: str, most: int = 300) -> str:

@@ -47,7 +47,7 @@ _FETCHES = (
     Column("in_step", "In it for", is_number=True),
     Column("lease", "Since the lease", is_number=True),
     Column("try", "Try", is_number=True),
-    Column("url", "URL", is_sortable=False),
+    Column("url", "URL", is_sortable=False, is_wide=True),
 )
 #: Of a worker that is late its lease has ended: its pages may be lost.
 _ACTIONS = """<q-td :props="props">
