@@ -9,12 +9,12 @@ from functools import partial
 from typing import Any
 from urllib.parse import urlencode
 
-from nicegui import app, ui
+from nicegui import ui
+from starlette.applications import Starlette
 from starlette.requests import Request
-from starlette.responses import JSONResponse
 
 from anabranch.crawler.console.api import Console
-from anabranch.crawler.console.pages.grid import Grid, page_query, rows_answer
+from anabranch.crawler.console.pages.grid import Grid, rows_route
 from anabranch.crawler.console.pages.panel import PanelFacts, RowPanel, block_host
 from anabranch.crawler.console.pages.shell import (
     Column,
@@ -63,13 +63,9 @@ _URLS_SHOWN = 20
 _QUEUES_ASKED = 3
 
 
-def add_hosts_page(console: Console, watch: JobWatch, tables: QueueTables) -> None:
+def add_hosts_page(console: Console, watch: JobWatch, tables: QueueTables, app: Starlette) -> None:
     """Add the page at `/jobs/NAME/hosts`; `?host=KEY` opens one."""
-
-    @app.get("/jobs/{name}/hosts/rows")
-    def rows(request: Request, name: str) -> JSONResponse:
-        row = partial(gate_cells, now_s=time.time())
-        return rows_answer(lambda: tables.gates(name, page_query(request.query_params)), row, "gates")
+    app.add_route("/jobs/{name}/hosts/rows", rows_route(tables.gates, gate_row, "gates"))
 
     @ui.page("/jobs/{name}/hosts")
     async def hosts(request: Request, name: str, host: str = "") -> None:
@@ -115,7 +111,7 @@ def str_or_empty(value: str | None) -> str:
     return value or ""
 
 
-def gate_cells(gate: ListedGate, now_s: float) -> dict[str, str]:
+def gate_row(gate: ListedGate, now_s: float) -> dict[str, str]:
     """A row of the grid. Pure."""
     opens_in_s = gate.opens_s - now_s
     return {

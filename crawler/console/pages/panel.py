@@ -100,7 +100,7 @@ class RowPanel:
         self._reason.text = plain(found.reason, 2000)
         self._figures.text = " · ".join(f"{name} {value}" for name, value in found.figures.items())
         self.gates = [gate["gate"] for gate in found.gates]
-        self._gates.rows = list(map(gate_row, found.gates))
+        self._gates.rows = list(map(closed_row, found.gates))
         self._gates.visible = bool(found.gates)
         now_s = time.time()
         self._urls.rows = [
@@ -119,7 +119,7 @@ def url_row(url: QueuedUrl, now_s: float) -> dict[str, str]:
     }
 
 
-def gate_row(gate: Mapping[str, Any]) -> dict[str, str]:
+def closed_row(gate: Mapping[str, Any]) -> dict[str, str]:
     """A row of the table of gates. Pure."""
     opens_in_s, rate, group = gate["opens_in_s"], gate["rate_per_s"], gate["group"]
     why = [gate["why_closed"], "" if group is None else group["why_closed"]]

@@ -7,12 +7,12 @@ from contextlib import suppress
 from functools import partial
 from urllib.parse import urlencode
 
-from nicegui import app, ui
+from nicegui import ui
+from starlette.applications import Starlette
 from starlette.requests import Request
-from starlette.responses import JSONResponse
 
 from anabranch.crawler.console.api import Console
-from anabranch.crawler.console.pages.grid import Grid, page_query, rows_answer
+from anabranch.crawler.console.pages.grid import Grid, rows_route
 from anabranch.crawler.console.pages.panel import PanelFacts, RowPanel, block_host
 from anabranch.crawler.console.pages.shell import (
     Column,
@@ -48,12 +48,9 @@ _COLUMNS = (
 URLS_SHOWN = 20
 
 
-def add_queues_page(console: Console, watch: JobWatch, tables: QueueTables) -> None:
+def add_queues_page(console: Console, watch: JobWatch, tables: QueueTables, app: Starlette) -> None:
     """Add the page at `/jobs/NAME/queues`; `?queue=KEY` opens one."""
-
-    @app.get("/jobs/{name}/queues/rows")
-    def rows(request: Request, name: str) -> JSONResponse:
-        return rows_answer(lambda: tables.queues(name, page_query(request.query_params)), queue_row, "queues")
+    app.add_route("/jobs/{name}/queues/rows", rows_route(tables.queues, queue_row, "queues"))
 
     @ui.page("/jobs/{name}/queues")
     async def queues(request: Request, name: str, queue: str = "") -> None:
@@ -82,7 +79,7 @@ def add_queues_page(console: Console, watch: JobWatch, tables: QueueTables) -> N
                 ui.timer(0.0, partial(panel.open, queue), once=True)
 
 
-def queue_row(queue: ListedQueue) -> dict[str, str]:
+def queue_row(queue: ListedQueue, _now_s: float) -> dict[str, str]:
     """A row of the grid. Pure."""
     budget = queue.budget
     return {
