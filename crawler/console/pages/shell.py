@@ -73,11 +73,15 @@ class View:
         """The user may change jobs."""
         return self.holder.role is ConsoleRole.OPERATOR
 
-    def href(self, *parts: str, **query: str) -> str:
-        """The path of a page of ours; parts and values may be anything."""
+    def path(self, *parts: str, **query: str) -> str:
+        """The path of a page of ours, for `ui.link` and `ui.navigate`, which put `base` before it. Parts may be anything."""
         path = "/".join(quote(part, safe="") for part in parts if part)
         asked = "&".join(f"{name}={quote(value, safe='')}" for name, value in query.items())
-        return f"{self.base}/{path}" + (f"?{asked}" if asked else "")
+        return f"/{path}" + (f"?{asked}" if asked else "")
+
+    def href(self, *parts: str, **query: str) -> str:
+        """The same for what is HTML: links in cells of tables, forms, what is fetched."""
+        return self.base + self.path(*parts, **query)
 
 
 def view_of(console: Console, watch: JobWatch, request: Request) -> View:
@@ -95,12 +99,12 @@ def page(view: View, title: str, job: str = "", tab: str | None = None) -> Itera
     dark = ui.dark_mode(None)  # as the system has it
     ui.link("To the content", "#main").classes("skip")
     with ui.header().classes("items-center q-py-xs").props("role=banner"):
-        ui.link("Anabranch", view.href()).classes("text-white text-lg text-bold no-underline")
+        ui.link("Anabranch", view.path()).classes("text-white text-lg text-bold no-underline")
         if job:
             ui.label("/").classes("text-white")
-            ui.link(job, view.href("jobs", job)).classes("text-white no-underline").style("overflow-wrap:anywhere")
+            ui.link(job, view.path("jobs", job)).classes("text-white no-underline").style("overflow-wrap:anywhere")
         ui.space()
-        ui.link("Lab", view.href("lab")).classes("text-white no-underline")
+        ui.link("Lab", view.path("lab")).classes("text-white no-underline")
         ui.label(view.holder.name + ("" if view.may_change else " (reader)")).classes("text-white gt-xs")
         ui.button(icon="contrast", on_click=lambda: dark.set_value(not dark.value)).props(
             'flat round dense color=white aria-label="Light or dark"'
@@ -110,7 +114,7 @@ def page(view: View, title: str, job: str = "", tab: str | None = None) -> Itera
     if job:
         with ui.element("nav").classes("row no-wrap overflow-auto").props('aria-label="Pages of the job"'):
             for path, name in TABS:
-                link = ui.link(name, view.href("jobs", job, path)).classes("tab")
+                link = ui.link(name, view.path("jobs", job, path)).classes("tab")
                 if path == tab:
                     link.props("aria-current=page")
     with (
