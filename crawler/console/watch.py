@@ -28,6 +28,8 @@ _MOST_SAMPLES = 3600
 #: Jobs whose samples are kept; those that were looked at last.
 _MOST_WATCHED = 50
 _LOG_BYTES = 1 << 20
+#: Figures of a filter that are kept of each moment.
+FILTER_FIGURES = ("keys", "asked", "dropped", "smm_fill", "false_drop_probability", "dsbf_leaves")
 
 
 class Sample(NamedTuple):
@@ -47,6 +49,7 @@ class Sample(NamedTuple):
     fetching_s: float = 0.0  #: what they took together
     latency_s: float | None = None  #: of a fetch, since the moment before
     classes: Mapping[str, float] = {}  #: answers by class, of the run
+    filter: Mapping[str, float] = {}  #: of its figures those of `FILTER_FIGURES`
 
 
 @dataclass
@@ -135,6 +138,7 @@ class JobWatch:
 
 def sample(time_s: float, status: Facts, metrics: Mapping[str, Any], before: Sample | None) -> Sample:
     """One moment, after the moment before. Pure."""
+    facts = status["filter"] or {}
     now = Sample(
         time_s=time_s,
         pages_per_s=0.0,
@@ -148,6 +152,7 @@ def sample(time_s: float, status: Facts, metrics: Mapping[str, Any], before: Sam
         fetches=metrics.get("anabranch_fetches_total", 0),
         fetching_s=metrics.get("anabranch_fetching_seconds_total", 0.0),
         classes=metrics.get("anabranch_ended_urls_total", {}),
+        filter={name: facts[name] for name in FILTER_FIGURES if name in facts},
     )
     if before is None or before.fetches is None or now.pages < before.pages:  # of an earlier run
         return now

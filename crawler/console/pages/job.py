@@ -8,8 +8,8 @@ from nicegui import ui
 from starlette.requests import Request
 
 from anabranch.crawler.console.api import Console
+from anabranch.crawler.console.pages.charts import SIDE_BY_SIDE, chart, thinned
 from anabranch.crawler.console.pages.shell import (
-    LINES,
     PHASES,
     Column,
     View,
@@ -80,14 +80,9 @@ class _Overview:
         self._why = ui.label().classes("text-warning").props("role=status")
         with ui.row().classes("w-full q-gutter-sm"):
             self._figures = {name: _figure(name) for name in _FIGURES}
-        with (
-            ui.element("section")
-            .classes("w-full")
-            .props('aria-label="Curves"')
-            .style("display:grid;grid-template-columns:repeat(auto-fill,minmax(min(22rem,100%),1fr));gap:12px")
-        ):
-            self._charts = [_chart(title, [name for name, _ in lines]) for title, lines in _CHARTS]
-            self._classes = _chart("Answers by class, of the run", _CLASSES, is_area=True)
+        with ui.element("section").classes("w-full").props('aria-label="Curves"').style(SIDE_BY_SIDE):
+            self._charts = [chart(title, [name for name, _ in lines]) for title, lines in _CHARTS]
+            self._classes = chart("Answers by class, of the run", _CLASSES, is_area=True)
         ui.label("Busiest hosts").classes("text-h6")
         self._hosts = table(_HOSTS, "host", "Busiest hosts")
         self._trouble = ui.label().classes("w-full").style("overflow-wrap:anywhere")
@@ -120,11 +115,11 @@ class _Overview:
 
     def _draw(self, samples: Sequence[Sample]) -> None:
         shown = thinned(samples)
-        for chart, (_, lines) in zip(self._charts, _CHARTS, strict=True):
-            for series, (_, value) in zip(chart.options["series"], lines, strict=True):
+        for drawn, (_, lines) in zip(self._charts, _CHARTS, strict=True):
+            for series, (_, value) in zip(drawn.options["series"], lines, strict=True):
                 series["data"] = [[one.time_s * 1000, value(one)] for one in shown if value(one) is not None]
-            chart.visible = any(series["data"] for series in chart.options["series"])
-            chart.update()
+            drawn.visible = any(series["data"] for series in drawn.options["series"])
+            drawn.update()
         for series, kind in zip(self._classes.options["series"], _CLASSES, strict=True):
             series["data"] = [[one.time_s * 1000, one.classes.get(kind, 0)] for one in shown if one.classes]
         self._classes.visible = any(one.classes for one in shown)
@@ -210,36 +205,3 @@ def _figures(row: Facts, status: Facts | None) -> tuple[str, ...]:
         "" if free is None else format_bytes(free),
         "" if runs is None else duration_words(runs["elapsed_s"]),
     )  # fmt: skip
-
-
-def thinned(samples: Sequence[Sample], most: int = 600) -> Sequence[Sample]:
-    """Every nth sample, and the last one: at most so many. Pure."""
-    step = -(-len(samples) // most) or 1
-    return [*samples[:-1:step], *samples[-1:]]
-
-
-def _chart(title: str, names: Sequence[str], *, is_area: bool = False) -> ui.echart:
-    """An empty chart of lines over the time. Its texts are ours, and numbers."""
-    series = [
-        {
-            "name": name,
-            "type": "line",
-            "showSymbol": False,
-            "data": [],
-            **({"stack": "all", "areaStyle": {}} if is_area else {}),
-        }
-        for name in names
-    ]
-    made = ui.echart({
-        "title": {"text": title, "textStyle": {"fontSize": 14, "color": "#808890"}},
-        "color": LINES,
-        "aria": {"enabled": True},
-        "animation": False,
-        "grid": {"left": 50, "right": 12, "top": 36, "bottom": 28 if not is_area else 48},
-        "tooltip": {"trigger": "axis", "renderMode": "richText"},
-        "legend": {"show": is_area, "bottom": 0, "textStyle": {"color": "#808890"}},
-        "xAxis": {"type": "time", "splitNumber": 4},
-        "yAxis": {"type": "value", "min": 0},
-        "series": series,
-    })  # fmt: skip
-    return made.classes("w-full").style("height:220px").props(f'role=img aria-label="{title}"')

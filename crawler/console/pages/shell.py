@@ -16,6 +16,7 @@ from anabranch.crawler.console.api import Console
 from anabranch.crawler.console.sessions import HOLDER
 from anabranch.crawler.console.watch import JobWatch
 from anabranch.crawler.outcomes.errors import CrawlerError
+from anabranch.crawler.report.table import escaped
 from anabranch.frontier.errors import FrontierError
 
 T = TypeVar("T")
@@ -55,6 +56,11 @@ body.body--dark { --edge: #3a444b; --soft: #a9b4bb; background: #14191c; }
 a.tab { padding: 8px 12px; text-decoration: none; color: inherit; border-bottom: 3px solid transparent; white-space: nowrap; }
 a.tab[aria-current=page] { border-bottom-color: var(--q-primary); font-weight: 600; }
 a.tab:focus-visible, a:focus-visible, button:focus-visible { outline: 3px solid #e69f00; outline-offset: 1px; }
+body.body--dark .text-primary { --q-primary: #7cc0dd; }
+.nicegui-aggrid [class*=ag-theme-params] { --ag-font-family: inherit !important; }
+.ag-cell { unicode-bidi: isolate; font-variant-numeric: tabular-nums; }
+.ag-row { cursor: pointer; }
+.panel { width: min(44rem, 100vw); max-height: 100vh; overflow-y: auto; overflow-wrap: anywhere; }
 pre.text { white-space: pre-wrap; overflow-wrap: anywhere; font-size: .85rem; margin: 0; }
 """
 
@@ -176,9 +182,15 @@ async def confirmed(question: str, action: str) -> bool:
         with ui.row().classes("w-full justify-end"):
             ui.button("Cancel", on_click=lambda: dialog.submit(False)).props("flat")
             ui.button(action, on_click=lambda: dialog.submit(True)).props("color=negative autofocus")
-    answer = await dialog
-    dialog.delete()
-    return bool(answer)
+    return bool(await answered(dialog))
+
+
+async def answered(dialog: ui.dialog) -> object:
+    """What a dialog is given; None if it is closed, or its window."""
+    answer: object = await dialog
+    if not dialog.is_deleted:
+        dialog.delete()
+    return answer
 
 
 def table(columns: Sequence[Column], key: str, caption: str) -> ui.table:
@@ -187,6 +199,7 @@ def table(columns: Sequence[Column], key: str, caption: str) -> ui.table:
         {
             "name": column.name, "label": column.label, "field": column.name, "sortable": column.is_sortable,
             "align": "right" if column.is_number else "left",
+            "style": f"min-width:{'16rem' if column.is_wide else '0' if column.is_number else '6rem'}",
         }
         for column in columns
     ]  # fmt: skip
@@ -203,6 +216,12 @@ class Column(NamedTuple):
     label: str
     is_number: bool = False
     is_sortable: bool = True
+    is_wide: bool = False  #: has long texts
+
+
+def plain(text: str, most: int = 300) -> str:
+    """A text from the web for the eye: cut, with its control and direction marks escaped."""
+    return escaped(text if len(text) <= most else f"{text[: most - 1]}…")
 
 
 def count(number: float | None) -> str:
