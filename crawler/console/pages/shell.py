@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import NamedTuple, TypeVar
@@ -16,6 +16,7 @@ from anabranch.crawler.console.api import Console
 from anabranch.crawler.console.sessions import HOLDER
 from anabranch.crawler.console.watch import JobWatch
 from anabranch.crawler.outcomes.errors import CrawlerError
+from anabranch.crawler.report.table import escaped
 from anabranch.frontier.errors import FrontierError
 
 T = TypeVar("T")
@@ -55,7 +56,12 @@ body.body--dark { --edge: #3a444b; --soft: #a9b4bb; background: #14191c; }
 a.tab { padding: 8px 12px; text-decoration: none; color: inherit; border-bottom: 3px solid transparent; white-space: nowrap; }
 a.tab[aria-current=page] { border-bottom-color: var(--q-primary); font-weight: 600; }
 a.tab:focus-visible, a:focus-visible, button:focus-visible { outline: 3px solid #e69f00; outline-offset: 1px; }
+dl.facts { display: grid; grid-template-columns: minmax(7rem, max-content) 1fr; gap: 4px 16px; margin: 0; }
+dl.facts dt { color: var(--soft); }
+dl.facts dd { margin: 0; overflow-wrap: anywhere; }
 pre.text { white-space: pre-wrap; overflow-wrap: anywhere; font-size: .85rem; margin: 0; }
+.lines { white-space: pre-wrap; overflow-wrap: anywhere; font: .8rem/1.45 ui-monospace, Menlo, Consolas, monospace; }
+.lines { border: 1px solid var(--edge); border-radius: 4px; padding: 8px; max-height: 28rem; overflow: auto; }
 """
 
 
@@ -199,6 +205,33 @@ class Column(NamedTuple):
     label: str
     is_number: bool = False
     is_sortable: bool = True
+
+
+def facts_list(facts: Iterable[tuple[str, str]]) -> None:
+    """Names and their values; those without a value are left out."""
+    with ui.element("dl").classes("facts"):
+        for name, value in facts:
+            if value:
+                with ui.element("dt"):
+                    ui.label(name)
+                with ui.element("dd"):
+                    ui.label(cut(value))
+
+
+def heading(text: str) -> None:
+    """The heading of a part of a page."""
+    ui.label(text).classes("text-h6").props("role=heading aria-level=2")
+
+
+def text_block(text: str, caption: str) -> ui.label:
+    """Lines of text as they are, in letters of one width; long ones are wrapped."""
+    return ui.label(text).classes("w-full lines").props(f'tabindex=0 role=region aria-label="{caption}"')
+
+
+def cut(text: str, most: int = 2000) -> str:
+    """A text that may be a site's, made printable and short."""
+    shown = escaped(text[:most])
+    return shown if len(text) <= most else f"{shown}…"
 
 
 def count(number: float | None) -> str:
