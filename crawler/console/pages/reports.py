@@ -83,6 +83,8 @@ def report_table(facts: Facts, caption: str) -> ui.table:
         column[":format"] = _SHOWN
         if heads != ("name", "value") and any(isinstance(row[f"c{number}"], int | float) for row in rows):
             column["align"] = "right"
+        else:
+            column["style"] = "min-width:8rem"  # else a long word takes a letter a line in a table of many columns
     made.rows = rows
     made.update()
     return made

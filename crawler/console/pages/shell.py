@@ -45,6 +45,7 @@ _STYLE = """
 :root { --edge: #d6dde2; --soft: #5b6770; }
 body { font-family: system-ui, -apple-system, "Segoe UI", sans-serif; }
 body.body--dark { --edge: #3a444b; --soft: #a9b4bb; background: #14191c; }
+body.body--dark .text-primary, body.body--dark .nicegui-link { color: #8ec5de !important; }
 .nicegui-content { padding: 0; align-items: stretch; }
 .soft { color: var(--soft); }
 .figure { font-variant-numeric: tabular-nums; }

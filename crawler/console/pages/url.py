@@ -182,9 +182,11 @@ def _pages(view: View, name: str, files: UrlFiles) -> None:
     parents = list(dict.fromkeys([*([files.via] if files.via else []), *files.parents]))
     if not parents:
         ui.label("not known: it is a seed, or not fetched yet; `--links` has all links written").classes("soft")
-    for parent in parents:
-        first = " (first)" if parent == files.via else ""
-        ui.link(f"{cut(parent, 300)}{first}", view.href("jobs", name, "url", url=parent[:_MOST_CHARS]))
+    with ui.column().classes("w-full gap-1").style("max-height:20rem;overflow:auto;flex-wrap:nowrap"):
+        for parent in parents:
+            first = " (first)" if parent == files.via else ""
+            link = ui.link(f"{cut(parent, 300)}{first}", view.href("jobs", name, "url", url=parent[:_MOST_CHARS]))
+            link.style("overflow-wrap:anywhere")
     if len(parents) >= MOST_PARENTS:
         ui.label(f"The last {MOST_PARENTS} that were fetched.").classes("soft")
     if not files.links:
