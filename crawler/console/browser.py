@@ -8,6 +8,7 @@ from nicegui import ui
 from anabranch.crawler.console.api import Console, api_app
 from anabranch.crawler.console.pages.job import add_job_page
 from anabranch.crawler.console.pages.jobs import add_jobs_page
+from anabranch.crawler.console.pages.lab import add_lab_page
 from anabranch.crawler.console.pages.logs import add_logs_page
 from anabranch.crawler.console.pages.order import add_order_page
 from anabranch.crawler.console.pages.reports import add_reports_page
@@ -18,7 +19,15 @@ from anabranch.crawler.console.watch import JobWatch
 def console_app(console: Console) -> FastAPI:
     """The API with pages beside it."""
     app, watch = api_app(console), JobWatch(console.jobs)
-    for add in (add_jobs_page, add_job_page, add_url_page, add_logs_page, add_reports_page, add_order_page):
+    for add in (
+        add_jobs_page,
+        add_job_page,
+        add_url_page,
+        add_logs_page,
+        add_reports_page,
+        add_order_page,
+        add_lab_page,
+    ):
         add(console, watch)
     ui.run_with(app, title="Anabranch", show_welcome_message=False, reconnect_timeout=30.0, dark=None)
     return app

@@ -82,7 +82,7 @@ class _Order:
             self._changeable = ui.switch("Only what can be changed", on_change=self._draw)
         self._table = table(_COLUMNS, "key", "The order").bind_filter_from(text, "value", lambda typed: typed or "")
         self._table.add_slot("body-cell-key", _KEY_CELL)
-        self._table.pagination = 0
+        self._table.pagination = {"rowsPerPage": 0}
         self._table.on("change", self._change)
         with ui.row().classes("w-full items-center q-gutter-sm"):
             heading("As TOML")
