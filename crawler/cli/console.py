@@ -4,18 +4,27 @@ from __future__ import annotations
 
 import json
 import os
+import sys
 from collections.abc import Sequence
+from getpass import getpass
 from pathlib import Path
 
 from anabranch.crawler.accounts.crawl_log import iso_time
 from anabranch.crawler.cli.command import guarded, put
 from anabranch.crawler.cli.tables import plain_table
 from anabranch.crawler.console.access import Access, ConsoleRole, default_folder
+from anabranch.crawler.console.passwords import Passwords
 from anabranch.crawler.outcomes.errors import UsageError
 
 
 def run_console(
-    place: str, listen: str, *, hosts: Sequence[str], tls: tuple[Path, Path] | None, state: Path | None
+    place: str,
+    listen: str,
+    *,
+    hosts: Sequence[str],
+    tls: tuple[Path, Path] | None,
+    base_path: str,
+    state: Path | None,
 ) -> int:
     """Serve. A foreseeable error becomes one line on standard error and its exit code."""
 
@@ -28,7 +37,8 @@ def run_console(
             raise UsageError(
                 f"{error.name} is not installed, which the console needs; run `pip install 'anabranch[console]'`"
             ) from error
-        serve(ConsoleOptions(place=place, listen=listen, hosts=hosts, tls=tls, state=state), put)
+        options = ConsoleOptions(place=place, listen=listen, hosts=hosts, tls=tls, base_path=base_path, state=state)
+        serve(options, put)
 
     return guarded(run)
 
@@ -51,3 +61,30 @@ def run_token(name: str | None, revoked: str | None, *, read_only: bool, state: 
                 put("\n".join(plain_table(("name", "role", "made"), rows)) if rows else "no tokens")
 
     return guarded(run)
+
+
+def run_passwd(name: str, *, read_only: bool, removes: bool, state: Path | None) -> int:
+    """Set the password of a name, or remove it. A foreseeable error is one line and its exit code."""
+
+    def run() -> None:
+        folder = state or default_folder(os.environ)
+        Access(folder)  # makes it
+        passwords = Passwords(folder)
+        if removes:
+            passwords.remove(name)
+            put(f"{name}: has no password any more")
+        else:
+            passwords.put(name, _asked(), ConsoleRole.READER if read_only else ConsoleRole.OPERATOR)
+            put(f"{name}: the password is set")
+
+    return guarded(run)
+
+
+def _asked() -> str:
+    """A password: typed twice on a terminal, else a line of standard input. Raises: UsageError if they differ."""
+    if not sys.stdin.isatty():
+        return sys.stdin.readline().rstrip("\n")
+    password = getpass("Password: ")
+    if getpass("Again: ") != password:
+        raise UsageError("the passwords differ; nothing was changed")
+    return password

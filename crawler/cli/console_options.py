@@ -10,7 +10,9 @@ from typer.core import TyperGroup
 from anabranch.crawler.cli.parameters import FilePath, Json, Text, Texts
 from anabranch.frontier.jobfolder import JOBS
 
-_STATE = typer.Option("--state", metavar="FOLDER", help="The console's own folder, for tokens and the audit log.")
+_STATE = typer.Option(
+    "--state", metavar="FOLDER", help="The console's own folder, for tokens, passwords and the audit log."
+)
 
 
 class _ServesByDefault(TyperGroup):
@@ -26,7 +28,7 @@ class _ServesByDefault(TyperGroup):
 
 console = typer.Typer(
     cls=_ServesByDefault,
-    help="Serve the API and metrics of all jobs in a folder, or of a job in a database.",
+    help="Serve the pages, the API and the metrics of all jobs in a folder, or of a job in a database.",
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 
@@ -44,6 +46,9 @@ def serve(
     ] = None,
     tls_cert: Annotated[FilePath, typer.Option(metavar="FILE", help="Certificate, as PEM.")] = None,
     tls_key: Annotated[FilePath, typer.Option(metavar="FILE", help="Its key, as PEM.")] = None,
+    base_path: Annotated[
+        str, typer.Option(metavar="PATH", help="Path of the console behind a reverse proxy, like /crawls.")
+    ] = "",
     state: Annotated[FilePath, _STATE] = None,
 ) -> None:
     """Serve until Ctrl-C. This is what `anabranch console [FOLDER|URL]` does."""
@@ -52,7 +57,8 @@ def serve(
     from anabranch.crawler.cli.console import run_console  # noqa: PLC0415 - help must be fast
 
     tls = None if tls_cert is None or tls_key is None else (tls_cert, tls_key)
-    raise typer.Exit(run_console(place, listen, hosts=allow_host or (), tls=tls, state=state))
+    hosts = allow_host or ()
+    raise typer.Exit(run_console(place, listen, hosts=hosts, tls=tls, base_path=base_path, state=state))
 
 
 @console.command()
@@ -69,3 +75,16 @@ def token(
     from anabranch.crawler.cli.console import run_token  # noqa: PLC0415 - help must be fast
 
     raise typer.Exit(run_token(name, revoke, read_only=read_only, state=state, as_json=as_json))
+
+
+@console.command()
+def passwd(
+    name: Annotated[str, typer.Argument(metavar="NAME", help="Who logs in by it.")],
+    read_only: Annotated[bool, typer.Option("--read-only", help="May look, and change nothing.")] = False,
+    remove: Annotated[bool, typer.Option("--remove", help="Remove the password; who uses it is logged out.")] = False,
+    state: Annotated[FilePath, _STATE] = None,
+) -> None:
+    """Set the password of somebody who uses the pages: asked for, or a line of standard input. Only its hash is kept."""
+    from anabranch.crawler.cli.console import run_passwd  # noqa: PLC0415 - help must be fast
+
+    raise typer.Exit(run_passwd(name, read_only=read_only, removes=remove, state=state))

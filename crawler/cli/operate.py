@@ -12,7 +12,7 @@ from pathlib import Path
 from anabranch.crawler.cli.command import guarded, put
 from anabranch.crawler.cli.tables import plain_table, totals_lines, trouble_line
 from anabranch.crawler.cli.terminal import say
-from anabranch.crawler.job.seeds import Seed, none_left, read_seeds
+from anabranch.crawler.job.seeds import chunks_of, none_left, read_seeds
 from anabranch.crawler.operate.contract import OperatedJob
 from anabranch.crawler.operate.finding import operated, several_workers
 from anabranch.crawler.operate.listing import UNKNOWN, listed_jobs
@@ -28,8 +28,6 @@ from anabranch.frontier.times import counted, duration_words
 
 #: Seconds between two questions of `--watch`.
 WATCH_S = 2.0
-#: Bytes of seeds in one question to a running crawl; it reads lines of up to 1 MiB.
-_QUESTION_BYTES = 1 << 18
 
 _JOB_HEADS = ("job", "state", "pages", "pages/s", "queued", "failed", "free", "last trouble")
 _WORKER_HEADS = ("worker", "state", "shares", "pages", "pages/s", "active", "last beat", "machine")
@@ -132,20 +130,6 @@ def _add(job: OperatedJob, sources: Sequence[str], *, as_json: bool) -> None:
     refused = len(found.bad) + sum(seed["verdict"] == VerdictKind.REFUSED.value for seed in answers)
     if refused:  # the others have been added; a script sees the exit code
         raise NoSeeds(f"{refused} of {len(answers) + len(found.bad)} seeds could not be added")
-
-
-def chunks_of(seeds: Sequence[Seed]) -> Iterator[list[Seed]]:
-    """The seeds in parts that fit into a question each."""
-    chunk: list[Seed] = []
-    size_bytes = 0
-    for seed in seeds:
-        size_bytes += 2 * len(seed.url) + len(seed.source.encode()) + 64
-        chunk.append(seed)
-        if size_bytes > _QUESTION_BYTES:
-            yield chunk
-            chunk, size_bytes = [], 0
-    if chunk:
-        yield chunk
 
 
 def added_lines(answers: Sequence[Facts], *, is_running: bool) -> Iterator[str]:

@@ -8,30 +8,30 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
 from dataclasses import dataclass
 from functools import partial
 from importlib.resources import files
-from pathlib import Path
 from typing import Annotated, Any, Literal
 
 from fastapi import APIRouter, Body, Depends, FastAPI, HTTPException, Query, Request
 from fastapi.exceptions import RequestValidationError
 from fastapi.openapi.utils import get_openapi
 from fastapi.responses import JSONResponse, PlainTextResponse, Response, StreamingResponse
+from fastapi.routing import APIRoute
 from pydantic import BaseModel, ConfigDict, Field
 from starlette.exceptions import HTTPException as AnyHTTPException
 
 from anabranch.crawler.console.access import Access, ConsoleRole, Holder
 from anabranch.crawler.console.audit import AuditLog
 from anabranch.crawler.console.jobs import ConsoleJobs, NoSuchJob
-from anabranch.crawler.job.seeds import COMMAND_LINE, BadSeed, Seed, parse_seed
+from anabranch.crawler.job.seeds import COMMAND_LINE, BadSeed, Seed, chunks_of, parse_seed
 from anabranch.crawler.operate.contract import OperatedJob
 from anabranch.crawler.operate.databasejob import DatabaseJob
 from anabranch.crawler.order.order import dump_order
 from anabranch.crawler.order.sections import VERSION
 from anabranch.crawler.outcomes.endings import failure_code
-from anabranch.crawler.outcomes.errors import CrawlerError, ExitCode, NoSeeds, UsageError
+from anabranch.crawler.outcomes.errors import CrawlerError, ExitCode, JobInUse, NoSeeds, UsageError
 from anabranch.crawler.report.exposition import CONTENT_TYPE, exposition
 from anabranch.crawler.report.logtail import LogFollower, last_lines
 from anabranch.crawler.run.verbs import Facts
@@ -42,6 +42,7 @@ _STATUSES = {ExitCode.USAGE: 400, ExitCode.BAD_ORDER: 400, ExitCode.NO_SEED_ANSW
 #: The logs of a job, by the name in a URL.
 LOGS = ("crawl.log", "errors.jsonl", "progress-statistics.log", "console.out")
 _MOST_LOG_BYTES = 4 << 20
+_MOST_BODY_BYTES = 96 << 20  # a job's seeds, as JSON
 #: Between two looks of a stream at a log.
 _FOLLOW_S = 0.5
 
@@ -56,6 +57,14 @@ class Console:
     jobs: ConsoleJobs
     access: Access
     audit: AuditLog
+
+
+class _Json(JSONResponse):
+    """In ASCII, so that whatever a site or a client wrote can be sent, also half a surrogate pair."""
+
+    def render(self, content: Any) -> bytes:
+        """The text."""
+        return json.dumps(content).encode()
 
 
 class _Asked(BaseModel):
@@ -118,8 +127,36 @@ def _holder(request: Request) -> Holder:
     return found
 
 
+def _counts(request: Request) -> bool:
+    """Whether the token counts still: that of a stream may be revoked on its way."""
+    try:
+        _holder(request)
+    except HTTPException:
+        return False
+    return True
+
+
+def _known(request: Request) -> Holder:
+    found: Holder = request.state.holder
+    return found
+
+
+class _TokenRoute(APIRoute):
+    """A route that asks for the token before it reads the body."""
+
+    def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
+        """FastAPI's, behind the question."""
+        answer = super().get_route_handler()
+
+        async def answer_to_holder(request: Request) -> Response:
+            request.state.holder = _holder(request)
+            return await answer(request)
+
+        return answer_to_holder
+
+
 Here = Annotated[Console, Depends(_console)]
-Who = Annotated[Holder, Depends(_holder)]
+Who = Annotated[Holder, Depends(_known)]
 
 
 def _answers(kind: str, *, is_list: bool = False, status: int = 200) -> dict[str, Any]:
@@ -129,7 +166,7 @@ def _answers(kind: str, *, is_list: bool = False, status: int = 200) -> dict[str
     error = {"content": {"application/json": {"schema": {"$ref": "#/components/schemas/Error"}}}}
     refused = {code: {"description": words, **error} for code, words in _REFUSALS.items()}
     answered = {"description": "done", "content": {"application/json": {"schema": schema}}}
-    return {"responses": {status: answered, **refused}, "status_code": status, "response_class": JSONResponse}
+    return {"responses": {status: answered, **refused}, "status_code": status, "response_class": _Json}
 
 
 _REFUSALS = {
@@ -137,18 +174,19 @@ _REFUSALS = {
     401: "no token",
     403: "the token may not do this",
     404: "there is no such job, queue or log",
-    409: "the job is in use, or does not run",
+    409: "the job is in use",
+    413: "the body is too large",
     503: "the job or its store does not answer",
     507: "the disk is full",
 }
 
-router = APIRouter(prefix="/api/v1", dependencies=[Depends(_holder)])
+router = APIRouter(prefix="/api/v1", route_class=_TokenRoute, max_body_size=_MOST_BODY_BYTES)
 
 
 @router.get("/jobs", summary="The jobs", **_answers("JobRow", is_list=True))
 def jobs(here: Here) -> Any:
     """A row for each job."""
-    return JSONResponse(here.jobs.rows())
+    return _Json(here.jobs.rows())
 
 
 @router.post("/jobs", summary="Make a job", **_answers("JobRow", status=201))
@@ -160,7 +198,7 @@ def make_job(here: Here, who: Who, asked: NewJob) -> Any:
         here.jobs.begin(asked.name, seeds, asked.order)
         if asked.start:
             here.jobs.start(asked.name)
-        return _row(here, asked.name)
+        return here.jobs.row(asked.name)
 
     return _done(here, who, "make", asked.name, {"start": asked.start}, do, status=201)
 
@@ -168,7 +206,7 @@ def make_job(here: Here, who: Who, asked: NewJob) -> Any:
 @router.get("/jobs/{name}", summary="The status of a job", **_answers("Status"))
 def status(here: Here, name: Name) -> Any:
     """What a crawl does, or how the job was left."""
-    return JSONResponse(here.jobs.job(name).status())
+    return _Json(here.jobs.job(name).status())
 
 
 @router.delete("/jobs/{name}", summary="Move a job aside", **_answers("Moved"))
@@ -183,7 +221,7 @@ def start(here: Here, who: Who, name: Name, asked: Annotated[Start, Body()] = St
 
     def do() -> Facts:
         here.jobs.start(name, again=asked.again)
-        return _row(here, name)
+        return here.jobs.row(name)
 
     return _done(here, who, "start", name, asked.model_dump(), do)
 
@@ -212,7 +250,11 @@ def add(here: Here, who: Who, name: Name, asked: NewSeeds) -> Any:
     """To a job that runs or not. A text that is no URL is refused, and then none is added."""
 
     def do() -> Facts:
-        is_running, verdicts = here.jobs.job(name).add(_seeds(asked.seeds))
+        job, seeds = here.jobs.job(name), _seeds(asked.seeds)
+        is_running, verdicts = False, []
+        for chunk in chunks_of(seeds):
+            is_running, added = job.add(chunk)
+            verdicts += added
         return {"running": is_running, "seeds": verdicts}
 
     return _done(here, who, "add", name, {"seeds": asked.seeds}, do)
@@ -272,7 +314,7 @@ def unblock(here: Here, who: Who, name: Name, host: str) -> Any:
 def order(here: Here, name: Name) -> Any:
     """All its sections and keys, and as TOML."""
     found = here.jobs.job(name).order()
-    return JSONResponse({"order": found.model_dump(mode="json", by_alias=True), "toml": dump_order(found)})
+    return _Json({"order": found.model_dump(mode="json", by_alias=True), "toml": dump_order(found)})
 
 
 @router.patch("/jobs/{name}/order", summary="Change the order of a job", **_answers("Changes"))
@@ -285,13 +327,13 @@ def change_order(here: Here, who: Who, name: Name, asked: Annotated[dict[str, st
 @router.get("/jobs/{name}/reports/{report}", summary="A report", **_answers("Report"))
 def report(here: Here, name: Name, report: str, limit: Annotated[int, Query(ge=0, le=100_000)] = 1000) -> Any:
     """As `anabranch report`."""
-    return JSONResponse(here.jobs.job(name).report({"name": report, "limit": limit}))
+    return _Json(here.jobs.job(name).report({"name": report, "limit": limit}))
 
 
 @router.get("/jobs/{name}/workers", summary="The workers of a job", **_answers("Worker", is_list=True))
 def workers(here: Here, name: Name) -> Any:
     """Of a job that several crawl."""
-    return JSONResponse(_several(here.jobs.job(name), name).workers())
+    return _Json(_several(here.jobs.job(name), name).workers())
 
 
 @router.post("/jobs/{name}/workers/{worker}/drain", summary="Have a worker end", **_answers("Worker", is_list=True))
@@ -315,8 +357,8 @@ def log_lines(
     contains: Annotated[str, Query()] = "",
 ) -> Any:
     """The last lines, or of the last 4 MiB those that contain a text."""
-    found = map(_text, last_lines(_log_file(here, name, log), _MOST_LOG_BYTES))
-    return JSONResponse({"lines": [line for line in found if contains in line][-lines:]})
+    found = map(_text, last_lines(here.jobs.log(name, log), _MOST_LOG_BYTES))
+    return _Json({"lines": [line for line in found if contains in line][-lines:]})
 
 
 _EVENTS: dict[str, Any] = {
@@ -329,12 +371,14 @@ _EVENTS: dict[str, Any] = {
 
 
 @router.get("/jobs/{name}/events", summary="The status of a job, again and again", **_EVENTS)
-async def events(here: Here, name: Name, every_s: Annotated[float, Query(ge=0.5, le=3600)] = 2.0) -> Any:
+async def events(
+    here: Here, request: Request, name: Name, every_s: Annotated[float, Query(ge=0.5, le=3600)] = 2.0
+) -> Any:
     """An event `status` at each interval, with the facts of the status; the stream goes on when the crawl ends."""
     await asyncio.to_thread(here.jobs.job, name)
 
     async def stream() -> AsyncIterator[str]:
-        while True:
+        while _counts(request):
             try:
                 yield _event("status", await asyncio.to_thread(lambda: here.jobs.job(name).status()))
             except (CrawlerError, FrontierError) as error:
@@ -345,13 +389,15 @@ async def events(here: Here, name: Name, every_s: Annotated[float, Query(ge=0.5,
 
 
 @router.get("/jobs/{name}/logs/{log}/events", summary="New lines of a log", **_EVENTS)
-async def log_events(here: Here, name: Name, log: LogName, contains: Annotated[str, Query()] = "") -> Any:
+async def log_events(
+    here: Here, request: Request, name: Name, log: LogName, contains: Annotated[str, Query()] = ""
+) -> Any:
     """An event `line` for each line that is added, if it contains the text."""
-    follower = LogFollower(await asyncio.to_thread(_log_file, here, name, log))
+    follower = LogFollower(await asyncio.to_thread(here.jobs.log, name, log))
 
     async def stream() -> AsyncIterator[str]:
         yield ": begins\n\n"
-        while True:
+        while _counts(request):
             for line in map(_text, await asyncio.to_thread(follower.new_lines)):
                 if contains in line:
                     yield _event("line", {"line": line})
@@ -363,10 +409,10 @@ async def log_events(here: Here, name: Name, log: LogName, contains: Annotated[s
 @router.get("/version", summary="The version of the console", **_answers("Version"))
 def version() -> Any:
     """A crawl may have another one."""
-    return JSONResponse({"version": VERSION})
+    return _Json({"version": VERSION})
 
 
-metrics_router = APIRouter(dependencies=[Depends(_holder)])
+metrics_router = APIRouter(route_class=_TokenRoute)
 
 
 @metrics_router.get("/metrics", summary="The metrics of all crawls", response_class=PlainTextResponse)
@@ -386,15 +432,11 @@ def metrics(here: Here) -> Any:
 # What the routes share
 
 
-def _row(here: Console, name: str) -> Facts:
-    return next(row for row in here.jobs.rows() if row["job"] == name)
+def _asked(here: Console, name: str, verb: str, arguments: dict[str, Any]) -> Response:
+    return _Json(here.jobs.job(name).answer(verb, arguments).facts)
 
 
-def _asked(here: Console, name: str, verb: str, arguments: dict[str, Any]) -> JSONResponse:
-    return JSONResponse(here.jobs.job(name).answer(verb, arguments).facts)
-
-
-def _verb(here: Console, who: Holder, name: str, verb: str, arguments: dict[str, Any]) -> JSONResponse:
+def _verb(here: Console, who: Holder, name: str, verb: str, arguments: dict[str, Any]) -> Response:
     return _done(here, who, verb, name, arguments, lambda: here.jobs.job(name).answer(verb, arguments).facts)
 
 
@@ -406,7 +448,7 @@ def _done(
     arguments: dict[str, Any],
     do: Callable[[], Any],
     status: int = 200,
-) -> JSONResponse:
+) -> Response:
     """The answer to a change, which the audit log notes."""
     try:
         facts = do()
@@ -414,7 +456,7 @@ def _done(
         here.audit.note(who, action, name, arguments, str(error))
         raise
     here.audit.note(who, action, name, arguments)
-    return JSONResponse(facts, status)
+    return _Json(facts, status)
 
 
 def _seeds(texts: Sequence[str]) -> list[Seed]:
@@ -429,13 +471,6 @@ def _several(job: OperatedJob, name: str) -> DatabaseJob:
     if not isinstance(job, DatabaseJob):
         raise UsageError(f"{name}: one worker crawls this job; this is for jobs of several")
     return job
-
-
-def _log_file(here: Console, name: str, log: str) -> Path:
-    directory = here.jobs.directory(name)
-    if directory is None:
-        raise UsageError(f"{name}: its logs are on the machines of its workers")
-    return directory / "logs" / log
 
 
 def _text(line: bytes) -> str:
@@ -465,22 +500,22 @@ def api_app(console: Console) -> FastAPI:
 
 async def _refused(_request: Request, error: Exception) -> Response:
     code = failure_code(error)
-    status = _STATUSES.get(code, 409 if isinstance(error, CrawlerError) else 503)
+    status = _STATUSES.get(code, 409 if isinstance(error, JobInUse) else 503)
     if isinstance(error, NoSuchJob | UnknownQueue):
         status = 404
-    return JSONResponse({"error": str(error), "code": int(code)}, status)
+    return _Json({"error": str(error), "code": int(code)}, status)
 
 
 async def _malformed(_request: Request, error: Exception) -> Response:
     assert isinstance(error, RequestValidationError)
     first = error.errors()[0]
     place = ".".join(str(part) for part in first["loc"])
-    return JSONResponse({"error": f"{place}: {first['msg'].lower()}", "code": int(ExitCode.USAGE)}, 400)
+    return _Json({"error": f"{place}: {first['msg'].lower()}", "code": int(ExitCode.USAGE)}, 400)
 
 
 async def _http_error(_request: Request, error: Exception) -> Response:
     assert isinstance(error, AnyHTTPException)
-    return JSONResponse({"error": str(error.detail), "code": int(ExitCode.USAGE)}, error.status_code, error.headers)
+    return _Json({"error": str(error.detail), "code": int(ExitCode.USAGE)}, error.status_code, error.headers)
 
 
 def _openapi(app: FastAPI) -> dict[str, Any]:

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Collection, Iterable, MutableMapping
 from typing import Any
-from urllib.parse import urlsplit
 
 Scope = MutableMapping[str, Any]
 Message = MutableMapping[str, Any]
@@ -18,7 +17,26 @@ App = Callable[[Scope, Receive, Send], Awaitable[None]]
 
 #: Close code of a WebSocket that breaks a rule (RFC 6455, section 7.4.1).
 _POLICY_VIOLATION = 1008
+_REFUSED = "the console has another name, or a page of another site asks; see anabranch console --allow-host"
 _LOOPBACK = frozenset({"127.0.0.1", "localhost", "[::1]"})
+
+#: What browsers may do with a page of ours. NiceGUI compiles its templates in the browser, and has scripts and styles in its
+#: pages; but nothing comes from, or goes to, another site.
+_POLICY = "; ".join((
+    "default-src 'self'", "script-src 'self' 'unsafe-inline' 'unsafe-eval'", "style-src 'self' 'unsafe-inline'",
+    "img-src 'self' data:", "font-src 'self' data:", "worker-src 'self' blob:", "object-src 'none'", "base-uri 'none'",
+    "form-action 'self'", "frame-ancestors 'none'",
+))  # fmt: skip
+#: Headers of all answers that say nothing else.
+_HEADERS = {
+    b"content-security-policy": _POLICY.encode(),
+    b"x-frame-options": b"DENY",
+    b"x-content-type-options": b"nosniff",
+    b"referrer-policy": b"same-origin",  # with no-referrer, the Origin of our own forms would be null
+    b"cross-origin-opener-policy": b"same-origin",
+    b"cross-origin-resource-policy": b"same-origin",
+    b"cache-control": b"no-store",
+}
 
 
 def allowed_hosts(address: str, port: int, more: Iterable[str]) -> frozenset[str]:
@@ -41,23 +59,25 @@ async def refuse(scope: Scope, send: Send, status: int, words: str) -> None:
 class HostGuard:
     """Answers 403 to all other requests, and closes their WebSockets."""
 
-    def __init__(self, app: App, hosts: Collection[str]) -> None:
+    def __init__(self, app: App, hosts: Collection[str], schemes: Collection[str] = ("http", "https")) -> None:
+        """`schemes` are those of the console's own pages."""
         self._app = app
         self._hosts = hosts
+        self._schemes = schemes
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Pass the request on, or refuse it."""
         if scope["type"] not in {"http", "websocket"} or self._is_allowed(scope):
             await self._app(scope, receive, send)
         else:
-            await refuse(scope, send, 403, "this console is not called by that name")
+            await refuse(scope, send, 403, _REFUSED)
 
     def _is_allowed(self, scope: Scope) -> bool:
         hosts = [value.decode("latin-1").lower() for name, value in scope["headers"] if name == b"host"]
         origins = [value.decode("latin-1").lower() for name, value in scope["headers"] if name == b"origin"]
         if len(hosts) != 1 or hosts[0] not in self._hosts or len(origins) > 1:
             return False
-        return not origins or urlsplit(origins[0]).netloc == hosts[0]
+        return not origins or origins[0] in {f"{scheme}://{hosts[0]}" for scheme in self._schemes}
 
 
 class BasePath:
@@ -75,3 +95,54 @@ class BasePath:
             inner = path.removeprefix(self._base) if path == self._base or path.startswith(f"{self._base}/") else path
             scope = {**scope, "root_path": self._base, "path": f"{self._base}{inner or '/'}"}
         await self._app(scope, receive, send)
+
+
+class SafeHeaders:
+    """Gives each answer the headers by which browsers keep other sites out of our pages, and our pages out of caches."""
+
+    def __init__(self, app: App) -> None:
+        self._app = app
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Pass the request on."""
+
+        async def send_safely(message: Message) -> None:
+            if message["type"] == "http.response.start":
+                given = [*message.get("headers", ())]
+                names = {name.lower() for name, _ in given}
+                message = {**message, "headers": [*given, *(one for one in _HEADERS.items() if one[0] not in names)]}
+            await send(message)
+
+        await self._app(scope, receive, send_safely)
+
+
+class _BodyTooLarge(Exception):
+    """A body has more bytes than it may."""
+
+
+async def bounded(app: App, scope: Scope, receive: Receive, send: Send, most_bytes: int) -> None:
+    """Pass a request on, and read at most so many bytes of its body: a larger one is answered by 413."""
+    read, has_begun = 0, False
+
+    async def receive_part() -> Message:
+        nonlocal read
+        message = await receive()
+        read += len(message.get("body", b""))
+        if read > most_bytes:
+            raise _BodyTooLarge
+        return message
+
+    async def note_begin(message: Message) -> None:
+        nonlocal has_begun
+        has_begun = True
+        await send(message)
+
+    declared = next((value for name, value in scope["headers"] if name == b"content-length"), b"0")
+    try:
+        if int(declared) <= most_bytes:
+            await app(scope, receive_part, note_begin)
+            return
+    except _BodyTooLarge:
+        if has_begun:
+            return
+    await refuse(scope, send, 413, f"the body has more than {most_bytes} bytes")

@@ -17,6 +17,9 @@ _OPENING_S = 30.0
 _LOOK_S = 0.05
 #: What the crawls print, below a job's folder.
 OUTPUT_FILE = "logs/console.out"
+_MOST_OUTPUT_BYTES = 1 << 16
+#: How a message of ours begins.
+_OURS = "anabranch: "
 
 
 class Launcher:
@@ -32,6 +35,7 @@ class Launcher:
         with storage_errors(output):
             output.parent.mkdir(exist_ok=True)
             with output.open("ab") as file:
+                begin = file.tell()
                 process = subprocess.Popen(  # noqa: S603 - our own program
                     [sys.executable, "-P", "-m", "anabranch", "crawl", "--job", str(directory), "--quiet", *options],
                     stdin=subprocess.DEVNULL,
@@ -46,9 +50,14 @@ class Launcher:
                 return process.pid
             pause.wait(_LOOK_S)
         if process.returncode:
-            said = [line.decode("utf-8", "replace") for line in last_lines(output, 4096)]
-            words = next((line for line in reversed(said) if line.startswith("anabranch: ")), "")
-            raise CrawlerError(
-                words.removeprefix("anabranch: ") or f"the crawl ended with exit code {process.returncode}"
-            )
+            words = _last_words(output, begin)
+            raise CrawlerError(words or f"the crawl ended with exit code {process.returncode}; see {OUTPUT_FILE}")
         return process.pid
+
+
+def _last_words(output: Path, begin: int) -> str:
+    """The last message of a command that wrote behind `begin`; empty without one."""
+    with storage_errors(output):
+        written = last_lines(output, min(output.stat().st_size - begin, _MOST_OUTPUT_BYTES))
+    lines = (line.decode("utf-8", "replace") for line in reversed(written))
+    return next((line for line in lines if line.startswith(_OURS)), "").removeprefix(_OURS)

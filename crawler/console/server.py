@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import os
+import re
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from ipaddress import ip_address
 from pathlib import Path
+from signal import SIGTERM, default_int_handler, signal
+from socket import AF_INET, AF_INET6, create_server
 from time import monotonic
 
 import uvicorn
@@ -16,15 +19,20 @@ import uvicorn
 from anabranch.crawler.console.access import Access, default_folder
 from anabranch.crawler.console.api import Console
 from anabranch.crawler.console.audit import AuditLog
-from anabranch.crawler.console.guard import BasePath, HostGuard, allowed_hosts
+from anabranch.crawler.console.guard import BasePath, HostGuard, SafeHeaders, allowed_hosts
 from anabranch.crawler.console.jobs import ConsoleJobs
 from anabranch.crawler.console.passwords import Passwords
-from anabranch.crawler.console.sessions import SessionGuard, Sessions
+from anabranch.crawler.console.sessions import COOKIE, SessionGuard, Sessions
 from anabranch.crawler.fetch.addresses import parse_address
 from anabranch.crawler.outcomes.errors import CrawlerError, UsageError
 
 #: Fetches, streams and other requests under way are given so long when the console ends.
 _ENDING_S = 3
+#: Connections and requests at once: clients that are slow, or never end what they ask, take no more.
+_MOST_AT_ONCE = 500
+#: Bytes of a message of a window. Files are uploaded by HTTP.
+_MOST_MESSAGE_BYTES = 4 << 20
+_BASE_PATH = re.compile(r"(/[A-Za-z0-9._~-]+)*")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -41,43 +49,59 @@ class ConsoleOptions:
 
 def serve(options: ConsoleOptions, notify: Callable[[str], None]) -> None:
     """Serve until SIGINT or SIGTERM. Raises: UsageError, CrawlerError if the address is taken; StorageError."""
-    address, port = _listened(options)
+    address, port = checked_address(options)
     folder = options.state or default_folder(os.environ)
     console = Console(ConsoleJobs(options.place), Access(folder), AuditLog(folder))
+    passwords = Passwords(folder)
+    check_strangers(options, address, passwords)
     os.environ.setdefault("NICEGUI_STORAGE_PATH", str(folder / "nicegui"))  # read when the library is imported
     from anabranch.crawler.console.browser import console_app  # noqa: PLC0415
 
-    sessions = Sessions(Passwords(folder), monotonic)
-    base = options.base_path
-    app = SessionGuard(console_app(console), sessions, base, is_secure=options.tls is not None or bool(options.hosts))
+    sessions = Sessions(passwords, monotonic)
+    base, has_tls = options.base_path, options.tls is not None
+    pages = SessionGuard(
+        console_app(console), sessions, f"{COOKIE}_{port}", base, is_secure=has_tls or bool(options.hosts)
+    )
+    names, schemes = allowed_hosts(address, port, options.hosts), ("https",) if has_tls else ("http", "https")
     config = uvicorn.Config(
-        HostGuard(BasePath(app, base), allowed_hosts(address, port, options.hosts)),
+        SafeHeaders(HostGuard(BasePath(pages, base), names, schemes)),
         host=address,
         port=port,
         log_level="warning",
         timeout_graceful_shutdown=_ENDING_S,
         server_header=False,
         proxy_headers=False,
+        http="h11",  # httptools reads heads without end
+        limit_concurrency=_MOST_AT_ONCE,
+        ws_max_size=_MOST_MESSAGE_BYTES,
         ssl_certfile=None if options.tls is None else options.tls[0],
         ssl_keyfile=None if options.tls is None else options.tls[1],
     )
-    server = uvicorn.Server(config)
     try:
-        socket = config.bind_socket()
-    except (OSError, SystemExit) as error:
+        config.load()
+    except OSError as error:  # also ssl.SSLError
+        raise UsageError(
+            f"--tls-cert, --tls-key: cannot be used: {error}; give a certificate and its key, as PEM"
+        ) from error
+    try:
+        family = AF_INET6 if ":" in address else AF_INET
+        listener = create_server((address, port), family=family)
+    except OSError as error:
         raise CrawlerError(
-            f"--listen {options.listen}: the console cannot listen there; choose another port"
+            f"--listen {options.listen}: the console cannot listen there: {(error.strerror or str(error)).lower()}; "
+            "choose another address or port"
         ) from error
     scheme = "http" if options.tls is None else "https"
     host = f"[{address}]" if ":" in address else address
-    here = f"{scheme}://{host}:{socket.getsockname()[1]}{base}"
+    here = f"{scheme}://{host}:{port}{base}"
     notify(f"open {here}/login?token={sessions.start_token}")
     notify(f"the API is at {here}/api/v1 (make a token: anabranch console token NAME)")
-    with suppress(KeyboardInterrupt):
-        asyncio.run(server.serve([socket]))
+    signal(SIGTERM, default_int_handler)  # uvicorn raises it again at the end
+    with listener, suppress(KeyboardInterrupt):
+        asyncio.run(uvicorn.Server(config).serve([listener]))
 
 
-def _listened(options: ConsoleOptions) -> tuple[str, int]:
+def checked_address(options: ConsoleOptions) -> tuple[str, int]:
     """The address and the port. Raises: UsageError if others could read what is sent."""
     try:
         place = parse_address(options.listen)
@@ -90,4 +114,15 @@ def _listened(options: ConsoleOptions) -> tuple[str, int]:
             f"--listen {options.listen}: other machines reach this address, so tokens must not pass in the clear; "
             "give --tls-cert and --tls-key, or name the reverse proxy that has TLS: --allow-host NAME"
         )
+    if not _BASE_PATH.fullmatch(options.base_path):
+        raise UsageError(f"--base-path {options.base_path}: give a path without a slash at its end, like /crawls")
     return place.host, place.port
+
+
+def check_strangers(options: ConsoleOptions, address: str, passwords: Passwords) -> None:
+    """Raises: UsageError if other machines reach the console, and nobody has a password; StorageError."""
+    if not ip_address(address).is_loopback and not passwords.has_any:
+        raise UsageError(
+            f"--listen {options.listen}: other machines reach this address, and nobody has a password yet; "
+            "set one: anabranch console passwd NAME"
+        )

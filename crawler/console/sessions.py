@@ -16,9 +16,11 @@ from starlette.requests import HTTPConnection, Request
 from starlette.responses import HTMLResponse, RedirectResponse, Response
 
 from anabranch.crawler.console.access import ConsoleRole, Holder
-from anabranch.crawler.console.guard import App, Receive, Scope, Send, refuse
+from anabranch.crawler.console.guard import App, Message, Receive, Scope, Send, bounded, refuse
 from anabranch.crawler.console.passwords import Passwords
+from anabranch.crawler.outcomes.errors import StorageError
 
+#: Begin of the cookie's name. The port follows, because cookies of one address are common to all its ports.
 COOKIE = "anabranch_session"
 #: Where the guard puts who asks, in the scope of a request.
 HOLDER = "anabranch.holder"
@@ -27,11 +29,14 @@ _IDLE_S = 12 * 3600.0
 _MOST_SESSIONS = 1000
 #: Paths that have an own way to tell who asks.
 _OF_TOKENS = ("/api/v1/", "/metrics")
+#: Bytes of the body of a request: a file of seeds, and what somebody may send who has not logged in.
+_MOST_BYTES, _MOST_BYTES_OF_STRANGERS = 96 << 20, 64 << 10
 
 
 class _Session(NamedTuple):
     holder: Holder
     ends_s: float
+    digest: str | None  #: of the password by which it began
 
 
 class Sessions:
@@ -43,13 +48,14 @@ class Sessions:
         self._now_s = now_s
         self._open: dict[str, _Session] = {}
 
-    def begin(self, holder: Holder) -> str:
+    def begin(self, holder: Holder, *, by_password: bool = False) -> str:
         """A new session; its id, for a cookie."""
         name, now_s = secrets.token_urlsafe(32), self._now_s()
         self._open = {one: session for one, session in self._open.items() if session.ends_s > now_s}
         if len(self._open) >= _MOST_SESSIONS:
             self._open.pop(next(iter(self._open)))
-        self._open[name] = _Session(holder, now_s + _IDLE_S)
+        digest = self._passwords.digest(holder.name) if by_password else None
+        self._open[name] = _Session(holder, now_s + _IDLE_S, digest)
         return name
 
     def end(self, name: str) -> None:
@@ -57,9 +63,12 @@ class Sessions:
         self._open.pop(name, None)
 
     def holder(self, name: str) -> Holder | None:
-        """Whose session this is; it lasts on."""
+        """Whose session this is; it lasts on. It is over when its password is changed or removed. Raises: StorageError."""
         session, now_s = self._open.get(name), self._now_s()
         if session is None or session.ends_s <= now_s:
+            return None
+        if session.digest is not None and session.digest != self._passwords.digest(session.holder.name):
+            self.end(name)
             return None
         self._open[name] = session._replace(ends_s=now_s + _IDLE_S)
         return session.holder
@@ -87,43 +96,72 @@ class Sessions:
 class SessionGuard:
     """Lets requests with a session pass, and has the others log in. WebSockets without one are closed."""
 
-    def __init__(self, app: App, sessions: Sessions, base_path: str = "", *, is_secure: bool = False) -> None:
+    def __init__(
+        self, app: App, sessions: Sessions, cookie: str = COOKIE, base_path: str = "", *, is_secure: bool = False
+    ) -> None:
         """`base_path` is before all paths, as a reverse proxy passes them on; `is_secure`: browsers come by TLS."""
         self._app = app
         self._sessions = sessions
+        self._cookie = cookie
         self._base = base_path.rstrip("/")
         self._is_secure = is_secure
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Pass the request on, or answer it."""
-        if scope["type"] not in {"http", "websocket"}:
+        try:
+            await self._pass_on(scope, receive, send)
+        except StorageError as error:
+            await refuse(scope, send, 503, str(error))
+
+    async def _pass_on(self, scope: Scope, receive: Receive, send: Send) -> None:
+        path = scope.get("path", "").removeprefix(self._base) or "/"
+        if scope["type"] not in {"http", "websocket"} or path.startswith(_OF_TOKENS):
             await self._app(scope, receive, send)
-            return
-        path = scope["path"].removeprefix(self._base) or "/"
-        if path.startswith(_OF_TOKENS):
-            await self._app(scope, receive, send)
-            return
-        name = HTTPConnection(scope).cookies.get(COOKIE, "")
-        holder = self._sessions.holder(name)
-        if scope["type"] == "http" and path == "/login":
-            await (await self._login(Request(scope, receive)))(scope, receive, send)
-        elif scope["type"] == "http" and path == "/logout" and scope["method"] == "POST":
-            self._sessions.end(name)
-            await self._to("/login")(scope, receive, send)
-        elif holder is not None:
+        elif scope["type"] == "http" and path in {"/login", "/logout"}:
+            await bounded(self._come_or_go, scope, receive, send, _MOST_BYTES_OF_STRANGERS)
+        elif (holder := self._sessions.holder(self._name(scope))) is not None:
             scope[HOLDER] = holder
-            await self._app(scope, receive, send)
+            if scope["type"] == "http":
+                await bounded(self._app, scope, receive, send, _MOST_BYTES)
+            else:
+                await self._app(scope, self._while_logged_in(scope, receive), send)
         elif scope["type"] == "websocket" or scope["method"] not in {"GET", "HEAD"} or path.startswith("/_nicegui"):
             await refuse(scope, send, 401, "log in first")
         else:
             await self._to("/login")(scope, receive, send)
 
-    async def _login(self, request: Request) -> Response:
-        holder, words = None, ""
-        if token := request.query_params.get("token"):
-            holder = self._sessions.by_start_token(token)
-            words = "" if holder else "this link is of another start of the console; use the newest one"
+    def _name(self, scope: Scope) -> str:
+        return HTTPConnection(scope).cookies.get(self._cookie, "")
+
+    def _while_logged_in(self, scope: Scope, receive: Receive) -> Receive:
+        """What a window sends, as long as its session lasts: it sends something twice a minute, and then the socket ends."""
+        name = self._name(scope)
+
+        async def receive_while() -> Message:
+            message = await receive()
+            is_over = self._sessions.holder(name) is None
+            return {"type": "websocket.disconnect", "code": 1008} if is_over else message
+
+        return receive_while
+
+    async def _come_or_go(self, scope: Scope, receive: Receive, send: Send) -> None:
+        request = Request(scope, receive)
+        if not scope["path"].endswith("/logout"):
+            answer = await self._login(request)
         elif request.method == "POST":
+            self._sessions.end(self._name(scope))
+            answer = self._to("/login")
+            answer.delete_cookie(self._cookie, path=f"{self._base}/")
+        else:  # a link of another site may ask for it
+            answer = self._to("/")
+        await answer(scope, receive, send)
+
+    async def _login(self, request: Request) -> Response:
+        holder, words, by_password = None, "", request.method == "POST"
+        if token := request.query_params.get("token"):
+            holder, by_password = self._sessions.by_start_token(token), False
+            words = "" if holder else "this link is of another start of the console; use the newest one"
+        elif by_password:
             wait_s = self._sessions.wait_s
             form = await request.form(max_fields=4, max_files=0)
             name, password = _field(form, "name"), _field(form, "password")
@@ -132,10 +170,11 @@ class SessionGuard:
         if holder is None:
             status = 401 if words else 200
             return HTMLResponse(login_page(self._base, words, has_passwords=self._sessions.has_passwords), status)
+        self._sessions.end(self._name(request.scope))
         answer = self._to("/")
         answer.set_cookie(
-            COOKIE,
-            self._sessions.begin(holder),
+            self._cookie,
+            self._sessions.begin(holder, by_password=by_password),
             path=f"{self._base}/",
             httponly=True,
             samesite="strict",
@@ -144,9 +183,7 @@ class SessionGuard:
         return answer
 
     def _to(self, path: str) -> RedirectResponse:
-        return RedirectResponse(
-            f"{self._base}{path}", 303, {"Cache-Control": "no-store", "Referrer-Policy": "no-referrer"}
-        )
+        return RedirectResponse(f"{self._base}{path}", 303)
 
 
 def _field(form: FormData, name: str) -> str:
@@ -162,7 +199,7 @@ def login_page(base: str, words: str, *, has_passwords: bool) -> str:
 <button>Log in</button></form>"""
     how = "Open the link that <code>anabranch console</code> printed when it started."
     return f"""<!doctype html><html lang="en"><head><meta charset="utf-8"><title>Anabranch: log in</title>
-<meta name="viewport" content="width=device-width, initial-scale=1"><meta name="referrer" content="no-referrer">
+<meta name="viewport" content="width=device-width, initial-scale=1">
 <style>:root{{color-scheme:light dark;font:16px/1.5 system-ui,sans-serif}}
 body{{display:grid;place-items:center;min-height:90vh}}main{{width:min(22rem,90vw)}}label{{display:block;margin:.6rem 0}}
 input{{display:block;width:100%;padding:.5rem;font:inherit;box-sizing:border-box}}

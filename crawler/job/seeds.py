@@ -37,6 +37,8 @@ _FILE_SUFFIXES = (".txt", ".lst", ".list", ".seeds")
 _SHOWN_CHARS = 200
 #: Most bad seeds that are shown where no seed is left.
 _SHOWN_REPORTS = 5
+#: Bytes of seeds in one question to a running crawl; it reads lines of up to 1 MiB.
+_QUESTION_BYTES = 1 << 18
 _COUNT_TEXT = re.compile(rb"([0-9]{16}) ([0-9a-f]{8})\n")
 #: Fields of a line that older versions wrote.
 _OLD_FIELDS = ("url", "source", "via")
@@ -89,6 +91,20 @@ def read_seeds(arguments: Sequence[str], stdin: BinaryIO, named_in: str = COMMAN
             else:
                 seeds.setdefault(found.url, found)
     return SeedList(seeds=tuple(seeds.values()), bad=tuple(bad))
+
+
+def chunks_of(seeds: Sequence[Seed]) -> Iterator[list[Seed]]:
+    """The seeds in parts that fit into a question each."""
+    chunk: list[Seed] = []
+    size_bytes = 0
+    for seed in seeds:
+        size_bytes += 2 * len(seed.url) + len(seed.source.encode()) + 64
+        chunk.append(seed)
+        if size_bytes > _QUESTION_BYTES:
+            yield chunk
+            chunk, size_bytes = [], 0
+    if chunk:
+        yield chunk
 
 
 def _read_argument(argument: str, stdin: BinaryIO, named_in: str) -> Iterator[Seed | BadSeed]:

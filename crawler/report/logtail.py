@@ -12,11 +12,11 @@ def last_lines(path: Path, most_bytes: int) -> list[bytes]:
     try:
         with path.open("rb") as file:
             start = max(os.fstat(file.fileno()).st_size - most_bytes, 0)
-            file.seek(start)
-            read = file.read(most_bytes)
+            file.seek(max(start - 1, 0))  # with the newline before a whole line
+            read = file.read(most_bytes + 1 if start else most_bytes)
     except OSError:
         return []
-    if start:  # the first line is cut, unless the part begins behind a newline
+    if start:
         read = read.partition(b"\n")[2]
     return read[: read.rfind(b"\n") + 1].splitlines()
 
