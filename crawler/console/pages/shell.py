@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import NamedTuple, TypeVar
@@ -45,6 +45,7 @@ _STYLE = """
 :root { --edge: #d6dde2; --soft: #5b6770; }
 body { font-family: system-ui, -apple-system, "Segoe UI", sans-serif; }
 body.body--dark { --edge: #3a444b; --soft: #a9b4bb; background: #14191c; }
+body.body--dark .text-primary, body.body--dark .nicegui-link { color: #8ec5de !important; }
 .nicegui-content { padding: 0; align-items: stretch; }
 .soft { color: var(--soft); }
 .figure { font-variant-numeric: tabular-nums; }
@@ -61,7 +62,12 @@ body.body--dark .text-primary { --q-primary: #7cc0dd; }
 .ag-cell { unicode-bidi: isolate; font-variant-numeric: tabular-nums; }
 .ag-row { cursor: pointer; }
 .panel { width: min(44rem, 100vw); max-height: 100vh; overflow-y: auto; overflow-wrap: anywhere; }
+dl.facts { display: grid; grid-template-columns: minmax(7rem, max-content) 1fr; gap: 4px 16px; margin: 0; }
+dl.facts dt { color: var(--soft); }
+dl.facts dd { margin: 0; overflow-wrap: anywhere; }
 pre.text { white-space: pre-wrap; overflow-wrap: anywhere; font-size: .85rem; margin: 0; }
+.lines { white-space: pre-wrap; overflow-wrap: anywhere; font: .8rem/1.45 ui-monospace, Menlo, Consolas, monospace; }
+.lines { border: 1px solid var(--edge); border-radius: 4px; padding: 8px; max-height: 28rem; overflow: auto; }
 """
 
 
@@ -222,6 +228,33 @@ class Column(NamedTuple):
 def plain(text: str, most: int = 300) -> str:
     """A text from the web for the eye: cut, with its control and direction marks escaped."""
     return escaped(text if len(text) <= most else f"{text[: most - 1]}…")
+
+
+def facts_list(facts: Iterable[tuple[str, str]]) -> None:
+    """Names and their values; those without a value are left out."""
+    with ui.element("dl").classes("facts"):
+        for name, value in facts:
+            if value:
+                with ui.element("dt"):
+                    ui.label(name)
+                with ui.element("dd"):
+                    ui.label(cut(value))
+
+
+def heading(text: str) -> None:
+    """The heading of a part of a page."""
+    ui.label(text).classes("text-h6").props("role=heading aria-level=2")
+
+
+def text_block(text: str, caption: str) -> ui.label:
+    """Lines of text as they are, in letters of one width; long ones are wrapped."""
+    return ui.label(text).classes("w-full lines").props(f'tabindex=0 role=region aria-label="{caption}"')
+
+
+def cut(text: str, most: int = 2000) -> str:
+    """A text that may be a site's, made printable and short."""
+    shown = escaped(text[:most])
+    return shown if len(text) <= most else f"{shown}…"
 
 
 def count(number: float | None) -> str:
