@@ -252,6 +252,7 @@ def compare(
     plot: Plot = None,
     csv: Csv = None,
     json: Annotated[FilePath, FILE(metavar="FILE", help="Write all measurements; - is standard output.")] = None,
+    live: Annotated[FilePath, FILE(metavar="FILE", help="Write a line of JSON a second while policies run.")] = None,
 ) -> None:
     """Compare queue policies by active workers: real crawls, one after the other, on the same web.
 

@@ -68,6 +68,8 @@ def explained(facts: Facts) -> str:
     text = "\n".join(texts)
     if "scope" in facts:
         text = "\n  ".join([text, *map(escaped, facts["scope"].splitlines())])
+    if "robots" in facts:
+        text = f"{text}\n  robots.txt: {escaped(facts['robots'])}"
     if "last_trouble" in facts:
         text = f"{text}\n  {trouble_line(facts['last_trouble'])}"
     gates: Sequence[Facts] = facts.get("gates", ())

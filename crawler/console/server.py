@@ -53,11 +53,11 @@ def serve(options: ConsoleOptions, notify: Callable[[str], None]) -> None:
     address, port = checked_address(options)
     folder = options.state or default_folder(os.environ)
     console = Console(ConsoleJobs(options.place), Access(folder), AuditLog(folder))
+    passwords = Passwords(folder)
+    check_strangers(options, address, passwords)
     os.environ.setdefault("NICEGUI_STORAGE_PATH", str(folder / "nicegui"))  # read when the library is imported
     from anabranch.crawler.console.browser import console_app  # noqa: PLC0415
 
-    passwords = Passwords(folder)
-    check_strangers(options, address, passwords)
     sessions = Sessions(passwords, monotonic)
     base, has_tls = options.base_path, options.tls is not None
     tables = QueueTables(folder, console.jobs)

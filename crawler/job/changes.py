@@ -44,6 +44,11 @@ def held_changes(directory: Path, order: CrawlOrder) -> list[Change]:
     return [change for change in _read(directory / STATE) if named[change.key] == change.was]
 
 
+def lasting_changes(directory: Path) -> list[Change]:
+    """All that operators changed in the job's order while it lived, a line a key. Raises: OrderDamaged, StorageError."""
+    return _read(directory / STATE)
+
+
 def settle_changes(state: Path, order: CrawlOrder) -> None:
     """Forget the changes that this order, which a run begins with, does not have. Raises: OrderDamaged, StorageError."""
     changes, named = _read(state), values(order)

@@ -159,6 +159,14 @@ class RobotsPrecondition:
             return "it is being fetched now"
         return describe_cached(self._cache.look(url), now_s)
 
+    def verdict(self, url: str, now_s: float) -> str:
+        """What these facts mean for the URL, with the line of robots.txt that decides."""
+        cached, words = self._cache.look(url), self.words(url, now_s)
+        if cached is None or cached.until_s <= now_s:
+            return words
+        allowed, line, reason = cached.rules.decide(url)
+        return f"{'allowed' if allowed else 'disallowed'}{f' by line {line}' if line else ''}: {reason} ({words})"
+
     async def _wait_for_rules(self, origin: str, visit: Visit) -> RobotsVerdict | None:
         """Fetch the rules, or wait for another visit's fetch; None: the visit's URL goes back to the queue."""
         if origin not in self._in_flight:

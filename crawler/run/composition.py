@@ -298,5 +298,6 @@ def _explainer(context: RunContext, admission: UrlAdmission, book: Book, chain: 
         known = None if gate is None else context.statistics.troubles.of(gate, now_s)
         return known or last_logged(context.job.directory, now_s, url)
 
-    robots = next((process.words for _, process in chain if isinstance(process, RobotsPrecondition)), None)
-    return UrlExplainer(admission.scope, admission.canonicalizer.key, book, admission.similar, robots, trouble)
+    robots = next((process for _, process in chain if isinstance(process, RobotsPrecondition)), None)
+    words, verdict = (None, None) if robots is None else (robots.words, robots.verdict)
+    return UrlExplainer(admission.scope, admission.canonicalizer.key, book, admission.similar, words, trouble, verdict)

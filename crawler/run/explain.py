@@ -32,7 +32,7 @@ from anabranch.frontier.inspect.explain import NEVER_SCHEDULED, REFUSED
 from anabranch.frontier.records import GateKey, UrlState
 from anabranch.frontier.times import clock_words
 
-#: The URL of a robots.txt and the time -> what the job knows about it.
+#: The URL of a robots.txt, or of a page, and the time -> what the job knows about it, or what it decides about the page.
 RobotsWords = Callable[[str, float], str]
 
 #: A URL, its gate if it has one, and the time -> why the last try of it, or of its host, failed.
@@ -52,6 +52,7 @@ class UrlExplainer:
     similar: SimilarUrlFilter | None = None
     robots: RobotsWords | None = None  #: None: the crawl asks for none
     trouble: LastTrouble = lambda *_: None
+    robots_verdict: RobotsWords | None = None  #: of a page; None: only a running crawl has the rules
 
     def with_key(self, verb: str, given: Arguments) -> Arguments:
         """The arguments of a verb, with the key for dedup of the URL that they name, if they name one. Raises: OrderError."""
@@ -78,7 +79,8 @@ class UrlExplainer:
             # No queue and no scope concern it.
             explanation = {**explanation, "state": "precondition", "queue": None, "reason": reason}
             return {**facts, "explanation": explanation}
-        return {**facts, "scope": self.scope_words(url, explanation["hops"])}
+        told = {} if self.robots_verdict is None else {"robots": self.robots_verdict(url, facts["now_s"])}
+        return {**facts, "scope": self.scope_words(url, explanation["hops"]), **told}
 
     def with_trouble(self, facts: Facts) -> Facts:
         """The facts with the last trouble of their URL, for which logs may be read (blocks). Any thread may call it."""

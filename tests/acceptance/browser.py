@@ -8,9 +8,10 @@ import re
 import shutil
 import signal
 import socket
+import subprocess
 import sys
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager, suppress
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager, closing, contextmanager, suppress
 from pathlib import Path
 
 import pytest
@@ -24,36 +25,48 @@ expect.set_options(timeout=HANG_S * 1000 / 4)
 
 
 class RunningConsole:
-    """`anabranch console FOLDER` on a free port, with a state folder of its own. The crawls that it starts end with it."""
+    """`anabranch console FOLDER` on a free port, with a state folder of its own. Its methods block for a second or two."""
 
     def __init__(self, folder: Path, *options: str | Path) -> None:
         self.jobs = folder / "jobs"
         self.state = folder / "state"
-        self.base = f"http://127.0.0.1:{free_port()}"
+        self.port = free_port()
+        self.base = f"http://127.0.0.1:{self.port}"
         self.login = ""  #: the link that it printed
         self._options = options
-        self._process: asyncio.subprocess.Process | None = None
+        self._process: subprocess.Popen[bytes] | None = None
         self.jobs.mkdir(exist_ok=True)
 
-    async def start(self) -> None:
+    def start(self) -> None:
         """Start it, and wait until it has said where it is."""
-        self._process = await asyncio.create_subprocess_exec(
-            *(sys.executable, "-P", "-m", "anabranch", "console", str(self.jobs)),
-            *("--listen", self.base.removeprefix("http://"), "--state", str(self.state), *map(str, self._options)),
-            stdout=asyncio.subprocess.PIPE,
+        self._process = subprocess.Popen(
+            [
+                *(sys.executable, "-P", "-m", "anabranch", "console", str(self.jobs)),
+                *("--listen", f"127.0.0.1:{self.port}", "--state", str(self.state), *map(str, self._options)),
+            ],
+            stdout=subprocess.PIPE,
             env=environment(),
         )
         assert self._process.stdout is not None
-        line = (await asyncio.wait_for(self._process.stdout.readline(), HANG_S)).decode()
+        line = self._process.stdout.readline().decode()
         found = re.search(r"https?://\S+", line)
         assert found, line
         self.login = found[0]
+        while True:  # it says so just before it listens
+            with suppress(OSError), socket.create_connection(("127.0.0.1", self.port)):
+                return
 
-    async def end(self) -> None:
+    def end(self) -> None:
         """End it in order; its crawls go on."""
-        if self._process is not None and self._process.returncode is None:
+        if self._process is not None:
             self._process.terminate()
-            await asyncio.wait_for(self._process.communicate(), HANG_S)
+            self._process.communicate(timeout=HANG_S)
+
+    @property
+    def pid(self) -> int:
+        """Its process."""
+        assert self._process is not None
+        return self._process.pid
 
     def crawls(self) -> list[int]:
         """The processes that crawl its jobs."""
@@ -68,15 +81,15 @@ def free_port() -> int:
         return port
 
 
-@asynccontextmanager
-async def running_console(folder: Path, *options: str | Path) -> AsyncIterator[RunningConsole]:
-    """A console of the jobs in `folder`/jobs; nothing of it is left when this ends."""
+@contextmanager
+def running_console(folder: Path, *options: str | Path) -> Iterator[RunningConsole]:
+    """A console of the jobs in `folder`/jobs; no crawl of it is left when this ends."""
     made = RunningConsole(folder, *options)
-    await made.start()
+    made.start()
     try:
         yield made
     finally:
-        await made.end()
+        made.end()
         for pid in made.crawls():
             with suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGKILL)
@@ -95,6 +108,43 @@ async def chromium() -> AsyncIterator[Browser]:
             yield browser
         finally:
             await browser.close()
+
+
+@asynccontextmanager
+async def reverse_proxy(console_port: int, port: int, base_path: str, *, strips: bool) -> AsyncIterator[None]:
+    """A proxy at `base_path` that passes the Host on, and the path with or without `base_path`; WebSockets, too."""
+    served: set[asyncio.Task[None]] = set()
+
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        task = asyncio.current_task()
+        assert task is not None
+        served.add(task)
+        with closing(writer), suppress(OSError, asyncio.IncompleteReadError):
+            head = (await reader.readuntil(b"\r\n\r\n")).decode()
+            method, path, rest = head.split(" ", 2)
+            if "upgrade: websocket" not in rest.lower():  # one request a connection
+                rest = re.sub(r"(?im)^connection:.*$", "Connection: close\r", rest)
+            inner = path.removeprefix(base_path) if strips and path.startswith(base_path) else path
+            there, onward = await asyncio.open_connection("127.0.0.1", console_port)
+            with closing(onward):
+                onward.write(f"{method} {inner or '/'} {rest}".encode())
+                await asyncio.wait(
+                    [asyncio.create_task(_copied(reader, onward)), asyncio.create_task(_copied(there, writer))],
+                    return_when=asyncio.FIRST_COMPLETED,
+                )
+
+    server = await asyncio.start_server(serve, "127.0.0.1", port)
+    async with server:
+        yield
+        for task in served:
+            task.cancel()
+
+
+async def _copied(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    with suppress(OSError):
+        while part := await reader.read(1 << 16):
+            writer.write(part)
+            await writer.drain()
 
 
 async def logged_in(browser: Browser, console: RunningConsole) -> Page:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -15,11 +15,11 @@ if TYPE_CHECKING:
 
 
 @pytest.fixture
-async def console(tmp_path: Path) -> AsyncIterator[RunningConsole]:
+def console(tmp_path: Path) -> Iterator[RunningConsole]:
     """A console without jobs, in a process of its own."""
     from tests.acceptance.browser import running_console
 
-    async with running_console(tmp_path) as made:
+    with running_console(tmp_path) as made:
         yield made
 
 

@@ -151,7 +151,7 @@ class _Overview:
         elif action == "Remove":
             moved = await act(self._view, "remove", name, {}, lambda: jobs.remove(name))
             if moved is not None:
-                ui.navigate.to(self._view.href())
+                ui.navigate.to(self._view.path())
             return
         else:
             verb = action.lower()

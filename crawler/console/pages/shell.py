@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import NamedTuple, TypeVar
@@ -45,6 +45,7 @@ _STYLE = """
 :root { --edge: #d6dde2; --soft: #5b6770; }
 body { font-family: system-ui, -apple-system, "Segoe UI", sans-serif; }
 body.body--dark { --edge: #3a444b; --soft: #a9b4bb; background: #14191c; }
+body.body--dark .text-primary, body.body--dark .nicegui-link { color: #8ec5de !important; }
 .nicegui-content { padding: 0; align-items: stretch; }
 .soft { color: var(--soft); }
 .figure { font-variant-numeric: tabular-nums; }
@@ -61,7 +62,12 @@ body.body--dark .text-primary { --q-primary: #7cc0dd; }
 .ag-cell { unicode-bidi: isolate; font-variant-numeric: tabular-nums; }
 .ag-row { cursor: pointer; }
 .panel { width: min(44rem, 100vw); max-height: 100vh; overflow-y: auto; overflow-wrap: anywhere; }
+dl.facts { display: grid; grid-template-columns: minmax(7rem, max-content) 1fr; gap: 4px 16px; margin: 0; }
+dl.facts dt { color: var(--soft); }
+dl.facts dd { margin: 0; overflow-wrap: anywhere; }
 pre.text { white-space: pre-wrap; overflow-wrap: anywhere; font-size: .85rem; margin: 0; }
+.lines { white-space: pre-wrap; overflow-wrap: anywhere; font: .8rem/1.45 ui-monospace, Menlo, Consolas, monospace; }
+.lines { border: 1px solid var(--edge); border-radius: 4px; padding: 8px; max-height: 28rem; overflow: auto; }
 """
 
 
@@ -79,11 +85,15 @@ class View:
         """The user may change jobs."""
         return self.holder.role is ConsoleRole.OPERATOR
 
-    def href(self, *parts: str, **query: str) -> str:
-        """The path of a page of ours; parts and values may be anything."""
+    def path(self, *parts: str, **query: str) -> str:
+        """The path of a page of ours, for `ui.link` and `ui.navigate`, which put `base` before it. Parts may be anything."""
         path = "/".join(quote(part, safe="") for part in parts if part)
         asked = "&".join(f"{name}={quote(value, safe='')}" for name, value in query.items())
-        return f"{self.base}/{path}" + (f"?{asked}" if asked else "")
+        return f"/{path}" + (f"?{asked}" if asked else "")
+
+    def href(self, *parts: str, **query: str) -> str:
+        """The same for what is HTML: links in cells of tables, forms, what is fetched."""
+        return self.base + self.path(*parts, **query)
 
 
 def view_of(console: Console, watch: JobWatch, request: Request) -> View:
@@ -101,12 +111,12 @@ def page(view: View, title: str, job: str = "", tab: str | None = None) -> Itera
     dark = ui.dark_mode(None)  # as the system has it
     ui.link("To the content", "#main").classes("skip")
     with ui.header().classes("items-center q-py-xs").props("role=banner"):
-        ui.link("Anabranch", view.href()).classes("text-white text-lg text-bold no-underline")
+        ui.link("Anabranch", view.path()).classes("text-white text-lg text-bold no-underline")
         if job:
             ui.label("/").classes("text-white")
-            ui.link(job, view.href("jobs", job)).classes("text-white no-underline").style("overflow-wrap:anywhere")
+            ui.link(job, view.path("jobs", job)).classes("text-white no-underline").style("overflow-wrap:anywhere")
         ui.space()
-        ui.link("Lab", view.href("lab")).classes("text-white no-underline")
+        ui.link("Lab", view.path("lab")).classes("text-white no-underline")
         ui.label(view.holder.name + ("" if view.may_change else " (reader)")).classes("text-white gt-xs")
         ui.button(icon="contrast", on_click=lambda: dark.set_value(not dark.value)).props(
             'flat round dense color=white aria-label="Light or dark"'
@@ -116,7 +126,7 @@ def page(view: View, title: str, job: str = "", tab: str | None = None) -> Itera
     if job:
         with ui.element("nav").classes("row no-wrap overflow-auto").props('aria-label="Pages of the job"'):
             for path, name in TABS:
-                link = ui.link(name, view.href("jobs", job, path)).classes("tab")
+                link = ui.link(name, view.path("jobs", job, path)).classes("tab")
                 if path == tab:
                     link.props("aria-current=page")
     with (
@@ -218,6 +228,33 @@ class Column(NamedTuple):
 def plain(text: str, most: int = 300) -> str:
     """A text from the web for the eye: cut, with its control and direction marks escaped."""
     return escaped(text if len(text) <= most else f"{text[: most - 1]}…")
+
+
+def facts_list(facts: Iterable[tuple[str, str]]) -> None:
+    """Names and their values; those without a value are left out."""
+    with ui.element("dl").classes("facts"):
+        for name, value in facts:
+            if value:
+                with ui.element("dt"):
+                    ui.label(name)
+                with ui.element("dd"):
+                    ui.label(cut(value))
+
+
+def heading(text: str) -> None:
+    """The heading of a part of a page."""
+    ui.label(text).classes("text-h6").props("role=heading aria-level=2")
+
+
+def text_block(text: str, caption: str) -> ui.label:
+    """Lines of text as they are, in letters of one width; long ones are wrapped."""
+    return ui.label(text).classes("w-full lines").props(f'tabindex=0 role=region aria-label="{caption}"')
+
+
+def cut(text: str, most: int = 2000) -> str:
+    """A text that may be a site's, made printable and short."""
+    shown = escaped(text[:most])
+    return shown if len(text) <= most else f"{shown}…"
 
 
 def count(number: float | None) -> str:

@@ -89,12 +89,18 @@ class _Progress:
         self._seconds = options.seconds
         self._steps = options.steps
         self._on_progress = on_progress
+        self._repeats = options.repeat
         self._runs = 0
+        self._live = options.live
+        if self._live is not None:
+            self._live.write_bytes(b"")
 
     @contextmanager
-    def of_run(self, words: str) -> Iterator[Callable[[Sample], None]]:
-        """While entered, a run goes on, which calls the yielded function with each sample."""
+    def of_run(self, web: str, policy: str, repeat: int) -> Iterator[Callable[[Sample], None]]:
+        """While entered, a run goes on, which calls the yielded function with each sample. Raises: OSError."""
         before: list[Sample] = []
+        which = {"web": web, "policy": policy, "repeat": repeat}
+        words = f"{web}, {policy}" + (f", repeat {repeat}" if self._repeats > 1 else "")
 
         def on_sample(sample: Sample) -> None:
             if before and sample.at_s > before[-1].at_s:
@@ -102,6 +108,10 @@ class _Progress:
                 done = round(self._runs * self._seconds + min(sample.at_s, self._seconds))
                 facts = f"{pace.active:,.0f} active workers, {pace.urls_per_s:,.0f} URLs/s"
                 self._on_progress(done, self._steps, f"{words}: {facts}")
+                if self._live is not None:
+                    line = {**which, "at_s": sample.at_s, "active": pace.active, "urls_per_s": pace.urls_per_s}
+                    with self._live.open("a", encoding="utf-8") as file:
+                        file.write(json.dumps(line) + "\n")
             before[:] = [sample]
 
         self._on_progress(round(self._runs * self._seconds), self._steps, f"{words} begins")
@@ -137,8 +147,7 @@ def _compared(options: PolicyOptions, place: CrawledWeb, progress: _Progress) ->
     runs: dict[str, list[RunResult]] = {policy: [] for policy in options.policies}
     for repeat in range(1, options.repeat + 1):
         for policy, done in runs.items():
-            which = f"{place.web}, {policy}" + (f", repeat {repeat}" if options.repeat > 1 else "")
-            with progress.of_run(which) as on_sample:
+            with progress.of_run(place.web, policy, repeat) as on_sample:
                 done.append(_watched(options, place, policy, on_sample))
     setting = Setting(
         web=place.web,

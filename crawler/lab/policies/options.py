@@ -77,6 +77,7 @@ class PolicyOptions:
     seeds: Path | None = None  #: a file of real seeds, instead of a made web
     allow_private: bool = False  #: of real seeds: fetch private and loopback addresses
     own_hosts: tuple[str, ...] = ()  #: of real seeds: the user's own hosts, which the crawl does not leave
+    live: Path | None = None  #: a file that gets a line of JSON a second, so that others see the runs as they go on
 
     @property
     def steps(self) -> int:

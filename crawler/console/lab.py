@@ -1,0 +1,216 @@
+"""Comparisons of policies that a console starts: `anabranch compare` as a process of its own, on a made web on loopback.
+
+Each has a folder below that of the console, named by its time: what was asked, its samples as they come, what the command said,
+and its result. One runs at a time, also after the console was started anew: the process holds a lock. All numbers are bounded.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shutil
+import signal
+import subprocess
+import sys
+from collections.abc import Mapping, Sequence
+from contextlib import closing, suppress
+from dataclasses import asdict, dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from anabranch.crawler.outcomes.errors import UsageError, storage_errors
+from anabranch.crawler.report.logtail import last_lines
+from anabranch.dedup.files.durable import append_to, replace_file
+from anabranch.dedup.files.locks import try_lock
+
+#: Policies that are offered; others of this form may be typed. User functions are not run by a console.
+POLICIES = ("host", "domain", "surt", "parallel:8", "elf:997", "bkdr:997", "sdbm:997")
+POLITENESSES = ("paper", "polite", "off")
+#: The bounds of each number.
+BOUNDS: Mapping[str, tuple[int, int]] = {
+    "pages": (100, 50_000), "hosts": (5, 200), "workers": (1, 500), "seconds": (2, 120),
+}  # fmt: skip
+_MOST_POLICIES = 6
+#: Comparisons that are kept.
+_KEPT = 50
+_LIVE_BYTES, _RESULT_BYTES, _OUTPUT_BYTES = 1 << 20, 64 << 20, 4096
+_POLICY = re.compile(r"[a-z0-9]{1,20}(:[0-9]{1,10}){0,2}")
+_RUN = re.compile(r"\d{8}-\d{6}-\d{3}")
+_LOCK, _RUNNING = "lock", "running"
+_ASKED, _LIVE, _OUTPUT, _RESULT = "asked.json", "live.jsonl", "output", "result.json"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LabRequest:
+    """What is to be compared. The web is made, and served on loopback."""
+
+    policies: tuple[str, ...] = ("host", "bkdr:997")
+    politeness: str = "paper"
+    pages: int = 2000
+    hosts: int = 40
+    workers: int = 100
+    seconds: int = 20  #: of a policy's run
+
+    def check(self) -> None:
+        """Raises: UsageError for what is out of bounds."""
+        if not 1 <= len(self.policies) <= _MOST_POLICIES or len(set(self.policies)) < len(self.policies):
+            raise UsageError(f"policies: choose from 1 to {_MOST_POLICIES}, each once")
+        for policy in self.policies:
+            if not _POLICY.fullmatch(policy):
+                raise UsageError(f"policies: {policy[:50]!r} is no policy of ours; choose one like host or bkdr:997")
+        if self.politeness not in POLITENESSES:
+            raise UsageError(f"politeness: choose one of {', '.join(POLITENESSES)}")
+        for name, (least, most) in BOUNDS.items():
+            if not least <= getattr(self, name) <= most:
+                raise UsageError(f"{name}: must be from {least:,} to {most:,}")
+
+    @property
+    def options(self) -> list[str]:
+        """The options of the command."""
+        numbers = [word for name in BOUNDS for word in (f"--{name}", str(getattr(self, name)))]
+        return ["--policies", ",".join(self.policies), "--politeness", self.politeness, *numbers]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LabRun:
+    """A comparison, going on or over."""
+
+    name: str
+    asked: LabRequest
+    is_running: bool
+    live: Mapping[str, Sequence[tuple[float, float, float]]]  #: policy -> seconds, active workers, URLs a second
+    means: Mapping[str, tuple[float, float]]  #: policy -> mean active workers and URLs a second; empty before its end
+    output: str  #: the last line that the command said
+
+    @property
+    def done(self) -> float:
+        """The share of its time that is over."""
+        seconds = sum(min(points[-1][0], self.asked.seconds) for points in self.live.values() if points)
+        return 1.0 if self.means else min(seconds / (self.asked.seconds * len(self.asked.policies)), 1.0)
+
+
+class LabRuns:
+    """The comparisons of a console. Its methods block. Raises: UsageError, StorageError."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self._processes: list[subprocess.Popen[bytes]] = []
+        self._over: dict[str, LabRun] = {}
+
+    @property
+    def names(self) -> list[str]:
+        """The comparisons, the last one first."""
+        with suppress(FileNotFoundError), storage_errors(self._folder):
+            return sorted((entry.name for entry in self._folder.iterdir() if _RUN.fullmatch(entry.name)), reverse=True)
+        return []
+
+    def start(self, asked: LabRequest) -> str:
+        """Start one; its name. Raises: UsageError if one runs, or for what is out of bounds."""
+        asked.check()
+        self._processes = [process for process in self._processes if process.poll() is None]  # none stays a zombie
+        name = datetime.now(UTC).strftime("%Y%m%d-%H%M%S-%f")[:-3]
+        place = self._folder / name
+        with storage_errors(self._folder):
+            self._folder.mkdir(exist_ok=True)
+            with (self._folder / _LOCK).open("ab") as lock:
+                if not try_lock(lock.fileno()):
+                    raise UsageError("a comparison runs; wait for its end, or stop it")
+                place.mkdir()
+                replace_file(place / _ASKED, json.dumps(asdict(asked)).encode())
+                process = _started(place, asked, lock.fileno())
+                replace_file(self._folder / _RUNNING, f"{name} {process.pid}".encode())
+        self._processes.append(process)
+        for old in self.names[_KEPT:]:
+            self._over.pop(old, None)
+            shutil.rmtree(self._folder / old, ignore_errors=True)
+        return name
+
+    def stop(self) -> str:
+        """End the one that runs, which removes its crawls; its name. Raises: UsageError if none runs."""
+        name, pid = self._running()
+        if name is None or pid is None:
+            raise UsageError("no comparison runs")
+        append_to(self._folder / name / _OUTPUT, b"stopped\n")
+        with suppress(ProcessLookupError):
+            os.kill(pid, signal.SIGTERM)
+        return name
+
+    def running(self) -> str | None:
+        """The name of the one that runs."""
+        return self._running()[0]
+
+    def run(self, name: str) -> LabRun:
+        """One by its name. Raises: UsageError if there is none."""
+        if name in self._over:
+            return self._over[name]
+        is_running = name == self.running()  # asked first: then all that it wrote is read
+        place = self._folder / name
+        if not _RUN.fullmatch(name) or not place.is_dir():
+            raise UsageError(f"{name[:50]!r}: there is no such comparison")
+        fields = _json_of(place / _ASKED, _OUTPUT_BYTES) or {}
+        asked = LabRequest(**{**fields, "policies": tuple(fields["policies"])}) if fields else LabRequest()
+        said = [line.decode("utf-8", "replace") for line in last_lines(place / _OUTPUT, _OUTPUT_BYTES)]
+        found = LabRun(
+            name=name,
+            asked=asked,
+            is_running=is_running,
+            live=live_points(last_lines(place / _LIVE, _LIVE_BYTES)),
+            means=means_of(_json_of(place / _RESULT, _RESULT_BYTES)),
+            output=next((line for line in reversed(said) if line.strip()), ""),
+        )
+        if not is_running:
+            self._over[name] = found
+        return found
+
+    def _running(self) -> tuple[str | None, int | None]:
+        """The name of the one that runs, and its process."""
+        try:
+            with (self._folder / _LOCK).open("rb") as lock:
+                if try_lock(lock.fileno(), shared=True):
+                    return None, None
+            name, _, pid = (self._folder / _RUNNING).read_text().partition(" ")
+            return name, int(pid)
+        except (OSError, ValueError):
+            return None, None
+
+
+def _started(place: Path, asked: LabRequest, lock: int) -> subprocess.Popen[bytes]:
+    """The process, which holds the lock until it ends. Raises: OSError."""
+    files = ["--live", str(place / _LIVE), "--json", str(place / _RESULT)]
+    with (place / _OUTPUT).open("wb") as output:
+        return subprocess.Popen(  # noqa: S603 - our own program
+            [sys.executable, "-P", "-m", "anabranch", "compare", *asked.options, *files],
+            stdin=subprocess.DEVNULL,
+            stdout=output,
+            stderr=output,
+            start_new_session=True,
+            pass_fds=[lock],
+        )
+
+
+def live_points(lines: Sequence[bytes]) -> dict[str, list[tuple[float, float, float]]]:
+    """Policy -> its seconds, active workers and URLs a second, by the lines of `compare --live`. Pure."""
+    points: dict[str, list[tuple[float, float, float]]] = {}
+    for line in lines:
+        with suppress(ValueError, KeyError, TypeError):
+            one = json.loads(line)
+            points.setdefault(one["policy"], []).append((one["at_s"], one["active"], one["urls_per_s"]))
+    return points
+
+
+def means_of(result: Any) -> dict[str, tuple[float, float]]:
+    """Policy -> mean active workers and URLs a second, by what `compare --json` wrote; the best one first. Pure."""
+    with suppress(KeyError, TypeError, IndexError, AttributeError):
+        means = result["comparisons"][0]["means"]
+        found = {policy: (float(one["active"]), float(one["urls_per_s"])) for policy, one in means.items()}
+        return dict(sorted(found.items(), key=lambda entry: -entry[1][0]))
+    return {}
+
+
+def _json_of(path: Path, most_bytes: int) -> Any:
+    """The value of a JSON file; None if it cannot be read, or is too large."""
+    with suppress(OSError, ValueError, RecursionError), closing(path.open("rb")) as file:
+        return json.loads(file.read(most_bytes))
+    return None

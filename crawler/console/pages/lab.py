@@ -1,0 +1,206 @@
+"""The page of the lab: compare policies on a made web, and see how many workers each keeps active, as it runs."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import UTC, datetime
+
+from nicegui import ui
+from starlette.requests import Request
+
+from anabranch.crawler.console.api import Console
+from anabranch.crawler.console.lab import BOUNDS, POLICIES, POLITENESSES, LabRequest, LabRun, LabRuns
+from anabranch.crawler.console.pages.shell import (
+    LINES,
+    Column,
+    View,
+    act,
+    confirmed,
+    cut,
+    every,
+    heading,
+    looked,
+    page,
+    say,
+    table,
+    view_of,
+)
+from anabranch.crawler.console.watch import EVERY_S, JobWatch
+
+#: Title of a panel, and where its values are in a point.
+_PANELS = (("Active workers by policy", 1), ("URLs a second by policy", 2))
+_MEANS = (
+    Column("policy", "Policy"),
+    Column("active", "Active workers, mean", is_number=True),
+    Column("urls", "URLs/s, mean", is_number=True),
+)
+_PAST = (Column("when", "When (UTC)"), Column("policies", "Policies"), Column("size", "Size"), Column("state", "Best"))
+#: Vue shows what is between braces as text, whatever it holds.
+_WHEN_CELL = '<q-td :props="props"><a :href="props.row.href" class="text-primary">{{ props.row.when }}</a></q-td>'
+#: Past comparisons that are listed.
+_LISTED = 20
+
+
+def add_lab_page(console: Console, watch: JobWatch) -> None:
+    """Add the page at `/lab`, with the comparison that `?run=` names, or the last one."""
+    runs = LabRuns(console.audit.path.parent / "lab")
+
+    @ui.page("/lab")
+    async def lab(request: Request) -> None:
+        view = view_of(console, watch, request)
+        with page(view, "Lab"):
+            ui.label("Compare queue policies").classes("text-h5").props("role=heading aria-level=1")
+            ui.label(
+                "Real crawls by the real crawler, one after the other, of a web that is made and served on this machine. "
+                "They take its time from crawls that run here."
+            ).classes("soft")
+            _Lab(view, runs, request.query_params.get("run", "")).make()
+
+
+class _Lab:
+    """One window on the lab."""
+
+    def __init__(self, view: View, runs: LabRuns, wanted: str) -> None:
+        self._view, self._runs, self._wanted = view, runs, wanted
+        self._drawn: LabRun | None = None
+
+    def make(self) -> None:
+        """Make the parts, and draw them from now on."""
+        if self._view.may_change:
+            self._form()
+        with ui.row().classes("w-full items-center q-gutter-sm"):
+            self._title = ui.label("No comparison yet.").props("role=heading aria-level=2").classes("text-h6")
+            ui.space()
+            self._stop = ui.button("Stop", icon="stop", on_click=self._end).props("outline dense no-caps")
+            self._stop.visible = False
+        self._progress = ui.linear_progress(0.0, show_value=False).props('aria-label="progress" instant-feedback')
+        self._said = ui.label().classes("soft").style("overflow-wrap:anywhere").props("role=status")
+        with (
+            ui.element("section")
+            .classes("w-full")
+            .props('aria-label="Panels"')
+            .style("display:grid;grid-template-columns:repeat(auto-fill,minmax(min(32rem,100%),1fr));gap:12px")
+        ):
+            self._charts = [_panel(title) for title, _ in _PANELS]
+        self._means = table(_MEANS, "policy", "Means")
+        heading("Past comparisons")
+        self._past = table(_PAST, "name", "Past comparisons")
+        self._past.add_slot("body-cell-when", _WHEN_CELL)
+        every(EVERY_S, self._redraw)
+
+    def _form(self) -> None:
+        asked = LabRequest()
+        with ui.card().classes("w-full"), ui.row().classes("w-full items-center q-gutter-sm"):
+            policies = ui.select(
+                list(POLICIES), value=list(asked.policies), multiple=True, label="Policies", new_value_mode="add-unique"
+            )
+            policies.props("outlined dense use-chips").style("min-width:16rem")
+            politeness = ui.select(list(POLITENESSES), value=asked.politeness, label="Politeness")
+            politeness.props("outlined dense").style("min-width:7rem")
+            numbers = {
+                name: ui.number(name.capitalize(), value=getattr(asked, name), min=least, max=most, precision=0)
+                .props("outlined dense")
+                .style("width:7rem")
+                for name, (least, most) in BOUNDS.items()
+            }
+
+            async def start() -> None:
+                given = {name: int(number.value or 0) for name, number in numbers.items()}
+                wanted = LabRequest(policies=tuple(policies.value), politeness=str(politeness.value), **given)
+                name = await act(
+                    self._view, "compare", "", {"options": wanted.options}, lambda: self._runs.start(wanted)
+                )
+                if name is not None:
+                    say("the comparison has begun")
+                    self._wanted = name
+                    await self._redraw()
+
+            ui.button("Compare", icon="play_arrow", on_click=start)
+
+    async def _end(self) -> None:
+        if await confirmed("Stop the comparison? What it has measured so far is kept.", "Stop"):
+            await act(self._view, "compare-stop", "", {}, self._runs.stop)
+            await self._redraw()
+
+    async def _redraw(self) -> None:
+        found = await looked(self._look)
+        if found is None:
+            self._wanted = ""
+            return
+        run, past = found
+        self._past.rows = [_past_cells(self._view, one) for one in past]
+        if run is None or run == self._drawn:
+            return
+        self._drawn = run
+        self._title.text = f"{_when(run.name)}: {', '.join(run.asked.policies)}"
+        self._stop.visible = run.is_running and self._view.may_change
+        self._progress.value = run.done
+        self._said.text = cut(f"{_state(run)} · {run.output}" if run.output else _state(run), 300)
+        self._draw(run)
+        self._means.rows = [
+            {"policy": policy, "active": f"{active:.1f}", "urls": f"{urls:.1f}"}
+            for policy, (active, urls) in run.means.items()
+        ]
+
+    def _look(self) -> tuple[LabRun | None, list[LabRun]]:
+        """The comparison that is shown, and the past ones."""
+        past = [self._runs.run(name) for name in self._runs.names[:_LISTED]]
+        if self._wanted:
+            return self._runs.run(self._wanted), past
+        return past[0] if past else None, past
+
+    def _draw(self, run: LabRun) -> None:
+        for chart, (_, place) in zip(self._charts, _PANELS, strict=True):
+            chart.options["series"] = series_of(run, place)
+            chart.update()
+            chart.visible = bool(run.live)
+
+
+def series_of(run: LabRun, place: int) -> list[dict[str, object]]:
+    """A line for each policy, in the order in which they were named. Pure."""
+    return [
+        {
+            "name": policy,
+            "type": "line",
+            "showSymbol": False,
+            "data": [[round(point[0], 2), round(point[place], 2)] for point in run.live.get(policy, ())],
+        }
+        for policy in run.asked.policies
+    ]
+
+
+def _when(name: str) -> str:
+    return datetime.strptime(name[:15], "%Y%m%d-%H%M%S").replace(tzinfo=UTC).strftime("%Y-%m-%d %H:%M:%S")
+
+
+def _state(run: LabRun) -> str:
+    return "running" if run.is_running else "finished" if run.means else "ended before its time"
+
+
+def _past_cells(view: View, run: LabRun) -> dict[str, object]:
+    asked, best = run.asked, next(iter(run.means), "")
+    return {
+        "name": run.name,
+        "href": view.href("lab", run=run.name),
+        "when": _when(run.name),
+        "policies": ", ".join(asked.policies),
+        "size": f"{asked.pages:,} pages, {asked.hosts} hosts, {asked.workers} workers, {asked.seconds} s, {asked.politeness}",
+        "state": best or _state(run),
+    }
+
+
+def _panel(title: str, colours: Sequence[str] = LINES) -> ui.echart:
+    """An empty panel of lines over the seconds of a run."""
+    made = ui.echart({
+        "title": {"text": title, "textStyle": {"fontSize": 14, "color": "#808890"}},
+        "color": list(colours),
+        "aria": {"enabled": True},
+        "animation": False,
+        "grid": {"left": 50, "right": 24, "top": 36, "bottom": 64},
+        "tooltip": {"trigger": "axis", "renderMode": "richText"},
+        "legend": {"bottom": 0, "textStyle": {"color": "#808890"}},
+        "xAxis": {"type": "value", "min": 0, "name": "s"},
+        "yAxis": {"type": "value", "min": 0},
+        "series": [],
+    })  # fmt: skip
+    return made.classes("w-full").style("height:300px").props(f'role=img aria-label="{title}"')

@@ -1,0 +1,143 @@
+"""The page of the logs of a job: their last lines, and new ones as they are written."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable
+from pathlib import Path
+
+from nicegui import ui
+from starlette.requests import Request
+
+from anabranch.crawler.console.api import LOGS, Console
+from anabranch.crawler.console.pages.shell import View, cut, every, looked, page, view_of
+from anabranch.crawler.console.watch import JobWatch
+from anabranch.crawler.job.workerfolders import worker_folders
+from anabranch.crawler.outcomes.errors import UsageError
+from anabranch.crawler.report.logtail import LogFollower, last_lines
+
+#: Lines that the page holds, and characters of a line that are shown and searched.
+MOST_LINES, MOST_CHARS = 2000, 2000
+#: Lines that are added at once; of more, the last ones.
+_MOST_NEW = 500
+#: What is read of the end of a log.
+_TAIL_BYTES = 8 << 20
+_EVERY_S = 1.0
+_SHOWN = (100, 500, MOST_LINES)
+#: The folder of the job itself.
+_JOB = "job"
+
+#: Whether a line is shown.
+Fits = Callable[[str], bool]
+
+
+def add_logs_page(console: Console, watch: JobWatch) -> None:
+    """Add the page at `/jobs/NAME/logs`."""
+
+    @ui.page("/jobs/{name}/logs")
+    async def logs(request: Request, name: str) -> None:
+        view = view_of(console, watch, request)
+        with page(view, f"Logs · {name}", name, "logs"):
+            ui.label("Logs").classes("text-h5").props("role=heading aria-level=1")
+            directory = await looked(lambda: console.jobs.directory(name))
+            if directory is None:
+                ui.label("The logs of this job are on the machines of its workers.").classes("soft")
+            else:
+                _Tail(view, directory, await looked(lambda: worker_folders(directory)) or []).make()
+
+
+class _Tail:
+    """One window on the logs of a job."""
+
+    def __init__(self, view: View, directory: Path, workers: Iterable[Path]) -> None:
+        self._view = view
+        self._folders = {_JOB: directory} | {f"worker {folder.name}": folder for folder in workers}
+        self._follower: LogFollower | None = None
+
+    def make(self) -> None:
+        """Make the parts, and show lines from now on."""
+        with ui.row().classes("w-full items-center q-gutter-sm"):
+            self._log = ui.select(list(LOGS), value=LOGS[0], label="Log", on_change=self._begin).props("outlined dense")
+            self._of = ui.select(list(self._folders), value=_JOB, label="Of", on_change=self._begin).props(
+                "outlined dense"
+            )
+            self._of.visible = len(self._folders) > 1
+            self._count = ui.select(list(_SHOWN), value=_SHOWN[0], label="Last lines", on_change=self._begin)
+            self._count.props("outlined dense").style("min-width:7rem")
+            self._text = ui.input("Filter", on_change=self._begin).props("outlined dense clearable debounce=400")
+            self._text.classes("col").style("min-width:10rem")
+            # A pattern may take for ever, and hold the console up: so it takes who may stop crawls, too.
+            self._is_pattern = ui.switch("Regular expression", on_change=self._begin)
+            self._is_pattern.visible = self._view.may_change
+            self._follows = ui.switch("Follow", value=True)
+        self._fault = ui.label().classes("text-negative").props("role=alert")
+        self._lines = ui.log(max_lines=MOST_LINES).classes("w-full lines").style("height:65vh;max-height:none")
+        self._lines.props('tabindex=0 role=log aria-live=off aria-label="Lines of the log"')
+        self._state = ui.label().classes("soft figure").props("role=status")
+        every(_EVERY_S, self._follow)
+
+    async def _begin(self) -> None:
+        """Show the end of the log that is chosen now."""
+        self._follower = None
+        self._lines.clear()
+        fits = self._fits()
+        if fits is None:
+            return
+        path, most = self._path(), int(self._count.value)
+        follower = LogFollower(path)
+        found = await looked(lambda: (follower.new_lines(), fitting(last_lines(path, _TAIL_BYTES), fits)[-most:])[1])
+        if found is not None and path == self._path():
+            self._lines.clear()
+            self._push(found)
+            self._state.text = f"{len(found):,} lines" if found else "no line, or the log is not written yet"
+            self._follower = follower
+
+    async def _follow(self) -> None:
+        if self._follower is None:
+            if not self._fault.text:
+                await self._begin()
+            return
+        follower, fits = self._follower, self._fits()
+        if not self._follows.value or fits is None:
+            return
+        found = await looked(lambda: fitting(follower.new_lines(), fits))
+        if found and follower is self._follower:
+            skipped = len(found) - _MOST_NEW
+            self._push([*([f"… {skipped:,} lines are left out here"] if skipped > 0 else []), *found[-_MOST_NEW:]])
+            self._state.text = f"{len(found):,} new lines in the last second"
+
+    def _path(self) -> Path:
+        return self._folders[self._of.value] / "logs" / str(self._log.value)
+
+    def _fits(self) -> Fits | None:
+        """The filter; None if it is wrong, which is shown."""
+        try:
+            found = line_filter(
+                self._text.value or "", is_pattern=bool(self._is_pattern.value) and self._view.may_change
+            )
+        except UsageError as error:
+            self._fault.text = str(error)
+            return None
+        self._fault.text = ""
+        return found
+
+    def _push(self, lines: Iterable[str]) -> None:
+        for line in lines:
+            self._lines.push(line or " ")
+
+
+def line_filter(text: str, *, is_pattern: bool) -> Fits:
+    """Whether a line holds the text, or what the regular expression finds. Raises: UsageError if it is none. Pure."""
+    if not is_pattern:
+        return lambda line: text in line
+    try:
+        pattern = re.compile(text)
+    except (re.error, RecursionError, OverflowError) as error:
+        raise UsageError(f"{text!r} is no regular expression: {error}") from error
+    return lambda line: pattern.search(line) is not None
+
+
+def fitting(lines: Iterable[bytes], fits: Fits) -> list[str]:
+    """The lines that fit, as text that is safe to show, cut at `MOST_CHARS`. Pure."""
+    shown = (line[: 4 * MOST_CHARS].decode("utf-8", "replace") for line in lines)
+    return [cut(line, MOST_CHARS) for line in shown if fits(line[:MOST_CHARS])]

@@ -1,0 +1,196 @@
+"""The page of the order of a job: each key with its value and where that comes from; what can be changed is changed here."""
+
+from __future__ import annotations
+
+import json
+import tomllib
+from collections.abc import Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+from nicegui import events, ui
+from starlette.requests import Request
+
+from anabranch.crawler.console.api import Console
+from anabranch.crawler.console.pages.shell import (
+    Column,
+    View,
+    act,
+    cut,
+    heading,
+    looked,
+    page,
+    say,
+    table,
+    text_block,
+    view_of,
+)
+from anabranch.crawler.console.watch import JobWatch
+from anabranch.crawler.job.changes import lasting_changes
+from anabranch.crawler.job.orderfile import order_file
+from anabranch.crawler.order.changes import CHANGEABLE, changes_layer
+from anabranch.crawler.order.order import KEYS, SECTIONS, CrawlOrder, dump_order
+from anabranch.crawler.order.rendering import descriptions_of
+from anabranch.crawler.order.sources import Layer, file_layer, kept_layer, origin
+
+_COLUMNS = (
+    Column("key", "Key"),
+    Column("value", "Value"),
+    Column("origin", "From"),
+    Column("words", "Meaning", is_sortable=False),
+)
+#: Vue shows what is between braces as text, whatever it holds.
+_KEY_CELL = """<q-td :props="props" style="white-space:nowrap"><span class="text-bold">{{ props.row.key }}</span>
+<q-btn v-if="props.row.changeable" flat dense size="sm" icon="edit" :aria-label="'Change ' + props.row.key"
+@click="$parent.$emit('change', props.row.key)" /></q-td>"""
+
+
+class OrderKey(NamedTuple):
+    """A key of an order."""
+
+    key: str  #: as in limits.pages
+    value: str  #: as a setting has it
+    origin: str
+    words: str  #: what it means
+    changeable: bool
+
+
+def add_order_page(console: Console, watch: JobWatch) -> None:
+    """Add the page at `/jobs/NAME/order`."""
+
+    @ui.page("/jobs/{name}/order")
+    async def order(request: Request, name: str) -> None:
+        view = view_of(console, watch, request)
+        with page(view, f"Order · {name}", name, "order"):
+            _Order(view, name).make()
+
+
+class _Order:
+    """One window on the order of a job."""
+
+    def __init__(self, view: View, name: str) -> None:
+        self._view, self._name = view, name
+        self._keys: dict[str, OrderKey] = {}
+        self._toml = ""
+
+    def make(self) -> None:
+        """Make the parts, and look for the order."""
+        ui.label("Order").classes("text-h5").props("role=heading aria-level=1")
+        with ui.row().classes("w-full items-center q-gutter-sm"):
+            text = ui.input("Filter").props("outlined dense clearable")
+            self._given = ui.switch("Only what is not the default", on_change=self._draw)
+            self._changeable = ui.switch("Only what can be changed", on_change=self._draw)
+        self._table = table(_COLUMNS, "key", "The order").bind_filter_from(text, "value", lambda typed: typed or "")
+        self._table.add_slot("body-cell-key", _KEY_CELL)
+        self._table.pagination = {"rowsPerPage": 0}
+        self._table.on("change", self._change)
+        with ui.row().classes("w-full items-center q-gutter-sm"):
+            heading("As TOML")
+            ui.button("Copy", icon="content_copy", on_click=self._copy).props("outline dense no-caps")
+            ui.button("Download", icon="download", on_click=self._download).props("outline dense no-caps")
+        self._text = text_block("", "The order as TOML")
+        ui.timer(0.05, self._show, once=True)
+
+    async def _show(self) -> None:
+        jobs, name = self._view.console.jobs, self._name
+        found = await looked(lambda: (jobs.job(name).order(), jobs.directory(name)))
+        if found is None:
+            return
+        order, directory = found
+        layers = await looked(lambda: order_layers(order, directory))
+        self._keys = {one.key: one for one in order_keys(order, layers or ())}
+        self._toml = dump_order(order)
+        self._text.text = cut_lines(self._toml)
+        self._draw()
+
+    def _draw(self) -> None:
+        rows = [
+            {**one._asdict(), "value": cut(one.value, 500), "changeable": one.changeable and self._view.may_change}
+            for one in self._keys.values()
+            if not (self._given.value and one.origin.startswith("default"))
+            if one.changeable or not self._changeable.value
+        ]
+        self._table.rows = rows
+
+    def _copy(self) -> None:
+        ui.clipboard.write(self._toml)
+        say("copied")
+
+    def _download(self) -> None:
+        ui.download.content(self._toml.encode(), "order.toml")
+
+    def _change(self, event: events.GenericEventArguments) -> None:
+        """Ask for another value."""
+        one = self._keys.get(str(event.args))
+        if one is None or not one.changeable:
+            return
+        with ui.dialog() as dialog, ui.card().classes("w-full").style("max-width:36rem"):
+            ui.label(one.key).classes("text-h6")
+            ui.label(one.words).classes("soft")
+            given = ui.input("Value", value=one.value).props("outlined dense autofocus").classes("w-full")
+
+            async def change() -> None:
+                setting = f"{one.key}={given.value}"
+                job = self._view.console.jobs
+                done = await act(
+                    self._view,
+                    "set",
+                    self._name,
+                    {one.key: given.value},
+                    lambda: job.job(self._name).change_order([setting]),
+                )
+                if done is not None:
+                    say("; ".join(change["line"] for change in done["changes"]) or "it has this value already")
+                    dialog.close()
+                    await self._show()
+
+            given.on("keydown.enter", change)
+            with ui.row().classes("w-full justify-end"):
+                ui.button("Cancel", on_click=dialog.close).props("flat")
+                ui.button("Change", on_click=change)
+        dialog.open()
+
+
+def order_layers(order: CrawlOrder, directory: Path | None) -> list[Layer]:
+    """The sources of a job's order, the strongest first. Raises: OrderError, OrderDamaged, StorageError."""
+    kept = None if directory is None else order_file(directory)
+    if directory is None or kept is None:
+        return [kept_layer(tomllib.loads(dump_order(order)), "the job's database")]
+    return [changes_layer(lasting_changes(directory)), file_layer(kept)]
+
+
+def order_keys(order: CrawlOrder, layers: Sequence[Layer]) -> list[OrderKey]:
+    """All keys of an order; a job's file has all of them, so a value that is the default counts as that. Pure."""
+    tables = order.model_dump(mode="json", by_alias=True)
+    defaults = CrawlOrder().model_dump(mode="json", by_alias=True)
+    found = []
+    for section, keys in KEYS.items():
+        words = descriptions_of(SECTIONS[section])
+        for key in keys:
+            value, source = tables[section][key], origin(layers, section, key)
+            is_default = value == defaults[section][key] and not source.startswith("anabranch set")
+            found.append(
+                OrderKey(
+                    key=f"{section}.{key}",
+                    value=setting_text(value),
+                    origin="default" if is_default else source,
+                    words=words.get(key, ""),
+                    changeable=key in CHANGEABLE.get(section, ()),
+                )
+            )
+    return found
+
+
+def setting_text(value: object) -> str:
+    """A value as a setting `section.key=value` has it; empty for none. Pure."""
+    if value is None:
+        return ""
+    if isinstance(value, str):
+        return value
+    return json.dumps(value, ensure_ascii=False)
+
+
+def cut_lines(text: str, most: int = 5000) -> str:
+    """At most so many lines, made printable. Pure."""
+    lines = text.split("\n")
+    return "\n".join([*(cut(line) for line in lines[:most]), *(["…"] if len(lines) > most else [])])

@@ -1,0 +1,110 @@
+"""The page of the reports of a job: each as a table, and to be downloaded."""
+
+from __future__ import annotations
+
+import json
+
+from nicegui import ui
+from starlette.requests import Request
+
+from anabranch.crawler.console.api import Console
+from anabranch.crawler.console.pages.shell import Column, View, cut, looked, page, table, view_of
+from anabranch.crawler.console.watch import JobWatch
+from anabranch.crawler.report.reports import REPORTS
+from anabranch.crawler.report.table import report_of, text_lines
+from anabranch.crawler.run.crawl_verbs import LIMIT, MOST
+from anabranch.crawler.run.verbs import Facts
+
+#: How the browser writes a cell; sorting compares the numbers themselves.
+_SHOWN = "value => typeof value === 'number' ? value.toLocaleString('en', {maximumFractionDigits: 3}) : value ?? '–'"
+
+
+def add_reports_page(console: Console, watch: JobWatch) -> None:
+    """Add the page at `/jobs/NAME/reports`, with the report that `?report=` names."""
+
+    @ui.page("/jobs/{name}/reports")
+    async def reports(request: Request, name: str) -> None:
+        view, asked = view_of(console, watch, request), request.query_params.get("report", "")
+        with page(view, f"Reports · {name}", name, "reports"):
+            ui.label("Reports").classes("text-h5").props("role=heading aria-level=1")
+            _Report(view, name, asked if asked in REPORTS else next(iter(REPORTS))).make()
+
+
+class _Report:
+    """One window on a job's reports."""
+
+    def __init__(self, view: View, name: str, report: str) -> None:
+        self._view, self._name, self._first = view, name, report
+
+    def make(self) -> None:
+        """Make the parts; the first report is asked for at once."""
+        with ui.row().classes("w-full items-center q-gutter-sm"):
+            self._report = ui.select(list(REPORTS), value=self._first, label="Report", on_change=self._show)
+            self._report.props("outlined dense").style("min-width:14rem")
+            self._filter = ui.input("Filter").props("outlined dense clearable")
+            ui.button("Again", icon="refresh", on_click=self._show).props("outline dense no-caps")
+            ui.space()
+            ui.button("Text", icon="download", on_click=lambda: self._download("txt")).props("outline dense no-caps")
+            ui.button("JSON", icon="download", on_click=lambda: self._download("json")).props("outline dense no-caps")
+        self._place = ui.column().classes("w-full")
+        ui.timer(0.05, self._show, once=True)
+
+    async def _show(self) -> None:
+        report = str(self._report.value)
+        self._place.clear()
+        with self._place:
+            ui.spinner().props('aria-label="looking"')
+        facts = await looked(lambda: self._ask(report, LIMIT))
+        if report != self._report.value:
+            return
+        self._place.clear()
+        if facts is not None:
+            with self._place:
+                made = report_table(facts, report)
+                made.bind_filter_from(self._filter, "value", lambda text: text or "")
+                if facts.get("more"):
+                    ui.label(f"The first {LIMIT:,} rows; a download has up to {MOST:,}.").classes("soft")
+
+    def _ask(self, report: str, limit: int) -> Facts:
+        return self._view.console.jobs.job(self._name).report({"name": report, "limit": limit})
+
+    async def _download(self, form: str) -> None:
+        report = str(self._report.value)
+        facts = await looked(lambda: self._ask(report, MOST))
+        if facts is not None:
+            ui.download.content(written(facts, form), f"{self._name}-{report}.{form}")
+
+
+def report_table(facts: Facts, caption: str) -> ui.table:
+    """The facts of a report as a table that can be sorted."""
+    heads, rows = report_rows(facts)
+    made = table([Column(f"c{number}", head) for number, head in enumerate(heads)], "row", caption)
+    for number, column in enumerate(made.columns):
+        column[":format"] = _SHOWN
+        if heads != ("name", "value") and any(isinstance(row[f"c{number}"], int | float) for row in rows):
+            column["align"] = "right"
+        else:
+            column["style"] = "min-width:8rem"  # else a long word takes a letter a line in a table of many columns
+    made.rows = rows
+    made.update()
+    return made
+
+
+def report_rows(facts: Facts) -> tuple[tuple[str, ...], list[dict[str, object]]]:
+    """Heads, and rows with a key for each column: heads may be a site's words. Texts are made printable. Pure."""
+    heads = tuple(facts["heads"]) if "heads" in facts else ("name", "value")
+    listed = [[row[head] for head in heads] for row in facts["rows"]] if "heads" in facts else facts["facts"].items()
+    rows = [
+        {
+            "row": number,
+            **{f"c{place}": cut(cell) if isinstance(cell, str) else cell for place, cell in enumerate(cells)},
+        }
+        for number, cells in enumerate(listed)
+    ]
+    return heads, rows
+
+
+def written(facts: Facts, form: str) -> bytes:
+    """A report as `anabranch report` prints it: `txt`, or `json`. Pure."""
+    text = json.dumps(facts, indent=2) + "\n" if form == "json" else "".join(text_lines(report_of(dict(facts))))
+    return text.encode("utf-8", "backslashreplace")

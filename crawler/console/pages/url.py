@@ -1,0 +1,224 @@
+"""The page of a URL: where it is and why, what the logs have about it, its parents, its links and its archived answer."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from nicegui import ui
+from starlette.requests import Request
+
+from anabranch.crawler.console.api import Console
+from anabranch.crawler.console.pages.shell import (
+    View,
+    cut,
+    facts_list,
+    heading,
+    looked,
+    page,
+    say,
+    text_block,
+    view_of,
+)
+from anabranch.crawler.console.urlfacts import (
+    BODY_BYTES,
+    MOST_LINES,
+    MOST_LINKS,
+    MOST_PARENTS,
+    UrlFiles,
+    UrlRecord,
+    safe_text,
+    url_files,
+)
+from anabranch.crawler.console.watch import JobWatch
+from anabranch.crawler.extract.content_type import html_as_utf8
+from anabranch.crawler.operate.databasejob import DatabaseJob
+from anabranch.crawler.robots.retrieval import robots_url
+from anabranch.crawler.robots.rules import explain_rules, parse_robots
+from anabranch.crawler.run.verbs import Facts
+from anabranch.frontier.times import duration_words, moment_words, rate_words
+
+#: A longer URL cannot be asked for: it does not fit into the address of a page.
+_MOST_CHARS = 8000
+#: Workers that are named where a record is on one of their machines.
+_MOST_WORKERS = 20
+
+
+class _Looked(NamedTuple):
+    """What was found about a URL."""
+
+    explained: Facts
+    files: UrlFiles | None  #: None: the job has no folder here
+    robots: Sequence[str]  #: the decision of the archived robots.txt, in lines
+    workers: Sequence[str]  #: of a job without a folder here
+
+
+def add_url_page(console: Console, watch: JobWatch) -> None:
+    """Add the page at `/jobs/NAME/url?url=…`."""
+
+    @ui.page("/jobs/{name}/url")
+    async def url(request: Request, name: str) -> None:
+        view, asked = view_of(console, watch, request), request.query_params.get("url", "")[:_MOST_CHARS]
+        with page(view, f"URL · {name}", name, "url"):
+            ui.label("A URL of the job").classes("text-h5").props("role=heading aria-level=1")
+            _form(view, name, asked)
+            found = ui.column().classes("w-full")
+        if asked:
+            with found:
+                ui.spinner().props('aria-label="looking"')
+            ui.timer(0.05, lambda: _fill(view, name, asked, found), once=True)
+
+
+def _form(view: View, name: str, asked: str) -> None:
+    def ask() -> None:
+        typed = given.value.strip()
+        if len(typed) > _MOST_CHARS:
+            say(f"a URL of more than {_MOST_CHARS} characters; ask for it by `anabranch why`", is_bad=True)
+        elif typed:
+            ui.navigate.to(view.path("jobs", name, "url", url=typed))
+
+    with ui.row().classes("w-full items-center no-wrap"):
+        given = ui.input("URL", value=asked, placeholder="https://example.org/page").props("outlined dense autofocus")
+        given.classes("col").on("keydown.enter", ask)
+        ui.button("Explain", icon="search", on_click=ask)
+
+
+async def _fill(view: View, name: str, asked: str, place: ui.column) -> None:
+    found = await looked(lambda: _look(view, name, asked))
+    place.clear()
+    if found is None:
+        return
+    with place:
+        _explained(view, name, found)
+        if found.files is None:
+            _elsewhere(found.workers)
+            return
+        if not found.files.is_whole:
+            ui.label("The logs are long: only their ends were searched, or there is more than is shown.").classes(
+                "soft"
+            )
+        _lines("crawl.log", found.files.log)
+        _lines("errors.jsonl", found.files.errors)
+        _pages(view, name, found.files)
+        _record(view, name, found.files.record)
+
+
+def _look(view: View, name: str, asked: str) -> _Looked:
+    """Blocks. Raises: CrawlerError, FrontierError."""
+    job, directory = view.console.jobs.job(name), view.console.jobs.directory(name)
+    explained = job.answer("why", {"url": asked}).facts
+    url = explained["explanation"]["subject"]
+    if directory is None:
+        listed = job.workers()[:_MOST_WORKERS] if isinstance(job, DatabaseJob) else []
+        return _Looked(
+            explained, None, (), [f"{worker['name']} ({worker['machine'] or 'unknown'})" for worker in listed]
+        )
+    robots: list[str] = []
+    if "scope" in explained:
+        archived = url_files(directory, robots_url(url)).record
+        if archived is not None and archived.body and archived.head[9:12] == "200":
+            rules = parse_robots(archived.body, job.order().agent.token, is_cut=archived.is_cut)
+            robots = explain_rules(rules, url, archived.body)
+    return _Looked(explained, url_files(directory, url), robots, ())
+
+
+def _explained(view: View, name: str, found: _Looked) -> None:
+    facts, now_s = found.explained, found.explained["now_s"]
+    for explanation in (facts["explanation"], *facts.get("others", ())):
+        with ui.card().classes("w-full"):
+            with ui.row().classes("items-center"):
+                ui.label(cut(explanation["subject"])).classes("text-bold").style("overflow-wrap:anywhere")
+                ui.badge(explanation["state"]).props("color=primary")
+            earliest_s, rate = explanation["earliest_s"], explanation["highest_rate"]
+            facts_list((
+                ("Why", explanation["reason"]),
+                ("Earliest", "" if earliest_s is None else moment_words(earliest_s, now_s)),
+                ("Before it", "" if explanation["ahead"] is None else f"{explanation['ahead']:,} URLs of its queue"),
+                ("Gate", explanation["gate"] or ""),
+                ("Group", explanation["group"] or ""),
+                ("Gates allow", "" if rate is None else rate_words(rate)),
+                ("Hops", explanation["hops"] or ""),
+                ("The filter", {True: "knows it", False: "does not know it"}.get(explanation["seen"], "")),
+            ))  # fmt: skip
+            queue = explanation["queue"]
+            if queue is not None:
+                ui.link(f"Queue {cut(queue, 200)}", view.path("jobs", name, "queues", queue=queue))
+    if "scope" in facts:
+        heading("Scope")
+        text_block(safe_text(facts["scope"][:_MOST_CHARS]), "Scope")
+    if "robots" in facts or found.robots:
+        heading("robots.txt")
+        if "robots" in facts:
+            ui.label(cut(facts["robots"]))
+        if found.robots:
+            text_block("\n".join(map(cut, found.robots)), "The archived robots.txt")
+    if "last_trouble" in facts:
+        trouble = facts["last_trouble"]
+        heading("Last trouble")
+        ended = "given up" if trouble["is_final"] else "to be tried again"
+        ui.label(cut(f"{duration_words(trouble['ago_s'])} ago: {trouble['url']}: {trouble['reason']}, {ended}"))
+
+
+def _elsewhere(workers: Sequence[str]) -> None:
+    heading("Logs and WARC record")
+    ui.label("They are on the machine of the worker that fetched it. Workers now:" if workers else
+             "They are on the machine of the worker that fetched it; no worker is at work now.")  # fmt: skip
+    for worker in workers:
+        ui.label(cut(worker, 200))
+
+
+def _lines(log: str, lines: Sequence[str]) -> None:
+    heading(f"Its lines in {log}")
+    if lines:
+        text_block("\n".join(map(cut, lines)), f"Lines of {log}")
+        if len(lines) == MOST_LINES:
+            ui.label(f"The last {MOST_LINES}.").classes("soft")
+    else:
+        ui.label("none").classes("soft")
+
+
+def _pages(view: View, name: str, files: UrlFiles) -> None:
+    heading("Found on")
+    parents = list(dict.fromkeys([*([files.via] if files.via else []), *files.parents]))
+    if not parents:
+        ui.label("not known: it is a seed, or not fetched yet; `--links` has all links written").classes("soft")
+    with ui.column().classes("w-full gap-1").style("max-height:20rem;overflow:auto;flex-wrap:nowrap"):
+        for parent in parents:
+            first = " (first)" if parent == files.via else ""
+            link = ui.link(f"{cut(parent, 300)}{first}", view.path("jobs", name, "url", url=parent[:_MOST_CHARS]))
+            link.style("overflow-wrap:anywhere")
+    if len(parents) >= MOST_PARENTS:
+        ui.label(f"The last {MOST_PARENTS} that were fetched.").classes("soft")
+    if not files.links:
+        return
+    with ui.expansion(f"{len(files.links):,} links of it").classes("w-full"), ui.column().classes("gap-1"):
+        for url, hop, context in files.links:
+            with ui.row().classes("items-baseline"):
+                ui.label(f"{hop} {cut(context, 60)}").classes("soft")
+                ui.link(cut(url, 300), view.path("jobs", name, "url", url=url[:_MOST_CHARS])).style(
+                    "overflow-wrap:anywhere"
+                )
+        if len(files.links) == MOST_LINKS:
+            ui.label(f"The first {MOST_LINKS}.").classes("soft")
+
+
+def _record(view: View, name: str, record: UrlRecord | None) -> None:
+    heading("WARC record")
+    if record is None:
+        ui.label("There is none: it is not fetched yet, or the crawl writes no WARC files (`--warc`).").classes("soft")
+        return
+    facts_list((("File", record.file), ("Fetched", record.date), ("Trouble", record.trouble)))
+    if record.trouble:
+        return
+    for title, text in (("Request", record.request), ("Answer", record.head), ("Fields of the record", record.fields)):
+        if text:
+            with ui.expansion(title, value=title == "Answer").classes("w-full"):
+                text_block(safe_text(text), title)
+    if record.original:
+        ui.label("Its body was archived before:")
+        ui.link(cut(record.original, 300), view.path("jobs", name, "url", url=record.original[:_MOST_CHARS]))
+    elif record.body:
+        with ui.expansion("Body", value=True).classes("w-full"):
+            text_block(safe_text(html_as_utf8(record.body, record.media_type)), "Body")
+            if record.is_cut:
+                ui.label(f"Its first {BODY_BYTES >> 10} KiB, or what can be decoded of it.").classes("soft")

@@ -1,0 +1,276 @@
+"""A console as an attacker meets it: the real server, with requests that no browser of its users sends."""
+
+import http.client
+import socket
+import subprocess
+import sys
+from contextlib import closing
+
+import httpx
+import pytest
+from playwright.async_api import expect
+
+from anabranch.crawler.console.access import Access, ConsoleRole
+from anabranch.crawler.console.passwords import Passwords
+from tests.acceptance.browser import free_port, reverse_proxy, running_console
+from tests.acceptance.command import REPOSITORY, environment
+from tests.patience import HANG_S
+
+PASSWORD = "correct horse battery"
+EVIL = "http://evil.example"
+#: Headers of every answer.
+SAFE = {
+    "x-frame-options": "DENY",
+    "x-content-type-options": "nosniff",
+    "referrer-policy": "same-origin",
+    "cache-control": "no-store",
+    "cross-origin-opener-policy": "same-origin",
+}
+HANDSHAKE = {
+    "Connection": "Upgrade",
+    "Upgrade": "websocket",
+    "Sec-WebSocket-Version": "13",
+    "Sec-WebSocket-Key": "dGhlIHNhbXBsZSBub25jZQ==",
+}
+SOCKET = "/_nicegui_ws/socket.io/?EIO=4&transport="
+
+
+@pytest.fixture(scope="module")
+def served(tmp_path_factory):
+    """A console that no test changes, with somebody who has a password."""
+    folder = tmp_path_factory.mktemp("console")
+    (folder / "state").mkdir(mode=0o700)
+    Passwords(folder / "state").put("ada", PASSWORD, ConsoleRole.READER)
+    with running_console(folder) as console:
+        yield console
+
+
+@pytest.fixture
+def stranger(served):
+    """A client without a session."""
+    with httpx.Client(base_url=served.base, timeout=HANG_S) as client:
+        yield client
+
+
+@pytest.fixture
+def user(served):
+    """A client that is logged in."""
+    with httpx.Client(base_url=served.base, timeout=HANG_S) as client:
+        assert client.get(served.login).status_code == 303
+        yield client
+
+
+PATHS = [
+    "/",
+    "/jobs/x",
+    "/lab",
+    "/_nicegui/",
+    "/_nicegui/3.0/static/nicegui.css",
+    f"{SOCKET}polling",
+    "/docs",
+    "/nothing",
+]
+
+
+@pytest.mark.parametrize("path", PATHS)
+def test_without_a_session_nothing_is_served(stranger, path):
+    """Pages lead to the login; files, sockets and whatever else would change something are refused."""
+    answer = stranger.get(path)
+    expected = (401, None) if path.startswith("/_nicegui") else (303, "/login")
+    assert (answer.status_code, answer.headers.get("location")) == expected
+    assert stranger.post(path).status_code == 401
+
+
+@pytest.mark.parametrize("path", ["/", "/login", "/api/v1/jobs", "/metrics", "/nothing"])
+def test_every_answer_has_the_headers_that_keep_other_sites_out(stranger, user, path):
+    """Also a refusal; and nothing may come from, or go to, another site."""
+    answers = [stranger.get(path), user.get(path), user.get(path, headers={"Host": "evil.example"})]
+    for answer in answers:
+        assert SAFE.items() <= dict(answer.headers).items()
+        assert "default-src 'self'" in answer.headers["content-security-policy"]
+        assert "frame-ancestors 'none'" in answer.headers["content-security-policy"]
+        assert "server" not in answer.headers
+
+
+def test_the_cookie_is_for_this_console_and_for_no_script(served, user):
+    """HttpOnly, SameSite=Strict, named after the port, and new at each login, whatever the browser brought."""
+    brought = {"Cookie": f"anabranch_session_{served.port}=chosen-by-an-attacker"}
+    first, second = (httpx.get(served.login, headers=brought).headers["set-cookie"] for _ in range(2))
+    assert first.startswith(f"anabranch_session_{served.port}=")
+    assert first.split(";")[0] != second.split(";")[0]
+    assert "chosen" not in first
+    assert {"HttpOnly", "SameSite=strict", "Path=/"} <= {part.strip() for part in first.split(";")}
+
+
+def test_a_logged_out_session_is_over_on_the_server(served):
+    """A copy of its cookie opens nothing; a link that logs out is not followed, because other sites may have one."""
+    with httpx.Client(base_url=served.base, timeout=HANG_S) as client:
+        client.get(served.login)
+        copied = {"Cookie": "; ".join(f"{name}={value}" for name, value in client.cookies.items())}
+        client.get("/logout")
+        assert client.get("/").status_code == 200
+        assert client.post("/logout").headers["location"] == "/login"
+        assert httpx.get(f"{served.base}/", headers=copied).status_code == 303
+
+
+def test_a_page_of_another_site_can_neither_log_in_nor_out(served, user):
+    """Its Origin tells: with the cookie, without one, and as `null`."""
+    form = {"name": "ada", "password": PASSWORD}
+    for origin in (EVIL, "null", f"http://127.0.0.1:{served.port + 1}", f"http://127.0.0.1:{served.port}.evil.example"):
+        for path in ("/login", "/logout", "/"):
+            assert user.post(path, data=form, headers={"Origin": origin}).status_code == 403
+    assert user.get("/").status_code == 200
+
+
+def test_the_api_knows_no_cookies_and_the_pages_no_tokens(served, user, stranger):
+    """So that no page of another site, and no token that leaks, opens both."""
+    token = Access(served.state).make("robot", ConsoleRole.OPERATOR)
+    bearer = {"Authorization": f"Bearer {token}"}
+    assert (user.get("/api/v1/jobs").status_code, user.get("/metrics").status_code) == (401, 401)
+    assert stranger.get("/api/v1/jobs", headers=bearer).status_code == 200
+    assert stranger.get("/", headers=bearer).status_code == 303
+    assert stranger.get("/", params={"token": token}).status_code == 303
+    assert stranger.get("/login", params={"token": token}).status_code == 401
+
+
+@pytest.mark.parametrize("origin", [None, EVIL, "null", "own"])
+@pytest.mark.parametrize("has_cookie", [True, False])
+@pytest.mark.parametrize("transport", ["websocket", "polling"])
+def test_a_socket_needs_a_session_and_our_origin(served, user, origin, has_cookie, transport):
+    """By WebSocket and by the transport that stands in for it; a program without an Origin needs the session, too."""
+    headers = HANDSHAKE if transport == "websocket" else {}
+    headers = headers | ({} if origin is None else {"Origin": served.base if origin == "own" else origin})
+    if has_cookie:
+        headers |= {"Cookie": "; ".join(f"{name}={value}" for name, value in user.cookies.items())}
+    status = asked(served.port, f"{SOCKET}{transport}", headers)
+    if has_cookie and origin in {None, "own"}:
+        assert status == (101 if transport == "websocket" else 200)
+    else:
+        assert status == (401 if transport == "polling" and origin in {None, "own"} else 403)
+
+
+def test_a_name_that_leads_here_is_refused(served, user):
+    """DNS rebinding: the browser has the attacker's name, with cookies or without."""
+    for host in ("evil.example", f"evil.example:{served.port}", "127.0.0.1", ""):
+        assert asked(served.port, "/login", {"Host": host}) == 403
+        assert asked(served.port, f"{SOCKET}websocket", {"Host": host, **HANDSHAKE}) == 403
+
+
+def test_bodies_are_bounded(served, stranger, user):
+    """More than 96 MiB are refused unread; of a stranger more than a form, also if it does not say its length."""
+    large = str(101_000_000)
+    for path, client in (("/login", stranger), ("/login", user), ("/_nicegui/client/x/upload/1", user)):
+        cookie = {"Cookie": "; ".join(f"{name}={value}" for name, value in client.cookies.items())}
+        assert asked(served.port, path, {"Content-Length": large, **cookie}, "POST") == 413
+    form = {"Content-Type": "application/x-www-form-urlencoded"}
+    parts = (b"name=" + b"x" * 1000 for _ in range(100))
+    assert stranger.post("/login", content=parts, headers=form).status_code == 413
+    assert stranger.post("/", content=b"x" * 1000).status_code == 401
+
+
+def test_a_head_without_end_is_cut_off(served):
+    """The server keeps 64 KiB of it."""
+    with closing(socket.create_connection(("127.0.0.1", served.port), HANG_S)) as client:
+        client.sendall(b"GET / HTTP/1.1\r\n" + b"X-Long: " + b"x" * 70_000)
+        assert client.recv(100).startswith(b"HTTP/1.1 400")
+
+
+def test_slow_clients_hold_up_nobody(served, stranger):
+    """A hundred that never end their request, and still others are answered."""
+    slow = [socket.create_connection(("127.0.0.1", served.port), HANG_S) for _ in range(100)]
+    for one in slow:
+        one.sendall(b"POST /login HTTP/1.1\r\nHost: 127.0.0.1:%d\r\nContent-Length: 1000\r\n\r\nname=" % served.port)
+    assert stranger.get("/login").status_code == 200
+    for one in slow:
+        one.close()
+
+
+def test_guesses_of_a_password_have_to_wait(tmp_path):
+    """After three failures, with as many clients as one likes, also whoever knows the password waits a little."""
+    (tmp_path / "state").mkdir(mode=0o700)
+    Passwords(tmp_path / "state").put("ada", PASSWORD, ConsoleRole.READER)
+    with running_console(tmp_path) as console, httpx.Client(base_url=console.base, timeout=HANG_S) as client:
+        answers = [client.post("/login", data={"name": "ada", "password": f"guess {n}"}) for n in range(8)]
+        assert {answer.status_code for answer in answers} == {401}
+        assert "wait" in answers[-1].text
+        assert client.get(console.login).status_code == 303
+
+
+def test_a_password_opens_the_pages_and_its_removal_closes_them(tmp_path):
+    """By the real command, from a line of standard input; neither the password nor a trace of it is in the console's folder."""
+    state = ("--state", tmp_path / "state")
+    assert command("console", "passwd", "ada", "--read-only", *state, stdin=f"{PASSWORD}\n") == (0, "")
+    with running_console(tmp_path) as console, httpx.Client(base_url=console.base, timeout=HANG_S) as client:
+        assert client.post("/login", data={"name": "ada", "password": PASSWORD}).status_code == 303
+        assert client.get("/").status_code == 200
+        assert "ada (reader)" in client.get("/").text
+        kept = b"".join(file.read_bytes() for file in console.state.rglob("*") if file.is_file())
+        assert PASSWORD.encode() not in kept
+        assert (console.state / "passwords.json").stat().st_mode & 0o077 == 0
+        assert command("console", "passwd", "ada", "--remove", *state)[0] == 0
+        assert client.get("/").status_code == 303
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        (("serve", ".", "--listen", "0.0.0.0:8700"), "tokens must not pass in the clear"),
+        (("serve", ".", "--listen", "0.0.0.0:8700", "--allow-host", "x.test"), "anabranch console passwd NAME"),
+        (("serve", ".", "--base-path", "crawls"), "--base-path crawls: give a path"),
+        (("serve", ".", "--base-path", "/crawls/"), "--base-path /crawls/: give a path"),
+        (("serve", ".", "--base-path", '/"><script>'), "give a path"),
+        (("passwd", "ada"), "the password has 0 characters"),
+        (("passwd", "a/b"), "'a/b': give a name"),
+        (("passwd", "ada", "--remove"), "nobody has one"),
+    ],
+)
+def test_what_would_be_unsafe_is_refused_in_one_line(tmp_path, options, words):
+    """With what to do."""
+    code, said = command("console", *options, "--state", tmp_path / "state", cwd=tmp_path)
+    assert (code, len(said.splitlines()), words in said) == (2, 1, True), said
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("strips", [True, False])
+async def test_behind_a_reverse_proxy_the_console_is_below_its_path(tmp_path, browser, strips):
+    """Pages, files and sockets; whether the proxy leaves the path there or not, and by the proxy's name."""
+    port = free_port()
+    at = f"http://127.0.0.1:{port}/crawls"
+    with running_console(tmp_path, "--base-path", "/crawls", "--allow-host", f"127.0.0.1:{port}") as console:
+        async with reverse_proxy(console.port, port, "/crawls", strips=strips):
+            window = await browser.new_page()
+            troubles = []
+            window.on("console", lambda message: troubles.append(message.text) if message.type == "error" else None)
+            window.on("pageerror", lambda error: troubles.append(str(error)))
+            await window.goto(f"{at}/")
+            assert window.url == f"{at}/login"
+            await window.goto(console.login.replace(f":{console.port}/", f":{port}/"))
+            await expect(window.get_by_text("No job yet.")).to_be_visible()
+            await window.get_by_role("button", name="New job").click()  # by the socket
+            await window.get_by_role("button", name="Cancel").click()
+            await window.get_by_role("link", name="Lab").click()
+            assert window.url == f"{at}/lab"
+            await window.goto(at + "/")
+            await window.get_by_role("button", name="Log out").click()
+            await window.wait_for_url(f"{at}/login")
+            assert [one for one in troubles if "404" not in one] == []  # the lab's page
+            await window.close()
+
+
+def asked(port, path, headers, method="GET"):
+    """The status of the answer to a request that is not read to its end."""
+    with closing(http.client.HTTPConnection("127.0.0.1", port, timeout=HANG_S)) as connection:
+        connection.putrequest(method, path, skip_host="Host" in headers, skip_accept_encoding=True)
+        for name, value in headers.items():
+            connection.putheader(name, value)
+        connection.endheaders()
+        return connection.getresponse().status
+
+
+def command(*arguments, cwd=REPOSITORY, stdin=""):
+    """The exit code and the standard error of `anabranch ARGUMENTS`."""
+    called = [sys.executable, "-P", "-m", "anabranch", *map(str, arguments)]
+    ended = subprocess.run(
+        called, cwd=cwd, env=environment(), input=stdin, check=False, capture_output=True, text=True, timeout=HANG_S
+    )
+    return ended.returncode, ended.stderr
