@@ -100,7 +100,7 @@ def _column(column: Column, sort: str) -> dict[str, Any]:
         "field": column.name,
         "headerName": column.label,
         "sortable": column.is_sortable,
-        "minWidth": 110 if column.is_number else 160,
+        "minWidth": 120 if column.is_number else 160,
         "flex": 1 if column.is_number else 2,
         "initialSort": "desc" if column.name == sort else None,
         "type": "rightAligned" if column.is_number else None,

@@ -20,12 +20,13 @@ from anabranch.crawler.console.pages.shell import (
     Column,
     View,
     act,
+    cell,
     confirmed,
     count,
     every,
+    heading,
     looked,
     page,
-    plain,
     say,
     table,
     view_of,
@@ -80,9 +81,7 @@ def add_hosts_page(console: Console, watch: JobWatch, tables: QueueTables, app: 
             panel = RowPanel(view, name, partial(_found, console, tables, name))
             panel.add_buttons(_actions(view, name))
             grid = Grid(_COLUMNS, "Gates", "urls", panel.open)
-            ui.label(f"Fetched so far, from the {_MOST_FETCHED:,} busiest hosts").classes("text-h6").props(
-                "role=heading aria-level=2"
-            )
+            heading(f"Fetched so far, from the {_MOST_FETCHED:,} busiest hosts")
             fetched = table(_FETCHED, "host", "Fetched so far").bind_filter_from(text, "value", str_or_empty)
 
             def show() -> None:
@@ -116,7 +115,7 @@ def gate_row(gate: ListedGate, now_s: float) -> dict[str, str]:
     opens_in_s = gate.opens_s - now_s
     return {
         "id": gate.key,
-        "key": plain(gate.key),
+        "key": cell(gate.key),
         "state": gate.state,
         "opens": "" if opens_in_s <= 0 or gate.in_flight else duration_words(opens_in_s),
         "urls": count(gate.urls),
@@ -135,7 +134,7 @@ def _span(seconds: float) -> str:
 def fetched_row(row: Mapping[str, Any]) -> dict[str, str]:
     """A row of the table, of one of `report hosts`. Pure."""
     return {
-        "host": plain(row["host"]),
+        "host": cell(row["host"]),
         "urls": count(row["#urls"]),
         "bytes": format_bytes(row["#bytes"]),
         "remaining": count(row["#remaining"]),
@@ -177,10 +176,10 @@ def _actions(view: View, name: str) -> Mapping[str, Callable[[str], Awaitable[No
         await block_host(view, name, [key])
 
     async def unblock(key: str) -> None:
-        question = f"Unblock {plain(key)}? This also ends a rest after 429 or 503."
+        question = f"Unblock {cell(key)}? This also ends a rest after 429 or 503."
         if await confirmed(question, "Unblock"):
             asked = {"host": key}
             if await act(view, "unblock", name, asked, lambda: view.console.jobs.job(name).answer("unblock", asked)):
-                say(f"{plain(key)} is unblocked")
+                say(f"{cell(key)} is unblocked")
 
     return {"Block …": block, "Unblock …": unblock}

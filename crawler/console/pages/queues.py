@@ -19,10 +19,10 @@ from anabranch.crawler.console.pages.shell import (
     View,
     act,
     answered,
+    cell,
     confirmed,
     count,
     page,
-    plain,
     say,
     view_of,
 )
@@ -84,14 +84,14 @@ def queue_row(queue: ListedQueue, _now_s: float) -> dict[str, str]:
     budget = queue.budget
     return {
         "id": queue.key,
-        "key": plain(queue.key),
+        "key": cell(queue.key),
         "state": queue.state,
         "urls": count(queue.urls),
         "waiting": count(queue.waiting),
         "in_flight": count(queue.in_flight) if queue.is_live else "",
         "precedence": count(queue.precedence),
         "spent": count(queue.spent),
-        "budget": "by the order" if budget is None else "no end" if budget < 0 else count(budget),
+        "budget": "the order's" if budget is None else "no end" if budget < 0 else count(budget),
         "gates": count(queue.gates),
         "errors": count(queue.errors),
     }
@@ -126,7 +126,7 @@ def _actions(view: View, name: str, panel: RowPanel) -> Mapping[str, Callable[[s
             say(f"{verb}: done")
 
     async def retire(key: str) -> None:
-        if await confirmed(f"Retire {plain(key)}? Its URLs stay queued, and none is fetched.", "Retire"):
+        if await confirmed(f"Retire {cell(key)}? Its URLs stay queued, and none is fetched.", "Retire"):
             await do("retire", key)
 
     async def set_budget(key: str) -> None:

@@ -31,7 +31,7 @@ def test_what_comes_from_the_web_is_escaped_and_cut() -> None:
     gate = {"gate": HOSTILE, "opens_in_s": 0.0, "rate_per_s": 1.0, "why_closed": HOSTILE, "group": None}
     assert closed_row(gate)["gate"] == closed_row(gate)["why"] == "\\x1b[2J<script>\\u202e"
     url = QueuedUrl("http://a.test/" + "a" * 1_000_000, "q", "g", 1, 2, None)
-    assert len(url_row(url, 0.0)["url"]) == 300
+    assert len(url_row(url, 0.0)["url"]) == 301
 
 
 def test_a_url_that_waits_for_a_retry_says_how_long() -> None:

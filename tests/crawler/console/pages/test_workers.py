@@ -19,4 +19,4 @@ def test_a_fetch_keeps_its_url_beside_what_is_shown() -> None:
     url = "http://a.test/" + "x" * 5000
     fact = {"worker": "#001", "processor": "fetch", "step-s": 0.25, "lease-s": 2.0, "try": 1, "uri": url}
     row, whole = fetch_row(fact)
-    assert (whole, len(row["url"]), row["in_step"], row["lease"]) == (url, 300, "250ms", "2.0s")
+    assert (whole, len(row["url"]), row["in_step"], row["lease"]) == (url, 301, "250ms", "2.0s")
