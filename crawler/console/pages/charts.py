@@ -38,8 +38,8 @@ def chart(title: str, names: Sequence[str], *, is_area: bool = False, is_log: bo
         "animation": False,
         "grid": {"left": 50, "right": 12, "top": 36, "bottom": 28 if not is_area else 48},
         "tooltip": {"trigger": "axis", "renderMode": "richText"},
-        "legend": {"show": is_area, "bottom": 0, "textStyle": {"color": "#808890"}},
-        "xAxis": {"type": "time", "splitNumber": 4, "axisLabel": {"color": "#808890"}},
+        "legend": {"show": is_area, "type": "scroll", "bottom": 0, "textStyle": {"color": "#808890"}},
+        "xAxis": {"type": "time", "splitNumber": 4, "axisLabel": {"color": "#808890", "hideOverlap": True}},
         "yAxis": {
             "type": "log" if is_log else "value",
             "min": "dataMin" if is_log else 0,

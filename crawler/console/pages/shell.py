@@ -49,6 +49,7 @@ body.body--dark .text-primary { --q-primary: #8ec5de; }
 body.body--dark .nicegui-link { color: #8ec5de; }
 .nicegui-content { padding: 0; align-items: stretch; }
 .soft { color: var(--soft); }
+.figures { display: grid; grid-template-columns: repeat(auto-fill, minmax(7.5rem, 1fr)); gap: 8px; }
 .figure { font-variant-numeric: tabular-nums; }
 .q-table th { font-weight: 600; }
 .q-table td { font-variant-numeric: tabular-nums; overflow-wrap: anywhere; white-space: normal; }
@@ -131,7 +132,7 @@ def page(view: View, title: str, job: str = "", tab: str | None = None) -> Itera
                     link.props("aria-current=page")
     with (
         ui.element("main")
-        .classes("q-pa-md column q-gutter-y-md")
+        .classes("q-px-md q-pb-md q-pt-sm column gap-4")
         .style("max-width:1500px;width:100%;margin:0 auto")
         .props("id=main")
     ):
