@@ -146,7 +146,8 @@ class ConsoleJobs:
 
     def _folders(self) -> list[Path]:
         """Those of the jobs. A link is none of them: it may lead out of the folder, or be a second name of a job."""
-        assert self.folder is not None
+        if self.folder is None:
+            return []
         return [entry for entry in job_folders(self.folder) if entry == self.folder or not entry.is_symlink()]
 
 
