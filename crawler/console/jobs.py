@@ -111,9 +111,12 @@ class ConsoleJobs:
             raise UsageError(f"{self.folder}: is a job itself; make others by a console of the folder that holds it")
         if not seeds.strip():
             raise UsageError("seeds: there is none; give a URL a line")
-        if len(seeds.encode()) > MOST_SEED_BYTES:
+        content = seeds.encode()
+        if len(content) > MOST_SEED_BYTES:
             raise UsageError(f"seeds: more than {MOST_SEED_BYTES >> 20} MiB; add the others when the job runs")
         made = _order(name, order, (self.folder / name / SEED_FILE).absolute())
+        text = dump_order(made)
+        text.encode()  # before anything is made
         directory = self.folder / name
         try:
             directory.mkdir()  # of two that make it, one is refused
@@ -122,8 +125,8 @@ class ConsoleJobs:
         except OSError as error:
             raise storage_error(error, directory, "name") from error
         with JobFolder.open(directory) as job, storage_errors(directory):
-            replace_file(directory / SEED_FILE, seeds.encode())
-            job.write_order(dump_order(made))
+            replace_file(directory / SEED_FILE, content)
+            job.write_order(text)
 
     def start(self, name: str, *, again: bool = False) -> int:
         """Have a process of its own crawl the job; its id. `again`: another round. Raises: JobInUse if one does already."""

@@ -137,10 +137,21 @@ async def test_a_body_that_is_too_large_is_refused(client):
 
 async def test_half_a_surrogate_pair_is_answered(client):
     """It cannot be sent as UTF-8, so answers are ASCII."""
-    content = json.dumps({"name": "a", "seeds": "\ud800", "order": {"agent": {"contact": "\ud800"}}})
-    answer = await client.post("/api/v1/jobs", content=content, headers={"Content-Type": "application/json"})
-    assert answer.status_code == 400
-    assert answer.content.isascii()
+    half = "\ud800"
+    asked = [
+        ("POST", "", {"name": half, "seeds": URL}),
+        ("POST", "", {"name": "a", "seeds": half, "start": False}),
+        ("POST", "", {"name": "a", "seeds": URL, "order": {"write": {"operator": half}}, "start": False}),
+        ("POST", "/news/seeds", {"seeds": [f"{URL}{half}"]}),
+        ("PATCH", "/news/order", {"scope.exclude": half}),
+    ]
+    for method, path, body in asked:
+        answer = await client.request(
+            method, f"/api/v1/jobs{path}", content=json.dumps(body), headers={"Content-Type": "application/json"}
+        )
+        assert answer.status_code == 400, (path, answer.text)
+        assert answer.content.isascii()
+    assert [row["job"] for row in (await client.get("/api/v1/jobs")).json()] == ["news"]
 
 
 async def test_many_seeds_are_added_in_parts(client):
