@@ -23,7 +23,7 @@ from tests.patience import HANG_S
 CLONE = Path(__file__).resolve().parent.parent
 
 #: What `scripts/measures.py` counts, and how much of it may be: see docs/decisions.md, "A folder is a layer".
-MOST_FILES = 350
+MOST_FILES = 365
 LEAST_MEDIAN_LINES = 130
 MOST_REPEATED_NAMES = 5
 MOST_FOREIGN_ASSIGNMENTS = 60

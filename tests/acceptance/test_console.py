@@ -2,7 +2,6 @@
 
 import asyncio
 import json
-import os
 import shutil
 import signal
 from urllib.parse import quote
@@ -212,7 +211,7 @@ async def test_names_do_not_lead_out_of_the_folder(tmp_path, web):
                 headers={"Content-Type": "application/json"},
             )
             assert answer.status_code in {400, 507}, (name, answer.status_code, answer.text)
-        assert sorted(os.listdir(tmp_path / "jobs")) == ["link", "news"]
+        assert sorted(found.name for found in (tmp_path / "jobs").iterdir()) == ["link", "news"]
 
 
 async def test_nasty_texts_are_data(tmp_path, web):
@@ -286,7 +285,7 @@ async def test_an_order_names_neither_code_nor_files_of_the_machine(tmp_path):
         for order in [*ORDERS, "[", "[limits]\npages = -1", {"job": {"seed_files": ["/etc/passwd"]}, "x": {}}]:
             answer = await console.client.post("/api/v1/jobs", json={"name": "a", "seeds": SEED, "order": order})
             assert (answer.status_code, bool(answer.json()["error"])) == (400, True), (order, answer.text)
-        assert os.listdir(tmp_path / "jobs") == []
+        assert [*(tmp_path / "jobs").iterdir()] == []
 
 
 async def test_a_job_in_a_database(tmp_path, web):

@@ -11,7 +11,9 @@ from anabranch.crawler.order.order import CrawlOrder, dump_order
 from anabranch.crawler.report.progress_log import LEGEND
 from tests.facts_schema import checked
 
-LINE = "2026-11-20T11:22:33Z        1010         800          205        5.00(4.50)     10(9)             5            12         1000          2000         2.00          40          10"
+LINE = " ".join(
+    ["2026-11-20T11:22:33Z", "1010", "800", "205", "5.00(4.50)", "10(9)", "5", "12", "1000", "2000", "2.00", "40", "10"]
+)
 
 
 @pytest.fixture
