@@ -53,11 +53,11 @@ LIBRARIES: dict[str, tuple[str, ...]] = {
         "crawler/fetch/requests.py",
     ),
     "crawlee": ("frontier/hosts/crawlee/*",),
-    "fastapi": ("crawler/console/api.py", "crawler/console/browser.py"),
+    "fastapi": ("crawler/console/*", "crawler/cli/console.py"),
     "fsspec": ("crawler/archive/uploads.py",),
     "matplotlib": ("crawler/lab/plots.py",),
     "multidict": ("crawler/fetch/response.py", "crawler/fetch/exchange.py"),  # the type of aiohttp's headers
-    "nicegui": ("crawler/console/browser.py", "crawler/console/pages/*"),
+    "nicegui": ("crawler/console/pages/*",),
     "numpy": (
         "dedup/*",
         "frontier/policies/assignment.py",

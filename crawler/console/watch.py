@@ -33,7 +33,11 @@ _LOG_BYTES = 1 << 20
 FILTER_FIGURES = ("keys", "asked", "dropped", "smm_fill", "false_drop_probability", "dsbf_leaves")
 
 
-class Sample(NamedTuple):
+#: Keys of a row that change though nothing happens.
+_CHANGING = frozenset({"free_disk_bytes", "last_trouble"})
+
+
+class Moment(NamedTuple):
     """One moment of a crawl. Rates are since the moment before; None: not known."""
 
     time_s: float  #: epoch seconds
@@ -60,11 +64,11 @@ class _Watched:
     row: Facts | None = None  #: from which `status` was asked
     status: Facts | None = None
     version: str = ""  #: of the program that crawls
-    samples: deque[Sample] = field(default_factory=lambda: deque(maxlen=_MOST_SAMPLES))
+    samples: deque[Moment] = field(default_factory=lambda: deque(maxlen=_MOST_SAMPLES))
     is_new: bool = True
 
 
-class JobWatch:
+class WatchedJobs:
     """The jobs of one console. Its methods block, may be called by any thread, and raise nothing but NoSuchJob."""
 
     def __init__(self, jobs: ConsoleJobs, now_s: Callable[[], float] = time.monotonic) -> None:
@@ -95,7 +99,7 @@ class JobWatch:
         """The version of the program that crawls a job; empty if nothing crawls it."""
         return self._look(name).version
 
-    def samples(self, name: str) -> list[Sample]:
+    def samples(self, name: str) -> list[Moment]:
         """The past of a job, the oldest first: before it was watched from its progress log, then moment by moment."""
         return list(self._look(name).samples)
 
@@ -121,18 +125,12 @@ class JobWatch:
         return watched
 
     def _ask(self, name: str, watched: _Watched) -> None:
-        row = self.row(name)
-        what = (
-            None
-            if row is None
-            else {key: value for key, value in row.items() if key not in {"free_disk_bytes", "last_trouble"}}
-        )
-        is_stopped = row is not None and row["phase"] == STOPPED
-        if is_stopped and watched.status is not None and what == watched.row:
+        row = {key: value for key, value in (self.row(name) or {}).items() if key not in _CHANGING}
+        if watched.status is not None and row.get("phase") == STOPPED and row == watched.row:
             return
         try:
             job = self._jobs.job(name)
-            watched.status, watched.row = job.status(), what
+            watched.status, watched.row = job.status(), row
             metrics = None if watched.status["phase"] == STOPPED else job.metrics()
         except FORESEEABLE:
             watched.status, watched.version = None, ""
@@ -143,10 +141,10 @@ class JobWatch:
             watched.samples.append(sample(time.time(), watched.status, metrics, before))
 
 
-def sample(time_s: float, status: Facts, metrics: Mapping[str, Any], before: Sample | None) -> Sample:
+def sample(time_s: float, status: Facts, metrics: Mapping[str, Any], before: Moment | None) -> Moment:
     """One moment, after the moment before. Pure."""
     facts = status["filter"] or {}
-    now = Sample(
+    now = Moment(
         time_s=time_s,
         pages_per_s=None,
         kb_per_s=None,
@@ -173,10 +171,10 @@ def sample(time_s: float, status: Facts, metrics: Mapping[str, Any], before: Sam
     )
 
 
-def _logged(directory: Path | None) -> list[Sample]:
+def _logged(directory: Path | None) -> list[Moment]:
     """The samples of the progress log."""
     if directory is None:
         return []
     lines = [line.decode("utf-8", "replace") for line in last_lines(directory / "logs" / PROGRESS_LOG_FILE, _LOG_BYTES)]
     found = filter(None, map(parse_progress_line, lines))
-    return [Sample(one.time_s, one.pages_per_s, one.kb_per_s, one.active, one.queued) for one in found][-_MOST_SAMPLES:]
+    return [Moment(one.time_s, one.pages_per_s, one.kb_per_s, one.active, one.queued) for one in found][-_MOST_SAMPLES:]

@@ -1,5 +1,6 @@
 """The console's pages of a URL, of logs, reports and the order of a job, and of the lab, in a real browser."""
 
+import asyncio
 import json
 import re
 from pathlib import Path
@@ -46,7 +47,7 @@ async def test_a_url_is_explained_with_its_log_lines_links_and_record(console, w
 async def test_what_a_stranger_typed_is_text(console, window, job):
     """A URL full of markup runs nothing, and leads nowhere."""
     dialogs = []
-    window.on("dialog", lambda dialog: dialogs.append(dialog))
+    window.on("dialog", dialogs.append)
     for hostile in ("http://x.test/<script>alert(1)</script>", "javascript:alert(1)", '"><img src=x onerror=alert(1)>'):
         await window.goto(f"{console.base}/jobs/news/url?url={quote(hostile, safe='')}")
         await expect(window.get_by_label("URL", exact=True)).to_have_value(hostile)
@@ -80,7 +81,9 @@ async def test_a_report_is_shown_and_downloaded(console, window, job):
     async with window.expect_download() as started:
         await window.get_by_role("button", name="JSON").click()
     file = await (await started.value).path()
-    assert "blog.alpha.test" in {row["host"] for row in json.loads(Path(file).read_text())["rows"]}
+    assert "blog.alpha.test" in {
+        row["host"] for row in json.loads(await asyncio.to_thread(Path(file).read_text))["rows"]
+    }
     await window.get_by_label("Report", exact=True).click()
     await window.get_by_role("option", name="crawl-summary").click()
     await expect(window.get_by_label("crawl-summary", exact=True)).to_contain_text("URIs Processed")
