@@ -59,6 +59,8 @@ class Moment(NamedTuple):
 
 @dataclass
 class _Watched:
+    """What is known of one job."""
+
     lock: Lock = field(default_factory=Lock)
     asked_s: float = -EVERY_S
     row: Facts | None = None  #: from which `status` was asked
@@ -66,6 +68,35 @@ class _Watched:
     version: str = ""  #: of the program that crawls
     samples: deque[Moment] = field(default_factory=lambda: deque(maxlen=_MOST_SAMPLES))
     is_new: bool = True
+
+    def forget(self) -> None:
+        """Ask again at the next look."""
+        self.asked_s = -EVERY_S
+
+    def look(self, jobs: ConsoleJobs, name: str, row: Facts, now_s: float) -> None:
+        """Ask the job, if that is due. `row` is the job's, without what changes though nothing happens."""
+        with self.lock:
+            if now_s - self.asked_s < EVERY_S:
+                return
+            self.asked_s = now_s
+            if self.is_new:
+                self.samples.extend(_logged(jobs.directory(name)))
+                self.is_new = False
+            if self.status is None or row.get("phase") != STOPPED or row != self.row:
+                self._ask(jobs, name, row)
+
+    def _ask(self, jobs: ConsoleJobs, name: str, row: Facts) -> None:
+        try:
+            job = jobs.job(name)
+            self.status, self.row = job.status(), row
+            metrics = None if self.status["phase"] == STOPPED else job.metrics()
+        except FORESEEABLE:
+            self.status, self.version = None, ""
+            return
+        self.version = str((metrics or {}).get(BUILD, ""))
+        if metrics is not None:
+            before = self.samples[-1] if self.samples else None
+            self.samples.append(sample(time.time(), self.status, metrics, before))
 
 
 class WatchedJobs:
@@ -107,7 +138,7 @@ class WatchedJobs:
         """The job was changed: ask it again."""
         self._rows_s = -EVERY_S
         if name in self._watched:
-            self._watched[name].asked_s = -EVERY_S
+            self._watched[name].forget()
 
     def _look(self, name: str) -> _Watched:
         with self._watched_lock:
@@ -115,30 +146,9 @@ class WatchedJobs:
             self._watched[name] = watched  # the last one
             while len(self._watched) > _MOST_WATCHED:
                 self._watched.pop(next(iter(self._watched)))
-        with watched.lock:
-            if self._now_s() - watched.asked_s >= EVERY_S:
-                watched.asked_s = self._now_s()
-                if watched.is_new:
-                    watched.samples.extend(_logged(self._jobs.directory(name)))
-                    watched.is_new = False
-                self._ask(name, watched)
-        return watched
-
-    def _ask(self, name: str, watched: _Watched) -> None:
         row = {key: value for key, value in (self.row(name) or {}).items() if key not in _CHANGING}
-        if watched.status is not None and row.get("phase") == STOPPED and row == watched.row:
-            return
-        try:
-            job = self._jobs.job(name)
-            watched.status, watched.row = job.status(), row
-            metrics = None if watched.status["phase"] == STOPPED else job.metrics()
-        except FORESEEABLE:
-            watched.status, watched.version = None, ""
-            return
-        watched.version = str((metrics or {}).get(BUILD, ""))
-        if metrics is not None:
-            before = watched.samples[-1] if watched.samples else None
-            watched.samples.append(sample(time.time(), watched.status, metrics, before))
+        watched.look(self._jobs, name, row, self._now_s())
+        return watched
 
 
 def sample(time_s: float, status: Facts, metrics: Mapping[str, Any], before: Moment | None) -> Moment:
