@@ -71,6 +71,15 @@ pre.text { white-space: pre-wrap; overflow-wrap: anywhere; font-size: .85rem; ma
 .lines { border: 1px solid var(--edge); border-radius: 4px; padding: 8px; max-height: 28rem; overflow: auto; }
 """
 
+#: A console that was started anew knows no session: a window that has lost it asks, and goes to the login.
+_LOGIN_AGAIN = """
+setInterval(async () => {
+  if (!window.socket || window.socket.connected) return;
+  const answer = await fetch(location.href, {method: "HEAD", redirect: "manual"}).catch(() => null);
+  if (answer && answer.type === "opaqueredirect") location.reload();
+}, 2000);
+"""
+
 
 @dataclass(frozen=True, slots=True)
 class View:
@@ -108,7 +117,7 @@ def page(view: View, title: str, job: str = "", tab: str | None = None) -> Itera
     """Header and main part of a page; what is made while entered is in the main part."""
     ui.page_title(f"{title} · Anabranch")
     ui.colors(primary="#22617d", positive="#2e7d32", negative="#b3261e", warning="#b26a00", info="#0277bd")
-    ui.add_head_html(f"<style>{_STYLE}</style>")
+    ui.add_head_html(f"<style>{_STYLE}</style><script>{_LOGIN_AGAIN}</script>")
     dark = ui.dark_mode(None)  # as the system has it
     ui.link("To the content", "#main").classes("skip")
     with ui.header().classes("items-center q-py-xs").props("role=banner"):
