@@ -3,7 +3,6 @@
 import asyncio
 import json
 import re
-from pathlib import Path
 from urllib.parse import quote
 
 import pytest
@@ -67,7 +66,7 @@ async def test_a_log_is_followed_and_filtered(console, window, job):
     await expect(lines).to_contain_text("new \\x1b[31m <b>line</b>")
     await window.get_by_label("Filter").fill("^new")
     await expect(lines).not_to_contain_text("new")
-    await window.get_by_label("Regular expression").click()
+    await window.get_by_role("switch", name="Regular expression").click()
     await expect(lines).to_have_text(re.compile("^new"))
     await window.get_by_label("Filter").fill("(")
     await expect(window.get_by_role("alert")).to_contain_text("is no regular expression")
@@ -81,9 +80,7 @@ async def test_a_report_is_shown_and_downloaded(console, window, job):
     async with window.expect_download() as started:
         await window.get_by_role("button", name="JSON").click()
     file = await (await started.value).path()
-    assert "blog.alpha.test" in {
-        row["host"] for row in json.loads(await asyncio.to_thread(Path(file).read_text))["rows"]
-    }
+    assert "blog.alpha.test" in {row["host"] for row in json.loads(file.read_text())["rows"]}
     await window.get_by_label("Report", exact=True).click()
     await window.get_by_role("option", name="crawl-summary").click()
     await expect(window.get_by_label("crawl-summary", exact=True)).to_contain_text("URIs Processed")
@@ -92,8 +89,8 @@ async def test_a_report_is_shown_and_downloaded(console, window, job):
 async def test_the_order_is_changed_in_place(console, window, job):
     """A wrong value is refused in the words of the command; a right one is in the job's order, and its origin is shown."""
     await window.goto(f"{console.base}/jobs/news/order")
-    row = window.get_by_role("row").filter(has_text="limits.pages")
-    await window.get_by_role("button", name="Change limits.pages").click()
+    row = window.get_by_role("row").filter(has=window.get_by_text("limits.pages", exact=True))
+    await window.get_by_role("button", name="Change limits.pages", exact=True).click()
     form = window.get_by_role("dialog")
     await form.get_by_label("Value").fill("many")
     await form.get_by_role("button", name="Change").click()
@@ -108,7 +105,7 @@ async def test_a_comparison_is_seen_to_its_end(console, window):
     """Its panels, its means, and its place among the past ones."""
     await window.goto(f"{console.base}/lab")
     for name, value in (("Seconds", "2"), ("Pages", "100"), ("Hosts", "5"), ("Workers", "10")):
-        await window.get_by_label(name).fill(value)
+        await window.get_by_label(name, exact=True).fill(value)
     await window.get_by_role("button", name="Compare").click()
     await expect(window.get_by_role("button", name="Stop")).to_be_visible()
     await expect(window.get_by_label("Means")).to_contain_text("bkdr:997")
