@@ -1,6 +1,5 @@
 """The console's pages of a URL, of logs, reports and the order of a job, and of the lab, in a real browser."""
 
-import asyncio
 import json
 import re
 from urllib.parse import quote
