@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import time
 import tomllib
+from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import chain
 from pathlib import Path
+from threading import Lock
 from typing import Any
 
 from anabranch.crawler.console.launching import Launcher
@@ -57,6 +59,7 @@ class ConsoleJobs:
     def __init__(self, place: str) -> None:
         """`place` is a folder, or the URL of a database. Raises: UsageError."""
         self._launcher = Launcher()
+        self._turns: defaultdict[str, Lock] = defaultdict(Lock)  # by the name of a job
         self._database = operated(place) if place.startswith(DATABASES) else None
         self.folder = None if self._database else Path(place)
         if self.folder is not None and not self.folder.is_dir():
@@ -100,7 +103,7 @@ class ConsoleJobs:
         """A job by its name. Raises: NoSuchJob."""
         directory = self.directory(name)
         if directory is not None:
-            return operated_folder(directory)
+            return operated_folder(directory, turn=self._turns[name])
         assert self._database is not None
         return self._database
 
@@ -143,7 +146,8 @@ class ConsoleJobs:
         if status is not None:
             raise JobInUse(directory, status["pid"], "it is crawled already")
         options = ["--again", "--yes"] if again else []
-        return self._launcher.start(directory, options, lambda: job.running_status() is not None)
+        with self._turns[name]:
+            return self._launcher.start(directory, options, lambda: job.running_status() is not None)
 
     def add(self, name: str, texts: Sequence[str]) -> Facts:
         """Add seeds to a job: whether it runs, and a verdict each. Raises: NoSeeds if a text is no URL; then none is added."""
@@ -160,7 +164,8 @@ class ConsoleJobs:
     def remove(self, name: str) -> str:
         """Move a job aside; the new name of its folder. Raises: JobInUse; as `move_aside`."""
         directory = self.directory(name)
-        moved = None if directory is None else move_aside(directory, time.time())
+        with self._turns[name]:
+            moved = None if directory is None else move_aside(directory, time.time())
         if moved is None:
             raise UsageError(f"{name}: is in a database; drop its tables yourself")
         return moved.place.name

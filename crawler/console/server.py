@@ -54,7 +54,7 @@ class ConsoleOptions:
 def serve(options: ConsoleOptions, make_app: MakeApp, notify: Callable[[str], None]) -> None:
     """Serve until SIGINT or SIGTERM. Raises: UsageError, StorageError; CrawlerError if the address is taken."""
     address, port = checked_address(options)
-    folder = options.state or default_folder(os.environ)
+    folder = (options.state or default_folder(os.environ)).absolute()
     console = Console(ConsoleJobs(options.place), Access(folder), AuditLog(folder))
     passwords = Passwords(folder)
     check_strangers(options, address, passwords)

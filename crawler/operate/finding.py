@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -36,12 +37,15 @@ def operated(typed: str, notify: Notify = lambda _: None) -> OperatedJob:
     return operated_folder(find_job(typed), notify)
 
 
-def operated_folder(directory: Path, notify: Notify = lambda _: None) -> OperatedJob:
-    """The job of a folder, which may be that of a worker. Raises: UsageError."""
+def operated_folder(
+    directory: Path, notify: Notify = lambda _: None, turn: AbstractContextManager[object] | None = None
+) -> OperatedJob:
+    """The job of a folder, which may be that of a worker. It is opened in its `turn`. Raises: UsageError."""
+    turn = turn or nullcontext()
     if is_embedded(directory):
-        return EmbeddedFolderJob(directory, notify)
+        return EmbeddedFolderJob(directory, notify, turn=turn)
     address = _address(directory)
-    return FolderJob(directory) if address is None else _in_database(address, notify)
+    return FolderJob(directory, turn=turn) if address is None else _in_database(address, notify)
 
 
 def several_workers(typed: str, notify: Notify) -> DatabaseJob:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager, nullcontext
-from dataclasses import dataclass
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from anabranch.crawler.job.changes import change_order
@@ -34,6 +34,8 @@ class FolderJob:
     """A job that one process crawls. The methods are those of `OperatedJob`."""
 
     directory: Path
+    #: Entered while the job is opened: of several threads of one process one opens it at a time.
+    turn: AbstractContextManager[object] = field(default_factory=nullcontext, kw_only=True, compare=False)
 
     @property
     def logs(self) -> Path | None:
@@ -69,11 +71,16 @@ class FolderJob:
         facts = self._ask(ADD, {"seeds": [{"url": seed.url, "source": seed.source} for seed in seeds]})
         if facts is not None:
             return True, facts["seeds"]
-        self._refuse_if_held()
+        with self.turn:
+            self._refuse_if_held()
         refuse_unwritable(self.directory)
         from anabranch.crawler.run.stopped_verbs import add_to_stopped  # noqa: PLC0415 - commands on a running crawl do not need it
 
-        with opened(self.directory) as (frontier, order), SeedBook(self.directory / "state" / SEED_BOOK) as book:
+        with (
+            self.turn,
+            opened(self.directory) as (frontier, order),
+            SeedBook(self.directory / "state" / SEED_BOOK) as book,
+        ):
             return False, add_to_stopped(frontier, book, seeds, Canonicalizer(order.urls.canonicalization).key)["seeds"]
 
     def change_order(self, settings: Sequence[str]) -> Facts:
@@ -83,7 +90,7 @@ class FolderJob:
         if facts is not None:
             return facts
         refuse_unwritable(self.directory)
-        with held_folder(self.directory):
+        with self.turn, held_folder(self.directory):
             return changed_facts(change_order(self.directory, settings)[1])
 
     def answer(self, verb: str, arguments: Arguments) -> Answered:
@@ -107,6 +114,7 @@ class FolderJob:
         from anabranch.crawler.run.stopped_verbs import report_of_stopped  # noqa: PLC0415 - commands on a running crawl do not need it
 
         with (
+            self.turn,
             readable_job(self.directory) as place,
             opened(place) as (frontier, order),
             SeedBook(place / "state" / SEED_BOOK) as seeds,
@@ -136,7 +144,7 @@ class FolderJob:
     def _place(self, *, reads: bool) -> Iterator[Path]:
         if not reads:
             refuse_unwritable(self.directory)
-        with readable_job(self.directory) if reads else nullcontext(self.directory) as place:
+        with self.turn, readable_job(self.directory) if reads else nullcontext(self.directory) as place:
             yield place
 
     def _ask(self, verb: str, arguments: Arguments) -> Facts | None:
@@ -149,9 +157,10 @@ class FolderJob:
 
     def _status_as_left(self) -> Facts:
         now_s, job = time.time(), self.directory.resolve().name
-        self._refuse_if_held()
+        with self.turn:
+            self._refuse_if_held()
         trouble = last_logged(self.directory, now_s)
-        with readable_job(self.directory) as place, opened(place) as (frontier, _):
+        with self.turn, readable_job(self.directory) as place, opened(place) as (frontier, _):
             totals = answer(frontier, "ls", {"limit": 0})["totals"]
             seen = frontier.operations.statistics().seen
             return stopped_facts(job, totals, trouble, seen, is_done=frontier.is_done)
