@@ -58,7 +58,12 @@ LIBRARIES: dict[str, tuple[str, ...]] = {
     "matplotlib": ("crawler/lab/plots.py",),
     "multidict": ("crawler/fetch/response.py", "crawler/fetch/exchange.py"),  # the type of aiohttp's headers
     "nicegui": ("crawler/console/browser.py", "crawler/console/pages/*"),
-    "numpy": ("dedup/*", "frontier/policies/assignment.py", "crawler/lab/*"),
+    "numpy": (
+        "dedup/*",
+        "frontier/policies/assignment.py",
+        "frontier/stores/sql/browse.py",
+        "crawler/lab/*",
+    ),
     "prometheus_client": ("crawler/report/exposition.py",),
     "publicsuffixlist": ("frontier/policies/hosts.py",),
     "pycares": ("crawler/fetch/dns.py",),

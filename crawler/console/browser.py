@@ -6,22 +6,29 @@ from fastapi import FastAPI
 from nicegui import ui
 
 from anabranch.crawler.console.api import Console, api_app
+from anabranch.crawler.console.pages.filter import add_filter_page
+from anabranch.crawler.console.pages.hosts import add_hosts_page
 from anabranch.crawler.console.pages.job import add_job_page
 from anabranch.crawler.console.pages.jobs import add_jobs_page
 from anabranch.crawler.console.pages.lab import add_lab_page
 from anabranch.crawler.console.pages.logs import add_logs_page
 from anabranch.crawler.console.pages.order import add_order_page
+from anabranch.crawler.console.pages.queues import add_queues_page
 from anabranch.crawler.console.pages.reports import add_reports_page
 from anabranch.crawler.console.pages.url import add_url_page
+from anabranch.crawler.console.pages.workers import add_workers_page
+from anabranch.crawler.console.queues import QueueTables
 from anabranch.crawler.console.watch import JobWatch
 
 
-def console_app(console: Console) -> FastAPI:
+def console_app(console: Console, tables: QueueTables) -> FastAPI:
     """The API with pages beside it."""
     app, watch = api_app(console), JobWatch(console.jobs)
     for add in (
         add_jobs_page,
         add_job_page,
+        add_workers_page,
+        add_filter_page,
         add_url_page,
         add_logs_page,
         add_reports_page,
@@ -29,5 +36,7 @@ def console_app(console: Console) -> FastAPI:
         add_lab_page,
     ):
         add(console, watch)
+    for add_grid in (add_queues_page, add_hosts_page):
+        add_grid(console, watch, tables)
     ui.run_with(app, title="Anabranch", show_welcome_message=False, reconnect_timeout=30.0, dark=None)
     return app

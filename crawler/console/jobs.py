@@ -12,6 +12,7 @@ from typing import Any
 from anabranch.crawler.console.launching import Launcher
 from anabranch.crawler.job.checking import check_names
 from anabranch.crawler.job.folder import JobFolder, move_aside
+from anabranch.crawler.job.seeds import COMMAND_LINE, BadSeed, Seed, chunks_of, parse_seed
 from anabranch.crawler.operate.contract import OperatedJob
 from anabranch.crawler.operate.finding import operated, operated_folder
 from anabranch.crawler.operate.listing import job_folders, listed, row_of
@@ -19,7 +20,7 @@ from anabranch.crawler.order.frontier import DATABASES
 from anabranch.crawler.order.loading import Examined, examine
 from anabranch.crawler.order.order import CrawlOrder, dump_order
 from anabranch.crawler.order.sources import Layer
-from anabranch.crawler.outcomes.errors import JobInUse, OrderError, UsageError, storage_error, storage_errors
+from anabranch.crawler.outcomes.errors import JobInUse, NoSeeds, OrderError, UsageError, storage_error, storage_errors
 from anabranch.crawler.run.verbs import Facts
 from anabranch.dedup.files.durable import replace_file
 from anabranch.frontier.jobfolder import is_job
@@ -140,6 +141,18 @@ class ConsoleJobs:
             raise JobInUse(directory, status["pid"], "it is crawled already")
         options = ["--again", "--yes"] if again else []
         return self._launcher.start(directory, options, lambda: job.running_status() is not None)
+
+    def add(self, name: str, texts: Sequence[str]) -> Facts:
+        """Add seeds to a job: whether it runs, and a verdict each. Raises: NoSeeds if a text is no URL; then none is added."""
+        found = [parse_seed(text, COMMAND_LINE) for text in texts]
+        for seed in found:
+            if isinstance(seed, BadSeed):
+                raise NoSeeds(f"{seed.text!r}: {seed.reason}; none was added")
+        job, is_running, verdicts = self.job(name), False, []
+        for chunk in chunks_of([seed for seed in found if isinstance(seed, Seed)]):
+            is_running, added = job.add(chunk)
+            verdicts += added
+        return {"running": is_running, "seeds": verdicts}
 
     def remove(self, name: str) -> str:
         """Move a job aside; the new name of its folder. Raises: JobInUse; as `move_aside`."""

@@ -6,7 +6,7 @@ import asyncio
 import os
 import re
 from collections.abc import Callable, Sequence
-from contextlib import suppress
+from contextlib import closing, suppress
 from dataclasses import dataclass
 from ipaddress import ip_address
 from pathlib import Path
@@ -22,6 +22,7 @@ from anabranch.crawler.console.audit import AuditLog
 from anabranch.crawler.console.guard import BasePath, HostGuard, SafeHeaders, allowed_hosts
 from anabranch.crawler.console.jobs import ConsoleJobs
 from anabranch.crawler.console.passwords import Passwords
+from anabranch.crawler.console.queues import QueueTables
 from anabranch.crawler.console.sessions import COOKIE, SessionGuard, Sessions
 from anabranch.crawler.fetch.addresses import parse_address
 from anabranch.crawler.outcomes.errors import CrawlerError, UsageError
@@ -59,8 +60,9 @@ def serve(options: ConsoleOptions, notify: Callable[[str], None]) -> None:
 
     sessions = Sessions(passwords, monotonic)
     base, has_tls = options.base_path, options.tls is not None
+    tables = QueueTables(folder, console.jobs)
     pages = SessionGuard(
-        console_app(console), sessions, f"{COOKIE}_{port}", base, is_secure=has_tls or bool(options.hosts)
+        console_app(console, tables), sessions, f"{COOKIE}_{port}", base, is_secure=has_tls or bool(options.hosts)
     )
     names, schemes = allowed_hosts(address, port, options.hosts), ("https",) if has_tls else ("http", "https")
     config = uvicorn.Config(
@@ -97,7 +99,7 @@ def serve(options: ConsoleOptions, notify: Callable[[str], None]) -> None:
     notify(f"open {here}/login?token={sessions.start_token}")
     notify(f"the API is at {here}/api/v1 (make a token: anabranch console token NAME)")
     signal(SIGTERM, default_int_handler)  # uvicorn raises it again at the end
-    with listener, suppress(KeyboardInterrupt):
+    with listener, closing(tables), suppress(KeyboardInterrupt):
         asyncio.run(uvicorn.Server(config).serve([listener]))
 
 

@@ -17,6 +17,7 @@ from typing import Any, NamedTuple
 from anabranch.crawler.console.jobs import ConsoleJobs
 from anabranch.crawler.outcomes.endings import FORESEEABLE
 from anabranch.crawler.report.logtail import last_lines
+from anabranch.crawler.report.metrics import BUILD
 from anabranch.crawler.report.progress_log import PROGRESS_LOG_FILE, parse_progress_line
 from anabranch.crawler.run.status import STOPPED
 from anabranch.crawler.run.verbs import Facts
@@ -28,14 +29,16 @@ _MOST_SAMPLES = 3600
 #: Jobs whose samples are kept; those that were looked at last.
 _MOST_WATCHED = 50
 _LOG_BYTES = 1 << 20
+#: Figures of a filter that are kept of each moment.
+FILTER_FIGURES = ("keys", "asked", "dropped", "smm_fill", "false_drop_probability", "dsbf_leaves")
 
 
 class Sample(NamedTuple):
     """One moment of a crawl. Rates are since the moment before; None: not known."""
 
     time_s: float  #: epoch seconds
-    pages_per_s: float
-    kb_per_s: float
+    pages_per_s: float | None
+    kb_per_s: float | None
     active: int
     queued: int
     pages: int = 0  #: of the run
@@ -47,6 +50,7 @@ class Sample(NamedTuple):
     fetching_s: float = 0.0  #: what they took together
     latency_s: float | None = None  #: of a fetch, since the moment before
     classes: Mapping[str, float] = {}  #: answers by class, of the run
+    filter: Mapping[str, float] = {}  #: of its figures those of `FILTER_FIGURES`
 
 
 @dataclass
@@ -55,6 +59,7 @@ class _Watched:
     asked_s: float = -EVERY_S
     row: Facts | None = None  #: from which `status` was asked
     status: Facts | None = None
+    version: str = ""  #: of the program that crawls
     samples: deque[Sample] = field(default_factory=lambda: deque(maxlen=_MOST_SAMPLES))
     is_new: bool = True
 
@@ -69,6 +74,7 @@ class JobWatch:
         self._rows_s = -EVERY_S
         self._rows_lock = Lock()
         self._watched: dict[str, _Watched] = {}
+        self._watched_lock = Lock()
 
     def rows(self) -> list[Facts]:
         """A row for each job."""
@@ -83,13 +89,15 @@ class JobWatch:
 
     def status(self, name: str) -> Facts | None:
         """The status of a job; None if it cannot be had now. A stopped job is opened once, until something changes."""
-        self._look(name)
-        return self._watched[name].status
+        return self._look(name).status
+
+    def version(self, name: str) -> str:
+        """The version of the program that crawls a job; empty if nothing crawls it."""
+        return self._look(name).version
 
     def samples(self, name: str) -> list[Sample]:
         """The past of a job, the oldest first: before it was watched from its progress log, then moment by moment."""
-        self._look(name)
-        return list(self._watched[name].samples)
+        return list(self._look(name).samples)
 
     def forget(self, name: str) -> None:
         """The job was changed: ask it again."""
@@ -97,19 +105,20 @@ class JobWatch:
         if name in self._watched:
             self._watched[name].asked_s = -EVERY_S
 
-    def _look(self, name: str) -> None:
-        watched = self._watched.pop(name, None) or _Watched()
-        self._watched[name] = watched  # the last one
-        while len(self._watched) > _MOST_WATCHED:
-            self._watched.pop(next(iter(self._watched)))
+    def _look(self, name: str) -> _Watched:
+        with self._watched_lock:
+            watched = self._watched.pop(name, None) or _Watched()
+            self._watched[name] = watched  # the last one
+            while len(self._watched) > _MOST_WATCHED:
+                self._watched.pop(next(iter(self._watched)))
         with watched.lock:
-            if self._now_s() - watched.asked_s < EVERY_S:
-                return
-            watched.asked_s = self._now_s()
-            if watched.is_new:
-                watched.is_new = False
-                watched.samples.extend(_logged(self._jobs.directory(name)))
-            self._ask(name, watched)
+            if self._now_s() - watched.asked_s >= EVERY_S:
+                watched.asked_s = self._now_s()
+                if watched.is_new:
+                    watched.samples.extend(_logged(self._jobs.directory(name)))
+                    watched.is_new = False
+                self._ask(name, watched)
+        return watched
 
     def _ask(self, name: str, watched: _Watched) -> None:
         row = self.row(name)
@@ -126,8 +135,9 @@ class JobWatch:
             watched.status, watched.row = job.status(), what
             metrics = None if watched.status["phase"] == STOPPED else job.metrics()
         except FORESEEABLE:
-            watched.status = None
+            watched.status, watched.version = None, ""
             return
+        watched.version = str((metrics or {}).get(BUILD, ""))
         if metrics is not None:
             before = watched.samples[-1] if watched.samples else None
             watched.samples.append(sample(time.time(), watched.status, metrics, before))
@@ -135,10 +145,11 @@ class JobWatch:
 
 def sample(time_s: float, status: Facts, metrics: Mapping[str, Any], before: Sample | None) -> Sample:
     """One moment, after the moment before. Pure."""
+    facts = status["filter"] or {}
     now = Sample(
         time_s=time_s,
-        pages_per_s=0.0,
-        kb_per_s=0.0,
+        pages_per_s=None,
+        kb_per_s=None,
         active=status["active"],
         queued=status["pending"],
         pages=status["pages"],
@@ -148,6 +159,7 @@ def sample(time_s: float, status: Facts, metrics: Mapping[str, Any], before: Sam
         fetches=metrics.get("anabranch_fetches_total", 0),
         fetching_s=metrics.get("anabranch_fetching_seconds_total", 0.0),
         classes=metrics.get("anabranch_ended_urls_total", {}),
+        filter={name: facts[name] for name in FILTER_FIGURES if name in facts},
     )
     if before is None or before.fetches is None or now.pages < before.pages:  # of an earlier run
         return now

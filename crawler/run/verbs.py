@@ -106,6 +106,17 @@ def ls(frontier: Frontier, given: Arguments) -> Steps[Facts]:
     return {"now_s": frontier.now_s(), "queues": queues, "totals": totals}
 
 
+def active(frontier: Frontier, given: Arguments) -> Steps[Facts]:
+    """The queues and gates in memory, with no look at the store. Argument: limit, of each."""
+    yield from ()
+    found = frontier.operations.views.in_memory(whole_argument(given, "limit", least=0))
+    return {
+        "now_s": frontier.now_s(),
+        "queues": [[key, state.value, out] for key, state, out in found.queues],
+        "gates": [[key, None if opens_in_s == math.inf else opens_in_s, out] for key, opens_in_s, out in found.gates],
+    }
+
+
 def totals_facts(statistics: FrontierStatistics) -> Facts:
     """The number of URLs in each state, and why nothing can be leased, if so. Pure."""
     numbers = {name: getattr(statistics, name) for name in _TOTALS}
@@ -211,7 +222,12 @@ def _change_queue(method: str, frontier: Frontier, given: Arguments) -> Facts:
 
 
 #: The verbs that change nothing, in steps.
-QUERIES: Mapping[str, Callable[[Frontier, Arguments], Steps[Facts]]] = {"ls": ls, "show": show, "why": why}
+QUERIES: Mapping[str, Callable[[Frontier, Arguments], Steps[Facts]]] = {
+    "ls": ls,
+    "show": show,
+    "why": why,
+    "active": active,
+}
 
 #: The verbs that change something. They are short, so they may run on the event loop of a running crawl.
 COMMANDS: Mapping[str, Callable[[Frontier, Arguments], Facts]] = {

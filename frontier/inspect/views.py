@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
+from heapq import nlargest
+from typing import NamedTuple
 
 from anabranch.frontier.completion import LeaseElsewhere
 from anabranch.frontier.errors import UnknownQueue
@@ -46,6 +48,13 @@ _BY_STATE = {QueueState.PAUSED: Standing.PAUSED, QueueState.RETIRED: Standing.RE
 _MAX_INTEGER = 1 << 63
 
 
+class InMemory(NamedTuple):
+    """What a Frontier serves now."""
+
+    queues: list[tuple[QueueKey, QueueState, int]]  #: key, state, leases
+    gates: list[tuple[GateKey, float, int]]  #: key, seconds until it opens, leases
+
+
 class Views:
     """Views that change nothing; what was reported is written first. Errors: UnknownQueue; StoreUnavailable."""
 
@@ -70,6 +79,18 @@ class Views:
     def ready(self) -> ReadyQueues:
         """The queues in memory that may be served now; never waits. Costs a look at the lanes of open gates."""
         return ready(self._parts, self._clock())
+
+    def in_memory(self, limit: int) -> InMemory:
+        """The queues and gates in memory, those with most leases first; never waits. Costs 2 µs for each in memory."""
+        _check_numbers(limit)
+        schedule, now_s = self._parts.schedule, self._clock()
+        known = (queue for queue in schedule.index if queue.is_known)
+        queues = nlargest(limit, known, key=lambda queue: (queue.out, queue.heads))
+        gates = nlargest(limit, (line.gate for line in schedule.window), key=lambda gate: gate.out)
+        return InMemory(
+            [(queue.key, queue.state, queue.out) for queue in queues],
+            [(gate.key, max(gate.opens_s() - now_s, 0.0), gate.out) for gate in gates],
+        )
 
     def queues(
         self, state: QueueState | None = None, after: int | None = None, limit: int = PAGE

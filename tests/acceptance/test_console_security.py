@@ -12,7 +12,7 @@ from playwright.async_api import expect
 
 from anabranch.crawler.console.access import Access, ConsoleRole
 from anabranch.crawler.console.passwords import Passwords
-from tests.acceptance.browser import running_console
+from tests.acceptance.browser import free_port, reverse_proxy, running_console
 from tests.acceptance.command import REPOSITORY, environment
 from tests.patience import HANG_S
 

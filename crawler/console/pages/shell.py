@@ -48,6 +48,7 @@ body.body--dark { --edge: #3a444b; --soft: #a9b4bb; background: #14191c; }
 body.body--dark .text-primary, body.body--dark .nicegui-link { color: #8ec5de !important; }
 .nicegui-content { padding: 0; align-items: stretch; }
 .soft { color: var(--soft); }
+.figures { display: grid; grid-template-columns: repeat(auto-fill, minmax(7.5rem, 1fr)); gap: 8px; }
 .figure { font-variant-numeric: tabular-nums; }
 .q-table th { font-weight: 600; }
 .q-table td { font-variant-numeric: tabular-nums; overflow-wrap: anywhere; white-space: normal; }
@@ -57,12 +58,26 @@ body.body--dark .text-primary, body.body--dark .nicegui-link { color: #8ec5de !i
 a.tab { padding: 8px 12px; text-decoration: none; color: inherit; border-bottom: 3px solid transparent; white-space: nowrap; }
 a.tab[aria-current=page] { border-bottom-color: var(--q-primary); font-weight: 600; }
 a.tab:focus-visible, a:focus-visible, button:focus-visible { outline: 3px solid #e69f00; outline-offset: 1px; }
+body.body--dark .text-primary { --q-primary: #7cc0dd; }
+.nicegui-aggrid [class*=ag-theme-params] { --ag-font-family: inherit !important; }
+.ag-cell { unicode-bidi: isolate; font-variant-numeric: tabular-nums; }
+.ag-row { cursor: pointer; }
+.panel { width: min(44rem, 100vw); max-height: 100vh; overflow-y: auto; overflow-wrap: anywhere; }
 dl.facts { display: grid; grid-template-columns: minmax(7rem, max-content) 1fr; gap: 4px 16px; margin: 0; }
 dl.facts dt { color: var(--soft); }
 dl.facts dd { margin: 0; overflow-wrap: anywhere; }
 pre.text { white-space: pre-wrap; overflow-wrap: anywhere; font-size: .85rem; margin: 0; }
 .lines { white-space: pre-wrap; overflow-wrap: anywhere; font: .8rem/1.45 ui-monospace, Menlo, Consolas, monospace; }
 .lines { border: 1px solid var(--edge); border-radius: 4px; padding: 8px; max-height: 28rem; overflow: auto; }
+"""
+
+#: A console that was started anew knows no session: a window that has lost it asks, and goes to the login.
+_LOGIN_AGAIN = """
+setInterval(async () => {
+  if (!window.socket || window.socket.connected) return;
+  const answer = await fetch(location.href, {method: "HEAD", redirect: "manual"}).catch(() => null);
+  if (answer && answer.type === "opaqueredirect") location.reload();
+}, 2000);
 """
 
 
@@ -80,11 +95,15 @@ class View:
         """The user may change jobs."""
         return self.holder.role is ConsoleRole.OPERATOR
 
-    def href(self, *parts: str, **query: str) -> str:
-        """The path of a page of ours; parts and values may be anything."""
+    def path(self, *parts: str, **query: str) -> str:
+        """The path of a page of ours, for `ui.link` and `ui.navigate`, which put `base` before it. Parts may be anything."""
         path = "/".join(quote(part, safe="") for part in parts if part)
         asked = "&".join(f"{name}={quote(value, safe='')}" for name, value in query.items())
-        return f"{self.base}/{path}" + (f"?{asked}" if asked else "")
+        return f"/{path}" + (f"?{asked}" if asked else "")
+
+    def href(self, *parts: str, **query: str) -> str:
+        """The same for what is HTML: links in cells of tables, forms, what is fetched."""
+        return self.base + self.path(*parts, **query)
 
 
 def view_of(console: Console, watch: JobWatch, request: Request) -> View:
@@ -98,16 +117,16 @@ def page(view: View, title: str, job: str = "", tab: str | None = None) -> Itera
     """Header and main part of a page; what is made while entered is in the main part."""
     ui.page_title(f"{title} · Anabranch")
     ui.colors(primary="#22617d", positive="#2e7d32", negative="#b3261e", warning="#b26a00", info="#0277bd")
-    ui.add_head_html(f"<style>{_STYLE}</style>")
+    ui.add_head_html(f"<style>{_STYLE}</style><script>{_LOGIN_AGAIN}</script>")
     dark = ui.dark_mode(None)  # as the system has it
     ui.link("To the content", "#main").classes("skip")
     with ui.header().classes("items-center q-py-xs").props("role=banner"):
-        ui.link("Anabranch", view.href()).classes("text-white text-lg text-bold no-underline")
+        ui.link("Anabranch", view.path()).classes("text-white text-lg text-bold no-underline")
         if job:
             ui.label("/").classes("text-white")
-            ui.link(job, view.href("jobs", job)).classes("text-white no-underline").style("overflow-wrap:anywhere")
+            ui.link(job, view.path("jobs", job)).classes("text-white no-underline").style("overflow-wrap:anywhere")
         ui.space()
-        ui.link("Lab", view.href("lab")).classes("text-white no-underline")
+        ui.link("Lab", view.path("lab")).classes("text-white no-underline")
         ui.label(view.holder.name + ("" if view.may_change else " (reader)")).classes("text-white gt-xs")
         ui.button(icon="contrast", on_click=lambda: dark.set_value(not dark.value)).props(
             'flat round dense color=white aria-label="Light or dark"'
@@ -117,12 +136,12 @@ def page(view: View, title: str, job: str = "", tab: str | None = None) -> Itera
     if job:
         with ui.element("nav").classes("row no-wrap overflow-auto").props('aria-label="Pages of the job"'):
             for path, name in TABS:
-                link = ui.link(name, view.href("jobs", job, path)).classes("tab")
+                link = ui.link(name, view.path("jobs", job, path)).classes("tab")
                 if path == tab:
                     link.props("aria-current=page")
     with (
         ui.element("main")
-        .classes("q-pa-md column q-gutter-y-md")
+        .classes("q-px-md q-pb-md q-pt-sm column gap-4")
         .style("max-width:1500px;width:100%;margin:0 auto")
         .props("id=main")
     ):
@@ -179,9 +198,15 @@ async def confirmed(question: str, action: str) -> bool:
         with ui.row().classes("w-full justify-end"):
             ui.button("Cancel", on_click=lambda: dialog.submit(False)).props("flat")
             ui.button(action, on_click=lambda: dialog.submit(True)).props("color=negative autofocus")
-    answer = await dialog
-    dialog.delete()
-    return bool(answer)
+    return bool(await answered(dialog))
+
+
+async def answered(dialog: ui.dialog) -> object:
+    """What a dialog is given; None if it is closed, or its window."""
+    answer: object = await dialog
+    if not dialog.is_deleted:
+        dialog.delete()
+    return answer
 
 
 def table(columns: Sequence[Column], key: str, caption: str) -> ui.table:
@@ -190,6 +215,7 @@ def table(columns: Sequence[Column], key: str, caption: str) -> ui.table:
         {
             "name": column.name, "label": column.label, "field": column.name, "sortable": column.is_sortable,
             "align": "right" if column.is_number else "left",
+            "style": f"min-width:{'16rem' if column.is_wide else '0' if column.is_number else '6rem'}",
         }
         for column in columns
     ]  # fmt: skip
@@ -206,6 +232,12 @@ class Column(NamedTuple):
     label: str
     is_number: bool = False
     is_sortable: bool = True
+    is_wide: bool = False  #: has long texts
+
+
+def plain(text: str, most: int = 300) -> str:
+    """A text from the web for the eye: cut, with its control and direction marks escaped."""
+    return escaped(text if len(text) <= most else f"{text[: most - 1]}…")
 
 
 def facts_list(facts: Iterable[tuple[str, str]]) -> None:

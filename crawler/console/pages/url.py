@@ -75,7 +75,7 @@ def _form(view: View, name: str, asked: str) -> None:
         if len(typed) > _MOST_CHARS:
             say(f"a URL of more than {_MOST_CHARS} characters; ask for it by `anabranch why`", is_bad=True)
         elif typed:
-            ui.navigate.to(view.href("jobs", name, "url", url=typed))
+            ui.navigate.to(view.path("jobs", name, "url", url=typed))
 
     with ui.row().classes("w-full items-center no-wrap"):
         given = ui.input("URL", value=asked, placeholder="https://example.org/page").props("outlined dense autofocus")
@@ -162,7 +162,7 @@ def _place(view: View, name: str, explanation: Facts, now_s: float) -> None:
         ))  # fmt: skip
         queue = explanation["queue"]
         if queue is not None:
-            ui.link(f"Queue {cut(queue, 200)}", view.href("jobs", name, "queues", queue=queue))
+            ui.link(f"Queue {cut(queue, 200)}", view.path("jobs", name, "queues", queue=queue))
 
 
 def _elsewhere(workers: Sequence[str]) -> None:
@@ -191,7 +191,7 @@ def _pages(view: View, name: str, files: UrlFiles) -> None:
     with ui.column().classes("w-full gap-1").style("max-height:20rem;overflow:auto;flex-wrap:nowrap"):
         for parent in parents:
             first = " (first)" if parent == files.via else ""
-            link = ui.link(f"{cut(parent, 300)}{first}", view.href("jobs", name, "url", url=parent[:_MOST_CHARS]))
+            link = ui.link(f"{cut(parent, 300)}{first}", view.path("jobs", name, "url", url=parent[:_MOST_CHARS]))
             link.style("overflow-wrap:anywhere")
     if len(parents) >= MOST_PARENTS:
         ui.label(f"The last {MOST_PARENTS} that were fetched.").classes("soft")
@@ -201,7 +201,7 @@ def _pages(view: View, name: str, files: UrlFiles) -> None:
         for url, hop, context in files.links:
             with ui.row().classes("items-baseline"):
                 ui.label(f"{hop} {cut(context, 60)}").classes("soft")
-                ui.link(cut(url, 300), view.href("jobs", name, "url", url=url[:_MOST_CHARS])).style(
+                ui.link(cut(url, 300), view.path("jobs", name, "url", url=url[:_MOST_CHARS])).style(
                     "overflow-wrap:anywhere"
                 )
         if len(files.links) == MOST_LINKS:
@@ -222,7 +222,7 @@ def _record(view: View, name: str, record: UrlRecord | None) -> None:
                 text_block(safe_text(text), title)
     if record.original:
         ui.label("Its body was archived before:")
-        ui.link(cut(record.original, 300), view.href("jobs", name, "url", url=record.original[:_MOST_CHARS]))
+        ui.link(cut(record.original, 300), view.path("jobs", name, "url", url=record.original[:_MOST_CHARS]))
     elif record.body:
         with ui.expansion("Body", value=True).classes("w-full"):
             text_block(safe_text(html_as_utf8(record.body, record.media_type)), "Body")

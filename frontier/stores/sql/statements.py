@@ -366,3 +366,26 @@ WRONG_SHELF = """
 SELECT lane.queue, lane.gate, shelved, coalesce(standing, 0) FROM lane LEFT JOIN queue ON queue.id = lane.queue
 WHERE shelved <> coalesce(standing, 0) LIMIT 1
 """
+
+# For tables of all queues and gates (`browse`)
+
+_UNSET = -(1 << 31)  # of a number that goes by the order
+BROWSED_QUEUES = f"""
+SELECT id, key, standing, precedence, spent, coalesce(budget, {_UNSET}), successes, errors FROM queue ORDER BY id
+"""
+BROWSED_GATES = f"""
+SELECT id, key, blocked_until_s, rests_until_s, spacing_s, throttle_s, troubles, coalesce(slots, {_UNSET}), held FROM gate
+ORDER BY id
+"""
+BROWSED_LANES = "SELECT queue, gate, count, waiting, servable FROM lane"
+_BROWSED_LANE = """
+SELECT lane.turn, lane.queue, lane.gate, queue.key, gate.key FROM lane
+JOIN queue ON queue.id = lane.queue JOIN gate ON gate.id = lane.gate
+"""
+#: (queue, limit), (gate, limit).
+LANES_TO_BROWSE_OF_QUEUE = f"{_BROWSED_LANE} WHERE lane.queue = ? AND count > 0 ORDER BY lane.turn LIMIT ?"
+LANES_TO_BROWSE_OF_GATE = f"{_BROWSED_LANE} WHERE lane.gate = ? AND servable = 1 ORDER BY lane.turn LIMIT ?"
+#: (queue, gate, limit).
+URLS_TO_BROWSE = """
+SELECT url, precedence, ordinal, attempts, due_s FROM url WHERE queue = ? AND gate = ? ORDER BY precedence, ordinal LIMIT ?
+"""

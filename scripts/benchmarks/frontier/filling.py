@@ -29,8 +29,10 @@ _BATCHES_AT_ONCE = 4
 _ROWS_AT_ONCE = 10_000
 
 
-def fill(folder: Path, order: FrontierOrder, queues: int, say: Callable[[str], None]) -> int:
-    """Queue `PER_QUEUE` URLs for each of so many hosts (blocks). Answers how many URLs there are: 0 to that minus one.
+def fill(
+    folder: Path, order: FrontierOrder, queues: int, say: Callable[[str], None], same_host: int = SAME_HOST
+) -> int:
+    """Queue `VISITS` times `same_host` URLs for each of so many hosts (blocks). Answers how many: 0 to that minus one.
 
     The filter is made at the first opening, which marks every URL. `order` must have the policy `host`.
     """
@@ -38,7 +40,7 @@ def fill(folder: Path, order: FrontierOrder, queues: int, say: Callable[[str], N
     store = SqlStore(folder / STORE_FILE)
     store.open({"policy": order.policy, "politeness": order.scope.value}, START_S, lambda: None)
     try:
-        for batch in _batches(queues):
+        for batch in _batches(queues, same_host):
             store.write(batch)
             if batch.number % _BATCHES_AT_ONCE == 0:
                 store.flush()
@@ -46,10 +48,10 @@ def fill(folder: Path, order: FrontierOrder, queues: int, say: Callable[[str], N
                 say(f"{batch.last_number:,} URLs are in the store")
     finally:
         store.close(clean=True)
-    return queues * PER_QUEUE
+    return queues * VISITS * same_host
 
 
-def _batches(queues: int) -> Iterator[Batch]:
+def _batches(queues: int, same_host: int) -> Iterator[Batch]:
     names = sorted((name_id(name), name) for name in map(host_name, range(queues)))
     number = rows = 0
     for visit in range(VISITS):
@@ -57,8 +59,8 @@ def _batches(queues: int) -> Iterator[Batch]:
             number += 1
             batch = Batch(number, START_S)
             for one_id, name in names[start : start + _QUEUES_AT_ONCE]:
-                _announce(batch, one_id, name, rows, SAME_HOST, is_new=visit == 0)
-                rows += SAME_HOST
+                _announce(batch, one_id, name, rows, same_host, is_new=visit == 0)
+                rows += same_host
             batch.last_number = rows
             yield batch
 

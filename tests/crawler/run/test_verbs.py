@@ -76,6 +76,15 @@ def test_ls_lists_the_longest_queues_first(frontier: Frontier) -> None:
     assert (queue["queue"], queue["urls"], queue["gate"], queue["budget"]) == ("a.test", 3, "a.test", None)
 
 
+def test_active_tells_what_is_in_memory_without_the_store(frontier: Frontier) -> None:
+    """Those with most leases first."""
+    while (lease := frontier.lease()) is None:
+        frontier.flush()
+    facts = answer(frontier, "active", {"limit": 1})
+    assert facts["queues"] == [[lease.queue, "in-flight", 1]]
+    assert facts["gates"] == [[lease.queue, None, 1]]
+
+
 def test_ls_lists_queues_of_one_state(frontier: Frontier) -> None:
     """The longest first, too."""
     frontier.operations.pause("b.test")  # type: ignore[arg-type]

@@ -1,0 +1,51 @@
+"""Curves over the time."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from nicegui import ui
+
+from anabranch.crawler.console.pages.shell import LINES
+from anabranch.crawler.console.watch import Sample
+
+#: Style of a section of charts, side by side as there is room.
+SIDE_BY_SIDE = "display:grid;grid-template-columns:repeat(auto-fill,minmax(min(22rem,100%),1fr));gap:12px"
+
+
+def thinned(samples: Sequence[Sample], most: int = 600) -> Sequence[Sample]:
+    """Every nth sample, and the last one: at most so many. Pure."""
+    step = -(-len(samples) // most) or 1
+    return [*samples[:-1:step], *samples[-1:]]
+
+
+def chart(title: str, names: Sequence[str], *, is_area: bool = False, is_log: bool = False) -> ui.echart:
+    """An empty chart of lines over the time. Its texts are ours, and numbers."""
+    series = [
+        {
+            "name": name,
+            "type": "line",
+            "showSymbol": False,
+            "data": [],
+            **({"stack": "all", "areaStyle": {}} if is_area else {}),
+        }
+        for name in names
+    ]
+    made = ui.echart({
+        "title": {"text": title, "textStyle": {"fontSize": 14, "color": "#808890"}},
+        "color": LINES,
+        "aria": {"enabled": True},
+        "animation": False,
+        "grid": {"left": 50, "right": 12, "top": 36, "bottom": 28 if not is_area else 48},
+        "tooltip": {"trigger": "axis", "renderMode": "richText"},
+        "legend": {"show": is_area, "type": "scroll", "bottom": 0, "textStyle": {"color": "#808890"}},
+        "xAxis": {"type": "time", "splitNumber": 4, "axisLabel": {"color": "#808890", "hideOverlap": True}},
+        "yAxis": {
+            "type": "log" if is_log else "value",
+            "min": "dataMin" if is_log else 0,
+            "splitLine": {"lineStyle": {"color": "#80889050"}},
+            "axisLabel": {"color": "#808890", **({":formatter": "value => value.toExponential(0)"} if is_log else {})},
+        },
+        "series": series,
+    })  # fmt: skip
+    return made.classes("w-full").style("height:220px").props(f'role=img aria-label="{title}"')

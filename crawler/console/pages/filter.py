@@ -1,0 +1,86 @@
+"""The page of a job's filter: its curves as it grows, and all its figures."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+
+from nicegui import ui
+from starlette.requests import Request
+
+from anabranch.crawler.console.api import Console
+from anabranch.crawler.console.pages.charts import SIDE_BY_SIDE, chart, thinned
+from anabranch.crawler.console.pages.shell import Column, every, looked, page, plain, table, view_of
+from anabranch.crawler.console.watch import EVERY_S, JobWatch
+from anabranch.crawler.report.filterreport import filter_line, filter_table
+
+#: It grows through many powers of ten.
+_PROBABILITY = "Probability that a new URL is dropped"
+#: A filter's figures at one moment.
+Figures = Mapping[str, float]
+
+
+def dropped_share(now: Figures) -> float | None:
+    """The share of all questions so far that were answered: known. Pure."""
+    return now["dropped"] / now["asked"] if now.get("asked") and "dropped" in now else None
+
+
+#: Title of a chart -> what of a moment it shows; None: nothing.
+_CHARTS: Sequence[tuple[str, Callable[[Figures], float | None]]] = (
+    ("URLs known", lambda now: now.get("keys")),
+    ("Share of the SMM's bits that are set", lambda now: now.get("smm_fill")),
+    ("Share of questions that were dropped", dropped_share),
+    (_PROBABILITY, lambda now: now.get("false_drop_probability") or None),
+    ("Leaves of the DSBF", lambda now: now.get("dsbf_leaves")),
+)
+_COLUMNS = (
+    Column("figure", "Figure"),
+    Column("value", "Value", is_number=True, is_sortable=False),
+    Column("meaning", "Meaning", is_sortable=False, is_wide=True),
+)
+
+
+def add_filter_page(console: Console, watch: JobWatch) -> None:
+    """Add the page at `/jobs/NAME/filter`."""
+
+    @ui.page("/jobs/{name}/filter")
+    async def filter_(request: Request, name: str) -> None:
+        view = view_of(console, watch, request)
+        with page(view, f"{name}: filter", name, "filter"):
+            ui.label("Filter").classes("text-h5").props("role=heading aria-level=1")
+            line = ui.label().classes("figure").props("aria-live=polite")
+            with ui.element("section").classes("w-full").props('aria-label="Curves"').style(SIDE_BY_SIDE):
+                charts = [chart(title, [title], is_log=title == _PROBABILITY) for title, _ in _CHARTS]
+            hint = ui.label("Curves begin when a crawl runs and somebody looks.").classes("soft")
+            figures = table(_COLUMNS, "figure", "Figures of the filter")
+
+        async def redraw() -> None:
+            found = await looked(lambda: (watch.status(name), watch.samples(name)))
+            if found is None:
+                return
+            status, samples = found
+            facts = {} if status is None else status["filter"] or {}
+            line.text = plain(filter_line(facts)) or "The filter has not been asked yet."
+            figures.rows = figure_rows(facts)
+            moments = [(one.time_s * 1000, one.filter) for one in thinned([one for one in samples if one.filter])]
+            for drawn, (_, value) in zip(charts, _CHARTS, strict=True):
+                points = [[time_ms, value(now)] for time_ms, now in moments if value(now) is not None]
+                drawn.options["series"][0]["data"] = points
+                drawn.visible = bool(points)
+                drawn.update()
+            hint.visible = not moments
+
+        every(EVERY_S, redraw)
+
+
+def figure_rows(facts: Mapping[str, float | str]) -> list[dict[str, str]]:
+    """The rows of the table, in the order of `report filter`. Pure."""
+    return [
+        {"figure": plain(str(name)), "value": _words(value), "meaning": str(meaning)}
+        for name, value, meaning in filter_table(facts).rows
+    ]
+
+
+def _words(value: object) -> str:
+    if isinstance(value, float):
+        return f"{value:.4g}"
+    return f"{value:,}" if isinstance(value, int) else plain(str(value))

@@ -1,0 +1,150 @@
+"""A grid of any number of rows: a browser asks for those that it shows, a hundred at a time.
+
+They come as JSON from a route of the console, which needs a session as all pages do. So what is in a row is data at every step,
+and the cells show it as text.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from typing import Any
+
+from nicegui import events, ui
+from starlette.datastructures import QueryParams
+from starlette.responses import JSONResponse
+
+from anabranch.crawler.console.pages.shell import Column, every
+from anabranch.crawler.console.queues import GatePage, QueuePage
+from anabranch.crawler.outcomes.errors import CrawlerError, UsageError
+from anabranch.frontier.errors import FrontierError
+from anabranch.frontier.stores.sql.browse import PageQuery
+from anabranch.frontier.times import duration_words
+
+_BLOCK = 100
+_MOST_ROWS = 1000
+_MOST_TEXT = 1000
+#: Between two looks whether there are newer rows.
+_REFRESH_S = 10.0
+#: Events of a window: rows have come, with the words about them; a row was chosen, with its id.
+_ROWS_CAME, _CHOSEN = "rows_came", "row_chosen"
+#: What AG Grid asks for rows; {} is an address, as a literal of JavaScript.
+_SOURCE = """{{
+  getRows: asked => {{
+    const more = new URLSearchParams({{offset: asked.startRow, limit: asked.endRow - asked.startRow}});
+    for (const {{colId, sort}} of asked.sortModel) {{ more.set("sort", colId); more.set("descending", sort === "desc"); }}
+    fetch({} + "&" + more).then(async answer => {{
+      if (answer.redirected) throw Error("the session has ended: log in again");
+      const found = await answer.json();
+      if (!answer.ok) throw Error(found.error);
+      asked.successCallback(found.rows, found.total);
+      emitEvent("{}", found.words);
+    }}).catch(error => {{ asked.failCallback(); emitEvent("{}", error.message); }});
+  }}
+}}"""
+
+
+class Grid:
+    """A grid in the page that is being made, and above it a line about its rows."""
+
+    def __init__(
+        self, columns: Sequence[Column], caption: str, sort: str, choose: Callable[[str], Awaitable[None]]
+    ) -> None:
+        """`sort`: the column by which it is sorted at first, the largest above. `choose` gets the id of a row."""
+        self._choose = choose
+        self._words = ui.label("The queue is being read …").classes("soft figure").props("role=status")
+        self._grid = ui.aggrid(
+            {
+                "columnDefs": [_column(column, sort) for column in columns],
+                "defaultColDef": {"resizable": True, "sortingOrder": ["desc", "asc"], "suppressHeaderMenuButton": True},
+                "rowHeight": 32,
+                "headerHeight": 36,
+                "rowModelType": "infinite",
+                "cacheBlockSize": _BLOCK,
+                "maxBlocksInCache": 20,
+                "maxConcurrentDatasourceRequests": 2,
+                "infiniteInitialRowCount": 1,
+                "blockLoadDebounceMillis": 100,
+                ":getRowId": "asked => asked.data.id",
+                ":onCellClicked": f"asked => asked.data && emitEvent('{_CHOSEN}', asked.data.id)",  # none while it comes
+                ":onCellKeyDown": (
+                    f"asked => asked.event.key === 'Enter' && asked.data && emitEvent('{_CHOSEN}', asked.data.id)"
+                ),
+            },
+            auto_size_columns=False,
+        ).classes("w-full").style("height:min(70vh,48rem)").props(f'aria-label="{caption}"')  # fmt: skip
+        ui.on(_CHOSEN, self._chosen)
+        ui.on(_ROWS_CAME, self._say)
+        every(_REFRESH_S, self.refresh)
+
+    def show(self, address: str) -> None:
+        """Show the rows of this address, which ends with a query; from the first one on."""
+        source = _SOURCE.format(json.dumps(address), _ROWS_CAME, _ROWS_CAME)
+        self._grid.run_grid_method("updateGridOptions", {":datasource": source})
+
+    async def refresh(self) -> None:
+        """Ask again for the rows that are shown."""
+        self._grid.run_grid_method("refreshInfiniteCache")
+
+    def _say(self, event: events.GenericEventArguments) -> None:
+        self._words.text = str(event.args)[:_MOST_TEXT]
+
+    async def _chosen(self, event: events.GenericEventArguments) -> None:
+        await self._choose(str(event.args))
+
+
+def _column(column: Column, sort: str) -> dict[str, Any]:
+    """A column as AG Grid has it."""
+    return {
+        "field": column.name,
+        "headerName": column.label,
+        "sortable": column.is_sortable,
+        "minWidth": 110 if column.is_number else 160,
+        "flex": 1 if column.is_number else 2,
+        "initialSort": "desc" if column.name == sort else None,
+        "type": "rightAligned" if column.is_number else None,
+    }
+
+
+def rows_answer(
+    find: Callable[[], QueuePage | GatePage], row: Callable[[Any], Mapping[str, object]], noun: str
+) -> JSONResponse:
+    """The answer of a route of rows: the page that is found, or why there is none."""
+    try:
+        page = find()
+    except (CrawlerError, FrontierError) as error:
+        return JSONResponse({"error": str(error)}, 400, {"Cache-Control": "no-store"})
+    rows = [row(one) for one in page.rows]
+    words = page_words(page.total, noun, page.taken_s, page.live_s, time.time())
+    return JSONResponse({"rows": rows, "total": page.total, "words": words}, headers={"Cache-Control": "no-store"})
+
+
+def page_words(total: int, noun: str, taken_s: float, live_s: float | None, now_s: float) -> str:
+    """How many rows there are, and how old they are. Pure."""
+    words = f"{total:,} {noun}, as they were {_ago(now_s - taken_s)}"
+    return words if live_s is None else f"{words}; active ones {_ago(now_s - live_s)}"
+
+
+def _ago(seconds: float) -> str:
+    return "just now" if seconds < 1 else f"{duration_words(seconds)} ago"
+
+
+def page_query(asked: QueryParams) -> PageQuery:
+    """The rows for which a browser asks. Pure. Raises: UsageError."""
+    return PageQuery(
+        sort=asked.get("sort", "key"),
+        descending=asked.get("descending") == "true",
+        text=asked.get("text", "").strip()[:_MOST_TEXT],
+        states=tuple(filter(None, asked.getlist("state"))),
+        least_urls=_whole(asked, "least"),
+        offset=_whole(asked, "offset"),
+        limit=min(_whole(asked, "limit"), _MOST_ROWS),
+    )
+
+
+def _whole(asked: QueryParams, name: str) -> int:
+    text = asked.get(name) or "0"
+    if not (text.isascii() and text.isdecimal() and len(text) < 16):
+        raise UsageError(f"{name} must be a whole number from 0; it is {text[:40]!r}")
+    return int(text)

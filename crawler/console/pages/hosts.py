@@ -1,0 +1,190 @@
+"""The page of a job's hosts: the gates as a grid, a panel that explains one, and what was fetched from each host."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Awaitable, Callable, Mapping
+from contextlib import suppress
+from functools import partial
+from typing import Any
+from urllib.parse import urlencode
+
+from nicegui import app, ui
+from starlette.requests import Request
+from starlette.responses import JSONResponse
+
+from anabranch.crawler.console.api import Console
+from anabranch.crawler.console.pages.grid import Grid, page_query, rows_answer
+from anabranch.crawler.console.pages.panel import PanelFacts, RowPanel, block_host
+from anabranch.crawler.console.pages.shell import (
+    Column,
+    View,
+    act,
+    confirmed,
+    count,
+    every,
+    looked,
+    page,
+    plain,
+    say,
+    table,
+    view_of,
+)
+from anabranch.crawler.console.queues import ListedGate, QueueTables
+from anabranch.crawler.console.watch import JobWatch
+from anabranch.crawler.order.quantities import format_bytes
+from anabranch.crawler.run.status import STOPPED
+from anabranch.crawler.run.verbs import Facts
+from anabranch.frontier.errors import UnknownQueue
+from anabranch.frontier.stores.sql.browse import GATE_STATES
+from anabranch.frontier.times import duration_words
+
+_COLUMNS = (
+    Column("key", "Gate"),
+    Column("state", "State"),
+    Column("opens", "Opens in", is_number=True, is_sortable=False),
+    Column("urls", "URLs", is_number=True),
+    Column("queues", "Queues", is_number=True),
+    Column("in_flight", "In flight", is_number=True, is_sortable=False),
+    Column("spacing_s", "Crawl-delay", is_number=True),
+    Column("throttle_s", "Throttle", is_number=True),
+    Column("troubles", "Troubles in a row", is_number=True),
+)
+_FETCHED = (
+    Column("host", "Host"),
+    Column("urls", "URLs", is_number=True, is_sortable=False),
+    Column("bytes", "Bytes", is_number=True, is_sortable=False),
+    Column("remaining", "Remaining", is_number=True, is_sortable=False),
+)
+_MOST_FETCHED = 1000
+_FETCHED_S = 30.0
+_URLS_SHOWN = 20
+#: Queues with URLs behind a gate that are asked about it.
+_QUEUES_ASKED = 3
+
+
+def add_hosts_page(console: Console, watch: JobWatch, tables: QueueTables) -> None:
+    """Add the page at `/jobs/NAME/hosts`; `?host=KEY` opens one."""
+
+    @app.get("/jobs/{name}/hosts/rows")
+    def rows(request: Request, name: str) -> JSONResponse:
+        row = partial(gate_cells, now_s=time.time())
+        return rows_answer(lambda: tables.gates(name, page_query(request.query_params)), row, "gates")
+
+    @ui.page("/jobs/{name}/hosts")
+    async def hosts(request: Request, name: str, host: str = "") -> None:
+        view = view_of(console, watch, request)
+        with page(view, f"{name}: hosts", name, "hosts"):
+            ui.label("Hosts").classes("text-h5").props("role=heading aria-level=1")
+            with ui.row().classes("w-full items-center q-gutter-sm"):
+                text = ui.input("Part of the name").props("outlined dense clearable debounce=300")
+                states = ui.select([*GATE_STATES], multiple=True, label="States").props("outlined dense use-chips")
+                states.style("min-width:12rem")
+
+            panel = RowPanel(view, name, partial(_found, console, tables, name))
+            panel.add_buttons(_actions(view, name))
+            grid = Grid(_COLUMNS, "Gates", "urls", panel.open)
+            ui.label(f"Fetched so far, from the {_MOST_FETCHED:,} busiest hosts").classes("text-h6").props(
+                "role=heading aria-level=2"
+            )
+            fetched = table(_FETCHED, "host", "Fetched so far").bind_filter_from(text, "value", str_or_empty)
+
+            def show() -> None:
+                asked = [("text", text.value or ""), *(("state", state) for state in states.value)]
+                grid.show(view.href("jobs", name, "hosts", "rows") + "?" + urlencode(asked))
+
+            async def redraw() -> None:
+                row = await looked(lambda: watch.row(name))
+                if fetched.rows and row is not None and row["phase"] == STOPPED:
+                    return  # it stays as it is
+                asked = {"name": "hosts", "limit": _MOST_FETCHED}
+                facts = await looked(lambda: console.jobs.job(name).report(asked))
+                if facts is not None:
+                    fetched.rows = list(map(fetched_row, facts["rows"]))
+
+            for box in (text, states):
+                box.on_value_change(show)
+            ui.timer(0.0, show, once=True)
+            every(_FETCHED_S, redraw)
+            if host:
+                ui.timer(0.0, partial(panel.open, host), once=True)
+
+
+def str_or_empty(value: str | None) -> str:
+    """A cleared box has no text. Pure."""
+    return value or ""
+
+
+def gate_cells(gate: ListedGate, now_s: float) -> dict[str, str]:
+    """A row of the grid. Pure."""
+    opens_in_s = gate.opens_s - now_s
+    return {
+        "id": gate.key,
+        "key": plain(gate.key),
+        "state": gate.state,
+        "opens": "" if opens_in_s <= 0 or gate.in_flight else duration_words(opens_in_s),
+        "urls": count(gate.urls),
+        "queues": count(gate.queues),
+        "in_flight": count(gate.in_flight) if gate.is_live else "",
+        "spacing_s": _span(gate.spacing_s),
+        "throttle_s": _span(gate.throttle_s),
+        "troubles": count(gate.troubles),
+    }
+
+
+def _span(seconds: float) -> str:
+    return duration_words(seconds) if seconds else ""
+
+
+def fetched_row(row: Mapping[str, Any]) -> dict[str, str]:
+    """A row of the table, of one of `report hosts`. Pure."""
+    return {
+        "host": plain(row["host"]),
+        "urls": count(row["#urls"]),
+        "bytes": format_bytes(row["#bytes"]),
+        "remaining": count(row["#remaining"]),
+    }
+
+
+def _found(console: Console, tables: QueueTables, name: str, key: str) -> PanelFacts:
+    found, job, gates = tables.gate(name, key, _URLS_SHOWN), console.jobs.job(name), []
+    for queue in [*dict.fromkeys(url.queue for url in found.urls)][
+        :_QUEUES_ASKED
+    ]:  # one of them knows more of its gate
+        with suppress(UnknownQueue):  # it is empty by now
+            facts = job.answer("show", {"subject": queue}).facts
+            gates = [gate for gate in facts.get("gates") or () if gate["gate"] == key]
+        if gates:
+            break
+    return gate_panel(found.gate, gates, time.time())._replace(urls=found.urls)
+
+
+def gate_panel(gate: ListedGate, gates: list[Facts], now_s: float) -> PanelFacts:
+    """What the panel shows of a gate; `gates` has it as the crawl knows it, if it does. Pure."""
+    closed, opens_in_s = "", gate.opens_s - now_s
+    if gates:
+        closed = gates[0]["why_closed"]
+    elif gate.in_flight:
+        closed = "fetches from it are under way"
+    elif opens_in_s > 0:
+        closed = f"{gate.state} for another {duration_words(opens_in_s)}"
+    figures = {"URLs": count(gate.urls), "queues": count(gate.queues), "troubles in a row": count(gate.troubles)}
+    if gate.spacing_s:
+        figures["Crawl-delay"] = duration_words(gate.spacing_s)
+    if gate.slots is not None:
+        figures["connections"] = count(gate.slots)
+    return PanelFacts(f"closed: {closed}" if closed else "open", figures, gates, [])
+
+
+def _actions(view: View, name: str) -> Mapping[str, Callable[[str], Awaitable[None]]]:
+    async def block(key: str) -> None:
+        await block_host(view, name, [key])
+
+    async def unblock(key: str) -> None:
+        question = f"Unblock {plain(key)}? This also ends a rest after 429 or 503."
+        if await confirmed(question, "Unblock"):
+            asked = {"host": key}
+            if await act(view, "unblock", name, asked, lambda: view.console.jobs.job(name).answer("unblock", asked)):
+                say(f"{plain(key)} is unblocked")
+
+    return {"Block …": block, "Unblock …": unblock}

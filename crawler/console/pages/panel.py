@@ -1,0 +1,152 @@
+"""A panel beside a grid: what a queue or a host does now, its gates and next URLs, and what can be done to it."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from typing import Any, NamedTuple
+
+from nicegui import ui
+
+from anabranch.crawler.console.pages.shell import Column, View, act, answered, every, looked, plain, say, table
+from anabranch.crawler.run.verbs import Facts
+from anabranch.frontier.stores.sql.browse import QueuedUrl
+from anabranch.frontier.times import duration_words
+
+#: An open panel is drawn again so often.
+_EVERY_S = 4.0
+_GATES = (
+    Column("gate", "Gate"),
+    Column("opens", "Opens in", is_number=True, is_sortable=False),
+    Column("rate", "URLs/s", is_number=True, is_sortable=False),
+    Column("why", "Why it is closed", is_sortable=False, is_wide=True),
+    Column("group", "Group"),
+)
+_URLS = (
+    Column("url", "URL", is_sortable=False, is_wide=True),
+    Column("attempts", "Tries", is_number=True, is_sortable=False),
+    Column("due", "Waits for", is_number=True, is_sortable=False),
+)
+_URL = """<q-td :props="props"><a :href="props.row.href" class="text-primary">{{ props.row.url }}</a></q-td>"""
+#: How long a host is blocked -> seconds.
+_TIMES: Mapping[str, float | None] = {
+    "10 minutes": 600.0, "1 hour": 3600.0, "6 hours": 6 * 3600.0, "1 day": 86400.0, "1 week": 7 * 86400.0,
+    "until it is unblocked": None,
+}  # fmt: skip
+
+
+class PanelFacts(NamedTuple):
+    """What a panel shows."""
+
+    reason: str
+    figures: Mapping[str, str]
+    gates: Sequence[Facts]
+    urls: Sequence[QueuedUrl]
+
+
+class RowPanel:
+    """The panel of a page. It is drawn again while it is open."""
+
+    def __init__(self, view: View, name: str, find: Callable[[str], PanelFacts]) -> None:
+        """`find` gets the key of a row, and blocks."""
+        self._view, self._name, self._find = view, name, find
+        self._key = ""
+        self.gates: list[str] = []  #: keys of those that are shown
+        with ui.dialog().props("position=right") as self._dialog, ui.card().classes("panel"):
+            with ui.row().classes("w-full items-center no-wrap"):
+                self._title = ui.label().classes("text-h6").props("role=heading aria-level=2")
+                ui.space()
+                ui.button(icon="close", on_click=self._dialog.close).props('flat round dense aria-label="Close"')
+            self._reason = ui.label().props("role=status")
+            self._buttons = ui.row().classes("q-gutter-xs")
+            self._figures = ui.label().classes("soft figure")
+            self._gates = table(_GATES, "gate", "Gates")
+            self._gates.pagination = {"rowsPerPage": 10}
+            self._urls = table(_URLS, "url", "URLs that are fetched next")
+            self._urls.add_slot("body-cell-url", _URL)
+        every(_EVERY_S, self._redraw)
+
+    def add_buttons(self, actions: Mapping[str, Callable[[str], Awaitable[None]]]) -> None:
+        """Add what can be done to a row, by the words of the button; an action gets the key of the row."""
+        if self._view.may_change:
+            with self._buttons:
+                for words, action in actions.items():
+                    made = ui.button(words, on_click=lambda _, action=action: self._do(action))
+                    made.props("outline dense no-caps")
+
+    async def open(self, key: str) -> None:
+        """Show the row of this key."""
+        self._key = key
+        self._title.text = plain(key)
+        self._reason.text = self._figures.text = ""
+        self._gates.rows, self._urls.rows = [], []
+        self._dialog.open()
+        await self._redraw()
+
+    async def _do(self, action: Callable[[str], Awaitable[None]]) -> None:
+        await action(self._key)
+        await self._redraw()
+
+    async def _redraw(self) -> None:
+        if not (self._dialog.value and self._key):
+            return
+        key = self._key
+        found = await looked(lambda: self._find(key))
+        if key != self._key:
+            return
+        if found is None:
+            self._key = ""  # once is enough
+            return
+        self._reason.text = plain(found.reason, 2000)
+        self._figures.text = " · ".join(f"{name} {value}" for name, value in found.figures.items())
+        self.gates = [gate["gate"] for gate in found.gates]
+        self._gates.rows = list(map(gate_row, found.gates))
+        self._gates.visible = bool(found.gates)
+        now_s = time.time()
+        self._urls.rows = [
+            {**url_row(one, now_s), "href": self._view.href("jobs", self._name, "url", url=one.url)}
+            for one in found.urls
+        ]
+
+
+def url_row(url: QueuedUrl, now_s: float) -> dict[str, str]:
+    """A row of the table of URLs. Pure."""
+    is_waiting = url.due_s is not None and url.due_s > now_s
+    return {
+        "url": plain(url.url),
+        "attempts": str(url.attempts),
+        "due": duration_words(url.due_s - now_s) if url.due_s is not None and is_waiting else "",
+    }
+
+
+def gate_row(gate: Mapping[str, Any]) -> dict[str, str]:
+    """A row of the table of gates. Pure."""
+    opens_in_s, rate, group = gate["opens_in_s"], gate["rate_per_s"], gate["group"]
+    why = [gate["why_closed"], "" if group is None else group["why_closed"]]
+    return {
+        "gate": plain(gate["gate"]),
+        "opens": "unknown" if opens_in_s is None else "open" if opens_in_s <= 0 else duration_words(opens_in_s),
+        "rate": "" if rate is None else f"{rate:.3g}",
+        "why": plain("; ".join(filter(None, why))),
+        "group": "" if group is None else plain(group["gate"]),
+    }
+
+
+async def block_host(view: View, name: str, hosts: Sequence[str]) -> None:
+    """Ask which of these hosts is to be blocked, and how long; and block it."""
+    if not hosts:
+        say("no host is known here", is_bad=True)
+        return
+    with ui.dialog() as dialog, ui.card():
+        ui.label("Nothing is fetched from a host while it is blocked.")
+        labels = {host: plain(host) for host in hosts}
+        host = ui.select(labels, value=hosts[0], label="Host").props("outlined dense").classes("w-full")
+        span = ui.select([*_TIMES], value="1 hour", label="For").props("outlined dense").classes("w-full")
+        with ui.row().classes("w-full justify-end"):
+            ui.button("Cancel", on_click=lambda: dialog.submit(False)).props("flat")
+            ui.button("Block", on_click=lambda: dialog.submit(True)).props("color=negative")
+    if await answered(dialog):
+        chosen = str(host.value)
+        asked = {"host": chosen, "for_s": _TIMES[span.value]}
+        if await act(view, "block", name, asked, lambda: view.console.jobs.job(name).answer("block", asked)):
+            say(f"{plain(chosen)} is blocked")

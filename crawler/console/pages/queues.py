@@ -1,0 +1,157 @@
+"""The page of a job's queues: all of them as a grid, and a panel that explains one."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Mapping
+from contextlib import suppress
+from functools import partial
+from urllib.parse import urlencode
+
+from nicegui import app, ui
+from starlette.requests import Request
+from starlette.responses import JSONResponse
+
+from anabranch.crawler.console.api import Console
+from anabranch.crawler.console.pages.grid import Grid, page_query, rows_answer
+from anabranch.crawler.console.pages.panel import PanelFacts, RowPanel, block_host
+from anabranch.crawler.console.pages.shell import (
+    Column,
+    View,
+    act,
+    answered,
+    confirmed,
+    count,
+    page,
+    plain,
+    say,
+    view_of,
+)
+from anabranch.crawler.console.queues import ListedQueue, QueueTables
+from anabranch.crawler.console.watch import JobWatch
+from anabranch.crawler.run.verbs import Facts
+from anabranch.frontier.errors import UnknownQueue
+from anabranch.frontier.stores.sql.browse import QUEUE_STATES
+
+_COLUMNS = (
+    Column("key", "Queue"),
+    Column("state", "State"),
+    Column("urls", "URLs", is_number=True),
+    Column("waiting", "Waiting", is_number=True),
+    Column("in_flight", "In flight", is_number=True, is_sortable=False),
+    Column("precedence", "Precedence", is_number=True),
+    Column("spent", "Spent", is_number=True),
+    Column("budget", "Budget", is_number=True),
+    Column("gates", "Gates", is_number=True),
+    Column("errors", "Errors", is_number=True),
+)
+#: URLs of a queue that are shown.
+URLS_SHOWN = 20
+
+
+def add_queues_page(console: Console, watch: JobWatch, tables: QueueTables) -> None:
+    """Add the page at `/jobs/NAME/queues`; `?queue=KEY` opens one."""
+
+    @app.get("/jobs/{name}/queues/rows")
+    def rows(request: Request, name: str) -> JSONResponse:
+        return rows_answer(lambda: tables.queues(name, page_query(request.query_params)), queue_row, "queues")
+
+    @ui.page("/jobs/{name}/queues")
+    async def queues(request: Request, name: str, queue: str = "") -> None:
+        view = view_of(console, watch, request)
+        with page(view, f"{name}: queues", name, "queues"):
+            ui.label("Queues").classes("text-h5").props("role=heading aria-level=1")
+            with ui.row().classes("w-full items-center q-gutter-sm"):
+                text = ui.input("Part of the key").props("outlined dense clearable debounce=300")
+                states = ui.select([*QUEUE_STATES], multiple=True, label="States").props("outlined dense use-chips")
+                states.style("min-width:12rem")
+                least = ui.number("URLs, at least", min=0, precision=0).props("outlined dense clearable debounce=300")
+
+            panel = RowPanel(view, name, partial(_found, console, tables, name))
+            panel.add_buttons(_actions(view, name, panel))
+            grid = Grid(_COLUMNS, "Queues", "urls", panel.open)
+
+            def show() -> None:
+                asked = [("text", text.value or ""), ("least", str(int(least.value or 0)))]
+                asked += [("state", state) for state in states.value]
+                grid.show(view.href("jobs", name, "queues", "rows") + "?" + urlencode(asked))
+
+            for box in (text, states, least):
+                box.on_value_change(show)
+            ui.timer(0.0, show, once=True)
+            if queue:
+                ui.timer(0.0, partial(panel.open, queue), once=True)
+
+
+def queue_row(queue: ListedQueue) -> dict[str, str]:
+    """A row of the grid. Pure."""
+    budget = queue.budget
+    return {
+        "id": queue.key,
+        "key": plain(queue.key),
+        "state": queue.state,
+        "urls": count(queue.urls),
+        "waiting": count(queue.waiting),
+        "in_flight": count(queue.in_flight) if queue.is_live else "",
+        "precedence": count(queue.precedence),
+        "spent": count(queue.spent),
+        "budget": "by the order" if budget is None else "no end" if budget < 0 else count(budget),
+        "gates": count(queue.gates),
+        "errors": count(queue.errors),
+    }
+
+
+def _found(console: Console, tables: QueueTables, name: str, key: str) -> PanelFacts:
+    facts = console.jobs.job(name).answer("show", {"subject": key}).facts
+    with suppress(UnknownQueue):  # it is younger than the tables
+        return panel_facts(facts)._replace(urls=tables.queue(name, key, URLS_SHOWN).urls)
+    return panel_facts(facts)
+
+
+def panel_facts(facts: Facts) -> PanelFacts:
+    """What the panel shows of the facts of `frontier show`. Pure."""
+    queue: Mapping[str, object] = facts.get("queue") or {}
+    figures = {
+        str(name).replace("_", " "): "no end" if value is None else str(value)
+        for name, value in queue.items()
+        if name in {"urls", "waiting", "in_flight", "precedence", "spent", "budget"}
+    }
+    explained = facts["explanation"]
+    reason = f"{explained['state']}: {explained['reason']}" if explained["reason"] else explained["state"]
+    return PanelFacts(reason, figures, facts.get("gates") or [], [])
+
+
+def _actions(view: View, name: str, panel: RowPanel) -> Mapping[str, Callable[[str], Awaitable[None]]]:
+    """What can be done to a queue, by the words of its button."""
+
+    async def do(verb: str, key: str, **more: object) -> None:
+        asked = {"queue": key, **more}
+        if await act(view, verb, name, asked, lambda: view.console.jobs.job(name).answer(verb, asked)):
+            say(f"{verb}: done")
+
+    async def retire(key: str) -> None:
+        if await confirmed(f"Retire {plain(key)}? Its URLs stay queued, and none is fetched.", "Retire"):
+            await do("retire", key)
+
+    async def set_budget(key: str) -> None:
+        with ui.dialog() as dialog, ui.card():
+            ui.label("A queue that has spent its budget is retired; a larger one wakes it.")
+            units = ui.number("Units; -1: no end; empty: the order's", min=-1, precision=0).props(
+                "outlined dense autofocus"
+            )
+            units.classes("w-full")
+            with ui.row().classes("w-full justify-end"):
+                ui.button("Cancel", on_click=lambda: dialog.submit(False)).props("flat")
+                ui.button("Set", on_click=lambda: dialog.submit(True))
+        if await answered(dialog):
+            await do("set-budget", key, units=None if units.value is None else int(units.value))
+
+    async def block(_key: str) -> None:
+        await block_host(view, name, panel.gates)
+
+    return {
+        "Pause": partial(do, "pause"),
+        "Resume": partial(do, "resume"),
+        "Retire …": retire,
+        "Budget …": set_budget,
+        "Block host …": block,
+    }

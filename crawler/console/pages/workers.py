@@ -1,0 +1,180 @@
+"""The page of a job's workers: the processes that share it, and the fetches under way."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from nicegui import events, ui
+from starlette.requests import Request
+
+from anabranch.crawler.console.api import Console
+from anabranch.crawler.console.pages.shell import (
+    Column,
+    View,
+    act,
+    answered,
+    confirmed,
+    count,
+    every,
+    looked,
+    page,
+    plain,
+    say,
+    table,
+    view_of,
+)
+from anabranch.crawler.console.watch import EVERY_S, JobWatch
+from anabranch.crawler.operate.databasejob import DatabaseJob
+from anabranch.crawler.outcomes.errors import UsageError
+from anabranch.crawler.run.status import STOPPED
+from anabranch.crawler.run.verbs import Facts
+from anabranch.frontier.times import duration_words
+
+_WORKERS = (
+    Column("name", "Worker"),
+    Column("state", "State"),
+    Column("shares", "Shares", is_number=True),
+    Column("pages", "Pages", is_number=True),
+    Column("rate", "Pages/s", is_number=True),
+    Column("active", "Active", is_number=True),
+    Column("beat", "Last beat", is_number=True),
+    Column("machine", "Machine"),
+)
+_FETCHES = (
+    Column("worker", "Worker"),
+    Column("step", "Processor"),
+    Column("in_step", "In it for", is_number=True),
+    Column("lease", "Since the lease", is_number=True),
+    Column("try", "Try", is_number=True),
+    Column("url", "URL", is_sortable=False, is_wide=True),
+)
+#: Of a worker that is late its lease has ended: its pages may be lost.
+_ACTIONS = """<q-td :props="props">
+<q-btn v-if="props.row.state != 'late'" flat dense no-caps color="primary" label="Drain"
+ :aria-label="'Drain ' + props.row.name" @click="$parent.$emit('drain', props.row.id)"></q-btn>
+<q-btn v-else flat dense no-caps color="negative" label="Requeue its lost pages"
+ :aria-label="'Requeue the lost pages of ' + props.row.name" @click="$parent.$emit('requeue', props.row.id)"></q-btn>
+</q-td>"""
+_URL = """<q-td :props="props"><a :href="props.row.href" class="text-primary">{{ props.row.url }}</a></q-td>"""
+
+
+def add_workers_page(console: Console, watch: JobWatch) -> None:
+    """Add the page at `/jobs/NAME/workers`."""
+
+    @ui.page("/jobs/{name}/workers")
+    async def workers(request: Request, name: str) -> None:
+        view = view_of(console, watch, request)
+        with page(view, f"{name}: workers", name, "workers"):
+            _Workers(view, name).make()
+
+
+class _Workers:
+    """One window on the workers of a job."""
+
+    def __init__(self, view: View, name: str) -> None:
+        self._view, self._name = view, name
+
+    def make(self) -> None:
+        """Make the parts, and draw them from now on."""
+        ui.label("Workers").classes("text-h5").props("role=heading aria-level=1")
+        with ui.column().classes("w-full") as self._several:
+            more = (Column("action", "", is_sortable=False),) if self._view.may_change else ()
+            self._workers = table((*_WORKERS, *more), "id", "Workers")
+            self._workers.add_slot("body-cell-action", _ACTIONS)
+            self._workers.on("drain", self._drain)
+            self._workers.on("requeue", lambda event: self._requeue(str(event.args)))
+            if self._view.may_change:
+                ui.button("Requeue a lost worker's pages …", icon="replay", on_click=self._ask_lost).props(
+                    "outline dense no-caps"
+                )
+        self._several.visible = False
+        ui.label("Fetches under way").classes("text-h6").props("role=heading aria-level=2")
+        self._fetches = table(_FETCHES, "id", "Fetches under way")
+        self._fetches.add_slot("body-cell-url", _URL)
+        every(EVERY_S, self._redraw)
+
+    async def _redraw(self) -> None:
+        found = await looked(self._found)
+        if found is None:
+            return
+        lines, fetches = found
+        self._several.visible = lines is not None
+        self._workers.rows = [worker_row(line) for line in lines or ()]
+        self._fetches.rows = [
+            {**row, "href": self._view.href("jobs", self._name, "url", url=uri)} for row, uri in map(fetch_row, fetches)
+        ]
+
+    def _found(self) -> tuple[list[Facts] | None, Sequence[Facts]]:
+        """The workers, None of a job of one; and the fetches."""
+        job, row = self._view.console.jobs.job(self._name), self._view.watch.row(self._name)
+        lines = job.workers() if isinstance(job, DatabaseJob) else None
+        if row is None or row["phase"] == STOPPED:
+            return lines, ()
+        return lines, job.report({"name": "workers", "limit": 1000})["rows"]
+
+    async def _drain(self, event: events.GenericEventArguments) -> None:
+        worker = str(event.args)
+        if not await confirmed(f"Have {plain(worker)} end? It gives its shares to the other workers.", "Drain"):
+            return
+
+        def drain() -> bool:
+            self._job().drain(worker)
+            return True
+
+        say(f"{plain(worker)} drains; it ends when its fetches have")
+        if await act(self._view, "drain", self._name, {"worker": worker}, drain):
+            say(f"{plain(worker)} has ended")
+
+    async def _ask_lost(self) -> None:
+        with ui.dialog() as dialog, ui.card():
+            ui.label("The pages that a lost worker had fetched, and that are in no file, are queued again.")
+            worker = ui.input("Name of the worker").props("outlined dense autofocus").classes("w-full")
+            with ui.row().classes("w-full justify-end"):
+                ui.button("Cancel", on_click=dialog.close).props("flat")
+                ui.button("Requeue", on_click=lambda: dialog.submit(worker.value)).props("color=negative")
+        if lost := await answered(dialog):
+            await self._requeue(str(lost), is_confirmed=True)
+
+    async def _requeue(self, lost: str, *, is_confirmed: bool = False) -> None:
+        question = f"Queue the lost pages of {plain(lost)} again? It must be gone for good."
+        if not (is_confirmed or await confirmed(question, "Requeue")):
+            return
+        number = await act(self._view, "requeue", self._name, {"worker": lost}, lambda: self._job().requeue(lost))
+        if number is not None:
+            say(f"{count(number)} pages of {plain(lost)} are queued again")
+
+    def _job(self) -> DatabaseJob:
+        job = self._view.console.jobs.job(self._name)
+        if not isinstance(job, DatabaseJob):
+            raise UsageError(f"{self._name}: one worker crawls this job; this is for jobs of several")
+        return job
+
+
+def worker_row(line: Mapping[str, Any]) -> dict[str, str]:
+    """A row of the table, of a worker's facts. Pure."""
+    return {
+        "id": line["name"],
+        "name": plain(line["name"]),
+        "state": line["state"],
+        "shares": count(line["shares"]),
+        "pages": count(line["pages"]),
+        "rate": f"{line['pages_per_s']:.1f}",
+        "active": count(line["active"]),
+        "beat": f"{duration_words(line['last_beat_s'])} ago",
+        "machine": plain(line["machine"]),
+    }
+
+
+def fetch_row(fact: Mapping[str, Any]) -> tuple[dict[str, str], str]:
+    """A row of the table, of a row of the report; and its URL. Pure."""
+    row = {
+        "id": f"{fact['worker']} {fact['uri'][:300]}",
+        "worker": plain(fact["worker"]),
+        "step": plain(fact["processor"]),
+        "in_step": duration_words(fact["step-s"]),
+        "lease": duration_words(fact["lease-s"]),
+        "try": count(fact["try"]),
+        "url": plain(fact["uri"]),
+    }
+    return row, fact["uri"]

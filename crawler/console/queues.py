@@ -1,0 +1,508 @@
+"""The queues and the hosts of a job, of any number, as pages of a grid: sorted, filtered, at any place.
+
+    tables = QueueTables(folder_of_the_console, jobs)
+    page = tables.queues("news", PageQuery(sort="urls", descending=True, text="example", states=("ready",), offset=600_000))
+    page.rows, page.total                               # ListedQueue, …; how many match
+    tables.queues("news", PageQuery(sort="urls", after=(page.rows[-1].urls, page.rows[-1].key)))     # the rows after a row
+    tables.gates("news", PageQuery(sort="troubles", descending=True))
+    tables.queue("news", "example.com").urls            # the next ones to be fetched
+    tables.close()
+
+The columns that can be sorted are `key`, `state` and those of `QUEUE_COLUMNS` and `GATE_COLUMNS`.
+
+All methods block; call them in threads. The first call for a job reads its queue (a million queues: some seconds) in a process
+of its own, from a copy of the file in the console's folder, or from the database. So a crawl never waits. When the tables are
+old and somebody looks, they are made anew in the background: as often as costs 2 % of a processor at most (`taken_s` tells
+their age). What is in the memory of a crawl in one process comes from that crawl, every 10 seconds at most.
+"""
+
+from __future__ import annotations
+
+import gc
+import math
+import multiprocessing
+import os
+import shutil
+import tempfile
+import time
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from functools import partial
+from multiprocessing.connection import Connection
+from pathlib import Path
+from threading import Event, Lock, Thread
+from typing import Any, NamedTuple, TypeVar
+
+from anabranch.crawler.console.jobs import ConsoleJobs
+from anabranch.crawler.job.folder import who_holds
+from anabranch.crawler.operate.contract import OperatedJob
+from anabranch.crawler.operate.databasejob import DatabaseJob
+from anabranch.crawler.operate.folderjob import EmbeddedJob, FolderJob
+from anabranch.crawler.outcomes.errors import CrawlerError, DiskFull, UsageError, storage_errors
+from anabranch.crawler.run.control import ask
+from anabranch.dedup.files.locks import folder_turn, try_lock
+from anabranch.frontier.errors import FrontierError, StoreFull, UnknownQueue
+from anabranch.frontier.jobfolder import STATE, STORE_FILE, has_store
+from anabranch.frontier.stores.sql.browse import (
+    GATE_COLUMNS,
+    GATES,
+    QUEUE_COLUMNS,
+    QUEUES,
+    BrowsedTable,
+    PageQuery,
+    QueuedUrl,
+    first_urls,
+    make_tables,
+    reading,
+    write_facts,
+)
+
+#: Tables are kept for at least so many times as long as it took to make them, and so long.
+_KEPT_TIMES, _KEPT_S = 50, 5.0
+#: They are removed when nobody has looked for so long.
+FORGOTTEN_S = 300.0
+#: A crawl is asked for what is in its memory this often at most, and for so many queues and gates.
+_LIVE_S, _LIVE_ROWS = 10.0, 500
+#: Queues of a job in memory that are shown.
+_MOST_IN_MEMORY = 10_000
+#: In the console's folder; one folder for each console, which it has locked.
+_FOLDER = "queues"
+
+T = TypeVar("T")
+
+
+class ListedQueue(NamedTuple):
+    """A queue."""
+
+    key: str
+    state: str  #: of `QUEUE_STATES`
+    urls: int  #: queued, those that wait or are leased included
+    waiting: int  #: of them, for a retry
+    precedence: int  #: smaller is served first
+    spent: int  #: of its budget
+    budget: int | None  #: -1 = unlimited; None = the order's
+    gates: int  #: hosts of its URLs
+    successes: int
+    errors: int
+    in_flight: int  #: fetches under way
+    is_live: bool  #: state and fetches are those of `live_s`; else all is of `taken_s`
+
+
+class ListedGate(NamedTuple):
+    """A gate, which is mostly a host. Times are epoch seconds."""
+
+    key: str
+    state: str  #: of `GATE_STATES`
+    urls: int
+    queues: int
+    opens_s: float  #: when the next fetch may begin; infinite = when it is unblocked
+    blocked_until_s: float
+    rests_until_s: float
+    spacing_s: float  #: Crawl-delay
+    throttle_s: float  #: between starts since a 429
+    troubles: int  #: in a row
+    slots: int | None  #: its own number; None = the order's
+    in_flight: int
+    is_live: bool
+
+
+class _Moment(NamedTuple):
+    taken_s: float  #: when the rows were read, epoch seconds
+    live_s: float | None  #: when the crawl was asked; None without an answer
+
+
+class QueuePage(NamedTuple):
+    """A page of queues."""
+
+    rows: list[ListedQueue]
+    total: int  #: that match
+    offset: int  #: of the first one
+    taken_s: float  #: epoch seconds of the rows
+    live_s: float | None  #: of what the crawl has in memory; None without such a crawl
+
+
+class GatePage(NamedTuple):
+    """A page of gates; the fields are those of `QueuePage`."""
+
+    rows: list[ListedGate]
+    total: int
+    offset: int
+    taken_s: float
+    live_s: float | None
+
+
+class QueueWithUrls(NamedTuple):
+    """A queue, and its URLs that are fetched next."""
+
+    queue: ListedQueue
+    urls: list[QueuedUrl]
+    taken_s: float
+
+
+class GateWithUrls(NamedTuple):
+    """A gate, and its URLs that are fetched next."""
+
+    gate: ListedGate
+    urls: list[QueuedUrl]
+    taken_s: float
+
+
+class QueueTables:
+    """The tables of a console's jobs. Raises: NoSuchJob, CrawlerError, FrontierError, each a line for the operator."""
+
+    def __init__(self, folder: Path, jobs: ConsoleJobs) -> None:
+        """`folder` is the console's own. What a console that was killed has left there is removed. Raises: StorageError."""
+        self._jobs = jobs
+        self._tables: dict[str, _JobTables] = {}
+        self._lock = Lock()
+        self._ended = Event()
+        self._tidying: Thread | None = None
+        parent = folder / _FOLDER
+        with storage_errors(parent, "--state"):
+            parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+            with folder_turn(parent):
+                for left in parent.iterdir():
+                    _remove_unlocked(left)
+                self._folder = Path(tempfile.mkdtemp(dir=parent))
+                self._lock_held = _folder_lock(self._folder)
+
+    def queues(self, name: str, query: PageQuery) -> QueuePage:
+        """A page of the queues of a job. Raises: PolicyError for an unknown column or state."""
+        tables, seen = self._look(name)
+        table, known = tables.queues, seen.queues(tables)
+        found = table.find(query, time.time(), {row: state for row, (state, _) in known.items()})
+        rows = [_queue(table, row, known) for row in found.rows]
+        return QueuePage(rows, found.total, found.offset, tables.taken_s, seen.live_s)
+
+    def gates(self, name: str, query: PageQuery) -> GatePage:
+        """A page of the gates of a job; none of a job whose queue is in memory. Raises: as `queues`."""
+        tables, seen = self._look(name)
+        now_s, table, known = time.time(), tables.gates, seen.gates(tables)
+        found = table.find(query, now_s, {row: state for row, (state, _, _) in known.items()})
+        rows = [_gate(table, row, known, now_s) for row in found.rows]
+        return GatePage(rows, found.total, found.offset, tables.taken_s, seen.live_s)
+
+    def queue(self, name: str, key: str, urls: int = 20) -> QueueWithUrls:
+        """One queue. Raises: UnknownQueue."""
+        tables, seen = self._look(name)
+        row = tables.queues.number_of(key)
+        if row is None:
+            raise UnknownQueue(f"there was no queue {key} when the queue was read; look again later")
+        listed = _queue(tables.queues, row, seen.queues(tables))
+        return QueueWithUrls(listed, self._of(name).first_urls(urls, queue=key), tables.taken_s)
+
+    def gate(self, name: str, key: str, urls: int = 20) -> GateWithUrls:
+        """One gate. Raises: UnknownQueue."""
+        tables, seen = self._look(name)
+        row = tables.gates.number_of(key)
+        if row is None:
+            raise UnknownQueue(f"there was no host {key} when the queue was read; look again later")
+        listed = _gate(tables.gates, row, seen.gates(tables), time.time())
+        return GateWithUrls(listed, self._of(name).first_urls(urls, gate=key), tables.taken_s)
+
+    def close(self) -> None:
+        """Remove all tables. Those that are being made are waited for."""
+        self._ended.set()
+        with self._lock:
+            tables, self._tables = [*self._tables.values()], {}
+        for one in tables:
+            one.close()
+        shutil.rmtree(self._folder, ignore_errors=True)
+        if self._lock_held is not None:
+            os.close(self._lock_held)
+            self._lock_held = None
+
+    def forget(self, before_s: float) -> None:
+        """Remove the tables at which nobody has looked since this time (`time.monotonic`)."""
+        with self._lock:
+            old = [name for name, tables in self._tables.items() if tables.looked_s < before_s]
+            tables = [self._tables.pop(name) for name in old]
+        for one in tables:
+            one.close()
+
+    def _look(self, name: str) -> tuple[_Tables, _Live]:
+        tables = self._of(name)
+        return tables.current(), tables.live()
+
+    def _of(self, name: str) -> _JobTables:
+        try:
+            job = self._jobs.job(name)
+        except UsageError:  # it is gone
+            with self._lock:
+                gone = self._tables.pop(name, None)
+            if gone is not None:
+                gone.close()
+            raise
+        with self._lock:
+            if self._ended.is_set():
+                raise CrawlerError("the console ends; look again when it runs")
+            if self._tidying is None:
+                self._tidying = Thread(target=self._tidy, name="queue tables", daemon=True)
+                self._tidying.start()
+            if name not in self._tables:
+                self._tables[name] = _JobTables(job, self._folder)
+            return self._tables[name]
+
+    def _tidy(self) -> None:
+        while not self._ended.wait(FORGOTTEN_S / 10):
+            self.forget(time.monotonic() - FORGOTTEN_S)
+
+
+class _Tables:
+    """The tables of one moment."""
+
+    def __init__(self, folder: Path, taken_s: float, mark: object, took_s: float) -> None:
+        self.folder = folder
+        self.taken_s = taken_s
+        self.mark = mark  #: of the source, which is unchanged as long as its mark is the same
+        self.made_s = time.monotonic()
+        self.kept_s = max(_KEPT_TIMES * took_s, _KEPT_S)
+        self.queues = BrowsedTable(folder / QUEUES)
+        self.gates = BrowsedTable(folder / GATES)
+
+    def keep(self) -> None:
+        """They are as good as new."""
+        self.made_s = time.monotonic()
+
+
+class _JobTables:
+    """The tables of one job."""
+
+    def __init__(self, job: OperatedJob, folder: Path) -> None:
+        self._job = job
+        self._folder = folder
+        self._lock = Lock()  # held while the first tables are made, and while tables are replaced
+        self._tables: _Tables | None = None
+        self._making: Thread | None = None
+        self._live = _Live(None, {}, {})
+        self._asked_s = -math.inf
+        self.looked_s = time.monotonic()
+
+    def current(self) -> _Tables:
+        """Those that there are; if they are old, new ones are made meanwhile."""
+        self.looked_s = time.monotonic()
+        with self._lock:
+            if self._tables is None:
+                self._tables = self._made()
+            elif time.monotonic() - self._tables.made_s > self._tables.kept_s and self._making is None:
+                self._making = Thread(target=self._renew, args=(self._tables,), name="queue tables", daemon=True)
+                self._making.start()
+            return self._tables
+
+    def live(self) -> _Live:
+        """What the crawl has in memory."""
+        if not isinstance(self._job, FolderJob) or isinstance(self._job, EmbeddedJob):
+            return self._live
+        with self._lock:
+            if time.monotonic() - self._asked_s < _LIVE_S:
+                return self._live
+            self._asked_s = time.monotonic()
+        facts = None
+        with suppress(CrawlerError, FrontierError):  # also of a crawl of an older version
+            facts = ask(self._job.directory / STATE, "active", {"limit": _LIVE_ROWS})
+        if facts is None:
+            found = _Live(None, {}, {})
+        else:
+            gates = {key: (opens_in_s, out) for key, opens_in_s, out in facts["gates"]}
+            found = _Live(facts["now_s"], {key: (state, out) for key, state, out in facts["queues"]}, gates)
+        with self._lock:
+            self._live = found
+        return found
+
+    def first_urls(self, limit: int, *, queue: str | None = None, gate: str | None = None) -> list[QueuedUrl]:
+        """Of the same moment as the tables, or, from a database, of now."""
+        source = _source(self._job)
+        if source is None:
+            return []
+        with self._lock:
+            if self._tables is None:
+                return []
+            with reading(source, self._tables.folder) as connection:
+                return first_urls(connection, limit, queue=queue, gate=gate)
+
+    def wait(self) -> None:
+        """Until the new tables are made, if any are."""
+        making = self._making
+        if making is not None:
+            making.join()
+
+    def close(self) -> None:
+        """Remove them."""
+        self.wait()
+        with self._lock:
+            tables, self._tables = self._tables, None
+            if tables is not None:
+                shutil.rmtree(tables.folder, ignore_errors=True)
+
+    def _renew(self, old: _Tables) -> None:
+        try:
+            made = None if old.mark is not None and _mark(_source(self._job)) == old.mark else self._made()
+        except (CrawlerError, FrontierError):  # the page shows how old the rows are
+            made = None
+        with self._lock:
+            self._making = None
+            if made is None:
+                old.keep()
+            else:
+                self._tables = made
+                shutil.rmtree(old.folder, ignore_errors=True)
+
+    def _made(self) -> _Tables:
+        with storage_errors(self._folder, "--state"):
+            folder = Path(tempfile.mkdtemp(dir=self._folder))
+        source, taken_s, began_s = _source(self._job), time.time(), time.monotonic()
+        try:
+            mark = _mark(source)
+            with storage_errors(self._folder, "--state"):
+                if source is None:
+                    self._write_from_memory(folder)
+                else:
+                    _apart(partial(make_tables, source, folder, is_running=_is_running(self._job)))
+        except StoreFull as error:  # of the copy, whatever file it names
+            shutil.rmtree(folder, ignore_errors=True)
+            raise DiskFull(f"{self._folder}: the disk is full; free some space, then look again") from error
+        except BaseException:
+            shutil.rmtree(folder, ignore_errors=True)
+            raise
+        return _Tables(folder, taken_s, mark, time.monotonic() - began_s)
+
+    def _write_from_memory(self, folder: Path) -> None:
+        facts = None
+        if isinstance(self._job, FolderJob):
+            facts = ask(self._job.directory / STATE, "ls", {"limit": _MOST_IN_MEMORY})
+        if facts is None:
+            raise UsageError("the job has no queue yet, or had it in memory only; crawl it first")
+        write_facts(folder, facts["queues"])
+
+
+class _Live:
+    """What a crawl has in memory, by key."""
+
+    def __init__(
+        self, live_s: float | None, queues: Mapping[str, tuple[str, int]], gates: Mapping[str, tuple[float | None, int]]
+    ) -> None:
+        self.live_s = live_s
+        self._queues = queues
+        self._gates = gates
+        self._rows: tuple[_Tables | None, dict[int, tuple[str, int]], dict[int, tuple[str, float, int]]] = (
+            None,
+            {},
+            {},
+        )
+
+    def queues(self, tables: _Tables) -> dict[int, tuple[str, int]]:
+        """State and fetches by row."""
+        return self._of(tables)[1]
+
+    def gates(self, tables: _Tables) -> dict[int, tuple[str, float, int]]:
+        """State, opening and fetches by row."""
+        return self._of(tables)[2]
+
+    def _of(
+        self, tables: _Tables
+    ) -> tuple[_Tables | None, dict[int, tuple[str, int]], dict[int, tuple[str, float, int]]]:
+        if self._rows[0] is tables:
+            return self._rows
+        queues = {
+            row: facts for key, facts in self._queues.items() if (row := tables.queues.number_of(key)) is not None
+        }
+        gates = {}
+        for key, (opens_in_s, out) in self._gates.items():
+            row = tables.gates.number_of(key)
+            if row is None:
+                continue
+            opens_s = math.inf if opens_in_s is None else (self.live_s or 0.0) + opens_in_s
+            state = "in-flight" if out else tables.gates.state(row, time.time())
+            if state == "open" and opens_s > time.time():
+                state = "resting"
+            gates[row] = (state, opens_s, out)
+        self._rows = (tables, queues, gates)
+        return self._rows
+
+
+def _queue(table: BrowsedTable, row: int, known: Mapping[int, tuple[str, int]]) -> ListedQueue:
+    state, in_flight = known.get(row) or (table.state(row, 0.0), 0)
+    values = {name: table.value(name, row) for name in QUEUE_COLUMNS}
+    return ListedQueue(key=table.key(row), state=state, in_flight=in_flight, is_live=row in known, **values)
+
+
+def _gate(table: BrowsedTable, row: int, known: Mapping[int, tuple[str, float, int]], now_s: float) -> ListedGate:
+    values = {name: table.value(name, row) for name in GATE_COLUMNS if name != "held"}
+    opens_s = max(values["blocked_until_s"], values["rests_until_s"])
+    state, opens_s, in_flight = known.get(row) or (table.state(row, now_s), opens_s, 0)
+    return ListedGate(
+        key=table.key(row), state=state, opens_s=opens_s, in_flight=in_flight, is_live=row in known, **values
+    )
+
+
+def _source(job: OperatedJob) -> Path | str | None:
+    """The file or the URL of a job's queue; None of a job in memory, or without a queue."""
+    if isinstance(job, DatabaseJob):
+        return job.address
+    assert isinstance(job, FolderJob)
+    state = job.directory / STATE
+    return state / STORE_FILE if has_store(state) else None
+
+
+def _mark(source: Path | str | None) -> object:
+    """Changes with the file; None of what has no such mark."""
+    if not isinstance(source, Path):
+        return None
+    marks = []
+    for file in (source, source.with_name(f"{source.name}-wal")):
+        with suppress(FileNotFoundError):
+            status = file.stat()
+            marks.append((status.st_ino, status.st_size, status.st_mtime_ns))
+    return marks
+
+
+def _is_running(job: OperatedJob) -> bool:
+    return not isinstance(job, FolderJob) or who_holds(job.directory)[0]
+
+
+def _folder_lock(folder: Path) -> int | None:
+    """A descriptor that holds the lock of a folder; None if a console that runs has it. Raises: OSError."""
+    descriptor = os.open(folder, os.O_RDONLY | os.O_CLOEXEC)
+    if try_lock(descriptor):
+        return descriptor
+    os.close(descriptor)
+    return None
+
+
+def _remove_unlocked(folder: Path) -> None:
+    held = _folder_lock(folder)
+    if held is not None:
+        shutil.rmtree(folder, ignore_errors=True)
+        os.close(held)
+
+
+# A process of its own, so that the console answers meanwhile
+
+
+def _apart(do: Callable[[], None]) -> None:
+    """Do it in a process of low priority. Raises: what it raises."""
+    context = multiprocessing.get_context("spawn")
+    ours, theirs = context.Pipe(duplex=False)
+    process = context.Process(target=_done_apart, args=(do, theirs), daemon=True)
+    process.start()
+    theirs.close()
+    with ours:
+        try:
+            error: Any = ours.recv()
+        except EOFError:
+            error = CrawlerError("the process that reads the queue was killed; look again")
+    process.join()
+    if error is not None:
+        raise error
+
+
+def _done_apart(do: Callable[[], None], answer: Connection) -> None:
+    os.nice(10)
+    gc.disable()  # it makes millions of tuples, in no cycle
+    failure = None
+    try:
+        do()
+    except (FrontierError, OSError) as error:
+        failure = error
+    with suppress(BrokenPipeError):  # the console was killed
+        answer.send(failure)

@@ -1,0 +1,12 @@
+"""`scripts/bench console`: pages of the queues of a large job, while its Frontier runs."""
+
+from __future__ import annotations
+
+from scripts.benchmarks.console import queues
+from scripts.benchmarks.rows import Group
+
+__all__ = ["GROUPS"]
+
+GROUPS: tuple[Group, ...] = (
+    Group(name="queues", what="pages of a million queues, and what they cost the crawl", run=queues.measured),
+)

@@ -1,0 +1,167 @@
+"""Queues and hosts of real jobs as pages: of stopped and of running ones, with nothing left behind."""
+
+from __future__ import annotations
+
+import asyncio
+import shutil
+from collections.abc import Iterator, Mapping
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from anabranch.crawler.console import queues
+from anabranch.crawler.console.jobs import ConsoleJobs, NoSuchJob
+from anabranch.crawler.console.queues import QueueTables
+from anabranch.crawler.job.folder import JobFolder
+from anabranch.crawler.job.frontier import open_job
+from anabranch.crawler.order.order import CrawlOrder, dump_order
+from anabranch.crawler.outcomes.errors import CrawlerError, DiskFull, UsageError
+from anabranch.crawler.run.control import Control
+from anabranch.crawler.run.verbs import answer
+from anabranch.frontier.errors import UnknownQueue
+from anabranch.frontier.frontier import Frontier
+from anabranch.frontier.records import Candidate
+from anabranch.frontier.stores.sql import browse
+from anabranch.frontier.stores.sql.browse import PageQuery
+
+LONGEST = PageQuery(sort="urls", descending=True)
+
+
+def schedule(frontier: Frontier, **hosts: int) -> None:
+    frontier.schedule(
+        [Candidate(f"http://{host}.test/{page}") for host, pages in hosts.items() for page in range(pages)]
+    )
+    frontier.flush()
+
+
+@pytest.fixture
+def job(tmp_path: Path) -> Path:
+    """A stopped job of three hosts."""
+    order = CrawlOrder.model_validate({"frontier": {"policy": "host"}})
+    directory = tmp_path / "jobs" / "news"
+    with JobFolder.open(directory) as folder:
+        folder.write_order(dump_order(order))
+        with open_job(folder.state, order) as frontier:
+            schedule(frontier, a=2, b=3, c=1)
+    return directory
+
+
+@pytest.fixture
+def tables(tmp_path: Path, job: Path) -> Iterator[QueueTables]:
+    made = QueueTables(tmp_path / "console", ConsoleJobs(str(tmp_path / "jobs")))
+    yield made
+    made.close()
+
+
+def left_in(folder: Path) -> list[Path]:
+    return [*(folder / "queues").iterdir()]
+
+
+def test_a_stopped_job_is_listed_and_can_be_crawled_meanwhile(tables: QueueTables, job: Path) -> None:
+    """Its file is copied, so no lock keeps a crawl out."""
+    page = tables.queues("news", LONGEST)
+    assert [(row.key, row.urls, row.state, row.is_live) for row in page.rows] == [
+        ("b.test", 3, "inactive", False),
+        ("a.test", 2, "inactive", False),
+        ("c.test", 1, "inactive", False),
+    ]
+    assert (page.total, page.live_s) == (3, None)
+    with JobFolder.open(job), open_job(job / "state", CrawlOrder.model_validate({"frontier": {"policy": "host"}})):
+        assert tables.queues("news", PageQuery(text="A.")).rows[0].key == "a.test"
+    (gate,) = tables.gates("news", PageQuery(text="b")).rows
+    assert (gate.key, gate.urls, gate.state, gate.troubles, gate.slots) == ("b.test", 3, "open", 0, None)
+
+
+def test_a_queue_and_a_host_are_shown_with_their_next_urls(tables: QueueTables) -> None:
+    """In the order in which they are fetched; one that is not there is told."""
+    assert [url.url for url in tables.queue("news", "b.test", urls=2).urls] == ["http://b.test/0", "http://b.test/1"]
+    assert [url.url for url in tables.gate("news", "c.test").urls] == ["http://c.test/0"]
+    with pytest.raises(UnknownQueue, match=r"there was no queue d\.test"):
+        tables.queue("news", "d.test")
+
+
+async def test_what_a_crawl_has_in_memory_comes_from_it(tables: QueueTables, job: Path) -> None:
+    """Its states count when rows are filtered, too."""
+    order = CrawlOrder.model_validate({"frontier": {"policy": "host"}})
+    with JobFolder.open(job) as folder, open_job(folder.state, order) as frontier:
+        while (lease := frontier.lease()) is None:
+            frontier.flush()
+
+        async def answered(verb: str, arguments: Mapping[str, Any]) -> Mapping[str, Any]:
+            return answer(frontier, verb, arguments)
+
+        async with Control(folder.state, answered):
+            query = PageQuery(states=("in-flight",))
+            page = await asyncio.to_thread(tables.queues, "news", query)
+            gates = await asyncio.to_thread(tables.gates, "news", query)
+    (row,) = page.rows
+    assert (row.key, row.in_flight, row.is_live) == (lease.queue, 1, True)
+    assert page.live_s is not None
+    assert [(gate.key, gate.in_flight) for gate in gates.rows] == [(lease.queue, 1)]
+
+
+def test_old_tables_are_made_anew_when_somebody_looks(
+    tables: QueueTables, job: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The first look gets the old ones, which are gone when the new ones are there."""
+    monkeypatch.setattr(queues, "_KEPT_S", -1.0)
+    monkeypatch.setattr(queues, "_KEPT_TIMES", 0)
+    assert tables.queues("news", LONGEST).total == 3
+    order = CrawlOrder.model_validate({"frontier": {"policy": "host"}})
+    with JobFolder.open(job) as folder, open_job(folder.state, order) as frontier:
+        schedule(frontier, d=9)
+    assert tables.queues("news", LONGEST).total == 3
+    tables._tables["news"].wait()
+    assert tables.queues("news", LONGEST).rows[0].key == "d.test"
+
+
+def test_nothing_is_left_behind(tables: QueueTables, tmp_path: Path) -> None:
+    """Neither when nobody has looked for long, nor at the end; nor of a console that was killed."""
+    (tmp_path / "console" / "queues" / "killed").mkdir()
+    tables.queues("news", LONGEST)
+    tables.forget(before_s=float("inf"))
+    (own, killed) = sorted(left_in(tmp_path / "console"), key=lambda folder: folder.name == "killed")
+    assert [*own.iterdir()] == []
+    other = QueueTables(tmp_path / "console", ConsoleJobs(str(tmp_path / "jobs")))
+    assert not killed.exists()
+    assert own.exists()
+    other.close()
+    tables.close()
+    assert left_in(tmp_path / "console") == []
+    with pytest.raises(CrawlerError, match="the console ends"):
+        tables.queues("news", LONGEST)
+
+
+def test_the_tables_of_a_job_that_is_removed_go_with_it(tables: QueueTables, job: Path, tmp_path: Path) -> None:
+    """At the next look, which tells that there is no such job."""
+    tables.queues("news", LONGEST)
+    shutil.rmtree(job)
+    with pytest.raises(NoSuchJob, match="'news': there is no such job"):
+        tables.queues("news", LONGEST)
+    (own,) = left_in(tmp_path / "console")
+    assert [*own.iterdir()] == []
+
+
+def test_a_full_disk_is_one_line_that_names_the_folder_of_the_console(
+    tables: QueueTables, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nothing of the copy is left."""
+    (own,) = left_in(tmp_path / "console")
+    monkeypatch.setattr(queues, "make_tables", partial(full, own))
+    with pytest.raises(DiskFull, match=rf"^{own}.*: no room for a copy; free some space"):
+        tables.queues("news", LONGEST)
+    assert [*own.iterdir()] == []
+
+
+def full(folder: Path, *_: object, **__: object) -> None:
+    raise OSError(28, "no room for a copy", str(folder / "frontier.db"))
+
+
+def test_a_job_without_a_queue_is_told(tables: QueueTables, tmp_path: Path) -> None:
+    """It was made, and never crawled."""
+    JobFolder.open(tmp_path / "jobs" / "new").close()
+    with pytest.raises(UsageError, match="the job has no queue yet"):
+        tables.queues("new", LONGEST)
+    assert browse.COPY not in [file.name for file in tmp_path.rglob("*") if "console" in file.parts]
