@@ -45,7 +45,7 @@ async def test_a_url_is_explained_with_its_log_lines_links_and_record(console, w
 async def test_what_a_stranger_typed_is_text(console, window, job):
     """A URL full of markup runs nothing, and leads nowhere."""
     dialogs = []
-    window.on("dialog", dialogs.append)
+    window.on("dialog", lambda dialog: dialogs.append(dialog.message))
     for hostile in ("http://x.test/<script>alert(1)</script>", "javascript:alert(1)", '"><img src=x onerror=alert(1)>'):
         await window.goto(f"{console.base}/jobs/news/url?url={quote(hostile, safe='')}")
         await expect(window.get_by_label("URL", exact=True)).to_have_value(hostile)

@@ -46,7 +46,7 @@ _STYLE = """
 body { font-family: system-ui, -apple-system, "Segoe UI", sans-serif; }
 body.body--dark { --edge: #3a444b; --soft: #a9b4bb; background: #14191c; }
 body.body--dark .text-primary { --q-primary: #8ec5de; }
-body.body--dark .nicegui-link { color: #8ec5de; }
+body.body--dark .nicegui-link:not(.tab) { color: #8ec5de; }
 .nicegui-content { padding: 0; align-items: stretch; }
 .soft { color: var(--soft); }
 .figures { display: grid; grid-template-columns: repeat(auto-fill, minmax(7.5rem, 1fr)); gap: 8px; }
