@@ -149,7 +149,10 @@ class _TokenRoute(APIRoute):
 
         async def answer_to_holder(request: Request) -> Response:
             request.state.holder = _holder(request)
-            return await answer(request)
+            try:
+                return await answer(request)
+            except UnicodeEncodeError as error:  # JSON can have it, and no file or URL
+                raise HTTPException(400, "a text has half of a surrogate pair; send whole characters") from error
 
         return answer_to_holder
 

@@ -112,9 +112,12 @@ class ConsoleJobs:
             raise UsageError(f"{self.folder}: is a job itself; make others by a console of the folder that holds it")
         if not seeds.strip():
             raise UsageError("seeds: there is none; give a URL a line")
-        if len(seeds.encode()) > MOST_SEED_BYTES:
+        content = seeds.encode()
+        if len(content) > MOST_SEED_BYTES:
             raise UsageError(f"seeds: more than {MOST_SEED_BYTES >> 20} MiB; add the others when the job runs")
         made = _order(name, order, (self.folder / name / SEED_FILE).absolute())
+        text = dump_order(made)
+        text.encode()  # before anything is made
         directory = self.folder / name
         try:
             directory.mkdir()  # of two that make it, one is refused
@@ -123,8 +126,8 @@ class ConsoleJobs:
         except OSError as error:
             raise storage_error(error, directory, "name") from error
         with JobFolder.open(directory) as job, storage_errors(directory):
-            replace_file(directory / SEED_FILE, seeds.encode())
-            job.write_order(dump_order(made))
+            replace_file(directory / SEED_FILE, content)
+            job.write_order(text)
 
     def faults(self, name: str, order: str) -> tuple[str, ...]:
         """All faults of an order, a line each. Raises: OrderError if it is no TOML."""
@@ -164,7 +167,8 @@ class ConsoleJobs:
 
     def _folders(self) -> list[Path]:
         """Those of the jobs. A link is none of them: it may lead out of the folder, or be a second name of a job."""
-        assert self.folder is not None
+        if self.folder is None:
+            return []
         return [entry for entry in job_folders(self.folder) if entry == self.folder or not entry.is_symlink()]
 
 

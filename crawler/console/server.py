@@ -90,7 +90,7 @@ def serve(options: ConsoleOptions, notify: Callable[[str], None]) -> None:
         listener = create_server((address, port), family=family)
     except OSError as error:
         raise CrawlerError(
-            f"--listen {options.listen}: the console cannot listen there: {(error.strerror or str(error)).lower()}; "
+            f"--listen {options.listen}: the console cannot listen there: {os.strerror(error.errno or 0).lower()}; "
             "choose another address or port"
         ) from error
     scheme = "http" if options.tls is None else "https"
