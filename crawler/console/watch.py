@@ -122,23 +122,19 @@ class JobWatch:
 
     def _ask(self, name: str, watched: _Watched) -> None:
         row = self.row(name)
-        what = (
-            None
-            if row is None
-            else {key: value for key, value in row.items() if key not in {"free_disk_bytes", "last_trouble"}}
-        )
+        what = None if row is None else {**row, "free_disk_bytes": None, "last_trouble": None}
         is_stopped = row is not None and row["phase"] == STOPPED
         if is_stopped and watched.status is not None and what == watched.row:
             return
         try:
             job = self._jobs.job(name)
             watched.status, watched.row = job.status(), what
-            metrics = None if watched.status["phase"] == STOPPED else job.metrics()
+            metrics = {} if watched.status["phase"] == STOPPED else job.metrics() or {}
         except FORESEEABLE:
             watched.status, watched.version = None, ""
             return
-        watched.version = str((metrics or {}).get(BUILD, ""))
-        if metrics is not None:
+        watched.version = str(metrics.get(BUILD, ""))
+        if metrics:
             before = watched.samples[-1] if watched.samples else None
             watched.samples.append(sample(time.time(), watched.status, metrics, before))
 

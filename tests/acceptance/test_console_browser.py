@@ -165,7 +165,7 @@ async def test_an_operator_asks_and_changes_a_crawl_on_its_pages(tmp_path, conso
     await window.goto(f"{job}/hosts")
     await window.locator(".ag-row", has_text="blog.alpha.test").first.click()
     await window.get_by_role("button", name="Block").first.click()
-    await in_dialog(window, "Block")
+    await window.get_by_role("dialog").last.get_by_role("button", name="Block", exact=True).click()
     await expect(window.locator(".q-notification", has_text="is blocked")).to_be_visible()
 
     await window.goto(f"{job}/url")

@@ -132,15 +132,7 @@ class _Overview:
         self._badge.props(f"color={PHASES.get(state, 'grey-7')}")
         for action, button in self._buttons.items():
             button.visible = self._view.may_change and action in _possible(state)
-        self._why.text, is_bad = ("", False) if status is None else _why(status)
-        self._why.classes(replace="figure text-warning" if is_bad else "figure soft")
-        self._other_version.text = (
-            f"The crawl is of version {cut(version, 50)}, the console of {VERSION}: some figures may be missing."
-            if version not in {"", VERSION}
-            else ""
-        )
-        for part in (self._why, self._other_version):
-            part.visible = bool(part.text)
+        self._say_why(status, version)
         if row is None:
             self._line.text = "This job is not there any more."
             return
@@ -150,6 +142,17 @@ class _Overview:
         if samples and samples[-1] is not self._drawn:
             self._drawn = samples[-1]
             self._draw(samples)
+
+    def _say_why(self, status: Facts | None, version: str) -> None:
+        self._why.text, is_bad = ("", False) if status is None else _why(status)
+        self._why.classes(replace="figure text-warning" if is_bad else "figure soft")
+        self._other_version.text = (
+            f"The crawl is of version {cut(version, 50)}, the console of {VERSION}: some figures may be missing."
+            if version not in {"", VERSION}
+            else ""
+        )
+        for part in (self._why, self._other_version):
+            part.visible = bool(part.text)
 
     def _draw(self, samples: Sequence[Sample]) -> None:
         shown = thinned(samples)
