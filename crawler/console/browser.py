@@ -37,6 +37,6 @@ def console_app(console: Console, tables: QueueTables) -> FastAPI:
     ):
         add(console, watch)
     for add_grid in (add_queues_page, add_hosts_page):
-        add_grid(console, watch, tables)
+        add_grid(console, watch, tables, app)
     ui.run_with(app, title="Anabranch", show_welcome_message=False, reconnect_timeout=30.0, dark=None)
     return app

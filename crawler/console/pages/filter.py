@@ -9,7 +9,7 @@ from starlette.requests import Request
 
 from anabranch.crawler.console.api import Console
 from anabranch.crawler.console.pages.charts import SIDE_BY_SIDE, chart, thinned
-from anabranch.crawler.console.pages.shell import Column, every, looked, page, plain, table, view_of
+from anabranch.crawler.console.pages.shell import Column, cell, every, looked, page, table, view_of
 from anabranch.crawler.console.watch import EVERY_S, JobWatch
 from anabranch.crawler.report.filterreport import filter_line, filter_table
 
@@ -59,7 +59,7 @@ def add_filter_page(console: Console, watch: JobWatch) -> None:
                 return
             status, samples = found
             facts = {} if status is None else status["filter"] or {}
-            line.text = plain(filter_line(facts)) or "The filter has not been asked yet."
+            line.text = cell(filter_line(facts)) or "The filter has not been asked yet."
             figures.rows = figure_rows(facts)
             moments = [(one.time_s * 1000, one.filter) for one in thinned([one for one in samples if one.filter])]
             for drawn, (_, value) in zip(charts, _CHARTS, strict=True):
@@ -75,7 +75,7 @@ def add_filter_page(console: Console, watch: JobWatch) -> None:
 def figure_rows(facts: Mapping[str, float | str]) -> list[dict[str, str]]:
     """The rows of the table, in the order of `report filter`. Pure."""
     return [
-        {"figure": plain(str(name)), "value": _words(value), "meaning": str(meaning)}
+        {"figure": cell(str(name)), "value": _words(value), "meaning": str(meaning)}
         for name, value, meaning in filter_table(facts).rows
     ]
 
@@ -83,4 +83,4 @@ def figure_rows(facts: Mapping[str, float | str]) -> list[dict[str, str]]:
 def _words(value: object) -> str:
     if isinstance(value, float):
         return f"{value:.4g}"
-    return f"{value:,}" if isinstance(value, int) else plain(str(value))
+    return f"{value:,}" if isinstance(value, int) else cell(str(value))

@@ -13,12 +13,12 @@ from typing import Any
 
 from nicegui import events, ui
 from starlette.datastructures import QueryParams
+from starlette.requests import Request
 from starlette.responses import JSONResponse
 
 from anabranch.crawler.console.pages.shell import Column, every
 from anabranch.crawler.console.queues import GatePage, QueuePage
-from anabranch.crawler.outcomes.errors import CrawlerError, UsageError
-from anabranch.frontier.errors import FrontierError
+from anabranch.crawler.outcomes.errors import UsageError
 from anabranch.frontier.stores.sql.browse import PageQuery
 from anabranch.frontier.times import duration_words
 
@@ -100,24 +100,27 @@ def _column(column: Column, sort: str) -> dict[str, Any]:
         "field": column.name,
         "headerName": column.label,
         "sortable": column.is_sortable,
-        "minWidth": 110 if column.is_number else 160,
+        "minWidth": 120 if column.is_number else 160,
         "flex": 1 if column.is_number else 2,
         "initialSort": "desc" if column.name == sort else None,
         "type": "rightAligned" if column.is_number else None,
     }
 
 
-def rows_answer(
-    find: Callable[[], QueuePage | GatePage], row: Callable[[Any], Mapping[str, object]], noun: str
-) -> JSONResponse:
-    """The answer of a route of rows: the page that is found, or why there is none."""
-    try:
-        page = find()
-    except (CrawlerError, FrontierError) as error:
-        return JSONResponse({"error": str(error)}, 400, {"Cache-Control": "no-store"})
-    rows = [row(one) for one in page.rows]
-    words = page_words(page.total, noun, page.taken_s, page.live_s, time.time())
-    return JSONResponse({"rows": rows, "total": page.total, "words": words}, headers={"Cache-Control": "no-store"})
+def rows_route(
+    find: Callable[[str, PageQuery], QueuePage | GatePage],
+    row: Callable[[Any, float], Mapping[str, object]],
+    noun: str,
+) -> Callable[[Request], JSONResponse]:
+    """What answers a route with `{name}` in its path: the rows that are found, each made by `row` for this time."""
+
+    def answer(request: Request) -> JSONResponse:
+        page, now_s = find(request.path_params["name"], page_query(request.query_params)), time.time()
+        words = page_words(page.total, noun, page.taken_s, page.live_s, now_s)
+        facts = {"rows": [row(one, now_s) for one in page.rows], "total": page.total, "words": words}
+        return JSONResponse(facts, headers={"Cache-Control": "no-store"})
+
+    return answer
 
 
 def page_words(total: int, noun: str, taken_s: float, live_s: float | None, now_s: float) -> str:

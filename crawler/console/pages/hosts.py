@@ -9,23 +9,24 @@ from functools import partial
 from typing import Any
 from urllib.parse import urlencode
 
-from nicegui import app, ui
+from nicegui import ui
+from starlette.applications import Starlette
 from starlette.requests import Request
-from starlette.responses import JSONResponse
 
 from anabranch.crawler.console.api import Console
-from anabranch.crawler.console.pages.grid import Grid, page_query, rows_answer
+from anabranch.crawler.console.pages.grid import Grid, rows_route
 from anabranch.crawler.console.pages.panel import PanelFacts, RowPanel, block_host
 from anabranch.crawler.console.pages.shell import (
     Column,
     View,
     act,
+    cell,
     confirmed,
     count,
     every,
+    heading,
     looked,
     page,
-    plain,
     say,
     table,
     view_of,
@@ -63,13 +64,9 @@ _URLS_SHOWN = 20
 _QUEUES_ASKED = 3
 
 
-def add_hosts_page(console: Console, watch: JobWatch, tables: QueueTables) -> None:
+def add_hosts_page(console: Console, watch: JobWatch, tables: QueueTables, app: Starlette) -> None:
     """Add the page at `/jobs/NAME/hosts`; `?host=KEY` opens one."""
-
-    @app.get("/jobs/{name}/hosts/rows")
-    def rows(request: Request, name: str) -> JSONResponse:
-        row = partial(gate_cells, now_s=time.time())
-        return rows_answer(lambda: tables.gates(name, page_query(request.query_params)), row, "gates")
+    app.add_route("/jobs/{name}/hosts/rows", rows_route(tables.gates, gate_row, "gates"))
 
     @ui.page("/jobs/{name}/hosts")
     async def hosts(request: Request, name: str, host: str = "") -> None:
@@ -84,9 +81,7 @@ def add_hosts_page(console: Console, watch: JobWatch, tables: QueueTables) -> No
             panel = RowPanel(view, name, partial(_found, console, tables, name))
             panel.add_buttons(_actions(view, name))
             grid = Grid(_COLUMNS, "Gates", "urls", panel.open)
-            ui.label(f"Fetched so far, from the {_MOST_FETCHED:,} busiest hosts").classes("text-h6").props(
-                "role=heading aria-level=2"
-            )
+            heading(f"Fetched so far, from the {_MOST_FETCHED:,} busiest hosts")
             fetched = table(_FETCHED, "host", "Fetched so far").bind_filter_from(text, "value", str_or_empty)
 
             def show() -> None:
@@ -115,12 +110,12 @@ def str_or_empty(value: str | None) -> str:
     return value or ""
 
 
-def gate_cells(gate: ListedGate, now_s: float) -> dict[str, str]:
+def gate_row(gate: ListedGate, now_s: float) -> dict[str, str]:
     """A row of the grid. Pure."""
     opens_in_s = gate.opens_s - now_s
     return {
         "id": gate.key,
-        "key": plain(gate.key),
+        "key": cell(gate.key),
         "state": gate.state,
         "opens": "" if opens_in_s <= 0 or gate.in_flight else duration_words(opens_in_s),
         "urls": count(gate.urls),
@@ -139,7 +134,7 @@ def _span(seconds: float) -> str:
 def fetched_row(row: Mapping[str, Any]) -> dict[str, str]:
     """A row of the table, of one of `report hosts`. Pure."""
     return {
-        "host": plain(row["host"]),
+        "host": cell(row["host"]),
         "urls": count(row["#urls"]),
         "bytes": format_bytes(row["#bytes"]),
         "remaining": count(row["#remaining"]),
@@ -181,10 +176,10 @@ def _actions(view: View, name: str) -> Mapping[str, Callable[[str], Awaitable[No
         await block_host(view, name, [key])
 
     async def unblock(key: str) -> None:
-        question = f"Unblock {plain(key)}? This also ends a rest after 429 or 503."
+        question = f"Unblock {cell(key)}? This also ends a rest after 429 or 503."
         if await confirmed(question, "Unblock"):
             asked = {"host": key}
             if await act(view, "unblock", name, asked, lambda: view.console.jobs.job(name).answer("unblock", asked)):
-                say(f"{plain(key)} is unblocked")
+                say(f"{cell(key)} is unblocked")
 
     return {"Block …": block, "Unblock …": unblock}

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 from nicegui import ui
 
-from anabranch.crawler.console.pages.shell import Column, View, act, answered, every, looked, plain, say, table
+from anabranch.crawler.console.pages.shell import Column, View, act, answered, cell, cut, every, looked, say, table
 from anabranch.crawler.run.verbs import Facts
 from anabranch.frontier.stores.sql.browse import QueuedUrl
 from anabranch.frontier.times import duration_words
@@ -77,7 +77,7 @@ class RowPanel:
     async def open(self, key: str) -> None:
         """Show the row of this key."""
         self._key = key
-        self._title.text = plain(key)
+        self._title.text = cell(key)
         self._reason.text = self._figures.text = ""
         self._gates.rows, self._urls.rows = [], []
         self._dialog.open()
@@ -97,10 +97,10 @@ class RowPanel:
         if found is None:
             self._key = ""  # once is enough
             return
-        self._reason.text = plain(found.reason, 2000)
+        self._reason.text = cut(found.reason)
         self._figures.text = " · ".join(f"{name} {value}" for name, value in found.figures.items())
         self.gates = [gate["gate"] for gate in found.gates]
-        self._gates.rows = list(map(gate_row, found.gates))
+        self._gates.rows = list(map(closed_row, found.gates))
         self._gates.visible = bool(found.gates)
         now_s = time.time()
         self._urls.rows = [
@@ -113,22 +113,22 @@ def url_row(url: QueuedUrl, now_s: float) -> dict[str, str]:
     """A row of the table of URLs. Pure."""
     is_waiting = url.due_s is not None and url.due_s > now_s
     return {
-        "url": plain(url.url),
+        "url": cell(url.url),
         "attempts": str(url.attempts),
         "due": duration_words(url.due_s - now_s) if url.due_s is not None and is_waiting else "",
     }
 
 
-def gate_row(gate: Mapping[str, Any]) -> dict[str, str]:
+def closed_row(gate: Mapping[str, Any]) -> dict[str, str]:
     """A row of the table of gates. Pure."""
     opens_in_s, rate, group = gate["opens_in_s"], gate["rate_per_s"], gate["group"]
     why = [gate["why_closed"], "" if group is None else group["why_closed"]]
     return {
-        "gate": plain(gate["gate"]),
+        "gate": cell(gate["gate"]),
         "opens": "unknown" if opens_in_s is None else "open" if opens_in_s <= 0 else duration_words(opens_in_s),
         "rate": "" if rate is None else f"{rate:.3g}",
-        "why": plain("; ".join(filter(None, why))),
-        "group": "" if group is None else plain(group["gate"]),
+        "why": cell("; ".join(filter(None, why))),
+        "group": "" if group is None else cell(group["gate"]),
     }
 
 
@@ -139,7 +139,7 @@ async def block_host(view: View, name: str, hosts: Sequence[str]) -> None:
         return
     with ui.dialog() as dialog, ui.card():
         ui.label("Nothing is fetched from a host while it is blocked.")
-        labels = {host: plain(host) for host in hosts}
+        labels = {host: cell(host) for host in hosts}
         host = ui.select(labels, value=hosts[0], label="Host").props("outlined dense").classes("w-full")
         span = ui.select([*_TIMES], value="1 hour", label="For").props("outlined dense").classes("w-full")
         with ui.row().classes("w-full justify-end"):
@@ -149,4 +149,4 @@ async def block_host(view: View, name: str, hosts: Sequence[str]) -> None:
         chosen = str(host.value)
         asked = {"host": chosen, "for_s": _TIMES[span.value]}
         if await act(view, "block", name, asked, lambda: view.console.jobs.job(name).answer("block", asked)):
-            say(f"{plain(chosen)} is blocked")
+            say(f"{cell(chosen)} is blocked")

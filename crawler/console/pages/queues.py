@@ -7,22 +7,22 @@ from contextlib import suppress
 from functools import partial
 from urllib.parse import urlencode
 
-from nicegui import app, ui
+from nicegui import ui
+from starlette.applications import Starlette
 from starlette.requests import Request
-from starlette.responses import JSONResponse
 
 from anabranch.crawler.console.api import Console
-from anabranch.crawler.console.pages.grid import Grid, page_query, rows_answer
+from anabranch.crawler.console.pages.grid import Grid, rows_route
 from anabranch.crawler.console.pages.panel import PanelFacts, RowPanel, block_host
 from anabranch.crawler.console.pages.shell import (
     Column,
     View,
     act,
     answered,
+    cell,
     confirmed,
     count,
     page,
-    plain,
     say,
     view_of,
 )
@@ -48,12 +48,9 @@ _COLUMNS = (
 URLS_SHOWN = 20
 
 
-def add_queues_page(console: Console, watch: JobWatch, tables: QueueTables) -> None:
+def add_queues_page(console: Console, watch: JobWatch, tables: QueueTables, app: Starlette) -> None:
     """Add the page at `/jobs/NAME/queues`; `?queue=KEY` opens one."""
-
-    @app.get("/jobs/{name}/queues/rows")
-    def rows(request: Request, name: str) -> JSONResponse:
-        return rows_answer(lambda: tables.queues(name, page_query(request.query_params)), queue_row, "queues")
+    app.add_route("/jobs/{name}/queues/rows", rows_route(tables.queues, queue_row, "queues"))
 
     @ui.page("/jobs/{name}/queues")
     async def queues(request: Request, name: str, queue: str = "") -> None:
@@ -82,19 +79,19 @@ def add_queues_page(console: Console, watch: JobWatch, tables: QueueTables) -> N
                 ui.timer(0.0, partial(panel.open, queue), once=True)
 
 
-def queue_row(queue: ListedQueue) -> dict[str, str]:
+def queue_row(queue: ListedQueue, _now_s: float) -> dict[str, str]:
     """A row of the grid. Pure."""
     budget = queue.budget
     return {
         "id": queue.key,
-        "key": plain(queue.key),
+        "key": cell(queue.key),
         "state": queue.state,
         "urls": count(queue.urls),
         "waiting": count(queue.waiting),
         "in_flight": count(queue.in_flight) if queue.is_live else "",
         "precedence": count(queue.precedence),
         "spent": count(queue.spent),
-        "budget": "by the order" if budget is None else "no end" if budget < 0 else count(budget),
+        "budget": "the order's" if budget is None else "no end" if budget < 0 else count(budget),
         "gates": count(queue.gates),
         "errors": count(queue.errors),
     }
@@ -129,7 +126,7 @@ def _actions(view: View, name: str, panel: RowPanel) -> Mapping[str, Callable[[s
             say(f"{verb}: done")
 
     async def retire(key: str) -> None:
-        if await confirmed(f"Retire {plain(key)}? Its URLs stay queued, and none is fetched.", "Retire"):
+        if await confirmed(f"Retire {cell(key)}? Its URLs stay queued, and none is fetched.", "Retire"):
             await do("retire", key)
 
     async def set_budget(key: str) -> None:

@@ -45,7 +45,8 @@ _STYLE = """
 :root { --edge: #d6dde2; --soft: #5b6770; }
 body { font-family: system-ui, -apple-system, "Segoe UI", sans-serif; }
 body.body--dark { --edge: #3a444b; --soft: #a9b4bb; background: #14191c; }
-body.body--dark .text-primary, body.body--dark .nicegui-link { color: #8ec5de !important; }
+body.body--dark .text-primary { --q-primary: #8ec5de; }
+body.body--dark .nicegui-link { color: #8ec5de; }
 .nicegui-content { padding: 0; align-items: stretch; }
 .soft { color: var(--soft); }
 .figures { display: grid; grid-template-columns: repeat(auto-fill, minmax(7.5rem, 1fr)); gap: 8px; }
@@ -58,7 +59,6 @@ body.body--dark .text-primary, body.body--dark .nicegui-link { color: #8ec5de !i
 a.tab { padding: 8px 12px; text-decoration: none; color: inherit; border-bottom: 3px solid transparent; white-space: nowrap; }
 a.tab[aria-current=page] { border-bottom-color: var(--q-primary); font-weight: 600; }
 a.tab:focus-visible, a:focus-visible, button:focus-visible { outline: 3px solid #e69f00; outline-offset: 1px; }
-body.body--dark .text-primary { --q-primary: #7cc0dd; }
 .nicegui-aggrid [class*=ag-theme-params] { --ag-font-family: inherit !important; }
 .ag-cell { unicode-bidi: isolate; font-variant-numeric: tabular-nums; }
 .ag-row { cursor: pointer; }
@@ -235,11 +235,6 @@ class Column(NamedTuple):
     is_wide: bool = False  #: has long texts
 
 
-def plain(text: str, most: int = 300) -> str:
-    """A text from the web for the eye: cut, with its control and direction marks escaped."""
-    return escaped(text if len(text) <= most else f"{text[: most - 1]}…")
-
-
 def facts_list(facts: Iterable[tuple[str, str]]) -> None:
     """Names and their values; those without a value are left out."""
     with ui.element("dl").classes("facts"):
@@ -265,6 +260,11 @@ def cut(text: str, most: int = 2000) -> str:
     """A text that may be a site's, made printable and short."""
     shown = escaped(text[:most])
     return shown if len(text) <= most else f"{shown}…"
+
+
+def cell(text: str) -> str:
+    """The same for a cell of a table."""
+    return cut(text, 300)
 
 
 def count(number: float | None) -> str:

@@ -14,12 +14,13 @@ from anabranch.crawler.console.pages.shell import (
     View,
     act,
     answered,
+    cell,
     confirmed,
     count,
     every,
+    heading,
     looked,
     page,
-    plain,
     say,
     table,
     view_of,
@@ -89,7 +90,7 @@ class _Workers:
                     "outline dense no-caps"
                 )
         self._several.visible = False
-        ui.label("Fetches under way").classes("text-h6").props("role=heading aria-level=2")
+        heading("Fetches under way")
         self._fetches = table(_FETCHES, "id", "Fetches under way")
         self._fetches.add_slot("body-cell-url", _URL)
         every(EVERY_S, self._redraw)
@@ -115,16 +116,16 @@ class _Workers:
 
     async def _drain(self, event: events.GenericEventArguments) -> None:
         worker = str(event.args)
-        if not await confirmed(f"Have {plain(worker)} end? It gives its shares to the other workers.", "Drain"):
+        if not await confirmed(f"Have {cell(worker)} end? It gives its shares to the other workers.", "Drain"):
             return
 
         def drain() -> bool:
             self._job().drain(worker)
             return True
 
-        say(f"{plain(worker)} drains; it ends when its fetches have")
+        say(f"{cell(worker)} drains; it ends when its fetches have")
         if await act(self._view, "drain", self._name, {"worker": worker}, drain):
-            say(f"{plain(worker)} has ended")
+            say(f"{cell(worker)} has ended")
 
     async def _ask_lost(self) -> None:
         with ui.dialog() as dialog, ui.card():
@@ -137,12 +138,12 @@ class _Workers:
             await self._requeue(str(lost), is_confirmed=True)
 
     async def _requeue(self, lost: str, *, is_confirmed: bool = False) -> None:
-        question = f"Queue the lost pages of {plain(lost)} again? It must be gone for good."
+        question = f"Queue the lost pages of {cell(lost)} again? It must be gone for good."
         if not (is_confirmed or await confirmed(question, "Requeue")):
             return
         number = await act(self._view, "requeue", self._name, {"worker": lost}, lambda: self._job().requeue(lost))
         if number is not None:
-            say(f"{count(number)} pages of {plain(lost)} are queued again")
+            say(f"{count(number)} pages of {cell(lost)} are queued again")
 
     def _job(self) -> DatabaseJob:
         job = self._view.console.jobs.job(self._name)
@@ -155,14 +156,14 @@ def worker_row(line: Mapping[str, Any]) -> dict[str, str]:
     """A row of the table, of a worker's facts. Pure."""
     return {
         "id": line["name"],
-        "name": plain(line["name"]),
+        "name": cell(line["name"]),
         "state": line["state"],
         "shares": count(line["shares"]),
         "pages": count(line["pages"]),
         "rate": f"{line['pages_per_s']:.1f}",
         "active": count(line["active"]),
         "beat": f"{duration_words(line['last_beat_s'])} ago",
-        "machine": plain(line["machine"]),
+        "machine": cell(line["machine"]),
     }
 
 
@@ -170,11 +171,11 @@ def fetch_row(fact: Mapping[str, Any]) -> tuple[dict[str, str], str]:
     """A row of the table, of a row of the report; and its URL. Pure."""
     row = {
         "id": f"{fact['worker']} {fact['uri'][:300]}",
-        "worker": plain(fact["worker"]),
-        "step": plain(fact["processor"]),
+        "worker": cell(fact["worker"]),
+        "step": cell(fact["processor"]),
         "in_step": duration_words(fact["step-s"]),
         "lease": duration_words(fact["lease-s"]),
         "try": count(fact["try"]),
-        "url": plain(fact["uri"]),
+        "url": cell(fact["uri"]),
     }
     return row, fact["uri"]

@@ -31,6 +31,8 @@ from anabranch.frontier.stores.sql.browse import (
     reading,
     write_table,
 )
+from anabranch.frontier.stores.sql.store import SqlStore
+from tests.postgres_server import server
 
 ORDER = FrontierOrder(policy="host")
 
@@ -105,6 +107,7 @@ def test_the_pages_of_a_query_are_the_rows_in_order_each_once(
         by_offset: list[str] = []
         while found := table.find(query, known=known).rows:
             by_row += map(table.key, found)
+            assert len(by_row) <= len(rows)
             query = query._replace(after=(value_of(rows, by_row[-1], query.sort), by_row[-1]))
         query = query._replace(after=None)
         while (page := table.find(query._replace(offset=len(by_offset)), known=known)).rows:
@@ -194,3 +197,21 @@ def test_a_file_that_is_no_store_is_told_by_its_own_name(tmp_path: Path) -> None
     (tmp_path / "tables").mkdir()
     with pytest.raises(StoreDamaged, match=rf"^{tmp_path}/frontier.db: "):
         make_tables(tmp_path / "frontier.db", tmp_path / "tables", is_running=False)
+
+
+def test_a_database_is_read_as_of_one_moment_while_its_owner_writes(tmp_path: Path) -> None:
+    """By a read-only transaction; nothing is copied."""
+    (tmp_path / "tables").mkdir()
+    with server() as url:
+        with open_frontier(tmp_path / "live", ORDER, store=SqlStore(url)) as frontier:
+            frontier.schedule([Candidate(f"http://{host}.test/{page}") for host in "ab" for page in range(3)])
+            frontier.flush()
+            make_tables(url, tmp_path / "tables", is_running=True)
+            with reading(url, tmp_path / "tables") as connection:
+                assert [found.url for found in first_urls(connection, 1, gate="b.test")] == ["http://b.test/0"]
+        table = BrowsedTable(tmp_path / "tables" / QUEUES)
+        assert [(table.key(row), table.value("urls", row), table.value("budget", row)) for row in range(2)] == [
+            ("a.test", 3, None),
+            ("b.test", 3, None),
+        ]
+    assert not (tmp_path / "tables" / browse.COPY).exists()

@@ -1,0 +1,35 @@
+"""What a browser asks for, and the words about the rows."""
+
+import pytest
+from starlette.datastructures import QueryParams
+
+from anabranch.crawler.console.pages.grid import page_query, page_words
+from anabranch.crawler.outcomes.errors import UsageError
+
+
+def test_a_page_is_asked_for_by_place_order_and_filter() -> None:
+    """Empty boxes filter nothing."""
+    asked = page_query(QueryParams("offset=600000&limit=100&sort=urls&descending=true&text=&least=0"))
+    assert (asked.offset, asked.limit, asked.sort, asked.descending) == (600_000, 100, "urls", True)
+    assert (asked.text, asked.states, asked.least_urls) == ("", (), 0)
+    asked = page_query(QueryParams("text=+ab+&state=ready&state=paused&least=7"))
+    assert (asked.text, asked.states, asked.least_urls) == ("ab", ("ready", "paused"), 7)
+
+
+@pytest.mark.parametrize("asked", ["offset=-1", "limit=x", "least=1.5", "offset=٣", f"limit={'9' * 5000}"])
+def test_a_number_that_is_none_is_refused_by_its_name(asked: str) -> None:
+    """Addresses may be typed."""
+    with pytest.raises(UsageError, match=f"^{asked.split('=', maxsplit=1)[0]} must be a whole number"):
+        page_query(QueryParams(asked))
+
+
+def test_nobody_gets_all_rows_at_once() -> None:
+    """A page has a bound, whatever is asked for."""
+    assert page_query(QueryParams("limit=1000000")).limit == 1000
+
+
+def test_the_words_say_how_many_rows_there_are_and_how_old_they_are() -> None:
+    """What the crawl has in its memory has an age of its own."""
+    assert page_words(1_000_000, "queues", 100.0, None, 142.0) == "1,000,000 queues, as they were 42s ago"
+    assert page_words(1, "gates", 100.0, 139.0, 142.0) == "1 gates, as they were 42s ago; active ones 3.0s ago"
+    assert page_words(0, "queues", 100.0, None, 99.0) == "0 queues, as they were just now"
