@@ -11,7 +11,7 @@ from anabranch.crawler.job.folder import refuse_foreign, who_holds
 from anabranch.crawler.job.orderfile import order_file
 from anabranch.crawler.job.state import is_finished
 from anabranch.crawler.operate.finding import operated_folder
-from anabranch.crawler.operate.folderjob import EmbeddedJob, FolderJob
+from anabranch.crawler.operate.folderjob import EmbeddedFolderJob, FolderJob
 from anabranch.crawler.outcomes.endings import FORESEEABLE
 from anabranch.crawler.outcomes.errors import CrawlerError
 from anabranch.crawler.report.progress_log import PROGRESS_LOG_FILE, last_progress
@@ -74,7 +74,7 @@ def _of_crawl(directory: Path) -> Facts | None:
     """The status of a crawl, or of the rows of a job of several workers; None of a job that nobody crawls."""
     refuse_foreign(directory)
     job = operated_folder(directory)
-    if isinstance(job, EmbeddedJob):
+    if isinstance(job, EmbeddedFolderJob):
         raise CrawlerError("belongs to a program that embeds the Frontier")
     if not isinstance(job, FolderJob):
         return job.status()

@@ -7,13 +7,13 @@ from collections.abc import Sequence
 from nicegui import ui
 
 from anabranch.crawler.console.pages.shell import LINES
-from anabranch.crawler.console.watch import Sample
+from anabranch.crawler.console.watch import Moment
 
 #: Style of a section of charts, side by side as there is room.
 SIDE_BY_SIDE = "display:grid;grid-template-columns:repeat(auto-fill,minmax(min(22rem,100%),1fr));gap:12px"
 
 
-def thinned(samples: Sequence[Sample], most: int = 600) -> Sequence[Sample]:
+def thinned(samples: Sequence[Moment], most: int = 600) -> Sequence[Moment]:
     """Every nth sample, and the last one: at most so many. Pure."""
     step = -(-len(samples) // most) or 1
     return [*samples[:-1:step], *samples[-1:]]

@@ -30,7 +30,7 @@ from anabranch.crawler.console.pages.shell import (
     table,
     view_of,
 )
-from anabranch.crawler.console.watch import EVERY_S, JobWatch, Sample
+from anabranch.crawler.console.watch import EVERY_S, Moment, WatchedJobs
 from anabranch.crawler.order.quantities import format_bytes
 from anabranch.crawler.order.sections import VERSION
 from anabranch.crawler.report.troubles import failures_logged
@@ -39,7 +39,7 @@ from anabranch.crawler.run.verbs import Facts
 from anabranch.frontier.times import duration_words
 
 #: Title of a chart -> its lines: name, what of a sample.
-_CHARTS: Sequence[tuple[str, Sequence[tuple[str, Callable[[Sample], float | None]]]]] = (
+_CHARTS: Sequence[tuple[str, Sequence[tuple[str, Callable[[Moment], float | None]]]]] = (
     ("Pages/s", (("pages/s", lambda one: one.pages_per_s),)),
     ("KB/s", (("KB/s", lambda one: one.kb_per_s),)),
     ("Active workers", (("active", lambda one: one.active),)),
@@ -66,7 +66,7 @@ _HOSTS = (
 )
 
 
-def add_job_page(console: Console, watch: JobWatch) -> None:
+def add_job_page(console: Console, watch: WatchedJobs) -> None:
     """Add the page at `/jobs/NAME`."""
 
     @ui.page("/jobs/{name}")
@@ -82,7 +82,7 @@ class _Overview:
     def __init__(self, view: View, name: str) -> None:
         self._view, self._name = view, name
         self._charts: list[ui.echart] = []
-        self._drawn: Sample | None = None  #: the last one
+        self._drawn: Moment | None = None  #: the last one
 
     def make(self) -> None:
         """Make the parts, and draw them from now on."""
@@ -117,7 +117,7 @@ class _Overview:
     async def _redraw(self) -> None:
         watch, name = self._view.watch, self._name
 
-        def find() -> tuple[Facts | None, Facts | None, Sequence[Sample], str]:
+        def find() -> tuple[Facts | None, Facts | None, Sequence[Moment], str]:
             row = watch.row(name)
             if row is None:
                 return None, None, (), ""
@@ -127,23 +127,25 @@ class _Overview:
         if found is None:
             return
         row, status, samples, version = found
-        state = "removed" if row is None else "finished" if row["is_finished"] else str(row["phase"])
-        self._badge.text = state
-        self._badge.props(f"color={PHASES.get(state, 'grey-7')}")
-        for action, button in self._buttons.items():
-            button.visible = self._view.may_change and action in _possible(state)
-        self._say_why(status, version)
+        self._show_state("removed" if row is None else "finished" if row["is_finished"] else str(row["phase"]))
+        self._show_hints(status, version)
+        self._line.text = "This job is not there any more." if row is None else cut(row["line"])
         if row is None:
-            self._line.text = "This job is not there any more."
             return
-        self._line.text = cut(row["line"])
         for label, text in zip(self._figures.values(), _figures(row, status), strict=True):
             label.text = text or "–"
         if samples and samples[-1] is not self._drawn:
             self._drawn = samples[-1]
             self._draw(samples)
 
-    def _say_why(self, status: Facts | None, version: str) -> None:
+    def _show_state(self, state: str) -> None:
+        self._badge.text = state
+        self._badge.props(f"color={PHASES.get(state, 'grey-7')}")
+        for action, button in self._buttons.items():
+            button.visible = self._view.may_change and action in _possible(state)
+
+    def _show_hints(self, status: Facts | None, version: str) -> None:
+        """Why nothing is fetched, and that the crawl has another version."""
         self._why.text, is_bad = ("", False) if status is None else _why(status)
         self._why.classes(replace="figure text-warning" if is_bad else "figure soft")
         self._other_version.text = (
@@ -154,7 +156,7 @@ class _Overview:
         for part in (self._why, self._other_version):
             part.visible = bool(part.text)
 
-    def _draw(self, samples: Sequence[Sample]) -> None:
+    def _draw(self, samples: Sequence[Moment]) -> None:
         shown = thinned(samples)
         for drawn, (_, lines) in zip(self._charts, _CHARTS, strict=True):
             for series, (_, value) in zip(drawn.options["series"], lines, strict=True):

@@ -21,7 +21,7 @@ from anabranch.crawler.console.pages.shell import (
     table,
     view_of,
 )
-from anabranch.crawler.console.watch import EVERY_S, JobWatch
+from anabranch.crawler.console.watch import EVERY_S, WatchedJobs
 from anabranch.crawler.order.quantities import format_bytes
 from anabranch.crawler.run.verbs import Facts
 
@@ -47,7 +47,7 @@ pages = 1000
 """
 
 
-def add_jobs_page(console: Console, watch: JobWatch) -> None:
+def add_jobs_page(console: Console, watch: WatchedJobs) -> None:
     """Add the page at `/`."""
 
     @ui.page("/")

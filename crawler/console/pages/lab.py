@@ -27,7 +27,7 @@ from anabranch.crawler.console.pages.shell import (
     view_of,
 )
 from anabranch.crawler.console.urlfacts import safe_text
-from anabranch.crawler.console.watch import EVERY_S, JobWatch
+from anabranch.crawler.console.watch import EVERY_S, WatchedJobs
 
 #: Title of a panel, and where its values are in a point.
 _PANELS = (("Active workers by policy", 1), ("URLs a second by policy", 2))
@@ -43,7 +43,7 @@ _WHEN_CELL = '<q-td :props="props"><a :href="props.row.href" class="text-primary
 _LISTED = 20
 
 
-def add_lab_page(console: Console, watch: JobWatch) -> None:
+def add_lab_page(console: Console, watch: WatchedJobs) -> None:
     """Add the page at `/lab`, with the comparison that `?run=` names, or the last one."""
     runs = LabRuns(console.audit.path.parent / "lab")
 

@@ -12,7 +12,7 @@ from starlette.requests import Request
 from anabranch.crawler.console.api import LOGS, Console
 from anabranch.crawler.console.pages.shell import View, cut, every, looked, page, view_of
 from anabranch.crawler.console.urlfacts import is_within
-from anabranch.crawler.console.watch import JobWatch
+from anabranch.crawler.console.watch import WatchedJobs
 from anabranch.crawler.job.workerfolders import worker_folders
 from anabranch.crawler.outcomes.errors import UsageError
 from anabranch.crawler.report.logtail import LogFollower, last_lines
@@ -32,7 +32,7 @@ _JOB = "job"
 Fits = Callable[[str], bool]
 
 
-def add_logs_page(console: Console, watch: JobWatch) -> None:
+def add_logs_page(console: Console, watch: WatchedJobs) -> None:
     """Add the page at `/jobs/NAME/logs`."""
 
     @ui.page("/jobs/{name}/logs")

@@ -14,7 +14,7 @@ from starlette.requests import Request
 from anabranch.crawler.console.access import ConsoleRole, Holder
 from anabranch.crawler.console.api import Console
 from anabranch.crawler.console.sessions import HOLDER
-from anabranch.crawler.console.watch import JobWatch
+from anabranch.crawler.console.watch import WatchedJobs
 from anabranch.crawler.outcomes.errors import CrawlerError
 from anabranch.crawler.report.table import escaped
 from anabranch.frontier.errors import FrontierError
@@ -86,7 +86,7 @@ class View:
     """What a page is made of, for one window of one user."""
 
     console: Console
-    watch: JobWatch
+    watch: WatchedJobs
     holder: Holder
     base: str  #: path of the console, before all others
 
@@ -106,7 +106,7 @@ class View:
         return self.base + self.path(*parts, **query)
 
 
-def view_of(console: Console, watch: JobWatch, request: Request) -> View:
+def view_of(console: Console, watch: WatchedJobs, request: Request) -> View:
     """The view of the user who asks for a page."""
     holder: Holder = request.scope[HOLDER]
     return View(console, watch, holder, str(request.scope.get("root_path", "")))

@@ -30,7 +30,7 @@ from anabranch.crawler.console.urlfacts import (
     safe_text,
     url_files,
 )
-from anabranch.crawler.console.watch import JobWatch
+from anabranch.crawler.console.watch import WatchedJobs
 from anabranch.crawler.extract.content_type import html_as_utf8
 from anabranch.crawler.operate.databasejob import DatabaseJob
 from anabranch.crawler.robots.retrieval import robots_url
@@ -53,7 +53,7 @@ class _Looked(NamedTuple):
     workers: Sequence[str]  #: of a job without a folder here
 
 
-def add_url_page(console: Console, watch: JobWatch) -> None:
+def add_url_page(console: Console, watch: WatchedJobs) -> None:
     """Add the page at `/jobs/NAME/url?url=…`."""
 
     @ui.page("/jobs/{name}/url")

@@ -1,10 +1,16 @@
 """Where a console listens."""
 
 import pytest
+from fastapi import FastAPI
 
 from anabranch.crawler.console.server import ConsoleOptions, checked_address, serve
 from anabranch.crawler.outcomes.errors import CrawlerError, UsageError
 from tests.crawler.console.sockets import taken_port
+
+
+def no_app(*_: object) -> FastAPI:
+    """None is served."""
+    return FastAPI()
 
 
 def options(listen, **more):
@@ -36,7 +42,7 @@ def test_an_address_is_an_ip_with_a_port(listen):
 def test_a_port_that_is_taken_is_one_line(tmp_path):
     """With what to do."""
     with taken_port() as port, pytest.raises(CrawlerError, match="already in use; choose another address or port"):
-        serve(ConsoleOptions(place=str(tmp_path), listen=f"127.0.0.1:{port}", state=tmp_path / "state"), print)
+        serve(ConsoleOptions(place=str(tmp_path), listen=f"127.0.0.1:{port}", state=tmp_path / "state"), no_app, print)
 
 
 @pytest.mark.parametrize("text", [None, "no certificate"])
@@ -46,4 +52,4 @@ def test_a_certificate_that_cannot_be_used_is_one_line(tmp_path, text):
     for file in files if text else ():
         file.write_text(text)
     with pytest.raises(UsageError, match="--tls-cert, --tls-key: cannot be used"):
-        serve(options("127.0.0.1:8700", tls=files, state=tmp_path / "state"), print)
+        serve(options("127.0.0.1:8700", tls=files, state=tmp_path / "state"), no_app, print)
