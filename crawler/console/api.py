@@ -405,6 +405,12 @@ def version() -> Any:
     return _Json({"version": VERSION})
 
 
+@router.api_route("/{rest:path}", methods=["GET", "HEAD", "POST", "PUT", "PATCH", "DELETE"], include_in_schema=False)
+def nothing(rest: str) -> Any:
+    """The last route: what the others do not know is no page for browsers."""
+    raise HTTPException(404, f"/api/v1/{rest}: there is no such request; see /api/v1/openapi.json")
+
+
 metrics_router = APIRouter(route_class=_TokenRoute)
 
 

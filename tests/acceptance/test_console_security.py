@@ -128,6 +128,9 @@ def test_the_api_knows_no_cookies_and_the_pages_no_tokens(served, user, stranger
     bearer = {"Authorization": f"Bearer {token}"}
     assert (user.get("/api/v1/jobs").status_code, user.get("/metrics").status_code) == (401, 401)
     assert stranger.get("/api/v1/jobs", headers=bearer).status_code == 200
+    assert stranger.get("/api/v1/nothing").status_code == 401
+    assert "there is no such request" in stranger.put("/api/v1/jobs", headers=bearer).json()["error"]
+    assert stranger.get("/api/v1/openapi.json").status_code == 200
     assert stranger.get("/", headers=bearer).status_code == 303
     assert stranger.get("/", params={"token": token}).status_code == 303
     assert stranger.get("/login", params={"token": token}).status_code == 401

@@ -140,7 +140,7 @@ def page(view: View, title: str, job: str = "", tab: str | None = None) -> Itera
                 if path == tab:
                     link.props("aria-current=page")
     with (
-        ui.element("main")
+        ui.element("div")
         .classes("q-px-md q-pb-md q-pt-sm column gap-4")
         .style("max-width:1500px;width:100%;margin:0 auto")
         .props("id=main")
