@@ -2,7 +2,8 @@
 # The Python environment that the scripts in this folder share. A script sources this file and says what it needs:
 #
 #     . "$(dirname "${BASH_SOURCE[0]}")/environment.sh"
-#     use_environment run        # what the product needs; `dev` adds the tools of [dependency-groups] in pyproject.toml
+#     use_environment run        # what the product needs; `console` adds its extra of this name, `dev` the tools of
+#                                # [dependency-groups] in pyproject.toml, the console's libraries among them
 #     exec "$venv_python" ...
 #
 # The environment is the folder .venv of this clone, with the clone installed in it (editable). It is made once, by uv
@@ -20,7 +21,7 @@ fail() {
     exit 1
 }
 
-# use_environment run|dev: make sure that $venv_python has what the caller needs. Costs one start of Python when it has.
+# use_environment run|console|dev: make sure that $venv_python has what the caller needs. Costs one start of Python when it has.
 use_environment() {
     if ! is_ready "$1"; then
         set_up "$1"
@@ -88,13 +89,13 @@ set_up() {
 }
 
 build_environment() {
-    local kind=$1 started=$SECONDS scratch version stamp
+    local kind=$1 started=$SECONDS scratch version stamp name ready
     scratch=$(mktemp -d "${TMPDIR:-/tmp}/anabranch.XXXXXX")
     # shellcheck disable=SC2064
     trap "rm -rf '$scratch'" EXIT
     version=$("$python" -I -c 'import sys; print(sys.version.split()[0])')
     say "setting up .venv with Python $version (needed once) ..."
-    if [ "$kind" = dev ] && is_ready run; then
+    if [ "$kind" != run ] && is_ready run; then
         rm -f "$venv"/ready-*
     else # unfinished, or made for something else
         rm -f "$venv"/ready-*
@@ -113,10 +114,14 @@ build_environment() {
         fi
     fi
     stamp=$(ANABRANCH_PYTHON='' identity) || fail "the new $venv_python does not run"
-    if [ "$kind" = dev ]; then
-        printf '%s\n' "$stamp" >"$venv/ready-dev"
-    fi
-    printf '%s\n' "$stamp" >"$venv/ready-run"
+    case $kind in # what has more has the less, too
+        dev) ready=(dev console run) ;;
+        console) ready=(console run) ;;
+        *) ready=(run) ;;
+    esac
+    for name in "${ready[@]}"; do
+        printf '%s\n' "$stamp" >"$venv/ready-$name"
+    done
     say ".venv is ready ($((SECONDS - started)) s)"
 }
 
@@ -135,7 +140,9 @@ print(*(groups["dev"] if sys.argv[2] == "dev" else ()), sep="\n")
 
 # fill_environment uv|pip: called in a condition, where `set -e` does not hold, hence the `&&`.
 fill_environment() {
-    make_environment "$1" "$venv" && install_into "$1" "$venv" --editable "$clone[crawl]" --requirement "$scratch/requirements.txt"
+    local extra=crawl
+    [ "$kind" != console ] || extra=console # which has the other
+    make_environment "$1" "$venv" && install_into "$1" "$venv" --editable "$clone[$extra]" --requirement "$scratch/requirements.txt"
 }
 
 # make_environment uv|pip FOLDER: an empty environment there, unless there is one.

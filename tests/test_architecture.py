@@ -25,7 +25,7 @@ CLONE = Path(__file__).resolve().parent.parent
 #: What `scripts/measures.py` counts, and how much of it may be: see docs/decisions.md, "A folder is a layer".
 MOST_FILES = 350
 #: The console is a process of its own, with a bound of its own.
-MOST_CONSOLE_FILES = 25
+MOST_CONSOLE_FILES = 32
 LEAST_MEDIAN_LINES = 130
 MOST_REPEATED_NAMES = 5
 MOST_FOREIGN_ASSIGNMENTS = 60
@@ -53,11 +53,11 @@ LIBRARIES: dict[str, tuple[str, ...]] = {
         "crawler/fetch/requests.py",
     ),
     "crawlee": ("frontier/hosts/crawlee/*",),
-    "fastapi": ("crawler/console/api.py", "crawler/console/browser.py"),
+    "fastapi": ("crawler/console/*", "crawler/cli/console.py"),
     "fsspec": ("crawler/archive/uploads.py",),
     "matplotlib": ("crawler/lab/plots.py",),
     "multidict": ("crawler/fetch/response.py", "crawler/fetch/exchange.py"),  # the type of aiohttp's headers
-    "nicegui": ("crawler/console/browser.py", "crawler/console/pages/*"),
+    "nicegui": ("crawler/console/pages/*",),
     "numpy": (
         "dedup/*",
         "frontier/policies/assignment.py",
@@ -372,7 +372,9 @@ def test_a_cycle_of_folders_is_found_though_an_import_is_lazy() -> None:
 def test_the_house_keeps_its_measures(rooms: list[Source]) -> None:
     """Few files that are concepts, one meaning a class name, and objects that are complete when they are made."""
     in_room, in_house = repeated_classes(rooms)
-    changed_elsewhere = [place for file in rooms for place in foreign_assignments(file)]
+    # A page is drawn by assigning to the elements of its library.
+    own = [file for file in rooms if not file.path.startswith("crawler/console/pages/")]
+    changed_elsewhere = [place for file in own for place in foreign_assignments(file)]
     assert_none(in_room)
     assert len(in_house) <= MOST_REPEATED_NAMES, in_house
     assert len(changed_elsewhere) <= MOST_FOREIGN_ASSIGNMENTS, "\n".join(changed_elsewhere)

@@ -7,7 +7,9 @@ import os
 import sys
 from collections.abc import Sequence
 from getpass import getpass
+from importlib.util import find_spec
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from anabranch.crawler.accounts.crawl_log import iso_time
 from anabranch.crawler.cli.command import guarded, put
@@ -15,6 +17,12 @@ from anabranch.crawler.cli.tables import plain_table
 from anabranch.crawler.console.access import Access, ConsoleRole, default_folder
 from anabranch.crawler.console.passwords import Passwords
 from anabranch.crawler.outcomes.errors import UsageError
+
+if TYPE_CHECKING:
+    from fastapi import FastAPI
+
+    from anabranch.crawler.console.api import Console
+    from anabranch.crawler.console.queues import QueueTables
 
 
 def run_console(
@@ -29,18 +37,23 @@ def run_console(
     """Serve. A foreseeable error becomes one line on standard error and its exit code."""
 
     def run() -> None:
-        try:
-            from anabranch.crawler.console.server import ConsoleOptions, serve  # noqa: PLC0415 - libraries of an extra
-        except ModuleNotFoundError as error:
-            if error.name is None or error.name.startswith("anabranch"):
-                raise
+        if missing := [name for name in ("fastapi", "nicegui", "uvicorn") if find_spec(name) is None]:
             raise UsageError(
-                f"{error.name} is not installed, which the console needs; run `pip install 'anabranch[console]'`"
-            ) from error
+                f"{missing[0]} is not installed, which the console needs; run `pip install 'anabranch[console]'`"
+            )
+        from anabranch.crawler.console.server import ConsoleOptions, serve  # noqa: PLC0415 - libraries of an extra
+
         options = ConsoleOptions(place=place, listen=listen, hosts=hosts, tls=tls, base_path=base_path, state=state)
-        serve(options, put)
+        serve(options, _console_app, put)
 
     return guarded(run)
+
+
+def _console_app(console: Console, tables: QueueTables) -> FastAPI:
+    """Imported only now: the library of the pages reads a variable of the environment then."""
+    from anabranch.crawler.console.pages.application import console_app  # noqa: PLC0415
+
+    return console_app(console, tables)
 
 
 def run_token(name: str | None, revoked: str | None, *, read_only: bool, state: Path | None, as_json: bool) -> int:

@@ -22,7 +22,7 @@ from anabranch.crawler.order.order import CrawlOrder
 from anabranch.crawler.order.sections import VERSION
 from anabranch.crawler.outcomes.errors import ExitCode, UsageError, storage_error, storage_errors
 from anabranch.crawler.report.table import escaped
-from anabranch.crawler.run.verbs import READING, Arguments, Facts
+from anabranch.crawler.run.verbs import READING, STOPPED_ONLY, Arguments, Facts
 from anabranch.crawler.urls.canonicalization import Canonicalizer, KeyOf
 from anabranch.crawler.urls.parsing import canonical
 from anabranch.dedup.files.durable import UNFINISHED, descriptor, sync_file, sync_folder
@@ -136,10 +136,9 @@ def run_frontier(verb: str, job: str, arguments: Arguments, *, as_json: bool = F
 
     def run() -> int | None:
         found = operated(job, say)
-        prepared = _prepared(verb, arguments, found.logs)
-        if prepared is not None:
+        if verb in STOPPED_ONLY:
             with found.held(verb, reads=verb in READING) as (frontier, order):
-                return prepared(frontier, order)
+                return _prepared(verb, arguments, found.logs)(frontier, order)
         facts, is_running = found.answer(verb, arguments)
         put(_shown(verb, facts, as_json=as_json, is_running=is_running))
         return None
@@ -150,20 +149,18 @@ def run_frontier(verb: str, job: str, arguments: Arguments, *, as_json: bool = F
 # Verbs that a running crawl refuses
 
 
-def _prepared(verb: str, arguments: Arguments, job: Path | None) -> Callable[[Frontier, CrawlOrder], int | None] | None:
+def _prepared(verb: str, arguments: Arguments, job: Path | None) -> Callable[[Frontier, CrawlOrder], int | None]:
     """What to do with the Frontier, after checks that need no Frontier. `job` is the folder with the crawl's logs, if any."""
     if verb == "dump":
         return lambda frontier, order: _dump(frontier, order, arguments["file"])
     if verb == "load":
         is_journal(Path(arguments["file"]))
         return lambda frontier, order: _load(frontier, order, arguments)
-    if verb == "rm":
-        try:
-            matches = re.compile(arguments["url"] or "").search
-        except re.error as error:
-            raise UsageError(f"--url {arguments['url']!r}: no regular expression: {error}") from error
-        return lambda frontier, order: _remove(frontier, order, arguments, matches, job)
-    return None
+    try:
+        matches = re.compile(arguments["url"] or "").search
+    except re.error as error:
+        raise UsageError(f"--url {arguments['url']!r}: no regular expression: {error}") from error
+    return lambda frontier, order: _remove(frontier, order, arguments, matches, job)
 
 
 def _dump(frontier: Frontier, order: CrawlOrder, file: str | None) -> None:

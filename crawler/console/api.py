@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
+from collections.abc import AsyncIterator, Callable, Coroutine
 from dataclasses import dataclass
 from functools import partial
 from importlib.resources import files
@@ -25,13 +25,12 @@ from starlette.exceptions import HTTPException as AnyHTTPException
 from anabranch.crawler.console.access import Access, ConsoleRole, Holder
 from anabranch.crawler.console.audit import AuditLog
 from anabranch.crawler.console.jobs import ConsoleJobs, NoSuchJob
-from anabranch.crawler.job.seeds import COMMAND_LINE, BadSeed, Seed, chunks_of, parse_seed
 from anabranch.crawler.operate.contract import OperatedJob
 from anabranch.crawler.operate.databasejob import DatabaseJob
 from anabranch.crawler.order.order import dump_order
 from anabranch.crawler.order.sections import VERSION
 from anabranch.crawler.outcomes.endings import failure_code
-from anabranch.crawler.outcomes.errors import CrawlerError, ExitCode, JobInUse, NoSeeds, UsageError
+from anabranch.crawler.outcomes.errors import CrawlerError, ExitCode, JobInUse, UsageError
 from anabranch.crawler.report.exposition import CONTENT_TYPE, exposition
 from anabranch.crawler.report.logtail import LogFollower, last_lines
 from anabranch.crawler.run.verbs import Facts
@@ -150,7 +149,10 @@ class _TokenRoute(APIRoute):
 
         async def answer_to_holder(request: Request) -> Response:
             request.state.holder = _holder(request)
-            return await answer(request)
+            try:
+                return await answer(request)
+            except UnicodeEncodeError as error:  # JSON can have it, and no file or URL
+                raise HTTPException(400, "a text has half of a surrogate pair; send whole characters") from error
 
         return answer_to_holder
 
@@ -248,16 +250,7 @@ def stop(here: Here, who: Who, name: Name, asked: Annotated[Stop, Body()] = Stop
 @router.post("/jobs/{name}/seeds", summary="Add seeds", **_answers("Seeds"))
 def add(here: Here, who: Who, name: Name, asked: NewSeeds) -> Any:
     """To a job that runs or not. A text that is no URL is refused, and then none is added."""
-
-    def do() -> Facts:
-        job, seeds = here.jobs.job(name), _seeds(asked.seeds)
-        is_running, verdicts = False, []
-        for chunk in chunks_of(seeds):
-            is_running, added = job.add(chunk)
-            verdicts += added
-        return {"running": is_running, "seeds": verdicts}
-
-    return _done(here, who, "add", name, {"seeds": asked.seeds}, do)
+    return _done(here, who, "add", name, {"seeds": asked.seeds}, lambda: here.jobs.add(name, asked.seeds))
 
 
 @router.get("/jobs/{name}/why", summary="Where a URL is, and why", **_answers("Explained"))
@@ -457,14 +450,6 @@ def _done(
         raise
     here.audit.note(who, action, name, arguments)
     return _Json(facts, status)
-
-
-def _seeds(texts: Sequence[str]) -> list[Seed]:
-    found = [parse_seed(text, COMMAND_LINE) for text in texts]
-    for seed in found:
-        if isinstance(seed, BadSeed):
-            raise NoSeeds(f"{seed.text!r}: {seed.reason}; none was added")
-    return [seed for seed in found if isinstance(seed, Seed)]
 
 
 def _several(job: OperatedJob, name: str) -> DatabaseJob:

@@ -18,6 +18,8 @@ log = structlog.get_logger(__name__)
 AUDIT_FILE = "audit.jsonl"
 #: Characters of a value that are noted.
 _MOST_CHARS = 300
+#: Entries of a list or table.
+_MOST_ENTRIES = 20
 
 
 class AuditLog:
@@ -28,8 +30,14 @@ class AuditLog:
 
     def note(self, holder: Holder, action: str, job: str, arguments: Mapping[str, object], error: str = "") -> None:
         """Note who did what to which job. `error`: why it was not done."""
-        given = {name: _short(value) for name, value in arguments.items() if value is not None}
-        entry = {"time": iso_time(time.time()), "who": holder.name, "action": action, "job": job, "arguments": given}
+        given = _short({name: value for name, value in arguments.items() if value is not None})
+        entry: dict[str, object] = {
+            "time": iso_time(time.time()),
+            "who": holder.name,
+            "action": action,
+            "job": _short(job),
+            "arguments": given,
+        }
         if error:
             entry["error"] = error[:_MOST_CHARS]
         try:
@@ -41,6 +49,8 @@ class AuditLog:
 def _short(value: object) -> object:
     if isinstance(value, str):
         return value if len(value) <= _MOST_CHARS else f"{value[:_MOST_CHARS]}…"
+    if isinstance(value, Mapping):
+        return {str(_short(name)): _short(inner) for name, inner in [*value.items()][:_MOST_ENTRIES]}
     if isinstance(value, list | tuple):
-        return [*map(_short, value[:20]), *(["…"] if len(value) > 20 else [])]
+        return [*map(_short, value[:_MOST_ENTRIES]), *(["…"] if len(value) > _MOST_ENTRIES else [])]
     return value

@@ -122,11 +122,12 @@ class _BodyTooLarge(Exception):
 
 async def bounded(app: App, scope: Scope, receive: Receive, send: Send, most_bytes: int) -> None:
     """Pass a request on, and read at most so many bytes of its body: a larger one is answered by 413."""
-    read, has_begun = 0, False
+    read, has_begun, is_gone = 0, False, False
 
     async def receive_part() -> Message:
-        nonlocal read
+        nonlocal read, is_gone
         message = await receive()
+        is_gone = message["type"] == "http.disconnect"
         read += len(message.get("body", b""))
         if read > most_bytes:
             raise _BodyTooLarge
@@ -145,4 +146,8 @@ async def bounded(app: App, scope: Scope, receive: Receive, send: Send, most_byt
     except _BodyTooLarge:
         if has_begun:
             return
+    except RuntimeError:
+        if is_gone:  # a window was closed while its page was made: nobody is left to answer
+            return
+        raise
     await refuse(scope, send, 413, f"the body has more than {most_bytes} bytes")

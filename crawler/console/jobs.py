@@ -12,6 +12,7 @@ from typing import Any
 from anabranch.crawler.console.launching import Launcher
 from anabranch.crawler.job.checking import check_names
 from anabranch.crawler.job.folder import JobFolder, move_aside
+from anabranch.crawler.job.seeds import COMMAND_LINE, BadSeed, Seed, chunks_of, parse_seed
 from anabranch.crawler.operate.contract import OperatedJob
 from anabranch.crawler.operate.finding import operated, operated_folder
 from anabranch.crawler.operate.listing import job_folders, listed, row_of
@@ -19,7 +20,7 @@ from anabranch.crawler.order.frontier import DATABASES
 from anabranch.crawler.order.loading import Examined, examine
 from anabranch.crawler.order.order import CrawlOrder, dump_order
 from anabranch.crawler.order.sources import Layer
-from anabranch.crawler.outcomes.errors import JobInUse, OrderError, UsageError, storage_error, storage_errors
+from anabranch.crawler.outcomes.errors import JobInUse, NoSeeds, OrderError, UsageError, storage_error, storage_errors
 from anabranch.crawler.run.verbs import Facts
 from anabranch.dedup.files.durable import replace_file
 from anabranch.frontier.jobfolder import is_job
@@ -111,9 +112,12 @@ class ConsoleJobs:
             raise UsageError(f"{self.folder}: is a job itself; make others by a console of the folder that holds it")
         if not seeds.strip():
             raise UsageError("seeds: there is none; give a URL a line")
-        if len(seeds.encode()) > MOST_SEED_BYTES:
+        content = seeds.encode()
+        if len(content) > MOST_SEED_BYTES:
             raise UsageError(f"seeds: more than {MOST_SEED_BYTES >> 20} MiB; add the others when the job runs")
         made = _order(name, order, (self.folder / name / SEED_FILE).absolute())
+        text = dump_order(made)
+        text.encode()  # before anything is made
         directory = self.folder / name
         try:
             directory.mkdir()  # of two that make it, one is refused
@@ -122,8 +126,8 @@ class ConsoleJobs:
         except OSError as error:
             raise storage_error(error, directory, "name") from error
         with JobFolder.open(directory) as job, storage_errors(directory):
-            replace_file(directory / SEED_FILE, seeds.encode())
-            job.write_order(dump_order(made))
+            replace_file(directory / SEED_FILE, content)
+            job.write_order(text)
 
     def faults(self, name: str, order: str) -> tuple[str, ...]:
         """All faults of an order, a line each. Raises: OrderError if it is no TOML."""
@@ -141,6 +145,18 @@ class ConsoleJobs:
         options = ["--again", "--yes"] if again else []
         return self._launcher.start(directory, options, lambda: job.running_status() is not None)
 
+    def add(self, name: str, texts: Sequence[str]) -> Facts:
+        """Add seeds to a job: whether it runs, and a verdict each. Raises: NoSeeds if a text is no URL; then none is added."""
+        found = [parse_seed(text, COMMAND_LINE) for text in texts]
+        for seed in found:
+            if isinstance(seed, BadSeed):
+                raise NoSeeds(f"{seed.text!r}: {seed.reason}; none was added")
+        job, is_running, verdicts = self.job(name), False, []
+        for chunk in chunks_of([seed for seed in found if isinstance(seed, Seed)]):
+            is_running, added = job.add(chunk)
+            verdicts += added
+        return {"running": is_running, "seeds": verdicts}
+
     def remove(self, name: str) -> str:
         """Move a job aside; the new name of its folder. Raises: JobInUse; as `move_aside`."""
         directory = self.directory(name)
@@ -151,7 +167,8 @@ class ConsoleJobs:
 
     def _folders(self) -> list[Path]:
         """Those of the jobs. A link is none of them: it may lead out of the folder, or be a second name of a job."""
-        assert self.folder is not None
+        if self.folder is None:
+            return []
         return [entry for entry in job_folders(self.folder) if entry == self.folder or not entry.is_symlink()]
 
 

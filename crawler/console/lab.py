@@ -35,7 +35,7 @@ BOUNDS: Mapping[str, tuple[int, int]] = {
 _MOST_POLICIES = 6
 #: Comparisons that are kept.
 _KEPT = 50
-_LIVE_BYTES, _RESULT_BYTES, _OUTPUT_BYTES = 1 << 20, 64 << 20, 4096
+_ASKED_BYTES, _LIVE_BYTES, _RESULT_BYTES, _OUTPUT_BYTES = 4096, 1 << 20, 64 << 20, 1 << 15
 _POLICY = re.compile(r"[a-z0-9]{1,20}(:[0-9]{1,10}){0,2}")
 _RUN = re.compile(r"\d{8}-\d{6}-\d{3}")
 _LOCK, _RUNNING = "lock", "running"
@@ -82,7 +82,7 @@ class LabRun:
     is_running: bool
     live: Mapping[str, Sequence[tuple[float, float, float]]]  #: policy -> seconds, active workers, URLs a second
     means: Mapping[str, tuple[float, float]]  #: policy -> mean active workers and URLs a second; empty before its end
-    output: str  #: the last line that the command said
+    said: tuple[str, ...]  #: the last lines of the command
 
     @property
     def done(self) -> float:
@@ -149,16 +149,15 @@ class LabRuns:
         place = self._folder / name
         if not _RUN.fullmatch(name) or not place.is_dir():
             raise UsageError(f"{name[:50]!r}: there is no such comparison")
-        fields = _json_of(place / _ASKED, _OUTPUT_BYTES) or {}
+        fields = _json_of(place / _ASKED, _ASKED_BYTES) or {}
         asked = LabRequest(**{**fields, "policies": tuple(fields["policies"])}) if fields else LabRequest()
-        said = [line.decode("utf-8", "replace") for line in last_lines(place / _OUTPUT, _OUTPUT_BYTES)]
         found = LabRun(
             name=name,
             asked=asked,
             is_running=is_running,
             live=live_points(last_lines(place / _LIVE, _LIVE_BYTES)),
             means=means_of(_json_of(place / _RESULT, _RESULT_BYTES)),
-            output=next((line for line in reversed(said) if line.strip()), ""),
+            said=tuple(line.decode("utf-8", "replace") for line in last_lines(place / _OUTPUT, _OUTPUT_BYTES)),
         )
         if not is_running:
             self._over[name] = found

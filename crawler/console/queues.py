@@ -37,7 +37,7 @@ from anabranch.crawler.console.jobs import ConsoleJobs
 from anabranch.crawler.job.folder import who_holds
 from anabranch.crawler.operate.contract import OperatedJob
 from anabranch.crawler.operate.databasejob import DatabaseJob
-from anabranch.crawler.operate.folderjob import EmbeddedJob, FolderJob
+from anabranch.crawler.operate.folderjob import EmbeddedFolderJob, FolderJob
 from anabranch.crawler.outcomes.errors import CrawlerError, DiskFull, UsageError, storage_errors
 from anabranch.crawler.run.control import ask
 from anabranch.dedup.files.locks import folder_turn, try_lock
@@ -291,7 +291,7 @@ class _JobTables:
 
     def live(self) -> _Live:
         """What the crawl has in memory."""
-        if not isinstance(self._job, FolderJob) or isinstance(self._job, EmbeddedJob):
+        if not isinstance(self._job, FolderJob) or isinstance(self._job, EmbeddedFolderJob):
             return self._live
         with self._lock:
             if time.monotonic() - self._asked_s < _LIVE_S:

@@ -15,6 +15,7 @@ from socket import AF_INET, AF_INET6, create_server
 from time import monotonic
 
 import uvicorn
+from fastapi import FastAPI
 
 from anabranch.crawler.console.access import Access, default_folder
 from anabranch.crawler.console.api import Console
@@ -33,6 +34,8 @@ _ENDING_S = 3
 _MOST_AT_ONCE = 500
 #: Bytes of a message of a window. Files are uploaded by HTTP.
 _MOST_MESSAGE_BYTES = 4 << 20
+#: Makes the application, with the pages. They need this room, so it does not know them.
+MakeApp = Callable[[Console, QueueTables], FastAPI]
 _BASE_PATH = re.compile(r"(/[A-Za-z0-9._~-]+)*")
 
 
@@ -48,21 +51,19 @@ class ConsoleOptions:
     base_path: str = ""  #: the path of the console behind a reverse proxy, as in /crawls
 
 
-def serve(options: ConsoleOptions, notify: Callable[[str], None]) -> None:
-    """Serve until SIGINT or SIGTERM. Raises: UsageError, CrawlerError if the address is taken; StorageError."""
+def serve(options: ConsoleOptions, make_app: MakeApp, notify: Callable[[str], None]) -> None:
+    """Serve until SIGINT or SIGTERM. Raises: UsageError, StorageError; CrawlerError if the address is taken."""
     address, port = checked_address(options)
     folder = options.state or default_folder(os.environ)
     console = Console(ConsoleJobs(options.place), Access(folder), AuditLog(folder))
     passwords = Passwords(folder)
     check_strangers(options, address, passwords)
     os.environ.setdefault("NICEGUI_STORAGE_PATH", str(folder / "nicegui"))  # read when the library is imported
-    from anabranch.crawler.console.browser import console_app  # noqa: PLC0415
-
     sessions = Sessions(passwords, monotonic)
     base, has_tls = options.base_path, options.tls is not None
     tables = QueueTables(folder, console.jobs)
     pages = SessionGuard(
-        console_app(console, tables), sessions, f"{COOKIE}_{port}", base, is_secure=has_tls or bool(options.hosts)
+        make_app(console, tables), sessions, f"{COOKIE}_{port}", base, is_secure=has_tls or bool(options.hosts)
     )
     names, schemes = allowed_hosts(address, port, options.hosts), ("https",) if has_tls else ("http", "https")
     config = uvicorn.Config(
@@ -90,7 +91,7 @@ def serve(options: ConsoleOptions, notify: Callable[[str], None]) -> None:
         listener = create_server((address, port), family=family)
     except OSError as error:
         raise CrawlerError(
-            f"--listen {options.listen}: the console cannot listen there: {(error.strerror or str(error)).lower()}; "
+            f"--listen {options.listen}: the console cannot listen there: {os.strerror(error.errno or 0).lower()}; "
             "choose another address or port"
         ) from error
     scheme = "http" if options.tls is None else "https"

@@ -6,6 +6,7 @@ The API knows no cookies, and pages know no tokens of the API: neither opens the
 from __future__ import annotations
 
 import asyncio
+import re
 import secrets
 from collections.abc import Callable
 from hmac import compare_digest
@@ -28,7 +29,7 @@ HOLDER = "anabranch.holder"
 _IDLE_S = 12 * 3600.0
 _MOST_SESSIONS = 1000
 #: Paths that have an own way to tell who asks.
-_OF_TOKENS = ("/api/v1/", "/metrics")
+_OF_TOKENS = re.compile("/api/v1/.*|/metrics", re.DOTALL)
 #: Bytes of the body of a request: a file of seeds, and what somebody may send who has not logged in.
 _MOST_BYTES, _MOST_BYTES_OF_STRANGERS = 96 << 20, 64 << 10
 
@@ -115,7 +116,7 @@ class SessionGuard:
 
     async def _pass_on(self, scope: Scope, receive: Receive, send: Send) -> None:
         path = scope.get("path", "").removeprefix(self._base) or "/"
-        if scope["type"] not in {"http", "websocket"} or path.startswith(_OF_TOKENS):
+        if scope["type"] not in {"http", "websocket"} or _OF_TOKENS.fullmatch(path):
             await self._app(scope, receive, send)
         elif scope["type"] == "http" and path in {"/login", "/logout"}:
             await bounded(self._come_or_go, scope, receive, send, _MOST_BYTES_OF_STRANGERS)

@@ -22,6 +22,7 @@ from anabranch.crawler.fetch.decoding import codings_in, decoded
 from anabranch.crawler.job.workerfolders import worker_folders
 from anabranch.crawler.report.table import escaped
 from anabranch.crawler.report.troubles import ERRORS
+from anabranch.dedup.files.durable import descriptor
 
 #: Seconds that one search may take, over all files of a job.
 SEARCH_S = 2.0
@@ -84,7 +85,7 @@ class UrlFiles(NamedTuple):
 def url_files(directory: Path, url: str) -> UrlFiles:
     """The facts about a canonical URL in the folder of a job, and in those of its workers. Takes a few seconds at most."""
     until_s = monotonic() + SEARCH_S
-    folders = [directory, *worker_folders(directory)]
+    folders = [folder for folder in (directory, *worker_folders(directory)) if is_within(directory, folder / "logs")]
     bare, quoted = f" {url} ".encode("ascii", "replace"), json.dumps(url).encode()
 
     def is_own(line: bytes) -> bool:
@@ -120,18 +121,23 @@ def url_record(folders: Sequence[Path], url: str, until_s: float) -> UrlRecord |
         return UrlRecord(name, stamp, trouble=f"{name}: cannot be read at {offset}: {error}")
 
 
+def is_within(folder: Path, path: Path) -> bool:
+    """The path is in the folder, and no link leads out of it: who may write to a job may not read other files by it."""
+    return path.resolve().is_relative_to(folder.resolve())
+
+
 def lines_with(
     path: Path, wanted: bytes, most: int, until_s: float, fits: Callable[[bytes], bool] = lambda _: True
 ) -> FoundLines:
     """The last lines of a file that hold these bytes, and fit. None if the file cannot be read."""
     found: list[bytes] = []
-    with suppress(OSError), path.open("rb") as file:
-        end, rest = os.fstat(file.fileno()).st_size, b""
+    with suppress(OSError), descriptor(path, os.O_RDONLY | os.O_NOFOLLOW) as file:
+        end, rest = os.fstat(file).st_size, b""
         while end:
             if monotonic() > until_s:
                 return FoundLines(found, is_whole=False)
             start = max(end - _PIECE_BYTES, 0)
-            piece = os.pread(file.fileno(), end - start, start) + rest
+            piece = os.pread(file, end - start, start) + rest
             # The first line of the piece may begin before it; then it is read with the piece before.
             whole = piece.find(b"\n") + 1 if start else 0
             rest = piece[:whole] if whole else piece

@@ -17,6 +17,7 @@ from typing import Any, NamedTuple
 from anabranch.crawler.console.jobs import ConsoleJobs
 from anabranch.crawler.outcomes.endings import FORESEEABLE
 from anabranch.crawler.report.logtail import last_lines
+from anabranch.crawler.report.metrics import BUILD
 from anabranch.crawler.report.progress_log import PROGRESS_LOG_FILE, parse_progress_line
 from anabranch.crawler.run.status import STOPPED
 from anabranch.crawler.run.verbs import Facts
@@ -32,12 +33,16 @@ _LOG_BYTES = 1 << 20
 FILTER_FIGURES = ("keys", "asked", "dropped", "smm_fill", "false_drop_probability", "dsbf_leaves")
 
 
-class Sample(NamedTuple):
+#: Keys of a row that change though nothing happens.
+_CHANGING = frozenset({"free_disk_bytes", "last_trouble"})
+
+
+class Moment(NamedTuple):
     """One moment of a crawl. Rates are since the moment before; None: not known."""
 
     time_s: float  #: epoch seconds
-    pages_per_s: float
-    kb_per_s: float
+    pages_per_s: float | None
+    kb_per_s: float | None
     active: int
     queued: int
     pages: int = 0  #: of the run
@@ -54,15 +59,47 @@ class Sample(NamedTuple):
 
 @dataclass
 class _Watched:
+    """What is known of one job."""
+
     lock: Lock = field(default_factory=Lock)
     asked_s: float = -EVERY_S
     row: Facts | None = None  #: from which `status` was asked
     status: Facts | None = None
-    samples: deque[Sample] = field(default_factory=lambda: deque(maxlen=_MOST_SAMPLES))
+    version: str = ""  #: of the program that crawls
+    samples: deque[Moment] = field(default_factory=lambda: deque(maxlen=_MOST_SAMPLES))
     is_new: bool = True
 
+    def forget(self) -> None:
+        """Ask again at the next look."""
+        self.asked_s = -EVERY_S
 
-class JobWatch:
+    def look(self, jobs: ConsoleJobs, name: str, row: Facts, now_s: float) -> None:
+        """Ask the job, if that is due. `row` is the job's, without what changes though nothing happens."""
+        with self.lock:
+            if now_s - self.asked_s < EVERY_S:
+                return
+            self.asked_s = now_s
+            if self.is_new:
+                self.samples.extend(_logged(jobs.directory(name)))
+                self.is_new = False
+            if self.status is None or row.get("phase") != STOPPED or row != self.row:
+                self._ask(jobs, name, row)
+
+    def _ask(self, jobs: ConsoleJobs, name: str, row: Facts) -> None:
+        try:
+            job = jobs.job(name)
+            self.status, self.row = job.status(), row
+            metrics = None if self.status["phase"] == STOPPED else job.metrics()
+        except FORESEEABLE:
+            self.status, self.version = None, ""
+            return
+        self.version = str((metrics or {}).get(BUILD, ""))
+        if metrics is not None:
+            before = self.samples[-1] if self.samples else None
+            self.samples.append(sample(time.time(), self.status, metrics, before))
+
+
+class WatchedJobs:
     """The jobs of one console. Its methods block, may be called by any thread, and raise nothing but NoSuchJob."""
 
     def __init__(self, jobs: ConsoleJobs, now_s: Callable[[], float] = time.monotonic) -> None:
@@ -72,6 +109,7 @@ class JobWatch:
         self._rows_s = -EVERY_S
         self._rows_lock = Lock()
         self._watched: dict[str, _Watched] = {}
+        self._watched_lock = Lock()
 
     def rows(self) -> list[Facts]:
         """A row for each job."""
@@ -86,63 +124,40 @@ class JobWatch:
 
     def status(self, name: str) -> Facts | None:
         """The status of a job; None if it cannot be had now. A stopped job is opened once, until something changes."""
-        self._look(name)
-        return self._watched[name].status
+        return self._look(name).status
 
-    def samples(self, name: str) -> list[Sample]:
+    def version(self, name: str) -> str:
+        """The version of the program that crawls a job; empty if nothing crawls it."""
+        return self._look(name).version
+
+    def samples(self, name: str) -> list[Moment]:
         """The past of a job, the oldest first: before it was watched from its progress log, then moment by moment."""
-        self._look(name)
-        return list(self._watched[name].samples)
+        return list(self._look(name).samples)
 
     def forget(self, name: str) -> None:
         """The job was changed: ask it again."""
         self._rows_s = -EVERY_S
         if name in self._watched:
-            self._watched[name].asked_s = -EVERY_S
+            self._watched[name].forget()
 
-    def _look(self, name: str) -> None:
-        watched = self._watched.pop(name, None) or _Watched()
-        self._watched[name] = watched  # the last one
-        while len(self._watched) > _MOST_WATCHED:
-            self._watched.pop(next(iter(self._watched)))
-        with watched.lock:
-            if self._now_s() - watched.asked_s < EVERY_S:
-                return
-            watched.asked_s = self._now_s()
-            if watched.is_new:
-                watched.is_new = False
-                watched.samples.extend(_logged(self._jobs.directory(name)))
-            self._ask(name, watched)
-
-    def _ask(self, name: str, watched: _Watched) -> None:
-        row = self.row(name)
-        what = (
-            None
-            if row is None
-            else {key: value for key, value in row.items() if key not in {"free_disk_bytes", "last_trouble"}}
-        )
-        is_stopped = row is not None and row["phase"] == STOPPED
-        if is_stopped and watched.status is not None and what == watched.row:
-            return
-        try:
-            job = self._jobs.job(name)
-            watched.status, watched.row = job.status(), what
-            metrics = None if watched.status["phase"] == STOPPED else job.metrics()
-        except FORESEEABLE:
-            watched.status = None
-            return
-        if metrics is not None:
-            before = watched.samples[-1] if watched.samples else None
-            watched.samples.append(sample(time.time(), watched.status, metrics, before))
+    def _look(self, name: str) -> _Watched:
+        with self._watched_lock:
+            watched = self._watched.pop(name, None) or _Watched()
+            self._watched[name] = watched  # the last one
+            while len(self._watched) > _MOST_WATCHED:
+                self._watched.pop(next(iter(self._watched)))
+        row = {key: value for key, value in (self.row(name) or {}).items() if key not in _CHANGING}
+        watched.look(self._jobs, name, row, self._now_s())
+        return watched
 
 
-def sample(time_s: float, status: Facts, metrics: Mapping[str, Any], before: Sample | None) -> Sample:
+def sample(time_s: float, status: Facts, metrics: Mapping[str, Any], before: Moment | None) -> Moment:
     """One moment, after the moment before. Pure."""
     facts = status["filter"] or {}
-    now = Sample(
+    now = Moment(
         time_s=time_s,
-        pages_per_s=0.0,
-        kb_per_s=0.0,
+        pages_per_s=None,
+        kb_per_s=None,
         active=status["active"],
         queued=status["pending"],
         pages=status["pages"],
@@ -166,10 +181,10 @@ def sample(time_s: float, status: Facts, metrics: Mapping[str, Any], before: Sam
     )
 
 
-def _logged(directory: Path | None) -> list[Sample]:
+def _logged(directory: Path | None) -> list[Moment]:
     """The samples of the progress log."""
     if directory is None:
         return []
     lines = [line.decode("utf-8", "replace") for line in last_lines(directory / "logs" / PROGRESS_LOG_FILE, _LOG_BYTES)]
     found = filter(None, map(parse_progress_line, lines))
-    return [Sample(one.time_s, one.pages_per_s, one.kb_per_s, one.active, one.queued) for one in found][-_MOST_SAMPLES:]
+    return [Moment(one.time_s, one.pages_per_s, one.kb_per_s, one.active, one.queued) for one in found][-_MOST_SAMPLES:]

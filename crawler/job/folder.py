@@ -225,6 +225,14 @@ def _settle(directory: Path, *, delete_old: bool, again: bool) -> bool:
     return version is not None and not is_fresh
 
 
+def refuse_foreign(directory: Path) -> None:
+    """Raises: ForeignJobFormat if a newer version, or something else, wrote the job."""
+    with storage_errors(directory):
+        version = _version(directory / "state" / FORMAT_FILE)
+    if version is not None:
+        _check_version(directory, version)
+
+
 def _check_version(directory: Path, version: int) -> None:
     if version > VERSION:
         raise ForeignJobFormat(

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from anabranch.crawler.job.workerfolders import last_order, refuse_old_division, refuse_worker, shared_file
 from anabranch.crawler.operate.contract import Notify, OperatedJob
-from anabranch.crawler.operate.folderjob import EmbeddedJob, FolderJob
+from anabranch.crawler.operate.folderjob import EmbeddedFolderJob, FolderJob
 from anabranch.crawler.order.frontier import DATABASES, holds_password
 from anabranch.crawler.outcomes.errors import UsageError
 from anabranch.frontier.jobfolder import JOBS, is_embedded, is_job
@@ -39,7 +39,7 @@ def operated(typed: str, notify: Notify = lambda _: None) -> OperatedJob:
 def operated_folder(directory: Path, notify: Notify = lambda _: None) -> OperatedJob:
     """The job of a folder, which may be that of a worker. Raises: UsageError."""
     if is_embedded(directory):
-        return EmbeddedJob(directory, notify)
+        return EmbeddedFolderJob(directory, notify)
     address = _address(directory)
     return FolderJob(directory) if address is None else _in_database(address, notify)
 

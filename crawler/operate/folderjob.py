@@ -158,7 +158,7 @@ class FolderJob:
 
 
 @dataclass(frozen=True, slots=True)
-class EmbeddedJob(FolderJob):
+class EmbeddedFolderJob(FolderJob):
     """The job of a host program: its Frontier can be looked at, in a snapshot while the host holds it."""
 
     notify: Notify

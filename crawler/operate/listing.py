@@ -7,10 +7,11 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
-from anabranch.crawler.job.folder import who_holds
+from anabranch.crawler.job.folder import refuse_foreign, who_holds
+from anabranch.crawler.job.orderfile import order_file
 from anabranch.crawler.job.state import is_finished
 from anabranch.crawler.operate.finding import operated_folder
-from anabranch.crawler.operate.folderjob import EmbeddedJob, FolderJob
+from anabranch.crawler.operate.folderjob import EmbeddedFolderJob, FolderJob
 from anabranch.crawler.outcomes.endings import FORESEEABLE
 from anabranch.crawler.outcomes.errors import CrawlerError
 from anabranch.crawler.report.progress_log import PROGRESS_LOG_FILE, last_progress
@@ -71,12 +72,14 @@ def row_of(status: Facts) -> Facts:
 
 def _of_crawl(directory: Path) -> Facts | None:
     """The status of a crawl, or of the rows of a job of several workers; None of a job that nobody crawls."""
+    refuse_foreign(directory)
     job = operated_folder(directory)
-    if isinstance(job, EmbeddedJob):
+    if isinstance(job, EmbeddedFolderJob):
         raise CrawlerError("belongs to a program that embeds the Frontier")
     if not isinstance(job, FolderJob):
         return job.status()
     if not who_holds(directory)[0]:
+        order_file(directory)  # a damaged one is reported
         return None
     status = job.running_status()
     if status is None:

@@ -10,6 +10,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime
+from itertools import chain, islice
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -90,6 +91,12 @@ def last_logged(directory: Path, now_s: float, url: str = "") -> Trouble | None:
             reason = failure["message"] or failure["words"]
             found.append(Trouble.of(failure["url"], reason, ago_s=ago_s, is_final=failure["final"]))
     return min(found, key=lambda trouble: trouble.ago_s, default=None)
+
+
+def failures_logged(directory: Path, most: int) -> list[Mapping[str, Any]]:
+    """The fields of the last lines, the last one first, from the ends of the job's errors.jsonl and those of its workers."""
+    found = chain.from_iterable(islice(_last_failures(file), most) for file in _error_files(directory))
+    return sorted(found, key=lambda failure: str(failure["time"]), reverse=True)[:most]
 
 
 def reasons_logged(directory: Path) -> dict[str, str]:

@@ -1,16 +1,26 @@
 """The console as its users have it: a real browser, real crawls of the small web."""
 
 import asyncio
+import json
+import os
+import shutil
+import signal
 
 import pytest
 from playwright.async_api import expect
 
-from tests.acceptance.command import write_order
+from anabranch.crawler.console.access import ConsoleRole
+from anabranch.crawler.console.passwords import Passwords
+from tests.acceptance.browser import logged_in
+from tests.acceptance.command import anabranch, write_order
 from tests.site.server import SmallWeb
 
 pytestmark = pytest.mark.slow
 
 SEED = "http://blog.alpha.test/"
+OTHER = "http://new.test/"
+#: Texts that would run, leave their place or turn the line, if they were more than texts.
+EVIL = '<script>canary = 1</script><img src=x onerror="canary = 2">\x1b[31m\u202egnp.exe {{ 1 + 1 }} \u2028'
 
 
 @pytest.fixture
@@ -20,21 +30,210 @@ async def slow_web():
         yield web
 
 
+@pytest.fixture
+async def endless_web():
+    """The same, so slow that a crawl goes on until it is stopped."""
+    async with SmallWeb(delay_s=1.0) as web:
+        yield web
+
+
 async def test_a_job_is_made_by_the_form_and_watched_until_it_ends(tmp_path, console, window, slow_web):
-    """The page of the job shows its pages as they grow, and that it is finished."""
-    await fill_form(window, "news", SEED, order_of(tmp_path, slow_web))
-    await window.get_by_role("button", name="Make and start").click()
-    await window.get_by_role("link", name="news").click()
+    """The page of the job shows its pages as they grow, and that it is finished; then it takes another round."""
+    await make(window, "news", SEED, order_of(tmp_path, slow_web))
     await expect(state(window)).to_have_text("running")
     first = await pages_shown(window)
     while await pages_shown(window) <= first:
         await asyncio.sleep(0.1)
     await expect(state(window)).to_have_text("finished")
+    served = sum(slow_web.ledger.counts().values())
+    await window.get_by_role("button", name="Another round").click()
+    await in_dialog(window, "Another round")
+    while sum(slow_web.ledger.counts().values()) <= served:
+        await asyncio.sleep(0.05)
+    await expect(state(window)).to_have_text("finished")
+
+
+async def test_a_wrong_order_is_refused_with_its_faults(tmp_path, console, window, slow_web):
+    """All of them, in the form, which stays; and no folder is made."""
+    await fill_form(window, "news", SEED, '[limits]\npages = "many"\nno-such-key = 1\n')
+    form = window.get_by_role("dialog")
+    for words in ("pages", "no-such-key"):
+        await expect(form.get_by_role("alert").filter(has_text=words)).to_be_visible()
+    await form.get_by_role("button", name="Make", exact=True).click()
+    await expect(window.locator(".q-notification", has_text="no-such-key")).to_be_visible()
+    await expect(form).to_be_visible()
+    assert [*console.jobs.iterdir()] == []
+
+
+async def test_two_windows_steer_one_crawl(tmp_path, console, browser, window, endless_web):
+    """What is done in one is seen in the other; a paused crawl says so, and a stopped one starts again."""
+    await make(window, "news", SEED, order_of(tmp_path, endless_web))
+    other = await logged_in(browser, console)
+    await other.goto(window.url)
+    for action, phase in (("Pause", "paused"), ("Resume", "running"), ("Stop", "stopped"), ("Start", "running")):
+        first, second = (window, other) if action in {"Pause", "Stop"} else (other, window)
+        await first.get_by_role("button", name=action, exact=True).click()
+        if action == "Stop":
+            await in_dialog(first, "Stop")
+        for one in (first, second):
+            await expect(state(one)).to_have_text(phase)
+            if phase == "paused":
+                await expect(one.get_by_text("paused by the operator").first).to_be_visible()
+    noted = [json.loads(line)["action"] for line in (console.state / "audit.jsonl").read_text().splitlines()]
+    assert noted == ["make", "pause", "resume", "stop", "start"]
+
+
+async def test_a_crawl_that_is_killed_is_seen_and_started_again(tmp_path, console, window, slow_web):
+    """SIGKILL while it is watched: the page says that it is stopped, and Start goes on to the end."""
+    await make(window, "news", SEED, order_of(tmp_path, slow_web))
+    await expect(state(window)).to_have_text("running")
+    (pid,) = console.crawls()
+    os.kill(pid, signal.SIGKILL)
+    await expect(state(window)).to_have_text("stopped")
+    await window.get_by_role("button", name="Start", exact=True).click()
+    await expect(state(window)).to_have_text("finished")
+
+
+async def test_a_window_outlives_the_console_and_asks_for_a_new_login(tmp_path, console, window, endless_web):
+    """The crawl goes on; the window that has lost its console comes to the login, and the new link opens it."""
+    await make(window, "news", SEED, order_of(tmp_path, endless_web))
+    await asyncio.to_thread(console.end)
+    (pid,) = console.crawls()
+    await asyncio.to_thread(console.start)
+    await window.wait_for_url(f"{console.base}/login")
+    await window.goto(console.login)
+    await window.get_by_role("link", name="news").click()
+    await expect(state(window)).to_have_text("running")
+    assert console.crawls() == [pid]
+
+
+async def test_the_page_of_a_removed_job_says_so(tmp_path, console, browser, window, slow_web):
+    """While it is open in another window, and when it is opened; nothing can be done there."""
+    await window.goto(f"{console.base}/")
+    await fill_form(window, "news", SEED, order_of(tmp_path, slow_web))
+    await window.get_by_role("button", name="Make", exact=True).click()
+    await window.get_by_role("link", name="news").click()
+    await expect(state(window)).to_have_text("stopped")
+    other = await logged_in(browser, console)
+    await other.goto(window.url)
+    await window.get_by_role("button", name="Remove").click()
+    await in_dialog(window, "Remove")
+    await window.wait_for_url(f"{console.base}/")
+    await expect(other.get_by_text("This job is not there any more.")).to_be_visible()
+    await other.goto(f"{console.base}/jobs/never-was")
+    await expect(other.get_by_text("This job is not there any more.")).to_be_visible()
+    await expect(other.get_by_role("button", name="Start")).not_to_be_visible()
+
+
+async def test_a_reader_sees_everything_and_has_no_buttons(tmp_path, console, browser, slow_web):
+    """Logged in by a password, in the form of a browser."""
+    Passwords(console.state).put("ada", "correct horse battery", ConsoleRole.READER)
+    await crawled(tmp_path, console, "news", slow_web)
+    window = await (await browser.new_context()).new_page()
+    await window.goto(console.base)
+    await window.get_by_label("Name").fill("ada")
+    await window.get_by_label("Password").fill("wrong one, first")
+    await window.get_by_role("button", name="Log in").click()
+    await expect(window.get_by_role("alert")).to_have_text("no such name and password")
+    await window.get_by_label("Name").fill("ada")
+    await window.get_by_label("Password").fill("correct horse battery")
+    await window.get_by_role("button", name="Log in").click()
+    await expect(window.get_by_text("ada (reader)")).to_be_visible()
+    await expect(window.get_by_role("button", name="New job")).to_have_count(0)
+    await window.get_by_role("link", name="news").click()
+    await expect(state(window)).to_have_text("stopped")
+    for action in ("Start", "Another round", "Remove", "Add seeds"):
+        await expect(window.get_by_role("button", name=action)).not_to_be_visible()
+
+
+async def test_an_operator_asks_and_changes_a_crawl_on_its_pages(tmp_path, console, window, endless_web):
+    """Adds a seed, changes a limit, blocks a host, asks why a URL waits, and reads a log."""
+    await make(window, "news", SEED, order_of(tmp_path, endless_web))
+    job = f"{console.base}/jobs/news"
+    await window.get_by_role("button", name="Add seeds").click()
+    await window.get_by_role("dialog").get_by_label("URLs, one a line").fill(OTHER)
+    await in_dialog(window, "Add")
+    await expect(window.locator(".q-notification", has_text="1 new")).to_be_visible()
+
+    await window.get_by_role("link", name="Limits and other settings").click()
+    await window.get_by_label("Filter").fill("limits.pages")
+    await window.get_by_role("button", name="limits.pages", exact=False).first.click()
+    await window.get_by_role("dialog").get_by_label("Value").fill("100000")
+    await in_dialog(window, "Change")
+    await expect(window.locator(".q-notification", has_text="limits.pages")).to_be_visible()
+
+    await window.goto(f"{job}/hosts")
+    await window.locator(".ag-row", has_text="blog.alpha.test").first.click()
+    await window.get_by_role("button", name="Block").first.click()
+    await window.get_by_role("dialog").last.get_by_role("button", name="Block", exact=True).click()
+    await expect(window.locator(".q-notification", has_text="is blocked")).to_be_visible()
+
+    await window.goto(f"{job}/url")
+    await window.get_by_label("URL").fill(f"{SEED}tree/")
+    await window.get_by_role("button", name="Explain").click()
+    await expect(window.get_by_text("blocked").first).to_be_visible()
+
+    await window.goto(f"{job}/logs")
+    await expect(window.get_by_role("log").get_by_text(SEED).first).to_be_visible()
+
+
+PAGES = ("", "/queues", "/hosts", "/workers", "/filter", "/url", "/logs", "/reports", "/order")
+
+
+async def test_texts_of_the_web_are_texts_on_every_page(tmp_path, console, browser, slow_web):
+    """In the name of a job, in a log, as a URL, a title and a reason: no script runs, no dialog opens, no line turns."""
+    await crawled(tmp_path, console, "news", slow_web)
+    name = "<img src=x onerror=canary=3>"
+    shutil.move(console.jobs / "news", console.jobs / name)
+    line = {"time": "2026-01-01T00:00:00.000Z", "status": -2, "exception": None, "attempt": 1, "final": True}
+    for url in (f"javascript:canary=4//{EVIL}", f"http://evil.test/{EVIL}{'x' * 100_000}"):
+        fields = line | {"url": url, "words": EVIL, "message": EVIL * 1000, "hops": "", "via": EVIL, "worker": 0}
+        with (console.jobs / name / "logs" / "errors.jsonl").open("a") as log:
+            log.write(json.dumps(fields) + "\n")
+    with (console.jobs / name / "logs" / "crawl.log").open("a") as log:
+        log.write(f"{EVIL.strip()}\n")
+    window = await logged_in(browser, console)
+    troubles, dialogs = [], []
+    window.on("dialog", lambda dialog: dialogs.append(dialog.message))
+    window.on("pageerror", lambda error: troubles.append(str(error)))
+    await expect(window.get_by_role("link", name=name)).to_be_visible()
+    asked = f"{console.base}/jobs/%3Cimg%20src=x%20onerror=canary=3%3E"
+    for path in PAGES:
+        await window.goto(asked + path)
+        await expect(window.get_by_role("heading", level=1).first).to_be_visible()
+        await expect(window.get_by_role("banner").get_by_text(name)).to_be_visible()
+        await settled(window)
+        assert await window.evaluate("typeof canary") == "undefined", path
+        hrefs = await window.locator("main a").evaluate_all("all => all.map(one => one.href)")
+        assert all(href.startswith(console.base) for href in hrefs), path
+        shown = await window.inner_text("main")
+        assert not {"\x1b", "\u202e"} & {*shown}, path
+        if path in {"", "/logs"}:
+            assert "<script>canary = 1</script>" in shown, path
+    await window.goto(f"{asked}/url?url={'%3Cscript%3Ecanary=5%3C/script%3E'}")
+    await settled(window)
+    assert await window.evaluate("typeof canary") == "undefined"
+    assert (troubles, dialogs) == ([], [])
+
+
+async def crawled(folder, console, name, web):
+    """A job of a few pages, whose crawl has ended."""
+    order = write_order(folder, web.hosts, limits={"pages": 5})
+    ended = await anabranch("crawl", SEED, "-c", order, "--job", console.jobs / name, "--quiet", cwd=folder)
+    assert ended.code == 0, ended.err
 
 
 def order_of(folder, web, **sections):
     """The text of an order for the small web."""
     return write_order(folder, web.hosts, **{"politeness": {"max_connections": 2}, **sections}).read_text()
+
+
+async def make(window, name, seeds, order):
+    """Make a job by the form, have it crawled, and open its page."""
+    await fill_form(window, name, seeds, order)
+    await in_dialog(window, "Make and start")
+    await window.get_by_role("link", name=name).click()
+    await expect(state(window)).not_to_have_text("")
 
 
 async def fill_form(window, name, seeds, order):
@@ -48,9 +247,24 @@ async def fill_form(window, name, seeds, order):
     await window.keyboard.insert_text(order)
 
 
+async def in_dialog(window, button):
+    """Press a button of the dialog that is open; then it is closed."""
+    dialog = window.get_by_role("dialog")
+    await dialog.get_by_role("button", name=button, exact=True).click()
+    await expect(dialog).to_have_count(0)
+
+
 def state(window):
     """The badge that says what the job does."""
     return window.get_by_role("status", name="state")
+
+
+async def settled(window):
+    """What the page asks for when it is opened has come: its text does not change between two looks."""
+    before, now = None, ""
+    while now != before:
+        await window.wait_for_timeout(2500)
+        before, now = now, await window.inner_text("main")
 
 
 async def pages_shown(window):

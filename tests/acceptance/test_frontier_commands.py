@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from tests.acceptance.command import Ended, anabranch, crawl_log, ended, start, write_order
+from tests.facts_schema import checked
 from tests.site.oracle import expected
 from tests.site.server import SmallWeb
 
@@ -54,7 +55,9 @@ async def test_a_stopped_job_that_waits_for_its_gate_says_so(tmp_path: Path) -> 
         assert "at the earliest at " in why
         assert "it is done with status 200 OK" in (await ordered(tmp_path, "why", "jobs/news", SEED)).out
         await ordered(tmp_path, "frontier", "rm", "news", "--url", r"about\.html$", "--yes")
-        queue = json.loads((await ordered(tmp_path, "frontier", "ls", "news", "--json")).out)["queues"][0]["queue"]
+        queue = checked(json.loads((await ordered(tmp_path, "frontier", "ls", "news", "--json")).out), "Queues")[
+            "queues"
+        ][0]["queue"]
         await ordered(tmp_path, "frontier", "retire", "news", queue)
         last = await anabranch(*crawl_of(tmp_path, web, "0s"), cwd=tmp_path)
         assert last.code == 0, last.err
@@ -67,7 +70,9 @@ async def test_a_running_crawl_obeys_at_once(tmp_path: Path) -> None:
         process = await begun(tmp_path, web, crawl_of(tmp_path, web, "0s"))
         blocked = await ordered(tmp_path, "frontier", "block", "news", HOST)
         assert blocked.out.startswith(f"gate {HOST}: blocked until it is unblocked")
-        facts = json.loads((await ordered(tmp_path, "frontier", "ls", "news", "--json", "--limit", "99")).out)
+        facts = checked(
+            json.loads((await ordered(tmp_path, "frontier", "ls", "news", "--json", "--limit", "99")).out), "Queues"
+        )
         queues = [queue["queue"] for queue in facts["queues"]]
         for queue in queues:
             await ordered(tmp_path, "frontier", "pause", "news", queue)

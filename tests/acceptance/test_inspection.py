@@ -17,6 +17,7 @@ from tests.acceptance.command import Ended, anabranch, start
 from tests.acceptance.scrapycrawl import crawl, frontier
 from tests.acceptance.scrapycrawl import start as start_scrapy
 from tests.acceptance.test_crawlee import a_site, a_task, crawled, printed, started, url
+from tests.facts_schema import checked
 from tests.site.page import Page, go
 from tests.site.server import LoopbackServer
 
@@ -49,7 +50,7 @@ async def told_of_a_running_one(folder: Path, job: Path, at: Callable[[str], str
     )
     assert "1 URLs queued (0 wait for a retry), 1 in flight, 0 in retired queues; 1 done" in listed.out
     assert "; queues: 1 in-flight\nnothing can be leased now: 1 gate that has URLs is closed" in listed.out
-    (queue,) = json.loads((await told(folder, "frontier", "ls", str(job), "--json")).out)["queues"]
+    (queue,) = checked(json.loads((await told(folder, "frontier", "ls", str(job), "--json")).out), "Queues")["queues"]
     assert (queue["state"], queue["in_flight"]) == ("in-flight", 1)
     shown = (await told(folder, "frontier", "show", str(job), queue["queue"])).out
     assert "its only slot is out" in shown
@@ -129,7 +130,7 @@ def host(tmp_path: Path) -> Iterator[EmbeddedJob]:
 async def test_requests_of_one_url_are_all_told(host: EmbeddedJob, tmp_path: Path) -> None:
     """They differ by what their program makes keys of, such as the method."""
     said = await told(tmp_path, "why", str(host.folder), "http://a.test/post", "--json")
-    facts = json.loads(said.out)
+    facts = checked(json.loads(said.out), "Explained")
     assert [each["state"] for each in (facts["explanation"], *facts["others"])] == ["queued", "queued"]
     text = (await told(tmp_path, "why", str(host.folder), "http://A.test/post")).out
     assert text.count("http://a.test/post: queued\n") == 2

@@ -22,6 +22,7 @@ from tests.acceptance.command import (
     write_order,
 )
 from tests.acceptance.manyhosts import SEEDS, many_hosts
+from tests.facts_schema import checked
 from tests.postgres_server import server
 from tests.site.oracle import expected
 from tests.site.server import SmallWeb
@@ -125,8 +126,8 @@ async def test_verbs_answer_from_anywhere(tmp_path, web, crawl, store):
     listed = {line.split()[0]: line.split()[1] for line in (await asked("workers", store)).splitlines()[1:]}
     assert listed == {"a": "running", "b": "running"}
     assert (await asked("pause", tmp_path / "a")).startswith("paused: 2 workers")
-    assert json.loads(await asked("status", store, "--json"))["phase"] == "paused"
-    queues = json.loads(await asked("frontier", "ls", store, "--json"))
+    assert checked(json.loads(await asked("status", store, "--json")))["phase"] == "paused"
+    queues = checked(json.loads(await asked("frontier", "ls", store, "--json")), "Queues")
     assert queues["totals"]["pending"] > 0
     assert len({queue["queue"] for queue in queues["queues"]}) == len(queues["queues"])
     for host in WEB:

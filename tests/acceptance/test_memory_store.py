@@ -7,6 +7,7 @@ import signal
 import pytest
 
 from tests.acceptance.command import anabranch, crawl_log, ended, kill_after, pages, start, write_order
+from tests.facts_schema import checked
 from tests.site.oracle import expected
 from tests.site.server import SmallWeb
 
@@ -94,9 +95,9 @@ async def test_an_operator_looks_at_a_running_crawl_in_memory(tmp_path, slow_web
     why = await anabranch("why", job, SEED, "--json", cwd=tmp_path)
     added = await anabranch("add", job, "http://new.test/", cwd=tmp_path)
     assert [told.code for told in (paused, status, queues, why, added)] == [0] * 5
-    assert json.loads(status.out)["pending"] > 0
-    assert json.loads(queues.out)["queues"]
-    assert (json.loads(why.out)["explanation"]["seen"], why.err) == (True, "")
+    assert checked(json.loads(status.out))["pending"] > 0
+    assert checked(json.loads(queues.out), "Queues")["queues"]
+    assert (checked(json.loads(why.out), "Explained")["explanation"]["seen"], why.err) == (True, "")
     assert added.out.startswith("new")
     process.send_signal(signal.SIGINT)
     run = await ended(process)

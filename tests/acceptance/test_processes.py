@@ -12,6 +12,7 @@ from tests.acceptance import command
 from tests.acceptance.archive import archived
 from tests.acceptance.command import Ended, anabranch, crawl_log, ended, kill_after, pages, start, write_order
 from tests.acceptance.manyhosts import SEEDS, many_hosts
+from tests.facts_schema import checked
 from tests.patience import HANG_S
 from tests.site.oracle import expected
 from tests.site.server import SmallWeb
@@ -282,22 +283,22 @@ async def test_verbs_find_the_worker_that_knows(tmp_path, web):
         return run.out
 
     assert "paused by the operator" in await asked("pause", job)
-    status = json.loads(await asked("status", job, "--json"))
+    status = checked(json.loads(await asked("status", job, "--json")))
     assert (status["phase"], len(status["processes"])) == ("paused", 2)
-    listed = json.loads(await asked("frontier", "ls", job, "--json"))
+    listed = checked(json.loads(await asked("frontier", "ls", job, "--json")), "Queues")
     assert listed["totals"]["pending"] > 0
     assert len({queue["queue"] for queue in listed["queues"]}) == len(listed["queues"])
     for host in WEB:
         assert "was never" in await asked("why", job, f"http://{host}/nowhere") or host
     assert "h3.test" in await asked("frontier", "block", job, "h3.test")
     assert "new" in await asked("add", job, "http://h2.test/added")
-    codes = json.loads(await asked("report", job, "response-codes", "--json"))
+    codes = checked(json.loads(await asked("report", job, "response-codes", "--json")), "Report")
     assert sum(row["#urls"] for row in codes["rows"]) >= 9
     assert "Crawl Name: job" in await asked("report", job, "crawl-summary")
     await asked("stop", job, "--wait")
     assert (await ended(process)).code == 11
     assert "not running" in await asked("status", job)
-    assert json.loads(await asked("frontier", "ls", job, "--json"))["totals"]["pending"] > 0
+    assert checked(json.loads(await asked("frontier", "ls", job, "--json")), "Queues")["totals"]["pending"] > 0
     assert "h3.test" in await asked("frontier", "unblock", job, "h3.test")
     assert "new" in await asked("add", job, "http://h4.test/added-later")
     summary = await asked("report", job, "crawl-summary")

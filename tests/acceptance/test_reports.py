@@ -7,6 +7,7 @@ from collections import Counter
 from anabranch.crawler.report.reports import REPORTS
 from anabranch.crawler.run.control import ask
 from tests.acceptance.command import anabranch, ended, start, write_order
+from tests.facts_schema import checked
 from tests.site.page import Host, Page, go
 from tests.site.server import SmallWeb
 
@@ -32,7 +33,7 @@ async def reported(tmp_path, name, *more):
     """The report as JSON."""
     run = await anabranch("report", tmp_path / "job", name, "--json", *more, cwd=tmp_path)
     assert run.code == 0, run.err
-    return json.loads(run.out)
+    return checked(json.loads(run.out), "Report")
 
 
 def lines(tmp_path, name):

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from tests.acceptance.command import Ended, anabranch, crawl_log, ended, kill_after, start, write_order
+from tests.facts_schema import checked
 from tests.site.page import Host, Link, Page, Web, file, go
 from tests.site.server import SmallWeb
 
@@ -281,7 +282,9 @@ async def test_why_says_which_rule_of_the_scope_decides(tmp_path) -> None:
         assert "regex rejects: reject what matches the pattern /old/" in told
         assert "2 seeds accepts: accept what is on the host of a seed" in told
         assert "out of scope after 1 hop (L), by rule 1 (all)" in await why(tmp_path, "http://other.test/")
-        facts = json.loads((await anabranch("why", "job", f"{DOCS}a", "--json", cwd=tmp_path)).out)
+        facts = checked(
+            json.loads((await anabranch("why", "job", f"{DOCS}a", "--json", cwd=tmp_path)).out), "Explained"
+        )
         assert facts["scope"].startswith("in scope after 1 hop (L)")
 
 

@@ -6,6 +6,7 @@ import json
 import pytest
 
 from tests.acceptance.command import anabranch, crawl_log, ended, start, write_order
+from tests.facts_schema import checked
 from tests.site.page import Host, Page, go
 from tests.site.server import SmallWeb
 
@@ -53,17 +54,17 @@ async def test_an_exclude_ends_queued_urls_when_their_turn_comes(tmp_path, web):
 
 async def test_a_limit_that_is_raised_survives_a_kill_and_the_same_command(tmp_path, web):
     """The same command with its old --limit goes on to the new one, and says so."""
-    command = crawl_of(tmp_path, web, "--limit", "10")
+    command = crawl_of(tmp_path, web, "--limit", "40")
     process = await start(*command, cwd=tmp_path)
     await seen(web, 4)
-    assert await changed(tmp_path, "limits.pages=20") == "limits.pages: 10 -> 20\n"
-    await seen(web, 14)
+    assert await changed(tmp_path, "limits.pages=55") == "limits.pages: 40 -> 55\n"
+    await seen(web, 45)
     process.kill()
     await process.communicate()
     again = await anabranch(*command, cwd=tmp_path)
     assert again.code == 0, again.err
-    assert "limits.pages: 10 -> 20 (`anabranch set`)" in again.err
-    assert sum(status == 200 for status in crawl_log(tmp_path / "job").values()) == 20
+    assert "limits.pages: 40 -> 55 (`anabranch set`)" in again.err
+    assert sum(status == 200 for status in crawl_log(tmp_path / "job").values()) == 55
 
 
 async def test_a_delay_that_is_lowered_speeds_the_crawl_up(tmp_path, web):
@@ -82,7 +83,7 @@ async def test_a_stopped_job_is_changed_for_its_next_run(tmp_path, web):
     """The answer is JSON on request; what cannot be changed is refused by name, and nothing is."""
     assert (await anabranch(*crawl_of(tmp_path, web, "--limit", "3"), cwd=tmp_path)).code == 0
     run = await anabranch("set", tmp_path / "job", "limits.pages=5", "--json", cwd=tmp_path)
-    assert json.loads(run.out)["changes"] == [
+    assert checked(json.loads(run.out), "Changes")["changes"] == [
         {"key": "limits.pages", "was": 3, "now": 5, "line": "limits.pages: 3 -> 5"}
     ]
     refused = await anabranch("set", tmp_path / "job", "limits.pages=9", "frontier.policy=host", cwd=tmp_path)
@@ -99,8 +100,8 @@ async def test_all_workers_of_a_job_follow(tmp_path, web):
     run = await ended(process)
     assert run.code == 0, run.err
     status = await anabranch("status", tmp_path / "job", "--json", cwd=tmp_path)
-    assert json.loads(status.out)["totals"]["done"] == 25
+    assert checked(json.loads(status.out))["totals"]["done"] == 25
     assert "limits.pages: 25 -> 61" in await changed(tmp_path, "limits.pages=61")
     assert (await anabranch("crawl", "--job", tmp_path / "job", cwd=tmp_path)).code == 0
     status = await anabranch("status", tmp_path / "job", "--json", cwd=tmp_path)
-    assert json.loads(status.out)["totals"]["done"] == 61
+    assert checked(json.loads(status.out))["totals"]["done"] == 61

@@ -7,13 +7,13 @@ from collections.abc import Sequence
 from nicegui import ui
 
 from anabranch.crawler.console.pages.shell import LINES
-from anabranch.crawler.console.watch import Sample
+from anabranch.crawler.console.watch import Moment
 
 #: Style of a section of charts, side by side as there is room.
 SIDE_BY_SIDE = "display:grid;grid-template-columns:repeat(auto-fill,minmax(min(22rem,100%),1fr));gap:12px"
 
 
-def thinned(samples: Sequence[Sample], most: int = 600) -> Sequence[Sample]:
+def thinned(samples: Sequence[Moment], most: int = 600) -> Sequence[Moment]:
     """Every nth sample, and the last one: at most so many. Pure."""
     step = -(-len(samples) // most) or 1
     return [*samples[:-1:step], *samples[-1:]]
@@ -38,8 +38,8 @@ def chart(title: str, names: Sequence[str], *, is_area: bool = False, is_log: bo
         "animation": False,
         "grid": {"left": 50, "right": 12, "top": 36, "bottom": 28 if not is_area else 48},
         "tooltip": {"trigger": "axis", "renderMode": "richText"},
-        "legend": {"show": is_area, "bottom": 0, "textStyle": {"color": "#808890"}},
-        "xAxis": {"type": "time", "splitNumber": 4, "axisLabel": {"color": "#808890"}},
+        "legend": {"show": is_area, "type": "scroll", "bottom": 0, "textStyle": {"color": "#808890"}},
+        "xAxis": {"type": "time", "splitNumber": 4, "axisLabel": {"color": "#808890", "hideOverlap": True}},
         "yAxis": {
             "type": "log" if is_log else "value",
             "min": "dataMin" if is_log else 0,

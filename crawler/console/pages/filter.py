@@ -10,7 +10,7 @@ from starlette.requests import Request
 from anabranch.crawler.console.api import Console
 from anabranch.crawler.console.pages.charts import SIDE_BY_SIDE, chart, thinned
 from anabranch.crawler.console.pages.shell import Column, cell, every, looked, page, table, view_of
-from anabranch.crawler.console.watch import EVERY_S, JobWatch
+from anabranch.crawler.console.watch import EVERY_S, WatchedJobs
 from anabranch.crawler.report.filterreport import filter_line, filter_table
 
 #: It grows through many powers of ten.
@@ -39,7 +39,7 @@ _COLUMNS = (
 )
 
 
-def add_filter_page(console: Console, watch: JobWatch) -> None:
+def add_filter_page(console: Console, watch: WatchedJobs) -> None:
     """Add the page at `/jobs/NAME/filter`."""
 
     @ui.page("/jobs/{name}/filter")

@@ -32,7 +32,7 @@ from anabranch.crawler.console.pages.shell import (
     view_of,
 )
 from anabranch.crawler.console.queues import ListedGate, QueueTables
-from anabranch.crawler.console.watch import JobWatch
+from anabranch.crawler.console.watch import WatchedJobs
 from anabranch.crawler.order.quantities import format_bytes
 from anabranch.crawler.run.status import STOPPED
 from anabranch.crawler.run.verbs import Facts
@@ -64,7 +64,7 @@ _URLS_SHOWN = 20
 _QUEUES_ASKED = 3
 
 
-def add_hosts_page(console: Console, watch: JobWatch, tables: QueueTables, app: Starlette) -> None:
+def add_hosts_page(console: Console, watch: WatchedJobs, tables: QueueTables, app: Starlette) -> None:
     """Add the page at `/jobs/NAME/hosts`; `?host=KEY` opens one."""
     app.add_route("/jobs/{name}/hosts/rows", rows_route(tables.gates, gate_row, "gates"))
 

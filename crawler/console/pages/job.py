@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import time
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from datetime import datetime
+from typing import Any
 
 from nicegui import ui
 from starlette.requests import Request
@@ -14,22 +18,28 @@ from anabranch.crawler.console.pages.shell import (
     Column,
     View,
     act,
+    answered,
     confirmed,
     count,
+    cut,
     every,
+    heading,
     looked,
     page,
     say,
     table,
     view_of,
 )
-from anabranch.crawler.console.watch import EVERY_S, JobWatch, Sample
+from anabranch.crawler.console.watch import EVERY_S, Moment, WatchedJobs
 from anabranch.crawler.order.quantities import format_bytes
+from anabranch.crawler.order.sections import VERSION
+from anabranch.crawler.report.troubles import failures_logged
+from anabranch.crawler.run.status import STOPPED
 from anabranch.crawler.run.verbs import Facts
 from anabranch.frontier.times import duration_words
 
 #: Title of a chart -> its lines: name, what of a sample.
-_CHARTS: Sequence[tuple[str, Sequence[tuple[str, Callable[[Sample], float | None]]]]] = (
+_CHARTS: Sequence[tuple[str, Sequence[tuple[str, Callable[[Moment], float | None]]]]] = (
     ("Pages/s", (("pages/s", lambda one: one.pages_per_s),)),
     ("KB/s", (("KB/s", lambda one: one.kb_per_s),)),
     ("Active workers", (("active", lambda one: one.active),)),
@@ -39,6 +49,15 @@ _CHARTS: Sequence[tuple[str, Sequence[tuple[str, Callable[[Sample], float | None
     ("Latency of a fetch, seconds", (("latency", lambda one: one.latency_s),)),
 )
 _CLASSES = ("2xx", "3xx", "4xx", "5xx", "failed", "excluded")
+_MOST_TROUBLES = 10
+_TROUBLES = (
+    Column("ago", "Ago"),
+    Column("url", "URL", is_wide=True),
+    Column("reason", "Reason", is_wide=True, is_sortable=False),
+    Column("what", "And now", is_sortable=False),
+)
+#: Vue shows what is between braces as text, whatever it holds.
+_URL = '<q-td :props="props"><a :href="props.row.href" class="text-primary">{{ props.row.url }}</a></q-td>'
 _HOSTS = (
     Column("host", "Host"),
     Column("urls", "URLs", is_number=True),
@@ -47,7 +66,7 @@ _HOSTS = (
 )
 
 
-def add_job_page(console: Console, watch: JobWatch) -> None:
+def add_job_page(console: Console, watch: WatchedJobs) -> None:
     """Add the page at `/jobs/NAME`."""
 
     @ui.page("/jobs/{name}")
@@ -63,11 +82,12 @@ class _Overview:
     def __init__(self, view: View, name: str) -> None:
         self._view, self._name = view, name
         self._charts: list[ui.echart] = []
+        self._drawn: Moment | None = None  #: the last one
 
     def make(self) -> None:
         """Make the parts, and draw them from now on."""
-        with ui.row().classes("w-full items-center q-gutter-sm"):
-            ui.label(self._name).classes("text-h5").props("role=heading aria-level=1").style("overflow-wrap:anywhere")
+        with ui.row().classes("w-full items-center gap-2"):
+            ui.label(cut(self._name, 100)).classes("text-h5").props("role=heading aria-level=1")
             self._badge = ui.badge("").props("aria-label=state")
             ui.space()
             self._buttons = {
@@ -76,44 +96,67 @@ class _Overview:
                 )
                 for action, icon in _ACTIONS.items()
             }
-        self._line = ui.label().classes("figure").props("aria-live=polite")
-        self._why = ui.label().classes("text-warning").props("role=status")
-        with ui.row().classes("w-full q-gutter-sm"):
+        with ui.column().classes("w-full gap-1"):
+            self._line = ui.label().classes("figure")
+            self._why = ui.label().classes("figure")
+            self._other_version = ui.label().classes("text-warning")
+        with ui.element("section").classes("w-full figures").props('aria-label="Figures"'):
             self._figures = {name: _figure(name) for name in _FIGURES}
+        ui.link("Limits and other settings", self._view.path("jobs", self._name, "order")).classes("text-primary")
         with ui.element("section").classes("w-full").props('aria-label="Curves"').style(SIDE_BY_SIDE):
             self._charts = [chart(title, [name for name, _ in lines]) for title, lines in _CHARTS]
             self._classes = chart("Answers by class, of the run", _CLASSES, is_area=True)
-        ui.label("Busiest hosts").classes("text-h6")
-        self._hosts = table(_HOSTS, "host", "Busiest hosts")
-        self._trouble = ui.label().classes("w-full").style("overflow-wrap:anywhere")
+        heading("Busiest hosts")
+        self._hosts = table(_HOSTS, "host", "Busiest hosts").props("hide-pagination")
+        heading("Last troubles")
+        self._troubles = table(_TROUBLES, "id", "Last troubles").props("hide-pagination")
+        self._troubles.add_slot("body-cell-url", _URL)
         every(EVERY_S, self._redraw)
-        every(10 * EVERY_S, self._redraw_hosts)
+        every(10 * EVERY_S, self._redraw_tables)
 
     async def _redraw(self) -> None:
         watch, name = self._view.watch, self._name
-        found = await looked(lambda: (watch.row(name), watch.status(name), watch.samples(name)))
+
+        def find() -> tuple[Facts | None, Facts | None, Sequence[Moment], str]:
+            row = watch.row(name)
+            if row is None:
+                return None, None, (), ""
+            return row, watch.status(name), watch.samples(name), watch.version(name)
+
+        found = await looked(find)
         if found is None:
             return
-        row, status, samples = found
+        row, status, samples, version = found
+        self._show_state("removed" if row is None else "finished" if row["is_finished"] else str(row["phase"]))
+        self._show_hints(status, version)
+        self._line.text = "This job is not there any more." if row is None else cut(row["line"])
         if row is None:
-            self._line.text = "This job is not there any more."
             return
-        state = "finished" if row["is_finished"] else str(row["phase"])
-        self._badge.text = state
-        self._badge.props(f"color={PHASES.get(state, 'grey-7')}")
-        self._line.text = str(row["line"])
-        self._why.text = "" if status is None else str(status["paused"] or status["trouble"] or "")
-        for action, button in self._buttons.items():
-            button.visible = self._view.may_change and action in _possible(state)
         for label, text in zip(self._figures.values(), _figures(row, status), strict=True):
             label.text = text or "–"
-        trouble = row["last_trouble"]
-        self._trouble.text = "" if trouble is None else (
-            f"Last trouble, {duration_words(trouble['ago_s'])} ago: {trouble['url']}: {trouble['reason']}"
-        )  # fmt: skip
-        self._draw(samples)
+        if samples and samples[-1] is not self._drawn:
+            self._drawn = samples[-1]
+            self._draw(samples)
 
-    def _draw(self, samples: Sequence[Sample]) -> None:
+    def _show_state(self, state: str) -> None:
+        self._badge.text = state
+        self._badge.props(f"color={PHASES.get(state, 'grey-7')}")
+        for action, button in self._buttons.items():
+            button.visible = self._view.may_change and action in _possible(state)
+
+    def _show_hints(self, status: Facts | None, version: str) -> None:
+        """Why nothing is fetched, and that the crawl has another version."""
+        self._why.text, is_bad = ("", False) if status is None else _why(status)
+        self._why.classes(replace="figure text-warning" if is_bad else "figure soft")
+        self._other_version.text = (
+            f"The crawl is of version {cut(version, 50)}, the console of {VERSION}: some figures may be missing."
+            if version not in {"", VERSION}
+            else ""
+        )
+        for part in (self._why, self._other_version):
+            part.visible = bool(part.text)
+
+    def _draw(self, samples: Sequence[Moment]) -> None:
         shown = thinned(samples)
         for drawn, (_, lines) in zip(self._charts, _CHARTS, strict=True):
             for series, (_, value) in zip(drawn.options["series"], lines, strict=True):
@@ -125,21 +168,53 @@ class _Overview:
         self._classes.visible = any(one.classes for one in shown)
         self._classes.update()
 
-    async def _redraw_hosts(self) -> None:
-        job = self._view.console.jobs
-        facts = await looked(lambda: job.job(self._name).report({"name": "hosts", "limit": 10}))
-        if facts is not None:
-            self._hosts.rows = [
-                {
-                    "host": row["host"],
-                    "urls": count(row["#urls"]),
-                    "bytes": format_bytes(row["#bytes"]),
-                    "remaining": count(row["#remaining"]),
-                }
-                for row in facts["rows"]
-            ]
+    async def _redraw_tables(self) -> None:
+        jobs, name, now_s = self._view.console.jobs, self._name, time.time()
+
+        def find() -> tuple[Sequence[Facts], Sequence[Facts]]:
+            if self._view.watch.row(name) is None:
+                return (), ()
+            directory = jobs.directory(name)
+            troubles = () if directory is None else failures_logged(directory, _MOST_TROUBLES)
+            return jobs.job(name).report({"name": "hosts", "limit": 10})["rows"], troubles
+
+        found = await looked(find)
+        if found is None:
+            return
+        hosts, troubles = found
+        self._hosts.rows = [
+            {
+                "host": cut(row["host"], 300),
+                "urls": count(row["#urls"]),
+                "bytes": format_bytes(row["#bytes"]),
+                "remaining": count(row["#remaining"]),
+            }
+            for row in hosts
+        ]
+        self._troubles.rows = [
+            {**trouble_row(one, now_s), "id": at, "href": self._view.href("jobs", name, "url", url=one["url"])}
+            for at, one in enumerate(troubles)
+        ]
+
+    async def _add_seeds(self) -> None:
+        with ui.dialog() as dialog, ui.card().classes("w-full").style("max-width:40rem"):
+            ui.label("Add seeds").classes("text-h6")
+            given = ui.textarea("URLs, one a line").props("outlined autofocus").classes("w-full")
+            with ui.row().classes("w-full justify-end"):
+                ui.button("Cancel", on_click=dialog.close).props("flat")
+                ui.button("Add", on_click=lambda: dialog.submit(given.value))
+        texts = str(await answered(dialog) or "").split()
+        if not texts:
+            return
+        name = self._name
+        added = await act(self._view, "add", name, {"seeds": texts}, lambda: self._view.console.jobs.add(name, texts))
+        if added is not None:
+            say("; ".join(seed_lines(added["seeds"])))
 
     async def _steer(self, action: str) -> None:
+        if action == "Add seeds":
+            await self._add_seeds()
+            return
         jobs, name = self._view.console.jobs, self._name
         question = _QUESTIONS.get(action)
         if question and not await confirmed(question.format(name), action):
@@ -166,6 +241,7 @@ _ACTIONS = {
     "Pause": "pause",
     "Resume": "play_arrow",
     "Stop": "stop",
+    "Add seeds": "add",
     "Another round": "replay",
     "Remove": "delete",
 }
@@ -180,16 +256,44 @@ _FIGURES = ("Pages", "Queued", "Failed", "Active", "Bytes", "Free room", "Elapse
 def _possible(state: str) -> set[str]:
     """What can be done to a job in this state. Pure."""
     if state == "running":
-        return {"Pause", "Stop"}
+        return {"Pause", "Stop", "Add seeds"}
     if state == "paused":
-        return {"Resume", "Stop"}
+        return {"Resume", "Stop", "Add seeds"}
     if state == "stopped":
-        return {"Start", "Another round", "Remove"}
-    return {"Another round", "Remove"} if state == "finished" else set()
+        return {"Start", "Add seeds", "Another round", "Remove"}
+    return {"Start", "Add seeds", "Another round", "Remove"} if state == "finished" else set()
+
+
+def _why(status: Facts) -> tuple[str, bool]:
+    """Why nothing is fetched, or soon nothing will be, and whether somebody has to see to it; empty if all is well. Pure."""
+    if status["phase"] == STOPPED:
+        return "", False
+    trouble = status["paused"] or status["trouble"]
+    return cut(str(trouble or (status["totals"] or {}).get("why_idle", ""))), bool(trouble)
+
+
+def trouble_row(failure: Mapping[str, Any], now_s: float) -> dict[str, object]:
+    """A row of the table of troubles. Pure."""
+    ago_s = now_s - datetime.fromisoformat(failure["time"]).timestamp()
+    return {
+        "ago": duration_words(max(ago_s, 0.0)),
+        "url": cut(failure["url"], 300),
+        "reason": cut(failure["message"] or failure["words"], 300),
+        "what": "given up" if failure["final"] else "is tried again",
+    }
+
+
+def seed_lines(seeds: Sequence[Facts]) -> list[str]:
+    """What became of added seeds: how many of each verdict, and why. Pure."""
+    kinds = Counter((str(seed["verdict"]), str(seed["reason"] or "")) for seed in seeds)
+    return [
+        f"{number} {verdict}" + (f" ({cut(reason, 200)})" if reason else "")
+        for (verdict, reason), number in kinds.most_common(5)
+    ]
 
 
 def _figure(name: str) -> ui.label:
-    with ui.card().classes("q-pa-sm").style("min-width:7rem"):
+    with ui.card().classes("q-px-sm q-py-xs gap-0"):
         ui.label(name).classes("soft text-caption")
         return ui.label("").classes("text-h6 figure")
 

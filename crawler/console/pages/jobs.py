@@ -13,6 +13,7 @@ from anabranch.crawler.console.pages.shell import (
     View,
     act,
     count,
+    cut,
     every,
     looked,
     page,
@@ -20,7 +21,7 @@ from anabranch.crawler.console.pages.shell import (
     table,
     view_of,
 )
-from anabranch.crawler.console.watch import EVERY_S, JobWatch
+from anabranch.crawler.console.watch import EVERY_S, WatchedJobs
 from anabranch.crawler.order.quantities import format_bytes
 from anabranch.crawler.run.verbs import Facts
 
@@ -32,7 +33,7 @@ _COLUMNS = (
     Column("queued", "Queued", is_number=True),
     Column("failed", "Failed", is_number=True),
     Column("free", "Free room", is_number=True),
-    Column("trouble", "Last trouble", is_sortable=False),
+    Column("trouble", "Last trouble", is_sortable=False, is_wide=True),
 )
 _ORDER = """# What is not given has its default; see conf/portals.toml
 [agent]
@@ -46,7 +47,7 @@ pages = 1000
 """
 
 
-def add_jobs_page(console: Console, watch: JobWatch) -> None:
+def add_jobs_page(console: Console, watch: WatchedJobs) -> None:
     """Add the page at `/`."""
 
     @ui.page("/")
@@ -58,7 +59,7 @@ def add_jobs_page(console: Console, watch: JobWatch) -> None:
                 ui.space()
                 if view.may_change and console.jobs.folder is not None:
                     ui.button("New job", icon="add", on_click=lambda: _new_job(view))
-            rows = table(_COLUMNS, "job", "Jobs")
+            rows = table(_COLUMNS, "href", "Jobs")
             rows.add_slot("body-cell-job", _JOB_CELL)
             rows.add_slot("body-cell-state", _STATE_CELL)
             hint = ui.label("No job yet. Begin one here, or by `anabranch crawl`.").classes("soft")
@@ -81,7 +82,7 @@ def _cells(view: View, row: Facts) -> dict[str, object]:
     trouble = row["last_trouble"]
     state = "finished" if row["is_finished"] else row["phase"]
     return {
-        "job": row["job"],
+        "job": cut(row["job"], 100),
         "href": view.href("jobs", row["job"]),
         "state": state,
         "colour": PHASES.get(state, "grey-7"),
@@ -90,11 +91,11 @@ def _cells(view: View, row: Facts) -> dict[str, object]:
         "queued": count(row["queued"]),
         "failed": count(row["failed"]),
         "free": "" if row["free_disk_bytes"] is None else format_bytes(row["free_disk_bytes"]),
-        "trouble": row["line"]
+        "trouble": cut(row["line"], 300)
         if row["phase"] == "unknown"
         else ""
         if trouble is None
-        else f"{trouble['url']}: {trouble['reason']}",
+        else cut(f"{trouble['url']}: {trouble['reason']}", 300),
     }
 
 
@@ -107,8 +108,13 @@ def _new_job(view: View) -> None:
             ui.textarea("Seeds, a URL a line", placeholder="https://example.org/").props("outlined").classes("w-full")
         )
 
+        files: list[str] = []  # which no browser has to show
+        file_names = ui.label().classes("soft")
+
         async def uploaded(given: events.UploadEventArguments) -> None:
-            seeds.value = (seeds.value + "\n" + (await given.file.read()).decode("utf-8", "replace")).lstrip("\n")
+            text = (await given.file.read()).decode("utf-8", "replace")
+            files.append(text)
+            file_names.text += f"{cut(given.file.name, 100)}: {count(len(text.splitlines()))} lines. "
 
         ui.upload(
             label="… or a file of seeds", on_upload=uploaded, auto_upload=True, max_file_size=MOST_SEED_BYTES
@@ -120,7 +126,7 @@ def _new_job(view: View) -> None:
 
         async def begin(*, starts: bool) -> None:
             def do() -> bool:
-                view.console.jobs.begin(name.value.strip(), seeds.value, order.value)
+                view.console.jobs.begin(name.value.strip(), "\n".join([seeds.value, *files]), order.value)
                 if starts:
                     view.console.jobs.start(name.value.strip())
                 return True

@@ -23,9 +23,11 @@ from anabranch.crawler.console.pages.shell import (
     page,
     say,
     table,
+    text_block,
     view_of,
 )
-from anabranch.crawler.console.watch import EVERY_S, JobWatch
+from anabranch.crawler.console.urlfacts import safe_text
+from anabranch.crawler.console.watch import EVERY_S, WatchedJobs
 
 #: Title of a panel, and where its values are in a point.
 _PANELS = (("Active workers by policy", 1), ("URLs a second by policy", 2))
@@ -41,7 +43,7 @@ _WHEN_CELL = '<q-td :props="props"><a :href="props.row.href" class="text-primary
 _LISTED = 20
 
 
-def add_lab_page(console: Console, watch: JobWatch) -> None:
+def add_lab_page(console: Console, watch: WatchedJobs) -> None:
     """Add the page at `/lab`, with the comparison that `?run=` names, or the last one."""
     runs = LabRuns(console.audit.path.parent / "lab")
 
@@ -74,7 +76,7 @@ class _Lab:
             self._stop = ui.button("Stop", icon="stop", on_click=self._end).props("outline dense no-caps")
             self._stop.visible = False
         self._progress = ui.linear_progress(0.0, show_value=False).props('aria-label="progress" instant-feedback')
-        self._said = ui.label().classes("soft").style("overflow-wrap:anywhere").props("role=status")
+        self._state = ui.label().classes("soft").style("overflow-wrap:anywhere").props("role=status")
         with (
             ui.element("section")
             .classes("w-full")
@@ -83,6 +85,8 @@ class _Lab:
         ):
             self._charts = [_panel(title) for title, _ in _PANELS]
         self._means = table(_MEANS, "policy", "Means")
+        with ui.expansion("What the command says").classes("w-full"):
+            self._said = text_block("", "What the command says")
         heading("Past comparisons")
         self._past = table(_PAST, "name", "Past comparisons")
         self._past.add_slot("body-cell-when", _WHEN_CELL)
@@ -135,7 +139,10 @@ class _Lab:
         self._title.text = f"{_when(run.name)}: {', '.join(run.asked.policies)}"
         self._stop.visible = run.is_running and self._view.may_change
         self._progress.value = run.done
-        self._said.text = cut(f"{_state(run)} · {run.output}" if run.output else _state(run), 300)
+        last = "" if run.means or not run.said else f" · {run.said[-1]}"
+        self._state.text = cut(f"{_state(run)}{last}", 300)
+        self._said.text = safe_text("\n".join(run.said))
+        self._means.visible = bool(run.means)
         self._draw(run)
         self._means.rows = [
             {"policy": policy, "active": f"{active:.1f}", "urls": f"{urls:.1f}"}

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 
 from nicegui import ui
@@ -11,7 +11,8 @@ from starlette.requests import Request
 
 from anabranch.crawler.console.api import LOGS, Console
 from anabranch.crawler.console.pages.shell import View, cut, every, looked, page, view_of
-from anabranch.crawler.console.watch import JobWatch
+from anabranch.crawler.console.urlfacts import is_within
+from anabranch.crawler.console.watch import WatchedJobs
 from anabranch.crawler.job.workerfolders import worker_folders
 from anabranch.crawler.outcomes.errors import UsageError
 from anabranch.crawler.report.logtail import LogFollower, last_lines
@@ -31,7 +32,7 @@ _JOB = "job"
 Fits = Callable[[str], bool]
 
 
-def add_logs_page(console: Console, watch: JobWatch) -> None:
+def add_logs_page(console: Console, watch: WatchedJobs) -> None:
     """Add the page at `/jobs/NAME/logs`."""
 
     @ui.page("/jobs/{name}/logs")
@@ -39,19 +40,18 @@ def add_logs_page(console: Console, watch: JobWatch) -> None:
         view = view_of(console, watch, request)
         with page(view, f"Logs · {name}", name, "logs"):
             ui.label("Logs").classes("text-h5").props("role=heading aria-level=1")
-            directory = await looked(lambda: console.jobs.directory(name))
-            if directory is None:
-                ui.label("The logs of this job are on the machines of its workers.").classes("soft")
+            folders = await looked(lambda: log_folders(console.jobs.directory(name)))
+            if folders:
+                _Tail(view, folders).make()
             else:
-                _Tail(view, directory, await looked(lambda: worker_folders(directory)) or []).make()
+                ui.label("The logs of this job are on the machines of its workers.").classes("soft")
 
 
 class _Tail:
     """One window on the logs of a job."""
 
-    def __init__(self, view: View, directory: Path, workers: Iterable[Path]) -> None:
-        self._view = view
-        self._folders = {_JOB: directory} | {f"worker {folder.name}": folder for folder in workers}
+    def __init__(self, view: View, folders: Mapping[str, Path]) -> None:
+        self._view, self._folders = view, folders
         self._follower: LogFollower | None = None
 
     def make(self) -> None:
@@ -85,7 +85,7 @@ class _Tail:
             return
         path, most = self._path(), int(self._count.value)
         follower = LogFollower(path)
-        found = await looked(lambda: (follower.new_lines(), fitting(last_lines(path, _TAIL_BYTES), fits)[-most:])[1])
+        found = await looked(lambda: _end_of(path, follower, fits)[-most:])
         if found is not None and path == self._path():
             self._lines.clear()
             self._push(found)
@@ -107,7 +107,7 @@ class _Tail:
             self._state.text = f"{len(found):,} new lines in the last second"
 
     def _path(self) -> Path:
-        return self._folders[self._of.value] / "logs" / str(self._log.value)
+        return self._folders[str(self._of.value)] / str(self._log.value)
 
     def _fits(self) -> Fits | None:
         """The filter; None if it is wrong, which is shown."""
@@ -124,6 +124,22 @@ class _Tail:
     def _push(self, lines: Iterable[str]) -> None:
         for line in lines:
             self._lines.push(line or " ")
+
+
+def log_folders(directory: Path | None) -> dict[str, Path]:
+    """Whose -> the folder of its logs: of the job, and of its workers on this machine. Links out of the job are left out."""
+    if directory is None:
+        return {}
+    named = {_JOB: directory} | {f"worker {folder.name}": folder for folder in worker_folders(directory)}
+    return {whose: folder / "logs" for whose, folder in named.items() if is_within(directory, folder / "logs")}
+
+
+def _end_of(path: Path, follower: LogFollower, fits: Fits) -> list[str]:
+    """The last lines of a log; the follower goes on behind them. Raises: UsageError for a link out of its folder."""
+    if not is_within(path.parent, path):
+        raise UsageError(f"{path.name} is a link out of the job's folder, which the console does not follow")
+    follower.new_lines()
+    return fitting(last_lines(path, _TAIL_BYTES), fits)
 
 
 def line_filter(text: str, *, is_pattern: bool) -> Fits:

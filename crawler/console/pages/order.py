@@ -25,7 +25,7 @@ from anabranch.crawler.console.pages.shell import (
     text_block,
     view_of,
 )
-from anabranch.crawler.console.watch import JobWatch
+from anabranch.crawler.console.watch import WatchedJobs
 from anabranch.crawler.job.changes import lasting_changes
 from anabranch.crawler.job.orderfile import order_file
 from anabranch.crawler.order.changes import CHANGEABLE, changes_layer
@@ -55,7 +55,7 @@ class OrderKey(NamedTuple):
     changeable: bool
 
 
-def add_order_page(console: Console, watch: JobWatch) -> None:
+def add_order_page(console: Console, watch: WatchedJobs) -> None:
     """Add the page at `/jobs/NAME/order`."""
 
     @ui.page("/jobs/{name}/order")

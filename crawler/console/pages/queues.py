@@ -27,7 +27,7 @@ from anabranch.crawler.console.pages.shell import (
     view_of,
 )
 from anabranch.crawler.console.queues import ListedQueue, QueueTables
-from anabranch.crawler.console.watch import JobWatch
+from anabranch.crawler.console.watch import WatchedJobs
 from anabranch.crawler.run.verbs import Facts
 from anabranch.frontier.errors import UnknownQueue
 from anabranch.frontier.stores.sql.browse import QUEUE_STATES
@@ -48,7 +48,7 @@ _COLUMNS = (
 URLS_SHOWN = 20
 
 
-def add_queues_page(console: Console, watch: JobWatch, tables: QueueTables, app: Starlette) -> None:
+def add_queues_page(console: Console, watch: WatchedJobs, tables: QueueTables, app: Starlette) -> None:
     """Add the page at `/jobs/NAME/queues`; `?queue=KEY` opens one."""
     app.add_route("/jobs/{name}/queues/rows", rows_route(tables.queues, queue_row, "queues"))
 

@@ -9,7 +9,7 @@ from starlette.requests import Request
 
 from anabranch.crawler.console.api import Console
 from anabranch.crawler.console.pages.shell import Column, View, cut, looked, page, table, view_of
-from anabranch.crawler.console.watch import JobWatch
+from anabranch.crawler.console.watch import WatchedJobs
 from anabranch.crawler.report.reports import REPORTS
 from anabranch.crawler.report.table import report_of, text_lines
 from anabranch.crawler.run.crawl_verbs import LIMIT, MOST
@@ -19,7 +19,7 @@ from anabranch.crawler.run.verbs import Facts
 _SHOWN = "value => typeof value === 'number' ? value.toLocaleString('en', {maximumFractionDigits: 3}) : value ?? '–'"
 
 
-def add_reports_page(console: Console, watch: JobWatch) -> None:
+def add_reports_page(console: Console, watch: WatchedJobs) -> None:
     """Add the page at `/jobs/NAME/reports`, with the report that `?report=` names."""
 
     @ui.page("/jobs/{name}/reports")

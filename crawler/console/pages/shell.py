@@ -14,7 +14,7 @@ from starlette.requests import Request
 from anabranch.crawler.console.access import ConsoleRole, Holder
 from anabranch.crawler.console.api import Console
 from anabranch.crawler.console.sessions import HOLDER
-from anabranch.crawler.console.watch import JobWatch
+from anabranch.crawler.console.watch import WatchedJobs
 from anabranch.crawler.outcomes.errors import CrawlerError
 from anabranch.crawler.report.table import escaped
 from anabranch.frontier.errors import FrontierError
@@ -49,6 +49,7 @@ body.body--dark .text-primary { --q-primary: #8ec5de; }
 body.body--dark .nicegui-link { color: #8ec5de; }
 .nicegui-content { padding: 0; align-items: stretch; }
 .soft { color: var(--soft); }
+.figures { display: grid; grid-template-columns: repeat(auto-fill, minmax(7.5rem, 1fr)); gap: 8px; }
 .figure { font-variant-numeric: tabular-nums; }
 .q-table th { font-weight: 600; }
 .q-table td { font-variant-numeric: tabular-nums; overflow-wrap: anywhere; white-space: normal; }
@@ -70,13 +71,22 @@ pre.text { white-space: pre-wrap; overflow-wrap: anywhere; font-size: .85rem; ma
 .lines { border: 1px solid var(--edge); border-radius: 4px; padding: 8px; max-height: 28rem; overflow: auto; }
 """
 
+#: A console that was started anew knows no session: a window that has lost it asks, and goes to the login.
+_LOGIN_AGAIN = """
+setInterval(async () => {
+  if (!window.socket || window.socket.connected) return;
+  const answer = await fetch(location.href, {method: "HEAD", redirect: "manual"}).catch(() => null);
+  if (answer && answer.type === "opaqueredirect") location.reload();
+}, 2000);
+"""
+
 
 @dataclass(frozen=True, slots=True)
 class View:
     """What a page is made of, for one window of one user."""
 
     console: Console
-    watch: JobWatch
+    watch: WatchedJobs
     holder: Holder
     base: str  #: path of the console, before all others
 
@@ -96,7 +106,7 @@ class View:
         return self.base + self.path(*parts, **query)
 
 
-def view_of(console: Console, watch: JobWatch, request: Request) -> View:
+def view_of(console: Console, watch: WatchedJobs, request: Request) -> View:
     """The view of the user who asks for a page."""
     holder: Holder = request.scope[HOLDER]
     return View(console, watch, holder, str(request.scope.get("root_path", "")))
@@ -107,7 +117,7 @@ def page(view: View, title: str, job: str = "", tab: str | None = None) -> Itera
     """Header and main part of a page; what is made while entered is in the main part."""
     ui.page_title(f"{title} · Anabranch")
     ui.colors(primary="#22617d", positive="#2e7d32", negative="#b3261e", warning="#b26a00", info="#0277bd")
-    ui.add_head_html(f"<style>{_STYLE}</style>")
+    ui.add_head_html(f"<style>{_STYLE}</style><script>{_LOGIN_AGAIN}</script>")
     dark = ui.dark_mode(None)  # as the system has it
     ui.link("To the content", "#main").classes("skip")
     with ui.header().classes("items-center q-py-xs").props("role=banner"):
@@ -130,8 +140,8 @@ def page(view: View, title: str, job: str = "", tab: str | None = None) -> Itera
                 if path == tab:
                     link.props("aria-current=page")
     with (
-        ui.element("main")
-        .classes("q-pa-md column q-gutter-y-md")
+        ui.element("div")
+        .classes("q-px-md q-pb-md q-pt-sm column gap-4")
         .style("max-width:1500px;width:100%;margin:0 auto")
         .props("id=main")
     ):

@@ -30,7 +30,7 @@ from anabranch.crawler.console.urlfacts import (
     safe_text,
     url_files,
 )
-from anabranch.crawler.console.watch import JobWatch
+from anabranch.crawler.console.watch import WatchedJobs
 from anabranch.crawler.extract.content_type import html_as_utf8
 from anabranch.crawler.operate.databasejob import DatabaseJob
 from anabranch.crawler.robots.retrieval import robots_url
@@ -53,7 +53,7 @@ class _Looked(NamedTuple):
     workers: Sequence[str]  #: of a job without a folder here
 
 
-def add_url_page(console: Console, watch: JobWatch) -> None:
+def add_url_page(console: Console, watch: WatchedJobs) -> None:
     """Add the page at `/jobs/NAME/url?url=…`."""
 
     @ui.page("/jobs/{name}/url")
@@ -123,26 +123,10 @@ def _look(view: View, name: str, asked: str) -> _Looked:
 
 
 def _explained(view: View, name: str, found: _Looked) -> None:
-    facts, now_s = found.explained, found.explained["now_s"]
+    """What the crawl knows about the URL."""
+    facts = found.explained
     for explanation in (facts["explanation"], *facts.get("others", ())):
-        with ui.card().classes("w-full"):
-            with ui.row().classes("items-center"):
-                ui.label(cut(explanation["subject"])).classes("text-bold").style("overflow-wrap:anywhere")
-                ui.badge(explanation["state"]).props("color=primary")
-            earliest_s, rate = explanation["earliest_s"], explanation["highest_rate"]
-            facts_list((
-                ("Why", explanation["reason"]),
-                ("Earliest", "" if earliest_s is None else moment_words(earliest_s, now_s)),
-                ("Before it", "" if explanation["ahead"] is None else f"{explanation['ahead']:,} URLs of its queue"),
-                ("Gate", explanation["gate"] or ""),
-                ("Group", explanation["group"] or ""),
-                ("Gates allow", "" if rate is None else rate_words(rate)),
-                ("Hops", explanation["hops"] or ""),
-                ("The filter", {True: "knows it", False: "does not know it"}.get(explanation["seen"], "")),
-            ))  # fmt: skip
-            queue = explanation["queue"]
-            if queue is not None:
-                ui.link(f"Queue {cut(queue, 200)}", view.path("jobs", name, "queues", queue=queue))
+        _place(view, name, explanation, facts["now_s"])
     if "scope" in facts:
         heading("Scope")
         text_block(safe_text(facts["scope"][:_MOST_CHARS]), "Scope")
@@ -157,6 +141,28 @@ def _explained(view: View, name: str, found: _Looked) -> None:
         heading("Last trouble")
         ended = "given up" if trouble["is_final"] else "to be tried again"
         ui.label(cut(f"{duration_words(trouble['ago_s'])} ago: {trouble['url']}: {trouble['reason']}, {ended}"))
+
+
+def _place(view: View, name: str, explanation: Facts, now_s: float) -> None:
+    """Where a request of the URL is, and when it can be fetched."""
+    earliest_s, rate, ahead = explanation["earliest_s"], explanation["highest_rate"], explanation["ahead"]
+    with ui.card().classes("w-full"):
+        with ui.row().classes("items-center"):
+            ui.label(cut(explanation["subject"])).classes("text-bold").style("overflow-wrap:anywhere")
+            ui.badge(explanation["state"]).props("color=primary")
+        facts_list((
+            ("Why", explanation["reason"]),
+            ("Earliest", "" if earliest_s is None else moment_words(earliest_s, now_s)),
+            ("Before it", "" if ahead is None else f"{ahead:,} URLs of its queue"),
+            ("Gate", explanation["gate"] or ""),
+            ("Group", explanation["group"] or ""),
+            ("Gates allow", "" if rate is None else rate_words(rate)),
+            ("Hops", explanation["hops"] or ""),
+            ("The filter", {True: "knows it", False: "does not know it"}.get(explanation["seen"], "")),
+        ))  # fmt: skip
+        queue = explanation["queue"]
+        if queue is not None:
+            ui.link(f"Queue {cut(queue, 200)}", view.path("jobs", name, "queues", queue=queue))
 
 
 def _elsewhere(workers: Sequence[str]) -> None:

@@ -25,7 +25,7 @@ from anabranch.crawler.console.pages.shell import (
     table,
     view_of,
 )
-from anabranch.crawler.console.watch import EVERY_S, JobWatch
+from anabranch.crawler.console.watch import EVERY_S, WatchedJobs
 from anabranch.crawler.operate.databasejob import DatabaseJob
 from anabranch.crawler.outcomes.errors import UsageError
 from anabranch.crawler.run.status import STOPPED
@@ -60,7 +60,7 @@ _ACTIONS = """<q-td :props="props">
 _URL = """<q-td :props="props"><a :href="props.row.href" class="text-primary">{{ props.row.url }}</a></q-td>"""
 
 
-def add_workers_page(console: Console, watch: JobWatch) -> None:
+def add_workers_page(console: Console, watch: WatchedJobs) -> None:
     """Add the page at `/jobs/NAME/workers`."""
 
     @ui.page("/jobs/{name}/workers")

@@ -3,7 +3,7 @@
 `make_tables` reads the tables `queue`, `lane` and `gate` once, from a copy of the file or in one transaction of PostgreSQL, and
 writes a file for each column: the rows by key, and for each column the order of the rows by its values. `BrowsedTable` maps
 these files. A page without a filter is a slice of an order; a filter looks at every row, which takes some milliseconds a
-million. Indexes in a database were slower: a page in the middle of filtered rows reads all rows before it, one by one.
+million. An index in a database would find the middle of filtered rows only by reading all rows before it.
 
     make_tables("jobs/news/state/frontier.db", folder, is_running=True)     # 1,000,000 queues: some seconds
     table = BrowsedTable(folder / QUEUES)
@@ -227,7 +227,7 @@ class BrowsedTable:
 def make_tables(source: Path | str, folder: Path, *, is_running: bool) -> None:
     """Write the tables of the store in a file, of which a copy is kept, or at a URL, into an empty folder (blocks).
 
-    `is_running`: a crawl holds gates in its memory. Cost: about 8 µs a queue, and room and time for a copy of the file. Raises:
+    `is_running`: a crawl holds gates in its memory. Cost: 8 to 15 µs of CPU a queue, and a copy of the file. Raises:
     StoreUnavailable, FormatMismatch; OSError.
     """
     if isinstance(source, Path):

@@ -22,6 +22,7 @@ from anabranch.crawler.cli import operate
 from anabranch.crawler.cli.app import app
 from anabranch.crawler.cli.job_options import index
 from anabranch.crawler.cli.operate import run_report
+from anabranch.crawler.job import seeds
 from anabranch.crawler.job.folder import JobFolder
 from anabranch.crawler.job.frontier import open_job
 from anabranch.crawler.job.seeds import Seed, SeedBook
@@ -190,7 +191,7 @@ def test_the_status_of_a_job_that_nobody_crawls_is_how_it_was_left(job) -> None:
 
 def test_many_seeds_are_asked_in_parts_that_fit(job, monkeypatch, tmp_path) -> None:
     """None is lost between two of them, and their order is kept."""
-    monkeypatch.setattr(operate, "_QUESTION_BYTES", 1000)
+    monkeypatch.setattr(seeds, "_QUESTION_BYTES", 1000)
     urls = [f"http://{number}.b.test/" for number in range(50)]
     (tmp_path / "seeds.txt").write_text("\n".join(urls))
 

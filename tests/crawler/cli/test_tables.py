@@ -146,6 +146,12 @@ def test_why_a_try_failed_stands_last() -> None:
     )
 
 
+def test_what_robots_txt_decides_is_told_behind_the_scope() -> None:
+    """As text: a group's name is a site's."""
+    text = explained({"now_s": 0.0, "explanation": explanation(), "scope": "in scope", "robots": "allowed: \x1b"})
+    assert text.splitlines()[-2:] == ["  in scope", r"  robots.txt: allowed: \x1b"]
+
+
 def test_a_queue_is_explained_with_its_gates() -> None:
     """The first of them, and how many more there are."""
     group = {

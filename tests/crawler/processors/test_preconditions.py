@@ -908,3 +908,17 @@ async def test_what_is_known_of_a_robots_txt_can_be_asked_for() -> None:
     fetcher.answers.put_nowait(rules())
     await asking
     assert robots.process.words(url, START_S + 60).startswith("requested 1m ago: its rules for * apply")
+
+
+async def test_what_a_robots_txt_decides_can_be_asked_for() -> None:
+    """With the line that decides, and how old the rules are; without rules only that they are unknown."""
+    fetcher = HeldFetcher()
+    robots = Robots(fetcher)
+    assert "are unknown" in robots.process.verdict(SHUT, START_S)
+    fetcher.answers.put_nowait(rules())
+    await robots.visit()
+    told = robots.process.verdict(SHUT, START_S + 60)
+    assert told.startswith(
+        "disallowed by line 2: this rule has the most octets (requested 1m ago: its rules for * apply"
+    )
+    assert robots.process.verdict(OPEN, START_S).startswith("allowed: no rule matches (")

@@ -18,6 +18,7 @@ from anabranch.crawler.report.progress_log import (
     congestion,
     event_line,
     memory_of_process,
+    parse_progress_line,
     progress_statistics_line,
 )
 from anabranch.crawler.report.statistics import Rates
@@ -158,3 +159,21 @@ async def test_the_longest_queue_is_asked_for_at_most_a_fiftieth_of_the_time() -
     assert await deepest.length() == 1
     now = 51.0
     assert await deepest.length() == 2
+
+
+def test_a_line_is_read_back() -> None:
+    """What the parser finds is what was written."""
+    line = parse_progress_line(progress_statistics_line(FACTS))
+    assert line is not None
+    assert (line.time_s, line.discovered, line.queued, line.downloaded, line.failed, line.active) == (
+        int(FACTS.now_s), FACTS.discovered, FACTS.queued, FACTS.downloaded, FACTS.failed, FACTS.busy,
+    )  # fmt: skip
+    assert line.pages_per_s == 12.35
+
+
+@pytest.mark.parametrize(
+    "line", ["", LEGEND, "2026-11-20T11:22:33Z CRAWL ENDED - stopped", "2026-11-20T11:22:33Z 1 2", "x " * 20]
+)
+def test_what_is_no_statistics_is_left_out(line: str) -> None:
+    """The legend, an event, a line that is cut, and anything else."""
+    assert parse_progress_line(line) is None

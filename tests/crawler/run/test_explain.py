@@ -175,3 +175,17 @@ def test_a_job_that_nobody_crawls_knows_of_a_robots_txt_what_its_log_knows(tmp_p
         assert told["explanation"]["state"] == "never scheduled"
     else:
         assert words in told["explanation"]["reason"]
+
+
+def test_why_tells_what_robots_txt_decides_about_a_page(explainer) -> None:
+    """While a crawl has its rules; for the robots.txt itself nothing is decided."""
+    asking = UrlExplainer(
+        explainer.scope,
+        explainer.key,
+        {SEED},
+        robots=lambda *_: "",
+        robots_verdict=lambda url, now_s: f"{url} at {now_s:g}",
+    )
+    assert asking.explained("why", never_scheduled(f"{SEED}x", "queued"))["robots"] == f"{SEED}x at 5"
+    assert "robots" not in asking.explained("why", never_scheduled(ROBOTS))
+    assert "robots" not in explainer.explained("why", never_scheduled(f"{SEED}x"))

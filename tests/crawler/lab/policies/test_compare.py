@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 import signal
@@ -37,10 +38,10 @@ def test_progress_is_seconds_of_all_runs() -> None:
     """A run that is drained early counts as whole; the rate is that of the second before."""
     told: list[tuple[int, int, str]] = []
     course = _Progress(PolicyOptions(policies=("host", "surt"), seconds=10.0), lambda *step: told.append(step))
-    with course.of_run("five portals, host") as heard:
+    with course.of_run("five portals", "host", 1) as heard:
         heard(Sample(0.0, 0, 0, 0, 0, 0, 0, 0))
         heard(Sample(2.0, 14, 9, 0, 0, 0, 30, 0))
-    with course.of_run("five portals, surt") as heard:
+    with course.of_run("five portals", "surt", 1) as heard:
         heard(Sample(8.0, 0, 0, 0, 0, 0, 0, 0))
         heard(Sample(12.0, 4, 1, 0, 0, 0, 20, 0))
     assert told == [
@@ -49,6 +50,22 @@ def test_progress_is_seconds_of_all_runs() -> None:
         (10, 20, "five portals, surt begins"),
         (20, 20, "five portals, surt: 1 active workers, 5 URLs/s"),
     ]
+
+
+def test_others_see_each_sample_as_it_comes(tmp_path: Path) -> None:
+    """A line of JSON in the file of --live, which begins anew; with repeats the words name them."""
+    live = tmp_path / "live"
+    live.write_text("of an earlier comparison\n")
+    told: list[str] = []
+    options = PolicyOptions(policies=("host",), seconds=10.0, repeat=2, live=live)
+    with _Progress(options, lambda _done, _all, words: told.append(words)).of_run("five portals", "host", 2) as heard:
+        heard(Sample(0.0, 0, 0, 0, 0, 0, 0, 0))
+        heard(Sample(2.0, 14, 9, 0, 0, 0, 30, 0))
+        (line,) = live.read_text().splitlines()
+    assert json.loads(line) == {
+        "web": "five portals", "policy": "host", "repeat": 2, "at_s": 2.0, "active": 7.0, "urls_per_s": 15.0,
+    }  # fmt: skip
+    assert told[0] == "five portals, host, repeat 2 begins"
 
 
 ENDING = CrawlEnding(ended_s=3.2, is_drained=True, busy=Busy(0.5, 0.01), queue_lengths=Balance(9, 3, 4))

@@ -1,0 +1,39 @@
+"""The lines of a log that are shown."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from anabranch.crawler.console.pages.logs import MOST_CHARS, fitting, line_filter, log_folders
+from anabranch.crawler.outcomes.errors import UsageError
+
+
+def test_lines_are_found_by_a_text_or_a_regular_expression() -> None:
+    """A text means itself."""
+    lines = [b"a.test 200", b"aXtest 404"]
+    assert fitting(lines, line_filter("a.test", is_pattern=False)) == ["a.test 200"]
+    assert fitting(lines, line_filter("a.test [24]", is_pattern=True)) == ["a.test 200", "aXtest 404"]
+
+
+@pytest.mark.parametrize("wrong", ["(", "[a-", "a{9999999999999}", "*"])
+def test_what_is_no_regular_expression_is_refused(wrong: str) -> None:
+    """In one line that says why."""
+    with pytest.raises(UsageError, match="is no regular expression: "):
+        line_filter(wrong, is_pattern=True)
+
+
+def test_lines_are_printable_and_short() -> None:
+    """Whatever a site wrote into them."""
+    shown = fitting([b"\x1b[31m\xe2\x80\xae\xff", b"x" * 1_000_000], line_filter("", is_pattern=False))
+    assert shown == ["\\x1b[31m\\u202e�", "x" * MOST_CHARS + "…"]
+
+
+def test_the_workers_of_a_job_have_logs_of_their_own(tmp_path: Path) -> None:
+    """A folder of logs that is a link out of the job is left out; a job in a database has none here."""
+    for number in (1, 2):
+        (tmp_path / "job" / "workers" / str(number)).mkdir(parents=True)
+    (tmp_path / "job" / "workers" / "2" / "logs").symlink_to(tmp_path)
+    assert [*log_folders(tmp_path / "job")] == ["job", "worker 1"]
+    assert log_folders(None) == {}

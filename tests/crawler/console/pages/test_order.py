@@ -1,0 +1,47 @@
+"""The keys of an order, with their origins."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from anabranch.crawler.console.pages.order import cut_lines, order_keys, order_layers, setting_text
+from anabranch.crawler.job.changes import change_order
+from anabranch.crawler.job.folder import JobFolder
+from anabranch.crawler.order.changes import CHANGEABLE
+from anabranch.crawler.order.loading import load_order
+from anabranch.crawler.order.order import CrawlOrder, dump_order
+
+
+def test_each_key_says_where_its_value_comes_from(tmp_path: Path) -> None:
+    """A line of the job's order, a change by `anabranch set`, or the default."""
+    with JobFolder.open(tmp_path / "job") as job:
+        job.write_order(dump_order(CrawlOrder.model_validate({"agent": {"contact": "me@x.test"}})))
+    order, _ = change_order(tmp_path / "job", ["limits.pages=7"])
+    found = {one.key: one for one in order_keys(order, order_layers(order, tmp_path / "job"))}
+    assert (found["limits.pages"].value, found["limits.pages"].origin) == ("7", "anabranch set limits.pages")
+    contact = found["agent.contact"]
+    line = (tmp_path / "job" / "order.toml").read_text().splitlines().index('contact = "me@x.test"') + 1
+    assert (contact.value, contact.origin) == ("me@x.test", f"{tmp_path / 'job' / 'order.toml'}:{line}")
+    assert found["crawl.workers"].origin == "default"
+    assert {key for key, one in found.items() if one.changeable} == {
+        f"{section}.{key}" for section, keys in CHANGEABLE.items() for key in keys
+    }
+
+
+def test_the_order_of_a_job_in_a_database_comes_from_there() -> None:
+    """It has no file here."""
+    order = CrawlOrder.model_validate({"limits": {"pages": 7}})
+    found = {one.key: one.origin for one in order_keys(order, order_layers(order, None))}
+    assert (found["limits.pages"], found["crawl.workers"]) == ("the job's database", "default")
+
+
+def test_a_value_is_written_as_a_setting_has_it(tmp_path: Path) -> None:
+    """So what is shown can be given back unchanged, for each key that can be changed."""
+    settings = [f"{one.key}={one.value}" for one in order_keys(CrawlOrder(), []) if one.changeable and one.value != ""]
+    assert load_order(None, {}, settings).limits == CrawlOrder().limits
+    assert (setting_text(None), setting_text(True), setting_text(["a", "é"])) == ("", "true", '["a", "é"]')
+
+
+def test_a_long_order_is_cut() -> None:
+    """By lines."""
+    assert cut_lines("a\nb\x1b\nc", most=2) == "a\nb\\x1b\n…"

@@ -1,0 +1,80 @@
+"""The rows of a list of jobs."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from anabranch.crawler.job.folder import JobFolder
+from anabranch.crawler.operate.listing import job_folders, listed, listed_jobs, size_bytes
+from anabranch.crawler.order.order import CrawlOrder, dump_order
+from anabranch.crawler.report.progress_log import LEGEND
+from tests.facts_schema import checked
+
+LINE = " ".join(
+    ["2026-11-20T11:22:33Z", "1010", "800", "205", "5.00(4.50)", "10(9)", "5", "12", "1000", "2000", "2.00", "40", "10"]
+)
+
+
+@pytest.fixture
+def job(tmp_path: Path) -> Path:
+    """A job that was made, and that nobody has crawled."""
+    with JobFolder.open(tmp_path / "news") as folder:
+        folder.write_order(dump_order(CrawlOrder()))
+    return tmp_path / "news"
+
+
+def test_a_job_that_has_not_begun(job: Path) -> None:
+    """Says so."""
+    row = checked(listed(job), "JobRow")
+    assert (row["job"], row["phase"], row["line"], row["pages"]) == ("news", "stopped", "has not begun", 0)
+
+
+def test_a_stopped_job_has_the_numbers_of_its_logs(job: Path) -> None:
+    """The last whole line of its statistics; nothing is opened."""
+    log = job / "logs" / "progress-statistics.log"
+    log.write_text(f"{LEGEND}\n{LINE}\n2026-11-20T11:22:34Z CRAWL ENDED - stopped\n2026-11-20T11:22:")
+    row = checked(listed(job), "JobRow")
+    assert (row["pages"], row["queued"], row["failed"], row["pages_per_s"]) == (205, 800, 5, 0)
+    assert row["line"] == "not running"
+
+
+def test_a_job_that_is_held_is_unknown(job: Path) -> None:
+    """It is being opened, closed or changed."""
+    with JobFolder.open(job):
+        assert checked(listed(job), "JobRow")["phase"] == "unknown"
+
+
+@pytest.mark.parametrize(
+    ("file", "text", "line"),
+    [
+        ("state/format.json", json.dumps({"format": "anabranch job", "version": 999}), "by a newer version"),
+        ("state/format.json", "{", "cannot be read"),
+        ("order.toml", "[", "not TOML"),
+    ],
+)
+def test_a_job_that_cannot_be_read_does_not_break_the_list(job: Path, file: str, text: str, line: str) -> None:
+    """It is unknown, with the reason."""
+    JobFolder.open(job.with_name("other")).close()
+    (job / file).write_text(text)
+    rows = [checked(row, "JobRow") for row in listed_jobs(job.parent)]
+    assert [(row["job"], row["phase"]) for row in rows] == [("news", "unknown"), ("other", "stopped")]
+    assert line in rows[0]["line"]
+
+
+def test_the_jobs_of_a_folder_are_in_order(job: Path) -> None:
+    """A job is a folder of one; other folders, files and what is missing are none."""
+    JobFolder.open(job.with_name("archive")).close()
+    (job.parent / "file").touch()
+    (job.parent / "empty").mkdir()
+    assert [found.name for found in job_folders(job.parent)] == ["archive", "news"]
+    assert job_folders(job) == [job]
+    assert job_folders(job.parent / "nosuch") == []
+
+
+def test_the_size_of_a_job_is_what_its_files_occupy(job: Path) -> None:
+    """Those that vanish meanwhile count nothing."""
+    before = size_bytes(job)
+    (job / "logs" / "x").write_bytes(b"x" * 100_000)
+    assert size_bytes(job) - before >= 100_000
+    assert size_bytes(job / "nosuch") == 0
