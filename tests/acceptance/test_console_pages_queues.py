@@ -1,0 +1,136 @@
+"""The pages of a job's queues, hosts, workers and filter in a real browser, on real crawls."""
+
+import asyncio
+import re
+
+import pytest
+from playwright.async_api import expect
+
+from tests.acceptance.command import ended, start, write_order
+from tests.site.page import Host, Page, go
+from tests.site.server import SmallWeb
+
+pytestmark = pytest.mark.slow
+
+SEED = "http://a.test/"
+HOSTILE = "/?q=<script>window.canary=1</script>\u202e"
+WEB = {
+    "a.test": Host(pages={"/": Page(links=go(HOSTILE, *(f"/{number}" for number in range(200)), "http://b.test/"))}),
+    "b.test": Host(pages={"/": Page(links=go(*(f"/{number}" for number in range(200))))}),
+}
+
+
+@pytest.fixture
+async def crawl(tmp_path, console):
+    """A crawl of two hosts that has read their first pages, and does not end by itself."""
+    async with SmallWeb(WEB) as web:
+        sections = {"politeness": {"max_connections": 1, "min_delay": 3, "max_delay": 3}, "frontier": {"policy": "host"}}
+        order = write_order(tmp_path, web.hosts, **sections)
+        process = await start("crawl", SEED, "-c", order, "--scope", "any", "--job", console.jobs / "news", cwd=tmp_path)
+        while sum(web.ledger.counts().values()) < 3:
+            await asyncio.sleep(0.01)
+        yield process
+        process.terminate()
+        await ended(process)
+
+
+async def test_a_queue_is_found_explained_paused_and_retired(console, window, crawl):
+    """The grid is filtered by the server; the panel tells what the crawl says; what stops work is confirmed."""
+    await window.goto(f"{console.base}/jobs/news/queues")
+    await expect(rows(window)).to_have_count(2)
+    await window.get_by_label("Part of the key").fill("a.te")
+    await expect(rows(window)).to_have_count(1)
+    await rows(window).first.locator(".ag-cell").first.click()
+    panel = window.get_by_role("dialog")
+    await expect(panel).to_contain_text("a.test")
+    await panel.get_by_role("button", name="Pause").click()
+    await expect(panel.get_by_role("status")).to_contain_text("paused")
+    await panel.get_by_role("button", name="Resume").click()
+    await expect(panel.get_by_role("status")).not_to_contain_text("paused")
+    await panel.get_by_role("button", name="Retire").click()
+    await window.get_by_role("button", name="Retire", exact=True).click()
+    await expect(panel.get_by_role("status")).to_contain_text("retired")
+    assert "retire" in (console.state / "audit.jsonl").read_text()
+
+
+async def test_a_queue_is_opened_by_the_keyboard(console, window, crawl):
+    """Enter on a cell is a click."""
+    await window.goto(f"{console.base}/jobs/news/queues")
+    await rows(window).first.locator(".ag-cell").first.click()
+    await window.keyboard.press("Escape")
+    await expect(window.get_by_role("dialog")).to_have_count(0)
+    await rows(window).nth(1).locator(".ag-cell").first.focus()
+    await window.keyboard.press("Enter")
+    await expect(window.get_by_role("dialog")).to_be_visible()
+
+
+async def test_urls_full_of_script_are_text(console, window, crawl):
+    """They are shown with their marks escaped, and lead to a page of the console."""
+    await window.goto(f"{console.base}/jobs/news/hosts?host=a.test")
+    link = window.get_by_role("dialog").get_by_role("link").first
+    await expect(link).to_be_visible()
+    assert (await link.get_attribute("href")).startswith("/jobs/news/url?url=http%3A%2F%2Fa.test%2F")
+    await window.goto(f"{console.base}/jobs/news/queues?queue=%3Cimg%20src%3Dx%20onerror%3Dwindow.canary%3D1%3E")
+    await expect(window.get_by_role("dialog")).to_contain_text("<img src=x onerror=window.canary=1>")
+    assert await window.evaluate("window.canary") is None
+
+
+async def test_a_host_is_blocked_for_a_time_and_unblocked(console, window, crawl):
+    """The panel shows that it is closed, and why."""
+    await window.goto(f"{console.base}/jobs/news/hosts")
+    await rows(window).filter(has_text="b.test").locator(".ag-cell").first.click()
+    panel = window.get_by_role("dialog").first
+    await panel.get_by_role("button", name="Block …", exact=True).click()
+    await window.get_by_role("button", name="Block", exact=True).click()
+    await expect(panel.get_by_role("status")).to_contain_text("closed: blocked")
+    await panel.get_by_role("button", name="Unblock …", exact=True).click()
+    await window.get_by_role("button", name="Unblock", exact=True).click()
+    await expect(panel.get_by_role("status")).not_to_contain_text("blocked")
+
+
+async def test_rows_need_a_session_and_a_sensible_question(console, window, crawl):
+    """Without a session one is sent to the login; a wrong column is refused in one line."""
+    address = f"{console.base}/jobs/news/queues/rows"
+    refused = await window.request.get(f"{address}?sort=nothing&limit=1")
+    assert refused.ok is False
+    assert (await refused.json())["error"].startswith("'nothing' is no column")
+    await window.context.clear_cookies()
+    answer = await window.request.get(address, max_redirects=0)
+    assert (answer.status, answer.headers["location"]) == (303, "/login")
+
+
+async def test_a_job_of_one_worker_shows_its_fetches(console, window, crawl):
+    """With the processor that each is in."""
+    await window.goto(f"{console.base}/jobs/news/workers")
+    await expect(window.get_by_role("button", name="Requeue")).to_have_count(0)
+    await expect(window.get_by_role("heading", name="Fetches under way")).to_be_visible()
+
+
+async def test_a_worker_of_several_is_drained(tmp_path, console, window):
+    """It leaves the table when it has ended; the others go on."""
+    async with SmallWeb(WEB) as web:
+        sections = {"politeness": {"max_connections": 1, "min_delay": 3, "max_delay": 3}}
+        order = write_order(tmp_path, web.hosts, **sections)
+        job = console.jobs / "duo"
+        process = await start("crawl", SEED, "-c", order, "--scope", "any", "--processes", "2", "--job", job, cwd=tmp_path)
+        await window.goto(f"{console.base}/jobs/duo/workers")
+        table = window.get_by_label("Workers", exact=True)
+        await expect(table.get_by_role("button", name="Drain")).to_have_count(2)
+        await table.get_by_role("button", name="Drain 2").click()
+        await window.get_by_role("button", name="Drain", exact=True).last.click()
+        await expect(table.get_by_role("button", name="Drain 2")).to_have_count(0)
+        await expect(table.get_by_role("button", name="Drain 1")).to_be_visible()
+        process.terminate()
+        await ended(process)
+
+
+async def test_the_filter_shows_its_figures_and_curves(console, window, crawl):
+    """The curves begin with the second look."""
+    await window.goto(f"{console.base}/jobs/news/filter")
+    await expect(window.get_by_role("row", name=re.compile("URLs known"))).to_contain_text(re.compile(r"keys\s*\d+"))
+    await expect(window.get_by_role("img", name="URLs known")).to_be_visible()
+
+
+def rows(window):
+    """The rows of the grid that have come."""
+    return window.locator(".ag-center-cols-container .ag-row:not(.ag-row-loading)")
