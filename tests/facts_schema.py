@@ -12,8 +12,6 @@ from jsonschema import Draft202012Validator
 WHOLE: Mapping[str, Any] = json.loads(
     (Path(__file__).parents[1] / "crawler" / "operate" / "facts.schema.json").read_bytes()
 )
-#: That of a status.
-SCHEMA: Mapping[str, Any] = WHOLE["$defs"]["Status"]
 
 
 def checked(facts: Mapping[str, Any], kind: str = "Status") -> dict[str, Any]:
