@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 from nicegui import ui
 
 from anabranch.crawler.console.pages.shell import Column, View, act, answered, cell, cut, every, looked, say, table
+from anabranch.crawler.run.status import STOPPED
 from anabranch.crawler.run.verbs import Facts
 from anabranch.frontier.stores.sql.browse import QueuedUrl
 from anabranch.frontier.times import duration_words
@@ -64,7 +65,7 @@ class RowPanel:
             self._gates.pagination = {"rowsPerPage": 10}
             self._urls = table(_URLS, "url", "URLs that are fetched next")
             self._urls.add_slot("body-cell-url", _URL)
-        every(_EVERY_S, self._redraw)
+        every(_EVERY_S, self._redraw_of_running)
 
     def add_buttons(self, actions: Mapping[str, Callable[[str], Awaitable[None]]]) -> None:
         """Add what can be done to a row, by the words of the button; an action gets the key of the row."""
@@ -86,6 +87,13 @@ class RowPanel:
     async def _do(self, action: Callable[[str], Awaitable[None]]) -> None:
         await action(self._key)
         await self._redraw()
+
+    async def _redraw_of_running(self) -> None:
+        """A stopped job stays as it is, and would have to be opened."""
+        if self._dialog.value and self._key:
+            row = await looked(lambda: self._view.watch.row(self._name))
+            if row is not None and row["phase"] != STOPPED:
+                await self._redraw()
 
     async def _redraw(self) -> None:
         if not (self._dialog.value and self._key):
