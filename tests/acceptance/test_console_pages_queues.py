@@ -24,9 +24,14 @@ WEB = {
 async def crawl(tmp_path, console):
     """A crawl of two hosts that has read their first pages, and does not end by itself."""
     async with SmallWeb(WEB) as web:
-        sections = {"politeness": {"max_connections": 1, "min_delay": 3, "max_delay": 3}, "frontier": {"policy": "host"}}
+        sections = {
+            "politeness": {"max_connections": 1, "min_delay": 3, "max_delay": 3},
+            "frontier": {"policy": "host"},
+        }
         order = write_order(tmp_path, web.hosts, **sections)
-        process = await start("crawl", SEED, "-c", order, "--scope", "any", "--job", console.jobs / "news", cwd=tmp_path)
+        process = await start(
+            "crawl", SEED, "-c", order, "--scope", "any", "--job", console.jobs / "news", cwd=tmp_path
+        )
         while sum(web.ledger.counts().values()) < 3:
             await asyncio.sleep(0.01)
         yield process
@@ -112,7 +117,9 @@ async def test_a_worker_of_several_is_drained(tmp_path, console, window):
         sections = {"politeness": {"max_connections": 1, "min_delay": 3, "max_delay": 3}}
         order = write_order(tmp_path, web.hosts, **sections)
         job = console.jobs / "duo"
-        process = await start("crawl", SEED, "-c", order, "--scope", "any", "--processes", "2", "--job", job, cwd=tmp_path)
+        process = await start(
+            "crawl", SEED, "-c", order, "--scope", "any", "--processes", "2", "--job", job, cwd=tmp_path
+        )
         await window.goto(f"{console.base}/jobs/duo/workers")
         table = window.get_by_label("Workers", exact=True)
         await expect(table.get_by_role("button", name="Drain")).to_have_count(2)
