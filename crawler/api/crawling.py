@@ -19,7 +19,7 @@ from anabranch.crawler.api.events import log_by_logging
 from anabranch.crawler.api.keywords import Order, ProgramRequest, Seeds, seed_texts
 from anabranch.crawler.api.pages import Page, PageBuffer
 from anabranch.crawler.job.checking import check_names
-from anabranch.crawler.job.choosing import join, named_seeds
+from anabranch.crawler.job.choosing import join, named_seeds, refuse_changed
 from anabranch.crawler.job.folder import JobFolder
 from anabranch.crawler.job.frontier import is_over
 from anabranch.crawler.job.seeding import SeedFact
@@ -205,6 +205,7 @@ class Crawl:
                 with SeedBook(chosen.directory / "state" / SEED_BOOK) as book:
                     join(chosen, seeds, book)
             with JobFolder.open(chosen.directory, again=self._request.again) as job:
+                refuse_changed(chosen)
                 try:
                     return await self._crawl(order, job, seeds)
                 except BaseException:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 import tomllib
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -13,7 +13,7 @@ from anabranch.crawler.job.choosing import ChosenJob, CrawlRequest, choose
 from anabranch.crawler.order.frontier import MEMORY
 from anabranch.crawler.order.order import ENTRIES, FLAGS, SECOND_NAMES, SECTIONS, CrawlOrder, dump_order
 from anabranch.crawler.order.sources import Layer, file_layer, hint, merged
-from anabranch.crawler.outcomes.errors import BadArgument
+from anabranch.crawler.outcomes.errors import BadArgument, UsageError
 
 Seeds = Sequence[str | Path] | str | Path
 Order = str | Path | Mapping[str, Any] | CrawlOrder
@@ -108,7 +108,11 @@ def memory_layer(layers: Sequence[Layer]) -> Layer:
 
 def seed_texts(seeds: Seeds) -> tuple[str, ...]:
     """URLs, files of URLs: as the command line takes them."""
-    given = (seeds,) if isinstance(seeds, str | Path) else tuple(seeds)
+    if isinstance(seeds, str | Path):
+        return (str(seeds),)
+    given = tuple(seeds) if isinstance(seeds, Iterable) else (seeds,)
+    if not all(isinstance(one, str | Path) for one in given):
+        raise UsageError(f"seeds must be URLs and files of URLs, as texts or paths; not {seeds!r}")
     return tuple(map(str, given))
 
 

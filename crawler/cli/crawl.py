@@ -26,6 +26,7 @@ from anabranch.crawler.job.choosing import (
     choose,
     join,
     named_seeds,
+    refuse_changed,
     scope_effect,
 )
 from anabranch.crawler.job.folder import JobFolder, move_aside, move_back
@@ -118,6 +119,7 @@ def _run_chosen(command: CrawlCommand, chosen: ChosenJob, fork_server: ForkServe
             even_unfinished=command.yes,
         ) as job,
     ):
+        refuse_changed(chosen)
         if added and command.verbosity >= 0:
             _say(f"job {chosen.directory}: {counted(len(added), 'seed')} added")
         try:

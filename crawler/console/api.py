@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import AsyncIterator, Callable, Coroutine
+from collections.abc import AsyncIterator, Callable, Coroutine, Mapping
 from dataclasses import dataclass
 from functools import partial
 from importlib.resources import files
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, TypeVar
 
 from fastapi import APIRouter, Body, Depends, FastAPI, HTTPException, Query, Request
 from fastapi.exceptions import RequestValidationError
@@ -49,6 +49,9 @@ Name = Annotated[str, Field(description="A job, by its name.")]
 LogName = Literal["crawl.log", "errors.jsonl", "progress-statistics.log", "console.out"]
 
 
+T = TypeVar("T")
+
+
 @dataclass(frozen=True, slots=True)
 class Console:
     """What the routes work on."""
@@ -57,6 +60,16 @@ class Console:
     access: Access
     audit: AuditLog
 
+    def done(self, who: Holder, action: str, job: str, arguments: Mapping[str, object], do: Callable[[], T]) -> T:
+        """Do it, and have the audit log note it, also if it failed (blocks)."""
+        try:
+            result = do()
+        except BaseException as error:
+            self.audit.note(who, action, job, arguments, str(error) or repr(error))
+            raise
+        self.audit.note(who, action, job, arguments)
+        return result
+
 
 class _Json(JSONResponse):
     """In ASCII, so that whatever a site or a client wrote can be sent, also half a surrogate pair."""
@@ -64,6 +77,10 @@ class _Json(JSONResponse):
     def render(self, content: Any) -> bytes:
         """The text."""
         return json.dumps(content).encode()
+
+
+#: A value of an order, as JSON.
+Setting = str | int | float | bool | list[str]
 
 
 class _Asked(BaseModel):
@@ -100,8 +117,8 @@ class NewSeeds(_Asked):
 class Block(_Asked):
     """How long a host is blocked; without both until it is unblocked."""
 
-    for_s: Annotated[float | None, Field(gt=0, allow_inf_nan=False, description="seconds")] = None
-    until_s: Annotated[float | None, Field(allow_inf_nan=False, description="epoch seconds")] = None
+    for_s: Annotated[float | None, Field(gt=0, le=1e9, description="seconds")] = None
+    until_s: Annotated[float | None, Field(gt=0, le=1e11, description="epoch seconds")] = None
 
 
 class Budget(_Asked):
@@ -311,9 +328,9 @@ def order(here: Here, name: Name) -> Any:
 
 
 @router.patch("/jobs/{name}/order", summary="Change the order of a job", **_answers("Changes"))
-def change_order(here: Here, who: Who, name: Name, asked: Annotated[dict[str, str], Body()]) -> Any:
-    """As `anabranch set`: `{"limits.pages": "500"}`; a key that ends with + adds to a list."""
-    settings = [f"{key}={value}" for key, value in asked.items()]
+def change_order(here: Here, who: Who, name: Name, asked: Annotated[dict[str, Setting], Body()]) -> Any:
+    """As `anabranch set`: `{"limits.pages": 500}`; a key that ends with + adds to a list."""
+    settings = [f"{key}={value if isinstance(value, str) else json.dumps(value)}" for key, value in asked.items()]
     return _done(here, who, "set", name, asked, lambda: here.jobs.job(name).change_order(settings))
 
 
@@ -449,13 +466,7 @@ def _done(
     status: int = 200,
 ) -> Response:
     """The answer to a change, which the audit log notes."""
-    try:
-        facts = do()
-    except (CrawlerError, FrontierError) as error:
-        here.audit.note(who, action, name, arguments, str(error))
-        raise
-    here.audit.note(who, action, name, arguments)
-    return _Json(facts, status)
+    return _Json(here.done(who, action, name, arguments, do), status)
 
 
 def _several(job: OperatedJob, name: str) -> DatabaseJob:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import io
+import shutil
 import time
 import tomllib
 from collections import defaultdict
@@ -14,7 +16,7 @@ from typing import Any
 from anabranch.crawler.console.launching import Launcher
 from anabranch.crawler.job.checking import check_names
 from anabranch.crawler.job.folder import JobFolder, move_aside
-from anabranch.crawler.job.seeds import COMMAND_LINE, BadSeed, Seed, chunks_of, parse_seed
+from anabranch.crawler.job.seeds import COMMAND_LINE, BadSeed, Seed, chunks_of, parse_seed, read_seeds
 from anabranch.crawler.operate.contract import OperatedJob
 from anabranch.crawler.operate.finding import operated, operated_folder
 from anabranch.crawler.operate.listing import job_folders, listed, row_of
@@ -118,6 +120,10 @@ class ConsoleJobs:
         content = seeds.encode()
         if len(content) > MOST_SEED_BYTES:
             raise UsageError(f"seeds: more than {MOST_SEED_BYTES >> 20} MiB; add the others when the job runs")
+        found = read_seeds(["-"], io.BytesIO(content))
+        if not found.seeds:
+            bad = found.bad[0]
+            raise NoSeeds(f"seeds: {bad.text!r}: {bad.reason}")
         made = _order(name, order, (self.folder / name / SEED_FILE).absolute())
         text = dump_order(made)
         text.encode()  # before anything is made
@@ -128,9 +134,13 @@ class ConsoleJobs:
             raise UsageError(f"{name}: there is a folder of this name; choose another") from error
         except OSError as error:
             raise storage_error(error, directory, "name") from error
-        with JobFolder.open(directory) as job, storage_errors(directory):
-            replace_file(directory / SEED_FILE, content)
-            job.write_order(text)
+        try:
+            with JobFolder.open(directory) as job, storage_errors(directory):
+                replace_file(directory / SEED_FILE, content)
+                job.write_order(text)
+        except BaseException:
+            shutil.rmtree(directory, ignore_errors=True)  # its name is free again
+            raise
 
     def faults(self, name: str, order: str) -> tuple[str, ...]:
         """All faults of an order, a line each. Raises: OrderError if it is no TOML."""
@@ -142,12 +152,16 @@ class ConsoleJobs:
         directory, job = self.directory(name), self.job(name)
         if directory is None:
             raise UsageError(f"{name}: its workers are started on their machines, by `anabranch crawl --store`")
-        status = job.running_status()
-        if status is not None:
-            raise JobInUse(directory, status["pid"], "it is crawled already")
-        options = ["--again", "--yes"] if again else []
+
+        def is_up(pid: int) -> bool:
+            status = job.running_status()
+            return status is not None and status["pid"] == pid
+
         with self._turns[name]:
-            return self._launcher.start(directory, options, lambda: job.running_status() is not None)
+            status = job.running_status()
+            if status is not None:
+                raise JobInUse(directory, status["pid"], "it is crawled already")
+            return self._launcher.start(directory, ["--again", "--yes"] if again else [], is_up)
 
     def add(self, name: str, texts: Sequence[str]) -> Facts:
         """Add seeds to a job: whether it runs, and a verdict each. Raises: NoSeeds if a text is no URL; then none is added."""

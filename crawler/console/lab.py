@@ -102,7 +102,7 @@ class LabRuns:
     @property
     def names(self) -> list[str]:
         """The comparisons, the last one first."""
-        with suppress(FileNotFoundError), storage_errors(self._folder):
+        with storage_errors(self._folder), suppress(FileNotFoundError):  # before the first one
             return sorted((entry.name for entry in self._folder.iterdir() if _RUN.fullmatch(entry.name)), reverse=True)
         return []
 

@@ -28,7 +28,7 @@ class Launcher:
     def __init__(self) -> None:
         self._running: list[subprocess.Popen[bytes]] = []
 
-    def start(self, directory: Path, options: Sequence[str], is_up: Callable[[], bool]) -> int:
+    def start(self, directory: Path, options: Sequence[str], is_up: Callable[[int], bool]) -> int:
         """Have a process crawl the job; its id, when the crawl answers (blocks). Raises: CrawlerError with what it said."""
         self._running = [process for process in self._running if process.poll() is None]
         output = directory / OUTPUT_FILE
@@ -46,7 +46,7 @@ class Launcher:
         self._running.append(process)
         latest_s, pause = monotonic() + _OPENING_S, Event()
         while process.poll() is None and monotonic() < latest_s:
-            if is_up():
+            if is_up(process.pid):
                 return process.pid
             pause.wait(_LOOK_S)
         if process.returncode:

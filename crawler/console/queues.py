@@ -106,11 +106,6 @@ class ListedGate(NamedTuple):
     is_live: bool
 
 
-class _Moment(NamedTuple):
-    taken_s: float  #: when the rows were read, epoch seconds
-    live_s: float | None  #: when the crawl was asked; None without an answer
-
-
 class QueuePage(NamedTuple):
     """A page of queues."""
 
@@ -337,8 +332,12 @@ class _JobTables:
     def _renew(self, old: _Tables) -> None:
         try:
             made = None if old.mark is not None and _mark(_source(self._job)) == old.mark else self._made()
-        except (CrawlerError, FrontierError):  # the page shows how old the rows are
+        except (CrawlerError, FrontierError, OSError):  # the page shows how old the rows are
             made = None
+        except BaseException:
+            with self._lock:
+                self._making = None
+            raise
         with self._lock:
             self._making = None
             if made is None:

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from ipaddress import ip_address
 from pathlib import Path
 from signal import SIGTERM, default_int_handler, signal
-from socket import AF_INET, AF_INET6, create_server
+from socket import AF_INET, AF_INET6, create_server, socket
 from time import monotonic
 
 import uvicorn
@@ -20,7 +20,7 @@ from fastapi import FastAPI
 from anabranch.crawler.console.access import Access, default_folder
 from anabranch.crawler.console.api import Console
 from anabranch.crawler.console.audit import AuditLog
-from anabranch.crawler.console.guard import BasePath, HostGuard, SafeHeaders, allowed_hosts
+from anabranch.crawler.console.guard import App, BasePath, HostGuard, SafeHeaders, allowed_hosts
 from anabranch.crawler.console.jobs import ConsoleJobs
 from anabranch.crawler.console.passwords import Passwords
 from anabranch.crawler.console.queues import QueueTables
@@ -59,15 +59,28 @@ def serve(options: ConsoleOptions, make_app: MakeApp, notify: Callable[[str], No
     passwords = Passwords(folder)
     check_strangers(options, address, passwords)
     os.environ.setdefault("NICEGUI_STORAGE_PATH", str(folder / "nicegui"))  # read when the library is imported
-    sessions = Sessions(passwords, monotonic)
-    base, has_tls = options.base_path, options.tls is not None
-    tables = QueueTables(folder, console.jobs)
-    pages = SessionGuard(
-        make_app(console, tables), sessions, f"{COOKIE}_{port}", base, is_secure=has_tls or bool(options.hosts)
-    )
+    is_ours = ip_address(address).is_loopback
+    sessions = Sessions(passwords, monotonic, has_link=is_ours)
+    with closing(QueueTables(folder, console.jobs)) as tables:
+        secure = options.tls is not None or bool(options.hosts)
+        cookie = f"{COOKIE}_{port}"
+        pages = SessionGuard(make_app(console, tables), sessions, cookie, options.base_path, is_secure=secure)
+        config = _config(options, pages, address, port)
+        scheme = "http" if options.tls is None else "https"
+        here = f"{scheme}://{f'[{address}]' if ':' in address else address}:{port}{options.base_path}"
+        with _listener(options, address, port) as listener, suppress(KeyboardInterrupt):
+            notify(f"open {here}/login?token={sessions.start_token}" if is_ours else f"open {here}/ and log in")
+            notify(f"the API is at {here}/api/v1 (make a token: anabranch console token NAME)")
+            signal(SIGTERM, default_int_handler)  # uvicorn raises it again at the end
+            asyncio.run(uvicorn.Server(config).serve([listener]))
+
+
+def _config(options: ConsoleOptions, pages: App, address: str, port: int) -> uvicorn.Config:
+    """The server's settings. Raises: UsageError for a certificate that cannot be used."""
+    has_tls = options.tls is not None
     names, schemes = allowed_hosts(address, port, options.hosts), ("https",) if has_tls else ("http", "https")
     config = uvicorn.Config(
-        SafeHeaders(HostGuard(BasePath(pages, base), names, schemes)),
+        SafeHeaders(HostGuard(BasePath(pages, options.base_path), names, schemes)),
         host=address,
         port=port,
         log_level="warning",
@@ -86,22 +99,18 @@ def serve(options: ConsoleOptions, make_app: MakeApp, notify: Callable[[str], No
         raise UsageError(
             f"--tls-cert, --tls-key: cannot be used: {error}; give a certificate and its key, as PEM"
         ) from error
+    return config
+
+
+def _listener(options: ConsoleOptions, address: str, port: int) -> socket:
+    """The socket that listens. Raises: CrawlerError if the address is taken."""
     try:
-        family = AF_INET6 if ":" in address else AF_INET
-        listener = create_server((address, port), family=family)
+        return create_server((address, port), family=AF_INET6 if ":" in address else AF_INET)
     except OSError as error:
         raise CrawlerError(
             f"--listen {options.listen}: the console cannot listen there: {os.strerror(error.errno or 0).lower()}; "
             "choose another address or port"
         ) from error
-    scheme = "http" if options.tls is None else "https"
-    host = f"[{address}]" if ":" in address else address
-    here = f"{scheme}://{host}:{port}{base}"
-    notify(f"open {here}/login?token={sessions.start_token}")
-    notify(f"the API is at {here}/api/v1 (make a token: anabranch console token NAME)")
-    signal(SIGTERM, default_int_handler)  # uvicorn raises it again at the end
-    with listener, closing(tables), suppress(KeyboardInterrupt):
-        asyncio.run(uvicorn.Server(config).serve([listener]))
 
 
 def checked_address(options: ConsoleOptions) -> tuple[str, int]:

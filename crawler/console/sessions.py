@@ -43,8 +43,10 @@ class _Session(NamedTuple):
 class Sessions:
     """The sessions of one start of a console."""
 
-    def __init__(self, passwords: Passwords, now_s: Callable[[], float]) -> None:
-        self.start_token = secrets.token_urlsafe(24)  #: whoever started the console has it, and may do everything
+    def __init__(self, passwords: Passwords, now_s: Callable[[], float], *, has_link: bool = True) -> None:
+        """`has_link`: who started the console can log in by a link. Links stand in histories and in logs of proxies."""
+        #: Whoever started the console has it, and may do everything; empty: there is none.
+        self.start_token = secrets.token_urlsafe(24) if has_link else ""
         self._passwords = passwords
         self._now_s = now_s
         self._open: dict[str, _Session] = {}
@@ -76,7 +78,7 @@ class Sessions:
 
     def by_start_token(self, text: str) -> Holder | None:
         """Who has the token of this start."""
-        is_it = compare_digest(text.encode("utf-8", "replace"), self.start_token.encode())
+        is_it = bool(self.start_token) and compare_digest(text.encode("utf-8", "replace"), self.start_token.encode())
         return Holder("console", ConsoleRole.OPERATOR) if is_it else None
 
     def by_password(self, name: str, password: str) -> Holder | None:

@@ -71,7 +71,7 @@ class _Watched:
 
     def forget(self) -> None:
         """Ask again at the next look."""
-        self.asked_s = -EVERY_S
+        self.asked_s, self.row = -EVERY_S, None
 
     def look(self, jobs: ConsoleJobs, name: str, row: Facts, now_s: float) -> None:
         """Ask the job, if that is due. `row` is the job's, without what changes though nothing happens."""

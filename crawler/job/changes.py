@@ -11,14 +11,16 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from anabranch.crawler.job.orderfile import order_file, write_order
-from anabranch.crawler.order.changes import Change, changed_order, values
+from anabranch.crawler.order.changes import CHANGEABLE, Change, changed_order, values
 from anabranch.crawler.order.loading import load_order
 from anabranch.crawler.order.order import CrawlOrder, dump_order
 from anabranch.crawler.outcomes.errors import OrderDamaged, UsageError, storage_errors
 from anabranch.dedup.files.durable import replace_file
 from anabranch.frontier.jobfolder import STATE
 
-_FILE = "changes.json"
+#: Below the state of a job.
+CHANGES_FILE = "changes.json"
+_CHANGEABLE = frozenset(f"{section}.{key}" for section, keys in CHANGEABLE.items() for key in keys)
 
 
 def change_order(directory: Path, settings: Sequence[str]) -> tuple[CrawlOrder, list[Change]]:
@@ -30,12 +32,17 @@ def change_order(directory: Path, settings: Sequence[str]) -> tuple[CrawlOrder, 
     if kept is None:
         raise UsageError(f"{directory}: the job has not begun; `anabranch crawl` begins it")
     order, changes = changed_order(load_order(kept, {}), settings)
+    keep_changes(directory, order, changes)
+    return order, changes
+
+
+def keep_changes(directory: Path, order: CrawlOrder, changes: Sequence[Change]) -> None:
+    """Keep an order in the folder of its job, and what differs in it, durably. Raises: OrderDamaged, StorageError."""
     known = {change.key: change for change in _read(directory / STATE)}
     for change in changes:
         known[change.key] = known.get(change.key, change)._replace(now=change.now)
     _write(directory / STATE, [change for change in known.values() if change.now != change.was])
     write_order(directory, dump_order(order))
-    return order, changes
 
 
 def held_changes(directory: Path, order: CrawlOrder) -> list[Change]:
@@ -49,6 +56,13 @@ def lasting_changes(directory: Path) -> list[Change]:
     return _read(directory / STATE)
 
 
+def changes_stamp(directory: Path) -> bytes:
+    """Differs when an operator has changed the order meanwhile. Raises: StorageError."""
+    file = directory / STATE / CHANGES_FILE
+    with storage_errors(file):
+        return file.read_bytes() if file.exists() else b""
+
+
 def settle_changes(state: Path, order: CrawlOrder) -> None:
     """Forget the changes that this order, which a run begins with, does not have. Raises: OrderDamaged, StorageError."""
     changes, named = _read(state), values(order)
@@ -58,14 +72,15 @@ def settle_changes(state: Path, order: CrawlOrder) -> None:
 
 
 def _read(state: Path) -> list[Change]:
-    file = state / _FILE
+    file = state / CHANGES_FILE
     try:
         with storage_errors(file):
-            return [Change(key, was, now) for key, was, now in json.loads(file.read_bytes())] if file.exists() else []
-    except ValueError as error:
+            found = [Change(*one) for one in json.loads(file.read_bytes())] if file.exists() else []
+    except (ValueError, TypeError) as error:
         raise OrderDamaged(f"{file}: cannot be read; remove it, and change the order again") from error
+    return [change for change in found if change.key in _CHANGEABLE]  # another version may know others
 
 
 def _write(state: Path, changes: Sequence[Change]) -> None:
-    with storage_errors(state / _FILE):
-        replace_file(state / _FILE, json.dumps(changes).encode())
+    with storage_errors(state / CHANGES_FILE):
+        replace_file(state / CHANGES_FILE, json.dumps(changes).encode())

@@ -11,11 +11,11 @@ import json
 import re
 from collections.abc import Callable, Collection, Container, Iterable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import BinaryIO, NamedTuple
 
-from anabranch.crawler.job.changes import held_changes
+from anabranch.crawler.job.changes import changes_stamp, held_changes
 from anabranch.crawler.job.folder import job_name, order_to_resume, refuse_embedded
 from anabranch.crawler.job.orderfile import last_order_file, order_edits
 from anabranch.crawler.job.seeding import user_function_errors
@@ -77,6 +77,7 @@ class ChosenJob:
     has_seeds: bool  #: the job's seed book has some; then the command need not name any
     is_derived: bool  #: the folder's name was derived from a seed or a seed file
     edits: Sequence[str] = ()  #: changes that people made to the job's own order since its last run
+    stamp: bytes | None = None  #: `changes_stamp` of the job when it was chosen; None: a new job
 
 
 class SharedOrder(NamedTuple):
@@ -109,8 +110,10 @@ def choose(wanted: CrawlRequest, find_shared: FindShared = lambda *_: None) -> C
         kept = [] if wanted.names_order else shared.layers
         return _of_shared([*layers, *kept], shared, directory, named)
     is_begun = not wanted.fresh and _has_begun(directory, shared)
+    stamp = changes_stamp(directory) if is_begun else None
     if own is not None:
-        return _resume(layers, own, directory, named, is_begun=is_begun, is_derived=is_derived)
+        resumed = _resume(layers, own, directory, named, is_begun=is_begun, is_derived=is_derived)
+        return replace(resumed, stamp=stamp)
     order, layers, notes = _with_changes(_of_new(layers, shared), layers, directory, is_begun=is_begun)
     return ChosenJob(
         order=_named_in(order, named) if named else order,
@@ -120,7 +123,14 @@ def choose(wanted: CrawlRequest, find_shared: FindShared = lambda *_: None) -> C
         has_seeds=is_begun,
         is_derived=is_derived,
         edits=tuple(notes),
+        stamp=stamp,
     )
+
+
+def refuse_changed(chosen: ChosenJob) -> None:
+    """Raises: UsageError if an operator has changed the job's order since it was chosen; the caller holds the job now."""
+    if chosen.stamp is not None and changes_stamp(chosen.directory) != chosen.stamp:
+        raise UsageError(f"{chosen.directory}: its order was changed just now; run the command again")
 
 
 def _sources_of(wanted: CrawlRequest, layers: Sequence[Layer], job: JobSection) -> list[SeedSources]:

@@ -21,6 +21,7 @@ from itertools import chain, count
 from pathlib import Path
 from typing import NamedTuple, Self
 
+from anabranch.crawler.job.changes import CHANGES_FILE
 from anabranch.crawler.job.orderfile import last_order_file, order_file, write_order
 from anabranch.crawler.job.seeds import STDIN, has_seeds, is_file
 from anabranch.crawler.job.state import AGAIN_MARK, FINISHED_MARK, has_queue_in_memory, ordered_round, settle_round
@@ -213,7 +214,7 @@ def _settle(directory: Path, *, delete_old: bool, again: bool) -> bool:
         _check_version(directory, version)
         for step in _MIGRATIONS[version - 1 :]:
             step(directory)
-        settle_round(state, again=again, keep={LOCK_FILE, FORMAT_FILE, ORDER_FILE, FINISHED_MARK})
+        settle_round(state, again=again, keep={LOCK_FILE, FORMAT_FILE, ORDER_FILE, CHANGES_FILE, FINISHED_MARK})
     if version != VERSION:
         replace_file(state / FORMAT_FILE, format_text())
     for folder in (directory / "logs", directory / "reports"):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -14,7 +13,7 @@ from anabranch.crawler.operate.finding import operated_folder
 from anabranch.crawler.operate.folderjob import EmbeddedFolderJob, FolderJob
 from anabranch.crawler.outcomes.endings import FORESEEABLE
 from anabranch.crawler.outcomes.errors import CrawlerError
-from anabranch.crawler.report.progress_log import PROGRESS_LOG_FILE, last_progress
+from anabranch.crawler.report.progress_log import PROGRESS_LOG_FILE, ProgressLine, last_progress
 from anabranch.crawler.report.troubles import last_logged
 from anabranch.crawler.run.limits import free_bytes_of
 from anabranch.crawler.run.status import STOPPED
@@ -102,8 +101,17 @@ def _left(directory: Path) -> Facts:
         "failed": 0 if progress is None else progress.failed,
         "pages_per_s": 0.0,
         "last_trouble": None if trouble is None else trouble._asdict(),
-        "line": "has not begun" if progress is None else "finished" if done else "not running",
+        "line": _line(progress, is_done=done),
     }
+
+
+def _line(progress: ProgressLine | None, *, is_done: bool) -> str:
+    """What there is to say of a job that nobody crawls. Pure."""
+    if progress is None:
+        return "has not begun"
+    if is_done and not progress.downloaded:
+        return "finished, and no URL was answered: the report `seeds` says why"
+    return "finished" if is_done else "not running"
 
 
 def _free_bytes(directory: Path) -> int | None:
@@ -111,15 +119,3 @@ def _free_bytes(directory: Path) -> int | None:
         return free_bytes_of(directory)
     except OSError:
         return None
-
-
-def size_bytes(directory: Path) -> int:
-    """What the files of a job occupy on the disk. Cost: 2 µs a file."""
-    total = 0
-    for place, _, names in os.walk(directory):
-        for name in names:
-            try:
-                total += os.lstat(os.path.join(place, name)).st_blocks * 512  # noqa: PTH118 - twice as fast
-            except OSError:
-                continue
-    return total

@@ -34,6 +34,9 @@ MARGIN = 0.1
 #: How a run ends when a limit is reached, if the order does not have it paused.
 _ENDINGS = {Cause.PAGES: WhyEnded.PAGE_LIMIT, Cause.BYTES: WhyEnded.SIZE_LIMIT, Cause.TIME: WhyEnded.TIME_LIMIT}
 
+#: The key of each limit.
+_KEYS = {Cause.PAGES: "pages", Cause.BYTES: "fetched_bytes", Cause.TIME: "time_s"}
+
 
 class RunLimits:
     """Pages, bytes and time of one run. `done` pages and `fetched_bytes` come from earlier runs of the job."""
@@ -52,14 +55,19 @@ class RunLimits:
         self.pages = PageLimit(self._pages_left, on_reached=lambda: self.reached(Cause.PAGES, self._lift_pages))
 
     def change(self, order: LimitsSection) -> None:
-        """Hold these limits from now on, also those that the operator has lifted before. One that is reached counts at once."""
-        self._order = order
-        self._is_lifted.clear()
-        for cause in _ENDINGS:
+        """Hold these limits from now on. One that differs holds again if the operator has lifted it, and counts at once."""
+        before, self._order = self._order, order
+        other = {cause for cause, key in _KEYS.items() if getattr(before, key) != getattr(order, key)}
+        if before.on_limit != order.on_limit:
+            other |= {*_KEYS}
+        self._is_lifted -= other
+        for cause in other:
             self._run_state.resume(cause)
-        self.pages.change(self._pages_left)
+        if Cause.PAGES in other:
+            self.pages.change(self._pages_left)
+        if Cause.TIME in other:
+            self._set_timer()
         self.check_bytes()
-        self._set_timer()
 
     def counting(self, dispose: Dispose) -> Dispose:
         """The same disposition, after which the bytes are checked."""

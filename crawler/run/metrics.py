@@ -177,7 +177,8 @@ class _MetricsServer:
         try:
             async with asyncio.timeout(PATIENCE_S):
                 writer.write(await self._answer(reader))
-                await writer.drain()
+                writer.close()
+                await writer.wait_closed()
         except (TimeoutError, ConnectionError, asyncio.IncompleteReadError):
             writer.transport.abort()
         except asyncio.CancelledError:  # the run ends

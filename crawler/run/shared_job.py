@@ -39,7 +39,7 @@ from anabranch.crawler.cluster.outputs import has_outputs, requeue_lost
 from anabranch.crawler.cluster.seedtable import SeedTable
 from anabranch.crawler.cluster.tickets import UsedLimits, used
 from anabranch.crawler.cluster.totals import all_totals, view_of
-from anabranch.crawler.job.changes import change_order
+from anabranch.crawler.job.changes import keep_changes
 from anabranch.crawler.job.folder import JobFolder, who_holds
 from anabranch.crawler.job.seeding import seed_keys, seed_outcomes
 from anabranch.crawler.job.state import Round
@@ -247,13 +247,12 @@ class SharedJob:
             kept = order_of([kept_layer(tomllib.loads(fact(connection, "order") or ""), self.database.place)])
             order, changes = changed_order(kept, settings)
             if changes:
+                if self.folder is not None:  # first: the next run begins by the folder's
+                    keep_changes(self.folder, order, changes)
                 set_order(connection, order, settings)
             return changes
 
-        changes = self.database.do(change)
-        if changes and self.folder is not None:
-            change_order(self.folder, settings)
-        return changes
+        return self.database.do(change)
 
     def has_uploads(self, name: str) -> bool:
         """A file of the worker was copied elsewhere."""

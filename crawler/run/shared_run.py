@@ -387,14 +387,19 @@ class SharedRun:
     async def _set(self, settings: list[str]) -> None:
         """Change the order as the operator did."""
         assert self._answer is not None
+        before = self._limits
         self._order, _ = changed_order(self._order, settings)
-        self._limits, self._is_lifted = self._order.limits, False
-        if self._limits.pages:
+        self._limits = self._order.limits
+        if self._limits.pages != before.pages:
+            self._is_lifted = False
+        if self._limits.pages and not self._is_lifted:
             held = self._tickets.limit()
             await asyncio.to_thread(self._database.do_patiently, partial(hold_tickets, epoch=self._epoch, tickets=held))
         else:
             self._tickets.lift()
-        await reply_to(self._answer, SET, {"settings": settings})
+        reply = await reply_to(self._answer, SET, {"settings": settings})
+        if "error" in reply:
+            log.error("a change of the order could not be followed", settings=settings, reason=reply["error"])
 
     def _check_limits(self, parts: RunParts, limits: LimitsSection, now: UsedLimits) -> None:
         if limits.pages and now.pages >= limits.pages:

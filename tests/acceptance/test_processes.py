@@ -289,7 +289,7 @@ async def test_verbs_find_the_worker_that_knows(tmp_path, web):
     assert listed["totals"]["pending"] > 0
     assert len({queue["queue"] for queue in listed["queues"]}) == len(listed["queues"])
     for host in WEB:
-        assert "was never" in await asked("why", job, f"http://{host}/nowhere") or host
+        assert "never" in await asked("why", job, f"http://{host}/nowhere")
     assert "h3.test" in await asked("frontier", "block", job, "h3.test")
     assert "new" in await asked("add", job, "http://h2.test/added")
     codes = checked(json.loads(await asked("report", job, "response-codes", "--json")), "Report")

@@ -6,6 +6,7 @@ import time
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
+from functools import partial
 from typing import Any
 
 from nicegui import ui
@@ -200,16 +201,20 @@ class _Overview:
         with ui.dialog() as dialog, ui.card().classes("w-full").style("max-width:40rem"):
             ui.label("Add seeds").classes("text-h6")
             given = ui.textarea("URLs, one a line").props("outlined autofocus").classes("w-full")
+
+            async def add() -> None:
+                """The dialog stays open where one is no URL."""
+                name, texts = self._name, [line.strip() for line in given.value.splitlines() if line.strip()]
+                do = partial(self._view.console.jobs.add, name, texts)
+                added = await act(self._view, "add", name, {"seeds": texts}, do) if texts else None
+                if added is not None:
+                    say("; ".join(seed_lines(added["seeds"])))
+                    dialog.submit(True)
+
             with ui.row().classes("w-full justify-end"):
                 ui.button("Cancel", on_click=dialog.close).props("flat")
-                ui.button("Add", on_click=lambda: dialog.submit(given.value))
-        texts = str(await answered(dialog) or "").split()
-        if not texts:
-            return
-        name = self._name
-        added = await act(self._view, "add", name, {"seeds": texts}, lambda: self._view.console.jobs.add(name, texts))
-        if added is not None:
-            say("; ".join(seed_lines(added["seeds"])))
+                ui.button("Add", on_click=add)
+        await answered(dialog)
 
     async def _steer(self, action: str) -> None:
         if action == "Add seeds":

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from nicegui import events, ui
+from nicegui import events, run, ui
 from starlette.requests import Request
 
 from anabranch.crawler.console.api import Console
@@ -17,12 +17,12 @@ from anabranch.crawler.console.pages.shell import (
     every,
     looked,
     page,
-    say,
     table,
     view_of,
 )
 from anabranch.crawler.console.watch import EVERY_S, WatchedJobs
 from anabranch.crawler.order.quantities import format_bytes
+from anabranch.crawler.outcomes.errors import CrawlerError
 from anabranch.crawler.run.verbs import Facts
 
 _COLUMNS = (
@@ -99,6 +99,14 @@ def _cells(view: View, row: Facts) -> dict[str, object]:
     }
 
 
+def _faults(view: View, name: str, order: str) -> str:
+    """What is wrong with an order, a line each."""
+    try:
+        return "\n".join(view.console.jobs.faults(name or "name", order))
+    except CrawlerError as error:
+        return str(error)
+
+
 def _new_job(view: View) -> None:
     """The form of a new job."""
     with ui.dialog().props("persistent") as dialog, ui.card().classes("w-full").style("max-width:48rem"):
@@ -132,14 +140,16 @@ def _new_job(view: View) -> None:
                 return True
 
             if await act(view, "make", name.value.strip(), {"start": starts}, do):
-                say(f"{name.value.strip()} has begun" if starts else f"{name.value.strip()} is made")
-                dialog.close()
+                ui.navigate.to(view.path("jobs", name.value.strip()))
+
+        checked = [""]  # what was checked last
 
         async def check() -> None:
-            faults = await looked(lambda: view.console.jobs.faults(name.value.strip(), order.value))
-            fault.text = "\n".join(faults or [])
+            if checked != [order.value]:
+                checked[0] = order.value
+                fault.text = await run.io_bound(lambda: _faults(view, name.value.strip(), order.value)) or ""
 
-        order.on_value_change(check)
+        every(1.0, check)
         with ui.row().classes("w-full justify-end"):
             ui.button("Cancel", on_click=dialog.close).props("flat")
             ui.button("Make", on_click=lambda: begin(starts=False)).props("outline")

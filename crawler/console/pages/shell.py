@@ -15,7 +15,7 @@ from anabranch.crawler.console.access import ConsoleRole, Holder
 from anabranch.crawler.console.api import Console
 from anabranch.crawler.console.sessions import HOLDER
 from anabranch.crawler.console.watch import WatchedJobs
-from anabranch.crawler.outcomes.errors import CrawlerError
+from anabranch.crawler.outcomes.errors import CrawlerError, UsageError
 from anabranch.crawler.report.table import escaped
 from anabranch.frontier.errors import FrontierError
 
@@ -164,19 +164,14 @@ async def looked(find: Callable[[], T]) -> T | None:
 
 async def act(view: View, action: str, job: str, arguments: Mapping[str, object], do: Callable[[], T]) -> T | None:
     """Do something to a job, in a thread, and have the audit log note it. A failure is shown, and None is returned."""
-    error, done = "", None
-    if not view.may_change:
-        error = "you may look, and change nothing"
-    else:
-        try:
-            done = await run.io_bound(do)
-        except (CrawlerError, FrontierError) as failure:
-            error = str(failure)
-    view.console.audit.note(view.holder, action, job, arguments, error)
+    done = None
+    try:
+        if not view.may_change:
+            raise UsageError("you may look, and change nothing")
+        done = await run.io_bound(lambda: view.console.done(view.holder, action, job, arguments, do))
+    except (CrawlerError, FrontierError) as error:
+        say(str(error), is_bad=True)
     view.watch.forget(job)
-    if error:
-        say(error, is_bad=True)
-        return None
     return done
 
 

@@ -409,3 +409,10 @@ async def test_events_go_to_logging(caplog, given):
             async for _ in crawl:
                 pass
     assert any(record.name.startswith("anabranch.") for record in caplog.records)
+
+
+@pytest.mark.parametrize("seeds", [None, 5, [5]])
+def test_what_is_no_seed_at_all_is_refused(seeds):
+    """By a line of ours."""
+    with pytest.raises(anabranch.UsageError, match="seeds must be URLs and files"):
+        anabranch.run(seeds)

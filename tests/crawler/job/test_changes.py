@@ -57,9 +57,16 @@ def test_a_job_that_has_not_begun_has_nothing_to_change(tmp_path) -> None:
         change_order(tmp_path / "new", ["limits.pages=5"])
 
 
-def test_a_damaged_file_of_changes_is_named(job) -> None:
+@pytest.mark.parametrize("text", ["[[", "5", "[5]", "[[1, 2]]"])
+def test_a_damaged_file_of_changes_is_named(job, text) -> None:
     """With what to do."""
     change_order(job, ["limits.pages=500"])
-    (job / "state" / "changes.json").write_text("[[")
+    (job / "state" / "changes.json").write_text(text)
     with pytest.raises(OrderDamaged, match=r"changes\.json: cannot be read; remove it"):
         held_changes(job, order_of(100))
+
+
+def test_a_key_that_another_version_knows_is_left_out(job) -> None:
+    """It holds no more."""
+    (job / "state" / "changes.json").write_text('[["limits.moons", 1, 2]]')
+    assert held_changes(job, order_of(100)) == []

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from anabranch.crawler.job.folder import JobFolder
-from anabranch.crawler.operate.listing import job_folders, listed, listed_jobs, size_bytes
+from anabranch.crawler.operate.listing import job_folders, listed, listed_jobs
 from anabranch.crawler.order.order import CrawlOrder, dump_order
 from anabranch.crawler.report.progress_log import LEGEND
 from tests.facts_schema import checked
@@ -70,11 +70,3 @@ def test_the_jobs_of_a_folder_are_in_order(job: Path) -> None:
     assert [found.name for found in job_folders(job.parent)] == ["archive", "news"]
     assert job_folders(job) == [job]
     assert job_folders(job.parent / "nosuch") == []
-
-
-def test_the_size_of_a_job_is_what_its_files_occupy(job: Path) -> None:
-    """Those that vanish meanwhile count nothing."""
-    before = size_bytes(job)
-    (job / "logs" / "x").write_bytes(b"x" * 100_000)
-    assert size_bytes(job) - before >= 100_000
-    assert size_bytes(job / "nosuch") == 0

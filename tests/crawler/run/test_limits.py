@@ -193,16 +193,26 @@ async def test_without_a_least_room_nobody_looks() -> None:
     assert not run_state.pause_reason
 
 
-@pytest.mark.parametrize("on_limit", ["end", "pause"])
-async def test_limits_that_are_changed_count_all_of_the_run(on_limit) -> None:
+async def test_a_limit_that_was_lifted_stays_so_when_another_is_changed() -> None:
+    """The operator has gone on beyond it."""
+    run_state = RunState(quiet)
+    limits, _ = limits_of(run_state, pages=1, on_limit="pause")
+    await settled(limits.pages, 1)
+    run_state.resume_all()
+    limits.change(LimitsSection.model_validate({"pages": 1, "bytes": 10**9, "on_limit": "pause"}))
+    assert not run_state.pause_reason
+    await settled(limits.pages, 1)
+    limits.change(LimitsSection.model_validate({"pages": 2, "on_limit": "pause"}))
+    assert run_state.pause_reason == Cause.PAGES.value
+
+
+async def test_limits_that_are_changed_count_all_of_the_run() -> None:
     """A higher one resumes what the lower one had paused; one that is below what was fetched is reached at once."""
     run_state = RunState(quiet)
-    limits, statistics = limits_of(run_state, done=5, before=100, pages=6, on_limit=on_limit)
+    limits, statistics = limits_of(run_state, done=5, before=100, pages=6, on_limit="pause")
     await limits.pages.take()
     limits.pages.settle(is_page=True)
-    assert bool(run_state.pause_reason or run_state.stopped.is_set())
-    if on_limit == "end":
-        return
+    assert run_state.pause_reason == Cause.PAGES.value
     statistics.fetched_bytes = 600
     limits.change(LimitsSection.model_validate({"pages": 8, "bytes": 1000, "on_limit": "pause"}))
     assert not run_state.pause_reason
