@@ -77,7 +77,7 @@ class ChosenJob:
     has_seeds: bool  #: the job's seed book has some; then the command need not name any
     is_derived: bool  #: the folder's name was derived from a seed or a seed file
     edits: Sequence[str] = ()  #: changes that people made to the job's own order since its last run
-    stamp: bytes | None = None  #: `changes_stamp` of the job when it was chosen; None: a new job
+    stamp: bytes | None = None  #: `changes_stamp` of the job when it was chosen; None: its order is in a database
 
 
 class SharedOrder(NamedTuple):
@@ -110,7 +110,7 @@ def choose(wanted: CrawlRequest, find_shared: FindShared = lambda *_: None) -> C
         kept = [] if wanted.names_order else shared.layers
         return _of_shared([*layers, *kept], shared, directory, named)
     is_begun = not wanted.fresh and _has_begun(directory, shared)
-    stamp = changes_stamp(directory) if is_begun else None
+    stamp = changes_stamp(directory)
     if own is not None:
         resumed = _resume(layers, own, directory, named, is_begun=is_begun, is_derived=is_derived)
         return replace(resumed, stamp=stamp)
@@ -129,7 +129,7 @@ def choose(wanted: CrawlRequest, find_shared: FindShared = lambda *_: None) -> C
 
 def refuse_changed(chosen: ChosenJob) -> None:
     """Raises: UsageError if an operator has changed the job's order since it was chosen; the caller holds the job now."""
-    if chosen.stamp is not None and changes_stamp(chosen.directory) != chosen.stamp:
+    if chosen.stamp is not None and chosen.has_seeds and changes_stamp(chosen.directory) != chosen.stamp:
         raise UsageError(f"{chosen.directory}: its order was changed just now; run the command again")
 
 
