@@ -189,8 +189,9 @@ async def test_names_do_not_lead_out_of_the_folder(tmp_path, web):
             for path in ("", "/order", "/logs/crawl.log", "/reports/crawl-summary"):
                 target = f"/api/v1/jobs/{name}{path}".encode()
                 answer = await console.client.get(httpx.URL(console.url).copy_with(raw_path=target))
-                # `..` leads to a page, which asks for a session.
-                assert answer.status_code == (303 if name == ".." else 404), (name, path, answer.text)
+                # What leads to a page, as `..` alone does, asks for a session.
+                refused = {303, 404} if name == ".." else {404}
+                assert answer.status_code in refused, (name, path, answer.text)
         assert (await console.client.get("/api/v1/jobs/news/logs/crawl.log")).status_code == 400
         assert (await console.client.get("/api/v1/jobs/news/logs/..%2fstate%2flock")).status_code in {400, 404}
         for name in (
