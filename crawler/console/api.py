@@ -437,7 +437,7 @@ def metrics(here: Here) -> Any:
     numbers = {}
     for name in here.jobs.names:
         try:
-            found = here.jobs.job(name).metrics()
+            found = here.jobs.metrics(name)
         except (CrawlerError, FrontierError):
             continue
         if found is not None:

@@ -18,6 +18,7 @@ from anabranch.crawler.job.checking import check_names
 from anabranch.crawler.job.folder import JobFolder, move_aside
 from anabranch.crawler.job.seeds import COMMAND_LINE, BadSeed, Seed, chunks_of, parse_seed, read_seeds
 from anabranch.crawler.operate.contract import OperatedJob
+from anabranch.crawler.operate.databasejob import DatabaseJob
 from anabranch.crawler.operate.finding import operated, operated_folder
 from anabranch.crawler.operate.listing import job_folders, listed, row_of
 from anabranch.crawler.order.frontier import DATABASES
@@ -25,6 +26,7 @@ from anabranch.crawler.order.loading import Examined, examine
 from anabranch.crawler.order.order import CrawlOrder, dump_order
 from anabranch.crawler.order.sources import Layer
 from anabranch.crawler.outcomes.errors import JobInUse, NoSeeds, OrderError, UsageError, storage_error, storage_errors
+from anabranch.crawler.report.metrics import ProcessSums
 from anabranch.crawler.run.verbs import Facts
 from anabranch.dedup.files.durable import replace_file
 from anabranch.frontier.jobfolder import is_job
@@ -61,6 +63,7 @@ class ConsoleJobs:
     def __init__(self, place: str) -> None:
         """`place` is a folder, or the URL of a database. Raises: UsageError."""
         self._launcher = Launcher()
+        self._sums: dict[str, ProcessSums] = {}  # of jobs of several workers, by name
         self._turns: defaultdict[str, Lock] = defaultdict(Lock)  # by the name of a job
         self._database = operated(place) if place.startswith(DATABASES) else None
         self.folder = None if self._database else Path(place)
@@ -108,6 +111,17 @@ class ConsoleJobs:
             return operated_folder(directory, turn=self._turns[name])
         assert self._database is not None
         return self._database
+
+    def metrics(self, name: str) -> Facts | None:
+        """The numbers of `report.metrics`; None if nobody crawls the job. Counters do not fall when a worker leaves."""
+        job = self.job(name)
+        if not isinstance(job, DatabaseJob):
+            return job.metrics()
+        numbers = job.worker_metrics()
+        if not numbers:
+            self._sums.pop(name, None)
+            return None
+        return self._sums.setdefault(name, ProcessSums()).summed(numbers)
 
     def begin(self, name: str, seeds: str, order: str | Mapping[str, Any]) -> None:
         """Make a job of seeds, a line each, and an order (TOML, or its tables). Raises: UsageError; OrderError, all faults."""

@@ -89,7 +89,7 @@ class _Watched:
         try:
             job = jobs.job(name)
             self.status, self.row = job.status(), row
-            metrics = None if self.status["phase"] == STOPPED else job.metrics()
+            metrics = None if self.status["phase"] == STOPPED else jobs.metrics(name)
         except FORESEEABLE:
             self.status, self.version = None, ""
             return

@@ -16,6 +16,7 @@ from anabranch.crawler.job.inspection import readable_job, refuse_unwritable
 from anabranch.crawler.job.seeds import Seed
 from anabranch.crawler.operate.contract import Answered, HeldJob, Notify
 from anabranch.crawler.order.order import CrawlOrder
+from anabranch.crawler.report.metrics import Numbers
 from anabranch.crawler.run.crawl_verbs import ADD, REPORT, changed_facts
 from anabranch.crawler.run.explain import explainer_of
 from anabranch.crawler.run.shared_job import (
@@ -114,6 +115,11 @@ class DatabaseJob:
         """From rows: those of the workers, summed."""
         with self._shared(reads=True) as job:
             return job.metrics() if job.at_work() else None
+
+    def worker_metrics(self) -> dict[tuple[str, int], Numbers]:
+        """The same of each worker, by its machine and process."""
+        with self._shared(reads=True) as job:
+            return job.worker_metrics() if job.at_work() else {}
 
     def order(self) -> CrawlOrder:
         """From rows."""

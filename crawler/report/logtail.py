@@ -23,27 +23,32 @@ def last_lines(path: Path, most_bytes: int) -> list[bytes]:
 
 @dataclass
 class LogFollower:
-    """Reads what is added to a log, whoever rotates it: the file that has the name then is read from its begin."""
+    """Reads what is added to a log. If it is rotated, the file that has the name then is read from its begin.
+
+    What was written between the last look and a rotation is in the old file, and is not read.
+    """
 
     path: Path
     position: int = 0  #: bytes that were read
     inode: int = 0
+    is_begun: bool = False
 
     def new_lines(self, most_bytes: int = 1 << 20) -> list[bytes]:
-        """The whole lines since the last call; since the end of the file at the first. None is lost within `most_bytes`."""
+        """The whole lines since the last call, within so many bytes; at the first call those that come later count as new."""
+        is_first, self.is_begun = not self.is_begun, True
         try:
             with self.path.open("rb") as file:
                 status = os.fstat(file.fileno())
-                if not self.inode:
-                    self.position = status.st_size
-                elif status.st_ino != self.inode or status.st_size < self.position:
-                    self.position = 0
-                self.inode = status.st_ino
-                self.position = max(self.position, status.st_size - most_bytes)
-                file.seek(self.position)
-                read = file.read(most_bytes)
+                if status.st_ino != self.inode or status.st_size < self.position:
+                    self.inode, self.position = status.st_ino, 0
+                # One byte more tells whether the first line is whole.
+                begin = max(self.position, status.st_size - most_bytes - 1)
+                file.seek(begin)
+                read = file.read(status.st_size - begin)
         except OSError:
             return []
         whole = read[: read.rfind(b"\n") + 1]
-        self.position += len(whole)
-        return whole.splitlines()
+        is_cut, self.position = begin > self.position, begin + len(whole)
+        if is_first:
+            return []
+        return (whole.partition(b"\n")[2] if is_cut else whole).splitlines()

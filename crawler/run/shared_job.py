@@ -310,7 +310,11 @@ class SharedJob:
 
     def metrics(self) -> dict[str, Any]:
         """The metrics of all workers at work, summed, as they last wrote them."""
-        return summed(worker_numbers(self.look()).values())
+        return summed(self.worker_metrics().values())
+
+    def worker_metrics(self) -> dict[tuple[str, int], Numbers]:
+        """The metrics of each worker at work, by its machine and process."""
+        return worker_numbers(self.look())
 
     def now_s(self) -> float:
         """The server's clock."""

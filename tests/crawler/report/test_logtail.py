@@ -55,10 +55,29 @@ def test_a_log_that_is_rotated_or_cut_is_read_from_its_begin(log):
     assert follower.new_lines() == [b"n"]
 
 
-def test_a_burst_beyond_the_bound_loses_its_begin(log):
-    """Memory is bounded."""
+@pytest.mark.parametrize("most_bytes", [50, 52, 54])
+def test_a_burst_beyond_the_bound_loses_its_begin(log, most_bytes):
+    """Memory is bounded; no line is cut."""
     follower = LogFollower(log)
     follower.new_lines()
     with log.open("ab") as file:
         file.write(b"".join(b"%04d\n" % number for number in range(1000)))
-    assert follower.new_lines(50) == [b"%04d" % number for number in range(990, 1000)]
+    assert follower.new_lines(most_bytes) == [b"%04d" % number for number in range(990, 1000)]
+
+
+def test_a_line_that_was_being_written_at_the_first_look_comes_whole(log):
+    """Its begin is read again."""
+    log.write_bytes(TEXT + b"fi")
+    follower = LogFollower(log)
+    assert follower.new_lines() == []
+    with log.open("ab") as file:
+        file.write(b"ve\n")
+    assert follower.new_lines() == [b"five"]
+
+
+def test_a_log_that_is_not_there_yet_is_read_from_its_begin(tmp_path):
+    """All of it is new."""
+    follower = LogFollower(tmp_path / "a.log")
+    assert follower.new_lines() == []
+    (tmp_path / "a.log").write_bytes(b"one\n")
+    assert follower.new_lines() == [b"one"]
