@@ -13,10 +13,28 @@ from anabranch.crawler.console.watch import Moment
 SIDE_BY_SIDE = "display:grid;grid-template-columns:repeat(auto-fill,minmax(min(22rem,100%),1fr));gap:12px"
 
 
+#: A line goes on over so many seconds without a moment.
+_GAP_S = 120.0
+
+
 def thinned(samples: Sequence[Moment], most: int = 600) -> Sequence[Moment]:
     """Every nth sample, and the last one: at most so many. Pure."""
     step = -(-len(samples) // most) or 1
     return [*samples[:-1:step], *samples[-1:]]
+
+
+def points(moments: Sequence[tuple[float, float | None]]) -> list[list[float | None]]:
+    """The points of a line, from epoch seconds and values. It is broken where nothing was known for long. Pure."""
+    found: list[list[float | None]] = []
+    last_s = None
+    for time_s, value in moments:
+        if value is None:
+            continue
+        if last_s is not None and time_s - last_s > _GAP_S:
+            found.append([last_s * 1000 + 1, None])
+        found.append([time_s * 1000, value])
+        last_s = time_s
+    return found
 
 
 def chart(title: str, names: Sequence[str], *, is_area: bool = False, is_log: bool = False) -> ui.echart:

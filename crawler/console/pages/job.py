@@ -13,7 +13,7 @@ from nicegui import ui
 from starlette.requests import Request
 
 from anabranch.crawler.console.api import Console
-from anabranch.crawler.console.pages.charts import SIDE_BY_SIDE, chart, thinned
+from anabranch.crawler.console.pages.charts import SIDE_BY_SIDE, chart, points, thinned
 from anabranch.crawler.console.pages.shell import (
     PHASES,
     Column,
@@ -161,7 +161,7 @@ class _Overview:
         shown = thinned(samples)
         for drawn, (_, lines) in zip(self._charts, _CHARTS, strict=True):
             for series, (_, value) in zip(drawn.options["series"], lines, strict=True):
-                series["data"] = [[one.time_s * 1000, value(one)] for one in shown if value(one) is not None]
+                series["data"] = points([(one.time_s, value(one)) for one in shown])
             drawn.visible = any(series["data"] for series in drawn.options["series"])
             drawn.update()
         for series, kind in zip(self._classes.options["series"], _CLASSES, strict=True):
