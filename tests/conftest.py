@@ -8,6 +8,7 @@ import signal
 from collections.abc import AsyncIterator, Iterator, Mapping
 
 import pytest
+import structlog
 
 from anabranch.crawler.outcomes.errors import OrderError
 from anabranch.crawler.runtime import LoopFactory, loop_factory
@@ -21,6 +22,14 @@ from tests.site.server import SmallWeb
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--loop", choices=("asyncio", "uvloop"), default="asyncio", help="what tests and crawls run on")
+
+
+@pytest.fixture(autouse=True)
+def _events_as_at_the_start() -> Iterator[None]:
+    """A crawl of a program sends events to `logging`, a command to its own log: neither may last for the next test."""
+    yield
+    if structlog.is_configured():
+        structlog.reset_defaults()
 
 
 @pytest.hookimpl(tryfirst=True)  # before pytest-timeout reads what is set here
