@@ -188,6 +188,9 @@ frontier = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 
+#: States of queues that `ls` can select.
+_STATES = ("inactive", "loading", "ready", "in-flight", "snoozed", "retired", "paused")
+
 Queue = Annotated[str, typer.Argument(metavar="QUEUE", help="The queue's key, as ls shows it.")]
 Host = Annotated[str, typer.Argument(metavar="HOST", help="The host, as in example.org.")]
 
@@ -198,8 +201,8 @@ def ls(
     state: Annotated[
         Text,
         typer.Option(
-            help="Only queues in this state: inactive, loading, ready, in-flight, snoozed, retired or paused.",
-            autocompletion=completed_from("inactive", "loading", "ready", "in-flight", "snoozed", "retired", "paused"),
+            help=f"Only queues in this state: {', '.join(_STATES)}.",
+            autocompletion=completed_from(*_STATES),
         ),
     ] = None,
     limit: Annotated[int, typer.Option(metavar="N", min=0, help="Show at most N queues.")] = 20,

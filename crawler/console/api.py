@@ -12,7 +12,7 @@ from collections.abc import AsyncIterator, Callable, Coroutine, Mapping
 from dataclasses import dataclass
 from functools import partial
 from importlib.resources import files
-from typing import Annotated, Any, Literal, TypeVar
+from typing import Annotated, Any, Literal, TypeVar, get_args
 
 from fastapi import APIRouter, Body, Depends, FastAPI, HTTPException, Query, Request
 from fastapi.exceptions import RequestValidationError
@@ -25,12 +25,11 @@ from starlette.exceptions import HTTPException as AnyHTTPException
 from anabranch.crawler.console.access import Access, ConsoleRole, Holder
 from anabranch.crawler.console.audit import AuditLog
 from anabranch.crawler.console.jobs import ConsoleJobs, NoSuchJob
-from anabranch.crawler.operate.contract import OperatedJob
-from anabranch.crawler.operate.databasejob import DatabaseJob
+from anabranch.crawler.operate.databasejob import of_several
 from anabranch.crawler.order.order import dump_order
 from anabranch.crawler.order.sections import VERSION
 from anabranch.crawler.outcomes.endings import failure_code
-from anabranch.crawler.outcomes.errors import CrawlerError, ExitCode, JobInUse, UsageError
+from anabranch.crawler.outcomes.errors import CrawlerError, ExitCode, JobInUse
 from anabranch.crawler.report.exposition import CONTENT_TYPE, exposition
 from anabranch.crawler.report.logtail import LogFollower, last_lines
 from anabranch.crawler.run.verbs import Facts
@@ -39,14 +38,14 @@ from anabranch.frontier.errors import FrontierError, UnknownQueue
 #: Exit code of a command -> status of an answer; 503 for others.
 _STATUSES = {ExitCode.USAGE: 400, ExitCode.BAD_ORDER: 400, ExitCode.NO_SEED_ANSWERED: 400, ExitCode.DISK_FULL: 507}
 #: The logs of a job, by the name in a URL.
-LOGS = ("crawl.log", "errors.jsonl", "progress-statistics.log", "console.out")
+LogName = Literal["crawl.log", "errors.jsonl", "progress-statistics.log", "console.out"]
+LOGS: tuple[str, ...] = get_args(LogName)
 _MOST_LOG_BYTES = 4 << 20
 _MOST_BODY_BYTES = 96 << 20  # a job's seeds, as JSON
 #: Between two looks of a stream at a log.
 _FOLLOW_S = 0.5
 
 Name = Annotated[str, Field(description="A job, by its name.")]
-LogName = Literal["crawl.log", "errors.jsonl", "progress-statistics.log", "console.out"]
 
 
 T = TypeVar("T")
@@ -343,7 +342,7 @@ def report(here: Here, name: Name, report: str, limit: Annotated[int, Query(ge=0
 @router.get("/jobs/{name}/workers", summary="The workers of a job", **_answers("Worker", is_list=True))
 def workers(here: Here, name: Name) -> Any:
     """Of a job that several crawl."""
-    return _Json(_several(here.jobs.job(name), name).workers())
+    return _Json(of_several(here.jobs.job(name), name).workers())
 
 
 @router.post("/jobs/{name}/workers/{worker}/drain", summary="Have a worker end", **_answers("Worker", is_list=True))
@@ -351,7 +350,7 @@ def drain(here: Here, who: Who, name: Name, worker: str) -> Any:
     """In order; answers when it has ended."""
 
     def do() -> Any:
-        job = _several(here.jobs.job(name), name)
+        job = of_several(here.jobs.job(name), name)
         job.drain(worker)
         return job.workers()
 
@@ -467,12 +466,6 @@ def _done(
 ) -> Response:
     """The answer to a change, which the audit log notes."""
     return _Json(here.done(who, action, name, arguments, do), status)
-
-
-def _several(job: OperatedJob, name: str) -> DatabaseJob:
-    if not isinstance(job, DatabaseJob):
-        raise UsageError(f"{name}: one worker crawls this job; this is for jobs of several")
-    return job
 
 
 def _text(line: bytes) -> str:

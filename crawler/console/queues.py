@@ -31,7 +31,7 @@ from functools import partial
 from multiprocessing.connection import Connection
 from pathlib import Path
 from threading import Event, Lock, Thread
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, Generic, NamedTuple, TypeVar
 
 from anabranch.crawler.console.jobs import ConsoleJobs
 from anabranch.crawler.job.folder import who_holds
@@ -106,38 +106,23 @@ class ListedGate(NamedTuple):
     is_live: bool
 
 
-class QueuePage(NamedTuple):
-    """A page of queues."""
+R = TypeVar("R")
 
-    rows: list[ListedQueue]
+
+class RowsFound(NamedTuple, Generic[R]):
+    """A page of queues, or of gates."""
+
+    rows: list[R]
     total: int  #: that match
     offset: int  #: of the first one
     taken_s: float  #: epoch seconds of the rows
     live_s: float | None  #: of what the crawl has in memory; None without such a crawl
 
 
-class GatePage(NamedTuple):
-    """A page of gates; the fields are those of `QueuePage`."""
+class RowWithUrls(NamedTuple, Generic[R]):
+    """A queue or a gate, and its URLs that are fetched next."""
 
-    rows: list[ListedGate]
-    total: int
-    offset: int
-    taken_s: float
-    live_s: float | None
-
-
-class QueueWithUrls(NamedTuple):
-    """A queue, and its URLs that are fetched next."""
-
-    queue: ListedQueue
-    urls: list[QueuedUrl]
-    taken_s: float
-
-
-class GateWithUrls(NamedTuple):
-    """A gate, and its URLs that are fetched next."""
-
-    gate: ListedGate
+    row: R
     urls: list[QueuedUrl]
     taken_s: float
 
@@ -161,39 +146,39 @@ class QueueTables:
                 self._folder = Path(tempfile.mkdtemp(dir=parent))
                 self._lock_held = _folder_lock(self._folder)
 
-    def queues(self, name: str, query: PageQuery) -> QueuePage:
+    def queues(self, name: str, query: PageQuery) -> RowsFound[ListedQueue]:
         """A page of the queues of a job. Raises: PolicyError for an unknown column or state."""
         tables, seen = self._look(name)
         table, known = tables.queues, seen.queues(tables)
         found = table.find(query, time.time(), {row: state for row, (state, _) in known.items()})
         rows = [_queue(table, row, known) for row in found.rows]
-        return QueuePage(rows, found.total, found.offset, tables.taken_s, seen.live_s)
+        return RowsFound(rows, found.total, found.offset, tables.taken_s, seen.live_s)
 
-    def gates(self, name: str, query: PageQuery) -> GatePage:
+    def gates(self, name: str, query: PageQuery) -> RowsFound[ListedGate]:
         """A page of the gates of a job; none of a job whose queue is in memory. Raises: as `queues`."""
         tables, seen = self._look(name)
         now_s, table, known = time.time(), tables.gates, seen.gates(tables)
         found = table.find(query, now_s, {row: state for row, (state, _, _) in known.items()})
         rows = [_gate(table, row, known, now_s) for row in found.rows]
-        return GatePage(rows, found.total, found.offset, tables.taken_s, seen.live_s)
+        return RowsFound(rows, found.total, found.offset, tables.taken_s, seen.live_s)
 
-    def queue(self, name: str, key: str, urls: int = 20) -> QueueWithUrls:
+    def queue(self, name: str, key: str, urls: int = 20) -> RowWithUrls[ListedQueue]:
         """One queue. Raises: UnknownQueue."""
         tables, seen = self._look(name)
         row = tables.queues.number_of(key)
         if row is None:
             raise UnknownQueue(f"there was no queue {key} when the queue was read; look again later")
         listed = _queue(tables.queues, row, seen.queues(tables))
-        return QueueWithUrls(listed, self._of(name).first_urls(urls, queue=key), tables.taken_s)
+        return RowWithUrls(listed, self._of(name).first_urls(urls, queue=key), tables.taken_s)
 
-    def gate(self, name: str, key: str, urls: int = 20) -> GateWithUrls:
+    def gate(self, name: str, key: str, urls: int = 20) -> RowWithUrls[ListedGate]:
         """One gate. Raises: UnknownQueue."""
         tables, seen = self._look(name)
         row = tables.gates.number_of(key)
         if row is None:
             raise UnknownQueue(f"there was no host {key} when the queue was read; look again later")
         listed = _gate(tables.gates, row, seen.gates(tables), time.time())
-        return GateWithUrls(listed, self._of(name).first_urls(urls, gate=key), tables.taken_s)
+        return RowWithUrls(listed, self._of(name).first_urls(urls, gate=key), tables.taken_s)
 
     def close(self) -> None:
         """Remove all tables. Those that are being made are waited for."""

@@ -10,11 +10,10 @@ import json
 from collections.abc import Sequence
 from pathlib import Path
 
-from anabranch.crawler.job.orderfile import order_file, write_order
+from anabranch.crawler.job.orderfile import begun_order, write_order
 from anabranch.crawler.order.changes import CHANGEABLE, Change, changed_order, values
-from anabranch.crawler.order.loading import load_order
 from anabranch.crawler.order.order import CrawlOrder, dump_order
-from anabranch.crawler.outcomes.errors import OrderDamaged, UsageError, storage_errors
+from anabranch.crawler.outcomes.errors import OrderDamaged, storage_errors
 from anabranch.dedup.files.durable import replace_file
 from anabranch.frontier.jobfolder import STATE
 
@@ -28,10 +27,7 @@ def change_order(directory: Path, settings: Sequence[str]) -> tuple[CrawlOrder, 
 
     Raises: as `changed_order`; UsageError if the job has not begun; OrderDamaged, StorageError.
     """
-    kept = order_file(directory)
-    if kept is None:
-        raise UsageError(f"{directory}: the job has not begun; `anabranch crawl` begins it")
-    order, changes = changed_order(load_order(kept, {}), settings)
+    order, changes = changed_order(begun_order(directory), settings)
     keep_changes(directory, order, changes)
     return order, changes
 

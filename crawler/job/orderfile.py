@@ -14,7 +14,9 @@ from typing import Any
 from zlib import crc32
 
 from anabranch.crawler.job.seeds import SEED_BOOK, is_begun
-from anabranch.crawler.outcomes.errors import OrderDamaged, storage_errors
+from anabranch.crawler.order.loading import load_order
+from anabranch.crawler.order.order import CrawlOrder
+from anabranch.crawler.outcomes.errors import OrderDamaged, UsageError, storage_errors
 from anabranch.dedup.files.durable import replace_file
 from anabranch.frontier.jobfolder import ORDER_FILE, STATE
 
@@ -65,6 +67,14 @@ def order_file(directory: Path) -> Path | None:
         line = text.count("\n") + 1
         raise _damaged(f"is cut: what was written from line {line} on is missing", order, copy, kept)
     return order
+
+
+def begun_order(directory: Path) -> CrawlOrder:
+    """The order that the job goes on by. Raises: UsageError if it has none yet; OrderError, OrderDamaged, StorageError."""
+    kept = order_file(directory)
+    if kept is None:
+        raise UsageError(f"{directory}: the job has not begun; `anabranch crawl` begins it")
+    return load_order(kept, {})
 
 
 def last_order_file(directory: Path) -> Path | None:

@@ -14,8 +14,9 @@ from anabranch.crawler.cluster.database import JobDatabase
 from anabranch.crawler.job.folder import wait_until_free, who_holds
 from anabranch.crawler.job.inspection import readable_job, refuse_unwritable
 from anabranch.crawler.job.seeds import Seed
-from anabranch.crawler.operate.contract import Answered, HeldJob, Notify
+from anabranch.crawler.operate.contract import Answered, HeldJob, Notify, OperatedJob
 from anabranch.crawler.order.order import CrawlOrder
+from anabranch.crawler.outcomes.errors import UsageError
 from anabranch.crawler.report.metrics import Numbers
 from anabranch.crawler.run.crawl_verbs import ADD, REPORT, changed_facts
 from anabranch.crawler.run.explain import explainer_of
@@ -36,6 +37,13 @@ from anabranch.frontier.jobfolder import STATE, STORE_FILE
 _WISHES = {"pause": Wish.PAUSE, "resume": Wish.RESUME, "stop": Wish.STOP}
 #: Between two looks whether a worker has left.
 _LOOK_S = 0.2
+
+
+def of_several(job: OperatedJob, name: str) -> DatabaseJob:
+    """The job, if several workers crawl it. Raises: UsageError for another one."""
+    if not isinstance(job, DatabaseJob):
+        raise UsageError(f"{name}: one worker crawls this job; this is for jobs of several")
+    return job
 
 
 @dataclass(frozen=True, slots=True)

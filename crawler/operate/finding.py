@@ -50,11 +50,9 @@ def operated_folder(
 
 def several_workers(typed: str, notify: Notify) -> DatabaseJob:
     """A job of several workers. Raises: UsageError for another job."""
-    job = operated(typed, notify)
-    if isinstance(job, FolderJob):
-        raise UsageError(f"{typed}: one worker crawls this job; this is for jobs of several")
-    found: DatabaseJob = job  # type: ignore[assignment]  # there are no other kinds
-    return found
+    from anabranch.crawler.operate.databasejob import of_several  # noqa: PLC0415 - most jobs have no database
+
+    return of_several(operated(typed, notify), typed)
 
 
 def _address(directory: Path) -> str | Path | None:

@@ -11,10 +11,9 @@ from pathlib import Path
 from anabranch.crawler.job.changes import change_order
 from anabranch.crawler.job.folder import held_folder, refuse_embedded, wait_until_free, who_holds
 from anabranch.crawler.job.inspection import open_embedded, opened, readable_job, refuse_unwritable
-from anabranch.crawler.job.orderfile import order_file
+from anabranch.crawler.job.orderfile import begun_order
 from anabranch.crawler.job.seeds import SEED_BOOK, Seed, SeedBook
 from anabranch.crawler.operate.contract import Answered, HeldJob, Notify
-from anabranch.crawler.order.loading import load_order
 from anabranch.crawler.order.order import CrawlOrder
 from anabranch.crawler.outcomes.errors import JobInUse, UsageError
 from anabranch.crawler.report.troubles import last_logged
@@ -71,17 +70,14 @@ class FolderJob:
         facts = self._ask(ADD, {"seeds": [{"url": seed.url, "source": seed.source} for seed in seeds]})
         if facts is not None:
             return True, facts["seeds"]
-        with self.turn:
-            self._refuse_if_held()
-        refuse_unwritable(self.directory)
         from anabranch.crawler.run.stopped_verbs import add_to_stopped  # noqa: PLC0415 - commands on a running crawl do not need it
 
-        with (
-            self.turn,
-            opened(self.directory) as (frontier, order),
-            SeedBook(self.directory / "state" / SEED_BOOK) as book,
-        ):
-            return False, add_to_stopped(frontier, book, seeds, Canonicalizer(order.urls.canonicalization).key)["seeds"]
+        with self.turn:
+            self._refuse_if_held()
+            refuse_unwritable(self.directory)
+            with opened(self.directory) as (frontier, order), SeedBook(self.directory / "state" / SEED_BOOK) as book:
+                key = Canonicalizer(order.urls.canonicalization).key
+                return False, add_to_stopped(frontier, book, seeds, key)["seeds"]
 
     def change_order(self, settings: Sequence[str]) -> Facts:
         """In the crawl, or for the next one."""
@@ -128,10 +124,7 @@ class FolderJob:
 
     def order(self) -> CrawlOrder:
         """From its folder."""
-        kept = order_file(self.directory)
-        if kept is None:
-            raise UsageError(f"{self.directory}: the job has not begun; `anabranch crawl` begins it")
-        return load_order(kept, {})
+        return begun_order(self.directory)
 
     @contextmanager
     def held(self, verb: str, *, reads: bool) -> Iterator[HeldJob]:
@@ -159,11 +152,11 @@ class FolderJob:
         now_s, job = time.time(), self.directory.resolve().name
         with self.turn:
             self._refuse_if_held()
-        trouble = last_logged(self.directory, now_s)
-        with self.turn, readable_job(self.directory) as place, opened(place) as (frontier, _):
-            totals = answer(frontier, "ls", {"limit": 0})["totals"]
-            seen = frontier.operations.statistics().seen
-            return stopped_facts(job, totals, trouble, seen, is_done=frontier.is_done)
+            trouble = last_logged(self.directory, now_s)
+            with readable_job(self.directory) as place, opened(place) as (frontier, _):
+                totals = answer(frontier, "ls", {"limit": 0})["totals"]
+                seen = frontier.operations.statistics().seen
+                return stopped_facts(job, totals, trouble, seen, is_done=frontier.is_done)
 
 
 @dataclass(frozen=True, slots=True)

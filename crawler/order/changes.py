@@ -40,12 +40,17 @@ def changed_order(order: CrawlOrder, settings: Sequence[str]) -> tuple[CrawlOrde
     Raises: UsageError for a key that cannot be changed, BadArgument for a wrong value.
     """
     for setting in settings:
-        _check_key(setting.partition("=")[0].rstrip("+ ").strip())
+        _check_key(key_of_setting(setting))
     before = values(order)
     layer = settings_layer([_whole(setting, before) for setting in settings], form="")
     after = order_of([layer, kept_layer(tomllib.loads(dump_order(order)), "the job's order")])
     now = values(after)
     return after, [Change(key, before[key], value) for key, value in now.items() if before[key] != value]
+
+
+def key_of_setting(setting: str) -> str:
+    """The key that a setting names, as in limits.pages. Pure."""
+    return setting.partition("=")[0].rstrip("+ ").strip()
 
 
 def values(order: CrawlOrder) -> dict[str, Any]:

@@ -44,7 +44,7 @@ from anabranch.crawler.job.folder import JobFolder, who_holds
 from anabranch.crawler.job.seeding import seed_keys, seed_outcomes
 from anabranch.crawler.job.state import Round
 from anabranch.crawler.job.workerfolders import await_orphans
-from anabranch.crawler.order.changes import Change, changed_order
+from anabranch.crawler.order.changes import Change, changed_order, key_of_setting
 from anabranch.crawler.order.loading import order_of
 from anabranch.crawler.order.order import CrawlOrder
 from anabranch.crawler.order.sources import kept_layer
@@ -238,7 +238,7 @@ class SharedJob:
 
     def change_order(self, settings: Sequence[str]) -> list[Change]:
         """Change the job's order; what differs. Workers at work follow in a moment. Raises: as `changed_order`."""
-        refused = [setting for setting in settings if setting.partition("=")[0].rstrip("+ ").strip() in LOCAL]
+        refused = [setting for setting in settings if key_of_setting(setting) in LOCAL]
         if refused:
             raise UsageError(f"{refused[0]!r}: concerns one machine; give it to the worker's own command there")
 

@@ -17,7 +17,7 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse
 
 from anabranch.crawler.console.pages.shell import Column, every
-from anabranch.crawler.console.queues import GatePage, QueuePage
+from anabranch.crawler.console.queues import RowsFound
 from anabranch.crawler.outcomes.errors import UsageError
 from anabranch.frontier.stores.sql.browse import PageQuery
 from anabranch.frontier.times import duration_words
@@ -108,7 +108,7 @@ def _column(column: Column, sort: str) -> dict[str, Any]:
 
 
 def rows_route(
-    find: Callable[[str, PageQuery], QueuePage | GatePage],
+    find: Callable[[str, PageQuery], RowsFound[Any]],
     row: Callable[[Any, float], Mapping[str, object]],
     noun: str,
 ) -> Callable[[Request], JSONResponse]:

@@ -51,7 +51,8 @@ _COLUMNS = (
     Column("throttle_s", "Throttle", is_number=True),
     Column("troubles", "Troubles in a row", is_number=True),
 )
-_FETCHED = (
+#: Columns of what was fetched from each host.
+FETCHED = (
     Column("host", "Host"),
     Column("urls", "URLs", is_number=True, is_sortable=False),
     Column("bytes", "Bytes", is_number=True, is_sortable=False),
@@ -82,7 +83,7 @@ def add_hosts_page(console: Console, watch: WatchedJobs, tables: QueueTables, ap
             panel.add_buttons(_actions(view, name))
             grid = Grid(_COLUMNS, "Gates", "urls", panel.open)
             heading(f"Fetched so far, from the {_MOST_FETCHED:,} busiest hosts")
-            fetched = table(_FETCHED, "host", "Fetched so far").bind_filter_from(text, "value", str_or_empty)
+            fetched = table(FETCHED, "host", "Fetched so far").bind_filter_from(text, "value", str_or_empty)
 
             def show() -> None:
                 asked = [("text", text.value or ""), *(("state", state) for state in states.value)]
@@ -151,7 +152,7 @@ def _found(console: Console, tables: QueueTables, name: str, key: str) -> PanelF
             gates = [gate for gate in facts.get("gates") or () if gate["gate"] == key]
         if gates:
             break
-    return gate_panel(found.gate, gates, time.time())._replace(urls=found.urls)
+    return gate_panel(found.row, gates, time.time())._replace(urls=found.urls)
 
 
 def gate_panel(gate: ListedGate, gates: list[Facts], now_s: float) -> PanelFacts:

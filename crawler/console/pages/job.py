@@ -14,6 +14,7 @@ from starlette.requests import Request
 
 from anabranch.crawler.console.api import Console
 from anabranch.crawler.console.pages.charts import SIDE_BY_SIDE, chart, points, thinned
+from anabranch.crawler.console.pages.hosts import FETCHED, fetched_row
 from anabranch.crawler.console.pages.shell import (
     PHASES,
     Column,
@@ -59,12 +60,6 @@ _TROUBLES = (
 )
 #: Vue shows what is between braces as text, whatever it holds.
 _URL = '<q-td :props="props"><a :href="props.row.href" class="text-primary">{{ props.row.url }}</a></q-td>'
-_HOSTS = (
-    Column("host", "Host"),
-    Column("urls", "URLs", is_number=True),
-    Column("bytes", "Bytes", is_number=True),
-    Column("remaining", "Remaining", is_number=True),
-)
 
 
 def add_job_page(console: Console, watch: WatchedJobs) -> None:
@@ -108,7 +103,7 @@ class _Overview:
             self._charts = [chart(title, [name for name, _ in lines]) for title, lines in _CHARTS]
             self._classes = chart("Answers by class, of the run", _CLASSES, is_area=True)
         heading("Busiest hosts")
-        self._hosts = table(_HOSTS, "host", "Busiest hosts").props("hide-pagination")
+        self._hosts = table(FETCHED, "host", "Busiest hosts").props("hide-pagination")
         heading("Last troubles")
         self._troubles = table(_TROUBLES, "id", "Last troubles").props("hide-pagination")
         self._troubles.add_slot("body-cell-url", _URL)
@@ -183,15 +178,7 @@ class _Overview:
         if found is None:
             return
         hosts, troubles = found
-        self._hosts.rows = [
-            {
-                "host": cut(row["host"], 300),
-                "urls": count(row["#urls"]),
-                "bytes": format_bytes(row["#bytes"]),
-                "remaining": count(row["#remaining"]),
-            }
-            for row in hosts
-        ]
+        self._hosts.rows = list(map(fetched_row, hosts))
         self._troubles.rows = [
             {**trouble_row(one, now_s), "id": at, "href": self._view.href("jobs", name, "url", url=one["url"])}
             for at, one in enumerate(troubles)

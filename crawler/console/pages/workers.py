@@ -26,8 +26,7 @@ from anabranch.crawler.console.pages.shell import (
     view_of,
 )
 from anabranch.crawler.console.watch import EVERY_S, WatchedJobs
-from anabranch.crawler.operate.databasejob import DatabaseJob
-from anabranch.crawler.outcomes.errors import UsageError
+from anabranch.crawler.operate.databasejob import DatabaseJob, of_several
 from anabranch.crawler.run.status import STOPPED
 from anabranch.crawler.run.verbs import Facts
 from anabranch.frontier.times import duration_words
@@ -146,10 +145,7 @@ class _Workers:
             say(f"{count(number)} pages of {cell(lost)} are queued again")
 
     def _job(self) -> DatabaseJob:
-        job = self._view.console.jobs.job(self._name)
-        if not isinstance(job, DatabaseJob):
-            raise UsageError(f"{self._name}: one worker crawls this job; this is for jobs of several")
-        return job
+        return of_several(self._view.console.jobs.job(self._name), self._name)
 
 
 def worker_row(line: Mapping[str, Any]) -> dict[str, str]:
