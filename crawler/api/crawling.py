@@ -15,7 +15,6 @@ from typing import Any, Self, TypeVar
 
 import structlog
 
-from anabranch.crawler.api.events import log_by_logging
 from anabranch.crawler.api.keywords import Order, ProgramRequest, Seeds, seed_texts
 from anabranch.crawler.api.pages import Page, PageBuffer
 from anabranch.crawler.job.checking import check_names
@@ -428,4 +427,16 @@ def _result(facts: RunFacts, job: Path | None) -> CrawlResult:
         by_status=dict(run_.by_status),
         seeds=tuple(facts.seeds),
         summary=crawl_report(facts),
+    )
+
+
+def log_by_logging() -> None:
+    """Send events to `logging` by the names of their modules. Does nothing if structlog is configured already."""
+    if structlog.is_configured():
+        return
+    structlog.configure(
+        processors=[structlog.stdlib.filter_by_level, structlog.processors.KeyValueRenderer(key_order=["event"])],
+        wrapper_class=structlog.stdlib.BoundLogger,
+        logger_factory=structlog.stdlib.LoggerFactory(),
+        cache_logger_on_first_use=False,
     )

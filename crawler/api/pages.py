@@ -52,7 +52,7 @@ class Page:
         self.links: tuple[Link, ...] = tuple(visit.links)  #: what it links to, in the order of the document
         reason = visit.failure or visit.broken or (describe(visit.status) if visit.status < 0 else "")
         self.error: str = str(reason)  #: why it was not answered, or why a processor failed
-        #: Where it is archived; None without `warc=True`, and for what is not written.
+        #: Where it is archived; None without `warc=True`, or if the page is not archived.
         self.warc_ref: WarcRef | None = (
             None if visit.place is None else WarcRef(visit.place.filename, visit.place.offset)
         )

@@ -19,7 +19,7 @@ class _ServesByDefault(TyperGroup):
     """Without the name of another command, `serve` is meant: `anabranch console jobs`."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        """Put the name of the command first, where there is none."""
+        """Add `serve` if the arguments begin with no command."""
         helps = {"-h", "--help"}
         if not args or (args[0] not in self.commands and not (args[0] in helps and len(args) == 1)):
             args = ["serve", *args]
@@ -65,7 +65,7 @@ def serve(
 def token(
     name: Annotated[Text, typer.Argument(metavar="[NAME]", help="Make a token of this name, and print it.")] = None,
     read_only: Annotated[bool, typer.Option("--read-only", help="It may look, and change nothing.")] = False,
-    revoke: Annotated[Text, typer.Option(metavar="NAME", help="Revoke a token; it counts no more at once.")] = None,
+    revoke: Annotated[Text, typer.Option(metavar="NAME", help="Revoke a token at once.")] = None,
     state: Annotated[FilePath, _STATE] = None,
     as_json: Json = False,
 ) -> None:

@@ -2,21 +2,18 @@
 
 from __future__ import annotations
 
-import json
 import re
 import secrets
 import stat
 import time
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from enum import StrEnum
 from hashlib import sha256
 from pathlib import Path
 from typing import NamedTuple
 
-from anabranch.crawler.outcomes.errors import StorageError, UsageError, storage_errors
-from anabranch.dedup.files.durable import replace_file
-from anabranch.dedup.files.locks import folder_turn
+from anabranch.crawler.console.credentials import CredentialFile
+from anabranch.crawler.outcomes.errors import UsageError, storage_errors
 
 _TOKENS = "tokens.json"
 _NAME = re.compile(r"[A-Za-z0-9._-]{1,64}")
@@ -61,9 +58,7 @@ class Access:
 
     def __init__(self, folder: Path) -> None:
         """Make the folder, which only its owner can read. Raises: UsageError if others can write there; StorageError."""
-        self._file = folder / _TOKENS
-        self._read_at: tuple[int, int] | None = None
-        self._tokens: dict[str, KnownToken] = {}  # by digest
+        self._file = CredentialFile(folder / _TOKENS, _token, _row, "make the tokens")
         with storage_errors(folder, "--state"):
             folder.mkdir(mode=0o700, parents=True, exist_ok=True)
             status = folder.stat()
@@ -77,61 +72,37 @@ class Access:
                 f"{name!r}: give the token a name of up to 64 letters, digits, dots, dashes and underscores"
             )
         text = secrets.token_urlsafe(_BYTES)
-        with self._changed() as tokens:
+        with self._file.changed() as tokens:
             if any(token.holder.name == name for token in tokens):
                 raise UsageError(f"{name}: there is a token of this name; revoke it first")
             tokens.append(KnownToken(Holder(name, role), _digest(text), time.time()))
         return text
 
     def revoke(self, name: str) -> None:
-        """Forget a token. Raises: UsageError if there is none of this name; StorageError."""
-        with self._changed() as tokens:
+        """Forget a token. Raises: UsageError if no token has this name; StorageError."""
+        with self._file.changed() as tokens:
             found = next((token for token in tokens if token.holder.name == name), None)
             if found is None:
                 names = ", ".join(token.holder.name for token in tokens)
-                raise UsageError(
-                    f"{name!r}: there is no such token; {f'there are: {names}' if names else 'there is none'}"
-                )
+                raise UsageError(f"{name!r}: no token has this name; the tokens are: {names or 'none yet'}")
             tokens.remove(found)
 
     def tokens(self) -> list[KnownToken]:
         """All tokens, the oldest first. Raises: StorageError."""
-        self._read()
-        return sorted(self._tokens.values(), key=lambda token: token.made_s)
+        return sorted(self._file.entries(), key=lambda token: token.made_s)
 
     def holder(self, text: str) -> Holder | None:
         """Who has this token. Raises: StorageError."""
-        self._read()
-        known = self._tokens.get(_digest(text))  # by its digest, so that time tells nothing of the token
-        return None if known is None else known.holder
+        digest = _digest(text)  # what is compared are digests, so time tells nothing of the tokens
+        return next((token.holder for token in self._file.entries() if token.digest == digest), None)
 
-    def _read(self) -> None:
-        with storage_errors(self._file):
-            try:
-                status = self._file.stat()
-            except FileNotFoundError:
-                self._tokens, self._read_at = {}, None
-                return
-            if (status.st_mtime_ns, status.st_ino) == self._read_at:
-                return
-            text = self._file.read_bytes()
-        try:
-            self._tokens = {
-                digest: KnownToken(Holder(name, ConsoleRole(role)), digest, made_s)
-                for name, role, digest, made_s in json.loads(text)
-            }
-        except (ValueError, TypeError) as error:
-            raise StorageError(f"{self._file}: cannot be read; remove it, and make the tokens again") from error
-        self._read_at = (status.st_mtime_ns, status.st_ino)
 
-    @contextmanager
-    def _changed(self) -> Iterator[list[KnownToken]]:
-        """The tokens, to be changed in place; no other process changes them in the block."""
-        with storage_errors(self._file, "--state"), folder_turn(self._file.parent):
-            tokens = self.tokens()
-            yield tokens
-            rows = [(token.holder.name, token.holder.role.value, token.digest, token.made_s) for token in tokens]
-            replace_file(self._file, json.dumps(rows).encode())  # readable by the owner alone
+def _token(name: str, role: str, digest: str, made_s: float) -> KnownToken:
+    return KnownToken(Holder(name, ConsoleRole(role)), digest, made_s)
+
+
+def _row(token: KnownToken) -> tuple[object, ...]:
+    return (token.holder.name, token.holder.role.value, token.digest, token.made_s)
 
 
 def _digest(text: str) -> str:

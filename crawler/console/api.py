@@ -366,7 +366,7 @@ def log_lines(
     contains: Annotated[str, Query()] = "",
 ) -> Any:
     """The last lines, or of the last 4 MiB those that contain a text."""
-    found = map(_text, last_lines(here.jobs.log(name, log), _MOST_LOG_BYTES))
+    found = last_lines(here.jobs.log(name, log), _MOST_LOG_BYTES)
     return _Json({"lines": [line for line in found if contains in line][-lines:]})
 
 
@@ -407,7 +407,7 @@ async def log_events(
     async def stream() -> AsyncIterator[str]:
         yield ": begins\n\n"
         while _counts(request):
-            for line in map(_text, await asyncio.to_thread(follower.new_lines)):
+            for line in await asyncio.to_thread(follower.new_lines):
                 if contains in line:
                     yield _event("line", {"line": line})
             await asyncio.sleep(_FOLLOW_S)
@@ -466,10 +466,6 @@ def _done(
 ) -> Response:
     """The answer to a change, which the audit log notes."""
     return _Json(here.done(who, action, name, arguments, do), status)
-
-
-def _text(line: bytes) -> str:
-    return line.decode("utf-8", "replace")
 
 
 def _event(kind: str, facts: Facts) -> str:

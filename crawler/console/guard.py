@@ -27,7 +27,7 @@ _POLICY = "; ".join((
     "img-src 'self' data:", "font-src 'self' data:", "worker-src 'self' blob:", "object-src 'none'", "base-uri 'none'",
     "form-action 'self'", "frame-ancestors 'none'",
 ))  # fmt: skip
-#: Headers of all answers that say nothing else.
+#: Headers of each answer that does not set them itself.
 _HEADERS = {
     b"content-security-policy": _POLICY.encode(),
     b"x-frame-options": b"DENY",
@@ -147,7 +147,7 @@ async def bounded(app: App, scope: Scope, receive: Receive, send: Send, most_byt
         if has_begun:
             return
     except RuntimeError:
-        if is_gone:  # a window was closed while its page was made: nobody is left to answer
+        if is_gone:  # the window was closed while its page was made
             return
         raise
     await refuse(scope, send, 413, f"the body has more than {most_bytes} bytes")

@@ -8,6 +8,7 @@ import time
 import tomllib
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
+from functools import cached_property
 from itertools import chain
 from pathlib import Path
 from threading import Lock
@@ -70,11 +71,17 @@ class ConsoleJobs:
         if self.folder is not None and not self.folder.is_dir():
             raise UsageError(f"{place}: there is no such folder; make it, or name one that holds jobs")
 
+    @cached_property
+    def _name_in_database(self) -> str:
+        """It does not change."""
+        assert self._database is not None
+        return str(self._database.status()["job"])
+
     @property
     def names(self) -> list[str]:
         """The names of the jobs, in order."""
         if self._database is not None:
-            return [str(self._database.status()["job"])]
+            return [self._name_in_database]
         return [directory.resolve().name for directory in self._folders()]
 
     def rows(self) -> list[Facts]:
@@ -90,9 +97,11 @@ class ConsoleJobs:
 
     def directory(self, name: str) -> Path | None:
         """The folder of a job; None for one in a database. Raises: NoSuchJob."""
-        if name not in self.names:  # a name is compared with those that there are, and never made a path
+        # A name is compared with those that there are, and never made a path.
+        found = next((entry for entry in self._folders() if entry.resolve().name == name), None)
+        if found is None and (self._database is None or name != self._name_in_database):
             raise NoSuchJob(f"{name!r}: there is no such job")
-        return next((entry for entry in self._folders() if entry.resolve().name == name), None)
+        return found
 
     def log(self, name: str, file: str) -> Path:
         """A log of a job, which may not exist. Raises: NoSuchJob; UsageError if it has none here."""
@@ -113,7 +122,7 @@ class ConsoleJobs:
         return self._database
 
     def metrics(self, name: str) -> Facts | None:
-        """The numbers of `report.metrics`; None if nobody crawls the job. Counters do not fall when a worker leaves."""
+        """The job's metrics; None while it is not crawled. Counters do not fall when a worker leaves."""
         job = self.job(name)
         if not isinstance(job, DatabaseJob):
             return job.metrics()
@@ -130,7 +139,7 @@ class ConsoleJobs:
         if is_job(self.folder):
             raise UsageError(f"{self.folder}: is a job itself; make others by a console of the folder that holds it")
         if not seeds.strip():
-            raise UsageError("seeds: there is none; give a URL a line")
+            raise UsageError("seeds: the list is empty; write one URL a line")
         content = seeds.encode()
         if len(content) > MOST_SEED_BYTES:
             raise UsageError(f"seeds: more than {MOST_SEED_BYTES >> 20} MiB; add the others when the job runs")
@@ -199,7 +208,7 @@ class ConsoleJobs:
         return moved.place.name
 
     def _folders(self) -> list[Path]:
-        """Those of the jobs. A link is none of them: it may lead out of the folder, or be a second name of a job."""
+        """The folders of the jobs. Links are left out: they may lead out of the folder, or name a job twice."""
         if self.folder is None:
             return []
         return [entry for entry in job_folders(self.folder) if entry == self.folder or not entry.is_symlink()]

@@ -157,7 +157,7 @@ class LabRuns:
             is_running=is_running,
             live=live_points(last_lines(place / _LIVE, _LIVE_BYTES)),
             means=means_of(_json_of(place / _RESULT, _RESULT_BYTES)),
-            said=tuple(line.decode("utf-8", "replace") for line in last_lines(place / _OUTPUT, _OUTPUT_BYTES)),
+            said=tuple(last_lines(place / _OUTPUT, _OUTPUT_BYTES)),
         )
         if not is_running:
             self._over[name] = found
@@ -189,7 +189,7 @@ def _started(place: Path, asked: LabRequest, lock: int) -> subprocess.Popen[byte
         )
 
 
-def live_points(lines: Sequence[bytes]) -> dict[str, list[tuple[float, float, float]]]:
+def live_points(lines: Sequence[str]) -> dict[str, list[tuple[float, float, float]]]:
     """Policy -> its seconds, active workers and URLs a second, by the lines of `compare --live`. Pure."""
     points: dict[str, list[tuple[float, float, float]]] = {}
     for line in lines:

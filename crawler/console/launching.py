@@ -59,5 +59,4 @@ def _last_words(output: Path, begin: int) -> str:
     """The last message of a command that wrote behind `begin`; empty without one."""
     with storage_errors(output):
         written = last_lines(output, min(output.stat().st_size - begin, _MOST_OUTPUT_BYTES))
-    lines = (line.decode("utf-8", "replace") for line in reversed(written))
-    return next((line for line in lines if line.startswith(_OURS)), "").removeprefix(_OURS)
+    return next((line for line in reversed(written) if line.startswith(_OURS)), "").removeprefix(_OURS)

@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import json
 import secrets
-from collections.abc import Iterator
-from contextlib import contextmanager
 from hashlib import scrypt
 from hmac import compare_digest
 from pathlib import Path
@@ -13,9 +10,8 @@ from threading import Lock
 from typing import NamedTuple
 
 from anabranch.crawler.console.access import ConsoleRole, Holder, is_name
-from anabranch.crawler.outcomes.errors import StorageError, UsageError, storage_errors
-from anabranch.dedup.files.durable import replace_file
-from anabranch.dedup.files.locks import folder_turn
+from anabranch.crawler.console.credentials import CredentialFile
+from anabranch.crawler.outcomes.errors import UsageError
 
 _FILE = "passwords.json"
 #: Cost of a hash: 16 MiB and 50 ms (RFC 7914, section 2).
@@ -27,9 +23,14 @@ _LONGEST_WAIT_S = 60.0
 
 
 class _Kept(NamedTuple):
+    name: str
     role: ConsoleRole
     salt: str
     digest: str
+
+
+def _entry(name: str, role: str, salt: str, digest: str) -> _Kept:
+    return _Kept(name, ConsoleRole(role), salt, digest)
 
 
 class Passwords:
@@ -39,9 +40,7 @@ class Passwords:
     """
 
     def __init__(self, folder: Path) -> None:
-        self._file = folder / _FILE
-        self._read_at: tuple[int, int] | None = None
-        self._kept: dict[str, _Kept] = {}
+        self._file = CredentialFile(folder / _FILE, _entry, tuple, "set the passwords")
         self._failures = 0  #: in a row, of anybody: names are guessed, too
         self._not_before_s = 0.0
         self._turn = Lock()  # or many tries at once would all be the first
@@ -49,7 +48,7 @@ class Passwords:
     @property
     def has_any(self) -> bool:
         """Somebody has a password. Raises: StorageError."""
-        return bool(self._read())
+        return bool(self._file.entries())
 
     def put(self, name: str, password: str, role: ConsoleRole) -> None:
         """Set the password of a name. Raises: UsageError if one of them is not fit; StorageError."""
@@ -58,22 +57,26 @@ class Passwords:
         if not LEAST_CHARS <= len(password) <= _MOST_CHARS:
             raise UsageError(f"the password has {len(password)} characters; give {LEAST_CHARS} to {_MOST_CHARS}")
         salt = secrets.token_hex(16)
-        with self._changed() as kept:
-            kept[name] = _Kept(role, salt, _hash(password, salt))
+        with self._file.changed() as everybody:
+            everybody[:] = [kept for kept in everybody if kept.name != name]
+            everybody.append(_Kept(name, role, salt, _hash(password, salt)))
 
     def remove(self, name: str) -> None:
         """Forget the password of a name. Raises: UsageError if it has none; StorageError."""
-        with self._changed() as kept:
-            if kept.pop(name, None) is None:
-                raise UsageError(f"{name!r}: has no password; {', '.join(kept) or 'nobody'} has one")
+        with self._file.changed() as everybody:
+            left = [kept for kept in everybody if kept.name != name]
+            if len(left) == len(everybody):
+                names = ", ".join(kept.name for kept in left)
+                raise UsageError(f"{name!r}: has no password; {names or 'nobody'} has one")
+            everybody[:] = left
 
     def digest(self, name: str) -> str:
         """The hash of the password of a name; empty if it has none. Raises: StorageError."""
-        kept = self._read().get(name)
+        kept = self._kept(name)
         return "" if kept is None else kept.digest
 
     def wait_s(self, now_s: float) -> float:
-        """So long no try counts."""
+        """Seconds until passwords are accepted again."""
         return max(self._not_before_s - now_s, 0.0)
 
     def holder(self, name: str, password: str, now_s: float) -> Holder | None:
@@ -81,7 +84,7 @@ class Passwords:
         with self._turn:
             if self.wait_s(now_s) or len(password) > _MOST_CHARS:
                 return None
-            kept = self._read().get(name)
+            kept = self._kept(name)
             # An unknown name costs as much time as a known one.
             digest = _hash(password, "" if kept is None else kept.salt)
             if kept is not None and compare_digest(digest, kept.digest):
@@ -92,27 +95,8 @@ class Passwords:
                 self._not_before_s = now_s + min(2.0 ** (self._failures - _FREE_FAILURES), _LONGEST_WAIT_S)
             return None
 
-    def _read(self) -> dict[str, _Kept]:
-        try:
-            with storage_errors(self._file):
-                if not self._file.exists():
-                    return {}
-                status = self._file.stat()
-                if (status.st_mtime_ns, status.st_ino) != self._read_at:
-                    rows = json.loads(self._file.read_bytes())
-                    self._kept = {name: _Kept(ConsoleRole(role), *rest) for name, (role, *rest) in rows.items()}
-                    self._read_at = (status.st_mtime_ns, status.st_ino)
-            return self._kept
-        except (ValueError, TypeError, AttributeError) as error:
-            raise StorageError(f"{self._file}: cannot be read; remove it, and set the passwords again") from error
-
-    @contextmanager
-    def _changed(self) -> Iterator[dict[str, _Kept]]:
-        """The passwords, to be changed in place; no other process changes them in the block."""
-        with storage_errors(self._file, "--state"), folder_turn(self._file.parent):
-            kept = dict(self._read())
-            yield kept
-            replace_file(self._file, json.dumps(kept).encode())  # readable by the owner alone
+    def _kept(self, name: str) -> _Kept | None:
+        return next((kept for kept in self._file.entries() if kept.name == name), None)
 
 
 def _hash(password: str, salt: str) -> str:

@@ -66,7 +66,7 @@ class Sessions:
         self._open.pop(name, None)
 
     def holder(self, name: str) -> Holder | None:
-        """Whose session this is; it lasts on. It is over when its password is changed or removed. Raises: StorageError."""
+        """The holder of a session, which is extended; None if it is over, or its password was changed. Raises: StorageError."""
         session, now_s = self._open.get(name), self._now_s()
         if session is None or session.ends_s <= now_s:
             return None
@@ -87,7 +87,7 @@ class Sessions:
 
     @property
     def wait_s(self) -> float:
-        """So long no password is looked at."""
+        """Seconds until passwords are accepted again."""
         return self._passwords.wait_s(self._now_s())
 
     @property

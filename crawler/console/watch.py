@@ -185,6 +185,6 @@ def _logged(directory: Path | None) -> list[Moment]:
     """The samples of the progress log."""
     if directory is None:
         return []
-    lines = [line.decode("utf-8", "replace") for line in last_lines(directory / "logs" / PROGRESS_LOG_FILE, _LOG_BYTES)]
+    lines = last_lines(directory / "logs" / PROGRESS_LOG_FILE, _LOG_BYTES)
     found = filter(None, map(parse_progress_line, lines))
     return [Moment(one.time_s, one.pages_per_s, one.kb_per_s, one.active, one.queued) for one in found][-_MOST_SAMPLES:]

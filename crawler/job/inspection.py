@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from anabranch.crawler.job.folder import JobFolder, open_lock, take_job_lock, who_holds
-from anabranch.crawler.job.orderfile import order_file
+from anabranch.crawler.job.orderfile import begun_order
 from anabranch.crawler.job.state import PAYLOADS
 from anabranch.crawler.order.frontier import MEMORY
 from anabranch.crawler.order.loading import load_order
@@ -72,10 +72,7 @@ def opened(directory: Path) -> Iterator[tuple[Frontier, CrawlOrder]]:
     from anabranch.crawler.job.frontier import has_begun, open_job, refuse_lost_queue  # noqa: PLC0415 - commands on a running crawl do not need it
 
     with JobFolder.open(directory) as job:
-        kept = order_file(directory)
-        if kept is None:
-            raise UsageError(f"{directory}: the job has not begun; `anabranch crawl` begins it")
-        order = load_order(kept, {})
+        order = begun_order(directory)
         refuse_lost_queue(job.state)
         if order.frontier.store in {"", MEMORY} and not has_begun(job.state) and not has_store(job.state):
             raise UsageError(f"{directory}: the job has no queue yet; `anabranch crawl` begins it")

@@ -41,7 +41,7 @@ def listed_jobs(folder: Path) -> Iterator[Facts]:
 
 
 def listed(directory: Path) -> Facts:
-    """The facts of one job: those of a stopped one are in its logs, so nothing is opened. Raises nothing foreseeable."""
+    """The row of one job. A stopped job is not opened: its facts are in its logs. A job that cannot be read is a row, too."""
     where = {"folder": str(directory), "free_disk_bytes": _free_bytes(directory)}
     try:
         status = _of_crawl(directory)

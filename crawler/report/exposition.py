@@ -11,7 +11,7 @@ from prometheus_client.registry import Collector
 
 from anabranch.crawler.report.metrics import BUILD, METRICS, PHASE, PHASES, Metric, Numbers, is_counter
 
-#: What a scrape is answered as.
+#: The media type of the answer to a scrape.
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 
 

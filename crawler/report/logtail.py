@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 
-def last_lines(path: Path, most_bytes: int) -> list[bytes]:
+def last_lines(path: Path, most_bytes: int) -> list[str]:
     """The last whole lines within so many bytes; none if the file cannot be read."""
     try:
         with path.open("rb") as file:
@@ -18,7 +18,7 @@ def last_lines(path: Path, most_bytes: int) -> list[bytes]:
         return []
     if start:
         read = read.partition(b"\n")[2]
-    return read[: read.rfind(b"\n") + 1].splitlines()
+    return _lines(read)
 
 
 @dataclass
@@ -33,7 +33,7 @@ class LogFollower:
     inode: int = 0
     is_begun: bool = False
 
-    def new_lines(self, most_bytes: int = 1 << 20) -> list[bytes]:
+    def new_lines(self, most_bytes: int = 1 << 20) -> list[str]:
         """The whole lines since the last call, within so many bytes; at the first call those that come later count as new."""
         is_first, self.is_begun = not self.is_begun, True
         try:
@@ -51,4 +51,9 @@ class LogFollower:
         is_cut, self.position = begin > self.position, begin + len(whole)
         if is_first:
             return []
-        return (whole.partition(b"\n")[2] if is_cut else whole).splitlines()
+        return _lines(whole.partition(b"\n")[2] if is_cut else whole)
+
+
+def _lines(read: bytes) -> list[str]:
+    """The whole lines, as text: a site may have written any bytes."""
+    return read[: read.rfind(b"\n") + 1].decode("utf-8", "replace").split("\n")[:-1]

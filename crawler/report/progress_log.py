@@ -132,8 +132,7 @@ def parse_progress_line(line: str) -> ProgressLine | None:
 
 def last_progress(path: Path, tail_bytes: int = 1 << 14) -> ProgressLine | None:
     """The last line of statistics in the end of a log; None without one."""
-    lines = (line.decode("utf-8", "replace") for line in reversed(last_lines(path, tail_bytes)))
-    return next(filter(None, map(parse_progress_line, lines)), None)
+    return next(filter(None, map(parse_progress_line, reversed(last_lines(path, tail_bytes)))), None)
 
 
 def event_line(now_s: float, event: CrawlEvent, words: str) -> str:

@@ -153,7 +153,6 @@ def line_filter(text: str, *, is_pattern: bool) -> Fits:
     return lambda line: pattern.search(line) is not None
 
 
-def fitting(lines: Iterable[bytes], fits: Fits) -> list[str]:
+def fitting(lines: Iterable[str], fits: Fits) -> list[str]:
     """The lines that fit, as text that is safe to show, cut at `MOST_CHARS`. Pure."""
-    shown = (line[: 4 * MOST_CHARS].decode("utf-8", "replace") for line in lines)
-    return [cut(line, MOST_CHARS) for line in shown if fits(line[:MOST_CHARS])]
+    return [cut(line, MOST_CHARS) for line in lines if fits(line[:MOST_CHARS])]

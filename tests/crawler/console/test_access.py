@@ -56,7 +56,7 @@ def test_a_name_is_plain_and_used_once(folder):
             access.make(name, ConsoleRole.READER)
     with pytest.raises(UsageError, match="revoke it first"):
         access.make("a.b-c_1", ConsoleRole.OPERATOR)
-    with pytest.raises(UsageError, match=r"there are: a\.b-c_1"):
+    with pytest.raises(UsageError, match=r"the tokens are: a\.b-c_1"):
         access.revoke("nosuch")
 
 

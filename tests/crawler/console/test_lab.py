@@ -73,4 +73,4 @@ def test_the_best_policy_is_the_first() -> None:
     means = {policy: {"active": active, "urls_per_s": 1.0} for policy, active in (("host", 2.0), ("elf:97", 5.0))}
     assert [*means_of({"comparisons": [{"means": means}]})] == ["elf:97", "host"]
     assert means_of(None) == means_of({"comparisons": []}) == {}
-    assert live_points([b"null", b"1"]) == {}
+    assert live_points(["null", "1"]) == {}

@@ -4,7 +4,7 @@ import pytest
 
 from anabranch.crawler.report.logtail import LogFollower, last_lines
 
-LINES = [b"one", b"two", b"", b"four"]
+LINES = ["one", "two", "", "four"]
 TEXT = b"one\ntwo\n\nfour\n"
 
 
@@ -36,10 +36,10 @@ def test_a_follower_reads_what_is_added(log):
     assert follower.new_lines() == []
     with log.open("ab") as file:
         file.write(b"five\nsi")
-    assert follower.new_lines() == [b"five"]
+    assert follower.new_lines() == ["five"]
     with log.open("ab") as file:
         file.write(b"x\n")
-    assert follower.new_lines() == [b"six"]
+    assert follower.new_lines() == ["six"]
     assert follower.new_lines() == []
 
 
@@ -50,9 +50,9 @@ def test_a_log_that_is_rotated_or_cut_is_read_from_its_begin(log):
     log.rename(log.with_suffix(".1"))
     assert follower.new_lines() == []
     log.write_bytes(b"new\n")
-    assert follower.new_lines() == [b"new"]
+    assert follower.new_lines() == ["new"]
     log.write_bytes(b"n\n")
-    assert follower.new_lines() == [b"n"]
+    assert follower.new_lines() == ["n"]
 
 
 @pytest.mark.parametrize("most_bytes", [50, 52, 54])
@@ -62,7 +62,7 @@ def test_a_burst_beyond_the_bound_loses_its_begin(log, most_bytes):
     follower.new_lines()
     with log.open("ab") as file:
         file.write(b"".join(b"%04d\n" % number for number in range(1000)))
-    assert follower.new_lines(most_bytes) == [b"%04d" % number for number in range(990, 1000)]
+    assert follower.new_lines(most_bytes) == [f"{number:04d}" for number in range(990, 1000)]
 
 
 def test_a_line_that_was_being_written_at_the_first_look_comes_whole(log):
@@ -72,7 +72,7 @@ def test_a_line_that_was_being_written_at_the_first_look_comes_whole(log):
     assert follower.new_lines() == []
     with log.open("ab") as file:
         file.write(b"ve\n")
-    assert follower.new_lines() == [b"five"]
+    assert follower.new_lines() == ["five"]
 
 
 def test_a_log_that_is_not_there_yet_is_read_from_its_begin(tmp_path):
@@ -80,4 +80,4 @@ def test_a_log_that_is_not_there_yet_is_read_from_its_begin(tmp_path):
     follower = LogFollower(tmp_path / "a.log")
     assert follower.new_lines() == []
     (tmp_path / "a.log").write_bytes(b"one\n")
-    assert follower.new_lines() == [b"one"]
+    assert follower.new_lines() == ["one"]

@@ -12,7 +12,7 @@ from anabranch.crawler.outcomes.errors import UsageError
 
 def test_lines_are_found_by_a_text_or_a_regular_expression() -> None:
     """A text means itself."""
-    lines = [b"a.test 200", b"aXtest 404"]
+    lines = ["a.test 200", "aXtest 404"]
     assert fitting(lines, line_filter("a.test", is_pattern=False)) == ["a.test 200"]
     assert fitting(lines, line_filter("a.test [24]", is_pattern=True)) == ["a.test 200", "aXtest 404"]
 
@@ -26,7 +26,7 @@ def test_what_is_no_regular_expression_is_refused(wrong: str) -> None:
 
 def test_lines_are_printable_and_short() -> None:
     """Whatever a site wrote into them."""
-    shown = fitting([b"\x1b[31m\xe2\x80\xae\xff", b"x" * 1_000_000], line_filter("", is_pattern=False))
+    shown = fitting(["\x1b[31m\u202e\ufffd", "x" * 1_000_000], line_filter("", is_pattern=False))
     assert shown == ["\\x1b[31m\\u202e�", "x" * MOST_CHARS + "…"]
 
 
