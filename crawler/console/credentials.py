@@ -33,14 +33,17 @@ class CredentialFile(Generic[T]):
                     return []
                 status = self.path.stat()
                 if (status.st_mtime_ns, status.st_ino) != self._read_at:
-                    rows = json.loads(self.path.read_bytes())
-                    if not isinstance(rows, list):
-                        raise TypeError("no list")
-                    self._entries = [self._entry(*row) for row in rows]
+                    self._entries = self._parsed(json.loads(self.path.read_bytes()))
                     self._read_at = (status.st_mtime_ns, status.st_ino)
         except (ValueError, TypeError) as error:
             raise StorageError(f"{self.path}: cannot be read; remove it, and {self._remedy} again") from error
         return [*self._entries]
+
+    def _parsed(self, rows: object) -> list[T]:
+        """Raises: ValueError, TypeError for what is no list of rows."""
+        if not isinstance(rows, list):
+            raise TypeError("no list")
+        return [self._entry(*row) for row in rows]
 
     @contextmanager
     def changed(self) -> Iterator[list[T]]:

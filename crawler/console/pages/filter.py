@@ -9,7 +9,7 @@ from starlette.requests import Request
 
 from anabranch.crawler.console.api import Console
 from anabranch.crawler.console.pages.charts import SIDE_BY_SIDE, chart, thinned
-from anabranch.crawler.console.pages.shell import Column, cell, every, looked, page, table, view_of
+from anabranch.crawler.console.pages.shell import Column, cell, every, looked, page, table, title, view_of
 from anabranch.crawler.console.watch import EVERY_S, WatchedJobs
 from anabranch.crawler.report.filterreport import filter_line, filter_table
 
@@ -46,7 +46,7 @@ def add_filter_page(console: Console, watch: WatchedJobs) -> None:
     async def filter_(request: Request, name: str) -> None:
         view = view_of(console, watch, request)
         with page(view, f"{name}: filter", name, "filter"):
-            ui.label("Filter").classes("text-h5").props("role=heading aria-level=1")
+            title("Filter")
             line = ui.label().classes("figure").props("aria-live=polite")
             with ui.element("section").classes("w-full").props('aria-label="Curves"').style(SIDE_BY_SIDE):
                 charts = [chart(title, [title], is_log=title == _PROBABILITY) for title, _ in _CHARTS]

@@ -29,6 +29,7 @@ from anabranch.crawler.console.pages.shell import (
     page,
     say,
     table,
+    title,
     view_of,
 )
 from anabranch.crawler.console.queues import ListedGate, QueueTables
@@ -73,7 +74,7 @@ def add_hosts_page(console: Console, watch: WatchedJobs, tables: QueueTables, ap
     async def hosts(request: Request, name: str, host: str = "") -> None:
         view = view_of(console, watch, request)
         with page(view, f"{name}: hosts", name, "hosts"):
-            ui.label("Hosts").classes("text-h5").props("role=heading aria-level=1")
+            title("Hosts")
             with ui.row().classes("w-full items-center q-gutter-sm"):
                 text = ui.input("Part of the name").props("outlined dense clearable debounce=300")
                 states = ui.select([*GATE_STATES], multiple=True, label="States").props("outlined dense use-chips")

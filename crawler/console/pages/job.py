@@ -30,6 +30,7 @@ from anabranch.crawler.console.pages.shell import (
     page,
     say,
     table,
+    title,
     view_of,
 )
 from anabranch.crawler.console.watch import EVERY_S, Moment, WatchedJobs
@@ -83,7 +84,7 @@ class _Overview:
     def make(self) -> None:
         """Make the parts, and draw them from now on."""
         with ui.row().classes("w-full items-center gap-2"):
-            ui.label(cut(self._name, 100)).classes("text-h5").props("role=heading aria-level=1")
+            title(cut(self._name, 100))
             self._badge = ui.badge("").props("aria-label=state")
             ui.space()
             self._buttons = {

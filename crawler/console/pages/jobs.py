@@ -18,6 +18,7 @@ from anabranch.crawler.console.pages.shell import (
     looked,
     page,
     table,
+    title,
     view_of,
 )
 from anabranch.crawler.console.watch import EVERY_S, WatchedJobs
@@ -55,7 +56,7 @@ def add_jobs_page(console: Console, watch: WatchedJobs) -> None:
         view = view_of(console, watch, request)
         with page(view, "Jobs"):
             with ui.row().classes("w-full items-center"):
-                ui.label("Jobs").classes("text-h5").props("role=heading aria-level=1")
+                title("Jobs")
                 ui.space()
                 if view.may_change and console.jobs.folder is not None:
                     ui.button("New job", icon="add", on_click=lambda: _new_job(view))

@@ -24,6 +24,7 @@ from anabranch.crawler.console.pages.shell import (
     say,
     table,
     text_block,
+    title,
     view_of,
 )
 from anabranch.crawler.console.urlfacts import safe_text
@@ -51,7 +52,7 @@ def add_lab_page(console: Console, watch: WatchedJobs) -> None:
     async def lab(request: Request) -> None:
         view = view_of(console, watch, request)
         with page(view, "Lab"):
-            ui.label("Compare queue policies").classes("text-h5").props("role=heading aria-level=1")
+            title("Compare queue policies")
             ui.label(
                 "Real crawls by the real crawler, one after the other, of a web that is made and served on this machine. "
                 "They take its time from crawls that run here."

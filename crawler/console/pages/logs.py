@@ -10,7 +10,7 @@ from nicegui import ui
 from starlette.requests import Request
 
 from anabranch.crawler.console.api import LOGS, Console
-from anabranch.crawler.console.pages.shell import View, cut, every, looked, page, view_of
+from anabranch.crawler.console.pages.shell import View, cut, every, looked, page, title, view_of
 from anabranch.crawler.console.urlfacts import is_within
 from anabranch.crawler.console.watch import WatchedJobs
 from anabranch.crawler.job.workerfolders import worker_folders
@@ -39,7 +39,7 @@ def add_logs_page(console: Console, watch: WatchedJobs) -> None:
     async def logs(request: Request, name: str) -> None:
         view = view_of(console, watch, request)
         with page(view, f"Logs · {name}", name, "logs"):
-            ui.label("Logs").classes("text-h5").props("role=heading aria-level=1")
+            title("Logs")
             folders = await looked(lambda: log_folders(console.jobs.directory(name)))
             if folders:
                 _Tail(view, folders).make()

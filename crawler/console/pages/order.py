@@ -23,6 +23,7 @@ from anabranch.crawler.console.pages.shell import (
     say,
     table,
     text_block,
+    title,
     view_of,
 )
 from anabranch.crawler.console.watch import WatchedJobs
@@ -75,7 +76,7 @@ class _Order:
 
     def make(self) -> None:
         """Make the parts, and look for the order."""
-        ui.label("Order").classes("text-h5").props("role=heading aria-level=1")
+        title("Order")
         with ui.row().classes("w-full items-center q-gutter-sm"):
             text = ui.input("Filter").props("outlined dense clearable")
             self._given = ui.switch("Only what is not the default", on_change=self._draw)

@@ -24,6 +24,7 @@ from anabranch.crawler.console.pages.shell import (
     count,
     page,
     say,
+    title,
     view_of,
 )
 from anabranch.crawler.console.queues import ListedQueue, QueueTables
@@ -56,7 +57,7 @@ def add_queues_page(console: Console, watch: WatchedJobs, tables: QueueTables, a
     async def queues(request: Request, name: str, queue: str = "") -> None:
         view = view_of(console, watch, request)
         with page(view, f"{name}: queues", name, "queues"):
-            ui.label("Queues").classes("text-h5").props("role=heading aria-level=1")
+            title("Queues")
             with ui.row().classes("w-full items-center q-gutter-sm"):
                 text = ui.input("Part of the key").props("outlined dense clearable debounce=300")
                 states = ui.select([*QUEUE_STATES], multiple=True, label="States").props("outlined dense use-chips")

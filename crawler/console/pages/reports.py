@@ -8,7 +8,7 @@ from nicegui import ui
 from starlette.requests import Request
 
 from anabranch.crawler.console.api import Console
-from anabranch.crawler.console.pages.shell import Column, View, cut, looked, page, table, view_of
+from anabranch.crawler.console.pages.shell import Column, View, cut, looked, page, table, title, view_of
 from anabranch.crawler.console.watch import WatchedJobs
 from anabranch.crawler.report.reports import REPORTS
 from anabranch.crawler.report.table import report_of, text_lines
@@ -26,7 +26,7 @@ def add_reports_page(console: Console, watch: WatchedJobs) -> None:
     async def reports(request: Request, name: str) -> None:
         view, asked = view_of(console, watch, request), request.query_params.get("report", "")
         with page(view, f"Reports · {name}", name, "reports"):
-            ui.label("Reports").classes("text-h5").props("role=heading aria-level=1")
+            title("Reports")
             _Report(view, name, asked if asked in REPORTS else next(iter(REPORTS))).make()
 
 

@@ -241,6 +241,11 @@ def facts_list(facts: Iterable[tuple[str, str]]) -> None:
                     ui.label(cut(value))
 
 
+def title(text: str) -> ui.label:
+    """The heading of a page."""
+    return ui.label(text).classes("text-h5").props("role=heading aria-level=1").style("overflow-wrap:anywhere")
+
+
 def heading(text: str) -> None:
     """The heading of a part of a page."""
     ui.label(text).classes("text-h6").props("role=heading aria-level=2")

@@ -18,6 +18,7 @@ from anabranch.crawler.console.pages.shell import (
     page,
     say,
     text_block,
+    title,
     view_of,
 )
 from anabranch.crawler.console.urlfacts import (
@@ -60,7 +61,7 @@ def add_url_page(console: Console, watch: WatchedJobs) -> None:
     async def url(request: Request, name: str) -> None:
         view, asked = view_of(console, watch, request), request.query_params.get("url", "")[:_MOST_CHARS]
         with page(view, f"URL · {name}", name, "url"):
-            ui.label("A URL of the job").classes("text-h5").props("role=heading aria-level=1")
+            title("A URL of the job")
             _form(view, name, asked)
             found = ui.column().classes("w-full")
         if asked:
@@ -216,10 +217,10 @@ def _record(view: View, name: str, record: UrlRecord | None) -> None:
     facts_list((("File", record.file), ("Fetched", record.date), ("Trouble", record.trouble)))
     if record.trouble:
         return
-    for title, text in (("Request", record.request), ("Answer", record.head), ("Fields of the record", record.fields)):
+    for part, text in (("Request", record.request), ("Answer", record.head), ("Fields of the record", record.fields)):
         if text:
-            with ui.expansion(title, value=title == "Answer").classes("w-full"):
-                text_block(safe_text(text), title)
+            with ui.expansion(part, value=part == "Answer").classes("w-full"):
+                text_block(safe_text(text), part)
     if record.original:
         ui.label("Its body was archived before:")
         ui.link(cut(record.original, 300), view.path("jobs", name, "url", url=record.original[:_MOST_CHARS]))

@@ -23,6 +23,7 @@ from anabranch.crawler.console.pages.shell import (
     page,
     say,
     table,
+    title,
     view_of,
 )
 from anabranch.crawler.console.watch import EVERY_S, WatchedJobs
@@ -77,7 +78,7 @@ class _Workers:
 
     def make(self) -> None:
         """Make the parts, and draw them from now on."""
-        ui.label("Workers").classes("text-h5").props("role=heading aria-level=1")
+        title("Workers")
         with ui.column().classes("w-full") as self._several:
             more = (Column("action", "", is_sortable=False),) if self._view.may_change else ()
             self._workers = table((*_WORKERS, *more), "id", "Workers")
