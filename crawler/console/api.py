@@ -25,6 +25,7 @@ from starlette.exceptions import HTTPException as AnyHTTPException
 from anabranch.crawler.console.access import Access, ConsoleRole, Holder
 from anabranch.crawler.console.audit import AuditLog
 from anabranch.crawler.console.jobs import ConsoleJobs, NoSuchJob
+from anabranch.crawler.console.watch import WatchedJobs
 from anabranch.crawler.operate.databasejob import of_several
 from anabranch.crawler.order.order import dump_order
 from anabranch.crawler.order.sections import VERSION
@@ -56,6 +57,7 @@ class Console:
     """What the routes work on."""
 
     jobs: ConsoleJobs
+    watch: WatchedJobs
     access: Access
     audit: AuditLog
 
@@ -66,6 +68,8 @@ class Console:
         except BaseException as error:
             self.audit.note(who, action, job, arguments, str(error) or repr(error))
             raise
+        finally:
+            self.watch.forget(job)
         self.audit.note(who, action, job, arguments)
         return result
 
@@ -142,8 +146,8 @@ def _holder(request: Request) -> Holder:
     return found
 
 
-def _counts(request: Request) -> bool:
-    """Whether the token counts still: that of a stream may be revoked on its way."""
+def _still_has_token(request: Request) -> bool:
+    """The token of a stream may be revoked while it lasts."""
     try:
         _holder(request)
     except HTTPException:
@@ -383,13 +387,13 @@ _EVENTS: dict[str, Any] = {
 async def events(
     here: Here, request: Request, name: Name, every_s: Annotated[float, Query(ge=0.5, le=3600)] = 2.0
 ) -> Any:
-    """An event `status` at each interval, with the facts of the status; the stream goes on when the crawl ends."""
+    """An event `status` at each interval, with facts up to 2 s old; the stream goes on when the crawl ends."""
     await asyncio.to_thread(here.jobs.job, name)
 
     async def stream() -> AsyncIterator[str]:
-        while _counts(request):
+        while _still_has_token(request):
             try:
-                yield _event("status", await asyncio.to_thread(lambda: here.jobs.job(name).status()))
+                yield _event("status", await asyncio.to_thread(here.watch.answer, name))
             except (CrawlerError, FrontierError) as error:
                 yield _event("error", {"error": str(error), "code": failure_code(error)})
             await asyncio.sleep(every_s)
@@ -406,7 +410,7 @@ async def log_events(
 
     async def stream() -> AsyncIterator[str]:
         yield ": begins\n\n"
-        while _counts(request):
+        while _still_has_token(request):
             for line in await asyncio.to_thread(follower.new_lines):
                 if contains in line:
                     yield _event("line", {"line": line})
@@ -432,16 +436,8 @@ metrics_router = APIRouter(route_class=_TokenRoute)
 
 @metrics_router.get("/metrics", summary="The metrics of all crawls", response_class=PlainTextResponse)
 def metrics(here: Here) -> Any:
-    """For Prometheus; a job that does not answer is left out."""
-    numbers = {}
-    for name in here.jobs.names:
-        try:
-            found = here.jobs.metrics(name)
-        except (CrawlerError, FrontierError):
-            continue
-        if found is not None:
-            numbers[name] = found
-    return Response(exposition(numbers), media_type=CONTENT_TYPE)
+    """For Prometheus. All jobs are asked at the same time; of one that does not answer `anabranch_up` is 0."""
+    return Response(exposition(here.jobs.all_metrics()), media_type=CONTENT_TYPE)
 
 
 # What the routes share

@@ -14,6 +14,7 @@ from pathlib import Path
 from threading import Lock
 from typing import Any
 
+from anabranch.crawler.console.asking import Asking
 from anabranch.crawler.console.launching import Launcher
 from anabranch.crawler.job.checking import check_names
 from anabranch.crawler.job.folder import JobFolder, move_aside
@@ -21,7 +22,7 @@ from anabranch.crawler.job.seeds import COMMAND_LINE, BadSeed, Seed, chunks_of, 
 from anabranch.crawler.operate.contract import OperatedJob
 from anabranch.crawler.operate.databasejob import DatabaseJob
 from anabranch.crawler.operate.finding import operated, operated_folder
-from anabranch.crawler.operate.listing import job_folders, listed, row_of
+from anabranch.crawler.operate.listing import UNKNOWN, job_folders, listed, row_of
 from anabranch.crawler.order.frontier import DATABASES
 from anabranch.crawler.order.loading import Examined, examine
 from anabranch.crawler.order.order import CrawlOrder, dump_order
@@ -66,6 +67,7 @@ class ConsoleJobs:
         self._launcher = Launcher()
         self._sums: dict[str, ProcessSums] = {}  # of jobs of several workers, by name
         self._turns: defaultdict[str, Lock] = defaultdict(Lock)  # by the name of a job
+        self._listing, self._measuring = Asking(self.row), Asking(self.metrics)
         self._database = operated(place) if place.startswith(DATABASES) else None
         self.folder = None if self._database else Path(place)
         if self.folder is not None and not self.folder.is_dir():
@@ -85,15 +87,20 @@ class ConsoleJobs:
         return [directory.resolve().name for directory in self._folders()]
 
     def rows(self) -> list[Facts]:
-        """A row for each job; see `operate.listing`."""
+        """A row for each job; see `operate.listing`. One that does not answer in time is a row, too."""
         if self._database is not None:
             return [row_of(self._database.status())]
-        return list(map(listed, self._folders()))
+        answers = self._listing.answers(self.names)
+        rows = [_silent_row(name, row) if isinstance(row, Exception) else row for name, row in answers.items()]
+        return [row for row in rows if row is not None]
 
     def row(self, name: str) -> Facts:
         """The row of a job. Raises: NoSuchJob."""
         directory = self.directory(name)
-        return self.rows()[0] if directory is None else listed(directory)
+        if directory is None:
+            assert self._database is not None
+            return row_of(self._database.status())
+        return listed(directory)
 
     def directory(self, name: str) -> Path | None:
         """The folder of a job; None for one in a database. Raises: NoSuchJob."""
@@ -131,6 +138,15 @@ class ConsoleJobs:
             self._sums.pop(name, None)
             return None
         return self._sums.setdefault(name, ProcessSums()).summed(numbers)
+
+    def all_metrics(self) -> dict[str, Facts | None]:
+        """Job -> its metrics; None of one that does not answer in time. Jobs that nobody crawls are left out."""
+        answers = self._measuring.answers(self.names)
+        return {
+            name: None if isinstance(numbers, Exception) else numbers
+            for name, numbers in answers.items()
+            if numbers is not None and not isinstance(numbers, NoSuchJob)
+        }
 
     def begin(self, name: str, seeds: str, order: str | Mapping[str, Any]) -> None:
         """Make a job of seeds, a line each, and an order (TOML, or its tables). Raises: UsageError; OrderError, all faults."""
@@ -212,6 +228,16 @@ class ConsoleJobs:
         if self.folder is None:
             return []
         return [entry for entry in job_folders(self.folder) if entry == self.folder or not entry.is_symlink()]
+
+
+def _silent_row(name: str, error: Exception) -> Facts | None:
+    """The row of a job that gave an error instead of one; None if it has gone meanwhile."""
+    if isinstance(error, NoSuchJob):
+        return None
+    unknown = dict.fromkeys(("pid", "free_disk_bytes", "last_trouble"))
+    counts: Facts = dict.fromkeys(("pages", "queued", "failed"), 0)
+    words = {"job": name, "folder": "", "phase": UNKNOWN, "is_finished": False, "line": str(error)}
+    return {**words, **unknown, **counts, "pages_per_s": 0.0}
 
 
 def _examined(name: str, given: str | Mapping[str, Any], seed_file: Path) -> Examined:

@@ -25,6 +25,7 @@ from anabranch.crawler.console.jobs import ConsoleJobs
 from anabranch.crawler.console.passwords import Passwords
 from anabranch.crawler.console.queues import QueueTables
 from anabranch.crawler.console.sessions import COOKIE, SessionGuard, Sessions
+from anabranch.crawler.console.watch import WatchedJobs
 from anabranch.crawler.fetch.addresses import parse_address
 from anabranch.crawler.outcomes.errors import CrawlerError, UsageError
 
@@ -55,7 +56,8 @@ def serve(options: ConsoleOptions, make_app: MakeApp, notify: Callable[[str], No
     """Serve until SIGINT or SIGTERM. Raises: UsageError, StorageError; CrawlerError if the address is taken."""
     address, port = checked_address(options)
     folder = (options.state or default_folder(os.environ)).absolute()
-    console = Console(ConsoleJobs(options.place), Access(folder), AuditLog(folder))
+    jobs = ConsoleJobs(options.place)
+    console = Console(jobs, WatchedJobs(jobs), Access(folder), AuditLog(folder))
     passwords = Passwords(folder)
     check_strangers(options, address, passwords)
     os.environ.setdefault("NICEGUI_STORAGE_PATH", str(folder / "nicegui"))  # read when the library is imported

@@ -1,4 +1,4 @@
-"""What the pages look at: each job is asked at most once in a while, however many windows are open, and its past is kept.
+"""What pages and streams look at: each job is asked at most once in a while, however many look, and its past is kept.
 
 A page is redrawn every two seconds. So a crawl that is watched answers one question for its status and one for its metrics in
 that time: 0.5 ms of its process.
@@ -14,13 +14,15 @@ from pathlib import Path
 from threading import Lock
 from typing import Any, NamedTuple
 
+from anabranch.crawler.console.asking import Asking
 from anabranch.crawler.console.jobs import ConsoleJobs
-from anabranch.crawler.outcomes.endings import FORESEEABLE
+from anabranch.crawler.outcomes.errors import CrawlerError
 from anabranch.crawler.report.logtail import last_lines
 from anabranch.crawler.report.metrics import BUILD
 from anabranch.crawler.report.progress_log import PROGRESS_LOG_FILE, parse_progress_line
 from anabranch.crawler.run.status import STOPPED
 from anabranch.crawler.run.verbs import Facts
+from anabranch.frontier.errors import FrontierError
 
 #: Seconds between two questions to one job, and between two looks at all jobs.
 EVERY_S = 2.0
@@ -57,6 +59,11 @@ class Moment(NamedTuple):
     filter: Mapping[str, float] = {}  #: of its figures those of `FILTER_FIGURES`
 
 
+class _Answer(NamedTuple):
+    status: Facts
+    metrics: Facts | None
+
+
 @dataclass
 class _Watched:
     """What is known of one job."""
@@ -64,7 +71,7 @@ class _Watched:
     lock: Lock = field(default_factory=Lock)
     asked_s: float = -EVERY_S
     row: Facts | None = None  #: from which `status` was asked
-    status: Facts | None = None
+    status: Facts | CrawlerError | FrontierError | None = None  #: or what the job answered instead
     version: str = ""  #: of the program that crawls
     samples: deque[Moment] = field(default_factory=lambda: deque(maxlen=_MOST_SAMPLES))
     is_new: bool = True
@@ -73,30 +80,27 @@ class _Watched:
         """Ask again at the next look."""
         self.asked_s, self.row = -EVERY_S, None
 
-    def look(self, jobs: ConsoleJobs, name: str, row: Facts, now_s: float) -> None:
+    def look(self, jobs: ConsoleJobs, name: str, row: Facts, now_s: float, asking: Asking[_Answer]) -> None:
         """Ask the job, if that is due. `row` is the job's, without what changes though nothing happens."""
         with self.lock:
             if now_s - self.asked_s < EVERY_S:
                 return
-            self.asked_s = now_s
             if self.is_new:
                 self.samples.extend(_logged(jobs.directory(name)))
                 self.is_new = False
-            if self.status is None or row.get("phase") != STOPPED or row != self.row:
-                self._ask(jobs, name, row)
+            self.asked_s = now_s
+            if not isinstance(self.status, dict) or row.get("phase") != STOPPED or row != self.row:
+                self._take(asking.answers([name])[name], row)
 
-    def _ask(self, jobs: ConsoleJobs, name: str, row: Facts) -> None:
-        try:
-            job = jobs.job(name)
-            self.status, self.row = job.status(), row
-            metrics = None if self.status["phase"] == STOPPED else jobs.metrics(name)
-        except FORESEEABLE:
-            self.status, self.version = None, ""
+    def _take(self, answer: _Answer | CrawlerError | FrontierError, row: Facts) -> None:
+        if isinstance(answer, Exception):
+            self.status, self.version = answer, ""
             return
-        self.version = str((metrics or {}).get(BUILD, ""))
+        (status, metrics), self.row = answer, row
+        self.status, self.version = status, str((metrics or {}).get(BUILD, ""))
         if metrics is not None:
             before = self.samples[-1] if self.samples else None
-            self.samples.append(sample(time.time(), self.status, metrics, before))
+            self.samples.append(sample(time.time(), status, metrics, before))
 
 
 class WatchedJobs:
@@ -110,6 +114,7 @@ class WatchedJobs:
         self._rows_lock = Lock()
         self._watched: dict[str, _Watched] = {}
         self._watched_lock = Lock()
+        self._asking = Asking(self._ask)
 
     def rows(self) -> list[Facts]:
         """A row for each job."""
@@ -124,7 +129,16 @@ class WatchedJobs:
 
     def status(self, name: str) -> Facts | None:
         """The status of a job; None if it cannot be had now. A stopped job is opened once, until something changes."""
-        return self._look(name).status
+        status = self._look(name).status
+        return None if isinstance(status, Exception) else status
+
+    def answer(self, name: str) -> Facts:
+        """The same. Raises: CrawlerError, FrontierError, why it cannot be had."""
+        status = self._look(name).status
+        if isinstance(status, Exception):
+            raise status
+        assert status is not None
+        return status
 
     def version(self, name: str) -> str:
         """The version of the program that crawls a job; empty if nothing crawls it."""
@@ -147,8 +161,12 @@ class WatchedJobs:
             while len(self._watched) > _MOST_WATCHED:
                 self._watched.pop(next(iter(self._watched)))
         row = {key: value for key, value in (self.row(name) or {}).items() if key not in _CHANGING}
-        watched.look(self._jobs, name, row, self._now_s())
+        watched.look(self._jobs, name, row, self._now_s(), self._asking)
         return watched
+
+    def _ask(self, name: str) -> _Answer:
+        status = self._jobs.job(name).status()
+        return _Answer(status, None if status["phase"] == STOPPED else self._jobs.metrics(name))
 
 
 def sample(time_s: float, status: Facts, metrics: Mapping[str, Any], before: Moment | None) -> Moment:

@@ -9,16 +9,16 @@ from prometheus_client import CollectorRegistry, generate_latest
 from prometheus_client.metrics_core import Metric as Family
 from prometheus_client.registry import Collector
 
-from anabranch.crawler.report.metrics import BUILD, METRICS, PHASE, PHASES, Metric, Numbers, is_counter
+from anabranch.crawler.report.metrics import BUILD, METRICS, PHASE, PHASES, UP, Metric, Numbers, is_counter
 
 #: The media type of the answer to a scrape.
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 
 
-def exposition(jobs: Mapping[str, Numbers]) -> bytes:
-    """The text for these jobs, by name: each has the label `job`. Pure. Cost: 0.3 ms a job."""
+def exposition(jobs: Mapping[str, Numbers | None]) -> bytes:
+    """The text for these jobs, by name: each has the label `job`. None: it does not answer. Pure. Cost: 0.3 ms a job."""
     registry = CollectorRegistry(auto_describe=False)
-    registry.register(_Jobs(jobs))
+    registry.register(_Jobs({job: {UP: 0} if numbers is None else {UP: 1, **numbers} for job, numbers in jobs.items()}))
     return generate_latest(registry)
 
 

@@ -19,7 +19,7 @@ Numbers = Mapping[str, Any]
 
 #: The phases, the one that counts for a job first if its workers differ.
 PHASES = ("draining", "paused", "running", "starting")
-PHASE, BUILD = "anabranch_phase", "anabranch_build_info"
+PHASE, BUILD, UP = "anabranch_phase", "anabranch_build_info", "anabranch_up"
 #: The largest first digit of a status that HTTP defines.
 _LAST_HTTP_CLASS = 5
 
@@ -39,6 +39,7 @@ class Metric(NamedTuple):
 
 #: The metrics, in the order of the text.
 METRICS: Mapping[str, Metric] = {
+    UP: Metric("1 if the crawl answers, 0 if it does not: then its other numbers are missing."),
     BUILD: Metric("Always 1; the label names the version.", "version"),
     PHASE: Metric("1 for the phase that the crawl is in, else 0.", "phase"),
     "anabranch_processes": Metric("Processes that crawl."),

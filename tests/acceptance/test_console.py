@@ -2,8 +2,10 @@
 
 import asyncio
 import json
+import os
 import shutil
 import signal
+from contextlib import aclosing
 from urllib.parse import quote
 
 import httpx
@@ -140,6 +142,38 @@ async def test_streams_show_what_happens_until_the_token_is_revoked(tmp_path, we
         assert revoked.code == 0
         assert (await console.client.get("/api/v1/jobs")).status_code == 401
         await asyncio.gather(*following)
+
+
+async def test_a_crawl_that_hangs_holds_up_nobody(tmp_path, web):
+    """Its process is stopped: the others have their metrics and rows at once, and it is told to be silent."""
+    async with running_console(tmp_path) as console:
+        await console.post("jobs", new_job(tmp_path, web, politeness={"min_delay": "1s", "max_delay": "1s"}), code=201)
+        await console.post(
+            "jobs", new_job(tmp_path, web, "hangs", politeness={"min_delay": "1s", "max_delay": "1s"}), code=201
+        )
+        pid = (await console.until("hangs", "running"))["pid"]
+        os.kill(pid, signal.SIGSTOP)
+        try:
+            text = ""
+            while 'anabranch_up{job="news"} 1.0' not in text:  # on a busy machine it may be late, too
+                text = (await console.client.get("/metrics")).text
+            assert 'anabranch_up{job="hangs"} 0.0' in text
+            assert 'anabranch_pages_total{job="news"}' in text
+            assert 'anabranch_pages_total{job="hangs"}' not in text
+            rows = {row["job"]: row for row in await console.get("jobs")}
+            assert (
+                "the job does not answer" in checked(rows["hangs"], "JobRow")["line"]
+            )  # not what is said after a minute
+            assert rows["hangs"]["phase"] == "unknown"
+            async with console.client.stream("GET", "/api/v1/jobs/hangs/events") as stream:
+                async with aclosing(stream.aiter_lines()) as lines:
+                    assert [await anext(lines), "the job does not answer" in await anext(lines)] == ["event: error", True]
+        finally:
+            os.kill(pid, signal.SIGCONT)
+        assert (await console.until("hangs", "running"))["pid"] == pid
+        for name in ("hangs", "news"):
+            await console.post(f"jobs/{name}/stop", {"now": True})
+            await console.until(name, "stopped")
 
 
 async def test_who_may_do_what(tmp_path, web):

@@ -18,12 +18,11 @@ from anabranch.crawler.console.pages.reports import add_reports_page
 from anabranch.crawler.console.pages.url import add_url_page
 from anabranch.crawler.console.pages.workers import add_workers_page
 from anabranch.crawler.console.queues import QueueTables
-from anabranch.crawler.console.watch import WatchedJobs
 
 
 def console_app(console: Console, tables: QueueTables) -> FastAPI:
     """The API with pages beside it."""
-    app, watch = api_app(console), WatchedJobs(console.jobs)
+    app, watch = api_app(console), console.watch
     for add in (
         add_jobs_page,
         add_job_page,

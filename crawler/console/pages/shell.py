@@ -171,7 +171,6 @@ async def act(view: View, action: str, job: str, arguments: Mapping[str, object]
         done = await run.io_bound(lambda: view.console.done(view.holder, action, job, arguments, do))
     except (CrawlerError, FrontierError) as error:
         say(str(error), is_bad=True)
-    view.watch.forget(job)
     return done
 
 

@@ -1,5 +1,6 @@
 """The API over a real folder of jobs: shapes, codes, and no request that makes it fail."""
 
+import asyncio
 import json
 
 import httpx
@@ -17,12 +18,16 @@ from anabranch.crawler.console.access import Access, ConsoleRole
 from anabranch.crawler.console.api import Console, api_app
 from anabranch.crawler.console.audit import AuditLog
 from anabranch.crawler.console.jobs import ConsoleJobs
+from anabranch.crawler.console.watch import WatchedJobs
 from anabranch.crawler.job.folder import JobFolder
 from anabranch.crawler.job.frontier import open_job
 from anabranch.crawler.job.seeds import SEED_BOOK, Seed, SeedBook
 from anabranch.crawler.order.order import CrawlOrder, dump_order
+from anabranch.crawler.run.control import Control
+from anabranch.crawler.run.crawl_verbs import METRICS, STATUS
 from anabranch.frontier.records import Candidate
 from tests.facts_schema import WHOLE, checked
+from tests.patience import HANG_S
 
 URL = "http://a.test/"
 
@@ -45,7 +50,8 @@ def jobs(tmp_path):
 def app(jobs, tmp_path):
     """The application, with an operator's token in `app.token`."""
     access = Access(tmp_path / "state")
-    made = api_app(Console(ConsoleJobs(str(jobs)), access, AuditLog(tmp_path / "state")))
+    shown = ConsoleJobs(str(jobs))
+    made = api_app(Console(shown, WatchedJobs(shown), access, AuditLog(tmp_path / "state")))
     made.token = access.make("operator", ConsoleRole.OPERATOR)
     return made
 
@@ -159,6 +165,40 @@ async def test_many_seeds_are_added_in_parts(client):
     urls = [f"{URL}{number}/{'x' * 1000}" for number in range(600)]
     added = (await client.post("/api/v1/jobs/news/seeds", json={"seeds": urls})).json()
     assert [seed["url"] for seed in checked(added, "Seeds")["seeds"]] == urls
+
+
+async def test_ten_streams_cost_the_crawl_one_question(app, client, jobs):
+    """Each has its event, of the same answer."""
+    asked, running = [], {**(await client.get("/api/v1/jobs/news")).json(), "phase": "running"}
+
+    async def answer(verb, arguments):
+        asked.append(verb)
+        return running if verb == STATUS else {}
+
+    async def first_event(name):
+        sent = asyncio.Event()
+
+        async def receive():
+            await asyncio.Event().wait()  # the client stays
+
+        async def send(message):
+            if message.get("body"):
+                assert message["body"].startswith(b"event: status"), message["body"]
+                sent.set()
+
+        scope = {"type": "http", "method": "GET", "path": "/api/v1/jobs/news/events", "query_string": b"every_s=3600"}
+        headers = [(b"authorization", f"Bearer {app.token}".encode())]
+        stream = asyncio.create_task(app({**scope, "headers": headers}, receive, send))
+        await asyncio.wait_for(sent.wait(), HANG_S)
+        return stream
+
+    with JobFolder.open(jobs / "news") as job:
+        async with Control(job.state, answer):
+            streams = await asyncio.gather(*map(first_event, range(10)))
+            for stream in streams:
+                stream.cancel()
+            await asyncio.gather(*streams, return_exceptions=True)
+    assert sorted(asked) == sorted([STATUS, STATUS, METRICS])  # the first for its row
 
 
 def test_the_document_has_the_shapes_of_the_commands(app):

@@ -61,6 +61,7 @@ def test_a_job_is_asked_once_however_many_look(watch) -> None:
     for _ in range(5):
         assert watch.watched.status("news") == STATUS
         assert len(watch.watched.samples("news")) == 1
+        assert watch.watched.answer("news") == STATUS
     assert watch.jobs.asked == ["status", "metrics"]
     watch.now_s += EVERY_S
     assert len(watch.watched.samples("news")) == 2
@@ -86,6 +87,8 @@ def test_a_job_that_does_not_answer_has_no_status(watch) -> None:
     watch.jobs.is_away = True
     watch.now_s += EVERY_S
     assert watch.watched.status("news") is None
+    with pytest.raises(CrawlerError, match="it does not answer"):
+        watch.watched.answer("news")
     assert len(watch.watched.samples("news")) == 1
 
 

@@ -18,6 +18,8 @@ def test_jobs_share_a_family_and_differ_by_their_label() -> None:
     """A job that lacks a number has no sample."""
     found = samples({"a": {"anabranch_pages_total": 3, "anabranch_gates": 2}, "b": {"anabranch_pages_total": 4}})
     assert found == {
+        ("anabranch_up", (("job", "a"),)): 1,
+        ("anabranch_up", (("job", "b"),)): 1,
         ("anabranch_pages_total", (("job", "a"),)): 3,
         ("anabranch_pages_total", (("job", "b"),)): 4,
         ("anabranch_gates", (("job", "a"),)): 2,
@@ -37,6 +39,7 @@ def test_leases_are_a_histogram() -> None:
     """With the bucket of all, the count and the sum."""
     found = samples({"a": {"anabranch_lease_seconds": {"0.1": 1, "+Inf": 3, "sum": 2.5}}})
     assert found == {
+        ("anabranch_up", (("job", "a"),)): 1,
         ("anabranch_lease_seconds_bucket", (("job", "a"), ("le", "0.1"))): 1,
         ("anabranch_lease_seconds_bucket", (("job", "a"), ("le", "+Inf"))): 3,
         ("anabranch_lease_seconds_count", (("job", "a"),)): 3,
@@ -46,7 +49,17 @@ def test_leases_are_a_histogram() -> None:
 
 def test_a_jobs_name_may_have_any_character() -> None:
     """It is escaped, so that it ends no label."""
-    assert samples({'a"b\\c\nd': {"anabranch_gates": 1}}) == {("anabranch_gates", (("job", 'a"b\\c\nd'),)): 1}
+    assert ("anabranch_gates", (("job", 'a"b\\c\nd'),)) in samples({'a"b\\c\nd': {"anabranch_gates": 1}})
+
+
+def test_a_job_that_does_not_answer_is_not_up() -> None:
+    """It has no other number, and the others have theirs."""
+    found = samples({"a": None, "b": {"anabranch_gates": 1}})
+    assert found == {
+        ("anabranch_up", (("job", "a"),)): 0,
+        ("anabranch_up", (("job", "b"),)): 1,
+        ("anabranch_gates", (("job", "b"),)): 1,
+    }
 
 
 def test_each_family_has_its_meaning_and_type() -> None:
