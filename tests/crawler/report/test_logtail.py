@@ -1,5 +1,8 @@
 """The end of a log, and what is added to it."""
 
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+
 import pytest
 
 from anabranch.crawler.report.logtail import LogFollower, last_lines
@@ -81,3 +84,90 @@ def test_a_log_that_is_not_there_yet_is_read_from_its_begin(tmp_path):
     assert follower.new_lines() == []
     (tmp_path / "a.log").write_bytes(b"one\n")
     assert follower.new_lines() == ["one"]
+
+
+def append(path, *numbers):
+    with path.open("ab") as file:
+        file.write(b"".join(b"%d\n" % number for number in numbers))
+
+
+def rotate(log, most=9):
+    """As logrotate does: a.log.1 becomes a.log.2, and a.log a.log.1."""
+    for number in range(most, 0, -1):
+        with suppress(FileNotFoundError):
+            log.with_name(f"{log.name}.{number}").rename(log.with_name(f"{log.name}.{number + 1}"))
+    log.rename(log.with_name(f"{log.name}.1"))
+
+
+def test_what_was_written_just_before_a_rotation_is_read_first(log):
+    """Once, wherever the old file went; those that were rotated before are not read."""
+    append(log.with_name("a.log.1"), 0)
+    follower = LogFollower(log)
+    follower.new_lines()
+    append(log, 1, 2)
+    rotate(log)
+    assert follower.new_lines() == ["1", "2"]  # while there is no new file
+    append(log.with_name("a.log.1"), 3)  # by whoever had it open
+    log.touch()
+    assert follower.new_lines() == ["3"]  # and while the new one is empty
+    append(log.with_name("a.log.1"), 4)
+    log.with_name("a.log.1").unlink()  # compressed, or removed
+    append(log, 5)
+    assert follower.new_lines() == ["4", "5"]
+    assert follower.new_lines() == []
+
+
+def test_many_rotations_between_two_looks_lose_nothing(log):
+    """The files between are read in their order, and once; compressed ones, folders and links are left out."""
+    follower = LogFollower(log)
+    follower.new_lines()
+    for number in range(0, 12, 3):
+        append(log, number, number + 1)
+        rotate(log)
+        append(log, number + 2)
+    log.with_name("a.log.1.gz").write_bytes(b"compressed\n")
+    log.with_name("a.log.d").mkdir()
+    log.with_name("a.log.link").symlink_to(__file__)
+    assert follower.new_lines() == [str(number) for number in range(12)]
+    append(log, 12)
+    rotate(log)
+    append(log, 13)
+    assert follower.new_lines() == ["12", "13"]
+
+
+def test_a_log_that_is_copied_and_cut_is_no_line_twice(log):
+    """The copy is not read, also after a later rotation."""
+    follower = LogFollower(log)
+    append(log, 1)
+    follower.new_lines()
+    log.with_name("a.log.1").write_bytes(log.read_bytes())
+    log.write_bytes(b"2\n")
+    assert follower.new_lines() == ["2"]
+    append(log, 3)
+    rotate(log)
+    append(log, 4)
+    assert follower.new_lines() == ["3", "4"]
+
+
+def test_rotations_while_it_follows_lose_nothing(tmp_path):
+    """A writer that rotates every few lines, as fast as it can; each line comes once."""
+    log, most, found = tmp_path / "a.log", 4000, []
+    log.touch()
+    follower = LogFollower(log)
+    follower.new_lines()
+
+    def write():
+        for number in range(most):
+            append(log, number)
+            if number % 40 == 39:
+                log.rename(tmp_path / f"a.log-{number:04d}")
+        append(log, most)
+
+    with ThreadPoolExecutor(1) as threads:
+        writing = threads.submit(write)
+        while not writing.done():
+            found += follower.new_lines()
+        writing.result()
+    while lines := follower.new_lines():
+        found += lines
+    assert sorted(map(int, found)) == list(range(most + 1))
