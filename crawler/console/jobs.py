@@ -39,20 +39,50 @@ SEED_FILE = "seeds.txt"
 #: Seeds of a new job, in bytes.
 MOST_SEED_BYTES = 64 << 20
 
-#: Section -> keys that name code, files, variables, databases and addresses of the machine: see `_of_the_machine`.
-_LOCAL: Mapping[str, Sequence[str]] = {
-    "job": ("processors", "modules"),
-    "scope": ("rules",),
-    "frontier": ("store",),
-    "fetch": ("body_rules", "proxy_password_env"),
-    "dedup": ("leaves",),
-    "write": ("upload",),
-    "logs": ("file",),
-    "report": ("metrics",),
+#: Section -> keys that an order from the API may set. No value of theirs names code, files, variables, databases, or an
+#: address to listen on, except a user function. Other keys, also new ones, are refused: see `_of_the_machine`.
+ALLOWED: Mapping[str, str] = {
+    "job": "name seeds seed_files source_tags",
+    "agent": "product contact user_agent",
+    "urls": "canonicalization",
+    "scope": (
+        "scope max_hops max_embeds include exclude accept reject block max_path_repeats max_path_depth "
+        "max_url_length schemes similar similar_expect"
+    ),
+    "frontier": (
+        "policy politeness balance_replenish total_budget error_penalty cost uri_precedence queue_precedence "
+        "precedence_floor per_queue lease_s checkpoint_s gates_in_memory shares worker_lease_s"
+    ),
+    "politeness": (
+        "delay_factor min_delay_s max_delay_s max_connections backoff_base_s backoff_cap_s backoff_jitter "
+        "backoff_forgive_s max_retry_after_s group groups group_delay_factor group_min_delay_s "
+        "group_max_delay_s group_max_connections"
+    ),
+    "robots": "robots max_crawl_delay_s cache_s unreachable_s meta nofollow_links",
+    "crawl": "workers loop processes",
+    "limits": ("pages fetched_bytes time_s pages_per_host bytes_per_host time_per_host_s min_free_disk_bytes on_limit"),
+    "fetch": (
+        "timeout_s connect_timeout_s first_byte_timeout_s read_timeout_s min_rate_bytes max_body_bytes "
+        "accept_encoding headers cookies referer proxy proxy_resolves tls_verify ipv4 ipv6 allow_private "
+        "conditional"
+    ),
+    "extract": "max_outlinks css sitemaps forms speculative data_attributes max_content_bytes timeout_s",
+    "dns": "servers hosts timeout_s min_ttl_s max_ttl_s",
+    "dedup": (
+        "filter exact expect false_positive signature levels leaf_bits split_fan_out similar similar_expect "
+        "similar_features similar_false_positive"
+    ),
+    "write": "warc warc_prefix warc_size_bytes revisit pages links operator",
+    "logs": "format extra_info",
+    "report": "progress interval_s statistics_interval_s reports",
+    "override": (
+        "surt delay_factor min_delay_s max_delay_s max_connections balance_replenish total_budget "
+        "queue_precedence key uri_precedence"
+    ),
+    "site": "surt headers user proxy cookies max_body_bytes",
 }
 #: Sections whose values may be a user function, package.module:function.
-_WITH_FUNCTIONS = ("urls", "frontier", "politeness", "dedup")
-_OF_A_SITE = ("password_env", "proxy_password_env")
+_WITH_FUNCTIONS = ("urls", "frontier", "politeness", "dedup", "override")
 
 
 class NoSuchJob(UsageError):
@@ -268,15 +298,17 @@ def _order(name: str, given: str | Mapping[str, Any], seed_file: Path) -> CrawlO
 
 
 def _of_the_machine(order: CrawlOrder) -> Iterator[str]:
-    """The sections and keys by which whoever has a token would run code, read or write files, or read variables."""
-    tables, ours = order.model_dump(), CrawlOrder().model_dump()
-    for section, keys in _LOCAL.items():
-        yield from (f"[{section}] {key}" for key in keys if tables[section][key] != ours[section][key])
-    for section in _WITH_FUNCTIONS:
-        yield from (
-            f"[{section}] {key}" for key, value in tables[section].items() if any(map(is_user_function, _texts(value)))
-        )
-    yield from (f"[[site]] {key}" for site in tables["site"] for key in _OF_A_SITE if site[key])
+    """The keys that are set and not `ALLOWED`, and those whose value is a user function. Pure."""
+    for section in type(order).model_fields:
+        given, allowed = getattr(order, section), ALLOWED.get(section, "").split()
+        entries = given if isinstance(given, tuple) else (given,)
+        for entry in entries:
+            for key, field in type(entry).model_fields.items():
+                value = getattr(entry, key)
+                is_default = value == field.get_default(call_default_factory=True)
+                is_function = section in _WITH_FUNCTIONS and any(map(is_user_function, _texts(value)))
+                if is_function or not (is_default or key in allowed):
+                    yield f"[[{section}]] {key}" if entries is given else f"[{section}] {key}"
 
 
 def _texts(value: object) -> Iterator[str]:

@@ -1,7 +1,15 @@
-"""The jobs of a console."""
+"""The jobs of a console, and what an order from the API may set."""
 
-from anabranch.crawler.console.jobs import ConsoleJobs
+from pathlib import Path
+
+import pytest
+
+from anabranch.crawler.console.jobs import ALLOWED, ConsoleJobs, _of_the_machine
 from anabranch.crawler.operate.databasejob import DatabaseJob
+from anabranch.crawler.order.fetch import SiteEntry
+from anabranch.crawler.order.frontier import OverrideEntry
+from anabranch.crawler.order.order import CrawlOrder
+from anabranch.crawler.outcomes.errors import UsageError
 
 
 def test_counters_of_several_workers_do_not_fall_when_one_leaves(tmp_path, monkeypatch) -> None:
@@ -15,3 +23,62 @@ def test_counters_of_several_workers_do_not_fall_when_one_leaves(tmp_path, monke
     assert jobs.metrics("x") == {pages: 13}
     assert jobs.metrics("x") is None
     assert jobs.metrics("x") == {pages: 1}
+
+
+ENTRIES = {"site": SiteEntry, "override": OverrideEntry}
+KEYS = [
+    (section, key)
+    for section in CrawlOrder.model_fields
+    for key in ENTRIES.get(section, type(getattr(CrawlOrder(), section))).model_fields
+]
+#: Parts of the types of keys by which files are read or code is run.
+UNSAFE_TYPES = ("pathlib", "user_function", "user_folder")
+
+
+@pytest.mark.parametrize(("section", "key"), KEYS)
+def test_only_allowed_keys_may_be_set(section, key):
+    """A new key is refused until somebody allows it; what is allowed has no type that names code or a file."""
+    order, changed = CrawlOrder(), "another value"
+    if section in ENTRIES:
+        value = (ENTRIES[section].model_construct(**{"surt": (), key: changed}),)
+    else:
+        value = getattr(order, section).model_copy(update={key: changed})
+    found = [*_of_the_machine(order.model_copy(update={section: value}))]
+    is_allowed = key in ALLOWED.get(section, "").split()
+    assert found == ([] if is_allowed else [f"[[{section}]] {key}" if section in ENTRIES else f"[{section}] {key}"])
+    field = ENTRIES.get(section, type(getattr(order, section))).model_fields[key]
+    words = f"{field.annotation} {field.metadata}".lower()
+    if is_allowed and (section, key) != ("job", "seed_files"):  # the console's own
+        assert not any(word in words for word in UNSAFE_TYPES), words
+
+
+def test_an_allowed_key_is_a_key():
+    """No name is left over from a key that has gone."""
+    assert {(section, key) for section, keys in ALLOWED.items() for key in keys.split()} <= {*KEYS}
+
+
+def test_the_keys_that_are_refused():
+    """By which whoever has a token would run code, read or write files, or read variables of the machine."""
+    refused = {f"{section}.{key}" for section, key in KEYS if key not in ALLOWED.get(section, "").split()}
+    assert refused >= {
+        "job.processors", "job.modules", "job.worker", "scope.rules", "frontier.store", "fetch.body_rules",
+        "fetch.proxy_password_env", "dedup.leaves", "dedup.leaves_name", "write.upload", "logs.file", "report.metrics",
+        "site.password_env", "site.proxy_password_env",
+    }  # fmt: skip
+
+
+FUNCTIONS = [
+    "[frontier]\npolicy = 'os:getpid'",
+    "[urls]\ncanonicalization = ['fragment', 'os.path:abspath']",
+    "[[override]]\nsurt = ['http://(']\nqueue_precedence = 'os:getpid'",
+    "[[override]]\nsurt = ['http://(']\nuri_precedence = 'os:getpid'",
+    "[[override]]\nsurt = ['http://(']\nkey = 'os:getpid'",
+]
+
+
+@pytest.mark.parametrize("order", FUNCTIONS)
+def test_a_user_function_is_refused_wherever_it_stands(tmp_path, order):
+    """In allowed keys, too; nothing is made."""
+    with pytest.raises(UsageError):
+        ConsoleJobs(str(tmp_path)).begin("a", "http://a.test/", order)
+    assert not [*Path(tmp_path).iterdir()]
