@@ -7,6 +7,7 @@ to this address, which is DNS rebinding), and not their Origin. So both are chec
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Collection, Iterable, MutableMapping
+from ipaddress import ip_address, ip_network
 from typing import Any
 
 Scope = MutableMapping[str, Any]
@@ -45,6 +46,28 @@ def allowed_hosts(address: str, port: int, more: Iterable[str]) -> frozenset[str
     for name in {*_LOOPBACK, f"[{address}]" if ":" in address else address}:
         names |= {f"{name}:{port}", *([name] if port in {80, 443} else [])}
     return frozenset(name.lower() for name in names)
+
+
+def remote_address(scope: Scope, proxy_hosts: Collection[str]) -> str:
+    """Who asks: an address, of IPv6 its /64. Behind a proxy the one that the proxy added last to `X-Forwarded-For`. Pure.
+
+    Only a request by a name of the proxy is taken for one that it passed on: others could choose their address.
+    """
+    client = scope.get("client")
+    address = _network(client[0]) if client else ""
+    host = next((value.decode("latin-1").lower() for name, value in scope["headers"] if name == b"host"), "")
+    forwarded = [value for name, value in scope["headers"] if name == b"x-forwarded-for"]
+    if host in proxy_hosts and forwarded:
+        return _network(forwarded[-1].decode("latin-1").rpartition(",")[2].strip()) or address
+    return address
+
+
+def _network(text: str) -> str:
+    try:
+        address = ip_address(text)
+    except ValueError:
+        return ""
+    return str(address if address.version == 4 else ip_network((address, 64), strict=False))
 
 
 async def refuse(scope: Scope, send: Send, status: int, words: str) -> None:

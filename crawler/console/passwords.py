@@ -17,9 +17,13 @@ _FILE = "passwords.json"
 #: Cost of a hash: 16 MiB and 50 ms (RFC 7914, section 2).
 _COST, _BLOCK, _PARALLEL = 1 << 14, 8, 1
 LEAST_CHARS, _MOST_CHARS = 8, 1000
-#: Failures in a row before somebody has to wait, and the longest wait.
-_FREE_FAILURES = 3
+#: Failures of an address before it has to wait; of a name before all addresses have to that never had its password.
+_FREE_OF_ADDRESS, _FREE_OF_NAME = 3, 30
 _LONGEST_WAIT_S = 60.0
+#: Failures are forgotten so long after the last one.
+_FORGOTTEN_S = 3600.0
+#: Addresses, names and pairs of them that are kept, the last ones.
+_MOST_KEPT = 10_000
 
 
 class _Kept(NamedTuple):
@@ -33,6 +37,60 @@ def _entry(name: str, role: str, salt: str, digest: str) -> _Kept:
     return _Kept(name, ConsoleRole(role), salt, digest)
 
 
+class _Failures:
+    """Failures of each key: after `free` of them it waits, longer and longer."""
+
+    def __init__(self, free: int) -> None:
+        self._free = free
+        self._kept: dict[str, tuple[int, float]] = {}  # number, and time of the last one
+
+    def number(self, key: str, now_s: float) -> int:
+        number, last_s = self._kept.get(key, (0, now_s))
+        return number if now_s - last_s < _FORGOTTEN_S else 0
+
+    def wait_s(self, key: str, now_s: float) -> float:
+        more = self.number(key, now_s) - self._free
+        if more < 0:
+            return 0.0
+        wait_s: float = min(2.0 ** min(more, 10), _LONGEST_WAIT_S)
+        return max(self._kept[key][1] + wait_s - now_s, 0.0)
+
+    def add(self, key: str, now_s: float) -> None:
+        number = self.number(key, now_s) + 1
+        self._kept.pop(key, None)
+        self._kept[key] = (number, now_s)
+        if len(self._kept) > _MOST_KEPT:
+            self._kept.pop(next(iter(self._kept)))
+
+
+class _Throttle:
+    """Slows guesses, so that who guesses locks out nobody else.
+
+    An address waits after some failures, whatever names it tries. A name that is guessed from many addresses waits, too, but
+    not at an address that had its password before. One address never makes a name wait: only its first failures count for it.
+    """
+
+    def __init__(self) -> None:
+        self._addresses, self._names = _Failures(_FREE_OF_ADDRESS), _Failures(_FREE_OF_NAME)
+        self._proven: dict[tuple[str, str], None] = {}
+
+    def wait_s(self, name: str, address: str, now_s: float) -> float:
+        of_name = 0.0 if (name, address) in self._proven else self._names.wait_s(name, now_s)
+        return max(self._addresses.wait_s(address, now_s), of_name)
+
+    def failed(self, name: str, address: str, now_s: float) -> None:
+        self._addresses.add(address, now_s)
+        if self._addresses.number(address, now_s) <= _FREE_OF_ADDRESS or self._names.wait_s(name, now_s):
+            self._names.add(name, now_s)
+
+    def succeeded(self, name: str, address: str) -> None:
+        """The failures stay: or who has a password could guess another one as fast as they like."""
+        self._proven.pop((name, address), None)
+        self._proven[name, address] = None
+        if len(self._proven) > _MOST_KEPT:
+            self._proven.pop(next(iter(self._proven)))
+
+
 class Passwords:
     """The passwords in a folder, and who has to wait. `now_s` is the time of a try, of any steady clock.
 
@@ -41,8 +99,7 @@ class Passwords:
 
     def __init__(self, folder: Path) -> None:
         self._file = CredentialFile(folder / _FILE, _entry, tuple, "set the passwords")
-        self._failures = 0  #: in a row, of anybody: names are guessed, too
-        self._not_before_s = 0.0
+        self._throttle = _Throttle()
         self._turn = Lock()  # or many tries at once would all be the first
 
     @property
@@ -75,24 +132,23 @@ class Passwords:
         kept = self._kept(name)
         return "" if kept is None else kept.digest
 
-    def wait_s(self, now_s: float) -> float:
-        """Seconds until passwords are accepted again."""
-        return max(self._not_before_s - now_s, 0.0)
+    def wait_s(self, name: str, address: str, now_s: float) -> float:
+        """Seconds until passwords of this name are accepted from this address again."""
+        return self._throttle.wait_s(name[:_MOST_CHARS], address, now_s)
 
-    def holder(self, name: str, password: str, now_s: float) -> Holder | None:
+    def holder(self, name: str, password: str, address: str, now_s: float) -> Holder | None:
         """Who has this name and password; None if nobody has, or while a try does not count. Raises: StorageError."""
+        name = name[:_MOST_CHARS]
         with self._turn:
-            if self.wait_s(now_s) or len(password) > _MOST_CHARS:
+            if self.wait_s(name, address, now_s) or len(password) > _MOST_CHARS:
                 return None
             kept = self._kept(name)
             # An unknown name costs as much time as a known one.
             digest = _hash(password, "" if kept is None else kept.salt)
             if kept is not None and compare_digest(digest, kept.digest):
-                self._failures = 0
+                self._throttle.succeeded(name, address)
                 return Holder(name, kept.role)
-            self._failures += 1
-            if self._failures >= _FREE_FAILURES:
-                self._not_before_s = now_s + min(2.0 ** (self._failures - _FREE_FAILURES), _LONGEST_WAIT_S)
+            self._throttle.failed(name, address, now_s)
             return None
 
     def _kept(self, name: str) -> _Kept | None:

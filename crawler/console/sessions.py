@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 import re
 import secrets
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from hmac import compare_digest
 from typing import NamedTuple
 
@@ -17,7 +17,7 @@ from starlette.requests import HTTPConnection, Request
 from starlette.responses import HTMLResponse, RedirectResponse, Response
 
 from anabranch.crawler.console.access import ConsoleRole, Holder
-from anabranch.crawler.console.guard import App, Message, Receive, Scope, Send, bounded, refuse
+from anabranch.crawler.console.guard import App, Message, Receive, Scope, Send, bounded, refuse, remote_address
 from anabranch.crawler.console.passwords import Passwords
 from anabranch.crawler.outcomes.errors import StorageError
 
@@ -81,14 +81,13 @@ class Sessions:
         is_it = bool(self.start_token) and compare_digest(text.encode("utf-8", "replace"), self.start_token.encode())
         return Holder("console", ConsoleRole.OPERATOR) if is_it else None
 
-    def by_password(self, name: str, password: str) -> Holder | None:
+    def by_password(self, name: str, password: str, address: str) -> Holder | None:
         """Who has this password."""
-        return self._passwords.holder(name, password, self._now_s())
+        return self._passwords.holder(name, password, address, self._now_s())
 
-    @property
-    def wait_s(self) -> float:
-        """Seconds until passwords are accepted again."""
-        return self._passwords.wait_s(self._now_s())
+    def wait_s(self, name: str, address: str) -> float:
+        """Seconds until passwords of this name are accepted from this address again."""
+        return self._passwords.wait_s(name, address, self._now_s())
 
     @property
     def has_passwords(self) -> bool:
@@ -100,14 +99,25 @@ class SessionGuard:
     """Lets requests with a session pass, and has the others log in. WebSockets without one are closed."""
 
     def __init__(
-        self, app: App, sessions: Sessions, cookie: str = COOKIE, base_path: str = "", *, is_secure: bool = False
+        self,
+        app: App,
+        sessions: Sessions,
+        cookie: str = COOKIE,
+        base_path: str = "",
+        *,
+        is_secure: bool = False,
+        proxy_hosts: Collection[str] = (),
     ) -> None:
-        """`base_path` is before all paths, as a reverse proxy passes them on; `is_secure`: browsers come by TLS."""
+        """`base_path` is before all paths, as a reverse proxy passes them on; `is_secure`: browsers come by TLS.
+
+        `proxy_hosts` are the names by which browsers call the proxy.
+        """
         self._app = app
         self._sessions = sessions
         self._cookie = cookie
         self._base = base_path.rstrip("/")
         self._is_secure = is_secure
+        self._proxy_hosts = frozenset(host.lower() for host in proxy_hosts)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Pass the request on, or answer it."""
@@ -165,10 +175,11 @@ class SessionGuard:
             holder, by_password = self._sessions.by_start_token(token), False
             words = "" if holder else "this link is of another start of the console; use the newest one"
         elif by_password:
-            wait_s = self._sessions.wait_s
             form = await request.form(max_fields=4, max_files=0)
             name, password = _field(form, "name"), _field(form, "password")
-            holder = await asyncio.to_thread(self._sessions.by_password, name, password)
+            address = remote_address(request.scope, self._proxy_hosts)
+            wait_s = self._sessions.wait_s(name, address)
+            holder = await asyncio.to_thread(self._sessions.by_password, name, password, address)
             words = "" if holder else f"wait {wait_s:.0f} s" if wait_s else "no such name and password"
         if holder is None:
             status = 401 if words else 200

@@ -2,7 +2,7 @@
 
 import pytest
 
-from anabranch.crawler.console.guard import HostGuard, allowed_hosts
+from anabranch.crawler.console.guard import HostGuard, allowed_hosts, remote_address
 
 HOSTS = allowed_hosts("127.0.0.1", 8700, ["Crawls.example.org"])
 
@@ -88,3 +88,24 @@ def test_the_default_ports_may_be_left_out():
         "2001:db8::1", 80, []
     )
     assert "127.0.0.1" not in HOSTS
+
+
+FORWARDED = [
+    ("127.0.0.1:8700", ["192.0.2.1"], "10.0.0.1"),  # not by the proxy's name
+    ("crawls.example.org", [], "10.0.0.1"),
+    ("crawls.example.org", ["192.0.2.1"], "192.0.2.1"),
+    ("CRAWLS.example.org", ["203.0.113.9, 192.0.2.1"], "192.0.2.1"),  # who asks chose the first
+    ("crawls.example.org", ["203.0.113.9", "192.0.2.1"], "192.0.2.1"),
+    ("crawls.example.org", ["2001:db8::1:2:3:4"], "2001:db8::/64"),
+    ("crawls.example.org", ["unknown"], "10.0.0.1"),
+    ("crawls.example.org", ["192.0.2.1, "], "10.0.0.1"),
+]
+
+
+@pytest.mark.parametrize(("host", "forwarded", "address"), FORWARDED)
+def test_the_address_is_the_proxy_s_word_behind_a_named_proxy_alone(host, forwarded, address):
+    """The last one that is forwarded; of IPv6 a network, because whoever has one address has all of it."""
+    headers = [(b"host", host.encode()), *((b"x-forwarded-for", text.encode()) for text in forwarded)]
+    scope = {"type": "http", "client": ("10.0.0.1", 1234), "headers": headers}
+    assert remote_address(scope, {"crawls.example.org"}) == address
+    assert remote_address({**scope, "client": None, "headers": []}, ()) == ""

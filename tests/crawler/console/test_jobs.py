@@ -9,7 +9,7 @@ from anabranch.crawler.operate.databasejob import DatabaseJob
 from anabranch.crawler.order.fetch import SiteEntry
 from anabranch.crawler.order.frontier import OverrideEntry
 from anabranch.crawler.order.order import CrawlOrder
-from anabranch.crawler.outcomes.errors import UsageError
+from anabranch.crawler.outcomes.errors import OrderError, UsageError
 
 
 def test_counters_of_several_workers_do_not_fall_when_one_leaves(tmp_path, monkeypatch) -> None:
@@ -79,6 +79,6 @@ FUNCTIONS = [
 @pytest.mark.parametrize("order", FUNCTIONS)
 def test_a_user_function_is_refused_wherever_it_stands(tmp_path, order):
     """In allowed keys, too; nothing is made."""
-    with pytest.raises(UsageError):
+    with pytest.raises((UsageError, OrderError)):
         ConsoleJobs(str(tmp_path)).begin("a", "http://a.test/", order)
     assert not [*Path(tmp_path).iterdir()]
