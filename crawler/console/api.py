@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import asyncio
 import json
+from collections import Counter
 from collections.abc import AsyncIterator, Callable, Coroutine, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from importlib.resources import files
 from typing import Annotated, Any, Literal, TypeVar, get_args
@@ -21,6 +22,7 @@ from fastapi.responses import JSONResponse, PlainTextResponse, Response, Streami
 from fastapi.routing import APIRoute
 from pydantic import BaseModel, ConfigDict, Field
 from starlette.exceptions import HTTPException as AnyHTTPException
+from starlette.types import Receive, Scope, Send
 
 from anabranch.crawler.console.access import Access, ConsoleRole, Holder
 from anabranch.crawler.console.audit import AuditLog
@@ -43,6 +45,8 @@ LogName = Literal["crawl.log", "errors.jsonl", "progress-statistics.log", "conso
 LOGS: tuple[str, ...] = get_args(LogName)
 _MOST_LOG_BYTES = 4 << 20
 _MOST_BODY_BYTES = 96 << 20  # a job's seeds, as JSON
+#: Streams of one token at once.
+_MOST_STREAMS = 50
 #: Between two looks of a stream at a log.
 _FOLLOW_S = 0.5
 
@@ -60,6 +64,7 @@ class Console:
     watch: WatchedJobs
     access: Access
     audit: AuditLog
+    streams: Counter[Holder] = field(default_factory=Counter)  #: of whom how many are open
 
     def done(self, who: Holder, action: str, job: str, arguments: Mapping[str, object], do: Callable[[], T]) -> T:
         """Do it, and have the audit log note it, also if it failed (blocks)."""
@@ -374,10 +379,29 @@ def log_lines(
     return _Json({"lines": [line for line in found if contains in line][-lines:]})
 
 
+class _Stream(StreamingResponse):
+    """Server-sent events, as long as the token is good. Raises: HTTPException, 429 if the token has too many open already."""
+
+    def __init__(self, here: Console, who: Holder, events: AsyncIterator[str]) -> None:
+        if here.streams[who] >= _MOST_STREAMS:
+            raise HTTPException(429, f"the token {who.name} has {_MOST_STREAMS} streams open; close some")
+        super().__init__(events, media_type="text/event-stream", headers={"Cache-Control": "no-store"})
+        self._open, self._who = here.streams, who
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Send the events."""
+        self._open[self._who] += 1
+        try:
+            await super().__call__(scope, receive, send)
+        finally:
+            self._open[self._who] -= 1
+
+
 _EVENTS: dict[str, Any] = {
     "response_class": StreamingResponse,
     "responses": {
         200: {"description": "server-sent events", "content": {"text/event-stream": {"schema": {"type": "string"}}}},
+        429: {"description": "the token has too many streams open"},
         **{code: facts for code, facts in _answers("Error")["responses"].items() if code != 200},
     },
 }
@@ -385,7 +409,7 @@ _EVENTS: dict[str, Any] = {
 
 @router.get("/jobs/{name}/events", summary="The status of a job, again and again", **_EVENTS)
 async def events(
-    here: Here, request: Request, name: Name, every_s: Annotated[float, Query(ge=0.5, le=3600)] = 2.0
+    here: Here, who: Who, request: Request, name: Name, every_s: Annotated[float, Query(ge=0.5, le=3600)] = 2.0
 ) -> Any:
     """An event `status` at each interval, with facts up to 2 s old; the stream goes on when the crawl ends."""
     await asyncio.to_thread(here.jobs.job, name)
@@ -398,12 +422,12 @@ async def events(
                 yield _event("error", {"error": str(error), "code": failure_code(error)})
             await asyncio.sleep(every_s)
 
-    return StreamingResponse(stream(), media_type="text/event-stream", headers={"Cache-Control": "no-store"})
+    return _Stream(here, who, stream())
 
 
 @router.get("/jobs/{name}/logs/{log}/events", summary="New lines of a log", **_EVENTS)
 async def log_events(
-    here: Here, request: Request, name: Name, log: LogName, contains: Annotated[str, Query()] = ""
+    here: Here, who: Who, request: Request, name: Name, log: LogName, contains: Annotated[str, Query()] = ""
 ) -> Any:
     """An event `line` for each line that is added, if it contains the text."""
     follower = LogFollower(await asyncio.to_thread(here.jobs.log, name, log))
@@ -416,7 +440,7 @@ async def log_events(
                     yield _event("line", {"line": line})
             await asyncio.sleep(_FOLLOW_S)
 
-    return StreamingResponse(stream(), media_type="text/event-stream", headers={"Cache-Control": "no-store"})
+    return _Stream(here, who, stream())
 
 
 @router.get("/version", summary="The version of the console", **_answers("Version"))

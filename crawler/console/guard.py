@@ -6,6 +6,7 @@ to this address, which is DNS rebinding), and not their Origin. So both are chec
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Awaitable, Callable, Collection, Iterable, MutableMapping
 from ipaddress import ip_address, ip_network
 from typing import Any
@@ -143,8 +144,10 @@ class _BodyTooLarge(Exception):
     """A body has more bytes than it may."""
 
 
-async def bounded(app: App, scope: Scope, receive: Receive, send: Send, most_bytes: int) -> None:
-    """Pass a request on, and read at most so many bytes of its body: a larger one is answered by 413."""
+async def bounded(
+    app: App, scope: Scope, receive: Receive, send: Send, most_bytes: int, most_s: float | None = None
+) -> None:
+    """Pass a request on, and read at most so many bytes of its body: a larger one is answered by 413, a late one by 408."""
     read, has_begun, is_gone = 0, False, False
 
     async def receive_part() -> Message:
@@ -161,11 +164,20 @@ async def bounded(app: App, scope: Scope, receive: Receive, send: Send, most_byt
         has_begun = True
         await send(message)
 
+    async def pass_on() -> None:
+        async with asyncio.timeout(most_s):
+            await app(scope, receive_part, note_begin)
+
     declared = next((value for name, value in scope["headers"] if name == b"content-length"), b"0")
     try:
         if int(declared) <= most_bytes:
-            await app(scope, receive_part, note_begin)
+            await pass_on()
             return
+    except TimeoutError:
+        if most_s is None:
+            raise
+        await refuse(scope, send, 408, "the body did not come in time")
+        return
     except _BodyTooLarge:
         if has_begun:
             return

@@ -38,6 +38,8 @@ from anabranch.frontier.policies.userfunctions import is_user_function
 SEED_FILE = "seeds.txt"
 #: Seeds of a new job, in bytes.
 MOST_SEED_BYTES = 64 << 20
+#: Characters of an order: its parser takes seconds for some texts of a megabyte.
+_MOST_ORDER_CHARS = 1 << 20
 
 #: Section -> keys that an order from the API may set. No value of theirs names code, files, variables, databases, or an
 #: address to listen on, except a user function. Other keys, also new ones, are refused: see `_of_the_machine`.
@@ -272,8 +274,14 @@ def _silent_row(name: str, error: Exception) -> Facts | None:
 
 def _examined(name: str, given: str | Mapping[str, Any], seed_file: Path) -> Examined:
     """The order of a new job, with its faults. Raises: OrderError if it is no TOML."""
+    if isinstance(given, str) and len(given) > _MOST_ORDER_CHARS:
+        raise OrderError(
+            f"the order: more than {_MOST_ORDER_CHARS:,} characters; begin such a job by `anabranch crawl -c`"
+        )
     try:
         tables = tomllib.loads(given) if isinstance(given, str) else dict(given)
+    except RecursionError as error:
+        raise OrderError("the order: not TOML of ours: it is nested too deep; no key of an order is") from error
     except tomllib.TOMLDecodeError as error:
         raise OrderError(f"the order: not TOML: {' '.join(str(error).split())}") from error
     own = {"job": {"name": name, "seeds": [], "seed_files": [str(seed_file)]}}

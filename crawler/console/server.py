@@ -16,6 +16,7 @@ from time import monotonic
 
 import uvicorn
 from fastapi import FastAPI
+from uvicorn.protocols.http.h11_impl import H11Protocol, RequestResponseCycle
 
 from anabranch.crawler.console.access import Access, default_folder
 from anabranch.crawler.console.api import Console
@@ -33,6 +34,8 @@ from anabranch.crawler.outcomes.errors import CrawlerError, UsageError
 _ENDING_S = 3
 #: Connections and requests at once: clients that are slow, or never end what they ask, take no more.
 _MOST_AT_ONCE = 500
+#: A connection that waits so long for the head of a request is closed.
+_HEAD_S = 30.0
 #: Bytes of a message of a window. Files are uploaded by HTTP.
 _MOST_MESSAGE_BYTES = 4 << 20
 #: Makes the application, with the pages. They need this room, so it does not know them.
@@ -78,6 +81,24 @@ def serve(options: ConsoleOptions, make_app: MakeApp, notify: Callable[[str], No
             asyncio.run(uvicorn.Server(config).serve([listener]))
 
 
+class _HurriedProtocol(H11Protocol):
+    """Closes connections that ask nothing for long. By h11, because httptools reads heads without end."""
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]  # uvicorn's own
+        """Begin to wait for a request."""
+        super().connection_made(transport)
+        self.loop.call_later(_HEAD_S, self._close_idle, self.cycle)
+
+    def _close_idle(self, last: RequestResponseCycle | None) -> None:
+        """`last` is the request that was the last one at the look before."""
+        if self.transport.is_closing() or self.transport.get_protocol() is not self:  # it has become a WebSocket
+            return
+        if self.cycle is last and (last is None or last.response_complete):
+            self.transport.close()
+        else:
+            self.loop.call_later(_HEAD_S, self._close_idle, self.cycle)
+
+
 def _config(options: ConsoleOptions, pages: App, address: str, port: int) -> uvicorn.Config:
     """The server's settings. Raises: UsageError for a certificate that cannot be used."""
     has_tls = options.tls is not None
@@ -90,7 +111,7 @@ def _config(options: ConsoleOptions, pages: App, address: str, port: int) -> uvi
         timeout_graceful_shutdown=_ENDING_S,
         server_header=False,
         proxy_headers=False,
-        http="h11",  # httptools reads heads without end
+        http=_HurriedProtocol,
         limit_concurrency=_MOST_AT_ONCE,
         ws_max_size=_MOST_MESSAGE_BYTES,
         ssl_certfile=None if options.tls is None else options.tls[0],

@@ -32,6 +32,8 @@ _MOST_SESSIONS = 1000
 _OF_TOKENS = re.compile("/api/v1/.*|/metrics", re.DOTALL)
 #: Bytes of the body of a request: a file of seeds, and what somebody may send who has not logged in.
 _MOST_BYTES, _MOST_BYTES_OF_STRANGERS = 96 << 20, 64 << 10
+#: How long a login may take, its body and the turns of others included.
+_MOST_S_OF_STRANGERS = 60.0
 
 
 class _Session(NamedTuple):
@@ -131,7 +133,7 @@ class SessionGuard:
         if scope["type"] not in {"http", "websocket"} or _OF_TOKENS.fullmatch(path):
             await self._app(scope, receive, send)
         elif scope["type"] == "http" and path in {"/login", "/logout"}:
-            await bounded(self._come_or_go, scope, receive, send, _MOST_BYTES_OF_STRANGERS)
+            await bounded(self._come_or_go, scope, receive, send, _MOST_BYTES_OF_STRANGERS, _MOST_S_OF_STRANGERS)
         elif (holder := self._sessions.holder(self._name(scope))) is not None:
             scope[HOLDER] = holder
             if scope["type"] == "http":

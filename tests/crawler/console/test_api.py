@@ -14,7 +14,7 @@ from schemathesis.specs.openapi.checks import (
     status_code_conformance,
 )
 
-from anabranch.crawler.console.access import Access, ConsoleRole
+from anabranch.crawler.console.access import Access, ConsoleRole, Holder
 from anabranch.crawler.console.api import Console, api_app
 from anabranch.crawler.console.audit import AuditLog
 from anabranch.crawler.console.jobs import ConsoleJobs
@@ -160,6 +160,13 @@ async def test_half_a_surrogate_pair_is_answered(client):
     assert [row["job"] for row in (await client.get("/api/v1/jobs")).json()] == ["news"]
 
 
+@pytest.mark.parametrize("order", ["x=" + "[" * 100_000, "x=" + "{a=" * 100_000, "#" * (1 << 20) + "\n"], ids=len)
+async def test_an_order_that_is_nested_or_large_without_end_is_refused(client, order):
+    """In one line, before its parser takes the console's time or stack."""
+    answer = await client.post("/api/v1/jobs", json={"name": "a", "seeds": URL, "order": order, "start": False})
+    assert (answer.status_code, "the order: " in answer.json()["error"]) == (400, True), answer.text
+
+
 async def test_many_seeds_are_added_in_parts(client):
     """More than a question to a running crawl may have."""
     urls = [f"{URL}{number}/{'x' * 1000}" for number in range(600)]
@@ -198,7 +205,17 @@ async def test_ten_streams_cost_the_crawl_one_question(app, client, jobs):
             for stream in streams:
                 stream.cancel()
             await asyncio.gather(*streams, return_exceptions=True)
+    assert app.state.console.streams.total() == 0  # they have ended
     assert sorted(asked) == sorted([STATUS, STATUS, METRICS])  # the first for its row
+
+
+@pytest.mark.parametrize("path", ["events", "logs/crawl.log/events"])
+async def test_a_token_has_a_bounded_number_of_streams(app, client, path):
+    """The next one is refused; others have theirs."""
+    streams = app.state.console.streams
+    streams[Holder("operator", ConsoleRole.OPERATOR)] = 50
+    answer = await client.get(f"/api/v1/jobs/news/{path}")
+    assert (answer.status_code, "50 streams" in answer.json()["error"]) == (429, True)
 
 
 def test_the_document_has_the_shapes_of_the_commands(app):

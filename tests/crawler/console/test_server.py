@@ -1,11 +1,19 @@
 """Where a console listens."""
 
-import pytest
-from fastapi import FastAPI
+import asyncio
+from contextlib import asynccontextmanager
+from socket import create_server
 
-from anabranch.crawler.console.server import ConsoleOptions, checked_address, serve
+import pytest
+import uvicorn
+from fastapi import FastAPI
+from uvicorn.lifespan.off import LifespanOff
+
+from anabranch.crawler.console import server
+from anabranch.crawler.console.server import ConsoleOptions, _config, checked_address, serve
 from anabranch.crawler.outcomes.errors import CrawlerError, UsageError
 from tests.crawler.console.sockets import taken_port
+from tests.patience import HANG_S
 
 
 def no_app(*_: object) -> FastAPI:
@@ -53,3 +61,60 @@ def test_a_certificate_that_cannot_be_used_is_one_line(tmp_path, text):
         file.write_text(text)
     with pytest.raises(UsageError, match="--tls-cert, --tls-key: cannot be used"):
         serve(options("127.0.0.1:8700", tls=files, state=tmp_path / "state"), no_app, print)
+
+
+ONE = b"GET / HTTP/1.1\r\nHost: 127.0.0.1:8700\r\n\r\n"
+UPGRADE = b"Connection: Upgrade\r\nUpgrade: websocket\r\nSec-WebSocket-Version: 13\r\nSec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n\r\n"
+
+
+@asynccontextmanager
+async def connection(app):
+    """To a server that waits for 50 ms for a head."""
+    config = _config(options("127.0.0.1:8700"), app, "127.0.0.1", 8700)
+    config.lifespan_class = LifespanOff
+    running = uvicorn.Server(config)
+    with create_server(("127.0.0.1", 0)) as listener:
+        serving = asyncio.create_task(running.serve([listener]))
+        reader, writer = await asyncio.open_connection(*listener.getsockname())
+        yield reader, writer
+        writer.close()
+        running.should_exit = True
+        await serving
+
+
+@pytest.mark.parametrize("sent", [b"", b"GET / HT", ONE + b"GET / HT"])
+async def test_a_connection_that_asks_nothing_is_closed(monkeypatch, sent):
+    """So that connections without requests do not take all places; also behind a first request."""
+    monkeypatch.setattr(server, "_HEAD_S", 0.05)
+    async with connection(no_app()) as (reader, writer):
+        writer.write(sent)
+        answer = await asyncio.wait_for(reader.read(), HANG_S)
+        assert answer.startswith(b"HTTP/1.1 404") == sent.startswith(ONE)
+
+
+async def test_a_socket_and_a_slow_answer_stay_open(monkeypatch):
+    """Many times as long as a head may take."""
+    monkeypatch.setattr(server, "_HEAD_S", 0.01)
+    looks = asyncio.Semaphore(0)
+    close_idle = server._HurriedProtocol._close_idle
+
+    def looked(self, last):
+        close_idle(self, last)
+        looks.release()
+
+    monkeypatch.setattr(server._HurriedProtocol, "_close_idle", looked)
+
+    async def app(scope, receive, send):
+        await looks.acquire()
+        if scope["type"] == "websocket":
+            await send({"type": "websocket.accept"})
+            await send({"type": "websocket.send", "text": "still here"})
+            return
+        await looks.acquire()
+        await send({"type": "http.response.start", "status": 204, "headers": []})
+        await send({"type": "http.response.body"})
+
+    for sent, expected in ((ONE[:-2] + UPGRADE, b"still here"), (ONE, b" 204 ")):
+        async with connection(app) as (reader, writer):
+            writer.write(sent)
+            assert expected in await asyncio.wait_for(reader.read(), HANG_S)

@@ -1,5 +1,7 @@
 """Sessions: how they begin and end, and what passes without one."""
 
+import asyncio
+
 import httpx
 import pytest
 
@@ -156,3 +158,17 @@ async def test_a_damaged_file_of_passwords_is_an_answer(sessions, tmp_path):
     async with client_of(sessions) as client:
         answer = await client.post("/login", data={"name": "ada", "password": PASSWORD})
         assert (answer.status_code, "passwords.json: cannot be read" in answer.text) == (503, True)
+
+
+async def test_a_login_whose_body_never_ends_is_given_up(sessions, monkeypatch):
+    """It holds its place for a minute at most."""
+    monkeypatch.setattr("anabranch.crawler.console.sessions._MOST_S_OF_STRANGERS", 0.05)
+
+    async def body():
+        yield b"name="
+        await asyncio.Event().wait()
+
+    async with client_of(sessions) as client:
+        form = {"Content-Type": "application/x-www-form-urlencoded"}
+        answer = await client.post("/login", content=body(), headers=form)
+        assert answer.status_code == 408
