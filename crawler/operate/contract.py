@@ -16,14 +16,14 @@ from anabranch.frontier.frontier import Frontier
 Notify = Callable[[str], None]
 
 
-class Answered(NamedTuple):
+class VerbAnswer(NamedTuple):
     """The facts of a verb."""
 
     facts: Facts
     is_running: bool  #: from a running crawl
 
 
-class HeldJob(NamedTuple):
+class OpenedJob(NamedTuple):
     """The Frontier of a job that nobody crawls, open."""
 
     frontier: Frontier
@@ -58,7 +58,7 @@ class OperatedJob(Protocol):
         Raises: UsageError for a key that cannot be changed, BadArgument for a wrong value.
         """
 
-    def answer(self, verb: str, arguments: Arguments) -> Answered:
+    def answer(self, verb: str, arguments: Arguments) -> VerbAnswer:
         """A verb of `run.verbs`, of the running crawl or of the job as it was left."""
 
     def report(self, arguments: Mapping[str, object]) -> Facts:
@@ -70,5 +70,5 @@ class OperatedJob(Protocol):
     def order(self) -> CrawlOrder:
         """The order that the job goes by. Raises: UsageError if it has none yet; OrderError."""
 
-    def held(self, verb: str, *, reads: bool) -> AbstractContextManager[HeldJob]:
+    def held(self, verb: str, *, reads: bool) -> AbstractContextManager[OpenedJob]:
         """The job for `verb` alone. Raises: what a running crawl says to that."""

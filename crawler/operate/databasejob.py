@@ -14,7 +14,7 @@ from anabranch.crawler.cluster.database import JobDatabase
 from anabranch.crawler.job.folder import wait_until_free, who_holds
 from anabranch.crawler.job.inspection import readable_job, refuse_unwritable
 from anabranch.crawler.job.seeds import Seed
-from anabranch.crawler.operate.contract import Answered, HeldJob, Notify, OperatedJob
+from anabranch.crawler.operate.contract import Notify, OpenedJob, OperatedJob, VerbAnswer
 from anabranch.crawler.order.order import CrawlOrder
 from anabranch.crawler.outcomes.errors import UsageError
 from anabranch.crawler.report.metrics import Numbers
@@ -99,16 +99,16 @@ class DatabaseJob:
         with self._shared(reads=False) as job:
             return changed_facts(job.change_order(settings))
 
-    def answer(self, verb: str, arguments: Arguments) -> Answered:
+    def answer(self, verb: str, arguments: Arguments) -> VerbAnswer:
         """By the workers whom the verb concerns, or on the whole job if none is at work."""
         with self._shared(reads=verb in READING) as job:
             try:
-                return Answered(job.answer(verb, arguments), is_running=True)
+                return VerbAnswer(job.answer(verb, arguments), is_running=True)
             except NoWorkers:
                 with opened_whole(job) as (frontier, order, seeds):
                     explainer = explainer_of(order, seeds, job.folder)
                     facts = answer(frontier, verb, explainer.with_key(verb, arguments))
-                    return Answered(explainer.explained(verb, facts), is_running=False)
+                    return VerbAnswer(explainer.explained(verb, facts), is_running=False)
 
     def report(self, arguments: Mapping[str, object]) -> Facts:
         """A report of the whole job."""
@@ -135,11 +135,11 @@ class DatabaseJob:
             return job.order
 
     @contextmanager
-    def held(self, verb: str, *, reads: bool) -> Iterator[HeldJob]:
+    def held(self, verb: str, *, reads: bool) -> Iterator[OpenedJob]:
         """The whole job. Raises: UsageError if workers are at work."""
         del verb
         with self._shared(reads=reads) as job, opened_whole(job) as (frontier, order, _):
-            yield HeldJob(frontier, order)
+            yield OpenedJob(frontier, order)
 
     def workers(self) -> list[Facts]:
         """Those that have not left, as `workers --json` shows them."""

@@ -13,7 +13,7 @@ from anabranch.crawler.job.folder import held_folder, refuse_embedded, wait_unti
 from anabranch.crawler.job.inspection import open_embedded, opened, readable_job, refuse_unwritable
 from anabranch.crawler.job.orderfile import begun_order
 from anabranch.crawler.job.seeds import SEED_BOOK, Seed, SeedBook
-from anabranch.crawler.operate.contract import Answered, HeldJob, Notify
+from anabranch.crawler.operate.contract import Notify, OpenedJob, VerbAnswer
 from anabranch.crawler.order.order import CrawlOrder
 from anabranch.crawler.outcomes.errors import JobInUse, UsageError
 from anabranch.crawler.report.troubles import last_logged
@@ -89,17 +89,17 @@ class FolderJob:
         with self.turn, held_folder(self.directory):
             return changed_facts(change_order(self.directory, settings)[1])
 
-    def answer(self, verb: str, arguments: Arguments) -> Answered:
+    def answer(self, verb: str, arguments: Arguments) -> VerbAnswer:
         """From the crawl, or from the job as it was left; a verb that changes something never works on a copy."""
         facts = self._ask(verb, arguments)
         if facts is not None:
-            return Answered(facts, is_running=True)
+            return VerbAnswer(facts, is_running=True)
         with self._place(reads=verb in READING) as place, opened(place) as (frontier, order):
             if verb not in ABOUT_URLS:
-                return Answered(answer(frontier, verb, arguments), is_running=False)
+                return VerbAnswer(answer(frontier, verb, arguments), is_running=False)
             with open_explainer(place, order) as explainer:
                 facts = answer(frontier, verb, explainer.with_key(verb, arguments))
-                return Answered(explainer.explained(verb, facts), is_running=False)
+                return VerbAnswer(explainer.explained(verb, facts), is_running=False)
 
     def report(self, arguments: Mapping[str, object]) -> Facts:
         """From the crawl, or from the job as it was left."""
@@ -127,11 +127,11 @@ class FolderJob:
         return begun_order(self.directory)
 
     @contextmanager
-    def held(self, verb: str, *, reads: bool) -> Iterator[HeldJob]:
+    def held(self, verb: str, *, reads: bool) -> Iterator[OpenedJob]:
         """Raises: JobInUse, or what a running crawl says to the verb."""
         self._ask(verb, {})
         with self._place(reads=reads) as place, opened(place) as (frontier, order):
-            yield HeldJob(frontier, order)
+            yield OpenedJob(frontier, order)
 
     @contextmanager
     def _place(self, *, reads: bool) -> Iterator[Path]:
@@ -170,20 +170,20 @@ class EmbeddedFolderJob(FolderJob):
         """It has no log of ours."""
         return None
 
-    def answer(self, verb: str, arguments: Arguments) -> Answered:
+    def answer(self, verb: str, arguments: Arguments) -> VerbAnswer:
         """Raises: JobInUse if it would change what the host holds."""
         with self._open(reads=verb in READING) as (held, is_snapshot):
-            return Answered(answer(held.frontier, verb, {**arguments, WHATEVER_KEY: True}), is_running=is_snapshot)
+            return VerbAnswer(answer(held.frontier, verb, {**arguments, WHATEVER_KEY: True}), is_running=is_snapshot)
 
     @contextmanager
-    def held(self, verb: str, *, reads: bool) -> Iterator[HeldJob]:
+    def held(self, verb: str, *, reads: bool) -> Iterator[OpenedJob]:
         """Raises: JobInUse if it would change what the host holds."""
         del verb
         with self._open(reads=reads) as (held, _):
             yield held
 
     @contextmanager
-    def _open(self, *, reads: bool) -> Iterator[tuple[HeldJob, bool]]:
+    def _open(self, *, reads: bool) -> Iterator[tuple[OpenedJob, bool]]:
         if not reads:
             refuse_unwritable(self.directory)
         with open_embedded(self.directory, reads=reads) as (frontier, order, snapshot):
@@ -193,4 +193,4 @@ class EmbeddedFolderJob(FolderJob):
                 unknown = "" if snapshot.in_flight is not None else "; what is in flight is not known"
                 state = f"{holder} runs it; this is a snapshot of what was durable at {taken}{unknown}"
                 self.notify(f"anabranch: {self.directory}: {state}")
-            yield HeldJob(frontier, order), snapshot is not None
+            yield OpenedJob(frontier, order), snapshot is not None
