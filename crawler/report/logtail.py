@@ -57,18 +57,21 @@ class LogFollower:
     def _newer_files(self) -> list[int]:
         """The files after the one that is read now, open, the oldest first: those that are rotated already, and the last."""
         last = _opened(self.path)
-        if last is None or (self._file is not None and not _has_replaced(last, self._file)):
-            if last is not None:
-                os.close(last)
+        if last is None:
             return []
         if self._file is None:
             return [last]
-        between = [file for file in self._open_rotated() if _id(file) not in {_id(last), _id(self._file)}]
-        found = [file for file in between if _version(file) not in self._others]
-        for file in between:
-            if file not in found:
+        if not _has_replaced(last, self._file):
+            os.close(last)
+            return []
+        read_now = {_id(last), _id(self._file)}
+        found = []
+        for file in self._open_rotated():
+            if _id(file) in read_now or _version(file) in self._others:
                 os.close(file)
-        self._others |= {_version(file) for file in found}
+            else:
+                found.append(file)
+                self._others.add(_version(file))
         return [*found, last]
 
     def _follow(self, file: int) -> None:

@@ -64,7 +64,10 @@ def test_a_certificate_that_cannot_be_used_is_one_line(tmp_path, text):
 
 
 ONE = b"GET / HTTP/1.1\r\nHost: 127.0.0.1:8700\r\n\r\n"
-UPGRADE = b"Connection: Upgrade\r\nUpgrade: websocket\r\nSec-WebSocket-Version: 13\r\nSec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n\r\n"
+UPGRADE = b"\r\n".join([
+    b"Connection: Upgrade", b"Upgrade: websocket", b"Sec-WebSocket-Version: 13",
+    b"Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==", b"", b"",
+])  # fmt: skip
 
 
 @asynccontextmanager
