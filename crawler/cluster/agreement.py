@@ -10,6 +10,7 @@ import json
 import secrets
 import tomllib
 from collections.abc import Collection, Iterator, Mapping, Sequence
+from contextlib import suppress
 from hashlib import sha256
 from importlib.util import find_spec
 from pathlib import Path
@@ -35,6 +36,7 @@ from anabranch.crawler.cluster.tickets import used
 from anabranch.crawler.job.choosing import SharedOrder
 from anabranch.crawler.job.orderfile import edited_tables, last_order_file
 from anabranch.crawler.job.seeds import Seed
+from anabranch.crawler.order.changes import CHANGEABLE, changed_order
 from anabranch.crawler.order.order import CrawlOrder, dump_order
 from anabranch.crawler.order.sections import VERSION
 from anabranch.crawler.order.sources import kept_layer
@@ -58,6 +60,8 @@ _NOT_PASSED_ON = (
     *("frontier.store", "logs.file", "report.metrics"),
 )
 
+#: Keys that a living job can change.
+_CHANGEABLE = frozenset(f"{section}.{key}" for section, keys in CHANGEABLE.items() for key in keys)
 #: Keys that are fixed when a job begins.
 _FIXED = frozenset(
     {"frontier.policy", "frontier.politeness", "frontier.shares", "politeness.group", "politeness.groups"}
@@ -243,7 +247,7 @@ class Wanted(NamedTuple):
 def join(database: JobDatabase, wanted: Wanted, who: Applicant) -> Joined:
     """Agree with the job's other workers on the order, and add seeds, in one transaction; the first worker decides.
 
-    Raises: OtherOrder, naming what differs from what others go by; JobStops; UsageError; JobUnfinished; StoreUnavailable.
+    An order that lacks changes of the run agrees. Raises: OtherOrder, naming what differs from what others go by; JobStops; UsageError; JobUnfinished; StoreUnavailable.
     """
     asked = agreement_of(wanted.order)
     with database.transaction() as connection:
@@ -264,6 +268,8 @@ def join(database: JobDatabase, wanted: Wanted, who: Applicant) -> Joined:
         others = {name for name, token, is_live in workers if is_live and token != who.token}
         kept = fact(connection, "agreement")
         differs = {} if kept is None else Agreement(*json.loads(kept)).differences(asked)
+        if differs and (others or not wanted.leads) and _changes_had(connection, wanted.order) is not None:
+            differs = {}  # the order was changed while the worker was on its way; it follows when it has joined
         if not wanted.leads:
             _follow(database.place, list(differs.values()))
         elif others:
@@ -342,19 +348,38 @@ def _begin_again(connection: Connection) -> None:
     put_fact(connection, "round", str(int(fact(connection, "round") or "1") + 1))
 
 
-def check_agreement(database: JobDatabase, order: CrawlOrder, number: int = 1) -> None:
+def check_agreement(database: JobDatabase, order: CrawlOrder, number: int = 1) -> int:
     """Compare the job's order and round with a worker's, once more when it has its lease: two may have joined as the first.
 
+    Returns how many of the run's changes (`settings_of_run`) the worker's order has; it has to follow the others.
     While the server is away, this waits. Raises: OtherOrder.
     """
-    kept, current = database.do_patiently(lambda connection: (fact(connection, "agreement"), fact(connection, "round")))
+    kept, current, had = database.do_patiently(
+        lambda connection: (fact(connection, "agreement"), fact(connection, "round"), _changes_had(connection, order))
+    )
     if number != int(current or "1"):
         raise OtherOrder(f"{database.place}: another round has begun; run the command again to join it")
-    differs = Agreement(*json.loads(kept or "[]")).differences(agreement_of(order))
-    if differs:
+    if had is None:
+        differs = Agreement(*json.loads(kept or "[]")).differences(agreement_of(order))
         raise OtherOrder(
             f"{database.place}: another worker has begun with another order: {_listed(list(differs.values()))}"
         )
+    return had
+
+
+def _changes_had(connection: Connection, order: CrawlOrder) -> int | None:
+    """How many of the run's changes an order has, if with the others it is the job's; None if it is another order."""
+    kept, settings = Agreement(*json.loads(fact(connection, "agreement") or "[]")), settings_of_run(connection)
+    if not _CHANGEABLE.issuperset(kept.differences(agreement_of(order))):
+        return None
+    for had in range(len(settings), -1, -1):  # `+=` twice would be another order
+        changed = order
+        with suppress(OrderError):  # a value that is wrong beside those of another order
+            for more in settings[had:]:
+                changed, _ = changed_order(changed, more)
+            if not kept.differences(agreement_of(changed)):
+                return had
+    return None
 
 
 def set_order(connection: Connection, order: CrawlOrder, settings: Sequence[str]) -> None:

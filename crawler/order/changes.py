@@ -42,7 +42,8 @@ def changed_order(order: CrawlOrder, settings: Sequence[str]) -> tuple[CrawlOrde
     for setting in settings:
         _check_key(key_of_setting(setting))
     before = values(order)
-    layer = settings_layer([_whole(setting, before) for setting in settings], form="")
+    known = dict(before)
+    layer = settings_layer([_whole(setting, known) for setting in settings], form="")
     after = order_of([layer, kept_layer(tomllib.loads(dump_order(order)), "the job's order")])
     now = values(after)
     return after, [Change(key, before[key], value) for key, value in now.items() if before[key] != value]
@@ -80,14 +81,17 @@ def _check_key(name: str) -> None:
     raise UsageError(f"{name}: cannot be changed while the job lives; these can: {can}")
 
 
-def _whole(setting: str, before: Mapping[str, Any]) -> str:
-    """A setting that replaces the value, in place of one that adds to it."""
+def _whole(setting: str, known: dict[str, Any]) -> str:
+    """A setting that replaces the value, in place of one that adds to it. `known` has the values; its list becomes the new one."""
     name, _, text = setting.partition("=")
-    if not name.endswith("+"):
+    adds, name = name.endswith("+"), key_of_setting(setting)
+    if not isinstance(known.get(name), list):
+        if adds:
+            raise UsageError(f"{name}: is no list, so nothing can be added to it; write {name}={text}")
         return setting
-    name = name[:-1].strip()
-    if not isinstance(before.get(name), list):
-        raise UsageError(f"{name}: is no list, so nothing can be added to it; write {name}={text}")
     section, _, key = name.partition(".")
-    added = settings_layer([f"{name}={text}"], form="").tables[section][key]
-    return f"{name}={json.dumps([*before[name], *added])}"
+    given = settings_layer([f"{name}={text}"], form="").tables[section][key]
+    if not isinstance(given, list):
+        return setting  # refused with a hint when the order is made
+    known[name] = [*known[name], *given] if adds else given
+    return f"{name}={json.dumps(known[name])}"

@@ -25,7 +25,7 @@ from anabranch.crawler.accounts.accounts import MAX_KNOWN, Accounts
 from anabranch.crawler.accounts.database import AccountsView, CountedRow
 from anabranch.crawler.accounts.totals import Totals, host_counted
 from anabranch.crawler.archive.uploads import Uploaded
-from anabranch.crawler.cluster.agreement import Joined, check_agreement, parsed_settings, settings_of_run
+from anabranch.crawler.cluster.agreement import Joined, check_agreement, parsed_settings
 from anabranch.crawler.cluster.commands import Command, Wish, answer, asked_of, parsed_wish
 from anabranch.crawler.cluster.database import JobDatabase, execute, fetch, server_time
 from anabranch.crawler.cluster.outputs import put_output
@@ -105,7 +105,7 @@ class SharedRun:
         self._bytes_before = 0  #: that this process fetched before it joined last
         self._is_lifted = False  #: the operator has lifted the limit of pages
         self._obeyed = 0
-        self._settings = 0  #: changes of the order that this worker has made, since the run began
+        self._settings = 0  #: changes of the run that this worker's order has
         self._parts: RunParts | None = None
         self._answer: Answer | None = None
         self._statistics = CrawlStatistics(started_s=0.0)
@@ -204,13 +204,13 @@ class SharedRun:
 
     def _open_frontier(self, state: Path, clock: Callable[[], float], **more: Any) -> Frontier:
         """Join the job's workers; blocks. Raises: as `open_frontier`, OtherOrder."""
-        check_agreement(self._database, self._order, self._joined.round)
+        self._settings = check_agreement(self._database, self._order, self._joined.round)
         self._tickets = self._new_tickets()
         self._elsewhere.clear()
         frontier = open_share_holder(state, self._order, self._identity, self._database.address, clock=clock, **more)
         try:
             self._database.do_patiently(self._enter)
-            check_agreement(self._database, self._order, self._joined.round)
+            self._settings = check_agreement(self._database, self._order, self._joined.round)
         except BaseException:
             frontier.close()
             raise
@@ -224,7 +224,6 @@ class SharedRun:
         if epoch is None:
             raise SharesLost(f"worker {self._identity.name}: its lease ended before it began")
         self._epoch, self._bytes_before = epoch, self._statistics.fetched_bytes
-        self._settings = len(settings_of_run(connection))
         execute(
             connection,
             "INSERT INTO job_worker VALUES (:epoch, :name, 0, 0, 0, 0, NULL, :now_s) ON CONFLICT (epoch) DO NOTHING",

@@ -2,6 +2,8 @@
 
 import asyncio
 import json
+import os
+import signal
 
 import pytest
 
@@ -105,3 +107,17 @@ async def test_all_workers_of_a_job_follow(tmp_path, web):
     assert (await anabranch("crawl", "--job", tmp_path / "job", cwd=tmp_path)).code == 0
     status = await anabranch("status", tmp_path / "job", "--json", cwd=tmp_path)
     assert checked(json.loads(status.out))["totals"]["done"] == 61
+
+
+async def test_a_worker_that_is_started_again_follows_what_was_changed_before(tmp_path, web):
+    """Its process begins by the order of the command, and takes the changes of the run from the job."""
+    process = await start(*crawl_of(tmp_path, web, "--processes", "2"), cwd=tmp_path)
+    await seen(web, 3)
+    await changed(tmp_path, "limits.pages=25", "scope.exclude+=/nothing/")
+    status = json.loads((await anabranch("status", tmp_path / "job", "--json", cwd=tmp_path)).out)
+    os.kill(status["processes"]["1"], signal.SIGKILL)
+    run = await ended(process)
+    assert run.code == 0, run.err
+    assert "it is started again" in run.err
+    status = await anabranch("status", tmp_path / "job", "--json", cwd=tmp_path)
+    assert checked(json.loads(status.out))["totals"]["done"] == 25

@@ -16,12 +16,14 @@ from anabranch.crawler.cluster.agreement import (
     agreement_of,
     check_agreement,
     join,
+    set_order,
     shared_order,
 )
 from anabranch.crawler.cluster.commands import Wish, put_wish, wish
 from anabranch.crawler.cluster.database import JobDatabase, execute, fetch
 from anabranch.crawler.job.frontier import open_share_holder
 from anabranch.crawler.job.seeds import Seed
+from anabranch.crawler.order.changes import changed_order
 from anabranch.crawler.order.loading import load_order
 from anabranch.crawler.order.order import CrawlOrder
 from anabranch.crawler.outcomes.errors import JobUnfinished, StoreLost, UsageError
@@ -217,3 +219,25 @@ def test_a_worker_of_an_earlier_round_is_refused(database: JobDatabase, store: P
     check_agreement(database, order_of(store), 1)
     with pytest.raises(OtherOrder, match="another round has begun; run the command again to join it"):
         check_agreement(database, order_of(store), 2)
+
+
+def test_a_worker_that_joins_in_the_moment_of_a_change_lacks_it_and_agrees(
+    database: JobDatabase, store: Path | str, tmp_path
+) -> None:
+    """It is counted which changes of the run its order has, and it follows the others; another difference is refused."""
+    order = order_of(store)
+    joined(database, order)
+    orders = [order]
+    with at_work(store, order, tmp_path, "a"):
+        for settings in (["limits.pages=5", "scope.exclude+=/a"], ["scope.exclude+=/b"]):
+            orders.append(changed_order(orders[-1], settings)[0])
+            with database.transaction() as connection:
+                set_order(connection, orders[-1], settings)
+        for has, known in enumerate(orders):
+            assert not joined(database, known, "b").is_first
+            assert not joined(database, known, "b", leads=False).is_first
+            assert check_agreement(database, known) == has
+        with pytest.raises(OtherOrder, match=r"\[limits\] pages is 5 there and 9 here"):
+            joined(database, changed_order(orders[-1], ["limits.pages=9"])[0], "b")
+        with pytest.raises(OtherOrder, match=r"\[politeness\] min_delay is '3s' there and '1s' here"):
+            joined(database, order_of(store, min_delay="1s"), "b")

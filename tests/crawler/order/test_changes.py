@@ -31,6 +31,12 @@ def test_a_list_is_replaced_or_added_to(text) -> None:
     assert changed_order(ORDER, ["scope.exclude="])[0].scope.exclude == ()
 
 
+def test_a_list_keeps_all_that_one_command_adds() -> None:
+    """Each setting goes on from the one before it."""
+    assert changed_order(ORDER, ["scope.exclude+=/b", "scope.exclude+=/c"])[0].scope.exclude == ("/a", "/b", "/c")
+    assert changed_order(ORDER, ["scope.exclude=/b", "scope.exclude+=/c"])[0].scope.exclude == ("/b", "/c")
+
+
 @pytest.mark.parametrize(
     ("setting", "words"),
     [
