@@ -6,14 +6,15 @@
     tables.queues("news", PageQuery(sort="urls", after=(page.rows[-1].urls, page.rows[-1].key)))     # the rows after a row
     tables.gates("news", PageQuery(sort="troubles", descending=True))
     tables.queue("news", "example.com").urls            # the next ones to be fetched
+    tables.renew("news")                                # read the queue now
     tables.close()
 
 The columns that can be sorted are `key`, `state` and those of `QUEUE_COLUMNS` and `GATE_COLUMNS`.
 
 All methods block; call them in threads. The first call for a job reads its queue (a million queues: some seconds) in a process
 of its own, from a copy of the file in the console's folder, or from the database. So a crawl never waits. When the tables are
-old and somebody looks, they are made anew in the background: as often as costs 2 % of a processor at most (`taken_s` tells
-their age). What is in the memory of a crawl in one process comes from that crawl, every 10 seconds at most.
+old and somebody looks, they are made anew in the background: as often as costs 10 % of a processor at most (`taken_s` tells
+their age). What is in the memory of a crawl comes from its process or its workers, every 10 seconds at most.
 """
 
 from __future__ import annotations
@@ -58,7 +59,7 @@ from anabranch.frontier.stores.sql.browse import (
 )
 
 #: Tables are kept for at least so many times as long as it took to make them, and so long.
-_KEPT_TIMES, _KEPT_S = 50, 5.0
+_KEPT_TIMES, _KEPT_S = 10, 5.0
 #: They are removed when nobody has looked for so long.
 FORGOTTEN_S = 300.0
 #: A crawl is asked for what is in its memory this often at most, and for so many queues and gates.
@@ -116,7 +117,8 @@ class RowsFound(NamedTuple, Generic[R]):
     total: int  #: that match
     offset: int  #: of the first one
     taken_s: float  #: epoch seconds of the rows
-    live_s: float | None  #: of what the crawl has in memory; None without such a crawl
+    live_s: float | None  #: of what the crawl has in memory; None if it is not known
+    unknown: str = ""  #: why what a running crawl has in memory is not known, or not all of it
 
 
 class RowWithUrls(NamedTuple, Generic[R]):
@@ -152,7 +154,7 @@ class QueueTables:
         table, known = tables.queues, seen.queues(tables)
         found = table.find(query, time.time(), {row: state for row, (state, _) in known.items()})
         rows = [_queue(table, row, known) for row in found.rows]
-        return RowsFound(rows, found.total, found.offset, tables.taken_s, seen.live_s)
+        return RowsFound(rows, found.total, found.offset, tables.taken_s, seen.live_s, seen.unknown)
 
     def gates(self, name: str, query: PageQuery) -> RowsFound[ListedGate]:
         """A page of the gates of a job; none of a job whose queue is in memory. Raises: as `queues`."""
@@ -160,7 +162,7 @@ class QueueTables:
         now_s, table, known = time.time(), tables.gates, seen.gates(tables)
         found = table.find(query, now_s, {row: state for row, (state, _, _) in known.items()})
         rows = [_gate(table, row, known, now_s) for row in found.rows]
-        return RowsFound(rows, found.total, found.offset, tables.taken_s, seen.live_s)
+        return RowsFound(rows, found.total, found.offset, tables.taken_s, seen.live_s, seen.unknown)
 
     def queue(self, name: str, key: str, urls: int = 20) -> RowWithUrls[ListedQueue]:
         """One queue. Raises: UnknownQueue."""
@@ -179,6 +181,11 @@ class QueueTables:
             raise UnknownQueue(f"there was no host {key} when the queue was read; look again later")
         listed = _gate(tables.gates, row, seen.gates(tables), time.time())
         return RowWithUrls(listed, self._of(name).first_urls(urls, gate=key), tables.taken_s)
+
+    def renew(self, name: str) -> None:
+        """Read the queue of a job now, or wait until a reading that has begun is done."""
+        tables = self._of(name)
+        tables.renewed(tables.last)
 
     def close(self) -> None:
         """Remove all tables. Those that are being made are waited for."""
@@ -240,9 +247,11 @@ class _Tables:
         self.queues = BrowsedTable(folder / QUEUES)
         self.gates = BrowsedTable(folder / GATES)
 
-    def keep(self) -> None:
-        """They are as good as new."""
+    def keep(self, *, is_same: bool) -> None:
+        """Look later. `is_same`: the source is as it was."""
         self.made_s = time.monotonic()
+        if is_same:
+            self.taken_s = time.time()
 
 
 class _JobTables:
@@ -251,40 +260,48 @@ class _JobTables:
     def __init__(self, job: OperatedJob, folder: Path) -> None:
         self._job = job
         self._folder = folder
-        self._lock = Lock()  # held while the first tables are made, and while tables are replaced
-        self._tables: _Tables | None = None
-        self._making: Thread | None = None
+        self._lock = Lock()  # held while tables are replaced, and while their copy of the queue is read
+        self._making = Lock()  # held while tables are made
+        self._renewal: Thread | None = None
         self._live = _Live(None, {}, {})
         self._asked_s = -math.inf
+        self.last: _Tables | None = None
         self.looked_s = time.monotonic()
 
     def current(self) -> _Tables:
         """Those that there are; if they are old, new ones are made meanwhile."""
         self.looked_s = time.monotonic()
+        tables = self.last
+        if tables is None:
+            return self.renewed(None)
         with self._lock:
-            if self._tables is None:
-                self._tables = self._made()
-            elif time.monotonic() - self._tables.made_s > self._tables.kept_s and self._making is None:
-                self._making = Thread(target=self._renew, args=(self._tables,), name="queue tables", daemon=True)
-                self._making.start()
-            return self._tables
+            is_old = time.monotonic() - tables.made_s > tables.kept_s
+            if is_old and (self._renewal is None or not self._renewal.is_alive()):
+                self._renewal = Thread(target=self._renew, args=(tables,), name="queue tables", daemon=True)
+                self._renewal.start()
+        return tables
+
+    def renewed(self, old: _Tables | None) -> _Tables:
+        """Tables instead of the old ones, made now unless others are there by now. Raises: as `make_tables`."""
+        with self._making:
+            if self.last is None or self.last is old:
+                if old is not None and old.mark is not None and _mark(_source(self._job)) == old.mark:
+                    old.keep(is_same=True)
+                    return old
+                made = self._made()
+                with self._lock:
+                    self.last = made
+                    if old is not None:
+                        shutil.rmtree(old.folder, ignore_errors=True)
+            return self.last
 
     def live(self) -> _Live:
         """What the crawl has in memory."""
-        if not isinstance(self._job, FolderJob) or isinstance(self._job, EmbeddedFolderJob):
-            return self._live
         with self._lock:
             if time.monotonic() - self._asked_s < _LIVE_S:
                 return self._live
             self._asked_s = time.monotonic()
-        facts = None
-        with suppress(CrawlerError, FrontierError):  # also of a crawl of an older version
-            facts = ask(self._job.directory / STATE, "active", {"limit": _LIVE_ROWS})
-        if facts is None:
-            found = _Live(None, {}, {})
-        else:
-            gates = {key: (opens_in_s, out) for key, opens_in_s, out in facts["gates"]}
-            found = _Live(facts["now_s"], {key: (state, out) for key, state, out in facts["queues"]}, gates)
+        found = _live(self._job)
         with self._lock:
             self._live = found
         return found
@@ -295,41 +312,30 @@ class _JobTables:
         if source is None:
             return []
         with self._lock:
-            if self._tables is None:
+            if self.last is None:
                 return []
-            with reading(source, self._tables.folder) as connection:
+            with reading(source, self.last.folder) as connection:
                 return first_urls(connection, limit, queue=queue, gate=gate)
 
     def wait(self) -> None:
         """Until the new tables are made, if any are."""
-        making = self._making
-        if making is not None:
-            making.join()
+        renewal = self._renewal
+        if renewal is not None:
+            renewal.join()
 
     def close(self) -> None:
         """Remove them."""
         self.wait()
-        with self._lock:
-            tables, self._tables = self._tables, None
+        with self._making, self._lock:
+            tables, self.last = self.last, None
             if tables is not None:
                 shutil.rmtree(tables.folder, ignore_errors=True)
 
     def _renew(self, old: _Tables) -> None:
         try:
-            made = None if old.mark is not None and _mark(_source(self._job)) == old.mark else self._made()
+            self.renewed(old)
         except (CrawlerError, FrontierError, OSError):  # the page shows how old the rows are
-            made = None
-        except BaseException:
-            with self._lock:
-                self._making = None
-            raise
-        with self._lock:
-            self._making = None
-            if made is None:
-                old.keep()
-            else:
-                self._tables = made
-                shutil.rmtree(old.folder, ignore_errors=True)
+            old.keep(is_same=False)
 
     def _made(self) -> _Tables:
         with storage_errors(self._folder, "--state"):
@@ -363,9 +369,14 @@ class _Live:
     """What a crawl has in memory, by key."""
 
     def __init__(
-        self, live_s: float | None, queues: Mapping[str, tuple[str, int]], gates: Mapping[str, tuple[float | None, int]]
+        self,
+        live_s: float | None,
+        queues: Mapping[str, tuple[str, int]],
+        gates: Mapping[str, tuple[float | None, int]],
+        unknown: str = "",
     ) -> None:
         self.live_s = live_s
+        self.unknown = unknown
         self._queues = queues
         self._gates = gates
         self._rows: tuple[_Tables | None, dict[int, tuple[str, int]], dict[int, tuple[str, float, int]]] = (
@@ -402,6 +413,29 @@ class _Live:
             gates[row] = (state, opens_s, out)
         self._rows = (tables, queues, gates)
         return self._rows
+
+
+def _live(job: OperatedJob) -> _Live:
+    """What the crawl of a job has in memory now."""
+    if isinstance(job, EmbeddedFolderJob):
+        return _Live(None, {}, {})
+    try:
+        if isinstance(job, DatabaseJob):
+            facts = job.active(_LIVE_ROWS)
+        else:
+            assert isinstance(job, FolderJob)
+            facts = ask(job.directory / STATE, "active", {"limit": _LIVE_ROWS})
+    except (CrawlerError, FrontierError):  # also of a crawl of an older version
+        return _Live(None, {}, {}, "the crawl does not answer")
+    if facts is None:
+        return _Live(None, {}, {})
+    silent = ", ".join(facts.get("silent", ()))
+    return _Live(
+        facts["now_s"],
+        {key: (state, out) for key, state, out in facts["queues"]},
+        {key: (opens_in_s, out) for key, opens_in_s, out in facts["gates"]},
+        f"no answer from {silent}" if silent else "",
+    )
 
 
 def _queue(table: BrowsedTable, row: int, known: Mapping[int, tuple[str, int]]) -> ListedQueue:

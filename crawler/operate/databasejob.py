@@ -110,6 +110,14 @@ class DatabaseJob:
                     facts = answer(frontier, verb, explainer.with_key(verb, arguments))
                     return VerbAnswer(explainer.explained(verb, facts), is_running=False)
 
+    def active(self, limit: int) -> Facts | None:
+        """The verb `active` of all workers that answer soon, summed; None if no worker is at work."""
+        with self._shared(reads=True) as job:
+            try:
+                return job.active(limit)
+            except NoWorkers:
+                return None
+
     def report(self, arguments: Mapping[str, object]) -> Facts:
         """A report of the whole job."""
         with self._shared(reads=True) as job:

@@ -9,10 +9,13 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from anabranch.crawler.run.verbs import Arguments, Facts, whole_argument
-from anabranch.frontier.scheduling.lifecycle import QueueState
+from anabranch.frontier.scheduling.lifecycle import RESTS_IN, QueueState
 
 #: States of queues that only the worker has seen that holds them.
 _ACTIVE = frozenset(state.value for state in (QueueState.LOADING, QueueState.READY, QueueState.IN_FLIGHT))
+
+#: A queue in the memory of several workers is in the strongest of its states.
+_STRONGEST_FIRST = [state.value for state in RESTS_IN.values()]
 
 
 def merged_listing(workers_said: Sequence[Facts], given: Arguments) -> Facts:
@@ -28,6 +31,23 @@ def merged_listing(workers_said: Sequence[Facts], given: Arguments) -> Facts:
         "now_s": max(said["now_s"] for said in workers_said),
         "queues": longest[: whole_argument(given, "limit", least=0)],
         "totals": merged_totals([said["totals"] for said in workers_said]),
+    }
+
+
+def merged_active(workers_said: Sequence[Facts], now_s: float) -> Facts:
+    """The queues and gates in the memory of any worker. The parts of a queue may be with several. Pure."""
+    queues: dict[str, tuple[str, int]] = {}
+    gates: dict[str, tuple[float | None, int]] = {}
+    for said in workers_said:
+        for key, state, out in said["queues"]:
+            known, known_out = queues.get(key, (state, 0))
+            queues[key] = (min(state, known, key=_STRONGEST_FIRST.index), known_out + out)
+        for key, opens_in_s, out in said["gates"]:
+            gates[key] = (opens_in_s, gates.get(key, (None, 0))[1] + out)
+    return {
+        "now_s": now_s,
+        "queues": [[key, *facts] for key, facts in queues.items()],
+        "gates": [[key, *facts] for key, facts in gates.items()],
     }
 
 

@@ -58,7 +58,7 @@ from anabranch.crawler.report.troubles import last_logged
 from anabranch.crawler.run.control import PATIENCE_S, facts_of
 from anabranch.crawler.run.crawl_verbs import REPORT, report_limit
 from anabranch.crawler.run.explain import ABOUT_URLS
-from anabranch.crawler.run.merging import joined_rows, merged_listing
+from anabranch.crawler.run.merging import joined_rows, merged_active, merged_listing
 from anabranch.crawler.run.status import status_facts, stopped_facts
 from anabranch.crawler.run.stopped_verbs import facts_of_stopped
 from anabranch.crawler.run.summing import summed_snapshot
@@ -83,6 +83,8 @@ _UNHELD_S = 20.0
 _DRAIN_S = 0.2
 #: When a command has waited for workers for so long, it prints a line.
 _SLOW_S = 2.0
+#: Whoever shows what workers do waits so long for their answers.
+_SOON_S = 5.0
 #: Verbs about a queue, by their argument.
 _ABOUT_QUEUES: Mapping[str, str] = {
     "pause": "queue", "resume": "queue", "retire": "queue", "set-budget": "queue", "show": "subject",
@@ -335,6 +337,18 @@ class SharedJob:
         (reply,) = self._ask([at_work[0] if share is None else self._holder(share)], verb, given)
         return facts_of(reply)
 
+    def active(self, limit: int) -> Facts:
+        """The queues and gates in the memory of the workers, of each at most `limit`; "silent": workers that do not answer.
+
+        Waits a few seconds for an answer. Raises: NoWorkers.
+        """
+        at_work = {line.epoch: line.name for line in self.at_work()}
+        if not at_work:
+            raise NoWorkers(f"{self.place}: no worker of this job is at work")
+        replies, silent = self._replies_within(_SOON_S, [*at_work], "active", {"limit": limit})
+        merged = merged_active([facts_of(reply) for reply in replies.values()], self.now_s())
+        return {**merged, "silent": [at_work[epoch] for epoch in silent]}
+
     def _share_of(self, verb: str, given: Arguments) -> int | None:
         """The share that a verb is about; None: any worker can answer. Raises: UsageError."""
         from anabranch.crawler.job.frontier import frontier_order  # noqa: PLC0415 - slow to import, and status and pause do not need it
@@ -368,17 +382,7 @@ class SharedJob:
 
         Raises: WorkersSilent; NoWorkers if all of them have left.
         """
-        numbers = self.database.do(partial(ask, epochs=epochs, verb=verb, arguments=dict(given)))
-        replies: dict[int, Mapping[str, Any]] = {}
-        try:
-            for _ in _patience():
-                replies |= self._replies({epoch: numbers[epoch] for epoch in numbers.keys() - replies.keys()})
-                silent = numbers.keys() - replies.keys() - self._gone(numbers.keys() - replies.keys())
-                if not silent:
-                    break
-        finally:  # what was not answered must not be done later
-            for epoch in numbers.keys() - replies.keys():
-                self.database.do(partial(withdraw, number=numbers[epoch]))
+        replies, silent = self._replies_within(PATIENCE_S, epochs, verb, given)
         if not replies and not self.at_work():  # it was killed, and its lease has ended meanwhile
             raise NoWorkers(f"{self.place}: no worker of this job is at work any more")
         if silent or not replies:
@@ -387,6 +391,24 @@ class SharedJob:
             )
             raise WorkersSilent(f"{self.place}: no answer from {names}; ask again")
         return list(replies.values())
+
+    def _replies_within(
+        self, patience_s: float, epochs: Sequence[int], verb: str, given: Arguments
+    ) -> tuple[dict[int, Mapping[str, Any]], set[int]]:
+        """The replies that come in this time, by the epoch of the worker, and who is at work and has given none."""
+        numbers = self.database.do(partial(ask, epochs=epochs, verb=verb, arguments=dict(given)))
+        replies: dict[int, Mapping[str, Any]] = {}
+        silent: set[int] = set()
+        try:
+            for _ in _patience(patience_s):
+                replies |= self._replies({epoch: numbers[epoch] for epoch in numbers.keys() - replies.keys()})
+                silent = numbers.keys() - replies.keys() - self._gone(numbers.keys() - replies.keys())
+                if not silent:
+                    break
+        finally:  # what was not answered must not be done later
+            for epoch in numbers.keys() - replies.keys():
+                self.database.do(partial(withdraw, number=numbers[epoch]))
+        return replies, silent
 
     def _replies(self, numbers: Mapping[int, int]) -> dict[int, Mapping[str, Any]]:
         """Those that have come, of commands by the epoch of their worker."""

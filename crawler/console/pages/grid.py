@@ -16,7 +16,7 @@ from starlette.datastructures import QueryParams
 from starlette.requests import Request
 from starlette.responses import JSONResponse
 
-from anabranch.crawler.console.pages.shell import Column, every
+from anabranch.crawler.console.pages.shell import Column, every, looked
 from anabranch.crawler.console.queues import RowsFound
 from anabranch.crawler.outcomes.errors import UsageError
 from anabranch.frontier.stores.sql.browse import PageQuery
@@ -49,11 +49,22 @@ class Grid:
     """A grid in the page that is being made, and above it a line about its rows."""
 
     def __init__(
-        self, columns: Sequence[Column], caption: str, sort: str, choose: Callable[[str], Awaitable[None]]
+        self,
+        columns: Sequence[Column],
+        caption: str,
+        sort: str,
+        choose: Callable[[str], Awaitable[None]],
+        renew: Callable[[], None],
     ) -> None:
-        """`sort`: the column by which it is sorted at first, the largest above. `choose` gets the id of a row."""
+        """`sort`: the column by which it is sorted at first, the largest above. `choose` gets the id of a row. `renew` has
+        the rows read now, and blocks.
+        """
         self._choose = choose
-        self._words = ui.label("The queue is being read …").classes("soft figure").props("role=status")
+        self._renew = renew
+        with ui.row().classes("w-full items-center q-gutter-sm"):
+            self._words = ui.label("The queue is being read …").classes("soft figure").props("role=status")
+            self._again = ui.button("Read again", icon="refresh", on_click=self._read_again)
+            self._again.props("flat dense no-caps")
         self._grid = ui.aggrid(
             {
                 "columnDefs": [_column(column, sort) for column in columns],
@@ -87,6 +98,12 @@ class Grid:
         """Ask again for the rows that are shown."""
         self._grid.run_grid_method("refreshInfiniteCache")
 
+    async def _read_again(self) -> None:
+        self._again.props("loading")
+        await looked(self._renew)
+        self._again.props(remove="loading")
+        await self.refresh()
+
     def _say(self, event: events.GenericEventArguments) -> None:
         self._words.text = str(event.args)[:_MOST_TEXT]
 
@@ -116,17 +133,21 @@ def rows_route(
 
     def answer(request: Request) -> JSONResponse:
         page, now_s = find(request.path_params["name"], page_query(request.query_params)), time.time()
-        words = page_words(page.total, noun, page.taken_s, page.live_s, now_s)
+        words = page_words(page, noun, now_s)
         facts = {"rows": [row(one, now_s) for one in page.rows], "total": page.total, "words": words}
         return JSONResponse(facts, headers={"Cache-Control": "no-store"})
 
     return answer
 
 
-def page_words(total: int, noun: str, taken_s: float, live_s: float | None, now_s: float) -> str:
+def page_words(page: RowsFound[Any], noun: str, now_s: float) -> str:
     """How many rows there are, and how old they are. Pure."""
-    words = f"{total:,} {noun}, as they were {_ago(now_s - taken_s)}"
-    return words if live_s is None else f"{words}; active ones {_ago(now_s - live_s)}"
+    words = [f"{page.total:,} {noun}, as they were {_ago(now_s - page.taken_s)}"]
+    if page.live_s is not None:
+        words.append(f"active ones {_ago(now_s - page.live_s)}")
+    if page.unknown:
+        words.append(f"{page.unknown}, so states are from the database")
+    return "; ".join(words)
 
 
 def _ago(seconds: float) -> str:

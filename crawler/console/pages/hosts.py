@@ -82,7 +82,7 @@ def add_hosts_page(console: Console, watch: WatchedJobs, tables: QueueTables, ap
 
             panel = RowPanel(view, name, partial(_found, console, tables, name))
             panel.add_buttons(_actions(view, name))
-            grid = Grid(_COLUMNS, "Gates", "urls", panel.open)
+            grid = Grid(_COLUMNS, "Gates", "urls", panel.open, partial(tables.renew, name))
             heading(f"Fetched so far, from the {_MOST_FETCHED:,} busiest hosts")
             fetched = table(FETCHED, "host", "Fetched so far").bind_filter_from(text, "value", str_or_empty)
 

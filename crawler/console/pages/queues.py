@@ -66,7 +66,7 @@ def add_queues_page(console: Console, watch: WatchedJobs, tables: QueueTables, a
 
             panel = RowPanel(view, name, partial(_found, console, tables, name))
             panel.add_buttons(_actions(view, name, panel))
-            grid = Grid(_COLUMNS, "Queues", "urls", panel.open)
+            grid = Grid(_COLUMNS, "Queues", "urls", panel.open, partial(tables.renew, name))
 
             def show() -> None:
                 asked = [("text", text.value or ""), ("least", str(int(least.value or 0)))]
