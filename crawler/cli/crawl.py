@@ -17,7 +17,7 @@ import structlog
 
 from anabranch.crawler.cli.command import guarded
 from anabranch.crawler.cli.terminal import consents, keep_streams, say
-from anabranch.crawler.job.checking import check_names
+from anabranch.crawler.job.checking import check_names, order_warnings
 from anabranch.crawler.job.choosing import (
     ChosenJob,
     CrawlRequest,
@@ -52,7 +52,6 @@ from anabranch.crawler.run.signals import ignore_harmless
 from anabranch.crawler.run.uploading import Uploading
 from anabranch.crawler.runtime import loop_factory, tune_interpreter
 from anabranch.frontier.jobfolder import ORDER_FILE, STATE, STORE_FILE, has_store
-from anabranch.frontier.policies.assignment import policy_warning
 from anabranch.frontier.times import counted
 
 log = structlog.get_logger(__name__)
@@ -205,9 +204,7 @@ def _shared_order(address: str | Path, directory: Path) -> SharedOrder | None:
 
 
 def _warn_of(order: CrawlOrder) -> None:
-    if not (order.agent.contact or order.agent.user_agent):
-        log.warning("no contact is configured, site owners cannot reach you; use --contact URL")
-    if warning := policy_warning([order.frontier.policy]):
+    for warning in order_warnings(order):
         log.warning(warning)
 
 

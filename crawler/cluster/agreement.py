@@ -247,9 +247,9 @@ class Wanted(NamedTuple):
 def join(database: JobDatabase, wanted: Wanted, who: Applicant) -> Joined:
     """Agree with the job's other workers on the order, and add seeds, in one transaction; the first worker decides.
 
-    An order that lacks changes of the run agrees. Raises: OtherOrder, naming what differs from what others go by; JobStops; UsageError; JobUnfinished; StoreUnavailable.
+    An order that lacks changes of the run agrees.
+    Raises: OtherOrder, naming what differs from what others go by; JobStops; UsageError; JobUnfinished; StoreUnavailable.
     """
-    asked = agreement_of(wanted.order)
     with database.transaction() as connection:
         if inspect(connection).has_table("crawl") and not has_job(connection):
             raise UsageError(
@@ -266,10 +266,7 @@ def join(database: JobDatabase, wanted: Wanted, who: Applicant) -> Joined:
         job = _job_of(database.place, connection, who)
         workers = _workers(connection)
         others = {name for name, token, is_live in workers if is_live and token != who.token}
-        kept = fact(connection, "agreement")
-        differs = {} if kept is None else Agreement(*json.loads(kept)).differences(asked)
-        if differs and (others or not wanted.leads) and _changes_had(connection, wanted.order) is not None:
-            differs = {}  # the order was changed while the worker was on its way; it follows when it has joined
+        differs = _differences(connection, wanted.order, leads=wanted.leads and not others)
         if not wanted.leads:
             _follow(database.place, list(differs.values()))
         elif others:
@@ -277,7 +274,7 @@ def join(database: JobDatabase, wanted: Wanted, who: Applicant) -> Joined:
         else:
             _lead(database.place, connection, wanted, differs)
             put_fact(connection, "order", dump_order(wanted.order))
-            put_fact(connection, "agreement", json.dumps(asked))
+            put_fact(connection, "agreement", json.dumps(agreement_of(wanted.order)))
             put_fact(connection, "settings", "[]")
             put_wish(connection, Wish.RUN)
             _note_begin(connection)
@@ -290,6 +287,15 @@ def join(database: JobDatabase, wanted: Wanted, who: Applicant) -> Joined:
             round=int(fact(connection, "round") or "1"),
             added=len(added),
         )
+
+
+def _differences(connection: Connection, order: CrawlOrder, *, leads: bool) -> dict[str, str]:
+    """Key -> in what an order differs from the job's, in words."""
+    kept = fact(connection, "agreement")
+    differs = {} if kept is None else Agreement(*json.loads(kept)).differences(agreement_of(order))
+    if differs and not leads and _changes_had(connection, order) is not None:
+        return {}  # the job's order was changed while the worker was on its way; it follows when it has joined
+    return dict(differs)
 
 
 def _job_of(place: str, connection: Connection, who: Applicant) -> str:

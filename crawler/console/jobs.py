@@ -16,7 +16,7 @@ from typing import Any
 
 from anabranch.crawler.console.asking import Asking
 from anabranch.crawler.console.launching import Launcher
-from anabranch.crawler.job.checking import check_names
+from anabranch.crawler.job.checking import check_names, order_warnings
 from anabranch.crawler.job.folder import JobFolder, move_aside
 from anabranch.crawler.job.seeds import COMMAND_LINE, BadSeed, Seed, chunks_of, parse_seed, read_seeds
 from anabranch.crawler.operate.contract import OperatedJob
@@ -217,6 +217,11 @@ class ConsoleJobs:
         """All faults of an order, a line each. Raises: OrderError if it is no TOML."""
         assert self.folder is not None
         return _examined(name, order, (self.folder / name / SEED_FILE).absolute()).faults
+
+    def warnings(self, name: str, order: str) -> list[str]:
+        """What an order without faults lacks, a line each. Raises: OrderError."""
+        assert self.folder is not None
+        return order_warnings(_order(name, order, (self.folder / name / SEED_FILE).absolute()))
 
     def start(self, name: str, *, again: bool = False) -> int:
         """Have a process of its own crawl the job; its id. `again`: another round. Raises: JobInUse if one does already."""

@@ -80,6 +80,16 @@ def check(examined: Examined, name: str) -> Check:
     return Check(faults=tuple(dict.fromkeys(lines)), warnings=tuple(warnings))
 
 
+def order_warnings(order: CrawlOrder) -> list[str]:
+    """What an order without faults lacks, or does in a way that few want; a line each."""
+    lines = []
+    if not (order.agent.contact or order.agent.user_agent):
+        lines.append("no contact is configured, site owners cannot reach you; set agent.contact (--contact URL)")
+    if warning := policy_warning([order.frontier.policy]):
+        lines.append(warning)
+    return lines
+
+
 def _warnings(examined: Examined, bad: Sequence[str]) -> Iterator[str]:
     """What a run would report; `bad` has a line for each text that is no seed."""
     yield from (f"{line}; it would be skipped" for line in bad)

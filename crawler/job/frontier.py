@@ -224,7 +224,7 @@ def refuse_lost_queue(state: Path) -> None:
         )
     raise QueueLost(
         f"{state.parent}: the job cannot go on, its queue was in memory and ended with its process; "
-        "start over with --fresh, which moves it aside, or choose another --job"
+        "start over with --fresh, which moves it aside, or choose another folder"
     )
 
 

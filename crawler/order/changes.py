@@ -82,7 +82,7 @@ def _check_key(name: str) -> None:
 
 
 def _whole(setting: str, known: dict[str, Any]) -> str:
-    """A setting that replaces the value, in place of one that adds to it. `known` has the values; its list becomes the new one."""
+    """A setting that replaces the value, in place of one that adds to it. `known` has the values, and gets the new list."""
     name, _, text = setting.partition("=")
     adds, name = name.endswith("+"), key_of_setting(setting)
     if not isinstance(known.get(name), list):
@@ -94,4 +94,4 @@ def _whole(setting: str, known: dict[str, Any]) -> str:
     if not isinstance(given, list):
         return setting  # refused with a hint when the order is made
     known[name] = [*known[name], *given] if adds else given
-    return f"{name}={json.dumps(known[name])}"
+    return f"{name}={json.dumps(known[name], ensure_ascii=False)}"  # TOML has no pairs of surrogates

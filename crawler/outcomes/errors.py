@@ -105,7 +105,7 @@ class JobInUse(CrawlerError):
     """Another process holds the job."""
 
     def __init__(
-        self, directory: Path, pid: int | None, advice: str = "wait until it ends, or choose another --job"
+        self, directory: Path, pid: int | None, advice: str = "wait until it ends, or choose another folder"
     ) -> None:
         holder = "another process" if pid is None else f"process {pid}"
         super().__init__(f"{directory}: in use by {holder}; {advice}")

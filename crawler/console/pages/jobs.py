@@ -100,12 +100,13 @@ def _cells(view: View, row: Facts) -> dict[str, object]:
     }
 
 
-def _faults(view: View, name: str, order: str) -> str:
-    """What is wrong with an order, a line each."""
+def _faults(view: View, name: str, order: str) -> tuple[str, str]:
+    """What is wrong with an order, and what is only missed, a line each."""
     try:
-        return "\n".join(view.console.jobs.faults(name or "name", order))
+        faults = view.console.jobs.faults(name or "name", order)
     except CrawlerError as error:
-        return str(error)
+        return str(error), ""
+    return "\n".join(faults), "" if faults else "\n".join(view.console.jobs.warnings(name or "name", order))
 
 
 def _new_job(view: View) -> None:
@@ -133,6 +134,8 @@ def _new_job(view: View) -> None:
             ui.label().classes("text-negative").props("role=alert").style("white-space:pre-wrap;overflow-wrap:anywhere")
         )
 
+        missed = ui.label().classes("text-warning").props("role=status").style("overflow-wrap:anywhere")
+
         async def begin(*, starts: bool) -> None:
             def do() -> bool:
                 view.console.jobs.begin(name.value.strip(), "\n".join([seeds.value, *files]), order.value)
@@ -148,7 +151,8 @@ def _new_job(view: View) -> None:
         async def check() -> None:
             if checked != [order.value]:
                 checked[0] = order.value
-                fault.text = await run.io_bound(lambda: _faults(view, name.value.strip(), order.value)) or ""
+                found = await run.io_bound(lambda: _faults(view, name.value.strip(), order.value))
+                fault.text, missed.text = found or ("", "")
 
         every(1.0, check)
         with ui.row().classes("w-full justify-end"):

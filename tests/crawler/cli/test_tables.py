@@ -90,7 +90,7 @@ def test_names_cannot_command_a_terminal() -> None:
     """They come from the web."""
     evil = "a\x1b[2J\r\n\u202e"
     shown = "\n".join(ls({"queue": evil, "gate": evil, "reason": evil}))
-    facts = {"gate": {"gate": evil, "why_closed": ""}, "queue": QUEUE | {"queue": evil, "reason": evil}}
+    facts = {"gate": {"gate": evil, "why_closed": ""}, "note": evil, "queue": QUEUE | {"queue": evil, "reason": evil}}
     for text in (shown, gate_line(facts), queue_line(facts)):
         assert "\x1b" not in text
         assert "\r" not in text
@@ -176,10 +176,12 @@ def test_a_queue_is_explained_with_its_gates() -> None:
 
 def test_an_order_is_answered_in_one_line() -> None:
     """How the gate or the queue is then."""
-    assert gate_line({"gate": {"gate": "a.test", "why_closed": "blocked for another 60 s"}}) == (
+    assert gate_line({"gate": {"gate": "a.test", "why_closed": "blocked for another 60 s"}, "note": ""}) == (
         "gate a.test: blocked for another 60 s"
     )
-    assert gate_line({"gate": {"gate": "a.test", "why_closed": ""}}) == "gate a.test: open"
+    assert (
+        gate_line({"gate": {"gate": "a.test", "why_closed": ""}, "note": "it is new"}) == "gate a.test: open\nit is new"
+    )
     assert queue_line({"queue": QUEUE}).startswith("queue bkdr:5: inactive; it holds 12,345 URLs")
 
 

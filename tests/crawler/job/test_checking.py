@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from anabranch.crawler.job.checking import check, check_names, division_faults
+from anabranch.crawler.job.checking import check, check_names, division_faults, order_warnings
 from anabranch.crawler.order.loading import examine, load_order
 from anabranch.crawler.order.order import CrawlOrder
 from anabranch.crawler.order.sources import Layer, read_layers
@@ -212,3 +212,12 @@ def test_what_several_processes_cannot_do_is_refused(sections: dict[str, Any], s
 def test_what_several_processes_can_do(sections: dict[str, Any]) -> None:
     """Hosts of one group are in one share; budgets and filters are the job's."""
     assert not list(division_faults(of_processes(**sections)))
+
+
+@pytest.mark.parametrize(
+    ("agent", "warned"), [({}, True), ({"contact": "http://x.test/"}, False), ({"user_agent": "mine anabranch"}, False)]
+)
+def test_an_order_without_a_contact_is_warned_of(agent, warned) -> None:
+    """A User-Agent of one's own may have it."""
+    lines = order_warnings(CrawlOrder.model_validate({"agent": agent}))
+    assert any("no contact is configured" in line for line in lines) is warned

@@ -97,7 +97,7 @@ def test_a_job_in_use_names_the_process() -> None:
     """The operator can look for it, or end it."""
     error = errors.JobInUse(Path("jobs/x"), 42)
     assert error.pid == 42
-    assert str(error) == "jobs/x: in use by process 42; wait until it ends, or choose another --job"
+    assert str(error) == "jobs/x: in use by process 42; wait until it ends, or choose another folder"
     assert "another process" in str(errors.JobInUse(Path("jobs/x"), None))
 
 
