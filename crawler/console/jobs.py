@@ -16,7 +16,7 @@ from typing import Any
 
 from anabranch.crawler.console.asking import Asking
 from anabranch.crawler.console.launching import Launcher
-from anabranch.crawler.job.checking import check_names, order_warnings
+from anabranch.crawler.job.checking import Check, check_names, order_warnings
 from anabranch.crawler.job.folder import JobFolder, move_aside
 from anabranch.crawler.job.seeds import COMMAND_LINE, BadSeed, Seed, chunks_of, parse_seed, read_seeds
 from anabranch.crawler.operate.contract import OperatedJob
@@ -172,7 +172,7 @@ class ConsoleJobs:
         return self._sums.setdefault(name, ProcessSums()).summed(numbers)
 
     def all_metrics(self) -> dict[str, Facts | None]:
-        """Job -> its metrics; None of one that does not answer in time. Jobs that nobody crawls are left out."""
+        """The metrics of each running job, by its name; None for a job that does not answer in time."""
         answers = self._measuring.answers(self.names)
         return {
             name: None if isinstance(numbers, Exception) else numbers
@@ -213,15 +213,12 @@ class ConsoleJobs:
             shutil.rmtree(directory, ignore_errors=True)  # its name is free again
             raise
 
-    def faults(self, name: str, order: str) -> tuple[str, ...]:
-        """All faults of an order, a line each. Raises: OrderError if it is no TOML."""
+    def check(self, name: str, order: str) -> Check:
+        """The faults of an order, and what one without faults lacks. Raises: OrderError if it is no TOML."""
         assert self.folder is not None
-        return _examined(name, order, (self.folder / name / SEED_FILE).absolute()).faults
-
-    def warnings(self, name: str, order: str) -> list[str]:
-        """What an order without faults lacks, a line each. Raises: OrderError."""
-        assert self.folder is not None
-        return order_warnings(_order(name, order, (self.folder / name / SEED_FILE).absolute()))
+        examined = _examined(name, order, (self.folder / name / SEED_FILE).absolute())
+        faults = examined.faults or tuple(_of_the_machine(examined.order))
+        return Check(faults=faults, warnings=() if faults else tuple(order_warnings(examined.order)))
 
     def start(self, name: str, *, again: bool = False) -> int:
         """Have a process of its own crawl the job; its id. `again`: another round. Raises: JobInUse if one does already."""
@@ -301,17 +298,14 @@ def _order(name: str, given: str | Mapping[str, Any], seed_file: Path) -> CrawlO
     examined = _examined(name, given, seed_file)
     if examined.faults:
         raise OrderError("; ".join(examined.faults))
-    for place in _of_the_machine(examined.order):
-        raise UsageError(
-            f"{place} names code, a file, a variable or an address of the console's machine, which the API cannot order; "
-            "begin such a job there, by `anabranch crawl`"
-        )
+    for fault in _of_the_machine(examined.order):
+        raise UsageError(fault)
     check_names(examined.order, examined.layers)
     return examined.order
 
 
 def _of_the_machine(order: CrawlOrder) -> Iterator[str]:
-    """The keys that are set and not `ALLOWED`, and those whose value is a user function. Pure."""
+    """A line for each key that is set and not `ALLOWED`, and for each whose value is a user function. Pure."""
     for section in type(order).model_fields:
         given, allowed = getattr(order, section), ALLOWED.get(section, "").split()
         entries = given if isinstance(given, tuple) else (given,)
@@ -321,7 +315,11 @@ def _of_the_machine(order: CrawlOrder) -> Iterator[str]:
                 is_default = value == field.get_default(call_default_factory=True)
                 is_function = section in _WITH_FUNCTIONS and any(map(is_user_function, _texts(value)))
                 if is_function or not (is_default or key in allowed):
-                    yield f"[[{section}]] {key}" if entries is given else f"[{section}] {key}"
+                    place = f"[[{section}]]" if entries is given else f"[{section}]"
+                    yield (
+                        f"{place} {key} names code, a file, a variable or an address of the console's machine, which the "
+                        "API cannot order; begin such a job there, by `anabranch crawl`"
+                    )
 
 
 def _texts(value: object) -> Iterator[str]:

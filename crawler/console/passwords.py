@@ -64,7 +64,7 @@ class _Failures:
 
 
 class _Throttle:
-    """Slows guesses, so that who guesses locks out nobody else.
+    """Slows down guesses of passwords. Other addresses do not have to wait.
 
     An address waits after some failures, whatever names it tries. A name that is guessed from many addresses waits, too, but
     not at an address that had its password before. One address never makes a name wait: only its first failures count for it.

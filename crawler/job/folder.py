@@ -174,7 +174,7 @@ def _refuse_strangers(directory: Path) -> None:
     """Raises: NotAJobFolder if the folder has files and no job: a crawl does not mix its files with others."""
     there = next((path for path in (directory, *directory.parents) if path.exists()), directory.parent)
     if not there.is_dir():
-        raise NotAJobFolder(f"{there}: is not a folder; choose another folder")
+        raise NotAJobFolder(f"{there}: is not a folder; choose another place")
     if there != directory:
         return
     entries = {entry.name for entry in directory.iterdir()}
@@ -402,7 +402,7 @@ def move_aside(directory: Path, now_s: float) -> MovedAside | None:
             except OSError as error:
                 raise UsageError(
                     f"{directory}: cannot be moved aside to {place.name}: {os.strerror(error.errno or 0)}; "
-                    "choose another folder or --name"
+                    "choose another folder or name"
                 ) from error
             sync_folder(place.parent)
         finally:

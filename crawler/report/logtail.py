@@ -113,7 +113,7 @@ class LogFollower:
 
 
 def _opened(path: Path, flags: int = 0) -> int | None:
-    """The file, open; None if there is none, or it is something else."""
+    """The regular file at this path, open; None without one."""
     try:
         file = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK | flags)
     except OSError:
@@ -135,7 +135,7 @@ def _id(file: int) -> tuple[int, int]:
 
 
 def _version(file: int) -> tuple[int, int]:
-    """Of a file that nobody writes to any more: another one that takes its inode has another time."""
+    """Identifies a rotated file: its time stays as it is, and a newer file with its inode has another time."""
     status = os.fstat(file)
     return status.st_ino, status.st_mtime_ns
 

@@ -22,6 +22,7 @@ from anabranch.crawler.console.pages.shell import (
     view_of,
 )
 from anabranch.crawler.console.watch import EVERY_S, WatchedJobs
+from anabranch.crawler.job.checking import Check
 from anabranch.crawler.order.quantities import format_bytes
 from anabranch.crawler.outcomes.errors import CrawlerError
 from anabranch.crawler.run.verbs import Facts
@@ -100,13 +101,12 @@ def _cells(view: View, row: Facts) -> dict[str, object]:
     }
 
 
-def _faults(view: View, name: str, order: str) -> tuple[str, str]:
-    """What is wrong with an order, and what is only missed, a line each."""
+def _checked(view: View, name: str, order: str) -> Check:
+    """The faults and warnings of an order that somebody types."""
     try:
-        faults = view.console.jobs.faults(name or "name", order)
+        return view.console.jobs.check(name or "name", order)
     except CrawlerError as error:
-        return str(error), ""
-    return "\n".join(faults), "" if faults else "\n".join(view.console.jobs.warnings(name or "name", order))
+        return Check(faults=(str(error),), warnings=())
 
 
 def _new_job(view: View) -> None:
@@ -134,7 +134,7 @@ def _new_job(view: View) -> None:
             ui.label().classes("text-negative").props("role=alert").style("white-space:pre-wrap;overflow-wrap:anywhere")
         )
 
-        missed = ui.label().classes("text-warning").props("role=status").style("overflow-wrap:anywhere")
+        warning = ui.label().classes("text-warning").props("role=status").style("overflow-wrap:anywhere")
 
         async def begin(*, starts: bool) -> None:
             def do() -> bool:
@@ -151,8 +151,9 @@ def _new_job(view: View) -> None:
         async def check() -> None:
             if checked != [order.value]:
                 checked[0] = order.value
-                found = await run.io_bound(lambda: _faults(view, name.value.strip(), order.value))
-                fault.text, missed.text = found or ("", "")
+                found = await run.io_bound(lambda: _checked(view, name.value.strip(), order.value))
+                if found is not None:  # the console ends
+                    fault.text, warning.text = "\n".join(found.faults), "\n".join(found.warnings)
 
         every(1.0, check)
         with ui.row().classes("w-full justify-end"):

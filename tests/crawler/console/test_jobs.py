@@ -43,7 +43,7 @@ def test_only_allowed_keys_may_be_set(section, key):
         value = (ENTRIES[section].model_construct(**{"surt": (), key: changed}),)
     else:
         value = getattr(order, section).model_copy(update={key: changed})
-    found = [*_of_the_machine(order.model_copy(update={section: value}))]
+    found = [line.partition(" names ")[0] for line in _of_the_machine(order.model_copy(update={section: value}))]
     is_allowed = key in ALLOWED.get(section, "").split()
     assert found == ([] if is_allowed else [f"[[{section}]] {key}" if section in ENTRIES else f"[{section}] {key}"])
     field = ENTRIES.get(section, type(getattr(order, section))).model_fields[key]
@@ -65,6 +65,23 @@ def test_the_keys_that_are_refused():
         "fetch.proxy_password_env", "dedup.leaves", "dedup.leaves_name", "write.upload", "logs.file", "report.metrics",
         "site.password_env", "site.proxy_password_env",
     }  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("order", "fault", "warning"),
+    [
+        ("[limits]\npages = 'x'", "[limits] pages", ""),
+        ("[logs]\nfile = 'x.log'", "[logs] file names code", ""),
+        ("[limits]\npages = 1", "", "no contact is configured"),
+        ("[agent]\ncontact = 'http://x.test/'", "", ""),
+    ],
+)
+def test_an_order_is_checked_as_it_is_typed(tmp_path, order, fault, warning):
+    """Keys that are refused are faults; warnings come when there are no faults."""
+    found = ConsoleJobs(str(tmp_path)).check("a", order)
+    for lines, words in ((found.faults, fault), (found.warnings, warning)):
+        assert len(lines) == bool(words)
+        assert all(words in line for line in lines)
 
 
 FUNCTIONS = [

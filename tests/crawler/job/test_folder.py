@@ -192,7 +192,7 @@ def test_a_file_is_no_job_folder(tmp_path: Path) -> None:
     (tmp_path / "seeds.txt").write_text("http://a.test/")
     with pytest.raises(NotAJobFolder, match="is not a folder"):
         JobFolder.open(tmp_path / "seeds.txt")
-    with pytest.raises(NotAJobFolder, match=f"^{tmp_path}/seeds.txt: is not a folder; choose another folder$"):
+    with pytest.raises(NotAJobFolder, match=f"^{tmp_path}/seeds.txt: is not a folder; choose another place$"):
         JobFolder.open(tmp_path / "seeds.txt" / "below" / "it")
 
 
