@@ -4,6 +4,7 @@ import pytest
 from starlette.datastructures import QueryParams
 
 from anabranch.crawler.console.pages.grid import page_query, page_words
+from anabranch.crawler.console.queues import RowsFound
 from anabranch.crawler.outcomes.errors import UsageError
 
 
@@ -30,6 +31,11 @@ def test_nobody_gets_all_rows_at_once() -> None:
 
 def test_the_words_say_how_many_rows_there_are_and_how_old_they_are() -> None:
     """What the crawl has in its memory has an age of its own."""
-    assert page_words(1_000_000, "queues", 100.0, None, 142.0) == "1,000,000 queues, as they were 42s ago"
-    assert page_words(1, "gates", 100.0, 139.0, 142.0) == "1 gates, as they were 42s ago; active ones 3.0s ago"
-    assert page_words(0, "queues", 100.0, None, 99.0) == "0 queues, as they were just now"
+    page = RowsFound[str]([], 1_000_000, 0, 100.0, None)
+    assert page_words(page, "queues", 142.0) == "1,000,000 queues, as they were 42s ago"
+    assert page_words(page, "queues", 99.0) == "1,000,000 queues, as they were just now"
+    live = page._replace(total=1, live_s=139.0)
+    assert page_words(live, "gates", 142.0) == "1 gates, as they were 42s ago; active ones 3.0s ago"
+    assert page_words(live._replace(unknown="no answer from b"), "gates", 142.0) == (
+        "1 gates, as they were 42s ago; active ones 3.0s ago; no answer from b, so states are from the database"
+    )
