@@ -25,10 +25,11 @@ expect.set_options(timeout=HANG_S * 1000 / 4)
 
 
 class RunningConsole:
-    """`anabranch console FOLDER` on a free port, with a state folder of its own. Its methods block for a second or two."""
+    """`anabranch console PLACE` on a free port, with a state folder of its own. Its methods block for a second or two."""
 
-    def __init__(self, folder: Path, *options: str | Path) -> None:
+    def __init__(self, folder: Path, *options: str | Path, place: str = "") -> None:
         self.jobs = folder / "jobs"
+        self._place = place or str(self.jobs)  #: a folder, or the URL of a database
         self.state = folder / "state"
         self.port = free_port()
         self.base = f"http://127.0.0.1:{self.port}"
@@ -41,7 +42,7 @@ class RunningConsole:
         """Start it, and wait until it has said where it is."""
         self._process = subprocess.Popen(
             [
-                *(sys.executable, "-P", "-m", "anabranch", "console", str(self.jobs)),
+                *(sys.executable, "-P", "-m", "anabranch", "console", self._place),
                 *("--listen", f"127.0.0.1:{self.port}", "--state", str(self.state), *map(str, self._options)),
             ],
             stdout=subprocess.PIPE,
@@ -82,9 +83,9 @@ def free_port() -> int:
 
 
 @contextmanager
-def running_console(folder: Path, *options: str | Path) -> Iterator[RunningConsole]:
-    """A console of the jobs in `folder`/jobs; no crawl of it is left when this ends."""
-    made = RunningConsole(folder, *options)
+def running_console(folder: Path, *options: str | Path, place: str = "") -> Iterator[RunningConsole]:
+    """A console of the jobs in `folder`/jobs, or of another place; no crawl of the folder is left when this ends."""
+    made = RunningConsole(folder, *options, place=place)
     made.start()
     try:
         yield made

@@ -119,9 +119,9 @@ async def test_the_page_of_a_removed_job_says_so(tmp_path, console, browser, win
     await window.get_by_role("button", name="Remove").click()
     await in_dialog(window, "Remove")
     await window.wait_for_url(f"{console.base}/")
-    await expect(other.get_by_text("This job is not there any more.")).to_be_visible()
+    await expect(other.get_by_text("This job does not exist.")).to_be_visible()
     await other.goto(f"{console.base}/jobs/never-was")
-    await expect(other.get_by_text("This job is not there any more.")).to_be_visible()
+    await expect(other.get_by_text("This job does not exist.")).to_be_visible()
     await expect(other.get_by_role("button", name="Start")).not_to_be_visible()
 
 

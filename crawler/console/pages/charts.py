@@ -1,4 +1,4 @@
-"""Curves over the time."""
+"""Charts of values over time."""
 
 from __future__ import annotations
 
@@ -9,22 +9,22 @@ from nicegui import ui
 from anabranch.crawler.console.pages.shell import LINES
 from anabranch.crawler.console.watch import Moment
 
-#: Style of a section of charts, side by side as there is room.
+#: Style of a section that shows as many charts in a row as fit.
 SIDE_BY_SIDE = "display:grid;grid-template-columns:repeat(auto-fill,minmax(min(22rem,100%),1fr));gap:12px"
 
 
-#: A line goes on over so many seconds without a moment.
+#: A line has a gap where no value was read for longer than this.
 _GAP_S = 120.0
 
 
 def thinned(samples: Sequence[Moment], most: int = 600) -> Sequence[Moment]:
-    """Every nth sample, and the last one: at most so many. Pure."""
+    """At most `most` samples: every nth, and the last one. Pure."""
     step = -(-len(samples) // most) or 1
     return [*samples[:-1:step], *samples[-1:]]
 
 
 def points(moments: Sequence[tuple[float, float | None]]) -> list[list[float | None]]:
-    """The points of a line, from epoch seconds and values. It is broken where nothing was known for long. Pure."""
+    """The points of a line, from epoch seconds and values, with a gap where no value was read for long. Pure."""
     found: list[list[float | None]] = []
     last_s = None
     for time_s, value in moments:
@@ -37,8 +37,15 @@ def points(moments: Sequence[tuple[float, float | None]]) -> list[list[float | N
     return found
 
 
-def chart(title: str, names: Sequence[str], *, is_area: bool = False, is_log: bool = False) -> ui.echart:
-    """An empty chart of lines over the time. Its texts are ours, and numbers."""
+def chart(
+    title: str,
+    names: Sequence[str],
+    *,
+    colours: Sequence[str] = LINES,
+    is_area: bool = False,
+    is_log: bool = False,
+) -> ui.echart:
+    """An empty chart of lines over time. It shows no text from the web."""
     series = [
         {
             "name": name,
@@ -51,12 +58,14 @@ def chart(title: str, names: Sequence[str], *, is_area: bool = False, is_log: bo
     ]
     made = ui.echart({
         "title": {"text": title, "textStyle": {"fontSize": 14, "color": "#808890"}},
-        "color": LINES,
+        "color": list(colours),
         "aria": {"enabled": True},
         "animation": False,
-        "grid": {"left": 50, "right": 12, "top": 36, "bottom": 28 if not is_area else 48},
+        "grid": {"left": 8, "right": 16, "top": 36, "bottom": 32 if is_area else 8, "containLabel": True},
         "tooltip": {"trigger": "axis", "renderMode": "richText"},
-        "legend": {"show": is_area, "type": "scroll", "bottom": 0, "textStyle": {"color": "#808890"}},
+        "legend": {
+            "show": is_area, "bottom": 0, "itemWidth": 12, "itemGap": 8, "icon": "roundRect", "textStyle": {"color": "#808890"},
+        },
         "xAxis": {"type": "time", "splitNumber": 4, "axisLabel": {"color": "#808890", "hideOverlap": True}},
         "yAxis": {
             "type": "log" if is_log else "value",

@@ -1,4 +1,4 @@
-"""The page of a job's filter: its curves as it grows, and all its figures."""
+"""The filter of a job: charts of its growth, and all its figures."""
 
 from __future__ import annotations
 
@@ -13,18 +13,18 @@ from anabranch.crawler.console.pages.shell import Column, cell, every, looked, p
 from anabranch.crawler.console.watch import EVERY_S, WatchedJobs
 from anabranch.crawler.report.filterreport import filter_line, filter_table
 
-#: It grows through many powers of ten.
+#: Title of the chart with a logarithmic scale: the value grows through many powers of ten.
 _PROBABILITY = "Probability that a new URL is dropped"
 #: A filter's figures at one moment.
 Figures = Mapping[str, float]
 
 
 def dropped_share(now: Figures) -> float | None:
-    """The share of all questions so far that were answered: known. Pure."""
+    """The share of all questions so far that were dropped as known. Pure."""
     return now["dropped"] / now["asked"] if now.get("asked") and "dropped" in now else None
 
 
-#: Title of a chart -> what of a moment it shows; None: nothing.
+#: Title of a chart, and its value at a moment; None: no point.
 _CHARTS: Sequence[tuple[str, Callable[[Figures], float | None]]] = (
     ("URLs known", lambda now: now.get("keys")),
     ("Share of the SMM's bits that are set", lambda now: now.get("smm_fill")),
@@ -50,7 +50,7 @@ def add_filter_page(console: Console, watch: WatchedJobs) -> None:
             line = ui.label().classes("figure").props("aria-live=polite")
             with ui.element("section").classes("w-full").props('aria-label="Curves"').style(SIDE_BY_SIDE):
                 charts = [chart(title, [title], is_log=title == _PROBABILITY) for title, _ in _CHARTS]
-            hint = ui.label("Curves begin when a crawl runs and somebody looks.").classes("soft")
+            hint = ui.label("Charts start once a crawl runs and this page or the overview is open.").classes("soft")
             figures = table(_COLUMNS, "figure", "Figures of the filter")
 
         async def redraw() -> None:
@@ -65,7 +65,7 @@ def add_filter_page(console: Console, watch: WatchedJobs) -> None:
             for drawn, (_, value) in zip(charts, _CHARTS, strict=True):
                 points = [[time_ms, value(now)] for time_ms, now in moments if value(now) is not None]
                 drawn.options["series"][0]["data"] = points
-                drawn.visible = bool(points)
+                drawn.visible = len(points) > 1
                 drawn.update()
             hint.visible = not moments
 

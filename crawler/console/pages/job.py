@@ -1,4 +1,4 @@
-"""The page of a job: what it does, its curves, and the buttons that steer it."""
+"""The overview of a job: its state and figures, charts, busiest hosts, recent failures, and the buttons that control it."""
 
 from __future__ import annotations
 
@@ -41,25 +41,28 @@ from anabranch.crawler.run.status import STOPPED
 from anabranch.crawler.run.verbs import Facts
 from anabranch.frontier.times import duration_words
 
-#: Title of a chart -> its lines: name, what of a sample.
+#: Title of a chart, and its lines: a name, and the value of a sample.
 _CHARTS: Sequence[tuple[str, Sequence[tuple[str, Callable[[Moment], float | None]]]]] = (
     ("Pages/s", (("pages/s", lambda one: one.pages_per_s),)),
     ("KB/s", (("KB/s", lambda one: one.kb_per_s),)),
     ("Active workers", (("active", lambda one: one.active),)),
     ("Queued URLs", (("queued", lambda one: one.queued),)),
-    ("URLs that the filter knows", (("seen", lambda one: one.seen),)),
-    ("Links that the filter dropped, a second", (("dropped/s", lambda one: one.dropped_per_s),)),
-    ("Latency of a fetch, seconds", (("latency", lambda one: one.latency_s),)),
+    ("URLs in the filter", (("URLs", lambda one: one.seen),)),
+    ("Links that the filter dropped, per second", (("dropped/s", lambda one: one.dropped_per_s),)),
+    ("Mean time of a fetch, seconds", (("seconds", lambda one: one.latency_s),)),
 )
-_CLASSES = ("2xx", "3xx", "4xx", "5xx", "failed", "excluded")
+#: Classes of answers, with their colours.
+_CLASSES = {
+    "2xx": "#009e73", "3xx": "#56b4e9", "4xx": "#e69f00", "5xx": "#d55e00", "failed": "#cc79a7", "excluded": "#808890",
+}  # fmt: skip
 _MOST_TROUBLES = 10
 _TROUBLES = (
     Column("ago", "Ago"),
     Column("url", "URL", is_wide=True),
     Column("reason", "Reason", is_wide=True, is_sortable=False),
-    Column("what", "And now", is_sortable=False),
+    Column("what", "Then", is_sortable=False),
 )
-#: Vue shows what is between braces as text, whatever it holds.
+#: Vue escapes what is between braces.
 _URL = '<q-td :props="props"><a :href="props.row.href" class="text-primary">{{ props.row.url }}</a></q-td>'
 
 
@@ -74,7 +77,7 @@ def add_job_page(console: Console, watch: WatchedJobs) -> None:
 
 
 class _Overview:
-    """One window on a job."""
+    """The overview in one window."""
 
     def __init__(self, view: View, name: str) -> None:
         self._view, self._name = view, name
@@ -82,7 +85,7 @@ class _Overview:
         self._drawn: Moment | None = None  #: the last one
 
     def make(self) -> None:
-        """Make the parts, and draw them from now on."""
+        """Make the parts, and keep them up to date."""
         with ui.row().classes("w-full items-center gap-2"):
             title(cut(self._name, 100))
             self._badge = ui.badge("").props("aria-label=state")
@@ -102,7 +105,9 @@ class _Overview:
         ui.link("Limits and other settings", self._view.path("jobs", self._name, "order")).classes("text-primary")
         with ui.element("section").classes("w-full").props('aria-label="Curves"').style(SIDE_BY_SIDE):
             self._charts = [chart(title, [name for name, _ in lines]) for title, lines in _CHARTS]
-            self._classes = chart("Answers by class, of the run", _CLASSES, is_area=True)
+            self._classes = chart(
+                "Answers by class, this run", list(_CLASSES), colours=list(_CLASSES.values()), is_area=True
+            )
         heading("Busiest hosts")
         self._hosts = table(FETCHED, "host", "Busiest hosts").props("hide-pagination")
         heading("Last troubles")
@@ -126,7 +131,7 @@ class _Overview:
         row, status, samples, version = found
         self._show_state("removed" if row is None else "finished" if row["is_finished"] else str(row["phase"]))
         self._show_hints(status, version)
-        self._line.text = "This job is not there any more." if row is None else cut(row["line"])
+        self._line.text = "This job does not exist." if row is None else cut(row["line"])
         if row is None:
             return
         for label, text in zip(self._figures.values(), _figures(row, status), strict=True):
@@ -142,7 +147,7 @@ class _Overview:
             button.visible = self._view.may_change and action in _possible(state)
 
     def _show_hints(self, status: Facts | None, version: str) -> None:
-        """Why nothing is fetched, and that the crawl has another version."""
+        """Show why nothing is fetched, and whether the crawl is of another version than the console."""
         self._why.text, is_bad = ("", False) if status is None else _why(status)
         self._why.classes(replace="figure text-warning" if is_bad else "figure soft")
         self._other_version.text = (
@@ -158,11 +163,11 @@ class _Overview:
         for drawn, (_, lines) in zip(self._charts, _CHARTS, strict=True):
             for series, (_, value) in zip(drawn.options["series"], lines, strict=True):
                 series["data"] = points([(one.time_s, value(one)) for one in shown])
-            drawn.visible = any(series["data"] for series in drawn.options["series"])
+            drawn.visible = any(len(series["data"]) > 1 for series in drawn.options["series"])
             drawn.update()
         for series, kind in zip(self._classes.options["series"], _CLASSES, strict=True):
             series["data"] = [[one.time_s * 1000, one.classes.get(kind, 0)] for one in shown if one.classes]
-        self._classes.visible = any(one.classes for one in shown)
+        self._classes.visible = len(self._classes.options["series"][0]["data"]) > 1
         self._classes.update()
 
     async def _redraw_tables(self) -> None:
@@ -191,7 +196,7 @@ class _Overview:
             given = ui.textarea("URLs, one a line").props("outlined autofocus").classes("w-full")
 
             async def add() -> None:
-                """The dialog stays open where one is no URL."""
+                """Add them; the dialog stays open if that fails."""
                 name, texts = self._name, [line.strip() for line in given.value.splitlines() if line.strip()]
                 do = partial(self._view.console.jobs.add, name, texts)
                 added = await act(self._view, "add", name, {"seeds": texts}, do) if texts else None
@@ -239,15 +244,15 @@ _ACTIONS = {
     "Remove": "delete",
 }
 _QUESTIONS = {
-    "Stop": "Stop the crawl of {}? Fetches under way may end; it can be started again.",
-    "Another round": "Crawl {} again from its seeds? What is queued is thrown away.",
-    "Remove": "Move {} aside? Its folder gets another name; nothing is deleted.",
+    "Stop": "Stop the crawl of {}? It finishes the fetches under way, and can be started again.",
+    "Another round": "Crawl {} again from its seeds? URLs that are still queued are dropped.",
+    "Remove": "Remove {} from the list? Its folder is renamed; nothing is deleted.",
 }
-_FIGURES = ("Pages", "Queued", "Failed", "Active", "Bytes", "Free room", "Elapsed")
+_FIGURES = ("Pages", "Queued", "Failed", "Active", "Bytes", "Free disk", "Elapsed")
 
 
 def _possible(state: str) -> set[str]:
-    """What can be done to a job in this state. Pure."""
+    """The actions that a job in this state allows. Pure."""
     if state == "running":
         return {"Pause", "Stop", "Add seeds"}
     if state == "paused":
@@ -258,7 +263,7 @@ def _possible(state: str) -> set[str]:
 
 
 def _why(status: Facts) -> tuple[str, bool]:
-    """Why nothing is fetched, or soon nothing will be, and whether somebody has to see to it; empty if all is well. Pure."""
+    """Why nothing is fetched, or soon will be, and whether the operator must act; empty if all is well. Pure."""
     if status["phase"] == STOPPED:
         return "", False
     trouble = status["paused"] or status["trouble"]
@@ -272,12 +277,12 @@ def trouble_row(failure: Mapping[str, Any], now_s: float) -> dict[str, object]:
         "ago": duration_words(max(ago_s, 0.0)),
         "url": cut(failure["url"], 300),
         "reason": cut(failure["message"] or failure["words"], 300),
-        "what": "given up" if failure["final"] else "is tried again",
+        "what": "given up" if failure["final"] else "will be tried again",
     }
 
 
 def seed_lines(seeds: Sequence[Facts]) -> list[str]:
-    """What became of added seeds: how many of each verdict, and why. Pure."""
+    """Counts of added seeds, by verdict and reason. Pure."""
     kinds = Counter((str(seed["verdict"]), str(seed["reason"] or "")) for seed in seeds)
     return [
         f"{number} {verdict}" + (f" ({cut(reason, 200)})" if reason else "")

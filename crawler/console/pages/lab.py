@@ -1,8 +1,7 @@
-"""The page of the lab: compare policies on a made web, and see how many workers each keeps active, as it runs."""
+"""The lab: compares queue policies on a generated web, and charts the active workers of each while it runs."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from datetime import UTC, datetime
 
 from nicegui import ui
@@ -30,15 +29,15 @@ from anabranch.crawler.console.pages.shell import (
 from anabranch.crawler.console.urlfacts import safe_text
 from anabranch.crawler.console.watch import EVERY_S, WatchedJobs
 
-#: Title of a panel, and where its values are in a point.
-_PANELS = (("Active workers by policy", 1), ("URLs a second by policy", 2))
+#: Title of a chart, and the index of its value in a point.
+_CHARTS = (("Active workers by policy", 1), ("URLs a second by policy", 2))
 _MEANS = (
     Column("policy", "Policy"),
     Column("active", "Active workers, mean", is_number=True),
     Column("urls", "URLs/s, mean", is_number=True),
 )
 _PAST = (Column("when", "When (UTC)"), Column("policies", "Policies"), Column("size", "Size"), Column("state", "Best"))
-#: Vue shows what is between braces as text, whatever it holds.
+#: Vue escapes what is between braces.
 _WHEN_CELL = '<q-td :props="props"><a :href="props.row.href" class="text-primary">{{ props.row.when }}</a></q-td>'
 #: Past comparisons that are listed.
 _LISTED = 20
@@ -54,40 +53,41 @@ def add_lab_page(console: Console, watch: WatchedJobs) -> None:
         with page(view, "Lab"):
             title("Compare queue policies")
             ui.label(
-                "Real crawls by the real crawler, one after the other, of a web that is made and served on this machine. "
-                "They take its time from crawls that run here."
+                "Crawls a generated web on this machine with each policy in turn. This slows down other crawls on this machine."
             ).classes("soft")
             _Lab(view, runs, request.query_params.get("run", "")).make()
 
 
 class _Lab:
-    """One window on the lab."""
+    """The lab in one window."""
 
     def __init__(self, view: View, runs: LabRuns, wanted: str) -> None:
         self._view, self._runs, self._wanted = view, runs, wanted
         self._drawn: LabRun | None = None
 
     def make(self) -> None:
-        """Make the parts, and draw them from now on."""
+        """Make the parts, and keep them up to date."""
         if self._view.may_change:
             self._form()
-        with ui.row().classes("w-full items-center q-gutter-sm"):
-            self._title = ui.label("No comparison yet.").props("role=heading aria-level=2").classes("text-h6")
-            ui.space()
-            self._stop = ui.button("Stop", icon="stop", on_click=self._end).props("outline dense no-caps")
-            self._stop.visible = False
-        self._progress = ui.linear_progress(0.0, show_value=False).props('aria-label="progress" instant-feedback')
-        self._state = ui.label().classes("soft").style("overflow-wrap:anywhere").props("role=status")
-        with (
-            ui.element("section")
-            .classes("w-full")
-            .props('aria-label="Panels"')
-            .style("display:grid;grid-template-columns:repeat(auto-fill,minmax(min(32rem,100%),1fr));gap:12px")
-        ):
-            self._charts = [_panel(title) for title, _ in _PANELS]
-        self._means = table(_MEANS, "policy", "Means")
-        with ui.expansion("What the command says").classes("w-full"):
-            self._said = text_block("", "What the command says")
+        with ui.column().classes("w-full") as self._run:
+            with ui.row().classes("w-full items-center q-gutter-sm"):
+                self._title = ui.label().props("role=heading aria-level=2").classes("text-h6")
+                ui.space()
+                self._stop = ui.button("Stop", icon="stop", on_click=self._end).props("outline dense no-caps")
+                self._stop.visible = False
+            self._progress = ui.linear_progress(0.0, show_value=False).props('aria-label="progress" instant-feedback')
+            self._state = ui.label().classes("soft").style("overflow-wrap:anywhere").props("role=status")
+            with (
+                ui.element("section")
+                .classes("w-full")
+                .props('aria-label="Charts"')
+                .style("display:grid;grid-template-columns:repeat(auto-fill,minmax(min(32rem,100%),1fr));gap:12px")
+            ):
+                self._charts = [_chart(title) for title, _ in _CHARTS]
+            self._means = table(_MEANS, "policy", "Means")
+            with ui.expansion("Output of the command").classes("w-full"):
+                self._said = text_block("", "Output of the command")
+        self._run.visible = False
         heading("Past comparisons")
         self._past = table(_PAST, "name", "Past comparisons")
         self._past.add_slot("body-cell-when", _WHEN_CELL)
@@ -116,11 +116,11 @@ class _Lab:
                     self._view, "compare", "", {"options": wanted.options}, lambda: self._runs.start(wanted)
                 )
                 if name is not None:
-                    say("the comparison has begun")
+                    say("The comparison has started.")
                     self._wanted = name
                     await self._redraw()
 
-            ui.button("Compare", icon="play_arrow", on_click=start)
+            ui.button("Compare", icon="play_arrow", on_click=start).props("no-caps")
 
     async def _end(self) -> None:
         if await confirmed("Stop the comparison? What it has measured so far is kept.", "Stop"):
@@ -136,7 +136,7 @@ class _Lab:
         self._past.rows = [_past_cells(self._view, one) for one in past]
         if run is None or run == self._drawn:
             return
-        self._drawn = run
+        self._drawn, self._run.visible = run, True
         self._title.text = f"{_when(run.name)}: {', '.join(run.asked.policies)}"
         self._stop.visible = run.is_running and self._view.may_change
         self._progress.value = run.done
@@ -151,21 +151,21 @@ class _Lab:
         ]
 
     def _look(self) -> tuple[LabRun | None, list[LabRun]]:
-        """The comparison that is shown, and the past ones."""
+        """The comparison to show, and the past ones."""
         past = [self._runs.run(name) for name in self._runs.names[:_LISTED]]
         if self._wanted:
             return self._runs.run(self._wanted), past
         return past[0] if past else None, past
 
     def _draw(self, run: LabRun) -> None:
-        for chart, (_, place) in zip(self._charts, _PANELS, strict=True):
+        for chart, (_, place) in zip(self._charts, _CHARTS, strict=True):
             chart.options["series"] = series_of(run, place)
             chart.update()
             chart.visible = bool(run.live)
 
 
 def series_of(run: LabRun, place: int) -> list[dict[str, object]]:
-    """A line for each policy, in the order in which they were named. Pure."""
+    """A line for each policy, in the order of the request. Pure."""
     return [
         {
             "name": policy,
@@ -182,7 +182,7 @@ def _when(name: str) -> str:
 
 
 def _state(run: LabRun) -> str:
-    return "running" if run.is_running else "finished" if run.means else "ended before its time"
+    return "running" if run.is_running else "finished" if run.means else "ended early"
 
 
 def _past_cells(view: View, run: LabRun) -> dict[str, object]:
@@ -197,18 +197,21 @@ def _past_cells(view: View, run: LabRun) -> dict[str, object]:
     }
 
 
-def _panel(title: str, colours: Sequence[str] = LINES) -> ui.echart:
-    """An empty panel of lines over the seconds of a run."""
+def _chart(title: str) -> ui.echart:
+    """An empty chart of lines over the seconds of a run."""
     made = ui.echart({
         "title": {"text": title, "textStyle": {"fontSize": 14, "color": "#808890"}},
-        "color": list(colours),
+        "color": LINES,
         "aria": {"enabled": True},
         "animation": False,
-        "grid": {"left": 50, "right": 24, "top": 36, "bottom": 64},
+        "grid": {"left": 8, "right": 16, "top": 36, "bottom": 40, "containLabel": True},
         "tooltip": {"trigger": "axis", "renderMode": "richText"},
         "legend": {"bottom": 0, "textStyle": {"color": "#808890"}},
-        "xAxis": {"type": "value", "min": 0, "name": "s"},
-        "yAxis": {"type": "value", "min": 0},
+        "xAxis": {
+            "type": "value", "min": 0, "axisLabel": {"color": "#808890"},
+            "name": "seconds", "nameLocation": "middle", "nameGap": 24,
+        },
+        "yAxis": {"type": "value", "min": 0, "axisLabel": {"color": "#808890"}},
         "series": [],
     })  # fmt: skip
     return made.classes("w-full").style("height:300px").props(f'role=img aria-label="{title}"')

@@ -1,4 +1,4 @@
-"""The page of the order of a job: each key with its value and where that comes from; what can be changed is changed here."""
+"""The order of a job: each key with its value and origin; keys that may change are changed here."""
 
 from __future__ import annotations
 
@@ -36,21 +36,21 @@ from anabranch.crawler.order.sources import Layer, file_layer, kept_layer, origi
 
 _COLUMNS = (
     Column("key", "Key"),
-    Column("value", "Value"),
+    Column("value", "Value", is_wide=True),
     Column("origin", "From"),
-    Column("words", "Meaning", is_sortable=False),
+    Column("words", "Meaning", is_sortable=False, is_wide=True),
 )
-#: Vue shows what is between braces as text, whatever it holds.
+#: Vue escapes what is between braces.
 _KEY_CELL = """<q-td :props="props" style="white-space:nowrap"><span class="text-bold">{{ props.row.key }}</span>
 <q-btn v-if="props.row.changeable" flat dense size="sm" icon="edit" :aria-label="'Change ' + props.row.key"
 @click="$parent.$emit('change', props.row.key)" /></q-td>"""
 
 
 class OrderKey(NamedTuple):
-    """A key of an order."""
+    """A key of an order, as the page shows it."""
 
     key: str  #: as in limits.pages
-    value: str  #: as a setting has it
+    value: str  #: as in `key=value`
     origin: str
     words: str  #: what it means
     changeable: bool
@@ -67,7 +67,7 @@ def add_order_page(console: Console, watch: WatchedJobs) -> None:
 
 
 class _Order:
-    """One window on the order of a job."""
+    """The order in one window."""
 
     def __init__(self, view: View, name: str) -> None:
         self._view, self._name = view, name
@@ -75,12 +75,12 @@ class _Order:
         self._toml = ""
 
     def make(self) -> None:
-        """Make the parts, and look for the order."""
+        """Make the parts, and show the order."""
         title("Order")
         with ui.row().classes("w-full items-center q-gutter-sm"):
             text = ui.input("Filter").props("outlined dense clearable")
-            self._given = ui.switch("Only what is not the default", on_change=self._draw)
-            self._changeable = ui.switch("Only what can be changed", on_change=self._draw)
+            self._given = ui.switch("Only changed from the default", on_change=self._draw)
+            self._changeable = ui.switch("Only changeable", on_change=self._draw)
         self._table = table(_COLUMNS, "key", "The order").bind_filter_from(text, "value", lambda typed: typed or "")
         self._table.add_slot("body-cell-key", _KEY_CELL)
         self._table.pagination = {"rowsPerPage": 0}
@@ -115,13 +115,13 @@ class _Order:
 
     def _copy(self) -> None:
         ui.clipboard.write(self._toml)
-        say("copied")
+        say("Copied.")
 
     def _download(self) -> None:
         ui.download.content(self._toml.encode(), "order.toml")
 
     def _change(self, event: events.GenericEventArguments) -> None:
-        """Ask for another value."""
+        """Ask for a new value in a dialog."""
         one = self._keys.get(str(event.args))
         if one is None or not one.changeable:
             return
@@ -142,7 +142,7 @@ class _Order:
                 )
                 if done is not None:
                     lines = [*(change["line"] for change in done["changes"]), done["note"]]
-                    say("; ".join(filter(None, lines)) or "it has this value already")
+                    say("; ".join(filter(None, lines)) or "nothing changed: it has this value already")
                     dialog.close()
                     await self._show()
 
@@ -162,7 +162,7 @@ def order_layers(order: CrawlOrder, directory: Path | None) -> list[Layer]:
 
 
 def order_keys(order: CrawlOrder, layers: Sequence[Layer]) -> list[OrderKey]:
-    """All keys of an order; a job's file has all of them, so a value that is the default counts as that. Pure."""
+    """All keys of an order. The file of a job has every key, so a default value has the origin `default`. Pure."""
     tables = order.model_dump(mode="json", by_alias=True)
     defaults = CrawlOrder().model_dump(mode="json", by_alias=True)
     found = []
@@ -184,7 +184,7 @@ def order_keys(order: CrawlOrder, layers: Sequence[Layer]) -> list[OrderKey]:
 
 
 def setting_text(value: object) -> str:
-    """A value as a setting `section.key=value` has it; empty for none. Pure."""
+    """A value as `section.key=value` takes it; empty for None. Pure."""
     if value is None:
         return ""
     if isinstance(value, str):
@@ -193,6 +193,6 @@ def setting_text(value: object) -> str:
 
 
 def cut_lines(text: str, most: int = 5000) -> str:
-    """At most so many lines, made printable. Pure."""
+    """The first `most` lines, made printable. Pure."""
     lines = text.split("\n")
     return "\n".join([*(cut(line) for line in lines[:most]), *(["…"] if len(lines) > most else [])])

@@ -1,4 +1,4 @@
-"""The page of the reports of a job: each as a table, and to be downloaded."""
+"""The reports of a job, as tables and as downloads."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from anabranch.crawler.report.table import report_of, text_lines
 from anabranch.crawler.run.crawl_verbs import LIMIT, MOST
 from anabranch.crawler.run.verbs import Facts
 
-#: How the browser writes a cell; sorting compares the numbers themselves.
+#: JavaScript that formats a cell; sorting compares the raw numbers.
 _SHOWN = "value => typeof value === 'number' ? value.toLocaleString('en', {maximumFractionDigits: 3}) : value ?? '–'"
 
 
@@ -31,18 +31,18 @@ def add_reports_page(console: Console, watch: WatchedJobs) -> None:
 
 
 class _Report:
-    """One window on a job's reports."""
+    """The reports in one window."""
 
     def __init__(self, view: View, name: str, report: str) -> None:
         self._view, self._name, self._first = view, name, report
 
     def make(self) -> None:
-        """Make the parts; the first report is asked for at once."""
+        """Make the parts, and show the first report."""
         with ui.row().classes("w-full items-center q-gutter-sm"):
             self._report = ui.select(list(REPORTS), value=self._first, label="Report", on_change=self._show)
             self._report.props("outlined dense").style("min-width:14rem")
             self._filter = ui.input("Filter").props("outlined dense clearable")
-            ui.button("Again", icon="refresh", on_click=self._show).props("outline dense no-caps")
+            ui.button("Refresh", icon="refresh", on_click=self._show).props("outline dense no-caps")
             ui.space()
             ui.button("Text", icon="download", on_click=lambda: self._download("txt")).props("outline dense no-caps")
             ui.button("JSON", icon="download", on_click=lambda: self._download("json")).props("outline dense no-caps")
@@ -76,7 +76,7 @@ class _Report:
 
 
 def report_table(facts: Facts, caption: str) -> ui.table:
-    """The facts of a report as a table that can be sorted."""
+    """A report as a sortable table."""
     heads, rows = report_rows(facts)
     made = table([Column(f"c{number}", head) for number, head in enumerate(heads)], "row", caption)
     for number, column in enumerate(made.columns):
@@ -91,7 +91,7 @@ def report_table(facts: Facts, caption: str) -> ui.table:
 
 
 def report_rows(facts: Facts) -> tuple[tuple[str, ...], list[dict[str, object]]]:
-    """Heads, and rows with a key for each column: heads may be a site's words. Texts are made printable. Pure."""
+    """Column heads, and rows with the keys c0, c1, …: a head may be a text from a site. Texts are made printable. Pure."""
     heads = tuple(facts["heads"]) if "heads" in facts else ("name", "value")
     listed = [[row[head] for head in heads] for row in facts["rows"]] if "heads" in facts else facts["facts"].items()
     rows = [

@@ -1,4 +1,4 @@
-"""What all pages share: the header, the palette, tables, and how something is done and its failure shown."""
+"""What all pages share: header, colours, tables, and how an action runs and its failure is shown."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ TABS = (
     ("reports", "Reports"),
     ("order", "Order"),
 )
-#: Colours of lines in charts, told apart in light and dark, and by people who see few colours (Okabe and Ito, 2008).
+#: Colours of lines in charts, distinct in light and dark and for colour-blind people (Okabe and Ito, 2008).
 LINES = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9")
 #: Colour of each phase, as Quasar names it.
 PHASES: Mapping[str, str] = {
@@ -47,6 +47,7 @@ body { font-family: system-ui, -apple-system, "Segoe UI", sans-serif; }
 body.body--dark { --edge: #3a444b; --soft: #a9b4bb; background: #14191c; }
 body.body--dark .text-primary { --q-primary: #8ec5de; }
 body.body--dark .nicegui-link:not(.tab) { color: #8ec5de; }
+.nicegui-link:not(.tab) { color: var(--q-primary); }
 .nicegui-content { padding: 0; align-items: stretch; }
 .soft { color: var(--soft); }
 .figures { display: grid; grid-template-columns: repeat(auto-fill, minmax(7.5rem, 1fr)); gap: 8px; }
@@ -71,19 +72,23 @@ pre.text { white-space: pre-wrap; overflow-wrap: anywhere; font-size: .85rem; ma
 .lines { border: 1px solid var(--edge); border-radius: 4px; padding: 8px; max-height: 28rem; overflow: auto; }
 """
 
-#: A console that was started anew knows no session: a window that has lost it asks, and goes to the login.
-_LOGIN_AGAIN = """
+#: Runs in each window. A console that was restarted knows no session, so a window that lost it goes to the login. On a
+#: narrow window the tabs scroll to the one that is open.
+_SCRIPT = """
 setInterval(async () => {
   if (!window.socket || window.socket.connected) return;
   const answer = await fetch(location.href, {method: "HEAD", redirect: "manual"}).catch(() => null);
   if (answer && answer.type === "opaqueredirect") location.reload();
 }, 2000);
+addEventListener("load", () =>
+  document.querySelector("a.tab[aria-current]")?.scrollIntoView({inline: "center", block: "nearest"})
+);
 """
 
 
 @dataclass(frozen=True, slots=True)
 class View:
-    """What a page is made of, for one window of one user."""
+    """What a page needs to draw itself for one user."""
 
     console: Console
     watch: WatchedJobs
@@ -96,29 +101,29 @@ class View:
         return self.holder.role is ConsoleRole.OPERATOR
 
     def path(self, *parts: str, **query: str) -> str:
-        """The path of a page of ours, for `ui.link` and `ui.navigate`, which put `base` before it. Parts may be anything."""
+        """The path of a page, for `ui.link` and `ui.navigate`, which add `base`. Parts may hold any characters."""
         path = "/".join(quote(part, safe="") for part in parts if part)
         asked = "&".join(f"{name}={quote(value, safe='')}" for name, value in query.items())
         return f"/{path}" + (f"?{asked}" if asked else "")
 
     def href(self, *parts: str, **query: str) -> str:
-        """The same for what is HTML: links in cells of tables, forms, what is fetched."""
+        """The path with `base`, for plain HTML: links in table cells, forms, URLs that scripts fetch."""
         return self.base + self.path(*parts, **query)
 
 
 def view_of(console: Console, watch: WatchedJobs, request: Request) -> View:
-    """The view of the user who asks for a page."""
+    """The view of the user who requests a page."""
     holder: Holder = request.scope[HOLDER]
     return View(console, watch, holder, str(request.scope.get("root_path", "")))
 
 
 @contextmanager
 def page(view: View, title: str, job: str = "", tab: str | None = None) -> Iterator[None]:
-    """Header and main part of a page; what is made while entered is in the main part."""
+    """The frame of a page: header, tabs of the job, and a main part that takes what is made inside `with`."""
     ui.page_title(f"{title} · Anabranch")
     ui.colors(primary="#22617d", positive="#2e7d32", negative="#b3261e", warning="#b26a00", info="#0277bd")
-    ui.add_head_html(f"<style>{_STYLE}</style><script>{_LOGIN_AGAIN}</script>")
-    dark = ui.dark_mode(None)  # as the system has it
+    ui.add_head_html(f"<style>{_STYLE}</style><script>{_SCRIPT}</script>")
+    dark = ui.dark_mode(None)  # follows the system
     ui.link("To the content", "#main").classes("skip")
     with ui.header().classes("items-center q-py-xs").props("role=banner"):
         ui.link("Anabranch", view.path()).classes("text-white text-lg text-bold no-underline")
@@ -149,12 +154,12 @@ def page(view: View, title: str, job: str = "", tab: str | None = None) -> Itera
 
 
 def every(seconds: float, redraw: Callable[[], Awaitable[None]]) -> None:
-    """Draw now, and again at each interval while the window is open."""
+    """Call `redraw` now and at each interval, while the window is open."""
     ui.timer(seconds, redraw)
 
 
 async def looked(find: Callable[[], T]) -> T | None:
-    """What is found, in a thread. A failure is shown, and None is returned."""
+    """Call `find` in a thread and return its result. An error is shown, and None returned."""
     try:
         return await run.io_bound(find)
     except (CrawlerError, FrontierError) as error:
@@ -163,11 +168,11 @@ async def looked(find: Callable[[], T]) -> T | None:
 
 
 async def act(view: View, action: str, job: str, arguments: Mapping[str, object], do: Callable[[], T]) -> T | None:
-    """Do something to a job, in a thread, and have the audit log note it. A failure is shown, and None is returned."""
+    """Change a job: call `do` in a thread and write the audit log. An error is shown, and None returned."""
     done = None
     try:
         if not view.may_change:
-            raise UsageError("you may look, and change nothing")
+            raise UsageError("you have read-only access")
         done = await run.io_bound(lambda: view.console.done(view.holder, action, job, arguments, do))
     except (CrawlerError, FrontierError) as error:
         say(str(error), is_bad=True)
@@ -175,7 +180,7 @@ async def act(view: View, action: str, job: str, arguments: Mapping[str, object]
 
 
 def say(words: str, *, is_bad: bool = False) -> None:
-    """Show a line for some seconds; screen readers read it."""
+    """Show a message for some seconds; screen readers announce it."""
     ui.notify(
         words,
         type="negative" if is_bad else "positive",
@@ -186,7 +191,7 @@ def say(words: str, *, is_bad: bool = False) -> None:
 
 
 async def confirmed(question: str, action: str) -> bool:
-    """Ask before something that stops work."""
+    """Ask the user to confirm an action; True if she does."""
     with ui.dialog() as dialog, ui.card():
         ui.label(question).style("max-width:32rem;overflow-wrap:anywhere")
         with ui.row().classes("w-full justify-end"):
@@ -196,7 +201,7 @@ async def confirmed(question: str, action: str) -> bool:
 
 
 async def answered(dialog: ui.dialog) -> object:
-    """What a dialog is given; None if it is closed, or its window."""
+    """The value that a dialog submits; None if it or its window is closed."""
     answer: object = await dialog
     if not dialog.is_deleted:
         dialog.delete()
@@ -204,19 +209,18 @@ async def answered(dialog: ui.dialog) -> object:
 
 
 def table(columns: Sequence[Column], key: str, caption: str) -> ui.table:
-    """An empty table in the style of all; rows are dicts of texts and numbers, which are shown as text."""
+    """An empty table. Its rows are dicts of texts and numbers, all shown as text."""
     made = [
         {
             "name": column.name, "label": column.label, "field": column.name, "sortable": column.is_sortable,
             "align": "right" if column.is_number else "left",
-            "style": f"min-width:{'16rem' if column.is_wide else '0' if column.is_number else '6rem'}",
+            "style": "white-space:nowrap" if column.is_number else f"min-width:{'16rem' if column.is_wide else '6rem'}",
         }
         for column in columns
     ]  # fmt: skip
     found = ui.table(columns=made, rows=[], row_key=key, pagination=50).classes("w-full")
-    return found.props(
-        f'flat bordered dense table-header-class=text-bold aria-label="{caption}" no-data-label="nothing to show"'
-    )
+    found.add_slot("no-data", '<span class="soft">nothing to show</span>')
+    return found.props(f'flat bordered dense table-header-class=text-bold aria-label="{caption}"')
 
 
 class Column(NamedTuple):
@@ -230,7 +234,7 @@ class Column(NamedTuple):
 
 
 def facts_list(facts: Iterable[tuple[str, str]]) -> None:
-    """Names and their values; those without a value are left out."""
+    """A list of names and values; empty values are left out."""
     with ui.element("dl").classes("facts"):
         for name, value in facts:
             if value:
@@ -251,21 +255,21 @@ def heading(text: str) -> None:
 
 
 def text_block(text: str, caption: str) -> ui.label:
-    """Lines of text as they are, in letters of one width; long ones are wrapped."""
+    """Preformatted text in a monospaced font; long lines wrap."""
     return ui.label(text).classes("w-full lines").props(f'tabindex=0 role=region aria-label="{caption}"')
 
 
 def cut(text: str, most: int = 2000) -> str:
-    """A text that may be a site's, made printable and short."""
+    """A text, perhaps from a site, with unprintable characters escaped and at most `most` characters."""
     shown = escaped(text[:most])
     return shown if len(text) <= most else f"{shown}…"
 
 
 def cell(text: str) -> str:
-    """The same for a cell of a table."""
+    """`cut` for a cell of a table."""
     return cut(text, 300)
 
 
 def count(number: float | None) -> str:
-    """A number for the eye."""
+    """A number with thousands separators; empty for None."""
     return "" if number is None else f"{number:,.0f}"

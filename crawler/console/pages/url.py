@@ -1,4 +1,4 @@
-"""The page of a URL: where it is and why, what the logs have about it, its parents, its links and its archived answer."""
+"""A URL of a job: where it is and why, its lines in the logs, the pages that link to it, its links, its WARC record."""
 
 from __future__ import annotations
 
@@ -39,14 +39,14 @@ from anabranch.crawler.robots.rules import explain_rules, parse_robots
 from anabranch.crawler.run.verbs import Facts
 from anabranch.frontier.times import duration_words, moment_words, rate_words
 
-#: A longer URL cannot be asked for: it does not fit into the address of a page.
+#: Longest URL that the page takes: it is a part of the page's address.
 _MOST_CHARS = 8000
-#: Workers that are named where a record is on one of their machines.
+#: Workers that are listed when the record is on the machine of one of them.
 _MOST_WORKERS = 20
 
 
 class _Looked(NamedTuple):
-    """What was found about a URL."""
+    """All that the page shows about a URL."""
 
     explained: Facts
     files: UrlFiles | None  #: None: the job has no folder here
@@ -61,7 +61,7 @@ def add_url_page(console: Console, watch: WatchedJobs) -> None:
     async def url(request: Request, name: str) -> None:
         view, asked = view_of(console, watch, request), request.query_params.get("url", "")[:_MOST_CHARS]
         with page(view, f"URL · {name}", name, "url"):
-            title("A URL of the job")
+            title("URL")
             _form(view, name, asked)
             found = ui.column().classes("w-full")
         if asked:
@@ -74,14 +74,14 @@ def _form(view: View, name: str, asked: str) -> None:
     def ask() -> None:
         typed = given.value.strip()
         if len(typed) > _MOST_CHARS:
-            say(f"a URL of more than {_MOST_CHARS} characters; ask for it by `anabranch why`", is_bad=True)
+            say(f"the URL has more than {_MOST_CHARS} characters; use `anabranch why`", is_bad=True)
         elif typed:
             ui.navigate.to(view.path("jobs", name, "url", url=typed))
 
     with ui.row().classes("w-full items-center no-wrap"):
         given = ui.input("URL", value=asked, placeholder="https://example.org/page").props("outlined dense autofocus")
         given.classes("col").on("keydown.enter", ask)
-        ui.button("Explain", icon="search", on_click=ask)
+        ui.button("Explain", icon="search", on_click=ask).props("no-caps")
 
 
 async def _fill(view: View, name: str, asked: str, place: ui.column) -> None:
@@ -95,11 +95,12 @@ async def _fill(view: View, name: str, asked: str, place: ui.column) -> None:
             _elsewhere(found.workers)
             return
         if not found.files.is_whole:
-            ui.label("The logs are long: only their ends were searched, or there is more than is shown.").classes(
-                "soft"
-            )
+            ui.label(
+                "The logs are long: only the ends of them were searched, or more was found than is shown."
+            ).classes("soft")
         _lines("crawl.log", found.files.log)
-        _lines("errors.jsonl", found.files.errors)
+        if found.files.errors:
+            _lines("errors.jsonl", found.files.errors)
         _pages(view, name, found.files)
         _record(view, name, found.files.record)
 
@@ -124,7 +125,7 @@ def _look(view: View, name: str, asked: str) -> _Looked:
 
 
 def _explained(view: View, name: str, found: _Looked) -> None:
-    """What the crawl knows about the URL."""
+    """What the crawl says about the URL."""
     facts = found.explained
     for explanation in (facts["explanation"], *facts.get("others", ())):
         _place(view, name, explanation, facts["now_s"])
@@ -154,12 +155,12 @@ def _place(view: View, name: str, explanation: Facts, now_s: float) -> None:
         facts_list((
             ("Why", explanation["reason"]),
             ("Earliest", "" if earliest_s is None else moment_words(earliest_s, now_s)),
-            ("Before it", "" if ahead is None else f"{ahead:,} URLs of its queue"),
+            ("Ahead of it", "" if ahead is None else f"{ahead:,} URLs in its queue"),
             ("Gate", explanation["gate"] or ""),
             ("Group", explanation["group"] or ""),
-            ("Gates allow", "" if rate is None else rate_words(rate)),
+            ("Highest rate", "" if rate is None else rate_words(rate)),
             ("Hops", explanation["hops"] or ""),
-            ("The filter", {True: "knows it", False: "does not know it"}.get(explanation["seen"], "")),
+            ("In the filter", {True: "yes", False: "no"}.get(explanation["seen"], "")),
         ))  # fmt: skip
         queue = explanation["queue"]
         if queue is not None:
@@ -169,36 +170,38 @@ def _place(view: View, name: str, explanation: Facts, now_s: float) -> None:
 def _elsewhere(workers: Sequence[str]) -> None:
     heading("Logs and WARC record")
     ui.label("They are on the machine of the worker that fetched it. Workers now:" if workers else
-             "They are on the machine of the worker that fetched it; no worker is at work now.")  # fmt: skip
+             "They are on the machine of the worker that fetched it. No worker is running now.")  # fmt: skip
     for worker in workers:
         ui.label(cut(worker, 200))
 
 
 def _lines(log: str, lines: Sequence[str]) -> None:
-    heading(f"Its lines in {log}")
+    heading(log)
     if lines:
         text_block("\n".join(map(cut, lines)), f"Lines of {log}")
         if len(lines) == MOST_LINES:
             ui.label(f"The last {MOST_LINES}.").classes("soft")
     else:
-        ui.label("none").classes("soft")
+        ui.label("It has no line.").classes("soft")
 
 
 def _pages(view: View, name: str, files: UrlFiles) -> None:
     heading("Found on")
     parents = list(dict.fromkeys([*([files.via] if files.via else []), *files.parents]))
     if not parents:
-        ui.label("not known: it is a seed, or not fetched yet; `--links` has all links written").classes("soft")
+        ui.label("Not known: it is a seed, or not fetched yet. With `--links` a crawl writes all links.").classes(
+            "soft"
+        )
     with ui.column().classes("w-full gap-1").style("max-height:20rem;overflow:auto;flex-wrap:nowrap"):
         for parent in parents:
             first = " (first)" if parent == files.via else ""
             link = ui.link(f"{cut(parent, 300)}{first}", view.path("jobs", name, "url", url=parent[:_MOST_CHARS]))
             link.style("overflow-wrap:anywhere")
     if len(parents) >= MOST_PARENTS:
-        ui.label(f"The last {MOST_PARENTS} that were fetched.").classes("soft")
+        ui.label(f"The last {MOST_PARENTS}.").classes("soft")
     if not files.links:
         return
-    with ui.expansion(f"{len(files.links):,} links of it").classes("w-full"), ui.column().classes("gap-1"):
+    with ui.expansion(f"Its links ({len(files.links):,})").classes("w-full"), ui.column().classes("gap-1"):
         for url, hop, context in files.links:
             with ui.row().classes("items-baseline"):
                 ui.label(f"{hop} {cut(context, 60)}").classes("soft")
@@ -209,23 +212,28 @@ def _pages(view: View, name: str, files: UrlFiles) -> None:
             ui.label(f"The first {MOST_LINKS}.").classes("soft")
 
 
+def _moment(stamp: str) -> str:
+    """The 14 digits of an index line's time as text."""
+    return f"{stamp[:4]}-{stamp[4:6]}-{stamp[6:8]} {stamp[8:10]}:{stamp[10:12]}:{stamp[12:14]} UTC"
+
+
 def _record(view: View, name: str, record: UrlRecord | None) -> None:
     heading("WARC record")
     if record is None:
-        ui.label("There is none: it is not fetched yet, or the crawl writes no WARC files (`--warc`).").classes("soft")
+        ui.label("None: the URL is not fetched yet, or the crawl writes no WARC files (`--warc`).").classes("soft")
         return
-    facts_list((("File", record.file), ("Fetched", record.date), ("Trouble", record.trouble)))
+    facts_list((("File", record.file), ("Fetched", _moment(record.date)), ("Trouble", record.trouble)))
     if record.trouble:
         return
-    for part, text in (("Request", record.request), ("Answer", record.head), ("Fields of the record", record.fields)):
+    for part, text in (("Request", record.request), ("Response", record.head), ("WARC header", record.fields)):
         if text:
-            with ui.expansion(part, value=part == "Answer").classes("w-full"):
+            with ui.expansion(part, value=part == "Response").classes("w-full"):
                 text_block(safe_text(text), part)
     if record.original:
-        ui.label("Its body was archived before:")
+        ui.label("Its body is that of an earlier record:")
         ui.link(cut(record.original, 300), view.path("jobs", name, "url", url=record.original[:_MOST_CHARS]))
     elif record.body:
         with ui.expansion("Body", value=True).classes("w-full"):
             text_block(safe_text(html_as_utf8(record.body, record.media_type)), "Body")
             if record.is_cut:
-                ui.label(f"Its first {BODY_BYTES >> 10} KiB, or what can be decoded of it.").classes("soft")
+                ui.label(f"The first {BODY_BYTES >> 10} KiB, or what could be decoded.").classes("soft")

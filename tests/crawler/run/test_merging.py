@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from anabranch.crawler.run.merging import joined_rows, merged_listing, merged_totals
+from anabranch.crawler.run.merging import joined_rows, merged_active, merged_listing, merged_totals
 
 
 def queue(name: str, urls: int, state: str = "inactive") -> dict[str, Any]:
@@ -21,6 +21,17 @@ def test_a_queue_is_as_the_worker_sees_it_that_holds_it() -> None:
     other = said(queue("1/a", 3), queue("2/b", 8, "in-flight"))
     listed = merged_listing([one, other], {"limit": 2})
     assert [(row["queue"], row["state"]) for row in listed["queues"]] == [("2/b", "in-flight"), ("1/a", "ready")]
+
+
+def test_fetches_under_way_are_summed() -> None:
+    """A queue in the memory of several workers is in the strongest of its states."""
+    one = {"now_s": 1.0, "queues": [["a", "ready", 0], ["b", "in-flight", 2]], "gates": [["a.test", 0.0, 1]]}
+    other = {"now_s": 2.0, "queues": [["b", "ready", 1], ["a", "loading", 0]], "gates": [["b.test", None, 0]]}
+    assert merged_active([one, other], 3.0) == {
+        "now_s": 3.0,
+        "queues": [["a", "ready", 0], ["b", "in-flight", 3]],
+        "gates": [["a.test", 0.0, 1], ["b.test", None, 0]],
+    }
 
 
 def test_totals_are_the_jobs_and_what_is_in_memory_is_added() -> None:
