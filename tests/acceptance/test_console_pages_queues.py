@@ -102,7 +102,7 @@ async def test_the_host_of_a_queue_is_blocked_and_unblocked(console, window, cra
     """From the queue's panel, as from the host's."""
     await window.goto(f"{console.base}/jobs/news/queues?queue=b.test")
     panel = window.get_by_role("dialog").first
-    gate = panel.get_by_role("row", name="b.test")
+    gate = panel.get_by_label("Gates", exact=True).get_by_role("row", name="b.test")
     await expect(gate).to_be_visible()
     await panel.get_by_role("button", name="Block host …", exact=True).click()
     await window.get_by_role("button", name="Block", exact=True).click()
