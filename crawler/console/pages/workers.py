@@ -98,13 +98,13 @@ class _Workers:
         every(EVERY_S, self._redraw_fetches)  # a worker that stands still keeps only these waiting
 
     async def _redraw_workers(self) -> None:
-        def find() -> list[Facts]:
+        def find() -> tuple[bool, list[Facts]]:
             job = self._view.console.jobs.job(self._name)
-            return job.workers() if isinstance(job, DatabaseJob) else []
+            return (True, job.workers()) if isinstance(job, DatabaseJob) else (False, [])
 
-        lines = await looked(find)
-        if lines is not None:
-            self._several.visible = self._several.visible or bool(lines)
+        found = await looked(find)
+        if found is not None:
+            self._several.visible, lines = found
             self._workers.rows = list(map(worker_row, lines))
 
     async def _redraw_fetches(self) -> None:
