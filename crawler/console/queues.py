@@ -55,6 +55,7 @@ from anabranch.frontier.stores.sql.browse import (
     first_urls,
     make_tables,
     reading,
+    size_of,
     write_facts,
 )
 
@@ -348,9 +349,12 @@ class _JobTables:
                     self._write_from_memory(folder)
                 else:
                     _apart(partial(make_tables, source, folder, is_running=_is_running(self._job)))
-        except StoreFull as error:  # of the copy, whatever file it names
+        except (StoreFull, DiskFull) as error:  # of the copy, whatever file it names
             shutil.rmtree(folder, ignore_errors=True)
-            raise DiskFull(f"{self._folder}: the disk is full; free some space, then look again") from error
+            size = f" of {size_of(source) >> 20} MiB" if isinstance(source, Path) else ""
+            raise DiskFull(
+                f"{self._folder}: no room for a copy of the queue{size}; free some, then look again"
+            ) from error
         except BaseException:
             shutil.rmtree(folder, ignore_errors=True)
             raise

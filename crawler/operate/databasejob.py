@@ -20,6 +20,7 @@ from anabranch.crawler.outcomes.errors import UsageError
 from anabranch.crawler.report.metrics import Numbers
 from anabranch.crawler.run.crawl_verbs import ADD, REPORT
 from anabranch.crawler.run.explain import explainer_of
+from anabranch.crawler.run.merging import merged_active
 from anabranch.crawler.run.shared_job import (
     NoWorkers,
     SharedJob,
@@ -111,12 +112,18 @@ class DatabaseJob:
                     return VerbAnswer(explainer.explained(verb, facts), is_running=False)
 
     def active(self, limit: int) -> Facts | None:
-        """The verb `active` of all workers that answer soon, summed; None if no worker is at work."""
+        """The verb `active` of all workers, summed; "silent": who does not answer soon. None if no worker is at work."""
         with self._shared(reads=True) as job:
-            try:
-                return job.active(limit)
-            except NoWorkers:
+            found, silent = job.answers_soon("active", {"limit": limit})
+            if not found and not silent:
                 return None
+            return {**merged_active(found, job.now_s()), "silent": silent}
+
+    def fetches(self, limit: int) -> list[Facts]:
+        """The rows of the report `workers` of all workers that answer soon."""
+        with self._shared(reads=True) as job:
+            found, _ = job.answers_soon(REPORT, {"name": "workers", "limit": limit})
+            return [row for facts in found for row in facts["rows"]][:limit]
 
     def report(self, arguments: Mapping[str, object]) -> Facts:
         """A report of the whole job."""

@@ -58,7 +58,7 @@ from anabranch.crawler.report.troubles import last_logged
 from anabranch.crawler.run.control import PATIENCE_S, facts_of
 from anabranch.crawler.run.crawl_verbs import REPORT, UsedOfLimits, changed_facts, limits_note, report_limit
 from anabranch.crawler.run.explain import ABOUT_URLS
-from anabranch.crawler.run.merging import joined_rows, merged_active, merged_listing
+from anabranch.crawler.run.merging import joined_rows, merged_listing
 from anabranch.crawler.run.status import status_facts, stopped_facts
 from anabranch.crawler.run.stopped_verbs import facts_of_stopped
 from anabranch.crawler.run.summing import summed_snapshot
@@ -338,17 +338,14 @@ class SharedJob:
         (reply,) = self._ask([at_work[0] if share is None else self._holder(share)], verb, given)
         return facts_of(reply)
 
-    def active(self, limit: int) -> Facts:
-        """The queues and gates in the memory of the workers, of each at most `limit`; "silent": workers that do not answer.
+    def answers_soon(self, verb: str, given: Arguments) -> tuple[list[Facts], list[str]]:
+        """What all workers say to a verb that changes nothing, and the names of those that do not answer within seconds.
 
-        Waits a few seconds for an answer. Raises: NoWorkers.
+        None of both if no worker is at work.
         """
         at_work = {line.epoch: line.name for line in self.at_work()}
-        if not at_work:
-            raise NoWorkers(f"{self.place}: no worker of this job is at work")
-        replies, silent = self._replies_within(_SOON_S, [*at_work], "active", {"limit": limit})
-        merged = merged_active([facts_of(reply) for reply in replies.values()], self.now_s())
-        return {**merged, "silent": [at_work[epoch] for epoch in silent]}
+        replies, silent = self._replies_within(_SOON_S, [*at_work], verb, given) if at_work else ({}, set[int]())
+        return [facts_of(reply) for reply in replies.values()], sorted(at_work[epoch] for epoch in silent)
 
     def _share_of(self, verb: str, given: Arguments) -> int | None:
         """The share that a verb is about; None: any worker can answer. Raises: UsageError."""

@@ -59,14 +59,15 @@ async def test_a_queue_is_found_explained_paused_and_retired(console, window, cr
 
 
 async def test_a_queue_is_opened_by_the_keyboard(console, window, crawl):
-    """Enter on a cell is a click."""
+    """Tab leads to the heads, an arrow to the rows; Enter on a cell is a click."""
     await window.goto(f"{console.base}/jobs/news/queues")
     await row(window, "a.test").locator(".ag-cell").first.click()
     await expect(window.get_by_role("dialog")).to_be_visible()
     await window.keyboard.press("Escape")
     await expect(window.get_by_role("dialog")).to_have_count(0)
-    await row(window, "a.test").locator(".ag-cell").first.focus()
-    await window.keyboard.press("Enter")
+    await window.get_by_role("button", name="Read again").focus()
+    for key in ("Tab", "ArrowDown", "Enter"):
+        await window.keyboard.press(key)
     await expect(window.get_by_role("dialog")).to_be_visible()
 
 
@@ -92,6 +93,40 @@ async def test_a_host_is_blocked_for_a_time_and_unblocked(console, window, crawl
     await panel.get_by_role("button", name="Unblock …", exact=True).click()
     await window.get_by_role("button", name="Unblock", exact=True).click()
     await expect(panel.get_by_role("status")).not_to_contain_text("blocked")
+    await panel.get_by_role("button", name="Block …", exact=True).click()
+    await window.get_by_label("Or until").fill("2099-01-31T14:00")
+    await window.get_by_role("button", name="Block", exact=True).click()
+    await expect(panel.get_by_role("status")).to_contain_text("closed: blocked")
+
+
+async def test_the_host_of_a_queue_is_blocked_and_unblocked(console, window, crawl):
+    """From the queue's panel, as from the host's."""
+    await window.goto(f"{console.base}/jobs/news/queues?queue=b.test")
+    panel = window.get_by_role("dialog").first
+    gate = panel.get_by_label("Gates", exact=True).get_by_role("row", name="b.test")
+    await expect(gate).to_be_visible()
+    await panel.get_by_role("button", name="Block host …", exact=True).click()
+    await window.get_by_role("button", name="Block", exact=True).click()
+    await expect(gate).to_contain_text("blocked")
+    await panel.get_by_role("button", name="Unblock host …", exact=True).click()
+    await window.get_by_role("button", name="Unblock", exact=True).click()
+    await expect(gate).not_to_contain_text("blocked")
+
+
+async def test_rows_are_read_again_at_a_click(console, window, crawl):
+    """Rows are as they were when they were read; the button reads them now, whatever their age."""
+    await window.goto(f"{console.base}/jobs/news/queues")
+    await expect(row(window, "b.test")).to_be_visible()
+    before = taken_folders(console)
+    await window.get_by_role("button", name="Read again").click()
+    await expect(window.get_by_text("queues, as they were")).to_be_visible()
+    while taken_folders(console) == before:
+        await asyncio.sleep(0.05)
+
+
+def taken_folders(console):
+    """The tables of the console: their folders change when rows are read."""
+    return {str(folder) for folder in (console.state / "queues").glob("*/*")}
 
 
 async def test_rows_need_a_session_and_a_sensible_question(console, window, crawl):

@@ -93,7 +93,6 @@ class Grid:
         """Show the rows of this address, which ends with a query; from the first one on."""
         source = _SOURCE.format(json.dumps(address), _ROWS_CAME, _ROWS_CAME)
         self._grid.run_grid_method("updateGridOptions", {":datasource": source})
-        self._grid.run_grid_method("ensureIndexVisible", 0, "top")
 
     async def refresh(self) -> None:
         """Ask again for the rows that are shown."""

@@ -15,19 +15,16 @@ from starlette.requests import Request
 
 from anabranch.crawler.console.api import Console
 from anabranch.crawler.console.pages.grid import Grid, rows_route
-from anabranch.crawler.console.pages.panel import PanelFacts, RowPanel, block_host
+from anabranch.crawler.console.pages.panel import PanelFacts, RowPanel, block_host, unblock_host
 from anabranch.crawler.console.pages.shell import (
     Column,
     View,
-    act,
     cell,
-    confirmed,
     count,
     every,
     heading,
     looked,
     page,
-    say,
     table,
     title,
     view_of,
@@ -178,10 +175,6 @@ def _actions(view: View, name: str) -> Mapping[str, Callable[[str], Awaitable[No
         await block_host(view, name, [key])
 
     async def unblock(key: str) -> None:
-        question = f"Unblock {cell(key)}? This also ends a rest after 429 or 503."
-        if await confirmed(question, "Unblock"):
-            asked = {"host": key}
-            if await act(view, "unblock", name, asked, lambda: view.console.jobs.job(name).answer("unblock", asked)):
-                say(f"{cell(key)} is unblocked")
+        await unblock_host(view, name, [key])
 
     return {"Block …": block, "Unblock …": unblock}

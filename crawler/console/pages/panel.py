@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from datetime import datetime
 from typing import Any, NamedTuple
 
 from nicegui import ui
@@ -140,22 +141,51 @@ def closed_row(gate: Mapping[str, Any]) -> dict[str, str]:
     }
 
 
+async def unblock_host(view: View, name: str, hosts: Sequence[str]) -> None:
+    """Ask which of these hosts is to be unblocked; and unblock it."""
+    if not hosts:
+        say("no host is known here", is_bad=True)
+        return
+    with ui.dialog() as dialog, ui.card():
+        ui.label("Every block of the host ends, also a rest after 429 or 503.")
+        host = _choice(hosts)
+        with ui.row().classes("w-full justify-end"):
+            ui.button("Cancel", on_click=lambda: dialog.submit(False)).props("flat")
+            ui.button("Unblock", on_click=lambda: dialog.submit(True)).props("color=negative")
+    if await answered(dialog):
+        chosen = str(host.value)
+        asked = {"host": chosen}
+        if await act(view, "unblock", name, asked, lambda: view.console.jobs.job(name).answer("unblock", asked)):
+            say(f"{cell(chosen)} is unblocked")
+
+
+def _choice(hosts: Sequence[str]) -> ui.select:
+    labels = {host: cell(host) for host in hosts}
+    return ui.select(labels, value=hosts[0], label="Host").props("outlined dense").classes("w-full")
+
+
 async def block_host(view: View, name: str, hosts: Sequence[str]) -> None:
-    """Ask which of these hosts is to be blocked, and how long; and block it."""
+    """Ask which of these hosts is to be blocked, and how long or until when; and block it."""
     if not hosts:
         say("no host is known here", is_bad=True)
         return
     with ui.dialog() as dialog, ui.card():
         ui.label("Nothing is fetched from a host while it is blocked.")
-        labels = {host: cell(host) for host in hosts}
-        host = ui.select(labels, value=hosts[0], label="Host").props("outlined dense").classes("w-full")
+        host = _choice(hosts)
         span = ui.select([*_TIMES], value="1 hour", label="For").props("outlined dense").classes("w-full")
+        until = ui.input("Or until, by the console's clock").props("outlined dense stack-label type=datetime-local")
+        until.classes("w-full")
         with ui.row().classes("w-full justify-end"):
             ui.button("Cancel", on_click=lambda: dialog.submit(False)).props("flat")
             ui.button("Block", on_click=lambda: dialog.submit(True)).props("color=negative")
     if await answered(dialog):
         chosen = str(host.value)
-        asked = {"host": chosen, "for_s": _TIMES[span.value]}
+        asked = {"host": chosen, **_end_of_block(str(span.value), until.value or "")}
         done = await act(view, "block", name, asked, lambda: view.console.jobs.job(name).answer("block", asked))
         if done:
             say(cell(done.facts["note"]) or f"{cell(chosen)} is blocked")
+
+
+def _end_of_block(span: str, until: str) -> Mapping[str, float | None]:
+    """The arguments of `block`: until a moment, in the local zone, or else for a time."""
+    return {"until_s": datetime.fromisoformat(until).timestamp()} if until else {"for_s": _TIMES[span]}

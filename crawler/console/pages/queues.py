@@ -13,7 +13,7 @@ from starlette.requests import Request
 
 from anabranch.crawler.console.api import Console
 from anabranch.crawler.console.pages.grid import Grid, rows_route
-from anabranch.crawler.console.pages.panel import PanelFacts, RowPanel, block_host
+from anabranch.crawler.console.pages.panel import PanelFacts, RowPanel, block_host, unblock_host
 from anabranch.crawler.console.pages.shell import (
     Column,
     View,
@@ -146,10 +146,14 @@ def _actions(view: View, name: str, panel: RowPanel) -> Mapping[str, Callable[[s
     async def block(_key: str) -> None:
         await block_host(view, name, panel.gates)
 
+    async def unblock(_key: str) -> None:
+        await unblock_host(view, name, panel.gates)
+
     return {
         "Pause": partial(do, "pause"),
         "Resume": partial(do, "resume"),
         "Retire …": retire,
         "Budget …": set_budget,
         "Block host …": block,
+        "Unblock host …": unblock,
     }

@@ -57,6 +57,7 @@ _ACTIONS = """<q-td :props="props">
 <q-btn v-else flat dense no-caps color="negative" label="Requeue its lost pages"
  :aria-label="'Requeue the lost pages of ' + props.row.name" @click="$parent.$emit('requeue', props.row.id)"></q-btn>
 </q-td>"""
+_MOST_FETCHES = 1000
 _URL = """<q-td :props="props"><a :href="props.row.href" class="text-primary">{{ props.row.url }}</a></q-td>"""
 
 
@@ -93,26 +94,35 @@ class _Workers:
         heading("Fetches under way")
         self._fetches = table(_FETCHES, "id", "Fetches under way")
         self._fetches.add_slot("body-cell-url", _URL)
-        every(EVERY_S, self._redraw)
+        every(EVERY_S, self._redraw_workers)
+        every(EVERY_S, self._redraw_fetches)  # a worker that stands still keeps only these waiting
 
-    async def _redraw(self) -> None:
-        found = await looked(self._found)
-        if found is None:
-            return
-        lines, fetches = found
-        self._several.visible = lines is not None
-        self._workers.rows = [worker_row(line) for line in lines or ()]
-        self._fetches.rows = [
-            {**row, "href": self._view.href("jobs", self._name, "url", url=uri)} for row, uri in map(fetch_row, fetches)
-        ]
+    async def _redraw_workers(self) -> None:
+        def find() -> tuple[bool, list[Facts]]:
+            job = self._view.console.jobs.job(self._name)
+            return (True, job.workers()) if isinstance(job, DatabaseJob) else (False, [])
 
-    def _found(self) -> tuple[list[Facts] | None, Sequence[Facts]]:
-        """The workers, None of a job of one; and the fetches."""
+        found = await looked(find)
+        if found is not None:
+            self._several.visible, lines = found
+            self._workers.rows = list(map(worker_row, lines))
+
+    async def _redraw_fetches(self) -> None:
+        fetches = await looked(self._fetches_found)
+        if fetches is not None:
+            self._fetches.rows = [
+                {**row, "href": self._view.href("jobs", self._name, "url", url=uri)}
+                for row, uri in map(fetch_row, fetches)
+            ]
+
+    def _fetches_found(self) -> Sequence[Facts]:
         job, row = self._view.console.jobs.job(self._name), self._view.watch.row(self._name)
-        lines = job.workers() if isinstance(job, DatabaseJob) else None
         if row is None or row["phase"] == STOPPED:
-            return lines, ()
-        return lines, job.report({"name": "workers", "limit": 1000})["rows"]
+            return ()
+        if isinstance(job, DatabaseJob):
+            return job.fetches(_MOST_FETCHES)
+        rows: Sequence[Facts] = job.report({"name": "workers", "limit": _MOST_FETCHES})["rows"]
+        return rows
 
     async def _drain(self, event: events.GenericEventArguments) -> None:
         worker = str(event.args)

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import re
 import shutil
+import sys
 from collections.abc import Iterator, Mapping
 from functools import partial
 from pathlib import Path
+from subprocess import PIPE, Popen, run
 from typing import Any
 
 import pytest
@@ -20,11 +23,13 @@ from anabranch.crawler.order.order import CrawlOrder, dump_order
 from anabranch.crawler.outcomes.errors import CrawlerError, DiskFull, UsageError
 from anabranch.crawler.run.control import Control
 from anabranch.crawler.run.verbs import answer
-from anabranch.frontier.errors import UnknownQueue
+from anabranch.frontier.errors import FrontierError, UnknownQueue
 from anabranch.frontier.frontier import Frontier
 from anabranch.frontier.records import Candidate
 from anabranch.frontier.stores.sql import browse
 from anabranch.frontier.stores.sql.browse import PageQuery
+from tests.acceptance.command import environment
+from tests.acceptance.smalldisk import needs_small_disk
 
 LONGEST = PageQuery(sort="urls", descending=True)
 
@@ -34,6 +39,13 @@ def schedule(frontier: Frontier, **hosts: int) -> None:
         [Candidate(f"http://{host}.test/{page}") for host, pages in hosts.items() for page in range(pages)]
     )
     frontier.flush()
+
+
+def changed(job: Path, **hosts: int) -> None:
+    """Queue more URLs of a stopped job."""
+    order = CrawlOrder.model_validate({"frontier": {"policy": "host"}})
+    with JobFolder.open(job) as folder, open_job(folder.state, order) as frontier:
+        schedule(frontier, **hosts)
 
 
 @pytest.fixture
@@ -109,12 +121,154 @@ def test_old_tables_are_made_anew_when_somebody_looks(
     monkeypatch.setattr(queues, "_KEPT_S", -1.0)
     monkeypatch.setattr(queues, "_KEPT_TIMES", 0)
     assert tables.queues("news", LONGEST).total == 3
-    order = CrawlOrder.model_validate({"frontier": {"policy": "host"}})
-    with JobFolder.open(job) as folder, open_job(folder.state, order) as frontier:
-        schedule(frontier, d=9)
+    changed(job, d=9)
     assert tables.queues("news", LONGEST).total == 3
     tables._tables["news"].wait()
     assert tables.queues("news", LONGEST).rows[0].key == "d.test"
+
+
+def test_rows_are_read_again_at_once_if_somebody_wants_it(tables: QueueTables, job: Path) -> None:
+    """However young they are."""
+    assert tables.queues("news", LONGEST).total == 3
+    changed(job, d=9)
+    assert tables.queues("news", LONGEST).total == 3
+    tables.renew("news")
+    assert tables.queues("news", LONGEST).rows[0].key == "d.test"
+
+
+def test_a_queue_that_has_not_changed_is_not_read_again(tables: QueueTables, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its rows are as they are now."""
+    first = tables.queues("news", LONGEST)
+    monkeypatch.setattr(queues, "make_tables", None)
+    tables.renew("news")
+    again = tables.queues("news", LONGEST)
+    assert again.taken_s > first.taken_s
+    assert again.rows == first.rows
+
+
+def test_tables_that_cannot_be_renewed_stay_until_they_can(
+    tables: QueueTables, job: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The page tells their age; whoever has them read now is told why that fails."""
+    monkeypatch.setattr(queues, "_KEPT_S", -1.0)
+    monkeypatch.setattr(queues, "_KEPT_TIMES", 0)
+    first = tables.queues("news", LONGEST)
+    store = job / "state" / "frontier.db"
+    content = store.read_bytes()
+    store.write_bytes(b"\0" * len(content))
+    for _ in range(2):
+        assert tables.queues("news", LONGEST) == first
+        tables._tables["news"].wait()
+    with pytest.raises(FrontierError):
+        tables.renew("news")
+    store.write_bytes(content)
+    changed(job, d=9)
+    tables.renew("news")
+    assert tables.queues("news", LONGEST).rows[0].key == "d.test"
+
+
+def test_a_damaged_store_is_one_line_that_names_it(tables: QueueTables, job: Path, tmp_path: Path) -> None:
+    """Not the copy, which is removed."""
+    store = job / "state" / "frontier.db"
+    content = store.read_bytes()
+    store.write_bytes(content[:4096] + b"\xaa" * (len(content) - 4096))
+    with pytest.raises(FrontierError, match=rf"^{store}: [^\n]+$"):
+        tables.queues("news", LONGEST)
+    (own,) = left_in(tmp_path / "console")
+    assert [*own.iterdir()] == []
+
+
+async def test_a_queue_in_memory_is_listed_by_its_crawl_alone(tables: QueueTables, tmp_path: Path) -> None:
+    """It has neither hosts nor next URLs to be shown; without its crawl there is nothing."""
+    order = CrawlOrder.model_validate({"frontier": {"policy": "host", "store": "memory"}})
+    with JobFolder.open(tmp_path / "jobs" / "brief") as folder:
+        folder.write_order(dump_order(order))
+        with open_job(folder.state, order) as frontier:
+            schedule(frontier, a=2, b=3)
+
+            async def answered(verb: str, arguments: Mapping[str, Any]) -> Mapping[str, Any]:
+                return answer(frontier, verb, arguments)
+
+            async with Control(folder.state, answered):
+                page = await asyncio.to_thread(tables.queues, "brief", LONGEST)
+                gates = await asyncio.to_thread(tables.gates, "brief", LONGEST)
+                opened = await asyncio.to_thread(tables.queue, "brief", "a.test")
+    assert [(row.key, row.urls) for row in page.rows] == [("b.test", 3), ("a.test", 2)]
+    assert (gates.rows, opened.row.urls, opened.urls) == ([], 2, [])
+    tables.forget(before_s=float("inf"))
+    with pytest.raises(UsageError, match="had it in memory only"):
+        tables.queues("brief", LONGEST)
+
+
+def test_tables_that_were_forgotten_are_made_anew(tables: QueueTables, job: Path) -> None:
+    """At the next look."""
+    tables.queues("news", LONGEST)
+    tables.forget(before_s=float("inf"))
+    changed(job, d=9)
+    assert tables.queues("news", LONGEST).rows[0].key == "d.test"
+
+
+KILLED = """
+import sys, time
+from pathlib import Path
+from anabranch.crawler.console import queues
+from anabranch.crawler.console.jobs import ConsoleJobs
+
+def make(do):
+    (folder,) = (Path(sys.argv[1]) / "console" / "queues").glob("*/*")
+    (folder / "frontier.db").write_bytes(b"half")
+    print("it makes them", flush=True)
+    time.sleep(1e6)
+
+queues._apart = make
+queues.QueueTables(Path(sys.argv[1]) / "console", ConsoleJobs(sys.argv[1] + "/jobs")).queues("news", queues.PageQuery())
+"""
+
+
+def test_what_a_console_was_making_when_it_was_killed_is_removed_by_the_next(job: Path, tmp_path: Path) -> None:
+    """A copy may be as large as the queue."""
+    console = Popen([sys.executable, "-c", KILLED, tmp_path], stdout=PIPE, text=True)
+    assert console.stdout is not None
+    assert console.stdout.readline() == "it makes them\n"
+    console.kill()
+    console.communicate()
+    assert [*(tmp_path / "console").rglob("frontier.db")]
+    tables = QueueTables(tmp_path / "console", ConsoleJobs(str(tmp_path / "jobs")))
+    assert [*(tmp_path / "console").rglob("frontier.db")] == []
+    tables.close()
+
+
+FULL = """
+import sys
+from pathlib import Path
+from anabranch.crawler.console import queues
+from anabranch.crawler.console.jobs import ConsoleJobs
+from anabranch.crawler.outcomes.errors import DiskFull
+from anabranch.frontier.stores.sql import browse
+
+if sys.argv[1] == "met on the way":
+    queues._apart, browse._refuse_lack_of_room = lambda do: do(), lambda *_: None
+tables = queues.QueueTables(Path("disk"), ConsoleJobs("jobs"))
+try:
+    tables.queues("news", browse.PageQuery())
+except DiskFull as error:
+    print(error)
+print(sorted(path.name for path in Path("disk").glob("queues/*/*")))
+"""
+
+
+@needs_small_disk
+@pytest.mark.parametrize("when", ["seen before", "met on the way"])
+def test_a_small_disk_is_told_in_one_line(job: Path, tmp_path: Path, when: str) -> None:
+    """Nothing is left on it."""
+    script = 'mkdir disk && mount -t tmpfs -o size=128k tmpfs disk && "$0" -c "$1" "$2"'
+    command = ["unshare", "-Urm", "bash", "-c", script, sys.executable, FULL, when]
+    ran = run(command, cwd=tmp_path, env=environment(), check=True, capture_output=True, text=True)
+    error, left = ran.stdout.splitlines()
+    assert re.fullmatch(
+        "disk/queues/[^/ ]+: no room for a copy of the queue of 0 MiB; free some, then look again", error
+    )
+    assert left == "[]"
 
 
 def test_nothing_is_left_behind(tables: QueueTables, tmp_path: Path) -> None:
@@ -150,7 +304,9 @@ def test_a_full_disk_is_one_line_that_names_the_folder_of_the_console(
     """Nothing of the copy is left."""
     (own,) = left_in(tmp_path / "console")
     monkeypatch.setattr(queues, "make_tables", partial(full, own))
-    with pytest.raises(DiskFull, match=rf"^{own}.*: no room for a copy; free some space"):
+    with pytest.raises(
+        DiskFull, match=rf"^{own}: no room for a copy of the queue of 0 MiB; free some, then look again$"
+    ):
         tables.queues("news", LONGEST)
     assert [*own.iterdir()] == []
 
