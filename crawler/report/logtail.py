@@ -8,7 +8,7 @@ from pathlib import Path
 
 
 def last_lines(path: Path, most_bytes: int) -> list[str]:
-    """The last whole lines within so many bytes; none if the file cannot be read."""
+    """The whole lines in the last `most_bytes` of a file; empty if it cannot be read."""
     try:
         with path.open("rb") as file:
             start = max(os.fstat(file.fileno()).st_size - most_bytes, 0)
@@ -23,18 +23,18 @@ def last_lines(path: Path, most_bytes: int) -> list[str]:
 
 @dataclass
 class LogFollower:
-    """Reads what is added to a log. If it is rotated, the file that has the name then is read from its begin.
+    """Reads the lines that are added to a log. After a rotation it reads the new file from the start.
 
-    What was written between the last look and a rotation is in the old file, and is not read.
+    Lines written to the old file between the last call and the rotation are missed.
     """
 
     path: Path
-    position: int = 0  #: bytes that were read
+    position: int = 0  #: bytes read so far
     inode: int = 0
     is_begun: bool = False
 
     def new_lines(self, most_bytes: int = 1 << 20) -> list[str]:
-        """The whole lines since the last call, within so many bytes; at the first call those that come later count as new."""
+        """The whole lines since the last call, of at most the last `most_bytes`. The first call returns none."""
         is_first, self.is_begun = not self.is_begun, True
         try:
             with self.path.open("rb") as file:
@@ -55,5 +55,5 @@ class LogFollower:
 
 
 def _lines(read: bytes) -> list[str]:
-    """The whole lines, as text: a site may have written any bytes."""
+    """The whole lines as text. Bytes that are not UTF-8, perhaps from a site, are replaced."""
     return read[: read.rfind(b"\n") + 1].decode("utf-8", "replace").split("\n")[:-1]
