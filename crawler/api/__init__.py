@@ -1,7 +1,8 @@
-"""Crawls in a Python program: `anabranch.crawl` hands over pages as they come, `anabranch.run` crawls to the end.
+"""Crawls in a Python program: `anabranch.crawl` yields pages as they are fetched, `anabranch.run` crawls to the end.
 
-`keywords` makes an order of what a program gives, `crawling` starts the crawl and ends it, `pages` has the pages that wait for
-the program. A page is done, its links included, when the program asks for the next one: so a kill repeats pages and skips none.
+`keywords` turns the program's arguments into an order, `crawling` starts and ends the crawl, and `pages` holds the pages that
+wait for the program. A page and its links are done when the program asks for the next page, so a kill may repeat pages but
+skips none.
 """
 
 from anabranch.crawler.api.crawling import Crawl, CrawlResult, crawl, run

@@ -1,4 +1,4 @@
-"""A crawl of a program: opened, iterated, steered, ended."""
+"""A crawl in a Python program: `crawl` and `run`, and the classes behind them."""
 
 from __future__ import annotations
 
@@ -45,18 +45,18 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CrawlResult:
-    """How a crawl was; `str` makes the summary that the command prints."""
+    """The result of a crawl; `str` returns the summary that the command prints."""
 
-    job: Path | None  #: the folder of the job; None: nothing was kept
+    job: Path | None  #: the job's folder; None if nothing was kept
     ended: str  #: why it ended, in words
     elapsed_s: float  #: of this run
     pages: int  #: answered URLs of this run
     failed: int  #: URLs that were not answered
     excluded: int  #: by robots.txt, scope or limits
-    fetched_bytes: int  #: of bodies, as they came
-    queued: int  #: URLs that are left
+    fetched_bytes: int  #: bytes of bodies, as sent
+    queued: int  #: URLs still in the queue
     by_status: Mapping[int, int]  #: URLs by their status
-    seeds: Sequence[SeedFact]  #: each seed, with what became of it
+    seeds: Sequence[SeedFact]  #: each seed and its outcome
     summary: str  #: as the command prints it
 
     def __str__(self) -> str:
@@ -64,9 +64,9 @@ class CrawlResult:
 
 
 class Crawl:
-    """One crawl: `async with` opens and ends it, `async for` has its pages, and its methods steer it.
+    """One crawl: `async with` opens and ends it, `async for` yields its pages, and its methods control it.
 
-    Without asyncio, `with` and `for` do the same, and the methods are plain ones.
+    Without asyncio, `with` and `for` do the same, and the methods are blocking ones.
     """
 
     def __init__(
@@ -84,7 +84,7 @@ class Crawl:
         self._blocking: BlockingCrawl | None = None
 
     async def __aenter__(self) -> Self:
-        """Open the job and begin to fetch. Raises: what `crawl` raises."""
+        """Open the job and start fetching. Raises: as `crawl`."""
         log_by_logging()
         task = self._task = asyncio.create_task(self._run(), name="crawl")
         opened = asyncio.create_task(self._opened.wait())
@@ -97,13 +97,13 @@ class Crawl:
         finally:
             opened.cancel()
         if task.done():
-            task.result()  # maybe it could not begin
+            task.result()  # raises if the crawl could not begin
         return self
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        """End the crawl if it has not ended: pages that were not done are fetched again by the next one of the job."""
+        """End the crawl if it still runs. Pages that are not done are fetched again by the job's next crawl."""
         task = self._task
         assert task is not None
         if not task.done() and self._controller is not None:
@@ -119,7 +119,7 @@ class Crawl:
         return _Pages(self)
 
     def __enter__(self) -> BlockingCrawl:
-        """The same for a program without asyncio: the crawl runs in a thread of its own."""
+        """Open the crawl for a program without asyncio, in a thread of its own."""
         self._blocking = BlockingCrawl(self)
         return self._blocking
 
@@ -136,13 +136,13 @@ class Crawl:
 
     @property
     def result(self) -> CrawlResult:
-        """How the crawl was. Raises: UsageError while it goes on; the error of a crawl that failed."""
+        """The result of the crawl. Raises: UsageError while it runs; the error of a crawl that failed."""
         if self._task is None or not self._task.done():
-            raise UsageError("the crawl goes on: its result is there when it has ended")
+            raise UsageError("the crawl still runs; its result is available once it has ended")
         return self._task.result()
 
     async def add(self, *seeds: str | Path) -> list[Facts]:
-        """Add seeds: URLs or files of URLs. Returns for each seed its url, verdict and reason.
+        """Add seeds: URLs or files of URLs. Returns the url, verdict and reason of each.
 
         Raises: UsageError for a text that is no seed; then none is added.
         """
@@ -155,15 +155,15 @@ class Crawl:
         return verdicts
 
     async def pause(self) -> None:
-        """Begin no fetch until `resume`."""
+        """Start no fetch until `resume`."""
         await self._ask(PAUSE, {})
 
     async def resume(self) -> None:
-        """Go on, also beyond a limit that paused the crawl."""
+        """Continue, even past the limit that paused the crawl."""
         await self._ask(RESUME, {})
 
     async def stop(self, *, now: bool = False) -> None:
-        """Begin no fetch any more; pages under way still come. `now`: they do not."""
+        """Start no more fetches. Pages under way still come, unless `now` is given."""
         await self._ask(STOP, {"now": now})
 
     async def status(self) -> Facts:
@@ -240,7 +240,7 @@ class Crawl:
 
     @asynccontextmanager
     async def _control(self, state: Path, answer: Answer) -> AsyncIterator[None]:
-        """While entered, the methods work, and other commands on the job."""
+        """While entered, the methods work, and so do commands on the job."""
         async with AsyncExitStack() as opened:
             if self._request.keeps:
                 await opened.enter_async_context(Control(state, answer))
@@ -363,22 +363,22 @@ def crawl(
     order: Order | None = None,
     **keywords: Any,
 ) -> Crawl:
-    """A crawl that hands its pages to the program.
+    """A crawl that yields its pages to the program.
 
         async with anabranch.crawl("https://example.org/", limit=500, scope="host") as crawl:
             async for page in crawl:
                 print(page.url, page.title)
 
-    `seeds` are URLs and files of URLs. `job` is the folder that keeps the crawl, `name` a name below `jobs/`: the next call
-    goes on with it. Without both nothing is kept. Every section of the crawl order is a keyword that takes a dict
+    `seeds` are URLs and files of URLs. `job` is the folder that keeps the crawl, `name` a name below `jobs/`; the next call
+    resumes it. Without them nothing is kept. Every section of the crawl order is a keyword that takes a dict
     (`politeness={"min_delay": "1s"}`), and every flag of `anabranch crawl` is one that takes a value (`min_delay="1s"`);
     `order` is a whole one. The variables ANABRANCH_… count as for the command, below the keywords.
 
-    Each answered URL comes once, a 404 and a redirect too; with `failures` also what was not answered. Up to `buffer` pages,
-    with 64 MiB of bodies at most, wait for the loop; while so many wait, no fetch begins. `limit` counts pages that are done.
-    `again` begins another round of a job.
+    Each answered URL comes once, including a 404 or a redirect; with `failures` also URLs without an answer. Up to `buffer`
+    pages with at most 64 MiB of bodies wait for the loop; while so many wait, no fetch starts. `limit` counts pages that are
+    done. `again` starts another round of a job.
 
-    Opening it raises OrderError, UsageError, NoSeeds, JobInUse, StorageError, all of them CrawlerError; FrontierError.
+    Opening it raises OrderError, UsageError, NoSeeds, JobInUse or StorageError, all of them CrawlerError, or FrontierError.
     """
     request = ProgramRequest(seeds=seeds, job=job, again=again, order=order, keywords=keywords)
     return Crawl(request, failures=failures, buffer=buffer)
@@ -392,7 +392,7 @@ def run(
     order: Order | None = None,
     **keywords: Any,
 ) -> CrawlResult:
-    """Crawl to the end (blocks), also where an event loop runs. The arguments are those of `crawl`. Raises: as `crawl`."""
+    """Crawl to the end (blocks), even inside a running event loop. The arguments are those of `crawl`. Raises: as `crawl`."""
     request = ProgramRequest(seeds=seeds, job=job, again=again, order=order, keywords=keywords)
     with Crawl(request, delivers=False) as blocking:
         return blocking.wait()

@@ -18,7 +18,7 @@ from anabranch.crawler.outcomes.errors import BadArgument, UsageError
 Seeds = Sequence[str | Path] | str | Path
 Order = str | Path | Mapping[str, Any] | CrawlOrder
 
-#: Of a crawl without a job: nothing is kept, so nothing needs room on a disk.
+#: Settings of a crawl without a job, which keeps nothing on disk.
 _IN_MEMORY = {
     "frontier": {"store": MEMORY},
     "write": {"pages": False},
@@ -28,13 +28,13 @@ _IN_MEMORY = {
 
 
 def keyword_layers(keywords: Mapping[str, Any]) -> list[Layer]:
-    """What the flags of `anabranch crawl` mean (`min_delay="1s"`), then sections as dicts (`politeness={"min_delay": "1s"}`).
+    """The layers of the keywords: flags of `anabranch crawl` (`limit=5`), then sections (`politeness={"min_delay": "1s"}`).
 
-    A keyword that is None counts as not given, and a function is kept by its name. Raises: BadArgument for one that is
-    neither, for two names of one flag, and for a function without a name.
+    None counts as not given. Functions are replaced by their names. Raises: BadArgument for an unknown keyword, for two
+    names of one flag, and for a function without a name.
     """
     flags: dict[str, dict[str, Any]] = {}
-    renamed: list[Layer] = []  # a layer each, so that a fault is named as the program wrote it
+    renamed: list[Layer] = []  # one layer each, so that an error names the keyword as the program wrote it
     sections: dict[str, Any] = {}
     for given, value in keywords.items():
         if value is None:
@@ -71,7 +71,7 @@ def _named(value: Any, place: str) -> Any:
 
 
 def function_name(function: Callable[..., Any], place: str) -> str:
-    """`module:function`, by which the order keeps a function or class. Raises: BadArgument if it cannot be found by that."""
+    """`module:function`, the name of a function or class in an order. Raises: BadArgument if the name does not lead to it."""
     module, name = getattr(function, "__module__", None) or "", getattr(function, "__qualname__", "")
     if getattr(sys.modules.get(module), name, None) is not function:
         shown_name = name or f"an object of {type(function).__qualname__}"
@@ -83,7 +83,7 @@ def function_name(function: Callable[..., Any], place: str) -> str:
 
 
 def order_layer(order: Order) -> Layer:
-    """An order that a program gives: a file, its tables, or an order.
+    """The layer of an order that a program gives: a file, a dict, or a CrawlOrder.
 
     Raises: OrderError for a file that cannot be read, BadArgument for a function without a name.
     """
@@ -96,7 +96,7 @@ def order_layer(order: Order) -> Layer:
 
 
 def memory_layer(layers: Sequence[Layer]) -> Layer:
-    """What a crawl without a job needs. Raises: BadArgument for what such a crawl cannot keep."""
+    """The layer of a crawl without a job. Raises: BadArgument for settings that need a job."""
     tables = merged(layers)
     if tables.get("write", {}).get("warc"):
         raise BadArgument("warc=True needs a job that keeps the files: give job= or name=")
@@ -107,7 +107,7 @@ def memory_layer(layers: Sequence[Layer]) -> Layer:
 
 
 def seed_texts(seeds: Seeds) -> tuple[str, ...]:
-    """URLs, files of URLs: as the command line takes them."""
+    """The seeds as texts, as the command line takes them. Raises: UsageError for other types."""
     if isinstance(seeds, str | Path):
         return (str(seeds),)
     given = tuple(seeds) if isinstance(seeds, Iterable) else (seeds,)
@@ -118,7 +118,7 @@ def seed_texts(seeds: Seeds) -> tuple[str, ...]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProgramRequest:
-    """The order and job that a program asks for."""
+    """The arguments of `crawl` and `run`."""
 
     seeds: Seeds
     job: str | Path | None
@@ -128,11 +128,11 @@ class ProgramRequest:
 
     @property
     def keeps(self) -> bool:
-        """There is a job that keeps the crawl."""
+        """Whether a job keeps the crawl."""
         return self.job is not None or self.keywords.get("name") is not None
 
     def chosen(self, scratch: Path) -> ChosenJob:
-        """The order, and the job's folder; `scratch` where nothing is kept. Raises: as `choose`."""
+        """The order and the job's folder, which is `scratch` if nothing is kept. Raises: as `choose`."""
         given = keyword_layers(self.keywords)
         directory = None if self.job is None else Path(self.job)
         request = CrawlRequest(

@@ -1,4 +1,4 @@
-"""The pages of a crawl on their way to the program: each waits until it was seen, and the crawl waits while many do."""
+"""The pages of a crawl on their way to the program. The crawl waits while too many of them wait."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ from anabranch.frontier.records import ENDING
 if TYPE_CHECKING:
     from anabranch.crawler.fetch.response import Headers
 
-#: Bodies of pages that wait for the program, together.
+#: Most bytes of bodies that may wait for the program.
 MOST_BYTES = 64 << 20
 #: Media types of documents that may name their encoding themselves.
 _HTML = frozenset({"text/html", XHTML})
-#: How much of a body is decoded.
+#: Most bytes of a body that are decoded.
 MOST_CONTENT_BYTES = 64 << 20
 
 
@@ -41,14 +41,14 @@ class WarcRef(NamedTuple):
 class Page:
     """A URL that was answered, or that failed (`failures=True`).
 
-    Its content can be read as long as the program has it. The page is done when the program asks for the next one.
+    Its content stays readable as long as the program holds it. The page is done when the program asks for the next one.
     """
 
     def __init__(self, visit: Visit, done: asyncio.Future[None]) -> None:
-        self.url: str = visit.lease.url  #: as it was fetched
-        self.status: int = visit.status  #: of HTTP; below 0 for a failure, as in crawl.log
+        self.url: str = visit.lease.url  #: the URL that was fetched
+        self.status: int = visit.status  #: the HTTP status; below 0 for a failure, as in crawl.log
         self.hops: str = visit.lease.hops  #: how it was found, a letter a hop: L link, E embed, R redirect …
-        self.via: str | None = visit.lease.via  #: the page that it was found on; None: a seed
+        self.via: str | None = visit.lease.via  #: the page that links to it; None for a seed
         self.links: tuple[Link, ...] = tuple(visit.links)  #: what it links to, in the order of the document
         reason = visit.failure or visit.broken or (describe(visit.status) if visit.status < 0 else "")
         self.error: str = str(reason)  #: why it was not answered, or why a processor failed
@@ -61,7 +61,7 @@ class Page:
         self.fetched_at: datetime | None = None if times is None else datetime.fromtimestamp(times[0], UTC)
         self._response: Response | None = visit.response
         self._done = done
-        self._is_kept = False  #: the body is a copy of our own
+        self._is_kept = False  #: the body has been copied
 
     def __repr__(self) -> str:
         return f"<Page {self.status} {self.url}>"
@@ -113,21 +113,21 @@ class Page:
         return "" if found is None else " ".join(found.text().split())
 
     def ack(self) -> None:
-        """The page is done, before the program asks for the next one. A second call does nothing. Any thread."""
+        """Mark the page as done before the program asks for the next one. Idempotent; works in any thread."""
         self._keep()
         loop = self._done.get_loop()
         if not loop.is_closed():
             loop.call_soon_threadsafe(_resolve, self._done)
 
     async def done(self) -> None:
-        """Return when the program has seen it; its content stays readable, also if the wait is cancelled."""
+        """Wait until the page is done. Its content stays readable, even if the wait is cancelled."""
         try:
             await self._done
         finally:
             self._keep()
 
     def _keep(self) -> None:
-        """Copy the body into memory, once: that of the visit is closed when the page is done."""
+        """Copy the body into memory, once: the visit's own is closed when the page is done."""
         response, is_kept, self._is_kept = self._response, self._is_kept, True
         if response is not None and not is_kept:
             self._response = response._replace(body=Body.of(response.body.read()))
@@ -148,18 +148,18 @@ class PageBuffer:
         self._now_s = now_s
         self._failures = failures
         self._waiting: deque[Page] = deque()
-        self._bytes = 0  #: of bodies of pages that are not done
+        self._bytes = 0  #: bytes of bodies of pages that are not done
         self._changed = asyncio.Event()
-        self._is_ending = False  #: no fetch begins any more
-        self._is_over = False  #: no page comes any more
+        self._is_ending = False  #: no more fetches start
+        self._is_over = False  #: no more pages come
 
     async def wait_for_room(self) -> None:
-        """Return when fewer pages wait than may."""
+        """Wait until there is room for another page."""
         while not (self._is_ending or self._has_room):
             await self._changed.wait()
 
     async def deliver(self, visit: Visit) -> None:
-        """Return when the program has seen the page. Failures are left out unless they are asked for."""
+        """Hand a page over and wait until it is done. Failures are skipped unless they were requested."""
         if not self._is_wanted(visit):
             return
         await self._archive(visit)
@@ -177,7 +177,7 @@ class PageBuffer:
             self._notify()
 
     async def take(self) -> Page | None:
-        """The next page; waits. None: there will be none."""
+        """Wait for the next page; None when the crawl is over."""
         while not self._waiting:
             if self._is_over:
                 return None
@@ -187,7 +187,7 @@ class PageBuffer:
         return page
 
     def end(self) -> None:
-        """No lease is handed out any more: workers that wait for room go on."""
+        """The crawl starts no more fetches: workers that wait for room continue."""
         self._is_ending = True
         self._notify()
 
@@ -201,7 +201,7 @@ class PageBuffer:
         return len(self._waiting) < self._most and self._bytes < MOST_BYTES
 
     def _is_wanted(self, visit: Visit) -> bool:
-        """It ends the URL, with an answer unless failures are asked for, and no processor has stopped it."""
+        """Whether the visit ends its URL with an answer (or a failure, if requested) and no processor stopped it."""
         outcome = decide(visit, self._now_s())
         if outcome is None or outcome.kind not in ENDING or visit.stopped_by:
             return False

@@ -1,4 +1,4 @@
-"""`anabranch console`: serves, and manages the tokens of the API."""
+"""`anabranch console`: serves the pages and the API, and manages tokens and passwords."""
 
 from __future__ import annotations
 
@@ -34,12 +34,12 @@ def run_console(
     base_path: str,
     state: Path | None,
 ) -> int:
-    """Serve. A foreseeable error becomes one line on standard error and its exit code."""
+    """Serve until Ctrl-C. A foreseeable error becomes one line on standard error and its exit code."""
 
     def run() -> None:
         if missing := [name for name in ("fastapi", "nicegui", "uvicorn") if find_spec(name) is None]:
             raise UsageError(
-                f"{missing[0]} is not installed, which the console needs; run `pip install 'anabranch[console]'`"
+                f"the console needs {missing[0]}, which is not installed; run `pip install 'anabranch[console]'`"
             )
         from anabranch.crawler.console.server import ConsoleOptions, serve  # noqa: PLC0415 - libraries of an extra
 
@@ -50,7 +50,7 @@ def run_console(
 
 
 def _console_app(console: Console, tables: QueueTables) -> FastAPI:
-    """Imported only now: the library of the pages reads a variable of the environment then."""
+    """The application with pages. Imported late, because NiceGUI reads environment variables at its import."""
     from anabranch.crawler.console.pages.application import console_app  # noqa: PLC0415
 
     return console_app(console, tables)
@@ -81,20 +81,20 @@ def run_passwd(name: str, *, read_only: bool, removes: bool, state: Path | None)
 
     def run() -> None:
         folder = state or default_folder(os.environ)
-        Access(folder)  # makes it
+        Access(folder)  # creates the folder
         passwords = Passwords(folder)
         if removes:
             passwords.remove(name)
-            put(f"{name}: has no password any more")
+            put(f"{name}: password removed")
         else:
             passwords.put(name, _asked(), ConsoleRole.READER if read_only else ConsoleRole.OPERATOR)
-            put(f"{name}: the password is set")
+            put(f"{name}: password set")
 
     return guarded(run)
 
 
 def _asked() -> str:
-    """A password: typed twice on a terminal, else a line of standard input. Raises: UsageError if they differ."""
+    """Read a password: twice from a terminal, else a line of standard input. Raises: UsageError if the two differ."""
     if not sys.stdin.isatty():
         return sys.stdin.readline().rstrip("\n")
     password = getpass("Password: ")

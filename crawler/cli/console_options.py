@@ -16,10 +16,10 @@ _STATE = typer.Option(
 
 
 class _ServesByDefault(TyperGroup):
-    """Without the name of another command, `serve` is meant: `anabranch console jobs`."""
+    """Makes `serve` the default command: `anabranch console jobs`."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        """Add `serve` if the arguments begin with no command."""
+        """Put `serve` first if the arguments do not begin with a command."""
         helps = {"-h", "--help"}
         if not args or (args[0] not in self.commands and not (args[0] in helps and len(args) == 1)):
             args = ["serve", *args]
@@ -42,7 +42,9 @@ def serve(
     listen: Annotated[str, typer.Option(metavar="IP:PORT", help="Where to listen.")] = "127.0.0.1:8700",
     allow_host: Annotated[
         Texts,
-        typer.Option(metavar="NAME", help="Another name of this console, as a reverse proxy passes it; repeatable."),
+        typer.Option(
+            metavar="NAME", help="Another host name of the console, as a reverse proxy passes it; repeatable."
+        ),
     ] = None,
     tls_cert: Annotated[FilePath, typer.Option(metavar="FILE", help="Certificate, as PEM.")] = None,
     tls_key: Annotated[FilePath, typer.Option(metavar="FILE", help="Its key, as PEM.")] = None,
@@ -64,12 +66,12 @@ def serve(
 @console.command()
 def token(
     name: Annotated[Text, typer.Argument(metavar="[NAME]", help="Make a token of this name, and print it.")] = None,
-    read_only: Annotated[bool, typer.Option("--read-only", help="It may look, and change nothing.")] = False,
+    read_only: Annotated[bool, typer.Option("--read-only", help="The token cannot change anything.")] = False,
     revoke: Annotated[Text, typer.Option(metavar="NAME", help="Revoke a token at once.")] = None,
     state: Annotated[FilePath, _STATE] = None,
     as_json: Json = False,
 ) -> None:
-    """Make, list or revoke tokens of the API. A token is shown once: only its digest is kept."""
+    """Make, list or revoke tokens of the API. A token is printed once; only its digest is kept."""
     if name is not None and revoke is not None:
         raise typer.BadParameter("give a NAME to make a token, or --revoke, not both")
     from anabranch.crawler.cli.console import run_token  # noqa: PLC0415 - help must be fast
@@ -79,12 +81,12 @@ def token(
 
 @console.command()
 def passwd(
-    name: Annotated[str, typer.Argument(metavar="NAME", help="Who logs in by it.")],
-    read_only: Annotated[bool, typer.Option("--read-only", help="May look, and change nothing.")] = False,
-    remove: Annotated[bool, typer.Option("--remove", help="Remove the password; who uses it is logged out.")] = False,
+    name: Annotated[str, typer.Argument(metavar="NAME", help="The user who logs in with it.")],
+    read_only: Annotated[bool, typer.Option("--read-only", help="The user cannot change anything.")] = False,
+    remove: Annotated[bool, typer.Option("--remove", help="Remove the password and log the user out.")] = False,
     state: Annotated[FilePath, _STATE] = None,
 ) -> None:
-    """Set the password of somebody who uses the pages: asked for, or a line of standard input. Only its hash is kept."""
+    """Set the password of a user of the pages, from a prompt or a line of standard input. Only its hash is kept."""
     from anabranch.crawler.cli.console import run_passwd  # noqa: PLC0415 - help must be fast
 
     raise typer.Exit(run_passwd(name, read_only=read_only, removes=remove, state=state))

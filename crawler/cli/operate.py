@@ -66,7 +66,7 @@ def run_jobs(folder: Path, *, as_json: bool) -> int:
         elif rows:
             put("\n".join(plain_table(_JOB_HEADS, [_job_cells(row) for row in rows])))
         else:
-            put(f"{folder}: holds no job; `anabranch crawl` begins one")
+            put(f"{folder}: no jobs; `anabranch crawl` begins one")
 
     return guarded(run)
 
@@ -95,7 +95,7 @@ def _status(job: OperatedJob, *, as_json: bool, watch: bool) -> None:
 
 
 def status_line(facts: Facts) -> str:
-    """Lines for the eye: what the crawl does now, or how the job was left, and its filter. Pure."""
+    """The status as lines of text: what the crawl does now, or how the job ended, and its filter. Pure."""
     seen = escaped(filter_line(facts.get("filter") or {}))
     if facts["phase"] != STOPPED:
         now = facts["phase"] if facts["pid"] is None else f"{facts['phase']} (process {facts['pid']})"
@@ -128,17 +128,17 @@ def _add(job: OperatedJob, sources: Sequence[str], *, as_json: bool) -> None:
         for line in added_lines(answers, is_running=is_running):
             put(line)
     refused = len(found.bad) + sum(seed["verdict"] == VerdictKind.REFUSED.value for seed in answers)
-    if refused:  # the others have been added; a script sees the exit code
+    if refused:  # the others have been added; the exit code tells a script
         raise NoSeeds(f"{refused} of {len(answers) + len(found.bad)} seeds could not be added")
 
 
 def added_lines(answers: Sequence[Facts], *, is_running: bool) -> Iterator[str]:
-    """A line for each seed, then what comes of them. Pure."""
+    """A line for each seed, and a last one if no crawl is running. Pure."""
     for seed in answers:
         reason = f" ({seed['reason']})" if seed["reason"] else ""
         yield escaped(f"{seed['verdict']:<8} {seed['url']}{reason}")
     if not is_running:
-        yield "no crawl of this job is running; `anabranch crawl` goes on with it"
+        yield "no crawl of this job is running; `anabranch crawl` resumes it"
 
 
 # The order
@@ -152,7 +152,7 @@ def run_set(job: str, settings: Sequence[str], *, as_json: bool) -> int:
         if as_json:
             put(json.dumps(facts, indent=2))
         else:
-            lines = [change["line"] for change in facts["changes"]] or ["nothing differs"]
+            lines = [change["line"] for change in facts["changes"]] or ["nothing changed"]
             put("\n".join(map(escaped, filter(None, [*lines, facts["note"]]))))
 
     return guarded(run)
@@ -180,7 +180,7 @@ def run_report(job: str, name: str, *, limit: int, as_json: bool) -> int:
 
 
 def run_workers(job: str, drained: str | None, *, as_json: bool) -> int:
-    """List the workers, or have one end. A foreseeable error becomes one line and its exit code."""
+    """List the workers, or make one end. A foreseeable error becomes one line and its exit code."""
 
     def run() -> None:
         found = several_workers(job, say)
@@ -194,7 +194,7 @@ def run_workers(job: str, drained: str | None, *, as_json: bool) -> int:
         elif lines:
             put("\n".join(plain_table(_WORKER_HEADS, [_worker_cells(line) for line in lines])))
         else:
-            put("no worker is at work")
+            put("no worker is running")
 
     return guarded(run)
 

@@ -1,7 +1,7 @@
-"""Comparisons of policies that a console starts: `anabranch compare` as a process of its own, on a made web on loopback.
+"""Comparisons of queue policies that the console starts: `anabranch compare` as a separate process, on a generated web.
 
-Each has a folder below that of the console, named by its time: what was asked, its samples as they come, what the command said,
-and its result. One runs at a time, also after the console was started anew: the process holds a lock. All numbers are bounded.
+Each has a folder below the console's own, named by its start time, with the request, the samples, the output of the command and
+its result. One runs at a time, even after a restart of the console, because its process holds a lock. All numbers are bounded.
 """
 
 from __future__ import annotations
@@ -25,10 +25,10 @@ from anabranch.crawler.report.logtail import last_lines
 from anabranch.dedup.files.durable import append_to, replace_file
 from anabranch.dedup.files.locks import try_lock
 
-#: Policies that are offered; others of this form may be typed. User functions are not run by a console.
+#: Policies to choose from; others of this form may be typed. The console runs no user functions.
 POLICIES = ("host", "domain", "surt", "parallel:8", "elf:997", "bkdr:997", "sdbm:997")
 POLITENESSES = ("paper", "polite", "off")
-#: The bounds of each number.
+#: The least and the largest value of each number.
 BOUNDS: Mapping[str, tuple[int, int]] = {
     "pages": (100, 50_000), "hosts": (5, 200), "workers": (1, 500), "seconds": (2, 120),
 }  # fmt: skip
@@ -44,14 +44,14 @@ _ASKED, _LIVE, _OUTPUT, _RESULT = "asked.json", "live.jsonl", "output", "result.
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LabRequest:
-    """What is to be compared. The web is made, and served on loopback."""
+    """What to compare, and the size of the generated web."""
 
     policies: tuple[str, ...] = ("host", "bkdr:997")
     politeness: str = "paper"
     pages: int = 2000
     hosts: int = 40
     workers: int = 100
-    seconds: int = 20  #: of a policy's run
+    seconds: int = 20  #: duration of each policy's run
 
     def check(self) -> None:
         """Raises: UsageError for what is out of bounds."""
@@ -59,7 +59,9 @@ class LabRequest:
             raise UsageError(f"policies: choose from 1 to {_MOST_POLICIES}, each once")
         for policy in self.policies:
             if not _POLICY.fullmatch(policy):
-                raise UsageError(f"policies: {policy[:50]!r} is no policy of ours; choose one like host or bkdr:997")
+                raise UsageError(
+                    f"policies: {policy[:50]!r} is not a built-in policy; choose one like host or bkdr:997"
+                )
         if self.politeness not in POLITENESSES:
             raise UsageError(f"politeness: choose one of {', '.join(POLITENESSES)}")
         for name, (least, most) in BOUNDS.items():
@@ -75,18 +77,18 @@ class LabRequest:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LabRun:
-    """A comparison, going on or over."""
+    """A comparison, running or ended."""
 
     name: str
     asked: LabRequest
     is_running: bool
     live: Mapping[str, Sequence[tuple[float, float, float]]]  #: policy -> seconds, active workers, URLs a second
-    means: Mapping[str, tuple[float, float]]  #: policy -> mean active workers and URLs a second; empty before its end
-    said: tuple[str, ...]  #: the last lines of the command
+    means: Mapping[str, tuple[float, float]]  #: policy -> mean active workers and URLs a second; empty until it ends
+    said: tuple[str, ...]  #: the last lines of the command's output
 
     @property
     def done(self) -> float:
-        """The share of its time that is over."""
+        """The share of its time that has passed."""
         seconds = sum(min(points[-1][0], self.asked.seconds) for points in self.live.values() if points)
         return 1.0 if self.means else min(seconds / (self.asked.seconds * len(self.asked.policies)), 1.0)
 
@@ -101,22 +103,22 @@ class LabRuns:
 
     @property
     def names(self) -> list[str]:
-        """The comparisons, the last one first."""
+        """The names of all comparisons, newest first."""
         with storage_errors(self._folder), suppress(FileNotFoundError):  # before the first one
             return sorted((entry.name for entry in self._folder.iterdir() if _RUN.fullmatch(entry.name)), reverse=True)
         return []
 
     def start(self, asked: LabRequest) -> str:
-        """Start one; its name. Raises: UsageError if one runs, or for what is out of bounds."""
+        """Start a comparison and return its name. Raises: UsageError if one is running, or a number is out of bounds."""
         asked.check()
-        self._processes = [process for process in self._processes if process.poll() is None]  # none stays a zombie
+        self._processes = [process for process in self._processes if process.poll() is None]  # reaps those that ended
         name = datetime.now(UTC).strftime("%Y%m%d-%H%M%S-%f")[:-3]
         place = self._folder / name
         with storage_errors(self._folder):
             self._folder.mkdir(exist_ok=True)
             with (self._folder / _LOCK).open("ab") as lock:
                 if not try_lock(lock.fileno()):
-                    raise UsageError("a comparison runs; wait for its end, or stop it")
+                    raise UsageError("a comparison is running; wait until it ends, or stop it")
                 place.mkdir()
                 replace_file(place / _ASKED, json.dumps(asdict(asked)).encode())
                 process = _started(place, asked, lock.fileno())
@@ -128,27 +130,27 @@ class LabRuns:
         return name
 
     def stop(self) -> str:
-        """End the one that runs, which removes its crawls; its name. Raises: UsageError if none runs."""
+        """Stop the running comparison, which deletes its crawls, and return its name. Raises: UsageError if none is running."""
         name, pid = self._running()
         if name is None or pid is None:
-            raise UsageError("no comparison runs")
+            raise UsageError("no comparison is running")
         append_to(self._folder / name / _OUTPUT, b"stopped\n")
         with suppress(ProcessLookupError):
             os.kill(pid, signal.SIGTERM)
         return name
 
     def running(self) -> str | None:
-        """The name of the one that runs."""
+        """The name of the running comparison; None if there is none."""
         return self._running()[0]
 
     def run(self, name: str) -> LabRun:
-        """One by its name. Raises: UsageError if there is none."""
+        """The comparison of this name. Raises: UsageError if there is none."""
         if name in self._over:
             return self._over[name]
-        is_running = name == self.running()  # asked first: then all that it wrote is read
+        is_running = name == self.running()  # asked before its files are read, so that an ended one is read whole
         place = self._folder / name
         if not _RUN.fullmatch(name) or not place.is_dir():
-            raise UsageError(f"{name[:50]!r}: there is no such comparison")
+            raise UsageError(f"{name[:50]!r}: no such comparison")
         fields = _json_of(place / _ASKED, _ASKED_BYTES) or {}
         asked = LabRequest(**{**fields, "policies": tuple(fields["policies"])}) if fields else LabRequest()
         found = LabRun(
@@ -164,7 +166,7 @@ class LabRuns:
         return found
 
     def _running(self) -> tuple[str | None, int | None]:
-        """The name of the one that runs, and its process."""
+        """The name and process id of the running comparison."""
         try:
             with (self._folder / _LOCK).open("rb") as lock:
                 if try_lock(lock.fileno(), shared=True):
@@ -176,7 +178,7 @@ class LabRuns:
 
 
 def _started(place: Path, asked: LabRequest, lock: int) -> subprocess.Popen[bytes]:
-    """The process, which holds the lock until it ends. Raises: OSError."""
+    """Start the process, which holds the lock until it ends. Raises: OSError."""
     files = ["--live", str(place / _LIVE), "--json", str(place / _RESULT)]
     with (place / _OUTPUT).open("wb") as output:
         return subprocess.Popen(  # noqa: S603 - our own program
@@ -190,7 +192,7 @@ def _started(place: Path, asked: LabRequest, lock: int) -> subprocess.Popen[byte
 
 
 def live_points(lines: Sequence[str]) -> dict[str, list[tuple[float, float, float]]]:
-    """Policy -> its seconds, active workers and URLs a second, by the lines of `compare --live`. Pure."""
+    """The points of each policy (seconds, active workers, URLs a second) from the lines of `compare --live`. Pure."""
     points: dict[str, list[tuple[float, float, float]]] = {}
     for line in lines:
         with suppress(ValueError, KeyError, TypeError):
@@ -200,7 +202,7 @@ def live_points(lines: Sequence[str]) -> dict[str, list[tuple[float, float, floa
 
 
 def means_of(result: Any) -> dict[str, tuple[float, float]]:
-    """Policy -> mean active workers and URLs a second, by what `compare --json` wrote; the best one first. Pure."""
+    """The means of each policy (active workers, URLs a second) from the result of `compare --json`, the best first. Pure."""
     with suppress(KeyError, TypeError, IndexError, AttributeError):
         means = result["comparisons"][0]["means"]
         found = {policy: (float(one["active"]), float(one["urls_per_s"])) for policy, one in means.items()}

@@ -1,7 +1,7 @@
 """What the files of a job hold about one URL: its lines in the logs, the pages that link to it, its links, its WARC record.
 
-Logs may be larger than the memory. They are searched from their end, piece by piece, until enough is found or the time is over;
-`is_whole` tells which. The indexes of finished WARC files are sorted, so a look into each takes some reads.
+Logs may be larger than the memory. They are searched backwards, piece by piece, until enough is found or the time is up;
+`is_whole` is False if something may be missing. The indexes of finished WARC files are sorted, so each takes a few reads.
 """
 
 from __future__ import annotations
@@ -24,66 +24,66 @@ from anabranch.crawler.report.table import escaped
 from anabranch.crawler.report.troubles import ERRORS
 from anabranch.dedup.files.durable import descriptor
 
-#: Seconds that one search may take, over all files of a job.
+#: Most seconds for one search over all files of a job.
 SEARCH_S = 2.0
-#: Lines of a log, parents and links that are looked for.
+#: Most lines of a log, parents and links that a search returns.
 MOST_LINES, MOST_PARENTS, MOST_LINKS = 20, 100, 1000
-#: Bytes of a body that are shown.
+#: Most bytes of a body that are shown.
 BODY_BYTES = 64 << 10
 
 _PIECE_BYTES = 4 << 20
-#: A longer line is left out.
+#: A longer line is skipped.
 _MOST_LINE_BYTES = 16 << 20
-#: Bytes of an index's line, about; a longer one may be missed.
+#: Most bytes of a line of an index; a longer one may be missed.
 _INDEX_LINE_BYTES = 1 << 16
 _GZIP = 31  # zlib: gzip with its header
 _END = b"\r\n\r\n"
 
 
 class FoundLines(NamedTuple):
-    """Lines of a file, the last one first."""
+    """Lines of a file, last one first."""
 
     lines: list[bytes]
-    is_whole: bool  #: there are no others
+    is_whole: bool  #: no other line matches
 
 
 class UrlRecord(NamedTuple):
-    """The record of a URL in a WARC file. Its texts are as they were sent; `safe_text` makes them fit to be shown."""
+    """The record of a URL in a WARC file. Its texts are as sent; `safe_text` makes them safe to show."""
 
     file: str
     date: str
-    fields: str = ""  #: of the record
-    request: str = ""  #: the head that was sent; empty if it is not archived
-    head: str = ""  #: the status line and the header fields of the answer
-    body: bytes = b""  #: decoded, its first `BODY_BYTES`
-    is_cut: bool = False  #: there is more of it
+    fields: str = ""  #: the header of the record
+    request: str = ""  #: the head of the request; empty if it is not archived
+    head: str = ""  #: the status line and header of the response
+    body: bytes = b""  #: the first `BODY_BYTES` of the decoded body
+    is_cut: bool = False  #: the body is longer
     trouble: str = ""  #: why the record cannot be read
 
     @property
     def media_type(self) -> str:
-        """The Content-Type of the answer."""
+        """The Content-Type of the response."""
         return _field(self.head, "Content-Type")
 
     @property
     def original(self) -> str:
-        """The URL whose record has the body of this one; empty if this one has it."""
+        """The URL of the record that holds the body; empty if this record does."""
         return _field(self.fields, "WARC-Refers-To-Target-URI")
 
 
 class UrlFiles(NamedTuple):
-    """All that the files hold about a URL."""
+    """What the files of a job hold about a URL."""
 
-    log: list[str]  #: its lines in crawl.log, the last one first
+    log: list[str]  #: its lines in crawl.log, last one first
     errors: list[str]  #: its lines in errors.jsonl
     via: str | None  #: the page on which it was found first
     parents: list[str]  #: pages that link to it, as links.jsonl has it
     links: list[tuple[str, str, str]]  #: its links: URL, hop, context
     record: UrlRecord | None
-    is_whole: bool  #: the search came to its end
+    is_whole: bool  #: nothing is missing
 
 
 def url_files(directory: Path, url: str) -> UrlFiles:
-    """The facts about a canonical URL in the folder of a job, and in those of its workers. Takes a few seconds at most."""
+    """What the folders of a job and its workers hold about a canonical URL. Takes a few seconds at most."""
     until_s = monotonic() + SEARCH_S
     folders = [folder for folder in (directory, *worker_folders(directory)) if is_within(directory, folder / "logs")]
     bare, quoted = f" {url} ".encode("ascii", "replace"), json.dumps(url).encode()
@@ -107,7 +107,7 @@ def url_files(directory: Path, url: str) -> UrlFiles:
 
 
 def url_record(folders: Sequence[Path], url: str, until_s: float) -> UrlRecord | None:
-    """The last record of a URL in the WARC files of these folders; None if no index has it."""
+    """The newest record of a URL in the WARC files of these folders; None if no index has one."""
     found = [entry for folder in folders for entry in [_indexed(folder / "warc", url, until_s)] if entry is not None]
     if not found:
         return None
@@ -116,20 +116,20 @@ def url_record(folders: Sequence[Path], url: str, until_s: float) -> UrlRecord |
     try:
         return _read(folder, name, offset, length)._replace(date=stamp)
     except FileNotFoundError:
-        return UrlRecord(name, stamp, trouble=f"{name} is not in {folder} any more")
+        return UrlRecord(name, stamp, trouble=f"{name} is no longer in {folder}")
     except (OSError, zlib.error) as error:
         return UrlRecord(name, stamp, trouble=f"{name}: cannot be read at {offset}: {error}")
 
 
 def is_within(folder: Path, path: Path) -> bool:
-    """The path is in the folder, and no link leads out of it: who may write to a job may not read other files by it."""
+    """Whether a path lies in the folder with all links followed, so that a job cannot be used to read other files."""
     return path.resolve().is_relative_to(folder.resolve())
 
 
 def lines_with(
     path: Path, wanted: bytes, most: int, until_s: float, fits: Callable[[bytes], bool] = lambda _: True
 ) -> FoundLines:
-    """The last lines of a file that hold these bytes, and fit. None if the file cannot be read."""
+    """The last lines of a file that contain `wanted` and fit. Empty if the file cannot be read."""
     found: list[bytes] = []
     with suppress(OSError), descriptor(path, os.O_RDONLY | os.O_NOFOLLOW) as file:
         end, rest = os.fstat(file).st_size, b""
@@ -159,13 +159,13 @@ def text_of_line(line: bytes) -> str:
 
 
 def safe_text(data: bytes | str) -> str:
-    """Text in which nothing is obeyed by a browser or a reader's eye: controls and marks of direction are escaped. Pure."""
+    """Text with control characters and direction marks escaped, so that it shows as it is. Pure."""
     text = data if isinstance(data, str) else data.decode("utf-8", "replace")
     return "\n".join(escaped(line.expandtabs(4)) for line in text.replace("\r\n", "\n").split("\n"))
 
 
 def _holding(piece: bytes, wanted: bytes) -> Iterator[bytes]:
-    """The lines that hold these bytes, the last one first."""
+    """The lines that contain `wanted`, last one first."""
     end = len(piece)
     while (at := piece.rfind(wanted, 0, end)) >= 0:
         begin, stop = piece.rfind(b"\n", 0, at) + 1, piece.find(b"\n", at)
@@ -176,13 +176,13 @@ def _holding(piece: bytes, wanted: bytes) -> Iterator[bytes]:
 def _in_all(
     files: Iterable[Path], wanted: bytes, most: int, until_s: float, fits: Callable[[bytes], bool] = lambda _: True
 ) -> FoundLines:
-    """The lines of all files; of each at most so many."""
+    """The matching lines of all files, at most `most`."""
     found = [lines_with(file, wanted, most, until_s, fits) for file in files]
     return FoundLines([line for one in found for line in one.lines][:most], all(one.is_whole for one in found))
 
 
 def _linked(files: Sequence[Path], url: str, until_s: float) -> tuple[list[str], list[tuple[str, str, str]], bool]:
-    """The pages that link to a URL, and its own links, by links.jsonl; True if there are no others."""
+    """The pages that link to a URL and its own links, from links.jsonl, and whether none is missing."""
     written = b'{"url":' + encode_basestring(url).encode()
     own = _in_all(files, written + b',"hops"', 1, until_s, lambda line: line.startswith(written))
     links: list[tuple[str, str, str]] = []
@@ -205,7 +205,7 @@ _Entry = tuple[str, Path, dict[str, Any]]
 
 
 def _indexed(folder: Path, url: str, until_s: float) -> _Entry | None:
-    """The newest line of a URL in the indexes of a folder."""
+    """The newest index line of a URL in a folder."""
     try:
         names = sorted((entry.name for entry in os.scandir(folder)), reverse=True)
     except OSError:
@@ -233,7 +233,7 @@ def _entry(line: bytes, folder: Path, url: str) -> _Entry | None:
 
 
 def sorted_lines(path: Path, key: bytes, most: int = 1000) -> list[bytes]:
-    """The lines of a sorted file that begin with a key, found by halving. None if the file cannot be read."""
+    """The lines of a sorted file that begin with a key, by binary search. Empty if the file cannot be read."""
     found: list[bytes] = []
     with suppress(OSError), path.open("rb") as file:
         low, high = 0, os.fstat(file.fileno()).st_size  # `low` is the begin of a line, before all lines that are wanted
@@ -256,7 +256,7 @@ def sorted_lines(path: Path, key: bytes, most: int = 1000) -> list[bytes]:
 
 
 def _read(folder: Path, name: str, offset: int, length: int) -> UrlRecord:
-    """The record at a place, and the request behind it. Raises: OSError, zlib.error."""
+    """The record at an offset, and the request record after it. Raises: OSError, zlib.error."""
     path = folder / name
     path = path if path.exists() else path.with_name(name + OPEN)
     with path.open("rb") as file:

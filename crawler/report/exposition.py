@@ -16,20 +16,20 @@ CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 
 
 def exposition(jobs: Mapping[str, Numbers | None]) -> bytes:
-    """The text for these jobs, by name: each has the label `job`. None: it does not answer. Pure. Cost: 0.3 ms a job."""
+    """The text for these jobs; `job` is a label with the job's name. None: it does not answer. Pure. Cost: 0.3 ms a job."""
     registry = CollectorRegistry(auto_describe=False)
     registry.register(_Jobs({job: {UP: 0} if numbers is None else {UP: 1, **numbers} for job, numbers in jobs.items()}))
     return generate_latest(registry)
 
 
 class _Jobs(Collector):
-    """Numbers that were read before, as families."""
+    """The numbers of jobs as metric families."""
 
     def __init__(self, jobs: Mapping[str, Numbers]) -> None:
         self._jobs = jobs
 
     def collect(self) -> Iterator[Family]:
-        """A family for each metric that a job has."""
+        """One family for each metric that some job has."""
         for name, metric in METRICS.items():
             kind = "histogram" if metric.is_histogram else "counter" if is_counter(name) else "gauge"
             family = Family(name.removesuffix("_total"), metric.meaning, kind)

@@ -12,7 +12,7 @@ _COMPRESSED = frozenset({".gz", ".bz2", ".xz", ".zst"})
 
 
 def last_lines(path: Path, most_bytes: int) -> list[str]:
-    """The last whole lines within so many bytes; none if the file cannot be read."""
+    """The whole lines in the last `most_bytes` of a file; empty if it cannot be read."""
     try:
         with path.open("rb") as file:
             start = max(os.fstat(file.fileno()).st_size - most_bytes, 0)
@@ -150,5 +150,5 @@ def _age(path: Path) -> tuple[int, int, str]:
 
 
 def _lines(read: bytes) -> list[str]:
-    """The whole lines, as text: a site may have written any bytes."""
+    """The whole lines as text. Bytes that are not UTF-8, perhaps from a site, are replaced."""
     return read[: read.rfind(b"\n") + 1].decode("utf-8", "replace").split("\n")[:-1]

@@ -1,9 +1,9 @@
-"""The metrics of a crawl: their table, and the sum over the workers of a job. Pure.
+"""The metrics of a crawl: a table of them, and their sums over the workers of a job. Pure.
 
     a run's counts -> numbers by metric -> control socket, or the job's rows -> `summed` -> `exposition`
 
-A job's numbers are plain JSON, by the name of the metric: a number, numbers by label, or a word. Labels come from small fixed
-sets, never from hosts or URLs, so a crawl of any size has the same number of series.
+The numbers of a job are plain JSON. Each metric's name maps to a number, to numbers by label, or to a word. Labels come from
+small fixed sets, never from hosts or URLs, so a crawl of any size has the same number of series.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from anabranch.crawler.outcomes.status import FIRST_HTTP_STATUS, StatusClass, cl
 #: The numbers of a job or of one worker, by the name of the metric.
 Numbers = Mapping[str, Any]
 
-#: The phases, the one that counts for a job first if its workers differ.
+#: The phases. If the workers of a job differ, the job has the first of theirs in this order.
 PHASES = ("draining", "paused", "running", "starting")
 PHASE, BUILD, UP = "anabranch_phase", "anabranch_build_info", "anabranch_up"
 #: The largest first digit of a status that HTTP defines.
@@ -25,15 +25,15 @@ _LAST_HTTP_CLASS = 5
 
 
 class Metric(NamedTuple):
-    """One metric. Its type for Prometheus follows from its name: `_total` is a counter."""
+    """One metric. Its name tells its type: `_total` is a counter."""
 
     meaning: str
-    label: str = ""  #: of its numbers; empty: it is one number
-    join: Callable[[float, float], float] = add  #: how the numbers of two workers become the job's
+    label: str = ""  #: the label of its numbers; empty for a single number
+    join: Callable[[float, float], float] = add  #: combines the numbers of two workers
 
     @property
     def is_histogram(self) -> bool:
-        """Its numbers are those of buckets, and the sum of what was measured."""
+        """Its numbers are counts by bucket, and the sum of the measured values."""
         return self.label == "le"
 
 
@@ -43,7 +43,7 @@ METRICS: Mapping[str, Metric] = {
     BUILD: Metric("Always 1; the label names the version.", "version"),
     PHASE: Metric("1 for the phase that the crawl is in, else 0.", "phase"),
     "anabranch_processes": Metric("Processes that crawl."),
-    "anabranch_workers": Metric("Fetches at once, at most."),
+    "anabranch_workers": Metric("Largest number of fetches at once."),
     "anabranch_workers_active": Metric("Workers that hold a URL."),
     "anabranch_pages_total": Metric("URLs that were answered."),
     "anabranch_fetched_bytes_total": Metric("Bytes of bodies, as they were sent."),
@@ -51,41 +51,41 @@ METRICS: Mapping[str, Metric] = {
         "URLs that have ended, by the class of their status: 1xx to 5xx, other (HTTP), failed, excluded.", "class"
     ),
     "anabranch_failed_urls_total": Metric("URLs given up."),
-    "anabranch_excluded_urls_total": Metric("URLs that were not fetched on purpose."),
-    "anabranch_retries_total": Metric("Tries that are repeated later."),
+    "anabranch_excluded_urls_total": Metric("URLs that robots.txt, the scope or a limit excluded."),
+    "anabranch_retries_total": Metric("Failed tries that are repeated later."),
     "anabranch_broken_tries_total": Metric("Tries in which a processor raised an error."),
     "anabranch_robots_fetched_total": Metric("robots.txt fetched."),
     "anabranch_fetches_total": Metric("Fetches of pages, failed ones included."),
-    "anabranch_fetching_seconds_total": Metric("Time that these took together."),
-    "anabranch_dns_lookups_total": Metric("Lookups that name servers were asked for."),
+    "anabranch_fetching_seconds_total": Metric("Total time of these fetches."),
+    "anabranch_dns_lookups_total": Metric("Lookups sent to name servers."),
     "anabranch_dns_failures_total": Metric("Lookups without an address."),
-    "anabranch_dns_cache_hits_total": Metric("Hosts whose answer was cached."),
+    "anabranch_dns_cache_hits_total": Metric("Lookups answered from the cache."),
     "anabranch_queued_urls": Metric("URLs that are queued, waiting ones included."),
     "anabranch_waiting_urls": Metric("Queued URLs that wait for a retry."),
     "anabranch_queues": Metric("Work queues, by state.", "state"),
     "anabranch_gates": Metric("Gates in memory."),
     "anabranch_gates_open": Metric("Gates in memory with a free slot."),
     "anabranch_lease_seconds": Metric("Time that workers waited for a lease.", "le"),
-    "anabranch_store_lag_rows": Metric("Rows that were handed to the store and are not durable."),
-    "anabranch_store_full": Metric("1 while the store is so far behind that nothing new is begun.", join=max),
+    "anabranch_store_lag_rows": Metric("Rows given to the store that are not durable yet."),
+    "anabranch_store_full": Metric("1 while the store is so far behind that no fetch starts.", join=max),
     "anabranch_store_waiting": Metric("1 while the store or the filter cannot write and tries again.", join=max),
     "anabranch_filter_urls": Metric("URLs that the filter knows."),
     "anabranch_filter_questions_total": Metric("Questions to the filter."),
     "anabranch_filter_dropped_total": Metric(
-        "Questions that all stages of the filter answered: known; those answered from memory left out."
+        "Questions that all stages of the filter answered with known; without those answered from memory."
     ),
     "anabranch_filter_false_drop_probability": Metric("Probability that a new URL is dropped.", join=max),
     "anabranch_filter_smm_fill_ratio": Metric("Share of the SMM's bits that are set.", join=max),
-    "anabranch_filter_planned_ratio": Metric("URLs known, as a share of those the filter is made for.", join=max),
-    "anabranch_disk_free_bytes": Metric("Free space of the fullest disk that the job writes to.", join=min),
-    "anabranch_event_loop_lag_seconds": Metric(
-        "How late the event loop was at most, in the last 15 seconds.", join=max
+    "anabranch_filter_planned_ratio": Metric(
+        "URLs known, as a share of those that the filter was planned for.", join=max
     ),
+    "anabranch_disk_free_bytes": Metric("Free space of the fullest disk that the job writes to.", join=min),
+    "anabranch_event_loop_lag_seconds": Metric("Longest delay of the event loop in the last 15 seconds.", join=max),
     "anabranch_process_resident_memory_bytes": Metric("Resident memory of the job's processes."),
     "anabranch_process_cpu_seconds_total": Metric("CPU time of the job's processes."),
 }
 
-#: Figures of a filter, as `status --json` names them -> their metrics.
+#: Figures of a filter, by their names in `status --json`, and their metrics.
 FILTER_METRICS: Mapping[str, str] = {
     "keys": "anabranch_filter_urls",
     "asked": "anabranch_filter_questions_total",
@@ -96,7 +96,7 @@ FILTER_METRICS: Mapping[str, str] = {
 
 
 def ended_by_class(by_status: Mapping[int, int]) -> dict[str, int]:
-    """The numbers of `anabranch_ended_urls_total`."""
+    """The numbers of `anabranch_ended_urls_total`: ended URLs by class of their status."""
     counts = dict.fromkeys(
         (*(f"{digit}xx" for digit in range(1, _LAST_HTTP_CLASS + 1)), "other", "failed", "excluded"), 0
     )
@@ -114,12 +114,12 @@ def _class_name(status: int) -> str:
 
 
 def is_counter(name: str) -> bool:
-    """It only grows as long as its process lives."""
+    """Whether the metric only grows while its process runs."""
     return name.endswith("_total") or METRICS[name].is_histogram
 
 
 def summed(workers: Iterable[Numbers]) -> dict[str, Any]:
-    """The numbers of all workers as those of one; names that are not in the table are left out."""
+    """The numbers of all workers added up. Names that are not in the table are left out."""
     total: dict[str, Any] = {}
     for numbers in workers:
         for name in METRICS.keys() & numbers.keys():
@@ -139,13 +139,13 @@ def _joined(name: str, one: Any, other: Any) -> Any:
 
 
 class ProcessSums:
-    """The sums over the processes of one run. Counters never fall: those of a process that has died count on."""
+    """Sums over the processes of one run. Counters never fall: the last ones of a dead process stay in the sum."""
 
     def __init__(self) -> None:
         self._seen: dict[Hashable, Numbers] = {}  #: the last counters of each process
 
     def summed(self, processes: Mapping[Any, Numbers]) -> dict[str, Any]:
-        """The sums now, given the numbers of the processes that live, by what identifies a process."""
+        """The sums now. `processes` has the numbers of each live process, by a key that identifies it."""
         for process, numbers in processes.items():
             self._seen[process] = {name: numbers[name] for name in METRICS.keys() & numbers.keys() if is_counter(name)}
         dead = [counters for process, counters in self._seen.items() if process not in processes]

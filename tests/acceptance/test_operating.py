@@ -188,7 +188,7 @@ async def test_seeds_are_added_to_a_job_that_is_not_running(tmp_path, slow_web):
     for verdict in ("new", "seen"):
         added = await told(tmp_path, "add", OTHER)
         assert added.code == 0, added.err
-        goes_on = "no crawl of this job is running; `anabranch crawl` goes on with it"
+        goes_on = "no crawl of this job is running; `anabranch crawl` resumes it"
         assert added.out == f"{verdict:<8} {OTHER}\n{goes_on}\n"
     assert (await anabranch("crawl", "-c", tmp_path / "order.toml", "--job", tmp_path / "job", cwd=tmp_path)).code == 0
     assert crawl_log(tmp_path / "job") == expected([SEED, OTHER])

@@ -61,7 +61,7 @@ def chart(
         "color": list(colours),
         "aria": {"enabled": True},
         "animation": False,
-        "grid": {"left": 8, "right": 16, "top": 36, "bottom": 32 if is_area else 8, "containLabel": True},
+        "grid": {"left": 8, "right": 28, "top": 40, "bottom": 32 if is_area else 8, "containLabel": True},
         "tooltip": {"trigger": "axis", "renderMode": "richText"},
         "legend": {
             "show": is_area, "bottom": 0, "itemWidth": 12, "itemGap": 8, "icon": "roundRect", "textStyle": {"color": "#808890"},

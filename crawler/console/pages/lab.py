@@ -84,7 +84,7 @@ class _Lab:
                 .style("display:grid;grid-template-columns:repeat(auto-fill,minmax(min(32rem,100%),1fr));gap:12px")
             ):
                 self._charts = [_chart(title) for title, _ in _CHARTS]
-            self._means = table(_MEANS, "policy", "Means")
+            self._means = table(_MEANS, "policy", "Means").props("hide-pagination")
             with ui.expansion("Output of the command").classes("w-full"):
                 self._said = text_block("", "Output of the command")
         self._run.visible = False
@@ -199,6 +199,9 @@ def _past_cells(view: View, run: LabRun) -> dict[str, object]:
 
 def _chart(title: str) -> ui.echart:
     """An empty chart of lines over the seconds of a run."""
+    axis = {
+        "type": "value", "min": 0, "axisLabel": {"color": "#808890"}, "splitLine": {"lineStyle": {"color": "#80889050"}},
+    }  # fmt: skip
     made = ui.echart({
         "title": {"text": title, "textStyle": {"fontSize": 14, "color": "#808890"}},
         "color": LINES,
@@ -208,10 +211,9 @@ def _chart(title: str) -> ui.echart:
         "tooltip": {"trigger": "axis", "renderMode": "richText"},
         "legend": {"bottom": 0, "textStyle": {"color": "#808890"}},
         "xAxis": {
-            "type": "value", "min": 0, "axisLabel": {"color": "#808890"},
-            "name": "seconds", "nameLocation": "middle", "nameGap": 24,
+            **axis, "name": "seconds", "nameLocation": "middle", "nameGap": 24, "nameTextStyle": {"color": "#808890"},
         },
-        "yAxis": {"type": "value", "min": 0, "axisLabel": {"color": "#808890"}},
+        "yAxis": axis,
         "series": [],
     })  # fmt: skip
     return made.classes("w-full").style("height:300px").props(f'role=img aria-label="{title}"')

@@ -39,7 +39,7 @@ from anabranch.crawler.robots.rules import explain_rules, parse_robots
 from anabranch.crawler.run.verbs import Facts
 from anabranch.frontier.times import duration_words, moment_words, rate_words
 
-#: Longest URL that the page takes: it is a part of the page's address.
+#: Most characters of a URL that the page explains.
 _MOST_CHARS = 8000
 #: Workers that are listed when the record is on the machine of one of them.
 _MOST_WORKERS = 20
@@ -59,29 +59,30 @@ def add_url_page(console: Console, watch: WatchedJobs) -> None:
 
     @ui.page("/jobs/{name}/url")
     async def url(request: Request, name: str) -> None:
-        view, asked = view_of(console, watch, request), request.query_params.get("url", "")[:_MOST_CHARS]
+        view, asked = view_of(console, watch, request), request.query_params.get("url", "").strip()
         with page(view, f"URL · {name}", name, "url"):
             title("URL")
             _form(view, name, asked)
             found = ui.column().classes("w-full")
-        if asked:
+        if len(asked) > _MOST_CHARS:
+            say(f"the URL has more than {_MOST_CHARS} characters; use `anabranch why`", is_bad=True)
+        elif asked:
             with found:
                 ui.spinner().props('aria-label="looking"')
             ui.timer(0.05, lambda: _fill(view, name, asked, found), once=True)
 
 
 def _form(view: View, name: str, asked: str) -> None:
-    def ask() -> None:
-        typed = given.value.strip()
-        if len(typed) > _MOST_CHARS:
-            say(f"the URL has more than {_MOST_CHARS} characters; use `anabranch why`", is_bad=True)
-        elif typed:
-            ui.navigate.to(view.path("jobs", name, "url", url=typed))
-
-    with ui.row().classes("w-full items-center no-wrap"):
-        given = ui.input("URL", value=asked, placeholder="https://example.org/page").props("outlined dense autofocus")
-        given.classes("col").on("keydown.enter", ask)
-        ui.button("Explain", icon="search", on_click=ask).props("no-caps")
+    """A form of plain HTML, which works before the window is connected."""
+    with (
+        ui.element("form")
+        .props(f'action="{view.href("jobs", name, "url")}"')
+        .classes("w-full row items-center no-wrap gap-4")
+    ):
+        ui.input("URL", value=asked, placeholder="https://example.org/page").classes("col").props(
+            "outlined dense autofocus name=url"
+        )
+        ui.button("Explain", icon="search").props("no-caps type=submit")
 
 
 async def _fill(view: View, name: str, asked: str, place: ui.column) -> None:

@@ -19,8 +19,8 @@ NAME = "20260101-000000-000"
     [
         ({"policies": ()}, "policies: choose from 1 to 6"),
         ({"policies": ("host", "host")}, "each once"),
-        ({"policies": ("os:system",)}, "is no policy of ours"),
-        ({"policies": ("--seeds",)}, "is no policy of ours"),
+        ({"policies": ("os:system",)}, "is not a built-in policy"),
+        ({"policies": ("--seeds",)}, "is not a built-in policy"),
         ({"politeness": "rude"}, "politeness: choose one of paper, polite, off"),
         ({"pages": 10**9}, "pages: must be from 100 to 50,000"),
         ({"seconds": 0}, "seconds: must be from 2 to 120"),
@@ -38,10 +38,10 @@ def test_one_runs_at_a_time(tmp_path: Path) -> None:
     runs = LabRuns(tmp_path)
     with (tmp_path / "lock").open("wb") as other:
         assert try_lock(other.fileno())
-        with pytest.raises(UsageError, match="a comparison runs; wait for its end, or stop it"):
+        with pytest.raises(UsageError, match="a comparison is running; wait until it ends, or stop it"):
             runs.start(LabRequest())
     assert (runs.names, runs.running()) == ([], None)
-    with pytest.raises(UsageError, match="no comparison runs"):
+    with pytest.raises(UsageError, match="no comparison is running"):
         runs.stop()
 
 
@@ -64,7 +64,7 @@ def test_a_comparison_is_read_from_its_folder(tmp_path: Path) -> None:
     )
     assert (found.is_running, found.means, found.done) == (False, {}, 0.25)
     for name in ("other", "..", f"{NAME}/../other"):
-        with pytest.raises(UsageError, match="there is no such comparison"):
+        with pytest.raises(UsageError, match="no such comparison"):
             runs.run(name)
 
 

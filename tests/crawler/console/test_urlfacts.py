@@ -132,7 +132,7 @@ def test_a_file_that_was_moved_or_damaged_is_named(job: Path) -> None:
     file.unlink()
     moved = url_record([job], URL, monotonic() + HANG_S)
     assert moved is not None
-    assert moved.trouble == f"{file.name} is not in {job / 'warc'} any more"
+    assert moved.trouble == f"{file.name} is no longer in {job / 'warc'}"
 
 
 def test_an_index_never_leads_out_of_its_folder(job: Path) -> None:
