@@ -152,7 +152,8 @@ def run_set(job: str, settings: Sequence[str], *, as_json: bool) -> int:
         if as_json:
             put(json.dumps(facts, indent=2))
         else:
-            put(escaped("\n".join(change["line"] for change in facts["changes"])) or "nothing differs")
+            lines = [change["line"] for change in facts["changes"]] or ["nothing differs"]
+            put("\n".join(map(escaped, filter(None, [*lines, facts["note"]]))))
 
     return guarded(run)
 

@@ -89,7 +89,9 @@ def trouble_line(facts: Facts) -> str:
 def gate_line(facts: Facts) -> str:
     """How a gate is now, after an order."""
     gate = facts["gate"]
-    return f"gate {name(gate['gate'])}: {gate['why_closed'] or 'open'}"
+    return "\n".join(
+        filter(None, [f"gate {name(gate['gate'])}: {gate['why_closed'] or 'open'}", escaped(facts["note"])])
+    )
 
 
 def queue_line(facts: Facts) -> str:

@@ -247,7 +247,8 @@ class Wanted(NamedTuple):
 def join(database: JobDatabase, wanted: Wanted, who: Applicant) -> Joined:
     """Agree with the job's other workers on the order, and add seeds, in one transaction; the first worker decides.
 
-    An order that lacks changes of the run agrees. Raises: OtherOrder, naming what differs from what others go by; JobStops; UsageError; JobUnfinished; StoreUnavailable.
+    An order that lacks changes of the run agrees.
+    Raises: OtherOrder, naming what differs from what others go by; JobStops; UsageError; JobUnfinished; StoreUnavailable.
     """
     asked = agreement_of(wanted.order)
     with database.transaction() as connection:

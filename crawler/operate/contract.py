@@ -53,7 +53,8 @@ class OperatedJob(Protocol):
         """Add seeds: whether a crawl runs, and the url, verdict and reason of each."""
 
     def change_order(self, settings: Sequence[str]) -> Facts:
-        """Change the job's order by settings `section.key=value`: the `changes`, each with key, was, now and a line.
+        """Change the job's order by settings `section.key=value`: the `changes`, each with key, was, now and a line, and a
+        `note` of what follows at once.
 
         Raises: UsageError for a key that cannot be changed, BadArgument for a wrong value.
         """

@@ -18,7 +18,7 @@ from anabranch.crawler.operate.contract import Answered, HeldJob, Notify, Operat
 from anabranch.crawler.order.order import CrawlOrder
 from anabranch.crawler.outcomes.errors import UsageError
 from anabranch.crawler.report.metrics import Numbers
-from anabranch.crawler.run.crawl_verbs import ADD, REPORT, changed_facts
+from anabranch.crawler.run.crawl_verbs import ADD, REPORT
 from anabranch.crawler.run.explain import explainer_of
 from anabranch.crawler.run.shared_job import (
     NoWorkers,
@@ -97,7 +97,7 @@ class DatabaseJob:
     def change_order(self, settings: Sequence[str]) -> Facts:
         """In the rows, from which the workers take it."""
         with self._shared(reads=False) as job:
-            return changed_facts(job.change_order(settings))
+            return job.change_order(settings)
 
     def answer(self, verb: str, arguments: Arguments) -> Answered:
         """By the workers whom the verb concerns, or on the whole job if none is at work."""

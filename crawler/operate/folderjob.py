@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -13,16 +13,31 @@ from anabranch.crawler.job.folder import held_folder, refuse_embedded, wait_unti
 from anabranch.crawler.job.inspection import open_embedded, opened, readable_job, refuse_unwritable
 from anabranch.crawler.job.orderfile import begun_order
 from anabranch.crawler.job.seeds import SEED_BOOK, Seed, SeedBook
+from anabranch.crawler.job.state import current_round
 from anabranch.crawler.operate.contract import Answered, HeldJob, Notify
 from anabranch.crawler.order.order import CrawlOrder
-from anabranch.crawler.outcomes.errors import JobInUse, UsageError
+from anabranch.crawler.outcomes.errors import CrawlerError, JobInUse, UsageError, storage_errors
 from anabranch.crawler.report.troubles import last_logged
 from anabranch.crawler.run.control import ask
-from anabranch.crawler.run.crawl_verbs import ADD, METRICS, PAUSE, REPORT, RESUME, SET, STATUS, STOP, changed_facts
+from anabranch.crawler.run.crawl_verbs import (
+    ADD,
+    METRICS,
+    PAUSE,
+    REPORT,
+    RESUME,
+    SET,
+    STATUS,
+    STOP,
+    Used,
+    changed_facts,
+    limits_note,
+)
 from anabranch.crawler.run.explain import ABOUT_URLS, open_explainer
 from anabranch.crawler.run.status import stopped_facts
 from anabranch.crawler.run.verbs import READING, WHATEVER_KEY, Arguments, Facts, answer
 from anabranch.crawler.urls.canonicalization import Canonicalizer
+from anabranch.frontier.errors import FrontierError
+from anabranch.frontier.jobfolder import STATE
 from anabranch.frontier.times import clock_words
 
 _STEERED = {"pause": PAUSE, "resume": RESUME, "stop": STOP}
@@ -87,7 +102,12 @@ class FolderJob:
             return facts
         refuse_unwritable(self.directory)
         with self.turn, held_folder(self.directory):
-            return changed_facts(change_order(self.directory, settings)[1])
+            order, changes = change_order(self.directory, settings)
+        note = ""
+        if any(change.key.startswith("limits.") for change in changes):
+            with suppress(CrawlerError, FrontierError):  # it is changed, whatever keeps the job from being read
+                note = limits_note(order.limits, changes, self._used(), is_running=False)
+        return changed_facts(changes, note)
 
     def answer(self, verb: str, arguments: Arguments) -> Answered:
         """From the crawl, or from the job as it was left; a verb that changes something never works on a copy."""
@@ -147,6 +167,14 @@ class FolderJob:
         held, pid = who_holds(self.directory)
         if held:
             raise JobInUse(self.directory, pid, "the job is being opened, closed or changed: ask again in a moment")
+
+    def _used(self) -> Used:
+        """What earlier runs have used of the limits. Raises: CrawlerError, FrontierError."""
+        from anabranch.crawler.accounts.database import AccountsView  # noqa: PLC0415 - other commands do not need it
+
+        state, done = self.directory / STATE, self._status_as_left()["totals"]["done"]
+        with storage_errors(state), AccountsView(state) as view:
+            return Used(done, max(view.total().bytes - current_round(state).bytes_before, 0))
 
     def _status_as_left(self) -> Facts:
         now_s, job = time.time(), self.directory.resolve().name

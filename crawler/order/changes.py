@@ -82,7 +82,7 @@ def _check_key(name: str) -> None:
 
 
 def _whole(setting: str, known: dict[str, Any]) -> str:
-    """A setting that replaces the value, in place of one that adds to it. `known` has the values; its list becomes the new one."""
+    """A setting that replaces the value, in place of one that adds to it. `known` has the values, and gets the new list."""
     name, _, text = setting.partition("=")
     adds, name = name.endswith("+"), key_of_setting(setting)
     if not isinstance(known.get(name), list):

@@ -9,13 +9,15 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from anabranch.crawler.job.changes import change_order
 from anabranch.crawler.job.seeds import Seed
 from anabranch.crawler.job.state import current_round
 from anabranch.crawler.order.changes import Change
 from anabranch.crawler.order.order import CrawlOrder
+from anabranch.crawler.order.quantities import format_bytes
+from anabranch.crawler.order.sections import LimitsSection
 from anabranch.crawler.outcomes.endings import WhyEnded
 from anabranch.crawler.outcomes.errors import UsageError, storage_errors
 from anabranch.crawler.report.reports import ALL_NEEDS, LONGEST_SHOWN, QUEUES_SHOWN, JobFacts, report_kind
@@ -25,6 +27,7 @@ from anabranch.crawler.run.verbs import Arguments, Facts, answer_running
 from anabranch.crawler.urls.parsing import canonical
 from anabranch.frontier.cancellation import or_closed, to_the_end
 from anabranch.frontier.records import Verdict
+from anabranch.frontier.times import counted, duration_words
 
 if TYPE_CHECKING:  # commands on a job need none of it
     from anabranch.crawler.run.composition import RunContext, RunParts
@@ -87,7 +90,15 @@ class CrawlVerbs:
         """Change the order: in the job's folder first, then in the run."""
         order, changes = await to_the_end(asyncio.to_thread(change_order, self._context.job.directory, settings))
         self._follow(order)
-        return changed_facts(changes)
+        run, parts = self._context.statistics, self._parts
+        used = Used(
+            pages=parts.frontier.core.counts().done,
+            fetched_bytes=parts.fetched_bytes + run.fetched_bytes,
+            elapsed_s=self._context.clock() - run.started_s,
+        )
+        return changed_facts(
+            changes, "" if parts.is_shared else limits_note(order.limits, changes, used, is_running=True)
+        )
 
     async def _report(self, given: Arguments) -> Facts:
         """The crawl goes on meanwhile. Arguments: name, limit."""
@@ -119,9 +130,40 @@ def settings_argument(given: Arguments) -> list[str]:
             raise UsageError(f"settings must be a list of section.key=value; it is {other!r}")
 
 
-def changed_facts(changes: Sequence[Change]) -> Facts:
-    """What differs, for `set`."""
-    return {"changes": [{**change._asdict(), "line": str(change)} for change in changes]}
+def changed_facts(changes: Sequence[Change], note: str = "") -> Facts:
+    """What differs, for `set`; and what follows from it at once, if the operator may not expect it."""
+    return {"changes": [{**change._asdict(), "line": str(change)} for change in changes], "note": note}
+
+
+class Used(NamedTuple):
+    """What a job has used of its limits."""
+
+    pages: int
+    fetched_bytes: int
+    elapsed_s: float = 0.0  #: by this run
+
+
+def limits_note(limits: LimitsSection, changes: Sequence[Change], used: Used, *, is_running: bool) -> str:
+    """A line if a limit that was changed is reached already; else empty. Pure."""
+    changed = {change.key for change in changes}
+    reached = [
+        words
+        for key, most, now, words in (
+            ("limits.pages", limits.pages, used.pages, f"{counted(used.pages, 'page')} done already"),
+            (
+                "limits.bytes",
+                limits.fetched_bytes,
+                used.fetched_bytes,
+                f"{format_bytes(used.fetched_bytes)} fetched already",
+            ),
+            ("limits.time", limits.time_s, used.elapsed_s, f"running for {duration_words(used.elapsed_s)} already"),
+        )
+        if most and now >= most and not changed.isdisjoint({key, "limits.on_limit"})
+    ]
+    if not reached:
+        return ""
+    verb = "pauses" if limits.on_limit == "pause" else "ends"
+    return f"{', '.join(reached)}: the crawl {verb} {'now' if is_running else 'at once when it is started'}"
 
 
 def seeds_argument(given: Arguments) -> list[Seed]:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 import os
+import re
 from collections.abc import Callable, Mapping
 from functools import partial
 from operator import itemgetter
@@ -20,7 +21,7 @@ from anabranch.crawler.urls.parsing import host_of, refusal, seed_url
 from anabranch.frontier.aio import AsyncFrontier
 from anabranch.frontier.errors import UnknownQueue
 from anabranch.frontier.frontier import Frontier
-from anabranch.frontier.inspect.explain import Explanation, GateView, QueueView, UrlFacts, explain_queue, explain_url
+from anabranch.frontier.inspect.explain import NEVER_SCHEDULED, Explanation, GateView, QueueView, UrlFacts, explain_queue, explain_url
 from anabranch.frontier.inspect.statistics import FrontierCounts, FrontierStatistics
 from anabranch.frontier.parts import Steps, asked, run
 from anabranch.frontier.policies.groups import is_group
@@ -41,6 +42,8 @@ SEARCHED = 1000
 _TOTALS = ("pending", "waiting", "in_flight", "done", "failed", "disregarded", "retired", "gates_open")
 #: Rounds of reading from the store, at most, until it is known whether anything can be leased.
 _ROUNDS = 20
+#: What a URL without its scheme has; a host of an intranet may have none of it.
+_LIKE_A_URL = re.compile(r"[.:/]|^localhost$")
 #: The prefix of a gate's key where each queue has a gate of its own.
 _QUEUE_GATE = "queue:"
 
@@ -161,6 +164,8 @@ def why(frontier: Frontier, given: Arguments) -> Steps[Facts]:
     if url is not None:
         key = text_argument(given, "key").encode() if "key" in given else url.encode()
         explanation = yield from frontier.operations.views.explain(url, key)
+        if explanation.state == NEVER_SCHEDULED and not _LIKE_A_URL.search(typed):
+            raise UsageError(f"{typed!r} is no URL, nor a host of this job; write a URL in full, like http://{typed}/")
         if explanation.state == UrlState.ENDED.value:
             record = yield from asked(frontier.operations.get, key)
             if record is not None and record.status:
@@ -197,9 +202,10 @@ def block(frontier: Frontier, given: Arguments) -> Facts:
     elif given.get("until_s") is not None:
         until_s = number_argument(given, "until_s")
     if until_s <= frontier.now_s():
-        raise UsageError("--until: this time has passed; give one that is to come")
+        raise UsageError("the end of the block has passed; give a time that is to come")
+    is_known = frontier.operations.knows_gate(gate)
     frontier.block(gate, until_s)
-    return _gate(frontier, gate)
+    return _gate(frontier, gate, "" if is_known else f"{gate} has no URL yet; it is blocked when one comes")
 
 
 def unblock(frontier: Frontier, given: Arguments) -> Facts:
@@ -327,9 +333,10 @@ def gate_key(typed: str) -> GateKey:
     return GateKey(host_of(url))
 
 
-def _gate(frontier: Frontier, key: GateKey) -> Facts:
+def _gate(frontier: Frontier, key: GateKey, note: str = "") -> Facts:
     frontier.flush()  # the gate is in memory now, and its change is written
-    return {"now_s": frontier.now_s(), "gate": gate_facts(frontier.operations.gate(key), frontier.now_s())}
+    gate = gate_facts(frontier.operations.gate(key), frontier.now_s())
+    return {"now_s": frontier.now_s(), "gate": gate, "note": note}
 
 
 def _read_gates(frontier: Frontier) -> Steps[None]:

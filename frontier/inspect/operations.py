@@ -75,6 +75,10 @@ class Operations:
         """As `Views.gate`."""
         return run(self.views.gate(gate))
 
+    def knows_gate(self, gate: GateKey) -> bool:
+        """As `Views.knows_gate`."""
+        return run(self.views.knows_gate(gate))
+
     def explain(self, subject: str, key: bytes | None = None) -> Explanation:
         """As `Views.explain`."""
         return run(self.views.explain(subject, key))

@@ -129,6 +129,11 @@ class Views:
         yield from self.flush()
         return self._gate_view((yield from self._gate(gate)))
 
+    def knows_gate(self, gate: GateKey) -> Steps[bool]:
+        """Whether this gate has ever had a URL, or was changed."""
+        yield from self.flush()
+        return (yield from asked(self._store.gate, name_id(gate))) is not None
+
     def explain(self, subject: str, key: bytes | None = None) -> Steps[Explanation]:
         """Why a URL (it has "://") or a queue is where it is, and when it can go on. Raises: UnknownQueue.
 

@@ -88,6 +88,9 @@ async def test_a_stopped_job_is_changed_for_its_next_run(tmp_path, web):
     assert checked(json.loads(run.out), "Changes")["changes"] == [
         {"key": "limits.pages", "was": 3, "now": 5, "line": "limits.pages: 3 -> 5"}
     ]
+    ends = "limits.pages: 5 -> 2\n3 pages done already: the crawl ends at once when it is started\n"
+    assert await changed(tmp_path, "limits.pages=2") == ends
+    await changed(tmp_path, "limits.pages=5")
     refused = await anabranch("set", tmp_path / "job", "limits.pages=9", "frontier.policy=host", cwd=tmp_path)
     assert (refused.code, "frontier.policy: cannot be changed" in refused.err) == (2, True)
     assert (await anabranch("crawl", "--job", tmp_path / "job", cwd=tmp_path)).code == 0
@@ -121,3 +124,14 @@ async def test_a_worker_that_is_started_again_follows_what_was_changed_before(tm
     assert "it is started again" in run.err
     status = await anabranch("status", tmp_path / "job", "--json", cwd=tmp_path)
     assert checked(json.loads(status.out))["totals"]["done"] == 25
+
+
+async def test_a_limit_that_is_reached_already_ends_the_crawl_and_says_so(tmp_path, web):
+    """It is applied all the same."""
+    process = await start(*crawl_of(tmp_path, web), cwd=tmp_path)
+    await seen(web, 6)
+    first, note = (await changed(tmp_path, "limits.pages=2")).splitlines()
+    assert first == "limits.pages: 0 -> 2"
+    assert note.endswith("pages done already: the crawl ends now")
+    assert (await ended(process)).code == 0
+    assert len(crawl_log(tmp_path / "job")) < 61

@@ -141,7 +141,8 @@ class _Order:
                     lambda: job.job(self._name).change_order([setting]),
                 )
                 if done is not None:
-                    say("; ".join(change["line"] for change in done["changes"]) or "it has this value already")
+                    lines = [*(change["line"] for change in done["changes"]), done["note"]]
+                    say("; ".join(filter(None, lines)) or "it has this value already")
                     dialog.close()
                     await self._show()
 

@@ -156,5 +156,6 @@ async def block_host(view: View, name: str, hosts: Sequence[str]) -> None:
     if await answered(dialog):
         chosen = str(host.value)
         asked = {"host": chosen, "for_s": _TIMES[span.value]}
-        if await act(view, "block", name, asked, lambda: view.console.jobs.job(name).answer("block", asked)):
-            say(f"{cell(chosen)} is blocked")
+        done = await act(view, "block", name, asked, lambda: view.console.jobs.job(name).answer("block", asked))
+        if done:
+            say(cell(done.facts["note"]) or f"{cell(chosen)} is blocked")

@@ -13,8 +13,9 @@ from anabranch.crawler.archive.sink import JournalEntry
 from anabranch.crawler.job.folder import JobFolder
 from anabranch.crawler.job.seeding import Seeding
 from anabranch.crawler.job.seeds import Seed, SeedBook
+from anabranch.crawler.order.changes import Change
 from anabranch.crawler.order.order import CrawlOrder
-from anabranch.crawler.order.sections import ScopeSection
+from anabranch.crawler.order.sections import LimitsSection, ScopeSection
 from anabranch.crawler.outcomes.endings import WhyEnded
 from anabranch.crawler.outcomes.errors import UsageError
 from anabranch.crawler.report.reports import REPORTS, write_all
@@ -30,7 +31,9 @@ from anabranch.crawler.run.crawl_verbs import (
     STATUS,
     STOP,
     CrawlVerbs,
+    Used,
     facts_of_running,
+    limits_note,
 )
 from anabranch.crawler.run.explain import UrlExplainer
 from anabranch.crawler.run.run_state import Cause, Phase, RunState
@@ -258,3 +261,23 @@ async def test_at_the_end_all_reports_are_written(reported, tmp_path) -> None:
     with facts.accounts:
         write_all(tmp_path, facts)
     assert (tmp_path / "hosts-report.txt").read_text().splitlines()[1].startswith("1 5 a.test 0 ")
+
+
+@pytest.mark.parametrize(
+    ("limits", "changed", "is_running", "note"),
+    [
+        ({"pages": 10}, "pages", True, "40 pages done already: the crawl ends now"),
+        ({"pages": 40}, "pages", False, "40 pages done already: the crawl ends at once when it is started"),
+        ({"pages": 40, "on_limit": "pause"}, "pages", True, "40 pages done already: the crawl pauses now"),
+        ({"bytes": "1MB"}, "bytes", True, "1.9 MiB fetched already: the crawl ends now"),
+        ({"time": "1m"}, "time", True, "running for 1m30s already: the crawl ends now"),
+        ({"pages": 41}, "pages", True, ""),
+        ({"pages": 0}, "pages", True, ""),
+        ({"pages": 10}, "pages_per_host", True, ""),
+    ],
+)
+def test_a_changed_limit_that_is_reached_already_is_noted(limits, changed, is_running, note) -> None:
+    """One that was not changed is not: the operator may have lifted it."""
+    used = Used(pages=40, fetched_bytes=2_000_000, elapsed_s=90.0)
+    changes = [Change(f"limits.{changed}", 0, 1)]
+    assert limits_note(LimitsSection.model_validate(limits), changes, used, is_running=is_running) == note

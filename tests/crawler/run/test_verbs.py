@@ -192,7 +192,10 @@ def test_a_block_closes_the_gate_until_it_is_taken_back(frontier: Frontier, cloc
 
 def test_a_block_of_a_host_that_nobody_has_met_holds_for_its_first_url(frontier: Frontier) -> None:
     """An operator may know before the crawl does."""
-    answer(frontier, "block", {"host": "c.test"})
+    note = answer(frontier, "block", {"host": "c.test"})["note"]
+    assert note == "c.test has no URL yet; it is blocked when one comes"
+    assert answer(frontier, "block", {"host": "a.test"})["note"] == ""
+    answer(frontier, "unblock", {"host": "a.test"})
     frontier.schedule([Candidate("http://c.test/")])
     leases = [lease for lease in iter(frontier.lease, None) if lease is not None]
     assert {lease.gate for lease in leases} == {"a.test", "b.test"}
