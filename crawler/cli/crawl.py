@@ -205,8 +205,8 @@ def _shared_order(address: str | Path, directory: Path) -> SharedOrder | None:
 
 
 def _warn_of(order: CrawlOrder) -> None:
-    if not (order.agent.contact or order.agent.user_agent):
-        log.warning("no contact is configured, site owners cannot reach you; use --contact URL")
+    if warning := order.agent.warning:
+        log.warning(f"{warning}; use --contact URL")
     if warning := policy_warning([order.frontier.policy]):
         log.warning(warning)
 

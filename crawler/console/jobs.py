@@ -165,10 +165,12 @@ class ConsoleJobs:
             shutil.rmtree(directory, ignore_errors=True)  # its name is free again
             raise
 
-    def faults(self, name: str, order: str) -> tuple[str, ...]:
-        """All faults of an order, a line each. Raises: OrderError if it is no TOML."""
+    def faults(self, name: str, order: str) -> tuple[tuple[str, ...], str]:
+        """All faults of an order, a line each; and what a crawl by it would warn of. Raises: OrderError if it is no TOML."""
         assert self.folder is not None
-        return _examined(name, order, (self.folder / name / SEED_FILE).absolute()).faults
+        examined = _examined(name, order, (self.folder / name / SEED_FILE).absolute())
+        warning = examined.order.agent.warning
+        return examined.faults, f"{warning}; give [agent] contact" if warning else ""
 
     def start(self, name: str, *, again: bool = False) -> int:
         """Have a process of its own crawl the job; its id. `again`: another round. Raises: JobInUse if one does already."""

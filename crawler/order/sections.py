@@ -92,6 +92,11 @@ class AgentSection(Section):
         return self
 
     @property
+    def warning(self) -> str:
+        """A line if site owners cannot reach who crawls; else empty."""
+        return "" if self.contact or self.user_agent else "no contact is configured, site owners cannot reach you"
+
+    @property
     def sent_user_agent(self) -> str:
         """The User-Agent of every request: `user_agent`, else `anabranch/VERSION (+contact)`; for other products
         `mybot/2.0 (+contact; anabranch/VERSION)`.

@@ -21,7 +21,15 @@ from anabranch.crawler.urls.parsing import host_of, refusal, seed_url
 from anabranch.frontier.aio import AsyncFrontier
 from anabranch.frontier.errors import UnknownQueue
 from anabranch.frontier.frontier import Frontier
-from anabranch.frontier.inspect.explain import NEVER_SCHEDULED, Explanation, GateView, QueueView, UrlFacts, explain_queue, explain_url
+from anabranch.frontier.inspect.explain import (
+    NEVER_SCHEDULED,
+    Explanation,
+    GateView,
+    QueueView,
+    UrlFacts,
+    explain_queue,
+    explain_url,
+)
 from anabranch.frontier.inspect.statistics import FrontierCounts, FrontierStatistics
 from anabranch.frontier.parts import Steps, asked, run
 from anabranch.frontier.policies.groups import is_group

@@ -100,12 +100,13 @@ def _cells(view: View, row: Facts) -> dict[str, object]:
     }
 
 
-def _faults(view: View, name: str, order: str) -> str:
-    """What is wrong with an order, a line each."""
+def _faults(view: View, name: str, order: str) -> tuple[str, str]:
+    """What is wrong with an order, a line each; and what a crawl by it would warn of."""
     try:
-        return "\n".join(view.console.jobs.faults(name or "name", order))
+        faults, warning = view.console.jobs.faults(name or "name", order)
     except CrawlerError as error:
-        return str(error)
+        return str(error), ""
+    return "\n".join(faults), warning
 
 
 def _new_job(view: View) -> None:
@@ -132,6 +133,7 @@ def _new_job(view: View) -> None:
         fault = (
             ui.label().classes("text-negative").props("role=alert").style("white-space:pre-wrap;overflow-wrap:anywhere")
         )
+        warning = ui.label().classes("soft").props("role=status")
 
         async def begin(*, starts: bool) -> None:
             def do() -> bool:
@@ -148,7 +150,8 @@ def _new_job(view: View) -> None:
         async def check() -> None:
             if checked != [order.value]:
                 checked[0] = order.value
-                fault.text = await run.io_bound(lambda: _faults(view, name.value.strip(), order.value)) or ""
+                found = await run.io_bound(lambda: _faults(view, name.value.strip(), order.value))
+                fault.text, warning.text = found or ("", "")
 
         every(1.0, check)
         with ui.row().classes("w-full justify-end"):

@@ -15,3 +15,12 @@ def test_counters_of_several_workers_do_not_fall_when_one_leaves(tmp_path, monke
     assert jobs.metrics("x") == {pages: 13}
     assert jobs.metrics("x") is None
     assert jobs.metrics("x") == {pages: 1}
+
+
+def test_an_order_without_a_contact_is_no_fault_and_is_warned_of(tmp_path) -> None:
+    """As a crawl warns, before it begins; a whole User-Agent is contact enough."""
+    jobs = ConsoleJobs(str(tmp_path))
+    warning = "no contact is configured, site owners cannot reach you; give [agent] contact"
+    assert jobs.faults("news", '[agent]\ncontact = ""') == ((), warning)
+    assert jobs.faults("news", '[agent]\ncontact = "https://example.org/bot"') == ((), "")
+    assert jobs.faults("news", '[agent]\nuser_agent = "anabranch by me"') == ((), "")

@@ -270,7 +270,7 @@ async def test_at_the_end_all_reports_are_written(reported, tmp_path) -> None:
         ({"pages": 40}, "pages", False, "40 pages done already: the crawl ends at once when it is started"),
         ({"pages": 40, "on_limit": "pause"}, "pages", True, "40 pages done already: the crawl pauses now"),
         ({"bytes": "1MB"}, "bytes", True, "1.9 MiB fetched already: the crawl ends now"),
-        ({"time": "1m"}, "time", True, "running for 1m30s already: the crawl ends now"),
+        ({"time": "1m"}, "time", True, "running for 1m 30s already: the crawl ends now"),
         ({"pages": 41}, "pages", True, ""),
         ({"pages": 0}, "pages", True, ""),
         ({"pages": 10}, "pages_per_host", True, ""),
