@@ -166,7 +166,7 @@ def _check_shares(chosen: ChosenJob) -> None:
     if _has_processes(order) and (directory / ORDER_FILE).exists() and not has_store(directory / STATE):
         raise StoreLost(
             f"{directory / STATE}: {STORE_FILE} is missing or empty, and with it the queue; "
-            "restore it from a copy, or start over with --fresh, which moves the job aside"
+            "restore it from a copy, or start over by `anabranch crawl --fresh`, which moves the job aside"
         )
     # A start that was killed before it had its order goes on as it was to begin.
     has_begun = has_store(directory / STATE) and (directory / ORDER_FILE).exists()
@@ -205,8 +205,8 @@ def _shared_order(address: str | Path, directory: Path) -> SharedOrder | None:
 
 
 def _warn_of(order: CrawlOrder) -> None:
-    if warning := order.agent.warning:
-        log.warning(f"{warning}; use --contact URL")
+    if order.agent.warning:
+        log.warning(f"{order.agent.warning}; use --contact URL")
     if warning := policy_warning([order.frontier.policy]):
         log.warning(warning)
 

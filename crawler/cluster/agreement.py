@@ -267,16 +267,18 @@ def join(database: JobDatabase, wanted: Wanted, who: Applicant) -> Joined:
         job = _job_of(database.place, connection, who)
         workers = _workers(connection)
         others = {name for name, token, is_live in workers if is_live and token != who.token}
-        kept = fact(connection, "agreement")
-        differs = {} if kept is None else Agreement(*json.loads(kept)).differences(asked)
-        if differs and (others or not wanted.leads) and _changes_had(connection, wanted.order) is not None:
-            differs = {}  # the order was changed while the worker was on its way; it follows when it has joined
         if not wanted.leads:
-            _follow(database.place, list(differs.values()))
+            _follow(database.place, _differences(connection, wanted.order))
         elif others:
-            _follow_others(database.place, connection, wanted, others, list(differs.values()))
+            _follow_others(database.place, connection, wanted, others)
         else:
-            _lead(database.place, connection, wanted, differs)
+            kept = fact(connection, "agreement")
+            _lead(
+                database.place,
+                connection,
+                wanted,
+                {} if kept is None else Agreement(*json.loads(kept)).differences(asked),
+            )
             put_fact(connection, "order", dump_order(wanted.order))
             put_fact(connection, "agreement", json.dumps(asked))
             put_fact(connection, "settings", "[]")
@@ -310,11 +312,9 @@ def _follow(place: str, differs: Sequence[str]) -> None:
         raise OtherOrder(f"{place}: the job has another order: {_listed(differs)}")
 
 
-def _follow_others(
-    place: str, connection: Connection, wanted: Wanted, others: Collection[str], differs: Sequence[str]
-) -> None:
+def _follow_others(place: str, connection: Connection, wanted: Wanted, others: Collection[str]) -> None:
     """Join workers that are at work. Raises: OtherOrder, UsageError, JobStops if that is not what is wanted."""
-    if differs:
+    if differs := _differences(connection, wanted.order):
         raise OtherOrder(f"{place}: {len(others)} other workers crawl by another order: {_listed(differs)}")
     if wanted.again:
         raise UsageError(f"{place}: {', '.join(sorted(others))} crawl it; another round begins when they have ended")
@@ -355,17 +355,22 @@ def check_agreement(database: JobDatabase, order: CrawlOrder, number: int = 1) -
     Returns how many of the run's changes (`settings_of_run`) the worker's order has; it has to follow the others.
     While the server is away, this waits. Raises: OtherOrder.
     """
-    kept, current, had = database.do_patiently(
-        lambda connection: (fact(connection, "agreement"), fact(connection, "round"), _changes_had(connection, order))
+    current, had, differs = database.do_patiently(
+        lambda connection: (fact(connection, "round"), _changes_had(connection, order), _differences(connection, order))
     )
     if number != int(current or "1"):
         raise OtherOrder(f"{database.place}: another round has begun; run the command again to join it")
     if had is None:
-        differs = Agreement(*json.loads(kept or "[]")).differences(agreement_of(order))
-        raise OtherOrder(
-            f"{database.place}: another worker has begun with another order: {_listed(list(differs.values()))}"
-        )
+        raise OtherOrder(f"{database.place}: another worker has begun with another order: {_listed(differs)}")
     return had
+
+
+def _differences(connection: Connection, order: CrawlOrder) -> list[str]:
+    """What differs in an order but for changes of the run that it lacks: its worker follows these when it has joined."""
+    if fact(connection, "agreement") is None or _changes_had(connection, order) is not None:
+        return []
+    kept = Agreement(*json.loads(fact(connection, "agreement") or "[]"))
+    return list(kept.differences(agreement_of(order)).values())
 
 
 def _changes_had(connection: Connection, order: CrawlOrder) -> int | None:

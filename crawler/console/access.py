@@ -64,7 +64,8 @@ class Access:
             status = folder.stat()
         if status.st_mode & (stat.S_IWGRP | stat.S_IWOTH):  # whoever writes there makes tokens
             raise UsageError(
-                f"{folder}: others can write there; run `chmod go-w {folder}`, or choose another folder for the console (`anabranch console --state`)"
+                f"{folder}: others can write there; run `chmod go-w {folder}`, "
+                "or choose another folder for the console (`anabranch console --state`)"
             )
 
     def make(self, name: str, role: ConsoleRole) -> str:

@@ -29,7 +29,7 @@ from anabranch.crawler.run.crawl_verbs import (
     SET,
     STATUS,
     STOP,
-    Used,
+    LimitUse,
     changed_facts,
     limits_note,
 )
@@ -181,13 +181,13 @@ class FolderJob:
         if held:
             raise JobInUse(self.directory, pid, _BUSY)
 
-    def _used(self) -> Used:
+    def _used(self) -> LimitUse:
         """What earlier runs have used of the limits. Raises: CrawlerError, FrontierError."""
         from anabranch.crawler.accounts.database import AccountsView  # noqa: PLC0415 - other commands do not need it
 
         state, done = self.directory / STATE, self._status_as_left()["totals"]["done"]
         with storage_errors(state), AccountsView(state) as view:
-            return Used(done, max(view.total().bytes - current_round(state).bytes_before, 0))
+            return LimitUse(done, max(view.total().bytes - current_round(state).bytes_before, 0))
 
     def _status_as_left(self) -> Facts:
         now_s, job = time.time(), self.directory.resolve().name
