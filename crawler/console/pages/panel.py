@@ -158,4 +158,4 @@ async def block_host(view: View, name: str, hosts: Sequence[str]) -> None:
         asked = {"host": chosen, "for_s": _TIMES[span.value]}
         done = await act(view, "block", name, asked, lambda: view.console.jobs.job(name).answer("block", asked))
         if done:
-            say(cell(done.facts["note"]) or f"{cell(chosen)} is blocked")
+            say(cell(done.facts.get("note", "")) or f"{cell(chosen)} is blocked")
