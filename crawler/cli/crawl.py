@@ -165,7 +165,7 @@ def _check_shares(chosen: ChosenJob) -> None:
     if _has_processes(order) and (directory / ORDER_FILE).exists() and not has_store(directory / STATE):
         raise StoreLost(
             f"{directory / STATE}: {STORE_FILE} is missing or empty, and with it the queue; "
-            "restore it from a copy, or start over with --fresh, which moves the job aside"
+            "restore it from a copy, or start over with `anabranch crawl --fresh`, which moves the job aside"
         )
     # A start that was killed before it had its order goes on as it was to begin.
     has_begun = has_store(directory / STATE) and (directory / ORDER_FILE).exists()

@@ -90,7 +90,7 @@ def gate_line(facts: Facts) -> str:
     """How a gate is now, after an order."""
     gate = facts["gate"]
     return "\n".join(
-        filter(None, [f"gate {name(gate['gate'])}: {gate['why_closed'] or 'open'}", escaped(facts["note"])])
+        filter(None, [f"gate {name(gate['gate'])}: {gate['why_closed'] or 'open'}", escaped(facts.get("note", ""))])
     )
 
 

@@ -304,7 +304,7 @@ def _job_of(place: str, connection: Connection, who: Applicant) -> str:
     if who.job and who.job != job:
         raise StoreLost(
             f"{place}: holds another job than the one that this worker's folder belongs to; "
-            "name another --job, or the database of its job"
+            "name another job folder, or the database of its job"
         )
     return job
 

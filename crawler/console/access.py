@@ -59,11 +59,14 @@ class Access:
     def __init__(self, folder: Path) -> None:
         """Make the folder, which only its owner can read. Raises: UsageError if others can write there; StorageError."""
         self._file = CredentialFile(folder / _TOKENS, _token, _row, "make the tokens")
-        with storage_errors(folder, "--state"):
+        with storage_errors(folder, "folder of the console"):
             folder.mkdir(mode=0o700, parents=True, exist_ok=True)
             status = folder.stat()
         if status.st_mode & (stat.S_IWGRP | stat.S_IWOTH):  # whoever writes there makes tokens
-            raise UsageError(f"{folder}: others can write there; run `chmod go-w {folder}`, or choose another --state")
+            raise UsageError(
+                f"{folder}: others can write there; run `chmod go-w {folder}`, "
+                "or choose another folder for the console (`anabranch console --state`)"
+            )
 
     def make(self, name: str, role: ConsoleRole) -> str:
         """A new token of this name. Raises: UsageError if there is one, or the name is not plain; StorageError."""

@@ -48,7 +48,7 @@ class CredentialFile(Generic[T]):
     @contextmanager
     def changed(self) -> Iterator[list[T]]:
         """The entries, to be changed in place. No other process changes them meanwhile. Raises: StorageError."""
-        with storage_errors(self.path, "--state"), folder_turn(self.path.parent):
+        with storage_errors(self.path, "folder of the console"), folder_turn(self.path.parent):
             entries = self.entries()
             yield entries
             text = json.dumps([self._row(entry) for entry in entries])

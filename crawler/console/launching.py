@@ -51,6 +51,8 @@ class Launcher:
             pause.wait(_LOOK_S)
         if process.returncode:
             words = _last_words(output, begin)
+            if " --" in words:
+                words = f"{words} (these are options of `anabranch crawl`)"
             raise CrawlerError(words or f"the crawl ended with exit code {process.returncode}; see {OUTPUT_FILE}")
         return process.pid
 

@@ -209,7 +209,7 @@ def _check_name(directory: Path) -> None:
     try:
         str(directory).encode()
     except UnicodeEncodeError as error:
-        raise UsageError(f"{directory!r}: the name is not UTF-8; choose another folder") from error
+        raise UsageError(f"{directory!r}: the name is not UTF-8; name another job") from error
     refuse_embedded(directory)
 
 

@@ -174,13 +174,13 @@ def _refuse_strangers(directory: Path) -> None:
     """Raises: NotAJobFolder if the folder has files and no job: a crawl does not mix its files with others."""
     there = next((path for path in (directory, *directory.parents) if path.exists()), directory.parent)
     if not there.is_dir():
-        raise NotAJobFolder(f"{there}: is not a folder; choose another place")
+        raise NotAJobFolder(f"{there}: is not a folder; name another job")
     if there != directory:
         return
     entries = {entry.name for entry in directory.iterdir()}
     is_new = not entries or (entries == {"state"} and is_being_made(directory / "state"))
     if not (is_new or (directory / "state" / FORMAT_FILE).is_file()):
-        raise NotAJobFolder(f"{directory}: is not a job folder; choose another folder")
+        raise NotAJobFolder(f"{directory}: is not a job folder; name another job")
 
 
 def refuse_embedded(directory: Path) -> None:
@@ -238,7 +238,7 @@ def _check_version(directory: Path, version: int) -> None:
     if version > VERSION:
         raise ForeignJobFormat(
             f"{directory}: written in job format {version} by a newer version, this one reads up to {VERSION}; "
-            "go on with the newer version, or choose another folder"
+            "go on with the newer version, or name another job"
         )
 
 
@@ -251,8 +251,8 @@ def _version(file: Path) -> int | None:
     except FileNotFoundError:
         return None
     except ValueError as error:
-        raise ForeignJobFormat(f"{file}: cannot be read as a job's format; choose another folder") from error
-    raise ForeignJobFormat(f"{file}: is not the format of a job; choose another folder")
+        raise ForeignJobFormat(f"{file}: cannot be read as a job's format; name another job") from error
+    raise ForeignJobFormat(f"{file}: is not the format of a job; name another job")
 
 
 def _remove_old(directory: Path) -> None:
@@ -402,7 +402,7 @@ def move_aside(directory: Path, now_s: float) -> MovedAside | None:
             except OSError as error:
                 raise UsageError(
                     f"{directory}: cannot be moved aside to {place.name}: {os.strerror(error.errno or 0)}; "
-                    "choose another folder or name"
+                    "name another job"
                 ) from error
             sync_folder(place.parent)
         finally:

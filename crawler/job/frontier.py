@@ -194,7 +194,7 @@ def _check_place(state: Path, address: str, *, is_old: bool) -> None:
     if is_old and not address and not has_store(state):
         raise StoreLost(
             f"{state}: {STORE_FILE} is missing or empty, and with it the queue; "
-            "restore it from a copy, or start over with --fresh, which moves the job aside"
+            "restore it from a copy, or start over with `anabranch crawl --fresh`, which moves the job aside"
         )
 
 
@@ -220,11 +220,11 @@ def refuse_lost_queue(state: Path) -> None:
     if is_finished(state):
         raise QueueLost(
             f"{state.parent}: the job is finished, and its queue was in memory; "
-            "begin another round with --again, or start over with --fresh, which moves it aside"
+            "begin another round (`anabranch crawl --again`), or start over with `anabranch crawl --fresh`, which moves it aside"
         )
     raise QueueLost(
         f"{state.parent}: the job cannot go on, its queue was in memory and ended with its process; "
-        "start over with --fresh, which moves it aside, or choose another folder"
+        "start over with `anabranch crawl --fresh`, which moves it aside, or name another job"
     )
 
 

@@ -115,7 +115,7 @@ def current_round(state: Path) -> Round:
     except (ValueError, KeyError, TypeError, RecursionError) as error:
         raise RoundDamaged(
             f"{file}: damaged; restore it from a copy, or remove it: rounds are counted from 1 again then, "
-            "and --size-limit counts what earlier ones fetched"
+            "and limits.bytes counts what earlier ones fetched"
         ) from error
 
 

@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
+from threading import Event
 
 from anabranch.crawler.job.changes import change_order
 from anabranch.crawler.job.folder import held_folder, refuse_embedded, wait_until_free, who_holds
@@ -28,7 +29,7 @@ from anabranch.crawler.run.crawl_verbs import (
     SET,
     STATUS,
     STOP,
-    UsedOfLimits,
+    LimitUse,
     changed_facts,
     limits_note,
 )
@@ -40,7 +41,11 @@ from anabranch.frontier.errors import FrontierError
 from anabranch.frontier.jobfolder import STATE
 from anabranch.frontier.times import clock_words
 
+#: A change of the order waits so long for its turn, and looks for it so often.
+PATIENCE_S = 10.0
+_LOOK_S = 0.02
 _STEERED = {"pause": PAUSE, "resume": RESUME, "stop": STOP}
+_BUSY = "the job is being opened, closed or changed; ask again in a moment"
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,14 +100,22 @@ class FolderJob:
                 return False, add_to_stopped(frontier, book, seeds, key)["seeds"]
 
     def change_order(self, settings: Sequence[str]) -> Facts:
-        """In the crawl, or for the next one."""
+        """In the crawl, or for the next one. Another process may change the job now, or begin to crawl it: this waits."""
         refuse_embedded(self.directory)
-        facts = self._ask(SET, {"settings": list(settings)})
-        if facts is not None:
-            return facts
         refuse_unwritable(self.directory)
-        with self.turn, held_folder(self.directory):
-            order, changes = change_order(self.directory, settings)
+        latest_s = time.monotonic() + PATIENCE_S
+        while True:
+            facts = self._ask(SET, {"settings": list(settings)})
+            if facts is not None:
+                return facts
+            try:
+                with self.turn, held_folder(self.directory):
+                    order, changes = change_order(self.directory, settings)
+                break
+            except JobInUse as error:
+                if time.monotonic() > latest_s:
+                    raise JobInUse(self.directory, error.pid, _BUSY) from error
+                Event().wait(_LOOK_S)
         note = ""
         if any(change.key.startswith("limits.") for change in changes):
             with suppress(CrawlerError, FrontierError):  # it is changed, whatever keeps the job from being read
@@ -166,15 +179,15 @@ class FolderJob:
     def _refuse_if_held(self) -> None:
         held, pid = who_holds(self.directory)
         if held:
-            raise JobInUse(self.directory, pid, "the job is being opened, closed or changed: ask again in a moment")
+            raise JobInUse(self.directory, pid, _BUSY)
 
-    def _used(self) -> UsedOfLimits:
+    def _used(self) -> LimitUse:
         """What earlier runs have used of the limits. Raises: CrawlerError, FrontierError."""
         from anabranch.crawler.accounts.database import AccountsView  # noqa: PLC0415 - other commands do not need it
 
         state, done = self.directory / STATE, self._status_as_left()["totals"]["done"]
         with storage_errors(state), AccountsView(state) as view:
-            return UsedOfLimits(done, max(view.total().bytes - current_round(state).bytes_before, 0))
+            return LimitUse(done, max(view.total().bytes - current_round(state).bytes_before, 0))
 
     def _status_as_left(self) -> Facts:
         now_s, job = time.time(), self.directory.resolve().name

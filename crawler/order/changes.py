@@ -94,4 +94,4 @@ def _whole(setting: str, known: dict[str, Any]) -> str:
     if not isinstance(given, list):
         return setting  # refused with a hint when the order is made
     known[name] = [*known[name], *given] if adds else given
-    return f"{name}={json.dumps(known[name], ensure_ascii=False)}"  # TOML has no pairs of surrogates
+    return f"{name}={json.dumps(known[name], ensure_ascii=False)}" if adds else setting

@@ -105,7 +105,7 @@ class JobInUse(CrawlerError):
     """Another process holds the job."""
 
     def __init__(
-        self, directory: Path, pid: int | None, advice: str = "wait until it ends, or choose another folder"
+        self, directory: Path, pid: int | None, advice: str = "wait until it ends, or name another job"
     ) -> None:
         holder = "another process" if pid is None else f"process {pid}"
         super().__init__(f"{directory}: in use by {holder}; {advice}")
@@ -198,7 +198,7 @@ STORAGE_ERRORS: Mapping[int, type[StorageError]] = {
 }
 
 
-def storage_error(error: OSError, path: Path, other: str = "--job") -> StorageError:
+def storage_error(error: OSError, path: Path, other: str = "job folder") -> StorageError:
     """The operator's error for an `OSError` of `path`; `other` is the option or argument that names the path."""
     kind = STORAGE_ERRORS.get(error.errno or 0, StorageError)
     return kind(f"{path}: {_words(error)}; {kind.advice.format(other=other)}")
@@ -208,11 +208,11 @@ def journal_error(error: OSError, path: Path) -> JournalFailed:
     """The same for a file of the journal."""
     kind = STORAGE_ERRORS.get(error.errno or 0, StorageError)
     failed = JournalFull if issubclass(kind, DiskFull) else JournalFailed
-    return failed(f"{path}: {_words(error)}; {kind.advice.format(other='--job')}")
+    return failed(f"{path}: {_words(error)}; {kind.advice.format(other='job folder')}")
 
 
 @contextmanager
-def storage_errors(path: Path, other: str = "--job") -> Iterator[None]:
+def storage_errors(path: Path, other: str = "job folder") -> Iterator[None]:
     """Inside, an `OSError` becomes a `StorageError` that names the file it is about, or else `path`; see `storage_error`."""
     try:
         yield

@@ -144,7 +144,7 @@ def _old_shares(directory: Path) -> list[Path]:
     if lost:
         raise StoreLost(
             f"{lost[0] / 'state'}: the share's queue is missing or empty; restore it from a copy, "
-            "or start over with --fresh, which moves the job aside"
+            "or start over with `anabranch crawl --fresh`, which moves the job aside"
         )
     return begun
 

@@ -270,7 +270,7 @@ def _reachable(path: Path) -> Iterator[str]:
         yield str(path)
         return
     if not _OPEN_FOLDERS.is_dir():
-        raise OSError(f"{path}: longer than {_MAX_ADDRESS_BYTES} bytes; choose a folder with a shorter path")
+        raise OSError(f"{path}: longer than {_MAX_ADDRESS_BYTES} bytes; name a job folder with a shorter path")
     folder = os.open(path.parent, os.O_RDONLY | os.O_DIRECTORY)
     try:
         yield str(_OPEN_FOLDERS / str(folder) / path.name)

@@ -91,7 +91,7 @@ class CrawlVerbs:
         order, changes = await to_the_end(asyncio.to_thread(change_order, self._context.job.directory, settings))
         self._follow(order)
         run, parts = self._context.statistics, self._parts
-        used = UsedOfLimits(
+        used = LimitUse(
             pages=parts.frontier.core.counts().done,
             fetched_bytes=parts.fetched_bytes + run.fetched_bytes,
             elapsed_s=self._context.clock() - run.started_s,
@@ -135,7 +135,7 @@ def changed_facts(changes: Sequence[Change], note: str = "") -> Facts:
     return {"changes": [{**change._asdict(), "line": str(change)} for change in changes], "note": note}
 
 
-class UsedOfLimits(NamedTuple):
+class LimitUse(NamedTuple):
     """What a job has used of its limits."""
 
     pages: int
@@ -143,7 +143,7 @@ class UsedOfLimits(NamedTuple):
     elapsed_s: float = 0.0  #: by this run
 
 
-def limits_note(limits: LimitsSection, changes: Sequence[Change], used: UsedOfLimits, *, is_running: bool) -> str:
+def limits_note(limits: LimitsSection, changes: Sequence[Change], used: LimitUse, *, is_running: bool) -> str:
     """A line if a limit that was changed is reached already; else empty. Pure."""
     changed = {change.key for change in changes}
     reached = [

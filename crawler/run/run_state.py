@@ -19,9 +19,9 @@ class Cause(Enum):
     """Causes of a pause; the value is the reason for the operator."""
 
     OPERATOR = "paused by the operator"
-    PAGES = "paused by --limit"
-    BYTES = "paused by --size-limit"
-    TIME = "paused by --time-limit"
+    PAGES = "paused by limits.pages"
+    BYTES = "paused by limits.bytes"
+    TIME = "paused by limits.time"
     DISK = "paused by min_free_disk"
 
 

@@ -56,7 +56,7 @@ from anabranch.crawler.report.reports import report_kind
 from anabranch.crawler.report.table import json_facts
 from anabranch.crawler.report.troubles import last_logged
 from anabranch.crawler.run.control import PATIENCE_S, facts_of
-from anabranch.crawler.run.crawl_verbs import REPORT, UsedOfLimits, changed_facts, limits_note, report_limit
+from anabranch.crawler.run.crawl_verbs import REPORT, LimitUse, changed_facts, limits_note, report_limit
 from anabranch.crawler.run.explain import ABOUT_URLS
 from anabranch.crawler.run.merging import joined_rows, merged_listing
 from anabranch.crawler.run.status import status_facts, stopped_facts
@@ -244,7 +244,7 @@ class SharedJob:
         if refused:
             raise UsageError(f"{refused[0]!r}: concerns one machine; give it to the worker's own command there")
 
-        def change(connection: Connection) -> tuple[CrawlOrder, list[Change], UsedOfLimits]:
+        def change(connection: Connection) -> tuple[CrawlOrder, list[Change], LimitUse]:
             lock_job(connection)
             kept = order_of([kept_layer(tomllib.loads(fact(connection, "order") or ""), self.database.place)])
             order, changes = changed_order(kept, settings)
@@ -252,7 +252,7 @@ class SharedJob:
                 if self.folder is not None:  # first: the next run begins by the folder's
                     keep_changes(self.folder, order, changes)
                 set_order(connection, order, settings)
-            return order, changes, UsedOfLimits(*used(connection))
+            return order, changes, LimitUse(*used(connection))
 
         order, changes, now = self.database.do(change)
         return changed_facts(changes, limits_note(order.limits, changes, now, is_running=bool(self.at_work())))

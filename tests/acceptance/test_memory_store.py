@@ -49,7 +49,9 @@ async def test_a_crawl_in_memory_is_whole_and_finished_for_good(tmp_path, slow_w
     ]
     more = await anabranch(*command, "http://new.test/", cwd=tmp_path)
     assert (more.code, more.err.count("\n")) == (1, 1)
-    assert "the job is finished, and its queue was in memory; begin another round with --again" in more.err
+    assert (
+        "the job is finished, and its queue was in memory; begin another round (`anabranch crawl --again`)" in more.err
+    )
     assert served(slow_web) == before, (
         "a seed that cannot be crawled is not left out in silence, and nothing is fetched"
     )
@@ -67,10 +69,7 @@ async def test_a_killed_crawl_in_memory_says_that_it_cannot_go_on(tmp_path, slow
     for more in ((), ("--store", "")):
         run = await anabranch(*command, *more, cwd=tmp_path)
         assert (run.code, run.err.count("\n"), run.out) == (1, 1, "")
-        assert (
-            "queue was in memory and ended with its process; start over with --fresh, which moves it aside, or choose another"
-            in run.err
-        )
+        assert "queue was in memory and ended with its process; start over with `anabranch crawl --fresh`" in run.err
     for verb, *more in (("status",), ("add", SEED)):
         told = await anabranch(verb, tmp_path / "job", *more, cwd=tmp_path)
         assert (told.code, told.err.count("\n")) == (1, 1)

@@ -210,7 +210,7 @@ async def test_a_limit_may_pause_the_crawl_and_the_operator_goes_beyond_it(tmp_p
     await seen(slow_web, 10)
     while (now := await facts(tmp_path))["phase"] != "paused":
         pass
-    assert now["paused"] == "paused by --limit"
+    assert now["paused"] == "paused by limits.pages"
     assert len(crawl_log(tmp_path / "job")) == 10
     assert (await told(tmp_path, "resume")).code == 0
     run = await ended(process)

@@ -141,7 +141,7 @@ class _Order:
                     lambda: job.job(self._name).change_order([setting]),
                 )
                 if done is not None:
-                    lines = [*(change["line"] for change in done["changes"]), done["note"]]
+                    lines = [*(change["line"] for change in done["changes"]), done.get("note", "")]
                     say("; ".join(filter(None, lines)) or "nothing changed: it has this value already")
                     dialog.close()
                     await self._show()

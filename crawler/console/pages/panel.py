@@ -183,7 +183,7 @@ async def block_host(view: View, name: str, hosts: Sequence[str]) -> None:
         asked = {"host": chosen, **_end_of_block(str(span.value), until.value or "")}
         done = await act(view, "block", name, asked, lambda: view.console.jobs.job(name).answer("block", asked))
         if done:
-            say(cell(done.facts["note"]) or f"{cell(chosen)} is blocked")
+            say(cell(done.facts.get("note", "")) or f"{cell(chosen)} is blocked")
 
 
 def _end_of_block(span: str, until: str) -> Mapping[str, float | None]:

@@ -129,6 +129,41 @@ def test_orders_last(job: Path, capsys) -> None:
     assert "paused" not in out(capsys)
 
 
+@pytest.mark.parametrize(
+    ("typed", "words"),
+    [
+        ("notaurl", "'notaurl' is no URL, nor a host of this job; write a URL in full, like http://notaurl/"),
+        ("/etc/hosts", "'/etc/hosts' is no http or https URL; correct it"),
+        ("not a url", "'not a url' is no http or https URL; correct it"),
+        ("", "url is empty; give one"),
+    ],
+)
+def test_why_refuses_what_is_no_url(job: Path, capsys, typed: str, words: str) -> None:
+    """One line, exit code 2."""
+    assert refused(capsys, run("why", url=typed)) == f"anabranch: {words}"
+
+
+def test_why_takes_a_host_without_a_dot_that_the_job_knows(tmp_path: Path, capsys) -> None:
+    """An intranet has such names; in full, or as localhost, one need not be known."""
+    make_job(tmp_path / "jobs" / "news", ["http://wiki/"])
+    for typed, state in {"wiki": "queued", "http://other/": "never scheduled", "localhost": "never scheduled"}.items():
+        assert run("why", url=typed) == 0
+        assert state in out(capsys).splitlines()[0]
+
+
+def test_a_block_of_a_host_without_urls_says_so(job: Path, capsys) -> None:
+    """It is kept for the first URL."""
+    assert run("block", host="new.test") == 0
+    last = out(capsys).splitlines()[-1]
+    assert last == "new.test has no URL yet; it is blocked when one comes"
+    assert run("block", host="a.test") == 0
+    assert "no URL yet" not in out(capsys)
+    with opened(job) as (frontier, _):
+        frontier.schedule([Candidate("http://new.test/")])
+    assert run("why", url="http://new.test/") == 0
+    assert "blocked until it is unblocked" in out(capsys)
+
+
 def test_an_order_for_an_unknown_queue_is_refused(job: Path, capsys) -> None:
     """Each in one line."""
     for verb in ("pause", "resume", "retire", "set-budget"):

@@ -181,7 +181,7 @@ def test_a_folder_with_other_things_is_refused_and_left_alone(name: str, fresh: 
     (directory / name).parent.mkdir(parents=True)
     (directory / name).write_text("mine")
     before = tree(directory)
-    with pytest.raises(NotAJobFolder, match=f"^{directory}: is not a job folder; choose another folder$") as raised:
+    with pytest.raises(NotAJobFolder, match=f"^{directory}: is not a job folder; name another job$") as raised:
         JobFolder.open(directory, delete_old=fresh)
     assert raised.value.exit_code is ExitCode.BAD_ORDER
     assert tree(directory) == before
@@ -192,7 +192,7 @@ def test_a_file_is_no_job_folder(tmp_path: Path) -> None:
     (tmp_path / "seeds.txt").write_text("http://a.test/")
     with pytest.raises(NotAJobFolder, match="is not a folder"):
         JobFolder.open(tmp_path / "seeds.txt")
-    with pytest.raises(NotAJobFolder, match=f"^{tmp_path}/seeds.txt: is not a folder; choose another place$"):
+    with pytest.raises(NotAJobFolder, match=f"^{tmp_path}/seeds.txt: is not a folder; name another job$"):
         JobFolder.open(tmp_path / "seeds.txt" / "below" / "it")
 
 
@@ -202,7 +202,7 @@ def test_a_job_of_a_newer_version_is_refused_and_can_be_started_afresh(directory
     (directory / "state" / "format.json").write_text('{"format": "anabranch job", "version": 99}')
     with pytest.raises(
         ForeignJobFormat,
-        match=r"99 by a newer version, this one reads up to \d+; go on with the newer version, or choose another folder$",
+        match=r"99 by a newer version, this one reads up to \d+; go on with the newer version, or name another job$",
     ) as raised:
         JobFolder.open(directory)
     assert raised.value.exit_code is ExitCode.BAD_ORDER

@@ -165,7 +165,7 @@ def test_a_job_whose_rows_are_gone_is_refused(tmp_path: Path) -> None:
     """Going on would silently crawl nothing."""
     state = tmp_path / "state"
     a_seed_is_noted(state)
-    with pytest.raises(StoreLost, match=r"frontier\.db is missing or empty.*start over with --fresh"):
+    with pytest.raises(StoreLost, match=r"frontier\.db is missing or empty.*start over with `anabranch crawl --fresh`"):
         open_job(state, order_of())
     assert not (state / "frontier.db").exists()
 
@@ -273,11 +273,13 @@ def test_a_job_whose_queue_was_in_memory_does_not_go_on(tmp_path: Path, text: st
     a_seed_is_noted(state)
     with pytest.raises(
         QueueLost,
-        match=r"queue was in memory and ended with its process; start over with --fresh, which moves it aside, or",
+        match=r"queue was in memory and ended with its process; start over with `anabranch crawl --fresh`, which moves it",
     ):
         open_job(state, order_of(text))
     (state / FINISHED_MARK).touch()
-    with pytest.raises(QueueLost, match=r"finished, and its queue was in memory; begin another round with --again"):
+    with pytest.raises(
+        QueueLost, match=r"finished, and its queue was in memory; begin another round \(`anabranch crawl --again`\)"
+    ):
         open_job(state, order_of(text))
 
 

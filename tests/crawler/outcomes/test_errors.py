@@ -52,7 +52,7 @@ def test_an_os_error_becomes_the_error_of_its_meaning(
     error = errors.storage_error(OSError(number, os.strerror(number)), Path("jobs/x"))
     assert type(error) is kind
     assert error.exit_code is exit_code
-    assert str(error) == f"jobs/x: {os.strerror(number).lower()}; {kind.advice.format(other='--job')}"
+    assert str(error) == f"jobs/x: {os.strerror(number).lower()}; {kind.advice.format(other='job folder')}"
 
 
 @pytest.mark.parametrize(
@@ -97,7 +97,7 @@ def test_a_job_in_use_names_the_process() -> None:
     """The operator can look for it, or end it."""
     error = errors.JobInUse(Path("jobs/x"), 42)
     assert error.pid == 42
-    assert str(error) == "jobs/x: in use by process 42; wait until it ends, or choose another folder"
+    assert str(error) == "jobs/x: in use by process 42; wait until it ends, or name another job"
     assert "another process" in str(errors.JobInUse(Path("jobs/x"), None))
 
 

@@ -658,7 +658,7 @@ async def test_with_on_limit_pause_a_limit_waits_for_the_operator(tmp_path) -> N
             await asked(job, "crawl-resume")
             assert await running is ExitCode.DONE
     assert crawled(tmp_path) == ALL
-    assert run.said[1:3] == ["paused by --limit; fetches under way may end", "resumed"]
+    assert run.said[1:3] == ["paused by limits.pages; fetches under way may end", "resumed"]
 
 
 async def test_a_page_that_always_breaks_off_is_kept_and_its_host_goes_on(tmp_path, monkeypatch) -> None:

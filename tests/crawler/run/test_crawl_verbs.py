@@ -31,7 +31,7 @@ from anabranch.crawler.run.crawl_verbs import (
     STATUS,
     STOP,
     CrawlVerbs,
-    UsedOfLimits,
+    LimitUse,
     facts_of_running,
     limits_note,
 )
@@ -278,6 +278,6 @@ async def test_at_the_end_all_reports_are_written(reported, tmp_path) -> None:
 )
 def test_a_changed_limit_that_is_reached_already_is_noted(limits, changed, is_running, note) -> None:
     """One that was not changed is not: the operator may have lifted it."""
-    used = UsedOfLimits(pages=40, fetched_bytes=2_000_000, elapsed_s=90.0)
+    used = LimitUse(pages=40, fetched_bytes=2_000_000, elapsed_s=90.0)
     changes = [Change(f"limits.{changed}", 0, 1)]
     assert limits_note(LimitsSection.model_validate(limits), changes, used, is_running=is_running) == note

@@ -60,7 +60,7 @@ async def test_with_on_limit_pause_the_operator_goes_beyond_the_pages() -> None:
         limits, _ = limits_of(run_state, pages=1, on_limit="pause")
         tickets = limits.pages
         await settled(tickets, 1)
-        assert (run_state.phase, run_state.pause_reason) == (Phase.PAUSED, "paused by --limit")
+        assert (run_state.phase, run_state.pause_reason) == (Phase.PAUSED, "paused by limits.pages")
         waiting = [asyncio.create_task(tickets.take()) for _ in range(3)]
         await settle()
         assert not any(task.done() for task in waiting)
@@ -104,7 +104,7 @@ async def test_bytes_that_paused_the_run_are_lifted_by_the_operator() -> None:
         limits, statistics = limits_of(run_state, bytes=1, on_limit="pause")
         statistics.fetched_bytes = 2
         limits.check_bytes()
-        assert run_state.pause_reason == "paused by --size-limit"
+        assert run_state.pause_reason == "paused by limits.bytes"
         run_state.resume_all()
         limits.check_bytes()
         assert run_state.phase is Phase.RUNNING

@@ -1,0 +1,63 @@
+"""A job that one process crawls, as an operator changes it while nobody does."""
+
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from threading import Barrier
+
+import pytest
+
+from anabranch.crawler.job.folder import JobFolder, held_folder
+from anabranch.crawler.job.orderfile import begun_order
+from anabranch.crawler.operate import folderjob
+from anabranch.crawler.operate.folderjob import FolderJob
+from anabranch.crawler.order.order import CrawlOrder, dump_order
+from anabranch.crawler.outcomes.errors import JobInUse, UsageError
+
+
+@pytest.fixture
+def job(tmp_path: Path) -> Path:
+    """A job with an order, and no queue yet."""
+    with JobFolder.open(tmp_path / "job") as folder:
+        folder.write_order(dump_order(CrawlOrder()))
+    return tmp_path / "job"
+
+
+def test_changes_at_the_same_time_are_all_kept(job: Path) -> None:
+    """Each waits for its turn."""
+    count = 6
+    start = Barrier(count)
+
+    def change(number: int) -> None:
+        start.wait()
+        FolderJob(job).change_order([f"scope.exclude+=/{number}"])
+
+    with ThreadPoolExecutor(count) as pool:
+        list(pool.map(change, range(count)))
+    assert sorted(begun_order(job).scope.exclude) == [f"/{number}" for number in range(count)]
+
+
+def test_a_job_that_stays_held_is_not_changed(job: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The line names the process that has it."""
+    monkeypatch.setattr(folderjob, "PATIENCE_S", 0.0)
+    with held_folder(job), pytest.raises(JobInUse, match=r"in use by .*; ask again in a moment"):
+        FolderJob(job).change_order(["limits.pages=5"])
+    assert begun_order(job).limits.pages == 0
+
+
+def test_a_job_that_was_never_begun_is_changed_only_if_it_has_an_order(job: Path, tmp_path: Path) -> None:
+    """One that a console has made can be changed before its first run."""
+    facts = FolderJob(job).change_order(["limits.pages=5"])
+    assert ([change["line"] for change in facts["changes"]], facts["note"]) == (["limits.pages: 0 -> 5"], "")
+    with JobFolder.open(tmp_path / "new"):
+        pass
+    with pytest.raises(UsageError, match="the job has not begun; `anabranch crawl` begins it"):
+        FolderJob(tmp_path / "new").change_order(["limits.pages=5"])
+
+
+def test_a_key_that_the_job_is_built_by_is_refused_with_all_others(job: Path) -> None:
+    """It needs another job; nothing is changed."""
+    with pytest.raises(
+        UsageError, match=r"frontier\.policy: cannot be changed while the job lives; these can: \[limits\]"
+    ):
+        FolderJob(job).change_order(["limits.pages=5", "frontier.policy=host"])
+    assert begun_order(job).limits.pages == 0
