@@ -147,7 +147,7 @@ def _holder(request: Request) -> Holder:
     if found is None:
         raise HTTPException(401, "give a token: Authorization: Bearer TOKEN", {"WWW-Authenticate": "Bearer"})
     if found.role is ConsoleRole.READER and request.method not in {"GET", "HEAD"}:
-        raise HTTPException(403, f"the token {found.name} may look, and change nothing")
+        raise HTTPException(403, f"the token {found.name} is read-only; use an operator's token")
     return found
 
 
@@ -216,18 +216,19 @@ def jobs(here: Here) -> Any:
     return _Json(here.jobs.rows())
 
 
-@router.post("/jobs", summary="Make a job", **_answers("JobRow", status=201))
-def make_job(here: Here, who: Who, asked: NewJob) -> Any:
-    """Make a job of seeds and an order, and have a process crawl it, which outlives the console."""
+@router.post("/jobs", summary="Create a job", **_answers("JobRow", status=201))
+def create_job(here: Here, who: Who, asked: NewJob) -> Any:
+    """Create a job from seeds and an order, and start its crawl in a process that outlives the console. `warnings` tells what the
+    order lacks."""
     seeds = asked.seeds if isinstance(asked.seeds, str) else "\n".join(asked.seeds) + "\n"
 
     def do() -> Facts:
-        here.jobs.begin(asked.name, seeds, asked.order)
+        warnings = here.jobs.create(asked.name, seeds, asked.order)
         if asked.start:
             here.jobs.start(asked.name)
-        return here.jobs.row(asked.name)
+        return {**here.jobs.row(asked.name), "warnings": warnings}
 
-    return _done(here, who, "make", asked.name, {"start": asked.start}, do, status=201)
+    return _done(here, who, "create", asked.name, {"start": asked.start}, do, status=201)
 
 
 @router.get("/jobs/{name}", summary="The status of a job", **_answers("Status"))
@@ -354,7 +355,7 @@ def workers(here: Here, name: Name) -> Any:
     return _Json(of_several(here.jobs.job(name), name).workers())
 
 
-@router.post("/jobs/{name}/workers/{worker}/drain", summary="Have a worker end", **_answers("Worker", is_list=True))
+@router.post("/jobs/{name}/workers/{worker}/drain", summary="Drain a worker", **_answers("Worker", is_list=True))
 def drain(here: Here, who: Who, name: Name, worker: str) -> Any:
     """In order; answers when it has ended."""
 
@@ -407,7 +408,7 @@ _EVENTS: dict[str, Any] = {
 }
 
 
-@router.get("/jobs/{name}/events", summary="The status of a job, again and again", **_EVENTS)
+@router.get("/jobs/{name}/events", summary="The status of a job, as events", **_EVENTS)
 async def events(
     here: Here, who: Who, request: Request, name: Name, every_s: Annotated[float, Query(ge=0.5, le=3600)] = 2.0
 ) -> Any:
@@ -425,7 +426,7 @@ async def events(
     return _Stream(here, who, stream())
 
 
-@router.get("/jobs/{name}/logs/{log}/events", summary="New lines of a log", **_EVENTS)
+@router.get("/jobs/{name}/logs/{log}/events", summary="New lines of a log, as events", **_EVENTS)
 async def log_events(
     here: Here, who: Who, request: Request, name: Name, log: LogName, contains: Annotated[str, Query()] = ""
 ) -> Any:

@@ -103,7 +103,7 @@ class ConsoleJobs:
         self._database = operated(place) if place.startswith(DATABASES) else None
         self.folder = None if self._database else Path(place)
         if self.folder is not None and not self.folder.is_dir():
-            raise UsageError(f"{place}: there is no such folder; make it, or name one that holds jobs")
+            raise UsageError(f"{place}: there is no such folder; create it, or name one that holds jobs")
 
     @cached_property
     def _name_in_database(self) -> str:
@@ -180,12 +180,17 @@ class ConsoleJobs:
             if numbers is not None and not isinstance(numbers, NoSuchJob)
         }
 
-    def begin(self, name: str, seeds: str, order: str | Mapping[str, Any]) -> None:
-        """Make a job of seeds, a line each, and an order (TOML, or its tables). Raises: UsageError; OrderError, all faults."""
+    def create(self, name: str, seeds: str, order: str | Mapping[str, Any]) -> list[str]:
+        """Create a job from seeds, a line each, and an order (TOML, or its tables); what the order lacks, a line each.
+
+        Raises: UsageError; OrderError, all faults.
+        """
         if self.folder is None:
-            raise UsageError("a console of a database makes no jobs; `anabranch crawl --store` does")
+            raise UsageError("a console of a database cannot create jobs; use `anabranch crawl --store`")
         if is_job(self.folder):
-            raise UsageError(f"{self.folder}: is a job itself; make others by a console of the folder that holds it")
+            raise UsageError(
+                f"{self.folder}: is a job itself; start a console on the folder that holds it to create others"
+            )
         if not seeds.strip():
             raise UsageError("seeds: the list is empty; write one URL a line")
         content = seeds.encode()
@@ -212,6 +217,7 @@ class ConsoleJobs:
         except BaseException:
             shutil.rmtree(directory, ignore_errors=True)  # its name is free again
             raise
+        return order_warnings(made)
 
     def check(self, name: str, order: str) -> Check:
         """The faults of an order, and what one without faults lacks. Raises: OrderError if it is no TOML."""

@@ -38,7 +38,7 @@ from anabranch.crawler.console.jobs import ConsoleJobs
 from anabranch.crawler.job.folder import who_holds
 from anabranch.crawler.operate.contract import OperatedJob
 from anabranch.crawler.operate.databasejob import DatabaseJob
-from anabranch.crawler.operate.folderjob import EmbeddedFolderJob, FolderJob
+from anabranch.crawler.operate.folderjob import FolderJob
 from anabranch.crawler.outcomes.errors import CrawlerError, DiskFull, UsageError, storage_errors
 from anabranch.crawler.run.control import ask
 from anabranch.dedup.files.locks import folder_turn, try_lock
@@ -141,7 +141,7 @@ class QueueTables:
         self._ended = Event()
         self._tidying: Thread | None = None
         parent = folder / _FOLDER
-        with storage_errors(parent, "--state"):
+        with storage_errors(parent, "folder of the console"):
             parent.mkdir(mode=0o700, parents=True, exist_ok=True)
             with folder_turn(parent):
                 for left in parent.iterdir():
@@ -339,12 +339,12 @@ class _JobTables:
             old.keep(is_same=False)
 
     def _made(self) -> _Tables:
-        with storage_errors(self._folder, "--state"):
+        with storage_errors(self._folder, "folder of the console"):
             folder = Path(tempfile.mkdtemp(dir=self._folder))
         source, taken_s, began_s = _source(self._job), time.time(), time.monotonic()
         try:
             mark = _mark(source)
-            with storage_errors(self._folder, "--state"):
+            with storage_errors(self._folder, "folder of the console"):
                 if source is None:
                     self._write_from_memory(folder)
                 else:
@@ -421,14 +421,8 @@ class _Live:
 
 def _live(job: OperatedJob) -> _Live:
     """What the crawl of a job has in memory now."""
-    if isinstance(job, EmbeddedFolderJob):
-        return _Live(None, {}, {})
     try:
-        if isinstance(job, DatabaseJob):
-            facts = job.active(_LIVE_ROWS)
-        else:
-            assert isinstance(job, FolderJob)
-            facts = ask(job.directory / STATE, "active", {"limit": _LIVE_ROWS})
+        facts = job.active(_LIVE_ROWS)
     except (CrawlerError, FrontierError):  # also of a crawl of an older version
         return _Live(None, {}, {}, "the crawl does not answer")
     if facts is None:

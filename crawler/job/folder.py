@@ -373,6 +373,15 @@ class MovedAside(NamedTuple):
     leaves: tuple[str, ...]  #: servers of its shared filter, which keep their keys
 
 
+#: The end of the name of a job that was moved aside.
+_MOVED_ASIDE = re.compile(r"\.previous-\d{8}T\d{6}Z(-\d+)?$")
+
+
+def is_moved_aside(directory: Path) -> bool:
+    """Whether a job's name is one that `move_aside` gives. Pure."""
+    return _MOVED_ASIDE.search(directory.name) is not None
+
+
 def move_aside(directory: Path, now_s: float) -> MovedAside | None:
     """Rename a job's folder to `JOB.previous-TIMESTAMP` (UTC), in the same folder; None if there is no job.
 

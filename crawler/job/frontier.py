@@ -220,7 +220,8 @@ def refuse_lost_queue(state: Path) -> None:
     if is_finished(state):
         raise QueueLost(
             f"{state.parent}: the job is finished, and its queue was in memory; "
-            "begin another round (`anabranch crawl --again`), or start over with `anabranch crawl --fresh`, which moves it aside"
+            "begin another round (`anabranch crawl --again`), or start over with `anabranch crawl --fresh`, "
+            "which moves it aside"
         )
     raise QueueLost(
         f"{state.parent}: the job cannot go on, its queue was in memory and ended with its process; "

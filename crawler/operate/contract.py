@@ -68,6 +68,9 @@ class OperatedJob(Protocol):
     def metrics(self) -> Facts | None:
         """The numbers of `report.metrics`; None if nobody crawls the job."""
 
+    def active(self, limit: int) -> Facts | None:
+        """The verb `active` of the running crawl, and which workers are `silent`; None without a crawl that can be asked."""
+
     def order(self) -> CrawlOrder:
         """The order that the job goes by. Raises: UsageError if it has none yet; OrderError."""
 

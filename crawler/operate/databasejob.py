@@ -112,7 +112,7 @@ class DatabaseJob:
                     return VerbAnswer(explainer.explained(verb, facts), is_running=False)
 
     def active(self, limit: int) -> Facts | None:
-        """The verb `active` of all workers, summed; "silent": who does not answer soon. None if no worker is at work."""
+        """Of all workers, summed; `silent` are those that do not answer soon."""
         with self._shared(reads=True) as job:
             found, silent = job.answers_soon("active", {"limit": limit})
             if not found and not silent:

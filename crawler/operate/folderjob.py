@@ -155,6 +155,10 @@ class FolderJob:
         """From the crawl."""
         return self._ask(METRICS, {})
 
+    def active(self, limit: int) -> Facts | None:
+        """From the crawl; None without one."""
+        return self._ask("active", {"limit": limit})
+
     def order(self) -> CrawlOrder:
         """From its folder."""
         return begun_order(self.directory)
@@ -210,6 +214,9 @@ class EmbeddedFolderJob(FolderJob):
     def logs(self) -> Path | None:
         """It has no log of ours."""
         return None
+
+    def active(self, limit: int) -> None:
+        """The host has no control socket."""
 
     def answer(self, verb: str, arguments: Arguments) -> VerbAnswer:
         """Raises: JobInUse if it would change what the host holds."""

@@ -6,7 +6,7 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
-from anabranch.crawler.job.folder import refuse_foreign, who_holds
+from anabranch.crawler.job.folder import is_moved_aside, refuse_foreign, who_holds
 from anabranch.crawler.job.orderfile import order_file
 from anabranch.crawler.job.state import is_finished
 from anabranch.crawler.operate.finding import operated_folder
@@ -25,11 +25,13 @@ UNKNOWN = "unknown"
 
 
 def job_folders(folder: Path) -> list[Path]:
-    """The jobs in a folder, by name; the folder itself if it is a job."""
+    """The jobs in a folder, by name, without those that were moved aside; the folder itself if it is a job."""
     if is_job(folder):
         return [folder]
     try:
-        return sorted(entry for entry in folder.iterdir() if entry.is_dir() and is_job(entry))
+        return sorted(
+            entry for entry in folder.iterdir() if not is_moved_aside(entry) and entry.is_dir() and is_job(entry)
+        )
     except OSError:
         return []
 

@@ -27,7 +27,7 @@ class CrawlStatistics:
     started_s: float  #: epoch seconds
     pages: int = 0  #: URLs that were answered
     failed: int = 0  #: URLs given up
-    excluded: int = 0  #: URLs that were not fetched on purpose
+    excluded: int = 0  #: URLs excluded by robots.txt, scope or limits
     retries: int = 0  #: tries that are repeated later
     robots: int = 0  #: robots.txt fetched
     fetched_bytes: int = 0  #: of bodies, as they were sent

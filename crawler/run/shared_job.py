@@ -382,7 +382,7 @@ class SharedJob:
         """
         replies, silent = self._replies_within(PATIENCE_S, epochs, verb, given)
         if not replies and not self.at_work():  # it was killed, and its lease has ended meanwhile
-            raise NoWorkers(f"{self.place}: no worker of this job is at work any more")
+            raise NoWorkers(f"{self.place}: no worker of this job is running")
         if silent or not replies:
             names = (
                 ", ".join(line.name for line in self.at_work() if line.epoch in silent) or "the worker that was asked"

@@ -249,7 +249,7 @@ def stopped_facts(
         filter=seen,
         totals=totals,
     )
-    line = "finished: nothing is queued" if is_finished else "not running; `anabranch crawl` goes on with it"
+    line = "finished: nothing is queued" if is_finished else "not running; `anabranch crawl` resumes it"
     return status_facts(now, STOPPED, line, is_finished=is_finished)
 
 

@@ -108,7 +108,7 @@ async def test_the_verbs_of_a_crawl(tmp_path, web):
     audit = [json.loads(line) for line in (tmp_path / "state" / "audit.jsonl").read_text().splitlines()]
     assert {entry["who"] for entry in audit} == {"operator"}
     assert [entry["action"] for entry in audit if "error" in entry] == ["start"]
-    assert {"make", "pause", "add", "block", "unblock", "set", "resume", "stop", "start", "remove"} <= {
+    assert {"create", "pause", "add", "block", "unblock", "set", "resume", "stop", "start", "remove"} <= {
         entry["action"] for entry in audit
     }
 
@@ -325,6 +325,17 @@ async def test_an_order_names_neither_code_nor_files_of_the_machine(tmp_path):
             answer = await console.client.post("/api/v1/jobs", json={"name": "a", "seeds": SEED, "order": order})
             assert (answer.status_code, bool(answer.json()["error"])) == (400, True), (order, answer.text)
         assert [*(tmp_path / "jobs").iterdir()] == []
+
+
+async def test_a_job_without_a_contact_is_created_with_a_warning(tmp_path):
+    """As the command warns; a job with one has no warnings."""
+    async with running_console(tmp_path) as console:
+        for name, contact, count in (("a", "", 1), ("b", "https://example.org/bot", 0)):
+            order = {"agent": {"contact": contact}}
+            asked = {"name": name, "seeds": SEED, "order": order, "start": False}
+            answer = await console.client.post("/api/v1/jobs", json=asked)
+            assert answer.status_code == 201, answer.text
+            assert len(checked(answer.json(), "JobRow")["warnings"]) == count
 
 
 async def test_a_job_in_a_database(tmp_path, web):

@@ -80,7 +80,7 @@ async def test_two_windows_steer_one_crawl(tmp_path, console, browser, window, e
             if phase == "paused":
                 await expect(one.get_by_text("paused by the operator").first).to_be_visible()
     noted = [json.loads(line)["action"] for line in (console.state / "audit.jsonl").read_text().splitlines()]
-    assert noted == ["make", "pause", "resume", "stop", "start"]
+    assert noted == ["create", "pause", "resume", "stop", "start"]
 
 
 async def test_a_crawl_that_is_killed_is_seen_and_started_again(tmp_path, console, window, slow_web):

@@ -67,7 +67,7 @@ async def test_pages_sockets_and_logins_pass_the_nginx_of_the_page(tmp_path, bro
         assert snippet != SNIPPET
         async with SmallWeb(delay_s=0.3) as web:
             order = write_order(tmp_path, web.hosts)
-            ConsoleJobs(str(console.jobs)).begin("news", "http://blog.alpha.test/", order.read_text())
+            ConsoleJobs(str(console.jobs)).create("news", "http://blog.alpha.test/", order.read_text())
             with nginx(tmp_path, port, snippet):
                 window = await (await browser.new_context(ignore_https_errors=True)).new_page()
                 window.on("websocket", lambda one: sockets.append(one.url))

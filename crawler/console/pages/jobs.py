@@ -138,12 +138,12 @@ def _new_job(view: View) -> None:
 
         async def begin(*, starts: bool) -> None:
             def do() -> bool:
-                view.console.jobs.begin(name.value.strip(), "\n".join([seeds.value, *files]), order.value)
+                view.console.jobs.create(name.value.strip(), "\n".join([seeds.value, *files]), order.value)
                 if starts:
                     view.console.jobs.start(name.value.strip())
                 return True
 
-            if await act(view, "make", name.value.strip(), {"start": starts}, do):
+            if await act(view, "create", name.value.strip(), {"start": starts}, do):
                 ui.navigate.to(view.path("jobs", name.value.strip()))
 
         checked = [""]  # what was checked last

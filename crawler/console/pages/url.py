@@ -190,9 +190,9 @@ def _pages(view: View, name: str, files: UrlFiles) -> None:
     heading("Found on")
     parents = list(dict.fromkeys([*([files.via] if files.via else []), *files.parents]))
     if not parents:
-        ui.label("Not known: it is a seed, or not fetched yet. With `--links` a crawl writes all links.").classes(
-            "soft"
-        )
+        ui.label(
+            "Not known: it is a seed, or not fetched yet. A crawl with write.links = true records all links."
+        ).classes("soft")
     with ui.column().classes("w-full gap-1").style("max-height:20rem;overflow:auto;flex-wrap:nowrap"):
         for parent in parents:
             first = " (first)" if parent == files.via else ""
@@ -221,7 +221,7 @@ def _moment(stamp: str) -> str:
 def _record(view: View, name: str, record: UrlRecord | None) -> None:
     heading("WARC record")
     if record is None:
-        ui.label("None: the URL is not fetched yet, or the crawl writes no WARC files (`--warc`).").classes("soft")
+        ui.label("None: the URL is not fetched yet, or the crawl writes no WARC files (write.warc).").classes("soft")
         return
     facts_list((("File", record.file), ("Fetched", _moment(record.date)), ("Trouble", record.trouble)))
     if record.trouble:

@@ -97,5 +97,5 @@ FUNCTIONS = [
 def test_a_user_function_is_refused_wherever_it_stands(tmp_path, order):
     """In allowed keys, too; nothing is made."""
     with pytest.raises((UsageError, OrderError)):
-        ConsoleJobs(str(tmp_path)).begin("a", "http://a.test/", order)
+        ConsoleJobs(str(tmp_path)).create("a", "http://a.test/", order)
     assert not [*Path(tmp_path).iterdir()]

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from anabranch.crawler.job.folder import JobFolder
+from anabranch.crawler.job.folder import JobFolder, move_aside
 from anabranch.crawler.operate.listing import job_folders, listed, listed_jobs
 from anabranch.crawler.order.order import CrawlOrder, dump_order
 from anabranch.crawler.report.progress_log import LEGEND
@@ -63,10 +63,13 @@ def test_a_job_that_cannot_be_read_does_not_break_the_list(job: Path, file: str,
 
 
 def test_the_jobs_of_a_folder_are_in_order(job: Path) -> None:
-    """A job is a folder of one; other folders, files and what is missing are none."""
+    """A job is a folder of one; other folders, files, what is missing and what was moved aside are none."""
     JobFolder.open(job.with_name("archive")).close()
     (job.parent / "file").touch()
     (job.parent / "empty").mkdir()
+    JobFolder.open(job.with_name("old")).close()
+    moved = move_aside(job.with_name("old"), 0.0)
+    assert moved is not None
     assert [found.name for found in job_folders(job.parent)] == ["archive", "news"]
     assert job_folders(job) == [job]
     assert job_folders(job.parent / "nosuch") == []
