@@ -218,8 +218,7 @@ def jobs(here: Here) -> Any:
 
 @router.post("/jobs", summary="Create a job", **_answers("JobRow", status=201))
 def create_job(here: Here, who: Who, asked: NewJob) -> Any:
-    """Create a job from seeds and an order, and start its crawl in a process that outlives the console. `warnings` tells what the
-    order lacks."""
+    """Create a job from seeds and an order, and start its crawl in a process that outlives the console."""
     seeds = asked.seeds if isinstance(asked.seeds, str) else "\n".join(asked.seeds) + "\n"
 
     def do() -> Facts:
