@@ -125,7 +125,7 @@ def _run_chosen(command: CrawlCommand, chosen: ChosenJob, fork_server: ForkServe
             if fork_server is not None:
                 return _run_processes(command, order, job, seeds, fork_server)
             if is_shared:
-                return _run_worker(command, order, job, seeds)
+                return _run_worker(command, chosen, job, seeds)
             return _run_job(command, order, job, seeds)
         except BaseException:
             job.undo_failed_start()
@@ -142,15 +142,16 @@ async def _crawl_alone(order: CrawlOrder, job: JobFolder, seeds: Sequence[Seed],
     return code
 
 
-def _run_worker(command: CrawlCommand, order: CrawlOrder, job: JobFolder, seeds: Sequence[Seed]) -> int:
+def _run_worker(command: CrawlCommand, chosen: ChosenJob, job: JobFolder, seeds: Sequence[Seed]) -> int:
     """Crawl as one of the job's workers."""
     from anabranch.crawler.cluster.agreement import Wanted  # noqa: PLC0415 - most crawls have no database
     from anabranch.crawler.run.shared_worker import crawl_shared  # noqa: PLC0415
 
+    order = chosen.order
     _warn_of(order)
     hooks = _hooks(order, command.verbosity)
     with asyncio.Runner(loop_factory=loop_factory(order.crawl.loop)) as runner:
-        wanted = Wanted(order, seeds, command.again, command.yes)
+        wanted = Wanted(order, seeds, command.again, command.yes, changes=chosen.shared_changes)
         return runner.run(crawl_shared(wanted, job, hooks, time.time, order.frontier.store))
 
 

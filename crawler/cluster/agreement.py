@@ -155,15 +155,16 @@ def shared_order(address: str | Path, directory: Path) -> SharedOrder | None:
         if text is None:
             return None
         has_seeds = bool(fetch(connection, "SELECT 1 FROM job_seed LIMIT 1"))
+        changes = len(settings_of_run(connection))
     kept = tomllib.loads(text)
     if isinstance(address, Path):
-        return SharedOrder((), kept["frontier"]["shares"], has_seeds)
+        return SharedOrder((), kept["frontier"]["shares"], has_seeds, changes)
     layers = [kept_layer(_passed_on(kept), database.place)]
     own = last_order_file(directory)
     if own is not None:
         layers.insert(0, kept_layer(_local_keys(tomllib.loads(own.read_text("utf-8-sig"))), str(own)))
         layers.insert(0, kept_layer(edited_tables(directory), str(directory / ORDER_FILE)))
-    return SharedOrder(layers, kept["frontier"]["shares"], has_seeds)
+    return SharedOrder(layers, kept["frontier"]["shares"], has_seeds, changes)
 
 
 def _passed_on(tables: Mapping[str, Any]) -> dict[str, Any]:
@@ -242,6 +243,7 @@ class Wanted(NamedTuple):
     again: bool = False  #: begin another round
     has_consent: bool = False  #: even if the job is unfinished, or another scope ends queued URLs
     leads: bool = True  #: if it is the first at work, its order becomes the job's, which runs then
+    changes: int | None = None  #: of the last run that the order has; later ones are added to it. None: all
 
 
 def join(database: JobDatabase, wanted: Wanted, who: Applicant) -> Joined:
@@ -273,9 +275,7 @@ def join(database: JobDatabase, wanted: Wanted, who: Applicant) -> Joined:
             _follow_others(database.place, connection, wanted, others, list(differs.values()))
         else:
             _lead(database.place, connection, wanted, differs)
-            put_fact(connection, "order", dump_order(wanted.order))
-            put_fact(connection, "agreement", json.dumps(agreement_of(wanted.order)))
-            put_fact(connection, "settings", "[]")
+            _begin_order(connection, wanted)
             put_wish(connection, Wish.RUN)
             _note_begin(connection)
         added = add_seeds(connection, wanted.seeds)
@@ -347,6 +347,16 @@ def _lead(place: str, connection: Connection, wanted: Wanted, differs: Mapping[s
         _begin_again(connection)
 
 
+def _begin_order(connection: Connection, wanted: Wanted) -> None:
+    """The job's order is the worker's now, with what was changed since the worker read it. Raises: OrderError."""
+    order, missed = wanted.order, [] if wanted.changes is None else settings_of_run(connection)[wanted.changes :]
+    put_fact(connection, "settings", "[]")
+    set_order(connection, order)
+    for settings in missed:
+        order, _ = changed_order(order, settings)
+        set_order(connection, order, settings)
+
+
 def _begin_again(connection: Connection) -> None:
     """Forget all URLs; the seeds, the totals and the files of earlier rounds stay."""
     forget_urls(connection)
@@ -388,12 +398,13 @@ def _changes_had(connection: Connection, order: CrawlOrder) -> int | None:
     return None
 
 
-def set_order(connection: Connection, order: CrawlOrder, settings: Sequence[str]) -> None:
+def set_order(connection: Connection, order: CrawlOrder, settings: Sequence[str] = ()) -> None:
     """The job's order is now this one, made by these settings; workers at work see that they have to follow."""
     lock_job(connection)
     put_fact(connection, "order", dump_order(order))
     put_fact(connection, "agreement", json.dumps(agreement_of(order)))
-    put_fact(connection, "settings", json.dumps([*settings_of_run(connection), list(settings)]))
+    if settings:
+        put_fact(connection, "settings", json.dumps([*settings_of_run(connection), list(settings)]))
 
 
 def settings_of_run(connection: Connection) -> list[list[str]]:

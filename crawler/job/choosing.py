@@ -78,6 +78,7 @@ class ChosenJob:
     is_derived: bool  #: the folder's name was derived from a seed or a seed file
     edits: Sequence[str] = ()  #: changes that people made to the job's own order since its last run
     stamp: bytes | None = None  #: `changes_stamp` of the job when it was chosen; None: its order is in a database
+    shared_changes: int = 0  #: `changes` of the `SharedOrder`
 
 
 class SharedOrder(NamedTuple):
@@ -86,6 +87,7 @@ class SharedOrder(NamedTuple):
     layers: Sequence[Layer]  #: the strongest first; none if the job's folder has it
     shares: int
     has_seeds: bool
+    changes: int = 0  #: of `anabranch set` in the job's run that the layers have
 
 
 #: A database by its URL or a file, and the worker's folder -> the job there; None if there is no job of several workers.
@@ -236,6 +238,7 @@ def _of_shared(
         directory=directory,
         named=named,
         has_seeds=shared.has_seeds,
+        shared_changes=shared.changes,
         is_derived=False,
         edits=order_edits(directory),
     )

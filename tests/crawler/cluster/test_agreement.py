@@ -17,6 +17,7 @@ from anabranch.crawler.cluster.agreement import (
     check_agreement,
     join,
     set_order,
+    settings_of_run,
     shared_order,
 )
 from anabranch.crawler.cluster.commands import Wish, put_wish, wish
@@ -51,9 +52,7 @@ def order_of(store: Path | str, **flags: object) -> CrawlOrder:
     return load_order(None, {"store": place, **flags}, ["frontier.shares=4"])
 
 
-def joined(
-    database: JobDatabase, order: CrawlOrder, name: str = "a", seeds: list[Seed] = SEEDS, **more: bool
-) -> Joined:
+def joined(database: JobDatabase, order: CrawlOrder, name: str = "a", seeds: list[Seed] = SEEDS, **more: int) -> Joined:
     return join(database, Wanted(order, seeds, **more), Applicant(name, f"token of {name}", is_named=False))
 
 
@@ -241,3 +240,28 @@ def test_a_worker_that_joins_in_the_moment_of_a_change_lacks_it_and_agrees(
             joined(database, changed_order(orders[-1], ["limits.pages=9"])[0], "b")
         with pytest.raises(OtherOrder, match=r"\[politeness\] min_delay is '3s' there and '1s' here"):
             joined(database, order_of(store, min_delay="1s"), "b")
+
+
+def test_a_change_after_the_first_worker_has_read_the_order_is_kept(
+    database: JobDatabase, store: Path | str, tmp_path
+) -> None:
+    """The worker begins the run by its own order with the changes that it lacks, and follows them."""
+    order = order_of(store)
+    joined(database, order)
+    with at_work(store, order, tmp_path, "a"):  # there is a job
+        pass
+    read = shared_order(store, tmp_path / "b")
+    assert read is not None
+    settings = ["limits.pages=5"]
+    changed, _ = changed_order(order, settings)
+    with database.transaction() as connection:
+        set_order(connection, changed, settings)
+    assert joined(database, order_of(store, min_delay="1s"), "b", changes=read.changes).is_first
+    assert check_agreement(database, order_of(store, min_delay="1s")) == 0
+    with database.transaction() as connection:
+        assert settings_of_run(connection) == [settings]
+    later = shared_order(store, tmp_path / "b")
+    assert later is not None
+    assert joined(database, changed, "b", changes=later.changes).is_first
+    with database.transaction() as connection:
+        assert settings_of_run(connection) == []
