@@ -8,12 +8,15 @@ from __future__ import annotations
 
 import asyncio
 import json
+from asyncio import Semaphore
 from collections import Counter
 from collections.abc import AsyncIterator, Callable, Coroutine, Mapping
+from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from functools import partial
 from importlib.resources import files
 from typing import Annotated, Any, Literal, TypeVar, get_args
+from weakref import WeakValueDictionary
 
 from fastapi import APIRouter, Body, Depends, FastAPI, HTTPException, Query, Request
 from fastapi.exceptions import RequestValidationError
@@ -45,8 +48,12 @@ LogName = Literal["crawl.log", "errors.jsonl", "progress-statistics.log", "conso
 LOGS: tuple[str, ...] = get_args(LogName)
 _MOST_LOG_BYTES = 4 << 20
 _MOST_BODY_BYTES = 96 << 20  # a job's seeds, as JSON
+#: Requests of one job at once; further ones wait this long. So a job that does not answer leaves threads to the others.
+_MOST_THREADS_OF_JOB, _TURN_S = 4, 10.0
 #: Streams of one token at once.
 _MOST_STREAMS = 50
+#: A worker that drains is waited for this long.
+_DRAIN_PATIENCE_S = 30.0
 #: Between two looks of a stream at a log.
 _FOLLOW_S = 0.5
 
@@ -65,6 +72,7 @@ class Console:
     access: Access
     audit: AuditLog
     streams: Counter[Holder] = field(default_factory=Counter)  #: of whom how many are open
+    turns: WeakValueDictionary[str, Semaphore] = field(default_factory=WeakValueDictionary)  #: of requests, by job
 
     def done(self, who: Holder, action: str, job: str, arguments: Mapping[str, object], do: Callable[[], T]) -> T:
         """Do it, and have the audit log note it, also if it failed (blocks)."""
@@ -155,7 +163,7 @@ def _still_has_token(request: Request) -> bool:
     """The token of a stream may be revoked while it lasts."""
     try:
         _holder(request)
-    except HTTPException:
+    except (HTTPException, CrawlerError):
         return False
     return True
 
@@ -163,6 +171,22 @@ def _still_has_token(request: Request) -> bool:
 def _known(request: Request) -> Holder:
     found: Holder = request.state.holder
     return found
+
+
+@asynccontextmanager
+async def _turn(here: Console, job: str) -> AsyncIterator[None]:
+    """The turn of a request of a job. Raises: HTTPException, 503 if the requests before it take too long."""
+    turn = here.turns.setdefault(job, Semaphore(_MOST_THREADS_OF_JOB))
+    try:
+        await asyncio.wait_for(turn.acquire(), _TURN_S)
+    except TimeoutError as error:
+        raise HTTPException(
+            503, f"{job}: {_MOST_THREADS_OF_JOB} requests wait for its answer; ask again later"
+        ) from error
+    try:
+        yield
+    finally:
+        turn.release()
 
 
 class _TokenRoute(APIRoute):
@@ -175,7 +199,10 @@ class _TokenRoute(APIRoute):
         async def answer_to_holder(request: Request) -> Response:
             request.state.holder = _holder(request)
             try:
-                return await answer(request)
+                if self.path.endswith("/events"):  # streams share one question
+                    return await answer(request)
+                async with _turn(_console(request), str(request.path_params.get("name", ""))):
+                    return await answer(request)
             except UnicodeEncodeError as error:  # JSON can have it, and no file or URL
                 raise HTTPException(400, "a text has half of a surrogate pair; send whole characters") from error
 
@@ -224,7 +251,10 @@ def create_job(here: Here, who: Who, asked: NewJob) -> Any:
     def do() -> Facts:
         warnings = here.jobs.create(asked.name, seeds, asked.order)
         if asked.start:
-            here.jobs.start(asked.name)
+            try:
+                here.jobs.start(asked.name)
+            except CrawlerError as error:
+                raise CrawlerError(f"the job was created, but not started: {error}") from error
         return {**here.jobs.row(asked.name), "warnings": warnings}
 
     return _done(here, who, "create", asked.name, {"start": asked.start}, do, status=201)
@@ -356,11 +386,11 @@ def workers(here: Here, name: Name) -> Any:
 
 @router.post("/jobs/{name}/workers/{worker}/drain", summary="Drain a worker", **_answers("Worker", is_list=True))
 def drain(here: Here, who: Who, name: Name, worker: str) -> Any:
-    """In order; answers when it has ended."""
+    """It ends in order. The answer comes when it has ended; after 30 seconds an error does, and it drains all the same."""
 
     def do() -> Any:
         job = of_several(here.jobs.job(name), name)
-        job.drain(worker)
+        job.drain(worker, _DRAIN_PATIENCE_S)
         return job.workers()
 
     return _done(here, who, "drain", name, {"worker": worker}, do)

@@ -9,8 +9,12 @@ from threading import Lock, Thread
 from time import monotonic
 from typing import Generic, NamedTuple, TypeVar
 
+import structlog
+
 from anabranch.crawler.outcomes.errors import CrawlerError
 from anabranch.frontier.errors import FrontierError
+
+log = structlog.get_logger(__name__)
 
 T = TypeVar("T")
 
@@ -68,3 +72,6 @@ class Asking(Generic[T]):
             return question.answer.result()  # type: ignore[return-value]  # what `ask` returned
         except (CrawlerError, FrontierError) as error:
             return error
+        except Exception as error:  # a defect, or a job of another version: the others are answered
+            log.exception("a job cannot be read", job=name)
+            return CrawlerError(f"{name}: cannot be read: {error!r}; the console's log tells more")

@@ -27,10 +27,19 @@ from anabranch.crawler.order.frontier import DATABASES
 from anabranch.crawler.order.loading import Examined, examine
 from anabranch.crawler.order.order import CrawlOrder, dump_order
 from anabranch.crawler.order.sources import Layer
-from anabranch.crawler.outcomes.errors import JobInUse, NoSeeds, OrderError, UsageError, storage_error, storage_errors
+from anabranch.crawler.outcomes.errors import (
+    CrawlerError,
+    JobInUse,
+    NoSeeds,
+    OrderError,
+    UsageError,
+    storage_error,
+    storage_errors,
+)
 from anabranch.crawler.report.metrics import ProcessSums
 from anabranch.crawler.run.verbs import Facts
 from anabranch.dedup.files.durable import replace_file
+from anabranch.frontier.errors import FrontierError
 from anabranch.frontier.jobfolder import is_job
 from anabranch.frontier.policies.userfunctions import is_user_function
 
@@ -120,8 +129,6 @@ class ConsoleJobs:
 
     def rows(self) -> list[Facts]:
         """A row for each job; see `operate.listing`. One that does not answer in time is a row, too."""
-        if self._database is not None:
-            return [row_of(self._database.status())]
         answers = self._listing.answers(self.names)
         rows = [_silent_row(name, row) if isinstance(row, Exception) else row for name, row in answers.items()]
         return [row for row in rows if row is not None]
@@ -223,7 +230,7 @@ class ConsoleJobs:
         """The faults of an order, and what one without faults lacks. Raises: OrderError if it is no TOML."""
         assert self.folder is not None
         examined = _examined(name, order, (self.folder / name / SEED_FILE).absolute())
-        faults = examined.faults or tuple(_of_the_machine(examined.order))
+        faults = examined.faults or tuple(_of_the_machine(examined.order)) or tuple(_unknown_names(examined))
         return Check(faults=faults, warnings=() if faults else tuple(order_warnings(examined.order)))
 
     def start(self, name: str, *, again: bool = False) -> int:
@@ -308,6 +315,14 @@ def _order(name: str, given: str | Mapping[str, Any], seed_file: Path) -> CrawlO
         raise UsageError(fault)
     check_names(examined.order, examined.layers)
     return examined.order
+
+
+def _unknown_names(examined: Examined) -> Iterator[str]:
+    """A line if a policy or another name is unknown; the order names no code of the machine."""
+    try:
+        check_names(examined.order, examined.layers)
+    except (CrawlerError, FrontierError) as error:
+        yield str(error)
 
 
 def _of_the_machine(order: CrawlOrder) -> Iterator[str]:

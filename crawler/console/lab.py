@@ -119,6 +119,9 @@ class LabRuns:
             with (self._folder / _LOCK).open("ab") as lock:
                 if not try_lock(lock.fileno()):
                     raise UsageError("a comparison is running; wait until it ends, or stop it")
+                (self._folder / _RUNNING).unlink(
+                    missing_ok=True
+                )  # of the last one, whose id another process may have now
                 place.mkdir()
                 replace_file(place / _ASKED, json.dumps(asdict(asked)).encode())
                 process = _started(place, asked, lock.fileno())

@@ -6,7 +6,7 @@ import subprocess
 import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from threading import Event
+from threading import Event, Lock
 from time import monotonic
 
 from anabranch.crawler.outcomes.errors import CrawlerError, storage_errors
@@ -27,10 +27,10 @@ class Launcher:
 
     def __init__(self) -> None:
         self._running: list[subprocess.Popen[bytes]] = []
+        self._lock = Lock()
 
     def start(self, directory: Path, options: Sequence[str], is_up: Callable[[int], bool]) -> int:
         """Have a process crawl the job; its id, when the crawl answers (blocks). Raises: CrawlerError with what it said."""
-        self._running = [process for process in self._running if process.poll() is None]
         output = directory / OUTPUT_FILE
         with storage_errors(output):
             output.parent.mkdir(exist_ok=True)
@@ -43,7 +43,8 @@ class Launcher:
                     stderr=file,
                     start_new_session=True,
                 )
-        self._running.append(process)
+        with self._lock:
+            self._running = [*(one for one in self._running if one.poll() is None), process]
         latest_s, pause = monotonic() + _OPENING_S, Event()
         while process.poll() is None and monotonic() < latest_s:
             if is_up(process.pid):
@@ -60,5 +61,5 @@ class Launcher:
 def _last_words(output: Path, begin: int) -> str:
     """The last message of a command that wrote behind `begin`; empty without one."""
     with storage_errors(output):
-        written = last_lines(output, min(output.stat().st_size - begin, _MOST_OUTPUT_BYTES))
+        written = last_lines(output, min(max(output.stat().st_size - begin, 0), _MOST_OUTPUT_BYTES))
     return next((line for line in reversed(written) if line.startswith(_OURS)), "").removeprefix(_OURS)

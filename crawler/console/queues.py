@@ -34,6 +34,8 @@ from pathlib import Path
 from threading import Event, Lock, Thread
 from typing import Any, Generic, NamedTuple, TypeVar
 
+import structlog
+
 from anabranch.crawler.console.jobs import ConsoleJobs
 from anabranch.crawler.job.folder import who_holds
 from anabranch.crawler.operate.contract import OperatedJob
@@ -69,6 +71,8 @@ _LIVE_S, _LIVE_ROWS = 10.0, 500
 _MOST_IN_MEMORY = 10_000
 #: In the console's folder; one folder for each console, which it has locked.
 _FOLDER = "queues"
+
+log = structlog.get_logger(__name__)
 
 T = TypeVar("T")
 
@@ -227,9 +231,13 @@ class QueueTables:
             if self._tidying is None:
                 self._tidying = Thread(target=self._tidy, name="queue tables", daemon=True)
                 self._tidying.start()
-            if name not in self._tables:
-                self._tables[name] = _JobTables(job, self._folder)
-            return self._tables[name]
+            old = self._tables.get(name)
+            if old is not None and old.job == job:
+                return old
+            tables = self._tables[name] = _JobTables(job, self._folder)
+        if old is not None:  # the job was divided meanwhile, or there is another one of this name
+            old.close()
+        return tables
 
     def _tidy(self) -> None:
         while not self._ended.wait(FORGOTTEN_S / 10):
@@ -259,7 +267,7 @@ class _JobTables:
     """The tables of one job."""
 
     def __init__(self, job: OperatedJob, folder: Path) -> None:
-        self._job = job
+        self.job = job
         self._folder = folder
         self._lock = Lock()  # held while tables are replaced, and while their copy of the queue is read
         self._making = Lock()  # held while tables are made
@@ -286,7 +294,7 @@ class _JobTables:
         """Tables instead of the old ones, made now unless others are there by now. Raises: as `make_tables`."""
         with self._making:
             if self.last is None or self.last is old:
-                if old is not None and old.mark is not None and _mark(_source(self._job)) == old.mark:
+                if old is not None and old.mark is not None and _mark(_source(self.job)) == old.mark:
                     old.keep(is_same=True)
                     return old
                 made = self._made()
@@ -302,14 +310,14 @@ class _JobTables:
             if time.monotonic() - self._asked_s < _LIVE_S:
                 return self._live
             self._asked_s = time.monotonic()
-        found = _live(self._job)
+        found = _live(self.job)
         with self._lock:
             self._live = found
         return found
 
     def first_urls(self, limit: int, *, queue: str | None = None, gate: str | None = None) -> list[QueuedUrl]:
         """Of the same moment as the tables, or, from a database, of now."""
-        source = _source(self._job)
+        source = _source(self.job)
         if source is None:
             return []
         with self._lock:
@@ -335,20 +343,22 @@ class _JobTables:
     def _renew(self, old: _Tables) -> None:
         try:
             self.renewed(old)
-        except (CrawlerError, FrontierError, OSError):  # the page shows how old the rows are
+        except Exception as error:  # the page shows how old the rows are
             old.keep(is_same=False)
+            if not isinstance(error, CrawlerError | FrontierError | OSError):
+                log.exception("the queue cannot be read", folder=str(self._folder))
 
     def _made(self) -> _Tables:
         with storage_errors(self._folder, "folder of the console"):
             folder = Path(tempfile.mkdtemp(dir=self._folder))
-        source, taken_s, began_s = _source(self._job), time.time(), time.monotonic()
+        source, taken_s, began_s = _source(self.job), time.time(), time.monotonic()
         try:
             mark = _mark(source)
             with storage_errors(self._folder, "folder of the console"):
                 if source is None:
                     self._write_from_memory(folder)
                 else:
-                    _apart(partial(make_tables, source, folder, is_running=_is_running(self._job)))
+                    _apart(partial(make_tables, source, folder, is_running=_is_running(self.job)))
         except (StoreFull, DiskFull) as error:  # of the copy, whatever file it names
             shutil.rmtree(folder, ignore_errors=True)
             size = f" of {size_of(source) >> 20} MiB" if isinstance(source, Path) else ""
@@ -362,8 +372,8 @@ class _JobTables:
 
     def _write_from_memory(self, folder: Path) -> None:
         facts = None
-        if isinstance(self._job, FolderJob):
-            facts = ask(self._job.directory / STATE, "ls", {"limit": _MOST_IN_MEMORY})
+        if isinstance(self.job, FolderJob):
+            facts = ask(self.job.directory / STATE, "ls", {"limit": _MOST_IN_MEMORY})
         if facts is None:
             raise UsageError("the job has no queue yet, or had it in memory only; crawl it first")
         write_facts(folder, facts["queues"])

@@ -9,6 +9,7 @@ import asyncio
 import re
 import secrets
 from collections.abc import Callable, Collection
+from functools import partial
 from hmac import compare_digest
 from typing import NamedTuple
 
@@ -25,6 +26,8 @@ from anabranch.crawler.outcomes.errors import StorageError
 COOKIE = "anabranch_session"
 #: Where the guard puts who asks, in the scope of a request.
 HOLDER = "anabranch.holder"
+#: Where it puts a function that gives the holder of the session at any later time.
+HOLDER_NOW = "anabranch.holder_now"
 #: A session that nobody has used for so long is over.
 _IDLE_S = 12 * 3600.0
 _MOST_SESSIONS = 1000
@@ -91,10 +94,9 @@ class Sessions:
         """Seconds until passwords of this name are accepted from this address again."""
         return self._passwords.wait_s(name, address, self._now_s())
 
-    @property
-    def has_passwords(self) -> bool:
-        """Somebody can log in by a password."""
-        return self._passwords.has_any
+    def login_page(self, base: str, words: str) -> str:
+        """The page on which people log in, in the ways that there are. Raises: StorageError."""
+        return login_page(base, words, has_link=bool(self.start_token), has_passwords=self._passwords.has_any)
 
 
 class SessionGuard:
@@ -135,7 +137,7 @@ class SessionGuard:
         elif scope["type"] == "http" and path in {"/login", "/logout"}:
             await bounded(self._come_or_go, scope, receive, send, _MOST_BYTES_OF_STRANGERS, _MOST_S_OF_STRANGERS)
         elif (holder := self._sessions.holder(self._name(scope))) is not None:
-            scope[HOLDER] = holder
+            scope[HOLDER], scope[HOLDER_NOW] = holder, partial(self._sessions.holder, self._name(scope))
             if scope["type"] == "http":
                 await bounded(self._app, scope, receive, send, _MOST_BYTES)
             else:
@@ -185,7 +187,7 @@ class SessionGuard:
             words = "" if holder else f"wait {wait_s:.0f} s" if wait_s else "no such name and password"
         if holder is None:
             status = 401 if words else 200
-            return HTMLResponse(login_page(self._base, words, has_passwords=self._sessions.has_passwords), status)
+            return HTMLResponse(self._sessions.login_page(self._base, words), status)
         self._sessions.end(self._name(request.scope))
         answer = self._to("/")
         answer.set_cookie(
@@ -207,13 +209,13 @@ def _field(form: FormData, name: str) -> str:
     return value if isinstance(value, str) else ""
 
 
-def login_page(base: str, words: str, *, has_passwords: bool) -> str:
+def login_page(base: str, words: str, *, has_link: bool, has_passwords: bool) -> str:
     """The page on which people log in. Pure; `words` are ours."""
     form = f"""<form method="post" action="{base}/login">
 <label>Name <input name="name" autocomplete="username" required autofocus></label>
 <label>Password <input name="password" type="password" autocomplete="current-password" required></label>
 <button>Log in</button></form>"""
-    how = "Open the link that <code>anabranch console</code> printed when it started."
+    how = "Open the link that <code>anabranch console</code> printed when it started." if has_link else ""
     return f"""<!doctype html><html lang="en"><head><meta charset="utf-8"><title>Anabranch: log in</title>
 <meta name="viewport" content="width=device-width, initial-scale=1">
 <style>:root{{color-scheme:light dark;font:16px/1.5 system-ui,sans-serif}}

@@ -112,7 +112,7 @@ def url_record(folders: Sequence[Path], url: str, until_s: float) -> UrlRecord |
     if not found:
         return None
     stamp, folder, fields = max(found, key=lambda entry: entry[0])
-    name, offset, length = fields["filename"], int(fields["offset"]), int(fields["length"])
+    name, offset, length = fields["filename"], fields["offset"], fields["length"]
     try:
         return _read(folder, name, offset, length)._replace(date=stamp)
     except FileNotFoundError:
@@ -228,7 +228,11 @@ def _entry(line: bytes, folder: Path, url: str) -> _Entry | None:
         _, stamp, text = line.split(b" ", 2)
         fields = json.loads(text)
         if fields["url"] == url and Path(fields["filename"]).name == fields["filename"]:
-            return stamp.decode("ascii"), folder, {**fields, "offset": int(fields["offset"])}
+            return (
+                stamp.decode("ascii"),
+                folder,
+                {**fields, "offset": int(fields["offset"]), "length": int(fields["length"])},
+            )
     return None
 
 

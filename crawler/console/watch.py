@@ -151,8 +151,10 @@ class WatchedJobs:
     def forget(self, name: str) -> None:
         """The job was changed: ask it again."""
         self._rows_s = -EVERY_S
-        if name in self._watched:
-            self._watched[name].forget()
+        with self._watched_lock:
+            watched = self._watched.get(name)
+        if watched is not None:
+            watched.forget()
 
     def _look(self, name: str) -> _Watched:
         with self._watched_lock:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, closing, contextmanager
 from dataclasses import dataclass
@@ -161,10 +162,10 @@ class DatabaseJob:
         with self._shared(reads=True) as job:
             return list(map(worker_facts, job.database.do(workers) if job.folder is None else job.at_work()))
 
-    def drain(self, name: str) -> None:
-        """Have a worker end in order, and wait until it has. Raises: UsageError if there is none of that name."""
+    def drain(self, name: str, patience_s: float = math.inf) -> None:
+        """Have a worker end in order, and wait until it has. Raises: UsageError without one of that name; WorkersSilent."""
         with self._shared(reads=False) as job:
-            job.drain(name, self.notify)
+            job.drain(name, self.notify, patience_s)
 
     def requeue(self, lost: str) -> int:
         """Queue a worker's lost pages again; how many. Raises: UsageError."""

@@ -220,10 +220,10 @@ class SharedJob:
         names = ", ".join(line.name for line in left)
         raise WorkersSilent(f"{self.place}: {names} do not answer; their leases end if they are gone")
 
-    def drain(self, name: str, notify: Callable[[str], None] = lambda _: None) -> None:
+    def drain(self, name: str, notify: Callable[[str], None], patience_s: float) -> None:
         """Have one worker end in order, and wait until it has; `notify` gets a line when it begins to.
 
-        Raises: UsageError if no worker of that name is at work.
+        Raises: UsageError if no worker of that name is at work; WorkersSilent if it takes longer, and it drains all the same.
         """
         at_work = [line.name for line in self.at_work()]
         if name not in at_work:
@@ -233,10 +233,13 @@ class SharedJob:
             execute(connection, "UPDATE job_worker SET drains = 1 WHERE name = :name AND drains = 0", name=name)
 
         notify(f"worker {name} gives its shares back, and ends when its fetches have")
+        latest_s = monotonic() + patience_s
         while name in at_work:  # the row is set again each time, because the worker may be joining just now
             self.database.do(note)
             Event().wait(_DRAIN_S)
             at_work = [line.name for line in self.at_work()]
+            if monotonic() > latest_s:
+                raise WorkersSilent(f"{name}: is still draining; ask again")
 
     def change_order(self, settings: Sequence[str]) -> Facts:
         """Change the job's order; what differs. Workers at work follow in a moment. Raises: as `changed_order`."""

@@ -3,6 +3,7 @@
 import asyncio
 import json
 import os
+import re
 import shutil
 import signal
 
@@ -123,6 +124,26 @@ async def test_the_page_of_a_removed_job_says_so(tmp_path, console, browser, win
     await other.goto(f"{console.base}/jobs/never-was")
     await expect(other.get_by_text("This job does not exist.")).to_be_visible()
     await expect(other.get_by_role("button", name="Start")).not_to_be_visible()
+
+
+async def test_a_window_is_no_more_than_the_user_who_is_logged_in(tmp_path, console, browser, window, slow_web):
+    """An operator's window stays open while somebody else logs in, in the same browser: its buttons change nothing."""
+    Passwords(console.state).put("ada", "correct horse battery", ConsoleRole.READER)
+    await fill_form(window, "news", SEED, order_of(tmp_path, slow_web))
+    other = await window.context.new_page()
+    await other.goto(f"{console.base}/")
+    await other.get_by_role("button", name="Log out").click()
+    await other.get_by_label("Name").fill("ada")
+    await other.get_by_label("Password").fill("correct horse battery")
+    await other.get_by_role("button", name="Log in").click()
+    await expect(other.get_by_text("ada (reader)")).to_be_visible()
+    create = window.get_by_role("dialog").get_by_role("button", name=re.compile("^(Make|Create)$"))
+    notice = window.locator(".q-notification", has_text="has ended; reload the page")
+    while not await notice.count():  # its socket begins again with the cookie of the other user
+        await create.click()
+        await asyncio.sleep(0.2)
+    assert [*console.jobs.iterdir()] == []
+    await other.close()
 
 
 async def test_a_reader_sees_everything_and_has_no_buttons(tmp_path, console, browser, slow_web):

@@ -13,7 +13,7 @@ from starlette.requests import Request
 
 from anabranch.crawler.console.access import ConsoleRole, Holder
 from anabranch.crawler.console.api import Console
-from anabranch.crawler.console.sessions import HOLDER
+from anabranch.crawler.console.sessions import HOLDER, HOLDER_NOW
 from anabranch.crawler.console.watch import WatchedJobs
 from anabranch.crawler.outcomes.errors import CrawlerError, UsageError
 from anabranch.crawler.report.table import escaped
@@ -93,12 +93,23 @@ class View:
     console: Console
     watch: WatchedJobs
     holder: Holder
+    holder_now: Callable[[], Holder | None]  #: of the session that opened the page; None when it has ended
     base: str  #: path of the console, before all others
 
     @property
     def may_change(self) -> bool:
         """The user may change jobs."""
         return self.holder.role is ConsoleRole.OPERATOR
+
+    def check_operator(self) -> None:
+        """Raises: UsageError unless the session that opened the page still belongs to a user who may change jobs.
+
+        Another user of the same browser, and who knows a window's ids, could use the window otherwise.
+        """
+        if self.holder_now() != self.holder:
+            raise UsageError("the session that opened this page has ended; reload the page")
+        if not self.may_change:
+            raise UsageError("you have read-only access")
 
     def path(self, *parts: str, **query: str) -> str:
         """The path of a page, for `ui.link` and `ui.navigate`, which add `base`. Parts may hold any characters."""
@@ -114,7 +125,7 @@ class View:
 def view_of(console: Console, watch: WatchedJobs, request: Request) -> View:
     """The view of the user who requests a page."""
     holder: Holder = request.scope[HOLDER]
-    return View(console, watch, holder, str(request.scope.get("root_path", "")))
+    return View(console, watch, holder, request.scope[HOLDER_NOW], str(request.scope.get("root_path", "")))
 
 
 @contextmanager
@@ -171,8 +182,7 @@ async def act(view: View, action: str, job: str, arguments: Mapping[str, object]
     """Change a job: call `do` in a thread and write the audit log. An error is shown, and None returned."""
     done = None
     try:
-        if not view.may_change:
-            raise UsageError("you have read-only access")
+        view.check_operator()
         done = await run.io_bound(lambda: view.console.done(view.holder, action, job, arguments, do))
     except (CrawlerError, FrontierError) as error:
         say(str(error), is_bad=True)

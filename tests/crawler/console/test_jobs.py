@@ -72,6 +72,7 @@ def test_the_keys_that_are_refused():
     [
         ("[limits]\npages = 'x'", "[limits] pages", ""),
         ("[logs]\nfile = 'x.log'", "[logs] file names code", ""),
+        ("[frontier]\npolicy = 'nonsense'", "nonsense", ""),
         ("[limits]\npages = 1", "", "no contact is configured"),
         ("[agent]\ncontact = 'http://x.test/'", "", ""),
     ],

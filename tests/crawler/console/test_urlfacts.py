@@ -143,6 +143,14 @@ def test_an_index_never_leads_out_of_its_folder(job: Path) -> None:
     assert url_record([job], URL, monotonic() + HANG_S) is None
 
 
+def test_a_damaged_line_of_an_index_is_left_out(job: Path) -> None:
+    """It has no length, or one that is no number."""
+    (job / "warc").mkdir()
+    lines = [{"url": URL, "offset": "0", "filename": "a.warc", **length} for length in ({}, {"length": "x"})]
+    (job / "warc" / "a.cdxj").write_text("".join(f"test,a)/page 2026 {json.dumps(fields)}\n" for fields in lines))
+    assert url_record([job], URL, monotonic() + HANG_S) is None
+
+
 def test_text_of_the_web_is_shown_as_what_it_is() -> None:
     """Controls and marks of direction are escaped, lines stay lines."""
     assert safe_text(b"<script>\r\n\x1b[31m\t|\xe2\x80\xaex\0\xff") == "<script>\n\\x1b[31m   |\\u202ex\\x00\ufffd"
