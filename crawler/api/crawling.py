@@ -146,7 +146,7 @@ class Crawl:
 
         Raises: UsageError for a text that is no seed; then none is added.
         """
-        found = read_seeds(seed_texts(seeds), io.BytesIO())
+        found = await asyncio.to_thread(read_seeds, seed_texts(seeds), io.BytesIO())
         if found.bad:
             bad = found.bad[0]
             raise UsageError(f"{bad.source}: {bad.text!r}: {bad.reason}")
