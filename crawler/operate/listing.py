@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 
 from anabranch.crawler.job.folder import is_moved_aside, refuse_foreign, who_holds
@@ -18,7 +19,7 @@ from anabranch.crawler.report.troubles import last_logged
 from anabranch.crawler.run.limits import free_bytes_of
 from anabranch.crawler.run.status import STOPPED
 from anabranch.crawler.run.verbs import Facts
-from anabranch.frontier.jobfolder import STATE, is_job
+from anabranch.frontier.jobfolder import STATE, has_store, is_job
 
 #: The phase of a job whose process does not answer, or that cannot be read; its `line` has the reason.
 UNKNOWN = "unknown"
@@ -92,7 +93,7 @@ def _left(directory: Path) -> Facts:
     """The row of a job as its last run left it."""
     done = is_finished(directory / STATE)
     trouble = None if done else last_logged(directory, time.time())
-    progress = last_progress(directory / "logs" / PROGRESS_LOG_FILE)
+    progress = last_progress(directory / "logs" / PROGRESS_LOG_FILE) or _of_accounts(directory / STATE)
     return {
         "job": directory.resolve().name,
         "phase": STOPPED,
@@ -105,6 +106,18 @@ def _left(directory: Path) -> Facts:
         "last_trouble": None if trouble is None else trouble._asdict(),
         "line": _line(progress, is_done=done),
     }
+
+
+def _of_accounts(state: Path) -> ProgressLine | None:
+    """Of a crawl that was killed before its first line of progress; None if it has fetched nothing, or cannot be read."""
+    if not has_store(state):
+        return None
+    from anabranch.crawler.accounts.database import AccountsView  # noqa: PLC0415 - few jobs need it
+
+    with suppress(OSError), AccountsView(state) as view:
+        total = view.total()
+        return ProgressLine(0.0, 0, 0, total.pages, 0.0, 0.0, total.failures, 0)
+    return None
 
 
 def _line(progress: ProgressLine | None, *, is_done: bool) -> str:

@@ -5,10 +5,14 @@ from pathlib import Path
 
 import pytest
 
+from anabranch.crawler.accounts.accounts import Accounts
+from anabranch.crawler.accounts.crawl_log import CrawlLogEntry, crawl_log_line
 from anabranch.crawler.job.folder import JobFolder, move_aside
 from anabranch.crawler.operate.listing import job_folders, listed, listed_jobs
 from anabranch.crawler.order.order import CrawlOrder, dump_order
 from anabranch.crawler.report.progress_log import LEGEND
+from anabranch.frontier.jobfolder import STORE_FILE
+from tests.crawler.accounts.test_accounts import Entry
 from tests.facts_schema import checked
 
 LINE = " ".join(
@@ -73,3 +77,15 @@ def test_the_jobs_of_a_folder_are_in_order(job: Path) -> None:
     assert [found.name for found in job_folders(job.parent)] == ["archive", "news"]
     assert job_folders(job) == [job]
     assert job_folders(job.parent / "nosuch") == []
+
+
+def test_a_crawl_that_was_killed_before_its_first_line_of_progress_has_its_pages(job: Path) -> None:
+    """From its accounts; the pages since these were written are left out."""
+    line = crawl_log_line(CrawlLogEntry(logged_s=0.0, status=200, size_bytes=1, url="http://a.test/", worker=1))
+    accounts = Accounts(job / "state", job / "logs" / "crawl.log", lambda: 0.0)
+    accounts.append([Entry(line)])
+    accounts.keep()
+    accounts.close()
+    (job / "state" / STORE_FILE).write_text("a queue, which is not opened")
+    row = checked(listed(job), "JobRow")
+    assert (row["pages"], row["line"]) == (1, "not running")
