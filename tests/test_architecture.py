@@ -58,6 +58,7 @@ LIBRARIES: dict[str, tuple[str, ...]] = {
     "matplotlib": ("crawler/lab/plots.py",),
     "multidict": ("crawler/fetch/response.py", "crawler/fetch/exchange.py"),  # the type of aiohttp's headers
     "nicegui": ("crawler/console/pages/*",),
+    "re2": ("crawler/console/pages/logs.py",),
     "numpy": (
         "dedup/*",
         "frontier/policies/assignment.py",

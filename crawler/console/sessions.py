@@ -32,7 +32,7 @@ HOLDER_NOW = "anabranch.holder_now"
 _IDLE_S = 12 * 3600.0
 _MOST_SESSIONS = 1000
 #: Paths that have an own way to tell who asks.
-_OF_TOKENS = re.compile("/api/v1/.*|/metrics", re.DOTALL)
+_OF_TOKENS = re.compile("/api/v1(/.*)?|/metrics", re.DOTALL)
 #: Bytes of the body of a request: a file of seeds, and what somebody may send who has not logged in.
 _MOST_BYTES, _MOST_BYTES_OF_STRANGERS = 96 << 20, 64 << 10
 #: How long a login may take, its body and the turns of others included.

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 
+import re2  # type: ignore[import-untyped]
 from nicegui import ui
 from starlette.requests import Request
 
@@ -27,6 +27,10 @@ _EVERY_S = 1.0
 _SHOWN = (100, 500, MOST_LINES)
 #: The folder of the job itself.
 _JOB = "job"
+
+#: RE2 takes a time that grows with the line, whatever the pattern; `re` may never end.
+_PATTERNS = re2.Options()
+_PATTERNS.log_errors = False
 
 #: Whether a line is shown.
 Fits = Callable[[str], bool]
@@ -68,7 +72,6 @@ class _Tail:
             self._text.classes("col").style("min-width:10rem")
             # A pattern may take for ever, and hold the console up: so it takes who may stop crawls, too.
             self._is_pattern = ui.switch("Regular expression", on_change=self._begin)
-            self._is_pattern.visible = self._view.may_change
             self._follows = ui.switch("Follow", value=True)
         self._fault = ui.label().classes("text-negative").props("role=alert")
         self._lines = ui.log(max_lines=MOST_LINES).classes("w-full lines").style("height:65vh;max-height:none")
@@ -112,9 +115,7 @@ class _Tail:
     def _fits(self) -> Fits | None:
         """The filter; None if it is wrong, which is shown."""
         try:
-            found = line_filter(
-                self._text.value or "", is_pattern=bool(self._is_pattern.value) and self._view.may_change
-            )
+            found = line_filter(self._text.value or "", is_pattern=bool(self._is_pattern.value))
         except UsageError as error:
             self._fault.text = str(error)
             return None
@@ -147,9 +148,9 @@ def line_filter(text: str, *, is_pattern: bool) -> Fits:
     if not is_pattern:
         return lambda line: text in line
     try:
-        pattern = re.compile(text)
-    except (re.error, RecursionError, OverflowError) as error:
-        raise UsageError(f"{text!r} is no regular expression: {error}") from error
+        pattern = re2.compile(text, _PATTERNS)
+    except re2.error as error:
+        raise UsageError(f"{text!r} is not a regular expression: {error.args[0].decode()}") from error
     return lambda line: pattern.search(line) is not None
 
 
