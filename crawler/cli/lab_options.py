@@ -205,7 +205,7 @@ Politeness = Annotated[
 ]
 Connections = Annotated[Whole, RUN(metavar="K", help="Connections per host, if polite (default 1).")]
 DelayFactor = Annotated[Number, RUN(help="Delay per second of fetching (default 5).")]
-WebSeed = Annotated[Whole, WEB(help="Seed of the made web (default 1).")]
+WebSeed = Annotated[Whole, WEB(help="Seed of the generated web (default 1).")]
 Replay = Annotated[FilePath, WEB(metavar="crawl.log", help="Use the web of this crawl.")]
 
 _SITES: Callable[..., Any] = partial(typer.Option, rich_help_panel="A real crawl instead")
@@ -306,7 +306,7 @@ def simulate(
 ) -> None:
     """Compare queue policies on webs of any size: the real Frontier in virtual time, no sockets.
 
-    Nothing is fetched: a made web gives the duration of each fetch. docs/how-to/simulate.md describes the model.
+    Nothing is fetched: a generated web gives the duration of each fetch. docs/how-to/simulate.md describes the model.
     """
     _run_experiment("simulate", ctx.params)
 
