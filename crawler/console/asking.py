@@ -14,7 +14,7 @@ from anabranch.frontier.errors import FrontierError
 
 T = TypeVar("T")
 
-#: A job is given so long. A crawl answers in milliseconds; a scrape of Prometheus waits for 10 s.
+#: A job is given this long. A crawl answers in milliseconds; a scrape of Prometheus waits for 10 s.
 PATIENCE_S = 4.0
 
 
