@@ -224,7 +224,7 @@ def test_a_password_opens_the_pages_and_its_removal_closes_them(tmp_path):
         (("serve", ".", "--base-path", '/"><script>'), "give a path"),
         (("passwd", "ada"), "the password has 0 characters"),
         (("passwd", "a/b"), "'a/b': give a name"),
-        (("passwd", "ada", "--remove"), "nobody has one"),
+        (("passwd", "ada", "--remove"), "users with a password: none"),
     ],
 )
 def test_what_would_be_unsafe_is_refused_in_one_line(tmp_path, options, words):
