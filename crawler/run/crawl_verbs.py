@@ -118,7 +118,7 @@ def stop_arguments(given: Arguments) -> tuple[WhyEnded, bool]:
 def refuse_at_the_end(verb: str, phase: Phase) -> None:
     """Raises: UsageError if the crawl is ending."""
     if phase is Phase.DRAINING:
-        raise UsageError(f"the crawl is ending, so there is nothing to {verb}; run its command again to resume it")
+        raise UsageError(f"the crawl is ending, so there is nothing to {verb}; run its command again to continue it")
 
 
 def settings_argument(given: Arguments) -> list[str]:

@@ -139,7 +139,7 @@ async def test_stop_ends_the_run_in_order_or_at_once(crawl, now, ending) -> None
 async def test_what_is_ending_is_neither_paused_nor_resumed(crawl, verb) -> None:
     """It says so, instead of doing nothing."""
     await crawl.ask(STOP)
-    with pytest.raises(UsageError, match="the crawl is ending, there is nothing to"):
+    with pytest.raises(UsageError, match="the crawl is ending, so there is nothing to"):
         await crawl.ask(verb)
     assert crawl.run_state.phase is Phase.DRAINING
 

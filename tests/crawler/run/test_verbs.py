@@ -150,7 +150,7 @@ def test_why_takes_a_url_as_a_seed_is_written(frontier: Frontier) -> None:
     assert answer(frontier, "why", {"url": "A.test/0#top"})["explanation"]["reason"] == "it is done with status 200 OK"
     assert answer(frontier, "why", {"url": "http://c.test/"})["explanation"]["state"] == "never scheduled"
     for bad in ("/etc", "http://"):
-        with pytest.raises(UsageError, match="no http or https URL"):
+        with pytest.raises(UsageError, match="not an http or https URL"):
             answer(frontier, "why", {"url": bad})
 
 
