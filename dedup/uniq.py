@@ -178,7 +178,7 @@ class UniqStatistics:
 class UniqFilter(Closing):
     """Has this key been seen? `UniqFilter.open` gives a lasting one.
 
-    A key marked and synced is known for ever. A new key is taken for known with the probability that `statistics` reports.
+    A key marked and synced is known forever. A new key is taken for known with the probability that `statistics` reports.
     Marking and asking belong to one thread; `sync` may run in another one at the same time. A folder belongs to one filter at
     a time; in mode "smm" several processes may share it, and `add` returns True for a key in exactly one of them.
     """

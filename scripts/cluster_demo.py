@@ -1,4 +1,4 @@
-"""A job of several workers on this machine, to try and to look at: a PostgreSQL server, a made web, workers, a table.
+"""A job of several workers on this machine, to try and to look at: a PostgreSQL server, a generated web, workers, a table.
 
     scripts/cluster 3 [--pages 20000] [--hosts 200] [--lease 5s]
 

@@ -144,7 +144,7 @@ class Crawl:
     async def add(self, *seeds: str | Path) -> list[Facts]:
         """Add seeds: URLs or files of URLs. Returns the url, verdict and reason of each.
 
-        Raises: UsageError for a text that is no seed; then none is added.
+        Raises: UsageError for a text that is not a seed; then none is added.
         """
         found = await asyncio.to_thread(read_seeds, seed_texts(seeds), io.BytesIO())
         if found.bad:
@@ -374,9 +374,9 @@ def crawl(
     (`politeness={"min_delay": "1s"}`), and every flag of `anabranch crawl` is one that takes a value (`min_delay="1s"`);
     `order` is a whole one. The variables ANABRANCH_… count as for the command, below the keywords.
 
-    Each answered URL comes once, including a 404 or a redirect; with `failures` also URLs without an answer. Up to `buffer`
-    pages with at most 64 MiB of bodies wait for the loop; while so many wait, no fetch starts. `limit` counts pages that are
-    done. `again` starts another round of a job.
+    Each answered URL comes once, including a 404 or a redirect; with `failures` also URLs without an answer. When
+    `buffer` pages or 64 MiB of bodies wait for the loop, no new fetch begins; fetches under way still finish, so at most
+    `workers` pages wait in all. `limit` counts pages that are done. `again` starts another round of a job.
 
     Opening it raises OrderError, UsageError, NoSeeds, JobInUse or StorageError, all of them CrawlerError, or FrontierError.
     """

@@ -19,7 +19,7 @@ def main() -> None:
     limit, _ = resource.getrlimit(resource.RLIMIT_AS)
     if limit != resource.RLIM_INFINITY and limit < _LEAST_ADDRESSES:
         sys.stderr.write(
-            f"anabranch: the process may have {limit >> 10} KiB of addresses, {_LEAST_ADDRESSES >> 10} are needed; "
+            f"anabranch: the address space is limited to {limit >> 10} KiB, but {_LEAST_ADDRESSES >> 10} are needed; "
             "raise the limit (ulimit -v) and run the same command again\n"
         )
         sys.exit(1)

@@ -76,7 +76,7 @@ def _validate(parameters: Parameters) -> None:
         raise OrderFaults(last)
     for warning in found.warnings:
         say(f"anabranch: {escaped(warning)}")
-    needs_seeds = "" if examined.order.job.sources else "; it names no seed, so the command line must"
+    needs_seeds = "" if examined.order.job.sources else "; it has no seeds, so name some on the command line"
     put(f"{file}: nothing is wrong with it{needs_seeds}")
 
 

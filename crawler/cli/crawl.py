@@ -77,7 +77,7 @@ def run_crawl(command: CrawlCommand) -> int:
 
 def _run(command: CrawlCommand) -> int:
     if command.fresh and command.again:
-        raise UsageError("--fresh starts over, --again goes on with the job; leave one of them out")
+        raise UsageError("--fresh starts over, --again crawls the same job again; leave one of them out")
     if command.delete_old and not (command.fresh and command.yes):
         raise UsageError(
             "--delete-old deletes the job with its archive and logs; leave it out: --fresh moves the job aside"
@@ -168,7 +168,7 @@ def _check_shares(chosen: ChosenJob) -> None:
             f"{directory / STATE}: {STORE_FILE} is missing or empty, and with it the queue; "
             "restore it from a copy, or start over with `anabranch crawl --fresh`, which moves the job aside"
         )
-    # A start that was killed before it had its order goes on as it was to begin.
+    # A start that was killed before its order was written is repeated as it was.
     has_begun = has_store(directory / STATE) and (directory / ORDER_FILE).exists()
     if has_begun and shared_file(directory) is None:
         if order.crawl.processes > 1 or _has_processes(order):
@@ -230,10 +230,10 @@ def _join(command: CrawlCommand, chosen: ChosenJob, seeds: Sequence[Seed]) -> Se
         return joined.added
     loss = f"{found.ended:,} of {counted(found.queued, 'queued URL')}"
     is_asked = sys.stdin is not None and sys.stdin.isatty()
-    if not (is_asked and consents(f"the scope ends {loss}; go on? [y/N] ")):
+    if not (is_asked and consents(f"the scope ends {loss}; continue? [y/N] ")):
         raise UsageError(
             f"{chosen.directory}: the scope would end {loss} (-5000, -5001); nothing was changed; "
-            "add --yes to have it so, or name another job with --name OTHER"
+            "add --yes to accept this, or name another job with --name OTHER"
         )
     return joined.added
 

@@ -17,7 +17,7 @@ def run_divide(job: str, shares: int) -> int:
 
     def run() -> None:
         if job.startswith(DATABASES):
-            raise UsageError(f"{job}: a job in a database is divided from its begin; this is for jobs in folders")
+            raise UsageError(f"{job}: a job in a database is divided already; name a job in a folder")
         directory = find_job(job)
         refuse_unwritable(directory)
         try:

@@ -30,7 +30,7 @@ def jobs(
     folder: Annotated[Path, typer.Argument(metavar="[FOLDER]", help="The folder that holds the jobs.")] = JOBS,
     as_json: Json = False,
 ) -> None:
-    """List the jobs in a folder: state, pages, queued and failed URLs, free room, last trouble."""
+    """List the jobs in a folder: state, pages, queued and failed URLs, free disk space, last trouble."""
     from anabranch.crawler.cli.operate import run_jobs  # noqa: PLC0415 - help must be fast
 
     raise typer.Exit(run_jobs(folder, as_json=as_json))
@@ -42,7 +42,7 @@ def pause(job: Job) -> None:
 
 
 def resume(job: Job) -> None:
-    """Resume a paused crawl, also beyond the limit that paused it."""
+    """Resume a paused crawl, even past the limit that paused it."""
     _run_operate("resume", job)
 
 
@@ -146,13 +146,15 @@ def workers(
     action: Annotated[
         Text,
         typer.Argument(
-            metavar="[drain", help="drain: have the worker NAME end in order.", autocompletion=completed_from("drain")
+            metavar="[drain",
+            help="drain: let worker NAME finish its fetches, then end it.",
+            autocompletion=completed_from("drain"),
         ),
     ] = None,
     name: Annotated[Text, typer.Argument(metavar="NAME]", help="A worker, as the list shows it.")] = None,
     as_json: Json = False,
 ) -> None:
-    """List the workers of a job that several crawl, or have one of them end."""
+    """List the workers of a job, or drain one of them."""
     if action not in {None, "drain"} or (action is None) != (name is None):
         raise typer.BadParameter("give no action, or drain and the name of a worker")
     from anabranch.crawler.cli.operate import run_workers  # noqa: PLC0415 - help must be fast
@@ -164,7 +166,7 @@ def requeue(
     job: Job,
     lost: Annotated[str, typer.Option("--lost", metavar="WORKER", help="The worker whose machine is lost.")],
 ) -> None:
-    """Fetch pages again whose records were lost with a worker's machine: those in no file that was uploaded."""
+    """Queue again the pages that were lost with a worker's machine, because no uploaded file has their records."""
     from anabranch.crawler.cli.operate import run_requeue  # noqa: PLC0415 - help must be fast
 
     raise typer.Exit(run_requeue(job, lost))
@@ -173,17 +175,17 @@ def requeue(
 def divide(
     job: Job,
     shares: Annotated[
-        int, typer.Option(metavar="N", min=2, max=4096, help="Shares; fixed for the job from then on.")
+        int, typer.Option(metavar="N", min=2, max=4096, help="Number of shares; it cannot change later.")
     ] = 16,
 ) -> None:
-    """Divide a job that was begun for one process, so that several can crawl it."""
+    """Divide a job that was started with one process, so that several can crawl it."""
     from anabranch.crawler.cli.divide import run_divide  # noqa: PLC0415 - help must be fast
 
     raise typer.Exit(run_divide(job, shares))
 
 
 frontier = typer.Typer(
-    help="Look at a job's queues and change them, while it is stopped or running.",
+    help="Show and change a job's queues, whether it runs or not.",
     no_args_is_help=True,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
@@ -265,7 +267,7 @@ def block(
 
 @frontier.command()
 def unblock(job: Job, host: Host) -> None:
-    """Remove every block of a host, also the one after 429 or 503."""
+    """Remove every block of a host, including the one after 429 or 503."""
     _run_frontier("unblock", job, {"host": host})
 
 
@@ -295,7 +297,7 @@ def set_budget(
         str, typer.Argument(metavar="UNITS", help="A number, unlimited, or order (the value of the crawl order).")
     ],
 ) -> None:
-    """Set the total budget of a queue, which may retire or wake it."""
+    """Set the total budget of a queue. This may retire the queue or make it active again."""
     _run_frontier("set-budget", job, {"queue": queue, "units": parse_units(units)})
 
 
@@ -312,7 +314,7 @@ def rebuild_filter(
         ),
     ] = None,
 ) -> None:
-    """Make the job's filter anew from its URLs, as its order or -s asks for it; nothing is fetched again."""
+    """Rebuild the job's filter from its URLs, with the options of its order or of -s. Nothing is fetched again."""
     from anabranch.crawler.cli.rebuild_filter import run_rebuild_filter  # noqa: PLC0415 - help must be fast
 
     raise typer.Exit(run_rebuild_filter(job, settings or ()))
@@ -333,7 +335,7 @@ def rm(
 
 def why(
     job: Job,
-    url: Annotated[str, typer.Argument(metavar="URL", help="The URL, as a seed is written.")],
+    url: Annotated[str, typer.Argument(metavar="URL", help="The URL, written like a seed.")],
     as_json: Json = False,
 ) -> None:
     """Explain the state of a URL, and when it can be fetched at the earliest."""

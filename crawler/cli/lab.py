@@ -215,7 +215,7 @@ def run_web(
     def run() -> int:
         if replay is not None and flags:
             given = ", ".join(f"--{name.removesuffix('_s')}" for name in flags)
-            raise UsageError(f"{given}: the log decides with --replay; leave out the one or the other")
+            raise UsageError(f"{given}: cannot be combined with --replay, whose log decides; leave one of them out")
         with StopSignals() as signals, serving(replay or WebOptions(**flags), port=port) as served:
             if order is not None:
                 _write_order(order, served)
@@ -236,7 +236,7 @@ def _introduction(served: Served, order: Path | None) -> Iterator[str]:
     address = f"http://127.0.0.1:{served.port}"
     seed, host = served.seeds[0], next((host for host in served.hosts if host not in served.addresses), None)
     more = f" and {len(served.seeds) - 5:,} more" if len(served.seeds) > 5 else ""
-    yield f"{served.urls:,} URLs of {len(served.hosts):,} hosts at {address}; Ctrl-C ends it and shows what they have borne"
+    yield f"{served.urls:,} URLs of {len(served.hosts):,} hosts at {address}; Ctrl-C ends it and shows each host's requests"
     yield from served.notes
     yield f"  seeds        {' '.join(served.seeds[:5])}{more}"
     yield f"  any program  http_proxy={address} wget --recursive --span-hosts --delete-after {seed}"
@@ -245,7 +245,7 @@ def _introduction(served: Served, order: Path | None) -> Iterator[str]:
     proxy = f"--proxy {address} -s fetch.proxy_resolves=true"
     yield f"  anabranch    anabranch crawl {' '.join(served.seeds[:5])} --scope any {proxy}"
     if host is None:
-        yield "  by name      not at all: its hosts are addresses, which no crawl looks up"
+        yield "  by name      not possible: its hosts are addresses, which a crawl does not look up"
     elif order is not None:
         yield f"  by name      anabranch crawl -c {order}"
     else:
@@ -257,7 +257,7 @@ def _write_order(path: Path, served: Served) -> None:
     """A crawl order that finds the hosts here, and leaves none out. Raises: UsageError."""
     if served.addresses:
         raise UsageError(
-            f"--order: {served.addresses[0]} is an address, which no crawl looks up; leave --order out and crawl by the proxy"
+            f"--order: {served.addresses[0]} is an address, which a crawl does not look up; leave --order out and use the proxy"
         )
     hosts = (f"{json.dumps(host)} = {json.dumps(address)}\n" for host, address in served.hosts.items())
     seeds = f"[job]\nseeds = {json.dumps(served.seeds)}\n\n"

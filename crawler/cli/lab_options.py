@@ -39,7 +39,7 @@ FILE: Callable[..., Any] = partial(typer.Option, rich_help_panel="Input and outp
 COUNT: dict[str, Any] = {"metavar": "N", "parser": parse_count}
 TIME: dict[str, Any] = {"metavar": "TIME", "parser": parse_seconds}
 
-Urls = Annotated[FilePath, FILE(metavar="FILE|-", help="Use these URLs, one a line; else made ones.")]
+Urls = Annotated[FilePath, FILE(metavar="FILE|-", help="Use these URLs, one per line (default: generated ones).")]
 Plot = Annotated[FilePath, FILE(metavar="FILE.png", help="Draw it (or .svg, .pdf; needs matplotlib).")]
 Csv = Annotated[FilePath, FILE(metavar="FILE", help="Write the tables' numbers.")]
 UrlsSeed = Annotated[Whole, FILE(help="Seed of the generated URLs (default 1).")]
@@ -48,7 +48,7 @@ UrlsSeed = Annotated[Whole, FILE(help="Seed of the generated URLs (default 1).")
 @lab.command()
 def smm(
     ctx: typer.Context,
-    count: Annotated[Whole, typer.Option(help="URLs to make, as in 500k (default 75012).", **COUNT)] = None,
+    count: Annotated[Whole, typer.Option(help="URLs to generate, as in 500k (default 75012).", **COUNT)] = None,
     repeats: Annotated[
         Number, typer.Option(metavar="SHARE", help="Share of the input that repeats earlier URLs (default 0.0).")
     ] = None,
@@ -84,7 +84,7 @@ def fpr(
     leaves: Annotated[
         Numbers, typer.Option(metavar="C,C,...", parser=parse_numbers, help="Leaves (default 1,2,3,5,10).")
     ] = None,
-    points: Annotated[Whole, typer.Option(help="Of each curve (default 10).")] = None,
+    points: Annotated[Whole, typer.Option(help="Points of each curve (default 10).")] = None,
     false_positive: Annotated[
         Number, typer.Option(metavar="RATE", help="f_max; sets the sizes (default 0.001).")
     ] = None,
@@ -105,7 +105,7 @@ def split(
     ctx: typer.Context,
     n: Annotated[Whole, typer.Option("--n", help="URLs in the end (default 2.32M).", **COUNT)] = None,
     planned: Annotated[Whole, typer.Option(help="URLs that the DSBF is made for (default 290k).", **COUNT)] = None,
-    points: Annotated[Whole, typer.Option(help="Of each curve (default 40).")] = None,
+    points: Annotated[Whole, typer.Option(help="Points of each curve (default 40).")] = None,
     probes: Annotated[Whole, typer.Option(help="New URLs asked at each point (default 50k).", **COUNT)] = None,
     leaf_bits: Annotated[
         Whole, typer.Option(metavar="M", help="Bits of a leaf, a power of two (default 131072).")
@@ -127,7 +127,7 @@ def split(
 @lab.command()
 def redis(
     ctx: typer.Context,
-    count: Annotated[Whole, typer.Option(help="URLs to make, as in 500k (default 1M).", **COUNT)] = None,
+    count: Annotated[Whole, typer.Option(help="URLs to generate, as in 500k (default 1M).", **COUNT)] = None,
     batch: Annotated[Whole, typer.Option(help="URLs asked at a time by a thread (default 300).")] = None,
     threads: Annotated[
         Numbers, typer.Option(metavar="T,T,...", parser=parse_numbers, help="Clients at once (default 1,2,4,8,16).")
@@ -137,7 +137,7 @@ def redis(
     ] = None,
     latency_s: Annotated[
         Number,
-        typer.Option("--latency", help="Of a round trip to all servers but one, as in 0.4ms (default 0).", **TIME),
+        typer.Option("--latency", help="Round-trip time to all servers but one, as in 0.4ms (default 0).", **TIME),
     ] = None,
     false_positive: Annotated[Number, typer.Option(metavar="RATE", help="f_max of the DSBF (default 0.001).")] = None,
     server: Annotated[FilePath, typer.Option(metavar="PROGRAM", help="The redis-server to start.")] = None,
@@ -156,9 +156,11 @@ def redis(
 @lab.command()
 def balance(
     ctx: typer.Context,
-    count: Annotated[Whole, typer.Option(help="URLs to make, as in 500k (default 1.5M).", **COUNT)] = None,
-    leaves: Annotated[Whole, typer.Option(help="Of the DSBF (default 10).")] = None,
-    filters: Annotated[Whole, typer.Option(help="Chosen by hash (default: as much memory as the DSBF).")] = None,
+    count: Annotated[Whole, typer.Option(help="URLs to generate, as in 500k (default 1.5M).", **COUNT)] = None,
+    leaves: Annotated[Whole, typer.Option(help="Leaves of the DSBF (default 10).")] = None,
+    filters: Annotated[
+        Whole, typer.Option(help="Fixed filters, chosen by hash (default: as much memory as the DSBF).")
+    ] = None,
     two_gigabytes: Annotated[
         Switch,
         typer.Option("--two-gigabytes/--no-two-gigabytes", help="The filter of 2 GB on the disk, too (default yes)."),
@@ -205,7 +207,7 @@ Politeness = Annotated[
 ]
 Connections = Annotated[Whole, RUN(metavar="K", help="Connections per host, if polite (default 1).")]
 DelayFactor = Annotated[Number, RUN(help="Delay per second of fetching (default 5).")]
-WebSeed = Annotated[Whole, WEB(help="Seed of the made web (default 1).")]
+WebSeed = Annotated[Whole, WEB(help="Seed of the generated web (default 1).")]
 Replay = Annotated[FilePath, WEB(metavar="crawl.log", help="Use the web of this crawl.")]
 
 _SITES: Callable[..., Any] = partial(typer.Option, rich_help_panel="A real crawl instead")
@@ -240,15 +242,19 @@ def compare(
         _SITES(
             "--own-host",
             metavar="HOST",
-            help="Your own host: the crawl stays on these, and may be paper or off. Repeatable.",
+            help="Your own host, repeatable: the crawl stays on these hosts; --politeness may be paper or off.",
         ),
     ] = None,
     filters: Annotated[
         Numbers, FILTERS(help="Compare these: smm, dsbf, both, exact, similar, rbloom, package.module:Class.", **NAMES)
     ] = None,
-    expected: Annotated[Whole, FILTERS(help="URLs to make them for (default: those there are).", **COUNT)] = None,
-    false_positive: Annotated[Number, FILTERS(metavar="RATE", help="Rate to make them for (default 0.001).")] = None,
-    urls: Annotated[FilePath, FILTERS(metavar="FILE|-", help="Ask for these URLs, one a line.")] = None,
+    expected: Annotated[
+        Whole, FILTERS(help="Size the filters for this many URLs (default: as many as there are).", **COUNT)
+    ] = None,
+    false_positive: Annotated[
+        Number, FILTERS(metavar="RATE", help="Size the filters for this error rate (default 0.001).")
+    ] = None,
+    urls: Annotated[FilePath, FILTERS(metavar="FILE|-", help="Ask for these URLs, one per line.")] = None,
     plot: Plot = None,
     csv: Csv = None,
     json: Annotated[FilePath, FILE(metavar="FILE", help="Write all measurements; - is standard output.")] = None,
@@ -290,7 +296,7 @@ def simulate(
     ] = None,
     pages: Annotated[Whole, WEB(help="Total URLs (default 1M).", **COUNT)] = None,
     hosts: Annotated[Whole, WEB(help="Total host names (default 100k).", **COUNT)] = None,
-    links: Annotated[Whole, WEB(help="Mean links of a page beyond its share of the tree (default 2).")] = None,
+    links: Annotated[Whole, WEB(help="Mean links of a page, besides those of the tree (default 2).")] = None,
     latency_s: Annotated[Number, WEB("--latency", help="Median to the first byte (default 1s).", **TIME)] = None,
     seed: WebSeed = None,
     replay: Replay = None,
@@ -306,7 +312,7 @@ def simulate(
 ) -> None:
     """Compare queue policies on webs of any size: the real Frontier in virtual time, no sockets.
 
-    Nothing is fetched: a made web gives the duration of each fetch. docs/how-to/simulate.md describes the model.
+    Nothing is fetched: a generated web gives the duration of each fetch. docs/how-to/simulate.md describes the model.
     """
     _run_experiment("simulate", ctx.params)
 
@@ -327,7 +333,7 @@ def web(
     hosts: Annotated[Whole, WEB(help="Total host names (default 40).", **COUNT)] = None,
     links: Annotated[Whole, WEB(help="Mean links of a page (default 10).")] = None,
     latency_s: Annotated[Number, WEB("--latency", help="Median to the first byte (default 100ms).", **TIME)] = None,
-    bandwidth: Annotated[Number, WEB(metavar="BYTES", help="A second, median (default 2000000).")] = None,
+    bandwidth: Annotated[Number, WEB(metavar="BYTES", help="Median bytes per second (default 2000000).")] = None,
     seed: WebSeed = None,
     replay: Replay = None,
     port: Annotated[int, typer.Option(help="Port of 127.0.0.1; 0 = any free one.", min=0, max=65535)] = 0,
@@ -339,7 +345,7 @@ def web(
         Number, _LEDGER("--min-delay", help="Shortest delay of a connection after a request (default 0).", **TIME)
     ] = None,
 ) -> None:
-    """Serve a web in a box to any crawler until Ctrl-C; then show the requests that each host received."""
+    """Serve a generated web to any crawler until Ctrl-C, then show the requests that each host received."""
     from anabranch.crawler.cli.lab import run_web  # noqa: PLC0415 - help must be fast
 
     own = {"replay", "port", "order", "connections", "min_delay_s"}

@@ -66,7 +66,7 @@ def run_jobs(folder: Path, *, as_json: bool) -> int:
         elif rows:
             put("\n".join(plain_table(_JOB_HEADS, [_job_cells(row) for row in rows])))
         else:
-            put(f"{folder}: no jobs; `anabranch crawl` begins one")
+            put(f"{folder}: no jobs; `anabranch crawl` starts one")
 
     return guarded(run)
 

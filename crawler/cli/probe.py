@@ -128,12 +128,12 @@ def run_robots(url: str, *, agent: str | None, allow_private: bool) -> int:
     def run() -> None:
         page = seed_url(url)
         if page is None:
-            raise UsageError(f"{url!r} is no http or https URL")
+            raise UsageError(f"{url!r} is not an http or https URL")
         order = load_order(None, {"allow_private": True} if allow_private else {})
         try:
             found = asyncio.run(_fetch_robots(order, robots_url(page)))
         except FetchError as error:
-            words = f"{url}: no robots.txt: {describe(error.status)}: {error}; a crawl fetches nothing then"
+            words = f"{url}: no robots.txt: {describe(error.status)}: {error}; a crawl then fetches nothing"
             raise NotFetched(words) from error
         response, product = found.response, agent or order.agent.token
         status = -2 if found.is_lost else response.status

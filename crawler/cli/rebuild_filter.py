@@ -1,4 +1,4 @@
-"""`anabranch frontier rebuild-filter`: makes a job's filter anew from the rows of its store."""
+"""`anabranch frontier rebuild-filter`: rebuilds a job's filter from the rows of its store."""
 
 from __future__ import annotations
 
@@ -54,9 +54,9 @@ def _rebuild(named: str, settings: Sequence[str]) -> None:
             for folder in (directory, *worker_folders(directory)):
                 clear_filter(folder / STATE)
             write_order(directory, dump_order(order))
-            put("the filters of the workers of this folder are empty; they fill by themselves, from what the job has")
+            put("the filters of this folder's workers are empty now; the next crawl refills them from the job's URLs")
             return
-        say(f"anabranch: {directory}: making its filter anew from its URLs …")
+        say(f"anabranch: {directory}: rebuilding its filter from its URLs …")
         clear_filter(state)
         try:
             with Console(stderr=True).status("marking URLs"), closing(open_job(state, order)) as frontier:

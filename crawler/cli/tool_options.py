@@ -97,7 +97,7 @@ _SHARED: Callable[..., Any] = partial(typer.Option, rich_help_panel="Shared by R
 def dedup(
     ctx: typer.Context,
     file: Annotated[
-        Text, typer.Argument(metavar="[FILE]", help="URLs, one a line; - or nothing is standard input.")
+        Text, typer.Argument(metavar="[FILE]", help="URLs, one per line (default, or -: standard input).")
     ] = None,
     state: Annotated[
         FilePath, _FILTER(metavar="DIR", parser=parse_folder, help="Keep the filter in this folder from run to run.")
@@ -161,7 +161,9 @@ def dedup(
         Switch, _SIMILAR("--drop-query/--keep-query", help="Ignore queries (default --keep-query).")
     ] = None,
     pcap: Annotated[Text, _INPUT(metavar="FILE", help="URLs of the HTTP requests in a capture.")] = None,
-    interface: Annotated[Text, _INPUT(metavar="IF", help="URLs of the HTTP requests that pass now (as root).")] = None,
+    interface: Annotated[
+        Text, _INPUT(metavar="IF", help="URLs of the HTTP requests on this interface, live (needs root).")
+    ] = None,
     redis: Annotated[Texts, _SHARED(metavar="URL", help="A server of the filter; repeatable.")] = None,
     name: Annotated[Text, _SHARED(help="Name of the filter on the servers (default anabranch).")] = None,
     check: Annotated[bool, typer.Option("--check", help="Verify the filter, read no URLs.")] = False,
@@ -171,7 +173,7 @@ def dedup(
 
     New lines go to standard output as they come, totals to standard error. Empty lines are left out.
 
-    With --state the next run goes on, after a crash too: a line may then come again, none is lost.
+    With --state the next run continues where this one ended. After a crash a line may come again, but none is lost.
     """
     from anabranch.crawler.cli.dedup import DedupCommand, run_dedup  # noqa: PLC0415 - help must be fast
 
@@ -187,7 +189,9 @@ def links(
     source: Annotated[str, typer.Argument(metavar="FILE|URL", help="A file, or a URL that is fetched.")],
     base: Annotated[Text, typer.Option(help="URL of the file.")] = None,
     content_type: Annotated[Text, typer.Option(help="Content type of the file (else: by its name).")] = None,
-    hops: Annotated[str, typer.Option(help="Hop path: after M, lists of URLs are sitemaps.")] = "",
+    hops: Annotated[
+        str, typer.Option(help="Hop path to the source; after M a list of URLs is read as a sitemap.")
+    ] = "",
     max_outlinks: Annotated[Whole, typer.Option(help="Most links that are kept.")] = None,
     css: Annotated[Switch, typer.Option("--css/--no-css", help="Read style sheets.")] = None,
     sitemaps: Annotated[Switch, typer.Option("--sitemaps/--no-sitemaps", help="Read sitemaps and feeds.")] = None,
@@ -196,7 +200,7 @@ def links(
         Switch, typer.Option("--speculative/--no-speculative", help="Guess URLs in scripts and JSON.")
     ] = None,
     data_attributes: Annotated[
-        Switch, typer.Option("--data-attributes/--no-data-attributes", help="Read data-src and its like.")
+        Switch, typer.Option("--data-attributes/--no-data-attributes", help="Read data-src and similar attributes.")
     ] = None,
     allow_private: Annotated[
         Switch, typer.Option("--allow-private", help="Fetch private and loopback addresses.")

@@ -1,4 +1,4 @@
-"""The console: a process of its own that shows the jobs below a folder and steers them.
+"""The console: a separate process that shows the jobs below a folder and controls them.
 
     server   listens, and puts the parts together
     guard    which Host and Origin a request may have, and who asks: a token of the API

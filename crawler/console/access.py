@@ -1,4 +1,4 @@
-"""Who may use a console: tokens of the API, each with a role, in the console's own folder. Only their digests are kept."""
+"""Tokens of the API, each with a role, in the console's own folder. Only their digests are kept."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ _BYTES = 32
 
 
 class ConsoleRole(StrEnum):
-    """What somebody may do."""
+    """What a holder may do."""
 
     READER = "reader"  #: look at everything
     OPERATOR = "operator"  #: and change it
 
 
 class Holder(NamedTuple):
-    """Somebody who asks."""
+    """A user of the console: name and role."""
 
     name: str
     role: ConsoleRole
@@ -43,7 +43,7 @@ class KnownToken(NamedTuple):
 
 
 def default_folder(environment: Mapping[str, str]) -> Path:
-    """Where a console keeps what is its own: `$XDG_STATE_HOME/anabranch/console`, by default in ~/.local/state."""
+    """The folder of a console's own files: `$XDG_STATE_HOME/anabranch/console`, by default in ~/.local/state."""
     state = environment.get("XDG_STATE_HOME") or "~/.local/state"
     return Path(state).expanduser() / "anabranch" / "console"
 

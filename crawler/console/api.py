@@ -75,7 +75,7 @@ class Console:
     turns: WeakValueDictionary[str, Semaphore] = field(default_factory=WeakValueDictionary)  #: of requests, by job
 
     def done(self, who: Holder, action: str, job: str, arguments: Mapping[str, object], do: Callable[[], T]) -> T:
-        """Do it, and have the audit log note it, also if it failed (blocks)."""
+        """Do it and note it in the audit log, also if it fails (blocks)."""
         try:
             result = do()
         except BaseException as error:
@@ -109,7 +109,7 @@ class NewJob(_Asked):
     name: Annotated[str, Field(min_length=1, max_length=100, description="of its folder")]
     seeds: Annotated[str | list[str], Field(description="URLs, a line or an entry each")]
     order: Annotated[str | dict[str, Any], Field(description="the order: TOML, or its sections")] = ""
-    start: Annotated[bool, Field(description="have a process crawl it")] = True
+    start: Annotated[bool, Field(description="start a process that crawls it")] = True
 
 
 class Start(_Asked):
@@ -149,13 +149,15 @@ def _console(request: Request) -> Console:
 
 
 def _holder(request: Request) -> Holder:
-    """Who asks. Raises: HTTPException, 401 without a token and 403 for a reader who wants to change something."""
+    """The holder of the token. Raises: HTTPException, 401 without a valid one and 403 if a reader wants to change something."""
     kind, _, text = request.headers.get("authorization", "").partition(" ")
     found = _console(request).access.holder(text.strip()) if kind.lower() == "bearer" else None
     if found is None:
-        raise HTTPException(401, "give a token: Authorization: Bearer TOKEN", {"WWW-Authenticate": "Bearer"})
+        raise HTTPException(
+            401, "no valid token; send the header Authorization: Bearer TOKEN", {"WWW-Authenticate": "Bearer"}
+        )
     if found.role is ConsoleRole.READER and request.method not in {"GET", "HEAD"}:
-        raise HTTPException(403, f"the token {found.name} is read-only; use an operator's token")
+        raise HTTPException(403, f"the token {found.name} is read-only")
     return found
 
 
@@ -204,7 +206,7 @@ class _TokenRoute(APIRoute):
                 async with _turn(_console(request), str(request.path_params.get("name", ""))):
                     return await answer(request)
             except UnicodeEncodeError as error:  # JSON can have it, and no file or URL
-                raise HTTPException(400, "a text has half of a surrogate pair; send whole characters") from error
+                raise HTTPException(400, "a text has an unpaired surrogate; send valid Unicode") from error
 
         return answer_to_holder
 
@@ -224,10 +226,10 @@ def _answers(kind: str, *, is_list: bool = False, status: int = 200) -> dict[str
 
 
 _REFUSALS = {
-    400: "the question makes no sense",
-    401: "no token",
+    400: "the request does not fit this job, or the order is wrong",
+    401: "no valid token",
     403: "the token may not do this",
-    404: "there is no such job, queue or log",
+    404: "there is no such job, queue or request",
     409: "the job is in use",
     413: "the body is too large",
     503: "the job or its store does not answer",
@@ -274,7 +276,7 @@ def remove(here: Here, who: Who, name: Name) -> Any:
 
 @router.post("/jobs/{name}/start", summary="Crawl a job", **_answers("JobRow"))
 def start(here: Here, who: Who, name: Name, asked: Annotated[Start, Body()] = Start()) -> Any:  # noqa: B008 - as FastAPI reads it
-    """Have a process of its own crawl it."""
+    """Start a separate process that crawls the job."""
 
     def do() -> Facts:
         here.jobs.start(name, again=asked.again)
@@ -285,26 +287,26 @@ def start(here: Here, who: Who, name: Name, asked: Annotated[Start, Body()] = St
 
 @router.post("/jobs/{name}/pause", summary="Pause a crawl", **_answers("Status"))
 def pause(here: Here, who: Who, name: Name) -> Any:
-    """Begin no fetch until it is resumed."""
+    """Start no fetches until it is resumed."""
     return _done(here, who, "pause", name, {}, lambda: here.jobs.job(name).steer("pause", {}))
 
 
 @router.post("/jobs/{name}/resume", summary="Resume a crawl", **_answers("Status"))
 def resume(here: Here, who: Who, name: Name) -> Any:
-    """Go on, also beyond a limit that paused it."""
+    """Continue, even past the limit that paused it."""
     return _done(here, who, "resume", name, {}, lambda: here.jobs.job(name).steer("resume", {}))
 
 
 @router.post("/jobs/{name}/stop", summary="Stop a crawl", **_answers("Status"))
 def stop(here: Here, who: Who, name: Name, asked: Annotated[Stop, Body()] = Stop()) -> Any:  # noqa: B008
-    """End it in order; it can be started again."""
+    """Let fetches under way end, then end the crawl. It can be started again."""
     arguments = asked.model_dump()
     return _done(here, who, "stop", name, arguments, lambda: here.jobs.job(name).steer("stop", arguments))
 
 
 @router.post("/jobs/{name}/seeds", summary="Add seeds", **_answers("Seeds"))
 def add(here: Here, who: Who, name: Name, asked: NewSeeds) -> Any:
-    """To a job that runs or not. A text that is no URL is refused, and then none is added."""
+    """Works on running and stopped jobs. If one text is not a URL, no seed is added."""
     return _done(here, who, "add", name, {"seeds": asked.seeds}, lambda: here.jobs.add(name, asked.seeds))
 
 
@@ -342,7 +344,7 @@ def change_queue(here: Here, who: Who, name: Name, queue: str, verb: QueueVerb) 
 
 @router.put("/jobs/{name}/queues/{queue:path}/budget", summary="A queue's budget", **_answers("QueueChanged"))
 def set_budget(here: Here, who: Who, name: Name, queue: str, asked: Budget) -> Any:
-    """Which may retire or wake it."""
+    """Set a queue's total budget. This may retire the queue or make it active again."""
     return _verb(here, who, name, "set-budget", {"queue": queue, "units": asked.units})
 
 
@@ -360,7 +362,7 @@ def unblock(here: Here, who: Who, name: Name, host: str) -> Any:
 
 @router.get("/jobs/{name}/order", summary="The order of a job", **_answers("Order"))
 def order(here: Here, name: Name) -> Any:
-    """All its sections and keys, and as TOML."""
+    """All sections and keys, as an object and as TOML."""
     found = here.jobs.job(name).order()
     return _Json({"order": found.model_dump(mode="json", by_alias=True), "toml": dump_order(found)})
 
@@ -380,7 +382,7 @@ def report(here: Here, name: Name, report: str, limit: Annotated[int, Query(ge=0
 
 @router.get("/jobs/{name}/workers", summary="The workers of a job", **_answers("Worker", is_list=True))
 def workers(here: Here, name: Name) -> Any:
-    """Of a job that several crawl."""
+    """Only for jobs with several workers."""
     return _Json(of_several(here.jobs.job(name), name).workers())
 
 
@@ -441,7 +443,7 @@ _EVENTS: dict[str, Any] = {
 async def events(
     here: Here, who: Who, request: Request, name: Name, every_s: Annotated[float, Query(ge=0.5, le=3600)] = 2.0
 ) -> Any:
-    """An event `status` at each interval, with facts up to 2 s old; the stream goes on when the crawl ends."""
+    """An event `status` at each interval, with facts up to 2 s old; the stream continues when the crawl ends."""
     await asyncio.to_thread(here.jobs.job, name)
 
     async def stream() -> AsyncIterator[str]:
@@ -475,14 +477,14 @@ async def log_events(
 
 @router.get("/version", summary="The version of the console", **_answers("Version"))
 def version() -> Any:
-    """A crawl may have another one."""
+    """A crawl may have another version."""
     return _Json({"version": VERSION})
 
 
 @router.api_route("/{rest:path}", methods=["GET", "HEAD", "POST", "PUT", "PATCH", "DELETE"], include_in_schema=False)
 def nothing(rest: str) -> Any:
     """The last route: what the others do not know is no page for browsers."""
-    raise HTTPException(404, f"/api/v1/{rest}: there is no such request; see /api/v1/openapi.json")
+    raise HTTPException(404, f"/api/v1/{rest}: no such endpoint; see /api/v1/openapi.json")
 
 
 metrics_router = APIRouter(route_class=_TokenRoute)

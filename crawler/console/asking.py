@@ -18,7 +18,7 @@ log = structlog.get_logger(__name__)
 
 T = TypeVar("T")
 
-#: A job is given so long. A crawl answers in milliseconds; a scrape of Prometheus waits for 10 s.
+#: A job is given this long. A crawl answers in milliseconds; a scrape of Prometheus waits for 10 s.
 PATIENCE_S = 4.0
 
 

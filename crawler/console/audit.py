@@ -1,4 +1,7 @@
-"""`audit.jsonl` in the console's folder: a line for each change that somebody asked for, whether it was done or refused."""
+"""`audit.jsonl` in the console's folder: a line for each change: time, user, action, and the error if it failed.
+
+Requests of read-only users are refused before and not noted.
+"""
 
 from __future__ import annotations
 
@@ -29,7 +32,7 @@ class AuditLog:
         self.path = folder / AUDIT_FILE
 
     def note(self, holder: Holder, action: str, job: str, arguments: Mapping[str, object], error: str = "") -> None:
-        """Note who did what to which job. `error`: why it was not done."""
+        """Note who did what to which job. `error`: why it failed."""
         given = _short({name: value for name, value in arguments.items() if value is not None})
         entry: dict[str, object] = {
             "time": iso_time(time.time()),

@@ -19,7 +19,7 @@ App = Callable[[Scope, Receive, Send], Awaitable[None]]
 
 #: Close code of a WebSocket that breaks a rule (RFC 6455, section 7.4.1).
 _POLICY_VIOLATION = 1008
-_REFUSED = "the console has another name, or a page of another site asks; see anabranch console --allow-host"
+_REFUSED = "this Host or Origin is not allowed; add a host name with anabranch console --allow-host"
 _LOOPBACK = frozenset({"127.0.0.1", "localhost", "[::1]"})
 
 #: What browsers may do with a page of ours. NiceGUI compiles its templates in the browser, and has scripts and styles in its
@@ -147,7 +147,7 @@ class _BodyTooLarge(Exception):
 async def bounded(
     app: App, scope: Scope, receive: Receive, send: Send, most_bytes: int, most_s: float | None = None
 ) -> None:
-    """Pass a request on, and read at most so many bytes of its body: a larger one is answered by 413, a late one by 408."""
+    """Pass a request on, and read at most `most_bytes` of its body: a larger one is answered by 413, a late one by 408."""
     read, has_begun, is_gone = 0, False, False
 
     async def receive_part() -> Message:
@@ -176,7 +176,7 @@ async def bounded(
     except TimeoutError:
         if most_s is None:
             raise
-        await refuse(scope, send, 408, "the body did not come in time")
+        await refuse(scope, send, 408, "the request body took too long")
         return
     except _BodyTooLarge:
         if has_begun:

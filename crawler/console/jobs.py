@@ -234,7 +234,7 @@ class ConsoleJobs:
         return Check(faults=faults, warnings=() if faults else tuple(order_warnings(examined.order)))
 
     def start(self, name: str, *, again: bool = False) -> int:
-        """Have a process of its own crawl the job; its id. `again`: another round. Raises: JobInUse if one does already."""
+        """Start a separate process that crawls the job; its id. `again`: another round. Raises: JobInUse if one crawls it."""
         directory, job = self.directory(name), self.job(name)
         if directory is None:
             raise UsageError(f"{name}: its workers are started on their machines, by `anabranch crawl --store`")
@@ -250,7 +250,7 @@ class ConsoleJobs:
             return self._launcher.start(directory, ["--again", "--yes"] if again else [], is_up)
 
     def add(self, name: str, texts: Sequence[str]) -> Facts:
-        """Add seeds to a job: whether it runs, and a verdict each. Raises: NoSeeds if a text is no URL; then none is added."""
+        """Add seeds to a job: whether it runs, and the verdicts. Raises: NoSeeds if a text is not a URL; then none is added."""
         found = [parse_seed(text, COMMAND_LINE) for text in texts]
         for seed in found:
             if isinstance(seed, BadSeed):
@@ -291,12 +291,12 @@ def _examined(name: str, given: str | Mapping[str, Any], seed_file: Path) -> Exa
     """The order of a new job, with its faults. Raises: OrderError if it is no TOML."""
     if isinstance(given, str) and len(given) > _MOST_ORDER_CHARS:
         raise OrderError(
-            f"the order: more than {_MOST_ORDER_CHARS:,} characters; begin such a job by `anabranch crawl -c`"
+            f"the order: more than {_MOST_ORDER_CHARS:,} characters; start such a job with `anabranch crawl -c`"
         )
     try:
         tables = tomllib.loads(given) if isinstance(given, str) else dict(given)
     except RecursionError as error:
-        raise OrderError("the order: not TOML of ours: it is nested too deep; no key of an order is") from error
+        raise OrderError("the order: nested too deeply; it has only sections and keys") from error
     except tomllib.TOMLDecodeError as error:
         raise OrderError(f"the order: not TOML: {' '.join(str(error).split())}") from error
     own = {"job": {"name": name, "seeds": [], "seed_files": [str(seed_file)]}}
@@ -339,7 +339,7 @@ def _of_the_machine(order: CrawlOrder) -> Iterator[str]:
                     place = f"[[{section}]]" if entries is given else f"[{section}]"
                     yield (
                         f"{place} {key} names code, a file, a variable or an address of the console's machine, which the "
-                        "API cannot order; begin such a job there, by `anabranch crawl`"
+                        "API must not set; start such a job there with `anabranch crawl`"
                     )
 
 

@@ -1,4 +1,4 @@
-"""Starts crawls as processes of their own, which outlive the console."""
+"""Starts crawls as separate processes, which outlive the console."""
 
 from __future__ import annotations
 

@@ -20,7 +20,7 @@ LEAST_CHARS, _MOST_CHARS = 8, 1000
 #: Failures of an address before it has to wait; of a name before all addresses have to that never had its password.
 _FREE_OF_ADDRESS, _FREE_OF_NAME = 3, 30
 _LONGEST_WAIT_S = 60.0
-#: Failures are forgotten so long after the last one.
+#: Failures are forgotten this long after the last one.
 _FORGOTTEN_S = 3600.0
 #: Addresses, names and pairs of them that are kept, the last ones.
 _MOST_KEPT = 10_000
@@ -124,7 +124,7 @@ class Passwords:
             left = [kept for kept in everybody if kept.name != name]
             if len(left) == len(everybody):
                 names = ", ".join(kept.name for kept in left)
-                raise UsageError(f"{name!r}: has no password; {names or 'nobody'} has one")
+                raise UsageError(f"{name!r} has no password; users with a password: {names or 'none'}")
             everybody[:] = left
 
     def digest(self, name: str) -> str:

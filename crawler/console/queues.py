@@ -11,9 +11,9 @@
 
 The columns that can be sorted are `key`, `state` and those of `QUEUE_COLUMNS` and `GATE_COLUMNS`.
 
-All methods block; call them in threads. The first call for a job reads its queue (a million queues: some seconds) in a process
-of its own, from a copy of the file in the console's folder, or from the database. So a crawl never waits. When the tables are
-old and somebody looks, they are made anew in the background: as often as costs 10 % of a processor at most (`taken_s` tells
+All methods block; call them in threads. The first call for a job reads its queue (a million queues: some seconds) in a
+separate process, from a copy of the file in the console's folder, or from the database. So a crawl never waits. When the tables
+are old and somebody looks, they are made anew in the background: as often as costs 10 % of a processor at most (`taken_s` tells
 their age). What is in the memory of a crawl comes from its process or its workers, every 10 seconds at most.
 """
 
@@ -61,9 +61,9 @@ from anabranch.frontier.stores.sql.browse import (
     write_facts,
 )
 
-#: Tables are kept for at least so many times as long as it took to make them, and so long.
+#: Tables are kept this many times as long as it took to make them, and at least this long.
 _KEPT_TIMES, _KEPT_S = 10, 5.0
-#: They are removed when nobody has looked for so long.
+#: They are removed when nobody has looked for this long.
 FORGOTTEN_S = 300.0
 #: A crawl is asked for what is in its memory this often at most, and for so many queues and gates.
 _LIVE_S, _LIVE_ROWS = 10.0, 500
@@ -502,7 +502,7 @@ def _remove_unlocked(folder: Path) -> None:
         os.close(held)
 
 
-# A process of its own, so that the console answers meanwhile
+# A separate process, so that the console answers meanwhile
 
 
 def _apart(do: Callable[[], None]) -> None:

@@ -30,11 +30,11 @@ from anabranch.crawler.console.watch import WatchedJobs
 from anabranch.crawler.fetch.addresses import parse_address
 from anabranch.crawler.outcomes.errors import CrawlerError, UsageError
 
-#: Fetches, streams and other requests under way are given so long when the console ends.
+#: Fetches, streams and other requests under way are given this long when the console ends.
 _ENDING_S = 3
 #: Connections and requests at once: clients that are slow, or never end what they ask, take no more.
 _MOST_AT_ONCE = 500
-#: A connection that waits so long for the head of a request is closed.
+#: A connection that waits this long for the head of a request is closed.
 _HEAD_S = 30.0
 #: Bytes of a message of a window. Files are uploaded by HTTP.
 _MOST_MESSAGE_BYTES = 4 << 20
@@ -147,7 +147,7 @@ def checked_address(options: ConsoleOptions) -> tuple[str, int]:
         raise UsageError(f"--listen {options.listen}: add a port, like {options.listen}:8700")
     if not ip_address(place.host).is_loopback and options.tls is None and not options.hosts:
         raise UsageError(
-            f"--listen {options.listen}: other machines reach this address, so tokens must not pass in the clear; "
+            f"--listen {options.listen}: other machines reach this address, so it needs TLS: "
             "give --tls-cert and --tls-key, or name the reverse proxy that has TLS: --allow-host NAME"
         )
     if not _BASE_PATH.fullmatch(options.base_path):

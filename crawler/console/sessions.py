@@ -28,10 +28,10 @@ COOKIE = "anabranch_session"
 HOLDER = "anabranch.holder"
 #: Where it puts a function that gives the holder of the session at any later time.
 HOLDER_NOW = "anabranch.holder_now"
-#: A session that nobody has used for so long is over.
+#: A session that is not used for this long is over.
 _IDLE_S = 12 * 3600.0
 _MOST_SESSIONS = 1000
-#: Paths that have an own way to tell who asks.
+#: Paths that authenticate by token, not by session.
 _OF_TOKENS = re.compile("/api/v1(/.*)?|/metrics", re.DOTALL)
 #: Bytes of the body of a request: a file of seeds, and what somebody may send who has not logged in.
 _MOST_BYTES, _MOST_BYTES_OF_STRANGERS = 96 << 20, 64 << 10
@@ -177,7 +177,7 @@ class SessionGuard:
         holder, words, by_password = None, "", request.method == "POST"
         if token := request.query_params.get("token"):
             holder, by_password = self._sessions.by_start_token(token), False
-            words = "" if holder else "this link is of another start of the console; use the newest one"
+            words = "" if holder else "this link is from an earlier start of the console; use the newest link"
         elif by_password:
             form = await request.form(max_fields=4, max_files=0)
             name, password = _field(form, "name"), _field(form, "password")

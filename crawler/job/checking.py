@@ -1,4 +1,4 @@
-"""Everything that a run would refuse an order for, found at once and without opening a job (`anabranch config check`).
+"""Everything that a run would refuse an order for, found at once and without opening a job (`anabranch config validate`).
 
 `order.loading.examine` has checked the values; this module tries what they name: policies, user functions, seeds, processes.
 """
@@ -38,8 +38,6 @@ _POLICIES = (
 #: Sections and keys that the Frontier checks against each other; none of them may be missing for that check.
 _WEIGHED = frozenset({"frontier", "politeness", "dedup"})
 _WEIGHED_KEYS = frozenset({("fetch", "timeout"), ("crawl", "workers")})
-
-#: Policies with queues of one host each, so that a queue is one share's.
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

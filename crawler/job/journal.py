@@ -138,7 +138,7 @@ class Journal:
             may_begin = monotonic() + GROUP_S if len(group) >= LARGE_GROUP else 0.0
             try:
                 entries, failed = self._append(group) if self._failed is None else ((), self._failed)
-            except Exception as error:  # noqa: BLE001 - without the thread the writers would wait for ever
+            except Exception as error:  # noqa: BLE001 - without the thread the writers would wait forever
                 entries, failed = (), _failure(error, self._sinks[0].path)
             with self._changed:
                 self._failed = failed

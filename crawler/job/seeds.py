@@ -183,7 +183,9 @@ def parse_seed(text: str, source: str) -> Seed | BadSeed:
     url = seed_url(text)
     if url is not None:
         return Seed(url=url, source=source)
-    return BadSeed(text=text[:_SHOWN_CHARS], source=source, reason="it is no http or https URL; correct or remove it")
+    return BadSeed(
+        text=text[:_SHOWN_CHARS], source=source, reason="it is not an http or https URL; correct or remove it"
+    )
 
 
 class Book(Protocol):

@@ -72,7 +72,7 @@ class OperatedJob(Protocol):
         """The verb `active` of the running crawl, and which workers are `silent`; None without a crawl that can be asked."""
 
     def order(self) -> CrawlOrder:
-        """The order that the job goes by. Raises: UsageError if it has none yet; OrderError."""
+        """The job's current order. Raises: UsageError if it has none yet; OrderError."""
 
     def held(self, verb: str, *, reads: bool) -> AbstractContextManager[OpenedJob]:
         """The job for `verb` alone. Raises: what a running crawl says to that."""

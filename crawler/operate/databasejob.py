@@ -44,7 +44,7 @@ _LOOK_S = 0.2
 def of_several(job: OperatedJob, name: str) -> DatabaseJob:
     """The job, if several workers crawl it. Raises: UsageError for another one."""
     if not isinstance(job, DatabaseJob):
-        raise UsageError(f"{name}: one worker crawls this job; this is for jobs of several")
+        raise UsageError(f"{name}: this needs a job with several workers")
     return job
 
 

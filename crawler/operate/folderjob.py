@@ -41,7 +41,7 @@ from anabranch.frontier.errors import FrontierError
 from anabranch.frontier.jobfolder import STATE
 from anabranch.frontier.times import clock_words
 
-#: A change of the order waits so long for its turn, and looks for it so often.
+#: A change of the order waits this long for its turn, and looks for it this often.
 PATIENCE_S = 10.0
 _LOOK_S = 0.02
 _STEERED = {"pause": PAUSE, "resume": RESUME, "stop": STOP}

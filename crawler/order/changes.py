@@ -12,7 +12,7 @@ from anabranch.crawler.order.order import KEYS, CrawlOrder, dump_order
 from anabranch.crawler.order.sources import Layer, kept_layer, settings_layer
 from anabranch.crawler.outcomes.errors import UsageError
 
-#: Section -> its keys that a job can change, also while it runs. What queues, filter and files are built by is fixed.
+#: Section -> keys that can change after a job has begun. Keys that shape queues, filter or files cannot.
 CHANGEABLE: Mapping[str, Sequence[str]] = {
     "limits": tuple(KEYS["limits"]),
     "politeness": (
@@ -78,7 +78,7 @@ def _check_key(name: str) -> None:
         settings_layer([f"{name}="], form="")  # refuses what is not written as a key
         return  # an unknown key is refused with a hint when the order is made
     can = "; ".join(f"[{known}] {', '.join(keys)}" for known, keys in CHANGEABLE.items())
-    raise UsageError(f"{name}: cannot be changed while the job lives; these can: {can}")
+    raise UsageError(f"{name}: cannot be changed after a job has begun; these keys can: {can}")
 
 
 def _whole(setting: str, known: dict[str, Any]) -> str:
@@ -87,7 +87,7 @@ def _whole(setting: str, known: dict[str, Any]) -> str:
     adds, name = name.endswith("+"), key_of_setting(setting)
     if not isinstance(known.get(name), list):
         if adds:
-            raise UsageError(f"{name}: is no list, so nothing can be added to it; write {name}={text}")
+            raise UsageError(f"{name}: is not a list; write {name}={text}")
         return setting
     section, _, key = name.partition(".")
     given = settings_layer([f"{name}={text}"], form="").tables[section][key]

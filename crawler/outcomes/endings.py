@@ -34,13 +34,15 @@ class WhyEnded(Enum):
     """Why a run ended; reports show the value."""
 
     FINISHED = "finished: nothing is queued"
-    RETIRED = "all that is left is in retired queues; raise total_budget, and the same command goes on"
-    PAGE_LIMIT = "stopped by --limit, which the job keeps; it goes on with a higher one (0: no limit)"
-    TIME_LIMIT = "stopped by --time-limit; the same command goes on for as long again"
-    SIZE_LIMIT = "stopped by --size-limit, which the job keeps; it goes on with a higher one (0: no limit)"
-    SIGNAL = "stopped by a signal; the same command goes on"
-    OPERATOR = "stopped by the operator; the same command goes on"
-    OPERATOR_NOW = "stopped at once by the operator; what was being fetched is queued again, the same command goes on"
+    RETIRED = "all that is left is in retired queues; raise total_budget, and the same command resumes the crawl"
+    PAGE_LIMIT = "stopped by --limit, which the job keeps; a higher limit continues it (0: no limit)"
+    TIME_LIMIT = "stopped by --time-limit; the same command resumes the crawl for as long again"
+    SIZE_LIMIT = "stopped by --size-limit, which the job keeps; a higher limit continues it (0: no limit)"
+    SIGNAL = "stopped by a signal; the same command resumes the crawl"
+    OPERATOR = "stopped by the operator; the same command resumes the crawl"
+    OPERATOR_NOW = (
+        "stopped at once by the operator; what was being fetched is queued again; the same command resumes the crawl"
+    )
 
 
 def ending_text(ending: WhyEnded, *, lasts: bool) -> str:
@@ -48,7 +50,7 @@ def ending_text(ending: WhyEnded, *, lasts: bool) -> str:
     if lasts or ending is WhyEnded.FINISHED:
         return ending.value
     why = ending.value.partition(";")[0].partition(",")[0]
-    return f"{why}; its queue was in memory, so the job cannot go on"
+    return f"{why}; its queue was in memory, so the job cannot be resumed"
 
 
 #: Exit codes of runs that were asked to end, whatever is left.

@@ -72,7 +72,7 @@ METRICS: Mapping[str, Metric] = {
     "anabranch_filter_urls": Metric("URLs that the filter knows."),
     "anabranch_filter_questions_total": Metric("Questions to the filter."),
     "anabranch_filter_dropped_total": Metric(
-        "Questions that all stages of the filter answered with known; without those answered from memory."
+        "URLs that the filter reported as known, without those answered from memory."
     ),
     "anabranch_filter_false_drop_probability": Metric("Probability that a new URL is dropped.", join=max),
     "anabranch_filter_smm_fill_ratio": Metric("Share of the SMM's bits that are set.", join=max),

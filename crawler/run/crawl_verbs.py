@@ -51,7 +51,7 @@ class CrawlVerbs:
         metrics: Callable[[], Facts],
         follow: Callable[[CrawlOrder], None],
     ) -> None:
-        """`status` is what most verbs answer; `follow` goes on by a changed order."""
+        """`status` is what most verbs answer; `follow` applies a changed order."""
         self._context = context
         self._parts = parts
         self._status = status
@@ -68,7 +68,7 @@ class CrawlVerbs:
             refuse_at_the_end("resume", state.phase)
             state.resume_all()
             if state.phase is Phase.PAUSED:
-                raise UsageError(f"{state.pause_reason}; make room: the crawl then goes on by itself")
+                raise UsageError(f"{state.pause_reason}; free some space, and the crawl continues by itself")
         elif verb == STOP:
             ending, now = stop_arguments(given)
             state.stop(ending, at_once=now)
@@ -118,7 +118,7 @@ def stop_arguments(given: Arguments) -> tuple[WhyEnded, bool]:
 def refuse_at_the_end(verb: str, phase: Phase) -> None:
     """Raises: UsageError if the crawl is ending."""
     if phase is Phase.DRAINING:
-        raise UsageError(f"the crawl is ending, there is nothing to {verb}; run its command again to go on")
+        raise UsageError(f"the crawl is ending, so there is nothing to {verb}; run its command again to continue it")
 
 
 def settings_argument(given: Arguments) -> list[str]:
@@ -170,14 +170,14 @@ def seeds_argument(given: Arguments) -> list[Seed]:
     """The argument `seeds`, a list of {url, source}. Raises: UsageError."""
     listed = given.get("seeds")
     if not isinstance(listed, list) or not listed:
-        raise UsageError("seeds must be a list of URLs; it is empty or none")
+        raise UsageError("seeds must be a list of URLs that is not empty")
     seeds = []
     for entry in listed:
         match entry:
             case {"url": str(url), "source": str(source)} if canonical(url) == url:
                 seeds.append(Seed(url=url, source=source))
             case _:
-                raise UsageError(f"{entry!r} is no seed; give it as url, in its canonical form, and source")
+                raise UsageError(f"{entry!r} is not a seed; give its canonical url and its source")
     return seeds
 
 

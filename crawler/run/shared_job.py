@@ -81,9 +81,9 @@ _LOOK_S = 0.05
 _UNHELD_S = 20.0
 #: Between two looks whether a worker that drains has left.
 _DRAIN_S = 0.2
-#: When a command has waited for workers for so long, it prints a line.
+#: When a command has waited for workers for this long, it prints a line.
 _SLOW_S = 2.0
-#: Whoever shows what workers do waits so long for their answers.
+#: A display waits this long for the workers' answers.
 _SOON_S = 5.0
 #: Verbs about a queue, by their argument.
 _ABOUT_QUEUES: Mapping[str, str] = {
@@ -91,7 +91,7 @@ _ABOUT_QUEUES: Mapping[str, str] = {
 }  # fmt: skip
 #: The name of a command that is the job's one worker for a moment.
 _OPERATOR = "operator"
-#: Reports of what each worker has of its own.
+#: Reports whose rows come from each worker.
 _OF_EACH = frozenset({"workers", "filter"})
 
 
@@ -232,7 +232,7 @@ class SharedJob:
         def note(connection: Connection) -> None:
             execute(connection, "UPDATE job_worker SET drains = 1 WHERE name = :name AND drains = 0", name=name)
 
-        notify(f"worker {name} gives its shares back, and ends when its fetches have")
+        notify(f"draining worker {name}: it returns its shares and ends when its fetches have ended")
         latest_s = monotonic() + patience_s
         while name in at_work:  # the row is set again each time, because the worker may be joining just now
             self.database.do(note)
@@ -245,7 +245,9 @@ class SharedJob:
         """Change the job's order; what differs. Workers at work follow in a moment. Raises: as `changed_order`."""
         refused = [setting for setting in settings if key_of_setting(setting) in LOCAL]
         if refused:
-            raise UsageError(f"{refused[0]!r}: concerns one machine; give it to the worker's own command there")
+            raise UsageError(
+                f"{refused[0]!r}: belongs to one machine; give it to `anabranch crawl` of the worker there"
+            )
 
         def change(connection: Connection) -> tuple[CrawlOrder, list[Change], LimitUse]:
             lock_job(connection)
@@ -271,7 +273,7 @@ class SharedJob:
         if not known:
             raise UsageError(f"{name!r}: no worker of this name has ever joined")
         if any(lives for _, lives in known):
-            raise UsageError(f"{name!r}: this worker is at work, and has what it fetched; drain it first")
+            raise UsageError(f"{name!r}: this worker is still running and keeps what it fetched; drain it first")
         from anabranch.crawler.job.frontier import frontier_order  # noqa: PLC0415 - slow to import, and status and pause do not need it
         from anabranch.frontier.composition import precedence_of, share_rule_of  # noqa: PLC0415
 
@@ -344,7 +346,7 @@ class SharedJob:
     def answers_soon(self, verb: str, given: Arguments) -> tuple[list[Facts], list[str]]:
         """What all workers say to a verb that changes nothing, and the names of those that do not answer within seconds.
 
-        None of both if no worker is at work.
+        Two empty lists if no worker is at work.
         """
         at_work = {line.epoch: line.name for line in self.at_work()}
         replies, silent = self._replies_within(_SOON_S, [*at_work], verb, given) if at_work else ({}, set[int]())
@@ -543,7 +545,7 @@ def _await_all_shares(frontier: Frontier, changed: Event, job: SharedJob) -> Non
 
 
 def _patience(seconds: float = PATIENCE_S) -> Iterator[None]:
-    """Again and again, for so long."""
+    """Yield at once and then every `_LOOK_S`, for `seconds`."""
     latest_s, pause = monotonic() + seconds, Event()
     yield
     while monotonic() < latest_s:

@@ -173,7 +173,9 @@ def why(frontier: Frontier, given: Arguments) -> Steps[Facts]:
         key = text_argument(given, "key").encode() if "key" in given else url.encode()
         explanation = yield from frontier.operations.views.explain(url, key)
         if explanation.state == NEVER_SCHEDULED and not _LIKE_A_URL.search(typed):
-            raise UsageError(f"{typed!r} is no URL, nor a host of this job; write a URL in full, like http://{typed}/")
+            raise UsageError(
+                f"{typed!r} is neither a URL nor a host of this job; write the full URL, like http://{typed}/"
+            )
         if explanation.state == UrlState.ENDED.value:
             record = yield from asked(frontier.operations.get, key)
             if record is not None and record.status:
@@ -183,14 +185,14 @@ def why(frontier: Frontier, given: Arguments) -> Steps[Facts]:
         words = f"{words}; such a link is dropped when its page is read, before any rule of [scope] is asked"
         explanation = explain_url(UrlFacts(url=shown(typed), record=None, seen=False, refused=words), frontier.now_s())
     else:
-        raise UsageError(f"{typed!r} is no http or https URL; correct it")
+        raise UsageError(f"{typed!r} is not an http or https URL")
     return {"now_s": frontier.now_s(), "explanation": explanation._asdict()}
 
 
 def _whatever_key(frontier: Frontier, typed: str) -> Steps[list[Explanation]]:
     url = seed_url(typed) or typed
     if "://" not in url:
-        raise UsageError(f"{typed!r} is no URL; correct it")
+        raise UsageError(f"{typed!r} is not a URL")
     read = frontier.operations.views
     found: list[Explanation] = []
     for spelled in dict.fromkeys((typed, url)):  # the program may spell it either way
@@ -210,10 +212,12 @@ def block(frontier: Frontier, given: Arguments) -> Facts:
     elif given.get("until_s") is not None:
         until_s = number_argument(given, "until_s")
     if until_s <= frontier.now_s():
-        raise UsageError("the end of the block has passed; give a time that is to come")
+        raise UsageError("the end of the block is in the past; give a later time")
     is_known = frontier.operations.knows_gate(gate)
     frontier.block(gate, until_s)
-    return _gate(frontier, gate, "" if is_known else f"{gate} has no URL yet; it is blocked when one comes")
+    return _gate(
+        frontier, gate, "" if is_known else f"no URL of {gate} is known yet; it is blocked as soon as one is found"
+    )
 
 
 def unblock(frontier: Frontier, given: Arguments) -> Facts:
@@ -264,7 +268,7 @@ STOPPED_ONLY = frozenset({"dump", "load", "rm"})
 
 
 class JobIsRunning(CrawlerError):
-    """The verb needs the job for itself, and a crawl runs it."""
+    """The verb needs the job alone, but a process crawls it."""
 
 
 def answer(frontier: Frontier, verb: str, given: Arguments) -> Facts:
@@ -289,7 +293,7 @@ def refuse_while_running(verb: str) -> None:
     """Raises: JobIsRunning for a verb that is only for a job that is not running."""
     if verb in STOPPED_ONLY:
         process = os.getpid()
-        raise JobIsRunning(f"{verb} needs the job for itself, and process {process} crawls it; stop that crawl first")
+        raise JobIsRunning(f"{verb} needs the job alone, but process {process} crawls it; stop that crawl first")
 
 
 def _check_verb(verb: str) -> None:
@@ -337,7 +341,7 @@ def gate_key(typed: str) -> GateKey:
         return GateKey(typed)
     url = seed_url(typed)
     if url is None:
-        raise UsageError(f"{typed!r} is no host; write it like example.org")
+        raise UsageError(f"{typed!r} is not a host; write it like example.org")
     return GateKey(host_of(url))
 
 

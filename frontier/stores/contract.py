@@ -365,7 +365,7 @@ class FrontierStore(Protocol):
         `identity` has the settings that may not change between openings (policy, …). `on_change` is called from any thread
         when there are answers to take, unless the call that asked has them already. Gates that a former owner held get their
         turns again. If `now_s` is before the time of the last write, the clock went back: all times in the store are moved back
-        by as much, so nothing is delayed for ever and nothing opens too early.
+        by as much, so nothing is delayed forever and nothing opens too early.
 
         Raises: FormatMismatch for another version or identity, StoreInUse naming the owner, StoreFull, StoreUnavailable.
         """

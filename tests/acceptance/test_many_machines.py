@@ -256,7 +256,7 @@ async def test_the_filter_of_a_worker_can_be_begun_anew(tmp_path, crawl):
     """It needs no URLs: what it lacks, the database answers."""
     assert (await anabranch(*crawl("a"), cwd=tmp_path)).code == 0
     run = await anabranch("frontier", "rebuild-filter", tmp_path / "a", "-s", "dedup.filter=exact", cwd=tmp_path)
-    assert (run.code, "they fill by themselves" in run.out) == (0, True), run.err
+    assert (run.code, "the next crawl refills them" in run.out) == (0, True), run.err
     assert (await anabranch(*crawl("a", "--again"), cwd=tmp_path)).code == 0
     shown = await anabranch("report", tmp_path / "a", "response-codes", "--json", cwd=tmp_path)
     assert shown.code == 0, shown.err

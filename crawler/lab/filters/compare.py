@@ -1,6 +1,6 @@
 """`anabranch compare --filters`: the filters are asked for the links of a crawl, one after the other, and judged by a set.
 
-The links are those that an exact crawl meets, page by page: of a made web, of the web of a crawl.log, or a list of URLs in
+The links are those that an exact crawl meets, page by page: of a generated web, of the web of a crawl.log, or a list of URLs in
 batches. A page's links count once. Every filter gets the same ones, whatever it lost before. Each has a process of its own
 (`asking.py`); the truth, a dict of all URLs, is in this one.
 """
@@ -57,21 +57,21 @@ class FilterOptions:
     filters: tuple[str, ...] = tuple(CONTESTANTS)
     expected: int | None = None  #: URLs that the filters are made for; None: as many as there are
     false_positive: float = 1e-3  #: of the DSBF's leaves, of the similarity filter and of rbloom
-    kinds: tuple[str, ...] = ("portals",)  #: of the made web, just one
+    kinds: tuple[str, ...] = ("portals",)  #: of the generated web, just one
     pages: int = 50_000
     hosts: int = 40
     seed: int = 1
-    replay: Path | None = None  #: a crawl.log, in place of a made web
-    urls: Path | None = None  #: a list of URLs, in place of a made web
+    replay: Path | None = None  #: a crawl.log, in place of a generated web
+    urls: Path | None = None  #: a list of URLs, in place of a generated web
 
     @property
     def web(self) -> WebOptions:
-        """The made web."""
+        """The generated web."""
         return WebOptions(pages=self.pages, kind=self.kinds[0], hosts=self.hosts, seed=self.seed)
 
 
 _DEFAULTS = FilterOptions()
-#: Options of the made web.
+#: Options of the generated web.
 _OF_THE_WEB = {"kinds": "--kind", "pages": "--pages", "hosts": "--hosts", "seed": "--seed"}
 
 
@@ -149,7 +149,7 @@ def _pages(options: FilterOptions) -> tuple[str, Iterable[list[bytes]]]:
         replayed = replayed_file(options.replay)
         notes = f" ({'; '.join(replayed.notes)})" if replayed.notes else ""
         return f"the URLs of {options.replay}{notes}", pages_of(replayed)
-    return f"a made web ({options.kinds[0]}, {options.hosts} hosts)", pages_of(make_web(options.web))
+    return f"a generated web ({options.kinds[0]}, {options.hosts} hosts)", pages_of(make_web(options.web))
 
 
 def pages_of(web: Web) -> Iterator[list[bytes]]:

@@ -29,7 +29,7 @@ log = structlog.get_logger(__name__)
 
 #: One queue per host, and three policies with more queues.
 DEFAULT_POLICIES = ("host", "parallel:8", "elf:997", "bkdr:997")
-#: The names of the made webs in reports.
+#: The names of the generated webs in reports.
 WEB_WORDS = {"portals": "five portals", "subdomains": "one portal"}
 KINDS = tuple(WEB_WORDS)
 
@@ -40,7 +40,7 @@ MAX_DELAY_S = 0.5
 LATENCY_S = 0.1
 
 _MOST_WORKERS = 10_000
-#: Options of made webs only.
+#: Options of generated webs only.
 _OF_MADE_WEBS = {
     "--kind": "kinds",
     "--pages": "pages",
@@ -68,13 +68,13 @@ class PolicyOptions:
     max_delay_s: float | None = None
     seconds: float = 60.0  #: of a run, if it is not drained before
     repeat: int = 1
-    kinds: tuple[str, ...] = ("portals",)  #: of made webs, one after the other
+    kinds: tuple[str, ...] = ("portals",)  #: of generated webs, one after the other
     pages: int = 20_000
     hosts: int = 40
     latency_s: float = LATENCY_S
     seed: int = 1
-    replay: Path | None = None  #: a crawl.log to crawl instead of a made web
-    seeds: Path | None = None  #: a file of real seeds, instead of a made web
+    replay: Path | None = None  #: a crawl.log to crawl instead of a generated web
+    seeds: Path | None = None  #: a file of real seeds, instead of a generated web
     allow_private: bool = False  #: of real seeds: fetch private and loopback addresses
     own_hosts: tuple[str, ...] = ()  #: of real seeds: the user's own hosts, which the crawl does not leave
     live: Path | None = None  #: a file that gets a line of JSON a second, so that others see the runs as they go on
@@ -170,7 +170,7 @@ def _check_real_sites(options: PolicyOptions) -> None:
 
 
 def refuse_unused(option: str, options: object, defaults: object) -> None:
-    """Raises: UsageError if this option, which names another web, is combined with options of a made web."""
+    """Raises: UsageError if this option, which names another web, is combined with options of a generated web."""
     unused = [
         each for each, name in _OF_MADE_WEBS.items() if getattr(options, name, None) != getattr(defaults, name, None)
     ]
@@ -268,8 +268,8 @@ def order_for(
 ) -> CrawlOrder:
     """The order of a run: the durable store, robots.txt obeyed, and other defaults of a crawl.
 
-    `addresses` has the hosts of a made web, which are the crawl's scope. Without them the order is that of a real crawl, with
-    the environment. Raises: OrderError; UsageError if a host is an address: it is not looked up, so the crawl would go to
+    `addresses` has the hosts of a generated web, which are the crawl's scope. Without them the order is that of a real crawl,
+    with the environment. Raises: OrderError; UsageError if a host is an address: it is not looked up, so the crawl would go to
     the real one.
     """
     return _real_order(options, policy) if options.seeds else _boxed_order(options, policy, seeds, addresses or {})

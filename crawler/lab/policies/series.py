@@ -357,7 +357,7 @@ class Setting:
     connections: int  #: slots of a host's gate, under `polite`
     delays: str  #: in words, with how they are scaled
     machine: str = ""  #: the other load of the machine, as text
-    latency_s: float = 0.0  #: median, of a made web; 0: unknown
+    latency_s: float = 0.0  #: median, of a generated web; 0: unknown
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -71,13 +71,13 @@ class SimulationOptions:
     scale: float = 1.0  #: divides the default times; 60 gives those of the lab
     seconds: float | None = None  #: of virtual time, if a run is not drained before; None: until it is
     repeat: int = 1  #: runs of each policy, each on a web of the next seed
-    kinds: tuple[str, ...] = ("hosts",)  #: of made webs, one after the other
+    kinds: tuple[str, ...] = ("hosts",)  #: of generated webs, one after the other
     pages: int = 1_000_000
     hosts: int = 100_000
     links: int = 2  #: mean random links of a page: most are known, and all take time
     latency_s: float | None = None  #: median; None: `LATENCY_S`, divided by `scale`
     seed: int = 1
-    replay: Path | None = None  #: a crawl.log to crawl instead of a made web
+    replay: Path | None = None  #: a crawl.log to crawl instead of a generated web
     page_cost_s: float | None = None  #: of the crawler's processor, a page; None: nothing, or what the live crawl took
     beside: Path | None = None  #: a file of `compare --json`: the same is simulated and compared
 
@@ -150,7 +150,7 @@ def times(options: SimulationOptions) -> tuple[float, float, float]:
 
 
 def web_options(compared: PolicyOptions, kind: str, *, links: int | None = None, repeat: int = 0) -> WebOptions:
-    """The made web of a comparison; each repeat has the next seed. `links` None: as many as a live web."""
+    """The generated web of a comparison; each repeat has the next seed. `links` None: as many as a live web."""
     return WebOptions(
         pages=compared.pages,
         kind=kind,

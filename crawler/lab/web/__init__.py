@@ -1,4 +1,4 @@
-"""The made web of the policy lab: hosts and pages computed from a seed.
+"""The generated web of the policy lab: hosts and pages computed from a seed.
 
 `shape.py` reads host and number from a URL and computes its page: status, size, times, links and embeds. Nothing is stored
 per page, so a web of 10 million URLs costs no more than its list of hosts. `replay.py` makes a web from a crawl.log instead.

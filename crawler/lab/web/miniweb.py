@@ -138,7 +138,7 @@ class Served:
 
 @contextmanager
 def serving(web: WebOptions | Path, *, port: int = 0) -> Iterator[Served]:
-    """Serve a made web, or the one of a crawl.log, on 127.0.0.1 while entered; port 0 = any free one.
+    """Serve a generated web, or the one of a crawl.log, on 127.0.0.1 while entered; port 0 = any free one.
 
     The server is a separate process in its own session, so Ctrl-C does not reach it; it ends with this one in any case.
     Raises: UsageError if the web is invalid or the port is taken.

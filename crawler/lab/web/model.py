@@ -1,4 +1,4 @@
-"""The records of a made web (`WebOptions`, `WebHost`, `WebPage`, `Web`), and the bodies of its pages.
+"""The records of a generated web (`WebOptions`, `WebHost`, `WebPage`, `Web`), and the bodies of its pages.
 
 A body has exactly the size of its page, and exactly its links and embeds. Filler is cut from one block of text.
 """
@@ -19,7 +19,7 @@ SLOWEST = 10.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WebOptions:
-    """Options of a made web."""
+    """Options of a generated web."""
 
     pages: int = 20_000  #: URLs in all, embeds included, robots.txt not
     #: `portals`: the five portals of the published experiment, with sub-domains; `subdomains`: one portal with many; `hosts`:
@@ -39,7 +39,7 @@ class WebHost(NamedTuple):
     urls: int  #: that it has, embeds included, robots.txt not
     latency_s: float  #: median time to the first byte
     bandwidth: float  #: bytes per second of one answer
-    crawl_delay_s: float | None  #: what its robots.txt asks for; one host of a made web has one
+    crawl_delay_s: float | None  #: what its robots.txt asks for; one host of a generated web has one
 
 
 class WebPage(NamedTuple):

@@ -1,4 +1,4 @@
-"""The server process of a made web: it makes the web, listens on loopback, and answers HTTP/1.1 after each page's times.
+"""The server process of a generated web: it makes the web, listens on loopback, and answers HTTP/1.1 after each page's times.
 
 It reads lines of JSON from standard input. The first line is the web to serve; the answer has the port, the seeds and the
 hosts, or the error. Then `begin` (with a rule) begins a new ledger, and `ledger` returns it. The process ends with its

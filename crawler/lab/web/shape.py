@@ -1,4 +1,4 @@
-"""A made web: every page is computed from its URL and the seed, so nothing is stored per page.
+"""A generated web: every page is computed from its URL and the seed, so nothing is stored per page.
 
 Random choices come from XXH3, which is stable and costs a tenth of a cryptographic hash.
 
@@ -243,7 +243,7 @@ _FACTORS = {kind: tuple(math.exp(sigma * z) for z in DEVIATES) for kind, (_, sig
 _LATENCY_FACTORS = tuple(min(SLOWEST, math.exp(_PAGE_LATENCY_SPREAD * z)) for z in DEVIATES)
 _HTML_BYTES, _HTML_FACTORS = _SIZES["text/html"][0], _FACTORS["text/html"]
 _SOME_STATUS = _STATUSES[-1][0]
-#: A page of so many bytes, and so many more for each link, has room for its links: no URL of a made web is that long.
+#: A page of so many bytes, and so many more for each link, has room for its links: no URL of a generated web is that long.
 _AMPLE_BYTES, _AMPLE_PER_LINK = 500, 200
 _HEAD = struct.Struct("<8H")  # size, latency, slowness, status, links, shared embed; two are spare
 _CHANCES_AT_ONCE = 4

@@ -147,7 +147,7 @@ def test_validate_says_that_a_seed_would_be_skipped_only_if_a_run_would_begin(fi
     """With the exit code of a run that begins; else it is one of the things that are wrong."""
     file.write_text('[job]\nseeds = ["::", "a.test"]')
     result = config("validate", file)
-    reason = "it is no http or https URL; correct or remove it"
+    reason = "it is not an http or https URL; correct or remove it"
     assert (result.exit_code, result.stdout) == (0, f"{file}: nothing is wrong with it\n")
     assert result.stderr == f"anabranch: {file}: [job] seeds: '::': {reason}; it would be skipped\n"
     result = config("validate", file, "-s", "frontier.policy=nope")
@@ -161,7 +161,7 @@ def test_validate_says_that_nothing_is_wrong(file) -> None:
     """Exit code 0; nothing is left behind."""
     file.write_text("[crawl]\nworkers = 3")
     result = config("validate", file)
-    said = f"{file}: nothing is wrong with it; it names no seed, so the command line must\n"
+    said = f"{file}: nothing is wrong with it; it has no seeds, so name some on the command line\n"
     assert (result.exit_code, result.output) == (0, said)
     file.write_text('[job]\nseeds = ["a.test"]')
     assert config("validate", file).output == f"{file}: nothing is wrong with it\n"

@@ -319,7 +319,7 @@ def test_what_is_no_seed_is_told_and_skipped(monkeypatch, capsys) -> None:
     assert run_crawl(command(SEED, "ftp://a.test/")) == ExitCode.DONE
     assert [seed.url for seed in parts.controllers[0]._seeds] == [SEED]
     err = capsys.readouterr().err
-    assert err.startswith("anabranch: command line: 'ftp://a.test/': it is no http or https URL")
+    assert err.startswith("anabranch: command line: 'ftp://a.test/': it is not an http or https URL")
     assert err.endswith("; skipped\n")
 
 

@@ -132,9 +132,9 @@ def test_orders_last(job: Path, capsys) -> None:
 @pytest.mark.parametrize(
     ("typed", "words"),
     [
-        ("notaurl", "'notaurl' is no URL, nor a host of this job; write a URL in full, like http://notaurl/"),
-        ("/etc/hosts", "'/etc/hosts' is no http or https URL; correct it"),
-        ("not a url", "'not a url' is no http or https URL; correct it"),
+        ("notaurl", "'notaurl' is neither a URL nor a host of this job; write the full URL, like http://notaurl/"),
+        ("/etc/hosts", "'/etc/hosts' is not an http or https URL"),
+        ("not a url", "'not a url' is not an http or https URL"),
         ("", "url is empty; give one"),
     ],
 )
@@ -155,7 +155,7 @@ def test_a_block_of_a_host_without_urls_says_so(job: Path, capsys) -> None:
     """It is kept for the first URL."""
     assert run("block", host="new.test") == 0
     last = out(capsys).splitlines()[-1]
-    assert last == "new.test has no URL yet; it is blocked when one comes"
+    assert last == "no URL of new.test is known yet; it is blocked as soon as one is found"
     assert run("block", host="a.test") == 0
     assert "no URL yet" not in out(capsys)
     with opened(job) as (frontier, _):

@@ -438,8 +438,14 @@ def test_the_order_has_a_line_for_each_host(tmp_path: Path) -> None:
         (("--hosts", "50", "--pages", "20"), "pages 20: give at least one for each of the 50 hosts"),
         (("--replay", "nowhere.log"), "nowhere.log: no such file or directory"),
         (("--replay", "empty.log"), "empty.log: no answer of a page in 0 lines"),
-        (("--replay", "empty.log", "--pages", "9", "--latency", "1s"), "--pages, --latency: the log decides"),
-        (("--replay", "address.log", "--order", "web.toml"), "--order: [::1] is an address, which no crawl looks up"),
+        (
+            ("--replay", "empty.log", "--pages", "9", "--latency", "1s"),
+            "--pages, --latency: cannot be combined with --replay",
+        ),
+        (
+            ("--replay", "address.log", "--order", "web.toml"),
+            "--order: [::1] is an address, which a crawl does not look up",
+        ),
         (("--order", "no/where.toml"), "no/where.toml: no such file or directory; name another file with --order"),
     ],
 )

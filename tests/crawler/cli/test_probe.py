@@ -207,7 +207,7 @@ def test_a_redirect_to_where_nobody_answers_is_told_as_such(site: tuple[type[Sit
 def test_what_is_no_url_is_refused(url: str) -> None:
     """One line that repeats it."""
     result = run_robots_command(url)
-    assert (result.exit_code, result.stderr) == (2, f"anabranch: {url!r} is no http or https URL\n")
+    assert (result.exit_code, result.stderr) == (2, f"anabranch: {url!r} is not an http or https URL\n")
 
 
 def test_a_host_that_nobody_knows_is_one_line(monkeypatch: pytest.MonkeyPatch) -> None:

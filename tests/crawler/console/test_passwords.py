@@ -64,7 +64,7 @@ def test_what_another_process_changes_counts_at_once(passwords, tmp_path):
     other.remove("ada")
     assert passwords.holder("ada", "another password", HERE, 0.0) is None
     assert not passwords.has_any
-    with pytest.raises(UsageError, match="nobody has one"):
+    with pytest.raises(UsageError, match="users with a password: none"):
         other.remove("ada")
 
 

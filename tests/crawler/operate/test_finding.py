@@ -40,5 +40,5 @@ def test_a_password_in_the_url_of_a_database_is_refused() -> None:
 
 def test_commands_for_several_workers_refuse_a_job_of_one() -> None:
     """By its name."""
-    with pytest.raises(UsageError, match="news: one worker crawls this job"):
+    with pytest.raises(UsageError, match="news: this needs a job with several workers"):
         several_workers("news", print)

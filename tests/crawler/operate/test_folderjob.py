@@ -57,7 +57,7 @@ def test_a_job_that_was_never_begun_is_changed_only_if_it_has_an_order(job: Path
 def test_a_key_that_the_job_is_built_by_is_refused_with_all_others(job: Path) -> None:
     """It needs another job; nothing is changed."""
     with pytest.raises(
-        UsageError, match=r"frontier\.policy: cannot be changed while the job lives; these can: \[limits\]"
+        UsageError, match=r"frontier\.policy: cannot be changed after a job has begun; these keys can: \[limits\]"
     ):
         FolderJob(job).change_order(["limits.pages=5", "frontier.policy=host"])
     assert begun_order(job).limits.pages == 0

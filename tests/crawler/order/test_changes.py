@@ -40,9 +40,9 @@ def test_a_list_keeps_all_that_one_command_adds() -> None:
 @pytest.mark.parametrize(
     ("setting", "words"),
     [
-        ("frontier.policy=host", "frontier.policy: cannot be changed while the job lives"),
+        ("frontier.policy=host", "frontier.policy: cannot be changed after a job has begun"),
         ("scope.scope=domain", "scope.scope: cannot be changed"),
-        ("limits.pages+=3", "is no list"),
+        ("limits.pages+=3", "is not a list"),
         ("pages=3", "write it as section.key=value"),
         ("limits", "write it as section.key=value"),
     ],

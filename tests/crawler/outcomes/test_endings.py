@@ -60,6 +60,6 @@ def test_a_run_whose_queue_is_gone_promises_nothing(ending) -> None:
         return
     why, gone = words.split("; ")
     assert ending.value.startswith(why)
-    assert gone == "its queue was in memory, so the job cannot go on"
+    assert gone == "its queue was in memory, so the job cannot be resumed"
     assert not any(promise in why for promise in ("goes on", "keeps"))
     assert ending_text(ending, lasts=True) == ending.value

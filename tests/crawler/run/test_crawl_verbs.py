@@ -139,7 +139,7 @@ async def test_stop_ends_the_run_in_order_or_at_once(crawl, now, ending) -> None
 async def test_what_is_ending_is_neither_paused_nor_resumed(crawl, verb) -> None:
     """It says so, instead of doing nothing."""
     await crawl.ask(STOP)
-    with pytest.raises(UsageError, match="the crawl is ending, there is nothing to"):
+    with pytest.raises(UsageError, match="the crawl is ending, so there is nothing to"):
         await crawl.ask(verb)
     assert crawl.run_state.phase is Phase.DRAINING
 
@@ -208,7 +208,7 @@ async def test_a_pause_of_the_disk_cannot_be_ended_by_a_word(crawl) -> None:
     """Whoever says `resume` is told why nothing goes on; what else kept the crawl from it is gone."""
     crawl.run_state.pause(Cause.DISK, "paused: 1 GB are free at /job, min_free_disk is 2 GB")
     await crawl.ask(PAUSE)
-    with pytest.raises(UsageError, match=r"^paused: 1 GB are free at /job, min_free_disk is 2 GB; make room"):
+    with pytest.raises(UsageError, match=r"^paused: 1 GB are free at /job, min_free_disk is 2 GB; free some space"):
         await crawl.ask(RESUME)
     crawl.run_state.resume(Cause.DISK)
     assert await crawl.ask(STATUS) == {"phase": "running"}

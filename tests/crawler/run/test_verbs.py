@@ -150,7 +150,7 @@ def test_why_takes_a_url_as_a_seed_is_written(frontier: Frontier) -> None:
     assert answer(frontier, "why", {"url": "A.test/0#top"})["explanation"]["reason"] == "it is done with status 200 OK"
     assert answer(frontier, "why", {"url": "http://c.test/"})["explanation"]["state"] == "never scheduled"
     for bad in ("/etc", "http://"):
-        with pytest.raises(UsageError, match="no http or https URL"):
+        with pytest.raises(UsageError, match="not an http or https URL"):
             answer(frontier, "why", {"url": bad})
 
 
@@ -193,7 +193,7 @@ def test_a_block_closes_the_gate_until_it_is_taken_back(frontier: Frontier, cloc
 def test_a_block_of_a_host_that_nobody_has_met_holds_for_its_first_url(frontier: Frontier) -> None:
     """An operator may know before the crawl does."""
     note = answer(frontier, "block", {"host": "c.test"})["note"]
-    assert note == "c.test has no URL yet; it is blocked when one comes"
+    assert note == "no URL of c.test is known yet; it is blocked as soon as one is found"
     assert answer(frontier, "block", {"host": "a.test"})["note"] == ""
     answer(frontier, "unblock", {"host": "a.test"})
     frontier.schedule([Candidate("http://c.test/")])
@@ -220,7 +220,7 @@ def test_queues_are_paused_resumed_retired_and_given_budgets(frontier: Frontier)
 def test_what_needs_the_job_for_itself_is_refused_while_it_runs(frontier: Frontier, verb: str) -> None:
     """One line says who has it and what to do."""
     with pytest.raises(
-        JobIsRunning, match=rf"^{verb} needs the job for itself, and process \d+ crawls it; stop that crawl first$"
+        JobIsRunning, match=rf"^{verb} needs the job alone, but process \d+ crawls it; stop that crawl first$"
     ):
         answer(frontier, verb, {})
 

@@ -121,7 +121,7 @@ def test_the_fastest_seconds_bound_no_page_of_a_crawler_that_was_idle() -> None:
 
 
 def test_a_comparison_by_address_cannot_be_simulated_beside(tmp_path: Path) -> None:
-    """The hosts of a made web have no addresses."""
+    """The hosts of a generated web have no addresses."""
     live = PolicyComparison(setting=setting_of(), runs=(run_of("host"), run_of("ip")))
     options = PolicyOptions(policies=("host", "ip"), politeness="off")
     (tmp_path / "live.json").write_text(json.dumps(saved(COMPARISON, options, [live])))
