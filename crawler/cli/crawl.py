@@ -29,7 +29,7 @@ from anabranch.crawler.job.choosing import (
     refuse_changed,
     scope_effect,
 )
-from anabranch.crawler.job.folder import JobFolder, move_aside, move_back
+from anabranch.crawler.job.folder import LOOKING_S, JobFolder, move_aside, move_back
 from anabranch.crawler.job.frontier import is_over, open_job
 from anabranch.crawler.job.seeds import SEED_BOOK, Seed, SeedBook
 from anabranch.crawler.job.state import has_queue_in_memory
@@ -47,6 +47,7 @@ from anabranch.crawler.processes.forkserver import ForkServer
 from anabranch.crawler.processes.worker import live
 from anabranch.crawler.report.logs import closing_logs, configure_logs
 from anabranch.crawler.report.progress import CrawlSnapshot, Display, DisplayConsole, show_progress
+from anabranch.crawler.run.control import has_crawl
 from anabranch.crawler.run.controller import CrawlController, RunHooks
 from anabranch.crawler.run.signals import ignore_harmless
 from anabranch.crawler.run.uploading import Uploading
@@ -116,6 +117,7 @@ def _run_chosen(command: CrawlCommand, chosen: ChosenJob, fork_server: ForkServe
             delete_old=command.delete_old,
             again=command.again and not is_shared,
             even_unfinished=command.yes,
+            patience_s=0.0 if has_crawl(chosen.directory / STATE) else LOOKING_S,
         ) as job,
     ):
         refuse_changed(chosen)

@@ -19,6 +19,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from itertools import chain, count
 from pathlib import Path
+from threading import Event
 from typing import NamedTuple, Self
 
 from anabranch.crawler.job.changes import CHANGES_FILE
@@ -77,6 +78,10 @@ _WRITTEN = (
 
 _UNFIT_FOR_NAMES = re.compile(r"[^A-Za-z0-9._-]+")
 
+#: A command or a page that looks at a stopped job holds it for a moment; others wait this long for their turn.
+LOOKING_S = 5.0
+_LOOK_S = 0.02
+
 
 class JobFolder:
     """An open job folder. Its lock is held until `close`, or until the process ends, however it ends."""
@@ -101,9 +106,17 @@ class JobFolder:
 
     @classmethod
     def open(
-        cls, directory: Path, *, delete_old: bool = False, again: bool = False, even_unfinished: bool = True
+        cls,
+        directory: Path,
+        *,
+        delete_old: bool = False,
+        again: bool = False,
+        even_unfinished: bool = True,
+        patience_s: float = 0.0,
     ) -> JobFolder:
         """Take the job of a folder, or make one; `delete_old` first removes an old job, `again` only its Frontier.
+
+        If another process holds it, this waits for `patience_s`.
 
         Raises: JobInUse, HostsJob, NotAJobFolder (the folder holds other things), ForeignJobFormat (a newer version),
         JobUnfinished (`delete_old` or `again` without `even_unfinished`), RoundDamaged, StorageError.
@@ -115,7 +128,7 @@ class JobFolder:
             try:
                 for folder in (directory, directory / "state"):
                     _make_folder(folder, 0o700)
-                lock = take_job_lock(directory)
+                lock = take_job_lock(directory, patience_s)
             except BaseException:
                 remove_made(made)
                 raise
@@ -347,12 +360,16 @@ def open_lock(directory: Path) -> Iterator[int]:
         yield lock
 
 
-def take_job_lock(directory: Path) -> int:
-    """Lock the job; the lock is held until the descriptor is closed. Raises: JobInUse, OSError."""
-    try:
-        return take_lock(directory)
-    except LockHeld as held:
-        raise JobInUse(directory, held.process) from held
+def take_job_lock(directory: Path, patience_s: float = 0.0) -> int:
+    """Lock the job; the lock is held until the descriptor is closed. Raises: JobInUse if it is held for longer; OSError."""
+    latest_s = time.monotonic() + patience_s
+    while True:
+        try:
+            return take_lock(directory)
+        except LockHeld as held:
+            if time.monotonic() >= latest_s:
+                raise JobInUse(directory, held.process) from held
+        Event().wait(_LOOK_S)
 
 
 @contextlib.contextmanager

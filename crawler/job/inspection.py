@@ -17,7 +17,7 @@ from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
-from anabranch.crawler.job.folder import JobFolder, open_lock, take_job_lock, who_holds
+from anabranch.crawler.job.folder import LOOKING_S, JobFolder, open_lock, take_job_lock, who_holds
 from anabranch.crawler.job.orderfile import begun_order
 from anabranch.crawler.job.state import PAYLOADS
 from anabranch.crawler.order.frontier import MEMORY
@@ -71,7 +71,7 @@ def opened(directory: Path) -> Iterator[tuple[Frontier, CrawlOrder]]:
     """The Frontier and the order of a stopped job. Raises: UsageError if nothing was ever queued; as a crawl does."""
     from anabranch.crawler.job.frontier import has_begun, open_job, refuse_lost_queue  # noqa: PLC0415 - commands on a running crawl do not need it
 
-    with JobFolder.open(directory) as job:
+    with JobFolder.open(directory, patience_s=LOOKING_S) as job:
         order = begun_order(directory)
         refuse_lost_queue(job.state)
         if order.frontier.store in {"", MEMORY} and not has_begun(job.state) and not has_store(job.state):

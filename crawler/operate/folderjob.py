@@ -92,12 +92,14 @@ class FolderJob:
             return True, facts["seeds"]
         from anabranch.crawler.run.stopped_verbs import add_to_stopped  # noqa: PLC0415 - commands on a running crawl do not need it
 
-        with self.turn:
-            self._refuse_if_held()
-            refuse_unwritable(self.directory)
-            with opened(self.directory) as (frontier, order), SeedBook(self.directory / "state" / SEED_BOOK) as book:
-                key = Canonicalizer(order.urls.canonicalization).key
-                return False, add_to_stopped(frontier, book, seeds, key)["seeds"]
+        refuse_unwritable(self.directory)
+        with (
+            self.turn,
+            opened(self.directory) as (frontier, order),
+            SeedBook(self.directory / "state" / SEED_BOOK) as book,
+        ):
+            key = Canonicalizer(order.urls.canonicalization).key
+            return False, add_to_stopped(frontier, book, seeds, key)["seeds"]
 
     def change_order(self, settings: Sequence[str]) -> Facts:
         """In the crawl, or for the next one. Another process may change the job now, or begin to crawl it: this waits."""
@@ -196,7 +198,6 @@ class FolderJob:
     def _status_as_left(self) -> Facts:
         now_s, job = time.time(), self.directory.resolve().name
         with self.turn:
-            self._refuse_if_held()
             trouble = last_logged(self.directory, now_s)
             with readable_job(self.directory) as place, opened(place) as (frontier, _):
                 totals = answer(frontier, "ls", {"limit": 0})["totals"]

@@ -226,6 +226,16 @@ class _Connection(asyncio.Protocol):
             self._transport.abort()
 
 
+def has_crawl(state: Path) -> bool:
+    """Whether a process listens for requests to the running crawl, if it answers them or not."""
+    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as connection, suppress(OSError):
+        connection.setblocking(False)
+        with _reachable(state / SOCKET) as address:
+            connection.connect(address)
+        return True
+    return False
+
+
 def ask(state: Path, verb: str, arguments: Arguments) -> Facts | None:
     """Send a request to the running crawl (blocks); None if none runs here. Raises: ControlRefused, ControlSilent."""
     path = state / SOCKET

@@ -121,7 +121,6 @@ async def test_paths_without_a_session_lead_to_the_login(sessions, base):
             "/apiv1/v1/",
             "/login/x",
             "//api/v1/jobs",
-            "/api/v1",
             "/metrics/",
             "/metricsx",
             "/jobs/api/v1/",
@@ -129,7 +128,7 @@ async def test_paths_without_a_session_lead_to_the_login(sessions, base):
             answer = await client.get(path)
             assert (answer.status_code, answer.headers["location"]) == (303, f"{base}/login"), path
             assert (await client.post(path)).status_code == 401
-        for path in ("/api/v1/jobs", "/metrics"):
+        for path in ("/api/v1", "/api/v1/jobs", "/metrics"):
             assert (await client.get(path)).text == "nobody"
 
 

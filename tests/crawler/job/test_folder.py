@@ -9,6 +9,7 @@ import signal
 import subprocess
 import sys
 import threading
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -533,3 +534,14 @@ def test_a_folder_that_cannot_be_renamed_is_told(job: Path, monkeypatch: pytest.
     ):
         move_aside(job, NOW_S)
     JobFolder.open(job).close()
+
+
+def test_a_job_that_is_held_for_a_moment_is_waited_for(tmp_path: Path) -> None:
+    """Somebody only looks at it; without patience it is in use at once."""
+    held = JobFolder.open(tmp_path / "job")
+    with pytest.raises(JobInUse):
+        JobFolder.open(tmp_path / "job")
+    with ThreadPoolExecutor() as pool:
+        waiting = pool.submit(JobFolder.open, tmp_path / "job", patience_s=HANG_S)
+        held.close()
+        waiting.result().close()

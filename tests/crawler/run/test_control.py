@@ -18,7 +18,7 @@ import pytest
 
 from anabranch.crawler.outcomes.errors import ExitCode, UsageError
 from anabranch.crawler.run import control
-from anabranch.crawler.run.control import SOCKET, Control, ControlRefused, ControlSilent, ask
+from anabranch.crawler.run.control import SOCKET, Control, ControlRefused, ControlSilent, ask, has_crawl
 from anabranch.frontier.errors import StoreFull, UnknownQueue
 
 
@@ -134,6 +134,17 @@ async def test_the_socket_is_its_owners_alone_and_goes_with_the_crawl(tmp_path: 
         assert stat.S_ISSOCK(status.st_mode)
         assert stat.S_IMODE(status.st_mode) == 0o600
     assert not (tmp_path / SOCKET).exists()
+
+
+async def test_whether_a_crawl_listens(tmp_path: Path) -> None:
+    """It need not answer; a socket that a killed crawl has left is none."""
+    assert not has_crawl(tmp_path)
+    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as hung:
+        hung.bind(str(tmp_path / SOCKET))
+        assert not has_crawl(tmp_path)
+        hung.listen()
+        assert has_crawl(tmp_path)
+    assert not has_crawl(tmp_path)
 
 
 async def test_nobody_hangs_when_the_crawl_ends(tmp_path: Path) -> None:
