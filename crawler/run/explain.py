@@ -30,6 +30,7 @@ from anabranch.crawler.urls.canonicalization import Canonicalizer, KeyOf
 from anabranch.crawler.urls.parsing import seed_url
 from anabranch.frontier.inspect.explain import NEVER_SCHEDULED, REFUSED
 from anabranch.frontier.records import GateKey, UrlState
+from anabranch.frontier.scheduling.lifecycle import QueueState
 from anabranch.frontier.times import clock_words
 
 #: The URL of a robots.txt, or of a page, and the time -> what the job knows about it, or what it decides about the page.
@@ -37,6 +38,11 @@ RobotsWords = Callable[[str, float], str]
 
 #: A URL, its gate if it has one, and the time -> why the last try of it, or of its host, failed.
 LastTrouble = Callable[[str, GateKey | None, float], Trouble | None]
+
+#: States of URLs and queues of which something can be fetched later.
+_FETCHED_LATER = frozenset(
+    {UrlState.QUEUED.value, UrlState.WAITING.value, *(one.value for one in QueueState if one is not QueueState.EMPTY)}
+)
 
 #: The verbs that may be about a URL, and the argument that names it.
 ABOUT_URLS = MappingProxyType({"why": "url", "show": "subject"})
@@ -103,6 +109,17 @@ class UrlExplainer:
         if self.similar is not None and not is_seed and self.similar.is_similar(url):
             lines.append("similar: it is like a URL that was taken, or it is that URL; links to such are dropped")
         return "\n".join(lines)
+
+
+def while_paused(facts: Facts, paused: str) -> Facts:
+    """The facts of a verb; if the crawl is paused, that is the reason why nothing is fetched, and no time is known. Pure."""
+    if paused and "totals" in facts:
+        facts = {**facts, "totals": {**facts["totals"], "why_idle": paused}}
+    explained = facts.get("explanation")
+    if paused and explained and explained["state"] in _FETCHED_LATER:
+        reason = f"the crawl is {paused}; when it is resumed: {explained['reason'] or 'it can be fetched'}"
+        facts = {**facts, "explanation": {**explained, "reason": reason, "earliest_s": None}}
+    return facts
 
 
 def explainer_of(

@@ -8,7 +8,7 @@ from anabranch.crawler.order.order import CrawlOrder
 from anabranch.crawler.order.sections import ScopeSection
 from anabranch.crawler.outcomes.userfunctions import RULE, UserFunctionFailed
 from anabranch.crawler.report.troubles import Trouble
-from anabranch.crawler.run.explain import UrlExplainer, open_explainer
+from anabranch.crawler.run.explain import UrlExplainer, open_explainer, while_paused
 from anabranch.crawler.scope.scope import open_scope
 from anabranch.crawler.urls.canonicalization import Canonicalizer
 
@@ -189,3 +189,25 @@ def test_why_tells_what_robots_txt_decides_about_a_page(explainer) -> None:
     assert asking.explained("why", never_scheduled(f"{SEED}x", "queued"))["robots"] == f"{SEED}x at 5"
     assert "robots" not in asking.explained("why", never_scheduled(ROBOTS))
     assert "robots" not in explainer.explained("why", never_scheduled(f"{SEED}x"))
+
+
+@pytest.mark.parametrize(
+    ("state", "is_told"), [("queued", True), ("ready", True), ("ended", False), ("never scheduled", False)]
+)
+def test_a_pause_is_the_reason_why_a_url_waits(state, is_told) -> None:
+    """No time is known then; what is done or was never queued does not wait for it."""
+    facts = {"explanation": {"state": state, "reason": "its queue waits for its turn", "earliest_s": 1.0}}
+    assert while_paused(facts, "") == facts
+    explanation = while_paused(facts, "paused by the operator")["explanation"]
+    if is_told:
+        words = "the crawl is paused by the operator; when it is resumed: its queue waits for its turn"
+        assert (explanation["reason"], explanation["earliest_s"]) == (words, None)
+    else:
+        assert explanation == facts["explanation"]
+
+
+def test_a_pause_is_the_reason_why_nothing_can_be_leased() -> None:
+    """Whatever the Frontier has to say."""
+    assert while_paused({"totals": {"why_idle": ""}}, "paused by the operator") == {
+        "totals": {"why_idle": "paused by the operator"}
+    }
