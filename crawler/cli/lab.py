@@ -253,16 +253,26 @@ def _introduction(served: Served, order: Path | None) -> Iterator[str]:
         yield f"  by name      {line} below [dns.hosts], a line for each host (--order FILE writes them)"
 
 
+#: Begins the orders that `lab web --order` writes: the next start may replace them, because the port is another one.
+_ORDER_HEAD = "# Written by `anabranch lab web`, which replaces it at its next start.\n"
+
+
 def _write_order(path: Path, served: Served) -> None:
-    """A crawl order that finds the hosts here, and leaves none out. Raises: UsageError."""
+    """A crawl order that finds the hosts here, and leaves none out. Raises: UsageError, also for a file of somebody else."""
     if served.addresses:
         raise UsageError(
             f"--order: {served.addresses[0]} is an address, which a crawl does not look up; leave --order out and use the proxy"
         )
     hosts = (f"{json.dumps(host)} = {json.dumps(address)}\n" for host, address in served.hosts.items())
     seeds = f"[job]\nseeds = {json.dumps(served.seeds)}\n\n"
-    text = f'{seeds}[fetch]\nallow_private = true\n\n[scope]\nscope = "any"\n\n[dns.hosts]\n{"".join(hosts)}'
+    text = (
+        f'{_ORDER_HEAD}{seeds}[fetch]\nallow_private = true\n\n[scope]\nscope = "any"\n\n[dns.hosts]\n{"".join(hosts)}'
+    )
     try:
+        if path.exists() and not path.read_text("utf-8", "replace").startswith(_ORDER_HEAD):
+            raise UsageError(
+                f"{path}: was not written by this command, and would be lost; name another file with --order"
+            )
         path.write_text(text, encoding="utf-8")
     except OSError as error:
         raise UsageError(f"{path}: {(error.strerror or str(error)).lower()}; name another file with --order") from error

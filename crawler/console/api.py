@@ -109,19 +109,19 @@ class NewJob(_Asked):
     name: Annotated[str, Field(min_length=1, max_length=100, description="of its folder")]
     seeds: Annotated[str | list[str], Field(description="URLs, a line or an entry each")]
     order: Annotated[str | dict[str, Any], Field(description="the order: TOML, or its sections")] = ""
-    start: Annotated[bool, Field(description="start a process that crawls it")] = True
+    start: Annotated[bool, Field(strict=True, description="start a process that crawls it")] = True
 
 
 class Start(_Asked):
     """How a crawl begins."""
 
-    again: Annotated[bool, Field(description="another round, from the seeds")] = False
+    again: Annotated[bool, Field(strict=True, description="another round, from the seeds")] = False
 
 
 class Stop(_Asked):
     """How a crawl ends."""
 
-    now: Annotated[bool, Field(description="give up fetches under way")] = False
+    now: Annotated[bool, Field(strict=True, description="give up fetches under way")] = False
 
 
 class NewSeeds(_Asked):

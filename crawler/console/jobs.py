@@ -47,6 +47,8 @@ from anabranch.frontier.policies.userfunctions import is_user_function
 SEED_FILE = "seeds.txt"
 #: Seeds of a new job, in bytes.
 MOST_SEED_BYTES = 64 << 20
+#: Seeds that are left out of a new job and named.
+_MOST_BAD = 10
 #: Characters of an order: its parser takes seconds for some texts of a megabyte.
 _MOST_ORDER_CHARS = 1 << 20
 
@@ -188,7 +190,8 @@ class ConsoleJobs:
         }
 
     def create(self, name: str, seeds: str, order: str | Mapping[str, Any]) -> list[str]:
-        """Create a job from seeds, a line each, and an order (TOML, or its tables); what the order lacks, a line each.
+        """Create a job from seeds, a line each, and an order (TOML, or its tables); warnings: what the order
+        lacks, and seeds that are left out.
 
         Raises: UsageError; OrderError, all faults.
         """
@@ -224,7 +227,9 @@ class ConsoleJobs:
         except BaseException:
             shutil.rmtree(directory, ignore_errors=True)  # its name is free again
             raise
-        return order_warnings(made)
+        more = [f"and {len(found.bad) - _MOST_BAD} more lines that are no seeds"] if len(found.bad) > _MOST_BAD else []
+        left_out = [f"{bad.text!r} is left out: {bad.reason}" for bad in found.bad[:_MOST_BAD]]
+        return [*order_warnings(made), *left_out, *more]
 
     def check(self, name: str, order: str) -> Check:
         """The faults of an order, and what one without faults lacks. Raises: OrderError if it is no TOML."""
@@ -271,10 +276,16 @@ class ConsoleJobs:
         return moved.place.name
 
     def _folders(self) -> list[Path]:
-        """The folders of the jobs. Links are left out: they may lead out of the folder, or name a job twice."""
+        """The folders of the jobs, without links, which may lead out of the folder, and without names that no URL can hold."""
         if self.folder is None:
             return []
-        return [entry for entry in job_folders(self.folder) if entry == self.folder or not entry.is_symlink()]
+        found = job_folders(self.folder)
+        return [entry for entry in found if entry == self.folder or not (entry.is_symlink() or _is_odd(entry.name))]
+
+
+def _is_odd(name: str) -> bool:
+    """The name is not UTF-8."""
+    return any("\ud800" <= char <= "\udfff" for char in name)
 
 
 def _silent_row(name: str, error: Exception) -> Facts | None:

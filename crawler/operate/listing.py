@@ -14,7 +14,7 @@ from anabranch.crawler.operate.finding import operated_folder
 from anabranch.crawler.operate.folderjob import EmbeddedFolderJob, FolderJob
 from anabranch.crawler.outcomes.endings import FORESEEABLE
 from anabranch.crawler.outcomes.errors import CrawlerError
-from anabranch.crawler.report.progress_log import PROGRESS_LOG_FILE, ProgressLine, last_progress
+from anabranch.crawler.report.progress_log import PROGRESS_LOG_FILE, ProgressLine, last_ending, last_progress
 from anabranch.crawler.report.troubles import last_logged
 from anabranch.crawler.run.limits import free_bytes_of
 from anabranch.crawler.run.status import STOPPED
@@ -93,7 +93,8 @@ def _left(directory: Path) -> Facts:
     """The row of a job as its last run left it."""
     done = is_finished(directory / STATE)
     trouble = None if done else last_logged(directory, time.time())
-    progress = last_progress(directory / "logs" / PROGRESS_LOG_FILE) or _of_accounts(directory / STATE)
+    log = directory / "logs" / PROGRESS_LOG_FILE
+    progress = last_progress(log) or _of_accounts(directory / STATE)
     return {
         "job": directory.resolve().name,
         "phase": STOPPED,
@@ -104,7 +105,7 @@ def _left(directory: Path) -> Facts:
         "failed": 0 if progress is None else progress.failed,
         "pages_per_s": 0.0,
         "last_trouble": None if trouble is None else trouble._asdict(),
-        "line": _line(progress, is_done=done),
+        "line": _line(progress, last_ending(log), is_done=done),
     }
 
 
@@ -120,13 +121,13 @@ def _of_accounts(state: Path) -> ProgressLine | None:
     return None
 
 
-def _line(progress: ProgressLine | None, *, is_done: bool) -> str:
+def _line(progress: ProgressLine | None, ending: str, *, is_done: bool) -> str:
     """What there is to say of a job that nobody crawls. Pure."""
     if progress is None:
         return "has not begun"
     if is_done and not progress.downloaded:
         return "finished, and no URL was answered: the report `seeds` says why"
-    return "finished" if is_done else "not running"
+    return "finished" if is_done else ending or "not running"
 
 
 def _free_bytes(directory: Path) -> int | None:

@@ -135,6 +135,12 @@ def last_progress(path: Path, tail_bytes: int = 1 << 14) -> ProgressLine | None:
     return next(filter(None, map(parse_progress_line, reversed(last_lines(path, tail_bytes)))), None)
 
 
+def last_ending(path: Path, tail_bytes: int = 1 << 14) -> str:
+    """Why the last run ended, in words; empty if it was killed, or has no log."""
+    lines = last_lines(path, tail_bytes)
+    return lines[-1].partition(f" CRAWL {CrawlEvent.ENDED.value} - ")[2] if lines else ""
+
+
 def event_line(now_s: float, event: CrawlEvent, words: str) -> str:
     """`2026-11-20T11:22:33Z CRAWL RUNNING - words`, without its newline. Pure."""
     return f"{_time(now_s)} CRAWL {event.value} - {' '.join(words.split())}"

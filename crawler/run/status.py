@@ -233,8 +233,11 @@ def stopped_facts(
     seen: Mapping[str, float | str],
     *,
     is_done: bool,
+    ending: str = "",
 ) -> Facts:
-    """The same for a job that no process crawls: its totals, its filter's figures, and no figures of a run. Pure."""
+    """The same for a job that no process crawls: its totals, its filter's figures, and no figures of a run. `ending` is why the
+    last run ended. Pure.
+    """
     queues: Mapping[str, int] = totals["queues"]
     is_finished = is_done and not totals["retired"]
     now = CrawlSnapshot(
@@ -249,7 +252,7 @@ def stopped_facts(
         filter=seen,
         totals=totals,
     )
-    line = "finished: nothing is queued" if is_finished else "not running; `anabranch crawl` resumes it"
+    line = "finished: nothing is queued" if is_finished else ending or "not running; `anabranch crawl` resumes it"
     return status_facts(now, STOPPED, line, is_finished=is_finished)
 
 

@@ -447,12 +447,14 @@ def test_the_order_has_a_line_for_each_host(tmp_path: Path) -> None:
             "--order: [::1] is an address, which a crawl does not look up",
         ),
         (("--order", "no/where.toml"), "no/where.toml: no such file or directory; name another file with --order"),
+        (("--order", "mine.toml"), "mine.toml: was not written by this command, and would be lost"),
     ],
 )
 def test_what_makes_no_sense_is_one_line_and_exit_2(tmp_path: Path, arguments: tuple[str, ...], said: str) -> None:
     """Nothing is served."""
     (tmp_path / "empty.log").touch()
     (tmp_path / "address.log").write_text(ADDRESS_LINE)
+    (tmp_path / "mine.toml").write_text("[limits]\npages = 5\n")
     command = [sys.executable, "-m", "anabranch", "lab", "web", *arguments]
     done = subprocess.run(
         command, cwd=tmp_path, env=environment(), check=False, capture_output=True, text=True, timeout=HANG_S

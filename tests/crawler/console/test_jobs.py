@@ -1,10 +1,12 @@
 """The jobs of a console, and what an order from the API may set."""
 
+import os
 from pathlib import Path
 
 import pytest
 
 from anabranch.crawler.console.jobs import ALLOWED, ConsoleJobs, _of_the_machine
+from anabranch.crawler.job.folder import JobFolder
 from anabranch.crawler.operate.databasejob import DatabaseJob
 from anabranch.crawler.order.fetch import SiteEntry
 from anabranch.crawler.order.frontier import OverrideEntry
@@ -100,3 +102,18 @@ def test_a_user_function_is_refused_wherever_it_stands(tmp_path, order):
     with pytest.raises((UsageError, OrderError)):
         ConsoleJobs(str(tmp_path)).create("a", "http://a.test/", order)
     assert not [*Path(tmp_path).iterdir()]
+
+
+def test_a_folder_whose_name_no_url_can_hold_is_left_out(tmp_path) -> None:
+    """The others are shown."""
+    for name in (b"news", b"bad\xff"):
+        JobFolder.open(tmp_path / os.fsdecode(name)).close()
+    assert ConsoleJobs(str(tmp_path)).names == ["news"]
+
+
+def test_seeds_that_are_left_out_of_a_new_job_are_named(tmp_path) -> None:
+    """The first ten, and how many more."""
+    seeds = "\n".join(["http://a.test/", *["ftp://x/"] * 12])
+    warnings = ConsoleJobs(str(tmp_path)).create("a", seeds, '[agent]\ncontact = "http://x.test/"')
+    assert (len(warnings), warnings[-1]) == (11, "and 2 more lines that are no seeds")
+    assert warnings[0].startswith("'ftp://x/' is left out: ")

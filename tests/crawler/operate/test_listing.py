@@ -35,12 +35,15 @@ def test_a_job_that_has_not_begun(job: Path) -> None:
 
 
 def test_a_stopped_job_has_the_numbers_of_its_logs(job: Path) -> None:
-    """The last whole line of its statistics; nothing is opened."""
+    """The last whole line of its statistics, and why it ended; nothing is opened."""
     log = job / "logs" / "progress-statistics.log"
     log.write_text(f"{LEGEND}\n{LINE}\n2026-11-20T11:22:34Z CRAWL ENDED - stopped\n2026-11-20T11:22:")
     row = checked(listed(job), "JobRow")
     assert (row["pages"], row["queued"], row["failed"], row["pages_per_s"]) == (205, 800, 5, 0)
-    assert row["line"] == "not running"
+    assert row["line"] == "stopped"
+    with log.open("a") as file:
+        file.write(f"33Z CRAWL RUNNING - crawling\n{LINE}\n")
+    assert listed(job)["line"] == "not running"  # it was killed
 
 
 def test_a_job_that_is_held_is_unknown(job: Path) -> None:
