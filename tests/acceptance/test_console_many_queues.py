@@ -85,7 +85,7 @@ async def test_any_of_100_000_queues_is_found_and_opened_while_the_crawl_goes_on
     await scrolled(window, 1)
     await expect(row_at(window, QUEUES)).to_contain_text(LONGEST)
 
-    await window.get_by_label("Part of the key").fill("0077")
+    await window.get_by_label("Part of the name").fill("0077")
     await expect(window.get_by_text(f"{matching('0077'):,} queues, as they were")).to_be_visible()
     await expect(row_at(window, 0)).to_contain_text(host_name(77))
     await row_at(window, 0).get_by_role("gridcell").first.click()

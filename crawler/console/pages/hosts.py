@@ -7,7 +7,6 @@ from collections.abc import Awaitable, Callable, Mapping
 from contextlib import suppress
 from functools import partial
 from typing import Any
-from urllib.parse import urlencode
 
 from nicegui import ui
 from starlette.applications import Starlette
@@ -72,20 +71,12 @@ def add_hosts_page(console: Console, watch: WatchedJobs, tables: QueueTables, ap
         view = view_of(console, watch, request)
         with page(view, f"{name}: hosts", name, "hosts"):
             title("Hosts")
-            with ui.row().classes("w-full items-center q-gutter-sm"):
-                text = ui.input("Part of the name").props("outlined dense clearable debounce=300")
-                states = ui.select([*GATE_STATES], multiple=True, label="States").props("outlined dense use-chips")
-                states.style("min-width:12rem")
-
             panel = RowPanel(view, name, partial(_found, console, tables, name))
             panel.add_buttons(_actions(view, name))
-            grid = Grid(_COLUMNS, "Gates", "urls", panel.open, partial(tables.renew, name))
+            rows = view.href("jobs", name, "hosts", "rows")
+            grid = Grid(rows, _COLUMNS, GATE_STATES, panel, partial(tables.renew, name), "Gates")
             heading(f"Fetched so far, from the {_MOST_FETCHED:,} busiest hosts")
-            fetched = table(FETCHED, "host", "Fetched so far").bind_filter_from(text, "value", str_or_empty)
-
-            def show() -> None:
-                asked = [("text", text.value or ""), *(("state", state) for state in states.value)]
-                grid.show(view.href("jobs", name, "hosts", "rows") + "?" + urlencode(asked))
+            fetched = table(FETCHED, "host", "Fetched so far").bind_filter_from(grid.text, "value", str_or_empty)
 
             async def redraw() -> None:
                 row = await looked(lambda: watch.row(name))
@@ -96,9 +87,6 @@ def add_hosts_page(console: Console, watch: WatchedJobs, tables: QueueTables, ap
                 if facts is not None:
                     fetched.rows = list(map(fetched_row, facts["rows"]))
 
-            for box in (text, states):
-                box.on_value_change(show)
-            ui.timer(0.0, show, once=True)
             every(_FETCHED_S, redraw)
             if host:
                 ui.timer(0.0, partial(panel.open, host), once=True)

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Mapping
 from contextlib import suppress
 from functools import partial
-from urllib.parse import urlencode
 
 from nicegui import ui
 from starlette.applications import Starlette
@@ -58,24 +57,10 @@ def add_queues_page(console: Console, watch: WatchedJobs, tables: QueueTables, a
         view = view_of(console, watch, request)
         with page(view, f"{name}: queues", name, "queues"):
             title("Queues")
-            with ui.row().classes("w-full items-center q-gutter-sm"):
-                text = ui.input("Part of the key").props("outlined dense clearable debounce=300")
-                states = ui.select([*QUEUE_STATES], multiple=True, label="States").props("outlined dense use-chips")
-                states.style("min-width:12rem")
-                least = ui.number("URLs, at least", min=0, precision=0).props("outlined dense clearable debounce=300")
-
             panel = RowPanel(view, name, partial(_found, console, tables, name))
             panel.add_buttons(_actions(view, name, panel))
-            grid = Grid(_COLUMNS, "Queues", "urls", panel.open, partial(tables.renew, name))
-
-            def show() -> None:
-                asked = [("text", text.value or ""), ("least", str(int(least.value or 0)))]
-                asked += [("state", state) for state in states.value]
-                grid.show(view.href("jobs", name, "queues", "rows") + "?" + urlencode(asked))
-
-            for box in (text, states, least):
-                box.on_value_change(show)
-            ui.timer(0.0, show, once=True)
+            rows = view.href("jobs", name, "queues", "rows")
+            Grid(rows, _COLUMNS, QUEUE_STATES, panel, partial(tables.renew, name), "Queues")
             if queue:
                 ui.timer(0.0, partial(panel.open, queue), once=True)
 
