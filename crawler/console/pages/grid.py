@@ -31,7 +31,12 @@ _MOST_TEXT = 1000
 _REFRESH_S = 10.0
 #: Sorted by this column at first, the largest on top.
 _FIRST_SORT = "urls"
-#: Events of a window: rows have come, with the words about them; a row was chosen, with its id.
+#: A narrower grid shows these columns alone; the panel of a row has the rest.
+_NARROW_PX, _NARROW_COLUMNS = 600, {"key", "state", "urls"}
+#: Heights of the head and of a row, and of the grid, which is no higher than its rows.
+_HEAD_PX, _ROW_PX = 36, 32
+_HEIGHT = "height:min(70vh, 48rem, {}px)"
+#: Events of a window: rows have come, with words about them and how many there are; a row was chosen, with its id.
 _ROWS_CAME, _CHOSEN = "rows_came", "row_chosen"
 #: What AG Grid asks for rows; {} is an address, as a literal of JavaScript.
 _SOURCE = """{{
@@ -43,8 +48,8 @@ _SOURCE = """{{
       const found = await answer.json();
       if (!answer.ok) throw Error(found.error);
       asked.successCallback(found.rows, found.total);
-      emitEvent("{}", found.words);
-    }}).catch(error => {{ asked.failCallback(); emitEvent("{}", error.message); }});
+      emitEvent("{}", {{words: found.words, total: found.total}});
+    }}).catch(error => {{ asked.failCallback(); emitEvent("{}", {{words: error.message, total: 0}}); }});
   }}
 }}"""
 
@@ -75,19 +80,33 @@ class Grid:
         with ui.row().classes("w-full items-center gap-2"):
             self._words = ui.label("The queue is being read …").classes("soft figure").props("role=status")
             self._again = ui.button("Read again", icon="refresh", on_click=self._read_again)
-            self._again.props("flat dense no-caps")
-        self._grid = ui.aggrid(
+            self._again.props("flat dense")
+        with ui.element("div").classes("w-full").style(_HEIGHT.format(_HEAD_PX + 8 * _ROW_PX)) as self._place:
+            self._grid = self._made(columns).props(f'aria-label="{caption}"')
+        for box in (self.text, self._states, self._least):
+            box.on_value_change(self._show)
+        ui.on(_CHOSEN, self._chosen)
+        ui.on(_ROWS_CAME, self._came)
+        ui.timer(0.0, self._show, once=True)
+        every(_REFRESH_S, self._refresh)
+
+    def _made(self, columns: Sequence[Column]) -> ui.aggrid:
+        minor = [column.name for column in columns if column.name not in _NARROW_COLUMNS]
+        return ui.aggrid(
             {
                 "columnDefs": list(map(_column, columns)),
                 "defaultColDef": {"resizable": True, "sortingOrder": ["desc", "asc"], "suppressHeaderMenuButton": True},
-                "rowHeight": 32,
-                "headerHeight": 36,
+                "rowHeight": _ROW_PX,
+                "headerHeight": _HEAD_PX,
                 "rowModelType": "infinite",
                 "cacheBlockSize": _BLOCK,
                 "maxBlocksInCache": 20,
                 "maxConcurrentDatasourceRequests": 2,
                 "infiniteInitialRowCount": 1,
                 "blockLoadDebounceMillis": 100,
+                ":onGridSizeChanged": (
+                    f"grid => grid.api.setColumnsVisible({json.dumps(minor)}, grid.clientWidth >= {_NARROW_PX})"
+                ),
                 ":getRowId": "asked => asked.data.id",
                 ":onCellClicked": f"asked => asked.data && emitEvent('{_CHOSEN}', asked.data.id)",  # none while it comes
                 ":onCellKeyDown": (
@@ -95,13 +114,7 @@ class Grid:
                 ),
             },
             auto_size_columns=False,
-        ).classes("w-full").style("height:min(70vh,48rem)").props(f'aria-label="{caption}"')  # fmt: skip
-        for box in (self.text, self._states, self._least):
-            box.on_value_change(self._show)
-        ui.on(_CHOSEN, self._chosen)
-        ui.on(_ROWS_CAME, self._say)
-        ui.timer(0.0, self._show, once=True)
-        every(_REFRESH_S, self._refresh)
+        ).classes("w-full h-full")
 
     def _show(self) -> None:
         """Show the rows that the filters let through, from the first one on."""
@@ -120,8 +133,10 @@ class Grid:
         self._again.props(remove="loading")
         await self._refresh()
 
-    def _say(self, event: events.GenericEventArguments) -> None:
-        self._words.text = str(event.args)[:_MOST_TEXT]
+    def _came(self, event: events.GenericEventArguments) -> None:
+        self._words.text = str(event.args["words"])[:_MOST_TEXT]
+        shown = min(max(int(event.args["total"]), 2), _BLOCK)
+        self._place.style(_HEIGHT.format(_HEAD_PX + shown * _ROW_PX + _ROW_PX // 2))
 
     async def _chosen(self, event: events.GenericEventArguments) -> None:
         await self._panel.open(str(event.args))
@@ -133,8 +148,8 @@ def _column(column: Column) -> dict[str, Any]:
         "field": column.name,
         "headerName": column.label,
         "sortable": column.is_sortable,
-        "minWidth": 120 if column.is_number else 160,
-        "flex": 1 if column.is_number else 2,
+        "minWidth": 88 if column.is_number else 104,
+        "flex": 2 if column.name == "key" else 1,
         "initialSort": "desc" if column.name == _FIRST_SORT else None,
         "type": "rightAligned" if column.is_number else None,
     }

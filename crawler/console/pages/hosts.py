@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
 from typing import Any
@@ -46,14 +46,13 @@ _COLUMNS = (
     Column("in_flight", "In flight", is_number=True, is_sortable=False),
     Column("spacing_s", "Crawl-delay", is_number=True),
     Column("throttle_s", "Throttle", is_number=True),
-    Column("troubles", "Troubles in a row", is_number=True),
+    Column("troubles", "Failures", is_number=True),
 )
-#: Columns of what was fetched from each host.
-FETCHED = (
+_FETCHED = (
     Column("host", "Host"),
-    Column("urls", "URLs", is_number=True, is_sortable=False),
-    Column("bytes", "Bytes", is_number=True, is_sortable=False),
-    Column("remaining", "Remaining", is_number=True, is_sortable=False),
+    Column("urls", "URLs", is_number=True),
+    Column("bytes", "Bytes", is_number=True),
+    Column("queued", "Queued", is_number=True),
 )
 _MOST_FETCHED = 1000
 _FETCHED_S = 30.0
@@ -76,7 +75,7 @@ def add_hosts_page(console: Console, watch: WatchedJobs, tables: QueueTables, ap
             rows = view.href("jobs", name, "hosts", "rows")
             grid = Grid(rows, _COLUMNS, GATE_STATES, panel, partial(tables.renew, name), "Gates")
             heading(f"Fetched so far, from the {_MOST_FETCHED:,} busiest hosts")
-            fetched = table(FETCHED, "host", "Fetched so far").bind_filter_from(grid.text, "value", str_or_empty)
+            fetched = fetched_table("Fetched so far").bind_filter_from(grid.text, "value", str_or_empty)
 
             async def redraw() -> None:
                 row = await looked(lambda: watch.row(name))
@@ -85,7 +84,7 @@ def add_hosts_page(console: Console, watch: WatchedJobs, tables: QueueTables, ap
                 asked = {"name": "hosts", "limit": _MOST_FETCHED}
                 facts = await looked(lambda: console.jobs.job(name).report(asked))
                 if facts is not None:
-                    fetched.rows = list(map(fetched_row, facts["rows"]))
+                    show_fetched(fetched, facts["rows"])
 
             every(_FETCHED_S, redraw)
             if host:
@@ -118,13 +117,25 @@ def _span(seconds: float) -> str:
     return duration_words(seconds) if seconds else ""
 
 
+def fetched_table(caption: str) -> ui.table:
+    """An empty table of what was fetched from each host."""
+    return table(_FETCHED, "host", caption)
+
+
+def show_fetched(fetched: ui.table, rows: Sequence[Mapping[str, Any]]) -> None:
+    """Show rows of `report hosts`. Queued URLs are known of hosts with a queue of their own."""
+    is_known = any(row["#remaining"] is not None for row in rows)
+    fetched.props["visible-columns"] = [column.name for column in _FETCHED if is_known or column.name != "queued"]
+    fetched.rows = list(map(fetched_row, rows))
+
+
 def fetched_row(row: Mapping[str, Any]) -> dict[str, str]:
     """A row of the table, of one of `report hosts`. Pure."""
     return {
         "host": cell(row["host"]),
         "urls": count(row["#urls"]),
         "bytes": format_bytes(row["#bytes"]),
-        "remaining": count(row["#remaining"]),
+        "queued": count(row["#remaining"]),
     }
 
 
@@ -150,9 +161,13 @@ def gate_panel(gate: ListedGate, gates: list[Facts], now_s: float) -> PanelFacts
         closed = "fetches from it are under way"
     elif opens_in_s > 0:
         closed = f"{gate.state} for another {duration_words(opens_in_s)}"
-    figures = {"URLs": count(gate.urls), "queues": count(gate.queues), "troubles in a row": count(gate.troubles)}
+    figures = {"URLs": count(gate.urls), "queues": count(gate.queues), "failures in a row": count(gate.troubles)}
+    if gate.is_live:
+        figures["in flight"] = count(gate.in_flight)
     if gate.spacing_s:
         figures["Crawl-delay"] = duration_words(gate.spacing_s)
+    if gate.throttle_s:
+        figures["throttle"] = duration_words(gate.throttle_s)
     if gate.slots is not None:
         figures["connections"] = count(gate.slots)
     return PanelFacts(f"closed: {closed}" if closed else "open", figures, gates, [])

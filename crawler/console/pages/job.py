@@ -14,7 +14,7 @@ from starlette.requests import Request
 
 from anabranch.crawler.console.api import Console
 from anabranch.crawler.console.pages.charts import SIDE_BY_SIDE, chart, points, thinned
-from anabranch.crawler.console.pages.hosts import FETCHED, fetched_row
+from anabranch.crawler.console.pages.hosts import fetched_table, show_fetched
 from anabranch.crawler.console.pages.shell import (
     PHASES,
     Column,
@@ -92,7 +92,7 @@ class _Overview:
             ui.space()
             self._buttons = {
                 action: ui.button(action, icon=icon, on_click=lambda _, action=action: self._steer(action)).props(
-                    "outline dense no-caps"
+                    "outline dense"
                 )
                 for action, icon in _ACTIONS.items()
             }
@@ -109,7 +109,7 @@ class _Overview:
                 "Answers by class, this run", list(_CLASSES), colours=list(_CLASSES.values()), is_area=True
             )
         heading("Busiest hosts")
-        self._hosts = table(FETCHED, "host", "Busiest hosts").props("hide-pagination")
+        self._hosts = fetched_table("Busiest hosts").props("hide-pagination")
         heading("Last troubles")
         self._troubles = table(_TROUBLES, "id", "Last troubles").props("hide-pagination")
         self._troubles.add_slot("body-cell-url", _URL)
@@ -184,7 +184,7 @@ class _Overview:
         if found is None:
             return
         hosts, troubles = found
-        self._hosts.rows = list(map(fetched_row, hosts))
+        show_fetched(self._hosts, hosts)
         self._troubles.rows = [
             {**trouble_row(one, now_s), "id": at, "href": self._view.href("jobs", name, "url", url=one["url"])}
             for at, one in enumerate(troubles)

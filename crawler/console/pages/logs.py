@@ -56,7 +56,7 @@ class _Tail:
 
     def make(self) -> None:
         """Make the parts, and show lines from now on."""
-        with ui.row().classes("w-full items-center q-gutter-sm"):
+        with ui.row().classes("w-full items-center gap-2"):
             self._log = ui.select(list(LOGS), value=LOGS[0], label="Log", on_change=self._begin).props("outlined dense")
             self._of = ui.select(list(self._folders), value=_JOB, label="Of", on_change=self._begin).props(
                 "outlined dense"

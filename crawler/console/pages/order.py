@@ -77,7 +77,7 @@ class _Order:
     def make(self) -> None:
         """Make the parts, and show the order."""
         title("Order")
-        with ui.row().classes("w-full items-center q-gutter-sm"):
+        with ui.row().classes("w-full items-center gap-2"):
             text = ui.input("Filter").props("outlined dense clearable")
             self._given = ui.switch("Only changed from the default", on_change=self._draw)
             self._changeable = ui.switch("Only changeable", on_change=self._draw)
@@ -85,10 +85,10 @@ class _Order:
         self._table.add_slot("body-cell-key", _KEY_CELL)
         self._table.pagination = {"rowsPerPage": 0}
         self._table.on("change", self._change)
-        with ui.row().classes("w-full items-center q-gutter-sm"):
+        with ui.row().classes("w-full items-center gap-2"):
             heading("As TOML")
-            ui.button("Copy", icon="content_copy", on_click=self._copy).props("outline dense no-caps")
-            ui.button("Download", icon="download", on_click=self._download).props("outline dense no-caps")
+            ui.button("Copy", icon="content_copy", on_click=self._copy).props("outline dense")
+            ui.button("Download", icon="download", on_click=self._download).props("outline dense")
         self._text = text_block("", "The order as TOML")
         ui.timer(0.05, self._show, once=True)
 

@@ -60,7 +60,7 @@ class RowPanel:
                 ui.space()
                 ui.button(icon="close", on_click=self._dialog.close).props('flat round dense aria-label="Close"')
             self._reason = ui.label().props("role=status")
-            self._buttons = ui.row().classes("q-gutter-xs")
+            self._buttons = ui.row().classes("gap-1")
             self._figures = ui.label().classes("soft figure")
             self._gates = table(_GATES, "gate", "Gates")
             self._gates.pagination = {"rowsPerPage": 10}
@@ -74,7 +74,7 @@ class RowPanel:
             with self._buttons:
                 for words, action in actions.items():
                     made = ui.button(words, on_click=lambda _, action=action: self._do(action))
-                    made.props("outline dense no-caps")
+                    made.props("outline dense")
 
     async def open(self, key: str) -> None:
         """Show the row of this key."""

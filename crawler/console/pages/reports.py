@@ -38,14 +38,14 @@ class _Report:
 
     def make(self) -> None:
         """Make the parts, and show the first report."""
-        with ui.row().classes("w-full items-center q-gutter-sm"):
+        with ui.row().classes("w-full items-center gap-2"):
             self._report = ui.select(list(REPORTS), value=self._first, label="Report", on_change=self._show)
             self._report.props("outlined dense").style("min-width:14rem")
             self._filter = ui.input("Filter").props("outlined dense clearable")
-            ui.button("Refresh", icon="refresh", on_click=self._show).props("outline dense no-caps")
+            ui.button("Refresh", icon="refresh", on_click=self._show).props("outline dense")
             ui.space()
-            ui.button("Text", icon="download", on_click=lambda: self._download("txt")).props("outline dense no-caps")
-            ui.button("JSON", icon="download", on_click=lambda: self._download("json")).props("outline dense no-caps")
+            ui.button("Text", icon="download", on_click=lambda: self._download("txt")).props("outline dense")
+            ui.button("JSON", icon="download", on_click=lambda: self._download("json")).props("outline dense")
         self._place = ui.column().classes("w-full")
         ui.timer(0.05, self._show, once=True)
 
@@ -84,7 +84,10 @@ def report_table(facts: Facts, caption: str) -> ui.table:
         if heads != ("name", "value") and any(isinstance(row[f"c{number}"], int | float) for row in rows):
             column["align"] = "right"
         else:
-            column["style"] = "min-width:8rem"  # else a long word takes a letter a line in a table of many columns
+            column["style"] = {
+                **column["style"],
+                "min-width": "8rem",
+            }  # else a long word takes a letter a line in a table of many columns
     made.rows = rows
     made.update()
     return made

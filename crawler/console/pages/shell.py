@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -61,6 +62,7 @@ a.tab { padding: 8px 12px; text-decoration: none; color: inherit; border-bottom:
 a.tab[aria-current=page] { border-bottom-color: var(--q-primary); font-weight: 600; }
 a.tab:focus-visible, a:focus-visible, button:focus-visible { outline: 3px solid #e69f00; outline-offset: 1px; }
 .nicegui-aggrid [class*=ag-theme-params] { --ag-font-family: inherit !important; }
+.nicegui-aggrid [class*=ag-theme-params] { --ag-cell-horizontal-padding: 10px !important; }
 .ag-cell { unicode-bidi: isolate; font-variant-numeric: tabular-nums; }
 .ag-row { cursor: pointer; }
 .panel { width: min(44rem, 100vw); max-height: 100vh; overflow-y: auto; overflow-wrap: anywhere; }
@@ -68,9 +70,32 @@ dl.facts { display: grid; grid-template-columns: minmax(7rem, max-content) 1fr; 
 dl.facts dt { color: var(--soft); }
 dl.facts dd { margin: 0; overflow-wrap: anywhere; }
 pre.text { white-space: pre-wrap; overflow-wrap: anywhere; font-size: .85rem; margin: 0; }
+.q-btn { text-transform: none; }
 .lines { white-space: pre-wrap; overflow-wrap: anywhere; font: .8rem/1.45 ui-monospace, Menlo, Consolas, monospace; }
 .lines { border: 1px solid var(--edge); border-radius: 4px; padding: 8px; max-height: 28rem; overflow: auto; }
+@media (max-width: 599px) {
+  .q-table tr { display: flex; flex-wrap: wrap; align-items: center; gap: 2px 16px; padding: 6px 12px; height: auto; }
+  .q-table tbody tr:not(:last-child) { border-bottom: 1px solid var(--edge); }
+  .q-table tr > :is(th, td) { height: auto; min-width: 0 !important; padding: 0 !important; border: 0 !important; }
+  .q-table td { text-align: left; }
+  .q-table td:first-child { font-weight: 600; flex: 1 0 40%; }
+  .q-table td:empty, .q-table th:not(.sortable), .q-table th:not(.sorted) .q-icon { display: none; }
+  .q-table thead tr:has(.sortable)::before { content: "Sort by"; color: var(--soft); font-size: 12px; }
+  .q-table thead tr:not(:has(.sortable)) { display: none; }
+  .q-table tbody td::before { content: var(--label); color: var(--soft); white-space: pre; }
+  .q-table tbody td::before { position: static; background: none; }
+  .q-table__bottom { min-height: 0; padding: 2px 12px; }
+  .nicegui-log .q-scrollarea__content { white-space: pre-wrap; overflow-wrap: anywhere; }
+}
 """
+
+#: Compares cells of numbers as they are shown: `1,085`, `67.3 GiB`, `1m 40s`.
+_BY_AMOUNT = """(() => {
+  const units = {KiB: 2**10, MiB: 2**20, GiB: 2**30, TiB: 2**40, ms: .001, m: 60, h: 3600, d: 86400};
+  const amount = text => [...String(text).replaceAll(",", "").matchAll(/([\\d.]+) ?([A-Za-z]*)/g)]
+    .reduce((sum, [, number, unit]) => sum + number * (units[unit] ?? 1), 0);
+  return (one, other) => amount(one) - amount(other);
+})()"""
 
 #: Runs in each window. A console that was restarted knows no session, so a window that lost it goes to the login. On a
 #: narrow window the tabs scroll to the one that is open.
@@ -209,14 +234,20 @@ async def answered(dialog: ui.dialog) -> object:
 
 
 def table(columns: Sequence[Column], key: str, caption: str) -> ui.table:
-    """An empty table. Its rows are dicts of texts and numbers, all shown as text."""
+    """An empty table. Its rows are dicts of texts and numbers, all shown as text. On a phone each row is a block, in which the
+    label of a column stands before its value (`--label`).
+    """
     made = [
         {
             "name": column.name, "label": column.label, "field": column.name, "sortable": column.is_sortable,
             "align": "right" if column.is_number else "left",
-            "style": "white-space:nowrap" if column.is_number else f"min-width:{'16rem' if column.is_wide else '6rem'}",
+            **({":sort": _BY_AMOUNT} if column.is_number else {}),
+            "style": {
+                "--label": json.dumps(f"{column.label} " if number and column.label else "", ensure_ascii=False),
+                **({"white-space": "nowrap"} if column.is_number else {"min-width": "16rem" if column.is_wide else "6rem"}),
+            },
         }
-        for column in columns
+        for number, column in enumerate(columns)
     ]  # fmt: skip
     found = ui.table(columns=made, rows=[], row_key=key, pagination=50).classes("w-full")
     found.add_slot("no-data", '<span class="soft">nothing to show</span>')

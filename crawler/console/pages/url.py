@@ -82,7 +82,7 @@ def _form(view: View, name: str, asked: str) -> None:
         ui.input("URL", value=asked, placeholder="https://example.org/page").classes("col").props(
             "outlined dense autofocus name=url"
         )
-        ui.button("Explain", icon="search").props("no-caps type=submit")
+        ui.button("Explain", icon="search").props("type=submit")
 
 
 async def _fill(view: View, name: str, asked: str, place: ui.column) -> None:

@@ -52,9 +52,9 @@ _FETCHES = (
 )
 #: Of a worker that is late its lease has ended: its pages may be lost.
 _ACTIONS = """<q-td :props="props">
-<q-btn v-if="props.row.state != 'late'" flat dense no-caps color="primary" label="Drain"
+<q-btn v-if="props.row.state != 'late'" flat dense color="primary" label="Drain"
  :aria-label="'Drain ' + props.row.name" @click="$parent.$emit('drain', props.row.id)"></q-btn>
-<q-btn v-else flat dense no-caps color="negative" label="Requeue its lost pages"
+<q-btn v-else flat dense color="negative" label="Requeue its lost pages"
  :aria-label="'Requeue the lost pages of ' + props.row.name" @click="$parent.$emit('requeue', props.row.id)"></q-btn>
 </q-td>"""
 _MOST_FETCHES = 1000
@@ -88,7 +88,7 @@ class _Workers:
             self._workers.on("requeue", lambda event: self._requeue(str(event.args)))
             if self._view.may_change:
                 ui.button("Requeue a lost worker's pages …", icon="replay", on_click=self._ask_lost).props(
-                    "outline dense no-caps"
+                    "outline dense"
                 )
         self._several.visible = False
         heading("Fetches under way")
