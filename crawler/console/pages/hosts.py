@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping
 from contextlib import suppress
 from functools import partial
 from typing import Any
@@ -24,6 +24,7 @@ from anabranch.crawler.console.pages.shell import (
     heading,
     looked,
     page,
+    show_rows,
     table,
     title,
     view_of,
@@ -48,7 +49,8 @@ _COLUMNS = (
     Column("throttle_s", "Throttle", is_number=True),
     Column("troubles", "Failures", is_number=True),
 )
-_FETCHED = (
+#: Columns of what was fetched from each host. Queued URLs are known only of hosts that have a queue of their own.
+FETCHED = (
     Column("host", "Host"),
     Column("urls", "URLs", is_number=True),
     Column("bytes", "Bytes", is_number=True),
@@ -75,7 +77,7 @@ def add_hosts_page(console: Console, watch: WatchedJobs, tables: QueueTables, ap
             rows = view.href("jobs", name, "hosts", "rows")
             grid = Grid(rows, _COLUMNS, GATE_STATES, panel, partial(tables.renew, name), "Gates")
             heading(f"Fetched so far, from the {_MOST_FETCHED:,} busiest hosts")
-            fetched = fetched_table("Fetched so far").bind_filter_from(grid.text, "value", str_or_empty)
+            fetched = table(FETCHED, "host", "Fetched so far").bind_filter_from(grid.text, "value", str_or_empty)
 
             async def redraw() -> None:
                 row = await looked(lambda: watch.row(name))
@@ -84,7 +86,7 @@ def add_hosts_page(console: Console, watch: WatchedJobs, tables: QueueTables, ap
                 asked = {"name": "hosts", "limit": _MOST_FETCHED}
                 facts = await looked(lambda: console.jobs.job(name).report(asked))
                 if facts is not None:
-                    show_fetched(fetched, facts["rows"])
+                    show_rows(fetched, list(map(fetched_row, facts["rows"])), "queued")
 
             every(_FETCHED_S, redraw)
             if host:
@@ -115,18 +117,6 @@ def gate_row(gate: ListedGate, now_s: float) -> dict[str, str]:
 
 def _span(seconds: float) -> str:
     return duration_words(seconds) if seconds else ""
-
-
-def fetched_table(caption: str) -> ui.table:
-    """An empty table of what was fetched from each host."""
-    return table(_FETCHED, "host", caption)
-
-
-def show_fetched(fetched: ui.table, rows: Sequence[Mapping[str, Any]]) -> None:
-    """Show rows of `report hosts`. Queued URLs are known of hosts with a queue of their own."""
-    is_known = any(row["#remaining"] is not None for row in rows)
-    fetched.props["visible-columns"] = [column.name for column in _FETCHED if is_known or column.name != "queued"]
-    fetched.rows = list(map(fetched_row, rows))
 
 
 def fetched_row(row: Mapping[str, Any]) -> dict[str, str]:

@@ -14,7 +14,7 @@ from starlette.requests import Request
 
 from anabranch.crawler.console.api import Console
 from anabranch.crawler.console.pages.charts import SIDE_BY_SIDE, chart, points, thinned
-from anabranch.crawler.console.pages.hosts import fetched_table, show_fetched
+from anabranch.crawler.console.pages.hosts import FETCHED, fetched_row
 from anabranch.crawler.console.pages.shell import (
     PHASES,
     Column,
@@ -29,6 +29,7 @@ from anabranch.crawler.console.pages.shell import (
     looked,
     page,
     say,
+    show_rows,
     table,
     title,
     view_of,
@@ -109,7 +110,7 @@ class _Overview:
                 "Answers by class, this run", list(_CLASSES), colours=list(_CLASSES.values()), is_area=True
             )
         heading("Busiest hosts")
-        self._hosts = fetched_table("Busiest hosts").props("hide-pagination")
+        self._hosts = table(FETCHED, "host", "Busiest hosts").props("hide-pagination")
         heading("Last troubles")
         self._troubles = table(_TROUBLES, "id", "Last troubles").props("hide-pagination")
         self._troubles.add_slot("body-cell-url", _URL)
@@ -184,7 +185,7 @@ class _Overview:
         if found is None:
             return
         hosts, troubles = found
-        show_fetched(self._hosts, hosts)
+        show_rows(self._hosts, list(map(fetched_row, hosts)), "queued")
         self._troubles.rows = [
             {**trouble_row(one, now_s), "id": at, "href": self._view.href("jobs", name, "url", url=one["url"])}
             for at, one in enumerate(troubles)

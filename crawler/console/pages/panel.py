@@ -9,7 +9,19 @@ from typing import Any, NamedTuple
 
 from nicegui import ui
 
-from anabranch.crawler.console.pages.shell import Column, View, act, answered, cell, cut, every, looked, say, table
+from anabranch.crawler.console.pages.shell import (
+    Column,
+    View,
+    act,
+    answered,
+    cell,
+    cut,
+    every,
+    looked,
+    say,
+    show_rows,
+    table,
+)
 from anabranch.crawler.run.status import STOPPED
 from anabranch.crawler.run.verbs import Facts
 from anabranch.frontier.stores.sql.browse import QueuedUrl
@@ -22,7 +34,7 @@ _GATES = (
     Column("opens", "Opens in", is_number=True, is_sortable=False),
     Column("rate", "URLs/s", is_number=True, is_sortable=False),
     Column("why", "Why it is closed", is_sortable=False, is_wide=True),
-    Column("group", "Group"),
+    Column("group", "Group", is_sortable=False),
 )
 _URLS = (
     Column("url", "URL", is_sortable=False, is_wide=True),
@@ -109,13 +121,14 @@ class RowPanel:
         self._reason.text = cut(found.reason)
         self._figures.text = " · ".join(f"{name} {value}" for name, value in found.figures.items())
         self.gates = [gate["gate"] for gate in found.gates]
-        self._gates.rows = list(map(closed_row, found.gates))
+        show_rows(self._gates, list(map(closed_row, found.gates)), "group")
         self._gates.visible = bool(found.gates)
         now_s = time.time()
-        self._urls.rows = [
+        urls = [
             {**url_row(one, now_s), "href": self._view.href("jobs", self._name, "url", url=one.url)}
             for one in found.urls
         ]
+        show_rows(self._urls, urls, "due")
 
 
 def url_row(url: QueuedUrl, now_s: float) -> dict[str, str]:

@@ -44,6 +44,11 @@ _COLUMNS = (
     Column("gates", "Gates", is_number=True),
     Column("errors", "Errors", is_number=True),
 )
+#: Figures of a queue in its panel.
+_FIGURES = {
+    "urls": "URLs", "waiting": "waiting", "in_flight": "in flight", "precedence": "precedence", "spent": "spent",
+    "budget": "budget", "gates": "gates",
+}  # fmt: skip
 #: URLs of a queue that are shown.
 URLS_SHOWN = 20
 
@@ -85,18 +90,20 @@ def queue_row(queue: ListedQueue, _now_s: float) -> dict[str, str]:
 
 def _found(console: Console, tables: QueueTables, name: str, key: str) -> PanelFacts:
     facts = console.jobs.job(name).answer("show", {"subject": key}).facts
+    shown = panel_facts(facts)
     with suppress(UnknownQueue):  # it is younger than the tables
-        return panel_facts(facts)._replace(urls=tables.queue(name, key, URLS_SHOWN).urls)
-    return panel_facts(facts)
+        found = tables.queue(name, key, URLS_SHOWN)
+        shown = shown._replace(figures={**shown.figures, "errors": count(found.row.errors)}, urls=found.urls)
+    return shown
 
 
 def panel_facts(facts: Facts) -> PanelFacts:
     """What the panel shows of the facts of `frontier show`. Pure."""
-    queue: Mapping[str, object] = facts.get("queue") or {}
+    queue: Mapping[str, int | None] = facts.get("queue") or {}
     figures = {
-        str(name).replace("_", " "): "no end" if value is None else str(value)
-        for name, value in queue.items()
-        if name in {"urls", "waiting", "in_flight", "precedence", "spent", "budget"}
+        words: "unlimited" if queue[name] is None else count(queue[name])
+        for name, words in _FIGURES.items()
+        if name in queue
     }
     explained = facts["explanation"]
     reason = f"{explained['state']}: {explained['reason']}" if explained["reason"] else explained["state"]

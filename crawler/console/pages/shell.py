@@ -254,6 +254,14 @@ def table(columns: Sequence[Column], key: str, caption: str) -> ui.table:
     return found.props(f'flat bordered dense table-header-class=text-bold aria-label="{caption}"')
 
 
+def show_rows(shown: ui.table, rows: list[dict[str, str]], optional: str) -> None:
+    """Show the rows; the column `optional` only if a row has a value in it."""
+    has_value = any(row[optional] for row in rows)
+    names = (column["name"] for column in shown.columns)
+    shown.props["visible-columns"] = [name for name in names if has_value or name != optional]
+    shown.rows = rows
+
+
 class Column(NamedTuple):
     """A column of a table."""
 

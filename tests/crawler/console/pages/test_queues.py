@@ -31,6 +31,6 @@ def test_the_panel_has_the_explanation_the_figures_and_the_gates() -> None:
     queue = {"urls": 3, "in_flight": 0, "budget": None, "reason": "x"}
     found = panel_facts({"explanation": explained, "queue": queue, "gates": [{"gate": "a.test"}]})
     assert found.reason == "snoozed: all its URLs wait"
-    assert found.figures == {"urls": "3", "in flight": "0", "budget": "no end"}
+    assert found.figures == {"URLs": "3", "in flight": "0", "budget": "unlimited"}
     assert found.gates == [{"gate": "a.test"}]
     assert panel_facts({"explanation": {"state": "ended", "reason": ""}}) == ("ended", {}, [], [])
