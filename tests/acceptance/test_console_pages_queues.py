@@ -119,7 +119,7 @@ async def test_rows_are_read_again_at_a_click(console, window, crawl):
     await expect(row(window, "b.test")).to_be_visible()
     before = taken_folders(console)
     await window.get_by_role("button", name="Read again").click()
-    await expect(window.get_by_text("queues, as they were")).to_be_visible()
+    await expect(window.get_by_text("queues, as of")).to_be_visible()
     while taken_folders(console) == before:
         await asyncio.sleep(0.05)
 

@@ -78,7 +78,7 @@ class Grid:
             self._states.style("min-width:12rem")
             self._least = ui.number("URLs, at least", min=0, precision=0).props("outlined dense clearable debounce=300")
         with ui.row().classes("w-full items-center gap-2"):
-            self._words = ui.label("The queue is being read …").classes("soft figure").props("role=status")
+            self._words = ui.label("Reading the queue …").classes("soft figure").props("role=status")
             self._again = ui.button("Read again", icon="refresh", on_click=self._read_again)
             self._again.props("flat dense")
         with ui.element("div").classes("w-full").style(_HEIGHT.format(_HEAD_PX + 8 * _ROW_PX)) as self._place:
@@ -173,9 +173,9 @@ def rows_route(
 
 def page_words(page: RowsFound[Any], noun: str, now_s: float) -> str:
     """How many rows there are, and how old they are. Pure."""
-    words = [f"{page.total:,} {noun}, as they were {_ago(now_s - page.taken_s)}"]
+    words = [f"{page.total:,} {noun}, as of {_ago(now_s - page.taken_s)}"]
     if page.live_s is not None:
-        words.append(f"active ones {_ago(now_s - page.live_s)}")
+        words.append(f"active ones as of {_ago(now_s - page.live_s)}")
     if page.unknown:
         words.append(f"{page.unknown}, so states are from the database")
     return "; ".join(words)

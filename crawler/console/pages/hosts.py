@@ -47,7 +47,7 @@ _COLUMNS = (
     Column("in_flight", "In flight", is_number=True, is_sortable=False),
     Column("spacing_s", "Crawl-delay", is_number=True),
     Column("throttle_s", "Throttle", is_number=True),
-    Column("troubles", "Failures", is_number=True),
+    Column("troubles", "Troubles", is_number=True),
 )
 #: Columns of what was fetched from each host. Queued URLs are known only of hosts that have a queue of their own.
 FETCHED = (
@@ -76,7 +76,7 @@ def add_hosts_page(console: Console, watch: WatchedJobs, tables: QueueTables, ap
             panel.add_buttons(_actions(view, name))
             rows = view.href("jobs", name, "hosts", "rows")
             grid = Grid(rows, _COLUMNS, GATE_STATES, panel, partial(tables.renew, name), "Gates")
-            heading(f"Fetched so far, from the {_MOST_FETCHED:,} busiest hosts")
+            heading("Fetched from the busiest hosts")
             fetched = table(FETCHED, "host", "Fetched so far").bind_filter_from(grid.text, "value", str_or_empty)
 
             async def redraw() -> None:
@@ -151,7 +151,7 @@ def gate_panel(gate: ListedGate, gates: list[Facts], now_s: float) -> PanelFacts
         closed = "fetches from it are under way"
     elif opens_in_s > 0:
         closed = f"{gate.state} for another {duration_words(opens_in_s)}"
-    figures = {"URLs": count(gate.urls), "queues": count(gate.queues), "failures in a row": count(gate.troubles)}
+    figures = {"URLs": count(gate.urls), "queues": count(gate.queues), "troubles in a row": count(gate.troubles)}
     if gate.is_live:
         figures["in flight"] = count(gate.in_flight)
     if gate.spacing_s:

@@ -33,13 +33,13 @@ _GATES = (
     Column("gate", "Gate"),
     Column("opens", "Opens in", is_number=True, is_sortable=False),
     Column("rate", "URLs/s", is_number=True, is_sortable=False),
-    Column("why", "Why it is closed", is_sortable=False, is_wide=True),
+    Column("why", "Reason", is_sortable=False, is_wide=True),
     Column("group", "Group", is_sortable=False),
 )
 _URLS = (
     Column("url", "URL", is_sortable=False, is_wide=True),
-    Column("attempts", "Tries", is_number=True, is_sortable=False),
-    Column("due", "Waits for", is_number=True, is_sortable=False),
+    Column("attempts", "Attempts", is_number=True, is_sortable=False),
+    Column("due", "Retry in", is_number=True, is_sortable=False),
 )
 _URL = """<q-td :props="props"><a :href="props.row.href" class="text-primary">{{ props.row.url }}</a></q-td>"""
 #: How long a host is blocked -> seconds.
@@ -157,10 +157,10 @@ def closed_row(gate: Mapping[str, Any]) -> dict[str, str]:
 async def unblock_host(view: View, name: str, hosts: Sequence[str]) -> None:
     """Ask which of these hosts is to be unblocked; and unblock it."""
     if not hosts:
-        say("no host is known here", is_bad=True)
+        say("no host is known for this queue", is_bad=True)
         return
     with ui.dialog() as dialog, ui.card():
-        ui.label("Every block of the host ends, also a rest after 429 or 503.")
+        ui.label("Removes every block of the host, and its rest after a 429 or 503.")
         host = _choice(hosts)
         with ui.row().classes("w-full justify-end"):
             ui.button("Cancel", on_click=lambda: dialog.submit(False)).props("flat")
@@ -180,13 +180,13 @@ def _choice(hosts: Sequence[str]) -> ui.select:
 async def block_host(view: View, name: str, hosts: Sequence[str]) -> None:
     """Ask which of these hosts is to be blocked, and how long or until when; and block it."""
     if not hosts:
-        say("no host is known here", is_bad=True)
+        say("no host is known for this queue", is_bad=True)
         return
     with ui.dialog() as dialog, ui.card():
         ui.label("Nothing is fetched from a host while it is blocked.")
         host = _choice(hosts)
         span = ui.select([*_TIMES], value="1 hour", label="For").props("outlined dense").classes("w-full")
-        until = ui.input("Or until, by the console's clock").props("outlined dense stack-label type=datetime-local")
+        until = ui.input("Or until (local time of the console)").props("outlined dense stack-label type=datetime-local")
         until.classes("w-full")
         with ui.row().classes("w-full justify-end"):
             ui.button("Cancel", on_click=lambda: dialog.submit(False)).props("flat")

@@ -82,7 +82,7 @@ def queue_row(queue: ListedQueue, _now_s: float) -> dict[str, str]:
         "in_flight": count(queue.in_flight) if queue.is_live else "",
         "precedence": count(queue.precedence),
         "spent": count(queue.spent),
-        "budget": "the order's" if budget is None else "no end" if budget < 0 else count(budget),
+        "budget": "as ordered" if budget is None else "unlimited" if budget < 0 else count(budget),
         "gates": count(queue.gates),
         "errors": count(queue.errors),
     }
@@ -119,13 +119,13 @@ def _actions(view: View, name: str, panel: RowPanel) -> Mapping[str, Callable[[s
             say(f"{verb}: done")
 
     async def retire(key: str) -> None:
-        if await confirmed(f"Retire {cell(key)}? Its URLs stay queued, and none is fetched.", "Retire"):
+        if await confirmed(f"Retire {cell(key)}? Its URLs stay queued but are not fetched.", "Retire"):
             await do("retire", key)
 
     async def set_budget(key: str) -> None:
         with ui.dialog() as dialog, ui.card():
-            ui.label("A queue that has spent its budget is retired; a larger one wakes it.")
-            units = ui.number("Units; -1: no end; empty: the order's", min=-1, precision=0).props(
+            ui.label("A queue that has spent its budget is retired; a larger budget reactivates it.")
+            units = ui.number("Units (-1: unlimited, empty: as in the order)", min=-1, precision=0).props(
                 "outlined dense autofocus"
             )
             units.classes("w-full")

@@ -63,7 +63,7 @@ class _Report:
                 made = report_table(facts, report)
                 made.bind_filter_from(self._filter, "value", lambda text: text or "")
                 if facts.get("more"):
-                    ui.label(f"The first {LIMIT:,} rows; a download has up to {MOST:,}.").classes("soft")
+                    ui.label(f"Only the first {LIMIT:,} rows are shown; a download has up to {MOST:,}.").classes("soft")
 
     def _ask(self, report: str, limit: int) -> Facts:
         return self._view.console.jobs.job(self._name).report({"name": report, "limit": limit})

@@ -60,6 +60,7 @@ body.body--dark .nicegui-link:not(.tab) { color: #8ec5de; }
 .skip:focus { left: 8px; top: 8px; z-index: 9999; background: #fff; color: #000; padding: 8px; }
 a.tab { padding: 8px 12px; text-decoration: none; color: inherit; border-bottom: 3px solid transparent; white-space: nowrap; }
 a.tab[aria-current=page] { border-bottom-color: var(--q-primary); font-weight: 600; }
+body.body--dark a.tab[aria-current=page] { border-bottom-color: #8ec5de; }
 a.tab:focus-visible, a:focus-visible, button:focus-visible { outline: 3px solid #e69f00; outline-offset: 1px; }
 .nicegui-aggrid [class*=ag-theme-params] { --ag-font-family: inherit !important; }
 .nicegui-aggrid [class*=ag-theme-params] { --ag-cell-horizontal-padding: 10px !important; }
@@ -149,7 +150,7 @@ def page(view: View, title: str, job: str = "", tab: str | None = None) -> Itera
     ui.colors(primary="#22617d", positive="#2e7d32", negative="#b3261e", warning="#b26a00", info="#0277bd")
     ui.add_head_html(f"<style>{_STYLE}</style><script>{_SCRIPT}</script>")
     dark = ui.dark_mode(None)  # follows the system
-    ui.link("To the content", "#main").classes("skip")
+    ui.link("Skip to the content", "#main").classes("skip")
     with ui.header().classes("items-center q-py-xs").props("role=banner"):
         ui.link("Anabranch", view.path()).classes("text-white text-lg text-bold no-underline")
         if job:
@@ -216,7 +217,7 @@ def say(words: str, *, is_bad: bool = False) -> None:
 
 
 async def confirmed(question: str, action: str) -> bool:
-    """Ask the user to confirm an action; True if she does."""
+    """Ask the user to confirm an action; True if they do."""
     with ui.dialog() as dialog, ui.card():
         ui.label(question).style("max-width:32rem;overflow-wrap:anywhere")
         with ui.row().classes("w-full justify-end"):

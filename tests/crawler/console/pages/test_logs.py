@@ -20,7 +20,7 @@ def test_lines_are_found_by_a_text_or_a_regular_expression() -> None:
 @pytest.mark.parametrize("wrong", ["(", "[a-", "a{9999999999999}", "*"])
 def test_what_is_no_regular_expression_is_refused(wrong: str) -> None:
     """In one line that says why."""
-    with pytest.raises(UsageError, match="is no regular expression: "):
+    with pytest.raises(UsageError, match="is not a regular expression: "):
         line_filter(wrong, is_pattern=True)
 
 
