@@ -11,11 +11,9 @@ from anabranch.crawler.console.watch import Moment
 
 #: Style of a section that shows as many charts in a row as fit.
 SIDE_BY_SIDE = "display:grid;grid-template-columns:repeat(auto-fill,minmax(min(22rem,100%),1fr));gap:12px"
-
-
 #: JavaScript that formats a number at an axis.
 _NUMBER = """value => value && Math.abs(value) < .001 ? Number(value.toPrecision(3)).toExponential()
-  : value.toLocaleString("en", {maximumFractionDigits: 3})"""
+  : Number(value.toPrecision(3)).toLocaleString("en", {maximumFractionDigits: 6})"""
 #: A line has a gap where no value was read for longer than this.
 _GAP_S = 120.0
 

@@ -182,7 +182,7 @@ def page_words(page: RowsFound[Any], noun: str, now_s: float) -> str:
 
 
 def _ago(seconds: float) -> str:
-    return "just now" if seconds < 1 else f"{duration_words(seconds)} ago"
+    return "now" if seconds < 1 else f"{duration_words(seconds)} ago"
 
 
 def page_query(asked: QueryParams) -> PageQuery:

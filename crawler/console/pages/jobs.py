@@ -131,7 +131,11 @@ def _new_job(view: View) -> None:
         ui.upload(
             label="Or upload a file of seeds", on_upload=uploaded, auto_upload=True, max_file_size=MOST_SEED_BYTES
         ).props("flat bordered").classes("w-full")
-        order = ui.codemirror(_ORDER, language="TOML").classes("w-full border").props('aria-label="Order, as TOML"')
+        order = (
+            ui.codemirror(_ORDER, language="TOML", theme="vscodeLight")
+            .classes("w-full")
+            .props('aria-label="Order, as TOML"')
+        )
         fault = (
             ui.label().classes("text-negative").props("role=alert").style("white-space:pre-wrap;overflow-wrap:anywhere")
         )

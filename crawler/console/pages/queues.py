@@ -82,7 +82,7 @@ def queue_row(queue: ListedQueue, _now_s: float) -> dict[str, str]:
         "in_flight": count(queue.in_flight) if queue.is_live else "",
         "precedence": count(queue.precedence),
         "spent": count(queue.spent),
-        "budget": "as ordered" if budget is None else "unlimited" if budget < 0 else count(budget),
+        "budget": "default" if budget is None else "unlimited" if budget < 0 else count(budget),
         "gates": count(queue.gates),
         "errors": count(queue.errors),
     }
@@ -125,7 +125,7 @@ def _actions(view: View, name: str, panel: RowPanel) -> Mapping[str, Callable[[s
     async def set_budget(key: str) -> None:
         with ui.dialog() as dialog, ui.card():
             ui.label("A queue that has spent its budget is retired; a larger budget reactivates it.")
-            units = ui.number("Units (-1: unlimited, empty: as in the order)", min=-1, precision=0).props(
+            units = ui.number("Units (-1: unlimited, empty: the default of the order)", min=-1, precision=0).props(
                 "outlined dense autofocus"
             )
             units.classes("w-full")

@@ -78,16 +78,15 @@ class _Report:
 def report_table(facts: Facts, caption: str) -> ui.table:
     """A report as a sortable table."""
     heads, rows = report_rows(facts)
-    made = table([Column(f"c{number}", head) for number, head in enumerate(heads)], "row", caption)
-    for number, column in enumerate(made.columns):
+    columns = []
+    for number, head in enumerate(heads):
+        name = f"c{number}"
+        is_number = "heads" in facts and any(isinstance(row[name], int | float) for row in rows)
+        columns.append(Column(name, head, is_number=is_number))
+    made = table(columns, "row", caption)
+    for column in made.columns:
         column[":format"] = _SHOWN
-        if heads != ("name", "value") and any(isinstance(row[f"c{number}"], int | float) for row in rows):
-            column["align"] = "right"
-        else:
-            column["style"] = {
-                **column["style"],
-                "min-width": "8rem",
-            }  # else a long word takes a letter a line in a table of many columns
+        column.pop(":sort", None)  # the cells hold numbers, not texts
     made.rows = rows
     made.update()
     return made

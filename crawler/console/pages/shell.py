@@ -45,13 +45,16 @@ PHASES: Mapping[str, str] = {
 _STYLE = """
 :root { --edge: #d6dde2; --soft: #5b6770; }
 body { font-family: system-ui, -apple-system, "Segoe UI", sans-serif; }
-body.body--dark { --edge: #3a444b; --soft: #a9b4bb; background: #14191c; }
-body.body--dark .text-primary { --q-primary: #8ec5de; }
+body.body--dark { color-scheme: dark; --edge: #3a444b; --soft: #a9b4bb; background: #14191c; }
+body.body--dark :is(.text-primary, .q-field__control, .q-toggle__inner) { --q-primary: #8ec5de; }
+body.body--dark .text-warning { --q-warning: #f0b45c; }
+body.body--dark .text-negative { --q-negative: #f2978f; }
+body.body--dark .cm-editor { filter: invert(.9) hue-rotate(180deg); }
 body.body--dark .nicegui-link:not(.tab) { color: #8ec5de; }
 .nicegui-link:not(.tab) { color: var(--q-primary); }
 .nicegui-content { padding: 0; align-items: stretch; }
 .soft { color: var(--soft); }
-.figures { display: grid; grid-template-columns: repeat(auto-fill, minmax(7.5rem, 1fr)); gap: 8px; }
+.figures { display: grid; grid-template-columns: repeat(auto-fill, minmax(9rem, 1fr)); gap: 8px; }
 .figure { font-variant-numeric: tabular-nums; }
 .q-table th { font-weight: 600; }
 .q-table td { font-variant-numeric: tabular-nums; overflow-wrap: anywhere; white-space: normal; }
@@ -72,6 +75,7 @@ dl.facts dt { color: var(--soft); }
 dl.facts dd { margin: 0; overflow-wrap: anywhere; }
 pre.text { white-space: pre-wrap; overflow-wrap: anywhere; font-size: .85rem; margin: 0; }
 .q-btn { text-transform: none; }
+.q-uploader__list { min-height: 0; padding: 0; }
 .lines { white-space: pre-wrap; overflow-wrap: anywhere; font: .8rem/1.45 ui-monospace, Menlo, Consolas, monospace; }
 .lines { border: 1px solid var(--edge); border-radius: 4px; padding: 8px; max-height: 28rem; overflow: auto; }
 @media (max-width: 599px) {
@@ -83,7 +87,7 @@ pre.text { white-space: pre-wrap; overflow-wrap: anywhere; font-size: .85rem; ma
   .q-table td:empty, .q-table th:not(.sortable), .q-table th:not(.sorted) .q-icon { display: none; }
   .q-table thead tr:has(.sortable)::before { content: "Sort by"; color: var(--soft); font-size: 12px; }
   .q-table thead tr:not(:has(.sortable)) { display: none; }
-  .q-table tbody td::before { content: var(--label); color: var(--soft); white-space: pre; }
+  .q-table tbody td::before { content: var(--label); color: var(--soft); font-weight: 400; white-space: pre; }
   .q-table tbody td::before { position: static; background: none; }
   .q-table__bottom { min-height: 0; padding: 2px 12px; }
   .nicegui-log .q-scrollarea__content { white-space: pre-wrap; overflow-wrap: anywhere; }
@@ -235,8 +239,8 @@ async def answered(dialog: ui.dialog) -> object:
 
 
 def table(columns: Sequence[Column], key: str, caption: str) -> ui.table:
-    """An empty table. Its rows are dicts of texts and numbers, all shown as text. On a phone each row is a block, in which the
-    label of a column stands before its value (`--label`).
+    """An empty table. Its rows are dicts of texts and numbers, all shown as text. On a phone each row is a block, in which a
+    value has its label before it (`--label`); a text in the first column is the name of the row, and has none.
     """
     made = [
         {
@@ -244,8 +248,8 @@ def table(columns: Sequence[Column], key: str, caption: str) -> ui.table:
             "align": "right" if column.is_number else "left",
             **({":sort": _BY_AMOUNT} if column.is_number else {}),
             "style": {
-                "--label": json.dumps(f"{column.label} " if number and column.label else "", ensure_ascii=False),
-                **({"white-space": "nowrap"} if column.is_number else {"min-width": "16rem" if column.is_wide else "6rem"}),
+                "--label": json.dumps(f"{column.label} " if number or column.is_number else "", ensure_ascii=False),
+                **({"white-space": "nowrap"} if column.is_number else {"min-width": "16rem" if column.is_wide else "9rem"}),
             },
         }
         for number, column in enumerate(columns)
