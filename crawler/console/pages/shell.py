@@ -83,7 +83,7 @@ pre.text { white-space: pre-wrap; overflow-wrap: anywhere; font-size: .85rem; ma
   .q-table tbody tr:not(:last-child) { border-bottom: 1px solid var(--edge); }
   .q-table tr > :is(th, td) { height: auto; min-width: 0 !important; padding: 0 !important; border: 0 !important; }
   .q-table td { text-align: left; }
-  .q-table td:first-child { font-weight: 600; flex: 1 0 40%; }
+  .q-table td:first-child { font-weight: 600; flex: 1 0 auto; max-width: 100%; }
   .q-table td:empty, .q-table th:not(.sortable), .q-table th:not(.sorted) .q-icon { display: none; }
   .q-table thead tr:has(.sortable)::before { content: "Sort by"; color: var(--soft); font-size: 12px; }
   .q-table thead tr:not(:has(.sortable)) { display: none; }
