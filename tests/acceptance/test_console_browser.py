@@ -60,7 +60,7 @@ async def test_a_wrong_order_is_refused_with_its_faults(tmp_path, console, windo
     form = window.get_by_role("dialog")
     for words in ("pages", "no-such-key"):
         await expect(form.get_by_role("alert").filter(has_text=words)).to_be_visible()
-    await form.get_by_role("button", name="Make", exact=True).click()
+    await form.get_by_role("button", name="Create", exact=True).click()
     await expect(window.locator(".q-notification", has_text="no-such-key")).to_be_visible()
     await expect(form).to_be_visible()
     assert [*console.jobs.iterdir()] == []
@@ -112,7 +112,7 @@ async def test_the_page_of_a_removed_job_says_so(tmp_path, console, browser, win
     """While it is open in another window, and when it is opened; nothing can be done there."""
     await window.goto(f"{console.base}/")
     await fill_form(window, "news", SEED, order_of(tmp_path, slow_web))
-    await window.get_by_role("button", name="Make", exact=True).click()
+    await window.get_by_role("button", name="Create", exact=True).click()
     await window.get_by_role("link", name="news").click()
     await expect(state(window)).to_have_text("stopped")
     other = await logged_in(browser, console)
@@ -172,7 +172,7 @@ async def test_an_operator_asks_and_changes_a_crawl_on_its_pages(tmp_path, conso
     await make(window, "news", SEED, order_of(tmp_path, endless_web))
     job = f"{console.base}/jobs/news"
     await window.get_by_role("button", name="Add seeds").click()
-    await window.get_by_role("dialog").get_by_label("URLs, one a line").fill(OTHER)
+    await window.get_by_role("dialog").get_by_label("URLs, one per line").fill(OTHER)
     await in_dialog(window, "Add")
     await expect(window.locator(".q-notification", has_text="1 new")).to_be_visible()
 
@@ -252,7 +252,7 @@ def order_of(folder, web, **sections):
 async def make(window, name, seeds, order):
     """Make a job by the form, have it crawled, and open its page."""
     await fill_form(window, name, seeds, order)
-    await in_dialog(window, "Make and start")
+    await in_dialog(window, "Create and start")
     await window.get_by_role("link", name=name).click()
     await expect(state(window)).not_to_have_text("")
 
@@ -262,7 +262,7 @@ async def fill_form(window, name, seeds, order):
     await window.get_by_role("button", name="New job").click()
     form = window.get_by_role("dialog")
     await form.get_by_label("Name").fill(name)
-    await form.get_by_label("Seeds, a URL a line").fill(seeds)
+    await form.get_by_label("Seeds, one URL per line").fill(seeds)
     await form.locator(".cm-content").click()
     await window.keyboard.press("Control+A")
     await window.keyboard.insert_text(order)

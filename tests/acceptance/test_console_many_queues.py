@@ -72,7 +72,7 @@ async def fetching(process, job):
 async def test_any_of_100_000_queues_is_found_and_opened_while_the_crawl_goes_on(console, window, crawl):
     """Sorted by a column, filtered, scrolled to the middle and to the end; a row of it is opened."""
     await window.goto(f"{console.base}/jobs/large/queues")
-    await expect(window.get_by_text("100,001 queues, as they were")).to_be_visible()
+    await expect(window.get_by_text("100,001 queues, as of")).to_be_visible()
     await expect(row_at(window, 0)).to_contain_text(LONGEST)
 
     key = window.get_by_role("columnheader", name="Queue")
@@ -85,15 +85,15 @@ async def test_any_of_100_000_queues_is_found_and_opened_while_the_crawl_goes_on
     await scrolled(window, 1)
     await expect(row_at(window, QUEUES)).to_contain_text(LONGEST)
 
-    await window.get_by_label("Part of the key").fill("0077")
-    await expect(window.get_by_text(f"{matching('0077'):,} queues, as they were")).to_be_visible()
+    await window.get_by_label("Part of the name").fill("0077")
+    await expect(window.get_by_text(f"{matching('0077'):,} queues, as of")).to_be_visible()
     await expect(row_at(window, 0)).to_contain_text(host_name(77))
     await row_at(window, 0).get_by_role("gridcell").first.click()
     await expect(window.get_by_role("dialog")).to_contain_text(host_name(77))
     await window.keyboard.press("Escape")
 
     await window.get_by_role("button", name="Read again").click()
-    await expect(window.get_by_text("queues, as they were")).to_be_visible()
+    await expect(window.get_by_text("queues, as of")).to_be_visible()
     await fetching(crawl, console.jobs / "large")
 
 

@@ -43,7 +43,7 @@ async def test_a_queue_is_found_explained_paused_and_retired(console, window, cr
     """The grid is filtered by the server; the panel tells what the crawl says; what stops work is confirmed."""
     await window.goto(f"{console.base}/jobs/news/queues")
     await expect(row(window, "b.test")).to_be_visible()
-    await window.get_by_label("Part of the key").fill("a.te")
+    await window.get_by_label("Part of the name").fill("a.te")
     await expect(row(window, "b.test")).to_have_count(0)
     await row(window, "a.test").locator(".ag-cell").first.click()
     panel = window.get_by_role("dialog")
@@ -119,7 +119,7 @@ async def test_rows_are_read_again_at_a_click(console, window, crawl):
     await expect(row(window, "b.test")).to_be_visible()
     before = taken_folders(console)
     await window.get_by_role("button", name="Read again").click()
-    await expect(window.get_by_text("queues, as they were")).to_be_visible()
+    await expect(window.get_by_text("queues, as of")).to_be_visible()
     while taken_folders(console) == before:
         await asyncio.sleep(0.05)
 

@@ -35,7 +35,7 @@ async def test_a_url_is_explained_with_its_log_lines_links_and_record(console, w
     await expect(window.get_by_role("region", name="Lines of crawl.log")).to_contain_text(" 200 ")
     await expect(window.get_by_role("region", name="Response")).to_contain_text("HTTP/1.1 200 OK")
     await expect(window.get_by_role("region", name="Body")).to_contain_text("<html")
-    await window.get_by_text(re.compile(r"^Its links \(\d+\)$")).click()
+    await window.get_by_text(re.compile(r"^Links on it \(\d+\)$")).click()
     child = next(url for url in crawl_log(job) if url != SEED and not url.endswith("/robots.txt"))
     await window.goto(f"{console.base}/jobs/news/url?url={quote(child, safe='')}")
     await window.get_by_role("link", name=f"{SEED} (first)").click()
@@ -68,7 +68,7 @@ async def test_a_log_is_followed_and_filtered(console, window, job):
     await window.get_by_role("switch", name="Regular expression").click()
     await expect(lines).to_have_text(re.compile("^new"))
     await window.get_by_label("Filter").fill("(")
-    await expect(window.get_by_role("alert")).to_contain_text("is no regular expression")
+    await expect(window.get_by_role("alert")).to_contain_text("is not a regular expression")
 
 
 async def test_a_report_is_shown_and_downloaded(console, window, job):

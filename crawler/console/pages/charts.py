@@ -11,8 +11,9 @@ from anabranch.crawler.console.watch import Moment
 
 #: Style of a section that shows as many charts in a row as fit.
 SIDE_BY_SIDE = "display:grid;grid-template-columns:repeat(auto-fill,minmax(min(22rem,100%),1fr));gap:12px"
-
-
+#: JavaScript that formats a number at an axis.
+_NUMBER = """value => value && Math.abs(value) < .001 ? Number(value.toPrecision(3)).toExponential()
+  : Number(value.toPrecision(3)).toLocaleString("en", {maximumFractionDigits: 6})"""
 #: A line has a gap where no value was read for longer than this.
 _GAP_S = 120.0
 
@@ -52,7 +53,7 @@ def chart(
             "type": "line",
             "showSymbol": False,
             "data": [],
-            **({"stack": "all", "areaStyle": {}} if is_area else {}),
+            **({"stack": "all", "areaStyle": {}, "lineStyle": {"width": 0}} if is_area else {}),
         }
         for name in names
     ]
@@ -71,7 +72,7 @@ def chart(
             "type": "log" if is_log else "value",
             "min": "dataMin" if is_log else 0,
             "splitLine": {"lineStyle": {"color": "#80889050"}},
-            "axisLabel": {"color": "#808890", **({":formatter": "value => value.toExponential(0)"} if is_log else {})},
+            "axisLabel": {"color": "#808890", ":formatter": _NUMBER},
         },
         "series": series,
     })  # fmt: skip

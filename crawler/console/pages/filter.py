@@ -48,9 +48,9 @@ def add_filter_page(console: Console, watch: WatchedJobs) -> None:
         with page(view, f"{name}: filter", name, "filter"):
             title("Filter")
             line = ui.label().classes("figure").props("aria-live=polite")
-            with ui.element("section").classes("w-full").props('aria-label="Curves"').style(SIDE_BY_SIDE):
+            with ui.element("section").classes("w-full").props('aria-label="Charts"').style(SIDE_BY_SIDE):
                 charts = [chart(title, [title], is_log=title == _PROBABILITY) for title, _ in _CHARTS]
-            hint = ui.label("Charts start once a crawl runs and this page or the overview is open.").classes("soft")
+            hint = ui.label("Charts begin when a crawl runs while this page or the overview is open.").classes("soft")
             figures = table(_COLUMNS, "figure", "Figures of the filter")
 
         async def redraw() -> None:

@@ -1,4 +1,4 @@
-"""A grid of any number of rows: a browser asks for those that it shows, a hundred at a time.
+"""A grid of any number of rows with its filters: a browser asks for those that it shows, a hundred at a time.
 
 They come as JSON from a route of the console, which needs a session as all pages do. So what is in a row is data at every step,
 and the cells show it as text.
@@ -8,14 +8,16 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
+from urllib.parse import urlencode
 
 from nicegui import events, ui
 from starlette.datastructures import QueryParams
 from starlette.requests import Request
 from starlette.responses import JSONResponse
 
+from anabranch.crawler.console.pages.panel import RowPanel
 from anabranch.crawler.console.pages.shell import Column, every, looked
 from anabranch.crawler.console.queues import RowsFound
 from anabranch.crawler.outcomes.errors import UsageError
@@ -27,7 +29,14 @@ _MOST_ROWS = 1000
 _MOST_TEXT = 1000
 #: Between two looks whether there are newer rows.
 _REFRESH_S = 10.0
-#: Events of a window: rows have come, with the words about them; a row was chosen, with its id.
+#: Sorted by this column at first, the largest on top.
+_FIRST_SORT = "urls"
+#: A narrower grid shows these columns alone; the panel of a row has the rest.
+_NARROW_PX, _NARROW_COLUMNS = 600, {"key", "state", "urls"}
+#: Heights of the head and of a row, and of the grid, which is no higher than its rows.
+_HEAD_PX, _ROW_PX = 36, 32
+_HEIGHT = "height:min(70vh, 48rem, {}px)"
+#: Events of a window: rows have come, with words about them and how many there are; a row was chosen, with its id.
 _ROWS_CAME, _CHOSEN = "rows_came", "row_chosen"
 #: What AG Grid asks for rows; {} is an address, as a literal of JavaScript.
 _SOURCE = """{{
@@ -39,44 +48,65 @@ _SOURCE = """{{
       const found = await answer.json();
       if (!answer.ok) throw Error(found.error);
       asked.successCallback(found.rows, found.total);
-      emitEvent("{}", found.words);
-    }}).catch(error => {{ asked.failCallback(); emitEvent("{}", error.message); }});
+      emitEvent("{}", {{words: found.words, total: found.total}});
+    }}).catch(error => {{ asked.failCallback(); emitEvent("{}", {{words: error.message, total: 0}}); }});
   }}
 }}"""
 
 
 class Grid:
-    """A grid in the page that is being made, and above it a line about its rows."""
+    """A grid in the page that is being made; above it are its filters, and a line about its rows."""
 
     def __init__(
         self,
+        address: str,
         columns: Sequence[Column],
-        caption: str,
-        sort: str,
-        choose: Callable[[str], Awaitable[None]],
+        states: Sequence[str],
+        panel: RowPanel,
         renew: Callable[[], None],
+        caption: str,
     ) -> None:
-        """`sort`: the column by which it is sorted at first, the largest above. `choose` gets the id of a row. `renew` has
-        the rows read now, and blocks.
+        """`address`: of the rows, a route of `rows_route`. `states`: those that a row may have. `panel` opens for a row that
+        is chosen. `renew` reads the rows now, and blocks.
         """
-        self._choose = choose
+        self._address = address
+        self._panel = panel
         self._renew = renew
-        with ui.row().classes("w-full items-center q-gutter-sm"):
-            self._words = ui.label("The queue is being read …").classes("soft figure").props("role=status")
+        with ui.row().classes("w-full items-center gap-2"):
+            self.text = ui.input("Part of the name").props("outlined dense clearable debounce=300")
+            self._states = ui.select([*states], multiple=True, label="States").props("outlined dense use-chips")
+            self._states.style("min-width:12rem")
+            self._least = ui.number("URLs, at least", min=0, precision=0).props("outlined dense clearable debounce=300")
+        with ui.row().classes("w-full items-center gap-2"):
+            self._words = ui.label("Reading the queue …").classes("soft figure").props("role=status")
             self._again = ui.button("Read again", icon="refresh", on_click=self._read_again)
-            self._again.props("flat dense no-caps")
-        self._grid = ui.aggrid(
+            self._again.props("flat dense")
+        with ui.element("div").classes("w-full").style(_HEIGHT.format(_HEAD_PX + 8 * _ROW_PX)) as self._place:
+            self._grid = self._made(columns).props(f'aria-label="{caption}"')
+        for box in (self.text, self._states, self._least):
+            box.on_value_change(self._show)
+        ui.on(_CHOSEN, self._chosen)
+        ui.on(_ROWS_CAME, self._came)
+        ui.timer(0.0, self._show, once=True)
+        every(_REFRESH_S, self._refresh)
+
+    def _made(self, columns: Sequence[Column]) -> ui.aggrid:
+        minor = [column.name for column in columns if column.name not in _NARROW_COLUMNS]
+        return ui.aggrid(
             {
-                "columnDefs": [_column(column, sort) for column in columns],
+                "columnDefs": list(map(_column, columns)),
                 "defaultColDef": {"resizable": True, "sortingOrder": ["desc", "asc"], "suppressHeaderMenuButton": True},
-                "rowHeight": 32,
-                "headerHeight": 36,
+                "rowHeight": _ROW_PX,
+                "headerHeight": _HEAD_PX,
                 "rowModelType": "infinite",
                 "cacheBlockSize": _BLOCK,
                 "maxBlocksInCache": 20,
                 "maxConcurrentDatasourceRequests": 2,
                 "infiniteInitialRowCount": 1,
                 "blockLoadDebounceMillis": 100,
+                ":onGridSizeChanged": (
+                    f"grid => grid.api.setColumnsVisible({json.dumps(minor)}, grid.clientWidth >= {_NARROW_PX})"
+                ),
                 ":getRowId": "asked => asked.data.id",
                 ":onCellClicked": f"asked => asked.data && emitEvent('{_CHOSEN}', asked.data.id)",  # none while it comes
                 ":onCellKeyDown": (
@@ -84,17 +114,16 @@ class Grid:
                 ),
             },
             auto_size_columns=False,
-        ).classes("w-full").style("height:min(70vh,48rem)").props(f'aria-label="{caption}"')  # fmt: skip
-        ui.on(_CHOSEN, self._chosen)
-        ui.on(_ROWS_CAME, self._say)
-        every(_REFRESH_S, self.refresh)
+        ).classes("w-full h-full")
 
-    def show(self, address: str) -> None:
-        """Show the rows of this address, which ends with a query; from the first one on."""
-        source = _SOURCE.format(json.dumps(address), _ROWS_CAME, _ROWS_CAME)
+    def _show(self) -> None:
+        """Show the rows that the filters let through, from the first one on."""
+        asked = [("text", self.text.value or ""), ("least", str(int(self._least.value or 0)))]
+        asked += [("state", state) for state in self._states.value]
+        source = _SOURCE.format(json.dumps(f"{self._address}?{urlencode(asked)}"), _ROWS_CAME, _ROWS_CAME)
         self._grid.run_grid_method("updateGridOptions", {":datasource": source})
 
-    async def refresh(self) -> None:
+    async def _refresh(self) -> None:
         """Ask again for the rows that are shown."""
         self._grid.run_grid_method("refreshInfiniteCache")
 
@@ -102,24 +131,26 @@ class Grid:
         self._again.props("loading")
         await looked(self._renew)
         self._again.props(remove="loading")
-        await self.refresh()
+        await self._refresh()
 
-    def _say(self, event: events.GenericEventArguments) -> None:
-        self._words.text = str(event.args)[:_MOST_TEXT]
+    def _came(self, event: events.GenericEventArguments) -> None:
+        self._words.text = str(event.args["words"])[:_MOST_TEXT]
+        shown = min(max(int(event.args["total"]), 2), _BLOCK)
+        self._place.style(_HEIGHT.format(_HEAD_PX + shown * _ROW_PX + _ROW_PX // 2))
 
     async def _chosen(self, event: events.GenericEventArguments) -> None:
-        await self._choose(str(event.args))
+        await self._panel.open(str(event.args))
 
 
-def _column(column: Column, sort: str) -> dict[str, Any]:
+def _column(column: Column) -> dict[str, Any]:
     """A column as AG Grid has it."""
     return {
         "field": column.name,
         "headerName": column.label,
         "sortable": column.is_sortable,
-        "minWidth": 120 if column.is_number else 160,
-        "flex": 1 if column.is_number else 2,
-        "initialSort": "desc" if column.name == sort else None,
+        "minWidth": 88 if column.is_number else 104,
+        "flex": 2 if column.name == "key" else 1,
+        "initialSort": "desc" if column.name == _FIRST_SORT else None,
         "type": "rightAligned" if column.is_number else None,
     }
 
@@ -142,16 +173,16 @@ def rows_route(
 
 def page_words(page: RowsFound[Any], noun: str, now_s: float) -> str:
     """How many rows there are, and how old they are. Pure."""
-    words = [f"{page.total:,} {noun}, as they were {_ago(now_s - page.taken_s)}"]
+    words = [f"{page.total:,} {noun}, as of {_ago(now_s - page.taken_s)}"]
     if page.live_s is not None:
-        words.append(f"active ones {_ago(now_s - page.live_s)}")
+        words.append(f"active ones as of {_ago(now_s - page.live_s)}")
     if page.unknown:
         words.append(f"{page.unknown}, so states are from the database")
     return "; ".join(words)
 
 
 def _ago(seconds: float) -> str:
-    return "just now" if seconds < 1 else f"{duration_words(seconds)} ago"
+    return "now" if seconds < 1 else f"{duration_words(seconds)} ago"
 
 
 def page_query(asked: QueryParams) -> PageQuery:

@@ -7,7 +7,6 @@ from collections.abc import Awaitable, Callable, Mapping
 from contextlib import suppress
 from functools import partial
 from typing import Any
-from urllib.parse import urlencode
 
 from nicegui import ui
 from starlette.applications import Starlette
@@ -25,6 +24,7 @@ from anabranch.crawler.console.pages.shell import (
     heading,
     looked,
     page,
+    show_rows,
     table,
     title,
     view_of,
@@ -47,14 +47,14 @@ _COLUMNS = (
     Column("in_flight", "In flight", is_number=True, is_sortable=False),
     Column("spacing_s", "Crawl-delay", is_number=True),
     Column("throttle_s", "Throttle", is_number=True),
-    Column("troubles", "Troubles in a row", is_number=True),
+    Column("troubles", "Troubles", is_number=True),
 )
-#: Columns of what was fetched from each host.
+#: Columns of what was fetched from each host. Queued URLs are known only of hosts that have a queue of their own.
 FETCHED = (
     Column("host", "Host"),
-    Column("urls", "URLs", is_number=True, is_sortable=False),
-    Column("bytes", "Bytes", is_number=True, is_sortable=False),
-    Column("remaining", "Remaining", is_number=True, is_sortable=False),
+    Column("urls", "URLs", is_number=True),
+    Column("bytes", "Bytes", is_number=True),
+    Column("queued", "Queued", is_number=True),
 )
 _MOST_FETCHED = 1000
 _FETCHED_S = 30.0
@@ -72,20 +72,12 @@ def add_hosts_page(console: Console, watch: WatchedJobs, tables: QueueTables, ap
         view = view_of(console, watch, request)
         with page(view, f"{name}: hosts", name, "hosts"):
             title("Hosts")
-            with ui.row().classes("w-full items-center q-gutter-sm"):
-                text = ui.input("Part of the name").props("outlined dense clearable debounce=300")
-                states = ui.select([*GATE_STATES], multiple=True, label="States").props("outlined dense use-chips")
-                states.style("min-width:12rem")
-
             panel = RowPanel(view, name, partial(_found, console, tables, name))
             panel.add_buttons(_actions(view, name))
-            grid = Grid(_COLUMNS, "Gates", "urls", panel.open, partial(tables.renew, name))
-            heading(f"Fetched so far, from the {_MOST_FETCHED:,} busiest hosts")
-            fetched = table(FETCHED, "host", "Fetched so far").bind_filter_from(text, "value", str_or_empty)
-
-            def show() -> None:
-                asked = [("text", text.value or ""), *(("state", state) for state in states.value)]
-                grid.show(view.href("jobs", name, "hosts", "rows") + "?" + urlencode(asked))
+            rows = view.href("jobs", name, "hosts", "rows")
+            grid = Grid(rows, _COLUMNS, GATE_STATES, panel, partial(tables.renew, name), "Gates")
+            heading("Fetched from the busiest hosts")
+            fetched = table(FETCHED, "host", "Fetched so far").bind_filter_from(grid.text, "value", str_or_empty)
 
             async def redraw() -> None:
                 row = await looked(lambda: watch.row(name))
@@ -94,11 +86,8 @@ def add_hosts_page(console: Console, watch: WatchedJobs, tables: QueueTables, ap
                 asked = {"name": "hosts", "limit": _MOST_FETCHED}
                 facts = await looked(lambda: console.jobs.job(name).report(asked))
                 if facts is not None:
-                    fetched.rows = list(map(fetched_row, facts["rows"]))
+                    show_rows(fetched, list(map(fetched_row, facts["rows"])), "queued")
 
-            for box in (text, states):
-                box.on_value_change(show)
-            ui.timer(0.0, show, once=True)
             every(_FETCHED_S, redraw)
             if host:
                 ui.timer(0.0, partial(panel.open, host), once=True)
@@ -136,7 +125,7 @@ def fetched_row(row: Mapping[str, Any]) -> dict[str, str]:
         "host": cell(row["host"]),
         "urls": count(row["#urls"]),
         "bytes": format_bytes(row["#bytes"]),
-        "remaining": count(row["#remaining"]),
+        "queued": count(row["#remaining"]),
     }
 
 
@@ -163,8 +152,12 @@ def gate_panel(gate: ListedGate, gates: list[Facts], now_s: float) -> PanelFacts
     elif opens_in_s > 0:
         closed = f"{gate.state} for another {duration_words(opens_in_s)}"
     figures = {"URLs": count(gate.urls), "queues": count(gate.queues), "troubles in a row": count(gate.troubles)}
+    if gate.is_live:
+        figures["in flight"] = count(gate.in_flight)
     if gate.spacing_s:
         figures["Crawl-delay"] = duration_words(gate.spacing_s)
+    if gate.throttle_s:
+        figures["throttle"] = duration_words(gate.throttle_s)
     if gate.slots is not None:
         figures["connections"] = count(gate.slots)
     return PanelFacts(f"closed: {closed}" if closed else "open", figures, gates, [])

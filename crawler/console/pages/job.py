@@ -29,6 +29,7 @@ from anabranch.crawler.console.pages.shell import (
     looked,
     page,
     say,
+    show_rows,
     table,
     title,
     view_of,
@@ -60,7 +61,7 @@ _TROUBLES = (
     Column("ago", "Ago"),
     Column("url", "URL", is_wide=True),
     Column("reason", "Reason", is_wide=True, is_sortable=False),
-    Column("what", "Then", is_sortable=False),
+    Column("what", "Next", is_sortable=False),
 )
 #: Vue escapes what is between braces.
 _URL = '<q-td :props="props"><a :href="props.row.href" class="text-primary">{{ props.row.url }}</a></q-td>'
@@ -92,7 +93,7 @@ class _Overview:
             ui.space()
             self._buttons = {
                 action: ui.button(action, icon=icon, on_click=lambda _, action=action: self._steer(action)).props(
-                    "outline dense no-caps"
+                    "outline dense"
                 )
                 for action, icon in _ACTIONS.items()
             }
@@ -103,15 +104,15 @@ class _Overview:
         with ui.element("section").classes("w-full figures").props('aria-label="Figures"'):
             self._figures = {name: _figure(name) for name in _FIGURES}
         ui.link("Limits and other settings", self._view.path("jobs", self._name, "order")).classes("text-primary")
-        with ui.element("section").classes("w-full").props('aria-label="Curves"').style(SIDE_BY_SIDE):
+        with ui.element("section").classes("w-full").props('aria-label="Charts"').style(SIDE_BY_SIDE):
             self._charts = [chart(title, [name for name, _ in lines]) for title, lines in _CHARTS]
             self._classes = chart(
                 "Answers by class, this run", list(_CLASSES), colours=list(_CLASSES.values()), is_area=True
             )
         heading("Busiest hosts")
         self._hosts = table(FETCHED, "host", "Busiest hosts").props("hide-pagination")
-        heading("Last troubles")
-        self._troubles = table(_TROUBLES, "id", "Last troubles").props("hide-pagination")
+        heading("Latest troubles")
+        self._troubles = table(_TROUBLES, "id", "Latest troubles").props("hide-pagination")
         self._troubles.add_slot("body-cell-url", _URL)
         every(EVERY_S, self._redraw)
         every(10 * EVERY_S, self._redraw_tables)
@@ -151,7 +152,7 @@ class _Overview:
         self._why.text, is_bad = ("", False) if status is None else _why(status)
         self._why.classes(replace="figure text-warning" if is_bad else "figure soft")
         self._other_version.text = (
-            f"The crawl is of version {cut(version, 50)}, the console of {VERSION}: some figures may be missing."
+            f"The crawl runs version {cut(version, 50)}, the console {VERSION}: some figures may be missing."
             if version not in {"", VERSION}
             else ""
         )
@@ -184,7 +185,7 @@ class _Overview:
         if found is None:
             return
         hosts, troubles = found
-        self._hosts.rows = list(map(fetched_row, hosts))
+        show_rows(self._hosts, list(map(fetched_row, hosts)), "queued")
         self._troubles.rows = [
             {**trouble_row(one, now_s), "id": at, "href": self._view.href("jobs", name, "url", url=one["url"])}
             for at, one in enumerate(troubles)
@@ -193,7 +194,7 @@ class _Overview:
     async def _add_seeds(self) -> None:
         with ui.dialog() as dialog, ui.card().classes("w-full").style("max-width:40rem"):
             ui.label("Add seeds").classes("text-h6")
-            given = ui.textarea("URLs, one a line").props("outlined autofocus").classes("w-full")
+            given = ui.textarea("URLs, one per line").props("outlined autofocus").classes("w-full")
 
             async def add() -> None:
                 """Add them; the dialog stays open if that fails."""
@@ -244,7 +245,7 @@ _ACTIONS = {
     "Remove": "delete",
 }
 _QUESTIONS = {
-    "Stop": "Stop the crawl of {}? It finishes the fetches under way, and can be started again.",
+    "Stop": "Stop the crawl of {}? It finishes its fetches, and can be started again.",
     "Another round": "Crawl {} again from its seeds? URLs that are still queued are dropped.",
     "Remove": "Remove {} from the list? Its folder is renamed; nothing is deleted.",
 }
@@ -277,7 +278,7 @@ def trouble_row(failure: Mapping[str, Any], now_s: float) -> dict[str, object]:
         "ago": duration_words(max(ago_s, 0.0)),
         "url": cut(failure["url"], 300),
         "reason": cut(failure["message"] or failure["words"], 300),
-        "what": "given up" if failure["final"] else "will be tried again",
+        "what": "given up" if failure["final"] else "retry",
     }
 
 

@@ -1,4 +1,4 @@
-"""The first page: all jobs, and how a new one begins."""
+"""The first page: all jobs, and the form of a new one."""
 
 from __future__ import annotations
 
@@ -34,12 +34,12 @@ _COLUMNS = (
     Column("rate", "Pages/s", is_number=True),
     Column("queued", "Queued", is_number=True),
     Column("failed", "Failed", is_number=True),
-    Column("free", "Free room", is_number=True),
-    Column("trouble", "Last trouble", is_sortable=False, is_wide=True),
+    Column("free", "Free disk", is_number=True),
+    Column("trouble", "Latest trouble", is_sortable=False, is_wide=True),
 )
-_ORDER = """# What is not given has its default; see conf/portals.toml
+_ORDER = """# Keys that are left out have their defaults; see conf/portals.toml
 [agent]
-contact = ""            # a page or an address for those who run the servers
+contact = ""            # a web page or an e-mail address for site owners
 
 [scope]
 scope = "host"
@@ -64,7 +64,7 @@ def add_jobs_page(console: Console, watch: WatchedJobs) -> None:
             rows = table(_COLUMNS, "href", "Jobs")
             rows.add_slot("body-cell-job", _JOB_CELL)
             rows.add_slot("body-cell-state", _STATE_CELL)
-            hint = ui.label("No job yet. Begin one here, or by `anabranch crawl`.").classes("soft")
+            hint = ui.label("No jobs yet. Create one here, or with `anabranch crawl`.").classes("soft")
 
         async def redraw() -> None:
             found = await looked(watch.rows)
@@ -115,7 +115,9 @@ def _new_job(view: View) -> None:
         ui.label("New job").classes("text-h6")
         name = ui.input("Name", placeholder="news").props("outlined dense autofocus").classes("w-full")
         seeds = (
-            ui.textarea("Seeds, a URL a line", placeholder="https://example.org/").props("outlined").classes("w-full")
+            ui.textarea("Seeds, one URL per line", placeholder="https://example.org/")
+            .props("outlined")
+            .classes("w-full")
         )
 
         files: list[str] = []  # which no browser has to show
@@ -127,9 +129,13 @@ def _new_job(view: View) -> None:
             file_names.text += f"{cut(given.file.name, 100)}: {count(len(text.splitlines()))} lines. "
 
         ui.upload(
-            label="… or a file of seeds", on_upload=uploaded, auto_upload=True, max_file_size=MOST_SEED_BYTES
+            label="Or upload a file of seeds", on_upload=uploaded, auto_upload=True, max_file_size=MOST_SEED_BYTES
         ).props("flat bordered").classes("w-full")
-        order = ui.codemirror(_ORDER, language="TOML").classes("w-full border").props('aria-label="Order, as TOML"')
+        order = (
+            ui.codemirror(_ORDER, language="TOML", theme="vscodeLight")
+            .classes("w-full")
+            .props('aria-label="Order, as TOML"')
+        )
         fault = (
             ui.label().classes("text-negative").props("role=alert").style("white-space:pre-wrap;overflow-wrap:anywhere")
         )
@@ -158,6 +164,6 @@ def _new_job(view: View) -> None:
         every(1.0, check)
         with ui.row().classes("w-full justify-end"):
             ui.button("Cancel", on_click=dialog.close).props("flat")
-            ui.button("Make", on_click=lambda: begin(starts=False)).props("outline")
-            ui.button("Make and start", on_click=lambda: begin(starts=True))
+            ui.button("Create", on_click=lambda: begin(starts=False)).props("outline")
+            ui.button("Create and start", on_click=lambda: begin(starts=True))
     dialog.open()

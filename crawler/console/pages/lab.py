@@ -70,10 +70,10 @@ class _Lab:
         if self._view.may_change:
             self._form()
         with ui.column().classes("w-full") as self._run:
-            with ui.row().classes("w-full items-center q-gutter-sm"):
+            with ui.row().classes("w-full items-center gap-2"):
                 self._title = ui.label().props("role=heading aria-level=2").classes("text-h6")
                 ui.space()
-                self._stop = ui.button("Stop", icon="stop", on_click=self._end).props("outline dense no-caps")
+                self._stop = ui.button("Stop", icon="stop", on_click=self._end).props("outline dense")
                 self._stop.visible = False
             self._progress = ui.linear_progress(0.0, show_value=False).props('aria-label="progress" instant-feedback')
             self._state = ui.label().classes("soft").style("overflow-wrap:anywhere").props("role=status")
@@ -95,7 +95,7 @@ class _Lab:
 
     def _form(self) -> None:
         asked = LabRequest()
-        with ui.card().classes("w-full"), ui.row().classes("w-full items-center q-gutter-sm"):
+        with ui.card().classes("w-full"), ui.row().classes("w-full items-center gap-2"):
             policies = ui.select(
                 list(POLICIES), value=list(asked.policies), multiple=True, label="Policies", new_value_mode="add-unique"
             )
@@ -120,7 +120,7 @@ class _Lab:
                     self._wanted = name
                     await self._redraw()
 
-            ui.button("Compare", icon="play_arrow", on_click=start).props("no-caps")
+            ui.button("Compare", icon="play_arrow", on_click=start)
 
     async def _end(self) -> None:
         if await confirmed("Stop the comparison? What it has measured so far is kept.", "Stop"):

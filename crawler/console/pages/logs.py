@@ -60,9 +60,9 @@ class _Tail:
 
     def make(self) -> None:
         """Make the parts, and show lines from now on."""
-        with ui.row().classes("w-full items-center q-gutter-sm"):
+        with ui.row().classes("w-full items-center gap-2"):
             self._log = ui.select(list(LOGS), value=LOGS[0], label="Log", on_change=self._begin).props("outlined dense")
-            self._of = ui.select(list(self._folders), value=_JOB, label="Of", on_change=self._begin).props(
+            self._of = ui.select(list(self._folders), value=_JOB, label="Written by", on_change=self._begin).props(
                 "outlined dense"
             )
             self._of.visible = len(self._folders) > 1
@@ -92,7 +92,7 @@ class _Tail:
         if found is not None and path == self._path():
             self._lines.clear()
             self._push(found)
-            self._state.text = f"{len(found):,} lines" if found else "no line, or the log is not written yet"
+            self._state.text = f"{len(found):,} lines" if found else "no lines, or the log does not exist yet"
             self._follower = follower
 
     async def _follow(self) -> None:
@@ -106,8 +106,8 @@ class _Tail:
         found = await looked(lambda: fitting(follower.new_lines(), fits))
         if found and follower is self._follower:
             skipped = len(found) - _MOST_NEW
-            self._push([*([f"… {skipped:,} lines are left out here"] if skipped > 0 else []), *found[-_MOST_NEW:]])
-            self._state.text = f"{len(found):,} new lines in the last second"
+            self._push([*([f"… {skipped:,} lines are skipped"] if skipped > 0 else []), *found[-_MOST_NEW:]])
+            self._state.text = f"{len(found):,} new in the last second"
 
     def _path(self) -> Path:
         return self._folders[str(self._of.value)] / str(self._log.value)

@@ -1,10 +1,11 @@
-"""The order of a job: each key with its value and origin; keys that may change are changed here."""
+"""The order of a job: each key with its value and origin, changed ones first; keys that may change are changed here."""
 
 from __future__ import annotations
 
 import json
 import tomllib
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import NamedTuple
 
@@ -46,6 +47,9 @@ _KEY_CELL = """<q-td :props="props" style="white-space:nowrap"><span class="text
 @click="$parent.$emit('change', props.row.key)" /></q-td>"""
 
 
+_DEFAULT = "default"
+
+
 class OrderKey(NamedTuple):
     """A key of an order, as the page shows it."""
 
@@ -77,18 +81,17 @@ class _Order:
     def make(self) -> None:
         """Make the parts, and show the order."""
         title("Order")
-        with ui.row().classes("w-full items-center q-gutter-sm"):
+        with ui.row().classes("w-full items-center gap-2"):
             text = ui.input("Filter").props("outlined dense clearable")
-            self._given = ui.switch("Only changed from the default", on_change=self._draw)
-            self._changeable = ui.switch("Only changeable", on_change=self._draw)
+            self._changeable = ui.switch("Changeable only", on_change=self._draw)
         self._table = table(_COLUMNS, "key", "The order").bind_filter_from(text, "value", lambda typed: typed or "")
         self._table.add_slot("body-cell-key", _KEY_CELL)
         self._table.pagination = {"rowsPerPage": 0}
         self._table.on("change", self._change)
-        with ui.row().classes("w-full items-center q-gutter-sm"):
+        with ui.row().classes("w-full items-center gap-2"):
             heading("As TOML")
-            ui.button("Copy", icon="content_copy", on_click=self._copy).props("outline dense no-caps")
-            ui.button("Download", icon="download", on_click=self._download).props("outline dense no-caps")
+            ui.button("Copy", icon="content_copy", on_click=self._copy).props("outline dense")
+            ui.button("Download", icon="download", on_click=self._download).props("outline dense")
         self._text = text_block("", "The order as TOML")
         ui.timer(0.05, self._show, once=True)
 
@@ -108,7 +111,6 @@ class _Order:
         rows = [
             {**one._asdict(), "value": cut(one.value, 500), "changeable": one.changeable and self._view.may_change}
             for one in self._keys.values()
-            if not (self._given.value and one.origin.startswith("default"))
             if one.changeable or not self._changeable.value
         ]
         self._table.rows = rows
@@ -158,11 +160,13 @@ def order_layers(order: CrawlOrder, directory: Path | None) -> list[Layer]:
     kept = None if directory is None else order_file(directory)
     if directory is None or kept is None:
         return [kept_layer(tomllib.loads(dump_order(order)), "the job's database")]
-    return [changes_layer(lasting_changes(directory)), file_layer(kept)]
+    return [changes_layer(lasting_changes(directory)), replace(file_layer(kept), origin_form=f"{kept.name}{{line}}")]
 
 
 def order_keys(order: CrawlOrder, layers: Sequence[Layer]) -> list[OrderKey]:
-    """All keys of an order. The file of a job has every key, so a default value has the origin `default`. Pure."""
+    """All keys of an order; those with another value than the default come first. The file of a job has every key, so a default
+    value has the origin `default`. Pure.
+    """
     tables = order.model_dump(mode="json", by_alias=True)
     defaults = CrawlOrder().model_dump(mode="json", by_alias=True)
     found = []
@@ -175,12 +179,12 @@ def order_keys(order: CrawlOrder, layers: Sequence[Layer]) -> list[OrderKey]:
                 OrderKey(
                     key=f"{section}.{key}",
                     value=setting_text(value),
-                    origin="default" if is_default else source,
+                    origin=_DEFAULT if is_default else source,
                     words=words.get(key, ""),
                     changeable=key in CHANGEABLE.get(section, ()),
                 )
             )
-    return found
+    return sorted(found, key=lambda one: one.origin == _DEFAULT)
 
 
 def setting_text(value: object) -> str:

@@ -9,7 +9,19 @@ from typing import Any, NamedTuple
 
 from nicegui import ui
 
-from anabranch.crawler.console.pages.shell import Column, View, act, answered, cell, cut, every, looked, say, table
+from anabranch.crawler.console.pages.shell import (
+    Column,
+    View,
+    act,
+    answered,
+    cell,
+    cut,
+    every,
+    looked,
+    say,
+    show_rows,
+    table,
+)
 from anabranch.crawler.run.status import STOPPED
 from anabranch.crawler.run.verbs import Facts
 from anabranch.frontier.stores.sql.browse import QueuedUrl
@@ -21,13 +33,13 @@ _GATES = (
     Column("gate", "Gate"),
     Column("opens", "Opens in", is_number=True, is_sortable=False),
     Column("rate", "URLs/s", is_number=True, is_sortable=False),
-    Column("why", "Why it is closed", is_sortable=False, is_wide=True),
-    Column("group", "Group"),
+    Column("why", "Reason", is_sortable=False, is_wide=True),
+    Column("group", "Group", is_sortable=False),
 )
 _URLS = (
     Column("url", "URL", is_sortable=False, is_wide=True),
-    Column("attempts", "Tries", is_number=True, is_sortable=False),
-    Column("due", "Waits for", is_number=True, is_sortable=False),
+    Column("attempts", "Attempts", is_number=True, is_sortable=False),
+    Column("due", "Retry in", is_number=True, is_sortable=False),
 )
 _URL = """<q-td :props="props"><a :href="props.row.href" class="text-primary">{{ props.row.url }}</a></q-td>"""
 #: How long a host is blocked -> seconds.
@@ -60,7 +72,7 @@ class RowPanel:
                 ui.space()
                 ui.button(icon="close", on_click=self._dialog.close).props('flat round dense aria-label="Close"')
             self._reason = ui.label().props("role=status")
-            self._buttons = ui.row().classes("q-gutter-xs")
+            self._buttons = ui.row().classes("gap-1")
             self._figures = ui.label().classes("soft figure")
             self._gates = table(_GATES, "gate", "Gates")
             self._gates.pagination = {"rowsPerPage": 10}
@@ -74,7 +86,7 @@ class RowPanel:
             with self._buttons:
                 for words, action in actions.items():
                     made = ui.button(words, on_click=lambda _, action=action: self._do(action))
-                    made.props("outline dense no-caps")
+                    made.props("outline dense")
 
     async def open(self, key: str) -> None:
         """Show the row of this key."""
@@ -109,13 +121,14 @@ class RowPanel:
         self._reason.text = cut(found.reason)
         self._figures.text = " · ".join(f"{name} {value}" for name, value in found.figures.items())
         self.gates = [gate["gate"] for gate in found.gates]
-        self._gates.rows = list(map(closed_row, found.gates))
+        show_rows(self._gates, list(map(closed_row, found.gates)), "group")
         self._gates.visible = bool(found.gates)
         now_s = time.time()
-        self._urls.rows = [
+        urls = [
             {**url_row(one, now_s), "href": self._view.href("jobs", self._name, "url", url=one.url)}
             for one in found.urls
         ]
+        show_rows(self._urls, urls, "due")
 
 
 def url_row(url: QueuedUrl, now_s: float) -> dict[str, str]:
@@ -144,10 +157,10 @@ def closed_row(gate: Mapping[str, Any]) -> dict[str, str]:
 async def unblock_host(view: View, name: str, hosts: Sequence[str]) -> None:
     """Ask which of these hosts is to be unblocked; and unblock it."""
     if not hosts:
-        say("no host is known here", is_bad=True)
+        say("no host is known for this queue", is_bad=True)
         return
     with ui.dialog() as dialog, ui.card():
-        ui.label("Every block of the host ends, also a rest after 429 or 503.")
+        ui.label("Removes every block of the host, and its rest after a 429 or 503.")
         host = _choice(hosts)
         with ui.row().classes("w-full justify-end"):
             ui.button("Cancel", on_click=lambda: dialog.submit(False)).props("flat")
@@ -167,13 +180,13 @@ def _choice(hosts: Sequence[str]) -> ui.select:
 async def block_host(view: View, name: str, hosts: Sequence[str]) -> None:
     """Ask which of these hosts is to be blocked, and how long or until when; and block it."""
     if not hosts:
-        say("no host is known here", is_bad=True)
+        say("no host is known for this queue", is_bad=True)
         return
     with ui.dialog() as dialog, ui.card():
         ui.label("Nothing is fetched from a host while it is blocked.")
         host = _choice(hosts)
         span = ui.select([*_TIMES], value="1 hour", label="For").props("outlined dense").classes("w-full")
-        until = ui.input("Or until, by the console's clock").props("outlined dense stack-label type=datetime-local")
+        until = ui.input("Or until (local time of the console)").props("outlined dense stack-label type=datetime-local")
         until.classes("w-full")
         with ui.row().classes("w-full justify-end"):
             ui.button("Cancel", on_click=lambda: dialog.submit(False)).props("flat")

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Mapping
 from contextlib import suppress
 from functools import partial
-from urllib.parse import urlencode
 
 from nicegui import ui
 from starlette.applications import Starlette
@@ -45,6 +44,11 @@ _COLUMNS = (
     Column("gates", "Gates", is_number=True),
     Column("errors", "Errors", is_number=True),
 )
+#: Figures of a queue in its panel.
+_FIGURES = {
+    "urls": "URLs", "waiting": "waiting", "in_flight": "in flight", "precedence": "precedence", "spent": "spent",
+    "budget": "budget", "gates": "gates",
+}  # fmt: skip
 #: URLs of a queue that are shown.
 URLS_SHOWN = 20
 
@@ -58,24 +62,10 @@ def add_queues_page(console: Console, watch: WatchedJobs, tables: QueueTables, a
         view = view_of(console, watch, request)
         with page(view, f"{name}: queues", name, "queues"):
             title("Queues")
-            with ui.row().classes("w-full items-center q-gutter-sm"):
-                text = ui.input("Part of the key").props("outlined dense clearable debounce=300")
-                states = ui.select([*QUEUE_STATES], multiple=True, label="States").props("outlined dense use-chips")
-                states.style("min-width:12rem")
-                least = ui.number("URLs, at least", min=0, precision=0).props("outlined dense clearable debounce=300")
-
             panel = RowPanel(view, name, partial(_found, console, tables, name))
             panel.add_buttons(_actions(view, name, panel))
-            grid = Grid(_COLUMNS, "Queues", "urls", panel.open, partial(tables.renew, name))
-
-            def show() -> None:
-                asked = [("text", text.value or ""), ("least", str(int(least.value or 0)))]
-                asked += [("state", state) for state in states.value]
-                grid.show(view.href("jobs", name, "queues", "rows") + "?" + urlencode(asked))
-
-            for box in (text, states, least):
-                box.on_value_change(show)
-            ui.timer(0.0, show, once=True)
+            rows = view.href("jobs", name, "queues", "rows")
+            Grid(rows, _COLUMNS, QUEUE_STATES, panel, partial(tables.renew, name), "Queues")
             if queue:
                 ui.timer(0.0, partial(panel.open, queue), once=True)
 
@@ -92,7 +82,7 @@ def queue_row(queue: ListedQueue, _now_s: float) -> dict[str, str]:
         "in_flight": count(queue.in_flight) if queue.is_live else "",
         "precedence": count(queue.precedence),
         "spent": count(queue.spent),
-        "budget": "the order's" if budget is None else "no end" if budget < 0 else count(budget),
+        "budget": "default" if budget is None else "unlimited" if budget < 0 else count(budget),
         "gates": count(queue.gates),
         "errors": count(queue.errors),
     }
@@ -100,18 +90,20 @@ def queue_row(queue: ListedQueue, _now_s: float) -> dict[str, str]:
 
 def _found(console: Console, tables: QueueTables, name: str, key: str) -> PanelFacts:
     facts = console.jobs.job(name).answer("show", {"subject": key}).facts
+    shown = panel_facts(facts)
     with suppress(UnknownQueue):  # it is younger than the tables
-        return panel_facts(facts)._replace(urls=tables.queue(name, key, URLS_SHOWN).urls)
-    return panel_facts(facts)
+        found = tables.queue(name, key, URLS_SHOWN)
+        shown = shown._replace(figures={**shown.figures, "errors": count(found.row.errors)}, urls=found.urls)
+    return shown
 
 
 def panel_facts(facts: Facts) -> PanelFacts:
     """What the panel shows of the facts of `frontier show`. Pure."""
-    queue: Mapping[str, object] = facts.get("queue") or {}
+    queue: Mapping[str, int | None] = facts.get("queue") or {}
     figures = {
-        str(name).replace("_", " "): "no end" if value is None else str(value)
-        for name, value in queue.items()
-        if name in {"urls", "waiting", "in_flight", "precedence", "spent", "budget"}
+        words: "unlimited" if queue[name] is None else count(queue[name])
+        for name, words in _FIGURES.items()
+        if name in queue
     }
     explained = facts["explanation"]
     reason = f"{explained['state']}: {explained['reason']}" if explained["reason"] else explained["state"]
@@ -127,13 +119,13 @@ def _actions(view: View, name: str, panel: RowPanel) -> Mapping[str, Callable[[s
             say(f"{verb}: done")
 
     async def retire(key: str) -> None:
-        if await confirmed(f"Retire {cell(key)}? Its URLs stay queued, and none is fetched.", "Retire"):
+        if await confirmed(f"Retire {cell(key)}? Its URLs stay queued but are not fetched.", "Retire"):
             await do("retire", key)
 
     async def set_budget(key: str) -> None:
         with ui.dialog() as dialog, ui.card():
-            ui.label("A queue that has spent its budget is retired; a larger one wakes it.")
-            units = ui.number("Units; -1: no end; empty: the order's", min=-1, precision=0).props(
+            ui.label("A queue that has spent its budget is retired; a larger budget reactivates it.")
+            units = ui.number("Units (-1: unlimited, empty: the default of the order)", min=-1, precision=0).props(
                 "outlined dense autofocus"
             )
             units.classes("w-full")

@@ -38,14 +38,14 @@ class _Report:
 
     def make(self) -> None:
         """Make the parts, and show the first report."""
-        with ui.row().classes("w-full items-center q-gutter-sm"):
+        with ui.row().classes("w-full items-center gap-2"):
             self._report = ui.select(list(REPORTS), value=self._first, label="Report", on_change=self._show)
             self._report.props("outlined dense").style("min-width:14rem")
             self._filter = ui.input("Filter").props("outlined dense clearable")
-            ui.button("Refresh", icon="refresh", on_click=self._show).props("outline dense no-caps")
+            ui.button("Refresh", icon="refresh", on_click=self._show).props("outline dense")
             ui.space()
-            ui.button("Text", icon="download", on_click=lambda: self._download("txt")).props("outline dense no-caps")
-            ui.button("JSON", icon="download", on_click=lambda: self._download("json")).props("outline dense no-caps")
+            ui.button("Text", icon="download", on_click=lambda: self._download("txt")).props("outline dense")
+            ui.button("JSON", icon="download", on_click=lambda: self._download("json")).props("outline dense")
         self._place = ui.column().classes("w-full")
         ui.timer(0.05, self._show, once=True)
 
@@ -63,7 +63,7 @@ class _Report:
                 made = report_table(facts, report)
                 made.bind_filter_from(self._filter, "value", lambda text: text or "")
                 if facts.get("more"):
-                    ui.label(f"The first {LIMIT:,} rows; a download has up to {MOST:,}.").classes("soft")
+                    ui.label(f"Only the first {LIMIT:,} rows are shown; a download has up to {MOST:,}.").classes("soft")
 
     def _ask(self, report: str, limit: int) -> Facts:
         return self._view.console.jobs.job(self._name).report({"name": report, "limit": limit})
@@ -78,13 +78,15 @@ class _Report:
 def report_table(facts: Facts, caption: str) -> ui.table:
     """A report as a sortable table."""
     heads, rows = report_rows(facts)
-    made = table([Column(f"c{number}", head) for number, head in enumerate(heads)], "row", caption)
-    for number, column in enumerate(made.columns):
+    columns = []
+    for number, head in enumerate(heads):
+        name = f"c{number}"
+        is_number = "heads" in facts and any(isinstance(row[name], int | float) for row in rows)
+        columns.append(Column(name, head, is_number=is_number))
+    made = table(columns, "row", caption)
+    for column in made.columns:
         column[":format"] = _SHOWN
-        if heads != ("name", "value") and any(isinstance(row[f"c{number}"], int | float) for row in rows):
-            column["align"] = "right"
-        else:
-            column["style"] = "min-width:8rem"  # else a long word takes a letter a line in a table of many columns
+        column.pop(":sort", None)  # the cells hold numbers, not texts
     made.rows = rows
     made.update()
     return made

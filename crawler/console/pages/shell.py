@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -44,13 +45,16 @@ PHASES: Mapping[str, str] = {
 _STYLE = """
 :root { --edge: #d6dde2; --soft: #5b6770; }
 body { font-family: system-ui, -apple-system, "Segoe UI", sans-serif; }
-body.body--dark { --edge: #3a444b; --soft: #a9b4bb; background: #14191c; }
-body.body--dark .text-primary { --q-primary: #8ec5de; }
+body.body--dark { color-scheme: dark; --edge: #3a444b; --soft: #a9b4bb; background: #14191c; }
+body.body--dark :is(.text-primary, .q-field__control, .q-toggle__inner) { --q-primary: #8ec5de; }
+body.body--dark .text-warning { --q-warning: #f0b45c; }
+body.body--dark .text-negative { --q-negative: #f2978f; }
+body.body--dark .cm-editor { filter: invert(.9) hue-rotate(180deg); }
 body.body--dark .nicegui-link:not(.tab) { color: #8ec5de; }
 .nicegui-link:not(.tab) { color: var(--q-primary); }
 .nicegui-content { padding: 0; align-items: stretch; }
 .soft { color: var(--soft); }
-.figures { display: grid; grid-template-columns: repeat(auto-fill, minmax(7.5rem, 1fr)); gap: 8px; }
+.figures { display: grid; grid-template-columns: repeat(auto-fill, minmax(9rem, 1fr)); gap: 8px; }
 .figure { font-variant-numeric: tabular-nums; }
 .q-table th { font-weight: 600; }
 .q-table td { font-variant-numeric: tabular-nums; overflow-wrap: anywhere; white-space: normal; }
@@ -59,8 +63,10 @@ body.body--dark .nicegui-link:not(.tab) { color: #8ec5de; }
 .skip:focus { left: 8px; top: 8px; z-index: 9999; background: #fff; color: #000; padding: 8px; }
 a.tab { padding: 8px 12px; text-decoration: none; color: inherit; border-bottom: 3px solid transparent; white-space: nowrap; }
 a.tab[aria-current=page] { border-bottom-color: var(--q-primary); font-weight: 600; }
+body.body--dark a.tab[aria-current=page] { border-bottom-color: #8ec5de; }
 a.tab:focus-visible, a:focus-visible, button:focus-visible { outline: 3px solid #e69f00; outline-offset: 1px; }
 .nicegui-aggrid [class*=ag-theme-params] { --ag-font-family: inherit !important; }
+.nicegui-aggrid [class*=ag-theme-params] { --ag-cell-horizontal-padding: 10px !important; }
 .ag-cell { unicode-bidi: isolate; font-variant-numeric: tabular-nums; }
 .ag-row { cursor: pointer; }
 .panel { width: min(44rem, 100vw); max-height: 100vh; overflow-y: auto; overflow-wrap: anywhere; }
@@ -68,9 +74,33 @@ dl.facts { display: grid; grid-template-columns: minmax(7rem, max-content) 1fr; 
 dl.facts dt { color: var(--soft); }
 dl.facts dd { margin: 0; overflow-wrap: anywhere; }
 pre.text { white-space: pre-wrap; overflow-wrap: anywhere; font-size: .85rem; margin: 0; }
+.q-btn { text-transform: none; }
+.q-uploader__list { min-height: 0; padding: 0; }
 .lines { white-space: pre-wrap; overflow-wrap: anywhere; font: .8rem/1.45 ui-monospace, Menlo, Consolas, monospace; }
 .lines { border: 1px solid var(--edge); border-radius: 4px; padding: 8px; max-height: 28rem; overflow: auto; }
+@media (max-width: 599px) {
+  .q-table tr { display: flex; flex-wrap: wrap; align-items: center; gap: 2px 16px; padding: 6px 12px; height: auto; }
+  .q-table tbody tr:not(:last-child) { border-bottom: 1px solid var(--edge); }
+  .q-table tr > :is(th, td) { height: auto; min-width: 0 !important; padding: 0 !important; border: 0 !important; }
+  .q-table td { text-align: left; }
+  .q-table td:first-child { font-weight: 600; flex: 1 0 auto; max-width: 100%; }
+  .q-table td:empty, .q-table th:not(.sortable), .q-table th:not(.sorted) .q-icon { display: none; }
+  .q-table thead tr:has(.sortable)::before { content: "Sort by"; color: var(--soft); font-size: 12px; }
+  .q-table thead tr:not(:has(.sortable)) { display: none; }
+  .q-table tbody td::before { content: var(--label); color: var(--soft); font-weight: 400; white-space: pre; }
+  .q-table tbody td::before { position: static; background: none; }
+  .q-table__bottom { min-height: 0; padding: 2px 12px; }
+  .nicegui-log .q-scrollarea__content { white-space: pre-wrap; overflow-wrap: anywhere; }
+}
 """
+
+#: Compares cells of numbers as they are shown: `1,085`, `67.3 GiB`, `1m 40s`.
+_BY_AMOUNT = """(() => {
+  const units = {KiB: 2**10, MiB: 2**20, GiB: 2**30, TiB: 2**40, ms: .001, m: 60, h: 3600, d: 86400};
+  const amount = text => [...String(text).replaceAll(",", "").matchAll(/([\\d.]+) ?([A-Za-z]*)/g)]
+    .reduce((sum, [, number, unit]) => sum + number * (units[unit] ?? 1), 0);
+  return (one, other) => amount(one) - amount(other);
+})()"""
 
 #: Runs in each window. A console that was restarted knows no session, so a window that lost it goes to the login. On a
 #: narrow window the tabs scroll to the one that is open.
@@ -135,7 +165,7 @@ def page(view: View, title: str, job: str = "", tab: str | None = None) -> Itera
     ui.colors(primary="#22617d", positive="#2e7d32", negative="#b3261e", warning="#b26a00", info="#0277bd")
     ui.add_head_html(f"<style>{_STYLE}</style><script>{_SCRIPT}</script>")
     dark = ui.dark_mode(None)  # follows the system
-    ui.link("To the content", "#main").classes("skip")
+    ui.link("Skip to the content", "#main").classes("skip")
     with ui.header().classes("items-center q-py-xs").props("role=banner"):
         ui.link("Anabranch", view.path()).classes("text-white text-lg text-bold no-underline")
         if job:
@@ -201,7 +231,7 @@ def say(words: str, *, is_bad: bool = False) -> None:
 
 
 async def confirmed(question: str, action: str) -> bool:
-    """Ask the user to confirm an action; True if she does."""
+    """Ask the user to confirm an action; True if they do."""
     with ui.dialog() as dialog, ui.card():
         ui.label(question).style("max-width:32rem;overflow-wrap:anywhere")
         with ui.row().classes("w-full justify-end"):
@@ -219,18 +249,32 @@ async def answered(dialog: ui.dialog) -> object:
 
 
 def table(columns: Sequence[Column], key: str, caption: str) -> ui.table:
-    """An empty table. Its rows are dicts of texts and numbers, all shown as text."""
+    """An empty table. Its rows are dicts of texts and numbers, all shown as text. On a phone each row is a block, in which a
+    value has its label before it (`--label`); a text in the first column is the name of the row, and has none.
+    """
     made = [
         {
             "name": column.name, "label": column.label, "field": column.name, "sortable": column.is_sortable,
             "align": "right" if column.is_number else "left",
-            "style": "white-space:nowrap" if column.is_number else f"min-width:{'16rem' if column.is_wide else '6rem'}",
+            **({":sort": _BY_AMOUNT} if column.is_number else {}),
+            "style": {
+                "--label": json.dumps(f"{column.label} " if number or column.is_number else "", ensure_ascii=False),
+                **({"white-space": "nowrap"} if column.is_number else {"min-width": "16rem" if column.is_wide else "9rem"}),
+            },
         }
-        for column in columns
+        for number, column in enumerate(columns)
     ]  # fmt: skip
     found = ui.table(columns=made, rows=[], row_key=key, pagination=50).classes("w-full")
     found.add_slot("no-data", '<span class="soft">nothing to show</span>')
     return found.props(f'flat bordered dense table-header-class=text-bold aria-label="{caption}"')
+
+
+def show_rows(shown: ui.table, rows: list[dict[str, str]], optional: str) -> None:
+    """Show the rows; the column `optional` only if a row has a value in it."""
+    has_value = any(row[optional] for row in rows)
+    names = (column["name"] for column in shown.columns)
+    shown.props["visible-columns"] = [name for name in names if has_value or name != optional]
+    shown.rows = rows
 
 
 class Column(NamedTuple):

@@ -82,7 +82,7 @@ def _form(view: View, name: str, asked: str) -> None:
         ui.input("URL", value=asked, placeholder="https://example.org/page").classes("col").props(
             "outlined dense autofocus name=url"
         )
-        ui.button("Explain", icon="search").props("no-caps type=submit")
+        ui.button("Explain", icon="search").props("type=submit")
 
 
 async def _fill(view: View, name: str, asked: str, place: ui.column) -> None:
@@ -96,9 +96,7 @@ async def _fill(view: View, name: str, asked: str, place: ui.column) -> None:
             _elsewhere(found.workers)
             return
         if not found.files.is_whole:
-            ui.label(
-                "The logs are long: only the ends of them were searched, or more was found than is shown."
-            ).classes("soft")
+            ui.label("The logs are long: only their ends were searched, or not all matches are shown.").classes("soft")
         _lines("crawl.log", found.files.log)
         if found.files.errors:
             _lines("errors.jsonl", found.files.errors)
@@ -141,8 +139,8 @@ def _explained(view: View, name: str, found: _Looked) -> None:
             text_block("\n".join(map(cut, found.robots)), "The archived robots.txt")
     if "last_trouble" in facts:
         trouble = facts["last_trouble"]
-        heading("Last trouble")
-        ended = "given up" if trouble["is_final"] else "to be tried again"
+        heading("Latest trouble")
+        ended = "given up" if trouble["is_final"] else "will be retried"
         ui.label(cut(f"{duration_words(trouble['ago_s'])} ago: {trouble['url']}: {trouble['reason']}, {ended}"))
 
 
@@ -181,9 +179,9 @@ def _lines(log: str, lines: Sequence[str]) -> None:
     if lines:
         text_block("\n".join(map(cut, lines)), f"Lines of {log}")
         if len(lines) == MOST_LINES:
-            ui.label(f"The last {MOST_LINES}.").classes("soft")
+            ui.label(f"Only the last {MOST_LINES} are shown.").classes("soft")
     else:
-        ui.label("It has no line.").classes("soft")
+        ui.label("No lines.").classes("soft")
 
 
 def _pages(view: View, name: str, files: UrlFiles) -> None:
@@ -191,7 +189,7 @@ def _pages(view: View, name: str, files: UrlFiles) -> None:
     parents = list(dict.fromkeys([*([files.via] if files.via else []), *files.parents]))
     if not parents:
         ui.label(
-            "Not known: it is a seed, or not fetched yet. A crawl with write.links = true records all links."
+            "Unknown: it is a seed, or not fetched yet. With write.links = true a crawl records all links."
         ).classes("soft")
     with ui.column().classes("w-full gap-1").style("max-height:20rem;overflow:auto;flex-wrap:nowrap"):
         for parent in parents:
@@ -199,10 +197,10 @@ def _pages(view: View, name: str, files: UrlFiles) -> None:
             link = ui.link(f"{cut(parent, 300)}{first}", view.path("jobs", name, "url", url=parent[:_MOST_CHARS]))
             link.style("overflow-wrap:anywhere")
     if len(parents) >= MOST_PARENTS:
-        ui.label(f"The last {MOST_PARENTS}.").classes("soft")
+        ui.label(f"Only the last {MOST_PARENTS} are shown.").classes("soft")
     if not files.links:
         return
-    with ui.expansion(f"Its links ({len(files.links):,})").classes("w-full"), ui.column().classes("gap-1"):
+    with ui.expansion(f"Links on it ({len(files.links):,})").classes("w-full"), ui.column().classes("gap-1"):
         for url, hop, context in files.links:
             with ui.row().classes("items-baseline"):
                 ui.label(f"{hop} {cut(context, 60)}").classes("soft")
@@ -210,7 +208,7 @@ def _pages(view: View, name: str, files: UrlFiles) -> None:
                     "overflow-wrap:anywhere"
                 )
         if len(files.links) == MOST_LINKS:
-            ui.label(f"The first {MOST_LINKS}.").classes("soft")
+            ui.label(f"Only the first {MOST_LINKS} are shown.").classes("soft")
 
 
 def _moment(stamp: str) -> str:
@@ -231,10 +229,10 @@ def _record(view: View, name: str, record: UrlRecord | None) -> None:
             with ui.expansion(part, value=part == "Response").classes("w-full"):
                 text_block(safe_text(text), part)
     if record.original:
-        ui.label("Its body is that of an earlier record:")
+        ui.label("The body is in the record of:")
         ui.link(cut(record.original, 300), view.path("jobs", name, "url", url=record.original[:_MOST_CHARS]))
     elif record.body:
         with ui.expansion("Body", value=True).classes("w-full"):
             text_block(safe_text(html_as_utf8(record.body, record.media_type)), "Body")
             if record.is_cut:
-                ui.label(f"The first {BODY_BYTES >> 10} KiB, or what could be decoded.").classes("soft")
+                ui.label(f"Only the first {BODY_BYTES >> 10} KiB, or what could be decoded.").classes("soft")

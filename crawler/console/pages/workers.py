@@ -39,22 +39,22 @@ _WORKERS = (
     Column("pages", "Pages", is_number=True),
     Column("rate", "Pages/s", is_number=True),
     Column("active", "Active", is_number=True),
-    Column("beat", "Last beat", is_number=True),
+    Column("beat", "Last heartbeat", is_number=True),
     Column("machine", "Machine"),
 )
 _FETCHES = (
     Column("worker", "Worker"),
     Column("step", "Processor"),
-    Column("in_step", "In it for", is_number=True),
-    Column("lease", "Since the lease", is_number=True),
-    Column("try", "Try", is_number=True),
+    Column("in_step", "Time in it", is_number=True),
+    Column("lease", "Since its lease", is_number=True),
+    Column("try", "Attempt", is_number=True),
     Column("url", "URL", is_sortable=False, is_wide=True),
 )
 #: Of a worker that is late its lease has ended: its pages may be lost.
 _ACTIONS = """<q-td :props="props">
-<q-btn v-if="props.row.state != 'late'" flat dense no-caps color="primary" label="Drain"
+<q-btn v-if="props.row.state != 'late'" flat dense color="primary" label="Drain"
  :aria-label="'Drain ' + props.row.name" @click="$parent.$emit('drain', props.row.id)"></q-btn>
-<q-btn v-else flat dense no-caps color="negative" label="Requeue its lost pages"
+<q-btn v-else flat dense color="negative" label="Requeue its lost pages"
  :aria-label="'Requeue the lost pages of ' + props.row.name" @click="$parent.$emit('requeue', props.row.id)"></q-btn>
 </q-td>"""
 _MOST_FETCHES = 1000
@@ -88,7 +88,7 @@ class _Workers:
             self._workers.on("requeue", lambda event: self._requeue(str(event.args)))
             if self._view.may_change:
                 ui.button("Requeue a lost worker's pages …", icon="replay", on_click=self._ask_lost).props(
-                    "outline dense no-caps"
+                    "outline dense"
                 )
         self._several.visible = False
         heading("Fetches under way")
@@ -126,20 +126,22 @@ class _Workers:
 
     async def _drain(self, event: events.GenericEventArguments) -> None:
         worker = str(event.args)
-        if not await confirmed(f"Have {cell(worker)} end? It gives its shares to the other workers.", "Drain"):
+        if not await confirmed(
+            f"Drain {cell(worker)}? It finishes its fetches, hands its shares to the other workers, and ends.", "Drain"
+        ):
             return
 
         def drain() -> bool:
             self._job().drain(worker)
             return True
 
-        say(f"{cell(worker)} drains; it ends when its fetches have")
+        say(f"{cell(worker)} is draining; it ends after its fetches")
         if await act(self._view, "drain", self._name, {"worker": worker}, drain):
             say(f"{cell(worker)} has ended")
 
     async def _ask_lost(self) -> None:
         with ui.dialog() as dialog, ui.card():
-            ui.label("The pages that a lost worker had fetched, and that are in no file, are queued again.")
+            ui.label("Queues again the pages that a lost worker had fetched but not saved.")
             worker = ui.input("Name of the worker").props("outlined dense autofocus").classes("w-full")
             with ui.row().classes("w-full justify-end"):
                 ui.button("Cancel", on_click=dialog.close).props("flat")
@@ -148,7 +150,7 @@ class _Workers:
             await self._requeue(str(lost), is_confirmed=True)
 
     async def _requeue(self, lost: str, *, is_confirmed: bool = False) -> None:
-        question = f"Queue the lost pages of {cell(lost)} again? It must be gone for good."
+        question = f"Queue the lost pages of {cell(lost)} again? Only if that worker will not come back."
         if not (is_confirmed or await confirmed(question, "Requeue")):
             return
         number = await act(self._view, "requeue", self._name, {"worker": lost}, lambda: self._job().requeue(lost))

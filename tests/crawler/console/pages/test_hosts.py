@@ -34,4 +34,4 @@ def test_the_panel_shows_only_settings_that_there_are() -> None:
 def test_remaining_urls_of_a_host_may_be_unknown() -> None:
     """They are known of hosts that have a queue of their own."""
     row = {"host": "a.test", "#urls": 1500, "#bytes": 2048, "#remaining": None}
-    assert fetched_row(row) == {"host": "a.test", "urls": "1,500", "bytes": "2.0 KiB", "remaining": ""}
+    assert fetched_row(row) == {"host": "a.test", "urls": "1,500", "bytes": "2.0 KiB", "queued": ""}

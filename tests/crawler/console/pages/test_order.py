@@ -21,11 +21,18 @@ def test_each_key_says_where_its_value_comes_from(tmp_path: Path) -> None:
     assert (found["limits.pages"].value, found["limits.pages"].origin) == ("7", "anabranch set limits.pages")
     contact = found["agent.contact"]
     line = (tmp_path / "job" / "order.toml").read_text().splitlines().index('contact = "me@x.test"') + 1
-    assert (contact.value, contact.origin) == ("me@x.test", f"{tmp_path / 'job' / 'order.toml'}:{line}")
+    assert (contact.value, contact.origin) == ("me@x.test", f"order.toml:{line}")
     assert found["crawl.workers"].origin == "default"
     assert {key for key, one in found.items() if one.changeable} == {
         f"{section}.{key}" for section, keys in CHANGEABLE.items() for key in keys
     }
+
+
+def test_keys_that_differ_from_the_default_come_first() -> None:
+    """Then all others; both in the order of the sections."""
+    order = CrawlOrder.model_validate({"limits": {"pages": 7}, "agent": {"contact": "me@x.test"}})
+    keys = [one.key for one in order_keys(order, order_layers(order, None))]
+    assert keys[:3] == ["agent.contact", "limits.pages", "job.name"]
 
 
 def test_the_order_of_a_job_in_a_database_comes_from_there() -> None:

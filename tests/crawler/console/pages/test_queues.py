@@ -16,7 +16,7 @@ def test_a_row_keeps_the_key_and_shows_it_as_text() -> None:
 def test_a_budget_is_a_number_or_says_why_there_is_none() -> None:
     """It may be unlimited, or that of the order."""
     budgets = [queue_row(QUEUE._replace(budget=units), 0.0)["budget"] for units in (None, -1, 5000)]
-    assert budgets == ["the order's", "no end", "5,000"]
+    assert budgets == ["default", "unlimited", "5,000"]
 
 
 def test_fetches_under_way_are_shown_only_if_the_crawl_has_said_so() -> None:
@@ -31,6 +31,6 @@ def test_the_panel_has_the_explanation_the_figures_and_the_gates() -> None:
     queue = {"urls": 3, "in_flight": 0, "budget": None, "reason": "x"}
     found = panel_facts({"explanation": explained, "queue": queue, "gates": [{"gate": "a.test"}]})
     assert found.reason == "snoozed: all its URLs wait"
-    assert found.figures == {"urls": "3", "in flight": "0", "budget": "no end"}
+    assert found.figures == {"URLs": "3", "in flight": "0", "budget": "unlimited"}
     assert found.gates == [{"gate": "a.test"}]
     assert panel_facts({"explanation": {"state": "ended", "reason": ""}}) == ("ended", {}, [], [])

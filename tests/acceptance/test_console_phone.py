@@ -1,0 +1,56 @@
+"""Tables of the pages in a real browser: sorted by their figures, and on the narrow window of a phone."""
+
+import pytest
+from playwright.async_api import expect
+
+from tests.acceptance.command import anabranch, write_order
+from tests.site.server import SmallWeb
+
+pytestmark = pytest.mark.slow
+
+PHONE, DESKTOP = {"width": 390, "height": 844}, {"width": 1280, "height": 800}
+#: The classes of the places whose content is wider than they are.
+WIDER = """() => [...document.querySelectorAll(".q-table__middle, .ag-center-cols-viewport, body")]
+  .filter(one => one.scrollWidth > one.clientWidth).map(one => one.className)"""
+
+
+@pytest.fixture
+async def jobs(tmp_path, console):
+    """Two jobs that have fetched 10 and 9 pages."""
+    async with SmallWeb() as web:
+        for name, pages in {"a": 10, "b": 9}.items():
+            order = write_order(tmp_path, web.hosts, limits={"pages": pages}, frontier={"policy": "host"})
+            job = ("--job", console.jobs / name, "--scope", "any", "--quiet")
+            ended = await anabranch("crawl", "http://blog.alpha.test/", "-c", order, *job, cwd=tmp_path)
+            assert ended.code == 0, ended.err
+
+
+async def test_figures_are_sorted_by_their_amount(console, window, jobs):
+    """As texts, 10 would be less than 9."""
+    await window.goto(f"{console.base}/")
+    names, head = window.locator("tbody td:first-child"), window.get_by_role("columnheader", name="Pages", exact=True)
+    await head.click()
+    await expect(names).to_have_text(["b", "a"])
+    await head.click()
+    await expect(names).to_have_text(["a", "b"])
+
+
+async def test_no_table_is_wider_than_the_window_of_a_phone(console, window, jobs):
+    """Each row is a block with the labels of its values."""
+    await window.set_viewport_size(PHONE)
+    for path in ("", "jobs/a", "jobs/a/filter", "jobs/a/reports", "jobs/a/order"):
+        await window.goto(f"{console.base}/{path}")
+        await expect(window.locator("tbody tr").first).to_be_visible()
+        assert await window.evaluate(WIDER) == [], path
+
+
+@pytest.mark.parametrize("path", ["queues", "hosts"])
+async def test_a_grid_shows_its_main_columns_on_a_phone(console, window, jobs, path):
+    """The others come back when the window gets wide, without a scroll bar."""
+    await window.goto(f"{console.base}/jobs/a/{path}")
+    await expect(window.locator(".ag-row").first).to_contain_text(".test")
+    heads = window.locator(".ag-header-cell")
+    for size, number in ((PHONE, 3), (DESKTOP, {"queues": 10, "hosts": 9}[path]), (PHONE, 3)):
+        await window.set_viewport_size(size)
+        await expect(heads).to_have_count(number)
+        assert await window.evaluate(WIDER) == []
