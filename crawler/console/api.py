@@ -251,12 +251,7 @@ def create_job(here: Here, who: Who, asked: NewJob) -> Any:
     seeds = asked.seeds if isinstance(asked.seeds, str) else "\n".join(asked.seeds) + "\n"
 
     def do() -> Facts:
-        warnings = here.jobs.create(asked.name, seeds, asked.order)
-        if asked.start:
-            try:
-                here.jobs.start(asked.name)
-            except CrawlerError as error:
-                raise CrawlerError(f"the job was created, but not started: {error}") from error
+        warnings = here.jobs.create(asked.name, seeds, asked.order, starts=asked.start)
         return {**here.jobs.row(asked.name), "warnings": warnings}
 
     return _done(here, who, "create", asked.name, {"start": asked.start}, do, status=201)

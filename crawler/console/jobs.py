@@ -47,8 +47,8 @@ from anabranch.frontier.policies.userfunctions import is_user_function
 SEED_FILE = "seeds.txt"
 #: Seeds of a new job, in bytes.
 MOST_SEED_BYTES = 64 << 20
-#: Seeds that are left out of a new job and named.
-_MOST_BAD = 10
+#: Seeds that are left out of a new job and named, and characters of each.
+_MOST_BAD, _MOST_BAD_CHARS = 10, 100
 #: Characters of an order: its parser takes seconds for some texts of a megabyte.
 _MOST_ORDER_CHARS = 1 << 20
 
@@ -189,7 +189,7 @@ class ConsoleJobs:
             if numbers is not None and not isinstance(numbers, NoSuchJob)
         }
 
-    def create(self, name: str, seeds: str, order: str | Mapping[str, Any]) -> list[str]:
+    def create(self, name: str, seeds: str, order: str | Mapping[str, Any], *, starts: bool = False) -> list[str]:
         """Create a job from seeds, a line each, and an order (TOML, or its tables); warnings: what the order
         lacks, and seeds that are left out.
 
@@ -227,16 +227,24 @@ class ConsoleJobs:
         except BaseException:
             shutil.rmtree(directory, ignore_errors=True)  # its name is free again
             raise
-        more = [f"and {len(found.bad) - _MOST_BAD} more lines that are no seeds"] if len(found.bad) > _MOST_BAD else []
-        left_out = [f"{bad.text!r} is left out: {bad.reason}" for bad in found.bad[:_MOST_BAD]]
-        return [*order_warnings(made), *left_out, *more]
+        if starts:
+            try:
+                self.start(name)
+            except CrawlerError as error:
+                raise CrawlerError(f"the job was created, but not started: {error}") from error
+        return [*order_warnings(made), *_left_out(found.bad)]
 
-    def check(self, name: str, order: str) -> Check:
-        """The faults of an order, and what one without faults lacks. Raises: OrderError if it is no TOML."""
+    def check(self, name: str, order: str, seeds: str = "") -> Check:
+        """The faults of an order, and warnings about it and about seeds. Raises: OrderError if it is no TOML."""
         assert self.folder is not None
         examined = _examined(name, order, (self.folder / name / SEED_FILE).absolute())
         faults = examined.faults or tuple(_of_the_machine(examined.order)) or tuple(_unknown_names(examined))
-        return Check(faults=faults, warnings=() if faults else tuple(order_warnings(examined.order)))
+        left_out = (
+            _left_out(read_seeds(["-"], io.BytesIO(seeds.encode("utf-8", "replace"))).bad) if seeds.strip() else []
+        )
+        return Check(
+            faults=faults, warnings=tuple(left_out if faults else [*order_warnings(examined.order), *left_out])
+        )
 
     def start(self, name: str, *, again: bool = False) -> int:
         """Start a separate process that crawls the job; its id. `again`: another round. Raises: JobInUse if one crawls it."""
@@ -281,6 +289,12 @@ class ConsoleJobs:
             return []
         found = job_folders(self.folder)
         return [entry for entry in found if entry == self.folder or not (entry.is_symlink() or _is_odd(entry.name))]
+
+
+def _left_out(bad: Sequence[BadSeed]) -> list[str]:
+    """A line for each of the first seeds that are left out. Pure."""
+    lines = [f"{seed.text[:_MOST_BAD_CHARS]!r} is left out: {seed.reason}" for seed in bad[:_MOST_BAD]]
+    return [*lines, f"and {len(bad) - _MOST_BAD} more lines that are no seeds"] if len(bad) > _MOST_BAD else lines
 
 
 def _is_odd(name: str) -> bool:

@@ -16,6 +16,7 @@ from typing import Any, NamedTuple
 
 from anabranch.crawler.console.asking import Asking
 from anabranch.crawler.console.jobs import ConsoleJobs
+from anabranch.crawler.operate.listing import UNKNOWN
 from anabranch.crawler.outcomes.errors import CrawlerError
 from anabranch.crawler.report.logtail import last_lines
 from anabranch.crawler.report.metrics import BUILD
@@ -37,6 +38,16 @@ FILTER_FIGURES = ("keys", "asked", "dropped", "smm_fill", "false_drop_probabilit
 
 #: Keys of a row that change though nothing happens.
 _CHANGING = frozenset({"free_disk_bytes", "last_trouble"})
+
+
+def at_rest(row: Facts | None) -> Facts | None:
+    """The row of a job that has nothing new to tell, without what changes though nothing happens; None of a crawl that runs.
+
+    A page asks such a job once: a stopped one would have to be opened, one that does not answer holds up whoever asks. Pure.
+    """
+    if row is None or row["phase"] not in {STOPPED, UNKNOWN}:
+        return None
+    return {key: value for key, value in row.items() if key not in _CHANGING}
 
 
 class Moment(NamedTuple):

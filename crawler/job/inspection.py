@@ -75,7 +75,7 @@ def opened(directory: Path) -> Iterator[tuple[Frontier, CrawlOrder]]:
         order = begun_order(directory)
         refuse_lost_queue(job.state)
         if order.frontier.store in {"", MEMORY} and not has_begun(job.state) and not has_store(job.state):
-            raise UsageError(f"{directory}: the job has no queue yet; `anabranch crawl` begins it")
+            raise UsageError(f"{directory}: the job has no queue yet; start its crawl first")
         with open_job(job.state, order) as frontier:
             yield frontier, order
             if frontier.is_done:

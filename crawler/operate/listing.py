@@ -23,6 +23,8 @@ from anabranch.frontier.jobfolder import STATE, has_store, is_job
 
 #: The phase of a job whose process does not answer, or that cannot be read; its `line` has the reason.
 UNKNOWN = "unknown"
+#: The `line` of a job that no process has crawled yet.
+NOT_BEGUN = "not started yet"
 
 
 def job_folders(folder: Path) -> list[Path]:
@@ -124,7 +126,7 @@ def _of_accounts(state: Path) -> ProgressLine | None:
 def _line(progress: ProgressLine | None, ending: str, *, is_done: bool) -> str:
     """What there is to say of a job that nobody crawls. Pure."""
     if progress is None:
-        return "has not begun"
+        return NOT_BEGUN
     if is_done and not progress.downloaded:
         return "finished, and no URL was answered: the report `seeds` says why"
     return "finished" if is_done else ending or "not running"

@@ -248,7 +248,7 @@ async def test_behind_a_reverse_proxy_the_console_is_below_its_path(tmp_path, br
             await window.goto(f"{at}/")
             assert window.url == f"{at}/login"
             await window.goto(console.login.replace(f":{console.port}/", f":{port}/"))
-            await expect(window.get_by_text("No job yet.")).to_be_visible()
+            await expect(window.get_by_text("No jobs yet.")).to_be_visible()
             await window.get_by_role("button", name="New job").click()  # by the socket
             await window.get_by_role("button", name="Cancel").click()
             await window.get_by_role("link", name="Lab").click()

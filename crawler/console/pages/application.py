@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from concurrent.futures import ThreadPoolExecutor
+
 from fastapi import FastAPI
-from nicegui import ui
+from nicegui import run, ui
 
 from anabranch.crawler.console.api import Console, api_app
 from anabranch.crawler.console.pages.filter import add_filter_page
@@ -19,10 +21,16 @@ from anabranch.crawler.console.pages.url import add_url_page
 from anabranch.crawler.console.pages.workers import add_workers_page
 from anabranch.crawler.console.queues import QueueTables
 
+#: Questions of pages at once.
+_MOST_THREADS = 64
+
 
 def console_app(console: Console, tables: QueueTables) -> FastAPI:
     """The API with pages beside it."""
     app, watch = api_app(console), console.watch
+    run.thread_pool = ThreadPoolExecutor(
+        _MOST_THREADS, "pages"
+    )  # its own has few, which some jobs that hang would fill
     for add in (
         add_jobs_page,
         add_job_page,

@@ -30,9 +30,9 @@ from anabranch.crawler.console.pages.shell import (
     view_of,
 )
 from anabranch.crawler.console.queues import ListedGate, QueueTables
-from anabranch.crawler.console.watch import WatchedJobs
+from anabranch.crawler.console.watch import WatchedJobs, at_rest
+from anabranch.crawler.operate.listing import NOT_BEGUN
 from anabranch.crawler.order.quantities import format_bytes
-from anabranch.crawler.run.status import STOPPED
 from anabranch.crawler.run.verbs import Facts
 from anabranch.frontier.errors import UnknownQueue
 from anabranch.frontier.stores.sql.browse import GATE_STATES
@@ -79,10 +79,13 @@ def add_hosts_page(console: Console, watch: WatchedJobs, tables: QueueTables, ap
             heading("Fetched from the busiest hosts")
             fetched = table(FETCHED, "host", "Fetched so far").bind_filter_from(grid.text, "value", str_or_empty)
 
+            rested: list[Facts | None] = [None]  # when the table was drawn last
+
             async def redraw() -> None:
                 row = await looked(lambda: watch.row(name))
-                if fetched.rows and row is not None and row["phase"] == STOPPED:
-                    return  # it stays as it is
+                before, rested[0] = rested[0], at_rest(row)
+                if row is None or row["line"] == NOT_BEGUN or (before is not None and before == rested[0]):
+                    return
                 asked = {"name": "hosts", "limit": _MOST_FETCHED}
                 facts = await looked(lambda: console.jobs.job(name).report(asked))
                 if facts is not None:

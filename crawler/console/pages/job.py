@@ -34,7 +34,8 @@ from anabranch.crawler.console.pages.shell import (
     title,
     view_of,
 )
-from anabranch.crawler.console.watch import EVERY_S, Moment, WatchedJobs
+from anabranch.crawler.console.watch import EVERY_S, Moment, WatchedJobs, at_rest
+from anabranch.crawler.operate.listing import NOT_BEGUN
 from anabranch.crawler.order.quantities import format_bytes
 from anabranch.crawler.order.sections import VERSION
 from anabranch.crawler.report.troubles import failures_logged
@@ -84,6 +85,7 @@ class _Overview:
         self._view, self._name = view, name
         self._charts: list[ui.echart] = []
         self._drawn: Moment | None = None  #: the last one
+        self._rested: Facts | None = None  #: `at_rest` when the tables were drawn last
 
     def make(self) -> None:
         """Make the parts, and keep them up to date."""
@@ -174,8 +176,12 @@ class _Overview:
     async def _redraw_tables(self) -> None:
         jobs, name, now_s = self._view.console.jobs, self._name, time.time()
 
-        def find() -> tuple[Sequence[Facts], Sequence[Facts]]:
-            if self._view.watch.row(name) is None:
+        def find() -> tuple[Sequence[Facts], Sequence[Facts]] | None:
+            row, before = self._view.watch.row(name), self._rested
+            self._rested = at_rest(row)
+            if self._rested is not None and self._rested == before:
+                return None
+            if row is None or row["line"] == NOT_BEGUN:
                 return (), ()
             directory = jobs.directory(name)
             troubles = () if directory is None else failures_logged(directory, _MOST_TROUBLES)

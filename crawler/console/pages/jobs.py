@@ -17,6 +17,7 @@ from anabranch.crawler.console.pages.shell import (
     every,
     looked,
     page,
+    say,
     table,
     title,
     view_of,
@@ -70,7 +71,7 @@ def add_jobs_page(console: Console, watch: WatchedJobs) -> None:
             found = await looked(watch.rows)
             if found is not None:
                 rows.rows = [_cells(view, row) for row in found]
-                hint.visible = not found
+                rows.visible, hint.visible = bool(found), not found
 
         every(EVERY_S, redraw)
 
@@ -101,10 +102,10 @@ def _cells(view: View, row: Facts) -> dict[str, object]:
     }
 
 
-def _checked(view: View, name: str, order: str) -> Check:
-    """The faults and warnings of an order that somebody types."""
+def _checked(view: View, name: str, order: str, seeds: str) -> Check:
+    """The faults and warnings of an order and seeds that somebody types."""
     try:
-        return view.console.jobs.check(name or "name", order)
+        return view.console.jobs.check(name or "name", order, seeds)
     except CrawlerError as error:
         return Check(faults=(str(error),), warnings=())
 
@@ -125,6 +126,9 @@ def _new_job(view: View) -> None:
 
         async def uploaded(given: events.UploadEventArguments) -> None:
             text = (await given.file.read()).decode("utf-8", "replace")
+            if sum(map(len, files)) + len(text) > MOST_SEED_BYTES:
+                say(f"{cut(given.file.name, 100)}: too large; add these seeds when the job runs", is_bad=True)
+                return
             files.append(text)
             file_names.text += f"{cut(given.file.name, 100)}: {count(len(text.splitlines()))} lines. "
 
@@ -140,24 +144,26 @@ def _new_job(view: View) -> None:
             ui.label().classes("text-negative").props("role=alert").style("white-space:pre-wrap;overflow-wrap:anywhere")
         )
 
-        warning = ui.label().classes("text-warning").props("role=status").style("overflow-wrap:anywhere")
+        warning = (
+            ui.label().classes("text-warning").props("role=status").style("white-space:pre-wrap;overflow-wrap:anywhere")
+        )
 
         async def begin(*, starts: bool) -> None:
             def do() -> bool:
-                view.console.jobs.create(name.value.strip(), "\n".join([seeds.value, *files]), order.value)
-                if starts:
-                    view.console.jobs.start(name.value.strip())
+                texts = "\n".join([seeds.value, *files])
+                view.console.jobs.create(name.value.strip(), texts, order.value, starts=starts)
                 return True
 
             if await act(view, "create", name.value.strip(), {"start": starts}, do):
                 ui.navigate.to(view.path("jobs", name.value.strip()))
 
-        checked = [""]  # what was checked last
+        checked = [("", "")]  # what was checked last
 
         async def check() -> None:
-            if checked != [order.value]:
-                checked[0] = order.value
-                found = await run.io_bound(lambda: _checked(view, name.value.strip(), order.value))
+            given = (order.value, seeds.value)
+            if checked != [given]:
+                checked[0] = given
+                found = await run.io_bound(lambda: _checked(view, name.value.strip(), *given))
                 if found is not None:  # the console ends
                     fault.text, warning.text = "\n".join(found.faults), "\n".join(found.warnings)
 
@@ -166,4 +172,4 @@ def _new_job(view: View) -> None:
             ui.button("Cancel", on_click=dialog.close).props("flat")
             ui.button("Create", on_click=lambda: begin(starts=False)).props("outline")
             ui.button("Create and start", on_click=lambda: begin(starts=True))
-    dialog.open()
+    dialog.on("hide", dialog.delete).open()  # with its timer and its files

@@ -42,13 +42,15 @@ def add_logs_page(console: Console, watch: WatchedJobs) -> None:
     @ui.page("/jobs/{name}/logs")
     async def logs(request: Request, name: str) -> None:
         view = view_of(console, watch, request)
-        with page(view, f"Logs · {name}", name, "logs"):
+        with page(view, f"{name}: logs", name, "logs"):
             title("Logs")
             folders = await looked(lambda: log_folders(console.jobs.directory(name)))
             if folders:
                 _Tail(view, folders).make()
-            else:
-                ui.label("The logs of this job are on the machines of its workers.").classes("soft")
+            elif folders is not None:
+                ui.label(
+                    "The logs of this job are not in its folder here, but on the machines of its workers."
+                ).classes("soft")
 
 
 class _Tail:
@@ -56,21 +58,21 @@ class _Tail:
 
     def __init__(self, view: View, folders: Mapping[str, Path]) -> None:
         self._view, self._folders = view, folders
-        self._follower: LogFollower | None = None
+        self._follower: LogFollower | None = None  #: of the lines that are shown
+        self._begun: LogFollower | None = None  #: of the log that was chosen last
 
     def make(self) -> None:
         """Make the parts, and show lines from now on."""
         with ui.row().classes("w-full items-center gap-2"):
             self._log = ui.select(list(LOGS), value=LOGS[0], label="Log", on_change=self._begin).props("outlined dense")
-            self._of = ui.select(list(self._folders), value=_JOB, label="Written by", on_change=self._begin).props(
-                "outlined dense"
-            )
+            self._of = ui.select(
+                list(self._folders), value=next(iter(self._folders)), label="Written by", on_change=self._begin
+            ).props("outlined dense")
             self._of.visible = len(self._folders) > 1
             self._count = ui.select(list(_SHOWN), value=_SHOWN[0], label="Last lines", on_change=self._begin)
             self._count.props("outlined dense").style("min-width:7rem")
             self._text = ui.input("Filter", on_change=self._begin).props("outlined dense clearable debounce=400")
             self._text.classes("col").style("min-width:10rem")
-            # A pattern may take for ever, and hold the console up: so it takes who may stop crawls, too.
             self._is_pattern = ui.switch("Regular expression", on_change=self._begin)
             self._follows = ui.switch("Follow", value=True)
         self._fault = ui.label().classes("text-negative").props("role=alert")
@@ -87,12 +89,12 @@ class _Tail:
         if fits is None:
             return
         path, most = self._path(), int(self._count.value)
-        follower = LogFollower(path)
+        follower = self._begun = LogFollower(path)
         found = await looked(lambda: _end_of(path, follower, fits)[-most:])
-        if found is not None and path == self._path():
+        if found is not None and follower is self._begun:  # the choice is the same still
             self._lines.clear()
             self._push(found)
-            self._state.text = f"{len(found):,} lines" if found else "no lines, or the log does not exist yet"
+            self._state.text = f"{len(found):,} lines" if found else "no line fits, or the log does not exist yet"
             self._follower = follower
 
     async def _follow(self) -> None:

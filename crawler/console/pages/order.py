@@ -152,7 +152,7 @@ class _Order:
             with ui.row().classes("w-full justify-end"):
                 ui.button("Cancel", on_click=dialog.close).props("flat")
                 ui.button("Change", on_click=change)
-        dialog.open()
+        dialog.on("hide", dialog.delete).open()
 
 
 def order_layers(order: CrawlOrder, directory: Path | None) -> list[Layer]:

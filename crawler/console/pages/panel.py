@@ -22,7 +22,9 @@ from anabranch.crawler.console.pages.shell import (
     show_rows,
     table,
 )
-from anabranch.crawler.run.status import STOPPED
+from anabranch.crawler.console.watch import at_rest
+from anabranch.crawler.operate.contract import VerbAnswer
+from anabranch.crawler.outcomes.errors import UsageError
 from anabranch.crawler.run.verbs import Facts
 from anabranch.frontier.stores.sql.browse import QueuedUrl
 from anabranch.frontier.times import duration_words
@@ -105,7 +107,7 @@ class RowPanel:
         """A stopped job stays as it is, and would have to be opened."""
         if self._dialog.value and self._key:
             row = await looked(lambda: self._view.watch.row(self._name))
-            if row is not None and row["phase"] != STOPPED:
+            if row is not None and at_rest(row) is None:
                 await self._redraw()
 
     async def _redraw(self) -> None:
@@ -193,12 +195,20 @@ async def block_host(view: View, name: str, hosts: Sequence[str]) -> None:
             ui.button("Block", on_click=lambda: dialog.submit(True)).props("color=negative")
     if await answered(dialog):
         chosen = str(host.value)
-        asked = {"host": chosen, **_end_of_block(str(span.value), until.value or "")}
-        done = await act(view, "block", name, asked, lambda: view.console.jobs.job(name).answer("block", asked))
+        asked: dict[str, object] = {"host": chosen, "until": until.value or str(span.value)}
+
+        def block() -> VerbAnswer:
+            ends = _end_of_block(str(span.value), until.value or "")
+            return view.console.jobs.job(name).answer("block", {"host": chosen, **ends})
+
+        done = await act(view, "block", name, asked, block)
         if done:
             say(cell(done.facts.get("note", "")) or f"{cell(chosen)} is blocked")
 
 
 def _end_of_block(span: str, until: str) -> Mapping[str, float | None]:
-    """The arguments of `block`: until a moment, in the local zone, or else for a time."""
-    return {"until_s": datetime.fromisoformat(until).timestamp()} if until else {"for_s": _TIMES[span]}
+    """The arguments of `block`: until a moment, in the local zone, or else for a time. Raises: UsageError."""
+    try:
+        return {"until_s": datetime.fromisoformat(until).timestamp()} if until else {"for_s": _TIMES[span]}
+    except ValueError as error:
+        raise UsageError(f"{until}: give a date and a time, like 2027-01-31T14:00") from error

@@ -31,7 +31,7 @@ def job(tmp_path: Path) -> Path:
 def test_a_job_that_has_not_begun(job: Path) -> None:
     """Says so."""
     row = checked(listed(job), "JobRow")
-    assert (row["job"], row["phase"], row["line"], row["pages"]) == ("news", "stopped", "has not begun", 0)
+    assert (row["job"], row["phase"], row["line"], row["pages"]) == ("news", "stopped", "not started yet", 0)
 
 
 def test_a_stopped_job_has_the_numbers_of_its_logs(job: Path) -> None:
