@@ -50,6 +50,9 @@ pages = 1000
 """
 
 
+_LINES = "white-space:pre-wrap;overflow-wrap:anywhere"
+
+
 def add_jobs_page(console: Console, watch: WatchedJobs) -> None:
     """Add the page at `/`."""
 
@@ -140,13 +143,8 @@ def _new_job(view: View) -> None:
             .classes("w-full")
             .props('aria-label="Order, as TOML"')
         )
-        fault = (
-            ui.label().classes("text-negative").props("role=alert").style("white-space:pre-wrap;overflow-wrap:anywhere")
-        )
-
-        warning = (
-            ui.label().classes("text-warning").props("role=status").style("white-space:pre-wrap;overflow-wrap:anywhere")
-        )
+        fault = ui.label().classes("text-negative").props("role=alert").style(_LINES)
+        warning = ui.label().classes("text-warning").props("role=status").style(_LINES)
 
         async def begin(*, starts: bool) -> None:
             def do() -> bool:
