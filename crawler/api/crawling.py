@@ -42,6 +42,8 @@ log = structlog.get_logger(__name__)
 
 T = TypeVar("T")
 
+_NOT_RUNNING = "the crawl has ended, or has not begun"
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CrawlResult:
@@ -82,9 +84,13 @@ class Crawl:
         self._buffer: PageBuffer | None = None
         self._answer: Answer | None = None
         self._blocking: BlockingCrawl | None = None
+        self._is_over = False  #: an iteration has reached the end, or the program has left the crawl
 
     async def __aenter__(self) -> Self:
-        """Open the job and start fetching. Raises: as `crawl`."""
+        """Open the job and start fetching. Raises: as `crawl`; UsageError for a crawl that was opened before."""
+        if self._task is not None:
+            self.refuse_ended()
+            raise UsageError("this crawl is open already; iterate over `crawl` of `with ... as crawl:`")
         log_by_logging()
         task = self._task = asyncio.create_task(self._run(), name="crawl")
         opened = asyncio.create_task(self._opened.wait())
@@ -106,6 +112,7 @@ class Crawl:
         """End the crawl if it still runs. Pages that are not done are fetched again by the job's next crawl."""
         task = self._task
         assert task is not None
+        self._is_over = True
         if not task.done() and self._controller is not None:
             self._controller.stop(WhyEnded.OPERATOR_NOW, at_once=True)
         await to_the_end(_waited(task))
@@ -113,10 +120,19 @@ class Crawl:
             task.result()
 
     def __aiter__(self) -> AsyncIterator[Page]:
-        """Each answered URL, once; see `Page`. Raises: UsageError outside of `async with`; the error of a crawl that failed."""
+        """Each answered URL, once; see `Page`.
+
+        Raises: UsageError outside of `async with` and after the last page; the error of a crawl that failed.
+        """
         if self._task is None:
-            raise UsageError("a crawl is open inside of `async with anabranch.crawl(...) as crawl:`")
+            raise UsageError("write `async with anabranch.crawl(...) as crawl: async for page in crawl:`")
+        self.refuse_ended()
         return _Pages(self)
+
+    def refuse_ended(self) -> None:
+        """Raises: UsageError if no more pages can come."""
+        if self._is_over:
+            raise UsageError("this crawl has ended; make another one with anabranch.crawl")
 
     def __enter__(self) -> BlockingCrawl:
         """Open the crawl for a program without asyncio, in a thread of its own."""
@@ -179,12 +195,13 @@ class Crawl:
         assert self._task is not None
         page = None if self._buffer is None else await self._buffer.take()
         if page is None:
+            self._is_over = True
             await asyncio.shield(self._task)
         return page
 
     async def _ask(self, verb: str, arguments: Arguments) -> Facts:
         if self._answer is None:
-            raise UsageError("the crawl has ended, or has not begun")
+            raise UsageError(_NOT_RUNNING)
         return await self._answer(verb, arguments)
 
     async def _run(self) -> CrawlResult:
@@ -288,6 +305,7 @@ class BlockingCrawl:
 
     def __iter__(self) -> Iterator[Page]:
         """As `Crawl.__aiter__`."""
+        self._crawl.refuse_ended()
         while (page := self._thread.call(_next(self._pages))) is not None:
             yield page
 
@@ -342,7 +360,10 @@ class _LoopThread:
         self._thread.start()
 
     def call(self, work: Coroutine[Any, Any, T]) -> T:
-        """The result of a coroutine (blocks)."""
+        """The result of a coroutine (blocks). Raises: UsageError after `close`."""
+        if self._loop.is_closed():
+            work.close()
+            raise UsageError(_NOT_RUNNING)
         return asyncio.run_coroutine_threadsafe(work, self._loop).result()
 
     def close(self) -> None:

@@ -5,6 +5,7 @@ import json
 import logging
 import tempfile
 import threading
+from contextlib import suppress
 
 import pytest
 import structlog
@@ -163,6 +164,54 @@ async def test_the_crawl_can_be_steered(given):
     with pytest.raises(anabranch.UsageError, match="has ended"):
         await crawl.status()
     assert "stopped by the operator" in crawl.result.ended
+
+
+ENDED = "this crawl has ended; make another one with anabranch.crawl"
+
+
+async def test_a_crawl_gives_its_pages_once(given):
+    """A second iteration is refused, inside of the crawl and outside; so is opening it again."""
+    crawl = anabranch.crawl(SEED, **given)
+    async with crawl:
+        with pytest.raises(anabranch.UsageError, match="open already"):
+            await crawl.__aenter__()
+        assert {page.url async for page in crawl} == URLS
+        with pytest.raises(anabranch.UsageError, match=ENDED):
+            aiter(crawl)
+    with pytest.raises(anabranch.UsageError, match=ENDED):
+        aiter(crawl)
+    with pytest.raises(anabranch.UsageError, match=ENDED):
+        await crawl.__aenter__()
+
+
+async def test_a_crawl_that_ended_before_the_loop_has_no_pages(given):
+    """That is no error, because when a crawl ends is no matter of the program."""
+    async with anabranch.crawl(SEED, **given) as crawl:
+        await crawl.stop(now=True)
+        with suppress(anabranch.UsageError):
+            while await crawl.status():
+                await asyncio.sleep(0)
+        assert [page async for page in crawl] == []
+
+
+async def test_a_crawl_without_asyncio_gives_its_pages_once(given):
+    """By `for`, also after a `break`, and inside of `with`."""
+
+    def program():
+        crawl = anabranch.crawl(SEED, limit=2, **given)
+        for _ in crawl:
+            break
+        with pytest.raises(anabranch.UsageError, match=ENDED):
+            next(iter(crawl))
+        with anabranch.crawl(SEED, limit=2, **given) as blocking:
+            assert len([*blocking]) == 2
+            with pytest.raises(anabranch.UsageError, match=ENDED):
+                next(iter(blocking))
+        for late in (blocking.status, lambda: next(iter(blocking))):
+            with pytest.raises(anabranch.UsageError, match="has ended"):
+                late()
+
+    await asyncio.wait_for(asyncio.to_thread(program), HANG_S)
 
 
 async def test_a_cancelled_program_leaves_nothing_behind(tmp_path, given):
