@@ -89,7 +89,7 @@ class Crawl:
     async def __aenter__(self) -> Self:
         """Open the job and start fetching. Raises: as `crawl`; UsageError for a crawl that was opened before."""
         if self._task is not None:
-            self.refuse_ended()
+            self._refuse_ended()
             raise UsageError("this crawl is open already; iterate over `crawl` of `with ... as crawl:`")
         log_by_logging()
         task = self._task = asyncio.create_task(self._run(), name="crawl")
@@ -126,10 +126,10 @@ class Crawl:
         """
         if self._task is None:
             raise UsageError("write `async with anabranch.crawl(...) as crawl: async for page in crawl:`")
-        self.refuse_ended()
+        self._refuse_ended()
         return _Pages(self)
 
-    def refuse_ended(self) -> None:
+    def _refuse_ended(self) -> None:
         """Raises: UsageError if no more pages can come."""
         if self._is_over:
             raise UsageError("this crawl has ended; make another one with anabranch.crawl")
@@ -305,7 +305,7 @@ class BlockingCrawl:
 
     def __iter__(self) -> Iterator[Page]:
         """As `Crawl.__aiter__`."""
-        self._crawl.refuse_ended()
+        aiter(self._crawl)  # raises if it has ended
         while (page := self._thread.call(_next(self._pages))) is not None:
             yield page
 
