@@ -15,7 +15,7 @@ from typing import Any, Self, TypeVar
 
 import structlog
 
-from anabranch.crawler.api.keywords import Order, ProgramRequest, Seeds, seed_texts
+from anabranch.crawler.api.keywords import Order, ProgramRequest, Seeds, refuse_other, seed_texts
 from anabranch.crawler.api.pages import Page, PageBuffer
 from anabranch.crawler.job.checking import check_names
 from anabranch.crawler.job.choosing import join, named_seeds, refuse_changed
@@ -25,7 +25,7 @@ from anabranch.crawler.job.seeding import SeedFact
 from anabranch.crawler.job.seeds import SEED_BOOK, Seed, SeedBook, read_seeds
 from anabranch.crawler.order.order import CrawlOrder
 from anabranch.crawler.outcomes.endings import WhyEnded
-from anabranch.crawler.outcomes.errors import UsageError
+from anabranch.crawler.outcomes.errors import BadArgument, UsageError
 from anabranch.crawler.report.progress import CrawlSnapshot
 from anabranch.crawler.report.summary import RunFacts, crawl_report
 from anabranch.crawler.run.composition import Archive
@@ -75,8 +75,10 @@ class Crawl:
         self, request: ProgramRequest, *, failures: bool = False, buffer: int = 64, delivers: bool = True
     ) -> None:
         """`failures` and `buffer` are those of `crawl`. With `delivers` False the crawl hands over no pages."""
+        refuse_other("failures", failures, bool, "True or False")
+        refuse_other("buffer", buffer, int, "a whole number of pages")
         if buffer < 1:
-            raise UsageError(f"buffer= must be at least 1; not {buffer}")
+            raise BadArgument(f"buffer= must be at least 1; not {buffer}")
         self._request, self._failures, self._most, self._delivers = request, failures, buffer, delivers
         self._opened = asyncio.Event()
         self._task: asyncio.Task[CrawlResult] | None = None
@@ -399,7 +401,8 @@ def crawl(
     pages with at most 64 MiB of bodies wait for the loop; while so many wait, no fetch starts. `limit` counts pages that are
     done. `again` starts another round of a job.
 
-    Opening it raises OrderError, UsageError, NoSeeds, JobInUse or StorageError, all of them CrawlerError, or FrontierError.
+    A wrong argument raises OrderError, here or when the crawl is opened. Opening it raises UsageError, NoSeeds, JobInUse or
+    StorageError too, all of them CrawlerError, or FrontierError.
     """
     request = ProgramRequest(seeds=seeds, job=job, again=again, order=order, keywords=keywords)
     return Crawl(request, failures=failures, buffer=buffer)

@@ -349,6 +349,19 @@ async def test_what_is_wrong_is_named(tmp_path, given):
         "warc=True needs a job": {"warc": True},
         "store= needs a job": {"store": "postgresql://db/x"},
         'order["crawl"]["workers"] must be a whole number': {"order": {"crawl": {"workers": "many"}}},
+        "job= must be the path of a folder; not 7": {"job": 7},
+        "job= must be the path of a folder; not ''": {"job": ""},
+        "again= must be True or False; not 'no'": {"again": "no"},
+        "failures= must be True or False; not 'no'": {"failures": "no"},
+        "buffer= must be a whole number of pages; not 'x'": {"buffer": "x"},
+        "buffer= must be a whole number of pages; not True": {"buffer": True},
+        "buffer= must be at least 1; not 0": {"buffer": 0},
+        "order= must be the path of a file, a dict or a CrawlOrder; not 5": {"order": 5},
+        "order= has the key 5; keys must be texts": {"order": {5: 5}},
+        "politeness= has the key 5; keys must be texts": {"politeness": {5: 5}},
+        "override= must be a list of dicts, one for each [[override]]; not 5": {"override": 5},
+        "site= must be a list of dicts, one for each [[site]]; not ['a']": {"site": ["a"]},
+        "store= must be": {"store": ["a"]},
         "a program crawls alone": {"crawl": {"processes": 2}, "job": tmp_path / "job"},
     }
     for message, keywords in wrong.items():
@@ -356,8 +369,6 @@ async def test_what_is_wrong_is_named(tmp_path, given):
             async with anabranch.crawl(SEED, **{**given, **keywords}):
                 pass
         assert message in str(refused.value)
-    with pytest.raises(anabranch.UsageError, match="buffer="):
-        anabranch.crawl(SEED, buffer=0)
     with pytest.raises(anabranch.NoSeeds):
         async with anabranch.crawl("::", **given):
             pass
