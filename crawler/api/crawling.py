@@ -26,6 +26,7 @@ from anabranch.crawler.job.seeds import SEED_BOOK, Seed, SeedBook, read_seeds
 from anabranch.crawler.order.order import CrawlOrder
 from anabranch.crawler.outcomes.endings import WhyEnded
 from anabranch.crawler.outcomes.errors import BadArgument, UsageError
+from anabranch.crawler.report.logs import escape_traceback
 from anabranch.crawler.report.progress import CrawlSnapshot
 from anabranch.crawler.report.summary import RunFacts, crawl_report
 from anabranch.crawler.run.composition import Archive
@@ -454,12 +455,22 @@ def _result(facts: RunFacts, job: Path | None) -> CrawlResult:
     )
 
 
+_key_values = structlog.processors.KeyValueRenderer(key_order=["event"])
+
+
+def _logged(logger: Any, method: str, event: structlog.typing.EventDict) -> tuple[tuple[str], dict[str, Any]]:
+    """The arguments for `logging`: the values as Python writes them, and the traceback, which `logging` would not escape."""
+    exception = event.pop("exception", None)
+    line = str(_key_values(logger, method, event))
+    return (line if exception is None else f"{line}\n{exception}",), {"exc_info": None}
+
+
 def log_by_logging() -> None:
     """Send events to `logging` by the names of their modules. Does nothing if structlog is configured already."""
     if structlog.is_configured():
         return
     structlog.configure(
-        processors=[structlog.stdlib.filter_by_level, structlog.processors.KeyValueRenderer(key_order=["event"])],
+        processors=[structlog.stdlib.filter_by_level, escape_traceback, _logged],
         wrapper_class=structlog.stdlib.BoundLogger,
         logger_factory=structlog.stdlib.LoggerFactory(),
         cache_logger_on_first_use=False,

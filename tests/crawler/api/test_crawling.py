@@ -471,6 +471,22 @@ async def test_events_go_to_logging(caplog, given):
     assert any(record.name.startswith("anabranch.") for record in caplog.records)
 
 
+async def hostile(visit):
+    """A processor that fails as if it quoted a site."""
+    raise ValueError("boom \x1b[31m")
+
+
+@pytest.mark.usefixtures("structlog_unset")
+async def test_an_exception_is_logged_escaped(caplog, given):
+    """Its message, too, with the traceback: a terminal obeys none of it."""
+    async with anabranch.crawl(SEED, processors=[hostile], **given) as crawl:
+        async for _ in crawl:
+            pass
+    assert "ValueError: boom \\x1b[31m\n" in caplog.text
+    assert "in hostile\n" in caplog.text
+    assert "\x1b" not in caplog.text
+
+
 @pytest.mark.parametrize("seeds", [None, 5, [5]])
 def test_what_is_no_seed_at_all_is_refused(seeds):
     """By a line of ours."""
