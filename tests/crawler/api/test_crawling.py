@@ -487,6 +487,28 @@ async def test_an_exception_is_logged_escaped(caplog, given):
     assert "\x1b" not in caplog.text
 
 
+CALLED = asyncio.Event()
+
+
+async def endless(visit):
+    """A processor that never returns."""
+    CALLED.set()
+    await asyncio.Event().wait()
+
+
+@pytest.mark.usefixtures("structlog_unset")
+async def test_a_processor_that_keeps_a_stopped_crawl_is_named(caplog, given):
+    """With its URL, once, when the time of a fetch is over."""
+    async with anabranch.crawl(SEED, processors=[endless], fetch={"timeout": "5s"}, **given) as crawl:
+        await asyncio.wait_for(CALLED.wait(), HANG_S)
+        await crawl.stop()
+        async with asyncio.timeout(HANG_S):
+            while "cannot end" not in caplog.text:
+                await asyncio.sleep(0.01)
+    (warning,) = [record.getMessage() for record in caplog.records if "cannot end" in record.getMessage()]
+    assert f"url='{SEED}' step='{__name__}:endless' more=0" in warning
+
+
 @pytest.mark.parametrize("seeds", [None, 5, [5]])
 def test_what_is_no_seed_at_all_is_refused(seeds):
     """By a line of ours."""
