@@ -76,10 +76,7 @@ def test_an_exception_is_escaped() -> None:
     """Its message may quote a site; its lines stay lines."""
     out = io.StringIO()
     configure_logs(0, out)
-    try:
-        raise ValueError("boom \x1b[31m\n\u202esecond")
-    except ValueError:
-        structlog.get_logger().exception("processor failed")
+    structlog.get_logger().error("processor failed", exc_info=ValueError("boom \x1b[31m\n\u202esecond"))
     assert out.getvalue().endswith("\nValueError: boom \\x1b[31m\n\\u202esecond\n")
 
 
