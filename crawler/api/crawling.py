@@ -15,7 +15,7 @@ from typing import Any, Self, TypeVar
 
 import structlog
 
-from anabranch.crawler.api.keywords import Order, ProgramRequest, Seeds, seed_texts
+from anabranch.crawler.api.keywords import Order, ProgramRequest, Seeds, refuse_other, seed_texts
 from anabranch.crawler.api.pages import Page, PageBuffer
 from anabranch.crawler.job.checking import check_names
 from anabranch.crawler.job.choosing import join, named_seeds, refuse_changed
@@ -25,7 +25,8 @@ from anabranch.crawler.job.seeding import SeedFact
 from anabranch.crawler.job.seeds import SEED_BOOK, Seed, SeedBook, read_seeds
 from anabranch.crawler.order.order import CrawlOrder
 from anabranch.crawler.outcomes.endings import WhyEnded
-from anabranch.crawler.outcomes.errors import UsageError
+from anabranch.crawler.outcomes.errors import BadArgument, UsageError
+from anabranch.crawler.report.logs import escape_traceback
 from anabranch.crawler.report.progress import CrawlSnapshot
 from anabranch.crawler.report.summary import RunFacts, crawl_report
 from anabranch.crawler.run.composition import Archive
@@ -41,6 +42,8 @@ from anabranch.frontier.times import steady_clock
 log = structlog.get_logger(__name__)
 
 T = TypeVar("T")
+
+_NOT_RUNNING = "the crawl has ended, or has not begun"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -73,8 +76,10 @@ class Crawl:
         self, request: ProgramRequest, *, failures: bool = False, buffer: int = 64, delivers: bool = True
     ) -> None:
         """`failures` and `buffer` are those of `crawl`. With `delivers` False the crawl hands over no pages."""
+        refuse_other("failures", failures, bool, "True or False")
+        refuse_other("buffer", buffer, int, "a whole number of pages")
         if buffer < 1:
-            raise UsageError(f"buffer= must be at least 1; not {buffer}")
+            raise BadArgument(f"buffer= must be at least 1; not {buffer}")
         self._request, self._failures, self._most, self._delivers = request, failures, buffer, delivers
         self._opened = asyncio.Event()
         self._task: asyncio.Task[CrawlResult] | None = None
@@ -82,9 +87,13 @@ class Crawl:
         self._buffer: PageBuffer | None = None
         self._answer: Answer | None = None
         self._blocking: BlockingCrawl | None = None
+        self._is_over = False  #: an iteration has reached the end, or the program has left the crawl
 
     async def __aenter__(self) -> Self:
-        """Open the job and start fetching. Raises: as `crawl`."""
+        """Open the job and start fetching. Raises: as `crawl`; UsageError for a crawl that was opened before."""
+        if self._task is not None:
+            self._refuse_ended()
+            raise UsageError("this crawl is open already; iterate over `crawl` of `with ... as crawl:`")
         log_by_logging()
         task = self._task = asyncio.create_task(self._run(), name="crawl")
         opened = asyncio.create_task(self._opened.wait())
@@ -106,6 +115,7 @@ class Crawl:
         """End the crawl if it still runs. Pages that are not done are fetched again by the job's next crawl."""
         task = self._task
         assert task is not None
+        self._is_over = True
         if not task.done() and self._controller is not None:
             self._controller.stop(WhyEnded.OPERATOR_NOW, at_once=True)
         await to_the_end(_waited(task))
@@ -113,10 +123,19 @@ class Crawl:
             task.result()
 
     def __aiter__(self) -> AsyncIterator[Page]:
-        """Each answered URL, once; see `Page`. Raises: UsageError outside of `async with`; the error of a crawl that failed."""
+        """Each answered URL, once; see `Page`.
+
+        Raises: UsageError outside of `async with` and after the last page; the error of a crawl that failed.
+        """
         if self._task is None:
-            raise UsageError("a crawl is open inside of `async with anabranch.crawl(...) as crawl:`")
+            raise UsageError("write `async with anabranch.crawl(...) as crawl: async for page in crawl:`")
+        self._refuse_ended()
         return _Pages(self)
+
+    def _refuse_ended(self) -> None:
+        """Raises: UsageError if no more pages can come."""
+        if self._is_over:
+            raise UsageError("this crawl has ended; make another one with anabranch.crawl")
 
     def __enter__(self) -> BlockingCrawl:
         """Open the crawl for a program without asyncio, in a thread of its own."""
@@ -179,12 +198,13 @@ class Crawl:
         assert self._task is not None
         page = None if self._buffer is None else await self._buffer.take()
         if page is None:
+            self._is_over = True
             await asyncio.shield(self._task)
         return page
 
     async def _ask(self, verb: str, arguments: Arguments) -> Facts:
         if self._answer is None:
-            raise UsageError("the crawl has ended, or has not begun")
+            raise UsageError(_NOT_RUNNING)
         return await self._answer(verb, arguments)
 
     async def _run(self) -> CrawlResult:
@@ -288,6 +308,7 @@ class BlockingCrawl:
 
     def __iter__(self) -> Iterator[Page]:
         """As `Crawl.__aiter__`."""
+        aiter(self._crawl)  # raises if it has ended
         while (page := self._thread.call(_next(self._pages))) is not None:
             yield page
 
@@ -342,7 +363,10 @@ class _LoopThread:
         self._thread.start()
 
     def call(self, work: Coroutine[Any, Any, T]) -> T:
-        """The result of a coroutine (blocks)."""
+        """The result of a coroutine (blocks). Raises: UsageError after `close`."""
+        if self._loop.is_closed():
+            work.close()
+            raise UsageError(_NOT_RUNNING)
         return asyncio.run_coroutine_threadsafe(work, self._loop).result()
 
     def close(self) -> None:
@@ -378,7 +402,8 @@ def crawl(
     `buffer` pages or 64 MiB of bodies wait for the loop, no new fetch begins; fetches under way still finish, so at most
     `workers` pages wait in all. `limit` counts pages that are done. `again` starts another round of a job.
 
-    Opening it raises OrderError, UsageError, NoSeeds, JobInUse or StorageError, all of them CrawlerError, or FrontierError.
+    A wrong argument raises OrderError, here or when the crawl is opened. Opening it raises UsageError, NoSeeds, JobInUse or
+    StorageError too, all of them CrawlerError, or FrontierError.
     """
     request = ProgramRequest(seeds=seeds, job=job, again=again, order=order, keywords=keywords)
     return Crawl(request, failures=failures, buffer=buffer)
@@ -430,12 +455,22 @@ def _result(facts: RunFacts, job: Path | None) -> CrawlResult:
     )
 
 
+_key_values = structlog.processors.KeyValueRenderer(key_order=["event"])
+
+
+def _logged(logger: Any, method: str, event: structlog.typing.EventDict) -> tuple[tuple[str], dict[str, Any]]:
+    """The arguments for `logging`: the values as Python writes them, and the traceback, which `logging` would not escape."""
+    exception = event.pop("exception", None)
+    line = str(_key_values(logger, method, event))
+    return (line if exception is None else f"{line}\n{exception}",), {"exc_info": None}
+
+
 def log_by_logging() -> None:
     """Send events to `logging` by the names of their modules. Does nothing if structlog is configured already."""
     if structlog.is_configured():
         return
     structlog.configure(
-        processors=[structlog.stdlib.filter_by_level, structlog.processors.KeyValueRenderer(key_order=["event"])],
+        processors=[structlog.stdlib.filter_by_level, escape_traceback, _logged],
         wrapper_class=structlog.stdlib.BoundLogger,
         logger_factory=structlog.stdlib.LoggerFactory(),
         cache_logger_on_first_use=False,

@@ -31,7 +31,7 @@ def keyword_layers(keywords: Mapping[str, Any]) -> list[Layer]:
     """The layers of the keywords: flags of `anabranch crawl` (`limit=5`), then sections (`politeness={"min_delay": "1s"}`).
 
     None counts as not given. Functions are replaced by their names. Raises: BadArgument for an unknown keyword, for two
-    names of one flag, and for a function without a name.
+    names of one flag, for a section that is no dict of texts, and for a function without a name.
     """
     flags: dict[str, dict[str, Any]] = {}
     renamed: list[Layer] = []  # one layer each, so that an error names the keyword as the program wrote it
@@ -45,8 +45,10 @@ def keyword_layers(keywords: Mapping[str, Any]) -> list[Layer]:
                 raise BadArgument(f"{given}= and {name}= are the same; give one of them")
             section, key = FLAGS[name]
             renamed.append(_layer({section: {key: value}}, f"{given}="))
-        elif name in ENTRIES or (name in SECTIONS and isinstance(value, Mapping)):
-            sections[name] = _named([dict(entry) for entry in value] if name in ENTRIES else dict(value), f"{name}=")
+        elif name in ENTRIES:
+            sections[name] = [_named(dict(entry), f"{name}=") for entry in _entries(name, value)]
+        elif name in SECTIONS and isinstance(value, Mapping):
+            sections[name] = _named(dict(value), f"{name}=")
         elif name in FLAGS:
             section, key = FLAGS[name]
             flags.setdefault(section, {})[key] = _named(value, f"{name}=")
@@ -57,13 +59,31 @@ def keyword_layers(keywords: Mapping[str, Any]) -> list[Layer]:
     return [_layer(flags, "{keyword}="), *renamed, _layer(sections, '{section}["{key}"]')]
 
 
+def _entries(name: str, value: Any) -> Sequence[Mapping[str, Any]]:
+    if not isinstance(value, list | tuple) or not all(isinstance(entry, Mapping) for entry in value):
+        raise BadArgument(f"{name}= must be a list of dicts, one for each [[{name}]]; not {value!r}")
+    return value
+
+
+def refuse_other(keyword: str, value: object, kind: type, words: str) -> None:
+    """Raises: BadArgument if the value of a keyword is of another kind; True is no number."""
+    if not isinstance(value, kind) or (isinstance(value, bool) and kind is int):
+        raise BadArgument(f"{keyword}= must be {words}; not {value!r}")
+
+
 def _layer(tables: Mapping[str, Any], key_form: str) -> Layer:
     return Layer(tables=tables, section_form="{section}=", key_form=key_form, origin_form=key_form, is_command=True)
 
 
 def _named(value: Any, place: str) -> Any:
-    """The value, with names in place of functions and classes, at any depth. Raises: BadArgument for one without a name."""
+    """The value, with names in place of functions and classes, at any depth.
+
+    Raises: BadArgument for one without a name, and for a key that is no text.
+    """
     if isinstance(value, Mapping):
+        for key in value:
+            if not isinstance(key, str):
+                raise BadArgument(f"{place} has the key {key!r}; keys must be texts")
         return {key: _named(inner, f'{place.removesuffix("=")}["{key}"]') for key, inner in value.items()}
     if isinstance(value, list | tuple):
         return [_named(inner, place) for inner in value]
@@ -85,11 +105,13 @@ def function_name(function: Callable[..., Any], place: str) -> str:
 def order_layer(order: Order) -> Layer:
     """The layer of an order that a program gives: a file, a dict, or a CrawlOrder.
 
-    Raises: OrderError for a file that cannot be read, BadArgument for a function without a name.
+    Raises: OrderError for a file that cannot be read, BadArgument for a function without a name and for anything else.
     """
     if isinstance(order, str | Path):
         file = Path(order)
         return replace(file_layer(file), folder=file.parent)
+    if not isinstance(order, CrawlOrder | Mapping):
+        raise BadArgument(f"order= must be the path of a file, a dict or a CrawlOrder; not {order!r}")
     tables = tomllib.loads(dump_order(order)) if isinstance(order, CrawlOrder) else _named(order, "order=")
     form = 'order["{section}"]'
     return Layer(tables=tables, section_form=form, key_form=f'{form}["{{key}}"]', origin_form="order=")
@@ -101,7 +123,7 @@ def memory_layer(layers: Sequence[Layer]) -> Layer:
     if tables.get("write", {}).get("warc"):
         raise BadArgument("warc=True needs a job that keeps the files: give job= or name=")
     store = tables.get("frontier", {}).get("store")
-    if store not in {None, MEMORY}:
+    if isinstance(store, str) and store != MEMORY:
         raise BadArgument("store= needs a job: give job= or name=")
     return Layer(tables=_IN_MEMORY, section_form="", key_form="without job=: {key}", origin_form="without job=")
 
@@ -125,6 +147,11 @@ class ProgramRequest:
     again: bool  #: begin another round
     order: Order | None
     keywords: Mapping[str, Any]
+
+    def __post_init__(self) -> None:
+        if self.job is not None and not (isinstance(self.job, str | Path) and str(self.job)):
+            raise BadArgument(f"job= must be the path of a folder; not {self.job!r}")
+        refuse_other("again", self.again, bool, "True or False")
 
     @property
     def keeps(self) -> bool:

@@ -92,13 +92,17 @@ _SELF_CLOSED_RAW = re.compile(
 )
 
 
+#: Most bytes of a document that `parsed` reads: a tree of this size takes 0.1 GB of prose, 1.7 GB of nothing but attributes.
+MOST_TREE_BYTES = 16 << 20
+
 #: The tree of a document.
 Tree = LexborHTMLParser
 
 
 def parsed(body: bytes, content_type: str) -> Tree:
-    """The tree of a document, as its links are read from it; of one that is nested beyond reason, a flattened beginning."""
-    return LexborHTMLParser(next(iter(tame(_as_page(body, content_type), NEEDED))))
+    """The tree of a document, of its first 16 MiB. Of one that is nested beyond reason only its title, links and styles."""
+    page = _as_page(body, content_type)[:MOST_TREE_BYTES]
+    return LexborHTMLParser(b"".join(tame(page, NEEDED | {b"title"}, huge=MOST_TREE_BYTES)))
 
 
 def _as_page(body: bytes, content_type: str) -> bytes:

@@ -31,7 +31,8 @@ REOPENED_ALWAYS = 50_000
 #: Bytes of a tag outside its quotes. A tag with more is an attribute bomb and is dropped from a flattened document.
 MAX_BARE_BYTES = 2048
 
-#: How much of the content of one `style` is kept in a flattened document.
+#: Elements whose content is kept in a flattened document, and how much of it.
+_KEPT_RAW = frozenset({b"style", b"title"})
 MAX_STYLE_BYTES = 1 << 20
 
 #: Elements that may stay open (their next sibling closes them), and those that have no end tag.
@@ -61,19 +62,19 @@ _RAW_END = MappingProxyType({name: re.compile(b"</" + name, re.IGNORECASE) for n
 _QUOTED = re.compile(rb"""=\s*+(?:"[^"]*+"|'[^']*+')""")
 
 
-def tame(body: bytes, needed: Collection[bytes]) -> Iterable[bytes]:
+def tame(body: bytes, needed: Collection[bytes], huge: int = HUGE_BYTES) -> Iterable[bytes]:
     """The document itself, or a flattened copy in pieces: its start tags of the `needed` names, in order.
 
     A document is flattened if it is nested beyond `MAX_DISORDER`, if its formatting elements would be opened again too often,
-    or if it is huge; then pieces are made on demand, so that memory does not grow. The encoding must be a superset of ASCII. A
-    `frame` becomes an `iframe`, since it counts only inside a `frameset`; `style` keeps its content. Templates are not kept
-    apart. Cost: two counts for a small document, else about 0.8 µs a tag.
+    or if it is larger than `huge`; then pieces are made on demand, so that memory does not grow. The encoding must be a
+    superset of ASCII. A `frame` becomes an `iframe`, since it counts only inside a `frameset`; `style` and `title` keep their
+    content. Templates are not kept apart. Cost: two counts for a small document, else about 0.8 µs a tag.
     """
     if len(body) <= SMALL_BYTES:
         tags = body.count(b"<")
         if tags <= SMALL_TAGS or tags - body.count(b"</") <= SMALL_TAGS:
             return (body,)
-    if len(body) > HUGE_BYTES:
+    if len(body) > huge:
         return _pieces(_needed_tags(body, needed, None))
     disorder = Disorder()
     kept = list(_pieces(_needed_tags(body, needed, disorder)))
@@ -109,7 +110,7 @@ def _needed_tags(body: bytes, needed: Collection[bytes], disorder: Disorder | No
 
 
 def _tags(body: bytes) -> Iterator[tuple[bytes, bool, bytes, bytes]]:
-    """All tags: name in lower case, whether it is an end tag, attributes, and for a style its content."""
+    """All tags: name in lower case, whether it is an end tag, attributes, and the content of a style or title."""
     tags = _TAG.finditer(body)
     while (tag := next(tags, None)) is not None:
         slash, name, attributes, end = tag.groups()
@@ -120,7 +121,7 @@ def _tags(body: bytes) -> Iterator[tuple[bytes, bool, bytes, bytes]]:
         if name in _RAW and not slash:
             closing = _RAW_END[name].search(body, tag.end())
             content_end = len(body) if closing is None else closing.start()
-            content = body[tag.end() : min(content_end, tag.end() + MAX_STYLE_BYTES)] if name == b"style" else b""
+            content = body[tag.end() : min(content_end, tag.end() + MAX_STYLE_BYTES)] if name in _KEPT_RAW else b""
             tags = _TAG.finditer(body, content_end)
         yield name, slash != b"", attributes, content
 

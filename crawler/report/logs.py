@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import logging
 import sys
+import traceback
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -40,7 +41,7 @@ def configure_logs(
     else:
         colors = shown is not None and shown.isatty()
         plain = structlog.dev.plain_traceback
-        renderers = [_escape, structlog.dev.ConsoleRenderer(colors=colors, exception_formatter=plain)]
+        renderers = [_escape, escape_traceback, structlog.dev.ConsoleRenderer(colors=colors, exception_formatter=plain)]
     structlog.configure(
         processors=[
             structlog.contextvars.merge_contextvars,
@@ -75,6 +76,15 @@ def _escape(_logger: object, _method: str, event: structlog.typing.EventDict) ->
         if isinstance(value, str):
             event[key] = escaped(value)
     return event
+
+
+def _escaped_traceback(exc_info: structlog.typing.ExcInfo) -> str:
+    """As Python shows it, each line escaped: the message of an exception may quote a site."""
+    return "\n".join(map(escaped, "".join(traceback.format_exception(*exc_info)).rstrip("\n").split("\n")))
+
+
+#: Processor that makes the text `exception` of the exception of an event.
+escape_traceback = structlog.processors.ExceptionRenderer(_escaped_traceback)
 
 
 class _LogFile(io.TextIOBase):

@@ -38,7 +38,7 @@ from anabranch.crawler.run.metrics import LoopLag, RunMetrics, metrics_served
 from anabranch.crawler.run.run_state import Phase, RunState
 from anabranch.crawler.run.signals import handle_signals
 from anabranch.crawler.run.status import ProgressReporter, RunStatus, log_frontier_trouble, log_status, opening_facts
-from anabranch.crawler.run.workers import Delivery
+from anabranch.crawler.run.workers import DELIVERY, Delivery
 from anabranch.frontier.aio import AsyncFrontier
 from anabranch.frontier.errors import SharesLost, StoreUnavailable
 from anabranch.frontier.inspect.statistics import FrontierCounts
@@ -255,7 +255,10 @@ class CrawlController:
             raise first_of(expected) from failures
 
     async def _until_ended(self, workers: Sequence[asyncio.Task[None]], parts: RunParts) -> None:
-        """Return when the workers have ended. A stop gives those at work the time of a fetch, or none if it is at once."""
+        """Return when the workers have ended. A stop gives those at work the time of a fetch, or none if it is at once.
+
+        With a program it warns then, and waits on.
+        """
         state = self._run_state
         stopped, hurried = (asyncio.create_task(event.wait()) for event in (state.stopped, state.hurried))
         ended = asyncio.create_task(asyncio.wait(workers))
@@ -269,14 +272,23 @@ class CrawlController:
                 parts.delivery.end()
             if self._hooks.share is not None:
                 self._hooks.share.on_stop()
-            # Pages that a program has not seen yet wait for it.
-            patience_s = self._order.fetch.timeout_s if parts.delivery is None else None
-            await asyncio.wait({hurried, ended}, timeout=patience_s, return_when=asyncio.FIRST_COMPLETED)
+            ends, patience_s = {hurried, ended}, self._order.fetch.timeout_s
+            done, _ = await asyncio.wait(ends, timeout=patience_s, return_when=asyncio.FIRST_COMPLETED)
+            if parts.delivery is not None and not done:  # pages that a program has not seen yet wait for it
+                self._warn_of_work()
+                await asyncio.wait(ends, return_when=asyncio.FIRST_COMPLETED)
             for worker in workers:
                 worker.cancel()
         finally:
             for task in (stopped, hurried, ended):
                 task.cancel()
+
+    def _warn_of_work(self) -> None:
+        """Name the URL that has kept the end waiting longest. Those that wait for the program are its own matter."""
+        at_work = [fact for fact in self._context.board.facts() if fact.step != DELIVERY]
+        if at_work:
+            last = max(at_work, key=lambda fact: fact.in_step_s)
+            log.warning("the crawl cannot end before these URLs", url=last.url, step=last.step, more=len(at_work) - 1)
 
     def _follow(self, order: CrawlOrder) -> None:
         """Go on by a changed order. Raises: OrderError, PolicyError; then nothing is changed."""

@@ -79,6 +79,10 @@ class PageLimit:
         self._changed = asyncio.Event()
 
 
+#: The step of a visit that waits for the program.
+DELIVERY = "delivery"
+
+
 class Delivery(Protocol):
     """Hands visits to a program before they are disposed of, see `api`."""
 
@@ -130,7 +134,7 @@ class WorkerPool:
             try:
                 await self._run_chain(visit)
                 if self.delivery is not None:
-                    self.board.enter(number, "delivery")
+                    self.board.enter(number, DELIVERY)
                     await self.delivery.deliver(visit)
             except asyncio.CancelledError:
                 # The URL is first again, and its slot rests, since a fetch may have been under way.

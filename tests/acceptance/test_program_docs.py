@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from textwrap import indent
 
 from tests.acceptance.programs import blocks, printed
 from tests.site.page import Host, Page, go
@@ -24,12 +25,24 @@ async def printed_by(program: str, folder: Path) -> list[str]:
         ).splitlines()
 
 
+def readme_programs() -> list[str]:
+    """The program of README.md, and what stands inside of one with asyncio."""
+    return [block for block in blocks("README.md") if "anabranch.crawl(" in block]
+
+
 async def test_the_readme_crawls_in_five_lines(tmp_path: Path) -> None:
     """Each answered URL is a line; nothing is kept."""
-    (program,) = [block for block in blocks("README.md") if "anabranch.crawl(" in block]
+    program, _ = readme_programs()
     assert len(program.splitlines()) <= 5
     assert set(await printed_by(program, tmp_path)) == WITH_TITLES
     assert not (tmp_path / "jobs").exists()
+
+
+async def test_the_readme_crawls_with_asyncio(tmp_path: Path) -> None:
+    """Inside of a coroutine."""
+    _, inner = readme_programs()
+    program = f"import asyncio, anabranch\nasync def main():\n{indent(inner, '    ')}\nasyncio.run(main())\n"
+    assert set(await printed_by(program, tmp_path)) == {f"http://example.org{path}" for path in PATHS}
 
 
 async def test_the_program_with_asyncio(tmp_path: Path) -> None:

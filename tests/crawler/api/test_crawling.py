@@ -5,6 +5,7 @@ import json
 import logging
 import tempfile
 import threading
+from contextlib import suppress
 
 import pytest
 import structlog
@@ -165,6 +166,54 @@ async def test_the_crawl_can_be_steered(given):
     assert "stopped by the operator" in crawl.result.ended
 
 
+ENDED = "this crawl has ended; make another one with anabranch.crawl"
+
+
+async def test_a_crawl_gives_its_pages_once(given):
+    """A second iteration is refused, inside of the crawl and outside; so is opening it again."""
+    crawl = anabranch.crawl(SEED, **given)
+    async with crawl:
+        with pytest.raises(anabranch.UsageError, match="open already"):
+            await crawl.__aenter__()
+        assert {page.url async for page in crawl} == URLS
+        with pytest.raises(anabranch.UsageError, match=ENDED):
+            aiter(crawl)
+    with pytest.raises(anabranch.UsageError, match=ENDED):
+        aiter(crawl)
+    with pytest.raises(anabranch.UsageError, match=ENDED):
+        await crawl.__aenter__()
+
+
+async def test_a_crawl_that_ended_before_the_loop_has_no_pages(given):
+    """That is no error, because when a crawl ends is no matter of the program."""
+    async with anabranch.crawl(SEED, **given) as crawl:
+        await crawl.stop(now=True)
+        with suppress(anabranch.UsageError):
+            while await crawl.status():
+                await asyncio.sleep(0)
+        assert [page async for page in crawl] == []
+
+
+async def test_a_crawl_without_asyncio_gives_its_pages_once(given):
+    """By `for`, also after a `break`, and inside of `with`."""
+
+    def program():
+        crawl = anabranch.crawl(SEED, limit=2, **given)
+        for _ in crawl:
+            break
+        with pytest.raises(anabranch.UsageError, match=ENDED):
+            next(iter(crawl))
+        with anabranch.crawl(SEED, limit=2, **given) as blocking:
+            assert len([*blocking]) == 2
+            with pytest.raises(anabranch.UsageError, match=ENDED):
+                next(iter(blocking))
+        for late in (blocking.status, lambda: next(iter(blocking))):
+            with pytest.raises(anabranch.UsageError, match="has ended"):
+                late()
+
+    await asyncio.wait_for(asyncio.to_thread(program), HANG_S)
+
+
 async def test_a_cancelled_program_leaves_nothing_behind(tmp_path, given):
     """The crawl ends, and its job can be gone on with."""
 
@@ -300,6 +349,19 @@ async def test_what_is_wrong_is_named(tmp_path, given):
         "warc=True needs a job": {"warc": True},
         "store= needs a job": {"store": "postgresql://db/x"},
         'order["crawl"]["workers"] must be a whole number': {"order": {"crawl": {"workers": "many"}}},
+        "job= must be the path of a folder; not 7": {"job": 7},
+        "job= must be the path of a folder; not ''": {"job": ""},
+        "again= must be True or False; not 'no'": {"again": "no"},
+        "failures= must be True or False; not 'no'": {"failures": "no"},
+        "buffer= must be a whole number of pages; not 'x'": {"buffer": "x"},
+        "buffer= must be a whole number of pages; not True": {"buffer": True},
+        "buffer= must be at least 1; not 0": {"buffer": 0},
+        "order= must be the path of a file, a dict or a CrawlOrder; not 5": {"order": 5},
+        "order= has the key 5; keys must be texts": {"order": {5: 5}},
+        "politeness= has the key 5; keys must be texts": {"politeness": {5: 5}},
+        "override= must be a list of dicts, one for each [[override]]; not 5": {"override": 5},
+        "site= must be a list of dicts, one for each [[site]]; not ['a']": {"site": ["a"]},
+        "store= must be": {"store": ["a"]},
         "a program crawls alone": {"crawl": {"processes": 2}, "job": tmp_path / "job"},
     }
     for message, keywords in wrong.items():
@@ -307,8 +369,6 @@ async def test_what_is_wrong_is_named(tmp_path, given):
             async with anabranch.crawl(SEED, **{**given, **keywords}):
                 pass
         assert message in str(refused.value)
-    with pytest.raises(anabranch.UsageError, match="buffer="):
-        anabranch.crawl(SEED, buffer=0)
     with pytest.raises(anabranch.NoSeeds):
         async with anabranch.crawl("::", **given):
             pass
@@ -409,6 +469,44 @@ async def test_events_go_to_logging(caplog, given):
             async for _ in crawl:
                 pass
     assert any(record.name.startswith("anabranch.") for record in caplog.records)
+
+
+async def hostile(visit):
+    """A processor that fails as if it quoted a site."""
+    raise ValueError("boom \x1b[31m")
+
+
+@pytest.mark.usefixtures("structlog_unset")
+async def test_an_exception_is_logged_escaped(caplog, given):
+    """Its message, too, with the traceback: a terminal obeys none of it."""
+    async with anabranch.crawl(SEED, processors=[hostile], **given) as crawl:
+        async for _ in crawl:
+            pass
+    assert "ValueError: boom \\x1b[31m\n" in caplog.text
+    assert "in hostile\n" in caplog.text
+    assert "\x1b" not in caplog.text
+
+
+CALLED = asyncio.Event()
+
+
+async def endless(visit):
+    """A processor that never returns."""
+    CALLED.set()
+    await asyncio.Event().wait()
+
+
+@pytest.mark.usefixtures("structlog_unset")
+async def test_a_processor_that_keeps_a_stopped_crawl_is_named(caplog, given):
+    """With its URL, once, when the time of a fetch is over."""
+    async with anabranch.crawl(SEED, processors=[endless], fetch={"timeout": "5s"}, **given) as crawl:
+        await asyncio.wait_for(CALLED.wait(), HANG_S)
+        await crawl.stop()
+        async with asyncio.timeout(HANG_S):
+            while "cannot end" not in caplog.text:
+                await asyncio.sleep(0.01)
+    (warning,) = [record.getMessage() for record in caplog.records if "cannot end" in record.getMessage()]
+    assert f"url='{SEED}' step='{__name__}:endless' more=0" in warning
 
 
 @pytest.mark.parametrize("seeds", [None, 5, [5]])

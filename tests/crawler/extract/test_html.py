@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from anabranch.crawler.extract import html
-from anabranch.crawler.extract.html import read_html, srcset_urls
+from anabranch.crawler.extract.html import MOST_TREE_BYTES, parsed, read_html, srcset_urls
 from anabranch.crawler.extract.links import NOFOLLOW_MARK, ExtractOptions, Found, Link
 from anabranch.crawler.extract.resolver import LinkResolver
 
@@ -30,6 +30,29 @@ def contexts(body: str, **options) -> list[tuple[str, str, str]]:
     return [
         (link.url.removeprefix("http://a.test/dir/"), link.hop, link.context) for link in found(body, **options).links
     ]
+
+
+@pytest.mark.parametrize("rest", [b"p" * (1 << 20), b"<p>hello</p>" * 100_000], ids=["text", "elements"])
+def test_a_long_document_has_its_whole_tree(rest: bytes) -> None:
+    """The pieces in which its links are read have no text and no title."""
+    tree = parsed(b"<title>ok</title>" + rest + b"<a href=/z>z</a>", HTML)
+    assert [node.text() for node in tree.css("title, a")] == ["ok", "z"]
+    assert tree.body is not None
+    assert len(tree.body.text()) == len(rest.replace(b"<p>", b"").replace(b"</p>", b"")) + 1
+
+
+def test_a_flattened_tree_has_the_title_and_all_links() -> None:
+    """Of a document that is nested beyond reason, however long it is."""
+    tree = parsed(b"<title>ok</title>" + b"<div><a href=/z>" * 100_000, HTML)
+    assert [node.text() for node in tree.css("title")] == ["ok"]
+    assert len(tree.css("a")) == 100_000
+    assert tree.css_first("div") is None
+
+
+def test_the_tree_of_a_document_is_bounded() -> None:
+    """It has the beginning: memory would be a hundred times the bytes that a site sends."""
+    tree = parsed(b"<title>ok</title>" + b"p" * MOST_TREE_BYTES + b"<a href=/z>", HTML)
+    assert [node.tag for node in tree.css("title, a")] == ["title"]
 
 
 @pytest.mark.parametrize(

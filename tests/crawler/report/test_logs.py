@@ -72,6 +72,14 @@ def test_an_exception_is_shown_as_python_shows_it() -> None:
     assert "the body" not in out.getvalue().replace('read("the body")', "")
 
 
+def test_an_exception_is_escaped() -> None:
+    """Its message may quote a site; its lines stay lines."""
+    out = io.StringIO()
+    configure_logs(0, out)
+    structlog.get_logger().error("processor failed", exc_info=ValueError("boom \x1b[31m\n\u202esecond"))
+    assert out.getvalue().endswith("\nValueError: boom \\x1b[31m\n\\u202esecond\n")
+
+
 def test_events_go_to_the_standard_error_of_the_moment(monkeypatch) -> None:
     """A live display may stand in for it after the logs were configured."""
     configure_logs(0)
