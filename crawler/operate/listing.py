@@ -25,6 +25,8 @@ from anabranch.frontier.jobfolder import STATE, has_store, is_job
 UNKNOWN = "unknown"
 #: The `line` of a job that no process has crawled yet.
 NOT_BEGUN = "not started yet"
+#: The `line` of a job whose last run was killed.
+NOT_RUNNING = "not running"
 
 
 def job_folders(folder: Path) -> list[Path]:
@@ -129,7 +131,7 @@ def _line(progress: ProgressLine | None, ending: str, *, is_done: bool) -> str:
         return NOT_BEGUN
     if is_done and not progress.downloaded:
         return "finished, and no URL was answered: the report `seeds` says why"
-    return "finished" if is_done else ending or "not running"
+    return "finished" if is_done else ending or NOT_RUNNING
 
 
 def _free_bytes(directory: Path) -> int | None:

@@ -27,7 +27,7 @@ _MOST_THREADS = 64
 
 def console_app(console: Console, tables: QueueTables) -> FastAPI:
     """The API with pages beside it."""
-    app, watch = api_app(console), console.watch
+    app = api_app(console)
     run.thread_pool = ThreadPoolExecutor(
         _MOST_THREADS, "pages"
     )  # its own has few, which some jobs that hang would fill
@@ -42,8 +42,8 @@ def console_app(console: Console, tables: QueueTables) -> FastAPI:
         add_order_page,
         add_lab_page,
     ):
-        add(console, watch)
+        add(console)
     for add_grid in (add_queues_page, add_hosts_page):
-        add_grid(console, watch, tables, app)
+        add_grid(console, tables, app)
     ui.run_with(app, title="Anabranch", show_welcome_message=False, reconnect_timeout=30.0, dark=None)
     return app

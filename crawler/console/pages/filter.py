@@ -10,7 +10,7 @@ from starlette.requests import Request
 from anabranch.crawler.console.api import Console
 from anabranch.crawler.console.pages.charts import SIDE_BY_SIDE, chart, thinned
 from anabranch.crawler.console.pages.shell import Column, cell, every, looked, page, table, title, view_of
-from anabranch.crawler.console.watch import EVERY_S, WatchedJobs
+from anabranch.crawler.console.watch import EVERY_S
 from anabranch.crawler.report.filterreport import filter_line, filter_table
 
 #: Title of the chart with a logarithmic scale: the value grows through many powers of ten.
@@ -39,12 +39,12 @@ _COLUMNS = (
 )
 
 
-def add_filter_page(console: Console, watch: WatchedJobs) -> None:
+def add_filter_page(console: Console) -> None:
     """Add the page at `/jobs/NAME/filter`."""
 
     @ui.page("/jobs/{name}/filter")
     async def filter_(request: Request, name: str) -> None:
-        view = view_of(console, watch, request)
+        view = view_of(console, request)
         with page(view, f"{name}: filter", name, "filter"):
             title("Filter")
             line = ui.label().classes("figure").props("aria-live=polite")
@@ -54,7 +54,7 @@ def add_filter_page(console: Console, watch: WatchedJobs) -> None:
             figures = table(_COLUMNS, "figure", "Figures of the filter")
 
         async def redraw() -> None:
-            found = await looked(lambda: (watch.status(name), watch.samples(name)))
+            found = await looked(lambda: (console.watch.status(name), console.watch.samples(name)))
             if found is None:
                 return
             status, samples = found

@@ -81,6 +81,7 @@ class Grid:
             self._words = ui.label("Reading the queue …").classes("soft figure").props("role=status")
             self._again = ui.button("Read again", icon="refresh", on_click=self._read_again)
             self._again.props("flat dense")
+            ui.label("Click a row for details and actions.").classes("soft gt-xs")
         with ui.element("div").classes("w-full").style(_HEIGHT.format(_HEAD_PX + 8 * _ROW_PX)) as self._place:
             self._grid = self._made(columns).props(f'aria-label="{caption}"')
         for box in (self.text, self._states, self._least):

@@ -30,7 +30,7 @@ from anabranch.crawler.console.pages.shell import (
     view_of,
 )
 from anabranch.crawler.console.queues import ListedGate, QueueTables
-from anabranch.crawler.console.watch import WatchedJobs, at_rest
+from anabranch.crawler.console.watch import at_rest
 from anabranch.crawler.operate.listing import NOT_BEGUN
 from anabranch.crawler.order.quantities import format_bytes
 from anabranch.crawler.run.verbs import Facts
@@ -63,13 +63,13 @@ _URLS_SHOWN = 20
 _QUEUES_ASKED = 3
 
 
-def add_hosts_page(console: Console, watch: WatchedJobs, tables: QueueTables, app: Starlette) -> None:
+def add_hosts_page(console: Console, tables: QueueTables, app: Starlette) -> None:
     """Add the page at `/jobs/NAME/hosts`; `?host=KEY` opens one."""
     app.add_route("/jobs/{name}/hosts/rows", rows_route(tables.gates, gate_row, "gates"))
 
     @ui.page("/jobs/{name}/hosts")
     async def hosts(request: Request, name: str, host: str = "") -> None:
-        view = view_of(console, watch, request)
+        view = view_of(console, request)
         with page(view, f"{name}: hosts", name, "hosts"):
             title("Hosts")
             panel = RowPanel(view, name, partial(_found, console, tables, name))
@@ -82,7 +82,7 @@ def add_hosts_page(console: Console, watch: WatchedJobs, tables: QueueTables, ap
             rested: list[Facts | None] = [None]  # when the table was drawn last
 
             async def redraw() -> None:
-                row = await looked(lambda: watch.row(name))
+                row = await looked(lambda: console.watch.row(name))
                 before, rested[0] = rested[0], at_rest(row)
                 if row is None or row["line"] == NOT_BEGUN or (before is not None and before == rested[0]):
                     return

@@ -26,6 +26,7 @@ from anabranch.crawler.console.pages.shell import (
     cut,
     every,
     heading,
+    link_cell,
     looked,
     page,
     say,
@@ -34,7 +35,7 @@ from anabranch.crawler.console.pages.shell import (
     title,
     view_of,
 )
-from anabranch.crawler.console.watch import EVERY_S, Moment, WatchedJobs, at_rest
+from anabranch.crawler.console.watch import EVERY_S, Moment, at_rest
 from anabranch.crawler.operate.listing import NOT_BEGUN
 from anabranch.crawler.order.quantities import format_bytes
 from anabranch.crawler.order.sections import VERSION
@@ -64,16 +65,14 @@ _TROUBLES = (
     Column("reason", "Reason", is_wide=True, is_sortable=False),
     Column("what", "Next", is_sortable=False),
 )
-#: Vue escapes what is between braces.
-_URL = '<q-td :props="props"><a :href="props.row.href" class="text-primary">{{ props.row.url }}</a></q-td>'
 
 
-def add_job_page(console: Console, watch: WatchedJobs) -> None:
+def add_job_page(console: Console) -> None:
     """Add the page at `/jobs/NAME`."""
 
     @ui.page("/jobs/{name}")
     async def job(request: Request, name: str) -> None:
-        view = view_of(console, watch, request)
+        view = view_of(console, request)
         with page(view, name, name, ""):
             _Overview(view, name).make()
 
@@ -115,12 +114,12 @@ class _Overview:
         self._hosts = table(FETCHED, "host", "Busiest hosts").props("hide-pagination")
         heading("Latest troubles")
         self._troubles = table(_TROUBLES, "id", "Latest troubles").props("hide-pagination")
-        self._troubles.add_slot("body-cell-url", _URL)
+        self._troubles.add_slot("body-cell-url", link_cell("url"))
         every(EVERY_S, self._redraw)
         every(10 * EVERY_S, self._redraw_tables)
 
     async def _redraw(self) -> None:
-        watch, name = self._view.watch, self._name
+        watch, name = self._view.console.watch, self._name
 
         def find() -> tuple[Facts | None, Facts | None, Sequence[Moment], str]:
             row = watch.row(name)
@@ -177,7 +176,7 @@ class _Overview:
         jobs, name, now_s = self._view.console.jobs, self._name, time.time()
 
         def find() -> tuple[Sequence[Facts], Sequence[Facts]] | None:
-            row, before = self._view.watch.row(name), self._rested
+            row, before = self._view.console.watch.row(name), self._rested
             self._rested = at_rest(row)
             if self._rested is not None and self._rested == before:
                 return None

@@ -15,6 +15,7 @@ from anabranch.crawler.console.pages.shell import (
     count,
     cut,
     every,
+    link_cell,
     looked,
     page,
     say,
@@ -22,10 +23,12 @@ from anabranch.crawler.console.pages.shell import (
     title,
     view_of,
 )
-from anabranch.crawler.console.watch import EVERY_S, WatchedJobs
+from anabranch.crawler.console.watch import EVERY_S
 from anabranch.crawler.job.checking import Check
+from anabranch.crawler.operate.listing import NOT_RUNNING, UNKNOWN
 from anabranch.crawler.order.quantities import format_bytes
 from anabranch.crawler.outcomes.errors import CrawlerError
+from anabranch.crawler.run.status import STOPPED
 from anabranch.crawler.run.verbs import Facts
 
 _COLUMNS = (
@@ -36,7 +39,7 @@ _COLUMNS = (
     Column("queued", "Queued", is_number=True),
     Column("failed", "Failed", is_number=True),
     Column("free", "Free disk", is_number=True),
-    Column("trouble", "Latest trouble", is_sortable=False, is_wide=True),
+    Column("note", "Note", is_sortable=False, is_wide=True),
 )
 _ORDER = """# Keys that are left out have their defaults; see conf/portals.toml
 [agent]
@@ -53,12 +56,12 @@ pages = 1000
 _LINES = "white-space:pre-wrap;overflow-wrap:anywhere"
 
 
-def add_jobs_page(console: Console, watch: WatchedJobs) -> None:
+def add_jobs_page(console: Console) -> None:
     """Add the page at `/`."""
 
     @ui.page("/")
     async def jobs(request: Request) -> None:
-        view = view_of(console, watch, request)
+        view = view_of(console, request)
         with page(view, "Jobs"):
             with ui.row().classes("w-full items-center"):
                 title("Jobs")
@@ -66,12 +69,12 @@ def add_jobs_page(console: Console, watch: WatchedJobs) -> None:
                 if view.may_change and console.jobs.folder is not None:
                     ui.button("New job", icon="add", on_click=lambda: _new_job(view))
             rows = table(_COLUMNS, "href", "Jobs")
-            rows.add_slot("body-cell-job", _JOB_CELL)
+            rows.add_slot("body-cell-job", link_cell("job"))
             rows.add_slot("body-cell-state", _STATE_CELL)
             hint = ui.label("No jobs yet. Create one here, or with `anabranch crawl`.").classes("soft")
 
         async def redraw() -> None:
-            found = await looked(watch.rows)
+            found = await looked(console.watch.rows)
             if found is not None:
                 rows.rows = [_cells(view, row) for row in found]
                 rows.visible, hint.visible = bool(found), not found
@@ -80,12 +83,10 @@ def add_jobs_page(console: Console, watch: WatchedJobs) -> None:
 
 
 #: Vue shows what is between braces as text, whatever it holds.
-_JOB_CELL = '<q-td :props="props"><a :href="props.row.href" class="text-primary">{{ props.row.job }}</a></q-td>'
 _STATE_CELL = '<q-td :props="props"><q-badge :color="props.row.colour">{{ props.row.state }}</q-badge></q-td>'
 
 
 def _cells(view: View, row: Facts) -> dict[str, object]:
-    trouble = row["last_trouble"]
     state = "finished" if row["is_finished"] else row["phase"]
     return {
         "job": cut(row["job"], 100),
@@ -97,12 +98,16 @@ def _cells(view: View, row: Facts) -> dict[str, object]:
         "queued": count(row["queued"]),
         "failed": count(row["failed"]),
         "free": "" if row["free_disk_bytes"] is None else format_bytes(row["free_disk_bytes"]),
-        "trouble": cut(row["line"], 300)
-        if row["phase"] == "unknown"
-        else ""
-        if trouble is None
-        else cut(f"{trouble['url']}: {trouble['reason']}", 300),
+        "note": cut(_note(row), 300),
     }
+
+
+def _note(row: Facts) -> str:
+    """The last trouble of a job that runs or was killed; else why it stands still. Pure."""
+    trouble = row["last_trouble"]
+    if row["phase"] == UNKNOWN or (row["phase"] == STOPPED and not row["is_finished"] and row["line"] != NOT_RUNNING):
+        return str(row["line"])
+    return "" if trouble is None else f"{trouble['url']}: {trouble['reason']}"
 
 
 def _checked(view: View, name: str, order: str, seeds: str) -> Check:

@@ -18,6 +18,7 @@ from anabranch.crawler.console.pages.shell import (
     cut,
     every,
     heading,
+    link_cell,
     looked,
     page,
     say,
@@ -27,7 +28,7 @@ from anabranch.crawler.console.pages.shell import (
     view_of,
 )
 from anabranch.crawler.console.urlfacts import safe_text
-from anabranch.crawler.console.watch import EVERY_S, WatchedJobs
+from anabranch.crawler.console.watch import EVERY_S
 
 #: Title of a chart, and the index of its value in a point.
 _CHARTS = (("Active workers by policy", 1), ("URLs a second by policy", 2))
@@ -37,19 +38,17 @@ _MEANS = (
     Column("urls", "URLs/s, mean", is_number=True),
 )
 _PAST = (Column("when", "When (UTC)"), Column("policies", "Policies"), Column("size", "Size"), Column("state", "Best"))
-#: Vue escapes what is between braces.
-_WHEN_CELL = '<q-td :props="props"><a :href="props.row.href" class="text-primary">{{ props.row.when }}</a></q-td>'
 #: Past comparisons that are listed.
 _LISTED = 20
 
 
-def add_lab_page(console: Console, watch: WatchedJobs) -> None:
+def add_lab_page(console: Console) -> None:
     """Add the page at `/lab`, with the comparison that `?run=` names, or the last one."""
     runs = LabRuns(console.audit.path.parent / "lab")
 
     @ui.page("/lab")
     async def lab(request: Request) -> None:
-        view = view_of(console, watch, request)
+        view = view_of(console, request)
         with page(view, "Lab"):
             title("Compare queue policies")
             ui.label(
@@ -90,7 +89,7 @@ class _Lab:
         self._run.visible = False
         heading("Past comparisons")
         self._past = table(_PAST, "name", "Past comparisons")
-        self._past.add_slot("body-cell-when", _WHEN_CELL)
+        self._past.add_slot("body-cell-when", link_cell("when"))
         every(EVERY_S, self._redraw)
 
     def _form(self) -> None:

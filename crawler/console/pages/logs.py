@@ -12,7 +12,6 @@ from starlette.requests import Request
 from anabranch.crawler.console.api import LOGS, Console
 from anabranch.crawler.console.pages.shell import View, cut, every, looked, page, title, view_of
 from anabranch.crawler.console.urlfacts import is_within
-from anabranch.crawler.console.watch import WatchedJobs
 from anabranch.crawler.job.workerfolders import worker_folders
 from anabranch.crawler.outcomes.errors import UsageError
 from anabranch.crawler.report.logtail import LogFollower, last_lines
@@ -36,12 +35,12 @@ _PATTERNS.log_errors = False
 Fits = Callable[[str], bool]
 
 
-def add_logs_page(console: Console, watch: WatchedJobs) -> None:
+def add_logs_page(console: Console) -> None:
     """Add the page at `/jobs/NAME/logs`."""
 
     @ui.page("/jobs/{name}/logs")
     async def logs(request: Request, name: str) -> None:
-        view = view_of(console, watch, request)
+        view = view_of(console, request)
         with page(view, f"{name}: logs", name, "logs"):
             title("Logs")
             folders = await looked(lambda: log_folders(console.jobs.directory(name)))

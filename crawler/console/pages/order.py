@@ -27,7 +27,6 @@ from anabranch.crawler.console.pages.shell import (
     title,
     view_of,
 )
-from anabranch.crawler.console.watch import WatchedJobs
 from anabranch.crawler.job.changes import lasting_changes
 from anabranch.crawler.job.orderfile import order_file
 from anabranch.crawler.order.changes import CHANGEABLE, changes_layer
@@ -60,12 +59,12 @@ class OrderKey(NamedTuple):
     changeable: bool
 
 
-def add_order_page(console: Console, watch: WatchedJobs) -> None:
+def add_order_page(console: Console) -> None:
     """Add the page at `/jobs/NAME/order`."""
 
     @ui.page("/jobs/{name}/order")
     async def order(request: Request, name: str) -> None:
-        view = view_of(console, watch, request)
+        view = view_of(console, request)
         with page(view, f"Order · {name}", name, "order"):
             _Order(view, name).make()
 

@@ -17,6 +17,7 @@ from anabranch.crawler.console.pages.shell import (
     cell,
     cut,
     every,
+    link_cell,
     looked,
     say,
     show_rows,
@@ -43,7 +44,6 @@ _URLS = (
     Column("attempts", "Attempts", is_number=True, is_sortable=False),
     Column("due", "Retry in", is_number=True, is_sortable=False),
 )
-_URL = """<q-td :props="props"><a :href="props.row.href" class="text-primary">{{ props.row.url }}</a></q-td>"""
 #: How long a host is blocked -> seconds.
 _TIMES: Mapping[str, float | None] = {
     "10 minutes": 600.0, "1 hour": 3600.0, "6 hours": 6 * 3600.0, "1 day": 86400.0, "1 week": 7 * 86400.0,
@@ -79,7 +79,7 @@ class RowPanel:
             self._gates = table(_GATES, "gate", "Gates")
             self._gates.pagination = {"rowsPerPage": 10}
             self._urls = table(_URLS, "url", "URLs that are fetched next")
-            self._urls.add_slot("body-cell-url", _URL)
+            self._urls.add_slot("body-cell-url", link_cell("url"))
         every(_EVERY_S, self._redraw_of_running)
 
     def add_buttons(self, actions: Mapping[str, Callable[[str], Awaitable[None]]]) -> None:
@@ -106,7 +106,7 @@ class RowPanel:
     async def _redraw_of_running(self) -> None:
         """A stopped job stays as it is, and would have to be opened."""
         if self._dialog.value and self._key:
-            row = await looked(lambda: self._view.watch.row(self._name))
+            row = await looked(lambda: self._view.console.watch.row(self._name))
             if row is not None and at_rest(row) is None:
                 await self._redraw()
 

@@ -27,7 +27,6 @@ from anabranch.crawler.console.pages.shell import (
     view_of,
 )
 from anabranch.crawler.console.queues import ListedQueue, QueueTables
-from anabranch.crawler.console.watch import WatchedJobs
 from anabranch.crawler.run.verbs import Facts
 from anabranch.frontier.errors import UnknownQueue
 from anabranch.frontier.stores.sql.browse import QUEUE_STATES
@@ -53,13 +52,13 @@ _FIGURES = {
 URLS_SHOWN = 20
 
 
-def add_queues_page(console: Console, watch: WatchedJobs, tables: QueueTables, app: Starlette) -> None:
+def add_queues_page(console: Console, tables: QueueTables, app: Starlette) -> None:
     """Add the page at `/jobs/NAME/queues`; `?queue=KEY` opens one."""
     app.add_route("/jobs/{name}/queues/rows", rows_route(tables.queues, queue_row, "queues"))
 
     @ui.page("/jobs/{name}/queues")
     async def queues(request: Request, name: str, queue: str = "") -> None:
-        view = view_of(console, watch, request)
+        view = view_of(console, request)
         with page(view, f"{name}: queues", name, "queues"):
             title("Queues")
             panel = RowPanel(view, name, partial(_found, console, tables, name))

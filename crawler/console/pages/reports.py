@@ -9,7 +9,6 @@ from starlette.requests import Request
 
 from anabranch.crawler.console.api import Console
 from anabranch.crawler.console.pages.shell import Column, View, cut, looked, page, table, title, view_of
-from anabranch.crawler.console.watch import WatchedJobs
 from anabranch.crawler.report.reports import REPORTS
 from anabranch.crawler.report.table import report_of, text_lines
 from anabranch.crawler.run.crawl_verbs import LIMIT, MOST
@@ -19,12 +18,12 @@ from anabranch.crawler.run.verbs import Facts
 _SHOWN = "value => typeof value === 'number' ? value.toLocaleString('en', {maximumFractionDigits: 3}) : value ?? '–'"
 
 
-def add_reports_page(console: Console, watch: WatchedJobs) -> None:
+def add_reports_page(console: Console) -> None:
     """Add the page at `/jobs/NAME/reports`, with the report that `?report=` names."""
 
     @ui.page("/jobs/{name}/reports")
     async def reports(request: Request, name: str) -> None:
-        view, asked = view_of(console, watch, request), request.query_params.get("report", "")
+        view, asked = view_of(console, request), request.query_params.get("report", "")
         with page(view, f"Reports · {name}", name, "reports"):
             title("Reports")
             _Report(view, name, asked if asked in REPORTS else next(iter(REPORTS))).make()

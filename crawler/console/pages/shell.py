@@ -15,7 +15,6 @@ from starlette.requests import Request
 from anabranch.crawler.console.access import ConsoleRole, Holder
 from anabranch.crawler.console.api import Console
 from anabranch.crawler.console.sessions import HOLDER, HOLDER_NOW
-from anabranch.crawler.console.watch import WatchedJobs
 from anabranch.crawler.outcomes.errors import CrawlerError, UsageError
 from anabranch.crawler.report.table import escaped
 from anabranch.frontier.errors import FrontierError
@@ -121,7 +120,6 @@ class View:
     """What a page needs to draw itself for one user."""
 
     console: Console
-    watch: WatchedJobs
     holder: Holder
     holder_now: Callable[[], Holder | None]  #: of the session that opened the page; None when it has ended
     base: str  #: path of the console, before all others
@@ -152,10 +150,10 @@ class View:
         return self.base + self.path(*parts, **query)
 
 
-def view_of(console: Console, watch: WatchedJobs, request: Request) -> View:
+def view_of(console: Console, request: Request) -> View:
     """The view of the user who requests a page."""
     holder: Holder = request.scope[HOLDER]
-    return View(console, watch, holder, request.scope[HOLDER_NOW], str(request.scope.get("root_path", "")))
+    return View(console, holder, request.scope[HOLDER_NOW], str(request.scope.get("root_path", "")))
 
 
 @contextmanager
@@ -173,7 +171,9 @@ def page(view: View, title: str, job: str = "", tab: str | None = None) -> Itera
             ui.link(job, view.path("jobs", job)).classes("text-white no-underline").style("overflow-wrap:anywhere")
         ui.space()
         ui.link("Lab", view.path("lab")).classes("text-white no-underline")
-        ui.label(view.holder.name + ("" if view.may_change else " (reader)")).classes("text-white gt-xs")
+        ui.label(f"signed in as {view.holder.name}" + ("" if view.may_change else " (reader)")).classes(
+            "text-white gt-xs"
+        )
         ui.button(icon="contrast", on_click=lambda: dark.set_value(not dark.value)).props(
             'flat round dense color=white aria-label="Light or dark"'
         )
@@ -275,6 +275,11 @@ def show_rows(shown: ui.table, rows: list[dict[str, str]], optional: str) -> Non
     names = (column["name"] for column in shown.columns)
     shown.props["visible-columns"] = [name for name in names if has_value or name != optional]
     shown.rows = rows
+
+
+def link_cell(field: str) -> str:
+    """The slot of a cell that links to the `href` of its row. Vue shows what is between braces as text, whatever it holds."""
+    return f'<q-td :props="props"><a :href="props.row.href" class="text-primary">{{{{ props.row.{field} }}}}</a></q-td>'
 
 
 class Column(NamedTuple):

@@ -31,7 +31,6 @@ from anabranch.crawler.console.urlfacts import (
     safe_text,
     url_files,
 )
-from anabranch.crawler.console.watch import WatchedJobs
 from anabranch.crawler.extract.content_type import html_as_utf8
 from anabranch.crawler.operate.databasejob import DatabaseJob
 from anabranch.crawler.robots.retrieval import robots_url
@@ -54,12 +53,12 @@ class _Looked(NamedTuple):
     workers: Sequence[str]  #: of a job without a folder here
 
 
-def add_url_page(console: Console, watch: WatchedJobs) -> None:
+def add_url_page(console: Console) -> None:
     """Add the page at `/jobs/NAME/url?url=…`."""
 
     @ui.page("/jobs/{name}/url")
     async def url(request: Request, name: str) -> None:
-        view, asked = view_of(console, watch, request), request.query_params.get("url", "").strip()
+        view, asked = view_of(console, request), request.query_params.get("url", "").strip()
         with page(view, f"URL · {name}", name, "url"):
             title("URL")
             _form(view, name, asked)

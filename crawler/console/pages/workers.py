@@ -19,6 +19,7 @@ from anabranch.crawler.console.pages.shell import (
     count,
     every,
     heading,
+    link_cell,
     looked,
     page,
     say,
@@ -26,7 +27,7 @@ from anabranch.crawler.console.pages.shell import (
     title,
     view_of,
 )
-from anabranch.crawler.console.watch import EVERY_S, WatchedJobs, at_rest
+from anabranch.crawler.console.watch import EVERY_S, at_rest
 from anabranch.crawler.operate.databasejob import DatabaseJob, of_several
 from anabranch.crawler.run.verbs import Facts
 from anabranch.frontier.times import duration_words
@@ -57,15 +58,14 @@ _ACTIONS = """<q-td :props="props">
  :aria-label="'Requeue the lost pages of ' + props.row.name" @click="$parent.$emit('requeue', props.row.id)"></q-btn>
 </q-td>"""
 _MOST_FETCHES = 1000
-_URL = """<q-td :props="props"><a :href="props.row.href" class="text-primary">{{ props.row.url }}</a></q-td>"""
 
 
-def add_workers_page(console: Console, watch: WatchedJobs) -> None:
+def add_workers_page(console: Console) -> None:
     """Add the page at `/jobs/NAME/workers`."""
 
     @ui.page("/jobs/{name}/workers")
     async def workers(request: Request, name: str) -> None:
-        view = view_of(console, watch, request)
+        view = view_of(console, request)
         with page(view, f"{name}: workers", name, "workers"):
             _Workers(view, name).make()
 
@@ -92,7 +92,7 @@ class _Workers:
         self._several.visible = False
         heading("Fetches under way")
         self._fetches = table(_FETCHES, "id", "Fetches under way")
-        self._fetches.add_slot("body-cell-url", _URL)
+        self._fetches.add_slot("body-cell-url", link_cell("url"))
         every(EVERY_S, self._redraw_workers)
         every(EVERY_S, self._redraw_fetches)  # a worker that stands still keeps only these waiting
 
@@ -115,7 +115,7 @@ class _Workers:
             ]
 
     def _fetches_found(self) -> Sequence[Facts]:
-        job, row = self._view.console.jobs.job(self._name), self._view.watch.row(self._name)
+        job, row = self._view.console.jobs.job(self._name), self._view.console.watch.row(self._name)
         if row is None or at_rest(row) is not None:
             return ()
         if isinstance(job, DatabaseJob):
