@@ -46,7 +46,8 @@ def totals_lines(totals: Facts, *, is_running: bool) -> Iterator[str]:
     """How much there is of what, in one line; in a second one why nothing is served."""
     queues = " ".join(f"{number:,} {state}" for state, number in totals["queues"].items() if number)
     yield (
-        f"{totals['pending']:,} URLs queued ({totals['waiting']:,} wait for a retry), {totals['in_flight']:,} in flight, "
+        f"{counted(totals['pending'], 'URL')} queued ({totals['waiting']:,} wait for a retry), "
+        f"{totals['in_flight']:,} in flight, "
         f"{totals['retired']:,} in retired queues; {totals['done']:,} done, {totals['failed']:,} failed, "
         f"{totals['disregarded']:,} disregarded; queues: {queues or 'none'}"
     )

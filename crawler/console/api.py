@@ -74,7 +74,7 @@ class Console:
     streams: Counter[Holder] = field(default_factory=Counter)  #: of whom how many are open
     turns: WeakValueDictionary[str, Semaphore] = field(default_factory=WeakValueDictionary)  #: of requests, by job
 
-    def done(self, who: Holder, action: str, job: str, arguments: Mapping[str, object], do: Callable[[], T]) -> T:
+    def change(self, who: Holder, action: str, job: str, arguments: Mapping[str, object], do: Callable[[], T]) -> T:
         """Do it and note it in the audit log, also if it fails (blocks)."""
         try:
             result = do()
@@ -99,11 +99,11 @@ class _Json(JSONResponse):
 Setting = str | int | float | bool | list[str]
 
 
-class _Asked(BaseModel):
+class _Body(BaseModel):
     model_config = ConfigDict(extra="forbid")
 
 
-class NewJob(_Asked):
+class NewJob(_Body):
     """A job to be made."""
 
     name: Annotated[str, Field(min_length=1, max_length=100, description="of its folder")]
@@ -112,32 +112,32 @@ class NewJob(_Asked):
     start: Annotated[bool, Field(strict=True, description="start a process that crawls it")] = True
 
 
-class Start(_Asked):
+class Start(_Body):
     """How a crawl begins."""
 
     again: Annotated[bool, Field(strict=True, description="another round, from the seeds")] = False
 
 
-class Stop(_Asked):
+class Stop(_Body):
     """How a crawl ends."""
 
     now: Annotated[bool, Field(strict=True, description="give up fetches under way")] = False
 
 
-class NewSeeds(_Asked):
+class NewSeeds(_Body):
     """Seeds to be added."""
 
     seeds: Annotated[list[str], Field(min_length=1, max_length=100_000)]
 
 
-class Block(_Asked):
+class Block(_Body):
     """How long a host is blocked; without both until it is unblocked."""
 
     for_s: Annotated[float | None, Field(gt=0, le=1e9, description="seconds")] = None
     until_s: Annotated[float | None, Field(gt=0, le=1e11, description="epoch seconds")] = None
 
 
-class Budget(_Asked):
+class Budget(_Body):
     """A queue's total budget."""
 
     units: Annotated[int | None, Field(ge=-1, lt=1 << 53, description="-1: no end; null: the order's")] = None
@@ -254,7 +254,7 @@ def create_job(here: Here, who: Who, asked: NewJob) -> Any:
         warnings = here.jobs.create(asked.name, seeds, asked.order, starts=asked.start)
         return {**here.jobs.row(asked.name), "warnings": warnings}
 
-    return _done(here, who, "create", asked.name, {"start": asked.start}, do, status=201)
+    return _changed(here, who, "create", asked.name, {"start": asked.start}, do, status=201)
 
 
 @router.get("/jobs/{name}", summary="The status of a job", **_answers("Status"))
@@ -266,7 +266,7 @@ def status(here: Here, name: Name) -> Any:
 @router.delete("/jobs/{name}", summary="Move a job aside", **_answers("Moved"))
 def remove(here: Here, who: Who, name: Name) -> Any:
     """Rename its folder; nothing is deleted."""
-    return _done(here, who, "remove", name, {}, lambda: {"moved_to": here.jobs.remove(name)})
+    return _changed(here, who, "remove", name, {}, lambda: {"moved_to": here.jobs.remove(name)})
 
 
 @router.post("/jobs/{name}/start", summary="Crawl a job", **_answers("JobRow"))
@@ -277,38 +277,38 @@ def start(here: Here, who: Who, name: Name, asked: Annotated[Start, Body()] = St
         here.jobs.start(name, again=asked.again)
         return here.jobs.row(name)
 
-    return _done(here, who, "start", name, asked.model_dump(), do)
+    return _changed(here, who, "start", name, asked.model_dump(), do)
 
 
 @router.post("/jobs/{name}/pause", summary="Pause a crawl", **_answers("Status"))
 def pause(here: Here, who: Who, name: Name) -> Any:
     """Start no fetches until it is resumed."""
-    return _done(here, who, "pause", name, {}, lambda: here.jobs.job(name).steer("pause", {}))
+    return _changed(here, who, "pause", name, {}, lambda: here.jobs.job(name).steer("pause", {}))
 
 
 @router.post("/jobs/{name}/resume", summary="Resume a crawl", **_answers("Status"))
 def resume(here: Here, who: Who, name: Name) -> Any:
     """Continue, even past the limit that paused it."""
-    return _done(here, who, "resume", name, {}, lambda: here.jobs.job(name).steer("resume", {}))
+    return _changed(here, who, "resume", name, {}, lambda: here.jobs.job(name).steer("resume", {}))
 
 
 @router.post("/jobs/{name}/stop", summary="Stop a crawl", **_answers("Status"))
 def stop(here: Here, who: Who, name: Name, asked: Annotated[Stop, Body()] = Stop()) -> Any:  # noqa: B008
     """Let fetches under way end, then end the crawl. It can be started again."""
     arguments = asked.model_dump()
-    return _done(here, who, "stop", name, arguments, lambda: here.jobs.job(name).steer("stop", arguments))
+    return _changed(here, who, "stop", name, arguments, lambda: here.jobs.job(name).steer("stop", arguments))
 
 
 @router.post("/jobs/{name}/seeds", summary="Add seeds", **_answers("Seeds"))
 def add(here: Here, who: Who, name: Name, asked: NewSeeds) -> Any:
     """Works on running and stopped jobs. If one text is not a URL, no seed is added."""
-    return _done(here, who, "add", name, {"seeds": asked.seeds}, lambda: here.jobs.add(name, asked.seeds))
+    return _changed(here, who, "add", name, {"seeds": asked.seeds}, lambda: here.jobs.add(name, asked.seeds))
 
 
 @router.get("/jobs/{name}/why", summary="Where a URL is, and why", **_answers("Explained"))
 def why(here: Here, name: Name, url: Annotated[str, Query(min_length=1)]) -> Any:
     """As `anabranch why`."""
-    return _asked(here, name, "why", {"url": url})
+    return _answered(here, name, "why", {"url": url})
 
 
 @router.get("/jobs/{name}/queues", summary="The longest queues", **_answers("Queues"))
@@ -319,13 +319,13 @@ def queues(
     state: Annotated[str | None, Query()] = None,
 ) -> Any:
     """As `anabranch frontier ls`."""
-    return _asked(here, name, "ls", {"limit": limit, "state": state})
+    return _answered(here, name, "ls", {"limit": limit, "state": state})
 
 
 @router.get("/jobs/{name}/queues/{queue:path}", summary="A queue", **_answers("Explained"))
 def queue(here: Here, name: Name, queue: str) -> Any:
     """As `anabranch frontier show`."""
-    return _asked(here, name, "show", {"subject": queue})
+    return _answered(here, name, "show", {"subject": queue})
 
 
 QueueVerb = Literal["pause", "resume", "retire"]
@@ -334,25 +334,25 @@ QueueVerb = Literal["pause", "resume", "retire"]
 @router.post("/jobs/{name}/queues/{queue:path}/{verb}", summary="Change a queue", **_answers("QueueChanged"))
 def change_queue(here: Here, who: Who, name: Name, queue: str, verb: QueueVerb) -> Any:
     """Pause, resume or retire it."""
-    return _verb(here, who, name, verb, {"queue": queue})
+    return _commanded(here, who, name, verb, {"queue": queue})
 
 
 @router.put("/jobs/{name}/queues/{queue:path}/budget", summary="A queue's budget", **_answers("QueueChanged"))
 def set_budget(here: Here, who: Who, name: Name, queue: str, asked: Budget) -> Any:
     """Set a queue's total budget. This may retire the queue or make it active again."""
-    return _verb(here, who, name, "set-budget", {"queue": queue, "units": asked.units})
+    return _commanded(here, who, name, "set-budget", {"queue": queue, "units": asked.units})
 
 
 @router.put("/jobs/{name}/hosts/{host}/block", summary="Block a host", **_answers("GateChanged"))
 def block(here: Here, who: Who, name: Name, host: str, asked: Annotated[Block, Body()] = Block()) -> Any:  # noqa: B008
     """Fetch nothing from it, for a time or until it is unblocked."""
-    return _verb(here, who, name, "block", {"host": host, **asked.model_dump()})
+    return _commanded(here, who, name, "block", {"host": host, **asked.model_dump()})
 
 
 @router.delete("/jobs/{name}/hosts/{host}/block", summary="Unblock a host", **_answers("GateChanged"))
 def unblock(here: Here, who: Who, name: Name, host: str) -> Any:
     """Remove every block of it, also that after 429 or 503."""
-    return _verb(here, who, name, "unblock", {"host": host})
+    return _commanded(here, who, name, "unblock", {"host": host})
 
 
 @router.get("/jobs/{name}/order", summary="The order of a job", **_answers("Order"))
@@ -366,7 +366,7 @@ def order(here: Here, name: Name) -> Any:
 def change_order(here: Here, who: Who, name: Name, asked: Annotated[dict[str, Setting], Body()]) -> Any:
     """As `anabranch set`: `{"limits.pages": 500}`; a key that ends with + adds to a list."""
     settings = [f"{key}={value if isinstance(value, str) else json.dumps(value)}" for key, value in asked.items()]
-    return _done(here, who, "set", name, asked, lambda: here.jobs.job(name).change_order(settings))
+    return _changed(here, who, "set", name, asked, lambda: here.jobs.job(name).change_order(settings))
 
 
 @router.get("/jobs/{name}/reports/{report}", summary="A report", **_answers("Report"))
@@ -390,7 +390,7 @@ def drain(here: Here, who: Who, name: Name, worker: str) -> Any:
         job.drain(worker, _DRAIN_PATIENCE_S)
         return job.workers()
 
-    return _done(here, who, "drain", name, {"worker": worker}, do)
+    return _changed(here, who, "drain", name, {"worker": worker}, do)
 
 
 @router.get("/jobs/{name}/logs/{log}", summary="The end of a log", **_answers("LogLines"))
@@ -494,15 +494,15 @@ def metrics(here: Here) -> Any:
 # What the routes share
 
 
-def _asked(here: Console, name: str, verb: str, arguments: dict[str, Any]) -> Response:
+def _answered(here: Console, name: str, verb: str, arguments: dict[str, Any]) -> Response:
     return _Json(here.jobs.job(name).answer(verb, arguments).facts)
 
 
-def _verb(here: Console, who: Holder, name: str, verb: str, arguments: dict[str, Any]) -> Response:
-    return _done(here, who, verb, name, arguments, lambda: here.jobs.job(name).answer(verb, arguments).facts)
+def _commanded(here: Console, who: Holder, name: str, verb: str, arguments: dict[str, Any]) -> Response:
+    return _changed(here, who, verb, name, arguments, lambda: here.jobs.job(name).answer(verb, arguments).facts)
 
 
-def _done(
+def _changed(
     here: Console,
     who: Holder,
     action: str,
@@ -512,7 +512,7 @@ def _done(
     status: int = 200,
 ) -> Response:
     """The answer to a change, which the audit log notes."""
-    return _Json(here.done(who, action, name, arguments, do), status)
+    return _Json(here.change(who, action, name, arguments, do), status)
 
 
 def _event(kind: str, facts: Facts) -> str:

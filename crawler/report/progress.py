@@ -16,7 +16,7 @@ from anabranch.crawler.order.quantities import format_bytes
 from anabranch.crawler.report.statistics import Rates, RateWindow
 from anabranch.crawler.report.troubles import Trouble
 from anabranch.frontier.records import WaitsFor
-from anabranch.frontier.times import duration_words
+from anabranch.frontier.times import counted, duration_words
 
 #: Seconds between two refreshes on a terminal, and between two plain lines.
 LIVE_INTERVAL_S = 0.5
@@ -77,7 +77,7 @@ def progress_line(now: CrawlSnapshot, before: CrawlSnapshot | None = None) -> st
         f"{now.pages} pages ({rate:.1f}/s, {_speed(speed)})",
         f"{now.pending} queued in {now.queues} queues",
         f"{now.active}/{now.workers} active",
-        f"{now.gates} gates",
+        counted(now.gates, "gate"),
     ]
     troubles = {"failed": now.failed, "excluded": now.excluded, "waiting for a retry": now.waiting}
     parts += [f"{number} {word}" for word, number in troubles.items() if number]

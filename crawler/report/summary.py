@@ -12,7 +12,7 @@ from anabranch.crawler.order.quantities import format_bytes
 from anabranch.crawler.outcomes.status import describe
 from anabranch.crawler.report.statistics import CrawlStatistics
 from anabranch.frontier.inspect.statistics import FrontierCounts, FrontierStatistics
-from anabranch.frontier.times import duration_words
+from anabranch.frontier.times import counted, duration_words
 
 #: How many content types have a line of their own; the others share one.
 MIME_LINES = 10
@@ -39,9 +39,9 @@ def opening_line(job: JobFolder, counts: FrontierCounts, page_limit: int = 0) ->
     """The first line of a run: whether the job is new, resumed, finished, or at its limit of pages (0: no limit)."""
     ended = counts.done + counts.failed + counts.disregarded
     if not job.existed:
-        return f"new job {job.directory}: {counts.pending} URLs queued"
+        return f"new job {job.directory}: {counted(counts.pending, 'URL')} queued"
     if job.new_round is not None:
-        return f"round {job.new_round} of job {job.directory}: {counts.pending} URLs queued"
+        return f"round {job.new_round} of job {job.directory}: {counted(counts.pending, 'URL')} queued"
     if not counts.pending and counts.retired:
         return (
             f"job {job.directory}: {counts.retired} URLs are left, all in retired queues; raise total_budget to go on"

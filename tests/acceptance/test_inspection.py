@@ -48,7 +48,7 @@ async def told_of_a_running_one(folder: Path, job: Path, at: Callable[[str], str
     assert listed.err.startswith(
         f"anabranch: {job}: process {process} runs it; this is a snapshot of what was durable at "
     )
-    assert "1 URLs queued (0 wait for a retry), 1 in flight, 0 in retired queues; 1 done" in listed.out
+    assert "1 URL queued (0 wait for a retry), 1 in flight, 0 in retired queues; 1 done" in listed.out
     assert "; queues: 1 in-flight\nnothing can be leased now: 1 gate that has URLs is closed" in listed.out
     (queue,) = checked(json.loads((await told(folder, "frontier", "ls", str(job), "--json")).out), "Queues")["queues"]
     assert (queue["state"], queue["in_flight"]) == ("in-flight", 1)

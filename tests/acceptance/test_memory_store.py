@@ -57,7 +57,7 @@ async def test_a_crawl_in_memory_is_whole_and_finished_for_good(tmp_path, slow_w
     )
     second = await anabranch("crawl", "--job", job, "--again", cwd=tmp_path)
     assert second.code == 0, second.err
-    assert second.out.startswith(f"round 2 of job {job}: 1 URLs queued")
+    assert second.out.startswith(f"round 2 of job {job}: 1 URL queued")
     assert served(slow_web) > before
 
 

@@ -22,7 +22,7 @@ from anabranch.crawler.console.pages.shell import Column, every, looked
 from anabranch.crawler.console.queues import RowsFound
 from anabranch.crawler.outcomes.errors import UsageError
 from anabranch.frontier.stores.sql.browse import PageQuery
-from anabranch.frontier.times import duration_words
+from anabranch.frontier.times import counted, duration_words
 
 _BLOCK = 100
 _MOST_ROWS = 1000
@@ -174,7 +174,7 @@ def rows_route(
 
 def page_words(page: RowsFound[Any], noun: str, now_s: float) -> str:
     """How many rows there are, and how old they are. Pure."""
-    words = [f"{page.total:,} {noun}, as of {_ago(now_s - page.taken_s)}"]
+    words = [f"{counted(page.total, noun)}, as of {_ago(now_s - page.taken_s)}"]
     if page.live_s is not None:
         words.append(f"active ones as of {_ago(now_s - page.live_s)}")
     if page.unknown:

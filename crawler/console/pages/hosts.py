@@ -65,7 +65,7 @@ _QUEUES_ASKED = 3
 
 def add_hosts_page(console: Console, tables: QueueTables, app: Starlette) -> None:
     """Add the page at `/jobs/NAME/hosts`; `?host=KEY` opens one."""
-    app.add_route("/jobs/{name}/hosts/rows", rows_route(tables.gates, gate_row, "gates"))
+    app.add_route("/jobs/{name}/hosts/rows", rows_route(tables.gates, gate_row, "gate"))
 
     @ui.page("/jobs/{name}/hosts")
     async def hosts(request: Request, name: str, host: str = "") -> None:

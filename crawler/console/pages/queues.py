@@ -54,7 +54,7 @@ URLS_SHOWN = 20
 
 def add_queues_page(console: Console, tables: QueueTables, app: Starlette) -> None:
     """Add the page at `/jobs/NAME/queues`; `?queue=KEY` opens one."""
-    app.add_route("/jobs/{name}/queues/rows", rows_route(tables.queues, queue_row, "queues"))
+    app.add_route("/jobs/{name}/queues/rows", rows_route(tables.queues, queue_row, "queue"))
 
     @ui.page("/jobs/{name}/queues")
     async def queues(request: Request, name: str, queue: str = "") -> None:

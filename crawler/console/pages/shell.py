@@ -213,7 +213,7 @@ async def act(view: View, action: str, job: str, arguments: Mapping[str, object]
     done = None
     try:
         view.check_operator()
-        done = await run.io_bound(lambda: view.console.done(view.holder, action, job, arguments, do))
+        done = await run.io_bound(lambda: view.console.change(view.holder, action, job, arguments, do))
     except (CrawlerError, FrontierError) as error:
         say(str(error), is_bad=True)
     return done

@@ -91,7 +91,7 @@ def test_a_seed_that_cannot_be_fetched_is_told_and_the_exit_code_is_5(capsys) ->
     """A whole run: its first line, its reports, its code."""
     assert run_crawl(command(SEED)) == ExitCode.NO_SEED_ANSWERED
     out, err = capsys.readouterr()
-    assert out.startswith("new job job: 1 URLs queued\n")
+    assert out.startswith("new job job: 1 URL queued\n")
     assert out.endswith(f"{SEED} 127.0.0.1 is not a public address (--allow-private allows it)\n")
     assert err == ""
     assert Path("job/order.toml").exists()

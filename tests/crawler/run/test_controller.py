@@ -121,7 +121,7 @@ async def test_a_crawl_runs_until_nothing_is_left_and_reports(tmp_path) -> None:
     assert code is ExitCode.DONE
     assert crawled(tmp_path) == ALL
     first, last = run.said
-    assert first == f"new job {tmp_path}/job: 1 URLs queued"
+    assert first == f"new job {tmp_path}/job: 1 URL queued"
     reports = tmp_path / "job" / "reports"
     assert "Crawl Status: finished: nothing is queued\n" in (reports / "crawl-report.txt").read_text()
     assert last.endswith((reports / "seeds-report.txt").read_text())
