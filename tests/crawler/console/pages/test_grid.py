@@ -33,7 +33,7 @@ def test_the_words_say_how_many_rows_there_are_and_how_old_they_are() -> None:
     """What the crawl has in its memory has an age of its own."""
     page = RowsFound[str]([], 1_000_000, 0, 100.0, None)
     assert page_words(page, "queue", 142.0) == "1,000,000 queues, as of 42s ago"
-    assert page_words(page, "queues", 99.0) == "1,000,000 queues, as of now"
+    assert page_words(page, "queue", 99.0) == "1,000,000 queues, as of now"
     live = page._replace(total=1, live_s=139.0)
     assert page_words(live, "gate", 142.0) == "1 gate, as of 42s ago; active ones as of 3.0s ago"
     assert page_words(live._replace(unknown="no answer from b"), "gate", 142.0) == (
