@@ -37,7 +37,7 @@ def run_console(
     """Serve until Ctrl-C. A foreseeable error becomes one line on standard error and its exit code."""
 
     def run() -> None:
-        if missing := [name for name in ("fastapi", "nicegui", "uvicorn") if find_spec(name) is None]:
+        if missing := [name for name in ("fastapi", "nicegui", "re2", "uvicorn") if find_spec(name) is None]:
             raise UsageError(
                 f"the console needs {missing[0]}, which is not installed; run `pip install 'anabranch[console]'`"
             )
