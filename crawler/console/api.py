@@ -201,9 +201,10 @@ class _TokenRoute(APIRoute):
         async def answer_to_holder(request: Request) -> Response:
             request.state.holder = _holder(request)
             try:
-                if self.path.endswith("/events"):  # streams share one question
+                job = request.path_params.get("name")
+                if job is None or self.path.endswith("/events"):  # streams share one question
                     return await answer(request)
-                async with _turn(_console(request), str(request.path_params.get("name", ""))):
+                async with _turn(_console(request), str(job)):
                     return await answer(request)
             except UnicodeEncodeError as error:  # JSON can have it, and no file or URL
                 raise HTTPException(400, "a text has an unpaired surrogate; send valid Unicode") from error
