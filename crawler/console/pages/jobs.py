@@ -71,13 +71,14 @@ def add_jobs_page(console: Console) -> None:
             rows = table(_COLUMNS, "href", "Jobs")
             rows.add_slot("body-cell-job", link_cell("job"))
             rows.add_slot("body-cell-state", _STATE_CELL)
-            hint = ui.label("No jobs yet. Create one here, or with `anabranch crawl`.").classes("soft")
+            rows.add_slot(
+                "no-data", '<span class="soft">No jobs yet. Create one here, or with `anabranch crawl`.</span>'
+            )
 
         async def redraw() -> None:
             found = await looked(console.watch.rows)
             if found is not None:
                 rows.rows = [_cells(view, row) for row in found]
-                rows.visible, hint.visible = bool(found), not found
 
         every(EVERY_S, redraw)
 
