@@ -104,7 +104,7 @@ class _Body(BaseModel):
 
 
 class NewJob(_Body):
-    """A job to be made."""
+    """A job to create."""
 
     name: Annotated[str, Field(min_length=1, max_length=100, description="of its folder")]
     seeds: Annotated[str | list[str], Field(description="URLs, a line or an entry each")]

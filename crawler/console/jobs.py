@@ -190,10 +190,9 @@ class ConsoleJobs:
         }
 
     def create(self, name: str, seeds: str, order: str | Mapping[str, Any], *, starts: bool = False) -> list[str]:
-        """Create a job from seeds, a line each, and an order (TOML, or its tables); warnings: what the order
-        lacks, and seeds that are left out.
+        """Create a job from seeds, one per line, and an order (TOML, or its tables).
 
-        Raises: UsageError; OrderError, all faults.
+        Returns warnings: what the order lacks, and seeds that are left out. Raises: UsageError; OrderError, all faults.
         """
         if self.folder is None:
             raise UsageError("a console of a database cannot create jobs; use `anabranch crawl --store`")
@@ -263,7 +262,7 @@ class ConsoleJobs:
             return self._launcher.start(directory, ["--again", "--yes"] if again else [], is_up)
 
     def add(self, name: str, texts: Sequence[str]) -> Facts:
-        """Add seeds to a job: whether it runs, and the verdicts. Raises: NoSeeds if a text is not a URL; then none is added."""
+        """Add seeds to a job; whether it runs, and the verdicts. Raises: NoSeeds if a text is not a URL; then none is added."""
         found = [parse_seed(text, COMMAND_LINE) for text in texts]
         for seed in found:
             if isinstance(seed, BadSeed):

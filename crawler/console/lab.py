@@ -119,9 +119,8 @@ class LabRuns:
             with (self._folder / _LOCK).open("ab") as lock:
                 if not try_lock(lock.fileno()):
                     raise UsageError("a comparison is running; wait until it ends, or stop it")
-                (self._folder / _RUNNING).unlink(
-                    missing_ok=True
-                )  # of the last one, whose id another process may have now
+                # Another process may have the id of the last comparison now.
+                (self._folder / _RUNNING).unlink(missing_ok=True)
                 place.mkdir()
                 replace_file(place / _ASKED, json.dumps(asdict(asked)).encode())
                 process = _started(place, asked, lock.fileno())
@@ -143,7 +142,7 @@ class LabRuns:
         return name
 
     def running(self) -> str | None:
-        """The name of the running comparison; None if there is none."""
+        """The name of the comparison that is running, if one is."""
         return self._running()[0]
 
     def run(self, name: str) -> LabRun:

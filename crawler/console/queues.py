@@ -63,7 +63,7 @@ from anabranch.frontier.stores.sql.browse import (
 
 #: Tables are kept this many times as long as it took to make them, and at least this long.
 _KEPT_TIMES, _KEPT_S = 10, 5.0
-#: They are removed when nobody has looked for this long.
+#: Tables that nobody has looked at for this long are removed.
 FORGOTTEN_S = 300.0
 #: A crawl is asked for what is in its memory this often at most, and for so many queues and gates.
 _LIVE_S, _LIVE_ROWS = 10.0, 500

@@ -35,19 +35,29 @@ _LOG_BYTES = 1 << 20
 #: Figures of a filter that are kept of each moment.
 FILTER_FIGURES = ("keys", "asked", "dropped", "smm_fill", "false_drop_probability", "dsbf_leaves")
 
-
 #: Keys of a row that change though nothing happens.
 _CHANGING = frozenset({"free_disk_bytes", "last_trouble"})
 
 
-def at_rest(row: Facts | None) -> Facts | None:
-    """The row of a job that has nothing new to tell, without what changes though nothing happens; None of a crawl that runs.
-
-    A page asks such a job once: a stopped one would have to be opened, one that does not answer holds up whoever asks. Pure.
-    """
-    if row is None or row["phase"] not in {STOPPED, UNKNOWN}:
-        return None
+def _steady(row: Facts) -> Facts:
     return {key: value for key, value in row.items() if key not in _CHANGING}
+
+
+def is_at_rest(row: Facts | None) -> bool:
+    """A stopped job, which would have to be opened, or one that does not answer and holds up whoever asks. Pure."""
+    return row is not None and row["phase"] in {STOPPED, UNKNOWN}
+
+
+class News:
+    """Tells a page whether to ask a job: always while it runs, and once when it is at rest, until its row changes."""
+
+    def __init__(self) -> None:
+        self._known: Facts | None = None
+
+    def has(self, row: Facts | None) -> bool:
+        """Whether to ask the job with this row now."""
+        known, self._known = self._known, _steady(row) if row is not None and is_at_rest(row) else None
+        return self._known is None or self._known != known
 
 
 class Moment(NamedTuple):
@@ -173,8 +183,7 @@ class WatchedJobs:
             self._watched[name] = watched  # the last one
             while len(self._watched) > _MOST_WATCHED:
                 self._watched.pop(next(iter(self._watched)))
-        row = {key: value for key, value in (self.row(name) or {}).items() if key not in _CHANGING}
-        watched.look(self._jobs, name, row, self._now_s(), self._asking)
+        watched.look(self._jobs, name, _steady(self.row(name) or {}), self._now_s(), self._asking)
         return watched
 
     def _ask(self, name: str) -> _Answer:

@@ -18,7 +18,7 @@ from anabranch.crawler.job.state import current_round
 from anabranch.crawler.operate.contract import Notify, OpenedJob, VerbAnswer
 from anabranch.crawler.order.order import CrawlOrder
 from anabranch.crawler.outcomes.errors import CrawlerError, JobInUse, UsageError, storage_errors
-from anabranch.crawler.report.progress_log import PROGRESS_LOG_FILE, last_ending
+from anabranch.crawler.report.progress_log import PROGRESS_LOG_FILE, last_run
 from anabranch.crawler.report.troubles import last_logged
 from anabranch.crawler.run.control import ask
 from anabranch.crawler.run.crawl_verbs import (
@@ -199,11 +199,12 @@ class FolderJob:
     def _status_as_left(self) -> Facts:
         now_s, job = time.time(), self.directory.resolve().name
         with self.turn:
-            trouble, log = last_logged(self.directory, now_s), self.directory / "logs" / PROGRESS_LOG_FILE
+            trouble = last_logged(self.directory, now_s)
+            run = last_run(self.directory / "logs" / PROGRESS_LOG_FILE)
             with readable_job(self.directory) as place, opened(place) as (frontier, _):
                 totals = answer(frontier, "ls", {"limit": 0})["totals"]
                 seen = frontier.operations.statistics().seen
-                return stopped_facts(job, totals, trouble, seen, is_done=frontier.is_done, ending=last_ending(log))
+                return stopped_facts(job, totals, trouble, seen, is_done=frontier.is_done, ending=run.ending)
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,7 +14,7 @@ from anabranch.crawler.operate.finding import operated_folder
 from anabranch.crawler.operate.folderjob import EmbeddedFolderJob, FolderJob
 from anabranch.crawler.outcomes.endings import FORESEEABLE
 from anabranch.crawler.outcomes.errors import CrawlerError
-from anabranch.crawler.report.progress_log import PROGRESS_LOG_FILE, ProgressLine, last_ending, last_progress
+from anabranch.crawler.report.progress_log import PROGRESS_LOG_FILE, ProgressLine, last_run
 from anabranch.crawler.report.troubles import last_logged
 from anabranch.crawler.run.limits import free_bytes_of
 from anabranch.crawler.run.status import STOPPED
@@ -97,8 +97,8 @@ def _left(directory: Path) -> Facts:
     """The row of a job as its last run left it."""
     done = is_finished(directory / STATE)
     trouble = None if done else last_logged(directory, time.time())
-    log = directory / "logs" / PROGRESS_LOG_FILE
-    progress = last_progress(log) or _of_accounts(directory / STATE)
+    run = last_run(directory / "logs" / PROGRESS_LOG_FILE)
+    progress = run.progress or _of_accounts(directory / STATE)
     return {
         "job": directory.resolve().name,
         "phase": STOPPED,
@@ -109,7 +109,7 @@ def _left(directory: Path) -> Facts:
         "failed": 0 if progress is None else progress.failed,
         "pages_per_s": 0.0,
         "last_trouble": None if trouble is None else trouble._asdict(),
-        "line": _line(progress, last_ending(log), is_done=done),
+        "line": _line(progress, run.ending, is_done=done),
     }
 
 

@@ -130,15 +130,18 @@ def parse_progress_line(line: str) -> ProgressLine | None:
         return None
 
 
-def last_progress(path: Path, tail_bytes: int = 1 << 14) -> ProgressLine | None:
-    """The last line of statistics in the end of a log; None without one."""
-    return next(filter(None, map(parse_progress_line, reversed(last_lines(path, tail_bytes)))), None)
+class LastRun(NamedTuple):
+    """What the end of a log tells of the last run."""
+
+    progress: ProgressLine | None  #: the last line of statistics
+    ending: str  #: why it ended; empty if it was killed
 
 
-def last_ending(path: Path, tail_bytes: int = 1 << 14) -> str:
-    """Why the last run ended, in words; empty if it was killed, or has no log."""
+def last_run(path: Path, tail_bytes: int = 1 << 14) -> LastRun:
+    """The last run of a log, which may not exist."""
     lines = last_lines(path, tail_bytes)
-    return lines[-1].partition(f" CRAWL {CrawlEvent.ENDED.value} - ")[2] if lines else ""
+    progress = next(filter(None, map(parse_progress_line, reversed(lines))), None)
+    return LastRun(progress, lines[-1].partition(f" CRAWL {CrawlEvent.ENDED.value} - ")[2] if lines else "")
 
 
 def event_line(now_s: float, event: CrawlEvent, words: str) -> str:

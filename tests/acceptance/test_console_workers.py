@@ -83,7 +83,7 @@ async def test_a_worker_is_drained_and_a_killed_one_requeued_by_clicks(window, j
 
 
 async def test_the_lost_pages_of_a_late_worker_are_requeued_from_its_row(window, job):
-    """Nobody is left to end it, so its row stays."""
+    """Its row stays, because nothing ended the worker in order."""
     (page, path), (_, workers) = window, job
     await page.goto(f"{path}/workers")
     for worker in workers.values():

@@ -28,9 +28,8 @@ _MOST_THREADS = 64
 def console_app(console: Console, tables: QueueTables) -> FastAPI:
     """The API with pages beside it."""
     app = api_app(console)
-    run.thread_pool = ThreadPoolExecutor(
-        _MOST_THREADS, "pages"
-    )  # its own has few, which some jobs that hang would fill
+    # NiceGUI's own has few threads, and a few jobs that hang would take them all.
+    run.thread_pool = ThreadPoolExecutor(_MOST_THREADS, "pages")
     for add in (
         add_jobs_page,
         add_job_page,

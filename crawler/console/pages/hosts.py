@@ -30,7 +30,7 @@ from anabranch.crawler.console.pages.shell import (
     view_of,
 )
 from anabranch.crawler.console.queues import ListedGate, QueueTables
-from anabranch.crawler.console.watch import at_rest
+from anabranch.crawler.console.watch import News
 from anabranch.crawler.operate.listing import NOT_BEGUN
 from anabranch.crawler.order.quantities import format_bytes
 from anabranch.crawler.run.verbs import Facts
@@ -79,12 +79,11 @@ def add_hosts_page(console: Console, tables: QueueTables, app: Starlette) -> Non
             heading("Fetched from the busiest hosts")
             fetched = table(FETCHED, "host", "Fetched so far").bind_filter_from(grid.text, "value", str_or_empty)
 
-            rested: list[Facts | None] = [None]  # when the table was drawn last
+            news = News()
 
             async def redraw() -> None:
                 row = await looked(lambda: console.watch.row(name))
-                before, rested[0] = rested[0], at_rest(row)
-                if row is None or row["line"] == NOT_BEGUN or (before is not None and before == rested[0]):
+                if row is None or row["line"] == NOT_BEGUN or not news.has(row):
                     return
                 asked = {"name": "hosts", "limit": _MOST_FETCHED}
                 facts = await looked(lambda: console.jobs.job(name).report(asked))

@@ -35,7 +35,7 @@ from anabranch.crawler.console.pages.shell import (
     title,
     view_of,
 )
-from anabranch.crawler.console.watch import EVERY_S, Moment, at_rest
+from anabranch.crawler.console.watch import EVERY_S, Moment, News
 from anabranch.crawler.operate.listing import NOT_BEGUN
 from anabranch.crawler.order.quantities import format_bytes
 from anabranch.crawler.order.sections import VERSION
@@ -84,7 +84,7 @@ class _Overview:
         self._view, self._name = view, name
         self._charts: list[ui.echart] = []
         self._drawn: Moment | None = None  #: the last one
-        self._rested: Facts | None = None  #: `at_rest` when the tables were drawn last
+        self._news = News()
 
     def make(self) -> None:
         """Make the parts, and keep them up to date."""
@@ -176,9 +176,8 @@ class _Overview:
         jobs, name, now_s = self._view.console.jobs, self._name, time.time()
 
         def find() -> tuple[Sequence[Facts], Sequence[Facts]] | None:
-            row, before = self._view.console.watch.row(name), self._rested
-            self._rested = at_rest(row)
-            if self._rested is not None and self._rested == before:
+            row = self._view.console.watch.row(name)
+            if not self._news.has(row):
                 return None
             if row is None or row["line"] == NOT_BEGUN:
                 return (), ()

@@ -13,6 +13,7 @@ from anabranch.crawler.console.pages.shell import (
     Column,
     View,
     act,
+    answer_buttons,
     answered,
     cell,
     cut,
@@ -23,7 +24,7 @@ from anabranch.crawler.console.pages.shell import (
     show_rows,
     table,
 )
-from anabranch.crawler.console.watch import at_rest
+from anabranch.crawler.console.watch import is_at_rest
 from anabranch.crawler.operate.contract import VerbAnswer
 from anabranch.crawler.outcomes.errors import UsageError
 from anabranch.crawler.run.verbs import Facts
@@ -107,7 +108,7 @@ class RowPanel:
         """A stopped job stays as it is, and would have to be opened."""
         if self._dialog.value and self._key:
             row = await looked(lambda: self._view.console.watch.row(self._name))
-            if row is not None and at_rest(row) is None:
+            if row is not None and not is_at_rest(row):
                 await self._redraw()
 
     async def _redraw(self) -> None:
@@ -164,9 +165,7 @@ async def unblock_host(view: View, name: str, hosts: Sequence[str]) -> None:
     with ui.dialog() as dialog, ui.card():
         ui.label("Removes every block of the host, and its rest after a 429 or 503.")
         host = _choice(hosts)
-        with ui.row().classes("w-full justify-end"):
-            ui.button("Cancel", on_click=lambda: dialog.submit(False)).props("flat")
-            ui.button("Unblock", on_click=lambda: dialog.submit(True)).props("color=negative")
+        answer_buttons(dialog, "Unblock")
     if await answered(dialog):
         chosen = str(host.value)
         asked = {"host": chosen}
@@ -190,9 +189,7 @@ async def block_host(view: View, name: str, hosts: Sequence[str]) -> None:
         span = ui.select([*_TIMES], value="1 hour", label="For").props("outlined dense").classes("w-full")
         until = ui.input("Or until (local time of the console)").props("outlined dense stack-label type=datetime-local")
         until.classes("w-full")
-        with ui.row().classes("w-full justify-end"):
-            ui.button("Cancel", on_click=lambda: dialog.submit(False)).props("flat")
-            ui.button("Block", on_click=lambda: dialog.submit(True)).props("color=negative")
+        answer_buttons(dialog, "Block")
     if await answered(dialog):
         chosen = str(host.value)
         asked: dict[str, object] = {"host": chosen, "until": until.value or str(span.value)}

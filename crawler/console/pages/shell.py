@@ -234,10 +234,15 @@ async def confirmed(question: str, action: str) -> bool:
     """Ask the user to confirm an action; True if they do."""
     with ui.dialog() as dialog, ui.card():
         ui.label(question).style("max-width:32rem;overflow-wrap:anywhere")
-        with ui.row().classes("w-full justify-end"):
-            ui.button("Cancel", on_click=lambda: dialog.submit(False)).props("flat")
-            ui.button(action, on_click=lambda: dialog.submit(True)).props("color=negative autofocus")
+        answer_buttons(dialog, action)
     return bool(await answered(dialog))
+
+
+def answer_buttons(dialog: ui.dialog, action: str) -> None:
+    """The buttons at the end of a dialog: it submits whether to act."""
+    with ui.row().classes("w-full justify-end"):
+        ui.button("Cancel", on_click=lambda: dialog.submit(False)).props("flat")
+        ui.button(action, on_click=lambda: dialog.submit(True)).props("color=negative autofocus")
 
 
 async def answered(dialog: ui.dialog) -> object:

@@ -27,7 +27,7 @@ from anabranch.crawler.console.pages.shell import (
     title,
     view_of,
 )
-from anabranch.crawler.console.watch import EVERY_S, at_rest
+from anabranch.crawler.console.watch import EVERY_S, is_at_rest
 from anabranch.crawler.operate.databasejob import DatabaseJob, of_several
 from anabranch.crawler.run.verbs import Facts
 from anabranch.frontier.times import duration_words
@@ -116,7 +116,7 @@ class _Workers:
 
     def _fetches_found(self) -> Sequence[Facts]:
         job, row = self._view.console.jobs.job(self._name), self._view.console.watch.row(self._name)
-        if row is None or at_rest(row) is not None:
+        if row is None or is_at_rest(row):
             return ()
         if isinstance(job, DatabaseJob):
             return job.fetches(_MOST_FETCHES)

@@ -149,7 +149,7 @@ def test_a_queue_that_has_not_changed_is_not_read_again(tables: QueueTables, mon
 def test_tables_that_cannot_be_renewed_stay_until_they_can(
     tables: QueueTables, job: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The page tells their age; whoever has them read now is told why that fails."""
+    """The page tells their age, and reading them again tells why it fails."""
     monkeypatch.setattr(queues, "_KEPT_S", -1.0)
     monkeypatch.setattr(queues, "_KEPT_TIMES", 0)
     first = tables.queues("news", LONGEST)

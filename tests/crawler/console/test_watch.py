@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from anabranch.crawler.console.watch import EVERY_S, WatchedJobs, sample
+from anabranch.crawler.console.watch import EVERY_S, News, WatchedJobs, sample
 from anabranch.crawler.outcomes.errors import CrawlerError
 from anabranch.crawler.report.metrics import BUILD
 
@@ -101,3 +101,15 @@ def test_rates_are_since_the_moment_before() -> None:
     assert (second.pages_per_s, second.kb_per_s, second.latency_s) == (2.0, 2.0, 0.5)
     anew = sample(104.0, {**STATUS, "pages": 1}, METRICS, second)
     assert anew.pages_per_s is None
+
+
+def test_a_job_at_rest_has_news_once_until_its_row_changes() -> None:
+    """A free disk is no news; a crawl that runs always has some."""
+    news, stopped = News(), {"phase": "stopped", "pages": 5, "free_disk_bytes": 1}
+    assert [news.has(stopped), news.has({**stopped, "free_disk_bytes": 2}), news.has({**stopped, "pages": 6})] == [
+        True,
+        False,
+        True,
+    ]
+    running = {**stopped, "phase": "running"}
+    assert [news.has(running), news.has(running), news.has(stopped)] == [True, True, True]

@@ -1,4 +1,4 @@
-"""A job that one process crawls, as an operator changes it while nobody does."""
+"""An operator changes a job of one process while nothing crawls it."""
 
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path

@@ -70,7 +70,7 @@ def test_a_job_that_cannot_be_read_does_not_break_the_list(job: Path, file: str,
 
 
 def test_the_jobs_of_a_folder_are_in_order(job: Path) -> None:
-    """A job is a folder of one; other folders, files, what is missing and what was moved aside are none."""
+    """Files, other folders and jobs that were moved aside are left out; a folder that does not exist has no jobs."""
     JobFolder.open(job.with_name("archive")).close()
     (job.parent / "file").touch()
     (job.parent / "empty").mkdir()
