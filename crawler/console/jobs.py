@@ -47,6 +47,8 @@ from anabranch.frontier.policies.userfunctions import is_user_function
 SEED_FILE = "seeds.txt"
 #: Seeds of a new job, in bytes.
 MOST_SEED_BYTES = 64 << 20
+#: A crawl is given this long to answer: a person, or a program with other jobs, waits.
+_PATIENCE_S = 15.0
 #: Seeds that are left out of a new job and named, and characters of each.
 _MOST_BAD, _MOST_BAD_CHARS = 10, 100
 #: Characters of an order: its parser takes seconds for some texts of a megabyte.
@@ -165,7 +167,7 @@ class ConsoleJobs:
         """A job by its name. Raises: NoSuchJob."""
         directory = self.directory(name)
         if directory is not None:
-            return operated_folder(directory, turn=self._turns[name])
+            return operated_folder(directory, turn=self._turns[name], patience_s=_PATIENCE_S)
         assert self._database is not None
         return self._database
 

@@ -11,6 +11,7 @@ from anabranch.crawler.operate.contract import Notify, OperatedJob
 from anabranch.crawler.operate.folderjob import EmbeddedFolderJob, FolderJob
 from anabranch.crawler.order.frontier import DATABASES, holds_password
 from anabranch.crawler.outcomes.errors import UsageError
+from anabranch.crawler.run.control import PATIENCE_S
 from anabranch.frontier.jobfolder import JOBS, is_embedded, is_job
 
 if TYPE_CHECKING:
@@ -38,14 +39,20 @@ def operated(typed: str, notify: Notify = lambda _: None) -> OperatedJob:
 
 
 def operated_folder(
-    directory: Path, notify: Notify = lambda _: None, turn: AbstractContextManager[object] | None = None
+    directory: Path,
+    notify: Notify = lambda _: None,
+    turn: AbstractContextManager[object] | None = None,
+    patience_s: float = PATIENCE_S,
 ) -> OperatedJob:
-    """The job of a folder, which may be that of a worker. It is opened in its `turn`. Raises: UsageError."""
+    """The job of a folder, which may be that of a worker. It is opened in its `turn`; its crawl is silent after `patience_s`.
+
+    Raises: UsageError.
+    """
     turn = turn or nullcontext()
     if is_embedded(directory):
         return EmbeddedFolderJob(directory, notify, turn=turn)
     address = _address(directory)
-    return FolderJob(directory, turn=turn) if address is None else _in_database(address, notify)
+    return FolderJob(directory, turn=turn, patience_s=patience_s) if address is None else _in_database(address, notify)
 
 
 def several_workers(typed: str, notify: Notify) -> DatabaseJob:

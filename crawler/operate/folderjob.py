@@ -20,6 +20,7 @@ from anabranch.crawler.order.order import CrawlOrder
 from anabranch.crawler.outcomes.errors import CrawlerError, JobInUse, UsageError, storage_errors
 from anabranch.crawler.report.progress_log import PROGRESS_LOG_FILE, last_run
 from anabranch.crawler.report.troubles import last_logged
+from anabranch.crawler.run.control import PATIENCE_S as ANSWER_S
 from anabranch.crawler.run.control import ask
 from anabranch.crawler.run.crawl_verbs import (
     ADD,
@@ -56,6 +57,8 @@ class FolderJob:
     directory: Path
     #: Entered while the job is opened: of several threads of one process one opens it at a time.
     turn: AbstractContextManager[object] = field(default_factory=nullcontext, kw_only=True, compare=False)
+    #: A crawl that does not answer in this time is silent.
+    patience_s: float = field(default=ANSWER_S, kw_only=True, compare=False)
 
     @property
     def logs(self) -> Path | None:
@@ -181,7 +184,7 @@ class FolderJob:
             yield place
 
     def _ask(self, verb: str, arguments: Arguments) -> Facts | None:
-        return ask(self.directory / "state", verb, arguments)
+        return ask(self.directory / "state", verb, arguments, self.patience_s)
 
     def _refuse_if_held(self) -> None:
         held, pid = who_holds(self.directory)

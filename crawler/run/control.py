@@ -2,9 +2,10 @@
 
 A Unix socket in the job's state folder, accessible to its owner only (mode 0600). Each line is a JSON object:
 
-    {"verb": "block", "arguments": {"host": "example.org", "for_s": 3600}}
+    {"verb": "block", "arguments": {"host": "example.org", "for_s": 3600}, "latest_s": 73129.5}
     {"facts": {…}}    or    {"error": "one line", "code": 2}
 
+A request that has not begun at `latest_s`, by the machine's monotonic clock, is refused: its client may have given up.
 The crawl answers one request at a time, over all clients: a command during a long query would block the event loop. The holder
 of the job's lock owns the socket, so an existing socket belongs to a dead process and is replaced.
 """
@@ -20,6 +21,7 @@ from collections import deque
 from collections.abc import Awaitable, Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
+from time import monotonic
 from typing import Any, Self, cast
 
 import structlog
@@ -41,8 +43,6 @@ _OPEN_FOLDERS = Path("/proc/self/fd")
 _MAX_LINE_BYTES = 1 << 20
 #: If a crawl has not answered by then, it hangs, or its store does.
 PATIENCE_S = 60.0
-#: A request that has waited for longer is refused, before its client gives up: then the client knows that nothing was done.
-_LATEST_S = PATIENCE_S / 2
 _REFUSED_LATE = "the crawl was busy with other questions; nothing was done, ask again"
 _NO_REQUEST = {"error": "the question is no JSON object with a verb and arguments", "code": ExitCode.USAGE}
 
@@ -100,21 +100,19 @@ class Control:
             self._path.unlink()
 
     def _received(self, connection: _Connection, line: bytes) -> None:
-        latest_s = asyncio.get_running_loop().time() + _LATEST_S
-        reply = asyncio.create_task(self._serve(connection, line, latest_s), name="control")
+        reply = asyncio.create_task(self._serve(connection, line), name="control")
         self._replies.add(reply)
         reply.add_done_callback(self._replies.discard)
 
-    async def _serve(self, connection: _Connection, line: bytes, latest_s: float) -> None:
+    async def _serve(self, connection: _Connection, line: bytes) -> None:
         async with self._turn:
-            if asyncio.get_running_loop().time() > latest_s:
-                connection.reply({"error": _REFUSED_LATE, "code": ExitCode.STORE_OR_JOB_IN_USE})
-                return
             try:
                 request = json.loads(line)
             except (ValueError, RecursionError):
                 request = None
             match request:
+                case {"latest_s": float(latest_s)} if monotonic() > latest_s:
+                    connection.reply({"error": _REFUSED_LATE, "code": ExitCode.STORE_OR_JOB_IN_USE})
                 case {"verb": str(verb), "arguments": dict(arguments)}:
                     connection.reply(await reply_to(self._answer, verb, arguments))
                 case _:
@@ -236,19 +234,23 @@ def has_crawl(state: Path) -> bool:
     return False
 
 
-def ask(state: Path, verb: str, arguments: Arguments) -> Facts | None:
-    """Send a request to the running crawl (blocks); None if none runs here. Raises: ControlRefused, ControlSilent."""
+def ask(state: Path, verb: str, arguments: Arguments, patience_s: float = PATIENCE_S) -> Facts | None:
+    """Send a request to the running crawl (blocks); None if none runs here. Raises: ControlRefused, ControlSilent.
+
+    A crawl that does not begin with it in half of `patience_s` leaves it undone, also if it goes on later.
+    """
     path = state / SOCKET
+    request = {"verb": verb, "arguments": arguments, "latest_s": monotonic() + patience_s / 2}
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as connection:
-        connection.settimeout(PATIENCE_S)
+        connection.settimeout(patience_s)
         try:
             with _reachable(path) as address:
                 connection.connect(address)
-            connection.sendall(json.dumps({"verb": verb, "arguments": arguments}).encode() + b"\n")
+            connection.sendall(json.dumps(request).encode() + b"\n")
             with connection.makefile("rb") as lines:
                 line = lines.readline()
         except TimeoutError as error:
-            raise ControlSilent(f"{path}: the crawl does not answer; look at its log, or stop it") from error
+            raise ControlSilent(f"{path}: the crawl does not answer; look at its log, or stop its process") from error
         except OSError:  # no process listens, or it has gone
             return None
     if not line.endswith(b"\n"):

@@ -12,6 +12,7 @@ import sys
 from collections.abc import Awaitable, Callable, Mapping
 from functools import partial
 from pathlib import Path
+from time import monotonic
 from typing import Any
 
 import pytest
@@ -333,14 +334,30 @@ async def test_where_no_short_path_is_to_be_had_the_crawl_goes_on(tmp_path: Path
     assert "longer than 103 bytes" in captured.out + captured.err
 
 
-def test_a_crawl_that_does_not_answer_is_told_apart_from_none(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_request_whose_client_may_have_given_up_is_left_undone(tmp_path: Path) -> None:
+    """A crawl that was frozen and goes on would stop hours after somebody asked for it, and got no answer."""
+    done: list[str] = []
+
+    async def note(verb: str, arguments: Mapping[str, Any]) -> dict[str, Any]:
+        done.append(verb)
+        return dict(arguments)
+
+    async with Control(tmp_path, note):
+        reader, writer = await asyncio.open_unix_connection(str(tmp_path / SOCKET))
+        writer.write(json.dumps({"verb": "stop", "arguments": {}, "latest_s": monotonic() - 1.0}).encode() + b"\n")
+        assert b"nothing was done" in await reader.readline()
+        writer.close()
+        assert await asked(tmp_path, "status") == {}
+    assert done == ["status"]
+
+
+def test_a_crawl_that_does_not_answer_is_told_apart_from_none(tmp_path: Path) -> None:
     """Its store may hang: opening the job beside it would fail with less to go by."""
-    monkeypatch.setattr(control, "PATIENCE_S", 0.05)
     with socket.socket(socket.AF_UNIX) as listener:
         listener.bind(str(tmp_path / SOCKET))
         listener.listen()
         with pytest.raises(ControlSilent, match="does not answer"):
-            ask(tmp_path, "ls", {})
+            ask(tmp_path, "ls", {}, patience_s=0.05)
 
 
 def test_a_crawl_that_ends_without_an_answer_is_none(tmp_path: Path) -> None:
