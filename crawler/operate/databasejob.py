@@ -20,7 +20,7 @@ from anabranch.crawler.order.order import CrawlOrder
 from anabranch.crawler.outcomes.errors import UsageError
 from anabranch.crawler.report.metrics import Numbers
 from anabranch.crawler.run.crawl_verbs import ADD, REPORT
-from anabranch.crawler.run.explain import explainer_of
+from anabranch.crawler.run.explain import explainer_of, while_stopped
 from anabranch.crawler.run.merging import merged_active
 from anabranch.crawler.run.shared_job import (
     NoWorkers,
@@ -109,8 +109,8 @@ class DatabaseJob:
             except NoWorkers:
                 with opened_whole(job) as (frontier, order, seeds):
                     explainer = explainer_of(order, seeds, job.folder)
-                    facts = answer(frontier, verb, explainer.with_key(verb, arguments))
-                    return VerbAnswer(explainer.explained(verb, facts), is_running=False)
+                    facts = explainer.explained(verb, answer(frontier, verb, explainer.with_key(verb, arguments)))
+                    return VerbAnswer(while_stopped(facts, ""), is_running=False)
 
     def active(self, limit: int) -> Facts | None:
         """Of all workers, summed; `silent` are those that do not answer soon."""

@@ -18,7 +18,7 @@ from anabranch.crawler.job.state import current_round
 from anabranch.crawler.operate.contract import Notify, OpenedJob, VerbAnswer
 from anabranch.crawler.order.order import CrawlOrder
 from anabranch.crawler.outcomes.errors import CrawlerError, JobInUse, UsageError, storage_errors
-from anabranch.crawler.report.progress_log import PROGRESS_LOG_FILE, last_run
+from anabranch.crawler.report.progress_log import PROGRESS_LOG_FILE, LastRun, last_run
 from anabranch.crawler.report.troubles import last_logged
 from anabranch.crawler.run.control import PATIENCE_S as ANSWER_S
 from anabranch.crawler.run.control import ask
@@ -35,7 +35,7 @@ from anabranch.crawler.run.crawl_verbs import (
     changed_facts,
     limits_note,
 )
-from anabranch.crawler.run.explain import ABOUT_URLS, open_explainer
+from anabranch.crawler.run.explain import ABOUT_URLS, open_explainer, while_stopped
 from anabranch.crawler.run.status import stopped_facts
 from anabranch.crawler.run.verbs import READING, WHATEVER_KEY, Arguments, Facts, answer
 from anabranch.crawler.urls.canonicalization import Canonicalizer
@@ -137,8 +137,8 @@ class FolderJob:
             if verb not in ABOUT_URLS:
                 return VerbAnswer(answer(frontier, verb, arguments), is_running=False)
             with open_explainer(place, order) as explainer:
-                facts = answer(frontier, verb, explainer.with_key(verb, arguments))
-                return VerbAnswer(explainer.explained(verb, facts), is_running=False)
+                facts = explainer.explained(verb, answer(frontier, verb, explainer.with_key(verb, arguments)))
+            return VerbAnswer(while_stopped(facts, self._last_run().ending), is_running=False)
 
     def report(self, arguments: Mapping[str, object]) -> Facts:
         """From the crawl, or from the job as it was left."""
@@ -199,15 +199,18 @@ class FolderJob:
         with storage_errors(state), AccountsView(state) as view:
             return LimitUse(done, max(view.total().bytes - current_round(state).bytes_before, 0))
 
+    def _last_run(self) -> LastRun:
+        return last_run(self.directory / "logs" / PROGRESS_LOG_FILE)
+
     def _status_as_left(self) -> Facts:
         now_s, job = time.time(), self.directory.resolve().name
         with self.turn:
             trouble = last_logged(self.directory, now_s)
-            run = last_run(self.directory / "logs" / PROGRESS_LOG_FILE)
+            ending = self._last_run().ending
             with readable_job(self.directory) as place, opened(place) as (frontier, _):
                 totals = answer(frontier, "ls", {"limit": 0})["totals"]
                 seen = frontier.operations.statistics().seen
-                return stopped_facts(job, totals, trouble, seen, is_done=frontier.is_done, ending=run.ending)
+                return stopped_facts(job, totals, trouble, seen, is_done=frontier.is_done, ending=ending)
 
 
 @dataclass(frozen=True, slots=True)

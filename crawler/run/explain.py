@@ -115,11 +115,24 @@ def while_paused(facts: Facts, paused: str) -> Facts:
     """The facts of a verb; if the crawl is paused, that is the reason why nothing is fetched, and no time is known. Pure."""
     if paused and "totals" in facts:
         facts = {**facts, "totals": {**facts["totals"], "why_idle": paused}}
+    return _held_up(facts, f"the crawl is {paused}; when it is resumed") if paused else facts
+
+
+def while_stopped(facts: Facts, ending: str) -> Facts:
+    """The facts of a verb on a job that nobody crawls: nothing is fetched, and no time is known. Pure.
+
+    `ending` says why the last run ended; it is empty if there was none, or if it was killed.
+    """
+    since = f" ({ending})" if ending else ""
+    return _held_up(facts, f"no process crawls the job{since}; when one does")
+
+
+def _held_up(facts: Facts, what: str) -> Facts:
     explained = facts.get("explanation")
-    if paused and explained and explained["state"] in _FETCHED_LATER:
-        reason = f"the crawl is {paused}; when it is resumed: {explained['reason'] or 'it can be fetched'}"
-        facts = {**facts, "explanation": {**explained, "reason": reason, "earliest_s": None}}
-    return facts
+    if not explained or explained["state"] not in _FETCHED_LATER:
+        return facts
+    reason = f"{what}: {explained['reason'] or 'it can be fetched'}"
+    return {**facts, "explanation": {**explained, "reason": reason, "earliest_s": None}}
 
 
 def explainer_of(

@@ -8,7 +8,7 @@ from anabranch.crawler.order.order import CrawlOrder
 from anabranch.crawler.order.sections import ScopeSection
 from anabranch.crawler.outcomes.userfunctions import RULE, UserFunctionFailed
 from anabranch.crawler.report.troubles import Trouble
-from anabranch.crawler.run.explain import UrlExplainer, open_explainer, while_paused
+from anabranch.crawler.run.explain import UrlExplainer, open_explainer, while_paused, while_stopped
 from anabranch.crawler.scope.scope import open_scope
 from anabranch.crawler.urls.canonicalization import Canonicalizer
 
@@ -204,6 +204,22 @@ def test_a_pause_is_the_reason_why_a_url_waits(state, is_told) -> None:
         assert (explanation["reason"], explanation["earliest_s"]) == (words, None)
     else:
         assert explanation == facts["explanation"]
+
+
+@pytest.mark.parametrize(
+    ("ending", "words"),
+    [
+        ("", "no process crawls the job; when one does: it can be fetched"),
+        ("ended by a signal", "no process crawls the job (ended by a signal); when one does: it can be fetched"),
+    ],
+)
+def test_a_job_that_nobody_crawls_is_the_reason_why_a_url_waits(ending, words) -> None:
+    """A time would be a promise that nobody keeps; what is done does not wait for a crawl."""
+    facts = {"explanation": {"state": "queued", "reason": "", "earliest_s": 1.0}}
+    explanation = while_stopped(facts, ending)["explanation"]
+    assert (explanation["reason"], explanation["earliest_s"]) == (words, None)
+    done = {"explanation": {"state": "ended", "reason": "fetched", "earliest_s": None}}
+    assert while_stopped(done, ending) == done
 
 
 def test_a_pause_is_the_reason_why_nothing_can_be_leased() -> None:
