@@ -5,11 +5,12 @@ from __future__ import annotations
 import subprocess
 import sys
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from pathlib import Path
 from threading import Event, Lock
 from time import monotonic
 
-from anabranch.crawler.outcomes.errors import CrawlerError, storage_errors
+from anabranch.crawler.outcomes.errors import CrawlerError, ExitCode, storage_errors
 from anabranch.crawler.report.logtail import last_lines
 
 #: How long a crawl is given to open its job, before it counts as started.
@@ -18,8 +19,19 @@ _LOOK_S = 0.05
 #: What the crawls print, below a job's folder.
 OUTPUT_FILE = "logs/console.out"
 _MOST_OUTPUT_BYTES = 1 << 16
+#: Exit codes of crawls that did their work without success, or were stopped. Of an error they say a message, too.
+_IN_ORDER = frozenset({ExitCode.NO_SEED_ANSWERED, ExitCode.DRAINED, ExitCode.FORCED})
 #: How a message of ours begins.
 _OURS = "anabranch: "
+
+
+class StartFailed(CrawlerError):
+    """A crawl ended with an error. Of the command's own exit codes it has that one."""
+
+    def __init__(self, words: str, returned: int) -> None:
+        super().__init__(words or f"the crawl ended with exit code {returned}; see {OUTPUT_FILE}")
+        with suppress(ValueError):
+            self.exit_code = ExitCode(returned)
 
 
 class Launcher:
@@ -30,7 +42,10 @@ class Launcher:
         self._lock = Lock()
 
     def start(self, directory: Path, options: Sequence[str], is_up: Callable[[int], bool]) -> int:
-        """Have a process crawl the job; its id, when the crawl answers (blocks). Raises: CrawlerError with what it said."""
+        """Have a process crawl the job; its id, when the crawl answers or has ended in order (blocks).
+
+        Raises: StartFailed with what it said.
+        """
         output = directory / OUTPUT_FILE
         with storage_errors(output):
             output.parent.mkdir(exist_ok=True)
@@ -50,11 +65,13 @@ class Launcher:
             if is_up(process.pid):
                 return process.pid
             pause.wait(_LOOK_S)
-        if process.returncode:
-            words = _last_words(output, begin)
-            if " --" in words:
-                words = f"{words} (these are options of `anabranch crawl`)"
-            raise CrawlerError(words or f"the crawl ended with exit code {process.returncode}; see {OUTPUT_FILE}")
+        if not process.returncode:
+            return process.pid
+        words = _last_words(output, begin)
+        if " --" in words:
+            words = f"{words} (these are options of `anabranch crawl`)"
+        if words or process.returncode not in _IN_ORDER:
+            raise StartFailed(words, process.returncode)
         return process.pid
 
 

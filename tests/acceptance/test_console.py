@@ -188,6 +188,20 @@ async def cancelled(tasks):
     await asyncio.gather(*tasks, return_exceptions=True)
 
 
+async def test_a_crawl_that_ends_at_once_has_started(tmp_path, web):
+    """Its seed may not be fetched: that is no failure of the start, and the row tells it; of a damaged job the start fails."""
+    job = new_job(tmp_path, web, seeds="http://127.0.0.1:9/", fetch={"allow_private": False})
+    async with running_console(tmp_path) as console:
+        await console.post("jobs", {**job, "start": False}, code=201)
+        await console.post("jobs/news/start", {})
+        row = checked(await console.until("news", "stopped"), "JobRow")
+        assert row["line"] == "finished, and no URL was answered: the report `seeds` says why"
+        (tmp_path / "jobs" / "news" / "state" / "round.json").write_text("no JSON")
+        refused = await console.client.post("/api/v1/jobs/news/start", json={})
+        assert (refused.status_code, refused.json()["code"]) == (400, 4)
+        assert "round.json: damaged" in refused.json()["error"]
+
+
 async def test_who_may_do_what(tmp_path, web):
     """A reader changes nothing; nobody gets in without a token, by another Host, or from a page of another site."""
     async with running_console(tmp_path) as console:

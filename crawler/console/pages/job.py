@@ -133,7 +133,7 @@ class _Overview:
         row, status, samples, version = found
         self._show_state("removed" if row is None else "finished" if row["is_finished"] else str(row["phase"]))
         self._show_hints(status, version)
-        self._line.text = "This job does not exist." if row is None else cut(row["line"])
+        self._line.text = "This job does not exist." if row is None else _line(row)
         if row is None:
             return
         for label, text in zip(self._figures.values(), _figures(row, status), strict=True):
@@ -222,20 +222,31 @@ class _Overview:
         question = _QUESTIONS.get(action)
         if question and not await confirmed(question.format(name), action):
             return
-        if action == "Start":
-            done = await act(self._view, "start", name, {}, lambda: jobs.start(name))
-        elif action == "Another round":
-            done = await act(self._view, "start", name, {"again": True}, lambda: jobs.start(name, again=True))
-        elif action == "Remove":
+        if action in {"Start", "Another round"}:
+            await self._start(action)
+            return
+        if action == "Remove":
             moved = await act(self._view, "remove", name, {}, lambda: jobs.remove(name))
             if moved is not None:
                 ui.navigate.to(self._view.path())
             return
-        else:
-            verb = action.lower()
-            done = await act(self._view, verb, name, {}, lambda: bool(jobs.job(name).steer(verb, {})))
+        verb = action.lower()
+        done = await act(self._view, verb, name, {}, lambda: bool(jobs.job(name).steer(verb, {})))
         if done is not None:
             say(f"{action}: done")
+        await self._redraw()
+
+    async def _start(self, action: str) -> None:
+        jobs, name, again = self._view.console.jobs, self._name, action == "Another round"
+
+        def start() -> Facts:
+            jobs.start(name, again=again)
+            return jobs.row(name)
+
+        row = await act(self._view, "start", name, {"again": True} if again else {}, start)
+        if row is not None:
+            # A crawl may have ended already, for example by a limit that the job reached before.
+            say(f"{action}: done" if row["pid"] else f"{action}: {cut(row['line'])}")
         await self._redraw()
 
 
@@ -253,7 +264,8 @@ _QUESTIONS = {
     "Another round": "Crawl {} again from its seeds? URLs that are still queued are dropped.",
     "Remove": "Remove {} from the list? Its folder is renamed; nothing is deleted.",
 }
-_FIGURES = ("Pages", "Queued", "Failed", "Active", "Bytes", "Free disk", "Elapsed")
+#: Pages and failures are those of all runs.
+_FIGURES = ("Pages", "Queued", "Failed", "Active / workers", "Bytes, this run", "Time, this run", "Free disk")
 
 
 def _possible(state: str) -> set[str]:
@@ -265,6 +277,11 @@ def _possible(state: str) -> set[str]:
     if state == "stopped":
         return {"Start", "Add seeds", "Another round", "Remove"}
     return {"Start", "Add seeds", "Another round", "Remove"} if state == "finished" else set()
+
+
+def _line(row: Facts) -> str:
+    """What the job does, or why it rests; the counts of a running crawl are those of its run. Pure."""
+    return f"This run: {cut(row['line'])}" if row["pid"] else cut(row["line"])
 
 
 def _why(status: Facts) -> tuple[str, bool]:
@@ -309,6 +326,6 @@ def _figures(row: Facts, status: Facts | None) -> tuple[str, ...]:
         count(row["pages"]), count(row["queued"]), count(row["failed"]),
         "" if runs is None else f"{runs['active']} / {runs['workers']}",
         "" if runs is None else format_bytes(runs["fetched_bytes"]),
-        "" if free is None else format_bytes(free),
         "" if runs is None else duration_words(runs["elapsed_s"]),
+        "" if free is None else format_bytes(free),
     )  # fmt: skip
