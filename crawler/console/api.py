@@ -107,7 +107,7 @@ class NewJob(_Body):
     """A job to create."""
 
     name: Annotated[str, Field(min_length=1, max_length=100, description="of its folder")]
-    seeds: Annotated[str | list[str], Field(description="URLs, a line or an entry each")]
+    seeds: Annotated[str | list[str], Field(description="URLs, a line or an entry each; those of the order, too")] = ""
     order: Annotated[str | dict[str, Any], Field(description="the order: TOML, or its sections")] = ""
     start: Annotated[bool, Field(strict=True, description="start a process that crawls it")] = True
 

@@ -167,6 +167,15 @@ async def test_an_order_that_is_nested_or_large_without_end_is_refused(client, o
     assert (answer.status_code, "the order: " in answer.json()["error"]) == (400, True), answer.text
 
 
+async def test_a_new_job_has_the_seeds_of_its_order(client, jobs):
+    """With those of the request, which may have none."""
+    order = {"job": {"seeds": ["http://b.test/"]}}
+    for name, more, found in (("both", {"seeds": URL}, [URL, "http://b.test/"]), ("own", {}, ["http://b.test/"])):
+        answer = await client.post("/api/v1/jobs", json={"name": name, "order": order, "start": False, **more})
+        assert answer.status_code == 201, answer.text
+        assert (jobs / name / "seeds.txt").read_text().split() == found
+
+
 async def test_many_seeds_are_added_in_parts(client):
     """More than a question to a running crawl may have."""
     urls = [f"{URL}{number}/{'x' * 1000}" for number in range(600)]
