@@ -302,7 +302,7 @@ def stop(here: Here, who: Who, name: Name, asked: Annotated[Stop, Body()] = Stop
 
 @router.post("/jobs/{name}/seeds", summary="Add seeds", **_answers("Seeds"))
 def add(here: Here, who: Who, name: Name, asked: NewSeeds) -> Any:
-    """Works on running and stopped jobs. If one text is not a URL, no seed is added."""
+    """Works on running and stopped jobs. A text that is not a URL is refused; the others are added."""
     return _changed(here, who, "add", name, {"seeds": asked.seeds}, lambda: here.jobs.add(name, asked.seeds))
 
 

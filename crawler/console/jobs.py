@@ -42,6 +42,7 @@ from anabranch.dedup.files.durable import replace_file
 from anabranch.frontier.errors import FrontierError
 from anabranch.frontier.jobfolder import is_job
 from anabranch.frontier.policies.userfunctions import is_user_function
+from anabranch.frontier.records import VerdictKind
 
 #: The file of seeds of a job that a console begins, in the job's folder.
 SEED_FILE = "seeds.txt"
@@ -262,16 +263,17 @@ class ConsoleJobs:
             return self._launcher.start(directory, ["--again", "--yes"] if again else [], is_up)
 
     def add(self, name: str, texts: Sequence[str]) -> Facts:
-        """Add seeds to a job; whether it runs, and the verdicts. Raises: NoSeeds if a text is not a URL; then none is added."""
+        """Add seeds to a job; whether it runs, and the verdicts. What is no URL is refused. Raises: NoSeeds if all are."""
         found = [parse_seed(text, COMMAND_LINE) for text in texts]
-        for seed in found:
-            if isinstance(seed, BadSeed):
-                raise NoSeeds(f"{seed.text!r}: {seed.reason}; none was added")
+        bad = [seed for seed in found if isinstance(seed, BadSeed)]
+        if len(bad) == len(found):
+            raise NoSeeds(f"{bad[0].text!r}: {bad[0].reason}; none was added")
         job, is_running, verdicts = self.job(name), False, []
         for chunk in chunks_of([seed for seed in found if isinstance(seed, Seed)]):
             is_running, added = job.add(chunk)
             verdicts += added
-        return {"running": is_running, "seeds": verdicts}
+        refused = [{"url": seed.text, "verdict": VerdictKind.REFUSED.value, "reason": seed.reason} for seed in bad]
+        return {"running": is_running, "seeds": verdicts + refused}
 
     def remove(self, name: str) -> str:
         """Move a job aside; the new name of its folder. Raises: JobInUse; as `move_aside`."""
@@ -305,7 +307,7 @@ def _warnings(examined: Examined, found: SeedList) -> list[str]:
 
 def _left_out(bad: Sequence[BadSeed]) -> list[str]:
     """A line for each of the first seeds that are left out. Pure."""
-    lines = [f"{seed.text[:_MOST_BAD_CHARS]!r} is left out: {seed.reason}" for seed in bad[:_MOST_BAD]]
+    lines = [f"{seed.text[:_MOST_BAD_CHARS]!r}: {seed.reason}; the job starts without it" for seed in bad[:_MOST_BAD]]
     return [*lines, f"and {len(bad) - _MOST_BAD} more lines that are no seeds"] if len(bad) > _MOST_BAD else lines
 
 

@@ -91,7 +91,7 @@ REFUSED = [
     ("GET", "jobs/news/workers", None, 400),
     ("GET", "nosuch", None, 404),
     ("POST", "jobs/news/pause", None, 400),
-    ("POST", "jobs/news/seeds", {"seeds": [URL, "no url"]}, 400),
+    ("POST", "jobs/news/seeds", {"seeds": ["no url"]}, 400),
     ("POST", "jobs/news/seeds", {"seeds": []}, 400),
     ("POST", "jobs/news/start", {"agian": True}, 400),
     ("PATCH", "jobs/news/order", {"frontier.policy": "host"}, 400),
@@ -174,6 +174,13 @@ async def test_a_new_job_has_the_seeds_of_its_order(client, jobs):
         answer = await client.post("/api/v1/jobs", json={"name": name, "order": order, "start": False, **more})
         assert answer.status_code == 201, answer.text
         assert (jobs / name / "seeds.txt").read_text().split() == found
+
+
+async def test_a_bad_line_among_added_seeds_is_left_out(client):
+    """As in the form of a new job; the answer tells which."""
+    added = (await client.post("/api/v1/jobs/news/seeds", json={"seeds": ["http//a.test", "http://b.test/"]})).json()
+    verdicts = {seed["url"]: seed["verdict"] for seed in checked(added, "Seeds")["seeds"]}
+    assert (len(verdicts), verdicts["http//a.test"], verdicts["http://b.test/"] == "refused") == (2, "refused", False)
 
 
 async def test_many_seeds_are_added_in_parts(client):
