@@ -31,7 +31,7 @@ from anabranch.crawler.console.access import Access, ConsoleRole, Holder
 from anabranch.crawler.console.audit import AuditLog
 from anabranch.crawler.console.jobs import ConsoleJobs, NoSuchJob
 from anabranch.crawler.console.watch import WatchedJobs
-from anabranch.crawler.operate.databasejob import of_several
+from anabranch.crawler.operate.databasejob import DatabaseJob, of_several
 from anabranch.crawler.order.order import dump_order
 from anabranch.crawler.order.sections import VERSION
 from anabranch.crawler.outcomes.endings import failure_code
@@ -378,8 +378,9 @@ def report(here: Here, name: Name, report: str, limit: Annotated[int, Query(ge=0
 
 @router.get("/jobs/{name}/workers", summary="The workers of a job", **_answers("Worker", is_list=True))
 def workers(here: Here, name: Name) -> Any:
-    """Only for jobs with several workers."""
-    return _Json(of_several(here.jobs.job(name), name).workers())
+    """Of a job that several workers can crawl; other jobs have none."""
+    job = here.jobs.job(name)
+    return _Json(job.workers() if isinstance(job, DatabaseJob) else [])
 
 
 @router.post("/jobs/{name}/workers/{worker}/drain", summary="Drain a worker", **_answers("Worker", is_list=True))
@@ -439,7 +440,7 @@ _EVENTS: dict[str, Any] = {
 async def events(
     here: Here, who: Who, request: Request, name: Name, every_s: Annotated[float, Query(ge=0.5, le=3600)] = 2.0
 ) -> Any:
-    """An event `status` at each interval, with facts up to 2 s old; the stream continues when the crawl ends."""
+    """An event `status` at each interval, with facts up to 2 s old; the stream continues when the crawl ends, and ends with the job."""
     await asyncio.to_thread(here.jobs.job, name)
 
     async def stream() -> AsyncIterator[str]:
@@ -448,6 +449,8 @@ async def events(
                 yield _event("status", await asyncio.to_thread(here.watch.answer, name))
             except (CrawlerError, FrontierError) as error:
                 yield _event("error", {"error": str(error), "code": failure_code(error)})
+                if isinstance(error, NoSuchJob):
+                    return
             await asyncio.sleep(every_s)
 
     return _Stream(here, who, stream())

@@ -82,13 +82,20 @@ async def test_questions_are_answered_as_documented(client, path, kind):
     checked(answer.json(), kind)
 
 
+async def test_a_job_of_one_worker_has_no_list_of_workers(client):
+    """It is empty, and no error."""
+    answer = await client.get("/api/v1/jobs/news/workers")
+    assert (answer.status_code, answer.json()) == (200, [])
+
+
 REFUSED = [
     ("GET", "jobs/nosuch", None, 404),
     ("GET", "jobs/news/queues/nosuch", None, 404),
     ("GET", "jobs/news/reports/nosuch", None, 400),
     ("GET", "jobs/news/logs/nosuch", None, 400),
     ("GET", "jobs/news/queues?limit=-1", None, 400),
-    ("GET", "jobs/news/workers", None, 400),
+    ("GET", "jobs/nosuch/workers", None, 404),
+    ("POST", "jobs/news/workers/a/drain", None, 400),
     ("GET", "nosuch", None, 404),
     ("POST", "jobs/news/pause", None, 400),
     ("POST", "jobs/news/seeds", {"seeds": ["no url"]}, 400),
@@ -223,6 +230,21 @@ async def test_ten_streams_cost_the_crawl_one_question(app, client, jobs):
             await asyncio.gather(*streams, return_exceptions=True)
     assert app.state.console.streams.total() == 0  # they have ended
     assert sorted(asked) == sorted([STATUS, STATUS, METRICS])  # the first for its row
+
+
+async def test_the_events_of_a_job_that_is_removed_end(app, client, jobs, monkeypatch):
+    """After one event that says so."""
+    look = app.state.console.watch.answer
+
+    def remove_and_look(name):
+        if (jobs / name).exists():
+            app.state.console.jobs.remove(name)
+            app.state.console.watch.forget(name)
+        return look(name)
+
+    monkeypatch.setattr(WatchedJobs, "answer", lambda _, name: remove_and_look(name))
+    sent = await asyncio.wait_for(client.get("/api/v1/jobs/news/events?every_s=0.5"), HANG_S)
+    assert (sent.text.count("event: error"), sent.text.count("event: ")) == (1, 1)
 
 
 @pytest.mark.parametrize("path", ["events", "logs/crawl.log/events"])
