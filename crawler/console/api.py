@@ -440,7 +440,7 @@ _EVENTS: dict[str, Any] = {
 async def events(
     here: Here, who: Who, request: Request, name: Name, every_s: Annotated[float, Query(ge=0.5, le=3600)] = 2.0
 ) -> Any:
-    """An event `status` at each interval, with facts up to 2 s old; the stream continues when the crawl ends, and ends with the job."""
+    """An event `status` at each interval, with facts up to 2 s old, also when the crawl has ended; it ends with the job."""
     await asyncio.to_thread(here.jobs.job, name)
 
     async def stream() -> AsyncIterator[str]:

@@ -67,8 +67,13 @@ async def test_a_log_is_followed_and_filtered(console, window, job):
     await expect(lines).not_to_contain_text("new")
     await window.get_by_role("switch", name="Regular expression").click()
     await expect(lines).to_have_text(re.compile("^new"))
+    lines_found = window.get_by_role("status").filter(has_text=re.compile("lines|no line"))
+    await expect(lines_found).to_have_text("1 lines")
     await window.get_by_label("Filter").fill("(")
     await expect(window.get_by_role("alert")).to_contain_text("is not a regular expression")
+    await expect(lines_found).to_have_count(0)
+    await window.get_by_label("Filter").fill("nosuch")
+    await expect(lines_found).to_have_text("no line fits the filter")
 
 
 async def test_a_report_is_shown_and_downloaded(console, window, job):
