@@ -336,7 +336,7 @@ def _examined(name: str, given: str | Mapping[str, Any], seed_file: Path) -> Exa
         tables = tomllib.loads(given) if isinstance(given, str) else dict(given)
     except RecursionError as error:
         raise OrderError("the order: nested too deeply; it has only sections and keys") from error
-    except tomllib.TOMLDecodeError as error:
+    except ValueError as error:
         raise OrderError(f"the order: not TOML: {' '.join(str(error).split())}") from error
     own = {"job": {"name": name, "seed_files": [str(seed_file)]}}
     return examine([

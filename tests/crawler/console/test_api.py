@@ -167,7 +167,10 @@ async def test_half_a_surrogate_pair_is_answered(client):
     assert [row["job"] for row in (await client.get("/api/v1/jobs")).json()] == ["news"]
 
 
-@pytest.mark.parametrize("order", ["x=" + "[" * 100_000, "x=" + "{a=" * 100_000, "#" * (1 << 20) + "\n"], ids=len)
+NESTED_OR_LARGE = ["x=" + "[" * 100_000, "x=" + "{a=" * 100_000, "#" * (1 << 20) + "\n", "x=" + "9" * 5000]
+
+
+@pytest.mark.parametrize("order", NESTED_OR_LARGE, ids=len)
 async def test_an_order_that_is_nested_or_large_without_end_is_refused(client, order):
     """In one line, before its parser takes the console's time or stack."""
     answer = await client.post("/api/v1/jobs", json={"name": "a", "seeds": URL, "order": order, "start": False})

@@ -75,6 +75,7 @@ def test_the_keys_that_are_refused():
     ("order", "fault", "warning"),
     [
         ("[limits]\npages = 'x'", "[limits] pages", ""),
+        (f"[limits]\npages = {10**20}", "[limits] pages must be at most 9007199254740992", ""),
         ("[logs]\nfile = 'x.log'", "[logs] file names code", ""),
         ("[frontier]\npolicy = 'nonsense'", "nonsense", ""),
         ("[limits]\npages = 1", "", "no contact is configured"),
