@@ -76,6 +76,7 @@ class UrlFiles(NamedTuple):
     log: list[str]  #: its lines in crawl.log, last one first
     errors: list[str]  #: its lines in errors.jsonl
     via: str | None  #: the page on which it was found first
+    is_seed: bool  #: it was fetched as a seed
     parents: list[str]  #: pages that link to it, as links.jsonl has it
     links: list[tuple[str, str, str]]  #: its links: URL, hop, context
     record: UrlRecord | None
@@ -94,11 +95,13 @@ def url_files(directory: Path, url: str) -> UrlFiles:
     log = _in_all([folder / "logs" / "crawl.log" for folder in folders], bare, MOST_LINES, until_s, is_own)
     errors = _in_all([folder / ERRORS for folder in folders], b'"url":' + quoted + b",", MOST_LINES, until_s)
     parents, links, is_whole = _linked([folder / "links.jsonl" for folder in folders], url, until_s)
-    via = [fields[5].decode("ascii", "replace") for fields in map(bytes.split, log.lines) if len(fields) > 5]
+    places = [fields[4:6] for fields in map(bytes.split, log.lines) if len(fields) > 5]  # hops and via
+    via = [page.decode("ascii", "replace") for _, page in places]
     return UrlFiles(
         log=list(map(text_of_line, log.lines)),
         errors=list(map(text_of_line, errors.lines)),
         via=next((page for page in via if page != "-"), None),
+        is_seed=[b"-", b"-"] in places,
         parents=parents,
         links=links,
         record=url_record(folders, url, until_s),

@@ -32,6 +32,7 @@ async def test_a_url_is_explained_with_its_log_lines_links_and_record(console, w
     await window.keyboard.press("Enter")
     await expect(window.get_by_text("it is done with status 200 OK")).to_be_visible()
     await expect(window.get_by_role("region", name="Scope")).to_contain_text("a seed")
+    await expect(window.get_by_text("It is a seed.")).to_be_visible()
     await expect(window.get_by_role("region", name="Lines of crawl.log")).to_contain_text(" 200 ")
     await expect(window.get_by_role("region", name="Response")).to_contain_text("HTTP/1.1 200 OK")
     await expect(window.get_by_role("region", name="Body")).to_contain_text("<html")

@@ -157,7 +157,7 @@ async def test_a_limit_of_pages_holds_for_the_job(tmp_path, web):
         run = await anabranch(*crawl_of(tmp_path, web), "--limit", str(limit), cwd=tmp_path)
         assert run.code == 0, run.err
         assert len(crawl_log(tmp_path / "job")) == limit
-        assert "stopped by --limit" in run.out
+        assert "stopped by the limit of pages" in run.out
 
 
 async def test_a_limit_of_time_ends_all(tmp_path, web):
