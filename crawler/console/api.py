@@ -10,7 +10,7 @@ import asyncio
 import json
 from asyncio import Semaphore
 from collections import Counter
-from collections.abc import AsyncIterator, Callable, Coroutine, Mapping
+from collections.abc import AsyncIterator, Callable, Coroutine, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from functools import partial
@@ -550,9 +550,18 @@ async def _refused(_request: Request, error: Exception) -> Response:
 
 async def _malformed(_request: Request, error: Exception) -> Response:
     assert isinstance(error, RequestValidationError)
-    first = error.errors()[0]
-    place = ".".join(str(part) for part in first["loc"])
-    return _Json({"error": f"{place}: {first['msg'].lower()}", "code": int(ExitCode.USAGE)}, 400)
+    return _Json({"error": _fault_line(error.errors()), "code": int(ExitCode.USAGE)}, 400)
+
+
+def _fault_line(faults: Sequence[Mapping[str, Any]]) -> str:
+    """The line for the first key at fault; a key that takes several types has a fault for each of them. Pure."""
+    first = faults[0]
+    if first["type"] == "json_invalid":
+        return f"the body is no JSON: {first['ctx']['error'].lower()} at character {first['loc'][1]}"
+    place = first["loc"][:2]
+    words = [fault["msg"].lower().removeprefix("input should be ") for fault in faults if fault["loc"][:2] == place]
+    start = "input should be " if first["msg"].lower().startswith("input should be ") else ""
+    return f"{place[1] if len(place) > 1 else 'the body'}: {start}{' or '.join(dict.fromkeys(words))}"
 
 
 async def _http_error(_request: Request, error: Exception) -> Response:

@@ -115,6 +115,23 @@ async def test_what_cannot_be_done_is_a_line_and_a_code(client, method, path, as
     assert "\n" not in checked(answer.json(), "Error")["error"]
 
 
+WRONG_BODIES = [
+    ('{"name": x', "the body is no JSON: expecting value at character 9"),
+    ("", "the body: field required"),
+    ("[]", "the body: input should be a valid dictionary or object to extract fields from"),
+    ('{"name": "a", "seeds": 5}', "seeds: input should be a valid string or a valid list"),
+    ('{"name": "a", "seeds": [5]}', "seeds: input should be a valid string"),
+    ('{"name": ""}', "name: string should have at least 1 character"),
+]
+
+
+@pytest.mark.parametrize(("body", "line"), WRONG_BODIES)
+async def test_a_wrong_body_is_told_in_plain_words(client, body, line):
+    """By the key, without the paths of the library that checks it."""
+    answer = await client.post("/api/v1/jobs", content=body, headers={"Content-Type": "application/json"})
+    assert (answer.status_code, answer.json()["error"]) == (400, line)
+
+
 async def test_a_job_in_use_is_a_conflict(client, jobs):
     """Another process holds it."""
     with JobFolder.open(jobs / "news"):
