@@ -11,11 +11,11 @@ from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Self, TypeVar
+from typing import Any, Never, Self, TypeVar
 
 import structlog
 
-from anabranch.crawler.api.keywords import Order, ProgramRequest, Seeds, refuse_other, seed_texts
+from anabranch.crawler.api.keywords import Order, ProgramRequest, Seeds, refuse_other, refuse_others, seed_texts
 from anabranch.crawler.api.pages import Page, PageBuffer
 from anabranch.crawler.job.checking import check_names
 from anabranch.crawler.job.choosing import join, named_seeds, refuse_changed
@@ -379,7 +379,7 @@ class _LoopThread:
 
 def crawl(
     seeds: Seeds = (),
-    *,
+    *others: Never,
     job: str | Path | None = None,
     again: bool = False,
     failures: bool = False,
@@ -393,10 +393,10 @@ def crawl(
             async for page in crawl:
                 print(page.url, page.title)
 
-    `seeds` are URLs and files of URLs. `job` is the folder that keeps the crawl, `name` a name below `jobs/`; the next call
-    resumes it. Without them nothing is kept. Every section of the crawl order is a keyword that takes a dict
-    (`politeness={"min_delay": "1s"}`), and every flag of `anabranch crawl` is one that takes a value (`min_delay="1s"`);
-    `order` is a whole one. The variables ANABRANCH_… count as for the command, below the keywords.
+    `seeds` are URLs and files of URLs; several go in a list. `job` is the folder that keeps the crawl, `name` a name below
+    `jobs/`; the next call resumes it. Without them nothing is kept. Every section of the crawl order is a keyword that
+    takes a dict (`politeness={"min_delay": "1s"}`), and every flag of `anabranch crawl` is one that takes a value
+    (`min_delay="1s"`); `order` is a whole one. The variables ANABRANCH_… count as for the command, below the keywords.
 
     Each answered URL comes once, including a 404 or a redirect; with `failures` also URLs without an answer. When
     `buffer` pages or 64 MiB of bodies wait for the loop, no new fetch begins; fetches under way still finish, so at most
@@ -405,19 +405,21 @@ def crawl(
     A wrong argument raises OrderError, here or when the crawl is opened. Opening it raises UsageError, NoSeeds, JobInUse or
     StorageError too, all of them CrawlerError, or FrontierError.
     """
+    refuse_others(others)
     request = ProgramRequest(seeds=seeds, job=job, again=again, order=order, keywords=keywords)
     return Crawl(request, failures=failures, buffer=buffer)
 
 
 def run(
     seeds: Seeds = (),
-    *,
+    *others: Never,
     job: str | Path | None = None,
     again: bool = False,
     order: Order | None = None,
     **keywords: Any,
 ) -> CrawlResult:
     """Crawl to the end (blocks), even inside a running event loop. The arguments are those of `crawl`. Raises: as `crawl`."""
+    refuse_others(others)
     request = ProgramRequest(seeds=seeds, job=job, again=again, order=order, keywords=keywords)
     with Crawl(request, delivers=False) as blocking:
         return blocking.wait()
