@@ -11,11 +11,11 @@ from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Never, Self, TypeVar
+from typing import Any, Self, TypeVar
 
 import structlog
 
-from anabranch.crawler.api.keywords import Order, ProgramRequest, Seeds, refuse_other, refuse_others, seed_texts
+from anabranch.crawler.api.keywords import Order, ProgramRequest, Seeds, refuse_other, seed_texts
 from anabranch.crawler.api.pages import Page, PageBuffer
 from anabranch.crawler.job.checking import check_names
 from anabranch.crawler.job.choosing import join, named_seeds, refuse_changed
@@ -379,7 +379,7 @@ class _LoopThread:
 
 def crawl(
     seeds: Seeds = (),
-    *others: Never,
+    *,
     job: str | Path | None = None,
     again: bool = False,
     failures: bool = False,
@@ -405,21 +405,19 @@ def crawl(
     A wrong argument raises OrderError, here or when the crawl is opened. Opening it raises UsageError, NoSeeds, JobInUse or
     StorageError too, all of them CrawlerError, or FrontierError.
     """
-    refuse_others(others)
     request = ProgramRequest(seeds=seeds, job=job, again=again, order=order, keywords=keywords)
     return Crawl(request, failures=failures, buffer=buffer)
 
 
 def run(
     seeds: Seeds = (),
-    *others: Never,
+    *,
     job: str | Path | None = None,
     again: bool = False,
     order: Order | None = None,
     **keywords: Any,
 ) -> CrawlResult:
     """Crawl to the end (blocks), even inside a running event loop. The arguments are those of `crawl`. Raises: as `crawl`."""
-    refuse_others(others)
     request = ProgramRequest(seeds=seeds, job=job, again=again, order=order, keywords=keywords)
     with Crawl(request, delivers=False) as blocking:
         return blocking.wait()

@@ -71,12 +71,6 @@ def refuse_other(keyword: str, value: object, kind: type, words: str) -> None:
         raise BadArgument(f"{keyword}= must be {words}; not {value!r}")
 
 
-def refuse_others(others: Sequence[object]) -> None:
-    """Raises: BadArgument for arguments after the seeds that have no keyword."""
-    if others:
-        raise BadArgument("several seeds go in a list, like crawl([url, url]); all other arguments have keywords")
-
-
 def _layer(tables: Mapping[str, Any], key_form: str) -> Layer:
     return Layer(tables=tables, section_form="{section}=", key_form=key_form, origin_form=key_form, is_command=True)
 

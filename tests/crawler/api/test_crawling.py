@@ -509,13 +509,6 @@ async def test_a_processor_that_keeps_a_stopped_crawl_is_named(caplog, given):
     assert f"url='{SEED}' step='{__name__}:endless' more=0" in warning
 
 
-@pytest.mark.parametrize("begin", [anabranch.crawl, anabranch.run])
-def test_several_seeds_that_are_no_list_are_refused(begin):
-    """By a line that tells how to write them."""
-    with pytest.raises(anabranch.OrderError, match="several seeds go in a list"):
-        begin(SEED, SEED)
-
-
 @pytest.mark.parametrize("seeds", [None, 5, [5]])
 def test_what_is_no_seed_at_all_is_refused(seeds):
     """By a line of ours."""
