@@ -393,10 +393,10 @@ def crawl(
             async for page in crawl:
                 print(page.url, page.title)
 
-    `seeds` are URLs and files of URLs. `job` is the folder that keeps the crawl, `name` a name below `jobs/`; the next call
-    resumes it. Without them nothing is kept. Every section of the crawl order is a keyword that takes a dict
-    (`politeness={"min_delay": "1s"}`), and every flag of `anabranch crawl` is one that takes a value (`min_delay="1s"`);
-    `order` is a whole one. The variables ANABRANCH_… count as for the command, below the keywords.
+    `seeds` are URLs and files of URLs; several go in a list. `job` is the folder that keeps the crawl, `name` a name below
+    `jobs/`; the next call resumes it. Without them nothing is kept. Every section of the crawl order is a keyword that
+    takes a dict (`politeness={"min_delay": "1s"}`), and every flag of `anabranch crawl` is one that takes a value
+    (`min_delay="1s"`); `order` is a whole one. The variables ANABRANCH_… count as for the command, below the keywords.
 
     Each answered URL comes once, including a 404 or a redirect; with `failures` also URLs without an answer. When
     `buffer` pages or 64 MiB of bodies wait for the loop, no new fetch begins; fetches under way still finish, so at most

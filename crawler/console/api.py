@@ -10,7 +10,7 @@ import asyncio
 import json
 from asyncio import Semaphore
 from collections import Counter
-from collections.abc import AsyncIterator, Callable, Coroutine, Mapping
+from collections.abc import AsyncIterator, Callable, Coroutine, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from functools import partial
@@ -31,7 +31,7 @@ from anabranch.crawler.console.access import Access, ConsoleRole, Holder
 from anabranch.crawler.console.audit import AuditLog
 from anabranch.crawler.console.jobs import ConsoleJobs, NoSuchJob
 from anabranch.crawler.console.watch import WatchedJobs
-from anabranch.crawler.operate.databasejob import of_several
+from anabranch.crawler.operate.databasejob import DatabaseJob, of_several
 from anabranch.crawler.order.order import dump_order
 from anabranch.crawler.order.sections import VERSION
 from anabranch.crawler.outcomes.endings import failure_code
@@ -107,7 +107,7 @@ class NewJob(_Body):
     """A job to create."""
 
     name: Annotated[str, Field(min_length=1, max_length=100, description="of its folder")]
-    seeds: Annotated[str | list[str], Field(description="URLs, a line or an entry each")]
+    seeds: Annotated[str | list[str], Field(description="URLs, a line or an entry each; those of the order, too")] = ""
     order: Annotated[str | dict[str, Any], Field(description="the order: TOML, or its sections")] = ""
     start: Annotated[bool, Field(strict=True, description="start a process that crawls it")] = True
 
@@ -302,7 +302,7 @@ def stop(here: Here, who: Who, name: Name, asked: Annotated[Stop, Body()] = Stop
 
 @router.post("/jobs/{name}/seeds", summary="Add seeds", **_answers("Seeds"))
 def add(here: Here, who: Who, name: Name, asked: NewSeeds) -> Any:
-    """Works on running and stopped jobs. If one text is not a URL, no seed is added."""
+    """Works on running and stopped jobs. A text that is not a URL is refused; the others are added."""
     return _changed(here, who, "add", name, {"seeds": asked.seeds}, lambda: here.jobs.add(name, asked.seeds))
 
 
@@ -378,8 +378,9 @@ def report(here: Here, name: Name, report: str, limit: Annotated[int, Query(ge=0
 
 @router.get("/jobs/{name}/workers", summary="The workers of a job", **_answers("Worker", is_list=True))
 def workers(here: Here, name: Name) -> Any:
-    """Only for jobs with several workers."""
-    return _Json(of_several(here.jobs.job(name), name).workers())
+    """Of a job that several workers can crawl; other jobs have none."""
+    job = here.jobs.job(name)
+    return _Json(job.workers() if isinstance(job, DatabaseJob) else [])
 
 
 @router.post("/jobs/{name}/workers/{worker}/drain", summary="Drain a worker", **_answers("Worker", is_list=True))
@@ -439,7 +440,7 @@ _EVENTS: dict[str, Any] = {
 async def events(
     here: Here, who: Who, request: Request, name: Name, every_s: Annotated[float, Query(ge=0.5, le=3600)] = 2.0
 ) -> Any:
-    """An event `status` at each interval, with facts up to 2 s old; the stream continues when the crawl ends."""
+    """An event `status` at each interval, with facts up to 2 s old, also when the crawl has ended; it ends with the job."""
     await asyncio.to_thread(here.jobs.job, name)
 
     async def stream() -> AsyncIterator[str]:
@@ -448,6 +449,8 @@ async def events(
                 yield _event("status", await asyncio.to_thread(here.watch.answer, name))
             except (CrawlerError, FrontierError) as error:
                 yield _event("error", {"error": str(error), "code": failure_code(error)})
+                if isinstance(error, NoSuchJob):
+                    return
             await asyncio.sleep(every_s)
 
     return _Stream(here, who, stream())
@@ -547,9 +550,18 @@ async def _refused(_request: Request, error: Exception) -> Response:
 
 async def _malformed(_request: Request, error: Exception) -> Response:
     assert isinstance(error, RequestValidationError)
-    first = error.errors()[0]
-    place = ".".join(str(part) for part in first["loc"])
-    return _Json({"error": f"{place}: {first['msg'].lower()}", "code": int(ExitCode.USAGE)}, 400)
+    return _Json({"error": _fault_line(error.errors()), "code": int(ExitCode.USAGE)}, 400)
+
+
+def _fault_line(faults: Sequence[Mapping[str, Any]]) -> str:
+    """The line for the first key at fault; a key that takes several types has a fault for each of them. Pure."""
+    first = faults[0]
+    if first["type"] == "json_invalid":
+        return f"the body is no JSON: {first['ctx']['error'].lower()} at character {first['loc'][1]}"
+    place = first["loc"][:2]
+    words = [fault["msg"].lower().removeprefix("input should be ") for fault in faults if fault["loc"][:2] == place]
+    start = "input should be " if first["msg"].lower().startswith("input should be ") else ""
+    return f"{place[1] if len(place) > 1 else 'the body'}: {start}{' or '.join(dict.fromkeys(words))}"
 
 
 async def _http_error(_request: Request, error: Exception) -> Response:

@@ -18,7 +18,7 @@ from anabranch.crawler.console.asking import Asking
 from anabranch.crawler.console.launching import Launcher
 from anabranch.crawler.job.checking import Check, check_names, order_warnings
 from anabranch.crawler.job.folder import JobFolder, move_aside
-from anabranch.crawler.job.seeds import COMMAND_LINE, BadSeed, Seed, chunks_of, parse_seed, read_seeds
+from anabranch.crawler.job.seeds import COMMAND_LINE, BadSeed, Seed, SeedList, chunks_of, parse_seed, read_seeds
 from anabranch.crawler.operate.contract import OperatedJob
 from anabranch.crawler.operate.databasejob import DatabaseJob
 from anabranch.crawler.operate.finding import operated, operated_folder
@@ -42,6 +42,7 @@ from anabranch.dedup.files.durable import replace_file
 from anabranch.frontier.errors import FrontierError
 from anabranch.frontier.jobfolder import is_job
 from anabranch.frontier.policies.userfunctions import is_user_function
+from anabranch.frontier.records import VerdictKind
 
 #: The file of seeds of a job that a console begins, in the job's folder.
 SEED_FILE = "seeds.txt"
@@ -192,7 +193,7 @@ class ConsoleJobs:
         }
 
     def create(self, name: str, seeds: str, order: str | Mapping[str, Any], *, starts: bool = False) -> list[str]:
-        """Create a job from seeds, one per line, and an order (TOML, or its tables).
+        """Create a job from seeds, one per line, and an order (TOML, or its tables), whose seeds are crawled, too.
 
         Returns warnings: what the order lacks, and seeds that are left out. Raises: UsageError; OrderError, all faults.
         """
@@ -202,17 +203,18 @@ class ConsoleJobs:
             raise UsageError(
                 f"{self.folder}: is a job itself; start a console on the folder that holds it to create others"
             )
-        if not seeds.strip():
+        examined = _examined(name, order, (self.folder / name / SEED_FILE).absolute())
+        made = _sound(examined)
+        content = _all_seeds(seeds, made)
+        if not content.strip():
             raise UsageError("seeds: the list is empty; write one URL a line")
-        content = seeds.encode()
         if len(content) > MOST_SEED_BYTES:
             raise UsageError(f"seeds: more than {MOST_SEED_BYTES >> 20} MiB; add the others when the job runs")
         found = read_seeds(["-"], io.BytesIO(content))
         if not found.seeds:
             bad = found.bad[0]
             raise NoSeeds(f"seeds: {bad.text!r}: {bad.reason}")
-        made = _order(name, order, (self.folder / name / SEED_FILE).absolute())
-        text = dump_order(made)
+        text = dump_order(made.model_copy(update={"job": made.job.model_copy(update={"seeds": ()})}))
         text.encode()  # before anything is made
         directory = self.folder / name
         try:
@@ -233,19 +235,16 @@ class ConsoleJobs:
                 self.start(name)
             except CrawlerError as error:
                 raise CrawlerError(f"the job was created, but not started: {error}") from error
-        return [*order_warnings(made), *_left_out(found.bad)]
+        return _warnings(examined, found)
 
     def check(self, name: str, order: str, seeds: str = "") -> Check:
         """The faults of an order, and warnings about it and about seeds. Raises: OrderError if it is no TOML."""
         assert self.folder is not None
         examined = _examined(name, order, (self.folder / name / SEED_FILE).absolute())
         faults = examined.faults or tuple(_of_the_machine(examined.order)) or tuple(_unknown_names(examined))
-        left_out = (
-            _left_out(read_seeds(["-"], io.BytesIO(seeds.encode("utf-8", "replace"))).bad) if seeds.strip() else []
-        )
-        return Check(
-            faults=faults, warnings=tuple(left_out if faults else [*order_warnings(examined.order), *left_out])
-        )
+        content = _all_seeds(seeds, examined.order)
+        found = read_seeds(["-"], io.BytesIO(content)) if content.strip() else SeedList(seeds=(), bad=())
+        return Check(faults=faults, warnings=tuple(_left_out(found.bad) if faults else _warnings(examined, found)))
 
     def start(self, name: str, *, again: bool = False) -> int:
         """Start a separate process that crawls the job; its id. `again`: another round. Raises: JobInUse if one crawls it."""
@@ -264,16 +263,17 @@ class ConsoleJobs:
             return self._launcher.start(directory, ["--again", "--yes"] if again else [], is_up)
 
     def add(self, name: str, texts: Sequence[str]) -> Facts:
-        """Add seeds to a job; whether it runs, and the verdicts. Raises: NoSeeds if a text is not a URL; then none is added."""
+        """Add seeds to a job; whether it runs, and the verdicts. What is no URL is refused. Raises: NoSeeds if all are."""
         found = [parse_seed(text, COMMAND_LINE) for text in texts]
-        for seed in found:
-            if isinstance(seed, BadSeed):
-                raise NoSeeds(f"{seed.text!r}: {seed.reason}; none was added")
+        bad = [seed for seed in found if isinstance(seed, BadSeed)]
+        if len(bad) == len(found):
+            raise NoSeeds(f"{bad[0].text!r}: {bad[0].reason}; none was added")
         job, is_running, verdicts = self.job(name), False, []
         for chunk in chunks_of([seed for seed in found if isinstance(seed, Seed)]):
             is_running, added = job.add(chunk)
             verdicts += added
-        return {"running": is_running, "seeds": verdicts}
+        refused = [{"url": seed.text, "verdict": VerdictKind.REFUSED.value, "reason": seed.reason} for seed in bad]
+        return {"running": is_running, "seeds": verdicts + refused}
 
     def remove(self, name: str) -> str:
         """Move a job aside; the new name of its folder. Raises: JobInUse; as `move_aside`."""
@@ -292,9 +292,22 @@ class ConsoleJobs:
         return [entry for entry in found if entry == self.folder or not (entry.is_symlink() or _is_odd(entry.name))]
 
 
+def _all_seeds(seeds: str, order: CrawlOrder) -> bytes:
+    """The lines of a new job's seed file: those that were given, and then the seeds of its order. Pure."""
+    # The lines of a file are never names of files, which the seeds of an order may be.
+    return "\n".join([seeds, *order.job.seeds]).encode("utf-8", "surrogatepass")
+
+
+def _warnings(examined: Examined, found: SeedList) -> list[str]:
+    """A line for each thing that a new job lacks or leaves out."""
+    is_file_named = any("seed_files" in layer.tables.get("job", {}) for layer in examined.layers[1:])
+    files = ["[job] seed_files is left out: it names files of the console's machine; give their lines as seeds"]
+    return [*order_warnings(examined.order), *(files if is_file_named else []), *_left_out(found.bad)]
+
+
 def _left_out(bad: Sequence[BadSeed]) -> list[str]:
     """A line for each of the first seeds that are left out. Pure."""
-    lines = [f"{seed.text[:_MOST_BAD_CHARS]!r} is left out: {seed.reason}" for seed in bad[:_MOST_BAD]]
+    lines = [f"{seed.text[:_MOST_BAD_CHARS]!r}: {seed.reason}; the job starts without it" for seed in bad[:_MOST_BAD]]
     return [*lines, f"and {len(bad) - _MOST_BAD} more lines that are no seeds"] if len(bad) > _MOST_BAD else lines
 
 
@@ -323,18 +336,17 @@ def _examined(name: str, given: str | Mapping[str, Any], seed_file: Path) -> Exa
         tables = tomllib.loads(given) if isinstance(given, str) else dict(given)
     except RecursionError as error:
         raise OrderError("the order: nested too deeply; it has only sections and keys") from error
-    except tomllib.TOMLDecodeError as error:
+    except ValueError as error:
         raise OrderError(f"the order: not TOML: {' '.join(str(error).split())}") from error
-    own = {"job": {"name": name, "seeds": [], "seed_files": [str(seed_file)]}}
+    own = {"job": {"name": name, "seed_files": [str(seed_file)]}}
     return examine([
         Layer(tables=own, section_form="[{section}]", key_form="{key}", origin_form="the console"),
         Layer(tables=tables, section_form="[{section}]", key_form="[{section}] {key}", origin_form="the order"),
     ])  # fmt: skip
 
 
-def _order(name: str, given: str | Mapping[str, Any], seed_file: Path) -> CrawlOrder:
-    """The same. Raises: OrderError, all faults; UsageError for what only a file on the machine may order."""
-    examined = _examined(name, given, seed_file)
+def _sound(examined: Examined) -> CrawlOrder:
+    """The order. Raises: OrderError, all faults; UsageError for what only a file on the machine may order."""
     if examined.faults:
         raise OrderError("; ".join(examined.faults))
     for fault in _of_the_machine(examined.order):

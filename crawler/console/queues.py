@@ -274,6 +274,7 @@ class _JobTables:
         self._renewal: Thread | None = None
         self._live = _Live(None, {}, {})
         self._asked_s = -math.inf
+        self._asked_of: tuple[bool, int | None] = (False, None)  # the process that crawled the job then
         self.last: _Tables | None = None
         self.looked_s = time.monotonic()
 
@@ -305,11 +306,12 @@ class _JobTables:
             return self.last
 
     def live(self) -> _Live:
-        """What the crawl has in memory."""
+        """What the crawl has in memory; never what an earlier crawl had."""
+        crawl = who_holds(self.job.directory) if isinstance(self.job, FolderJob) else (True, None)
         with self._lock:
-            if time.monotonic() - self._asked_s < _LIVE_S:
+            if crawl == self._asked_of and time.monotonic() - self._asked_s < _LIVE_S:
                 return self._live
-            self._asked_s = time.monotonic()
+            self._asked_s, self._asked_of = time.monotonic(), crawl
         found = _live(self.job)
         with self._lock:
             self._live = found

@@ -76,6 +76,7 @@ class UrlFiles(NamedTuple):
     log: list[str]  #: its lines in crawl.log, last one first
     errors: list[str]  #: its lines in errors.jsonl
     via: str | None  #: the page on which it was found first
+    is_seed: bool  #: it was fetched as a seed
     parents: list[str]  #: pages that link to it, as links.jsonl has it
     links: list[tuple[str, str, str]]  #: its links: URL, hop, context
     record: UrlRecord | None
@@ -94,16 +95,24 @@ def url_files(directory: Path, url: str) -> UrlFiles:
     log = _in_all([folder / "logs" / "crawl.log" for folder in folders], bare, MOST_LINES, until_s, is_own)
     errors = _in_all([folder / ERRORS for folder in folders], b'"url":' + quoted + b",", MOST_LINES, until_s)
     parents, links, is_whole = _linked([folder / "links.jsonl" for folder in folders], url, until_s)
-    via = [fields[5].decode("ascii", "replace") for fields in map(bytes.split, log.lines) if len(fields) > 5]
+    via, is_seed = _found_on(log.lines)
     return UrlFiles(
         log=list(map(text_of_line, log.lines)),
         errors=list(map(text_of_line, errors.lines)),
-        via=next((page for page in via if page != "-"), None),
+        via=via,
+        is_seed=is_seed,
         parents=parents,
         links=links,
         record=url_record(folders, url, until_s),
         is_whole=log.is_whole and errors.is_whole and is_whole,
     )
+
+
+def _found_on(lines: Iterable[bytes]) -> tuple[str | None, bool]:
+    """The page on which a URL was found first, and whether it is a seed, by its lines in crawl.log. Pure."""
+    places = [fields[4:6] for fields in map(bytes.split, lines) if len(fields) > 5]  # hops and via
+    via = next((page.decode("ascii", "replace") for _, page in places if page != b"-"), None)
+    return via, [b"-", b"-"] in places
 
 
 def url_record(folders: Sequence[Path], url: str, until_s: float) -> UrlRecord | None:

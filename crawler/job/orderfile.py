@@ -57,7 +57,7 @@ def order_file(directory: Path) -> Path | None:
     except UnicodeDecodeError as error:
         line = content.count(b"\n", 0, error.start) + 1
         raise _damaged(f"not UTF-8 (at line {line})", order, copy, kept) from error
-    except (tomllib.TOMLDecodeError, RecursionError) as error:
+    except (ValueError, RecursionError) as error:
         raise _damaged(f"not TOML: {' '.join(str(error).split())}", order, copy, kept) from error
     if not text.strip():
         raise _damaged("is empty", order, copy, kept)

@@ -184,7 +184,7 @@ def parse_seed(text: str, source: str) -> Seed | BadSeed:
     if url is not None:
         return Seed(url=url, source=source)
     return BadSeed(
-        text=text[:_SHOWN_CHARS], source=source, reason="it is not an http or https URL; correct or remove it"
+        text=text[:_SHOWN_CHARS], source=source, reason="it is not an http or https URL, like http://example.org/"
     )
 
 

@@ -106,7 +106,7 @@ def quantity_writer(model: type[BaseModel], key: str) -> Callable[[Any], str]:
     field = next(field for name, field in model.model_fields.items() if key in {name, field.alias})
     inner = (getattr(kind, "__metadata__", ()) for kind in get_args(field.annotation))  # of `Size | None`
     read_by = {getattr(how, "func", None) for how in chain(field.metadata, *inner)}
-    return next((write for read, write in _WRITERS.items() if read in read_by), "{:g}".format)
+    return next((write for read, write in _WRITERS.items() if read in read_by), "{:.16g}".format)
 
 
 #: Parser of a quantity -> its writer.

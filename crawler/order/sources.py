@@ -161,7 +161,7 @@ def _value(section: str, key: str, text: str) -> object:
         return text
     try:
         value = tomllib.loads(f"value = {text}")["value"]
-    except tomllib.TOMLDecodeError:
+    except ValueError:
         value = None
     if isinstance(value, list if kind is tuple else dict):
         return value
@@ -190,7 +190,7 @@ def file_layer(file: Path) -> Layer:
     except UnicodeDecodeError as error:
         line = content.count(b"\n", 0, error.start) + 1
         raise OrderError(f"{file}: not UTF-8 (at line {line}); save it as UTF-8") from error
-    except tomllib.TOMLDecodeError as error:
+    except ValueError as error:  # also of a number of thousands of digits
         raise OrderError(f"{file}: not TOML: {' '.join(str(error).split())}") from error
     job = tables.get("job")
     if isinstance(job, dict) and isinstance(job.get("seed_files"), list):
@@ -223,7 +223,7 @@ def key_lines(text: str) -> dict[tuple[str, str], int]:
     first = 0
     while first < len(lines):
         for count in range(1, _LONGEST + 1):
-            with suppress(tomllib.TOMLDecodeError):
+            with suppress(ValueError):
                 statement = tomllib.loads("\n".join(lines[first : first + count]))
                 break
         else:

@@ -35,9 +35,9 @@ class WhyEnded(Enum):
 
     FINISHED = "finished: nothing is queued"
     RETIRED = "all that is left is in retired queues; raise total_budget, and the same command resumes the crawl"
-    PAGE_LIMIT = "stopped by --limit, which the job keeps; a higher limit continues it (0: no limit)"
-    TIME_LIMIT = "stopped by --time-limit; the same command resumes the crawl for as long again"
-    SIZE_LIMIT = "stopped by --size-limit, which the job keeps; a higher limit continues it (0: no limit)"
+    PAGE_LIMIT = "stopped by the limit of pages, which the job keeps; a higher limit continues it (0: no limit)"
+    TIME_LIMIT = "stopped by the limit of time; the same command resumes the crawl for as long again"
+    SIZE_LIMIT = "stopped by the limit of bytes, which the job keeps; a higher limit continues it (0: no limit)"
     SIGNAL = "stopped by a signal; the same command resumes the crawl"
     OPERATOR = "stopped by the operator; the same command resumes the crawl"
     OPERATOR_NOW = (

@@ -22,6 +22,8 @@ _HAS_SCHEME = re.compile(
     r"(javascript|mailto|data|tel|sms):|([a-z][a-z0-9+.-]*):(?!\d{1,5}(?:[/?#\\]|$))", re.IGNORECASE
 )
 _HOST_START = re.compile(r"//|\[|[^\W_]")
+#: Text without a scheme that is no host and path: a scheme without its colon (`http//a.test`), or several words.
+_MISTYPED = re.compile(r"https?[;,.]?/|.*\s", re.IGNORECASE)
 #: Tab and newlines: the standard removes them anywhere in a URL.
 NO_BREAKS = dict.fromkeys(map(ord, "\t\n\r"))
 
@@ -62,12 +64,13 @@ def host_of(url: str) -> str:
 def seed_url(raw: str) -> str | None:
     """The canonical form of what an operator typed; http without a scheme (`localhost:8080` is a host and a port).
 
-    None if it is no http(s) URL: another scheme, a path (`/etc/seeds`), a SURT directive (`+http://(com,`).
+    None if it is no http(s) URL: another scheme, a path (`/etc/seeds`), a SURT directive (`+http://(com,`), `http//a.test`,
+    words with spaces between them.
     """
     text = raw.translate(NO_BREAKS).strip(C0_AND_SPACE)
     if _HAS_SCHEME.match(text):
         return canonical(text)
-    if not _HOST_START.match(text):
+    if not _HOST_START.match(text) or _MISTYPED.match(text):
         return None
     return canonical(f"http://{text.removeprefix('//')}")
 

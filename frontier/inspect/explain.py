@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from anabranch.frontier.policies.budgets import NOTHING_MORE
 from anabranch.frontier.policies.precedence import FLOOR
-from anabranch.frontier.records import GateKey, QueueKey, UrlRecord, UrlState
+from anabranch.frontier.records import GateKey, OutcomeKind, QueueKey, UrlRecord, UrlState
 from anabranch.frontier.scheduling.gates import Gate
 from anabranch.frontier.scheduling.lifecycle import QueueState
 from anabranch.frontier.times import counted, duration_words, in_time, moment_words, rate_words
@@ -149,7 +149,8 @@ def _url_state(facts: UrlFacts, now_s: float) -> tuple[str, list[str]]:
     if record.state is UrlState.ENDED:
         status = facts.status_words or (str(record.status) if record.status else "")
         tries = f" after {counted(record.attempts, 'try', 'tries')} before" if record.attempts else ""
-        return "ended", [f"it is {record.outcome}{f' with status {status}' if status else ''}{tries}"]
+        ended = "failed" if record.outcome == OutcomeKind.FAILED.value else f"is {record.outcome}"
+        return "ended", [f"it {ended}{f' with status {status}' if status else ''}{tries}"]
     if facts.leased_since_s is not None:
         return "leased", [f"it was leased {duration_words(now_s - facts.leased_since_s)} ago and is not finished"]
     return record.state.value, list(_queued_reasons(facts, record, now_s)) or ["it can be leased now"]

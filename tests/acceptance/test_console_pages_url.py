@@ -32,6 +32,7 @@ async def test_a_url_is_explained_with_its_log_lines_links_and_record(console, w
     await window.keyboard.press("Enter")
     await expect(window.get_by_text("it is done with status 200 OK")).to_be_visible()
     await expect(window.get_by_role("region", name="Scope")).to_contain_text("a seed")
+    await expect(window.get_by_text("It is a seed.")).to_be_visible()
     await expect(window.get_by_role("region", name="Lines of crawl.log")).to_contain_text(" 200 ")
     await expect(window.get_by_role("region", name="Response")).to_contain_text("HTTP/1.1 200 OK")
     await expect(window.get_by_role("region", name="Body")).to_contain_text("<html")
@@ -67,8 +68,13 @@ async def test_a_log_is_followed_and_filtered(console, window, job):
     await expect(lines).not_to_contain_text("new")
     await window.get_by_role("switch", name="Regular expression").click()
     await expect(lines).to_have_text(re.compile("^new"))
+    lines_found = window.get_by_role("status").filter(has_text=re.compile("lines|no line"))
+    await expect(lines_found).to_have_text("1 lines")
     await window.get_by_label("Filter").fill("(")
     await expect(window.get_by_role("alert")).to_contain_text("is not a regular expression")
+    await expect(lines_found).to_have_count(0)
+    await window.get_by_label("Filter").fill("nosuch")
+    await expect(lines_found).to_have_text("no line fits the filter")
 
 
 async def test_a_report_is_shown_and_downloaded(console, window, job):

@@ -44,6 +44,19 @@ async def test_no_table_is_wider_than_the_window_of_a_phone(console, window, job
         assert await window.evaluate(WIDER) == [], path
 
 
+async def test_the_header_is_one_line_on_a_phone(console, window, jobs):
+    """Also with a long name of a job, which is cut there."""
+    name = "portals-of-all-countries-and-regions-2026"
+    (console.jobs / "b").rename(console.jobs / name)
+    heights = []
+    for size in (DESKTOP, PHONE):
+        await window.set_viewport_size(size)
+        await window.goto(f"{console.base}/jobs/{name}")
+        heights.append((await window.locator("header").bounding_box())["height"])
+    assert heights[0] == heights[1] < 70
+    await expect(window.get_by_role("button", name="Log out")).to_be_in_viewport()
+
+
 @pytest.mark.parametrize("path", ["queues", "hosts"])
 async def test_a_grid_shows_its_main_columns_on_a_phone(console, window, jobs, path):
     """The others come back when the window gets wide, without a scroll bar."""

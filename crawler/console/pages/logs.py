@@ -86,6 +86,7 @@ class _Tail:
         self._lines.clear()
         fits = self._fits()
         if fits is None:
+            self._state.text = ""
             return
         path, most = self._path(), int(self._count.value)
         follower = self._begun = LogFollower(path)
@@ -93,7 +94,7 @@ class _Tail:
         if found is not None and follower is self._begun:  # the choice is the same still
             self._lines.clear()
             self._push(found)
-            self._state.text = f"{len(found):,} lines" if found else "no line fits, or the log does not exist yet"
+            self._state.text = f"{len(found):,} lines" if found else _why_empty(path)
             self._follower = follower
 
     async def _follow(self) -> None:
@@ -126,6 +127,14 @@ class _Tail:
     def _push(self, lines: Iterable[str]) -> None:
         for line in lines:
             self._lines.push(line or " ")
+
+
+def _why_empty(path: Path) -> str:
+    """Why no line of a log is shown."""
+    try:
+        return "no line fits the filter" if path.stat().st_size else "the log is empty"
+    except OSError:
+        return "the log does not exist yet"
 
 
 def log_folders(directory: Path | None) -> dict[str, Path]:

@@ -164,11 +164,12 @@ def page(view: View, title: str, job: str = "", tab: str | None = None) -> Itera
     ui.add_head_html(f"<style>{_STYLE}</style><script>{_SCRIPT}</script>")
     dark = ui.dark_mode(None)  # follows the system
     ui.link("Skip to the content", "#main").classes("skip")
-    with ui.header().classes("items-center q-py-xs").props("role=banner"):
+    with ui.header().classes("items-center no-wrap q-py-xs").props("role=banner"):
         ui.link("Anabranch", view.path()).classes("text-white text-lg text-bold no-underline")
         if job:
             ui.label("/").classes("text-white")
-            ui.link(job, view.path("jobs", job)).classes("text-white no-underline").style("overflow-wrap:anywhere")
+            link = ui.link(job, view.path("jobs", job)).classes("text-white no-underline ellipsis").style("min-width:0")
+            link.props["title"] = job
         ui.space()
         ui.link("Lab", view.path("lab")).classes("text-white no-underline")
         ui.label(f"signed in as {view.holder.name}" + ("" if view.may_change else " (reader)")).classes(

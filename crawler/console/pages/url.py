@@ -186,10 +186,10 @@ def _lines(log: str, lines: Sequence[str]) -> None:
 def _pages(view: View, name: str, files: UrlFiles) -> None:
     heading("Found on")
     parents = list(dict.fromkeys([*([files.via] if files.via else []), *files.parents]))
-    if not parents:
-        ui.label(
-            "Unknown: it is a seed, or not fetched yet. With write.links = true a crawl records all links."
-        ).classes("soft")
+    if files.is_seed:
+        ui.label("It is a seed.")
+    elif not parents:
+        ui.label("Unknown before it is fetched. With write.links = true a crawl records all links.").classes("soft")
     with ui.column().classes("w-full gap-1").style("max-height:20rem;overflow:auto;flex-wrap:nowrap"):
         for parent in parents:
             first = " (first)" if parent == files.via else ""

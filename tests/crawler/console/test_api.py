@@ -82,16 +82,23 @@ async def test_questions_are_answered_as_documented(client, path, kind):
     checked(answer.json(), kind)
 
 
+async def test_a_job_of_one_worker_has_no_list_of_workers(client):
+    """It is empty, and no error."""
+    answer = await client.get("/api/v1/jobs/news/workers")
+    assert (answer.status_code, answer.json()) == (200, [])
+
+
 REFUSED = [
     ("GET", "jobs/nosuch", None, 404),
     ("GET", "jobs/news/queues/nosuch", None, 404),
     ("GET", "jobs/news/reports/nosuch", None, 400),
     ("GET", "jobs/news/logs/nosuch", None, 400),
     ("GET", "jobs/news/queues?limit=-1", None, 400),
-    ("GET", "jobs/news/workers", None, 400),
+    ("GET", "jobs/nosuch/workers", None, 404),
+    ("POST", "jobs/news/workers/a/drain", None, 400),
     ("GET", "nosuch", None, 404),
     ("POST", "jobs/news/pause", None, 400),
-    ("POST", "jobs/news/seeds", {"seeds": [URL, "no url"]}, 400),
+    ("POST", "jobs/news/seeds", {"seeds": ["no url"]}, 400),
     ("POST", "jobs/news/seeds", {"seeds": []}, 400),
     ("POST", "jobs/news/start", {"agian": True}, 400),
     ("PATCH", "jobs/news/order", {"frontier.policy": "host"}, 400),
@@ -106,6 +113,23 @@ async def test_what_cannot_be_done_is_a_line_and_a_code(client, method, path, as
     answer = await client.request(method, f"/api/v1/{path}", json=asked)
     assert answer.status_code == code, answer.text
     assert "\n" not in checked(answer.json(), "Error")["error"]
+
+
+WRONG_BODIES = [
+    ('{"name": x', "the body is no JSON: expecting value at character 9"),
+    ("", "the body: field required"),
+    ("[]", "the body: input should be a valid dictionary or object to extract fields from"),
+    ('{"name": "a", "seeds": 5}', "seeds: input should be a valid string or a valid list"),
+    ('{"name": "a", "seeds": [5]}', "seeds: input should be a valid string"),
+    ('{"name": ""}', "name: string should have at least 1 character"),
+]
+
+
+@pytest.mark.parametrize(("body", "line"), WRONG_BODIES)
+async def test_a_wrong_body_is_told_in_plain_words(client, body, line):
+    """By the key, without the paths of the library that checks it."""
+    answer = await client.post("/api/v1/jobs", content=body, headers={"Content-Type": "application/json"})
+    assert (answer.status_code, answer.json()["error"]) == (400, line)
 
 
 async def test_a_job_in_use_is_a_conflict(client, jobs):
@@ -160,11 +184,30 @@ async def test_half_a_surrogate_pair_is_answered(client):
     assert [row["job"] for row in (await client.get("/api/v1/jobs")).json()] == ["news"]
 
 
-@pytest.mark.parametrize("order", ["x=" + "[" * 100_000, "x=" + "{a=" * 100_000, "#" * (1 << 20) + "\n"], ids=len)
+NESTED_OR_LARGE = ["x=" + "[" * 100_000, "x=" + "{a=" * 100_000, "#" * (1 << 20) + "\n", "x=" + "9" * 5000]
+
+
+@pytest.mark.parametrize("order", NESTED_OR_LARGE, ids=len)
 async def test_an_order_that_is_nested_or_large_without_end_is_refused(client, order):
     """In one line, before its parser takes the console's time or stack."""
     answer = await client.post("/api/v1/jobs", json={"name": "a", "seeds": URL, "order": order, "start": False})
     assert (answer.status_code, "the order: " in answer.json()["error"]) == (400, True), answer.text
+
+
+async def test_a_new_job_has_the_seeds_of_its_order(client, jobs):
+    """With those of the request, which may have none."""
+    order = {"job": {"seeds": ["http://b.test/"]}}
+    for name, more, found in (("both", {"seeds": URL}, [URL, "http://b.test/"]), ("own", {}, ["http://b.test/"])):
+        answer = await client.post("/api/v1/jobs", json={"name": name, "order": order, "start": False, **more})
+        assert answer.status_code == 201, answer.text
+        assert (jobs / name / "seeds.txt").read_text().split() == found
+
+
+async def test_a_bad_line_among_added_seeds_is_left_out(client):
+    """As in the form of a new job; the answer tells which."""
+    added = (await client.post("/api/v1/jobs/news/seeds", json={"seeds": ["http//a.test", "http://b.test/"]})).json()
+    verdicts = {seed["url"]: seed["verdict"] for seed in checked(added, "Seeds")["seeds"]}
+    assert (len(verdicts), verdicts["http//a.test"], verdicts["http://b.test/"] == "refused") == (2, "refused", False)
 
 
 async def test_many_seeds_are_added_in_parts(client):
@@ -207,6 +250,21 @@ async def test_ten_streams_cost_the_crawl_one_question(app, client, jobs):
             await asyncio.gather(*streams, return_exceptions=True)
     assert app.state.console.streams.total() == 0  # they have ended
     assert sorted(asked) == sorted([STATUS, STATUS, METRICS])  # the first for its row
+
+
+async def test_the_events_of_a_job_that_is_removed_end(app, client, jobs, monkeypatch):
+    """After one event that says so."""
+    look = app.state.console.watch.answer
+
+    def remove_and_look(name):
+        if (jobs / name).exists():
+            app.state.console.jobs.remove(name)
+            app.state.console.watch.forget(name)
+        return look(name)
+
+    monkeypatch.setattr(WatchedJobs, "answer", lambda _, name: remove_and_look(name))
+    sent = await asyncio.wait_for(client.get("/api/v1/jobs/news/events?every_s=0.5"), HANG_S)
+    assert (sent.text.count("event: error"), sent.text.count("event: ")) == (1, 1)
 
 
 @pytest.mark.parametrize("path", ["events", "logs/crawl.log/events"])

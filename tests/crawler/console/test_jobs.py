@@ -1,5 +1,6 @@
 """The jobs of a console, and what an order from the API may set."""
 
+import io
 import os
 from pathlib import Path
 
@@ -7,6 +8,7 @@ import pytest
 
 from anabranch.crawler.console.jobs import ALLOWED, ConsoleJobs, _of_the_machine
 from anabranch.crawler.job.folder import JobFolder
+from anabranch.crawler.job.seeds import read_seeds
 from anabranch.crawler.operate.databasejob import DatabaseJob
 from anabranch.crawler.order.fetch import SiteEntry
 from anabranch.crawler.order.frontier import OverrideEntry
@@ -73,6 +75,7 @@ def test_the_keys_that_are_refused():
     ("order", "fault", "warning"),
     [
         ("[limits]\npages = 'x'", "[limits] pages", ""),
+        (f"[limits]\npages = {10**20}", "[limits] pages must be at most 9007199254740992", ""),
         ("[logs]\nfile = 'x.log'", "[logs] file names code", ""),
         ("[frontier]\npolicy = 'nonsense'", "nonsense", ""),
         ("[limits]\npages = 1", "", "no contact is configured"),
@@ -116,4 +119,25 @@ def test_seeds_that_are_left_out_of_a_new_job_are_named(tmp_path) -> None:
     seeds = "\n".join(["http://a.test/", *["ftp://x/"] * 12])
     warnings = ConsoleJobs(str(tmp_path)).create("a", seeds, '[agent]\ncontact = "http://x.test/"')
     assert (len(warnings), warnings[-1]) == (11, "and 2 more lines that are no seeds")
-    assert warnings[0].startswith("'ftp://x/' is left out: ")
+    assert warnings[0].endswith("; the job starts without it")
+
+
+def test_the_seeds_of_the_order_are_crawled_too(tmp_path) -> None:
+    """With those that were given, and alone; one that names a file is a URL, and files of seeds are left out with a warning."""
+    jobs, secret = ConsoleJobs(str(tmp_path)), tmp_path / "secret.txt"
+    secret.write_text("http://secret.test/\n")
+    order = f'[agent]\ncontact = "http://x.test/"\n[job]\nseeds = ["http://b.test/", "{secret}", "ftp://x/"]\n'
+    left_out = [f"'{secret}'", "'ftp://x/'"]
+    assert [line.partition(": it is ")[0] for line in jobs.check("both", order, "http://a.test/").warnings] == left_out
+    for name, given, found in (
+        ("both", "http://a.test/", ["http://a.test/", "http://b.test/"]),
+        ("own", "", ["http://b.test/"]),
+    ):
+        assert [line.partition(": it is ")[0] for line in jobs.create(name, given, order)] == left_out
+        kept = jobs.job(name).order().job
+        assert (kept.seeds, kept.seed_files) == ((), (tmp_path / name / "seeds.txt",))
+        assert [seed.url for seed in read_seeds(kept.seed_file_names, io.BytesIO()).seeds] == found
+    with_file = f'[job]\nseed_files = ["{secret}"]\n'
+    assert any("[job] seed_files is left out" in line for line in jobs.create("file", "http://a.test/", with_file))
+    with pytest.raises(UsageError, match="the list is empty"):
+        jobs.create("none", "", with_file)

@@ -112,6 +112,7 @@ async def test_what_a_crawl_has_in_memory_comes_from_it(tables: QueueTables, job
     assert (row.key, row.in_flight, row.is_live) == (lease.queue, 1, True)
     assert page.live_s is not None
     assert [(gate.key, gate.in_flight) for gate in gates.rows] == [(lease.queue, 1)]
+    assert tables.queues("news", query).rows == []  # that crawl has ended
 
 
 def test_old_tables_are_made_anew_when_somebody_looks(

@@ -96,6 +96,7 @@ def test_the_logs_say_where_a_url_was_found_and_how_it_ended(job: Path) -> None:
     assert len(found.errors) == 1
     assert f'"url":"{URL}"' in found.errors[0]
     assert (found.via, found.parents, found.links) == (OTHER, [OTHER], [(f"{URL}/more", "E", "img/@src")])
+    assert not found.is_seed
     assert (found.record, found.is_whole) == (None, True)
 
 
@@ -110,6 +111,15 @@ def test_a_record_is_read_from_a_file_that_grows_or_is_finished(job: Path, is_fi
     assert found.request.startswith("GET / HTTP/1.1")
     assert "secret" not in found.request
     assert (found.body, found.is_cut, found.trouble, found.original) == (body[:BODY_BYTES], True, "", "")
+
+
+@pytest.mark.parametrize(("hops", "is_seed"), [("", True), ("P", False)])
+def test_a_seed_is_known_by_its_line_in_the_log(job: Path, hops: str, is_seed: bool) -> None:
+    """It was found on no page; neither was a robots.txt."""
+    line = crawl_log_line(CrawlLogEntry(logged_s=START_S, status=200, url=URL, worker=1, hops=hops))
+    (job / "logs" / "crawl.log").write_bytes(line)
+    assert url_files(job, URL).is_seed == is_seed
+    assert not url_files(job, OTHER).is_seed
 
 
 def test_a_revisit_names_the_url_that_has_its_body(job: Path) -> None:

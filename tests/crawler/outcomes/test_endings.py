@@ -54,6 +54,7 @@ def test_an_error_of_any_room_has_its_exit_code(error, code) -> None:
 @pytest.mark.parametrize("ending", WhyEnded)
 def test_a_run_whose_queue_is_gone_promises_nothing(ending) -> None:
     """Why it ended is said as ever, and not that the same command, or a higher limit, goes on."""
+    assert "--" not in ending.value  # the console's pages show it, too
     words = ending_text(ending, lasts=False)
     if ending is WhyEnded.FINISHED:
         assert words == ending.value

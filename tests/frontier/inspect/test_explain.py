@@ -91,8 +91,8 @@ def test_a_url_that_can_never_be_queued_tells_why() -> None:
 @pytest.mark.parametrize(
     ("attempts", "words", "reason"),
     [
-        (0, "", "it is failed with status -2"),
-        (2, "-2 connect failed", "it is failed with status -2 connect failed after 2 tries before"),
+        (0, "", "it failed with status -2"),
+        (2, "-2 connect failed", "it failed with status -2 connect failed after 2 tries before"),
     ],
 )
 def test_a_url_that_has_ended_tells_its_status(attempts: int, words: str, reason: str) -> None:

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from anabranch.crawler.console.pages.logs import MOST_CHARS, fitting, line_filter, log_folders
+from anabranch.crawler.console.pages.logs import MOST_CHARS, _why_empty, fitting, line_filter, log_folders
 from anabranch.crawler.outcomes.errors import UsageError
 
 
@@ -33,6 +33,16 @@ def test_lines_are_printable_and_short() -> None:
     """Whatever a site wrote into them."""
     shown = fitting(["\x1b[31m\u202e\ufffd", "x" * 1_000_000], line_filter("", is_pattern=False))
     assert shown == ["\\x1b[31m\\u202e�", "x" * MOST_CHARS + "…"]
+
+
+def test_why_no_line_of_a_log_is_shown_is_told(tmp_path: Path) -> None:
+    """There is no log, or no line in it, or none that fits."""
+    log = tmp_path / "crawl.log"
+    assert _why_empty(log) == "the log does not exist yet"
+    log.touch()
+    assert _why_empty(log) == "the log is empty"
+    log.write_text("a line\n")
+    assert _why_empty(log) == "no line fits the filter"
 
 
 def test_the_workers_of_a_job_have_logs_of_their_own(tmp_path: Path) -> None:
