@@ -41,7 +41,7 @@ from anabranch.crawler.processors.recorder import ExchangeMaker, Recorder
 from anabranch.crawler.report.progress_log import ProgressFacts
 from anabranch.crawler.report.statistics import CrawlStatistics, WorkerBoard
 from anabranch.crawler.report.troubles import Trouble, last_logged
-from anabranch.crawler.run.explain import UrlExplainer
+from anabranch.crawler.run.explain import UrlExplainer, logged_hops
 from anabranch.crawler.run.limits import RunLimits
 from anabranch.crawler.run.run_state import RunState
 from anabranch.crawler.run.workers import Delivery, WorkerPool
@@ -300,4 +300,7 @@ def _explainer(context: RunContext, admission: UrlAdmission, book: Book, chain: 
 
     robots = next((process for _, process in chain if isinstance(process, RobotsPrecondition)), None)
     words, verdict = (None, None) if robots is None else (robots.words, robots.verdict)
-    return UrlExplainer(admission.scope, admission.canonicalizer.key, book, admission.similar, words, trouble, verdict)
+    hops = partial(logged_hops, context.job.crawl_log)
+    return UrlExplainer(
+        admission.scope, admission.canonicalizer.key, book, admission.similar, words, trouble, verdict, hops
+    )

@@ -84,7 +84,7 @@ class CrawlVerbs:
             return self._metrics()
         elif verb != STATUS:
             facts = await answer_running(self._parts.frontier, verb, explainer.with_key(verb, given))
-            facts = while_paused(facts, state.pause_reason)
+            facts = await asyncio.to_thread(explainer.with_hops, while_paused(facts, state.pause_reason))
             return await asyncio.to_thread(explainer.with_trouble, explainer.with_scope(verb, facts))
         return self._status()
 

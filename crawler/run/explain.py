@@ -59,6 +59,7 @@ class UrlExplainer:
     robots: RobotsWords | None = None  #: None: the crawl asks for none
     trouble: LastTrouble = lambda *_: None
     robots_verdict: RobotsWords | None = None  #: of a page; None: only a running crawl has the rules
+    hops: Callable[[str], str | None] = lambda _: None  #: of a URL that has ended, from crawl.log; None: not known
 
     def with_key(self, verb: str, given: Arguments) -> Arguments:
         """The arguments of a verb, with the key for dedup of the URL that they name, if they name one. Raises: OrderError."""
@@ -70,8 +71,15 @@ class UrlExplainer:
             return {**given, "key": key_of(url, self.key).decode("utf-8", "surrogatepass")}
 
     def explained(self, verb: str, facts: Facts) -> Facts:
-        """The Frontier's facts; if they are about a URL, with its scope and its last trouble (blocks)."""
-        return self.with_trouble(self.with_scope(verb, facts))
+        """The Frontier's facts; if they are about a URL, with its hops, its scope and its last trouble (blocks)."""
+        return self.with_trouble(self.with_scope(verb, self.with_hops(facts)))
+
+    def with_hops(self, facts: Facts) -> Facts:
+        """The facts with the hops of a URL that has ended, which the queue does not keep (blocks). Any thread may call it."""
+        explanation = facts.get("explanation", {})
+        if explanation.get("state") != UrlState.ENDED.value or explanation["hops"] is not None:
+            return facts
+        return {**facts, "explanation": {**explanation, "hops": self.hops(explanation["subject"])}}
 
     def with_scope(self, verb: str, facts: Facts) -> Facts:
         """The facts with the scope's words about their URL."""
@@ -145,8 +153,16 @@ def explainer_of(
     key = Canonicalizer(order.urls.canonicalization).key
     if directory is None:
         return UrlExplainer(scope, key, book, similar)
-    robots = partial(_logged_robots, directory / "logs" / "crawl.log") if order.robots.robots == "obey" else None
-    return UrlExplainer(scope, key, book, similar, robots, lambda url, _, now_s: last_logged(directory, now_s, url))
+    crawl_log = directory / "logs" / "crawl.log"
+    return UrlExplainer(
+        scope,
+        key,
+        book,
+        similar,
+        robots=partial(_logged_robots, crawl_log) if order.robots.robots == "obey" else None,
+        trouble=lambda url, _, now_s: last_logged(directory, now_s, url),
+        hops=partial(logged_hops, crawl_log),
+    )
 
 
 @contextmanager
@@ -158,6 +174,12 @@ def open_explainer(directory: Path, order: CrawlOrder) -> Iterator[UrlExplainer]
         if similar is not None:
             opened.callback(lambda: asyncio.run(similar.close()))
         yield explainer_of(order, book, directory, similar)
+
+
+def logged_hops(crawl_log: Path, url: str) -> str | None:
+    """The path to a URL by its last line; None without one, and for a path of which the log has the end only (blocks)."""
+    entry = last_entry(crawl_log, url)
+    return None if entry is None or "+" in entry.hops else entry.hops
 
 
 def _logged_robots(crawl_log: Path, url: str, now_s: float) -> str:

@@ -1,14 +1,17 @@
 """What `why` says of a URL beside the Frontier's words."""
 
+from functools import partial
+
 import pytest
 
+from anabranch.crawler.accounts.crawl_log import CrawlLogEntry, crawl_log_line
 from anabranch.crawler.job.seeds import Seed, SeedBook
 from anabranch.crawler.order.fetch import RobotsSection
 from anabranch.crawler.order.order import CrawlOrder
 from anabranch.crawler.order.sections import ScopeSection
 from anabranch.crawler.outcomes.userfunctions import RULE, UserFunctionFailed
 from anabranch.crawler.report.troubles import Trouble
-from anabranch.crawler.run.explain import UrlExplainer, open_explainer, while_paused, while_stopped
+from anabranch.crawler.run.explain import UrlExplainer, logged_hops, open_explainer, while_paused, while_stopped
 from anabranch.crawler.scope.scope import open_scope
 from anabranch.crawler.urls.canonicalization import Canonicalizer
 
@@ -122,6 +125,23 @@ ROBOTS = "http://a.test/robots.txt"
 def never_scheduled(url, state="never scheduled"):
     said = {"subject": url, "hops": None, "state": state, "queue": "q", "gate": None, "reason": "x"}
     return {"now_s": 5.0, "explanation": said}
+
+
+def test_the_hops_of_a_url_that_has_ended_are_those_of_crawl_log(explainer, tmp_path) -> None:
+    """The queue does not keep them. Of a path that the log cuts, and without a line, nothing is known."""
+    log, url = tmp_path / "crawl.log", f"{SEED}x"
+    for line in ("LL", "L" * 60):
+        with log.open("ab") as file:
+            file.write(
+                crawl_log_line(CrawlLogEntry(logged_s=0.0, status=200, url=f"{SEED}{len(line)}", worker=1, hops=line))
+            )
+    hops = partial(logged_hops, log)
+    asking = UrlExplainer(explainer.scope, explainer.key, {SEED}, hops=hops)
+    told = asking.explained("why", never_scheduled(f"{SEED}2", "ended"))
+    assert told["explanation"]["hops"] == "LL"
+    assert told["scope"].startswith("in scope after 2 hops (LL), by rule 2 (seeds)")
+    assert asking.with_hops(never_scheduled(f"{SEED}2", "queued"))["explanation"]["hops"] is None
+    assert (hops(f"{SEED}60"), hops(url)) == (None, None)
 
 
 def test_a_robots_txt_is_no_page_but_what_its_host_needs_first(explainer) -> None:
