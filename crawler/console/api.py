@@ -35,7 +35,7 @@ from anabranch.crawler.operate.databasejob import DatabaseJob, of_several
 from anabranch.crawler.order.order import dump_order
 from anabranch.crawler.order.sections import VERSION
 from anabranch.crawler.outcomes.endings import failure_code
-from anabranch.crawler.outcomes.errors import CrawlerError, ExitCode, JobInUse
+from anabranch.crawler.outcomes.errors import CrawlerError, ExitCode, JobInUse, UsageError
 from anabranch.crawler.report.exposition import CONTENT_TYPE, exposition
 from anabranch.crawler.report.logtail import LogFollower, last_lines
 from anabranch.crawler.run.verbs import Facts
@@ -366,6 +366,8 @@ def order(here: Here, name: Name) -> Any:
 @router.patch("/jobs/{name}/order", summary="Change the order of a job", **_answers("Changes"))
 def change_order(here: Here, who: Who, name: Name, asked: Annotated[dict[str, Setting], Body()]) -> Any:
     """As `anabranch set`: `{"limits.pages": 500}`; a key that ends with + adds to a list."""
+    if not asked:
+        raise UsageError('the body names no key; give an object like {"limits.pages": 500}')
     settings = [f"{key}={value if isinstance(value, str) else json.dumps(value)}" for key, value in asked.items()]
     return _changed(here, who, "set", name, asked, lambda: here.jobs.job(name).change_order(settings))
 
@@ -460,7 +462,7 @@ async def events(
 async def log_events(
     here: Here, who: Who, request: Request, name: Name, log: LogName, contains: Annotated[str, Query()] = ""
 ) -> Any:
-    """An event `line` for each line that is added, if it contains the text."""
+    """An event `line` for each line that is added, if it contains the text; it ends with the job."""
     follower = LogFollower(await asyncio.to_thread(here.jobs.log, name, log))
 
     async def stream() -> AsyncIterator[str]:
@@ -469,6 +471,11 @@ async def log_events(
             for line in await asyncio.to_thread(follower.new_lines):
                 if contains in line:
                     yield _event("line", {"line": line})
+            try:
+                await asyncio.to_thread(here.jobs.directory, name)
+            except NoSuchJob as error:
+                yield _event("error", {"error": str(error), "code": error.exit_code})
+                return
             await asyncio.sleep(_FOLLOW_S)
 
     return _Stream(here, who, stream())

@@ -161,7 +161,7 @@ _COMPLAINTS: Mapping[str, str] = {
     "greater_than": "must be more than {gt}",
     "less_than": "must be less than {lt}",
     "tuple_type": "must be a list",
-    "dict_type": "must be a section with keys",
+    "dict_type": "must be a table of keys and values",
     "missing": "must be given",
     "too_short": "must not be empty",
     "path_type": "must be the name of a file",

@@ -15,6 +15,7 @@ from anabranch.crawler.console.urlfacts import is_within
 from anabranch.crawler.job.workerfolders import worker_folders
 from anabranch.crawler.outcomes.errors import UsageError
 from anabranch.crawler.report.logtail import LogFollower, last_lines
+from anabranch.frontier.times import counted
 
 #: Lines that the page holds, and characters of a line that are shown and searched.
 MOST_LINES, MOST_CHARS = 2000, 2000
@@ -94,7 +95,7 @@ class _Tail:
         if found is not None and follower is self._begun:  # the choice is the same still
             self._lines.clear()
             self._push(found)
-            self._state.text = f"{len(found):,} lines" if found else _why_empty(path)
+            self._state.text = counted(len(found), "line") if found else _why_empty(path)
             self._follower = follower
 
     async def _follow(self) -> None:

@@ -23,6 +23,7 @@ from anabranch.crawler.job.folder import JobFolder
 from anabranch.crawler.job.frontier import open_job
 from anabranch.crawler.job.seeds import SEED_BOOK, Seed, SeedBook
 from anabranch.crawler.order.order import CrawlOrder, dump_order
+from anabranch.crawler.report.logtail import LogFollower
 from anabranch.crawler.run.control import Control
 from anabranch.crawler.run.crawl_verbs import METRICS, STATUS
 from anabranch.frontier.records import Candidate
@@ -265,6 +266,24 @@ async def test_the_events_of_a_job_that_is_removed_end(app, client, jobs, monkey
     monkeypatch.setattr(WatchedJobs, "answer", lambda _, name: remove_and_look(name))
     sent = await asyncio.wait_for(client.get("/api/v1/jobs/news/events?every_s=0.5"), HANG_S)
     assert (sent.text.count("event: error"), sent.text.count("event: ")) == (1, 1)
+
+
+async def test_the_lines_of_a_log_end_with_its_job(app, client, jobs, monkeypatch):
+    """After those that were read, and one event that says so."""
+
+    def remove_and_read(_):
+        app.state.console.jobs.remove("news")
+        return ["last"]
+
+    monkeypatch.setattr(LogFollower, "new_lines", remove_and_read)
+    sent = await asyncio.wait_for(client.get("/api/v1/jobs/news/logs/crawl.log/events"), HANG_S)
+    assert [line for line in sent.text.splitlines() if line.startswith("event: ")] == ["event: line", "event: error"]
+
+
+async def test_a_change_of_no_key_is_refused(client):
+    """In the words of the API."""
+    answer = await client.patch("/api/v1/jobs/news/order", json={})
+    assert (answer.status_code, answer.json()["error"][:26]) == (400, "the body names no key; giv")
 
 
 @pytest.mark.parametrize("path", ["events", "logs/crawl.log/events"])

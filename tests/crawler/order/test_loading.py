@@ -61,7 +61,7 @@ def test_all_faults_of_all_sources_are_told_at_once(tmp_path, monkeypatch) -> No
             "FILE: [crawl] workers must be a whole number; not 'many'",
             "FILE: [fetch] timeout must be more than 0; not 0",
             "FILE: [fetch] max_body must be a number of bytes, or like 8KB, 10MB, 16MiB, 1GB; not 'x'",
-            "FILE: [dns] hosts must be a section with keys; not 3",
+            "FILE: [dns] hosts must be a table of keys and values; not 3",
             "FILE: [[override]] 1 surt must not be empty; not []",
         ]
     )

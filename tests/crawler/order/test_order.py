@@ -152,7 +152,7 @@ def test_seed_files_are_relative_to_the_order_file_that_names_them(file: Path, m
         ("[frontier]\npolicy = 7", "FILE: [frontier] policy must be text; not 7"),
         ("[fetch]\nallow_private = 'x'", "FILE: [fetch] allow_private must be true or false; not 'x'"),
         ("[fetch]\ntimeout = 0\nmax_body = 0", "FILE: [fetch] timeout must be more than 0; not 0 (and 1 more)"),
-        ("[dns]\nhosts = 3", "FILE: [dns] hosts must be a section with keys; not 3"),
+        ("[dns]\nhosts = 3", "FILE: [dns] hosts must be a table of keys and values; not 3"),
         ("[job]\nseeds = 'http://a/'", "FILE: [job] seeds must be a list; not 'http://a/'"),
         ("[job]\nseed_files = [3]", "FILE: [job] seed_files must be the name of a file; not 3"),
         (
