@@ -83,7 +83,7 @@ async def test_urls_full_of_script_are_text(console, window, crawl):
 
 
 async def test_a_host_is_blocked_for_a_time_and_unblocked(console, window, crawl):
-    """The panel shows that it is closed, and why."""
+    """The panel shows that it is closed, and why. A moment that is past is refused, and the dialog asks again."""
     await window.goto(f"{console.base}/jobs/news/hosts")
     await row(window, "b.test").locator(".ag-cell").first.click()
     panel = window.get_by_role("dialog").first
@@ -94,6 +94,9 @@ async def test_a_host_is_blocked_for_a_time_and_unblocked(console, window, crawl
     await window.get_by_role("button", name="Unblock", exact=True).click()
     await expect(panel.get_by_role("status")).not_to_contain_text("blocked")
     await panel.get_by_role("button", name="Block …", exact=True).click()
+    await window.get_by_label("Or until").fill("2001-01-31T14:00")
+    await window.get_by_role("button", name="Block", exact=True).click()
+    await expect(window.locator(".q-notification", has_text="in the past")).to_be_visible()
     await window.get_by_label("Or until").fill("2099-01-31T14:00")
     await window.get_by_role("button", name="Block", exact=True).click()
     await expect(panel.get_by_role("status")).to_contain_text("closed: blocked")

@@ -190,17 +190,19 @@ async def block_host(view: View, name: str, hosts: Sequence[str]) -> None:
         until = ui.input("Or until (local time of the console)").props("outlined dense stack-label type=datetime-local")
         until.classes("w-full")
         answer_buttons(dialog, "Block")
-    if await answered(dialog):
-        chosen = str(host.value)
-        asked: dict[str, object] = {"host": chosen, "until": until.value or str(span.value)}
 
-        def block() -> VerbAnswer:
-            ends = _end_of_block(str(span.value), until.value or "")
-            return view.console.jobs.job(name).answer("block", {"host": chosen, **ends})
+    def block() -> VerbAnswer:
+        ends = _end_of_block(str(span.value), until.value or "")
+        return view.console.jobs.job(name).answer("block", {"host": str(host.value), **ends})
 
+    done = None
+    while done is None and await dialog:  # after a refusal once more, with what was chosen
+        asked: dict[str, object] = {"host": host.value, "until": until.value or str(span.value)}
         done = await act(view, "block", name, asked, block)
-        if done:
-            say(cell(done.facts.get("note", "")) or f"{cell(chosen)} is blocked")
+    if not dialog.is_deleted:
+        dialog.delete()
+    if done:
+        say(cell(done.facts.get("note", "")) or f"{cell(str(host.value))} is blocked")
 
 
 def _end_of_block(span: str, until: str) -> Mapping[str, float | None]:
