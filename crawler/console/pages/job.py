@@ -42,7 +42,7 @@ from anabranch.crawler.order.sections import VERSION
 from anabranch.crawler.report.troubles import failures_logged
 from anabranch.crawler.run.status import STOPPED
 from anabranch.crawler.run.verbs import Facts
-from anabranch.frontier.times import duration_words
+from anabranch.frontier.times import clock_words, duration_words
 
 #: Title of a chart, and its lines: a name, and the value of a sample.
 _CHARTS: Sequence[tuple[str, Sequence[tuple[str, Callable[[Moment], float | None]]]]] = (
@@ -60,7 +60,7 @@ _CLASSES = {
 }  # fmt: skip
 _MOST_TROUBLES = 10
 _TROUBLES = (
-    Column("ago", "Ago"),
+    Column("at", "Time"),
     Column("url", "URL", is_wide=True),
     Column("reason", "Reason", is_wide=True, is_sortable=False),
     Column("what", "Next", is_sortable=False),
@@ -294,9 +294,8 @@ def _why(status: Facts) -> tuple[str, bool]:
 
 def trouble_row(failure: Mapping[str, Any], now_s: float) -> dict[str, object]:
     """A row of the table of troubles. Pure."""
-    ago_s = now_s - datetime.fromisoformat(failure["time"]).timestamp()
     return {
-        "ago": duration_words(max(ago_s, 0.0)),
+        "at": clock_words(datetime.fromisoformat(failure["time"]).timestamp(), now_s),
         "url": cut(failure["url"], 300),
         "reason": cut(failure["message"] or failure["words"], 300),
         "what": "given up" if failure["final"] else "retry",
