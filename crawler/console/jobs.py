@@ -52,6 +52,11 @@ MOST_SEED_BYTES = 64 << 20
 _PATIENCE_S = 15.0
 #: Seeds that are left out of a new job and named, and characters of each.
 _MOST_BAD, _MOST_BAD_CHARS = 10, 100
+#: Keys of an order that a new job takes from the console -> what is said of them.
+_LEFT_OUT = {
+    "name": "the job has the name that is given beside the order",
+    "seed_files": "it names files of the console's machine; give their lines as seeds",
+}
 #: Characters of an order: its parser takes seconds for some texts of a megabyte.
 _MOST_ORDER_CHARS = 1 << 20
 
@@ -300,9 +305,9 @@ def _all_seeds(seeds: str, order: CrawlOrder) -> bytes:
 
 def _warnings(examined: Examined, found: SeedList) -> list[str]:
     """A line for each thing that a new job lacks or leaves out."""
-    is_file_named = any("seed_files" in layer.tables.get("job", {}) for layer in examined.layers[1:])
-    files = ["[job] seed_files is left out: it names files of the console's machine; give their lines as seeds"]
-    return [*order_warnings(examined.order), *(files if is_file_named else []), *_left_out(found.bad)]
+    given = [key for layer in examined.layers[1:] for key in layer.tables.get("job", {})]
+    left_out = [f"[job] {key} is left out: {why}" for key, why in _LEFT_OUT.items() if key in given]
+    return [*order_warnings(examined.order), *left_out, *_left_out(found.bad)]
 
 
 def _left_out(bad: Sequence[BadSeed]) -> list[str]:

@@ -19,7 +19,8 @@ from anabranch.crawler.report.troubles import last_logged
 from anabranch.crawler.run.limits import free_bytes_of
 from anabranch.crawler.run.status import STOPPED
 from anabranch.crawler.run.verbs import Facts
-from anabranch.frontier.jobfolder import STATE, has_store, is_job
+from anabranch.frontier.errors import FrontierError
+from anabranch.frontier.jobfolder import STATE, STORE_FILE, has_store, is_job
 
 #: The phase of a job whose process does not answer, or that cannot be read; its `line` has the reason.
 UNKNOWN = "unknown"
@@ -98,7 +99,8 @@ def _left(directory: Path) -> Facts:
     done = is_finished(directory / STATE)
     trouble = None if done else last_logged(directory, time.time())
     run = last_run(directory / "logs" / PROGRESS_LOG_FILE)
-    progress = run.progress or _of_accounts(directory / STATE)
+    # A crawl that was killed has done more than its log says, which gets a line at times only.
+    progress = run.progress if run.ending else _of_store(directory / STATE) or run.progress
     return {
         "job": directory.resolve().name,
         "phase": STOPPED,
@@ -113,15 +115,15 @@ def _left(directory: Path) -> Facts:
     }
 
 
-def _of_accounts(state: Path) -> ProgressLine | None:
-    """Of a crawl that was killed before its first line of progress; None if it has fetched nothing, or cannot be read."""
+def _of_store(state: Path) -> ProgressLine | None:
+    """The totals in the store of a job, which is not opened for it; None if it has none, or they cannot be read."""
     if not has_store(state):
         return None
-    from anabranch.crawler.accounts.database import AccountsView  # noqa: PLC0415 - few jobs need it
+    from anabranch.frontier.stores.sql.sqlite import kept_counters  # noqa: PLC0415 - few jobs need it
 
-    with suppress(OSError), AccountsView(state) as view:
-        total = view.total()
-        return ProgressLine(0.0, 0, 0, total.pages, 0.0, 0.0, total.failures, 0)
+    with suppress(FrontierError):
+        now = kept_counters(state / STORE_FILE)
+        return None if now is None else ProgressLine(0.0, now.accepted, now.queued, now.done, 0.0, 0.0, now.failed, 0)
     return None
 
 

@@ -153,6 +153,10 @@ def _new_job(view: View) -> None:
         warning = ui.label().classes("text-warning").props("role=status").style(_LINES)
 
         async def begin(*, starts: bool) -> None:
+            if not create.enabled:  # a second click, while the first one is at work
+                return
+            create.disable()
+
             def do() -> bool:
                 texts = "\n".join([seeds.value, *files])
                 view.console.jobs.create(name.value.strip(), texts, order.value, starts=starts)
@@ -160,6 +164,8 @@ def _new_job(view: View) -> None:
 
             if await act(view, "create", name.value.strip(), {"start": starts}, do):
                 ui.navigate.to(view.path("jobs", name.value.strip()))
+            else:
+                create.enable()
 
         checked = [("", "")]  # what was checked last
 
@@ -174,6 +180,6 @@ def _new_job(view: View) -> None:
         every(1.0, check)
         with ui.row().classes("w-full justify-end"):
             ui.button("Cancel", on_click=dialog.close).props("flat")
-            ui.button("Create", on_click=lambda: begin(starts=False)).props("outline")
+            create = ui.button("Create", on_click=lambda: begin(starts=False)).props("outline")
             ui.button("Create and start", on_click=lambda: begin(starts=True))
     dialog.on("hide", dialog.delete).open()  # with its timer and its files

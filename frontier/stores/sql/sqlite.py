@@ -38,10 +38,11 @@ from anabranch.frontier.errors import (
     caused_by,
     unwritable,
 )
+from anabranch.frontier.stores.contract import Counters
 from anabranch.frontier.stores.sql import statements
 from anabranch.frontier.stores.sql.execution import driver_of, fetch
 from anabranch.frontier.stores.sql.reading import recount
-from anabranch.frontier.stores.sql.schema import CRAWL, FORMAT, IDENTITY, counters_of
+from anabranch.frontier.stores.sql.schema import CRAWL, FORMAT, IDENTITY, counters_of, is_shared
 
 #: Marks a database as ours: the letters "Anab" in the file's header.
 APPLICATION_ID = 0x416E6162
@@ -227,12 +228,21 @@ def lacking_room(file: Path) -> int | None:
 
 def identity_of(file: Path) -> dict[str, str]:
     """What a store in this file must be opened with. No process may have it open. Raises: StoreUnavailable."""
+    return {name.removeprefix(IDENTITY): value for name, value in _facts(file).items() if name.startswith(IDENTITY)}
+
+
+def kept_counters(file: Path) -> Counters | None:
+    """The totals of the store in this file, open or not; None if several workers share it. Raises: StoreUnavailable."""
+    facts = _facts(file)
+    return None if is_shared(facts) else counters_of(facts)
+
+
+def _facts(file: Path) -> dict[str, str]:
     try:
         with closing(sqlite3.connect(f"{file.absolute().as_uri()}?mode=ro", uri=True)) as connection:
-            facts = dict(connection.execute("SELECT name, value FROM crawl"))
+            return dict(connection.execute("SELECT name, value FROM crawl"))
     except sqlite3.Error as error:
         raise translated(file, error) from error
-    return {name.removeprefix(IDENTITY): value for name, value in facts.items() if name.startswith(IDENTITY)}
 
 
 _TEXT = re.compile(rb"anabranch seal 1\nepoch ([0-9]+)\nbytes ([0-9]+)\ncrc32 ([0-9a-f]{8})\n")

@@ -137,7 +137,10 @@ def test_the_seeds_of_the_order_are_crawled_too(tmp_path) -> None:
         kept = jobs.job(name).order().job
         assert (kept.seeds, kept.seed_files) == ((), (tmp_path / name / "seeds.txt",))
         assert [seed.url for seed in read_seeds(kept.seed_file_names, io.BytesIO()).seeds] == found
-    with_file = f'[job]\nseed_files = ["{secret}"]\n'
-    assert any("[job] seed_files is left out" in line for line in jobs.create("file", "http://a.test/", with_file))
+    with_file = f'[job]\nname = "other"\nseed_files = ["{secret}"]\n'
+    warnings = jobs.create("file", "http://a.test/", with_file)
+    assert [line.partition(":")[0] for line in warnings[1:]] == [
+        f"[job] {key} is left out" for key in ("name", "seed_files")
+    ]
     with pytest.raises(UsageError, match="the list is empty"):
         jobs.create("none", "", with_file)

@@ -1,18 +1,19 @@
 """The rows of a list of jobs."""
 
 import json
+import shutil
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
 
-from anabranch.crawler.accounts.accounts import Accounts
-from anabranch.crawler.accounts.crawl_log import CrawlLogEntry, crawl_log_line
 from anabranch.crawler.job.folder import JobFolder, move_aside
+from anabranch.crawler.job.frontier import open_job
 from anabranch.crawler.operate.listing import job_folders, listed, listed_jobs
 from anabranch.crawler.order.order import CrawlOrder, dump_order
-from anabranch.crawler.report.progress_log import LEGEND
+from anabranch.crawler.report.progress_log import LEGEND, PROGRESS_LOG_FILE
 from anabranch.frontier.jobfolder import STORE_FILE
-from tests.crawler.accounts.test_accounts import Entry
+from anabranch.frontier.records import Candidate
 from tests.facts_schema import checked
 
 LINE = " ".join(
@@ -82,13 +83,24 @@ def test_the_jobs_of_a_folder_are_in_order(job: Path) -> None:
     assert job_folders(job.parent / "nosuch") == []
 
 
-def test_a_crawl_that_was_killed_before_its_first_line_of_progress_has_its_pages(job: Path) -> None:
-    """From its accounts; the pages since these were written are left out."""
-    line = crawl_log_line(CrawlLogEntry(logged_s=0.0, status=200, size_bytes=1, url="http://a.test/", worker=1))
-    accounts = Accounts(job / "state", job / "logs" / "crawl.log", lambda: 0.0)
-    accounts.append([Entry(line)])
-    accounts.keep()
-    accounts.close()
-    (job / "state" / STORE_FILE).write_text("a queue, which is not opened")
-    row = checked(listed(job), "JobRow")
-    assert (row["pages"], row["line"]) == (1, "not running")
+@pytest.mark.parametrize("lines", [(), (LEGEND, LINE)])
+def test_a_crawl_that_was_killed_has_the_totals_of_its_store(job: Path, lines: Sequence[str]) -> None:
+    """The log has those of an earlier moment, or none yet; the store is not opened, as a later crawl will do."""
+    killed = job.with_name("killed")
+    with open_job(job / "state", CrawlOrder()) as frontier:
+        frontier.schedule([Candidate(f"http://a.test/{number}") for number in range(3)])
+        frontier.flush()
+        shutil.copytree(job, killed)  # as SIGKILL leaves it
+    log = killed / "logs" / PROGRESS_LOG_FILE
+    log.write_text("".join(f"{line}\n" for line in lines))
+    before = {file: file.stat().st_mtime_ns for file in (killed / "state").iterdir()}
+    row = checked(listed(killed), "JobRow")
+    assert (row["pages"], row["queued"], row["line"]) == (0, 3, "not running")
+    assert {file: file.stat().st_mtime_ns for file in (killed / "state").iterdir()}.items() >= before.items()
+
+
+def test_a_store_that_cannot_be_read_leaves_the_totals_to_the_log(job: Path) -> None:
+    """A list of jobs reports no damage of a store."""
+    (job / "state" / STORE_FILE).write_text("no database")
+    (job / "logs" / PROGRESS_LOG_FILE).write_text(f"{LEGEND}\n{LINE}\n")
+    assert checked(listed(job), "JobRow")["queued"] == 800
