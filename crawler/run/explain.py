@@ -123,24 +123,26 @@ def while_paused(facts: Facts, paused: str) -> Facts:
     """The facts of a verb; if the crawl is paused, that is the reason why nothing is fetched, and no time is known. Pure."""
     if paused and "totals" in facts:
         facts = {**facts, "totals": {**facts["totals"], "why_idle": paused}}
-    return _held_up(facts, f"the crawl is {paused}; when it is resumed") if paused else facts
+    return _held_up(facts, f"the crawl is {paused}; when it is resumed", None) if paused else facts
 
 
 def while_stopped(facts: Facts, ending: str) -> Facts:
-    """The facts of a verb on a job that nobody crawls: nothing is fetched, and no time is known. Pure.
+    """The facts of a verb on a job that nobody crawls: a time is known only if a crawl that began now would wait, too. Pure.
 
     `ending` says why the last run ended; it is empty if there was none, or if it was killed.
     """
     since = f" ({ending})" if ending else ""
-    return _held_up(facts, f"no process crawls the job{since}; when one does")
+    earliest_s = facts.get("explanation", {}).get("earliest_s")
+    waits = earliest_s is not None and earliest_s > facts["now_s"]
+    return _held_up(facts, f"no process crawls the job{since}; when one does", earliest_s if waits else None)
 
 
-def _held_up(facts: Facts, what: str) -> Facts:
+def _held_up(facts: Facts, what: str, earliest_s: float | None) -> Facts:
     explained = facts.get("explanation")
     if not explained or explained["state"] not in _FETCHED_LATER:
         return facts
     reason = f"{what}: {explained['reason'] or 'it can be fetched'}"
-    return {**facts, "explanation": {**explained, "reason": reason, "earliest_s": None}}
+    return {**facts, "explanation": {**explained, "reason": reason, "earliest_s": earliest_s}}
 
 
 def explainer_of(

@@ -234,10 +234,12 @@ def test_a_pause_is_the_reason_why_a_url_waits(state, is_told) -> None:
     ],
 )
 def test_a_job_that_nobody_crawls_is_the_reason_why_a_url_waits(ending, words) -> None:
-    """A time would be a promise that nobody keeps; what is done does not wait for a crawl."""
-    facts = {"explanation": {"state": "queued", "reason": "", "earliest_s": 1.0}}
+    """It has a time only if its gate or its retry waits, whoever crawls; what is done does not wait for a crawl."""
+    facts = {"now_s": 5.0, "explanation": {"state": "queued", "reason": "", "earliest_s": 5.0}}
     explanation = while_stopped(facts, ending)["explanation"]
     assert (explanation["reason"], explanation["earliest_s"]) == (words, None)
+    waits = {"now_s": 4.0, "explanation": facts["explanation"]}
+    assert while_stopped(waits, ending)["explanation"]["earliest_s"] == 5.0
     done = {"explanation": {"state": "ended", "reason": "fetched", "earliest_s": None}}
     assert while_stopped(done, ending) == done
 
