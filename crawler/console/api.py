@@ -463,7 +463,8 @@ async def log_events(
     here: Here, who: Who, request: Request, name: Name, log: LogName, contains: Annotated[str, Query()] = ""
 ) -> Any:
     """An event `line` for each line that is added, if it contains the text; it ends with the job."""
-    follower = LogFollower(await asyncio.to_thread(here.jobs.log, name, log))
+    path = await asyncio.to_thread(here.jobs.log, name, log)
+    follower, folder = LogFollower(path), path.parent.parent
 
     async def stream() -> AsyncIterator[str]:
         yield ": begins\n\n"
@@ -471,10 +472,8 @@ async def log_events(
             for line in await asyncio.to_thread(follower.new_lines):
                 if contains in line:
                     yield _event("line", {"line": line})
-            try:
-                await asyncio.to_thread(here.jobs.directory, name)
-            except NoSuchJob as error:
-                yield _event("error", {"error": str(error), "code": error.exit_code})
+            if not await asyncio.to_thread(folder.is_dir):
+                yield _event("error", {"error": f"{name!r}: there is no such job", "code": NoSuchJob.exit_code})
                 return
             await asyncio.sleep(_FOLLOW_S)
 

@@ -52,7 +52,7 @@ MOST_SEED_BYTES = 64 << 20
 _PATIENCE_S = 15.0
 #: Seeds that are left out of a new job and named, and characters of each.
 _MOST_BAD, _MOST_BAD_CHARS = 10, 100
-#: Keys of an order that a new job takes from the console -> what is said of them.
+#: Keys of [job] that a new job ignores -> why.
 _LEFT_OUT = {
     "name": "the job has the name that is given beside the order",
     "seed_files": "it names files of the console's machine; give their lines as seeds",
@@ -198,7 +198,7 @@ class ConsoleJobs:
         }
 
     def create(self, name: str, seeds: str, order: str | Mapping[str, Any], *, starts: bool = False) -> list[str]:
-        """Create a job from seeds, one per line, and an order (TOML, or its tables), whose seeds are crawled, too.
+        """Create a job from seeds, one per line, and an order (TOML, or its tables). The order's seeds are crawled, too.
 
         Returns warnings: what the order lacks, and seeds that are left out. Raises: UsageError; OrderError, all faults.
         """
@@ -268,7 +268,10 @@ class ConsoleJobs:
             return self._launcher.start(directory, ["--again", "--yes"] if again else [], is_up)
 
     def add(self, name: str, texts: Sequence[str]) -> Facts:
-        """Add seeds to a job; whether it runs, and the verdicts. What is no URL is refused. Raises: NoSeeds if all are."""
+        """Add seeds to a job. Returns whether it runs, and the verdicts; texts that are not URLs are refused.
+
+        Raises: NoSeeds if no text is a URL.
+        """
         found = [parse_seed(text, COMMAND_LINE) for text in texts]
         bad = [seed for seed in found if isinstance(seed, BadSeed)]
         if len(bad) == len(found):

@@ -10,6 +10,7 @@ from pathlib import Path
 from threading import Event, Lock
 from time import monotonic
 
+from anabranch.crawler.job.seeds import NONE_LEFT
 from anabranch.crawler.outcomes.errors import CrawlerError, ExitCode, storage_errors
 from anabranch.crawler.report.logtail import last_lines
 
@@ -19,14 +20,14 @@ _LOOK_S = 0.05
 #: What the crawls print, below a job's folder.
 OUTPUT_FILE = "logs/console.out"
 _MOST_OUTPUT_BYTES = 1 << 16
-#: Exit codes of crawls that did their work without success, or were stopped. Of an error they say a message, too.
-_IN_ORDER = frozenset({ExitCode.NO_SEED_ANSWERED, ExitCode.DRAINED, ExitCode.FORCED})
+#: Exit codes of crawls that were stopped, or whose seeds did not answer.
+_IN_ORDER = frozenset({ExitCode.DRAINED, ExitCode.FORCED, ExitCode.NO_SEED_ANSWERED})
 #: How a message of ours begins.
 _OURS = "anabranch: "
 
 
 class StartFailed(CrawlerError):
-    """A crawl ended with an error. Of the command's own exit codes it has that one."""
+    """A crawl ended with an error. `exit_code` is the crawl's own, if it is one of ours."""
 
     def __init__(self, words: str, returned: int) -> None:
         super().__init__(words or f"the crawl ended with exit code {returned}; see {OUTPUT_FILE}")
@@ -68,11 +69,11 @@ class Launcher:
         if not process.returncode:
             return process.pid
         words = _last_words(output, begin)
+        if process.returncode in _IN_ORDER and not words.startswith(NONE_LEFT):
+            return process.pid
         if " --" in words:
             words = f"{words} (these are options of `anabranch crawl`)"
-        if words or process.returncode not in _IN_ORDER:
-            raise StartFailed(words, process.returncode)
-        return process.pid
+        raise StartFailed(words, process.returncode)
 
 
 def _last_words(output: Path, begin: int) -> str:

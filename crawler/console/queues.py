@@ -309,12 +309,15 @@ class _JobTables:
         """What the crawl has in memory; never what an earlier crawl had."""
         crawl = who_holds(self.job.directory) if isinstance(self.job, FolderJob) else (True, None)
         with self._lock:
-            if crawl == self._asked_of and time.monotonic() - self._asked_s < _LIVE_S:
+            if crawl != self._asked_of:
+                self._live = _Live(None, {}, {})
+            elif time.monotonic() - self._asked_s < _LIVE_S:
                 return self._live
             self._asked_s, self._asked_of = time.monotonic(), crawl
         found = _live(self.job)
         with self._lock:
-            self._live = found
+            if crawl == self._asked_of:
+                self._live = found
         return found
 
     def first_urls(self, limit: int, *, queue: str | None = None, gate: str | None = None) -> list[QueuedUrl]:

@@ -35,6 +35,8 @@ _COMMENT = re.compile(r"(?:^|\s)#.*")
 _FILE_SUFFIXES = (".txt", ".lst", ".list", ".seeds")
 #: Longest text of a bad seed that is shown.
 _SHOWN_CHARS = 200
+#: How the line begins that says so.
+NONE_LEFT = "no seed is left"
 #: Most bad seeds that are shown where no seed is left.
 _SHOWN_REPORTS = 5
 #: Bytes of seeds in one question to a running crawl; it reads lines of up to 1 MiB.
@@ -152,7 +154,7 @@ def is_path(argument: str) -> bool:
 def none_left(reports: Sequence[str]) -> str:
     """One line that no seed is left, and why not. Pure."""
     more = [f"and {len(reports) - _SHOWN_REPORTS:,} more"] if len(reports) > _SHOWN_REPORTS else []
-    return "; ".join(["no seed is left", *reports[:_SHOWN_REPORTS], *more])
+    return "; ".join([NONE_LEFT, *reports[:_SHOWN_REPORTS], *more])
 
 
 def _read_lines(lines: Iterable[bytes], name: str) -> list[Seed | BadSeed]:
@@ -184,7 +186,9 @@ def parse_seed(text: str, source: str) -> Seed | BadSeed:
     if url is not None:
         return Seed(url=url, source=source)
     return BadSeed(
-        text=text[:_SHOWN_CHARS], source=source, reason="it is not an http or https URL, like http://example.org/"
+        text=text[:_SHOWN_CHARS],
+        source=source,
+        reason="it is not an http or https URL; write it like http://example.org/",
     )
 
 

@@ -138,7 +138,8 @@ class FolderJob:
                 return VerbAnswer(answer(frontier, verb, arguments), is_running=False)
             with open_explainer(place, order) as explainer:
                 facts = explainer.explained(verb, answer(frontier, verb, explainer.with_key(verb, arguments)))
-            return VerbAnswer(while_stopped(facts, self._last_run().ending), is_running=False)
+            ending = self._last_run().ending.partition(";")[0]
+            return VerbAnswer(while_stopped(facts, ending), is_running=False)
 
     def report(self, arguments: Mapping[str, object]) -> Facts:
         """From the crawl, or from the job as it was left."""

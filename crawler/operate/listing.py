@@ -54,7 +54,7 @@ def listed(directory: Path) -> Facts:
     try:
         status = _of_crawl(directory)
     except FORESEEABLE as error:
-        return {**_left(directory), **where, "phase": UNKNOWN, "line": str(error)}
+        return {**_left(directory, is_held=True), **where, "phase": UNKNOWN, "line": str(error)}
     return {**(_left(directory) if status is None else row_of(status)), **where}
 
 
@@ -94,13 +94,13 @@ def _of_crawl(directory: Path) -> Facts | None:
     return status
 
 
-def _left(directory: Path) -> Facts:
-    """The row of a job as its last run left it."""
+def _left(directory: Path, *, is_held: bool = False) -> Facts:
+    """The row of a job as its last run left it. `is_held`: a process may have its store open."""
     done = is_finished(directory / STATE)
     trouble = None if done else last_logged(directory, time.time())
     run = last_run(directory / "logs" / PROGRESS_LOG_FILE)
-    # A crawl that was killed has done more than its log says, which gets a line at times only.
-    progress = run.progress if run.ending else _of_store(directory / STATE) or run.progress
+    # The log gets a line only now and then, so a killed crawl has done more than it says.
+    progress = run.progress if run.ending or is_held else _of_store(directory / STATE) or run.progress
     return {
         "job": directory.resolve().name,
         "phase": STOPPED,
@@ -116,7 +116,7 @@ def _left(directory: Path) -> Facts:
 
 
 def _of_store(state: Path) -> ProgressLine | None:
-    """The totals in the store of a job, which is not opened for it; None if it has none, or they cannot be read."""
+    """The totals in the store of a job that nobody holds; None if it has none, or they cannot be read."""
     if not has_store(state):
         return None
     from anabranch.frontier.stores.sql.sqlite import kept_counters  # noqa: PLC0415 - few jobs need it

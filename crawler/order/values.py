@@ -68,7 +68,7 @@ Duration = Annotated[float, BeforeValidator(parse_duration), PlainSerializer(exa
 PositiveDuration = Annotated[Duration, Field(gt=0)]
 Size = Annotated[int, BeforeValidator(parse_size), PlainSerializer(exact_size), _QUANTITY_SCHEMA]
 PositiveSize = Annotated[Size, Field(gt=0)]
-#: A database holds no larger numbers; they are typing errors.
+#: Larger numbers are typing errors, and not exact in JSON.
 Whole = Annotated[int, BeforeValidator(_number), Field(le=1 << 53)]
 Count = Annotated[Whole, Field(ge=0)]
 Positive = Annotated[Whole, Field(ge=1)]

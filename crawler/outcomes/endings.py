@@ -34,14 +34,14 @@ class WhyEnded(Enum):
     """Why a run ended; reports show the value."""
 
     FINISHED = "finished: nothing is queued"
-    RETIRED = "all that is left is in retired queues; raise total_budget, and start it again"
-    PAGE_LIMIT = "stopped by the limit of pages, which the job keeps; a higher limit continues it (0: no limit)"
-    TIME_LIMIT = "stopped by the limit of time; starting it again resumes the crawl for as long again"
-    SIZE_LIMIT = "stopped by the limit of bytes, which the job keeps; a higher limit continues it (0: no limit)"
-    SIGNAL = "stopped by a signal; starting it again resumes the crawl"
-    OPERATOR = "stopped by the operator; starting it again resumes the crawl"
+    RETIRED = "all URLs left are in retired queues; raise total_budget and start the job again"
+    PAGE_LIMIT = "stopped by the page limit, which the job keeps; a higher limit continues it (0: no limit)"
+    TIME_LIMIT = "stopped by the time limit; start the job again to crawl for as long again"
+    SIZE_LIMIT = "stopped by the byte limit, which the job keeps; a higher limit continues it (0: no limit)"
+    SIGNAL = "stopped by a signal; start the job again to resume"
+    OPERATOR = "stopped by the operator; start the job again to resume"
     OPERATOR_NOW = (
-        "stopped at once by the operator; what was being fetched is queued again; starting it again resumes the crawl"
+        "stopped at once by the operator; interrupted fetches are queued again; start the job again to resume"
     )
 
 

@@ -57,6 +57,10 @@ Archive = Callable[[Visit], Coroutine[Any, Any, None]]
 ProgressSource = Callable[[], ProgressFacts | None]
 
 
+#: Of crawl.log, what a running crawl searches for the hops of a URL: it stands still meanwhile.
+_SEARCHED_BYTES = 32 << 20
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JobShare:
     """What differs in a run of one of several workers of a job; see `shared_run`."""
@@ -300,7 +304,7 @@ def _explainer(context: RunContext, admission: UrlAdmission, book: Book, chain: 
 
     robots = next((process for _, process in chain if isinstance(process, RobotsPrecondition)), None)
     words, verdict = (None, None) if robots is None else (robots.words, robots.verdict)
-    hops = partial(logged_hops, context.job.crawl_log)
+    hops = partial(logged_hops, context.job.crawl_log, most_bytes=_SEARCHED_BYTES)
     return UrlExplainer(
         admission.scope, admission.canonicalizer.key, book, admission.similar, words, trouble, verdict, hops
     )

@@ -22,7 +22,7 @@ from anabranch.crawler.outcomes.endings import WhyEnded
 from anabranch.crawler.outcomes.errors import UsageError, storage_errors
 from anabranch.crawler.report.reports import ALL_NEEDS, LONGEST_SHOWN, QUEUES_SHOWN, JobFacts, report_kind
 from anabranch.crawler.report.table import json_facts
-from anabranch.crawler.run.explain import while_paused
+from anabranch.crawler.run.explain import ABOUT_URLS, while_paused
 from anabranch.crawler.run.run_state import Cause, Phase
 from anabranch.crawler.run.verbs import Arguments, Facts, answer_running
 from anabranch.crawler.urls.parsing import canonical
@@ -84,7 +84,10 @@ class CrawlVerbs:
             return self._metrics()
         elif verb != STATUS:
             facts = await answer_running(self._parts.frontier, verb, explainer.with_key(verb, given))
-            facts = await asyncio.to_thread(explainer.with_hops, while_paused(facts, state.pause_reason))
+            facts = while_paused(facts, state.pause_reason)
+            if verb not in ABOUT_URLS:
+                return facts
+            facts = await asyncio.to_thread(explainer.with_hops, facts)
             return await asyncio.to_thread(explainer.with_trouble, explainer.with_scope(verb, facts))
         return self._status()
 

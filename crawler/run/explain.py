@@ -19,6 +19,7 @@ from anabranch.crawler.extract.links import NAVIGATION
 from anabranch.crawler.job.seeding import key_of, user_function_errors
 from anabranch.crawler.job.seeds import SEED_BOOK, Book, SeedBook
 from anabranch.crawler.order.order import CrawlOrder
+from anabranch.crawler.outcomes.endings import WhyEnded
 from anabranch.crawler.outcomes.status import describe
 from anabranch.crawler.outcomes.userfunctions import UserFunctionFailed
 from anabranch.crawler.report.troubles import Trouble, last_logged
@@ -127,11 +128,13 @@ def while_paused(facts: Facts, paused: str) -> Facts:
 
 
 def while_stopped(facts: Facts, ending: str) -> Facts:
-    """The facts of a verb on a job that nobody crawls: a time is known only if a crawl that began now would wait, too. Pure.
+    """The facts of a verb on a job that no process crawls, which is why a URL waits. Pure.
 
-    `ending` says why the last run ended; it is empty if there was none, or if it was killed.
+    A time stays if a new crawl would have to wait for it, too.
+    `ending` says why the last run ended; it is empty if there was none, or if it was killed. A run that had finished is not
+    named, because there is something to crawl again.
     """
-    since = f" ({ending})" if ending else ""
+    since = "" if not ending or ending == WhyEnded.FINISHED.value else f" ({ending})"
     earliest_s = facts.get("explanation", {}).get("earliest_s")
     waits = earliest_s is not None and earliest_s > facts["now_s"]
     return _held_up(facts, f"no process crawls the job{since}; when one does", earliest_s if waits else None)
@@ -178,9 +181,9 @@ def open_explainer(directory: Path, order: CrawlOrder) -> Iterator[UrlExplainer]
         yield explainer_of(order, book, directory, similar)
 
 
-def logged_hops(crawl_log: Path, url: str) -> str | None:
-    """The path to a URL by its last line; None without one, and for a path of which the log has the end only (blocks)."""
-    entry = last_entry(crawl_log, url)
+def logged_hops(crawl_log: Path, url: str, most_bytes: int | None = None) -> str | None:
+    """The hops of a URL, from its last line; None if there is no line, or if the log shortened them (blocks)."""
+    entry = last_entry(crawl_log, url, most_bytes)
     return None if entry is None or "+" in entry.hops else entry.hops
 
 

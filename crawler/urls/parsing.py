@@ -22,7 +22,7 @@ _HAS_SCHEME = re.compile(
     r"(javascript|mailto|data|tel|sms):|([a-z][a-z0-9+.-]*):(?!\d{1,5}(?:[/?#\\]|$))", re.IGNORECASE
 )
 _HOST_START = re.compile(r"//|\[|[^\W_]")
-#: Text without a scheme that is no host and path: a scheme without its colon (`http//a.test`), or several words.
+#: Typing errors that would pass as a host: a scheme without its colon (`http//a.test`), or words with spaces.
 _MISTYPED = re.compile(r"https?[;,.]?/|.*\s", re.IGNORECASE)
 #: Tab and newlines: the standard removes them anywhere in a URL.
 NO_BREAKS = dict.fromkeys(map(ord, "\t\n\r"))

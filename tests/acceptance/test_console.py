@@ -190,7 +190,7 @@ async def cancelled(tasks):
 
 async def test_a_crawl_that_ends_at_once_has_started(tmp_path, web):
     """Its seed may not be fetched: that is no failure of the start, and the row tells it; of a damaged job the start fails."""
-    job = new_job(tmp_path, web, seeds="http://127.0.0.1:9/", fetch={"allow_private": False})
+    job = new_job(tmp_path, web, seeds="http://127.0.0.1:9/\nftp://x/", fetch={"allow_private": False})
     async with running_console(tmp_path) as console:
         await console.post("jobs", {**job, "start": False}, code=201)
         await console.post("jobs/news/start", {})

@@ -70,6 +70,15 @@ async def test_a_wrong_order_is_refused_with_its_faults(tmp_path, console, windo
     assert [*console.jobs.iterdir()] == []
 
 
+async def test_a_second_click_does_not_create_a_job_twice(tmp_path, console, window, slow_web):
+    """It would be refused, as if the first one had failed."""
+    await fill_form(window, "news", SEED, order_of(tmp_path, slow_web))
+    await window.get_by_role("dialog").get_by_role("button", name="Create", exact=True).dblclick()
+    await expect(state(window)).to_have_text("stopped")
+    noted = [json.loads(line) for line in (console.state / "audit.jsonl").read_text().splitlines()]
+    assert [(entry["action"], entry.get("error")) for entry in noted] == [("create", None)]
+
+
 async def test_two_windows_steer_one_crawl(tmp_path, console, browser, window, endless_web):
     """What is done in one is seen in the other; a paused crawl says so, and a stopped one starts again."""
     await make(window, "news", SEED, order_of(tmp_path, endless_web))

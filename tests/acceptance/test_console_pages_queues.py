@@ -97,6 +97,7 @@ async def test_a_host_is_blocked_for_a_time_and_unblocked(console, window, crawl
     await window.get_by_label("Or until").fill("2001-01-31T14:00")
     await window.get_by_role("button", name="Block", exact=True).click()
     await expect(window.locator(".q-notification", has_text="in the past")).to_be_visible()
+    await expect(window.get_by_label("Or until")).to_have_value("2001-01-31T14:00")
     await window.get_by_label("Or until").fill("2099-01-31T14:00")
     await window.get_by_role("button", name="Block", exact=True).click()
     await expect(panel.get_by_role("status")).to_contain_text("closed: blocked")

@@ -180,7 +180,7 @@ async def test_a_limit_of_pages_holds_for_all_workers(tmp_path, web, crawl):
             workers[0].send_signal(signal.SIGKILL)
         runs = [await ended(worker) for worker in workers]
         assert {run.code for run in runs} <= {0, -9}, runs
-        assert any("stopped by the limit of pages" in run.out for run in runs)
+        assert any("stopped by the page limit" in run.out for run in runs)
         done = await anabranch("frontier", "ls", tmp_path / "b", "--json", cwd=tmp_path)
         assert json.loads(done.out)["totals"]["done"] == limit
 

@@ -102,7 +102,7 @@ async def test_an_operator_looks_at_a_running_crawl_in_memory(tmp_path, slow_web
     run = await ended(process)
     assert run.code == 11, run.err
     assert "stopped by a signal; its queue was in memory, so the job cannot be resumed" in run.out
-    assert "starting it again" not in run.out
+    assert "start the job again" not in run.out
 
 
 async def test_a_queue_on_disk_is_not_left_for_one_in_memory(tmp_path, slow_web):

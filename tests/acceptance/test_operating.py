@@ -223,7 +223,7 @@ async def test_the_limit_of_bytes_names_itself(tmp_path, slow_web):
     command = crawl_of(tmp_path, slow_web)
     run = await anabranch(*command, "--size-limit", "2KB", cwd=tmp_path)
     assert run.code == 0, run.err
-    assert "stopped by the limit of bytes" in run.out
+    assert "stopped by the byte limit" in run.out
     fetched = len(crawl_log(tmp_path / "job"))
     assert 0 < fetched < len(expected([SEED]))
     again = await anabranch(*command, "--size-limit", "2KB", cwd=tmp_path)

@@ -157,14 +157,14 @@ async def test_a_limit_of_pages_holds_for_the_job(tmp_path, web):
         run = await anabranch(*crawl_of(tmp_path, web), "--limit", str(limit), cwd=tmp_path)
         assert run.code == 0, run.err
         assert len(crawl_log(tmp_path / "job")) == limit
-        assert "stopped by the limit of pages" in run.out
+        assert "stopped by the page limit" in run.out
 
 
 async def test_a_limit_of_time_ends_all(tmp_path, web):
     """And the job goes on for as long again."""
     run = await anabranch(*crawl_of(tmp_path, web), "--time-limit", "100ms", cwd=tmp_path)  # no crawl is that fast
     assert run.code == 0, run.err
-    assert "stopped by the limit of time" in run.out
+    assert "stopped by the time limit" in run.out
     check_whole(await anabranch(*crawl_of(tmp_path, web), cwd=tmp_path), tmp_path)
 
 

@@ -72,7 +72,7 @@ async def test_time_limit_ends_a_crawl_that_resumes(tmp_path, slow_web):
     command = crawl_of(tmp_path, slow_web)
     run = await anabranch(*command, "--time-limit", "500ms", cwd=tmp_path)
     assert run.code == 0, run.err
-    assert "stopped by the limit of time" in run.out
+    assert "stopped by the time limit" in run.out
     assert (await anabranch(*command, cwd=tmp_path)).code == 0
     assert crawl_log(tmp_path / "job") == expected([SEED])
 
@@ -137,7 +137,7 @@ async def test_a_job_goes_on_without_a_word_about_its_order(tmp_path, slow_web):
     second = await anabranch("crawl", "--job", "job", cwd=tmp_path)
     assert (second.code, len(crawl_log(tmp_path / "job"))) == (0, 10)
     assert "its limit of 10 pages is reached" in second.out.splitlines()[0]
-    assert "stopped by the limit of pages, which the job keeps" in second.out
+    assert "stopped by the page limit, which the job keeps" in second.out
     third = await anabranch("crawl", "--job", "job", "--limit", "0", "http://new.test/", cwd=tmp_path)
     assert third.code == 0, third.err
     assert crawl_log(tmp_path / "job") == expected([SEED, "http://new.test/"])

@@ -305,9 +305,9 @@ def trouble_row(failure: Mapping[str, Any], now_s: float) -> dict[str, object]:
 def seed_lines(seeds: Sequence[Facts]) -> list[str]:
     """Counts of added seeds, by verdict and reason; with the first text for a reason. Pure."""
     kinds = Counter((str(seed["verdict"]), str(seed["reason"] or "")) for seed in seeds)
-    first = {str(seed["reason"]): str(seed["url"]) for seed in reversed(seeds)}
+    first = {(str(seed["verdict"]), str(seed["reason"] or "")): str(seed["url"]) for seed in reversed(seeds)}
     return [
-        f"{number} {verdict}" + (f" ({cut(first[reason], 100)}: {cut(reason, 200)})" if reason else "")
+        f"{number} {verdict}" + (f" ({cut(first[verdict, reason], 100)}: {cut(reason, 200)})" if reason else "")
         for (verdict, reason), number in kinds.most_common(5)
     ]
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 from nicegui import events, run, ui
 from starlette.requests import Request
 
@@ -155,17 +157,15 @@ def _new_job(view: View) -> None:
         async def begin(*, starts: bool) -> None:
             if not create.enabled:  # a second click, while the first one is at work
                 return
+            job, texts = name.value.strip(), "\n".join([seeds.value, *files])
+            do = partial(view.console.jobs.create, job, texts, order.value, starts=starts)
             create.disable()
-
-            def do() -> bool:
-                texts = "\n".join([seeds.value, *files])
-                view.console.jobs.create(name.value.strip(), texts, order.value, starts=starts)
-                return True
-
-            if await act(view, "create", name.value.strip(), {"start": starts}, do):
-                ui.navigate.to(view.path("jobs", name.value.strip()))
-            else:
+            try:
+                warnings = await act(view, "create", job, {"start": starts}, do)
+            finally:
                 create.enable()
+            if warnings is not None:
+                ui.navigate.to(view.path("jobs", job))
 
         checked = [("", "")]  # what was checked last
 

@@ -189,7 +189,8 @@ def _pages(view: View, name: str, files: UrlFiles) -> None:
     if files.is_seed:
         ui.label("It is a seed.")
     elif not parents:
-        ui.label("Unknown before it is fetched. With write.links = true a crawl records all links.").classes("soft")
+        when = "Not recorded." if files.log else "Not known until it is fetched."
+        ui.label(f"{when} With write.links = true a crawl records all links.").classes("soft")
     with ui.column().classes("w-full gap-1").style("max-height:20rem;overflow:auto;flex-wrap:nowrap"):
         for parent in parents:
             first = " (first)" if parent == files.via else ""

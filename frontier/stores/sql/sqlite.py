@@ -232,14 +232,14 @@ def identity_of(file: Path) -> dict[str, str]:
 
 
 def kept_counters(file: Path) -> Counters | None:
-    """The totals of the store in this file, open or not; None if several workers share it. Raises: StoreUnavailable."""
+    """The totals of a store that no process holds; None if several workers share it. Raises: StoreUnavailable, at once."""
     facts = _facts(file)
     return None if is_shared(facts) else counters_of(facts)
 
 
 def _facts(file: Path) -> dict[str, str]:
     try:
-        with closing(sqlite3.connect(f"{file.absolute().as_uri()}?mode=ro", uri=True)) as connection:
+        with closing(sqlite3.connect(f"{file.absolute().as_uri()}?mode=ro", uri=True, timeout=0)) as connection:
             return dict(connection.execute("SELECT name, value FROM crawl"))
     except sqlite3.Error as error:
         raise translated(file, error) from error

@@ -147,7 +147,7 @@ def test_validate_says_that_a_seed_would_be_skipped_only_if_a_run_would_begin(fi
     """With the exit code of a run that begins; else it is one of the things that are wrong."""
     file.write_text('[job]\nseeds = ["::", "a.test"]')
     result = config("validate", file)
-    reason = "it is not an http or https URL, like http://example.org/"
+    reason = "it is not an http or https URL; write it like http://example.org/"
     assert (result.exit_code, result.stdout) == (0, f"{file}: nothing is wrong with it\n")
     assert result.stderr == f"anabranch: {file}: [job] seeds: '::': {reason}; it would be skipped\n"
     result = config("validate", file, "-s", "frontier.policy=nope")

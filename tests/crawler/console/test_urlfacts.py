@@ -117,7 +117,8 @@ def test_a_record_is_read_from_a_file_that_grows_or_is_finished(job: Path, is_fi
 def test_a_seed_is_known_by_its_line_in_the_log(job: Path, hops: str, is_seed: bool) -> None:
     """It was found on no page; neither was a robots.txt."""
     line = crawl_log_line(CrawlLogEntry(logged_s=START_S, status=200, url=URL, worker=1, hops=hops))
-    (job / "logs" / "crawl.log").write_bytes(line)
+    found = crawl_log_line(CrawlLogEntry(logged_s=START_S, status=200, url=OTHER, worker=1, hops="L", via=URL))
+    (job / "logs" / "crawl.log").write_bytes(line + found)
     assert url_files(job, URL).is_seed == is_seed
     assert not url_files(job, OTHER).is_seed
 

@@ -99,6 +99,14 @@ def test_a_crawl_that_was_killed_has_the_totals_of_its_store(job: Path, lines: S
     assert {file: file.stat().st_mtime_ns for file in (killed / "state").iterdir()}.items() >= before.items()
 
 
+def test_a_store_that_a_process_holds_is_not_waited_for(job: Path) -> None:
+    """It would be locked: the row of a job that does not answer comes from its log."""
+    (job / "logs" / PROGRESS_LOG_FILE).write_text(f"{LEGEND}\n{LINE}\n")
+    with JobFolder.open(job), open_job(job / "state", CrawlOrder()):
+        row = checked(listed(job), "JobRow")
+    assert (row["phase"], row["queued"]) == ("unknown", 800)
+
+
 def test_a_store_that_cannot_be_read_leaves_the_totals_to_the_log(job: Path) -> None:
     """A list of jobs reports no damage of a store."""
     (job / "state" / STORE_FILE).write_text("no database")

@@ -9,6 +9,7 @@ from anabranch.crawler.job.seeds import Seed, SeedBook
 from anabranch.crawler.order.fetch import RobotsSection
 from anabranch.crawler.order.order import CrawlOrder
 from anabranch.crawler.order.sections import ScopeSection
+from anabranch.crawler.outcomes.endings import WhyEnded
 from anabranch.crawler.outcomes.userfunctions import RULE, UserFunctionFailed
 from anabranch.crawler.report.troubles import Trouble
 from anabranch.crawler.run.explain import UrlExplainer, logged_hops, open_explainer, while_paused, while_stopped
@@ -142,6 +143,7 @@ def test_the_hops_of_a_url_that_has_ended_are_those_of_crawl_log(explainer, tmp_
     assert told["scope"].startswith("in scope after 2 hops (LL), by rule 2 (seeds)")
     assert asking.with_hops(never_scheduled(f"{SEED}2", "queued"))["explanation"]["hops"] is None
     assert (hops(f"{SEED}60"), hops(url)) == (None, None)
+    assert logged_hops(log, f"{SEED}2", most_bytes=100) is None, "only the end was searched"
 
 
 def test_a_robots_txt_is_no_page_but_what_its_host_needs_first(explainer) -> None:
@@ -230,6 +232,7 @@ def test_a_pause_is_the_reason_why_a_url_waits(state, is_told) -> None:
     ("ending", "words"),
     [
         ("", "no process crawls the job; when one does: it can be fetched"),
+        (WhyEnded.FINISHED.value, "no process crawls the job; when one does: it can be fetched"),
         ("ended by a signal", "no process crawls the job (ended by a signal); when one does: it can be fetched"),
     ],
 )
