@@ -73,8 +73,8 @@ async def test_a_wrong_order_is_refused_with_its_faults(tmp_path, console, windo
 async def test_a_second_click_does_not_create_a_job_twice(tmp_path, console, window, slow_web):
     """It would be refused, as if the first one had failed."""
     await fill_form(window, "news", SEED, order_of(tmp_path, slow_web))
-    await window.get_by_role("dialog").get_by_role("button", name="Create", exact=True).dblclick()
-    await expect(state(window)).to_have_text("stopped")
+    await window.get_by_role("dialog").get_by_role("button", name="Create and start").dblclick()
+    await expect(state(window)).to_have_text("finished")
     noted = [json.loads(line) for line in (console.state / "audit.jsonl").read_text().splitlines()]
     assert [(entry["action"], entry.get("error")) for entry in noted] == [("create", None)]
 
