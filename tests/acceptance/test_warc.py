@@ -317,10 +317,10 @@ async def test_limits_are_those_of_a_round(tmp_path, small_web):
     command = crawl_of(tmp_path, small_web)
     assert (await anabranch(*command, cwd=tmp_path)).code == 0
     log = tmp_path / "job" / "logs" / "crawl.log"
-    for number, (what, *limit) in enumerate((("pages", "--limit", "12"), ("bytes", "--size-limit", "2KB")), start=2):
+    for number, (what, *limit) in enumerate((("page", "--limit", "12"), ("byte", "--size-limit", "2KB")), start=2):
         before = len(log.read_text().splitlines())
         run = await anabranch(*command, "--again", "--yes", *limit, cwd=tmp_path)
         assert run.code == 0, run.err
         assert run.out.startswith(f"round {number} of job ")
-        assert f"stopped by the limit of {what}" in run.out
+        assert f"stopped by the {what} limit" in run.out
         assert len(log.read_text().splitlines()) > before + 5
