@@ -473,7 +473,8 @@ async def log_events(
                 if contains in line:
                     yield _event("line", {"line": line})
             if not await asyncio.to_thread(folder.is_dir):
-                yield _event("error", {"error": f"{name!r}: there is no such job", "code": NoSuchJob.exit_code})
+                gone = NoSuchJob(name)
+                yield _event("error", {"error": str(gone), "code": gone.exit_code})
                 return
             await asyncio.sleep(_FOLLOW_S)
 

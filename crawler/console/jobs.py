@@ -53,7 +53,7 @@ _PATIENCE_S = 15.0
 #: Seeds that are left out of a new job and named, and characters of each.
 _MOST_BAD, _MOST_BAD_CHARS = 10, 100
 #: Keys of [job] that a new job ignores -> why.
-_LEFT_OUT = {
+_IGNORED_KEYS = {
     "name": "the job has the name that is given beside the order",
     "seed_files": "it names files of the console's machine; give their lines as seeds",
 }
@@ -109,6 +109,9 @@ _WITH_FUNCTIONS = ("urls", "frontier", "politeness", "dedup", "override")
 class NoSuchJob(UsageError):
     """There is no job of this name."""
 
+    def __init__(self, name: str) -> None:
+        super().__init__(f"{name!r}: there is no such job")
+
 
 class ConsoleJobs:
     """The jobs of one console. Its methods block. Raises: CrawlerError, FrontierError."""
@@ -156,7 +159,7 @@ class ConsoleJobs:
         # A name is compared with those that there are, and never made a path.
         found = next((entry for entry in self._folders() if entry.resolve().name == name), None)
         if found is None and (self._database is None or name != self._name_in_database):
-            raise NoSuchJob(f"{name!r}: there is no such job")
+            raise NoSuchJob(name)
         return found
 
     def log(self, name: str, file: str) -> Path:
@@ -309,8 +312,8 @@ def _all_seeds(seeds: str, order: CrawlOrder) -> bytes:
 def _warnings(examined: Examined, found: SeedList) -> list[str]:
     """A line for each thing that a new job lacks or leaves out."""
     given = [key for layer in examined.layers[1:] for key in layer.tables.get("job", {})]
-    left_out = [f"[job] {key} is left out: {why}" for key, why in _LEFT_OUT.items() if key in given]
-    return [*order_warnings(examined.order), *left_out, *_left_out(found.bad)]
+    ignored = [f"[job] {key} is left out: {why}" for key, why in _IGNORED_KEYS.items() if key in given]
+    return [*order_warnings(examined.order), *ignored, *_left_out(found.bad)]
 
 
 def _left_out(bad: Sequence[BadSeed]) -> list[str]:

@@ -35,7 +35,7 @@ _COMMENT = re.compile(r"(?:^|\s)#.*")
 _FILE_SUFFIXES = (".txt", ".lst", ".list", ".seeds")
 #: Longest text of a bad seed that is shown.
 _SHOWN_CHARS = 200
-#: How the line begins that says so.
+#: The beginning of the line of `none_left`.
 NONE_LEFT = "no seed is left"
 #: Most bad seeds that are shown where no seed is left.
 _SHOWN_REPORTS = 5

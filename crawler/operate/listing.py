@@ -116,7 +116,7 @@ def _left(directory: Path, *, is_held: bool = False) -> Facts:
 
 
 def _of_store(state: Path) -> ProgressLine | None:
-    """The totals in the store of a job that nobody holds; None if it has none, or they cannot be read."""
+    """The totals in the store of a job that no process holds; None without a store, or if it cannot be read."""
     if not has_store(state):
         return None
     from anabranch.frontier.stores.sql.sqlite import kept_counters  # noqa: PLC0415 - few jobs need it

@@ -55,9 +55,7 @@ from anabranch.frontier.records import GateKey
 Archive = Callable[[Visit], Coroutine[Any, Any, None]]
 #: Returns the last line of the run's progress log; None before the first.
 ProgressSource = Callable[[], ProgressFacts | None]
-
-
-#: Of crawl.log, what a running crawl searches for the hops of a URL: it stands still meanwhile.
+#: How much of the end of crawl.log is searched for the hops of a URL. The crawl stands still for these 16 ms.
 _SEARCHED_BYTES = 32 << 20
 
 

@@ -303,7 +303,7 @@ def trouble_row(failure: Mapping[str, Any], now_s: float) -> dict[str, object]:
 
 
 def seed_lines(seeds: Sequence[Facts]) -> list[str]:
-    """Counts of added seeds, by verdict and reason; with the first text for a reason. Pure."""
+    """Counts of added seeds, by verdict and reason, with the first of them if there is a reason. Pure."""
     kinds = Counter((str(seed["verdict"]), str(seed["reason"] or "")) for seed in seeds)
     first = {(str(seed["verdict"]), str(seed["reason"] or "")): str(seed["url"]) for seed in reversed(seeds)}
     return [

@@ -232,9 +232,12 @@ def identity_of(file: Path) -> dict[str, str]:
 
 
 def kept_counters(file: Path) -> Counters | None:
-    """The totals of a store that no process holds; None if several workers share it. Raises: StoreUnavailable, at once."""
+    """The totals of a store that no process holds. Raises: StoreUnavailable, at once.
+
+    None if several workers share it, or if it has another format, which may count in another way.
+    """
     facts = _facts(file)
-    return None if is_shared(facts) else counters_of(facts)
+    return None if is_shared(facts) or facts.get("format") != FORMAT else counters_of(facts)
 
 
 def _facts(file: Path) -> dict[str, str]:

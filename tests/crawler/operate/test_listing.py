@@ -2,7 +2,9 @@
 
 import json
 import shutil
+import sqlite3
 from collections.abc import Sequence
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -105,6 +107,17 @@ def test_a_store_that_a_process_holds_is_not_waited_for(job: Path) -> None:
     with JobFolder.open(job), open_job(job / "state", CrawlOrder()):
         row = checked(listed(job), "JobRow")
     assert (row["phase"], row["queued"]) == ("unknown", 800)
+
+
+def test_a_store_of_another_format_is_not_counted(job: Path) -> None:
+    """It may lack a count, or mean another thing by it: the log tells."""
+    with open_job(job / "state", CrawlOrder()):
+        pass
+    with closing(sqlite3.connect(job / "state" / STORE_FILE)) as store, store:
+        store.execute("UPDATE crawl SET value = '1' WHERE name = 'format'")
+        store.execute("DELETE FROM crawl WHERE name = 'paused'")
+    (job / "logs" / PROGRESS_LOG_FILE).write_text(f"{LEGEND}\n{LINE}\n")
+    assert checked(listed(job), "JobRow")["queued"] == 800
 
 
 def test_a_store_that_cannot_be_read_leaves_the_totals_to_the_log(job: Path) -> None:
