@@ -23,6 +23,8 @@ fail() {
 
 # use_environment run|console|dev: make sure that $venv_python has what the caller needs. Costs one start of Python when it has.
 use_environment() {
+    # Images of containers often set this. Each process then compiles all modules again: 2 s of CPU time for a command, 20 s for the tests.
+    unset PYTHONDONTWRITEBYTECODE
     if ! is_ready "$1"; then
         set_up "$1"
         is_ready "$1" || exit 1 # bash 3.2 does not end here by itself when the subshell in set_up has failed

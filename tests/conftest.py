@@ -12,6 +12,7 @@ import structlog
 
 from anabranch.crawler.outcomes.errors import OrderError
 from anabranch.crawler.runtime import LoopFactory, loop_factory
+from tests import costs
 from tests.acceptance import forkserver
 from tests.acceptance.command import LOOP
 from tests.patience import FACTOR, patient
@@ -22,6 +23,7 @@ from tests.site.server import SmallWeb
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--loop", choices=("asyncio", "uvloop"), default="asyncio", help="what tests and crawls run on")
+    parser.addoption("--costs", action="store_true", help="print what the tests of each folder cost")
 
 
 @pytest.fixture(autouse=True)
@@ -37,6 +39,7 @@ def pytest_configure(config: pytest.Config) -> None:
     if config.getoption("timeout") is None:
         config.option.timeout = patient(float(config.getini("timeout")))
     _take_back_ignored_signals()
+    costs.register(config)
     loop = config.getoption("--loop")
     os.environ[LOOP] = loop
     if loop == "uvloop":

@@ -24,9 +24,9 @@ def main() -> None:
         )
         sys.exit(1)
     try:
-        from anabranch.crawler.cli.app import app  # noqa: PLC0415 - importing the room must not import typer
+        from anabranch.crawler.cli.app import root_command  # noqa: PLC0415 - importing the room must not import typer
 
-        app(prog_name="anabranch")
+        root_command()(prog_name="anabranch")
     except KeyboardInterrupt:
         sys.exit(130)
     except Exception as error:

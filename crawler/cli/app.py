@@ -7,11 +7,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from difflib import get_close_matches
-from functools import partial
+from functools import cache, partial
 from typing import Annotated, Any
 
 import typer
 from typer.core import TyperGroup
+from typer.main import get_command
 
 from anabranch.crawler.cli.console_options import console
 from anabranch.crawler.cli.job_options import (
@@ -226,3 +227,9 @@ lab.command()(simulate)
 lab.command()(web)
 app.add_typer(lab, name="lab")
 app.command("robots")(robots_command)
+
+
+@cache
+def root_command() -> Callable[..., Any]:
+    """The command `anabranch` with all its commands and options. Cost: 50 ms at the first call, for 300 parameters."""
+    return get_command(app)

@@ -348,6 +348,8 @@ if __name__ == "__main__":
     _children = _Children(socket.socket(fileno=int(sys.argv[1])))
     for _name in sys.argv[2:]:
         _preload(_name)
+    if "anabranch.crawler.cli.app" in sys.modules:
+        sys.modules["anabranch.crawler.cli.app"].root_command()  # its parameters: 50 ms for each command otherwise
     gc.collect()
     gc.freeze()
     _request = _children.serve()

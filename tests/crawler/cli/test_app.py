@@ -302,7 +302,7 @@ def test_sigterm_before_the_beginning_is_an_interrupt(monkeypatch) -> None:
         os.kill(os.getpid(), signal.SIGTERM)
 
     before = signal.signal(signal.SIGTERM, signal.SIG_DFL)
-    monkeypatch.setattr("anabranch.crawler.cli.app.app", terminated)
+    monkeypatch.setattr("anabranch.crawler.cli.app.root_command", lambda: terminated)
     try:
         with pytest.raises(SystemExit) as left:
             main()
