@@ -7,7 +7,7 @@
 #     exec "$venv_python" ...
 #
 # The environment is the folder .venv of this clone, with the clone installed in it (editable). It is made once, by uv
-# if that is on PATH and by pip otherwise, and made anew when pyproject.toml, the Python or the clone's place changes.
+# (from PATH, or installed in .venv by pip) or else by pip, and made anew when pyproject.toml, the Python or the clone's place changes.
 # Set-up needs Python >= 3.11 and its pip; ANABRANCH_PYTHON names one if `python3` is not it. Works with bash 3.2 (macOS).
 
 clone=$(CDPATH='' cd -P -- "$(dirname -- "${BASH_SOURCE[0]}")/.." && pwd)
@@ -104,12 +104,12 @@ build_environment() {
         rm -rf "$venv"
     fi
     list_requirements "$kind" >"$scratch/requirements.txt"
-    if ! { has_uv && fill_environment uv; } >"$scratch/uv.log" 2>&1; then
+    if ! { get_uv && fill_environment uv; } >"$scratch/uv.log" 2>&1; then
         if has_uv; then
             tail -n 5 "$scratch/uv.log" >&2
             say "uv could not do it; trying pip ..."
-            rm -rf "$venv"
         fi
+        rm -rf "$venv"
         if ! fill_environment pip >"$scratch/pip.log" 2>&1; then
             tail -n 15 "$scratch/pip.log" >&2
             fail "could not set up .venv: the lines above say why; the same command tries again"
@@ -127,7 +127,15 @@ build_environment() {
     say ".venv is ready ($((SECONDS - started)) s)"
 }
 
-has_uv() { uv --version >/dev/null 2>&1; }
+uv=uv
+[ ! -x "$venv/bin/uv" ] || uv=$venv/bin/uv
+
+has_uv() { "$uv" --version >/dev/null 2>&1; }
+
+# get_uv: have one, which sets up .venv in a sixth of pip's time. Without one on PATH, .venv gets its own.
+get_uv() {
+    has_uv || { make_environment pip "$venv" && install_into pip "$venv" uv && uv=$venv/bin/uv && has_uv; }
+}
 
 # The requirements of this kind of environment, besides the clone itself. (pip reads groups from 25.1 on only, so they are read here.)
 list_requirements() {
@@ -144,7 +152,9 @@ print(*(groups["dev"] if sys.argv[2] == "dev" else ()), sep="\n")
 fill_environment() {
     local extra=crawl
     [ "$kind" != console ] || extra=console # which has the other
-    make_environment "$1" "$venv" && install_into "$1" "$venv" --editable "$clone[$extra]" --requirement "$scratch/requirements.txt"
+    # An editable clone needs `editables`, which hatchling adds to the wheel's requirements; uv reads those of pyproject.toml only.
+    make_environment "$1" "$venv" &&
+        install_into "$1" "$venv" --editable "$clone[$extra]" --requirement "$scratch/requirements.txt" editables
 }
 
 # make_environment uv|pip FOLDER: an empty environment there, unless there is one.
@@ -152,7 +162,7 @@ make_environment() {
     if [ -x "$2/bin/python" ]; then
         return 0
     elif [ "$1" = uv ]; then
-        uv venv --python "$python" "$2"
+        "$uv" venv --python "$python" "$2"
     elif ! "$python" -m venv "$2"; then # Debian without python3-venv has no ensurepip; its pip can install from outside
         rm -rf "$2"
         "$python" -m venv --without-pip "$2"
@@ -164,7 +174,7 @@ install_into() {
     local installer=$1 into=$2/bin/python
     shift 2
     if [ "$installer" = uv ]; then
-        uv pip install --python "$into" "$@"
+        "$uv" pip install --python "$into" "$@"
     elif "$into" -m pip --version >/dev/null 2>&1; then
         "$into" -m pip --quiet --no-input --disable-pip-version-check install "$@"
     else

@@ -1,6 +1,7 @@
 """Fixtures for all rooms: the small web, a name server, small files, and a watch over tasks that a test leaves behind."""
 
 import asyncio
+import gc
 import inspect
 import os
 import resource
@@ -19,6 +20,15 @@ from tests.patience import FACTOR, patient
 from tests.site.dns_server import DnsServer
 from tests.site.pages import WEB
 from tests.site.server import SmallWeb
+
+
+gc.disable()  # until all tests are collected: a fourth of what that takes
+
+
+def pytest_collection_finish() -> None:
+    """What lives now lives to the end, and no collection of garbage need look at it again."""
+    gc.freeze()
+    gc.enable()
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
