@@ -134,6 +134,7 @@ has_uv() { "$uv" --version >/dev/null 2>&1; }
 
 # get_uv: have one, which sets up .venv in a sixth of pip's time. Without one on PATH, .venv gets its own.
 get_uv() {
+    uv=uv
     has_uv || { make_environment pip "$venv" && install_into pip "$venv" uv && uv=$venv/bin/uv && has_uv; }
 }
 
