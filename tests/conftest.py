@@ -21,7 +21,6 @@ from tests.site.dns_server import DnsServer
 from tests.site.pages import WEB
 from tests.site.server import SmallWeb
 
-
 gc.disable()  # until all tests are collected: a fourth of what that takes
 
 

@@ -189,7 +189,7 @@ class Reported:
             terminalreporter.write_line(line)
         is_whole = config.args == config.getini("testpaths") and not config.getoption("keyword")
         cache = getattr(config, "cache", None)  # there is none with -p no:cacheprovider
-        if is_whole and cache is not None and config.getoption("markexpr") in ("slow", "not slow"):
+        if is_whole and cache is not None and config.getoption("markexpr") in ("slow", "not slow", "slow or not slow"):
             runs = cache.get(_LAST_RUN, {})
             cache.set(_LAST_RUN, {**runs, config.getoption("markexpr"): asdict(run)})
 
@@ -202,7 +202,9 @@ class Run:
     clock_s: float
     cpu_s: float  #: as measured, collection and everything else included
     unit: float  #: how much longer the loop took than on the reference machine
-    listed: list[tuple[str, float]]  #: tests above LISTED_S, the most expensive first, in seconds of the reference machine
+    listed: list[
+        tuple[str, float]
+    ]  #: tests above LISTED_S, the most expensive first, in seconds of the reference machine
     failed: list[str]  #: those that fail the run
 
     @classmethod
@@ -224,8 +226,8 @@ class Run:
             verdict = f"  FAILS: more than {MOST_S:g} s, and not marked slow" if test in self.failed else ""
             yield f"{seconds:6.1f} s CPU  {test[:150]}{verdict}"
         yield (
-            f"{self.tests} tests took {self.clock_s:.0f} s and {self.cpu_s:.0f} s of CPU time: {self.cpu_s / self.unit:.0f} s on "
-            f"the reference machine (this one: {self.unit:.2f} x); {len(self.listed)} took more than {LISTED_S:g} s each"
+            f"{self.tests} tests took {self.clock_s:.0f} s and {self.cpu_s:.0f} s of CPU time: {self.cpu_s / self.unit:.0f} s "
+            f"on the reference machine (this one: {self.unit:.2f} x); {len(self.listed)} took more than {LISTED_S:g} s each"
         )
 
 
@@ -235,7 +237,7 @@ def too_expensive(costs: Iterable[Cost], unit: float) -> list[str]:
 
 
 def by_folder(costs: Iterable[Cost], unit: float) -> Iterator[str]:
-    """A table in Markdown: tests, CPU and clock of each folder, the most expensive first, in seconds of the reference machine."""
+    """A table in Markdown: tests, CPU and clock of each folder, the most expensive first; seconds of the reference machine."""
     sums: defaultdict[str, list[float]] = defaultdict(lambda: [0, 0.0, 0.0])
     for cost in costs:
         total = sums[folder(cost.test)]

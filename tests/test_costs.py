@@ -1,0 +1,83 @@
+"""The costs of tests: what counts, what is listed, and what fails a run."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from types import SimpleNamespace
+
+import pytest
+
+from tests.costs import LISTED_S, MOST_S, REFERENCE_S, Cost, Reported, Run, by_folder, cpu_s, missing, too_expensive
+
+#: A process that works a little, says how long, and stays until its input ends.
+WORKER = "import sys, time; sum(range(2_000_000)); print(time.process_time(), flush=True); sys.stdin.read()"
+
+
+def cost(cpu: float, test: str = "tests/dedup/test_keys.py::test_x", *, is_slow: bool = False) -> Cost:
+    return Cost(test, cpu, 2 * cpu, is_slow)
+
+
+@pytest.mark.parametrize("ends", [False, True], ids=["it lives", "it has ended"])
+def test_a_child_process_counts_while_it_lives_and_after_its_end(ends: bool) -> None:
+    """The system counts the first in ticks, the second in microseconds."""
+    before_s = cpu_s()
+    with subprocess.Popen([sys.executable, "-S", "-c", WORKER], stdin=subprocess.PIPE, stdout=subprocess.PIPE) as child:
+        assert child.stdout is not None
+        used_s = float(child.stdout.readline())
+        if not ends:
+            assert cpu_s() - before_s > used_s / 2
+    assert cpu_s() - before_s > used_s / 2
+
+
+def test_an_unmarked_test_may_take_three_seconds_and_a_slow_one_what_it_needs() -> None:
+    """On a machine that is half as fast, twice as much."""
+    costs = [cost(MOST_S + 0.1, "a"), cost(MOST_S - 0.1, "b"), cost(100.0, "c", is_slow=True)]
+    assert too_expensive(costs, 1.0) == ["a"]
+    assert too_expensive(costs, 2.0) == []
+
+
+@pytest.mark.parametrize(("cpu", "status"), [(MOST_S + 1, pytest.ExitCode.TESTS_FAILED), (0.1, pytest.ExitCode.OK)])
+def test_a_test_that_is_too_expensive_fails_the_run(cpu: float, status: pytest.ExitCode) -> None:
+    """Though all tests have passed."""
+    reported, session = Reported(None), SimpleNamespace(exitstatus=pytest.ExitCode.OK)
+    reported.pytest_testnodedown(SimpleNamespace(workeroutput={"costs": ([("a", cpu, cpu, False)], [REFERENCE_S])}))
+    reported.pytest_sessionfinish(session)  # type: ignore[arg-type]
+    assert session.exitstatus is status
+
+
+def test_a_process_of_tests_that_broke_down_costs_nothing() -> None:
+    """It has nothing to report, and the run goes on."""
+    Reported(None).pytest_testnodedown(SimpleNamespace())
+
+
+def test_what_took_more_than_a_second_is_listed_the_most_expensive_first() -> None:
+    """The line of a test that fails the run says so."""
+    run = Run.of([cost(LISTED_S + 0.5, "b"), cost(MOST_S + 2, "a"), cost(0.1, "c")], 1.0, 60.0, 100.0)
+    first, second, total = run.lines()
+    assert "5.0 s CPU  a" in first
+    assert "FAILS" in first
+    assert "1.5 s CPU  b" in second
+    assert "FAILS" not in second
+    assert total.startswith("3 tests took 60 s and 100 s of CPU time")
+
+
+def test_folders_are_listed_by_what_their_tests_cost() -> None:
+    """In a room each folder counts for itself."""
+    costs = [
+        cost(1.0, "tests/dedup/bloom/test_bits.py::test_a"),
+        cost(2.0, "tests/acceptance/test_crawl.py::test_b"),
+        cost(4.0, "tests/dedup/bloom/test_tree.py::test_c[x/y]"),
+        cost(0.5, "tests/test_costs.py::test_d"),
+    ]
+    assert [line.split("|")[1:4] for line in list(by_folder(costs, 2.0))[2:]] == [
+        [" `tests/dedup/bloom` ", " 2 ", " 2.5 "],
+        [" `tests/acceptance` ", " 1 ", " 1.0 "],
+        [" `tests` ", " 1 ", " 0.2 "],
+    ]
+
+
+def test_a_run_says_what_was_skipped_for_want_of_what() -> None:
+    """One line for each reason."""
+    reasons = ["Skipped: no nginx", "Skipped: no fish", "Skipped: no nginx"]
+    assert list(missing(reasons)) == ["skipped 1: no fish", "skipped 2: no nginx"]
