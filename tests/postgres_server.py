@@ -17,7 +17,7 @@ from pathlib import Path
 import pytest
 from sqlalchemy import URL, make_url
 
-from scripts.postgres_server import PostgresServer, fresh_database, running
+from scripts.postgres_server import PostgresServer, administer, fresh_database, running
 
 VARIABLE = "ANABRANCH_TEST_POSTGRES"
 
@@ -52,6 +52,9 @@ def _shared_server() -> URL:
     lasting = own_server()
     url = lasting.__enter__().url
     atexit.register(lasting.__exit__, None, None, None)
+    for setting in ("fsync", "full_page_writes"):  # it is never killed: what must outlast that has a server of its own
+        administer(url, f"ALTER SYSTEM SET {setting} = off")
+    administer(url, "SELECT pg_reload_conf()")
     return url
 
 
