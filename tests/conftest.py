@@ -4,7 +4,9 @@ import asyncio
 import inspect
 import os
 import resource
+import shutil
 import signal
+import tempfile
 from collections.abc import AsyncIterator, Iterator, Mapping
 
 import pytest
@@ -19,6 +21,11 @@ from tests.patience import FACTOR, patient
 from tests.site.dns_server import DnsServer
 from tests.site.pages import WEB
 from tests.site.server import SmallWeb
+
+#: A file system in memory, on Linux.
+MEMORY = "/dev/shm"
+#: More than all tests leave there at once.
+ENOUGH_BYTES = 4 << 30
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -38,6 +45,7 @@ def _events_as_at_the_start() -> Iterator[None]:
 def pytest_configure(config: pytest.Config) -> None:
     if config.getoption("timeout") is None:
         config.option.timeout = patient(float(config.getini("timeout")))
+    _write_to_memory()
     _take_back_ignored_signals()
     costs.register(config)
     loop = config.getoption("--loop")
@@ -55,6 +63,15 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 def pytest_unconfigure() -> None:
     forkserver.close_all()
+
+
+def _write_to_memory() -> None:
+    """Temporary folders are in memory, where there is room and TMPDIR names no other place: most of a test's clock was
+    its syncs. What a power loss leaves is simulated (tests/dedup/bloom/power.py), so no test needs a real disk.
+    """
+    if "TMPDIR" not in os.environ and os.access(MEMORY, os.W_OK) and shutil.disk_usage(MEMORY).free >= ENOUGH_BYTES:
+        os.environ["TMPDIR"] = MEMORY
+        tempfile.tempdir = None  # asks again
 
 
 def _take_back_ignored_signals() -> None:
