@@ -202,7 +202,9 @@ class Run:
     clock_s: float
     cpu_s: float  #: as measured, collection and everything else included
     unit: float  #: how much longer the loop took than on the reference machine
-    listed: list[tuple[str, float]]  #: tests above LISTED_S, the most expensive first, in seconds of the reference machine
+    listed: list[
+        tuple[str, float]
+    ]  #: tests above LISTED_S, the most expensive first, in seconds of the reference machine
     failed: list[str]  #: those that fail the run
 
     @classmethod
