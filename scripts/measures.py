@@ -13,7 +13,7 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 
-from scripts.budgets import ROOMS, Source, measure, sources
+from scripts.budgets import ROOMS, Source, blocks, measure, sources, walk
 
 #: Files that are short on purpose: a Protocol, errors, a table of constants, or a door. They are left out of the median.
 SEAMS: frozenset[str] = frozenset()
@@ -68,7 +68,7 @@ def folder_graph(files: Sequence[Source]) -> dict[str, dict[str, set[str]]]:
 
 def run_time_imports(tree: ast.AST, modules: Iterable[str]) -> Iterator[tuple[str, int]]:
     """The modules among these that a file imports, lazily too, except for types only."""
-    for node in ast.iter_child_nodes(tree):
+    for node in blocks(tree):
         if isinstance(node, ast.If) and "TYPE_CHECKING" in ast.unparse(node.test):
             continue
         if isinstance(node, ast.ImportFrom):
@@ -124,7 +124,7 @@ def repeated_classes(files: Iterable[Source]) -> tuple[list[str], list[str]]:
 def foreign_assignments(file: Source) -> list[str]:
     """Where an attribute of another object is assigned: a target that is not `self.x`, setattr, `object.__setattr__`."""
     found = []
-    for node in ast.walk(file.tree):
+    for node in walk(file.tree):
         if isinstance(node, ast.Assign | ast.AugAssign | ast.AnnAssign):
             targets = node.targets if isinstance(node, ast.Assign) else [node.target]
             found += [

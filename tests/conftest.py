@@ -5,7 +5,9 @@ import gc
 import inspect
 import os
 import resource
+import shutil
 import signal
+import tempfile
 from collections.abc import AsyncIterator, Iterator, Mapping
 
 import pytest
@@ -30,6 +32,12 @@ def pytest_collection_finish() -> None:
     gc.enable()
 
 
+#: A file system in memory, on Linux.
+MEMORY = "/dev/shm"
+#: More than all tests leave there at once.
+ENOUGH_BYTES = 4 << 30
+
+
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--loop", choices=("asyncio", "uvloop"), default="asyncio", help="what tests and crawls run on")
     parser.addoption("--costs", action="store_true", help="print what the tests of each folder cost")
@@ -47,6 +55,7 @@ def _events_as_at_the_start() -> Iterator[None]:
 def pytest_configure(config: pytest.Config) -> None:
     if config.getoption("timeout") is None:
         config.option.timeout = patient(float(config.getini("timeout")))
+    _write_to_memory()
     _take_back_ignored_signals()
     costs.register(config)
     loop = config.getoption("--loop")
@@ -64,6 +73,15 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 def pytest_unconfigure() -> None:
     forkserver.close_all()
+
+
+def _write_to_memory() -> None:
+    """Temporary folders are in memory, where there is room and TMPDIR names no other place: most of a test's clock was
+    its syncs. What a power loss leaves is simulated (tests/dedup/bloom/power.py), so no test needs a real disk.
+    """
+    if "TMPDIR" not in os.environ and os.access(MEMORY, os.W_OK) and shutil.disk_usage(MEMORY).free >= ENOUGH_BYTES:
+        os.environ["TMPDIR"] = MEMORY
+        tempfile.tempdir = None  # asks again
 
 
 def _take_back_ignored_signals() -> None:

@@ -12,11 +12,12 @@ import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
+from functools import cache
 from pathlib import Path
 
 import pytest
 
-from scripts.budgets import ROOMS, Source, definitions, excesses, measure, source, sources
+from scripts.budgets import ROOMS, Source, blocks, definitions, excesses, measure, source, sources, walk
 from scripts.measures import cycles, folder_cycles, foreign_assignments, median_lines, repeated_classes
 from tests.patience import HANG_S
 
@@ -155,6 +156,7 @@ def assert_none(breaches: list[str]) -> None:
     assert not breaches, "\n" + "\n".join(breaches)
 
 
+@cache
 def imports(file: Source) -> list[Import]:
     """All imports of a file, relative ones made absolute."""
     return [
@@ -165,7 +167,7 @@ def imports(file: Source) -> list[Import]:
 
 
 def import_nodes(tree: ast.AST, *, at_run_time: bool) -> Iterator[tuple[ast.Import | ast.ImportFrom, bool]]:
-    for node in ast.iter_child_nodes(tree):
+    for node in blocks(tree):
         if isinstance(node, ast.Import | ast.ImportFrom):
             yield node, at_run_time
         elif isinstance(node, ast.If) and "TYPE_CHECKING" in ast.unparse(node.test):
@@ -174,7 +176,7 @@ def import_nodes(tree: ast.AST, *, at_run_time: bool) -> Iterator[tuple[ast.Impo
             for child in node.orelse:
                 yield from import_nodes(ast.Module([child], []), at_run_time=at_run_time)
         else:
-            is_function = isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda)
+            is_function = isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
             yield from import_nodes(node, at_run_time=at_run_time and not is_function)
 
 
@@ -238,7 +240,7 @@ def habits_in(file: Source) -> Iterator[tuple[int, str]]:
     for found in imports(file):
         if (found.module, found.name) == ("time", "sleep"):
             yield found.line, "time.sleep"
-    for node in ast.walk(file.tree):
+    for node in walk(file.tree):
         match node:
             case ast.ExceptHandler(type=None):
                 yield node.lineno, "bare except"

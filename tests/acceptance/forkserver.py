@@ -27,9 +27,10 @@ import time
 import traceback
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 from types import FrameType
-from typing import NoReturn
+from typing import NoReturn, Self
 
 _LENGTH = struct.Struct(">I")
 _NUMBER = struct.Struct(">i")
@@ -37,6 +38,8 @@ _NUMBER = struct.Struct(">i")
 FORKS = sys.platform == "linux" and os.environ.get("ANABRANCH_TEST_FORKS", "1") != "0"
 #: What commands of Anabranch import: all modules of its rooms.
 ROOMS = ("anabranch.crawler.", "anabranch.dedup.", "anabranch.frontier.")
+#: What programs that mark a filter import.
+DEDUP = ("anabranch.dedup.",)
 _APART = ("anabranch.frontier.hosts.",)  #: they import Scrapy or Crawlee
 
 
@@ -96,7 +99,7 @@ class Forked:
 async def start(
     arguments: Sequence[str], *, cwd: str | Path, env: Mapping[str, str], preload: tuple[str, ...] = ROOMS
 ) -> Forked | asyncio.subprocess.Process:
-    """Start `python ARGUMENTS`, which are `-m MODULE …` or `FILE …`."""
+    """Start `python ARGUMENTS`, which are `-m MODULE …`, `-c PROGRAM …` or `FILE …`."""
     if not FORKS:
         return await asyncio.create_subprocess_exec(
             *(sys.executable, *arguments),
@@ -145,6 +148,60 @@ def run_bytes(
 ) -> tuple[int, bytes, bytes]:
     """The same for a command of Anabranch that writes bytes: exit code, output, errors."""
     return asyncio.run(_run_to_its_end(arguments, cwd, env, stdin, timeout, ROOMS))
+
+
+class Running:
+    """A process with its standard input and output as text, as `subprocess.Popen` has them; it is killed at the latest
+    when its `with` ends.
+    """
+
+    def __init__(self, arguments: Sequence[str], *, cwd: str | Path, preload: tuple[str, ...] = ROOMS) -> None:
+        (given, stdin), (out, stdout) = os.pipe(), os.pipe()
+        env = {**os.environ, "PYTHONPATH": str(cwd)}
+        try:
+            if FORKS:
+                self.pid, status = _server(preload).start(arguments, cwd, env, (given, stdout, 2))
+                self._wait = partial(_exit_code, status)
+            else:
+                process = subprocess.Popen([sys.executable, *arguments], cwd=cwd, env=env, stdin=given, stdout=stdout)
+                self.pid, self._wait = process.pid, process.wait
+        finally:
+            os.close(given)
+            os.close(stdout)
+        self.stdin, self.stdout = os.fdopen(stdin, "w"), os.fdopen(out)
+        self.returncode: int | None = None
+
+    def wait(self) -> int:
+        """Its exit code; less than 0 if a signal ended it."""
+        if self.returncode is None:
+            self.returncode = self._wait()
+        return self.returncode
+
+    def read(self) -> str:
+        """What it writes from now on, to its end."""
+        text = self.stdout.read()
+        self.wait()
+        return text
+
+    def kill(self) -> None:
+        """It has ended when this returns."""
+        if self.returncode is None:
+            with suppress(ProcessLookupError):
+                os.kill(self.pid, signal.SIGKILL)
+        self.wait()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.kill()
+        self.stdin.close()
+        self.stdout.close()
+
+
+def _exit_code(status: socket.socket) -> int:
+    with status:
+        return _NUMBER.unpack(status.recv(_NUMBER.size))[0]
 
 
 async def _run_to_its_end(
@@ -338,6 +395,10 @@ def _run(arguments: Sequence[str], cwd: str, env: Mapping[str, str]) -> None:
         sys.argv[:] = arguments[1:]
         sys.path[0] = cwd
         runpy.run_module(arguments[1], run_name="__main__", alter_sys=True)
+    elif arguments[0] == "-c":
+        sys.argv[:] = ["-c", *arguments[2:]]
+        sys.path[0] = cwd
+        exec(compile(arguments[1], "<string>", "exec"), {"__name__": "__main__"})
     else:
         sys.argv[:] = arguments
         sys.path[0] = str(Path(arguments[0]).parent)

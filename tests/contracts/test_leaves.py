@@ -4,10 +4,13 @@ Every place answers as a naive model does, a Python set of positions per slot. W
 visible skip.
 """
 
+import atexit
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import dataclass, field
+from functools import cache
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Protocol
 
 import numpy as np
@@ -48,10 +51,19 @@ def in_a_mapped_file(folder: Path) -> Iterator[Leaves]:
 
 @contextmanager
 def in_redis(folder: Path) -> Iterator[Leaves]:
-    with redis_servers(folder, 1) as running:
-        servers = RedisServers([server.url for server in running])
-        yield RedisLeaves.open(servers, "contract", M, K)
-        servers.close()
+    servers = RedisServers([redis_url()])
+    yield RedisLeaves.open(servers, folder.as_posix(), M, K)
+    servers.close()
+
+
+@cache
+def redis_url() -> str:
+    """One server for all tests of this process; each has a name of its own there."""
+    stack = ExitStack()
+    folder = Path(stack.enter_context(TemporaryDirectory(prefix="anabranch-redis-")))
+    (server,) = stack.enter_context(redis_servers(folder, 1))
+    atexit.register(stack.close)
+    return server.url
 
 
 #: Every place that can hold leaves of M bits and K hashes; each call makes empty ones, in an empty folder.

@@ -1,6 +1,7 @@
 """Ends that no `finally` sees: a killed process and a full disk, with real processes and real limits."""
 
 import errno
+import os
 import shutil
 import subprocess
 import sys
@@ -9,6 +10,8 @@ from pathlib import Path
 import pytest
 
 from anabranch.dedup.uniq import UniqFilter, UniqParameters
+from tests.acceptance import forkserver
+from tests.acceptance.forkserver import DEDUP, Running
 
 ROOT = Path(__file__).resolve().parents[2]
 PARAMETERS = "UniqParameters(mode=sys.argv[3], levels=(1, 2), expected=2000, false_positive=0.01, leaf_bits=4096)"
@@ -83,9 +86,8 @@ def test_what_was_synced_is_known_after_kill_9(tmp_path: Path, mode: str) -> Non
     """
     synced = 0
     for lines in (1, 3, 8, 13):
-        command = [sys.executable, "-c", MARKER, str(tmp_path / "u"), str(synced), mode]
-        with subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, text=True) as child:
-            assert child.stdout is not None
+        command = ["-c", MARKER, str(tmp_path / "u"), str(synced), mode]
+        with Running(command, cwd=ROOT, preload=DEDUP) as child:
             for _ in range(lines):
                 synced = int(child.stdout.readline())
             child.kill()
@@ -102,9 +104,8 @@ def test_what_was_synced_is_known_after_kill_9(tmp_path: Path, mode: str) -> Non
 
 def test_a_log_that_may_not_grow_is_an_oserror_and_may_be_repeated(tmp_path: Path) -> None:
     """With a limit on file size: StoreFull, a sound filter, and the same mark succeeds once there is room."""
-    done = subprocess.run(
-        [sys.executable, "-c", LOG_FILLER, str(tmp_path / "d")], cwd=ROOT, capture_output=True, text=True, check=False
-    )
+    command = ["-c", LOG_FILLER, str(tmp_path / "d")]
+    done = forkserver.run(command, cwd=ROOT, env=os.environ, preload=DEDUP)
     assert (done.returncode, done.stderr) == (0, "")
     assert int(done.stdout) == errno.EFBIG
 

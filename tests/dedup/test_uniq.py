@@ -4,9 +4,8 @@ import json
 import os
 import random
 import shutil
-import subprocess
-import sys
 import zlib
+from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
 
@@ -26,7 +25,7 @@ from anabranch.dedup import (
 from anabranch.dedup.smm import store
 from anabranch.dedup.smm.addresses import levels_for
 from anabranch.dedup.uniq import MODES, UniqFilter, UniqParameters, recorded
-from tests.patience import HANG_S
+from tests.acceptance.forkserver import DEDUP, Running
 
 GIVEN = UniqParameters(levels=(1, 1), expected=1000, false_positive=0.01, leaf_bits=1 << 12)
 
@@ -473,16 +472,16 @@ def test_a_folder_belongs_to_one_filter_unless_it_is_an_smm(tmp_path: Path, mode
 
 def test_several_processes_share_a_folder_in_mode_smm(tmp_path: Path) -> None:
     """Opened, even made, at the same moment: each key is new to exactly one of them, and the losses are recorded."""
-    command = [sys.executable, "-c", ADDER, str(tmp_path / "u")]
-    pipe = subprocess.PIPE
-    children = [subprocess.Popen(command, cwd=ROOT, stdin=pipe, stdout=pipe, text=True) for _ in range(3)]
-    for child in children:
-        assert child.stdout.readline() == "ready\n"
-    for child in children:
-        child.stdin.write("go\n")
-        child.stdin.flush()
-    new = [key for child in children for key in child.communicate(timeout=HANG_S)[0].split()]
-    assert [child.returncode for child in children] == [0, 0, 0]
+    with ExitStack() as stack:
+        command = ["-c", ADDER, str(tmp_path / "u")]
+        children = [stack.enter_context(Running(command, cwd=ROOT, preload=DEDUP)) for _ in range(3)]
+        for child in children:
+            assert child.stdout.readline() == "ready\n"
+        for child in children:
+            child.stdin.write("go\n")
+            child.stdin.flush()
+        new = [key for child in children for key in child.read().split()]
+        assert [child.returncode for child in children] == [0, 0, 0]
     with UniqFilter.open(tmp_path / "u", UniqParameters(mode="smm", levels=(1, 2))) as seen:
         signatures = {zlib.crc32(b"%d" % i) >> 8 for i in range(20_000)}
         assert len(new) == len(set(new)) == len(signatures) == seen.statistics().keys

@@ -1,8 +1,7 @@
+import re
 import subprocess
 import sys
 from pathlib import Path
-
-import pytest
 
 REPOSITORY = Path(__file__).parents[2]
 
@@ -23,12 +22,14 @@ def test_without_a_loop():
 """
 
 
-@pytest.mark.parametrize(("text", "code"), [(LEAVES_A_TASK, 1), (ENDS_ITS_TASK, 0)])
-def test_a_task_left_behind_fails_its_test_by_name(tmp_path: Path, text: str, code: int) -> None:
+def test_a_task_left_behind_fails_its_test_by_name(tmp_path: Path) -> None:
     """The watch of conftest.py sees what still runs after an async test, and nothing else."""
-    (tmp_path / "test_it.py").write_text(text)
+    (tmp_path / "test_leaves.py").write_text(LEAVES_A_TASK)
+    (tmp_path / "test_ends.py").write_text(ENDS_ITS_TASK)
     options = ["-p", "tests.conftest", "-p", "no:cacheprovider", "-c", "pyproject.toml", "--rootdir", "."]
-    command = [sys.executable, "-m", "pytest", "-q", *options, str(tmp_path / "test_it.py")]
+    command = [sys.executable, "-m", "pytest", "-q", *options, str(tmp_path)]
     ended = subprocess.run(command, capture_output=True, text=True, check=False, cwd=REPOSITORY)
-    assert ended.returncode == code, ended.stdout
-    assert ("left 1 task(s) behind: forgotten" in ended.stdout) == bool(code)
+    assert ended.returncode == 1, ended.stdout
+    assert "left 1 task(s) behind: forgotten" in ended.stdout
+    assert re.search(r"^ERROR .*test_leaves.py::test_it", ended.stdout, re.MULTILINE)
+    assert re.search(r"^3 passed, 1 error", ended.stdout, re.MULTILINE)

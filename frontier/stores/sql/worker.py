@@ -52,9 +52,8 @@ POLL_S = 0.05
 LINKS_AT_ONCE = 2000
 #: What a fetch may take from its lease to its first byte, at most; a fifth of a short lease.
 MARGIN_S = 0.5
-#: How often a worker renews and looks at its part: this often in its lease's time, and at least each second.
+#: How often a worker renews and looks at its part: this often in its lease's time, and at least each `look_s`.
 _LOOKS_PER_LEASE = 5
-_LOOK_S = 1.0
 
 _NOTHING = Counters()
 
@@ -68,6 +67,7 @@ class WorkerIdentity:
     name: str  #: unique among the live workers of a job
     token: str  #: of its folder, kept there: a second process with the same name and token is the first one's successor
     ttl_s: float = 15.0  #: so long its shares stay its own without a renewal
+    look_s: float = 1.0  #: at least so often it renews, and looks at its part of the shares
 
     @property
     def lock_s(self) -> float:
@@ -89,10 +89,17 @@ class _Held(NamedTuple):
     leaving: frozenset[int] = frozenset()
 
 
+class _Change(NamedTuple):
+    """What is held now, as the core is told it, and what was held when it was found."""
+
+    before: _Held
+    shares: SharesHeld
+
+
 class _Look(NamedTuple):
     """What a look has found."""
 
-    shares: SharesHeld | None  #: None: nothing has changed
+    change: _Change | None  #: None: nothing has changed
     job: JobCounts
     own: Counters  #: of this worker's row
     number: int  #: of its last batch
@@ -225,7 +232,7 @@ class ShareWorker:
     def tasks(self, post: Callable[[list[Answer]], None]) -> list[Question]:
         """Look at the shares a few times in a lease's time; look for links when those that were read are adopted."""
         now_s, tasks = self._clock(), list[Question]()
-        if now_s >= self._looked_s + min(self._identity.ttl_s / _LOOKS_PER_LEASE, _LOOK_S):
+        if now_s >= self._looked_s + min(self._identity.ttl_s / _LOOKS_PER_LEASE, self._identity.look_s):
             self._looked_s = now_s
             tasks.append(_then(self._look, self._take_look, post))
         if self._held.serving and not self._handed and now_s >= self._polled_s + POLL_S:
@@ -235,7 +242,7 @@ class ShareWorker:
 
     def release(self, shares: Iterable[int], post: Callable[[list[Answer]], None]) -> Question:
         """Give back shares that are leaving, after all that was written for them."""
-        return _then(partial(self._release, sorted(shares)), self._take_shares, post)
+        return _then(partial(self._release, sorted(shares)), self._take_change, post)
 
     def close(self, connection: Connection, *, clean: bool) -> None:
         """Give all shares back and leave; after an unclean end they are free when the lease ends."""
@@ -279,9 +286,9 @@ class ShareWorker:
         claimed = self._claim(connection, part - len(serving) - len(leaving)) if part > len(serving) else []
         for share in claimed:
             execute(connection, statements.FREE_HELD, (share,))
-        shares = self._changed(connection, _Held(frozenset(serving | {*claimed}), frozenset(leaving)))
+        change = self._changed(connection, _Held(frozenset(serving | {*claimed}), frozenset(leaving)))
         (own,) = fetch(connection, statements.WORKER_COUNTERS, (self.epoch,))
-        return _Look(shares, job_counts(connection), Counters._make(map(int, own)), self._number)
+        return _Look(change, job_counts(connection), Counters._make(map(int, own)), self._number)
 
     def _live(self, connection: Connection) -> list[int]:
         """Renew the lease, and end workers that are late; the epochs of the others. Raises: as `check`."""
@@ -302,21 +309,22 @@ class ShareWorker:
                     claimed.append(share)
         return claimed
 
-    def _changed(self, connection: Connection, held: _Held) -> SharesHeld | None:
+    def _changed(self, connection: Connection, held: _Held) -> _Change | None:
         before = self._held.serving | self._held.leaving
         now = held.serving | held.leaving
         if held == self._held and self._is_known:
             return None
         died = {share: died_s for share, _, died_s in fetch(connection, statements.HELD_SHARES, (self.epoch,))}
-        return SharesHeld(
+        shares = SharesHeld(
             held.serving,
             held.leaving,
             _rows_of(connection, now - before),
             _rows_of(connection, before - now),
             {share: died[share] for share in now - before},
         )
+        return _Change(self._held, shares)
 
-    def _release(self, shares: Sequence[int], connection: Connection) -> SharesHeld | None:
+    def _release(self, shares: Sequence[int], connection: Connection) -> _Change | None:
         gone = {share for share in shares if execute(connection, statements.RELEASE_SHARE, (share, self.epoch))}
         return self._changed(connection, _Held(self._held.serving, self._held.leaving - gone))
 
@@ -327,13 +335,17 @@ class ShareWorker:
     # After its commit
 
     def _take_look(self, look: _Look) -> list[Answer]:
-        answers = self._take_shares(look.shares)
+        answers = self._take_change(look.change)
         others = _sum(look.job.counters, self.shown(look.own), sign=-1)
         return [*answers, JobRead(others, look.number if look.job.is_done else None)]
 
-    def _take_shares(self, answer: SharesHeld | None) -> list[Answer]:
-        if answer is None:
+    def _take_change(self, change: _Change | None) -> list[Answer]:
+        if change is None:
             return []
+        if change.before is not self._held:  # a release in the same transaction told of it, too: its rows count once
+            self._looked_s = -float("inf")
+            return []
+        answer = change.shares
         self._held, self._is_known = _Held(answer.serving, answer.leaving), True
         self.lanes.forget()  # a share that comes back has been another worker's meanwhile
         self._base = _sum(self._base, answer.gained, answer.released, sign=-1)

@@ -5,11 +5,11 @@ import json
 import math
 import random
 import socket
-import subprocess
 import sys
 import threading
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack
 from pathlib import Path
 
 import numpy as np
@@ -31,6 +31,7 @@ from anabranch.dedup.errors import (
     StoreFull,
     StoreUnavailable,
 )
+from tests.acceptance.forkserver import DEDUP, Running
 from tests.dedup.bloom import shared_crawler
 from tests.dedup.bloom.shared_crawler import SMALL, key
 from tests.redis_server import redis_servers
@@ -55,6 +56,12 @@ def urls(servers: list[RedisServer]) -> list[str]:
     for server in servers:
         client(server.url).flushall()
     return [server.url for server in servers]
+
+
+def crawling(start: int, stop: int, seed: int, urls: Sequence[str]) -> Running:
+    """A crawler in a process of its own."""
+    command = [shared_crawler.__file__, str(start), str(stop), str(seed), *urls]
+    return Running(command, cwd=CLONE, preload=(*DEDUP, "redis"))
 
 
 def client(url: str) -> redis.Redis:
@@ -196,7 +203,7 @@ def test_a_key_falsely_known_is_logged_by_mark_all_the_same(urls: list[str]) -> 
     """After the splits that follow it is still known: its fingerprint was kept though its bits were all set."""
     with opened(urls, TINY) as dsbf:
         dsbf.mark(keys(6))
-        falsely = [k for k in keys(6, 5000) if not dsbf.unseen([k])[0]]
+        falsely = [k for k, is_new in zip(keys(6, 5000), dsbf.unseen(keys(6, 5000)), strict=True) if not is_new]
         assert len(falsely) > 3
         dsbf.mark(falsely)
         assert dsbf.statistics().splits == 0
@@ -209,16 +216,10 @@ def test_a_key_falsely_known_is_logged_by_mark_all_the_same(urls: list[str]) -> 
 def test_four_processes_find_each_key_new_exactly_once(urls: list[str]) -> None:
     """They add overlapping ranges through several splits at the same time, each in an order of its own."""
     ranges = [(0, 3000), (1000, 4000), (0, 4000), (500, 3500)]
-    command = [sys.executable, shared_crawler.__file__]
-    running = [
-        subprocess.Popen(
-            [*command, str(start), str(stop), str(seed), *urls], cwd=CLONE, env={"PYTHONPATH": str(CLONE)},
-            stdout=subprocess.PIPE, text=True,
-        )
-        for seed, (start, stop) in enumerate(ranges)
-    ]  # fmt: skip
-    found = Counter(int(word) for process in running for word in process.communicate()[0].split())
-    assert [process.returncode for process in running] == [0] * 4
+    with ExitStack() as stack:
+        running = [stack.enter_context(crawling(start, stop, seed, urls)) for seed, (start, stop) in enumerate(ranges)]
+        found = Counter(int(word) for process in running for word in process.read().split())
+        assert [process.returncode for process in running] == [0] * 4
     assert {number: count for number, count in found.items() if count > 1} == {}
     assert len(found) == 4000
     with opened(urls) as dsbf:
@@ -227,7 +228,7 @@ def test_four_processes_find_each_key_new_exactly_once(urls: list[str]) -> None:
         dsbf.check()
 
 
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=10, deadline=None)
 @given(st.integers(0, 1 << 30), st.integers(2, 3))
 def test_a_key_is_new_once_whatever_others_do_between_two_calls(
     servers: list[RedisServer], seed: int, number: int
@@ -264,7 +265,7 @@ def test_a_key_is_new_once_whatever_others_do_between_two_calls(
     other.close()
 
 
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=10, deadline=None)
 @given(st.integers(0, 1 << 30))
 def test_a_crawler_may_die_before_any_call(servers: list[RedisServer], seed: int) -> None:
     """Whatever step of a split it died at, the others go on, and all that was said to be new is known for ever."""
@@ -426,13 +427,10 @@ def test_a_crawler_killed_while_it_moves_elements_loses_nothing(urls: list[str])
     """SIGKILL, five times over at different moments: what it had said to be new is known, and is never new again."""
     found = Counter[int]()
     for life, lines in enumerate((7, 12, 19, 26, 31)):
-        process = subprocess.Popen(
-            [sys.executable, shared_crawler.__file__, str(life * 700), str(life * 700 + 1500), str(life), *urls],
-            cwd=CLONE, env={"PYTHONPATH": str(CLONE)}, stdout=subprocess.PIPE, text=True,
-        )  # fmt: skip
-        read = [process.stdout.readline() for _ in range(lines)]
-        process.kill()
-        read += process.communicate()[0].splitlines()
+        with crawling(life * 700, life * 700 + 1500, life, urls) as process:
+            read = [process.stdout.readline() for _ in range(lines)]
+            process.kill()
+            read += process.read().splitlines()
         found.update(int(word) for line in read for word in line.split())
     assert set(found.values()) == {1}
     with opened(urls) as dsbf:

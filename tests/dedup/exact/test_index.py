@@ -1,7 +1,5 @@
 import os
 import shutil
-import subprocess
-import sys
 from collections.abc import Callable
 from pathlib import Path
 from unittest.mock import patch
@@ -16,6 +14,7 @@ from anabranch.dedup.exact.index import ExactIndex
 from anabranch.dedup.exact.runs import SortedRun
 from anabranch.dedup.exact.tail import TailLog
 from anabranch.dedup.keys import fingerprints
+from tests.acceptance.forkserver import DEDUP, Running
 
 ROOT = Path(__file__).resolve().parents[3]
 
@@ -273,9 +272,8 @@ def test_what_was_synced_is_known_after_kill_9_and_nothing_else_is(tmp_path: Pat
     """A process that marks and syncs is killed, four times over one folder, amid merges: exact on both sides."""
     synced = 0
     for lines in (1, 4, 9, 16):
-        command = [sys.executable, "-c", MARKER, str(tmp_path / "x"), str(synced)]
-        with subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, text=True) as child:
-            assert child.stdout is not None
+        command = ["-c", MARKER, str(tmp_path / "x"), str(synced)]
+        with Running(command, cwd=ROOT, preload=DEDUP) as child:
             for _ in range(lines):
                 synced = int(child.stdout.readline())
             child.kill()

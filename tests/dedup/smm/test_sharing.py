@@ -3,8 +3,6 @@ from __future__ import annotations
 import errno
 import fcntl
 import os
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -12,6 +10,7 @@ import pytest
 from anabranch.dedup.errors import FilterClosed, FilterInUse, FormatMismatch
 from anabranch.dedup.smm import sharing
 from anabranch.dedup.smm.sharing import Ledger, Sharing
+from tests.acceptance.forkserver import DEDUP, Running
 
 ROOT = Path(__file__).resolve().parents[3]
 
@@ -72,10 +71,8 @@ def test_alone_is_alone(tmp_path: Path, alone: bool, other_alone: bool) -> None:
 
 def test_a_turn_excludes_others_and_ends_with_its_process(tmp_path: Path) -> None:
     """While one process has its turn no other gets one; killing it hands the turn over."""
-    command = [sys.executable, "-c", TURN_TAKER, str(tmp_path)]
-    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, cwd=ROOT) as child:
-        assert child.stdout is not None
-        assert child.stdout.readline() == b"turn\n"
+    with Running(["-c", TURN_TAKER, str(tmp_path)], cwd=ROOT, preload=DEDUP) as child:
+        assert child.stdout.readline() == "turn\n"
         fd = os.open(tmp_path, os.O_RDONLY)
         with pytest.raises(BlockingIOError):
             fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)

@@ -20,6 +20,13 @@ from tests.patience import HANG_S
 SHARES = 8
 #: Long enough that no worker loses its lease while the machine is busy.
 TTL_S = 60.0
+#: Shares are divided in looks; a second each, as in a crawl, would be most of a test.
+LOOK_S = 0.02
+
+
+def identity(name: str, token: str = "", ttl_s: float = TTL_S, look_s: float = LOOK_S) -> WorkerIdentity:
+    """A worker that looks at its part all the time; without a token, from a folder of its own."""
+    return WorkerIdentity(name=name, token=token or name, ttl_s=ttl_s, look_s=look_s)
 
 
 def order(**more: object) -> FrontierOrder:
@@ -48,13 +55,17 @@ class Worker:
     """One worker: a Frontier, and what it has fetched."""
 
     def __init__(
-        self, target: Path | str, name: str, order: FrontierOrder, ttl_s: float = TTL_S, token: str = ""
+        self,
+        target: Path | str,
+        name: str,
+        order: FrontierOrder,
+        ttl_s: float = TTL_S,
+        token: str = "",
+        look_s: float = LOOK_S,
     ) -> None:
         self.name = name
         self.changed = Event()
-        self.store = SqlStore(
-            target, shared=Shared(share_rule_of(order), WorkerIdentity(name=name, token=token or name, ttl_s=ttl_s))
-        )
+        self.store = SqlStore(target, shared=Shared(share_rule_of(order), identity(name, token, ttl_s, look_s)))
         self.frontier: Frontier = open_frontier(None, order, store=self.store, on_change=self.changed.set)
         self.fetched: Counter[str] = Counter()
         self.held: list[Lease] = []

@@ -27,12 +27,14 @@ from anabranch.frontier.stores.sql.reading import Question
 from anabranch.frontier.stores.sql.store import SqlStore
 from anabranch.frontier.stores.sql.worker import Shared, WorkerIdentity
 from scripts.postgres_server import administer, fresh_database
-from tests.frontier.shares.team import SHARES, TTL_S, Site, Worker, crawl, order, until
+from tests.frontier.shares.team import SHARES, Site, Worker, crawl, identity, order, until
 from tests.patience import HANG_S
 from tests.postgres_server import own_server, server
 
 #: Of a worker that is to lose its lease soon.
 SHORT_S = 1.0
+#: Of one that may lose it at any time, for nobody else is there yet.
+SHORTEST_S = 0.3
 
 
 @pytest.fixture(params=["sqlite", "postgresql"])
@@ -173,6 +175,19 @@ def test_what_each_worker_counts_is_what_its_shares_hold(place: Path | str) -> N
         assert one.frontier.pending == 60
 
 
+def test_what_is_given_back_is_counted_once_whatever_else_is_in_the_transaction(place: Path | str) -> None:
+    """A look beside the release finds the same shares gone."""
+    one = Worker(place, "a", order(), look_s=0.0)  # with each transaction
+    until(lambda: len(one.serving) == SHARES, [one])
+    one.frontier.schedule([Candidate(f"http://h{number}.test/") for number in range(60)])
+    one.frontier.flush()
+    other = Worker(place, "b", order())
+    until(lambda: is_divided([one, other]), [one, other])
+    until(lambda: one.frontier.pending + other.frontier.pending == 60, [one, other])
+    for worker in (one, other):
+        worker.close()
+
+
 def test_a_share_that_comes_back_is_as_the_other_worker_left_it(place: Path | str) -> None:
     """Nothing that was remembered of it holds: its lanes have other counts."""
     site, late = Site(hosts=40, pages=200), [f"http://h{number % 40}.test/late/{number}" for number in range(200)]
@@ -214,7 +229,7 @@ def test_the_shares_of_a_worker_that_leaves_are_taken_over(place: Path | str) ->
 def test_a_worker_that_was_away_for_too_long_writes_nothing_more(place: Path | str) -> None:
     """Others have its shares, and fetch again what it had leased; its commits are refused."""
     site = Site(hosts=20, pages=60)
-    lost = Worker(place, "lost", order(), ttl_s=SHORT_S)
+    lost = Worker(place, "lost", order(), ttl_s=SHORTEST_S)
     until(lambda: len(lost.serving) == SHARES, [lost])
     lost.frontier.schedule([Candidate(url) for url in site.urls])
     until(lambda: lost.lease(5) > 0, [lost])
@@ -305,7 +320,7 @@ def test_the_session_of_a_worker_is_known_after_a_new_one_that_failed_at_first()
 def test_a_worker_leases_nothing_when_its_lease_may_end_soon(place: Path | str) -> None:
     """It cannot know whether others have taken over."""
     site = Site(hosts=20, pages=60)
-    worker = Worker(place, "late", order(), ttl_s=SHORT_S)
+    worker = Worker(place, "late", order(), ttl_s=SHORTEST_S)
     until(lambda: len(worker.serving) == SHARES, [worker])
     worker.frontier.schedule([Candidate(url) for url in site.urls])
     until(lambda: worker.lease(1) > 0, [worker])
@@ -423,9 +438,7 @@ async def test_every_worker_is_drained_when_the_whole_job_is_done(place: Path | 
     began = asyncio.Event()
 
     def opening(name: str) -> Callable[[Callable[[], None]], Frontier]:
-        store = SqlStore(
-            place, shared=Shared(share_rule_of(order()), WorkerIdentity(name=name, token=name, ttl_s=TTL_S))
-        )
+        store = SqlStore(place, shared=Shared(share_rule_of(order()), identity(name)))
         return lambda on_change: open_frontier(None, order(), store=store, on_change=on_change)
 
     async def work(name: str) -> int:

@@ -20,6 +20,7 @@ from anabranch.frontier.errors import (
     StoreUnavailable,
 )
 from anabranch.frontier.stores.contract import Counters, HeadsRead
+from anabranch.frontier.stores.sql import postgres
 from anabranch.frontier.stores.sql.postgres import PostgresDatabase
 from anabranch.frontier.stores.sql.schema import open_tables
 from anabranch.frontier.stores.sql.sqlite import owner_line
@@ -32,6 +33,12 @@ from tests.patience import HANG_S
 from tests.postgres_server import own_server, server
 
 OURS = "SELECT pid FROM pg_stat_activity WHERE application_name = 'anabranch' AND datname = current_database()"
+
+
+@pytest.fixture(autouse=True)
+def _short_waits_for_the_lock(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Who must be refused is refused after this time."""
+    monkeypatch.setattr(postgres, "_LOCK_S", 0.1)
 
 
 @pytest.fixture
