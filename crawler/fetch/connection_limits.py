@@ -11,13 +11,9 @@ from collections import OrderedDict
 from contextlib import suppress
 from typing import TYPE_CHECKING, NamedTuple
 
-import structlog
-
 if TYPE_CHECKING:
     import asyncio
     from collections.abc import Callable
-
-log = structlog.get_logger(__name__)
 
 #: Limits of open files to ask for, the best first. macOS accepts at most 10,240, whatever it reports.
 _WANTED = (65_536, 10_240)
@@ -60,7 +56,9 @@ def connection_limits_for(files: int, workers: int) -> ConnectionLimits:
     if left >= 0:
         return ConnectionLimits(idle=min(left, MAX_IDLE))
     busy = max((files - _JOB_FILES) // _FILES_PER_WORKER, 1)
-    log.warning(
+    import structlog  # noqa: PLC0415 - half of what the server of a web imports, which needs `raise_file_limit` alone
+
+    structlog.get_logger(__name__).warning(
         "few files may be open: fetches wait for each other; raise the limit (ulimit -n) or lower [crawl] workers",
         open_files=files,
         workers=workers,

@@ -223,6 +223,18 @@ async def _run_to_its_end(
     return process.returncode, out, err
 
 
+def fork(
+    arguments: Sequence[str], *, cwd: str | Path, env: Mapping[str, str], streams: tuple[int, int, int]
+) -> tuple[int, socket.socket]:
+    """Start a command of Anabranch with these descriptors as its streams: its process, and where its `exit_code` comes."""
+    return _server(ROOMS).start(arguments, cwd, env, streams)
+
+
+def exit_code(status: socket.socket) -> int:
+    """The exit code of a process that was forked; waits for its end."""
+    return _NUMBER.unpack(status.recv(_NUMBER.size))[0]  # type: ignore[no-any-return]
+
+
 class _Server:
     """The client's side of a server."""
 

@@ -1,8 +1,6 @@
 """The command `scripts/bench`: which groups run, and what becomes of one that fails."""
 
 import signal
-import subprocess
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -10,9 +8,9 @@ import pytest
 
 from scripts.benchmarks import __main__ as bench
 from scripts.benchmarks.rows import Group, Row, Setting, Wishes
+from tests.acceptance import blocking
+from tests.acceptance.command import REPOSITORY, environment
 from tests.patience import HANG_S
-
-REPOSITORY = Path(__file__).resolve().parents[2]
 
 
 def sound(setting: Setting) -> Iterator[Row]:
@@ -88,11 +86,11 @@ def test_temporary_folders_are_removed(tmp_path: Path) -> None:
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
 def test_a_signal_ends_the_run_and_leaves_nothing(tmp_path: Path, number: signal.Signals) -> None:
     """Servers and child processes are ended, temporary folders removed; 130."""
-    command = [sys.executable, "-m", "scripts.benchmarks", "dedup", "--only", "processes", "--folder", str(tmp_path)]
-    with subprocess.Popen(command, cwd=REPOSITORY, stderr=subprocess.PIPE, text=True) as process:
+    command = ["-m", "scripts.benchmarks", "dedup", "--only", "processes", "--folder", str(tmp_path)]
+    with blocking.start(command, cwd=REPOSITORY, env=environment()) as process:
         assert process.stderr
-        while "4 processes," not in process.stderr.readline():
-            assert process.poll() is None
+        while "4 processes," not in (line := process.stderr.readline()):
+            assert line, "it has ended"
         assert list(tmp_path.iterdir())
         process.send_signal(number)
         assert process.wait(timeout=HANG_S) == 130

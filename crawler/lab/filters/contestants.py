@@ -16,7 +16,6 @@ from typing import TYPE_CHECKING, TypeAlias
 
 from anabranch.crawler.outcomes.errors import UsageError
 from anabranch.dedup.keys import fingerprint
-from anabranch.dedup.similarity.filter import SimilarityFilter, SimilarityParameters
 from anabranch.dedup.uniq import MODES, UniqParameters
 from anabranch.dedup.userfunctions import found
 from anabranch.frontier.filterchoice import open_choice
@@ -42,6 +41,8 @@ def opener_of(name: str) -> Opener:
     """The opener of a filter, by its name. Raises: BadParameters, UsageError if it cannot be used here."""
     if name == "rbloom":
         _require_rbloom()
+    if name == "similar":
+        import anabranch.dedup.similarity.filter  # noqa: F401, PLC0415 - before the filter's memory is measured
     if name in CONTESTANTS:
         return CONTESTANTS[name]
     found(name, "filter", CONTESTANTS)
@@ -75,6 +76,11 @@ class SimilarContestant(_Peer):
     """The similarity filter as a crawl uses it: URLs count at once, and are on the disk after a sync."""
 
     def __init__(self, folder: Path, size: FilterSize) -> None:
+        from anabranch.dedup.similarity.filter import (  # noqa: PLC0415 - SQLAlchemy, for this filter alone
+            SimilarityFilter,
+            SimilarityParameters,
+        )
+
         self._filter = SimilarityFilter.open(
             folder, SimilarityParameters(expected=size.expected, false_positive=size.false_positive)
         )

@@ -40,7 +40,7 @@ def given(web, monkeypatch):
     monkeypatch.chdir("/")
     return {
         "dns": {"hosts": dict(web.hosts)}, "allow_private": True, "min_delay": 0, "max_delay": 0, "contact": "https://a.test/",
-        "max_connections": 4,
+        "max_connections": 4, "dedup": {"expect": 100_000, "leaf_bits": 1 << 16},
     }  # fmt: skip
 
 
@@ -499,7 +499,7 @@ async def endless(visit):
 @pytest.mark.usefixtures("structlog_unset")
 async def test_a_processor_that_keeps_a_stopped_crawl_is_named(caplog, given):
     """With its URL, once, when the time of a fetch is over."""
-    async with anabranch.crawl(SEED, processors=[endless], fetch={"timeout": "5s"}, **given) as crawl:
+    async with anabranch.crawl(SEED, processors=[endless], fetch={"timeout": "1s"}, **given) as crawl:
         await asyncio.wait_for(CALLED.wait(), HANG_S)
         await crawl.stop()
         async with asyncio.timeout(HANG_S):

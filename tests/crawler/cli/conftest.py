@@ -9,6 +9,9 @@ import pytest
 import typer.testing
 from typer.main import get_command
 
+from anabranch.crawler.cli import crawl
+from anabranch.crawler.job import inspection
+
 
 @pytest.fixture(autouse=True, scope="session")
 def _commands_built_once() -> Iterator[None]:
@@ -16,3 +19,10 @@ def _commands_built_once() -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patched:
         patched.setattr(typer.testing, "_get_command", cache(get_command))
         yield
+
+
+@pytest.fixture
+def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A job that another holds is waited for 50 ms, not 5 s: for tests whose job is not given back."""
+    for module in (crawl, inspection):
+        monkeypatch.setattr(module, "LOOKING_S", 0.05)

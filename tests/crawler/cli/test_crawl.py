@@ -3,7 +3,6 @@
 import asyncio
 import io
 import os
-import subprocess
 import sys
 from dataclasses import replace
 from pathlib import Path
@@ -33,11 +32,14 @@ from anabranch.frontier.errors import (
     StoreInUse,
     StoreUnavailable,
 )
+from tests.acceptance import blocking, forkserver
+from tests.acceptance.command import environment
 from tests.patience import HANG_S
 
-REPOSITORY = Path(__file__).resolve().parents[3]
 #: Nobody listens there, and it is refused before anybody is asked.
 SEED = "http://127.0.0.1:9/"
+#: A filter of 1 MB leaves is 20 MB of memory that each opening of a job touches.
+SMALL = ("dedup.expect=100000", "dedup.leaf_bits=65536")
 
 
 @pytest.fixture(autouse=True)
@@ -59,7 +61,8 @@ def command(*sources, job=Path("job"), order_file=None, fresh=False, yes=False, 
         fresh=fresh,
         yes=yes,
         verbosity=verbosity,
-        flags={"contact": "bot@example.org", **flags},
+        flags={"contact": "bot@example.org", "min_delay": 0.0, **flags},
+        settings=SMALL,
     )
 
 
@@ -177,14 +180,14 @@ def test_the_lock_is_given_back_whatever_happens(monkeypatch) -> None:
     JobFolder.open(Path("job")).close()
 
 
-def test_a_job_in_use_is_left_alone(capsys) -> None:
+def test_a_job_in_use_is_left_alone(capsys, impatient) -> None:
     """Exit 1, with the number of the process."""
     with JobFolder.open(Path("job")):
         assert run_crawl(command(SEED)) == ExitCode.STORE_OR_JOB_IN_USE
     assert f"process {os.getpid()}" in capsys.readouterr().err
 
 
-def test_added_seeds_are_told_when_the_job_is_held(capsys) -> None:
+def test_added_seeds_are_told_when_the_job_is_held(capsys, impatient) -> None:
     """While it is in use nothing is added, and nothing is said to be."""
     run_crawl(command(SEED))
     with JobFolder.open(Path("job")):
@@ -230,7 +233,7 @@ def test_an_edited_scope_does_not_make_a_job_another_crawls(capsys) -> None:
 def test_a_start_that_fails_leaves_nothing_behind(capsys, named) -> None:
     """Whatever of the order is not to be had: no job's folder, and none around it."""
     named = {"job": None, "name": "new", **named}
-    assert run_crawl(replace(command(SEED, **named), settings=named.pop("settings", ()))) != ExitCode.DONE
+    assert run_crawl(replace(command(SEED, **named), settings=(*SMALL, *named.pop("settings", ())))) != ExitCode.DONE
     assert "anabranch: " in capsys.readouterr().err
     assert list(Path().iterdir()) == []
 
@@ -255,12 +258,9 @@ def test_a_start_that_fails_in_its_processes_leaves_nothing_behind() -> None:
         "fetch.proxy_password_env=NO_SUCH",
     )
     options = ("--processes", "2", *proxy)
-    run = subprocess.run(
-        [sys.executable, "-m", "anabranch", "crawl", SEED, *options],
-        check=False,
-        env={**os.environ, "PYTHONPATH": str(REPOSITORY)},
-    )
-    assert run.returncode == ExitCode.BAD_ORDER
+    arguments = ["-m", "anabranch", "crawl", SEED, *options]
+    run = forkserver.run(arguments, cwd=Path.cwd(), env=environment(), timeout=HANG_S)
+    assert run.returncode == ExitCode.BAD_ORDER, run.stderr
     assert list(Path().iterdir()) == []
 
 
@@ -302,7 +302,7 @@ def test_a_job_that_was_killed_before_it_had_its_seeds_begins(capsys) -> None:
     with JobFolder.open(Path("job")) as job:
         open_job(job.state, CrawlOrder()).close()
         job.write_order(dump_order(CrawlOrder()))
-    assert run_crawl(command(SEED)) == ExitCode.NO_SEED_ANSWERED
+    assert run_crawl(replace(command(SEED), settings=())) == ExitCode.NO_SEED_ANSWERED
     assert capsys.readouterr().err == ""
 
 
@@ -445,13 +445,13 @@ def test_starting_afresh_without_a_seed_removes_nothing(capsys) -> None:
 
 def test_what_keeps_another_round_from_beginning_is_told_with_the_way_out(monkeypatch, capsys) -> None:
     """Limits per host are the job's, from its own order too."""
-    limits = ("limits.pages_per_host=3", "limits.time_per_host=9s")
+    limits = (*SMALL, "limits.pages_per_host=3", "limits.time_per_host=9s")
     run_crawl(replace(command(SEED), settings=limits))
     assert run_crawl(replace(command(), again=True, yes=True)) == ExitCode.USAGE
     none = "-s limits.pages_per_host=0 -s limits.time_per_host=0"
     assert capsys.readouterr().err.endswith(f"earlier rounds too; add {none}\n")
     parts = Parts(monkeypatch)
-    settings = tuple(none.replace("-s ", "").split())
+    settings = (*SMALL, *none.replace("-s ", "").split())
     assert run_crawl(replace(command(), again=True, yes=True, settings=settings)) == ExitCode.DONE
     assert parts.controllers[0]._order.limits.pages_per_host == 0
 
@@ -503,7 +503,7 @@ def test_what_standard_output_cannot_write_is_shown_as_escapes(monkeypatch) -> N
     assert out.getvalue() == b"job f\\udcff\\xfc\n"
 
 
-def test_a_reader_that_goes_away_does_not_end_the_crawl() -> None:
+def test_a_reader_that_goes_away_does_not_end_the_crawl(tmp_path) -> None:
     """`anabranch crawl … | head -1`: the run goes on to its end, without a traceback."""
     program = f"""
 from pathlib import Path
@@ -514,14 +514,8 @@ flags = {{"contact": "bot@example.org"}}
 sys.exit(run_crawl(CrawlCommand(sources=({SEED!r},), order_file=None, job=Path("job"), fresh=False, yes=False,
                                 verbosity=0, flags=flags)))
 """
-    process = subprocess.Popen(
-        [sys.executable, "-c", program],
-        env={**os.environ, "PYTHONPATH": str(REPOSITORY)},
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-    )
+    (tmp_path / "program.py").write_text(program)
+    process = blocking.start(["program.py"], cwd=tmp_path, env=environment())
     process.stdout.close()
     process.stdin.write("go\n")
     process.stdin.close()
@@ -532,7 +526,7 @@ sys.exit(run_crawl(CrawlCommand(sources=({SEED!r},), order_file=None, job=Path("
 
 
 @pytest.mark.parametrize("outcome", [ExitCode.NO_SEED_ANSWERED, ExitCode.DISK_FULL])
-def test_a_signal_that_comes_after_the_end_does_not_change_it(outcome: ExitCode) -> None:
+def test_a_signal_that_comes_after_the_end_does_not_change_it(tmp_path: Path, outcome: ExitCode) -> None:
     """While the summary is made, the loop is closed, an error is written, and the interpreter ends."""
     program = f"""
 import asyncio, atexit, os, signal, sys
@@ -561,12 +555,6 @@ atexit.register(interrupt)
 sys.argv = ["anabranch", "crawl", {SEED!r}, "--job", "job"]
 main()
 """
-    ended = subprocess.run(
-        [sys.executable, "-c", program],
-        env={**os.environ, "PYTHONPATH": str(REPOSITORY)},
-        capture_output=True,
-        check=False,
-        timeout=HANG_S,
-        text=True,
-    )
+    (tmp_path / "program.py").write_text(program)
+    ended = forkserver.run(["program.py"], cwd=tmp_path, env=environment(), timeout=HANG_S)
     assert ended.returncode == outcome, ended.stderr

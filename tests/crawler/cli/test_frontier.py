@@ -27,6 +27,8 @@ from anabranch.crawler.order.order import CrawlOrder, dump_order
 from anabranch.crawler.outcomes.errors import ExitCode
 from anabranch.frontier.records import Candidate, Outcome, OutcomeKind
 
+#: A filter of 1 MB leaves is 20 MB of memory that each opening of a job touches.
+SMALL = {"expect": 100_000, "leaf_bits": 1 << 16}
 SLOW = {"min_delay": "100s", "max_delay": "100s"}
 URLS = [f"http://a.test/{number}" for number in range(3)]
 
@@ -41,7 +43,7 @@ def _alone(monkeypatch, tmp_path):
 
 def make_job(directory: Path, urls: list[str], fetched: int = 0) -> Path:
     """A job that was stopped after so many pages."""
-    order = CrawlOrder.model_validate({"politeness": SLOW, "frontier": {"policy": "host"}})
+    order = CrawlOrder.model_validate({"politeness": SLOW, "frontier": {"policy": "host"}, "dedup": SMALL})
     with JobFolder.open(directory) as job:
         job.write_order(dump_order(order))
         with open_job(job.state, order) as frontier:
@@ -432,7 +434,7 @@ def test_a_lost_queue_is_told_as_a_crawl_tells_it(job: Path, capsys, verb: str) 
     assert "frontier.db is missing or empty, and with it the queue" in capsys.readouterr().err
 
 
-def test_a_job_in_use_names_its_owner(job: Path, capsys) -> None:
+def test_a_job_in_use_names_its_owner(job: Path, capsys, impatient) -> None:
     """Held without a control socket: by a crawl that is just beginning, or by another command."""
     with JobFolder.open(job):
         assert run("ls") == ExitCode.STORE_OR_JOB_IN_USE

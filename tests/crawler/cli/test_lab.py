@@ -28,6 +28,8 @@ from anabranch.crawler.lab.report import Curve, LabReport, Panel, Table
 from anabranch.crawler.lab.web.model import WebOptions
 from anabranch.crawler.lab.web.shape import make_web
 from anabranch.crawler.outcomes.errors import DiskFull, ExitCode
+from tests.acceptance import blocking, forkserver
+from tests.acceptance.blocking import Forked
 from tests.acceptance.command import environment
 from tests.crawler.lab.web.test_miniweb import fetch
 from tests.crawler.lab.web.test_shape import walked
@@ -61,12 +63,20 @@ def lab(**more):
 def started(*arguments, cwd, **how):
     """`anabranch lab ARGUMENTS` with a folder of temporary files of its own, `tmp` in `cwd`."""
     (cwd / "tmp").mkdir(exist_ok=True)
-    return subprocess.Popen(
-        [sys.executable, "-m", "anabranch", "lab", *map(str, arguments)],
-        cwd=cwd,
-        env=environment(TMPDIR=str(cwd / "tmp")),
-        **{"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True} | how,
-    )
+    command = ["-m", "anabranch", "lab", *map(str, arguments)]
+    return blocking.start(command, cwd=cwd, env=environment(TMPDIR=str(cwd / "tmp")), **how)
+
+
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143), (signal.SIGHUP, 129)])
+def test_an_interrupt_ends_it_quietly_and_leaves_nothing(tmp_path, number, code) -> None:
+    """No traceback, no temporary folder; the codes are what shells expect. A closed terminal (SIGHUP) is one, too."""
+    with started("smm", "--count", "2M", cwd=tmp_path) as process:
+        told = process.stderr.readline()
+        process.send_signal(number)
+        out, err = process.communicate(timeout=HANG_S)
+    assert told.startswith("anabranch: lab smm: ")
+    assert (process.returncode, out, err) == (code, "", "")
+    assert list((tmp_path / "tmp").iterdir()) == []
 
 
 def test_the_whole_command(tmp_path) -> None:
@@ -82,18 +92,6 @@ def test_the_whole_command(tmp_path) -> None:
     assert [row[0] for row in rows if row[:1] == ["SMM"]] == ["SMM"]
     assert (tmp_path / "a.png").read_bytes().startswith(b"\x89PNG")
     assert sorted(path.name for path in tmp_path.iterdir()) == ["a.csv", "a.png", "tmp"]
-    assert list((tmp_path / "tmp").iterdir()) == []
-
-
-@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143), (signal.SIGHUP, 129)])
-def test_an_interrupt_ends_it_quietly_and_leaves_nothing(tmp_path, number, code) -> None:
-    """No traceback, no temporary folder; the codes are what shells expect. A closed terminal (SIGHUP) is one, too."""
-    with started("smm", "--count", "2M", cwd=tmp_path) as process:
-        told = process.stderr.readline()
-        process.send_signal(number)
-        out, err = process.communicate(timeout=HANG_S)
-    assert told.startswith("anabranch: lab smm: ")
-    assert (process.returncode, out, err) == (code, "", "")
     assert list((tmp_path / "tmp").iterdir()) == []
 
 
@@ -312,7 +310,7 @@ def test_urls_that_cannot_be_read_are_told_before_anything_is_done(tmp_path, cap
 
 def test_a_parameter_that_makes_no_filter_is_told_by_its_option(capfd) -> None:
     """Not by the name that the filter has for it."""
-    assert lab(name="smm", flags={"count": 100, "levels": (9, 9)}) == 2
+    assert lab(name="smm", flags={"count": 100, "probes": 1, "levels": (9, 9)}) == 2
     assert capfd.readouterr().err.splitlines()[-1].startswith("anabranch: --levels (9, 9): ")
 
 
@@ -322,15 +320,12 @@ SMALL_WEB = WebOptions(pages=60, hosts=6, latency_s=0.001)
 
 
 @contextmanager
-def started_web(*arguments: str | Path, cwd: Path) -> Iterator[tuple[subprocess.Popen[str], int, str]]:
+def started_web(*arguments: str | Path, cwd: Path) -> Iterator[tuple[Forked | subprocess.Popen[str], int, str]]:
     """`anabranch lab web`, serving, its port, and what it says in the beginning."""
-    process = subprocess.Popen(
-        [sys.executable, "-m", "anabranch", "lab", "web", *map(str, arguments)],
+    process = blocking.start(
+        ["-m", "anabranch", "lab", "web", *map(str, arguments)],
         cwd=cwd,
         env=environment(),
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
     )
     with process:
         try:
@@ -347,7 +342,7 @@ def started_web(*arguments: str | Path, cwd: Path) -> Iterator[tuple[subprocess.
             process.kill()
 
 
-def ended(process: subprocess.Popen[str], number: int = signal.SIGINT) -> tuple[str, str]:
+def ended(process: Forked | subprocess.Popen[str], number: int = signal.SIGINT) -> tuple[str, str]:
     process.send_signal(number)
     out, err = process.communicate(timeout=HANG_S)
     assert process.returncode == 0, err
@@ -358,14 +353,9 @@ def crawled(job: Path, order: Path) -> Path:
     """The crawl.log of a crawl by an order that finds the web."""
     command = ["crawl", "-c", str(order), "--job", str(job), "--contact", "a@example.org"]
     quick = ["--min-delay", "0", "--max-delay", "0", "--max-connections", "8"]
-    subprocess.run(
-        [sys.executable, "-m", "anabranch", *command, *quick],
-        cwd=job.parent,
-        env=environment(),
-        check=True,
-        capture_output=True,
-        timeout=HANG_S,
-    )
+    arguments = ["-m", "anabranch", *command, *quick]
+    done = forkserver.run(arguments, cwd=job.parent, env=environment(), timeout=HANG_S)
+    assert done.returncode == 0, done.stderr
     return job / "logs" / "crawl.log"
 
 
@@ -374,12 +364,11 @@ def urls_in(log: Path) -> set[str]:
     return {url for url in found if url.startswith("http") and not url.endswith("/robots.txt")}
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
-def test_it_serves_until_it_is_interrupted_and_shows_its_ledger(tmp_path: Path, number: int) -> None:
+def test_it_serves_until_it_is_interrupted_and_shows_its_ledger(tmp_path: Path) -> None:
     """That is its usual end. It says how others are pointed at it, and then what each host has borne."""
     with started_web(*SMALL, "--connections", "2", cwd=tmp_path) as (process, port, said):
         asyncio.run(fetch(port, ["http://www.qq.com/", "http://www.qq.com/", "http://www.sohu.com/"]))
-        out, err = ended(process, number)
+        out, err = ended(process)
     assert err == ""
     for hint in (
         f"http_proxy=http://127.0.0.1:{port} wget",
@@ -394,18 +383,20 @@ def test_it_serves_until_it_is_interrupted_and_shows_its_ledger(tmp_path: Path, 
 
 
 def test_a_broken_rule_is_said_in_the_end(tmp_path: Path) -> None:
-    """Of a client that does not wait."""
+    """Of a client that does not wait. SIGTERM is a usual end, too."""
     with started_web(*SMALL, "--min-delay", "10s", cwd=tmp_path) as (process, port, _):
         asyncio.run(fetch(port, ["http://www.qq.com/"] * 3))
-        out, _ = ended(process)
+        out, err = ended(process, signal.SIGTERM)
+    assert err == ""
     assert "Politeness BROKEN on 1 of 1 hosts" in out
     assert "2 too early" in out
 
 
 def test_a_web_that_nobody_came_to_says_so(tmp_path: Path) -> None:
-    """In place of an empty table."""
+    """In place of an empty table. A closed terminal is a usual end, too."""
     with started_web(*SMALL, cwd=tmp_path) as (process, _, _):
-        assert ended(process)[0].endswith("* No request came.\n")
+        out, err = ended(process, signal.SIGHUP)
+    assert (out.endswith("* No request came.\n"), err) == (True, "")
 
 
 def test_a_crawl_of_it_and_a_crawl_of_its_replay_find_the_same(tmp_path: Path) -> None:
@@ -450,16 +441,16 @@ def test_the_order_has_a_line_for_each_host(tmp_path: Path) -> None:
         (("--order", "mine.toml"), "mine.toml: was not written by this command, and would be lost"),
     ],
 )
-def test_what_makes_no_sense_is_one_line_and_exit_2(tmp_path: Path, arguments: tuple[str, ...], said: str) -> None:
+def test_what_makes_no_sense_is_one_line_and_exit_2(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, arguments: tuple[str, ...], said: str
+) -> None:
     """Nothing is served."""
+    monkeypatch.chdir(tmp_path)
     (tmp_path / "empty.log").touch()
     (tmp_path / "address.log").write_text(ADDRESS_LINE)
     (tmp_path / "mine.toml").write_text("[limits]\npages = 5\n")
-    command = [sys.executable, "-m", "anabranch", "lab", "web", *arguments]
-    done = subprocess.run(
-        command, cwd=tmp_path, env=environment(), check=False, capture_output=True, text=True, timeout=HANG_S
-    )
-    assert done.returncode == 2
+    done = CliRunner().invoke(app, ["lab", "web", *arguments])
+    assert (done.exit_code, done.stdout) == (2, "")
     assert done.stderr.startswith("anabranch: ")
     assert said in done.stderr
     assert done.stderr.count("\n") == 1

@@ -34,9 +34,10 @@ from anabranch.crawler.report.troubles import Failure, error_line
 from anabranch.crawler.run.control import Control
 from anabranch.frontier.records import Candidate
 from tests.crawler.archive.folders import opened, write
-from tests.crawler.cli.test_frontier import URLS, make_job
+from tests.crawler.cli.test_frontier import SMALL, URLS, make_job
 from tests.facts_schema import checked
 
+ORDER = CrawlOrder.model_validate({"dedup": SMALL})
 RUNNING = {"phase": "running", "paused": "", "pid": 7, "line": "1.0s · 3 pages", "active": 0}
 
 
@@ -55,8 +56,8 @@ def _elsewhere(tmp_path, monkeypatch):
 def job(tmp_path):
     """A job with one URL, that nobody crawls."""
     with JobFolder.open(tmp_path / "job") as folder:
-        folder.write_order(dump_order(CrawlOrder()))
-        with open_job(folder.state, CrawlOrder()) as frontier:
+        folder.write_order(dump_order(ORDER))
+        with open_job(folder.state, ORDER) as frontier:
             frontier.schedule([Candidate(url="http://a.test/")])
             frontier.flush()
     return tmp_path / "job"
@@ -142,7 +143,7 @@ def test_watch_looks_again_until_the_crawl_ends(job, monkeypatch) -> None:
     assert [json.loads(line) for line in run("status", job, "--watch", "--json").output.splitlines()] == answers
 
 
-def test_a_job_that_is_held_but_does_not_answer_is_in_use(job) -> None:
+def test_a_job_that_is_held_but_does_not_answer_is_in_use(job, impatient) -> None:
     """It is being opened or closed: neither `not running` nor a second process in its files."""
     with JobFolder.open(job):
         for arguments in (("pause", job), ("status", job), ("add", job, "http://b.test/")):

@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import os
-import shlex
 import shutil
 import subprocess
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
+from threading import Thread
 
 import pytest
 
 from anabranch.crawler.cli.parameters import complete_job
+from tests.acceptance import forkserver
 from tests.patience import HANG_S
 
 REPOSITORY = Path(__file__).resolve().parents[3]
@@ -29,18 +32,53 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
+#: The command that a shell finds: it has the server below run the real one, in its place.
+COMMAND = """#!/bin/sh
+env -0 > "$ASKED"
+{ read -r code; cat; exit "$code"; } < "$ANSWERED"
+"""
+
+
+@pytest.fixture(scope="module")
+def zsh_completions(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Where zsh keeps what it has found about all commands, which takes it 0.2 s."""
+    return tmp_path_factory.mktemp("zsh") / "dump"
+
+
 @pytest.fixture
-def environment(folder: Path) -> dict[str, str]:
-    """One in which a shell finds the command, and no heavy library can be imported."""
-    for library in ("aiohttp", "sqlalchemy", "numpy", "structlog", "selectolax"):
-        (folder / "heavy").mkdir(exist_ok=True)
-        (folder / "heavy" / f"{library}.py").write_text("raise SystemExit(f'{__name__} was imported')")
+def environment(folder: Path, zsh_completions: Path) -> Iterator[dict[str, str]]:
+    """One in which a shell finds the command."""
     command = folder / "bin" / "anabranch"
     command.parent.mkdir()
-    command.write_text(f'#!/bin/sh\nexec {shlex.quote(sys.executable)} -m anabranch "$@"\n')
+    command.write_text(COMMAND)
     command.chmod(0o755)
+    (folder / "heavy").mkdir()
+    asked, answered = folder / "jobs" / "asked", folder / "jobs" / "answered"
     path = f"{command.parent}{os.pathsep}{os.environ['PATH']}"
-    return {**os.environ, "PATH": path, "PYTHONPATH": f"{folder / 'heavy'}{os.pathsep}{REPOSITORY}"}
+    with commands_answered(asked, answered, folder):
+        pipes = {"ASKED": str(asked), "ANSWERED": str(answered)}
+        yield {**os.environ, "PATH": path, "DUMP": str(zsh_completions), **pipes}
+
+
+@contextmanager
+def commands_answered(asked: Path, answered: Path, folder: Path) -> Iterator[None]:
+    """Run a command for each environment that comes through the one pipe, and write its exit code and output into the other."""
+
+    def answer() -> None:
+        while variables := asked.read_bytes():
+            env = dict(one.split("=", 1) for one in os.fsdecode(variables).split("\0") if one)
+            ran = forkserver.run(["-m", "anabranch"], cwd=folder, env={**env, "PYTHONPATH": str(REPOSITORY)})
+            answered.write_text(f"{ran.returncode}\n{ran.stdout}")
+
+    os.mkfifo(asked)
+    os.mkfifo(answered)
+    answering = Thread(target=answer)
+    answering.start()
+    try:
+        yield
+    finally:
+        asked.open("wb").close()
+        answering.join()
 
 
 #: A program for each shell: it prints what the shell offers when Tab is pressed at the end of $LINE.
@@ -59,7 +97,7 @@ printf '%s\\n' "${COMPREPLY[@]}"
     "zsh": """
 zmodload zsh/zpty
 zpty shell zsh -f -i
-zpty -w shell 'autoload -U compinit && compinit -u -D && eval "$(_ANABRANCH_COMPLETE=source_zsh anabranch)"
+zpty -w shell 'autoload -U compinit && compinit -u -d "$DUMP" && eval "$(_ANABRANCH_COMPLETE=source_zsh anabranch)"
 compadd() { local -a found; builtin compadd -O found "$@"; print -l -- $found >> offered; builtin compadd "$@" }
 leave() { exit }; comppostfuncs=(leave); bindkey "^I" complete-word; echo re""ady'
 zpty -r shell text '*ready*'
@@ -98,24 +136,52 @@ def completed(shell: str, environment: dict[str, str], line: str) -> set[str]:
     return set(ran.stdout.split())
 
 
-@pytest.mark.parametrize(
-    ("line", "offered"),
-    [
-        ("sta", {"status"}),
-        ("frontier un", {"unblock"}),
-        ("crawl --max-h", {"--max-hops"}),
-        ("crawl --dep", {"--depth"}),
-        ("crawl --policy s", {"surt"}),
-        ("crawl --store ", {"memory"}),
-        ("status ", {"news", "notes"}),
-        ("frontier ls not", {"notes"}),
-        ("frontier ls notes --state re", {"ready", "retired"}),
-        ("report news frontier-", {"frontier-summary", "frontier-nonempty"}),
-    ],
-)
+OFFERED = [
+    ("sta", {"status"}),
+    ("frontier un", {"unblock"}),
+    ("crawl --max-h", {"--max-hops"}),
+    ("crawl --dep", {"--depth"}),
+    ("crawl --policy s", {"surt"}),
+    ("crawl --store ", {"memory"}),
+    ("status ", {"news", "notes"}),
+    ("frontier ls not", {"notes"}),
+    ("frontier ls notes --state re", {"ready", "retired"}),
+    ("report news frontier-", {"frontier-summary", "frontier-nonempty"}),
+]
+
+
+@pytest.mark.parametrize(("line", "offered"), OFFERED)
 def test_a_shell_completes(shell: str, environment: dict[str, str], line: str, offered: set[str]) -> None:
-    """Commands, options, values and jobs, without a heavy library."""
+    """Commands, options, values and jobs."""
     assert completed(shell, environment, line) == offered
+
+
+def test_no_completion_imports_a_heavy_library(folder: Path) -> None:
+    """A user who presses Tab waits for it. As in a shell, the command is told of the line by variables."""
+    program = f"""
+import os, sys
+from anabranch.__main__ import main
+os.environ.update(_ANABRANCH_COMPLETE="complete_bash")
+for line in {[line for line, _ in OFFERED]!r}:
+    os.environ.update(COMP_WORDS="anabranch " + line, COMP_CWORD=str(len((line + "x").split())))
+    try:
+        main()
+    except SystemExit:
+        pass
+heavy = {{"aiohttp", "sqlalchemy", "numpy", "structlog", "selectolax"}} & set(sys.modules)
+assert not heavy, heavy
+"""
+    ran = subprocess.run(
+        [sys.executable, "-c", program],
+        env={**os.environ, "PYTHONPATH": str(REPOSITORY)},
+        check=False,
+        capture_output=True,
+        text=True,
+        timeout=HANG_S,
+    )
+    assert (ran.returncode, ran.stderr) == (0, "")
+    offered = [one for _, more in OFFERED for one in more]
+    assert sorted(word.rpartition(",")[2] for word in ran.stdout.split()) == sorted(offered)
 
 
 @pytest.mark.parametrize(("line", "offered"), [("crawl -c bi", "bin"), ("status he", "heavy"), ("crawl b", "bin")])

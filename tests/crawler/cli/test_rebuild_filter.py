@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import os
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
+from typer.testing import CliRunner
 
+from anabranch.crawler.cli.app import app
 from anabranch.crawler.cli.operate import run_report
 from anabranch.crawler.cli.rebuild_filter import run_rebuild_filter
 from anabranch.crawler.job.inspection import opened
@@ -130,7 +130,6 @@ def test_the_job_of_a_host_program_is_rebuilt_too(tmp_path: Path, capsys) -> Non
 
 def test_the_command_line_has_it(job: Path) -> None:
     """As the refusal writes it."""
-    command = [sys.executable, "-m", "anabranch", "frontier", "rebuild-filter", str(job), "-s", "dedup.filter=dsbf"]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stderr
+    done = CliRunner().invoke(app, ["frontier", "rebuild-filter", str(job), "-s", "dedup.filter=dsbf"])
+    assert done.exit_code == 0, done.stderr
     assert done.stdout.startswith("filter dsbf: 3 URLs known")

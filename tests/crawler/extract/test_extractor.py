@@ -155,19 +155,20 @@ MILLION = 1_000_000
 @pytest.mark.parametrize(
     ("body", "kept"),
     [
-        (lambda: b"<a href=first>" + b"<div>" * (10 << 20), 1),
-        (lambda: b"<a href=first>" + b"".join(b"<b id=%d><p>" % number for number in range(MILLION)), 1),
-        (lambda: b"<a href=first>" + b"".join(b"<b id=%d><p>" % i for i in range(500)) + b"<p>" * MILLION, 1),
-        (lambda: b"".join(b"<a href=/%d>x</a>" % number for number in range(MILLION)), 6000),
-        (lambda: b"<style>" + b"".join(b"a{b:url(/%d)}" % number for number in range(MILLION)), 6000),
-        (lambda: b"<img srcset='" + b"x 1x," * (2 * MILLION) + b"'>", 1),
-        (lambda: b"<a " + b" ".join(b"x%d" % number for number in range(MILLION)) + b"><a href=last>", 1),
+        (lambda many: b"<a href=first>" + b"<div>" * (10 * many), 1),
+        (lambda many: b"<a href=first>" + b"".join(b"<b id=%d><p>" % number for number in range(many)), 1),
+        (lambda many: b"<a href=first>" + b"".join(b"<b id=%d><p>" % i for i in range(500)) + b"<p>" * many, 1),
+        (lambda many: b"".join(b"<a href=/%d>x</a>" % number for number in range(many)), 6000),
+        (lambda many: b"<style>" + b"".join(b"a{b:url(/%d)}" % number for number in range(many)), 6000),
+        (lambda many: b"<img srcset='" + b"x 1x," * (2 * many) + b"'>", 1),
+        (lambda many: b"<a " + b" ".join(b"x%d" % number for number in range(many)) + b"><a href=last>", 1),
     ],
-    ids=["50 MB nested", "b p", "b p p", "a million links", "a million url()", "srcset", "attributes"],
+    ids=["nested", "b p", "b p p", "links", "url()", "srcset", "attributes"],
 )
-async def test_no_page_is_too_much(body, kept) -> None:
+@pytest.mark.parametrize("many", [MILLION // 5, pytest.param(MILLION, marks=pytest.mark.slow)])
+async def test_no_page_is_too_much(body, kept, many) -> None:
     """Whatever its size and nesting, it is read within the limits of time and memory."""
-    found = await sandboxed(Answer(body()))
+    found = await sandboxed(Answer(body(many)))
     assert (len(found.links), found.notes) == (kept, ())
     assert (found.dropped > 0) == (kept == 6000)
 

@@ -220,8 +220,9 @@ def test_the_single_filter_is_2_gb_in_a_sparse_file(tmp_path: Path) -> None:
     assert not filters.contains(portal(0, 100)).any()
     assert filters.add(portal(0, 100)).all()
     assert filters.contains(portal(0, 100)).all()
-    assert not filters.contains(portal(100, 200)).any()
+    # Before others are asked for: on a disk in memory, a page that is read has a block, too.
     assert path.stat().st_blocks * 512 <= 1000 * PAGE_BYTES
+    assert not filters.contains(portal(100, 200)).any()
     (shown,) = filters.report()
     assert (shown.urls, shown.fill) == (100, 1000 / 2**34)
     filters.close()
