@@ -11,6 +11,7 @@ import pytest
 
 from tests.acceptance import forkserver
 from tests.acceptance.command import environment
+from tests.patience import HANG_S
 
 PROGRAM = """
 import atexit, os, signal, sys
@@ -64,3 +65,16 @@ async def test_it_is_signalled_by_its_number(tmp_path: Path) -> None:
     os.kill(process.pid, signal.SIGKILL)
     await process.communicate()
     assert process.returncode == -signal.SIGKILL
+
+
+@pytest.mark.usefixtures("_forks")
+def test_one_in_the_background_is_read_and_ended(tmp_path: Path) -> None:
+    """By a test that awaits nothing."""
+    program = tmp_path / "program.py"
+    program.write_text("import os, time\nprint(os.getpid(), flush=True)\ntime.sleep(1000)\n")
+    process = forkserver.start_in_background([str(program)], cwd=tmp_path, env=environment(), preload=())
+    assert process.stdout is not None
+    assert int(process.stdout.readline()) == process.pid
+    process.terminate()
+    process.communicate(timeout=HANG_S)
+    assert process.returncode == -signal.SIGTERM
