@@ -17,7 +17,7 @@ from tests.acceptance.command import anabranch, crawl_log, ended, write_order
 from tests.acceptance.console_process import running_console, token_of
 from tests.facts_schema import checked
 from tests.patience import patient
-from tests.postgres_server import own_server
+from tests.postgres_server import server
 from tests.site.page import Host, Page, go
 from tests.site.server import SmallWeb
 
@@ -384,8 +384,8 @@ async def test_a_job_without_a_contact_is_created_with_a_warning(tmp_path):
 async def test_a_job_in_a_database(tmp_path, web):
     """Is shown by its name; it is steered, and neither made, started nor removed here."""
     web.delay_s = 0
-    with own_server() as postgres:
-        url = f"postgresql://postgres@/postgres?host={postgres.url.query['host']}"
+    with server() as made:
+        url = made.replace(":@", "@")
         order = write_order(tmp_path, web.hosts)
         crawled = await anabranch("crawl", SEED, "-c", order, "--store", url, "--job", tmp_path / "news", cwd=tmp_path)
         assert crawled.code == 0, crawled.err

@@ -353,7 +353,7 @@ def test_no_request_makes_it_fail(app):
         operation = result.ok()
 
         @settings(
-            max_examples=40,
+            max_examples=25,
             deadline=None,
             database=None,
             derandomize=True,
