@@ -14,7 +14,7 @@ from pathlib import Path
 from threading import Lock
 from typing import Any
 
-from anabranch.crawler.console.asking import Asking
+from anabranch.crawler.console.asking import PATIENCE_S, Asking
 from anabranch.crawler.console.launching import Launcher
 from anabranch.crawler.job.checking import Check, check_names, order_warnings
 from anabranch.crawler.job.folder import JobFolder, move_aside
@@ -121,7 +121,7 @@ class ConsoleJobs:
         self._launcher = Launcher()
         self._sums: dict[str, ProcessSums] = {}  # of jobs of several workers, by name
         self._turns: defaultdict[str, Lock] = defaultdict(Lock)  # by the name of a job
-        self._listing, self._measuring = Asking(self.row), Asking(self.metrics)
+        self._listing, self._measuring = Asking(self.row, PATIENCE_S), Asking(self.metrics, PATIENCE_S)
         self._database = operated(place) if place.startswith(DATABASES) else None
         self.folder = None if self._database else Path(place)
         if self.folder is not None and not self.folder.is_dir():

@@ -14,8 +14,9 @@ from anabranch.crawler.console.credentials import CredentialFile
 from anabranch.crawler.outcomes.errors import UsageError
 
 _FILE = "passwords.json"
-#: Cost of a hash: 16 MiB and 50 ms (RFC 7914, section 2).
-_COST, _BLOCK, _PARALLEL = 1 << 14, 8, 1
+#: Cost of a hash: 16 MiB and 50 ms (N of RFC 7914, section 2).
+COST = 1 << 14
+_BLOCK, _PARALLEL = 8, 1
 LEAST_CHARS, _MOST_CHARS = 8, 1000
 #: Failures of an address before it has to wait; of a name before all addresses have to that never had its password.
 _FREE_OF_ADDRESS, _FREE_OF_NAME = 3, 30
@@ -97,8 +98,10 @@ class Passwords:
     A password that another process sets or removes counts from the next question on.
     """
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, *, cost: int = COST) -> None:
+        """`cost` of a hash, a power of 2. A password is found at the cost at which it was set only."""
         self._file = CredentialFile(folder / _FILE, _entry, tuple, "set the passwords")
+        self._cost = cost
         self._throttle = _Throttle()
         self._turn = Lock()  # or many tries at once would all be the first
 
@@ -116,7 +119,7 @@ class Passwords:
         salt = secrets.token_hex(16)
         with self._file.changed() as everybody:
             everybody[:] = [kept for kept in everybody if kept.name != name]
-            everybody.append(_Kept(name, role, salt, _hash(password, salt)))
+            everybody.append(_Kept(name, role, salt, _hash(password, salt, self._cost)))
 
     def remove(self, name: str) -> None:
         """Forget the password of a name. Raises: UsageError if it has none; StorageError."""
@@ -144,7 +147,7 @@ class Passwords:
                 return None
             kept = self._kept(name)
             # An unknown name costs as much time as a known one.
-            digest = _hash(password, "" if kept is None else kept.salt)
+            digest = _hash(password, "" if kept is None else kept.salt, self._cost)
             if kept is not None and compare_digest(digest, kept.digest):
                 self._throttle.succeeded(name, address)
                 return Holder(name, kept.role)
@@ -155,6 +158,6 @@ class Passwords:
         return next((kept for kept in self._file.entries() if kept.name == name), None)
 
 
-def _hash(password: str, salt: str) -> str:
+def _hash(password: str, salt: str, cost: int) -> str:
     raw = password.encode("utf-8", "surrogatepass")
-    return scrypt(raw, salt=salt.encode(), n=_COST, r=_BLOCK, p=_PARALLEL, maxmem=64 << 20).hex()
+    return scrypt(raw, salt=salt.encode(), n=cost, r=_BLOCK, p=_PARALLEL, maxmem=64 << 20).hex()

@@ -9,19 +9,28 @@ import shutil
 import signal
 import socket
 import subprocess
-import sys
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager, closing, contextmanager, suppress
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import pytest
-from playwright.async_api import Browser, Page, async_playwright, expect
 
 from anabranch.crawler.operate.listing import listed_jobs
+from tests.acceptance import forkserver
 from tests.acceptance.command import environment
 from tests.patience import HANG_S
 
-expect.set_options(timeout=HANG_S * 1000 / 4)
+if TYPE_CHECKING:
+    from playwright.async_api import Browser, Locator, Page
+
+
+def expect(shown: Page | Locator) -> Any:
+    """Playwright's, which waits. (Its import takes 0.4 s, which every test process would pay at the top.)"""
+    from playwright.async_api import expect as real
+
+    real.set_options(timeout=HANG_S * 1000 / 4)
+    return real(shown)
 
 
 class RunningConsole:
@@ -35,18 +44,14 @@ class RunningConsole:
         self.base = f"http://127.0.0.1:{self.port}"
         self.login = ""  #: the link that it printed
         self._options = options
-        self._process: subprocess.Popen[bytes] | None = None
+        self._process: forkserver.Background | subprocess.Popen[bytes] | None = None
         self.jobs.mkdir(exist_ok=True)
 
     def start(self) -> None:
         """Start it, and wait until it has said where it is."""
-        self._process = subprocess.Popen(
-            [
-                *(sys.executable, "-P", "-m", "anabranch", "console", self._place),
-                *("--listen", f"127.0.0.1:{self.port}", "--state", str(self.state), *map(str, self._options)),
-            ],
-            stdout=subprocess.PIPE,
-            env=environment(),
+        options = ("--listen", f"127.0.0.1:{self.port}", "--state", str(self.state), *map(str, self._options))
+        self._process = forkserver.start_in_background(
+            ["-m", "anabranch", "console", self._place, *options], cwd=self.jobs.parent, env=environment()
         )
         assert self._process.stdout is not None
         line = self._process.stdout.readline().decode()
@@ -102,6 +107,8 @@ async def chromium() -> AsyncIterator[Browser]:
     program = shutil.which("chromium")
     if program is None:
         pytest.skip("no chromium on PATH; install Debian's package chromium")
+    from playwright.async_api import async_playwright
+
     async with async_playwright() as playwright:
         options = ["--no-sandbox"] if os.geteuid() == 0 else []
         browser = await playwright.chromium.launch(executable_path=program, args=options)

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import asyncio
 import socket
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
 import httpx
 
-from tests.acceptance.command import Process, anabranch, start
+from anabranch.crawler.console.access import Access, ConsoleRole
+from tests.acceptance import forkserver
+from tests.acceptance.command import Process, anabranch, environment
 from tests.patience import HANG_S
 
 
@@ -59,7 +61,7 @@ def free_port() -> int:
 
 
 async def token_of(folder: Path, name: str, *options: str) -> str:
-    """A new token."""
+    """A new token, by the command."""
     made = await anabranch("console", "token", name, *options, "--state", folder / "state", cwd=folder)
     assert made.code == 0, made.err
     return made.out.strip()
@@ -67,14 +69,14 @@ async def token_of(folder: Path, name: str, *options: str) -> str:
 
 @asynccontextmanager
 async def running_console(
-    folder: Path, place: str = "jobs", token: str = "", **variables: str
+    folder: Path, place: str = "jobs", token: str = "", program: Sequence[str] = ("-m", "anabranch"), **variables: str
 ) -> AsyncIterator[RunningConsole]:
     """A console in a folder with `jobs`, until the block ends. Without a token one is made."""
     (folder / "jobs").mkdir(exist_ok=True)
-    token = token or await token_of(folder, "operator")
+    token = token or Access(folder / "state").make("operator", ConsoleRole.OPERATOR)
     port = free_port()
-    options = ("--listen", f"127.0.0.1:{port}", "--state", folder / "state")
-    process = await start("console", place, *options, cwd=folder, **variables)
+    options = ("console", place, "--listen", f"127.0.0.1:{port}", "--state", str(folder / "state"))
+    process = await forkserver.start([*program, *options], cwd=folder, env=environment(**variables))
     console = RunningConsole(process, port, token)
     try:
         while True:

@@ -30,7 +30,7 @@ from contextlib import suppress
 from functools import partial
 from pathlib import Path
 from types import FrameType
-from typing import NoReturn, Self
+from typing import BinaryIO, NoReturn, Self
 
 _LENGTH = struct.Struct(">I")
 _NUMBER = struct.Struct(">i")
@@ -141,6 +141,41 @@ def run(
     return subprocess.CompletedProcess(
         [*arguments], code, *(text.decode(errors="backslashreplace") for text in (out, err))
     )
+
+
+class Background:
+    """A process for tests that await nothing, as `subprocess.Popen` is one: its output is a pipe."""
+
+    def __init__(self, pid: int, status: socket.socket, stdout: BinaryIO) -> None:
+        self.pid = pid
+        self.returncode: int | None = None
+        self.stdout = stdout
+        self._status = status
+
+    def terminate(self) -> None:
+        if self.returncode is None:
+            os.kill(self.pid, signal.SIGTERM)
+
+    def communicate(self, timeout: float | None = None) -> tuple[bytes, None]:
+        """What is left of its output, at its end. Raises: TimeoutError."""
+        with self.stdout, self._status:
+            self._status.settimeout(timeout)
+            self.returncode = _NUMBER.unpack(self._status.recv(_NUMBER.size))[0]
+            return self.stdout.read(), None
+
+
+def start_in_background(
+    arguments: Sequence[str], *, cwd: str | Path, env: Mapping[str, str], preload: tuple[str, ...] = ROOMS
+) -> Background | subprocess.Popen[bytes]:
+    """Start `python ARGUMENTS` without input; its errors go where this process's go."""
+    if not FORKS:
+        return subprocess.Popen(
+            [sys.executable, *arguments], cwd=cwd, env=env, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE
+        )
+    out, stdout = os.pipe()
+    with Path(os.devnull).open("rb") as stdin, os.fdopen(stdout, "wb", 0) as its:
+        pid, status = _server(preload).start(arguments, cwd, env, (stdin.fileno(), its.fileno(), 2))
+    return Background(pid, status, os.fdopen(out, "rb"))
 
 
 def run_bytes(

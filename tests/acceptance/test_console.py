@@ -16,20 +16,25 @@ from anabranch.crawler.order.order import CrawlOrder, dump_order
 from tests.acceptance.command import anabranch, crawl_log, ended, write_order
 from tests.acceptance.console_process import running_console, token_of
 from tests.facts_schema import checked
-from tests.postgres_server import own_server
+from tests.patience import patient
+from tests.postgres_server import server
 from tests.site.page import Host, Page, go
 from tests.site.server import SmallWeb
 
 SEED = "http://a.test/"
 LINKS = [f"/{number}" for number in range(60)]
+LATE_S = 0.05
 NASTY = "<script>alert(1)</script>\u202e\x1b[31m"
 
 
 @pytest.fixture
 async def web():
-    """One host with 61 pages; each answer is late by 50 ms, so that a crawl can be steered on its way."""
+    """One host with 61 pages; each answer is late by `LATE_S`, so that a crawl can be steered on its way.
+
+    Where nothing is steered, or not any more, tests set `delay_s` to 0.
+    """
     pages = {"/": Page(links=go(*LINKS)), **{link: Page() for link in LINKS}}
-    async with SmallWeb({"a.test": Host(pages=pages), "b.test": Host(pages={"/": Page()})}, delay_s=0.05) as served:
+    async with SmallWeb({"a.test": Host(pages=pages), "b.test": Host(pages={"/": Page()})}, delay_s=LATE_S) as served:
         yield served
 
 
@@ -51,6 +56,7 @@ async def test_a_crawl_outlives_its_console(tmp_path, web):
         await seen(web, 5)
         console.process.kill()
         await console.process.communicate()
+        web.delay_s = 0
         token = console.token
     await seen(web, 61)
     async with running_console(tmp_path, token=token) as console:
@@ -92,16 +98,16 @@ async def test_the_verbs_of_a_crawl(tmp_path, web):
         again = await console.client.post("/api/v1/jobs/news/start", json={})
         assert (again.status_code, "crawled already" in again.text) == (409, True)
         assert checked(await console.post("jobs/news/resume"))["phase"] != "paused"
-        await console.until("news", "stopped")
+        assert not (await console.until("news", "stopped"))["is_finished"]  # the limit is reached
         await console.post("jobs/news/order", {"limits.pages": "0"}, "PATCH")
-        await console.post("jobs/news/start", {})
-        await seen(web, 30)
-        await console.post("jobs/news/stop", {"now": True})
-        assert not (await console.until("news", "stopped"))["is_finished"]
+        web.delay_s = 0
         await console.post("jobs/news/start", {})
         assert (await console.until("news", "stopped"))["is_finished"]
+        web.delay_s, before = LATE_S, sum(web.ledger.counts().values())
         await console.post("jobs/news/start", {"again": True})
-        await console.until("news", "stopped")
+        await seen(web, before + 5)
+        await console.post("jobs/news/stop", {"now": True})
+        assert not (await console.until("news", "stopped"))["is_finished"]
         moved = checked(await console.post("jobs/news", method="DELETE"), "Moved")["moved_to"]
         assert (tmp_path / "jobs" / moved / "logs" / "crawl.log").exists()
         assert [row["job"] for row in await console.get("jobs")] == []
@@ -144,13 +150,24 @@ async def test_streams_show_what_happens_until_the_token_is_revoked(tmp_path, we
         await asyncio.gather(*following)
 
 
+SOON = f"""
+from anabranch.__main__ import main
+from anabranch.crawler.console import jobs
+jobs.PATIENCE_S, jobs._PATIENCE_S = {patient(1.0)}, {patient(5.0)}
+main()
+"""
+
+
 async def test_a_crawl_that_hangs_holds_up_nobody(tmp_path, web):
-    """Its process is stopped: the others have their metrics and rows at once, and it is told to be silent."""
-    async with running_console(tmp_path) as console:
-        await console.post("jobs", new_job(tmp_path, web, politeness={"min_delay": "1s", "max_delay": "1s"}), code=201)
-        await console.post(
-            "jobs", new_job(tmp_path, web, "hangs", politeness={"min_delay": "1s", "max_delay": "1s"}), code=201
-        )
+    """Its process is stopped: the others have their metrics and rows at once, and it is told to be silent.
+
+    By a console that has the patience of a second with one of many jobs (by default 4 s), and of 5 s (15 s) with one alone.
+    """
+    (tmp_path / "soon.py").write_text(SOON)
+    async with running_console(tmp_path, program=[str(tmp_path / "soon.py")]) as console:
+        slow = {"min_delay": "1s", "max_delay": "1s"}
+        await console.post("jobs", new_job(tmp_path, web, politeness=slow), code=201)
+        await console.post("jobs", new_job(tmp_path, web, "hangs", politeness=slow), code=201)
         pid = (await console.until("hangs", "running"))["pid"]
         os.kill(pid, signal.SIGSTOP)
         try:
@@ -278,6 +295,7 @@ async def test_names_do_not_lead_out_of_the_folder(tmp_path, web):
 
 async def test_nasty_texts_are_data(tmp_path, web):
     """Markup, control characters, direction marks and a megabyte: answered as JSON, refused or taken, never a failure."""
+    web.delay_s = 0
     async with running_console(tmp_path) as console:
         await console.post("jobs", {**new_job(tmp_path, web), "start": False}, code=201)
         await console.post("jobs/news/start", {})
@@ -365,8 +383,9 @@ async def test_a_job_without_a_contact_is_created_with_a_warning(tmp_path):
 
 async def test_a_job_in_a_database(tmp_path, web):
     """Is shown by its name; it is steered, and neither made, started nor removed here."""
-    with own_server() as postgres:
-        url = f"postgresql://postgres@/postgres?host={postgres.url.query['host']}"
+    web.delay_s = 0
+    with server() as made:
+        url = made.replace(":@", "@")
         order = write_order(tmp_path, web.hosts)
         crawled = await anabranch("crawl", SEED, "-c", order, "--store", url, "--job", tmp_path / "news", cwd=tmp_path)
         assert crawled.code == 0, crawled.err

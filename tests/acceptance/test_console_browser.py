@@ -8,11 +8,10 @@ import shutil
 import signal
 
 import pytest
-from playwright.async_api import expect
 
 from anabranch.crawler.console.access import ConsoleRole
 from anabranch.crawler.console.passwords import Passwords
-from tests.acceptance.browser import logged_in
+from tests.acceptance.browser import expect, logged_in
 from tests.acceptance.command import anabranch, write_order
 from tests.site.server import SmallWeb
 

@@ -4,7 +4,6 @@ import asyncio
 from contextlib import asynccontextmanager, suppress
 
 import pytest
-from playwright.async_api import expect
 
 from anabranch.crawler.job.folder import JobFolder
 from anabranch.crawler.order.order import CrawlOrder, dump_order
@@ -12,6 +11,7 @@ from anabranch.frontier.composition import FrontierOrder
 from scripts.benchmarks.frontier.filling import fill
 from scripts.benchmarks.frontier.links import host_name
 from scripts.benchmarks.frontier.speed import POLITENESS
+from tests.acceptance.browser import expect
 from tests.acceptance.command import anabranch, ended, start
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]

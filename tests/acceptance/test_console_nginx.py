@@ -7,12 +7,11 @@ import subprocess
 from contextlib import contextmanager, suppress
 
 import pytest
-from playwright.async_api import expect
 
 from anabranch.crawler.console.access import ConsoleRole
 from anabranch.crawler.console.jobs import ConsoleJobs
 from anabranch.crawler.console.passwords import Passwords
-from tests.acceptance.browser import free_port, running_console
+from tests.acceptance.browser import expect, free_port, running_console
 from tests.acceptance.command import REPOSITORY, write_order
 from tests.patience import HANG_S
 from tests.site.server import SmallWeb

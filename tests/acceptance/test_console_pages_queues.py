@@ -4,8 +4,8 @@ import asyncio
 import re
 
 import pytest
-from playwright.async_api import expect
 
+from tests.acceptance.browser import expect
 from tests.acceptance.command import ended, start, write_order
 from tests.site.page import Host, Page, go
 from tests.site.server import SmallWeb

@@ -5,10 +5,10 @@ import re
 from urllib.parse import quote
 
 import pytest
-from playwright.async_api import expect
 
 from anabranch.crawler.job.orderfile import order_file
 from anabranch.crawler.order.loading import load_order
+from tests.acceptance.browser import expect
 from tests.acceptance.command import anabranch, crawl_log, write_order
 
 pytestmark = pytest.mark.slow

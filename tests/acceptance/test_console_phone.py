@@ -1,8 +1,8 @@
 """Tables of the pages in a real browser: sorted by their figures, and on the narrow window of a phone."""
 
 import pytest
-from playwright.async_api import expect
 
+from tests.acceptance.browser import expect
 from tests.acceptance.command import anabranch, write_order
 from tests.site.server import SmallWeb
 

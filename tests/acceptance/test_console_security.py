@@ -2,17 +2,15 @@
 
 import http.client
 import socket
-import subprocess
-import sys
 from contextlib import closing
 
 import httpx
 import pytest
-from playwright.async_api import expect
 
 from anabranch.crawler.console.access import Access, ConsoleRole
 from anabranch.crawler.console.passwords import Passwords
-from tests.acceptance.browser import free_port, reverse_proxy, running_console
+from tests.acceptance import forkserver
+from tests.acceptance.browser import expect, free_port, reverse_proxy, running_console
 from tests.acceptance.command import REPOSITORY, environment
 from tests.patience import HANG_S
 
@@ -272,8 +270,6 @@ def asked(port, path, headers, method="GET"):
 
 def command(*arguments, cwd=REPOSITORY, stdin=""):
     """The exit code and the standard error of `anabranch ARGUMENTS`."""
-    called = [sys.executable, "-P", "-m", "anabranch", *map(str, arguments)]
-    ended = subprocess.run(
-        called, cwd=cwd, env=environment(), input=stdin, check=False, capture_output=True, text=True, timeout=HANG_S
-    )
+    called = ["-m", "anabranch", *map(str, arguments)]
+    ended = forkserver.run(called, cwd=cwd, env=environment(), stdin=stdin.encode(), timeout=HANG_S)
     return ended.returncode, ended.stderr

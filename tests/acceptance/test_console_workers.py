@@ -5,10 +5,9 @@ import re
 import signal
 
 import pytest
-from playwright.async_api import expect
 
 from anabranch.crawler.outcomes.errors import ExitCode
-from tests.acceptance.browser import logged_in, running_console
+from tests.acceptance.browser import expect, logged_in, running_console
 from tests.acceptance.command import crawl_log, ended, start, write_order
 from tests.postgres_server import server
 from tests.site.page import Host, Page, go

@@ -11,6 +11,7 @@ import pytest
 
 from tests.acceptance import forkserver
 from tests.acceptance.command import environment
+from tests.patience import HANG_S
 
 PROGRAM = """
 import atexit, os, signal, sys
@@ -82,3 +83,16 @@ def test_one_may_be_talked_to_line_by_line_and_killed(tmp_path: Path) -> None:
         assert talking.returncode == -signal.SIGKILL
         with pytest.raises(ProcessLookupError):
             os.kill(talking.pid, 0)
+
+
+@pytest.mark.usefixtures("_forks")
+def test_one_in_the_background_is_read_and_ended(tmp_path: Path) -> None:
+    """By a test that awaits nothing."""
+    program = tmp_path / "program.py"
+    program.write_text("import os, time\nprint(os.getpid(), flush=True)\ntime.sleep(1000)\n")
+    process = forkserver.start_in_background([str(program)], cwd=tmp_path, env=environment(), preload=())
+    assert process.stdout is not None
+    assert int(process.stdout.readline()) == process.pid
+    process.terminate()
+    process.communicate(timeout=HANG_S)
+    assert process.returncode == -signal.SIGTERM

@@ -2,23 +2,19 @@
 
 import asyncio
 import json
+import shutil
+from contextlib import asynccontextmanager
 
 import httpx
 import pytest
-import schemathesis
-from hypothesis import HealthCheck, Phase, settings
-from schemathesis.checks import not_a_server_error
-from schemathesis.specs.openapi.checks import (
-    content_type_conformance,
-    response_schema_conformance,
-    status_code_conformance,
-)
+from hypothesis import HealthCheck, Phase, given, settings
 
 from anabranch.crawler.console.access import Access, ConsoleRole, Holder
 from anabranch.crawler.console.api import Console, api_app
 from anabranch.crawler.console.audit import AuditLog
 from anabranch.crawler.console.jobs import ConsoleJobs
 from anabranch.crawler.console.watch import WatchedJobs
+from anabranch.crawler.job import inspection
 from anabranch.crawler.job.folder import JobFolder
 from anabranch.crawler.job.frontier import open_job
 from anabranch.crawler.job.seeds import SEED_BOOK, Seed, SeedBook
@@ -33,10 +29,10 @@ from tests.patience import HANG_S
 URL = "http://a.test/"
 
 
-@pytest.fixture
-def jobs(tmp_path):
-    """A folder with a job that has one URL queued."""
-    folder = tmp_path / "jobs"
+@pytest.fixture(scope="module")
+def made(tmp_path_factory):
+    """A folder with a job that has one URL queued; tests that change it have a copy."""
+    folder = tmp_path_factory.mktemp("api") / "jobs"
     with JobFolder.open(folder / "news") as job:
         job.write_order(dump_order(CrawlOrder()))
         with open_job(job.state, CrawlOrder()) as frontier:
@@ -48,20 +44,49 @@ def jobs(tmp_path):
 
 
 @pytest.fixture
-def app(jobs, tmp_path):
+def jobs(made, tmp_path):
+    """The same, to be changed."""
+    return shutil.copytree(made, tmp_path / "jobs")
+
+
+def app_of(jobs):
     """The application, with an operator's token in `app.token`."""
-    access = Access(tmp_path / "state")
+    access = Access(jobs.parent / "state")
     shown = ConsoleJobs(str(jobs))
-    made = api_app(Console(shown, WatchedJobs(shown), access, AuditLog(tmp_path / "state")))
-    made.token = access.make("operator", ConsoleRole.OPERATOR)
-    return made
+    app = api_app(Console(shown, WatchedJobs(shown), access, AuditLog(jobs.parent / "state")))
+    app.token = access.make("operator", ConsoleRole.OPERATOR)
+    return app
+
+
+@asynccontextmanager
+async def client_of(app):
+    headers = {"Authorization": f"Bearer {app.token}"}
+    async with httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url="http://t", headers=headers) as client:
+        yield client
+
+
+@pytest.fixture
+def app(jobs):
+    return app_of(jobs)
 
 
 @pytest.fixture
 async def client(app):
-    headers = {"Authorization": f"Bearer {app.token}"}
-    async with httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url="http://t", headers=headers) as made:
-        yield made
+    async with client_of(app) as client:
+        yield client
+
+
+@pytest.fixture(scope="module")
+def asked_app(made):
+    """The application of the job that no test changes."""
+    return app_of(made)
+
+
+@pytest.fixture
+async def asking(asked_app):
+    """A client for questions, and for what is refused."""
+    async with client_of(asked_app) as client:
+        yield client
 
 
 @pytest.mark.parametrize(
@@ -76,16 +101,16 @@ async def client(app):
         ("version", "Version"),
     ],
 )
-async def test_questions_are_answered_as_documented(client, path, kind):
+async def test_questions_are_answered_as_documented(asking, path, kind):
     """Of a job that nobody crawls, too."""
-    answer = await client.get(f"/api/v1/{path}")
+    answer = await asking.get(f"/api/v1/{path}")
     assert answer.status_code == 200, answer.text
     checked(answer.json(), kind)
 
 
-async def test_a_job_of_one_worker_has_no_list_of_workers(client):
+async def test_a_job_of_one_worker_has_no_list_of_workers(asking):
     """It is empty, and no error."""
-    answer = await client.get("/api/v1/jobs/news/workers")
+    answer = await asking.get("/api/v1/jobs/news/workers")
     assert (answer.status_code, answer.json()) == (200, [])
 
 
@@ -109,9 +134,9 @@ REFUSED = [
 
 
 @pytest.mark.parametrize(("method", "path", "asked", "code"), REFUSED)
-async def test_what_cannot_be_done_is_a_line_and_a_code(client, method, path, asked, code):
+async def test_what_cannot_be_done_is_a_line_and_a_code(asking, method, path, asked, code):
     """The exit code of the command stands beside it."""
-    answer = await client.request(method, f"/api/v1/{path}", json=asked)
+    answer = await asking.request(method, f"/api/v1/{path}", json=asked)
     assert answer.status_code == code, answer.text
     assert "\n" not in checked(answer.json(), "Error")["error"]
 
@@ -127,20 +152,21 @@ WRONG_BODIES = [
 
 
 @pytest.mark.parametrize(("body", "line"), WRONG_BODIES)
-async def test_a_wrong_body_is_told_in_plain_words(client, body, line):
+async def test_a_wrong_body_is_told_in_plain_words(asking, body, line):
     """By the key, without the paths of the library that checks it."""
-    answer = await client.post("/api/v1/jobs", content=body, headers={"Content-Type": "application/json"})
+    answer = await asking.post("/api/v1/jobs", content=body, headers={"Content-Type": "application/json"})
     assert (answer.status_code, answer.json()["error"]) == (400, line)
 
 
-async def test_a_job_in_use_is_a_conflict(client, jobs):
-    """Another process holds it."""
+async def test_a_job_in_use_is_a_conflict(client, jobs, monkeypatch):
+    """Another process holds it, for longer than a look takes."""
+    monkeypatch.setattr(inspection, "LOOKING_S", 0.0)
     with JobFolder.open(jobs / "news"):
         answer = await client.get("/api/v1/jobs/news")
     assert (answer.status_code, "in use" in answer.json()["error"]) == (409, True)
 
 
-async def test_the_token_is_asked_for_before_the_body(app):
+async def test_the_token_is_asked_for_before_the_body(asked_app):
     """Who has none cannot have the console read it."""
     body_read = False
 
@@ -149,20 +175,21 @@ async def test_the_token_is_asked_for_before_the_body(app):
         body_read = True
         yield b"{}"
 
-    async with httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url="http://t") as nobody:
+    async with httpx.AsyncClient(transport=httpx.ASGITransport(asked_app), base_url="http://t") as nobody:
         answer = await nobody.post("/api/v1/jobs", content=body(), headers={"Content-Type": "application/json"})
     assert answer.status_code == 401
     assert answer.headers["www-authenticate"] == "Bearer"
+    assert not body_read
 
 
-async def test_a_body_that_is_too_large_is_refused(client):
+async def test_a_body_that_is_too_large_is_refused(asking):
     """Before it is all in memory."""
 
     async def body():
         for _ in range(100):
             yield b"x" * (1 << 20)
 
-    answer = await client.post("/api/v1/jobs", content=body(), headers={"Content-Type": "application/json"})
+    answer = await asking.post("/api/v1/jobs", content=body(), headers={"Content-Type": "application/json"})
     assert (answer.status_code, set(answer.json())) == (413, {"error", "code"})
 
 
@@ -189,9 +216,9 @@ NESTED_OR_LARGE = ["x=" + "[" * 100_000, "x=" + "{a=" * 100_000, "#" * (1 << 20)
 
 
 @pytest.mark.parametrize("order", NESTED_OR_LARGE, ids=len)
-async def test_an_order_that_is_nested_or_large_without_end_is_refused(client, order):
+async def test_an_order_that_is_nested_or_large_without_end_is_refused(asking, order):
     """In one line, before its parser takes the console's time or stack."""
-    answer = await client.post("/api/v1/jobs", json={"name": "a", "seeds": URL, "order": order, "start": False})
+    answer = await asking.post("/api/v1/jobs", json={"name": "a", "seeds": URL, "order": order, "start": False})
     assert (answer.status_code, "the order: " in answer.json()["error"]) == (400, True), answer.text
 
 
@@ -280,9 +307,9 @@ async def test_the_lines_of_a_log_end_with_its_job(app, client, jobs, monkeypatc
     assert [line for line in sent.text.splitlines() if line.startswith("event: ")] == ["event: line", "event: error"]
 
 
-async def test_a_change_of_no_key_is_refused(client):
+async def test_a_change_of_no_key_is_refused(asking):
     """In the words of the API."""
-    answer = await client.patch("/api/v1/jobs/news/order", json={})
+    answer = await asking.patch("/api/v1/jobs/news/order", json={})
     assert (answer.status_code, answer.json()["error"][:26]) == (400, "the body names no key; giv")
 
 
@@ -295,9 +322,9 @@ async def test_a_token_has_a_bounded_number_of_streams(app, client, path):
     assert (answer.status_code, "50 streams" in answer.json()["error"]) == (429, True)
 
 
-def test_the_document_has_the_shapes_of_the_commands(app):
+def test_the_document_has_the_shapes_of_the_commands(asked_app):
     """Those of facts.schema.json, and the token."""
-    document = app.openapi()
+    document = asked_app.openapi()
     assert WHOLE["$defs"].keys() <= document["components"]["schemas"].keys()
     assert document["security"] == [{"token": []}]
     assert "422" not in json.dumps(document["paths"])
@@ -310,21 +337,30 @@ LEFT_OUT = r"/events$|/start$"
 @pytest.mark.slow
 def test_no_request_makes_it_fail(app):
     """Generated requests are answered as the document says, never by 5xx of a defect; the seed is fixed."""
+    import schemathesis  # for 0.4 s, which every test process would pay at the top
+    from schemathesis.checks import not_a_server_error
+    from schemathesis.specs.openapi import checks as openapi
+
     schema = schemathesis.openapi.from_asgi("/api/v1/openapi.json", app).exclude(path_regex=LEFT_OUT)
-    checks = [not_a_server_error, status_code_conformance, content_type_conformance, response_schema_conformance]
+    checks = [
+        not_a_server_error,
+        openapi.status_code_conformance,
+        openapi.content_type_conformance,
+        openapi.response_schema_conformance,
+    ]
     faults, asked = [], 0
     for result in schema.get_all_operations():
         operation = result.ok()
 
         @settings(
-            max_examples=40,
+            max_examples=25,
             deadline=None,
             database=None,
             derandomize=True,
             phases=[Phase.generate],
             suppress_health_check=list(HealthCheck),
         )
-        @_given(operation)
+        @given(case=operation.as_strategy())
         def ask(case):
             nonlocal asked
             if "name" in (case.path_parameters or {}) and asked % 4:
@@ -342,9 +378,3 @@ def test_no_request_makes_it_fail(app):
             faults.append(f"{operation.method} {operation.path}: {failure}")
     assert not faults, "\n".join(faults)
     assert asked > 500
-
-
-def _given(operation):
-    from hypothesis import given
-
-    return given(case=operation.as_strategy())

@@ -2,6 +2,7 @@
 
 import json
 from concurrent.futures import ThreadPoolExecutor
+from hashlib import scrypt
 
 import pytest
 
@@ -11,11 +12,13 @@ from anabranch.crawler.outcomes.errors import StorageError, UsageError
 
 PASSWORD = "correct horse battery"
 HERE = "192.0.2.1"
+#: A hash costs a real console 50 ms and these tests nothing.
+CHEAP = 2
 
 
 @pytest.fixture
 def passwords(tmp_path):
-    made = Passwords(tmp_path)
+    made = Passwords(tmp_path, cost=CHEAP)
     made.put("ada", PASSWORD, ConsoleRole.READER)
     return made
 
@@ -30,7 +33,7 @@ def test_a_name_and_its_password_are_asked_for_together(passwords):
         ("ada", "x" * 5000),
         ("ada", "\ud800"),
     ):
-        passwords = Passwords(passwords._file.path.parent)
+        passwords = Passwords(passwords._file.path.parent, cost=CHEAP)
         assert passwords.holder(name, password, HERE, 0.0) is None
 
 
@@ -42,6 +45,16 @@ def test_the_file_has_salted_hashes_for_its_owner_alone(passwords, tmp_path):
     assert ada[-1] != bob[-1]
     assert PASSWORD not in file.read_text()
     assert file.stat().st_mode & 0o077 == 0
+
+
+def test_a_hash_is_as_dear_to_whoever_steals_the_file_as_rfc_7914_advises(tmp_path):
+    """By default: scrypt with N = 16384, r = 8, p = 1, and the salt beside it. So is each try."""
+    passwords = Passwords(tmp_path)
+    passwords.put("ada", PASSWORD, ConsoleRole.READER)
+    ((_, _, salt, digest),) = json.loads((tmp_path / "passwords.json").read_text())
+    assert digest == scrypt(PASSWORD.encode(), salt=salt.encode(), n=16384, r=8, p=1, maxmem=64 << 20).hex()
+    assert passwords.holder("ada", PASSWORD, HERE, 0.0) == Holder("ada", ConsoleRole.READER)
+    assert Passwords(tmp_path, cost=CHEAP).holder("ada", PASSWORD, HERE, 0.0) is None
 
 
 @pytest.mark.parametrize(
@@ -57,7 +70,7 @@ def test_what_is_no_name_and_no_password_is_refused(passwords, name, password):
 
 def test_what_another_process_changes_counts_at_once(passwords, tmp_path):
     """A new password, and one that is removed."""
-    other = Passwords(tmp_path)
+    other = Passwords(tmp_path, cost=CHEAP)
     other.put("ada", "another password", ConsoleRole.OPERATOR)
     assert passwords.holder("ada", PASSWORD, HERE, 0.0) is None
     assert passwords.holder("ada", "another password", HERE, 0.0) == Holder("ada", ConsoleRole.OPERATOR)

@@ -6,7 +6,7 @@ import asyncio
 import re
 import shutil
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 from pathlib import Path
 from subprocess import PIPE, Popen, run
@@ -48,11 +48,11 @@ def changed(job: Path, **hosts: int) -> None:
         schedule(frontier, **hosts)
 
 
-@pytest.fixture
-def job(tmp_path: Path) -> Path:
-    """A stopped job of three hosts."""
+@pytest.fixture(scope="module")
+def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A stopped job of three hosts. Tests have copies."""
     order = CrawlOrder.model_validate({"frontier": {"policy": "host"}})
-    directory = tmp_path / "jobs" / "news"
+    directory = tmp_path_factory.mktemp("queues") / "news"
     with JobFolder.open(directory) as folder:
         folder.write_order(dump_order(order))
         with open_job(folder.state, order) as frontier:
@@ -61,7 +61,27 @@ def job(tmp_path: Path) -> Path:
 
 
 @pytest.fixture
+def job(made: Path, tmp_path: Path) -> Path:
+    """The job, in a folder of jobs."""
+    return shutil.copytree(made, tmp_path / "jobs" / "news")
+
+
+def here(do: Callable[[], None]) -> None:
+    """In place of a process of its own, which a real console starts: 1 s of CPU time each."""
+    do()
+
+
+@pytest.fixture
 def tables(tmp_path: Path, job: Path) -> Iterator[QueueTables]:
+    """Tables that are made in this process."""
+    made = QueueTables(tmp_path / "console", ConsoleJobs(str(tmp_path / "jobs")), apart=here)
+    yield made
+    made.close()
+
+
+@pytest.fixture
+def real(tmp_path: Path, job: Path) -> Iterator[QueueTables]:
+    """Tables as a console has them, made in a process of their own."""
     made = QueueTables(tmp_path / "console", ConsoleJobs(str(tmp_path / "jobs")))
     yield made
     made.close()
@@ -71,9 +91,9 @@ def left_in(folder: Path) -> list[Path]:
     return [*(folder / "queues").iterdir()]
 
 
-def test_a_stopped_job_is_listed_and_can_be_crawled_meanwhile(tables: QueueTables, job: Path) -> None:
+def test_a_stopped_job_is_listed_and_can_be_crawled_meanwhile(real: QueueTables, job: Path) -> None:
     """Its file is copied, so no lock keeps a crawl out."""
-    page = tables.queues("news", LONGEST)
+    page = real.queues("news", LONGEST)
     assert [(row.key, row.urls, row.state, row.is_live) for row in page.rows] == [
         ("b.test", 3, "inactive", False),
         ("a.test", 2, "inactive", False),
@@ -81,8 +101,8 @@ def test_a_stopped_job_is_listed_and_can_be_crawled_meanwhile(tables: QueueTable
     ]
     assert (page.total, page.live_s) == (3, None)
     with JobFolder.open(job), open_job(job / "state", CrawlOrder.model_validate({"frontier": {"policy": "host"}})):
-        assert tables.queues("news", PageQuery(text="A.")).rows[0].key == "a.test"
-    (gate,) = tables.gates("news", PageQuery(text="b")).rows
+        assert real.queues("news", PageQuery(text="A.")).rows[0].key == "a.test"
+    (gate,) = real.gates("news", PageQuery(text="b")).rows
     assert (gate.key, gate.urls, gate.state, gate.troubles, gate.slots) == ("b.test", 3, "open", 0, None)
 
 
@@ -168,13 +188,13 @@ def test_tables_that_cannot_be_renewed_stay_until_they_can(
     assert tables.queues("news", LONGEST).rows[0].key == "d.test"
 
 
-def test_a_damaged_store_is_one_line_that_names_it(tables: QueueTables, job: Path, tmp_path: Path) -> None:
-    """Not the copy, which is removed."""
+def test_a_damaged_store_is_one_line_that_names_it(real: QueueTables, job: Path, tmp_path: Path) -> None:
+    """Not the copy, which is removed. The process that reads it passes the error on."""
     store = job / "state" / "frontier.db"
     content = store.read_bytes()
     store.write_bytes(content[:4096] + b"\xaa" * (len(content) - 4096))
     with pytest.raises(FrontierError, match=rf"^{store}: [^\n]+$"):
-        tables.queues("news", LONGEST)
+        real.queues("news", LONGEST)
     (own,) = left_in(tmp_path / "console")
     assert [*own.iterdir()] == []
 
@@ -221,8 +241,8 @@ def make(do):
     print("it makes them", flush=True)
     time.sleep(1e6)
 
-queues._apart = make
-queues.QueueTables(Path(sys.argv[1]) / "console", ConsoleJobs(sys.argv[1] + "/jobs")).queues("news", queues.PageQuery())
+jobs = ConsoleJobs(sys.argv[1] + "/jobs")
+queues.QueueTables(Path(sys.argv[1]) / "console", jobs, apart=make).queues("news", queues.PageQuery())
 """
 
 
@@ -247,29 +267,29 @@ from anabranch.crawler.console.jobs import ConsoleJobs
 from anabranch.crawler.outcomes.errors import DiskFull
 from anabranch.frontier.stores.sql import browse
 
-if sys.argv[1] == "met on the way":
-    queues._apart, browse._refuse_lack_of_room = lambda do: do(), lambda *_: None
-tables = queues.QueueTables(Path("disk"), ConsoleJobs("jobs"))
-try:
-    tables.queues("news", browse.PageQuery())
-except DiskFull as error:
-    print(error)
-print(sorted(path.name for path in Path("disk").glob("queues/*/*")))
+jobs = ConsoleJobs("jobs")
+for case in ("seen before", "met on the way"):
+    if case == "met on the way":
+        browse._refuse_lack_of_room = lambda *_: None
+    tables = queues.QueueTables(Path("disk"), jobs, apart=lambda do: do())
+    try:
+        tables.queues("news", browse.PageQuery())
+    except DiskFull as error:
+        print(case, error, sorted(path.name for path in Path("disk").glob("queues/*/*")), sep="|")
+    tables.close()
 """
 
 
 @needs_small_disk
-@pytest.mark.parametrize("when", ["seen before", "met on the way"])
-def test_a_small_disk_is_told_in_one_line(job: Path, tmp_path: Path, when: str) -> None:
-    """Nothing is left on it."""
-    script = 'mkdir disk && mount -t tmpfs -o size=128k tmpfs disk && "$0" -c "$1" "$2"'
-    command = ["unshare", "-Urm", "bash", "-c", script, sys.executable, FULL, when]
+def test_a_small_disk_is_told_in_one_line(job: Path, tmp_path: Path) -> None:
+    """Nothing is left on it, whether the lack of room is seen before or met on the way."""
+    script = 'mkdir disk && mount -t tmpfs -o size=128k tmpfs disk && "$0" -c "$1"'
+    command = ["unshare", "-Urm", "bash", "-c", script, sys.executable, FULL]
     ran = run(command, cwd=tmp_path, env=environment(), check=True, capture_output=True, text=True)
-    error, left = ran.stdout.splitlines()
-    assert re.fullmatch(
-        "disk/queues/[^/ ]+: no room for a copy of the queue of 0 MiB; free some, then look again", error
-    )
-    assert left == "[]"
+    told = "disk/queues/[^/ ]+: no room for a copy of the queue of 0 MiB; free some, then look again"
+    first, second = ran.stdout.splitlines()
+    assert re.fullmatch(rf"seen before\|{told}\|\[\]", first)
+    assert re.fullmatch(rf"met on the way\|{told}\|\[\]", second)
 
 
 def test_nothing_is_left_behind(tables: QueueTables, tmp_path: Path) -> None:

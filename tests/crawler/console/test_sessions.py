@@ -30,7 +30,7 @@ def clock():
 
 @pytest.fixture
 def passwords(tmp_path):
-    made = Passwords(tmp_path)
+    made = Passwords(tmp_path, cost=2)  # a hash costs a real console 50 ms
     made.put("ada", PASSWORD, ConsoleRole.READER)
     return made
 
