@@ -1,4 +1,9 @@
-"""A real console in a process of its own, and a real browser that looks at it: Debian's Chromium, steered by Playwright."""
+"""A real console in a process of its own, and a real browser that looks at it: Debian's Chromium, steered by Playwright.
+
+A start of Chromium and Playwright costs a second of CPU time, so a test process starts both once, and each test has windows of
+its own. They live in the event loop of the session: tests that use them are marked `ON_ONE_LOOP`, and their async fixtures are
+made with `on_one_loop`.
+"""
 
 from __future__ import annotations
 
@@ -9,19 +14,26 @@ import shutil
 import signal
 import socket
 import subprocess
-import sys
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager, closing, contextmanager, suppress
+from functools import partial
 from pathlib import Path
 
 import pytest
+import pytest_asyncio
 from playwright.async_api import Browser, Page, async_playwright, expect
 
 from anabranch.crawler.operate.listing import listed_jobs
-from tests.acceptance.command import environment
+from tests.acceptance import forkserver
+from tests.acceptance.command import REPOSITORY, environment
 from tests.patience import HANG_S
 
 expect.set_options(timeout=HANG_S * 1000 / 4)
+
+#: For tests that use the browser.
+ON_ONE_LOOP = pytest.mark.asyncio(loop_scope="session")
+#: For their async fixtures, as `pytest.fixture`.
+on_one_loop = partial(pytest_asyncio.fixture, loop_scope="session")
 
 
 class RunningConsole:
@@ -35,17 +47,17 @@ class RunningConsole:
         self.base = f"http://127.0.0.1:{self.port}"
         self.login = ""  #: the link that it printed
         self._options = options
-        self._process: subprocess.Popen[bytes] | None = None
+        self._process: forkserver.Spawned | subprocess.Popen[bytes] | None = None
         self.jobs.mkdir(exist_ok=True)
 
     def start(self) -> None:
         """Start it, and wait until it has said where it is."""
-        self._process = subprocess.Popen(
+        self._process = forkserver.spawn(
             [
-                *(sys.executable, "-P", "-m", "anabranch", "console", self._place),
+                *("-m", "anabranch", "console", self._place),
                 *("--listen", f"127.0.0.1:{self.port}", "--state", str(self.state), *map(str, self._options)),
             ],
-            stdout=subprocess.PIPE,
+            cwd=REPOSITORY,
             env=environment(),
         )
         assert self._process.stdout is not None
@@ -61,7 +73,7 @@ class RunningConsole:
         """End it in order; its crawls go on."""
         if self._process is not None:
             self._process.terminate()
-            self._process.communicate(timeout=HANG_S)
+            self._process.wait(HANG_S)
 
     @property
     def pid(self) -> int:

@@ -29,7 +29,7 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from types import FrameType
-from typing import NoReturn
+from typing import BinaryIO, NoReturn
 
 _LENGTH = struct.Struct(">I")
 _NUMBER = struct.Struct(">i")
@@ -122,6 +122,44 @@ async def start(
         protocol = asyncio.StreamReaderProtocol(reader)
         await loop.connect_read_pipe(lambda protocol=protocol: protocol, os.fdopen(descriptor, "rb", 0))  # type: ignore[misc]
     return Forked(pid, status, writer, *readers)
+
+
+class Spawned:
+    """A process whose standard output is a pipe, for tests that block: its input is empty, its errors are the test's own."""
+
+    def __init__(self, pid: int, status: socket.socket, stdout: BinaryIO) -> None:
+        self.pid = pid
+        self.returncode: int | None = None
+        self.stdout = stdout
+        self._status = status
+
+    def terminate(self) -> None:
+        if self.returncode is None:
+            os.kill(self.pid, signal.SIGTERM)
+
+    def wait(self, timeout: float | None = None) -> int:
+        """Its exit code. Raises: TimeoutError."""
+        if self.returncode is None:
+            self._status.settimeout(timeout)
+            with self._status:
+                self.returncode = _NUMBER.unpack(self._status.recv(_NUMBER.size))[0]
+            self.stdout.close()
+        return self.returncode
+
+
+def spawn(arguments: Sequence[str], *, cwd: str | Path, env: Mapping[str, str]) -> Spawned | subprocess.Popen[bytes]:
+    """Start `python ARGUMENTS`, a command of Anabranch, without an event loop."""
+    if not FORKS:
+        return subprocess.Popen(
+            [sys.executable, *arguments], cwd=cwd, env=env, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE
+        )
+    out, stdout = os.pipe()
+    with open(os.devnull, "rb") as nothing:  # noqa: PTH123 - a device
+        try:
+            pid, status = _server(ROOMS).start(arguments, cwd, env, (nothing.fileno(), stdout, 2))
+        finally:
+            os.close(stdout)
+    return Spawned(pid, status, os.fdopen(out, "rb"))
 
 
 def run(

@@ -12,11 +12,11 @@ from playwright.async_api import expect
 
 from anabranch.crawler.console.access import ConsoleRole
 from anabranch.crawler.console.passwords import Passwords
-from tests.acceptance.browser import logged_in
+from tests.acceptance.browser import ON_ONE_LOOP, logged_in, on_one_loop
 from tests.acceptance.command import anabranch, write_order
 from tests.site.server import SmallWeb
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, ON_ONE_LOOP]
 
 SEED = "http://blog.alpha.test/"
 OTHER = "http://new.test/"
@@ -24,14 +24,14 @@ OTHER = "http://new.test/"
 EVIL = '<script>canary = 1</script><img src=x onerror="canary = 2">\x1b[31m\u202egnp.exe {{ 1 + 1 }} \u2028'
 
 
-@pytest.fixture
+@on_one_loop
 async def slow_web():
     """The small web, with every answer late by 50 ms, so that a crawl can be watched."""
     async with SmallWeb(delay_s=0.05) as web:
         yield web
 
 
-@pytest.fixture
+@on_one_loop
 async def endless_web():
     """The same, so slow that a crawl goes on until it is stopped."""
     async with SmallWeb(delay_s=1.0) as web:

@@ -6,11 +6,12 @@ import re
 import pytest
 from playwright.async_api import expect
 
+from tests.acceptance.browser import ON_ONE_LOOP, on_one_loop
 from tests.acceptance.command import ended, start, write_order
 from tests.site.page import Host, Page, go
 from tests.site.server import SmallWeb
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, ON_ONE_LOOP]
 
 SEED = "http://a.test/"
 HOSTILE = "/?q=<script>window.canary=1</script>\u202e"
@@ -20,7 +21,7 @@ WEB = {
 }
 
 
-@pytest.fixture
+@on_one_loop
 async def crawl(tmp_path, console):
     """A crawl of two hosts that has read their first pages, and does not end by itself."""
     async with SmallWeb(WEB) as web:

@@ -3,10 +3,11 @@
 import pytest
 from playwright.async_api import expect
 
+from tests.acceptance.browser import ON_ONE_LOOP, on_one_loop
 from tests.acceptance.command import anabranch, write_order
 from tests.site.server import SmallWeb
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, ON_ONE_LOOP]
 
 PHONE, DESKTOP = {"width": 390, "height": 844}, {"width": 1280, "height": 800}
 #: The classes of the places whose content is wider than they are.
@@ -14,7 +15,7 @@ WIDER = """() => [...document.querySelectorAll(".q-table__middle, .ag-center-col
   .filter(one => one.scrollWidth > one.clientWidth).map(one => one.className)"""
 
 
-@pytest.fixture
+@on_one_loop
 async def jobs(tmp_path, console):
     """Two jobs that have fetched 10 and 9 pages."""
     async with SmallWeb() as web:
