@@ -137,6 +137,10 @@ class Spawned:
         if self.returncode is None:
             os.kill(self.pid, signal.SIGTERM)
 
+    def kill(self) -> None:
+        if self.returncode is None:
+            os.kill(self.pid, signal.SIGKILL)
+
     def wait(self, timeout: float | None = None) -> int:
         """Its exit code. Raises: TimeoutError."""
         if self.returncode is None:
@@ -147,8 +151,10 @@ class Spawned:
         return self.returncode
 
 
-def spawn(arguments: Sequence[str], *, cwd: str | Path, env: Mapping[str, str]) -> Spawned | subprocess.Popen[bytes]:
-    """Start `python ARGUMENTS`, a command of Anabranch, without an event loop."""
+def spawn(
+    arguments: Sequence[str], *, cwd: str | Path, env: Mapping[str, str], preload: tuple[str, ...] = ROOMS
+) -> Spawned | subprocess.Popen[bytes]:
+    """The same without an event loop."""
     if not FORKS:
         return subprocess.Popen(
             [sys.executable, *arguments], cwd=cwd, env=env, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE
@@ -156,7 +162,7 @@ def spawn(arguments: Sequence[str], *, cwd: str | Path, env: Mapping[str, str]) 
     out, stdout = os.pipe()
     with open(os.devnull, "rb") as nothing:  # noqa: PTH123 - a device
         try:
-            pid, status = _server(ROOMS).start(arguments, cwd, env, (nothing.fileno(), stdout, 2))
+            pid, status = _server(preload).start(arguments, cwd, env, (nothing.fileno(), stdout, 2))
         finally:
             os.close(stdout)
     return Spawned(pid, status, os.fdopen(out, "rb"))

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import os
 import signal
-import subprocess
-import sys
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -18,6 +16,7 @@ from anabranch.crawler.archive.records import NOT_MODIFIED, SAME_PAYLOAD, Exchan
 from anabranch.crawler.archive.sink import JournalEntry
 from anabranch.crawler.job.journal import Journal, LineFile
 from anabranch.crawler.outcomes.errors import DiskFull, JournalFailed, JournalFull, StorageError
+from tests.acceptance import forkserver
 from tests.crawler.archive.exchanges import (
     HTML,
     Payload,
@@ -158,7 +157,7 @@ from anabranch.crawler.job.journal import JournalEntry
 from anabranch.crawler.job.journal import Journal
 from anabranch.crawler.job.journal import LineFile
 from tests.crawler.archive.exchanges import exchange
-from tests.crawler.archive.test_files import opened
+from tests.crawler.archive.folders import opened
 
 async def main(folder, run):
     journal = Journal(opened(folder, size_bytes=60_000), LineFile(folder / "crawl.log", "crawl_log"))
@@ -173,20 +172,23 @@ async def main(folder, run):
 
 asyncio.run(main(Path(sys.argv[1]), sys.argv[2]))
 """
+#: What it imports.
+WRITING = ("tests.crawler.archive.exchanges", "tests.crawler.archive.folders", "anabranch.crawler.job.journal")
 
 
 @pytest.mark.slow
 @pytest.mark.timeout(900)
 def test_after_thirty_kills_every_acknowledged_record_is_there_and_whole(tmp_path: Path) -> None:
     """Each run goes on where the one before was killed; nothing that a writer was told is missing, nothing is torn."""
+    (program := tmp_path / "writers.py").write_text(WRITERS)
     acknowledged: list[bytes] = []
     for run in range(30):
-        command = [sys.executable, "-c", WRITERS, str(tmp_path), str(run)]
-        with subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE) as process:
-            assert process.stdout is not None
-            acknowledged += [process.stdout.readline() for _ in range(20 + 37 * run % 101)]
-            process.send_signal(signal.SIGKILL)
-            acknowledged += [line for line in process.stdout.readlines() if line.endswith(b"\n")]
+        process = forkserver.spawn([str(program), str(tmp_path), str(run)], cwd=ROOT, env=os.environ, preload=WRITING)
+        assert process.stdout is not None
+        acknowledged += [process.stdout.readline() for _ in range(20 + 37 * run % 101)]
+        process.kill()
+        acknowledged += [line for line in process.stdout.readlines() if line.endswith(b"\n")]
+        assert process.wait() == -signal.SIGKILL
     opened(tmp_path).close()
     found = urls_in(tmp_path / "warc")
     assert {line.decode().strip() for line in acknowledged} <= set(found)

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import fcntl
 import os
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -18,6 +16,7 @@ from anabranch.frontier.hosts.embedding.job import EmbeddedJob
 from anabranch.frontier.jobfolder import is_embedded, take_lock
 from anabranch.frontier.order import FrontierOrder
 from anabranch.frontier.records import Candidate
+from tests.acceptance import forkserver
 
 
 def contents(folder: Path) -> dict[str, bytes | None]:
@@ -124,8 +123,9 @@ else:
 @pytest.mark.parametrize("verb", ["open", "remove"])
 def test_a_job_that_was_killed_in_its_making_or_its_removal_opens_again(tmp_path: Path, verb: str) -> None:
     """Before and after whatever touches the folder."""
+    (program := tmp_path / "killed.py").write_text(KILLED)
     steps = 0
-    while killed(tmp_path / f"job{steps}", steps, verb):
+    while killed(program, tmp_path / f"job{steps}", steps, verb):
         EmbeddedJob(tmp_path / f"job{steps}", {}).remove()
         assert not (tmp_path / f"job{steps}").exists()
         steps += 1 if steps < FIRST_STEPS else STRIDE
@@ -136,9 +136,12 @@ def test_a_job_that_was_killed_in_its_making_or_its_removal_opens_again(tmp_path
 FIRST_STEPS, STRIDE = 6, 199
 
 
-def killed(folder: Path, steps: int, verb: str) -> bool:
+def killed(program: Path, folder: Path, steps: int, verb: str) -> bool:
     """Whether a process was killed before it had made so many steps and ended by itself."""
-    code = subprocess.run([sys.executable, "-c", KILLED, str(folder), str(steps), verb], check=False).returncode
+    arguments = [str(program), str(folder), str(steps), verb]
+    code = forkserver.spawn(
+        arguments, cwd=folder.parent, env=os.environ, preload=("anabranch.frontier.hosts.embedding.job",)
+    ).wait()
     assert code in {0, 9}
     return code == 9
 
