@@ -125,47 +125,73 @@ async def start(
 
 
 class Spawned:
-    """A process whose standard output is a pipe, for tests that block: its input is empty, its errors are the test's own."""
+    """A process for tests that block, much as `subprocess.Popen` is one."""
 
-    def __init__(self, pid: int, status: socket.socket, stdout: BinaryIO) -> None:
+    def __init__(self, pid: int, status: socket.socket, stdout: BinaryIO | None) -> None:
         self.pid = pid
         self.returncode: int | None = None
         self.stdout = stdout
         self._status = status
 
-    def terminate(self) -> None:
+    def send_signal(self, number: int) -> None:
+        """Nothing happens if it is known to have ended."""
         if self.returncode is None:
-            os.kill(self.pid, signal.SIGTERM)
+            os.kill(self.pid, number)
+
+    def terminate(self) -> None:
+        self.send_signal(signal.SIGTERM)
 
     def kill(self) -> None:
-        if self.returncode is None:
-            os.kill(self.pid, signal.SIGKILL)
+        self.send_signal(signal.SIGKILL)
+
+    def poll(self) -> int | None:
+        """Its exit code if it has ended."""
+        with suppress(BlockingIOError):
+            return self.wait(0)
+        return None
 
     def wait(self, timeout: float | None = None) -> int:
-        """Its exit code. Raises: TimeoutError."""
+        """Its exit code; less than 0 if a signal ended it. Raises: TimeoutError; BlockingIOError if `timeout` is 0."""
         if self.returncode is None:
             self._status.settimeout(timeout)
-            with self._status:
-                self.returncode = _NUMBER.unpack(self._status.recv(_NUMBER.size))[0]
-            self.stdout.close()
+            self.returncode = _NUMBER.unpack(self._status.recv(_NUMBER.size))[0]
+            self._status.close()
+            if self.stdout is not None:
+                self.stdout.close()
         return self.returncode
 
 
 def spawn(
-    arguments: Sequence[str], *, cwd: str | Path, env: Mapping[str, str], preload: tuple[str, ...] = ROOMS
+    arguments: Sequence[str],
+    *,
+    cwd: str | Path,
+    env: Mapping[str, str],
+    output: BinaryIO | None = None,
+    preload: tuple[str, ...] = ROOMS,
 ) -> Spawned | subprocess.Popen[bytes]:
-    """The same without an event loop."""
+    """The same without an event loop: its input is empty.
+
+    What it writes goes to the file `output`; without one, its output into a pipe and its errors to those of the test.
+    """
     if not FORKS:
         return subprocess.Popen(
-            [sys.executable, *arguments], cwd=cwd, env=env, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE
+            [sys.executable, *arguments],
+            cwd=cwd,
+            env=env,
+            stdin=subprocess.DEVNULL,
+            stdout=output or subprocess.PIPE,
+            stderr=output,
         )
-    out, stdout = os.pipe()
     with open(os.devnull, "rb") as nothing:  # noqa: PTH123 - a device
+        if output is not None:
+            streams = (nothing.fileno(), output.fileno(), output.fileno())
+            return Spawned(*_server(preload).start(arguments, cwd, env, streams), None)
+        out, stdout = os.pipe()
         try:
             pid, status = _server(preload).start(arguments, cwd, env, (nothing.fileno(), stdout, 2))
         finally:
             os.close(stdout)
-    return Spawned(pid, status, os.fdopen(out, "rb"))
+        return Spawned(pid, status, os.fdopen(out, "rb"))
 
 
 def run(
