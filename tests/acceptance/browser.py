@@ -74,6 +74,8 @@ class RunningConsole:
         if self._process is not None:
             self._process.terminate()
             self._process.wait(HANG_S)
+            assert self._process.stdout is not None
+            self._process.stdout.close()
 
     @property
     def pid(self) -> int:

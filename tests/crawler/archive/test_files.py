@@ -189,6 +189,7 @@ def test_after_thirty_kills_every_acknowledged_record_is_there_and_whole(tmp_pat
         process.kill()
         acknowledged += [line for line in process.stdout.readlines() if line.endswith(b"\n")]
         assert process.wait() == -signal.SIGKILL
+        process.stdout.close()
     opened(tmp_path).close()
     found = urls_in(tmp_path / "warc")
     assert {line.decode().strip() for line in acknowledged} <= set(found)

@@ -139,9 +139,12 @@ FIRST_STEPS, STRIDE = 6, 199
 def killed(program: Path, folder: Path, steps: int, verb: str) -> bool:
     """Whether a process was killed before it had made so many steps and ended by itself."""
     arguments = [str(program), str(folder), str(steps), verb]
-    code = forkserver.spawn(
+    process = forkserver.spawn(
         arguments, cwd=folder.parent, env=os.environ, preload=("anabranch.frontier.hosts.embedding.job",)
-    ).wait()
+    )
+    code = process.wait()
+    assert process.stdout is not None
+    process.stdout.close()
     assert code in {0, 9}
     return code == 9
 
