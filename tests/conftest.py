@@ -11,6 +11,7 @@ import tempfile
 from collections.abc import AsyncIterator, Iterator, Mapping
 
 import pytest
+import pytest_asyncio
 import structlog
 
 from anabranch.crawler.outcomes.errors import OrderError
@@ -133,12 +134,26 @@ def no_task_left_behind(request: pytest.FixtureRequest) -> None:
     """Every async test must end the tasks that it started; sync tests get no event loop for this."""
     function = getattr(request.node, "obj", None)
     if inspect.iscoroutinefunction(inspect.unwrap(function) if function else None):
-        request.getfixturevalue("_tasks_watched")
+        marker = request.node.get_closest_marker("asyncio")
+        of_session = marker is not None and marker.kwargs.get("loop_scope") == "session"
+        request.getfixturevalue("_tasks_of_the_session_watched" if of_session else "_tasks_watched")
 
 
 @pytest.fixture
 async def _tasks_watched() -> AsyncIterator[None]:
     """Set up before a test's other fixtures and so torn down after them: what runs then was left behind."""
+    async for _ in _watch_over_tasks():
+        yield
+
+
+@pytest_asyncio.fixture(loop_scope="session")
+async def _tasks_of_the_session_watched() -> AsyncIterator[None]:
+    """The same for a test in the event loop of the session."""
+    async for _ in _watch_over_tasks():
+        yield
+
+
+async def _watch_over_tasks() -> AsyncIterator[None]:
     before = asyncio.all_tasks()
     yield
     left = asyncio.all_tasks() - before - {asyncio.current_task()}

@@ -1,83 +1,79 @@
-"""Forked processes for tests that block, without an event loop: used as `subprocess.Popen` is."""
+"""Processes for tests that block, without an event loop: forked where that can be done, and used much as `subprocess.Popen` is."""
 
 from __future__ import annotations
 
 import os
 import select
 import signal
+import socket
 import subprocess
 import sys
-from collections.abc import Mapping, Sequence
-from contextlib import ExitStack
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import ExitStack, suppress
+from functools import partial
 from pathlib import Path
 from threading import Thread
-from types import TracebackType
-from typing import IO
+from typing import IO, Any, Self
 
 from tests.acceptance import forkserver
+from tests.acceptance.command import environment
+from tests.acceptance.forkserver import ROOMS
 
-#: As of `subprocess`: a file, or a pipe to the test.
-Stream = int | IO[str]
+#: `subprocess.PIPE`, `subprocess.DEVNULL`, a file, or None: that of this process.
+Stream = int | IO[Any] | None
 
 
-class Forked:
-    """A process with text streams. On leaving, its pipes are closed and it is waited for, as with `subprocess.Popen`."""
+class Process:
+    """`python ARGUMENTS`, which are `-m MODULE …`, `-c PROGRAM …` or `FILE …`, with text streams.
+
+    Without an environment it has that of a user who has the clone. At the end of its `with` it is killed, if it has not ended, and its pipes are closed.
+    """
 
     def __init__(
         self,
         arguments: Sequence[str],
         *,
-        cwd: Path,
-        env: Mapping[str, str],
+        cwd: str | Path,
+        env: Mapping[str, str] | None = None,
+        stdin: Stream = subprocess.PIPE,
         stdout: Stream = subprocess.PIPE,
         stderr: Stream = subprocess.PIPE,
+        preload: tuple[str, ...] = ROOMS,
     ) -> None:
         self.returncode: int | None = None
+        env = environment() if env is None else env
         with ExitStack() as theirs:
-            stdin, writer = os.pipe()
-            theirs.callback(os.close, stdin)
-            self.stdin = os.fdopen(writer, "w")
-            ends = []
-            pipes: list[IO[str] | None] = []
-            for stream in (stdout, stderr):
-                if stream == subprocess.PIPE:
-                    reader, end = os.pipe()
-                    theirs.callback(os.close, end)
-                    pipes.append(os.fdopen(reader))
-                else:
-                    end = stream if isinstance(stream, int) else stream.fileno()
-                    pipes.append(None)
-                ends.append(end)
-            self.stdout, self.stderr = pipes
-            self.pid, self._status = forkserver.fork(arguments, cwd=cwd, env=env, streams=(stdin, ends[0], ends[1]))
+            streams = [_stream(one, number, theirs) for number, one in enumerate((stdin, stdout, stderr))]
+            ends = (streams[0][0], streams[1][0], streams[2][0])
+            self.stdin, self.stdout, self.stderr = (pipe for _, pipe in streams)
+            if forkserver.FORKS:
+                self.pid, status = forkserver.fork(arguments, cwd=cwd, env=env, streams=ends, preload=preload)
+                self._wait: Callable[[float | None], int] = partial(_forked_code, status)
+            else:
+                command = [sys.executable, *map(str, arguments)]
+                fresh = subprocess.Popen(command, cwd=cwd, env=env, stdin=ends[0], stdout=ends[1], stderr=ends[2])
+                self.pid, self._wait = fresh.pid, fresh.wait
 
-    def __enter__(self) -> Forked:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        for pipe in (self.stdin, self.stdout, self.stderr):
-            if pipe is not None:
-                pipe.close()
-        self.wait()
+    def poll(self) -> int | None:
+        """Its exit code if it has ended."""
+        with suppress(subprocess.TimeoutExpired):
+            return self.wait(0)
+        return None
 
     def wait(self, timeout: float | None = None) -> int:
         """Its exit code; less than 0 if a signal ended it. Raises: subprocess.TimeoutExpired."""
         if self.returncode is None:
-            if not select.select([self._status], [], [], timeout)[0]:
-                raise subprocess.TimeoutExpired(str(self.pid), timeout or 0)
-            with self._status:
-                self.returncode = forkserver.exit_code(self._status)
+            self.returncode = self._wait(timeout)
         return self.returncode
 
     def communicate(self, timeout: float | None = None) -> tuple[str, str]:
-        """Its output and its errors, at its end; what was read before is not in them."""
-        self.stdin.close()
-        said = ["", ""]
+        """End its input. Its output and its errors, at its end; what was read before is not in them."""
+        if self.stdin is not None:
+            self.stdin.close()
+        found = ["", ""]
 
         def read(number: int, pipe: IO[str]) -> None:
-            said[number] = pipe.read()
+            found[number] = pipe.read()
 
         pipes = [(number, pipe) for number, pipe in enumerate((self.stdout, self.stderr)) if pipe is not None]
         readers = [Thread(target=read, args=one, daemon=True) for one in pipes]
@@ -91,35 +87,50 @@ class Forked:
         finally:
             for reader in readers:
                 reader.join()
-        return said[0], said[1]
+        return found[0], found[1]
 
     def send_signal(self, number: int) -> None:
         """Does nothing after its end was seen."""
         if self.returncode is None:
             os.kill(self.pid, number)
 
+    def terminate(self) -> None:
+        """Ask it to end."""
+        self.send_signal(signal.SIGTERM)
+
     def kill(self) -> None:
-        """At once."""
+        """It has ended when this returns."""
         self.send_signal(signal.SIGKILL)
+        self.wait()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.kill()
+        for pipe in (self.stdin, self.stdout, self.stderr):
+            if pipe is not None:
+                with suppress(BrokenPipeError):  # what it did not read
+                    pipe.close()
 
 
-def start(
-    arguments: Sequence[str],
-    *,
-    cwd: Path,
-    env: Mapping[str, str],
-    stdout: Stream = subprocess.PIPE,
-    stderr: Stream = subprocess.PIPE,
-) -> Forked | subprocess.Popen[str]:
-    """Start `python ARGUMENTS`, which are `-m MODULE …` or `FILE …`, with a pipe as standard input."""
-    if forkserver.FORKS:
-        return Forked(arguments, cwd=cwd, env=env, stdout=stdout, stderr=stderr)
-    return subprocess.Popen(
-        [sys.executable, *arguments],
-        cwd=cwd,
-        env=env,
-        stdin=subprocess.PIPE,
-        stdout=stdout,
-        stderr=stderr,
-        text=True,
-    )
+def _forked_code(status: socket.socket, timeout: float | None) -> int:
+    if not select.select([status], [], [], timeout)[0]:
+        raise subprocess.TimeoutExpired("a forked process", timeout or 0)
+    return forkserver.exit_code(status)
+
+
+def _stream(stream: Stream, number: int, theirs: ExitStack) -> tuple[int, Any]:
+    """The descriptor for a process, and our end of it if it is a pipe; what is only the process's is closed with `theirs`."""
+    if stream == subprocess.PIPE:
+        reader, writer = os.pipe()
+        its, ours = (reader, writer) if number == 0 else (writer, reader)
+        theirs.callback(os.close, its)
+        return its, os.fdopen(ours, "w" if number == 0 else "r")
+    if stream == subprocess.DEVNULL:
+        its = os.open(os.devnull, os.O_RDWR)
+        theirs.callback(os.close, its)
+        return its, None
+    if stream is None:
+        return number, None
+    return (stream if isinstance(stream, int) else stream.fileno()), None

@@ -1,4 +1,9 @@
-"""A real console in a process of its own, and a real browser that looks at it: Debian's Chromium, steered by Playwright."""
+"""A real console in a process of its own, and a real browser that looks at it: Debian's Chromium, steered by Playwright.
+
+A start of Chromium and Playwright costs a second of CPU time, so a test process starts both once, and each test has windows of
+its own. They live in the event loop of the session: tests that use them are marked `ON_ONE_LOOP`, and their async fixtures are
+made with `on_one_loop`.
+"""
 
 from __future__ import annotations
 
@@ -11,13 +16,15 @@ import socket
 import subprocess
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager, closing, contextmanager, suppress
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
+import pytest_asyncio
 
 from anabranch.crawler.operate.listing import listed_jobs
-from tests.acceptance import forkserver
+from tests.acceptance import blocking
 from tests.acceptance.command import environment
 from tests.patience import HANG_S
 
@@ -33,6 +40,12 @@ def expect(shown: Page | Locator) -> Any:
     return real(shown)
 
 
+#: For tests that use the browser.
+ON_ONE_LOOP = pytest.mark.asyncio(loop_scope="session")
+#: For their async fixtures, as `pytest.fixture`.
+on_one_loop = partial(pytest_asyncio.fixture, loop_scope="session")
+
+
 class RunningConsole:
     """`anabranch console PLACE` on a free port, with a state folder of its own. Its methods block for a second or two."""
 
@@ -44,17 +57,21 @@ class RunningConsole:
         self.base = f"http://127.0.0.1:{self.port}"
         self.login = ""  #: the link that it printed
         self._options = options
-        self._process: forkserver.Background | subprocess.Popen[bytes] | None = None
+        self._process: blocking.Process | None = None
         self.jobs.mkdir(exist_ok=True)
 
     def start(self) -> None:
         """Start it, and wait until it has said where it is."""
         options = ("--listen", f"127.0.0.1:{self.port}", "--state", str(self.state), *map(str, self._options))
-        self._process = forkserver.start_in_background(
-            ["-m", "anabranch", "console", self._place, *options], cwd=self.jobs.parent, env=environment()
+        self._process = blocking.Process(
+            ["-m", "anabranch", "console", self._place, *options],
+            cwd=self.jobs.parent,
+            env=environment(),
+            stdin=subprocess.DEVNULL,
+            stderr=None,
         )
         assert self._process.stdout is not None
-        line = self._process.stdout.readline().decode()
+        line = self._process.stdout.readline()
         found = re.search(r"https?://\S+", line)
         assert found, line
         self.login = found[0]
@@ -66,7 +83,9 @@ class RunningConsole:
         """End it in order; its crawls go on."""
         if self._process is not None:
             self._process.terminate()
-            self._process.communicate(timeout=HANG_S)
+            self._process.wait(HANG_S)
+            assert self._process.stdout is not None
+            self._process.stdout.close()
 
     @property
     def pid(self) -> int:

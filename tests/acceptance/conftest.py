@@ -7,9 +7,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
+import pytest_asyncio
 
 if TYPE_CHECKING:
-    from playwright.async_api import Browser, Page
+    from playwright.async_api import Browser, BrowserContext, Page
 
     from tests.acceptance.browser import RunningConsole
 
@@ -23,18 +24,53 @@ def console(tmp_path: Path) -> Iterator[RunningConsole]:
         yield made
 
 
-@pytest.fixture
-async def browser() -> AsyncIterator[Browser]:
-    """Debian's Chromium."""
+@pytest.fixture(scope="module")
+def console_of_module(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningConsole]:
+    """A console that the tests of a file share; those that change a job have one of their own there."""
+    from tests.acceptance.browser import running_console
+
+    with running_console(tmp_path_factory.mktemp("console")) as made:
+        yield made
+
+
+@pytest_asyncio.fixture(scope="session", loop_scope="session")
+async def _chromium() -> AsyncIterator[Browser]:
     from tests.acceptance.browser import chromium
 
     async with chromium() as made:
         yield made
 
 
-@pytest.fixture
+@pytest_asyncio.fixture(loop_scope="session")
+async def browser(_chromium: Browser) -> AsyncIterator[Browser]:
+    """Debian's Chromium, one for all tests of this process; what a test has opened in it is closed."""
+    before = _chromium.contexts
+    yield _chromium
+    for context in _chromium.contexts:
+        if context not in before:
+            await context.close()
+
+
+@pytest_asyncio.fixture(loop_scope="session")
 async def window(browser: Browser, console: RunningConsole) -> Page:
-    """A window on the console, logged in."""
+    """A window on the console, logged in, of a user of its own."""
     from tests.acceptance.browser import logged_in
 
     return await logged_in(browser, console)
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="session")
+async def _user_of_module(_chromium: Browser, console_of_module: RunningConsole) -> AsyncIterator[BrowserContext]:
+    from tests.acceptance.browser import logged_in
+
+    page = await logged_in(_chromium, console_of_module)
+    yield page.context
+    await page.context.close()
+
+
+@pytest_asyncio.fixture(loop_scope="session")
+async def window_of_module(_user_of_module: BrowserContext) -> AsyncIterator[Page]:
+    """A new window of one user on that console: scripts of its pages are read once, as by a browser that is used."""
+    page = await _user_of_module.new_page()
+    yield page
+    await page.close()

@@ -27,10 +27,9 @@ import time
 import traceback
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from functools import partial
 from pathlib import Path
 from types import FrameType
-from typing import BinaryIO, NoReturn, Self
+from typing import NoReturn
 
 _LENGTH = struct.Struct(">I")
 _NUMBER = struct.Struct(">i")
@@ -61,8 +60,7 @@ class Forked:
 
     def _note_end(self) -> None:
         self._loop.remove_reader(self._status)
-        with self._status:
-            self.returncode = _NUMBER.unpack(self._status.recv(_NUMBER.size))[0]
+        self.returncode = exit_code(self._status)
         self.stdin.close()
         self._ended.set()
 
@@ -143,100 +141,11 @@ def run(
     )
 
 
-class Background:
-    """A process for tests that await nothing, as `subprocess.Popen` is one: its output is a pipe."""
-
-    def __init__(self, pid: int, status: socket.socket, stdout: BinaryIO) -> None:
-        self.pid = pid
-        self.returncode: int | None = None
-        self.stdout = stdout
-        self._status = status
-
-    def terminate(self) -> None:
-        if self.returncode is None:
-            os.kill(self.pid, signal.SIGTERM)
-
-    def communicate(self, timeout: float | None = None) -> tuple[bytes, None]:
-        """What is left of its output, at its end. Raises: TimeoutError."""
-        with self.stdout, self._status:
-            self._status.settimeout(timeout)
-            self.returncode = _NUMBER.unpack(self._status.recv(_NUMBER.size))[0]
-            return self.stdout.read(), None
-
-
-def start_in_background(
-    arguments: Sequence[str], *, cwd: str | Path, env: Mapping[str, str], preload: tuple[str, ...] = ROOMS
-) -> Background | subprocess.Popen[bytes]:
-    """Start `python ARGUMENTS` without input; its errors go where this process's go."""
-    if not FORKS:
-        return subprocess.Popen(
-            [sys.executable, *arguments], cwd=cwd, env=env, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE
-        )
-    out, stdout = os.pipe()
-    with Path(os.devnull).open("rb") as stdin, os.fdopen(stdout, "wb", 0) as its:
-        pid, status = _server(preload).start(arguments, cwd, env, (stdin.fileno(), its.fileno(), 2))
-    return Background(pid, status, os.fdopen(out, "rb"))
-
-
 def run_bytes(
     arguments: Sequence[str], *, cwd: str | Path, env: Mapping[str, str], stdin: bytes, timeout: float
 ) -> tuple[int, bytes, bytes]:
     """The same for a command of Anabranch that writes bytes: exit code, output, errors."""
     return asyncio.run(_run_to_its_end(arguments, cwd, env, stdin, timeout, ROOMS))
-
-
-class Running:
-    """A process with its standard input and output as text, as `subprocess.Popen` has them; it is killed at the latest
-    when its `with` ends.
-    """
-
-    def __init__(self, arguments: Sequence[str], *, cwd: str | Path, preload: tuple[str, ...] = ROOMS) -> None:
-        (given, stdin), (out, stdout) = os.pipe(), os.pipe()
-        env = {**os.environ, "PYTHONPATH": str(cwd)}
-        try:
-            if FORKS:
-                self.pid, status = _server(preload).start(arguments, cwd, env, (given, stdout, 2))
-                self._wait = partial(_exit_code, status)
-            else:
-                process = subprocess.Popen([sys.executable, *arguments], cwd=cwd, env=env, stdin=given, stdout=stdout)
-                self.pid, self._wait = process.pid, process.wait
-        finally:
-            os.close(given)
-            os.close(stdout)
-        self.stdin, self.stdout = os.fdopen(stdin, "w"), os.fdopen(out)
-        self.returncode: int | None = None
-
-    def wait(self) -> int:
-        """Its exit code; less than 0 if a signal ended it."""
-        if self.returncode is None:
-            self.returncode = self._wait()
-        return self.returncode
-
-    def read(self) -> str:
-        """What it writes from now on, to its end."""
-        text = self.stdout.read()
-        self.wait()
-        return text
-
-    def kill(self) -> None:
-        """It has ended when this returns."""
-        if self.returncode is None:
-            with suppress(ProcessLookupError):
-                os.kill(self.pid, signal.SIGKILL)
-        self.wait()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.kill()
-        self.stdin.close()
-        self.stdout.close()
-
-
-def _exit_code(status: socket.socket) -> int:
-    with status:
-        return _NUMBER.unpack(status.recv(_NUMBER.size))[0]
 
 
 async def _run_to_its_end(
@@ -259,15 +168,22 @@ async def _run_to_its_end(
 
 
 def fork(
-    arguments: Sequence[str], *, cwd: str | Path, env: Mapping[str, str], streams: tuple[int, int, int]
+    arguments: Sequence[str],
+    *,
+    cwd: str | Path,
+    env: Mapping[str, str],
+    streams: tuple[int, int, int],
+    preload: tuple[str, ...] = ROOMS,
 ) -> tuple[int, socket.socket]:
-    """Start a command of Anabranch with these descriptors as its streams: its process, and where its `exit_code` comes."""
-    return _server(ROOMS).start(arguments, cwd, env, streams)
+    """Start `python ARGUMENTS` with these descriptors as its streams: its process, and where its `exit_code` comes."""
+    return _server(preload).start(arguments, cwd, env, streams)
 
 
 def exit_code(status: socket.socket) -> int:
-    """The exit code of a process that was forked; waits for its end."""
-    return _NUMBER.unpack(status.recv(_NUMBER.size))[0]  # type: ignore[no-any-return]
+    """The exit code of a process that was forked; waits for its end, and closes the socket."""
+    with status:
+        code: int = _NUMBER.unpack(status.recv(_NUMBER.size))[0]
+        return code
 
 
 class _Server:

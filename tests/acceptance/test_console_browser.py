@@ -11,11 +11,11 @@ import pytest
 
 from anabranch.crawler.console.access import ConsoleRole
 from anabranch.crawler.console.passwords import Passwords
-from tests.acceptance.browser import expect, logged_in
+from tests.acceptance.browser import ON_ONE_LOOP, expect, logged_in, on_one_loop, running_console
 from tests.acceptance.command import anabranch, write_order
 from tests.site.server import SmallWeb
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, ON_ONE_LOOP]
 
 SEED = "http://blog.alpha.test/"
 OTHER = "http://new.test/"
@@ -23,23 +23,37 @@ OTHER = "http://new.test/"
 EVIL = '<script>canary = 1</script><img src=x onerror="canary = 2">\x1b[31m\u202egnp.exe {{ 1 + 1 }} \u2028'
 
 
-@pytest.fixture
+@on_one_loop
 async def slow_web():
     """The small web, with every answer late by 50 ms, so that a crawl can be watched."""
     async with SmallWeb(delay_s=0.05) as web:
         yield web
 
 
-@pytest.fixture
+@on_one_loop
 async def endless_web():
     """The same, so slow that a crawl goes on until it is stopped."""
     async with SmallWeb(delay_s=1.0) as web:
         yield web
 
 
+@pytest.fixture
+def console(console_of_module):
+    """It serves all tests, each with a job of its own name; no crawl outlives its test."""
+    yield console_of_module
+    for pid in console_of_module.crawls():
+        os.kill(pid, signal.SIGKILL)
+
+
+@pytest.fixture
+def window(window_of_module):
+    """A window on it."""
+    return window_of_module
+
+
 async def test_a_job_is_made_by_the_form_and_watched_until_it_ends(tmp_path, console, window, slow_web):
     """The page of the job shows its pages as they grow, and that it is finished; then it takes another round."""
-    await make(window, "news", SEED, order_of(tmp_path, slow_web))
+    await make(console, window, "made", SEED, order_of(tmp_path, slow_web))
     await expect(state(window)).to_have_text("running")
     first = await pages_shown(window)
     while await pages_shown(window) <= first:
@@ -55,7 +69,8 @@ async def test_a_job_is_made_by_the_form_and_watched_until_it_ends(tmp_path, con
 
 async def test_a_wrong_order_is_refused_with_its_faults(tmp_path, console, window, slow_web):
     """All of them, in the form, which stays; and no folder is made."""
-    await fill_form(window, "news", SEED, '[limits]\npages = "many"\nno-such-key = 1\n')
+    before = {*console.jobs.iterdir()}
+    await fill_form(console, window, "wrong", SEED, '[limits]\npages = "many"\nno-such-key = 1\n')
     form = window.get_by_role("dialog")
     await form.get_by_label("Seeds").fill(f"{SEED}\nftp://x/")
     await expect(
@@ -66,21 +81,20 @@ async def test_a_wrong_order_is_refused_with_its_faults(tmp_path, console, windo
     await form.get_by_role("button", name="Create", exact=True).click()
     await expect(window.locator(".q-notification", has_text="no-such-key")).to_be_visible()
     await expect(form).to_be_visible()
-    assert [*console.jobs.iterdir()] == []
+    assert {*console.jobs.iterdir()} == before
 
 
 async def test_a_second_click_does_not_create_a_job_twice(tmp_path, console, window, slow_web):
     """It would be refused, as if the first one had failed."""
-    await fill_form(window, "news", SEED, order_of(tmp_path, slow_web))
+    await fill_form(console, window, "twice", SEED, order_of(tmp_path, slow_web))
     await window.get_by_role("dialog").get_by_role("button", name="Create and start").dblclick()
     await expect(state(window)).to_have_text("finished")
-    noted = [json.loads(line) for line in (console.state / "audit.jsonl").read_text().splitlines()]
-    assert [(entry["action"], entry.get("error")) for entry in noted] == [("create", None)]
+    assert [(entry["action"], entry.get("error")) for entry in noted(console, "twice")] == [("create", None)]
 
 
 async def test_two_windows_steer_one_crawl(tmp_path, console, browser, window, endless_web):
     """What is done in one is seen in the other; a paused crawl says so, and a stopped one starts again."""
-    await make(window, "news", SEED, order_of(tmp_path, endless_web))
+    await make(console, window, "both", SEED, order_of(tmp_path, endless_web))
     other = await logged_in(browser, console)
     await other.goto(window.url)
     for action, phase in (("Pause", "paused"), ("Resume", "running"), ("Stop", "stopped"), ("Start", "running")):
@@ -92,40 +106,41 @@ async def test_two_windows_steer_one_crawl(tmp_path, console, browser, window, e
             await expect(state(one)).to_have_text(phase)
             if phase == "paused":
                 await expect(one.get_by_text("paused by the operator").first).to_be_visible()
-    noted = [json.loads(line)["action"] for line in (console.state / "audit.jsonl").read_text().splitlines()]
-    assert noted == ["create", "pause", "resume", "stop", "start"]
+    actions = [entry["action"] for entry in noted(console, "both")]
+    assert actions == ["create", "pause", "resume", "stop", "start"]
 
 
 async def test_a_crawl_that_is_killed_is_seen_and_started_again(tmp_path, console, window, slow_web):
     """SIGKILL while it is watched: the page says that it is stopped, and Start goes on to the end."""
-    await make(window, "news", SEED, order_of(tmp_path, slow_web))
+    await make(console, window, "killed", SEED, order_of(tmp_path, slow_web))
     await expect(state(window)).to_have_text("running")
-    (pid,) = console.crawls()
+    (pid,) = console.crawls()  # those of other tests have ended
     os.kill(pid, signal.SIGKILL)
     await expect(state(window)).to_have_text("stopped")
     await window.get_by_role("button", name="Start", exact=True).click()
     await expect(state(window)).to_have_text("finished")
 
 
-async def test_a_window_outlives_the_console_and_asks_for_a_new_login(tmp_path, console, window, endless_web):
+async def test_a_window_outlives_the_console_and_asks_for_a_new_login(tmp_path, browser, endless_web):
     """The crawl goes on; the window that has lost its console comes to the login, and the new link opens it."""
-    await make(window, "news", SEED, order_of(tmp_path, endless_web))
-    await asyncio.to_thread(console.end)
-    (pid,) = console.crawls()
-    await asyncio.to_thread(console.start)
-    await window.wait_for_url(f"{console.base}/login")
-    await window.goto(console.login)
-    await window.get_by_role("link", name="news").click()
-    await expect(state(window)).to_have_text("running")
-    assert console.crawls() == [pid]
+    with running_console(tmp_path) as console:
+        window = await logged_in(browser, console)
+        await make(console, window, "news", SEED, order_of(tmp_path, endless_web))
+        await asyncio.to_thread(console.end)
+        (pid,) = console.crawls()
+        await asyncio.to_thread(console.start)
+        await window.wait_for_url(f"{console.base}/login")
+        await window.goto(console.login)
+        await window.get_by_role("link", name="news").click()
+        await expect(state(window)).to_have_text("running")
+        assert console.crawls() == [pid]
 
 
 async def test_the_page_of_a_removed_job_says_so(tmp_path, console, browser, window, slow_web):
     """While it is open in another window, and when it is opened; nothing can be done there."""
-    await window.goto(f"{console.base}/")
-    await fill_form(window, "news", SEED, order_of(tmp_path, slow_web))
+    await fill_form(console, window, "removed", SEED, order_of(tmp_path, slow_web))
     await window.get_by_role("button", name="Create", exact=True).click()
-    await window.get_by_role("link", name="news").click()
+    await window.get_by_role("link", name="removed").click()
     await expect(state(window)).to_have_text("stopped")
     other = await logged_in(browser, console)
     await other.goto(window.url)
@@ -138,10 +153,11 @@ async def test_the_page_of_a_removed_job_says_so(tmp_path, console, browser, win
     await expect(other.get_by_role("button", name="Start")).not_to_be_visible()
 
 
-async def test_a_window_is_no_more_than_the_user_who_is_logged_in(tmp_path, console, browser, window, slow_web):
+async def test_a_window_is_no_more_than_the_user_who_is_logged_in(tmp_path, console, browser, slow_web):
     """An operator's window stays open while somebody else logs in, in the same browser: its buttons change nothing."""
+    window, before = await logged_in(browser, console), {*console.jobs.iterdir()}
     Passwords(console.state).put("ada", "correct horse battery", ConsoleRole.READER)
-    await fill_form(window, "news", SEED, order_of(tmp_path, slow_web))
+    await fill_form(console, window, "demoted", SEED, order_of(tmp_path, slow_web))
     other = await window.context.new_page()
     await other.goto(f"{console.base}/")
     await other.get_by_role("button", name="Log out").click()
@@ -154,14 +170,13 @@ async def test_a_window_is_no_more_than_the_user_who_is_logged_in(tmp_path, cons
     while not await notice.count():  # its socket begins again with the cookie of the other user
         await create.click()
         await asyncio.sleep(0.2)
-    assert [*console.jobs.iterdir()] == []
-    await other.close()
+    assert {*console.jobs.iterdir()} == before
 
 
 async def test_a_reader_sees_everything_and_has_no_buttons(tmp_path, console, browser, slow_web):
     """Logged in by a password, in the form of a browser."""
     Passwords(console.state).put("ada", "correct horse battery", ConsoleRole.READER)
-    await crawled(tmp_path, console, "news", slow_web)
+    await crawled(tmp_path, console, "seen", slow_web)
     window = await (await browser.new_context()).new_page()
     await window.goto(console.base)
     await window.get_by_label("Name").fill("ada")
@@ -173,7 +188,7 @@ async def test_a_reader_sees_everything_and_has_no_buttons(tmp_path, console, br
     await window.get_by_role("button", name="Log in").click()
     await expect(window.get_by_text("ada (reader)")).to_be_visible()
     await expect(window.get_by_role("button", name="New job")).to_have_count(0)
-    await window.get_by_role("link", name="news").click()
+    await window.get_by_role("link", name="seen").click()
     await expect(state(window)).to_have_text("stopped")
     for action in ("Start", "Another round", "Remove", "Add seeds"):
         await expect(window.get_by_role("button", name=action)).not_to_be_visible()
@@ -181,8 +196,8 @@ async def test_a_reader_sees_everything_and_has_no_buttons(tmp_path, console, br
 
 async def test_an_operator_asks_and_changes_a_crawl_on_its_pages(tmp_path, console, window, endless_web):
     """Adds a seed, changes a limit, blocks a host, asks why a URL waits, and reads a log."""
-    await make(window, "news", SEED, order_of(tmp_path, endless_web))
-    job = f"{console.base}/jobs/news"
+    await make(console, window, "asked", SEED, order_of(tmp_path, endless_web))
+    job = f"{console.base}/jobs/asked"
     await window.get_by_role("button", name="Add seeds").click()
     await window.get_by_role("dialog").get_by_label("URLs, one per line").fill(OTHER)
     await in_dialog(window, "Add")
@@ -227,26 +242,31 @@ async def test_texts_of_the_web_are_texts_on_every_page(tmp_path, console, brows
         log.write(f"{EVIL.strip()}\n")
     window = await logged_in(browser, console)
     troubles, dialogs = [], []
-    window.on("dialog", lambda dialog: dialogs.append(dialog.message))
-    window.on("pageerror", lambda error: troubles.append(str(error)))
+    window.context.on("dialog", lambda dialog: dialogs.append(dialog.message))
+    window.context.on("weberror", lambda trouble: troubles.append(str(trouble.error)))
     await expect(window.get_by_role("link", name=name)).to_be_visible()
     asked = f"{console.base}/jobs/%3Cimg%20src=x%20onerror=canary=3%3E"
-    for path in PAGES:
-        await window.goto(asked + path)
-        await expect(window.get_by_role("heading", level=1).first).to_be_visible()
-        await expect(window.get_by_role("banner").get_by_text(name)).to_be_visible()
-        await settled(window)
-        assert await window.evaluate("typeof canary") == "undefined", path
-        hrefs = await window.locator("main a").evaluate_all("all => all.map(one => one.href)")
-        assert all(href.startswith(console.base) for href in hrefs), path
-        shown = await window.inner_text("main")
-        assert not {"\x1b", "\u202e"} & {*shown}, path
-        if path in {"", "/logs"}:
-            assert "<script>canary = 1</script>" in shown, path
+    windows = [await window.context.new_page() for _ in PAGES]
+    await asyncio.gather(*(texts_are_texts(*each, asked, name) for each in zip(windows, PAGES, strict=True)))
     await window.goto(f"{asked}/url?url={'%3Cscript%3Ecanary=5%3C/script%3E'}")
     await settled(window)
     assert await window.evaluate("typeof canary") == "undefined"
     assert (troubles, dialogs) == ([], [])
+
+
+async def texts_are_texts(window, path, asked, name):
+    """On one page, once it has settled."""
+    await window.goto(asked + path)
+    await expect(window.get_by_role("heading", level=1).first).to_be_visible()
+    await expect(window.get_by_role("banner").get_by_text(name)).to_be_visible()
+    await settled(window)
+    assert await window.evaluate("typeof canary") == "undefined", path
+    hrefs = await window.locator("main a").evaluate_all("all => all.map(one => one.href)")
+    assert all(href.startswith(asked.partition("/jobs/")[0]) for href in hrefs), path
+    shown = await window.inner_text("main")
+    assert not {"\x1b", "\u202e"} & {*shown}, path
+    if path in {"", "/logs"}:
+        assert "<script>canary = 1</script>" in shown, path
 
 
 async def crawled(folder, console, name, web):
@@ -261,16 +281,17 @@ def order_of(folder, web, **sections):
     return write_order(folder, web.hosts, **{"politeness": {"max_connections": 2}, **sections}).read_text()
 
 
-async def make(window, name, seeds, order):
+async def make(console, window, name, seeds, order):
     """Make a job by the form, have it crawled, and open its page."""
-    await fill_form(window, name, seeds, order)
+    await fill_form(console, window, name, seeds, order)
     await in_dialog(window, "Create and start")
     await window.get_by_role("link", name=name).click()
     await expect(state(window)).not_to_have_text("")
 
 
-async def fill_form(window, name, seeds, order):
+async def fill_form(console, window, name, seeds, order):
     """Open the form of a new job, and fill it in."""
+    await window.goto(f"{console.base}/")
     await window.get_by_role("button", name="New job").click()
     form = window.get_by_role("dialog")
     await form.get_by_label("Name").fill(name)
@@ -285,6 +306,12 @@ async def in_dialog(window, button):
     dialog = window.get_by_role("dialog")
     await dialog.get_by_role("button", name=button, exact=True).click()
     await expect(dialog).to_have_count(0)
+
+
+def noted(console, job):
+    """The changes of a job that were noted."""
+    lines = (console.state / "audit.jsonl").read_text().splitlines()
+    return [entry for entry in map(json.loads, lines) if entry["job"] == job]
 
 
 def state(window):

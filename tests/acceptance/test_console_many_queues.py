@@ -11,10 +11,10 @@ from anabranch.frontier.composition import FrontierOrder
 from scripts.benchmarks.frontier.filling import fill
 from scripts.benchmarks.frontier.links import host_name
 from scripts.benchmarks.frontier.speed import POLITENESS
-from tests.acceptance.browser import expect
+from tests.acceptance.browser import ON_ONE_LOOP, expect, on_one_loop
 from tests.acceptance.command import anabranch, ended, start
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(300), ON_ONE_LOOP]
 
 QUEUES = 100_000
 #: It is given a thousand pages while the others wait.
@@ -39,7 +39,7 @@ async def proxy():
         yield server.sockets[0].getsockname()[1]
 
 
-@pytest.fixture
+@on_one_loop
 async def crawl(tmp_path, console):
     """A crawl of a job with 100,000 queues of two URLs and a longer one."""
     job = console.jobs / "large"

@@ -11,12 +11,12 @@ import pytest
 from anabranch.crawler.console.access import ConsoleRole
 from anabranch.crawler.console.jobs import ConsoleJobs
 from anabranch.crawler.console.passwords import Passwords
-from tests.acceptance.browser import expect, free_port, running_console
+from tests.acceptance.browser import ON_ONE_LOOP, expect, free_port, running_console
 from tests.acceptance.command import REPOSITORY, write_order
 from tests.patience import HANG_S
 from tests.site.server import SmallWeb
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, ON_ONE_LOOP]
 
 PAGE = (REPOSITORY / "docs" / "how-to" / "console.md").read_text(encoding="utf-8")
 (SNIPPET,) = re.findall(r"^```nginx\n(.*?)^```$", PAGE, re.MULTILINE | re.DOTALL)

@@ -5,49 +5,63 @@ import re
 
 import pytest
 
-from tests.acceptance.browser import expect
+from tests.acceptance.browser import ON_ONE_LOOP, expect, logged_in, on_one_loop
 from tests.acceptance.command import ended, start, write_order
 from tests.site.page import Host, Page, go
 from tests.site.server import SmallWeb
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, ON_ONE_LOOP]
 
 SEED = "http://a.test/"
 HOSTILE = "/?q=<script>window.canary=1</script>\u202e"
-WEB = {
-    "a.test": Host(pages={"/": Page(links=go(HOSTILE, *(f"/{number}" for number in range(200)), "http://b.test/"))}),
-    "b.test": Host(pages={"/": Page(links=go(*(f"/{number}" for number in range(200))))}),
+#: Two hosts that tests read, and one for each test that changes what is known of a host.
+HOSTS = ("a.test", "b.test", "c.test", "d.test", "e.test")
+PAGES = go(*(f"/{number}" for number in range(200)))
+WEB = {host: Host(pages={"/": Page(links=PAGES)}) for host in HOSTS} | {
+    "a.test": Host(pages={"/": Page(links=go(HOSTILE) + PAGES + go(*(f"http://{host}/" for host in HOSTS[1:])))}),
 }
 
 
-@pytest.fixture
-async def crawl(tmp_path, console):
-    """A crawl of two hosts that has read their first pages, and does not end by itself."""
+@on_one_loop(scope="module", autouse=True)
+async def crawl(tmp_path_factory, console_of_module):
+    """A crawl of the hosts that has read their first pages, and does not end by itself."""
+    folder = tmp_path_factory.mktemp("crawl")
     async with SmallWeb(WEB) as web:
         sections = {
             "politeness": {"max_connections": 1, "min_delay": 3, "max_delay": 3},
             "frontier": {"policy": "host"},
         }
-        order = write_order(tmp_path, web.hosts, **sections)
-        process = await start(
-            "crawl", SEED, "-c", order, "--scope", "any", "--job", console.jobs / "news", cwd=tmp_path
-        )
-        while {str(url).split("/")[2] for url in web.ledger.counts()} < {"a.test", "b.test"}:
+        order = write_order(folder, web.hosts, **sections)
+        job = ("--scope", "any", "--job", console_of_module.jobs / "news")
+        process = await start("crawl", SEED, "-c", order, *job, cwd=folder)
+        while {str(url).split("/")[2] for url in web.ledger.counts()} < {*HOSTS}:
             await asyncio.sleep(0.01)
-        yield process
+        yield
         process.terminate()
         await ended(process)
 
 
-async def test_a_queue_is_found_explained_paused_and_retired(console, window, crawl):
+@pytest.fixture
+def console(console_of_module):
+    """It serves all tests."""
+    return console_of_module
+
+
+@pytest.fixture
+def window(window_of_module):
+    """A window on it."""
+    return window_of_module
+
+
+async def test_a_queue_is_found_explained_paused_and_retired(console, window):
     """The grid is filtered by the server; the panel tells what the crawl says; what stops work is confirmed."""
     await window.goto(f"{console.base}/jobs/news/queues")
     await expect(row(window, "b.test")).to_be_visible()
-    await window.get_by_label("Part of the name").fill("a.te")
+    await window.get_by_label("Part of the name").fill("c.te")
     await expect(row(window, "b.test")).to_have_count(0)
-    await row(window, "a.test").locator(".ag-cell").first.click()
+    await row(window, "c.test").locator(".ag-cell").first.click()
     panel = window.get_by_role("dialog")
-    await expect(panel).to_contain_text("a.test")
+    await expect(panel).to_contain_text("c.test")
     await panel.get_by_role("button", name="Pause").click()
     await expect(panel.get_by_role("status")).to_contain_text("paused")
     await panel.get_by_role("button", name="Resume").click()
@@ -58,7 +72,7 @@ async def test_a_queue_is_found_explained_paused_and_retired(console, window, cr
     assert "retire" in (console.state / "audit.jsonl").read_text()
 
 
-async def test_a_queue_is_opened_by_the_keyboard(console, window, crawl):
+async def test_a_queue_is_opened_by_the_keyboard(console, window):
     """Tab leads to the heads, an arrow to the rows; Enter on a cell is a click."""
     await window.goto(f"{console.base}/jobs/news/queues")
     await row(window, "a.test").locator(".ag-cell").first.click()
@@ -71,7 +85,7 @@ async def test_a_queue_is_opened_by_the_keyboard(console, window, crawl):
     await expect(window.get_by_role("dialog")).to_be_visible()
 
 
-async def test_urls_full_of_script_are_text(console, window, crawl):
+async def test_urls_full_of_script_are_text(console, window):
     """They are shown with their marks escaped, and lead to a page of the console."""
     await window.goto(f"{console.base}/jobs/news/hosts?host=a.test")
     link = window.get_by_role("dialog").get_by_role("link").first
@@ -82,10 +96,10 @@ async def test_urls_full_of_script_are_text(console, window, crawl):
     assert await window.evaluate("window.canary") is None
 
 
-async def test_a_host_is_blocked_for_a_time_and_unblocked(console, window, crawl):
+async def test_a_host_is_blocked_for_a_time_and_unblocked(console, window):
     """The panel shows that it is closed, and why. A moment that is past is refused, and the dialog asks again."""
     await window.goto(f"{console.base}/jobs/news/hosts")
-    await row(window, "b.test").locator(".ag-cell").first.click()
+    await row(window, "d.test").locator(".ag-cell").first.click()
     panel = window.get_by_role("dialog").first
     await panel.get_by_role("button", name="Block …", exact=True).click()
     await window.get_by_role("button", name="Block", exact=True).click()
@@ -103,11 +117,11 @@ async def test_a_host_is_blocked_for_a_time_and_unblocked(console, window, crawl
     await expect(panel.get_by_role("status")).to_contain_text("closed: blocked")
 
 
-async def test_the_host_of_a_queue_is_blocked_and_unblocked(console, window, crawl):
+async def test_the_host_of_a_queue_is_blocked_and_unblocked(console, window):
     """From the queue's panel, as from the host's."""
-    await window.goto(f"{console.base}/jobs/news/queues?queue=b.test")
+    await window.goto(f"{console.base}/jobs/news/queues?queue=e.test")
     panel = window.get_by_role("dialog").first
-    gate = panel.get_by_label("Gates", exact=True).get_by_role("row", name="b.test")
+    gate = panel.get_by_label("Gates", exact=True).get_by_role("row", name="e.test")
     await expect(gate).to_be_visible()
     await panel.get_by_role("button", name="Block host …", exact=True).click()
     await window.get_by_role("button", name="Block", exact=True).click()
@@ -117,7 +131,7 @@ async def test_the_host_of_a_queue_is_blocked_and_unblocked(console, window, cra
     await expect(gate).not_to_contain_text("blocked")
 
 
-async def test_rows_are_read_again_at_a_click(console, window, crawl):
+async def test_rows_are_read_again_at_a_click(console, window):
     """Rows are as they were when they were read; the button reads them now, whatever their age."""
     await window.goto(f"{console.base}/jobs/news/queues")
     await expect(row(window, "b.test")).to_be_visible()
@@ -133,8 +147,9 @@ def taken_folders(console):
     return {str(folder) for folder in (console.state / "queues").glob("*/*")}
 
 
-async def test_rows_need_a_session_and_a_sensible_question(console, window, crawl):
+async def test_rows_need_a_session_and_a_sensible_question(console, browser):
     """Without a session one is sent to the login; a wrong column is refused in one line."""
+    window = await logged_in(browser, console)  # of its own, because it loses its cookies
     address = f"{console.base}/jobs/news/queues/rows"
     refused = await window.request.get(f"{address}?sort=nothing&limit=1")
     assert refused.ok is False
@@ -144,7 +159,7 @@ async def test_rows_need_a_session_and_a_sensible_question(console, window, craw
     assert (answer.status, answer.headers["location"]) == (303, "/login")
 
 
-async def test_a_job_of_one_worker_shows_its_fetches(console, window, crawl):
+async def test_a_job_of_one_worker_shows_its_fetches(console, window):
     """With the processor that each is in."""
     await window.goto(f"{console.base}/jobs/news/workers")
     await expect(window.get_by_role("button", name="Requeue")).to_have_count(0)
@@ -171,7 +186,7 @@ async def test_a_worker_of_several_is_drained(tmp_path, console, window):
         await ended(process)
 
 
-async def test_the_filter_shows_its_figures_and_curves(console, window, crawl):
+async def test_the_filter_shows_its_figures_and_curves(console, window):
     """The curves begin with the second look."""
     await window.goto(f"{console.base}/jobs/news/filter")
     await expect(window.get_by_role("row", name=re.compile("URLs known"))).to_contain_text(re.compile(r"keys\s*\d+"))

@@ -2,27 +2,51 @@
 
 import json
 import re
+import shutil
+from pathlib import Path
 from urllib.parse import quote
 
 import pytest
 
 from anabranch.crawler.job.orderfile import order_file
 from anabranch.crawler.order.loading import load_order
-from tests.acceptance.browser import expect
+from tests.acceptance.browser import ON_ONE_LOOP, expect, on_one_loop
 from tests.acceptance.command import anabranch, crawl_log, write_order
+from tests.site.server import SmallWeb
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, ON_ONE_LOOP]
 
 SEED = "http://blog.alpha.test/"
 
 
-@pytest.fixture
-async def job(tmp_path, console, small_web):
-    """A job of the console that has ended, with WARC files and links.jsonl; its folder."""
-    order = write_order(tmp_path, small_web.hosts, write={"warc": True, "links": True})
-    run = await anabranch("crawl", SEED, "-c", order, "--limit", "20", "--job", console.jobs / "news", cwd=tmp_path)
+@on_one_loop(scope="module")
+async def ended_job(tmp_path_factory):
+    """A job that has ended, with WARC files and links.jsonl; its folder, which is copied."""
+    folder = tmp_path_factory.mktemp("crawled")
+    async with SmallWeb() as web:
+        order = write_order(folder, web.hosts, write={"warc": True, "links": True})
+        run = await anabranch("crawl", SEED, "-c", order, "--limit", "20", "--job", folder / "news", cwd=folder)
     assert run.code == 0, run.err
-    return console.jobs / "news"
+    return folder / "news"
+
+
+@pytest.fixture
+def job(ended_job, console):
+    """A copy of it among the jobs of the console."""
+    shutil.rmtree(console.jobs / "news", ignore_errors=True)
+    return Path(shutil.copytree(ended_job, console.jobs / "news"))
+
+
+@pytest.fixture
+def console(console_of_module):
+    """It serves all tests."""
+    return console_of_module
+
+
+@pytest.fixture
+def window(window_of_module):
+    """A window on it."""
+    return window_of_module
 
 
 async def test_a_url_is_explained_with_its_log_lines_links_and_record(console, window, job):

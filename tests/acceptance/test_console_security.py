@@ -10,7 +10,7 @@ import pytest
 from anabranch.crawler.console.access import Access, ConsoleRole
 from anabranch.crawler.console.passwords import Passwords
 from tests.acceptance import forkserver
-from tests.acceptance.browser import expect, free_port, reverse_proxy, running_console
+from tests.acceptance.browser import ON_ONE_LOOP, expect, free_port, reverse_proxy, running_console
 from tests.acceptance.command import REPOSITORY, environment
 from tests.patience import HANG_S
 
@@ -232,6 +232,7 @@ def test_what_would_be_unsafe_is_refused_in_one_line(tmp_path, options, words):
 
 
 @pytest.mark.slow
+@ON_ONE_LOOP
 @pytest.mark.parametrize("strips", [True, False])
 async def test_behind_a_reverse_proxy_the_console_is_below_its_path(tmp_path, browser, strips):
     """Pages, files and sockets; whether the proxy leaves the path there or not, and by the proxy's name."""

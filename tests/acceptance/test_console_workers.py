@@ -7,19 +7,19 @@ import signal
 import pytest
 
 from anabranch.crawler.outcomes.errors import ExitCode
-from tests.acceptance.browser import expect, logged_in, running_console
+from tests.acceptance.browser import ON_ONE_LOOP, expect, logged_in, on_one_loop, running_console
 from tests.acceptance.command import crawl_log, ended, start, write_order
 from tests.postgres_server import server
 from tests.site.page import Host, Page, go
 from tests.site.server import SmallWeb
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(300), ON_ONE_LOOP]
 
 HOSTS = [f"h{number}.test" for number in range(20)]
 WEB = {host: Host(pages={"/": Page(links=go(*(f"/{page}" for page in range(200))))}) for host in HOSTS}
 
 
-@pytest.fixture
+@on_one_loop
 async def job(tmp_path, request):
     """The URL of a job's database, and its workers by name; the crawl does not end by itself."""
     with server() as url:
@@ -50,7 +50,7 @@ def fetched(folder):
     return crawl_log(folder) if (folder / "logs/crawl.log").exists() else {}
 
 
-@pytest.fixture
+@on_one_loop
 async def window(tmp_path, browser, job):
     """A window on a console of the database, and the path of the job's pages."""
     store, _ = job

@@ -11,7 +11,6 @@ import pytest
 
 from tests.acceptance import forkserver
 from tests.acceptance.command import environment
-from tests.patience import HANG_S
 
 PROGRAM = """
 import atexit, os, signal, sys
@@ -65,34 +64,3 @@ async def test_it_is_signalled_by_its_number(tmp_path: Path) -> None:
     os.kill(process.pid, signal.SIGKILL)
     await process.communicate()
     assert process.returncode == -signal.SIGKILL
-
-
-@pytest.mark.usefixtures("_forks")
-def test_one_may_be_talked_to_line_by_line_and_killed(tmp_path: Path) -> None:
-    """A program given as text, with its arguments; it has ended when `kill` returns, and at the end of the `with`."""
-    program = "import os, sys\nprint(os.getpid(), sys.argv, flush=True)\n"
-    program += "for line in sys.stdin:\n    print(line, end='', flush=True)"
-    with forkserver.Running(["-c", program, "a"], cwd=tmp_path, preload=()) as talking:
-        assert talking.stdout.readline() == f"{talking.pid} ['-c', 'a']\n"
-        talking.stdin.write("said\n")
-        talking.stdin.flush()
-        assert talking.stdout.readline() == "said\n"
-        with forkserver.Running(["-c", "import sys; print('x'); sys.exit(3)"], cwd=tmp_path, preload=()) as other:
-            assert (other.read(), other.returncode) == ("x\n", 3)
-        talking.kill()
-        assert talking.returncode == -signal.SIGKILL
-        with pytest.raises(ProcessLookupError):
-            os.kill(talking.pid, 0)
-
-
-@pytest.mark.usefixtures("_forks")
-def test_one_in_the_background_is_read_and_ended(tmp_path: Path) -> None:
-    """By a test that awaits nothing."""
-    program = tmp_path / "program.py"
-    program.write_text("import os, time\nprint(os.getpid(), flush=True)\ntime.sleep(1000)\n")
-    process = forkserver.start_in_background([str(program)], cwd=tmp_path, env=environment(), preload=())
-    assert process.stdout is not None
-    assert int(process.stdout.readline()) == process.pid
-    process.terminate()
-    process.communicate(timeout=HANG_S)
-    assert process.returncode == -signal.SIGTERM

@@ -84,13 +84,13 @@ async def main(given):
 
 asyncio.run(main(json.loads(sys.argv[1])))
 """
-SLOW_PAGES = 3_000
+SLOW_PAGES = 1_200
 #: Bodies that wait, and what 64 pages, the logs and the Frontier need beside them.
 MOST_BYTES = (64 << 20) + (32 << 20)
 
 
 async def test_a_slow_program_keeps_the_memory_of_a_crawl_small(tmp_path):
-    """Of 600 MB of pages, those that wait are in memory, and no others."""
+    """Of 240 MB of pages, those that wait are in memory, and no others."""
     body = file("text/plain", b"x" * 200_000)
     paths = [f"/{number}" for number in range(SLOW_PAGES - 1)]
     pages = {"/": Page(links=go(*paths)), **dict.fromkeys(paths, body)}

@@ -87,7 +87,7 @@ def test_temporary_folders_are_removed(tmp_path: Path) -> None:
 def test_a_signal_ends_the_run_and_leaves_nothing(tmp_path: Path, number: signal.Signals) -> None:
     """Servers and child processes are ended, temporary folders removed; 130."""
     command = ["-m", "scripts.benchmarks", "dedup", "--only", "processes", "--folder", str(tmp_path)]
-    with blocking.start(command, cwd=REPOSITORY, env=environment()) as process:
+    with blocking.Process(command, cwd=REPOSITORY, env=environment()) as process:
         assert process.stderr
         while "4 processes," not in (line := process.stderr.readline()):
             assert line, "it has ended"

@@ -11,7 +11,8 @@ import pytest
 
 from anabranch.dedup.uniq import UniqFilter, UniqParameters
 from tests.acceptance import forkserver
-from tests.acceptance.forkserver import DEDUP, Running
+from tests.acceptance.blocking import Process
+from tests.acceptance.forkserver import DEDUP
 
 ROOT = Path(__file__).resolve().parents[2]
 PARAMETERS = "UniqParameters(mode=sys.argv[3], levels=(1, 2), expected=2000, false_positive=0.01, leaf_bits=4096)"
@@ -87,7 +88,7 @@ def test_what_was_synced_is_known_after_kill_9(tmp_path: Path, mode: str) -> Non
     synced = 0
     for lines in (1, 3, 8, 13):
         command = ["-c", MARKER, str(tmp_path / "u"), str(synced), mode]
-        with Running(command, cwd=ROOT, preload=DEDUP) as child:
+        with Process(command, cwd=ROOT, stderr=None, preload=DEDUP) as child:
             for _ in range(lines):
                 synced = int(child.stdout.readline())
             child.kill()

@@ -25,7 +25,8 @@ from anabranch.dedup import (
 from anabranch.dedup.smm import store
 from anabranch.dedup.smm.addresses import levels_for
 from anabranch.dedup.uniq import MODES, UniqFilter, UniqParameters, recorded
-from tests.acceptance.forkserver import DEDUP, Running
+from tests.acceptance.blocking import Process
+from tests.acceptance.forkserver import DEDUP
 
 GIVEN = UniqParameters(levels=(1, 1), expected=1000, false_positive=0.01, leaf_bits=1 << 12)
 
@@ -474,13 +475,13 @@ def test_several_processes_share_a_folder_in_mode_smm(tmp_path: Path) -> None:
     """Opened, even made, at the same moment: each key is new to exactly one of them, and the losses are recorded."""
     with ExitStack() as stack:
         command = ["-c", ADDER, str(tmp_path / "u")]
-        children = [stack.enter_context(Running(command, cwd=ROOT, preload=DEDUP)) for _ in range(3)]
+        children = [stack.enter_context(Process(command, cwd=ROOT, stderr=None, preload=DEDUP)) for _ in range(3)]
         for child in children:
             assert child.stdout.readline() == "ready\n"
         for child in children:
             child.stdin.write("go\n")
             child.stdin.flush()
-        new = [key for child in children for key in child.read().split()]
+        new = [key for child in children for key in child.communicate()[0].split()]
         assert [child.returncode for child in children] == [0, 0, 0]
     with UniqFilter.open(tmp_path / "u", UniqParameters(mode="smm", levels=(1, 2))) as seen:
         signatures = {zlib.crc32(b"%d" % i) >> 8 for i in range(20_000)}

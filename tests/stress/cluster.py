@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import os
 import random
 import shutil
 import signal
@@ -97,17 +96,15 @@ class Worker:
         self._order = folder / "order.toml"
         self._seeds = folder / "seeds.txt"
         self._dsn = f"postgresql://{database.username}@127.0.0.1:{proxy.port}/{database.database}"
-        self.process: subprocess.Popen[bytes] | None = None
+        self.process: Process | None = None
         self.codes: list[int] = []
 
     def start(self) -> None:
         """Begin, or go on."""
-        command = [sys.executable, "-P", "-m", "anabranch", "crawl", str(self._seeds), "-c", str(self._order)]
+        command = ["-m", "anabranch", "crawl", str(self._seeds), "-c", str(self._order)]
         command += ["--store", self._dsn, "--job", str(self.job), "-s", f"job.worker={self.name}"]
         with self._log.open("ab") as log:
-            self.process = subprocess.Popen(
-                command, stdout=log, stderr=log, env={**os.environ, "PYTHONPATH": str(Path.cwd())}
-            )
+            self.process = Process(command, cwd=Path.cwd(), stdin=subprocess.DEVNULL, stdout=log, stderr=log)
 
     def signal(self, number: signal.Signals) -> None:
         """Send a signal, if it lives."""

@@ -19,7 +19,7 @@ def test_each_page_is_fetched_whichever_worker_is_lost(tmp_path: Path) -> None:
     data = Path(tempfile.mkdtemp(prefix="anabranch-pg-"))  # sockets need a short path
     try:
         with running(data) as server:
-            outcome = run(2, server, ttl_s=3.0, faults=3, pages=3000, folder=tmp_path)
+            outcome = run(2, server, ttl_s=3.0, faults=3, pages=1500, folder=tmp_path)
     finally:
         shutil.rmtree(data, ignore_errors=True)
     assert [words for words in outcome.wrong() if not words.startswith("slow")] == []  # machines are shared

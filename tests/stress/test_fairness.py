@@ -11,9 +11,9 @@ from tests.stress.fairness import DELAYS_S, LEAST, MOST, ROUNDS, SHAPES, opened,
 from tests.stress.virtual_crawl import VirtualCrawl
 
 #: `python -m tests.stress.fairness --queues 100000` takes minutes.
-QUEUES = 4000
+QUEUES = 2000
 #: Half of the gates fit into memory, so that they must take turns, too.
-GATES = 2000
+GATES = 1000
 #: The default of `balance_replenish`.
 SESSION = 3000
 

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import os
 import signal
-import subprocess
-import sys
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -158,7 +156,7 @@ from anabranch.crawler.job.journal import JournalEntry
 from anabranch.crawler.job.journal import Journal
 from anabranch.crawler.job.journal import LineFile
 from tests.crawler.archive.exchanges import exchange
-from tests.crawler.archive.test_files import opened
+from tests.crawler.archive.folders import opened
 
 async def main(folder, run):
     journal = Journal(opened(folder, size_bytes=60_000), LineFile(folder / "crawl.log", "crawl_log"))
@@ -173,23 +171,26 @@ async def main(folder, run):
 
 asyncio.run(main(Path(sys.argv[1]), sys.argv[2]))
 """
+#: What it imports.
+WRITING = ("tests.crawler.archive.exchanges", "tests.crawler.archive.folders", "anabranch.crawler.job.journal")
 
 
 @pytest.mark.slow
 @pytest.mark.timeout(900)
 def test_after_thirty_kills_every_acknowledged_record_is_there_and_whole(tmp_path: Path) -> None:
     """Each run goes on where the one before was killed; nothing that a writer was told is missing, nothing is torn."""
-    acknowledged: list[bytes] = []
+    (program := tmp_path / "writers.py").write_text(WRITERS)
+    acknowledged: list[str] = []
     for run in range(30):
-        command = [sys.executable, "-c", WRITERS, str(tmp_path), str(run)]
-        with subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE) as process:
+        with Process([str(program), str(tmp_path), str(run)], cwd=ROOT, stderr=None, preload=WRITING) as process:
             assert process.stdout is not None
             acknowledged += [process.stdout.readline() for _ in range(20 + 37 * run % 101)]
-            process.send_signal(signal.SIGKILL)
-            acknowledged += [line for line in process.stdout.readlines() if line.endswith(b"\n")]
+            process.kill()
+            acknowledged += [line for line in process.stdout.readlines() if line.endswith("\n")]
+        assert process.returncode == -signal.SIGKILL
     opened(tmp_path).close()
     found = urls_in(tmp_path / "warc")
-    assert {line.decode().strip() for line in acknowledged} <= set(found)
+    assert {line.strip() for line in acknowledged} <= set(found)
     assert len(found) == len(set(found)) <= len(acknowledged) + 30 * 16
     assert sorted(fields["url"] for fields in index_of(tmp_path)) == sorted(found)
     assert set((tmp_path / "crawl.log").read_bytes().splitlines()) <= {url.encode() for url in found}

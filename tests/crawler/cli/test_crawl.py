@@ -515,7 +515,7 @@ sys.exit(run_crawl(CrawlCommand(sources=({SEED!r},), order_file=None, job=Path("
                                 verbosity=0, flags=flags)))
 """
     (tmp_path / "program.py").write_text(program)
-    process = blocking.start(["program.py"], cwd=tmp_path, env=environment())
+    process = blocking.Process(["program.py"], cwd=tmp_path, env=environment())
     process.stdout.close()
     process.stdin.write("go\n")
     process.stdin.close()

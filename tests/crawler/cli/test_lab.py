@@ -64,7 +64,7 @@ def started(*arguments, cwd, **how):
     """`anabranch lab ARGUMENTS` with a folder of temporary files of its own, `tmp` in `cwd`."""
     (cwd / "tmp").mkdir(exist_ok=True)
     command = ["-m", "anabranch", "lab", *map(str, arguments)]
-    return blocking.start(command, cwd=cwd, env=environment(TMPDIR=str(cwd / "tmp")), **how)
+    return blocking.Process(command, cwd=cwd, env=environment(TMPDIR=str(cwd / "tmp")), **how)
 
 
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143), (signal.SIGHUP, 129)])
@@ -322,7 +322,7 @@ SMALL_WEB = WebOptions(pages=60, hosts=6, latency_s=0.001)
 @contextmanager
 def started_web(*arguments: str | Path, cwd: Path) -> Iterator[tuple[Forked | subprocess.Popen[str], int, str]]:
     """`anabranch lab web`, serving, its port, and what it says in the beginning."""
-    process = blocking.start(
+    process = blocking.Process(
         ["-m", "anabranch", "lab", "web", *map(str, arguments)],
         cwd=cwd,
         env=environment(),

@@ -31,7 +31,8 @@ from anabranch.dedup.errors import (
     StoreFull,
     StoreUnavailable,
 )
-from tests.acceptance.forkserver import DEDUP, Running
+from tests.acceptance.blocking import Process
+from tests.acceptance.forkserver import DEDUP
 from tests.dedup.bloom import shared_crawler
 from tests.dedup.bloom.shared_crawler import SMALL, key
 from tests.redis_server import redis_servers
@@ -58,10 +59,10 @@ def urls(servers: list[RedisServer]) -> list[str]:
     return [server.url for server in servers]
 
 
-def crawling(start: int, stop: int, seed: int, urls: Sequence[str]) -> Running:
+def crawling(start: int, stop: int, seed: int, urls: Sequence[str]) -> Process:
     """A crawler in a process of its own."""
     command = [shared_crawler.__file__, str(start), str(stop), str(seed), *urls]
-    return Running(command, cwd=CLONE, preload=(*DEDUP, "redis"))
+    return Process(command, cwd=CLONE, stderr=None, preload=(*DEDUP, "redis"))
 
 
 def client(url: str) -> redis.Redis:
@@ -218,7 +219,7 @@ def test_four_processes_find_each_key_new_exactly_once(urls: list[str]) -> None:
     ranges = [(0, 3000), (1000, 4000), (0, 4000), (500, 3500)]
     with ExitStack() as stack:
         running = [stack.enter_context(crawling(start, stop, seed, urls)) for seed, (start, stop) in enumerate(ranges)]
-        found = Counter(int(word) for process in running for word in process.read().split())
+        found = Counter(int(word) for process in running for word in process.communicate()[0].split())
         assert [process.returncode for process in running] == [0] * 4
     assert {number: count for number, count in found.items() if count > 1} == {}
     assert len(found) == 4000
@@ -430,7 +431,7 @@ def test_a_crawler_killed_while_it_moves_elements_loses_nothing(urls: list[str])
         with crawling(life * 700, life * 700 + 1500, life, urls) as process:
             read = [process.stdout.readline() for _ in range(lines)]
             process.kill()
-            read += process.read().splitlines()
+            read += process.communicate()[0].splitlines()
         found.update(int(word) for line in read for word in line.split())
     assert set(found.values()) == {1}
     with opened(urls) as dsbf:

@@ -19,7 +19,8 @@ from anabranch.dedup.bloom.splitting import MANIFEST_FILE, MOVE_AT_LEAST, Manife
 from anabranch.dedup.bloom.tree import DEEPEST, Tree
 from anabranch.dedup.errors import FormatMismatch, InvariantBroken
 from anabranch.dedup.keys import fingerprints, to_bytes
-from tests.acceptance.forkserver import DEDUP, Running
+from tests.acceptance.blocking import Process
+from tests.acceptance.forkserver import DEDUP
 from tests.dedup.bloom.power import Disk
 
 SHAPE = DsbfParameters(expected=100, false_positive=0.01, leaf_bits=1024)
@@ -632,7 +633,7 @@ def test_kill_9_amid_migrations_loses_nothing_synced(tmp_path: Path, leaves: str
     synced, shape = 0, DsbfParameters(expected=4000, false_positive=0.01, leaf_bits=4096)
     for _ in range(3):
         command = ["-c", MOVER, str(tmp_path / "d"), leaves, str(synced)]
-        with Running(command, cwd=ROOT, preload=DEDUP) as child:
+        with Process(command, cwd=ROOT, stderr=None, preload=DEDUP) as child:
             splitting = 0
             while splitting < 2:
                 synced, splitting = map(int, child.stdout.readline().split())

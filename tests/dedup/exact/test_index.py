@@ -14,7 +14,8 @@ from anabranch.dedup.exact.index import ExactIndex
 from anabranch.dedup.exact.runs import SortedRun
 from anabranch.dedup.exact.tail import TailLog
 from anabranch.dedup.keys import fingerprints
-from tests.acceptance.forkserver import DEDUP, Running
+from tests.acceptance.blocking import Process
+from tests.acceptance.forkserver import DEDUP
 
 ROOT = Path(__file__).resolve().parents[3]
 
@@ -273,7 +274,7 @@ def test_what_was_synced_is_known_after_kill_9_and_nothing_else_is(tmp_path: Pat
     synced = 0
     for lines in (1, 4, 9, 16):
         command = ["-c", MARKER, str(tmp_path / "x"), str(synced)]
-        with Running(command, cwd=ROOT, preload=DEDUP) as child:
+        with Process(command, cwd=ROOT, stderr=None, preload=DEDUP) as child:
             for _ in range(lines):
                 synced = int(child.stdout.readline())
             child.kill()

@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 
 from anabranch.dedup.smm.store import Smm
-from tests.acceptance.forkserver import DEDUP, Running
+from tests.acceptance.blocking import Process
+from tests.acceptance.forkserver import DEDUP
 
 ROOT = Path(__file__).resolve().parents[3]
 LEVELS = [(1, 3), (1, 1, 3)]
@@ -73,8 +74,8 @@ smm.close()
 """
 
 
-def running(program: str, *arguments: object) -> Running:
-    child = Running(["-c", program, *map(str, arguments)], cwd=ROOT, preload=DEDUP)
+def running(program: str, *arguments: object) -> Process:
+    child = Process(["-c", program, *map(str, arguments)], cwd=ROOT, stderr=None, preload=DEDUP)
     fcntl.fcntl(child.stdout, fcntl.F_SETPIPE_SZ, 4096)  # it is never far ahead of what was read
     return child
 

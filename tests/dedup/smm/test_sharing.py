@@ -10,7 +10,8 @@ import pytest
 from anabranch.dedup.errors import FilterClosed, FilterInUse, FormatMismatch
 from anabranch.dedup.smm import sharing
 from anabranch.dedup.smm.sharing import Ledger, Sharing
-from tests.acceptance.forkserver import DEDUP, Running
+from tests.acceptance.blocking import Process
+from tests.acceptance.forkserver import DEDUP
 
 ROOT = Path(__file__).resolve().parents[3]
 
@@ -71,7 +72,7 @@ def test_alone_is_alone(tmp_path: Path, alone: bool, other_alone: bool) -> None:
 
 def test_a_turn_excludes_others_and_ends_with_its_process(tmp_path: Path) -> None:
     """While one process has its turn no other gets one; killing it hands the turn over."""
-    with Running(["-c", TURN_TAKER, str(tmp_path)], cwd=ROOT, preload=DEDUP) as child:
+    with Process(["-c", TURN_TAKER, str(tmp_path)], cwd=ROOT, stderr=None, preload=DEDUP) as child:
         assert child.stdout.readline() == "turn\n"
         fd = os.open(tmp_path, os.O_RDONLY)
         with pytest.raises(BlockingIOError):

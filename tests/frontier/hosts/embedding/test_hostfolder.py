@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import fcntl
 import os
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -124,8 +122,9 @@ else:
 @pytest.mark.parametrize("verb", ["open", "remove"])
 def test_a_job_that_was_killed_in_its_making_or_its_removal_opens_again(tmp_path: Path, verb: str) -> None:
     """Before and after whatever touches the folder."""
+    (program := tmp_path / "killed.py").write_text(KILLED)
     steps = 0
-    while killed(tmp_path / f"job{steps}", steps, verb):
+    while killed(program, tmp_path / f"job{steps}", steps, verb):
         EmbeddedJob(tmp_path / f"job{steps}", {}).remove()
         assert not (tmp_path / f"job{steps}").exists()
         steps += 1 if steps < FIRST_STEPS else STRIDE
@@ -136,9 +135,12 @@ def test_a_job_that_was_killed_in_its_making_or_its_removal_opens_again(tmp_path
 FIRST_STEPS, STRIDE = 6, 199
 
 
-def killed(folder: Path, steps: int, verb: str) -> bool:
+def killed(program: Path, folder: Path, steps: int, verb: str) -> bool:
     """Whether a process was killed before it had made so many steps and ended by itself."""
-    code = subprocess.run([sys.executable, "-c", KILLED, str(folder), str(steps), verb], check=False).returncode
+    arguments = [str(program), str(folder), str(steps), verb]
+    preload = ("anabranch.frontier.hosts.embedding.job",)
+    with Process(arguments, cwd=folder.parent, stdout=None, stderr=None, preload=preload) as process:
+        code = process.wait()
     assert code in {0, 9}
     return code == 9
 
