@@ -5,7 +5,9 @@ import inspect
 import os
 import resource
 import signal
+import tempfile
 from collections.abc import AsyncIterator, Iterator, Mapping
+from pathlib import Path
 
 import pytest
 import structlog
@@ -19,6 +21,11 @@ from tests.patience import FACTOR, patient
 from tests.site.dns_server import DnsServer
 from tests.site.pages import WEB
 from tests.site.server import SmallWeb
+
+
+#: Where Linux keeps files in memory, and the free bytes there that are enough for all tests of a run.
+_MEMORY_DISK = Path("/dev/shm")
+_MEMORY_DISK_LEAST = 4 << 30
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -36,6 +43,7 @@ def _events_as_at_the_start() -> Iterator[None]:
 
 @pytest.hookimpl(tryfirst=True)  # before pytest-timeout reads what is set here
 def pytest_configure(config: pytest.Config) -> None:
+    _keep_files_in_memory()
     if config.getoption("timeout") is None:
         config.option.timeout = patient(float(config.getini("timeout")))
     _take_back_ignored_signals()
@@ -55,6 +63,20 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 def pytest_unconfigure() -> None:
     forkserver.close_all()
+
+
+def _keep_files_in_memory() -> None:
+    """Put the tests' folders on the machine's memory disk, if it has a large one and TMPDIR names no other place.
+
+    A job syncs its files often, and waits a second for a busy disk in all. What a killed process has written is there
+    either way; that the product syncs what a lost machine must not lose is a matter of tests of those calls.
+    """
+    if "TMPDIR" in os.environ or not _MEMORY_DISK.is_dir():
+        return
+    disk = os.statvfs(_MEMORY_DISK)
+    if disk.f_bavail * disk.f_frsize >= _MEMORY_DISK_LEAST and not disk.f_flag & os.ST_NOEXEC:
+        os.environ["TMPDIR"] = str(_MEMORY_DISK)
+        tempfile.tempdir = None  # it is looked up anew
 
 
 def _take_back_ignored_signals() -> None:
