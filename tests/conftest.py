@@ -22,7 +22,6 @@ from tests.site.dns_server import DnsServer
 from tests.site.pages import WEB
 from tests.site.server import SmallWeb
 
-
 #: Where Linux keeps files in memory, and the free bytes there that are enough for all tests of a run.
 _MEMORY_DISK = Path("/dev/shm")
 _MEMORY_DISK_LEAST = 4 << 30
