@@ -69,6 +69,12 @@ async def start(*arguments: str | Path, cwd: Path, **variables: str) -> Process:
     return await forkserver.start(["-m", "anabranch", *map(str, arguments)], cwd=cwd, env=environment(**variables))
 
 
+async def start_as(how: str, *arguments: str | Path, cwd: Path) -> Process:
+    """The same in a `session` of its own, under `nohup`, or on the terminal of this path."""
+    script = str(Path(__file__).with_name("started.py"))
+    return await forkserver.start([script, how, *map(str, arguments)], cwd=cwd, env=environment())
+
+
 async def ended(process: Process, stdin: bytes = b"") -> Ended:
     """Wait for a started command."""
     assert process.stdin is not None
