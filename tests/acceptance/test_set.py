@@ -80,15 +80,12 @@ async def test_a_limit_that_is_raised_survives_a_kill_and_the_same_command(tmp_p
 
 
 async def test_a_delay_that_is_lowered_speeds_the_crawl_up(tmp_path, web):
-    """A crawl that rests after each page does so no more."""
+    """A crawl that rests after each page does so no more, but for the rest that has begun."""
     process = await start(*crawl_of(tmp_path, web, politeness={"min_delay": "1s", "max_delay": "1s"}), cwd=tmp_path)
     await seen(web, 2)
     assert web.ledger.shortest_rest("a.test") >= 1
     await changed_on_its_way(tmp_path, web, "politeness.min_delay=0", "politeness.max_delay=0")
-    await anabranch("frontier", "ls", tmp_path / "job", cwd=tmp_path)
-    process.terminate()  # the rest that has begun goes on; the next run has none
-    assert (await ended(process)).code == 11
-    assert (await anabranch("crawl", "--job", tmp_path / "job", cwd=tmp_path)).code == 0
+    assert (await ended(process)).code == 0
     assert len(crawl_log(tmp_path / "job")) == 61
     visits = web.ledger.visits
     assert median(later.start_s - one.end_s for one, later in pairwise(visits)) < 1
