@@ -5,10 +5,10 @@ import gc
 import inspect
 import os
 import resource
-import shutil
 import signal
 import tempfile
 from collections.abc import AsyncIterator, Iterator, Mapping
+from pathlib import Path
 
 import pytest
 import pytest_asyncio
@@ -24,6 +24,10 @@ from tests.site.dns_server import DnsServer
 from tests.site.pages import WEB
 from tests.site.server import SmallWeb
 
+#: Where Linux keeps files in memory, and the free bytes there that are enough for all tests of a run.
+_MEMORY_DISK = Path("/dev/shm")
+_MEMORY_DISK_LEAST = 4 << 30
+
 gc.disable()  # until all tests are collected: a fourth of what that takes
 
 
@@ -31,12 +35,6 @@ def pytest_collection_finish() -> None:
     """What lives now lives to the end, and no collection of garbage need look at it again."""
     gc.freeze()
     gc.enable()
-
-
-#: A file system in memory, on Linux.
-MEMORY = "/dev/shm"
-#: More than all tests leave there at once.
-ENOUGH_BYTES = 4 << 30
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -54,9 +52,9 @@ def _events_as_at_the_start() -> Iterator[None]:
 
 @pytest.hookimpl(tryfirst=True)  # before pytest-timeout reads what is set here
 def pytest_configure(config: pytest.Config) -> None:
+    _keep_files_in_memory()
     if config.getoption("timeout") is None:
         config.option.timeout = patient(float(config.getini("timeout")))
-    _write_to_memory()
     _take_back_ignored_signals()
     costs.register(config)
     loop = config.getoption("--loop")
@@ -76,13 +74,18 @@ def pytest_unconfigure() -> None:
     forkserver.close_all()
 
 
-def _write_to_memory() -> None:
-    """Temporary folders are in memory, where there is room and TMPDIR names no other place: most of a test's clock was
-    its syncs. What a power loss leaves is simulated (tests/dedup/bloom/power.py), so no test needs a real disk.
+def _keep_files_in_memory() -> None:
+    """Put the tests' folders on the machine's memory disk, if it has a large one and TMPDIR names no other place.
+
+    A job syncs its files often, and waits a second for a busy disk in all. What a killed process has written is there
+    either way; that the product syncs what a lost machine must not lose is a matter of tests of those calls.
     """
-    if "TMPDIR" not in os.environ and os.access(MEMORY, os.W_OK) and shutil.disk_usage(MEMORY).free >= ENOUGH_BYTES:
-        os.environ["TMPDIR"] = MEMORY
-        tempfile.tempdir = None  # asks again
+    if "TMPDIR" in os.environ or not _MEMORY_DISK.is_dir():
+        return
+    disk = os.statvfs(_MEMORY_DISK)
+    if disk.f_bavail * disk.f_frsize >= _MEMORY_DISK_LEAST and not disk.f_flag & os.ST_NOEXEC:
+        os.environ["TMPDIR"] = str(_MEMORY_DISK)
+        tempfile.tempdir = None  # it is looked up anew
 
 
 def _take_back_ignored_signals() -> None:

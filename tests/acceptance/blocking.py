@@ -1,4 +1,4 @@
-"""Processes for tests that block, without an event loop: forked where that can be done, and used much as `subprocess.Popen` is."""
+"""Processes for tests that block, without an event loop: forked where possible, and used much as `subprocess.Popen` is."""
 
 from __future__ import annotations
 
@@ -26,7 +26,8 @@ Stream = int | IO[Any] | None
 class Process:
     """`python ARGUMENTS`, which are `-m MODULE …`, `-c PROGRAM …` or `FILE …`, with text streams.
 
-    Without an environment it has that of a user who has the clone. At the end of its `with` it is killed, if it has not ended, and its pipes are closed.
+    Without an environment it has that of a user who has the clone. At the end of its `with` it is killed, if it has not
+    ended, and its pipes are closed.
     """
 
     def __init__(

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import asyncio
 import re
-import sys
 from collections.abc import Mapping
 from pathlib import Path
 
-from tests.acceptance.command import REPOSITORY, environment
-from tests.patience import HANG_S
+from tests.acceptance import forkserver
+from tests.acceptance.command import REPOSITORY, ended, environment
 
 
 def blocks(page: str) -> list[str]:
@@ -32,14 +30,7 @@ def variables(hosts: Mapping[str, str]) -> dict[str, str]:
 async def printed(text: str, folder: Path, hosts: Mapping[str, str]) -> str:
     """Run a program in the folder, with the hosts of a small web; it must end well. Returns what it printed."""
     (folder / "program.py").write_text(text)
-    process = await asyncio.create_subprocess_exec(
-        sys.executable,
-        "program.py",
-        cwd=folder,
-        env=variables(hosts),
-        stdout=asyncio.subprocess.PIPE,
-        stderr=asyncio.subprocess.PIPE,
-    )
-    out, err = await asyncio.wait_for(process.communicate(), HANG_S)
-    assert (process.returncode, "Traceback" in err.decode()) == (0, False), err.decode()
-    return out.decode()
+    process = await forkserver.start(["program.py"], cwd=folder, env=variables(hosts))
+    run = await ended(process)
+    assert (run.code, "Traceback" in run.err) == (0, False), run.err
+    return run.out

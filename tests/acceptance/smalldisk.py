@@ -1,12 +1,12 @@
-"""Crawls on disks that are small, full or read-only: tmpfs mounts in a namespace of their own."""
+"""Crawls on disks that are small, full or read-only: tmpfs mounts in a namespace of their own. Processes there are forked."""
 
 import json
 import shutil
 import subprocess
-import sys
 
 import pytest
 
+from tests.acceptance import forkserver
 from tests.acceptance.command import PATIENCE_S, REPOSITORY, environment
 
 
@@ -37,18 +37,20 @@ def on_small_disk(tmp_path, pages, size, story):
     server = REPOSITORY / "tests" / "site" / "server.py"
     script = f"""set -u
 mkdir disk && mount -t tmpfs -o size={size} tmpfs disk
-{sys.executable} {server} --root {site} > port &
-server=$!
-while [ ! -s port ]; do sleep 0.05; done
-crawl() {{ {sys.executable} -m anabranch crawl http://127.0.0.1:$(cat port)/index.html --allow-private \\
-  --min-delay 0 --max-delay 0 --max-connections 8 --workers 8 --job disk/job $2 > $1.out 2> $1.err; echo $? > $1.code; }}
+run() {{ mkfifo $1.done; echo "$@" > asked; read < $1.done; rm $1.done; }}
+run server {server} --root site &
+while [ ! -s server.out ]; do sleep 0.05; done
+ln -s server.out port
+crawl() {{ run $1 anabranch crawl http://127.0.0.1:$(cat port)/index.html --allow-private \
+  --min-delay 0 --max-delay 0 --max-connections 8 --workers 8 --job disk/job $2; }}
 {story}
 cp disk/job/pages.jsonl pages.jsonl
-kill $server
+kill $(cat server.pid)
+wait
 """
-    subprocess.run(
-        ["unshare", "-Urm", "bash", "-c", script], cwd=tmp_path, env=environment(), check=True, timeout=4 * PATIENCE_S
-    )
+    process = [str(REPOSITORY / "tests" / "acceptance" / "smalldisk_process.py"), script]
+    run = forkserver.run(process, cwd=tmp_path, env=environment(), timeout=4 * PATIENCE_S)
+    assert run.returncode == 0, run.stderr
     got = [json.loads(line)["url"].rpartition("/")[2] for line in (tmp_path / "pages.jsonl").read_text().splitlines()]
     assert set(got) == set(names), "nothing is missing in the end"
 

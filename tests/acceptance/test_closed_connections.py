@@ -12,8 +12,8 @@ import pytest
 
 from tests.acceptance.command import anabranch, crawl_log, write_order
 
-DELAY_S = 0.5
-PAGES = [f"/{number}" for number in range(5)]
+DELAY_S = 0.2
+PAGES = [f"/{number}" for number in range(3)]
 INDEX = b"".join(b'<a href="%s">x</a>' % path.encode() for path in PAGES)
 ROBOTS, RULES = "/robots.txt", "/rules.txt"
 

@@ -16,28 +16,37 @@ import pytest
 
 from anabranch.crawler.lab.web.miniweb import serving
 from anabranch.crawler.lab.web.model import WebOptions
-from tests.acceptance.command import anabranch, start
+from tests.acceptance import forkserver
+from tests.acceptance.command import Ended, anabranch, environment, start
 from tests.acceptance.command import ended as end_of
 from tests.site.processes import Watched, started_by, watched
 from tests.site.server import SmallWeb
 
-TINY = ("--pages", "200", "--hosts", "10", "--seconds", "3s", "--workers", "50", "--policies", "host,bkdr:97")
+#: Each run of a policy starts two processes, which cost more CPU time than its crawl: tests have few runs.
+WEB = ("--pages", "200", "--hosts", "10", "--seconds", "2s", "--workers", "20")
+
+
+async def forking(*arguments: str, cwd: Path, **variables: str) -> Ended:
+    """Run `anabranch ARGUMENTS`; each crawl's process is forked. The other tests have the command's own processes."""
+    script = str(Path(__file__).with_name("forked_policies.py"))
+    return await end_of(await forkserver.start([script, *arguments], cwd=cwd, env=environment(**variables)))
 
 
 async def test_two_policies_are_compared_on_a_tiny_web(tmp_path: Path) -> None:
-    """Tables and words on standard output, every sample in the CSV file, all of it as JSON, a picture; nothing is left over."""
+    """Tables and words on standard output, every sample in the CSV file, all of it as JSON; nothing is left over."""
     temporary = tmp_path / "temporary"
     temporary.mkdir()
-    ended = await anabranch(
-        *("compare", *TINY, "--politeness", "paper", "--csv", "a.csv", "--json", "a.json", "--plot", "a.svg"),
+    policies = ("--policies", "host,bkdr:97", "--politeness", "paper")
+    ended = await forking(
+        *("compare", *WEB, *policies, "--csv", "a.csv", "--json", "a.json"),
         cwd=tmp_path,
         TMPDIR=str(temporary),
     )
     assert ended.code == 0, ended.err
-    assert "five portals (200 URLs on 10 hosts), 50 workers, paper" in ended.out
+    assert "five portals (200 URLs on 10 hosts), 20 workers, paper" in ended.out
     assert "five portals: bkdr:97 won" in ended.out
     assert "(Heritrix's 3 s and 30 s divided by 60)" in " ".join(ended.out.split())
-    assert "lab policies: 0 of 6 steps done; now: five portals, host begins" in ended.err
+    assert "lab policies: 0 of 4 steps done; now: five portals, host begins" in ended.err
     saved = json.loads((tmp_path / "a.json").read_text())
     runs = {run["policy"]: run for run in saved["comparisons"][0]["runs"]}
     assert [*runs] == ["host", "bkdr:97"]
@@ -51,30 +60,38 @@ async def test_two_policies_are_compared_on_a_tiny_web(tmp_path: Path) -> None:
     )
     rows = list(csv.reader((tmp_path / "a.csv").read_text().splitlines()))
     assert ["policy", "run", "second", "active workers"] in [row[:4] for row in rows]
-    picture = (tmp_path / "a.svg").read_text()
-    assert picture.startswith("<?xml")
     assert not [*temporary.iterdir()]
 
 
-async def test_lab_policies_is_the_same_and_json_may_stand_in_for_the_tables(tmp_path: Path) -> None:
-    """Under polite the server's ledger is clean, whatever the policy."""
-    ended = await anabranch("lab", "policies", *TINY, "--connections", "2", "--json", "-", cwd=tmp_path)
+@pytest.mark.slow
+async def test_a_comparison_is_drawn(tmp_path: Path) -> None:
+    """Of one policy, too. (Pictures of filters and of simulations are in the fast tests.)"""
+    ended = await anabranch("compare", *WEB, "--policies", "host", "--plot", "a.svg", cwd=tmp_path)
     assert ended.code == 0, ended.err
-    saved = json.loads(ended.out)
-    assert all(run["is_polite"] for run in saved["comparisons"][0]["runs"]), ended.out
+    assert (tmp_path / "a.svg").read_text().startswith("<?xml")
+
+
+async def test_lab_policies_is_the_same_and_json_may_stand_in_for_the_tables(tmp_path: Path) -> None:
+    """Under polite the server's ledger is clean, also when the URLs of a host stand in many queues."""
+    options = ("--policies", "bkdr:97", "--connections", "2", "--json", "-")
+    ended = await anabranch("lab", "policies", *WEB, *options, cwd=tmp_path)
+    assert ended.code == 0, ended.err
+    (run,) = json.loads(ended.out)["comparisons"][0]["runs"]
+    assert run["is_polite"], ended.out
+    assert sum(host["requests"] for host in run["hosts"]) > 10, "the server saw them"
 
 
 async def test_real_seeds_are_crawled_by_the_environment_and_with_the_delays_of_a_real_crawl(tmp_path: Path) -> None:
     """Here the sites are the box's, by a name server's fixed answers; the time is up before the first page."""
     (tmp_path / "seeds.txt").write_text("http://www.sina.com.cn/\n")
     with serving(WebOptions(pages=50, hosts=1)) as web:
-        ended = await anabranch(
-            *("compare", "--seeds", "seeds.txt", "--policies", "host,surt", "--seconds", "2s", "--json", "-"),
+        ended = await forking(
+            *("compare", "--seeds", "seeds.txt", "--policies", "surt", "--seconds", "1s", "--json", "-"),
             cwd=tmp_path,
             ANABRANCH_FETCH__ALLOW_PRIVATE="true",
             ANABRANCH_DNS__HOSTS=f"www.sina.com.cn=127.0.0.1:{web.port}",
         )
-        assert web.ledger().requests == 2, "each run: robots.txt, then a rest of 3 s"
+        assert web.ledger().requests == 1, "robots.txt, then a rest of 3 s"
     assert ended.code == 0, ended.err
     saved = json.loads(ended.out)
     assert saved["options"]["seeds"] == "seeds.txt"
@@ -84,13 +101,13 @@ async def test_real_seeds_are_crawled_by_the_environment_and_with_the_delays_of_
 async def test_own_hosts_are_crawled_by_the_paper_and_no_other_host_is(tmp_path: Path) -> None:
     """Several connections to the named host under a hash; the scope `any` of the environment does not lead elsewhere."""
     (tmp_path / "seeds.txt").write_text("http://www.sina.com.cn/\n")
-    rests = ("--min-delay", "0", "--max-delay", "0", "--workers", "20", "--seconds", "4s")
+    rests = ("--min-delay", "0", "--max-delay", "0", "--workers", "20", "--seconds", "2s")
     paper = ("compare", "--seeds", "seeds.txt", *rests, "--allow-private", "--politeness", "paper")
     with serving(WebOptions(pages=200, hosts=2, latency_s=0.05)) as web:
         hosts = " ".join(f"{host}={address}" for host, address in web.hosts.items())
         settings = {"ANABRANCH_SCOPE__SCOPE": "any", "ANABRANCH_DNS__HOSTS": hosts}
         own = ("--own-host", "www.sina.com.cn", "--policies", "bkdr:97:31", "--json", "-")
-        ended = await anabranch(*paper, *own, cwd=tmp_path, **settings)
+        ended = await forking(*paper, *own, cwd=tmp_path, **settings)
         (entry,) = web.ledger().hosts
         refused = await anabranch(*paper, "--own-host", "www.sohu.com", cwd=tmp_path, **settings)
         assert len(web.ledger().hosts) == 1
@@ -104,18 +121,18 @@ async def test_own_hosts_are_crawled_by_the_paper_and_no_other_host_is(tmp_path:
 async def test_private_sites_are_crawled_if_that_is_allowed(tmp_path: Path, small_web: SmallWeb) -> None:
     """A seed at a loopback address; without the option no seed answers."""
     (tmp_path / "seeds.txt").write_text(f"http://127.0.0.1:{small_web.port}/\n")
-    compare = ("compare", "--seeds", "seeds.txt", "--policies", "host", "--seconds", "2s", "--json", "-")
-    refused = await anabranch(*compare, cwd=tmp_path)
+    compare = ("compare", "--seeds", "seeds.txt", "--policies", "host", "--seconds", "1s", "--json", "-")
+    refused = await forking(*compare, cwd=tmp_path)
     assert (refused.code, small_web.ledger.counts()) == (1, {})
-    ended = await anabranch(*compare, "--allow-private", cwd=tmp_path)
+    ended = await forking(*compare, "--allow-private", cwd=tmp_path)
     assert ended.code == 0, ended.err
     assert small_web.ledger.counts()
 
 
 async def test_a_poor_policy_is_compared_and_warned_of_in_one_line(tmp_path: Path) -> None:
-    """On standard error, once for all runs; so is a simulation of it, alone or beside what was saved."""
-    tiny = (*TINY[:-1], "length:97,length:7", "--seconds", "1s", "--repeat", "2", "--json", "live.json")
-    ended = await anabranch("compare", *tiny, cwd=tmp_path)
+    """On standard error, once; so is a simulation of it, alone or beside what was saved."""
+    runs = ("--policies", "length:97", "--seconds", "1s", "--json", "live.json")
+    ended = await forking("compare", *WEB, *runs, cwd=tmp_path)
     beside = await anabranch("lab", "simulate", "--beside", "live.json", cwd=tmp_path)
     alone = await anabranch(
         *("lab", "simulate", "--pages", "50", "--hosts", "5", "--policies", "length:97,bkdr:97:31"), cwd=tmp_path
@@ -136,12 +153,12 @@ async def test_the_web_of_a_crawl_log_is_crawled_again(tmp_path: Path) -> None:
     log = line.format(1, "www.a.test", "", "-", "-", 40, first)
     log += "".join(line.format(n, "b.a.test", n, "L", first, 20 + n, first) for n in range(2, 20))
     (tmp_path / "crawl.log").write_text(log)
-    options = ("--policies", "host,bkdr:7", "--seconds", "5s", "--workers", "20", "--politeness", "off", "--json", "-")
-    ended = await anabranch("compare", "--replay", "crawl.log", *options, cwd=tmp_path)
+    options = ("--policies", "bkdr:7", "--seconds", "5s", "--workers", "20", "--politeness", "off", "--json", "-")
+    ended = await forking("compare", "--replay", "crawl.log", *options, cwd=tmp_path)
     assert ended.code == 0, ended.err
     (comparison,) = json.loads(ended.out)["comparisons"]
     assert comparison["setting"]["web"] == "replayed web"
-    assert [(run["is_drained"], run["queue_lengths"]["urls"]) for run in comparison["runs"]] == [(True, 19), (True, 19)]
+    assert [(run["is_drained"], run["queue_lengths"]["urls"]) for run in comparison["runs"]] == [(True, 19)]
 
 
 async def test_a_log_with_an_address_for_a_host_is_simulated_but_not_crawled(tmp_path: Path) -> None:
@@ -209,7 +226,7 @@ def has_begun(folder: Path) -> bool:
 @asynccontextmanager
 async def in_a_run(folder: Path) -> AsyncIterator[tuple[Process, Watched, int]]:
     """A comparison in the middle of a run of 10 minutes, its crawl and server, and the server's number. Both must end."""
-    process = await start("compare", *TINY, "--seconds", "10m", cwd=folder, TMPDIR=str(folder))
+    process = await start("compare", *WEB, "--policies", "host", "--seconds", "10m", cwd=folder, TMPDIR=str(folder))
     while not has_begun(folder):
         await asyncio.sleep(0.01)
         assert process.returncode is None
@@ -224,7 +241,9 @@ def left_in(folder: Path) -> list[str]:
     return [entry.name for entry in folder.iterdir()]
 
 
-@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+@pytest.mark.parametrize(
+    ("number", "code"), [(signal.SIGINT, 130), pytest.param(signal.SIGTERM, 143, marks=pytest.mark.slow)]
+)
 async def test_an_interrupt_ends_crawl_and_server_and_leaves_nothing(tmp_path: Path, number: int, code: int) -> None:
     """In the middle of a run."""
     async with in_a_run(tmp_path) as (process, both, _):

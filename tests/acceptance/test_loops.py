@@ -19,8 +19,8 @@ async def test_a_crawl_that_is_killed_on_one_loop_goes_on_with_the_other(tmp_pat
     async with SmallWeb(delay_s=0.02) as web:
         order = write_order(tmp_path, web.hosts, politeness={"max_connections": 4}, crawl={"workers": 8})
         command = ("crawl", SEED, "-c", order, "--job", tmp_path / "job", "--loop")
-        await kill_after(await start(*command, "asyncio", cwd=tmp_path), web, 40)
-        await kill_after(await start(*command, "uvloop", cwd=tmp_path), web, 80)
+        await kill_after(await start(*command, "asyncio", cwd=tmp_path), web, 25)
+        await kill_after(await start(*command, "uvloop", cwd=tmp_path), web, 50)
         run = await anabranch(*command, "asyncio", cwd=tmp_path)
         assert run.code == 0, run.err
         assert crawl_log(tmp_path / "job") == expected([SEED])

@@ -36,7 +36,7 @@ async def test_a_crawl_that_is_killed_five_times_misses_nothing(tmp_path, slow_w
     """After five `kill -9` every page is there, and at most 2 × workers are fetched again per kill."""
     command = crawl_of(tmp_path, slow_web)
     for kill in range(1, 6):
-        await kill_after(await start(*command, cwd=tmp_path), slow_web, kill * 25)
+        await kill_after(await start(*command, cwd=tmp_path), slow_web, kill * 14)
     run = await anabranch(*command, cwd=tmp_path)
     assert run.code == 0, run.err
     assert crawl_log(tmp_path / "job") == expected([SEED])

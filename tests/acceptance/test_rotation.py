@@ -7,13 +7,12 @@ import os
 import shutil
 import signal
 import subprocess
-import sys
 from collections import Counter
 from pathlib import Path
 
 import pytest
 
-from tests.acceptance.command import anabranch, ended, environment, start, write_order
+from tests.acceptance.command import anabranch, ended, start, start_as, write_order
 from tests.site.oracle import expected
 from tests.site.server import SmallWeb
 
@@ -142,11 +141,7 @@ async def test_logs_that_are_removed_take_no_count_with_them(tmp_path: Path, web
 async def test_a_daemon_reopens_its_logs_in_all_processes(tmp_path: Path, web: SmallWeb, number, processes) -> None:
     """Also while it fetches nothing: what was removed must not hold its room on the disk."""
     job = Job(tmp_path, web)
-    command = [sys.executable, "-m", "anabranch", *map(str, job.crawl), "--processes", str(processes)]
-    process = await asyncio.create_subprocess_exec(
-        *command, cwd=tmp_path, env=environment(), start_new_session=True, stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE, stderr=subprocess.PIPE,
-    )  # fmt: skip
+    process = await start_as("session", *job.crawl, "--processes", str(processes), cwd=tmp_path)
     await job.seen(20)
     assert (await anabranch("pause", job.path, cwd=tmp_path)).code == 0
     logs = list(job.path.rglob("crawl.log")) if processes == 1 else list(job.path.glob("workers/*/logs/crawl.log"))

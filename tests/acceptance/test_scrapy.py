@@ -42,7 +42,7 @@ ODD = {
 
 @pytest.fixture
 async def slow_blog() -> AsyncIterator[SmallWeb]:
-    """The blog of 159 pages, with every answer late by 20 ms."""
+    """The blog of 88 pages, with every answer late by 20 ms."""
     async with SmallWeb(delay_s=0.02) as web:
         yield web
 
@@ -287,7 +287,7 @@ async def test_what_has_no_host_is_asked_for_at_once() -> None:
 
 
 async def test_a_cache_answers_without_a_rest(tmp_path: Path) -> None:
-    """What comes from HTTPCACHE costs its host nothing: a crawl of 159 pages does not take 159 delays."""
+    """What comes from HTTPCACHE costs its host nothing: a crawl of 88 pages does not take 88 delays."""
     async with SmallWeb() as web:
         starts, options = blog(web)
         settings = {"HTTPCACHE_ENABLED": True, "HTTPCACHE_DIR": str(tmp_path / "cache")}

@@ -21,7 +21,7 @@ from tests.site.page import Host, Page, Web, go
 from tests.site.server import SmallWeb
 
 #: Two ends of the small web's blog; from the one everything is found, from the other, too.
-SEEDS = ("http://blog.alpha.test/", "http://blog.alpha.test/tree/5/5/5/")
+SEEDS = ("http://blog.alpha.test/", "http://blog.alpha.test/tree/4/4/4/")
 
 ROOT_HOST = "http://pair.test"
 HUB = [f"{ROOT_HOST}/hub/{number}" for number in range(40)]

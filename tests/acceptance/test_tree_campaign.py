@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from tests.acceptance.tree_campaign import Campaign, run
+from tests.acceptance.tree_campaign import Campaign, Result, run
 
 PAGES = 80
 
@@ -48,8 +48,19 @@ def test_three_kills_cost_a_few_repeats_and_no_page(campaign, tmp_path):
     assert result.faults(killed) == []
 
 
-def test_what_is_missing_or_served_too_often_is_a_fault(campaign, tmp_path):
+def test_what_is_missing_or_served_too_often_is_a_fault(campaign):
     """The campaign can fail: each fault has its words."""
-    result = run(campaign, tmp_path)
+    result = Result(
+        exit_codes=[0],
+        killed_at=[],
+        missing=set(),
+        unexpected=set(),
+        expected=9,
+        served=9,
+        repeated=0,
+        max_in_service=4,
+        seconds=1.0,
+    )
+    assert result.faults(campaign) == []
     spoilt = replace(result, missing={"a"}, unexpected={"b"}, repeated=1, max_in_service=5, exit_codes=[1])
     assert len(spoilt.faults(campaign)) == 5

@@ -33,6 +33,7 @@ from anabranch.crawler.lab.web.ledger import PolitenessRule
 from anabranch.crawler.lab.web.miniweb import Served, serving
 from anabranch.crawler.lab.web.model import WebOptions
 from scripts.postgres_server import PostgresServer, administer, fresh_database, running
+from tests.acceptance.blocking import Process
 from tests.stress.frozen_proxy import FrozenProxy
 
 WORKERS = 3

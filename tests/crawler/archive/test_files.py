@@ -16,6 +16,7 @@ from anabranch.crawler.archive.records import NOT_MODIFIED, SAME_PAYLOAD, Exchan
 from anabranch.crawler.archive.sink import JournalEntry
 from anabranch.crawler.job.journal import Journal, LineFile
 from anabranch.crawler.outcomes.errors import DiskFull, JournalFailed, JournalFull, StorageError
+from tests.acceptance.blocking import Process
 from tests.crawler.archive.exchanges import (
     HTML,
     Payload,

@@ -16,6 +16,7 @@ from anabranch.frontier.hosts.embedding.job import EmbeddedJob
 from anabranch.frontier.jobfolder import is_embedded, take_lock
 from anabranch.frontier.order import FrontierOrder
 from anabranch.frontier.records import Candidate
+from tests.acceptance.blocking import Process
 
 
 def contents(folder: Path) -> dict[str, bytes | None]:
