@@ -29,7 +29,7 @@ from anabranch.crawler.lab.web.model import WebOptions
 from anabranch.crawler.lab.web.shape import make_web
 from anabranch.crawler.outcomes.errors import DiskFull, ExitCode
 from tests.acceptance import blocking, forkserver
-from tests.acceptance.blocking import Forked
+from tests.acceptance.blocking import Process
 from tests.acceptance.command import environment
 from tests.crawler.lab.web.test_miniweb import fetch
 from tests.crawler.lab.web.test_shape import walked
@@ -320,7 +320,7 @@ SMALL_WEB = WebOptions(pages=60, hosts=6, latency_s=0.001)
 
 
 @contextmanager
-def started_web(*arguments: str | Path, cwd: Path) -> Iterator[tuple[Forked | subprocess.Popen[str], int, str]]:
+def started_web(*arguments: str | Path, cwd: Path) -> Iterator[tuple[Process | subprocess.Popen[str], int, str]]:
     """`anabranch lab web`, serving, its port, and what it says in the beginning."""
     process = blocking.Process(
         ["-m", "anabranch", "lab", "web", *map(str, arguments)],
@@ -342,7 +342,7 @@ def started_web(*arguments: str | Path, cwd: Path) -> Iterator[tuple[Forked | su
             process.kill()
 
 
-def ended(process: Forked | subprocess.Popen[str], number: int = signal.SIGINT) -> tuple[str, str]:
+def ended(process: Process | subprocess.Popen[str], number: int = signal.SIGINT) -> tuple[str, str]:
     process.send_signal(number)
     out, err = process.communicate(timeout=HANG_S)
     assert process.returncode == 0, err
