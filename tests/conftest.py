@@ -2,13 +2,16 @@
 
 import asyncio
 import gc
+import importlib
 import inspect
 import os
 import resource
 import signal
 import tempfile
 from collections.abc import AsyncIterator, Iterator, Mapping
+from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
 import pytest
 import pytest_asyncio
@@ -29,6 +32,22 @@ _MEMORY_DISK = Path("/dev/shm")
 _MEMORY_DISK_LEAST = 4 << 30
 
 gc.disable()  # until all tests are collected: a fourth of what that takes
+
+
+def pytest_collection(session: pytest.Session) -> None:
+    """Of several processes, let each first import tests that the others do not.
+
+    In a fresh clone each module is compiled and its assertions are rewritten. Processes that import them in the same order
+    do that several times: of three, all took 28 s of CPU time, and take 22.
+    """
+    config = session.config
+    worker: dict[str, Any] = getattr(config, "workerinput", {})
+    if not worker or config.args != config.getini("testpaths"):
+        return
+    files = sorted(path.relative_to(config.rootpath) for path in (config.rootpath / "tests").rglob("test_*.py"))
+    for file in files[int(worker["workerid"].removeprefix("gw")) :: worker["workercount"]]:
+        with suppress(Exception, pytest.skip.Exception):  # collecting it reports that
+            importlib.import_module(".".join(file.with_suffix("").parts))
 
 
 def pytest_collection_finish() -> None:
