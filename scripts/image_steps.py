@@ -2,8 +2,7 @@
 
 Each stage gets an environment of the Python that runs this; /src, /wheels and /job are folders in FOLDER; of the system's files
 nothing is changed, so the step that adds a user is left out. In the end `FOLDER/image/bin/anabranch` is what the image runs.
-The clone's files are those that git knows. With `--uv`, uv installs what pip would, in a tenth of the time. Exit code 0, or 1
-if a step fails.
+The clone's files are those that git knows. Exit code 0, or 1 if a step fails.
 """
 
 from __future__ import annotations
@@ -27,12 +26,6 @@ _FOLDERS = re.compile(r"(?<![\w./])/(src|wheels|job)\b")
 #: Instructions that say how the image runs; the stages share their folders, so nothing is copied between them.
 _OF_RUNNING = frozenset({"USER", "VOLUME", "STOPSIGNAL", "ENTRYPOINT", "CMD"})
 _LEFT_OUT = "useradd() { :; }; chown() { :; }; "
-_BY_UV = """
-python() {
-    if [ "$1 $2 $3" = "-m pip install" ]; then shift 3; uv pip install --quiet --python "$STAGE" "$@"
-    else command python "$@"; fi
-}
-"""
 
 
 def steps(text: str) -> Iterator[tuple[str, str]]:
@@ -53,16 +46,15 @@ def copy_clone(folder: Path) -> None:
             shutil.copy2(CLONE / name, folder / name, follow_symlinks=False)
 
 
-def run(folder: Path, *, by_uv: bool) -> None:
+def run(folder: Path) -> None:
     """Run all steps. Raises: CalledProcessError."""
-    given = _LEFT_OUT + (_BY_UV if by_uv else "")
     stages = sum(instruction == "FROM" for instruction, _ in steps(DOCKERFILE.read_text(encoding="utf-8")))
     stage, place = 0, folder
     for instruction, rest in steps(DOCKERFILE.read_text(encoding="utf-8")):
         words = _FOLDERS.sub(lambda found: f"{folder}/{found[1]}", rest)
         if instruction == "FROM":
             stage += 1
-            venv.create(folder / _stage(stage, stages), with_pip=not by_uv or stage < stages)  # `build` needs it
+            venv.create(folder / _stage(stage, stages), with_pip=True)
         elif instruction == "WORKDIR":
             place = Path(words)
             place.mkdir(exist_ok=True)
@@ -70,13 +62,9 @@ def run(folder: Path, *, by_uv: bool) -> None:
             copy_clone(place)
         elif instruction == "RUN":
             binaries = folder / _stage(stage, stages) / "bin"
-            environment = {
-                **os.environ,
-                "PATH": f"{binaries}{os.pathsep}{os.environ['PATH']}",
-                "STAGE": str(binaries.parent),
-            }
+            environment = {**os.environ, "PATH": f"{binaries}{os.pathsep}{os.environ['PATH']}"}
             print(f"{_stage(stage, stages)}: {rest}", flush=True)
-            subprocess.run(["sh", "-euc", given + words], cwd=place, env=environment, check=True)
+            subprocess.run(["sh", "-euc", _LEFT_OUT + words], cwd=place, env=environment, check=True)
         elif not (instruction == "COPY" and rest.startswith("--from=")) and instruction not in _OF_RUNNING:
             raise ValueError(f"{DOCKERFILE}: {instruction} {rest}: this script does not know such a step")
 
@@ -89,15 +77,13 @@ def main(arguments: Sequence[str]) -> int:
     """The steps in the folder that is named."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n\n")[0])
     parser.add_argument("folder", type=Path, help="an empty folder, made if it is missing")
-    parser.add_argument("--uv", action="store_true", help="install by uv")
-    options = parser.parse_args(arguments)
-    folder: Path = options.folder.resolve()
+    folder: Path = parser.parse_args(arguments).folder.resolve()
     folder.mkdir(parents=True, exist_ok=True)
     if any(folder.iterdir()):
         print(f"{folder} is not empty; name another one", file=sys.stderr)
         return 2
     try:
-        run(folder, by_uv=options.uv)
+        run(folder)
     except subprocess.CalledProcessError as error:
         print(f"a step failed: {error}", file=sys.stderr)
         return 1

@@ -215,8 +215,7 @@ def _libpq(server):
 
 def test_the_steps_of_the_image_make_what_crawls(tmp_path):
     """They run in an empty folder; then the image's command crawls two pages."""
-    by = ["--uv"] if shutil.which("uv") else []
-    steps = [sys.executable, "-m", "scripts.image_steps", tmp_path / "built", *by]
+    steps = [sys.executable, "-m", "scripts.image_steps", tmp_path / "built"]
     subprocess.run(steps, cwd=REPOSITORY, env=environment(), check=True, timeout=4 * PATIENCE_S)
     smoke = [sys.executable, "-c", SMOKE, tmp_path / "built/image", tmp_path]
     assert subprocess.run(smoke, cwd=REPOSITORY, check=False, timeout=4 * PATIENCE_S).returncode == 0
