@@ -27,6 +27,7 @@ from anabranch.crawler.operate.listing import listed_jobs
 from tests.acceptance import blocking
 from tests.acceptance.command import environment
 from tests.patience import HANG_S
+from tests.ports import free_port
 
 if TYPE_CHECKING:
     from playwright.async_api import Browser, Locator, Page
@@ -96,14 +97,6 @@ class RunningConsole:
     def crawls(self) -> list[int]:
         """The processes that crawl its jobs."""
         return [row["pid"] for row in listed_jobs(self.jobs) if row["pid"]]
-
-
-def free_port() -> int:
-    """A port of 127.0.0.1 that nobody listens on."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-        return port
 
 
 @contextmanager

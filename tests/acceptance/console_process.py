@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import socket
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -15,6 +14,7 @@ from anabranch.crawler.console.access import Access, ConsoleRole
 from tests.acceptance import forkserver
 from tests.acceptance.command import Process, anabranch, environment
 from tests.patience import HANG_S
+from tests.ports import free_port
 
 
 class RunningConsole:
@@ -51,13 +51,6 @@ class RunningConsole:
             if rows[job]["phase"] == phase:
                 return rows[job]
             await asyncio.sleep(0.05)
-
-
-def free_port() -> int:
-    """A port that nothing listens on now."""
-    with socket.create_server(("127.0.0.1", 0)) as listener:
-        port: int = listener.getsockname()[1]
-        return port
 
 
 async def token_of(folder: Path, name: str, *options: str) -> str:

@@ -11,9 +11,10 @@ import pytest
 from anabranch.crawler.console.access import ConsoleRole
 from anabranch.crawler.console.jobs import ConsoleJobs
 from anabranch.crawler.console.passwords import Passwords
-from tests.acceptance.browser import ON_ONE_LOOP, expect, free_port, running_console
+from tests.acceptance.browser import ON_ONE_LOOP, expect, running_console
 from tests.acceptance.command import REPOSITORY, write_order
 from tests.patience import HANG_S
+from tests.ports import free_port
 from tests.site.server import SmallWeb
 
 pytestmark = [pytest.mark.slow, ON_ONE_LOOP]

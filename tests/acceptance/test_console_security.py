@@ -10,9 +10,10 @@ import pytest
 from anabranch.crawler.console.access import Access, ConsoleRole
 from anabranch.crawler.console.passwords import Passwords
 from tests.acceptance import forkserver
-from tests.acceptance.browser import ON_ONE_LOOP, expect, free_port, reverse_proxy, running_console
+from tests.acceptance.browser import ON_ONE_LOOP, expect, reverse_proxy, running_console
 from tests.acceptance.command import REPOSITORY, environment
 from tests.patience import HANG_S
+from tests.ports import free_port
 
 PASSWORD = "correct horse battery"
 EVIL = "http://evil.example"

@@ -18,8 +18,9 @@ from tests.acceptance.command import REPOSITORY, ended, start, write_order
 from tests.acceptance.manyhosts import SEEDS, many_hosts
 from tests.acceptance.test_processes import workers
 from tests.crawler.builder import until
-from tests.crawler.run.test_metrics import free_port, scraped, sent
+from tests.crawler.run.test_metrics import scraped, sent
 from tests.patience import HANG_S
+from tests.ports import free_port
 from tests.prometheus import program
 from tests.site.server import SmallWeb
 

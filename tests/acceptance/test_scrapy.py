@@ -92,7 +92,7 @@ async def test_a_crawl_that_is_killed_misses_nothing(tmp_path: Path, slow_blog: 
     runs: list[Crawl] = []
     for kill in range(1, 4):
         process = await start(starts, settings, job=tmp_path / "job", options=options)
-        while sum(slow_blog.ledger.counts().values()) < kill * 35 and process.returncode is None:
+        while sum(slow_blog.ledger.counts().values()) < kill * 20 and process.returncode is None:
             await asyncio.sleep(0.005)
         process.send_signal(signal.SIGKILL)
         runs.append(await ended(process))

@@ -231,12 +231,12 @@ async def test_a_name_without_addresses_is_not_found(resolver: Resolver, server:
 async def test_where_no_server_listens_one_may_later(clock: Clock) -> None:
     """A name server that is down says nothing of the name: it is asked again."""
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as closed:
-        closed.bind(("127.0.0.1", 0))
-        port = closed.getsockname()[1]
-    resolver = Resolver([f"127.0.0.1:{port}"], {}, clock=clock, timeout_s=0.3)
-    with pytest.raises(NameTimeout):
-        await asyncio.wait_for(resolver.resolve("a.test"), LIMIT_S)
-    await resolver.close()
+        closed.bind(("127.0.0.1", 0))  # so that nobody else takes the port
+        closed.connect(("127.0.0.1", 9))  # it hears this one alone: for all others nobody is there
+        resolver = Resolver([f"127.0.0.1:{closed.getsockname()[1]}"], {}, clock=clock, timeout_s=0.3)
+        with pytest.raises(NameTimeout):
+            await asyncio.wait_for(resolver.resolve("a.test"), LIMIT_S)
+        await resolver.close()
 
 
 @pytest.mark.parametrize("rcode", [dns.rcode.SERVFAIL, dns.rcode.REFUSED, dns.rcode.NOTIMP])

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import errno
 import os
-import socket
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from types import SimpleNamespace
@@ -28,15 +27,9 @@ from tests.crawler.builder import memory_frontier, until
 from tests.crawler.run.test_controller import SITE, Run, web_of
 from tests.crawler.run.test_status import Run as StatusRun
 from tests.patience import HANG_S
+from tests.ports import free_port
 
 JOBS = {"job": {"anabranch_pages_total": 3}}
-
-
-def free_port() -> int:
-    """A port at which nobody listens."""
-    with socket.socket() as one:
-        one.bind(("127.0.0.1", 0))
-        return int(one.getsockname()[1])
 
 
 @asynccontextmanager

@@ -719,8 +719,8 @@ def test_a_server_that_is_down_is_named(urls: list[str]) -> None:
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         address = f"127.0.0.1:{probe.getsockname()[1]}"
-    with pytest.raises(StoreUnavailable, match=f"{address} does not answer"):
-        opened([urls[0], f"redis://{address}"])
+        with pytest.raises(StoreUnavailable, match=f"{address} does not answer"):
+            opened([urls[0], f"redis://{address}"])
     assert client(urls[0]).dbsize() == 0
 
 
