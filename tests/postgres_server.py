@@ -62,8 +62,7 @@ _IS_AS_NEW = (
 def _made() -> tuple[str, Callable[[], object]]:
     stack = ExitStack()
     url = stack.enter_context(fresh_database(_shared_server()))
-    if os.environ.get(VARIABLE):
-        atexit.register(stack.close)  # the others end with their server
+    atexit.register(stack.close)
     return url, stack.close
 
 
