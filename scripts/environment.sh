@@ -127,16 +127,18 @@ build_environment() {
     say ".venv is ready ($((SECONDS - started)) s)"
 }
 
-uv=uv
-[ ! -x "$venv/bin/uv" ] || uv=$venv/bin/uv
-
-has_uv() { "$uv" --version >/dev/null 2>&1; }
-
-# get_uv: have one, which sets up .venv in a sixth of pip's time. Without one on PATH, .venv gets its own.
-get_uv() {
-    uv=uv
-    has_uv || { make_environment pip "$venv" && install_into pip "$venv" uv && uv=$venv/bin/uv && has_uv; }
+# has_uv: set $uv to the uv of PATH, or else to that of .venv; false if there is none that runs.
+has_uv() {
+    for uv in uv "$venv/bin/uv"; do
+        if "$uv" --version >/dev/null 2>&1; then
+            return 0
+        fi
+    done
+    return 1
 }
+
+# get_uv: have one, which sets up .venv in a sixth of pip's time. If there is none, .venv gets its own.
+get_uv() { has_uv || { make_environment pip "$venv" && install_into pip "$venv" uv && has_uv; }; }
 
 # The requirements of this kind of environment, besides the clone itself. (pip reads groups from 25.1 on only, so they are read here.)
 list_requirements() {

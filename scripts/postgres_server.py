@@ -28,6 +28,12 @@ class PostgresServer:
         return make_url(self._server.get_uri())
 
     @property
+    def pid(self) -> int:
+        """The process that starts all its others; a new one after each start."""
+        pid: int = self._process().pid
+        return pid
+
+    @property
     def programs(self) -> Path:
         """The folder of psql, pg_basebackup and the others, of the server's version."""
         return Path(self._server.bin_path)

@@ -5,7 +5,8 @@ more than MOST_S. CPU seconds are those of a reference machine: measured ones, d
 run. `--costs` prints a table by folder. `python -m tests.costs` prints the last whole run.
 
 A test's CPU is that of its process, of the children that have ended, and of the descendants that live, by the difference
-of two readings. Servers that are no descendants are named by `count`. Cost: 0.1 ms a test.
+of two readings. Servers that are no descendants are named by `count`. What a fork server imports is no test's cost: whichever
+test comes first in a process starts it. Cost: 0.1 ms a test.
 """
 
 from __future__ import annotations
@@ -25,6 +26,8 @@ from typing import Any
 
 import pytest
 
+from tests.acceptance import forkserver
+
 #: A test that takes more CPU seconds is listed.
 LISTED_S = 1.0
 #: An unmarked test that takes more CPU seconds fails the run. Make it cheaper, or mark it `slow`.
@@ -39,6 +42,8 @@ _LAST_RUN = "anabranch/last_run"
 _REPOSITORY = Path(__file__).resolve().parent.parent
 #: Where pytest's cache keeps it.
 _FILE = _REPOSITORY / ".pytest_cache" / "v" / _LAST_RUN
+#: The whole runs, by their tests, with the earlier ones whose figures stay: those of other tests.
+_WHOLE_RUNS = {"slow": ("not slow", "slow or not slow"), "not slow": ("slow",), "slow or not slow": ()}
 #: Processes that count though this process did not start them.
 _servers: set[int] = set()
 
@@ -106,9 +111,11 @@ def _children(process: int) -> list[int]:
     return children
 
 
-def _used_s(process: int) -> float:
+def _used_s(process: int, *, and_by_its_children: bool = True) -> float:
+    """CPU seconds of a process, and of its children that have ended."""
+    fields = slice(11, 15 if and_by_its_children else 13)  # utime, stime, cutime, cstime
     with suppress(OSError):
-        return sum(map(int, _read(f"/proc/{process}/stat").rpartition(b")")[2].split()[11:15])) / _TICKS
+        return sum(map(int, _read(f"/proc/{process}/stat").rpartition(b")")[2].split()[fields])) / _TICKS
     return 0.0
 
 
@@ -134,12 +141,13 @@ class Measured:
         if time.monotonic() > self._loop_at_s:
             self.loops_s.append(loop_s())
             self._loop_at_s = time.monotonic() + _AGAIN_S
-        cpu, clock = cpu_s(), time.monotonic()
+        cpu, clock, servers = cpu_s(), time.monotonic(), forkserver.servers()
         try:
             return (yield)
         finally:
             is_slow = item.get_closest_marker("slow") is not None
-            self.costs.append((item.nodeid, cpu_s() - cpu, time.monotonic() - clock, is_slow))
+            started_s = sum(_used_s(one, and_by_its_children=False) for one in forkserver.servers() - servers)
+            self.costs.append((item.nodeid, cpu_s() - cpu - started_s, time.monotonic() - clock, is_slow))
 
     def pytest_sessionfinish(self, session: pytest.Session) -> None:
         """Hand them to the process that reports."""
@@ -177,7 +185,7 @@ class Reported:
     def _unit(self) -> float:
         return statistics.median(self._loops_s) / REFERENCE_S if self._loops_s else 1.0
 
-    def pytest_terminal_summary(self, terminalreporter: Any, config: pytest.Config) -> None:
+    def pytest_terminal_summary(self, terminalreporter: Any, exitstatus: int, config: pytest.Config) -> None:
         """Print what was skipped for want of something, what was expensive, and keep the figures for `scripts/check`."""
         skipped = terminalreporter.stats.get("skipped", [])
         for line in missing(report.longrepr[2] for report in skipped if isinstance(report.longrepr, tuple)):
@@ -188,10 +196,13 @@ class Reported:
         for line in (*(by_folder(self._costs, self._unit()) if config.getoption("costs") else ()), *run.lines()):
             terminalreporter.write_line(line)
         is_whole = config.args == config.getini("testpaths") and not config.getoption("keyword")
+        is_whole = is_whole and exitstatus in (pytest.ExitCode.OK, pytest.ExitCode.TESTS_FAILED)
         cache = getattr(config, "cache", None)  # there is none with -p no:cacheprovider
-        if is_whole and cache is not None and config.getoption("markexpr") in ("slow", "not slow", "slow or not slow"):
+        which = config.getoption("markexpr")
+        if is_whole and cache is not None and which in _WHOLE_RUNS:
             runs = cache.get(_LAST_RUN, {})
-            cache.set(_LAST_RUN, {**runs, config.getoption("markexpr"): asdict(run)})
+            kept = {other: runs[other] for other in _WHOLE_RUNS[which] if other in runs}
+            cache.set(_LAST_RUN, {**kept, which: asdict(run)})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

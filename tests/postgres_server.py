@@ -21,6 +21,7 @@ import pytest
 from sqlalchemy import URL, make_url
 
 from scripts.postgres_server import PostgresServer, administer, fresh_database, running
+from tests import costs
 
 VARIABLE = "ANABRANCH_TEST_POSTGRES"
 
@@ -61,8 +62,7 @@ _IS_AS_NEW = (
 def _made() -> tuple[str, Callable[[], object]]:
     stack = ExitStack()
     url = stack.enter_context(fresh_database(_shared_server()))
-    if os.environ.get(VARIABLE):
-        atexit.register(stack.close)  # the others end with their server
+    atexit.register(stack.close)
     return url, stack.close
 
 
@@ -99,8 +99,10 @@ def _shared_server() -> URL:
     if given := os.environ.get(VARIABLE):
         return make_url(given)
     lasting = own_server()
-    url = lasting.__enter__().url
+    made = lasting.__enter__()
     atexit.register(lasting.__exit__, None, None, None)
+    costs.count(made.pid)
+    url = made.url
     for setting in ("fsync", "full_page_writes"):  # it is never killed: what must outlast that has a server of its own
         administer(url, f"ALTER SYSTEM SET {setting} = off")
     administer(url, "SELECT pg_reload_conf()")

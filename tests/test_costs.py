@@ -2,23 +2,45 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
+from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
 
-from tests.costs import LISTED_S, MOST_S, REFERENCE_S, Cost, Reported, Run, by_folder, cpu_s, missing, too_expensive
+from tests.acceptance import forkserver
+from tests.costs import (
+    LISTED_S,
+    MOST_S,
+    REFERENCE_S,
+    Cost,
+    Measured,
+    Reported,
+    Run,
+    by_folder,
+    cpu_s,
+    missing,
+    too_expensive,
+)
 
 #: A process that works a little, says how long, and stays until its input ends.
 WORKER = "import sys, time; sum(range(2_000_000)); print(time.process_time(), flush=True); sys.stdin.read()"
+
+#: Where the system tells what a living process has used.
+HAS_PROC = Path("/proc/self/stat").exists()
 
 
 def cost(cpu: float, test: str = "tests/dedup/test_keys.py::test_x", *, is_slow: bool = False) -> Cost:
     return Cost(test, cpu, 2 * cpu, is_slow)
 
 
-@pytest.mark.parametrize("ends", [False, True], ids=["it lives", "it has ended"])
+@pytest.mark.parametrize(
+    "ends",
+    [pytest.param(False, marks=pytest.mark.skipif(not HAS_PROC, reason="this system has no /proc")), True],
+    ids=["it lives", "it has ended"],
+)
 def test_a_child_process_counts_while_it_lives_and_after_its_end(ends: bool) -> None:
     """The system counts the first in ticks, the second in microseconds."""
     before_s = cpu_s()
@@ -28,6 +50,22 @@ def test_a_child_process_counts_while_it_lives_and_after_its_end(ends: bool) -> 
         if not ends:
             assert cpu_s() - before_s > used_s / 2
     assert cpu_s() - before_s > used_s / 2
+
+
+@pytest.mark.skipif(not forkserver.FORKS, reason="processes are not forked here")
+def test_what_a_fork_server_imports_is_no_cost_of_the_test_that_starts_it(tmp_path: Path) -> None:
+    """It would depend on the order of the tests whether one is too expensive."""
+    measured = Measured()
+    item = SimpleNamespace(nodeid="a", get_closest_marker=lambda _: None)
+    run, before = measured.pytest_runtest_protocol(item), forkserver.servers()  # type: ignore[arg-type]
+    next(run)
+    used_s = cpu_s()
+    forkserver.run(["-c", "pass"], cwd=tmp_path, env=os.environ, preload=(*forkserver.DEDUP, "json"))
+    used_s = cpu_s() - used_s
+    with pytest.raises(StopIteration):
+        next(run)
+    assert len(forkserver.servers() - before) == 1
+    assert measured.costs[0][1] < used_s / 2
 
 
 def test_an_unmarked_test_may_take_three_seconds_and_a_slow_one_what_it_needs() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
 import select
 import signal
@@ -26,8 +27,8 @@ Stream = int | IO[Any] | None
 class Process:
     """`python ARGUMENTS`, which are `-m MODULE …`, `-c PROGRAM …` or `FILE …`, with text streams.
 
-    Without an environment it has that of a user who has the clone. At the end of its `with` it is killed, if it has not
-    ended, and its pipes are closed.
+    Without an environment it has that of a user who has the clone. Its pipes hold `pipesize` bytes where the system can set
+    that. At the end of its `with` it is killed, if it has not ended, and its pipes are closed.
     """
 
     def __init__(
@@ -40,11 +41,12 @@ class Process:
         stdout: Stream = subprocess.PIPE,
         stderr: Stream = subprocess.PIPE,
         preload: tuple[str, ...] = ROOMS,
+        pipesize: int = -1,
     ) -> None:
         self.returncode: int | None = None
         env = environment() if env is None else env
         with ExitStack() as theirs:
-            streams = [_stream(one, number, theirs) for number, one in enumerate((stdin, stdout, stderr))]
+            streams = [_stream(one, number, theirs, pipesize) for number, one in enumerate((stdin, stdout, stderr))]
             ends = (streams[0][0], streams[1][0], streams[2][0])
             self.stdin, self.stdout, self.stderr = (pipe for _, pipe in streams)
             if forkserver.FORKS:
@@ -70,7 +72,8 @@ class Process:
     def communicate(self, timeout: float | None = None) -> tuple[str, str]:
         """End its input. Its output and its errors, at its end; what was read before is not in them."""
         if self.stdin is not None:
-            self.stdin.close()
+            with suppress(BrokenPipeError):  # what it did not read
+                self.stdin.close()
         found = ["", ""]
 
         def read(number: int, pipe: IO[str]) -> None:
@@ -91,9 +94,10 @@ class Process:
         return found[0], found[1]
 
     def send_signal(self, number: int) -> None:
-        """Does nothing after its end was seen."""
-        if self.returncode is None:
-            os.kill(self.pid, number)
+        """Does nothing if it has ended."""
+        if self.poll() is None:
+            with suppress(ProcessLookupError):  # the fork server has waited for it a moment ago
+                os.kill(self.pid, number)
 
     def terminate(self) -> None:
         """Ask it to end."""
@@ -121,10 +125,12 @@ def _forked_code(status: socket.socket, timeout: float | None) -> int:
     return forkserver.exit_code(status)
 
 
-def _stream(stream: Stream, number: int, theirs: ExitStack) -> tuple[int, Any]:
+def _stream(stream: Stream, number: int, theirs: ExitStack, pipesize: int) -> tuple[int, Any]:
     """The descriptor for a process, and our end of it if it is a pipe; what is only the process's is closed with `theirs`."""
     if stream == subprocess.PIPE:
         reader, writer = os.pipe()
+        if pipesize > 0 and hasattr(fcntl, "F_SETPIPE_SZ"):
+            fcntl.fcntl(writer, fcntl.F_SETPIPE_SZ, pipesize)
         its, ours = (reader, writer) if number == 0 else (writer, reader)
         theirs.callback(os.close, its)
         return its, os.fdopen(ours, "w" if number == 0 else "r")

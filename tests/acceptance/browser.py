@@ -81,12 +81,11 @@ class RunningConsole:
                 return
 
     def end(self) -> None:
-        """End it in order; its crawls go on."""
+        """End it in order, or kill it if it hangs; its crawls go on."""
         if self._process is not None:
-            self._process.terminate()
-            self._process.wait(HANG_S)
-            assert self._process.stdout is not None
-            self._process.stdout.close()
+            with self._process:
+                self._process.terminate()
+                self._process.wait(HANG_S)
 
     @property
     def pid(self) -> int:
@@ -103,8 +102,8 @@ class RunningConsole:
 def running_console(folder: Path, *options: str | Path, place: str = "") -> Iterator[RunningConsole]:
     """A console of the jobs in `folder`/jobs, or of another place; no crawl of the folder is left when this ends."""
     made = RunningConsole(folder, *options, place=place)
-    made.start()
     try:
+        made.start()
         yield made
     finally:
         made.end()

@@ -218,6 +218,11 @@ class _Server:
             raise AssertionError(f"the fork server has ended: {out.decode()} {err.decode()}")
         return _NUMBER.unpack(pid)[0], status
 
+    @property
+    def pid(self) -> int:
+        """Its process."""
+        return self._process.pid
+
     def close(self) -> None:
         """It ends; what it and its commands used of the machine counts as this process's."""
         self._channel.close()
@@ -231,6 +236,11 @@ def _server(preload: tuple[str, ...]) -> _Server:
     if preload not in _servers:
         _servers[preload] = _Server(preload)
     return _servers[preload]
+
+
+def servers() -> set[int]:
+    """The servers that this process has started, by their processes."""
+    return {server.pid for server in _servers.values()}
 
 
 @atexit.register

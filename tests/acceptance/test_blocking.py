@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.acceptance import blocking
+from tests.acceptance import blocking, forkserver
 from tests.acceptance.command import environment
 from tests.patience import HANG_S
 
@@ -55,6 +55,15 @@ def test_a_signal_ends_it_and_is_its_code(tmp_path: Path) -> None:
         process.send_signal(signal.SIGTERM)
         assert process.wait(timeout=HANG_S) == -signal.SIGTERM
         process.send_signal(signal.SIGTERM)
+
+
+@pytest.mark.skipif(not forkserver.FORKS, reason="the fork server waits for a process, nobody for a fresh one")
+def test_a_process_that_has_ended_unseen_is_not_killed(tmp_path: Path) -> None:
+    """The system has forgotten its number by then, at the end of the `with`, too; its exit code is its own."""
+    with blocking.Process(["-c", "print(1)"], cwd=tmp_path, env=environment(), preload=()) as process:
+        while Path(f"/proc/{process.pid}").exists():
+            pass
+    assert process.returncode == 0
 
 
 def test_what_hangs_is_given_up(tmp_path: Path) -> None:

@@ -6,6 +6,7 @@ import os
 import re
 import shutil
 import signal
+from contextlib import suppress
 
 import pytest
 
@@ -41,8 +42,10 @@ async def endless_web():
 def console(console_of_module):
     """It serves all tests, each with a job of its own name; no crawl outlives its test."""
     yield console_of_module
-    for pid in console_of_module.crawls():
-        os.kill(pid, signal.SIGKILL)
+    while crawls := console_of_module.crawls():
+        for pid in crawls:
+            with suppress(ProcessLookupError):  # it has just ended
+                os.kill(pid, signal.SIGKILL)
 
 
 @pytest.fixture

@@ -59,10 +59,10 @@ def in_redis(folder: Path) -> Iterator[Leaves]:
 @cache
 def redis_url() -> str:
     """One server for all tests of this process; each has a name of its own there."""
-    stack = ExitStack()
-    folder = Path(stack.enter_context(TemporaryDirectory(prefix="anabranch-redis-")))
-    (server,) = stack.enter_context(redis_servers(folder, 1))
-    atexit.register(stack.close)
+    with ExitStack() as stack:
+        folder = Path(stack.enter_context(TemporaryDirectory(prefix="anabranch-redis-")))
+        (server,) = stack.enter_context(redis_servers(folder, 1))
+        atexit.register(stack.pop_all().close)
     return server.url
 
 

@@ -515,13 +515,12 @@ sys.exit(run_crawl(CrawlCommand(sources=({SEED!r},), order_file=None, job=Path("
                                 verbosity=0, flags=flags)))
 """
     (tmp_path / "program.py").write_text(program)
-    process = blocking.Process(["program.py"], cwd=tmp_path, env=environment())
-    process.stdout.close()
-    process.stdin.write("go\n")
-    process.stdin.close()
-    assert process.stderr.read() == ""
-    process.stderr.close()
-    assert process.wait(50) == ExitCode.NO_SEED_ANSWERED
+    with blocking.Process(["program.py"], cwd=tmp_path, env=environment()) as process:
+        process.stdout.close()
+        process.stdin.write("go\n")
+        process.stdin.close()
+        assert process.stderr.read() == ""
+        assert process.wait(HANG_S) == ExitCode.NO_SEED_ANSWERED
     assert Path("job/reports/crawl-report.txt").exists()
 
 

@@ -7,7 +7,7 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from threading import Thread
 
@@ -77,8 +77,10 @@ def commands_answered(asked: Path, answered: Path, folder: Path) -> Iterator[Non
     try:
         yield
     finally:
-        asked.open("wb").close()
-        answering.join()
+        while answering.is_alive():  # it ends when it reads nothing; it is not at the pipe if it has failed
+            with suppress(OSError):
+                os.close(os.open(asked, os.O_WRONLY | os.O_NONBLOCK))
+            answering.join(0.01)
 
 
 #: A program for each shell: it prints what the shell offers when Tab is pressed at the end of $LINE.
