@@ -5,8 +5,8 @@ more than MOST_S. CPU seconds are those of a reference machine: measured ones, d
 run. `--costs` prints a table by folder. `python -m tests.costs` prints the last whole run.
 
 A test's CPU is that of its process, of the children that have ended, and of the descendants that live, by the difference
-of two readings. Servers that are no descendants are named by `count`. What a fork server imports is no test's cost: whichever
-test comes first in a process starts it. Cost: 0.1 ms a test.
+of two readings. Servers that are no descendants are named by `count`. What a fork server imports and the start of the
+PostgreSQL server are no test's cost: whichever test comes first in a process starts them. Cost: 0.1 ms a test.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ import sys
 import time
 from collections import defaultdict
 from collections.abc import Generator, Iterable, Iterator
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -46,6 +46,8 @@ _FILE = _REPOSITORY / ".pytest_cache" / "v" / _LAST_RUN
 _WHOLE_RUNS = {"slow": ("not slow", "slow or not slow"), "not slow": ("slow",), "slow or not slow": ()}
 #: Processes that count though this process did not start them.
 _servers: set[int] = set()
+#: CPU seconds of what was started for all tests of this process.
+_shared_s: list[float] = []
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,6 +73,14 @@ def register(config: pytest.Config) -> None:
 def count(server: int) -> None:
     """Count what this process, a daemon, takes while a test runs."""
     _servers.add(server)
+
+
+@contextmanager
+def shared_start() -> Iterator[None]:
+    """Start here what serves all tests of this process: whichever comes first would pay for it."""
+    before_s = cpu_s()
+    yield
+    _shared_s.append(cpu_s() - before_s)
 
 
 def loop() -> int:
@@ -141,13 +151,14 @@ class Measured:
         if time.monotonic() > self._loop_at_s:
             self.loops_s.append(loop_s())
             self._loop_at_s = time.monotonic() + _AGAIN_S
-        cpu, clock, servers = cpu_s(), time.monotonic(), forkserver.servers()
+        cpu, clock, servers = cpu_s() - sum(_shared_s), time.monotonic(), forkserver.servers()
         try:
             return (yield)
         finally:
             is_slow = item.get_closest_marker("slow") is not None
             started_s = sum(_used_s(one, and_by_its_children=False) for one in forkserver.servers() - servers)
-            self.costs.append((item.nodeid, cpu_s() - cpu - started_s, time.monotonic() - clock, is_slow))
+            used_s = cpu_s() - sum(_shared_s) - cpu - started_s
+            self.costs.append((item.nodeid, used_s, time.monotonic() - clock, is_slow))
 
     def pytest_sessionfinish(self, session: pytest.Session) -> None:
         """Hand them to the process that reports."""

@@ -99,14 +99,17 @@ def _shared_server() -> URL:
     if given := os.environ.get(VARIABLE):
         return make_url(given)
     lasting = own_server()
-    made = lasting.__enter__()
+    with costs.shared_start():
+        made = lasting.__enter__()
+        costs.count(made.pid)
+        for setting in (
+            "fsync",
+            "full_page_writes",
+        ):  # it is never killed: what must outlast that has a server of its own
+            administer(made.url, f"ALTER SYSTEM SET {setting} = off")
+        administer(made.url, "SELECT pg_reload_conf()")
     atexit.register(lasting.__exit__, None, None, None)
-    costs.count(made.pid)
-    url = made.url
-    for setting in ("fsync", "full_page_writes"):  # it is never killed: what must outlast that has a server of its own
-        administer(url, f"ALTER SYSTEM SET {setting} = off")
-    administer(url, "SELECT pg_reload_conf()")
-    return url
+    return made.url
 
 
 def _skip(reason: str) -> None:

@@ -231,5 +231,5 @@ app.command("robots")(robots_command)
 
 @cache
 def root_command() -> Callable[..., Any]:
-    """The command `anabranch` with all its commands and options. Cost: 50 ms at the first call, for 300 parameters."""
+    """The command `anabranch` with all its commands and options. Built once a process: 50 ms for 300 parameters."""
     return get_command(app)

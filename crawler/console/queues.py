@@ -138,14 +138,14 @@ class QueueTables:
     """The tables of a console's jobs. Raises: NoSuchJob, CrawlerError, FrontierError, each a line for the operator."""
 
     def __init__(
-        self, folder: Path, jobs: ConsoleJobs, *, apart: Callable[[Callable[[], None]], None] | None = None
+        self, folder: Path, jobs: ConsoleJobs, *, run_aside: Callable[[Callable[[], None]], None] | None = None
     ) -> None:
         """`folder` is the console's own. What a console that was killed has left there is removed. Raises: StorageError.
 
-        `apart` does what it is given where it holds up nobody, and raises what that raises; by default in a process.
+        `run_aside` runs a function outside this process and raises its error; tests run it inline.
         """
         self._jobs = jobs
-        self._apart = apart or _apart
+        self._run_aside = run_aside or _apart
         self._tables: dict[str, _JobTables] = {}
         self._lock = Lock()
         self._ended = Event()
@@ -240,7 +240,7 @@ class QueueTables:
             old = self._tables.get(name)
             if old is not None and old.job == job:
                 return old
-            tables = self._tables[name] = _JobTables(job, self._folder, self._apart)
+            tables = self._tables[name] = _JobTables(job, self._folder, self._run_aside)
         if old is not None:  # the job was divided meanwhile, or there is another one of this name
             old.close()
         return tables
@@ -272,10 +272,10 @@ class _Tables:
 class _JobTables:
     """The tables of one job."""
 
-    def __init__(self, job: OperatedJob, folder: Path, apart: Callable[[Callable[[], None]], None]) -> None:
+    def __init__(self, job: OperatedJob, folder: Path, run_aside: Callable[[Callable[[], None]], None]) -> None:
         self.job = job
         self._folder = folder
-        self._apart = apart
+        self._run_aside = run_aside
         self._lock = Lock()  # held while tables are replaced, and while their copy of the queue is read
         self._making = Lock()  # held while tables are made
         self._renewal: Thread | None = None
@@ -370,7 +370,7 @@ class _JobTables:
                 if source is None:
                     self._write_from_memory(folder)
                 else:
-                    self._apart(partial(make_tables, source, folder, is_running=_is_running(self.job)))
+                    self._run_aside(partial(make_tables, source, folder, is_running=_is_running(self.job)))
         except (StoreFull, DiskFull) as error:  # of the copy, whatever file it names
             shutil.rmtree(folder, ignore_errors=True)
             size = f" of {size_of(source) >> 20} MiB" if isinstance(source, Path) else ""

@@ -48,7 +48,7 @@ class _Forked:
 
 
 def _crawl(arguments: Sequence[str], streams: Sequence[int], kept: Sequence[int], env: Mapping[str, str]) -> NoReturn:
-    """Have what a started process would have, and be it."""
+    """Set up the state of a new process and run the crawl."""
     code = 1
     try:
         os.setsid()

@@ -160,7 +160,10 @@ async def _run_to_its_end(
     try:
         out, err = await asyncio.wait_for(process.communicate(stdin), patience_s)
     except TimeoutError:
-        process.kill()
+        if os.getpgid(process.pid) == process.pid:  # it leads a session: what it has started ends with it
+            os.killpg(process.pid, signal.SIGKILL)
+        else:
+            process.kill()
         out, err = await process.communicate()
         raise subprocess.TimeoutExpired([*arguments], patience_s or 0, out, err) from None
     assert process.returncode is not None

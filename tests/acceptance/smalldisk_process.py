@@ -41,7 +41,7 @@ def _enter_namespace() -> None:
 
 
 def _serve(name: str, arguments: list[str]) -> int | None:
-    """In a process of its own: wait for another one, which is the command. In that one: return None."""
+    """Fork the command and wait for it. Returns None in the command."""
     command = os.fork()
     if command == 0:
         os.dup2(os.open(f"{name}.out", os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o666), 1)
@@ -55,7 +55,7 @@ def _serve(name: str, arguments: list[str]) -> int | None:
 
 
 def _story(text: str) -> list[str] | None:
-    """Run it. In a process that it asked for: return what that is."""
+    """Run the story. Returns the arguments in a forked command."""
     _enter_namespace()
     os.mkfifo("asked")
     asked = os.open("asked", os.O_RDWR)
@@ -81,6 +81,7 @@ def _story(text: str) -> list[str] | None:
 
 
 if __name__ == "__main__":
+    os.setsid()  # a story that hangs is killed with all that it has started
     signal.signal(signal.SIGCHLD, signal.SIG_DFL)
     _arguments = _story(sys.argv[1])
     if _arguments is not None:

@@ -23,6 +23,6 @@ def _commands_built_once() -> Iterator[None]:
 
 @pytest.fixture
 def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A job that another holds is waited for 50 ms, not 5 s: for tests whose job is not given back."""
+    """Wait 50 ms, not 5 s, for a job in use: in these tests nobody gives it back."""
     for module in (crawl, inspection):
         monkeypatch.setattr(module, "LOOKING_S", 0.05)

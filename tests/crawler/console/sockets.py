@@ -9,9 +9,3 @@ def taken_port():
     """A port that something listens on."""
     with socket.create_server(("127.0.0.1", 0)) as listener:
         yield listener.getsockname()[1]
-
-
-def free_port():
-    """One that nothing listens on now."""
-    with taken_port() as port:
-        return port

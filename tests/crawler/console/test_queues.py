@@ -74,7 +74,7 @@ def here(do: Callable[[], None]) -> None:
 @pytest.fixture
 def tables(tmp_path: Path, job: Path) -> Iterator[QueueTables]:
     """Tables that are made in this process."""
-    made = QueueTables(tmp_path / "console", ConsoleJobs(str(tmp_path / "jobs")), apart=here)
+    made = QueueTables(tmp_path / "console", ConsoleJobs(str(tmp_path / "jobs")), run_aside=here)
     yield made
     made.close()
 
@@ -242,7 +242,7 @@ def make(do):
     time.sleep(1e6)
 
 jobs = ConsoleJobs(sys.argv[1] + "/jobs")
-queues.QueueTables(Path(sys.argv[1]) / "console", jobs, apart=make).queues("news", queues.PageQuery())
+queues.QueueTables(Path(sys.argv[1]) / "console", jobs, run_aside=make).queues("news", queues.PageQuery())
 """
 
 
@@ -271,7 +271,7 @@ jobs = ConsoleJobs("jobs")
 for case in ("seen before", "met on the way"):
     if case == "met on the way":
         browse._refuse_lack_of_room = lambda *_: None
-    tables = queues.QueueTables(Path("disk"), jobs, apart=lambda do: do())
+    tables = queues.QueueTables(Path("disk"), jobs, run_aside=lambda do: do())
     try:
         tables.queues("news", browse.PageQuery())
     except DiskFull as error:

@@ -37,7 +37,7 @@ OURS = "SELECT pid FROM pg_stat_activity WHERE application_name = 'anabranch' AN
 
 @pytest.fixture(autouse=True)
 def _short_waits_for_the_lock(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Who must be refused is refused after this time."""
+    """Refuse a second owner after 0.1 s instead of the default."""
     monkeypatch.setattr(postgres, "_LOCK_S", 0.1)
 
 
