@@ -6,7 +6,6 @@ from collections.abc import AsyncIterator, Callable, Coroutine
 from pathlib import Path
 
 import pytest
-from jupyter_client.manager import AsyncKernelManager
 
 from tests.acceptance.programs import variables
 from tests.patience import HANG_S
@@ -24,6 +23,8 @@ async def cell(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator
     """Runs the code of a cell and returns what it printed. The kernel knows a.test, the small web."""
     for name in ("JUPYTER_RUNTIME_DIR", "JUPYTER_DATA_DIR", "JUPYTER_CONFIG_DIR", "IPYTHONDIR"):
         monkeypatch.setenv(name, str(tmp_path / name))
+    from jupyter_client.manager import AsyncKernelManager  # which takes long
+
     monkeypatch.setenv("JUPYTER_PLATFORM_DIRS", "1")
     async with SmallWeb({"a.test": Host(pages=PAGES)}) as web:
         kernel = AsyncKernelManager()

@@ -6,7 +6,7 @@ import asyncio
 from collections import Counter
 from collections.abc import AsyncIterator, Awaitable, Callable
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -14,15 +14,17 @@ pytest.importorskip("crawlee")
 
 from crawlee import ConcurrencySettings
 from crawlee.configuration import Configuration
-from crawlee.crawlers import BasicCrawler, BasicCrawlingContext
 from crawlee.storage_clients import MemoryStorageClient
 
 from anabranch.frontier.hosts.crawlee import FrontierRequestManager
 from anabranch.frontier.hosts.crawlee.requests import current_run, is_run_over, pool_run
 
+if TYPE_CHECKING:
+    from crawlee.crawlers import BasicCrawler, BasicCrawlingContext
+
 FAST: dict[str, Any] = {"policy": "host", "min_delay": 0, "max_connections": 100, "per_queue": 100}
 URLS = [f"http://a.test/{number}" for number in range(8)]
-Handler = Callable[[BasicCrawlingContext], Awaitable[None]]
+Handler = Callable[[Any], Awaitable[None]]
 
 
 @pytest.fixture(params=["memory", "folder"])
@@ -33,6 +35,8 @@ async def manager(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterat
 
 
 def a_crawler(manager: FrontierRequestManager, handle: Handler, workers: int = 3) -> BasicCrawler:
+    from crawlee.crawlers import BasicCrawler  # 0.7 s, which every test process would pay at the top
+
     crawler = BasicCrawler(
         request_manager=manager,
         configuration=Configuration(),
