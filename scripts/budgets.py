@@ -106,7 +106,7 @@ def blocks(node: ast.AST) -> Iterator[ast.AST]:
 
 
 def children(node: ast.AST) -> Iterator[ast.AST]:
-    """As `ast.iter_child_nodes`, in a third of its time, without the contexts Load, Store and Del."""
+    """Yield child nodes as `ast.iter_child_nodes` does, without Load, Store and Del, in a third of its time."""
     for value in vars(node).values():
         if isinstance(value, list):
             yield from (item for item in value if isinstance(item, ast.AST))
@@ -115,7 +115,7 @@ def children(node: ast.AST) -> Iterator[ast.AST]:
 
 
 def walk(tree: ast.AST) -> Iterator[ast.AST]:
-    """As `ast.walk`, with `children`."""
+    """Yield a node and all nodes below it, without Load, Store and Del, in no particular order."""
     waiting = [tree]
     while waiting:
         node = waiting.pop()

@@ -77,7 +77,7 @@ def count(server: int) -> None:
 
 @contextmanager
 def shared_start() -> Iterator[None]:
-    """Start here what serves all tests of this process: whichever comes first would pay for it."""
+    """Exclude what is started here from the cost of the test that starts it: it serves all tests of this process."""
     before_s = cpu_s()
     yield
     _shared_s.append(cpu_s() - before_s)
@@ -224,9 +224,7 @@ class Run:
     clock_s: float
     cpu_s: float  #: as measured, collection and everything else included
     unit: float  #: how much longer the loop took than on the reference machine
-    listed: list[
-        tuple[str, float]
-    ]  #: tests above LISTED_S, the most expensive first, in seconds of the reference machine
+    listed: list[tuple[str, float]]  #: tests above LISTED_S, the most expensive first; seconds of the reference machine
     failed: list[str]  #: those that fail the run
 
     @classmethod

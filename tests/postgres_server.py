@@ -102,10 +102,7 @@ def _shared_server() -> URL:
     with costs.shared_start():
         made = lasting.__enter__()
         costs.count(made.pid)
-        for setting in (
-            "fsync",
-            "full_page_writes",
-        ):  # it is never killed: what must outlast that has a server of its own
+        for setting in ("fsync", "full_page_writes"):  # nobody kills this server; tests that kill one start their own
             administer(made.url, f"ALTER SYSTEM SET {setting} = off")
         administer(made.url, "SELECT pg_reload_conf()")
     atexit.register(lasting.__exit__, None, None, None)

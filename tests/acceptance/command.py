@@ -70,7 +70,7 @@ async def start(*arguments: str | Path, cwd: Path, **variables: str) -> Process:
 
 
 async def start_as(how: str, *arguments: str | Path, cwd: Path) -> Process:
-    """The same in a `session` of its own, under `nohup`, or on the terminal of this path."""
+    """Start `anabranch ARGUMENTS` in a `session` of its own, under `nohup`, or on the terminal with this path."""
     script = str(Path(__file__).with_name("started.py"))
     return await forkserver.start([script, how, *map(str, arguments)], cwd=cwd, env=environment())
 

@@ -160,10 +160,9 @@ async def _run_to_its_end(
     try:
         out, err = await asyncio.wait_for(process.communicate(stdin), patience_s)
     except TimeoutError:
-        if os.getpgid(process.pid) == process.pid:  # it leads a session: what it has started ends with it
-            os.killpg(process.pid, signal.SIGKILL)
-        else:
-            process.kill()
+        for end in (os.killpg, os.kill):  # all that it started, if it leads a session, even if it has ended itself
+            with suppress(ProcessLookupError):
+                end(process.pid, signal.SIGKILL)
         out, err = await process.communicate()
         raise subprocess.TimeoutExpired([*arguments], patience_s or 0, out, err) from None
     assert process.returncode is not None
@@ -337,7 +336,7 @@ def _preload(name: str) -> None:
 
 
 def _build_parameters(command: Any) -> None:
-    """A command and all below it, with what checks its parameters: most of a small command's time otherwise."""
+    """Build what checks the parameters of a command and its subcommands: most of a small command's time."""
     for parameter in command.params:
         parameter.get_runtime_param()
     for below in getattr(command, "commands", {}).values():

@@ -20,7 +20,7 @@ from pathlib import Path
 
 from anabranch.frontier.stores.sql import store
 
-#: A crawl tries so long again to write to a full disk, not for 30 s: nobody makes room before it has ended.
+#: A crawl retries writes to a full disk for this long instead of 30 s: here nobody makes room before it ends.
 RETRY_S = 1.0
 #: Of <sched.h> and <sys/mount.h>.
 _CLONE_NEWNS, _CLONE_NEWUSER = 0x00020000, 0x10000000
@@ -28,7 +28,7 @@ _MS_REC, _MS_PRIVATE = 0x4000, 1 << 18
 
 
 def _enter_namespace() -> None:
-    """As `unshare -Urm`."""
+    """Enter new user and mount namespaces, as `unshare -Urm` does."""
     user, group = os.getuid(), os.getgid()
     libc = ctypes.CDLL(None, use_errno=True)
     if libc.unshare(_CLONE_NEWUSER | _CLONE_NEWNS):

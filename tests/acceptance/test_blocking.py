@@ -38,7 +38,7 @@ def test_output_errors_and_exit_code_are_had_at_the_end(tmp_path: Path) -> None:
 
 
 def test_a_stream_may_be_a_file(tmp_path: Path) -> None:
-    """As a full disk is one."""
+    """Tests of full disks and of closed readers pass one."""
     with (
         (tmp_path / "said").open("w") as said,
         blocking.Process(["program.py"], cwd=tmp_path, env=environment(), stdout=said) as process,

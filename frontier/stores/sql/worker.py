@@ -90,7 +90,7 @@ class _Held(NamedTuple):
 
 
 class _Change(NamedTuple):
-    """What is held now, as the core is told it, and what was held when it was found."""
+    """A change of the shares held, for the core, and the state that it was computed from."""
 
     before: _Held
     shares: SharesHeld
@@ -342,7 +342,7 @@ class ShareWorker:
     def _take_change(self, change: _Change | None) -> list[Answer]:
         if change is None:
             return []
-        if change.before is not self._held:  # a release in the same transaction told of it, too: its rows count once
+        if change.before is not self._held:  # a release in the same transaction was applied first; look again
             self._looked_s = -float("inf")
             return []
         answer = change.shares
