@@ -42,6 +42,8 @@ class Process:
         stderr: Stream = subprocess.PIPE,
         preload: tuple[str, ...] = ROOMS,
         pipesize: int = -1,
+        pass_fds: Sequence[int] = (),
+        start_new_session: bool = False,
     ) -> None:
         self.returncode: int | None = None
         env = environment() if env is None else env
@@ -50,11 +52,28 @@ class Process:
             ends = (streams[0][0], streams[1][0], streams[2][0])
             self.stdin, self.stdout, self.stderr = (pipe for _, pipe in streams)
             if forkserver.FORKS:
-                self.pid, status = forkserver.fork(arguments, cwd=cwd, env=env, streams=ends, preload=preload)
+                self.pid, status = forkserver.fork(
+                    arguments,
+                    cwd=cwd,
+                    env=env,
+                    streams=ends,
+                    preload=preload,
+                    pass_fds=pass_fds,
+                    start_new_session=start_new_session,
+                )
                 self._wait: Callable[[float | None], int] = partial(_forked_code, status)
             else:
                 command = [sys.executable, *map(str, arguments)]
-                fresh = subprocess.Popen(command, cwd=cwd, env=env, stdin=ends[0], stdout=ends[1], stderr=ends[2])
+                fresh = subprocess.Popen(
+                    command,
+                    cwd=cwd,
+                    env=env,
+                    stdin=ends[0],
+                    stdout=ends[1],
+                    stderr=ends[2],
+                    pass_fds=pass_fds,
+                    start_new_session=start_new_session,
+                )
                 self.pid, self._wait = fresh.pid, fresh.wait
 
     def poll(self) -> int | None:
@@ -117,6 +136,26 @@ class Process:
             if pipe is not None:
                 with suppress(BrokenPipeError):  # what it did not read
                     pipe.close()
+
+
+class Children:
+    """The module `subprocess`, for a module of the product that starts what `runtime.child_command` makes: forked.
+
+    `started` has the processes, in their order.
+    """
+
+    PIPE, DEVNULL = subprocess.PIPE, subprocess.DEVNULL
+
+    def __init__(self, preload: tuple[str, ...]) -> None:
+        self._preload = preload
+        self.started: list[int] = []
+
+    def Popen(self, command: Sequence[str], *, env: Mapping[str, str] | None = None, **how: Any) -> Process:
+        """Without an environment it has that of this process."""
+        arguments = [*command[command.index("-c") :]]
+        process = Process(arguments, cwd=Path.cwd(), env=env or os.environ, preload=self._preload, **how)
+        self.started.append(process.pid)
+        return process
 
 
 def _forked_code(status: socket.socket, timeout: float | None) -> int:

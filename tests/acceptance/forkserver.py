@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import atexit
+import fcntl
 import gc
 import importlib
 import json
@@ -39,6 +40,7 @@ FORKS = sys.platform == "linux" and os.environ.get("ANABRANCH_TEST_FORKS", "1") 
 ROOMS = ("anabranch.crawler.", "anabranch.dedup.", "anabranch.frontier.")
 #: What programs that mark a filter import.
 DEDUP = ("anabranch.dedup.",)
+_MOST_DESCRIPTORS = 8  #: of a process: three streams, those that it is passed, and the server's own
 _APART = ("anabranch.frontier.hosts.",)  #: they import Scrapy or Crawlee
 
 
@@ -176,9 +178,14 @@ def fork(
     env: Mapping[str, str],
     streams: tuple[int, int, int],
     preload: tuple[str, ...] = ROOMS,
+    pass_fds: Sequence[int] = (),
+    start_new_session: bool = False,
 ) -> tuple[int, socket.socket]:
-    """Start `python ARGUMENTS` with these descriptors as its streams: its process, and where its `exit_code` comes."""
-    return _server(preload).start(arguments, cwd, env, streams)
+    """Start `python ARGUMENTS` with these descriptors as its streams: its process, and where its `exit_code` comes.
+
+    It has the descriptors `pass_fds`, too, by the same numbers.
+    """
+    return _server(preload).start(arguments, cwd, env, streams, pass_fds, start_new_session)
 
 
 def exit_code(status: socket.socket) -> int:
@@ -205,14 +212,26 @@ class _Server:
             )
 
     def start(
-        self, arguments: Sequence[str], cwd: str | Path, env: Mapping[str, str], streams: tuple[int, int, int]
+        self,
+        arguments: Sequence[str],
+        cwd: str | Path,
+        env: Mapping[str, str],
+        streams: tuple[int, int, int],
+        pass_fds: Sequence[int] = (),
+        start_new_session: bool = False,
     ) -> tuple[int, socket.socket]:
         """The id of a new process, and the socket on which its exit code will come."""
-        request = json.dumps([*map(str, arguments)]), str(Path(cwd).absolute()), json.dumps(dict(env))
+        request = {
+            "arguments": [*map(str, arguments)],
+            "cwd": str(Path(cwd).absolute()),
+            "env": dict(env),
+            "pass_fds": [*pass_fds],
+            "start_new_session": start_new_session,
+        }
         text = json.dumps(request).encode()
         status, its = socket.socketpair()
         with its:
-            socket.send_fds(self._channel, [_LENGTH.pack(len(text))], [*streams, its.fileno()])
+            socket.send_fds(self._channel, [_LENGTH.pack(len(text))], [*streams, *pass_fds, its.fileno()])
         self._channel.sendall(text)
         pid = status.recv(_NUMBER.size)
         if not pid:
@@ -268,7 +287,7 @@ class _Children:
         signal.signal(signal.SIGCHLD, _nothing)
         signal.signal(signal.SIGINT, signal.SIG_IGN)  # a terminal's is meant for the tests and their commands
 
-    def serve(self) -> tuple[list[str], str, dict[str, str]] | None:
+    def serve(self) -> dict[str, Any] | None:
         """Fork for each request. Returns in a forked process, with its request; None when the client has gone."""
         while True:
             ready, _, _ = select.select([self._channel, self._wake], [], [])
@@ -277,7 +296,7 @@ class _Children:
                     os.read(self._wake, 4096)
                 self._report()
             if self._channel in ready:
-                header, descriptors, _, _ = socket.recv_fds(self._channel, _LENGTH.size, 4)
+                header, descriptors, _, _ = socket.recv_fds(self._channel, _LENGTH.size, _MOST_DESCRIPTORS)
                 if not header:
                     return None
                 text = _received(self._channel, _LENGTH.unpack(header)[0])
@@ -285,9 +304,11 @@ class _Children:
                 pid = os.fork()
                 if pid == 0:
                     status.close()
-                    self._leave(descriptors)
-                    arguments, cwd, env = json.loads(text)
-                    return json.loads(arguments), cwd, json.loads(env)
+                    request: dict[str, Any] = json.loads(text)
+                    self._leave(dict(zip((0, 1, 2, *request["pass_fds"]), descriptors, strict=True)))
+                    if request["start_new_session"]:
+                        os.setsid()
+                    return request
                 for descriptor in descriptors:
                     os.close(descriptor)
                 self._statuses[pid] = status
@@ -299,20 +320,24 @@ class _Children:
                 with self._statuses.pop(ended[0]) as status, suppress(ConnectionError):
                     status.send(_NUMBER.pack(os.waitstatus_to_exitcode(ended[1])))
 
-    def _leave(self, streams: Sequence[int]) -> None:
-        """In a forked process: have its streams and nothing of the server's."""
+    def _leave(self, descriptors: Mapping[int, int]) -> None:
+        """In a forked process: have its descriptors, by the numbers they shall have, and nothing of the server's."""
         signal.set_wakeup_fd(-1)
         for number in (signal.SIGCHLD, signal.SIGTERM, signal.SIGHUP):
             signal.signal(number, signal.SIG_DFL)
         signal.signal(signal.SIGINT, signal.default_int_handler)
-        for number, descriptor in enumerate(streams):
-            os.dup2(descriptor, number)
-            os.close(descriptor)
         os.close(self._wake)
         os.close(self._woken)
         self._channel.close()
         for status in self._statuses.values():
             status.close()
+        aside = {}  # above all those numbers, so that none takes another one's place
+        for number, descriptor in descriptors.items():
+            aside[number] = fcntl.fcntl(descriptor, fcntl.F_DUPFD, max(descriptors) + 1)
+            os.close(descriptor)
+        for number, descriptor in aside.items():
+            os.dup2(descriptor, number)
+            os.close(descriptor)
 
 
 def _nothing(_number: int, _frame: FrameType | None) -> None:
@@ -398,4 +423,4 @@ if __name__ == "__main__":
     gc.freeze()
     _request = _children.serve()
     if _request is not None:
-        _become(*_request)
+        _become(_request["arguments"], _request["cwd"], _request["env"])

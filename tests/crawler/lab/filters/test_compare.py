@@ -13,6 +13,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from anabranch.crawler.lab.filters import compare
 from anabranch.crawler.lab.filters.asking import ANSWERS, LINKS, POINTS, measured, pages_in
 from anabranch.crawler.lab.filters.compare import FilterOptions, batches, check, pages_of, run
 from anabranch.crawler.lab.filters.compare_report import (
@@ -31,6 +32,7 @@ from anabranch.crawler.lab.web.shape import make_web
 from anabranch.crawler.outcomes.errors import CrawlerError, UsageError
 from anabranch.dedup.errors import BadParameters
 from anabranch.frontier.seen import ExactFilter
+from tests.acceptance.blocking import Children
 
 SMALL = FilterOptions(filters=("exact",), pages=300, hosts=10)
 SIZE = FilterSize(expected=1000, false_positive=1e-3)
@@ -199,6 +201,12 @@ def test_only_new_urls_are_marked_and_a_filter_is_synced_on_the_way(tmp_path: Pa
 # All together
 
 
+@pytest.fixture
+def _forked(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The process of each filter is forked: a fresh one spends most of its time on imports."""
+    monkeypatch.setattr(compare, "subprocess", Children(("anabranch.crawler.lab.filters.asking", "rbloom")))
+
+
 def test_a_filter_that_is_too_small_loses_urls_and_an_exact_one_none() -> None:
     """A Bloom filter for 10 URLs takes nearly all for known; each filter is a process of its own."""
     told: list[tuple[int, int, str]] = []
@@ -217,6 +225,7 @@ def test_a_filter_that_is_too_small_loses_urls_and_an_exact_one_none() -> None:
     assert all(done <= total == 1 + 2 * POINTS for done, total, _ in told)
 
 
+@pytest.mark.usefixtures("_forked")
 def test_sizes_on_disk_are_those_of_the_filters_own_folder() -> None:
     """The file with the links is not counted."""
     (row,) = run(replace(SMALL, filters=("rbloom",), expected=1 << 16, false_positive=0.5), quiet).tables[0].rows
@@ -250,7 +259,7 @@ def own_filters(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.syspath_prepend(tmp_path)
 
 
-@pytest.mark.usefixtures("own_filters")
+@pytest.mark.usefixtures("own_filters", "_forked")
 def test_a_filter_of_ones_own_is_named_by_its_class() -> None:
     """It may print; that it does not last is said."""
     found = run(replace(SMALL, filters=("mine_of_compare:Own",)), quiet)
@@ -260,7 +269,7 @@ def test_a_filter_of_ones_own_is_named_by_its_class() -> None:
     )
 
 
-@pytest.mark.usefixtures("own_filters")
+@pytest.mark.usefixtures("own_filters", "_forked")
 @pytest.mark.parametrize(
     ("name", "why"), [("Broken", "ValueError: no room"), ("Short", "it gave .* answers for .* links")]
 )
@@ -270,7 +279,7 @@ def test_a_filter_that_breaks_is_one_line(name: str, why: str) -> None:
         run(replace(SMALL, filters=(f"mine_of_compare:{name}",)), quiet)
 
 
-@pytest.mark.usefixtures("own_filters")
+@pytest.mark.usefixtures("own_filters", "_forked")
 def test_an_interrupt_ends_the_process_at_once() -> None:
     """Even one that hangs."""
 
@@ -285,6 +294,7 @@ def test_an_interrupt_ends_the_process_at_once() -> None:
 LOG = "2026-11-22T07:00:00.{0:03}Z 200 900 http://a.test/{1} {2} {3} text/html #001 20261122070000{0:03}+40 - - -\n"
 
 
+@pytest.mark.usefixtures("_forked")
 def test_the_urls_of_a_crawl_log_are_asked_for(tmp_path: Path) -> None:
     """Each was found once, on the page that it was logged with."""
     log = tmp_path / "crawl.log"
@@ -296,6 +306,7 @@ def test_the_urls_of_a_crawl_log_are_asked_for(tmp_path: Path) -> None:
     assert rest == "8 links of 2 pages lead to 8 URLs; filters for 8"
 
 
+@pytest.mark.usefixtures("_forked")
 def test_a_list_of_urls_is_asked_for(tmp_path: Path) -> None:
     """The URLs are taken unchanged from the file."""
     urls = tmp_path / "urls.txt"

@@ -6,7 +6,6 @@ import json
 import os
 import shutil
 import signal
-import subprocess
 import tempfile
 from collections.abc import Iterator
 from contextlib import ExitStack
@@ -15,6 +14,7 @@ from typing import NamedTuple
 
 import pytest
 
+from anabranch.crawler.lab.policies import compare
 from anabranch.crawler.lab.policies.compare import _PROGRAM, CrawlEnding, _new_folder, _Progress, result_of, run_once
 from anabranch.crawler.lab.policies.options import PolicyOptions, order_for, rule_of
 from anabranch.crawler.lab.policies.series import Balance, Busy, RunResult, Sample
@@ -24,8 +24,9 @@ from anabranch.crawler.lab.web.model import WebOptions
 from anabranch.crawler.order.order import CrawlOrder, dump_order
 from anabranch.crawler.outcomes.errors import CrawlerError, ExitCode
 from anabranch.crawler.runtime import child_command
-from tests.acceptance.command import environment
-from tests.site.processes import Watched, started_by, watched
+from tests.acceptance.blocking import Children
+from tests.patience import HANG_S
+from tests.site.processes import Watched, watched
 
 
 def test_hosts_are_owed_the_order_s_delays_and_slots() -> None:
@@ -70,7 +71,7 @@ def test_others_see_each_sample_as_it_comes(tmp_path: Path) -> None:
 
 
 ENDING = CrawlEnding(ended_s=3.2, is_drained=True, busy=Busy(0.5, 0.01), queue_lengths=Balance(9, 3, 4))
-WEB = WebOptions(pages=30, hosts=3, links=2, latency_s=0.05, bandwidth=1e9)
+WEB = WebOptions(pages=30, hosts=3, links=2, latency_s=0.02, bandwidth=1e9)
 OPTIONS = PolicyOptions(politeness="off", workers=20)
 
 
@@ -88,6 +89,18 @@ def temporary(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     folder.mkdir()
     monkeypatch.setattr(tempfile, "tempdir", str(folder))
     return folder
+
+
+#: What the process of a crawl imports.
+CRAWLING = ("anabranch.crawler.lab.policies.crawling",)
+
+
+@pytest.fixture
+def crawls(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """The processes of this test's crawls, which are forked."""
+    children = Children(CRAWLING)
+    monkeypatch.setattr(compare, "subprocess", children)
+    return children.started
 
 
 def order_on(web: Served, policy: str = "host") -> CrawlOrder:
@@ -163,6 +176,7 @@ def test_a_real_crawl_is_sampled_from_its_start_to_its_end(web: Served, ran: Ran
     assert not left
 
 
+@pytest.mark.usefixtures("crawls")
 def test_a_crawl_that_breaks_is_told_in_one_line(web: Served, temporary: Path) -> None:
     """It names the policy and the reason; the folder is gone."""
     order = order_on(web)
@@ -173,19 +187,18 @@ def test_a_crawl_that_breaks_is_told_in_one_line(web: Served, temporary: Path) -
     assert not [*temporary.iterdir()]
 
 
-def test_an_interrupt_leaves_neither_process_nor_folder(web: Served, temporary: Path) -> None:
+def test_an_interrupt_leaves_neither_process_nor_folder(web: Served, temporary: Path, crawls: list[int]) -> None:
     """Ctrl-C comes while a sample is told."""
     with ExitStack() as stack:
-        crawls: list[Watched] = []
+        seen: list[Watched] = []
 
         def interrupt(_: Sample) -> None:
-            (crawl,) = started_by(os.getpid(), "policies.crawling")
-            crawls.append(stack.enter_context(watched(crawl)))
+            seen.append(stack.enter_context(watched(*crawls)))
             raise KeyboardInterrupt
 
         with pytest.raises(KeyboardInterrupt):
             run_once(order_on(web), 30.0, interrupt)
-        assert crawls[0].alive() == []
+        assert (len(crawls), seen[0].alive()) == (1, [])
     assert not [*temporary.iterdir()]
 
 
@@ -202,21 +215,21 @@ def test_an_own_policy_is_found_where_the_command_finds_it_and_may_print(web: Se
 
 
 @pytest.mark.parametrize(("number", "how"), [(signal.SIGKILL, "has ended"), (signal.SIGSTOP, "was stopped")])
-def test_a_run_ends_with_the_server_of_its_web(temporary: Path, number: int, how: str) -> None:
+def test_a_run_ends_with_the_server_of_its_web(temporary: Path, crawls: list[int], number: int, how: str) -> None:
     """At once: not when its time is up, and with nothing left of it."""
     heard: list[Sample] = []
     with ExitStack() as stack, serving(WEB) as served:
-        crawls: list[Watched] = []
+        seen: list[Watched] = []
 
         def lose(sample: Sample) -> None:
             if not heard:
-                crawls.append(stack.enter_context(watched(*started_by(os.getpid(), "policies.crawling"))))
+                seen.append(stack.enter_context(watched(*crawls)))
                 os.kill(served.pid, number)
             heard.append(sample)
 
         with pytest.raises(WebLost, match=how):
             run_once(slow_order_on(served), 600.0, lose, served)
-        assert crawls[0].alive() == []
+        assert (len(crawls), seen[0].alive()) == (1, [])
     assert not [*temporary.iterdir()]
     assert len(heard) < 5
 
@@ -244,15 +257,10 @@ def test_a_crawl_ends_with_whoever_started_it(web: Served, tmp_path: Path) -> No
     read, write = os.pipe()
     with (
         os.fdopen(read, "rb") as said,
-        subprocess.Popen(
-            child_command(_PROGRAM, str(tmp_path), str(write)),
-            stdin=subprocess.PIPE,
-            pass_fds=[write],
-            env=environment(),
-        ) as process,
+        Children(CRAWLING).Popen(child_command(_PROGRAM, str(tmp_path), str(write)), pass_fds=[write]) as process,
     ):
         os.close(write)
         assert process.stdin is not None
         assert said.readline().startswith(b"[0.0")
         process.stdin.close()
-        assert process.wait(30) == ExitCode.FORCED
+        assert process.wait(HANG_S) == ExitCode.FORCED
