@@ -36,12 +36,14 @@ LEVEL = panel(
 )  # fmt: skip
 
 
-@pytest.mark.parametrize("suffix", [".png", ".svg", ".pdf", ".PNG"])
-def test_the_suffix_decides_the_kind_of_picture(tmp_path, suffix) -> None:
+@pytest.mark.parametrize(
+    ("suffix", "panels"), [(".png", (LINES, LEVEL)), (".svg", (LINES,)), (".pdf", (LINES,)), (".PNG", (LINES,))]
+)
+def test_the_suffix_decides_the_kind_of_picture(tmp_path, suffix, panels) -> None:
     """And the file begins as such a file begins."""
     path = tmp_path / f"picture{suffix}"
     plots.require_plots(path)
-    plots.draw(LabReport(name="x", tables=(), panels=(LINES, LEVEL), closing=()), path)
+    plots.draw(LabReport(name="x", tables=(), panels=panels, closing=()), path)
     assert path.read_bytes().startswith(MAGIC[suffix.lower()])
 
 

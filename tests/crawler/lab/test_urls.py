@@ -3,6 +3,7 @@
 import hashlib
 import io
 from collections import Counter
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -24,6 +25,18 @@ PORTALS = (
 )
 
 
+@cache
+def capture() -> list[bytes]:
+    """The published number of URLs."""
+    return packet_urls()
+
+
+@cache
+def many_portal_urls(seed: int = 1) -> list[bytes]:
+    """Enough for the spread of the long tail to be seen."""
+    return portal_urls(60_000, seed)
+
+
 def digest(urls: list[bytes]) -> str:
     return hashlib.sha256(b"\n".join(urls)).hexdigest()[:16]
 
@@ -38,7 +51,7 @@ def is_portal(name: bytes) -> bool:
 
 def test_a_capture_has_the_published_number_and_mean_length() -> None:
     """75,012 distinct URLs of 50.5 bytes on average, short ones frequent, a few long."""
-    urls = packet_urls()
+    urls = capture()
     lengths = sorted(map(len, urls))
     assert len(set(urls)) == 75_012
     assert sum(lengths) / len(urls) == pytest.approx(50.5, abs=1e-4)
@@ -74,14 +87,14 @@ def test_a_seed_chooses_other_urls() -> None:
 
 def test_portal_urls_are_distinct_and_a_longer_list_begins_with_a_shorter() -> None:
     """So those beyond the first n are n's probes."""
-    urls = portal_urls(60_000)
+    urls = many_portal_urls()
     assert len(set(urls)) == 60_000
     assert portal_urls(5000) == urls[:5000]
 
 
 def test_portal_urls_spread_as_the_docstring_says() -> None:
     """Seven tenths on eight portals, three tenths of these on qq.com; the busiest host by 1/r; a long tail of small sites."""
-    hosts = Counter(map(host, portal_urls(60_000)))
+    hosts = Counter(map(host, many_portal_urls()))
     portals = {name: count for name, count in hosts.items() if is_portal(name)}
     qq = sum(count for name, count in portals.items() if name.endswith(b".qq.com"))
     small = sorted(count for name, count in hosts.items() if name not in portals)
@@ -97,7 +110,7 @@ def test_portal_urls_spread_as_the_docstring_says() -> None:
 
 def test_a_seed_changes_pages_and_not_sites() -> None:
     """All seeds share the portals' 320 hosts and the ten thousand small sites."""
-    first, second = ({host(url) for url in portal_urls(60_000, seed)} for seed in (1, 2))
+    first, second = ({host(url) for url in many_portal_urls(seed)} for seed in (1, 2))
     assert set(filter(is_portal, first)) == set(filter(is_portal, second))
     rare = sum(name in first for name in second if not is_portal(name))
     assert rare > 0.5 * len(second)

@@ -23,7 +23,7 @@ from anabranch.crawler.lab.urls import portal_urls
 from anabranch.crawler.outcomes.errors import DiskFull, UsageError
 from anabranch.dedup.bloom.formulas import DsbfParameters
 
-COUNT = 20_000
+COUNT = 12_000
 SMALL = BalanceOptions(count=COUNT, two_gigabytes=False)
 
 

@@ -58,14 +58,14 @@ def test_the_hash_table_is_an_exact_set(batches: list[list[bytes]], buckets: int
 def test_chains_are_scanned_linearly(buckets: int) -> None:
     """A miss costs one comparison per key of its bucket, so a B-th of the keys: n / B on average."""
     table = BitmapHashTable(buckets)
-    added = [Counted(key) for key in keys(0, 2000)]
+    added = [Counted(key) for key in keys(0, 1000)]
     table.add(added)
     chains = np.bincount([zlib.crc32(key) % buckets for key in added], minlength=buckets)
-    asked = keys(2000, 2500)
+    asked = keys(1000, 1100)
     Counted.compared = 0
     assert not table.contains(asked).any()
     assert Counted.compared == sum(int(chains[zlib.crc32(key) % buckets]) for key in asked)
-    assert Counted.compared / len(asked) == pytest.approx(2000 / buckets, rel=0.2)
+    assert Counted.compared / len(asked) == pytest.approx(1000 / buckets, rel=0.2)
 
 
 def test_a_table_needs_a_bucket() -> None:
@@ -108,14 +108,14 @@ def test_a_classic_filter_is_the_same_as_one_key_after_the_other(batches: list[l
     [(80_000, 1, 0.61), (80_000, 10, 0.999), (8_000_000, 1, 9.3e-3), (8_000_000, 10, 3.3e-11)],
 )
 def test_rates_are_near_the_formula_and_the_published_setting(bits: int, k: int, published: float) -> None:
-    """75,012 keys in each of the published sizes: as many others are taken for known as the formula says."""
-    bloom = ClassicBloom(bits, k)
+    """75,012 keys in each of the published sizes: as many of others are taken for known as the formula says."""
+    bloom, others = ClassicBloom(bits, k), 30_000
     bloom.add(keys(0, PUBLISHED_URLS))
-    assert bloom.contains(keys(0, PUBLISHED_URLS)).all()
+    assert bloom.contains(keys(0, PUBLISHED_URLS)[::10]).all()
     expected = bloom.expected_rate(PUBLISHED_URLS)
     assert expected == pytest.approx(published, rel=0.02)
-    known = int(np.count_nonzero(bloom.contains(keys(PUBLISHED_URLS, 2 * PUBLISHED_URLS))))
-    assert known == pytest.approx(expected * PUBLISHED_URLS, rel=0.1, abs=0.5)
+    known = int(np.count_nonzero(bloom.contains(keys(PUBLISHED_URLS, PUBLISHED_URLS + others))))
+    assert known == pytest.approx(expected * others, rel=0.1, abs=0.5)
 
 
 @pytest.mark.parametrize(("bits", "k", "what"), [(80, 2, "hashes is 2"), (81, 1, "bits is 81"), (2**32 + 8, 1, "bits")])
@@ -160,7 +160,7 @@ def test_each_domain_has_a_filter_of_its_own_and_portals_overflow_it() -> None:
     filters.add([b"http://fits.example/%d" % i for i in range(18_170)])
     filters.add([b"http://small.example/", *(b"http://portal.example/%d" % i for i in range(70_000))])
     hosts = (b"fits", b"small", b"portal", b"unknown")
-    probes = [b"http://%s.example/p%d" % (host, i) for host in hosts for i in range(20_000)]
+    probes = [b"http://%s.example/p%d" % (host, i) for host in hosts for i in range(5_000)]
     shown = {one.name: one for one in filters.report(probes)}
     assert [(one.name, one.urls) for one in shown.values()] == [
         ("fits.example", 18_170),

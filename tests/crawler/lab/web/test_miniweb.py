@@ -9,6 +9,7 @@ import signal
 import socket
 import subprocess
 import sys
+from collections.abc import Iterator
 from contextlib import AsyncExitStack, ExitStack
 from pathlib import Path
 
@@ -17,7 +18,7 @@ import pytest
 from anabranch.crawler.fetch.connection_limits import raise_file_limit
 from anabranch.crawler.lab.web import miniweb
 from anabranch.crawler.lab.web.ledger import PolitenessLedger, PolitenessRule
-from anabranch.crawler.lab.web.miniweb import WebLost, serving
+from anabranch.crawler.lab.web.miniweb import Served, WebLost, serving
 from anabranch.crawler.lab.web.model import WebOptions
 from anabranch.crawler.lab.web.shape import make_web
 from anabranch.crawler.outcomes.errors import UsageError
@@ -27,6 +28,13 @@ from tests.site.processes import Watched, watched
 
 SMALL = WebOptions(pages=200, hosts=7, latency_s=0.002)
 RULE = PolitenessRule(slots=2, delay_factor=5.0, min_delay_s=0.03, max_delay_s=0.1)
+
+
+@pytest.fixture(scope="module")
+def small() -> Iterator[Served]:
+    """A server of the small web; a test begins a run of its own."""
+    with serving(SMALL) as served:
+        yield served
 
 
 async def fetch(port: int, urls: list[str]) -> list[int]:
@@ -67,25 +75,24 @@ def test_every_page_of_the_web_is_served_as_it_was_made() -> None:
         assert ledger.cpu_s < ledger.wall_s
 
 
-def test_a_new_run_begins_with_an_empty_ledger() -> None:
+def test_a_new_run_begins_with_an_empty_ledger(small: Served) -> None:
     """The same server serves many runs."""
-    with serving(SMALL) as served:
-        asyncio.run(fetch(served.port, ["http://www.qq.com/"]))
-        assert served.ledger().requests == 1
-        served.begin(RULE)
-        assert (served.ledger().requests, served.ledger().rule) == (0, RULE)
+    small.begin(PolitenessRule())
+    asyncio.run(fetch(small.port, ["http://www.qq.com/"]))
+    assert small.ledger().requests == 1
+    small.begin(RULE)
+    assert (small.ledger().requests, small.ledger().rule) == (0, RULE)
 
 
-def ledger_of_crawl(*, slots: int, delay: PolitenessRule) -> PolitenessLedger:
-    with serving(SMALL) as served:
-        served.begin(RULE)
-        asyncio.run(crawl(served.port, "http://www.qq.com/", slots=slots, delay=delay))
-        return served.ledger()
+def ledger_of_crawl(served: Served, *, slots: int, delay: PolitenessRule) -> PolitenessLedger:
+    served.begin(RULE)
+    asyncio.run(crawl(served.port, "http://www.qq.com/", slots=slots, delay=delay))
+    return served.ledger()
 
 
-def test_a_client_that_keeps_slots_and_delays_has_a_clean_ledger() -> None:
+def test_a_client_that_keeps_slots_and_delays_has_a_clean_ledger(small: Served) -> None:
     """Over real sockets, by the client's own clock; the gap that the server saw is no shorter than the least delay."""
-    ledger = ledger_of_crawl(slots=2, delay=RULE)
+    ledger = ledger_of_crawl(small, slots=2, delay=RULE)
     (entry,) = ledger.hosts
     assert ledger.is_kept, ledger.verdict()
     assert (entry.requests, entry.most_at_once) == (8, 2)
@@ -93,16 +100,16 @@ def test_a_client_that_keeps_slots_and_delays_has_a_clean_ledger() -> None:
     assert entry.shortest_gap_s >= 0.03
 
 
-def test_a_client_with_one_connection_too_many_is_found() -> None:
+def test_a_client_with_one_connection_too_many_is_found(small: Served) -> None:
     """It keeps the delays on each of them."""
-    ledger = ledger_of_crawl(slots=3, delay=RULE)
+    ledger = ledger_of_crawl(small, slots=3, delay=RULE)
     assert not ledger.is_kept
     assert ledger.hosts[0].too_many + ledger.hosts[0].too_early > 0
 
 
-def test_a_client_that_does_not_wait_is_found() -> None:
+def test_a_client_that_does_not_wait_is_found(small: Served) -> None:
     """It keeps the slots."""
-    ledger = ledger_of_crawl(slots=2, delay=PolitenessRule(slots=2, min_delay_s=0.01))
+    ledger = ledger_of_crawl(small, slots=2, delay=PolitenessRule(slots=2, min_delay_s=0.01))
     (entry,) = ledger.hosts
     assert (ledger.is_kept, entry.too_many) == (False, 0)
     assert entry.too_early == 6

@@ -7,6 +7,7 @@ import os
 import subprocess
 import sys
 import tracemalloc
+from collections import Counter
 from statistics import median
 from urllib.parse import urlsplit
 
@@ -49,7 +50,7 @@ def test_every_url_is_reachable_from_the_seeds(kind: str, pages: int, hosts: int
     found = walked(web)
     counts = {site.host: site.urls for site in web.sites}
     assert len(found) == web.urls == sum(counts.values()) == pages
-    assert {host: sum(urlsplit(url).netloc == host for url in found) for host in counts} == counts
+    assert Counter(urlsplit(url).netloc for url in found) == counts
 
 
 def digest() -> str:
@@ -107,7 +108,7 @@ def test_links_lead_to_known_pages_and_to_pages_of_other_hosts() -> None:
 
 def test_what_fails_has_nothing_below_it_and_stays_so() -> None:
     """A status is the same for each request; few fail, each way once at least; redirects lead to pages that answer."""
-    web = small("hosts", pages=30_000, hosts=300)
+    web = small("hosts", pages=15_000, hosts=300)
     pages = walked(web)
     failed = {url: page for url, page in pages.items() if page.status != 200}
     assert {page.status for page in failed.values()} == {301, 404, 500, 503}
@@ -193,7 +194,7 @@ def test_ten_million_urls_on_many_hosts_cost_no_memory_per_page() -> None:
     def taken(pages: int) -> int:
         tracemalloc.start()
         try:
-            web = make_web(WebOptions(kind="hosts", pages=pages, hosts=1_000))
+            web = make_web(WebOptions(kind="hosts", pages=pages, hosts=200))
             for site in web.sites:
                 assert web.page(f"http://{site.host}/") is not None
             return tracemalloc.get_traced_memory()[0]
