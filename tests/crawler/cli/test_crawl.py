@@ -120,8 +120,9 @@ def test_a_poor_policy_is_warned_of_once(capsys, policy, times, processes) -> No
     """One event, however many processes crawl; a quiet run has none."""
     run_crawl(command(SEED, policy=policy, processes=processes))
     assert capsys.readouterr().err.count("policy length:N is a poor choice") == times
-    run_crawl(command(SEED, policy=policy, processes=processes, job=Path("quiet"), verbosity=-1))
-    assert "poor choice" not in capsys.readouterr().err
+    if times:
+        run_crawl(command(SEED, policy=policy, processes=processes, job=Path("quiet"), verbosity=-1))
+        assert "poor choice" not in capsys.readouterr().err
 
 
 # Errors
