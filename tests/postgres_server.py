@@ -12,6 +12,7 @@ import atexit
 import os
 import shutil
 import tempfile
+import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from functools import cache
@@ -22,6 +23,7 @@ from sqlalchemy import URL, make_url
 
 from scripts.postgres_server import PostgresServer, administer, fresh_database, running
 from tests import costs
+from tests.patience import HANG_S
 
 VARIABLE = "ANABRANCH_TEST_POSTGRES"
 
@@ -42,8 +44,9 @@ def server() -> Iterator[str]:
 #: Databases that wait for their next test, with what drops each.
 _empty: list[tuple[str, Callable[[], object]]] = []
 
+#: Sessions of others that have not ended; each is told to end. The server's own wait for that takes steps of 100 ms.
 _END_OTHERS = (
-    "SELECT pg_terminate_backend(pid, 10000) FROM pg_stat_activity "
+    "SELECT pg_terminate_backend(pid) FROM pg_stat_activity "
     "WHERE datname = current_database() AND pid <> pg_backend_pid()"
 )
 #: As in a new database.
@@ -71,13 +74,21 @@ def _emptied(url: str) -> bool:
     import psycopg
 
     try:
-        administer(url, _END_OTHERS)
-        ((is_as_new,),) = administer(url, _IS_AS_NEW)
-        if is_as_new:
-            administer(url, _EMPTY)
+        with psycopg.connect(_of_driver(url), autocommit=True) as connection:
+            ends_s = time.monotonic() + HANG_S
+            while connection.execute(_END_OTHERS).fetchone():
+                assert time.monotonic() < ends_s, f"a session in {url} does not end"
+                time.sleep(0.002)
+            is_as_new = connection.execute(_IS_AS_NEW).fetchone() == (True,)
+            if is_as_new:
+                connection.execute(_EMPTY)
     except psycopg.Error:  # the test has dropped it, or closed it to others
         return False
-    return bool(is_as_new)
+    return is_as_new
+
+
+def _of_driver(url: str) -> str:
+    return make_url(url).set(drivername="postgresql").render_as_string(hide_password=False)
 
 
 @contextmanager

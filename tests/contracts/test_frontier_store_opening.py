@@ -9,6 +9,7 @@ import pytest
 from anabranch.frontier.errors import FormatMismatch, StoreInUse
 from anabranch.frontier.records import FRONT, OutcomeKind, turn_of
 from anabranch.frontier.stores.contract import Counters, Ended, LeftGate, Moved, Standing
+from anabranch.frontier.stores.sql import postgres
 from tests.frontier.stores.rows import (
     A_LANE,
     IDENTITY,
@@ -95,8 +96,9 @@ def test_another_identity_is_refused(place: Home) -> None:
     assert (opening.clean, opening.counters.queued) == (True, 1)
 
 
-def test_a_store_has_one_owner_at_a_time(place: Home) -> None:
+def test_a_store_has_one_owner_at_a_time(place: Home, monkeypatch: pytest.MonkeyPatch) -> None:
     """The second is refused and harms nothing."""
+    monkeypatch.setattr(postgres, "_LOCK_S", 0.1)
     place.open()
     place.teller.say([row(1)])
     second = place.make()

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import atexit
 from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from functools import cache
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import pytest
 
@@ -17,8 +21,18 @@ KEYS = [b"http://a.test/%d" % number for number in range(300)]
 
 
 def shared(folder: Path) -> SharedFilter:
-    """On two servers, which the fixture has started."""
-    return open_shared((folder / "urls").read_text().split(), "seen", expect=1000, false_positive=1e-4)
+    """On two servers, under a name of the test's own."""
+    return open_shared(redis_urls(), folder.as_posix().replace("/", "-"), expect=1000, false_positive=1e-4)
+
+
+@cache
+def redis_urls() -> list[str]:
+    """Two servers for all tests of this process."""
+    with ExitStack() as stack:
+        folder = Path(stack.enter_context(TemporaryDirectory(prefix="anabranch-redis-")))
+        servers = stack.enter_context(redis_servers(folder, 2))
+        atexit.register(stack.pop_all().close)
+    return [server.url for server in servers]
 
 
 def own(folder: Path) -> DedupFilter:
@@ -36,11 +50,9 @@ FILTERS: dict[str, Callable[[Path], SeenFilter]] = {
 @pytest.fixture(params=FILTERS)
 def seen(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[SeenFilter]:
     """An open filter of each kind."""
-    with redis_servers(tmp_path, 2 if "shared" in request.param else 0) as servers:
-        (tmp_path / "urls").write_text(" ".join(server.url for server in servers))
-        opened = FILTERS[request.param](tmp_path)
-        yield opened
-        opened.close()
+    opened = FILTERS[request.param](tmp_path)
+    yield opened
+    opened.close()
 
 
 def test_what_was_marked_is_seen_and_nothing_else(seen: SeenFilter) -> None:

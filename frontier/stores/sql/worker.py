@@ -46,7 +46,7 @@ from anabranch.frontier.stores.sql.reading import Question, job_counts
 
 #: Bits of the numbers that a worker gives rows and turns since it joined; the epoch is above them.
 NUMBER_BITS = 30
-#: How often a worker with nothing else to do looks for links.
+#: How often a worker with nothing else to do looks for links, unless its identity says otherwise.
 POLL_S = 0.05
 #: Links that are read at a time.
 LINKS_AT_ONCE = 2000
@@ -68,6 +68,7 @@ class WorkerIdentity:
     token: str  #: of its folder, kept there: a second process with the same name and token is the first one's successor
     ttl_s: float = 15.0  #: so long its shares stay its own without a renewal
     look_s: float = 1.0  #: at least so often it renews, and looks at its part of the shares
+    poll_s: float = POLL_S  #: so often it looks for links when it has nothing else to do
 
     @property
     def lock_s(self) -> float:
@@ -108,8 +109,6 @@ class _Look(NamedTuple):
 class ShareWorker:
     """An `Owner` of some shares. `end_session` ends the session of another worker, if the server can (PostgreSQL)."""
 
-    idle_s = POLL_S
-
     def __init__(
         self,
         rule: ShareRule,
@@ -139,6 +138,11 @@ class ShareWorker:
     def serving(self) -> frozenset[int]:
         """The shares whose gates may be taken."""
         return self._held.serving
+
+    @property
+    def idle_s(self) -> float:
+        """Until it looks for links again."""
+        return self._identity.poll_s
 
     @property
     def shares_epoch(self) -> int:
@@ -235,7 +239,7 @@ class ShareWorker:
         if now_s >= self._looked_s + min(self._identity.ttl_s / _LOOKS_PER_LEASE, self._identity.look_s):
             self._looked_s = now_s
             tasks.append(_then(self._look, self._take_look, post))
-        if self._held.serving and not self._handed and now_s >= self._polled_s + POLL_S:
+        if self._held.serving and not self._handed and now_s >= self._polled_s + self._identity.poll_s:
             self._polled_s = now_s
             tasks.append(_then(self._read_links, self._take_links, post))
         return tasks

@@ -22,11 +22,13 @@ SHARES = 8
 TTL_S = 60.0
 #: Shares are divided in looks; a second each, as in a crawl, would be most of a test.
 LOOK_S = 0.02
+#: Links come in polls, and each link of a site waits for one.
+POLL_S = 0.005
 
 
 def identity(name: str, token: str = "", ttl_s: float = TTL_S, look_s: float = LOOK_S) -> WorkerIdentity:
     """A worker that looks at its part all the time; without a token, from a folder of its own."""
-    return WorkerIdentity(name=name, token=token or name, ttl_s=ttl_s, look_s=look_s)
+    return WorkerIdentity(name=name, token=token or name, ttl_s=ttl_s, look_s=look_s, poll_s=POLL_S)
 
 
 def order(**more: object) -> FrontierOrder:
@@ -66,9 +68,12 @@ class Worker:
         self.name = name
         self.changed = Event()
         self.store = SqlStore(target, shared=Shared(share_rule_of(order), identity(name, token, ttl_s, look_s)))
-        self.frontier: Frontier = open_frontier(None, order, store=self.store, on_change=self.changed.set)
+        self.frontier: Frontier = open_frontier(None, order, store=self.store, on_change=self._on_change)
         self.fetched: Counter[str] = Counter()
         self.held: list[Lease] = []
+
+    def _on_change(self) -> None:
+        self.changed.set()
 
     def lease(self, most: int = 1_000_000) -> int:
         """Take all leases that are to be had, up to so many; how many."""
@@ -110,14 +115,15 @@ def until(is_so: Callable[[], bool], workers: list[Worker], step: Callable[[], N
 
 
 def waiting(workers: list[Worker]) -> Iterator[None]:
-    """Again and again, whenever a store has answered. Raises: AssertionError after a long time."""
-    ends_s = time.monotonic() + HANG_S
+    """Again and again, whenever one of their stores has answered. Raises: AssertionError after a long time."""
+    ends_s, changed = time.monotonic() + HANG_S, Event()
+    for worker in workers:
+        worker.changed = changed
     for turn in itertools.count():
         yield
         assert time.monotonic() < ends_s, f"nothing comes of it after {turn} turns"
-        workers[turn % len(workers)].changed.wait(0.02)
-        for worker in workers:
-            worker.changed.clear()
+        changed.wait(0.02)  # time alone may change something, too
+        changed.clear()
 
 
 def crawl(workers: list[Worker], site: Site) -> Counter[str]:

@@ -86,7 +86,7 @@ def frozen(worker: Worker) -> Iterator[None]:
 @pytest.mark.parametrize("policy", ["host", "bkdr:7", "domain"])
 def test_three_workers_fetch_each_page_once(place: Path | str, policy: str) -> None:
     """Whichever worker finds a link, the one that holds its share fetches it."""
-    site = Site(hosts=30, pages=300)
+    site = Site(hosts=30, pages=120)
     with team(place, policy=policy) as workers:
         workers[0].frontier.schedule([Candidate(site.urls[0])])
         assert crawl(workers, site) == Counter(site.urls)
