@@ -11,9 +11,10 @@ import pytest
 import structlog
 
 import anabranch
+from anabranch.crawler.operate.folderjob import FolderJob
 from tests.acceptance.archive import archived
 from tests.patience import HANG_S
-from tests.site.page import Host, Page, go, redirect
+from tests.site.page import Host, Page, file, go, redirect
 from tests.site.server import SmallWeb
 
 SITE = {
@@ -38,6 +39,10 @@ async def web():
 def given(web, monkeypatch):
     """Keywords that each crawl of the small web needs."""
     monkeypatch.chdir("/")
+    return settings_for(web)
+
+
+def settings_for(web):
     return {
         "dns": {"hosts": dict(web.hosts)}, "allow_private": True, "min_delay": 0, "max_delay": 0, "contact": "https://a.test/",
         "max_connections": 4, "dedup": {"expect": 100_000, "leaf_bits": 1 << 16},
@@ -112,16 +117,37 @@ async def test_an_error_of_the_program_ends_the_crawl_and_passes(tmp_path, web, 
         assert {page.url async for page in crawl} == URLS
 
 
-async def test_a_slow_program_slows_the_crawl(web, given):
-    """No more pages wait than may, besides those that were being fetched."""
-    async with anabranch.crawl(SEED, buffer=1, crawl={"workers": 2}, **given) as crawl:
-        async for page in crawl:
-            if page.url == SEED:
-                continue
-            for _ in range(200):
+@pytest.mark.parametrize(
+    ("body_bytes", "workers", "buffer", "least"),
+    [pytest.param(1, 12, 4, 5, id="buffer"), pytest.param(12 << 20, 8, 64, 6, id="64 MiB of bodies")],
+)
+async def test_no_fetch_begins_while_as_many_pages_wait_as_may(tmp_path, body_bytes, workers, buffer, least):
+    """Each worker fetches a page at first. They fetch more when fewer than `least` pages are left, that of the program included."""
+    paths = [f"/{number}" for number in range(40)]
+    site = {"/": Page(links=go(*paths)), **dict.fromkeys(paths, file("text/plain", b"x" * body_bytes))}
+    async with SmallWeb({"a.test": Host(pages=site)}) as web:
+        settings = {**settings_for(web), "max_connections": workers, "crawl": {"workers": workers}}
+        async with anabranch.crawl(SEED, job=(job := tmp_path / "job"), buffer=buffer, **settings) as crawl:
+            pages = aiter(crawl)
+            await anext(pages)
+            await anext(pages)
+            while await steps(job) != ["delivery"] * workers:
                 await asyncio.sleep(0)
-            assert len(fetched(web)) <= 5
-            break
+            for _ in range(workers - least):
+                await anext(pages)
+            while (await crawl.status())["totals"]["done"] < 1 + workers - least or "disposition" in await steps(job):
+                await asyncio.sleep(0)
+            assert await steps(job) == ["delivery"] * least
+            assert len(fetched(web)) == 1 + workers
+            await anext(pages)
+            while len(fetched(web)) == 1 + workers:
+                await asyncio.sleep(0)
+
+
+async def steps(job):
+    """What each worker that has a URL does with it."""
+    table = await asyncio.to_thread(FolderJob(job).report, {"name": "workers"})
+    return [row["processor"] for row in table["rows"]]
 
 
 async def test_a_limit_counts_pages_that_are_done(web, given):
