@@ -122,7 +122,7 @@ async def test_an_error_of_the_program_ends_the_crawl_and_passes(tmp_path, web, 
     [pytest.param(1, 12, 4, 5, id="buffer"), pytest.param(12 << 20, 8, 64, 6, id="64 MiB of bodies")],
 )
 async def test_no_fetch_begins_while_as_many_pages_wait_as_may(tmp_path, body_bytes, workers, buffer, least):
-    """Each worker fetches a page at first. They fetch more when fewer than `least` pages are left, that of the program included."""
+    """Each worker fetches a page at first. They fetch more when fewer than `least` are left, that of the program included."""
     paths = [f"/{number}" for number in range(40)]
     site = {"/": Page(links=go(*paths)), **dict.fromkeys(paths, file("text/plain", b"x" * body_bytes))}
     async with SmallWeb({"a.test": Host(pages=site)}) as web:
