@@ -14,7 +14,8 @@ from pathlib import Path
 from threading import Lock
 from typing import Any
 
-from anabranch.crawler.console.asking import PATIENCE_S, Asking
+from anabranch.crawler.console.asking import PATIENCE_S as LISTING_PATIENCE_S
+from anabranch.crawler.console.asking import Asking
 from anabranch.crawler.console.launching import Launcher
 from anabranch.crawler.job.checking import Check, check_names, order_warnings
 from anabranch.crawler.job.folder import JobFolder, move_aside
@@ -116,12 +117,19 @@ class NoSuchJob(UsageError):
 class ConsoleJobs:
     """The jobs of one console. Its methods block. Raises: CrawlerError, FrontierError."""
 
-    def __init__(self, place: str) -> None:
-        """`place` is a folder, or the URL of a database. Raises: UsageError."""
+    def __init__(
+        self, place: str, *, patience_s: float = _PATIENCE_S, listing_patience_s: float = LISTING_PATIENCE_S
+    ) -> None:
+        """`place` is a folder, or the URL of a database. Raises: UsageError.
+
+        A crawl has `patience_s` to answer, and `listing_patience_s` if all are asked at once.
+        """
+        self._patience_s = patience_s
         self._launcher = Launcher()
         self._sums: dict[str, ProcessSums] = {}  # of jobs of several workers, by name
         self._turns: defaultdict[str, Lock] = defaultdict(Lock)  # by the name of a job
-        self._listing, self._measuring = Asking(self.row, PATIENCE_S), Asking(self.metrics, PATIENCE_S)
+        self._listing = Asking(self.row, listing_patience_s)
+        self._measuring = Asking(self.metrics, listing_patience_s)
         self._database = operated(place) if place.startswith(DATABASES) else None
         self.folder = None if self._database else Path(place)
         if self.folder is not None and not self.folder.is_dir():
@@ -176,7 +184,7 @@ class ConsoleJobs:
         """A job by its name. Raises: NoSuchJob."""
         directory = self.directory(name)
         if directory is not None:
-            return operated_folder(directory, turn=self._turns[name], patience_s=_PATIENCE_S)
+            return operated_folder(directory, turn=self._turns[name], patience_s=self._patience_s)
         assert self._database is not None
         return self._database
 

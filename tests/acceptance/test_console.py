@@ -151,10 +151,10 @@ async def test_streams_show_what_happens_until_the_token_is_revoked(tmp_path, we
 
 
 SOON = f"""
+from functools import partial
 from anabranch.__main__ import main
-from anabranch.crawler.console import jobs
-assert jobs.PATIENCE_S < jobs._PATIENCE_S
-jobs.PATIENCE_S, jobs._PATIENCE_S = {patient(1.0)}, {patient(5.0)}
+from anabranch.crawler.console import server
+server.ConsoleJobs = partial(server.ConsoleJobs, patience_s={patient(5.0)}, listing_patience_s={patient(1.0)})
 main()
 """
 

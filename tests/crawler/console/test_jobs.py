@@ -10,6 +10,7 @@ from anabranch.crawler.console.jobs import ALLOWED, ConsoleJobs, _of_the_machine
 from anabranch.crawler.job.folder import JobFolder
 from anabranch.crawler.job.seeds import read_seeds
 from anabranch.crawler.operate.databasejob import DatabaseJob
+from anabranch.crawler.operate.folderjob import FolderJob
 from anabranch.crawler.order.fetch import SiteEntry
 from anabranch.crawler.order.frontier import OverrideEntry
 from anabranch.crawler.order.order import CrawlOrder
@@ -27,6 +28,14 @@ def test_counters_of_several_workers_do_not_fall_when_one_leaves(tmp_path, monke
     assert jobs.metrics("x") == {pages: 13}
     assert jobs.metrics("x") is None
     assert jobs.metrics("x") == {pages: 1}
+
+
+def test_a_crawl_has_as_long_to_answer_as_the_console_gives(tmp_path) -> None:
+    """Each job of a folder has this patience."""
+    JobFolder.open(tmp_path / "news").close()
+    job = ConsoleJobs(str(tmp_path), patience_s=0.5).job("news")
+    assert isinstance(job, FolderJob)
+    assert job.patience_s == 0.5
 
 
 ENTRIES = {"site": SiteEntry, "override": OverrideEntry}
