@@ -23,6 +23,7 @@ import socket
 import struct
 import subprocess
 import sys
+import tempfile
 import threading
 import time
 import traceback
@@ -200,13 +201,14 @@ class _Server:
 
     def __init__(self, preload: Sequence[str]) -> None:
         self._channel, its = socket.socketpair()
+        self._output = tempfile.TemporaryFile()  # noqa: SIM115 - it is closed with the server
         with its:
             self._process = subprocess.Popen(
-                [sys.executable, __file__, str(its.fileno()), *preload],
+                [sys.executable, __file__, str(its.fileno()), str(self._output.fileno()), *preload],
                 stdin=subprocess.PIPE,  # its commands have pipes, too, and may keep its stream objects
                 stdout=subprocess.PIPE,
                 stderr=subprocess.PIPE,
-                pass_fds=[its.fileno()],
+                pass_fds=[its.fileno(), self._output.fileno()],
                 env={name: value for name, value in os.environ.items() if not name.startswith("ANABRANCH_")}
                 | {"PYTHONPATH": str(Path(__file__).resolve().parents[2])},
             )
@@ -236,7 +238,8 @@ class _Server:
         pid = status.recv(_NUMBER.size)
         if not pid:
             out, err = self._process.communicate()
-            raise AssertionError(f"the fork server has ended: {out.decode()} {err.decode()}")
+            self._output.seek(0)
+            raise AssertionError(f"the fork server has ended: {(out + err + self._output.read()).decode()}")
         return _NUMBER.unpack(pid)[0], status
 
     @property
@@ -248,6 +251,7 @@ class _Server:
         """It ends; what it and its commands used of the machine counts as this process's."""
         self._channel.close()
         self._process.communicate()
+        self._output.close()
 
 
 _servers: dict[tuple[str, ...], _Server] = {}
@@ -413,9 +417,17 @@ def _run(arguments: Sequence[str], cwd: str, env: Mapping[str, str]) -> None:
         runpy.run_path(arguments[0], run_name="__main__")
 
 
+def _write_to(descriptor: int) -> None:
+    """Write all output to this file. Nobody reads the pipes while the server lives, and a full one would stop it."""
+    for stream in (sys.stdout, sys.stderr):
+        os.dup2(descriptor, stream.fileno())
+    os.close(descriptor)
+
+
 if __name__ == "__main__":
+    _write_to(int(sys.argv[2]))
     _children = _Children(socket.socket(fileno=int(sys.argv[1])))
-    for _name in sys.argv[2:]:
+    for _name in sys.argv[3:]:
         _preload(_name)
     if "anabranch.crawler.cli.app" in sys.modules:
         _build_parameters(sys.modules["anabranch.crawler.cli.app"].root_command())

@@ -11,6 +11,7 @@ import pytest
 
 from tests.acceptance import forkserver
 from tests.acceptance.command import environment
+from tests.patience import HANG_S
 
 PROGRAM = """
 import atexit, os, signal, sys
@@ -26,6 +27,8 @@ ENDS = {
     "1 / 0": 1,
     "os.kill(os.getpid(), signal.SIGTERM)": -signal.SIGTERM,
 }
+#: Modules whose import takes many others, for a server of its own.
+CHATTY = (*forkserver.ROOMS, "json")
 
 
 @pytest.fixture(params=[True, False], ids=["forked", "fresh"])
@@ -64,3 +67,11 @@ async def test_it_is_signalled_by_its_number(tmp_path: Path) -> None:
     os.kill(process.pid, signal.SIGKILL)
     await process.communicate()
     assert process.returncode == -signal.SIGKILL
+
+
+@pytest.mark.skipif(not forkserver.FORKS, reason="processes are not forked here")
+def test_a_server_may_write_more_than_a_pipe_holds(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Here a line for each module that it imports."""
+    monkeypatch.setenv("PYTHONPROFILEIMPORTTIME", "1")
+    ended = forkserver.run(["-c", "print(1)"], cwd=tmp_path, env=environment(), timeout=HANG_S, preload=CHATTY)
+    assert ended.stdout == "1\n"
