@@ -1,4 +1,4 @@
-"""The costs of tests: what counts, what is listed, and what fails a run."""
+"""A run measures the CPU time of each test, lists the expensive ones, and fails for one that is too expensive."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def test_a_child_process_counts_while_it_lives_and_after_its_end(ends: bool) -> 
 
 @pytest.mark.skipif(not forkserver.FORKS, reason="processes are not forked here")
 def test_what_a_fork_server_imports_is_no_cost_of_the_test_that_starts_it(tmp_path: Path) -> None:
-    """It would depend on the order of the tests whether one is too expensive."""
+    """Otherwise the order of the tests would decide which of them is too expensive."""
     measured = Measured()
     item = SimpleNamespace(nodeid="a", get_closest_marker=lambda _: None)
     run, before = measured.pytest_runtest_protocol(item), forkserver.servers()  # type: ignore[arg-type]
@@ -69,7 +69,7 @@ def test_what_a_fork_server_imports_is_no_cost_of_the_test_that_starts_it(tmp_pa
 
 
 def test_an_unmarked_test_may_take_three_seconds_and_a_slow_one_what_it_needs() -> None:
-    """On a machine that is half as fast, twice as much."""
+    """The bound is in seconds of the reference machine: a machine that is half as fast has twice as many."""
     costs = [cost(MOST_S + 0.1, "a"), cost(MOST_S - 0.1, "b"), cost(100.0, "c", is_slow=True)]
     assert too_expensive(costs, 1.0) == ["a"]
     assert too_expensive(costs, 2.0) == []
@@ -77,7 +77,7 @@ def test_an_unmarked_test_may_take_three_seconds_and_a_slow_one_what_it_needs() 
 
 @pytest.mark.parametrize(("cpu", "status"), [(MOST_S + 1, pytest.ExitCode.TESTS_FAILED), (0.1, pytest.ExitCode.OK)])
 def test_a_test_that_is_too_expensive_fails_the_run(cpu: float, status: pytest.ExitCode) -> None:
-    """Though all tests have passed."""
+    """It fails even if all tests have passed."""
     reported, session = Reported(None), SimpleNamespace(exitstatus=pytest.ExitCode.OK)
     reported.pytest_testnodedown(SimpleNamespace(workeroutput={"costs": ([("a", cpu, cpu, False)], [REFERENCE_S])}))
     reported.pytest_sessionfinish(session)  # type: ignore[arg-type]
@@ -101,7 +101,7 @@ def test_what_took_more_than_a_second_is_listed_the_most_expensive_first() -> No
 
 
 def test_folders_are_listed_by_what_their_tests_cost() -> None:
-    """In a room each folder counts for itself."""
+    """In a room each folder has its own line."""
     costs = [
         cost(1.0, "tests/dedup/bloom/test_bits.py::test_a"),
         cost(2.0, "tests/acceptance/test_crawl.py::test_b"),
@@ -116,6 +116,6 @@ def test_folders_are_listed_by_what_their_tests_cost() -> None:
 
 
 def test_a_run_says_what_was_skipped_for_want_of_what() -> None:
-    """One line for each reason."""
+    """Each reason has one line, with the number of tests."""
     reasons = ["Skipped: no nginx", "Skipped: no fish", "Skipped: no nginx"]
     assert list(missing(reasons)) == ["skipped 1: no fish", "skipped 2: no nginx"]

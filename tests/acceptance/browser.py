@@ -12,7 +12,6 @@ import os
 import re
 import shutil
 import signal
-import socket
 import subprocess
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager, closing, contextmanager, suppress
@@ -62,7 +61,7 @@ class RunningConsole:
         self.jobs.mkdir(exist_ok=True)
 
     def start(self) -> None:
-        """Start it, and wait until it has said where it is."""
+        """Start it, and wait until it has said where it is: it listens by then."""
         options = ("--listen", f"127.0.0.1:{self.port}", "--state", str(self.state), *map(str, self._options))
         self._process = blocking.Process(
             ["-m", "anabranch", "console", self._place, *options],
@@ -76,9 +75,6 @@ class RunningConsole:
         found = re.search(r"https?://\S+", line)
         assert found, line
         self.login = found[0]
-        while True:  # it says so just before it listens
-            with suppress(OSError), socket.create_connection(("127.0.0.1", self.port)):
-                return
 
     def end(self) -> None:
         """End it in order, or kill it if it hangs; its crawls go on."""

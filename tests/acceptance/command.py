@@ -22,6 +22,21 @@ LOOP = "TESTED_LOOP"
 #: A command that has not ended by then is a defect.
 PATIENCE_S = HANG_S
 
+#: The section `dedup` of a crawl whose filter has 8 KB leaves. One of 1 MB leaves is 20 MB that each opening of a job touches.
+SMALL_FILTER = {"expect": 100_000, "leaf_bits": 1 << 16}
+#: `anabranch ARGUMENTS` as another program would start it, by `-c`; its first argument says how.
+_STARTED_AS = """
+import os, runpy, signal, sys
+how = sys.argv.pop(1)
+if how == "nohup":
+    signal.signal(signal.SIGHUP, signal.SIG_IGN)
+elif how == "session":
+    os.setsid()
+else:
+    os.login_tty(os.open(how, os.O_RDWR | os.O_NOCTTY))
+runpy.run_module("anabranch", run_name="__main__", alter_sys=True)
+"""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ended:
@@ -39,16 +54,13 @@ def environment(**more: str) -> dict[str, str]:
 
 
 def write_order(folder: Path, hosts: Mapping[str, str], **sections: Mapping[str, object]) -> Path:
-    """A crawl order whose names are the small web's, fast unless `sections` say otherwise.
-
-    Its filter has 8 KB leaves, not 1 MB ones: a process that only opens a job would otherwise touch 20 MB of memory first.
-    """
+    """A crawl order whose names are the small web's, fast and with a small filter unless `sections` say otherwise."""
     order: dict[str, dict[str, object]] = {
         "politeness": {"min_delay": 0, "max_delay": 0, "backoff_base": 0, "backoff_cap": 0},
         "fetch": {"allow_private": True, "timeout": "5s"},
         "crawl": {"workers": 20, "loop": os.environ.get(LOOP, "asyncio")},
         "agent": {"contact": "https://example.org/bot"},
-        "dedup": {"expect": 100_000, "leaf_bits": 1 << 16},
+        "dedup": dict(SMALL_FILTER),
         "scope": {
             "max_path_repeats": 3
         },  # the small web has an honest /tree/1/1/1/: to the default a trap, as in Heritrix
@@ -70,9 +82,12 @@ async def start(*arguments: str | Path, cwd: Path, **variables: str) -> Process:
 
 
 async def start_as(how: str, *arguments: str | Path, cwd: Path) -> Process:
-    """Start `anabranch ARGUMENTS` in a `session` of its own, under `nohup`, or on the terminal with this path."""
-    script = str(Path(__file__).with_name("started.py"))
-    return await forkserver.start([script, how, *map(str, arguments)], cwd=cwd, env=environment())
+    """Start `anabranch ARGUMENTS`.
+
+    `how`: in a `session` of its own, without a terminal, as a daemon; under `nohup`, which ignores SIGHUP; or the path of a
+    terminal, which becomes its own.
+    """
+    return await forkserver.start(["-c", _STARTED_AS, how, *map(str, arguments)], cwd=cwd, env=environment())
 
 
 async def ended(process: Process, stdin: bytes = b"") -> Ended:

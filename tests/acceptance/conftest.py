@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Iterator
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
@@ -15,18 +14,9 @@ if TYPE_CHECKING:
     from tests.acceptance.browser import RunningConsole
 
 
-@pytest.fixture
-def console(tmp_path: Path) -> Iterator[RunningConsole]:
-    """A console without jobs, in a process of its own."""
-    from tests.acceptance.browser import running_console
-
-    with running_console(tmp_path) as made:
-        yield made
-
-
 @pytest.fixture(scope="module")
-def console_of_module(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningConsole]:
-    """A console that the tests of a file share; those that change a job have one of their own there."""
+def console(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningConsole]:
+    """A console in a process of its own, which the tests of a file share. Tests that change a job make one."""
     from tests.acceptance.browser import running_console
 
     with running_console(tmp_path_factory.mktemp("console")) as made:
@@ -51,26 +41,18 @@ async def browser(_chromium: Browser) -> AsyncIterator[Browser]:
             await context.close()
 
 
-@pytest_asyncio.fixture(loop_scope="session")
-async def window(browser: Browser, console: RunningConsole) -> Page:
-    """A window on the console, logged in, of a user of its own."""
-    from tests.acceptance.browser import logged_in
-
-    return await logged_in(browser, console)
-
-
 @pytest_asyncio.fixture(scope="module", loop_scope="session")
-async def _user_of_module(_chromium: Browser, console_of_module: RunningConsole) -> AsyncIterator[BrowserContext]:
+async def _user(_chromium: Browser, console: RunningConsole) -> AsyncIterator[BrowserContext]:
     from tests.acceptance.browser import logged_in
 
-    page = await logged_in(_chromium, console_of_module)
+    page = await logged_in(_chromium, console)
     yield page.context
     await page.context.close()
 
 
 @pytest_asyncio.fixture(loop_scope="session")
-async def window_of_module(_user_of_module: BrowserContext) -> AsyncIterator[Page]:
-    """A new window of one user on that console: scripts of its pages are read once, as by a browser that is used."""
-    page = await _user_of_module.new_page()
+async def window(_user: BrowserContext) -> AsyncIterator[Page]:
+    """A new window of one user on the console: scripts of its pages are read once, as by a browser that is used."""
+    page = await _user.new_page()
     yield page
     await page.close()

@@ -1,4 +1,4 @@
-"""Forked processes for tests that block."""
+"""`blocking.Process` behaves as `subprocess.Popen` does, forked or fresh."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ def test_a_process_that_has_ended_unseen_is_not_killed(tmp_path: Path) -> None:
 
 
 def test_what_hangs_is_given_up(tmp_path: Path) -> None:
-    """After the time that was given."""
+    """`wait` raises after the time that was given."""
     with (
         blocking.Process(["program.py"], cwd=tmp_path, env=environment()) as process,
         pytest.raises(subprocess.TimeoutExpired),
@@ -76,7 +76,7 @@ def test_what_hangs_is_given_up(tmp_path: Path) -> None:
 
 
 def test_one_may_be_talked_to_line_by_line_and_killed(tmp_path: Path) -> None:
-    """A program given as text, with its arguments; it has ended when `kill` returns, and at the end of the `with`."""
+    """A program may be given as text, with its arguments. It has ended when `kill` returns, and at the end of the `with`."""
     program = "import os, sys\nprint(os.getpid(), sys.argv, flush=True)\n"
     program += "for line in sys.stdin:\n    print(line, end='', flush=True)"
     command = ["-c", program, "a"]

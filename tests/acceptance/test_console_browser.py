@@ -38,20 +38,14 @@ async def endless_web():
         yield web
 
 
-@pytest.fixture
-def console(console_of_module):
-    """It serves all tests, each with a job of its own name; no crawl outlives its test."""
-    yield console_of_module
-    while crawls := console_of_module.crawls():
+@pytest.fixture(autouse=True)
+def _no_crawl_outlives_its_test(console):
+    """Each test has jobs of names of its own."""
+    yield
+    while crawls := console.crawls():
         for pid in crawls:
             with suppress(ProcessLookupError):  # it has just ended
                 os.kill(pid, signal.SIGKILL)
-
-
-@pytest.fixture
-def window(window_of_module):
-    """A window on it."""
-    return window_of_module
 
 
 async def test_a_job_is_made_by_the_form_and_watched_until_it_ends(tmp_path, console, window, slow_web):

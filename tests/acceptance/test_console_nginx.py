@@ -5,6 +5,7 @@ import shutil
 import socket
 import subprocess
 from contextlib import contextmanager, suppress
+from time import sleep
 
 import pytest
 
@@ -48,6 +49,7 @@ def nginx(folder, port, snippet):
                 assert process.poll() is None, process.stderr.read().decode()
                 with suppress(OSError), socket.create_connection(("127.0.0.1", port)):
                     break
+                sleep(0.02)
             yield
         finally:
             process.terminate()

@@ -23,7 +23,7 @@ WEB = {host: Host(pages={"/": Page(links=PAGES)}) for host in HOSTS} | {
 
 
 @on_one_loop(scope="module", autouse=True)
-async def crawl(tmp_path_factory, console_of_module):
+async def crawl(tmp_path_factory, console):
     """A crawl of the hosts that has read their first pages, and does not end by itself."""
     folder = tmp_path_factory.mktemp("crawl")
     async with SmallWeb(WEB) as web:
@@ -32,25 +32,13 @@ async def crawl(tmp_path_factory, console_of_module):
             "frontier": {"policy": "host"},
         }
         order = write_order(folder, web.hosts, **sections)
-        job = ("--scope", "any", "--job", console_of_module.jobs / "news")
+        job = ("--scope", "any", "--job", console.jobs / "news")
         process = await start("crawl", SEED, "-c", order, *job, cwd=folder)
         while {str(url).split("/")[2] for url in web.ledger.counts()} < {*HOSTS}:
             await asyncio.sleep(0.01)
         yield
         process.terminate()
         await ended(process)
-
-
-@pytest.fixture
-def console(console_of_module):
-    """It serves all tests."""
-    return console_of_module
-
-
-@pytest.fixture
-def window(window_of_module):
-    """A window on it."""
-    return window_of_module
 
 
 async def test_a_queue_is_found_explained_paused_and_retired(console, window):

@@ -37,18 +37,6 @@ def job(ended_job, console):
     return Path(shutil.copytree(ended_job, console.jobs / "news"))
 
 
-@pytest.fixture
-def console(console_of_module):
-    """It serves all tests."""
-    return console_of_module
-
-
-@pytest.fixture
-def window(window_of_module):
-    """A window on it."""
-    return window_of_module
-
-
 async def test_a_url_is_explained_with_its_log_lines_links_and_record(console, window, job):
     """From its state to the body that was archived; a link leads to the explanation of the next one."""
     await window.goto(f"{console.base}/jobs/news/url")

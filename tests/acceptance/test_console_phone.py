@@ -18,27 +18,15 @@ WIDER = """() => [...document.querySelectorAll(".q-table__middle, .ag-center-col
 
 
 @on_one_loop(scope="module", autouse=True)
-async def jobs(tmp_path_factory, console_of_module):
+async def jobs(tmp_path_factory, console):
     """Two jobs that have fetched 10 and 9 pages."""
-    folder, console = tmp_path_factory.mktemp("crawl"), console_of_module
+    folder = tmp_path_factory.mktemp("crawl")
     async with SmallWeb() as web:
         for name, pages in {"a": 10, "b": 9}.items():
             order = write_order(folder, web.hosts, limits={"pages": pages}, frontier={"policy": "host"})
             job = ("--job", console.jobs / name, "--scope", "any", "--quiet")
             ended = await anabranch("crawl", "http://blog.alpha.test/", "-c", order, *job, cwd=folder)
             assert ended.code == 0, ended.err
-
-
-@pytest.fixture
-def console(console_of_module):
-    """It serves all tests."""
-    return console_of_module
-
-
-@pytest.fixture
-def window(window_of_module):
-    """A window on it."""
-    return window_of_module
 
 
 async def test_figures_are_sorted_by_their_amount(console, window):

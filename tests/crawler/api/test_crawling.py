@@ -13,6 +13,7 @@ import structlog
 import anabranch
 from anabranch.crawler.operate.folderjob import FolderJob
 from tests.acceptance.archive import archived
+from tests.acceptance.command import SMALL_FILTER
 from tests.patience import HANG_S
 from tests.site.page import Host, Page, file, go, redirect
 from tests.site.server import SmallWeb
@@ -45,7 +46,7 @@ def given(web, monkeypatch):
 def settings_for(web):
     return {
         "dns": {"hosts": dict(web.hosts)}, "allow_private": True, "min_delay": 0, "max_delay": 0, "contact": "https://a.test/",
-        "max_connections": 4, "dedup": {"expect": 100_000, "leaf_bits": 1 << 16},
+        "max_connections": 4, "dedup": SMALL_FILTER,
     }  # fmt: skip
 
 

@@ -33,13 +33,12 @@ from anabranch.frontier.errors import (
     StoreUnavailable,
 )
 from tests.acceptance import blocking, forkserver
-from tests.acceptance.command import environment
+from tests.acceptance.command import SMALL_FILTER, environment
 from tests.patience import HANG_S
 
 #: Nobody listens there, and it is refused before anybody is asked.
 SEED = "http://127.0.0.1:9/"
-#: A filter of 1 MB leaves is 20 MB of memory that each opening of a job touches.
-SMALL = ("dedup.expect=100000", "dedup.leaf_bits=65536")
+SMALL = tuple(f"dedup.{key}={value}" for key, value in SMALL_FILTER.items())
 
 
 @pytest.fixture(autouse=True)

@@ -27,9 +27,8 @@ from anabranch.crawler.job.seeds import SEED_BOOK, Seed, SeedBook
 from anabranch.crawler.order.order import CrawlOrder, dump_order
 from anabranch.crawler.outcomes.errors import ExitCode
 from anabranch.frontier.records import Candidate, Outcome, OutcomeKind
+from tests.acceptance.command import SMALL_FILTER
 
-#: A filter of 1 MB leaves is 20 MB of memory that each opening of a job touches.
-SMALL = {"expect": 100_000, "leaf_bits": 1 << 16}
 SLOW = {"min_delay": "100s", "max_delay": "100s"}
 URLS = [f"http://a.test/{number}" for number in range(3)]
 
@@ -44,7 +43,7 @@ def _alone(monkeypatch, tmp_path):
 
 def make_job(directory: Path, urls: list[str], fetched: int = 0) -> Path:
     """A job that was stopped after so many pages."""
-    order = CrawlOrder.model_validate({"politeness": SLOW, "frontier": {"policy": "host"}, "dedup": SMALL})
+    order = CrawlOrder.model_validate({"politeness": SLOW, "frontier": {"policy": "host"}, "dedup": SMALL_FILTER})
     with JobFolder.open(directory) as job:
         job.write_order(dump_order(order))
         with open_job(job.state, order) as frontier:

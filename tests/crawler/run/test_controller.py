@@ -27,6 +27,7 @@ from anabranch.frontier.composition import FrontierOrder, open_frontier
 from anabranch.frontier.errors import FormatMismatch, PolicyError, StoreUnavailable
 from anabranch.frontier.filterchoice import filter_choice
 from anabranch.frontier.records import GateKey, WaitsFor
+from tests.acceptance.command import SMALL_FILTER
 from tests.crawler.archive.exchanges import read_by_warcio, warcs
 from tests.crawler.builder import settle, timers_set, until
 from tests.patience import HANG_S
@@ -39,8 +40,6 @@ SEED = "http://a.test/"
 #: Longer than any fetch of a test that does not hang on purpose.
 PATIENCE_S = HANG_S
 SHORT_S = 0.05
-#: A filter of 1 MB leaves is 20 MB of memory that each run touches.
-SMALL = {"expect": 100_000, "leaf_bits": 1 << 16}
 
 
 @pytest.fixture(autouse=True)
@@ -68,7 +67,7 @@ class Run:
             "crawl": {"workers": 4},
             "fetch": {"allow_private": True, "timeout": PATIENCE_S},
             "dns": {"hosts": web.hosts},
-            "dedup": SMALL,
+            "dedup": SMALL_FILTER,
         }
         for name, section in sections.items():
             order[name] = section if name == "override" else order.get(name, {}) | section
@@ -107,7 +106,7 @@ def crawled(tmp_path):
 
 def kept(tmp_path, url=SEED):
     """What the job's Frontier knows of a URL, after the run."""
-    with open_frontier(tmp_path / "job" / "state", FrontierOrder(uniq=filter_choice(SMALL))) as frontier:
+    with open_frontier(tmp_path / "job" / "state", FrontierOrder(uniq=filter_choice(SMALL_FILTER))) as frontier:
         frontier.operations.check()
         return frontier.operations.get(url.encode())
 
@@ -237,7 +236,7 @@ async def test_a_crawl_delay_of_an_earlier_run_is_taken_back_when_the_order_igno
     async with web_of(SITE) as web:
         with (
             JobFolder.open(tmp_path / "job") as job,
-            open_frontier(job.state, FrontierOrder(max_unacknowledged=4, uniq=filter_choice(SMALL))) as frontier,
+            open_frontier(job.state, FrontierOrder(max_unacknowledged=4, uniq=filter_choice(SMALL_FILTER))) as frontier,
         ):
             frontier.set_delay(GateKey("a.test"), 3600.0)
         code, _ = await asyncio.wait_for(crawl(web, tmp_path, robots={"robots": "ignore"}), HANG_S)
