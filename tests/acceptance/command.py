@@ -26,10 +26,12 @@ PATIENCE_S = HANG_S
 SMALL_FILTER = {"expect": 100_000, "leaf_bits": 1 << 16}
 #: `anabranch ARGUMENTS` as another program would start it, by `-c`; its first argument says how.
 _STARTED_AS = """
-import os, runpy, signal, sys
+import fcntl, os, runpy, signal, sys, termios
 how = sys.argv.pop(1)
 if how == "nohup":
     signal.signal(signal.SIGHUP, signal.SIG_IGN)
+    os.setsid()
+    fcntl.ioctl(os.openpty()[1], termios.TIOCSCTTY, 0)
 elif how == "session":
     os.setsid()
 else:
@@ -84,8 +86,8 @@ async def start(*arguments: str | Path, cwd: Path, **variables: str) -> Process:
 async def start_as(how: str, *arguments: str | Path, cwd: Path) -> Process:
     """Start `anabranch ARGUMENTS`.
 
-    `how`: in a `session` of its own, without a terminal, as a daemon; under `nohup`, which ignores SIGHUP; or the path of a
-    terminal, which becomes its own.
+    `how`: in a `session` of its own, without a terminal, as a daemon; under `nohup` on a new terminal, which ignores SIGHUP;
+    or the path of a terminal, which becomes its own.
     """
     return await forkserver.start(["-c", _STARTED_AS, how, *map(str, arguments)], cwd=cwd, env=environment())
 
