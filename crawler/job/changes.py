@@ -1,13 +1,14 @@
 """The changes that an operator made to a job's order while it lived, in `state/changes.json`: they survive a restart.
 
 The order in the job's folder has them. But the same command may go on with the job, and name the value that was changed
-(`--limit 100`): then the change holds. A command, or an edit of the order, that names another value is newer, and wins.
+(`--limit 100`): then the change holds. A command, or an edit of the order, that names another value is newer, and wins. So is
+a command line that names the default (`--limit 0`): nobody names it to begin a job.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from pathlib import Path
 
 from anabranch.crawler.job.orderfile import begun_order, write_order
@@ -41,10 +42,18 @@ def keep_changes(directory: Path, order: CrawlOrder, changes: Sequence[Change]) 
     write_order(directory, dump_order(order))
 
 
-def held_changes(directory: Path, order: CrawlOrder) -> list[Change]:
-    """The changes that hold although a command names the values from before them. Raises: OrderDamaged, StorageError."""
-    named = values(order)
-    return [change for change in _read(directory / STATE) if named[change.key] == change.was]
+def held_changes(directory: Path, order: CrawlOrder, commanded: Collection[str] = ()) -> list[Change]:
+    """The changes that hold although a command names the values from before them.
+
+    `commanded` are the keys that the command line itself names: a default that it names ends the change. Raises: OrderDamaged,
+    StorageError.
+    """
+    named, defaults = values(order), values(CrawlOrder())
+    return [
+        change
+        for change in _read(directory / STATE)
+        if named[change.key] == change.was and not (change.key in commanded and change.was == defaults[change.key])
+    ]
 
 
 def lasting_changes(directory: Path) -> list[Change]:

@@ -60,6 +60,26 @@ def test_what_an_operator_changed_holds_until_a_command_names_something_new() ->
     assert chosen(fresh=True, limit=100).order.limits.pages == 100
 
 
+@pytest.mark.parametrize(
+    ("key", "change", "flags", "default"),
+    [("pages", "5", {"limit": 0}, 0), ("time", "1h", {"time_limit": "0s"}, "0s"), ("bytes", "1MB", {}, "0B")],
+)
+def test_a_command_line_that_names_the_default_ends_a_change_of_it(
+    key: str, change: str, flags: dict[str, object], default: object
+) -> None:
+    """By a flag or by `-s`. The command that began the job did not name it."""
+    crawled(SEED)
+    change_order(JOB, [f"limits.{key}={change}"])
+    assert limit_of(chosen(), key) != default
+    assert limit_of(chosen(settings=(f"limits.{key}=0",)), key) == default
+    if flags:
+        assert limit_of(chosen(**flags), key) == default
+
+
+def limit_of(run: ChosenJob, key: str) -> object:
+    return run.order.model_dump(by_alias=True)["limits"][key]
+
+
 def test_a_job_goes_on_by_its_own_order() -> None:
     """What the first command said need not be said again, limits neither; its seeds are in its book, none is read."""
     crawled(SEED, warc=True, limit=3, exclude=["/x"], min_delay="1s")
