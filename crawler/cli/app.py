@@ -5,7 +5,8 @@ The other commands are in `job_options.py`, `tool_options.py` and `lab_options.p
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from difflib import get_close_matches
 from functools import cache, partial
 from typing import Annotated, Any
@@ -35,27 +36,41 @@ from anabranch.crawler.cli.lab_options import compare, lab, simulate, web
 from anabranch.crawler.cli.parameters import FilePath, Number, Switch, Text, Texts, Whole, completed_from
 from anabranch.crawler.cli.tool_options import config, dedup, links
 from anabranch.crawler.cli.tool_options import robots as robots_command
+from anabranch.crawler.report.table import escaped
 
 #: Never suggested for a misspelt option or command: they move or delete a job, remove URLs, or consent to a loss.
 _NEVER_PROPOSED = frozenset({"--fresh", "--delete-old", "--yes", "rm"})
 
 
 class _Group(TyperGroup):
-    """A group that suggests only harmless commands and options for misspelt ones."""
+    """A group that suggests only harmless commands and options for misspelt ones, and quotes them escaped."""
 
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
         """Raises: what the parser raises, without a suggestion if the name resembles a command that removes."""
         self.suggest_commands = not get_close_matches(args[0], _NEVER_PROPOSED)
         return super().resolve_command(ctx, args)
 
+    def make_context(self, *arguments: Any, **more: Any) -> Any:
+        """Raises: as `invoke`."""
+        with _careful_errors():
+            return super().make_context(*arguments, **more)
+
     def invoke(self, ctx: Any) -> Any:
-        """Raises: what the parser of the command raises, with harmless suggestions only."""
-        try:
+        """Raises: what the parser of the command raises, with harmless suggestions only, and escaped."""
+        with _careful_errors():
             return super().invoke(ctx)
-        except Exception as error:  # the parser's classes are private
-            if isinstance(hints := getattr(error, "possibilities", None), list):
-                hints[:] = [hint for hint in hints if hint not in _NEVER_PROPOSED]
-            raise
+
+
+@contextmanager
+def _careful_errors() -> Iterator[None]:
+    try:
+        yield
+    except Exception as error:  # the parser's classes are private
+        if isinstance(hints := getattr(error, "possibilities", None), list):
+            hints[:] = [hint for hint in hints if hint not in _NEVER_PROPOSED]
+        if isinstance(message := getattr(error, "message", None), str):
+            error.message = escaped(message)  # type: ignore[attr-defined]  # it quotes the command line
+        raise
 
 
 app = typer.Typer(

@@ -11,7 +11,7 @@ from anabranch.crawler.cli.terminal import say
 from anabranch.crawler.outcomes.endings import FORESEEABLE, failure_code
 from anabranch.crawler.outcomes.errors import ExitCode, deciding, storage_error
 from anabranch.crawler.report.logs import configure_logs
-from anabranch.crawler.report.table import escaped
+from anabranch.crawler.report.table import escaped, escaped_lines
 from anabranch.frontier.errors import UnknownQueue
 from anabranch.frontier.inspect.dump import DumpDamaged
 
@@ -40,8 +40,12 @@ def guarded(run: Callable[[], int | None], *, verbosity: int = 0, interrupted: E
         return interrupted
 
 
-def put(text: str) -> None:
-    """Print lines on standard output; characters that it cannot encode are escaped. Raises: BrokenPipeError, StorageError."""
+def put(text: str, *, is_file: bool = False) -> None:
+    """Print lines on standard output, escaped; as they are if they are the content of a file, like an order.
+
+    Characters that it cannot encode are escaped. Raises: BrokenPipeError, StorageError.
+    """
+    text = text if is_file else escaped_lines(text)
     encoding = getattr(sys.stdout, "encoding", None) or "utf-8"
     try:
         print(text.encode(encoding, "backslashreplace").decode(encoding), flush=True)  # noqa: T201 - the command's own output

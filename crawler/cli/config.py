@@ -16,7 +16,6 @@ from anabranch.crawler.order.loading import examine
 from anabranch.crawler.order.rendering import default_order, effective_order, order_schema
 from anabranch.crawler.order.sources import read_layers, seeds_layer
 from anabranch.crawler.outcomes.errors import OrderError, UsageError, storage_errors
-from anabranch.crawler.report.table import escaped
 
 #: A verb's parameters by name; `crawl` of `show` has those of `anabranch crawl`.
 Parameters = Mapping[str, Any]
@@ -34,7 +33,7 @@ def run_config(verb: str, parameters: Parameters) -> int:
 def _init(parameters: Parameters) -> None:
     file: Path | None = parameters["file"]
     if file is None or str(file) == "-":
-        put(default_order().rstrip("\n"))
+        put(default_order().rstrip("\n"), is_file=True)
         return
     with storage_errors(file, "FILE"):
         try:
@@ -61,7 +60,8 @@ def _show(parameters: Parameters) -> None:
     shown = effective_order(
         chosen.order, layers, with_origin=parameters["origin"], only_given=not parameters["effective"]
     )
-    put(shown.rstrip("\n") or "# nothing is given: all keys have their defaults; --effective shows them")
+    nothing = "# nothing is given: all keys have their defaults; --effective shows them"
+    put(shown.rstrip("\n") or nothing, is_file=True)
 
 
 def _validate(parameters: Parameters) -> None:
@@ -72,10 +72,10 @@ def _validate(parameters: Parameters) -> None:
     if found.faults:
         *others, last = *found.faults, *found.warnings
         for line in others:
-            say(f"anabranch: {escaped(line)}")
+            say(f"anabranch: {line}")
         raise OrderFaults(last)
     for warning in found.warnings:
-        say(f"anabranch: {escaped(warning)}")
+        say(f"anabranch: {warning}")
     needs_seeds = "" if examined.order.job.sources else "; it has no seeds, so name some on the command line"
     put(f"{file}: nothing is wrong with it{needs_seeds}")
 

@@ -47,6 +47,7 @@ from anabranch.crawler.processes.forkserver import ForkServer
 from anabranch.crawler.processes.worker import live
 from anabranch.crawler.report.logs import closing_logs, configure_logs
 from anabranch.crawler.report.progress import CrawlSnapshot, Display, DisplayConsole, show_progress
+from anabranch.crawler.report.table import escaped_lines
 from anabranch.crawler.run.control import has_crawl
 from anabranch.crawler.run.controller import CrawlController, RunHooks
 from anabranch.crawler.run.signals import ignore_harmless
@@ -331,9 +332,9 @@ def _hooks(order: CrawlOrder, verbosity: int) -> RunHooks:
 
 
 def _say(text: str) -> None:
-    """Print lines on standard output. Errors do not end the crawl."""
+    """Print lines on standard output, escaped. Errors do not end the crawl."""
     encoding = getattr(sys.stdout, "encoding", None) or "utf-8"
-    shown = text.rstrip("\n").encode(encoding, "backslashreplace").decode(encoding)
+    shown = escaped_lines(text.rstrip("\n")).encode(encoding, "backslashreplace").decode(encoding)
     try:
         print(shown, flush=True)  # noqa: T201 - the command's own output
     except OSError as error:

@@ -21,7 +21,6 @@ from anabranch.crawler.operate.finding import operated
 from anabranch.crawler.order.order import CrawlOrder
 from anabranch.crawler.order.sections import VERSION
 from anabranch.crawler.outcomes.errors import ExitCode, UsageError, storage_error, storage_errors
-from anabranch.crawler.report.table import escaped
 from anabranch.crawler.run.verbs import READING, STOPPED_ONLY, Arguments, Facts
 from anabranch.crawler.urls.canonicalization import Canonicalizer, KeyOf
 from anabranch.crawler.urls.parsing import canonical
@@ -179,7 +178,7 @@ def _load(frontier: Frontier, order: CrawlOrder, arguments: Arguments) -> int:
         disregarded=arguments["disregarded"],
     )
     for line in not_loaded(report):
-        say(f"anabranch: {escaped(line)}")
+        say(f"anabranch: {line}")
     put(loaded_line(report))
     is_cut = bool(report.cuts) and not is_journal(file)  # a journal ends as Heritrix was killed
     return ExitCode.NO_SEED_ANSWERED if is_cut else ExitCode.DONE

@@ -153,7 +153,7 @@ def run_set(job: str, settings: Sequence[str], *, as_json: bool) -> int:
             put(json.dumps(facts, indent=2))
         else:
             lines = [change["line"] for change in facts["changes"]] or ["nothing changed"]
-            put("\n".join(map(escaped, filter(None, [*lines, facts.get("note", "")]))))
+            put("\n".join(filter(None, [*lines, facts.get("note", "")])))
 
     return guarded(run)
 

@@ -23,7 +23,6 @@ from anabranch.crawler.order.sources import file_layer, read_layers
 from anabranch.crawler.outcomes.errors import BadArgument, UsageError
 from anabranch.crawler.outcomes.userfunctions import import_first_from
 from anabranch.crawler.report.filterreport import filter_line
-from anabranch.crawler.report.table import escaped
 from anabranch.frontier.composition import clear_filter
 from anabranch.frontier.errors import PolicyError
 from anabranch.frontier.filterchoice import PARAMETERS
@@ -66,7 +65,7 @@ def _rebuild(named: str, settings: Sequence[str]) -> None:
             raise
         if settings and not is_embedded(directory):  # else its program writes it
             write_order(directory, dump_order(order))
-    put(escaped(filter_line(seen)))
+    put(filter_line(seen))
 
 
 def _order(kept: Path, settings: Sequence[str]) -> CrawlOrder:

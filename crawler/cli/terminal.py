@@ -18,14 +18,15 @@ from rich.live import Live
 from rich.text import Text
 
 from anabranch.crawler.outcomes.errors import ExitCode
+from anabranch.crawler.report.table import escaped_lines
 from anabranch.frontier.times import duration_words
 
 
 def say(text: str) -> None:
-    """Write a line to standard error. If it is closed, full or without a reader, the line is lost and the run goes on."""
+    """Write lines to standard error, escaped. If it is closed, full or without a reader, they are lost and the run goes on."""
     if sys.stderr is not None:
         with suppress(OSError):
-            print(text, file=sys.stderr, flush=True)  # noqa: T201 - the command's own output
+            print(escaped_lines(text), file=sys.stderr, flush=True)  # noqa: T201 - the command's own output
 
 
 def with_flag(words: str, flags: Mapping[str, str]) -> str:
@@ -36,7 +37,7 @@ def with_flag(words: str, flags: Mapping[str, str]) -> str:
 
 def consents(question: str) -> bool:
     """Ask on standard error and read the answer from standard input; end of input is a no."""
-    print(question, end="", file=sys.stderr, flush=True)  # noqa: T201 - the command's own question
+    print(escaped_lines(question), end="", file=sys.stderr, flush=True)  # noqa: T201 - the command's own question
     answer = "" if sys.stdin is None else sys.stdin.readline()
     if not answer.endswith("\n"):
         say("")  # end the line of the question

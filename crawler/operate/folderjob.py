@@ -204,6 +204,8 @@ class FolderJob:
         return last_run(self.directory / "logs" / PROGRESS_LOG_FILE)
 
     def _status_as_left(self) -> Facts:
+        from anabranch.crawler.accounts.database import AccountsView  # noqa: PLC0415 - other commands do not need it
+
         now_s, job = time.time(), self.directory.resolve().name
         with self.turn:
             trouble = last_logged(self.directory, now_s)
@@ -211,7 +213,10 @@ class FolderJob:
             with readable_job(self.directory) as place, opened(place) as (frontier, _):
                 totals = answer(frontier, "ls", {"limit": 0})["totals"]
                 seen = frontier.operations.statistics().seen
-                return stopped_facts(job, totals, trouble, seen, is_done=frontier.is_done, ending=ending)
+                fetched, is_done = 0, frontier.is_done
+                with suppress(OSError), AccountsView(place / STATE) as view:  # a report names what is wrong with them
+                    fetched = view.total().bytes
+                return stopped_facts(job, totals, trouble, seen, fetched_bytes=fetched, is_done=is_done, ending=ending)
 
 
 @dataclass(frozen=True, slots=True)

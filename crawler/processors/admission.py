@@ -126,10 +126,14 @@ class Preselector:
         self._blocks = [re.compile(pattern) for pattern in block]
         self._over_quota_of = over_quota_of
 
+    def is_blocked(self, url: str) -> bool:
+        """One of the patterns matches the URL."""
+        return any(pattern.search(url) for pattern in self._blocks)
+
     async def __call__(self, visit: Visit) -> Step:
         """Let the visit pass. Raises: FetchError of the kinds above; UserFunctionFailed."""
         lease = visit.lease
-        if any(pattern.search(lease.url) for pattern in self._blocks):
+        if self.is_blocked(lease.url):
             raise BlockedByOperator("blocked by the operator")
         if not self._scope.accepts(lease.url, lease.hops, lease.via):
             raise OutOfScope("out of scope")

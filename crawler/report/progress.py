@@ -14,6 +14,7 @@ from rich.text import Text
 
 from anabranch.crawler.order.quantities import format_bytes
 from anabranch.crawler.report.statistics import Rates, RateWindow
+from anabranch.crawler.report.table import escaped
 from anabranch.crawler.report.troubles import Trouble
 from anabranch.frontier.records import WaitsFor
 from anabranch.frontier.times import counted, duration_words
@@ -100,7 +101,7 @@ def progress_lines(now: CrawlSnapshot, rates: Rates) -> list[str]:
         "gates": f"{now.gates:,} in memory, {now.gates_open:,} open",
         "troubles": ", ".join(f"{number:,} {word}" for word, number in troubles.items()),
     }
-    head = " · ".join(filter(None, [now.job, duration_words(now.elapsed_s), *disk]))
+    head = " · ".join(filter(None, [escaped(now.job), duration_words(now.elapsed_s), *disk]))
     lines = [head, *(f"  {name:<9}{value}" for name, value in rows.items())]
     return [*lines, *(f"  {warning}" for warning in _warnings(now))]
 
@@ -135,8 +136,10 @@ def why_idle(now: CrawlSnapshot) -> str:
         return "idle: nothing is queued"
     if now.wakes_in_s is None and WaitsFor.OPERATOR in now.waits_for:
         return "idle: all queued URLs are in paused queues"
+    if now.wakes_in_s is None and WaitsFor.FINISH in now.waits_for:
+        return "idle: a leased URL must end first"
     if now.wakes_in_s is None:
-        return "idle: no gate can open"
+        return "idle: every host with queued URLs is closed without a time; `anabranch frontier ls` says why"
     what = "retries wait" if now.waiting == now.pending else "all gates are closed"
     return f"idle: {what}, next in {duration_words(max(now.wakes_in_s, 0.0))}"
 

@@ -30,6 +30,11 @@ def escaped(text: str) -> str:
     )
 
 
+def escaped_lines(text: str) -> str:
+    """The same for a text of several lines, which stay."""
+    return "\n".join(map(escaped, text.split("\n")))
+
+
 def text_lines(table: ReportTable) -> Iterator[str]:
     """The lines of the table, with newlines. A missing cell is `-`; all text is escaped."""
     if table.heads:

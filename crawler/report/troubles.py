@@ -168,8 +168,11 @@ class Troubles:
         return len(self._failing)
 
     def record(self, visit: Visit, kind: OutcomeKind, at_s: float, again_s: float | None) -> None:
-        """Record a try that ended `at_s`, and is not repeated before `again_s` (epoch seconds). An answer ends a trouble."""
-        lease, reason = visit.lease, reason_of(visit)
+        """Record a try that ended `at_s`, and is not repeated before `again_s` (epoch seconds). An answer ends a trouble.
+
+        A URL that the order excludes ended as it should: no trouble.
+        """
+        lease, reason = visit.lease, "" if kind is OutcomeKind.DISREGARDED else reason_of(visit)
         if reason:
             is_final = kind in ENDING
             in_s = None if is_final or again_s is None or again_s == math.inf else again_s - at_s

@@ -15,6 +15,7 @@ from functools import partial
 from typing import Any
 
 from anabranch.crawler.accounts.accounts import Accounts
+from anabranch.crawler.accounts.crawl_log import last_entry
 from anabranch.crawler.accounts.database import AccountsView
 from anabranch.crawler.accounts.totals import Totals
 from anabranch.crawler.extract.extractor import Sandbox
@@ -41,7 +42,7 @@ from anabranch.crawler.processors.recorder import ExchangeMaker, Recorder
 from anabranch.crawler.report.progress_log import ProgressFacts
 from anabranch.crawler.report.statistics import CrawlStatistics, WorkerBoard
 from anabranch.crawler.report.troubles import Trouble, last_logged
-from anabranch.crawler.run.explain import UrlExplainer, logged_hops
+from anabranch.crawler.run.explain import UrlExplainer
 from anabranch.crawler.run.limits import RunLimits
 from anabranch.crawler.run.run_state import RunState
 from anabranch.crawler.run.workers import Delivery, WorkerPool
@@ -302,7 +303,14 @@ def _explainer(context: RunContext, admission: UrlAdmission, book: Book, chain: 
 
     robots = next((process for _, process in chain if isinstance(process, RobotsPrecondition)), None)
     words, verdict = (None, None) if robots is None else (robots.words, robots.verdict)
-    hops = partial(logged_hops, context.job.crawl_log, most_bytes=_SEARCHED_BYTES)
     return UrlExplainer(
-        admission.scope, admission.canonicalizer.key, book, admission.similar, words, trouble, verdict, hops
+        admission.scope,
+        admission.canonicalizer.key,
+        book,
+        admission.similar,
+        words,
+        trouble,
+        verdict,
+        logged=partial(last_entry, context.job.crawl_log, most_bytes=_SEARCHED_BYTES),
+        is_blocked=admission.preselector.is_blocked,
     )

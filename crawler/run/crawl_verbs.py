@@ -87,7 +87,7 @@ class CrawlVerbs:
             facts = while_paused(facts, state.pause_reason)
             if verb not in ABOUT_URLS:
                 return facts
-            facts = await asyncio.to_thread(explainer.with_hops, facts)
+            facts = await asyncio.to_thread(explainer.with_log, facts)
             return await asyncio.to_thread(explainer.with_trouble, explainer.with_scope(verb, facts))
         return self._status()
 

@@ -7,20 +7,21 @@ A running crawl asks its own scope; for a job that is not running `open_explaine
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Container, Iterator
-from contextlib import ExitStack, contextmanager
+import re
+from collections.abc import Callable, Container, Iterator, Sequence
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from types import MappingProxyType
 
-from anabranch.crawler.accounts.crawl_log import last_entry
+from anabranch.crawler.accounts.crawl_log import CrawlLogEntry, last_entry
 from anabranch.crawler.extract.links import NAVIGATION
 from anabranch.crawler.job.seeding import key_of, user_function_errors
 from anabranch.crawler.job.seeds import SEED_BOOK, Book, SeedBook
 from anabranch.crawler.order.order import CrawlOrder
 from anabranch.crawler.outcomes.endings import WhyEnded
-from anabranch.crawler.outcomes.status import describe
+from anabranch.crawler.outcomes.status import FetchStatus, describe
 from anabranch.crawler.outcomes.userfunctions import UserFunctionFailed
 from anabranch.crawler.report.troubles import Trouble, last_logged
 from anabranch.crawler.robots.retrieval import robots_url
@@ -40,10 +41,18 @@ RobotsWords = Callable[[str, float], str]
 #: A URL, its gate if it has one, and the time -> why the last try of it, or of its host, failed.
 LastTrouble = Callable[[str, GateKey | None, float], Trouble | None]
 
+#: A URL -> its last line in crawl.log; None without one.
+Logged = Callable[[str], CrawlLogEntry | None]
+
+#: The state of a URL that only an earlier round of the job has fetched.
+EARLIER_ROUND = "not scheduled in this round"
+
 #: States of URLs and queues of which something can be fetched later.
 _FETCHED_LATER = frozenset(
     {UrlState.QUEUED.value, UrlState.WAITING.value, *(one.value for one in QueueState if one is not QueueState.EMPTY)}
 )
+
+_QUEUED = frozenset({UrlState.QUEUED.value, UrlState.WAITING.value})
 
 #: The verbs that may be about a URL, and the argument that names it.
 ABOUT_URLS = MappingProxyType({"why": "url", "show": "subject"})
@@ -60,7 +69,8 @@ class UrlExplainer:
     robots: RobotsWords | None = None  #: None: the crawl asks for none
     trouble: LastTrouble = lambda *_: None
     robots_verdict: RobotsWords | None = None  #: of a page; None: only a running crawl has the rules
-    hops: Callable[[str], str | None] = lambda _: None  #: of a URL that has ended, from crawl.log; None: not known
+    logged: Logged = lambda _: None
+    is_blocked: Callable[[str], bool] = lambda _: False  #: by the operator's patterns
 
     def with_key(self, verb: str, given: Arguments) -> Arguments:
         """The arguments of a verb, with the key for dedup of the URL that they name, if they name one. Raises: OrderError."""
@@ -73,14 +83,25 @@ class UrlExplainer:
 
     def explained(self, verb: str, facts: Facts) -> Facts:
         """The Frontier's facts; if they are about a URL, with its hops, its scope and its last trouble (blocks)."""
-        return self.with_trouble(self.with_scope(verb, self.with_hops(facts)))
+        return self.with_trouble(self.with_scope(verb, self.with_log(facts)))
 
-    def with_hops(self, facts: Facts) -> Facts:
-        """The facts with the hops of a URL that has ended, which the queue does not keep (blocks). Any thread may call it."""
+    def with_log(self, facts: Facts) -> Facts:
+        """The facts with what only crawl.log knows of a URL (blocks): its hops after its end, and its end in an earlier round.
+
+        Any thread may call it.
+        """
         explanation = facts.get("explanation", {})
-        if explanation.get("state") != UrlState.ENDED.value or explanation["hops"] is not None:
+        state = explanation.get("state")
+        if state not in {UrlState.ENDED.value, NEVER_SCHEDULED} or explanation["hops"] is not None:
             return facts
-        return {**facts, "explanation": {**explanation, "hops": self.hops(explanation["subject"])}}
+        url = explanation["subject"]
+        entry = None if self._is_robots(url) else self.logged(url)
+        if entry is None:
+            return facts
+        known: Facts = {"hops": None if "+" in entry.hops else entry.hops}  # the log shortens long paths
+        if state == NEVER_SCHEDULED:
+            known |= _of_earlier_round(entry, facts["now_s"])
+        return {**facts, "explanation": {**explanation, **known}}
 
     def with_scope(self, verb: str, facts: Facts) -> Facts:
         """The facts with the scope's words about their URL."""
@@ -95,6 +116,9 @@ class UrlExplainer:
             explanation = {**explanation, "state": "precondition", "queue": None, "reason": reason}
             return {**facts, "explanation": explanation}
         told = {} if self.robots_verdict is None else {"robots": self.robots_verdict(url, facts["now_s"])}
+        if explanation["state"] in _QUEUED and (end := self._end_of_queued(url, explanation["hops"] or "")):
+            reason = f"{end}; {explanation['reason']}"
+            facts = {**facts, "explanation": {**explanation, "reason": reason}}
         return {**facts, "scope": self.scope_words(url, explanation["hops"]), **told}
 
     def with_trouble(self, facts: Facts) -> Facts:
@@ -104,6 +128,23 @@ class UrlExplainer:
         explanation = facts["explanation"]
         trouble = self.trouble(explanation["subject"], explanation["gate"], facts["now_s"])
         return facts if trouble is None else {**facts, "last_trouble": trouble._asdict()}
+
+    def _is_robots(self, url: str) -> bool:
+        """It is a robots.txt that the crawl asks for."""
+        return self.robots is not None and url == robots_url(url)
+
+    def _end_of_queued(self, url: str, hops: str) -> str:
+        """How a queued URL ends that the order has excluded since it was queued; empty if it is fetched."""
+        if self.is_blocked(url):
+            return f"it is blocked by the operator by now, so it ends with {FetchStatus.BLOCKED:d} at its turn"
+        if url in self.seeds or self._accepts(url, hops):
+            return ""
+        return f"it is out of scope by now, so it ends with {FetchStatus.OUT_OF_SCOPE:d} at its turn"
+
+    def _accepts(self, url: str, hops: str) -> bool:
+        with suppress(UserFunctionFailed):  # `scope_words` reports it
+            return self.scope.accepts(url, hops, None)
+        return True
 
     def scope_words(self, url: str, hops: str | None) -> str:
         """Which rule decides, and all that apply; and whether the URL is too similar. `hops` are None if they are not known."""
@@ -118,6 +159,21 @@ class UrlExplainer:
         if self.similar is not None and not is_seed and self.similar.is_similar(url):
             lines.append("similar: it is like a URL that was taken, or it is that URL; links to such are dropped")
         return "\n".join(lines)
+
+
+def _of_earlier_round(entry: CrawlLogEntry, now_s: float) -> Facts:
+    """What the last line of crawl.log means for a URL that the store does not have. Pure."""
+    at = clock_words(entry.logged_s, now_s)
+    if entry.status == FetchStatus.DELETED:
+        return {"state": "removed", "reason": f"an operator removed it from the queue at {at}"}
+    ended = f"an earlier round ended it at {at} with status {describe(entry.status)}"
+    return {"state": EARLIER_ROUND, "reason": f"{ended}; this round queues it when it finds a link to it"}
+
+
+def blocked_by(patterns: Sequence[str]) -> Callable[[str], bool]:
+    """Whether one of the operator's patterns ([scope] block) matches a URL."""
+    blocks = [re.compile(pattern) for pattern in patterns]
+    return lambda url: any(block.search(url) for block in blocks)
 
 
 def while_paused(facts: Facts, paused: str) -> Facts:
@@ -157,7 +213,7 @@ def explainer_of(
         scope.add_seed(seed.url)
     key = Canonicalizer(order.urls.canonicalization).key
     if directory is None:
-        return UrlExplainer(scope, key, book, similar)
+        return UrlExplainer(scope, key, book, similar, is_blocked=blocked_by(order.scope.block))
     crawl_log = directory / "logs" / "crawl.log"
     return UrlExplainer(
         scope,
@@ -166,7 +222,8 @@ def explainer_of(
         similar,
         robots=partial(_logged_robots, crawl_log) if order.robots.robots == "obey" else None,
         trouble=lambda url, _, now_s: last_logged(directory, now_s, url),
-        hops=partial(logged_hops, crawl_log),
+        logged=partial(last_entry, crawl_log),
+        is_blocked=blocked_by(order.scope.block),
     )
 
 
@@ -179,12 +236,6 @@ def open_explainer(directory: Path, order: CrawlOrder) -> Iterator[UrlExplainer]
         if similar is not None:
             opened.callback(lambda: asyncio.run(similar.close()))
         yield explainer_of(order, book, directory, similar)
-
-
-def logged_hops(crawl_log: Path, url: str, most_bytes: int | None = None) -> str | None:
-    """The hops of a URL, from its last line; None if there is no line, or if the log shortened them (blocks)."""
-    entry = last_entry(crawl_log, url, most_bytes)
-    return None if entry is None or "+" in entry.hops else entry.hops
 
 
 def _logged_robots(crawl_log: Path, url: str, now_s: float) -> str:

@@ -290,7 +290,8 @@ class SharedJob:
         if is_free or (not look.at_work and self.folder is None):
             trouble = None if self.folder is None else last_logged(self.folder, look.now_s)
             assert now.totals is not None
-            return stopped_facts(self.name, now.totals, trouble, {}, is_done=look.counts.is_done)
+            used = look.used.fetched_bytes
+            return stopped_facts(self.name, now.totals, trouble, {}, fetched_bytes=used, is_done=look.counts.is_done)
         processes = {line.name: line.status["pid"] for line in look.at_work if line.status is not None}
         phase = "paused" if now.paused else "running" if processes else "starting"
         facts = status_facts(now, phase, _line(now, len(look.at_work)), processes=processes)

@@ -232,16 +232,20 @@ def stopped_facts(
     trouble: Trouble | None,
     seen: Mapping[str, float | str],
     *,
+    fetched_bytes: int,
     is_done: bool,
     ending: str = "",
 ) -> Facts:
-    """The same for a job that no process crawls: its totals, its filter's figures, and no figures of a run. `ending` is why the
-    last run ended. Pure.
-    """
+    """The same for a job that no process crawls: the counts are those of all its runs. `ending` is why the last run ended. Pure."""
     queues: Mapping[str, int] = totals["queues"]
     is_finished = is_done and not totals["retired"]
     now = CrawlSnapshot(
         job=job,
+        pages=totals["done"],
+        failed=totals["failed"],
+        excluded=totals["disregarded"],
+        fetched_bytes=fetched_bytes,
+        answered=totals["done"],
         pending=totals["pending"],
         waiting=totals["waiting"],
         queues=sum(queues.values()),

@@ -181,11 +181,11 @@ def why(frontier: Frontier, given: Arguments) -> Steps[Facts]:
             if record is not None and record.status:
                 words = explanation.reason.replace(f"status {record.status}", f"status {describe(record.status)}", 1)
                 explanation = explanation._replace(reason=words)
-    elif words:
+    elif words and _LIKE_A_URL.search(typed):
         words = f"{words}; such a link is dropped when its page is read, before any rule of [scope] is asked"
         explanation = explain_url(UrlFacts(url=shown(typed), record=None, seen=False, refused=words), frontier.now_s())
     else:
-        raise UsageError(f"{typed!r} is not an http or https URL")
+        raise UsageError(f"{typed!r}: {words}" if words else f"{typed!r} is not an http or https URL")
     return {"now_s": frontier.now_s(), "explanation": explanation._asdict()}
 
 

@@ -12,6 +12,8 @@ import ada_url
 
 #: Longer URLs are refused, before parsing and after it (servers refuse them; traps make them).
 MAX_URL_CHARS = 8192
+#: The largest number of a port.
+MAX_PORT = 65_535
 #: The standard strips these from both ends of a URL: C0 controls and space.
 C0_AND_SPACE = "".join(map(chr, range(0x21)))
 
@@ -76,12 +78,39 @@ def seed_url(raw: str) -> str | None:
 
 
 def refusal(raw: str) -> str:
-    """Why text that looks like a link cannot be crawled, for people; empty if it can, or does not look like a link."""
+    """Why text cannot be crawled, for people: the first part of it that makes it no URL. Empty if it can, or if it is no link. Pure."""
     text = raw.translate(NO_BREAKS).strip(C0_AND_SPACE)
-    scheme = _HAS_SCHEME.match(text)
-    name = "" if scheme is None else (scheme[1] or scheme[2]).lower()
-    if name not in {"", "http", "https"}:
-        return f"{name}: is neither http: nor https:"
+    found = _HAS_SCHEME.match(text)
+    scheme = "" if found is None else (found[1] or found[2]).lower()
+    if scheme not in {"", "http", "https"}:
+        return f"{scheme}: is neither http: nor https:"
     if len(raw) > MAX_URL_CHARS:
         return f"it has {len(raw):,} characters, and a URL has at most {MAX_URL_CHARS:,}"
+    if seed_url(text) is not None or not (scheme or _HOST_START.match(text)) or re.match("https?[;,.]?/", text, re.I):
+        return ""
+    rest = text[found.end() :] if found else text
+    authority = re.split(r"[/?#\\]", rest.lstrip("/\\"), maxsplit=1)[0]
+    return _wrong_authority(authority.rpartition("@")[2])
+
+
+def _wrong_authority(authority: str) -> str:
+    """Why no server can be named like this; empty if it can."""
+    if authority.startswith("["):
+        host, bracket, port = authority.partition("]")
+        if not bracket:
+            return f"the IPv6 address {authority} has no closing bracket"
+        port = port.removeprefix(":")
+        host += bracket
+    else:
+        host, _, port = authority.partition(":")
+    if not host:
+        return "it names no host"
+    if any(char.isspace() for char in host):
+        return f"the host {host!r} has a space"
+    if port and not (port.isascii() and port.isdigit()):
+        return f"the port {port!r} is not a number"
+    if port and int(port) > MAX_PORT:
+        return f"the port {port} is not between 0 and {MAX_PORT}"
+    if canonical(f"http://{host}/") is None:
+        return f"{host!r} is no host or address"
     return ""

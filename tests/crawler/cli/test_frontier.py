@@ -14,9 +14,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from typer.testing import CliRunner
 
 from anabranch.crawler.accounts.crawl_log import parse_crawl_log_line
 from anabranch.crawler.accounts.database import AccountsView
+from anabranch.crawler.cli.app import app
 from anabranch.crawler.cli import frontier
 from anabranch.crawler.cli.frontier import run_frontier
 from anabranch.crawler.job.folder import JobFolder
@@ -142,7 +144,7 @@ def test_orders_last(job: Path, capsys) -> None:
     [
         ("notaurl", "'notaurl' is neither a URL nor a host of this job; write the full URL, like http://notaurl/"),
         ("/etc/hosts", "'/etc/hosts' is not an http or https URL"),
-        ("not a url", "'not a url' is not an http or https URL"),
+        ("not a url", "'not a url': the host 'not a url' has a space"),
         ("", "url is empty; give one"),
     ],
 )
@@ -455,3 +457,41 @@ def test_a_reader_that_has_gone_is_no_error(job: Path, monkeypatch, capfd) -> No
         monkeypatch.setattr(sys, "stdout", stdout)
         assert run("dump") == ExitCode.READER_GONE
     assert capfd.readouterr().err == ""
+
+
+#: What a terminal obeys: it clears the screen, rings, sets the title, and turns the direction of text.
+OBEYED = "e\x1b[2J\a\x1b]0;x\a\u202e\x9b1m"
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        ["status"], ["frontier", "ls"], ["report"], ["why", "http://a.test/"], ["pause"], ["stop"], ["workers"],
+        ["set", "limits.pages=7"], ["add", "http://b.test/"], ["index"], ["divide"], ["requeue", "--lost", OBEYED],
+        ["frontier", "show", OBEYED], ["frontier", "block", OBEYED], ["why", OBEYED], ["set", OBEYED], ["add", OBEYED],
+        ["report", OBEYED],
+    ],
+    ids=" ".join,
+)  # fmt: skip
+def test_no_word_of_a_command_line_reaches_the_terminal_unescaped(tmp_path: Path, command: list[str]) -> None:
+    """Neither the job's name nor an argument: somebody else may have made the folder, or sent the line."""
+    job = make_job(tmp_path / OBEYED, ["http://a.test/"])
+    at = 2 if command[0] == "frontier" else 1
+    result = CliRunner().invoke(app, [*command[:at], str(job), *command[at:]])
+    assert result.output
+    assert not {"\x1b", "\a", "\u202e", "\x9b"} & {*result.output}
+
+
+@pytest.mark.parametrize("command", [[OBEYED], [f"--{OBEYED}"], ["status", f"--{OBEYED}"], ["status", OBEYED]])
+def test_what_no_command_knows_is_quoted_escaped(command: list[str]) -> None:
+    """Also by the parser of the command line."""
+    result = CliRunner().invoke(app, command)
+    assert result.exit_code == 2
+    assert not {"\x1b", "\a", "\u202e", "\x9b"} & {*result.output}
+
+
+def test_the_status_of_a_stopped_job_counts_all_its_runs(tmp_path: Path) -> None:
+    """No run goes on whose counts it could show."""
+    job = make_job(tmp_path / "news", ["http://a.test/", "http://b.test/"], fetched=1)
+    facts = json.loads(CliRunner().invoke(app, ["status", str(job), "--json"]).output)
+    assert (facts["phase"], facts["pages"], facts["failed"], facts["excluded"]) == ("stopped", 1, 0, 0)

@@ -123,7 +123,7 @@ def test_seeds_that_are_none_are_warnings_unless_none_is_left(tmp_path) -> None:
     seeds.write_text("http://a.test/\nno host at all\n")
     found = checked(job={"seed_files": [str(seeds)], "seeds": ["::"]})
     assert found.faults == ()
-    assert [warning.partition(": it is")[0] for warning in found.warnings] == [
+    assert [warning.partition("': ")[0] + "'" for warning in found.warnings] == [
         "x.toml: [job] seeds: '::'",
         f"{seeds}:2: 'no host at all'",
     ]

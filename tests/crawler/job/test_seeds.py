@@ -136,8 +136,22 @@ class TestReading:
         found = read("-", stdin=b"a.test\nftp://b.test/\n\xff\xfe\nc.test")
         assert [seed.url for seed in found.seeds] == ["http://a.test/", "http://c.test/"]
         assert [(bad.text, bad.source) for bad in found.bad] == [("ftp://b.test/", "-:2"), ("\\xff\\xfe", "-:3")]
-        assert "http or https" in found.bad[0].reason
+        assert found.bad[0].reason == "ftp: is neither http: nor https:; write it like http://example.org/"
         assert "UTF-8" in found.bad[1].reason
+
+    @pytest.mark.parametrize(
+        ("seed", "reason"),
+        [
+            ("http://a.test:99999/", "the port 99999 is not between 0 and 65535"),
+            ("http://a b.test/", "the host 'a b.test' has a space"),
+            ("http://[::1", "the IPv6 address [::1 has no closing bracket"),
+            ("http//a.test", "it is not an http or https URL"),
+        ],
+    )
+    def test_the_part_of_a_seed_that_is_wrong_is_named(self, seed: str, reason: str) -> None:
+        """With how a seed is written."""
+        [bad] = read("-", stdin=seed.encode()).bad
+        assert bad.reason == f"{reason}; write it like http://example.org/"
 
     @pytest.mark.parametrize("charset", ["utf-16", "utf-16-le", "utf-32"])
     def test_a_file_that_is_no_text_is_told_once_and_names_no_seed(self, tmp_path: Path, charset: str) -> None:

@@ -94,7 +94,11 @@ def test_the_line_ends_with_why_nobody_works() -> None:
         ({"waits_for": WaitsFor.STORE, "wakes_in_s": None}, "idle: the store is catching up"),
         ({"waits_for": WaitsFor.STORE | WaitsFor.TIME}, "idle: all gates are closed, next in 1.5s"),
         ({"pending": 0, "waits_for": WaitsFor.URLS, "wakes_in_s": None}, "idle: nothing is queued"),
-        ({"waits_for": WaitsFor.FINISH, "wakes_in_s": None}, "idle: no gate can open"),
+        ({"waits_for": WaitsFor.FINISH, "wakes_in_s": None}, "idle: a leased URL must end first"),
+        (
+            {"waits_for": WaitsFor.NOTHING, "wakes_in_s": None},
+            "idle: every host with queued URLs is closed without a time; `anabranch frontier ls` says why",
+        ),
         ({"waits_for": WaitsFor.OPERATOR, "wakes_in_s": None}, "idle: all queued URLs are in paused queues"),
         ({"waiting": 4000}, "idle: retries wait, next in 1.5s"),
         ({"waiting": 3999}, "idle: all gates are closed, next in 1.5s"),

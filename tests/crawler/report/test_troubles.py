@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from anabranch.crawler.outcomes.failures import ConnectFailed, KeptConnectionClosed, NameNotFound
+from anabranch.crawler.processors.admission import OutOfScope
 from anabranch.crawler.report import troubles
 from anabranch.crawler.report.troubles import ERRORS, Failure, Trouble, Troubles, error_line, last_logged, reason_of
 from anabranch.crawler.visit import ChainDecision, Visit
@@ -134,6 +135,15 @@ def test_what_comes_of_the_url_is_told(kind: OutcomeKind, again_s: float, words:
 def test_every_failure_has_its_reason(left: dict[str, object], reason: str) -> None:
     """An answer is none, unless the host asks for a rest; nor is a connection that the host was free to close."""
     assert reason_of(at("a", **left)) == reason
+
+
+@pytest.mark.parametrize("reason", ["out of scope", "blocked by the operator", "pages_per_host 5 is reached"])
+def test_a_url_that_the_order_excludes_is_no_trouble(reason: str) -> None:
+    """It ended as it should."""
+    recorded = Troubles()
+    recorded.record(at("a", failure=OutOfScope(reason)), OutcomeKind.DISREGARDED, 100.0, None)
+    assert recorded.last(120.0) is None
+    assert recorded.failing == 0
 
 
 def test_a_host_that_answers_has_no_trouble_any_more() -> None:

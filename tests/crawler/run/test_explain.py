@@ -4,7 +4,7 @@ from functools import partial
 
 import pytest
 
-from anabranch.crawler.accounts.crawl_log import CrawlLogEntry, crawl_log_line
+from anabranch.crawler.accounts.crawl_log import CrawlLogEntry, crawl_log_line, last_entry
 from anabranch.crawler.job.seeds import Seed, SeedBook
 from anabranch.crawler.order.fetch import RobotsSection
 from anabranch.crawler.order.order import CrawlOrder
@@ -12,7 +12,7 @@ from anabranch.crawler.order.sections import ScopeSection
 from anabranch.crawler.outcomes.endings import WhyEnded
 from anabranch.crawler.outcomes.userfunctions import RULE, UserFunctionFailed
 from anabranch.crawler.report.troubles import Trouble
-from anabranch.crawler.run.explain import UrlExplainer, logged_hops, open_explainer, while_paused, while_stopped
+from anabranch.crawler.run.explain import UrlExplainer, blocked_by, open_explainer, while_paused, while_stopped
 from anabranch.crawler.scope.scope import open_scope
 from anabranch.crawler.urls.canonicalization import Canonicalizer
 
@@ -136,14 +136,49 @@ def test_the_hops_of_a_url_that_has_ended_are_those_of_crawl_log(explainer, tmp_
             file.write(
                 crawl_log_line(CrawlLogEntry(logged_s=0.0, status=200, url=f"{SEED}{len(line)}", worker=1, hops=line))
             )
-    hops = partial(logged_hops, log)
-    asking = UrlExplainer(explainer.scope, explainer.key, {SEED}, hops=hops)
+    asking = UrlExplainer(explainer.scope, explainer.key, {SEED}, logged=partial(last_entry, log))
     told = asking.explained("why", never_scheduled(f"{SEED}2", "ended"))
     assert told["explanation"]["hops"] == "LL"
     assert told["scope"].startswith("in scope after 2 hops (LL), by rule 2 (seeds)")
-    assert asking.with_hops(never_scheduled(f"{SEED}2", "queued"))["explanation"]["hops"] is None
-    assert (hops(f"{SEED}60"), hops(url)) == (None, None)
-    assert logged_hops(log, f"{SEED}2", most_bytes=100) is None, "only the end was searched"
+    for unknown, state in ((f"{SEED}2", "queued"), (f"{SEED}60", "ended"), (url, "ended")):
+        assert asking.with_log(never_scheduled(unknown, state))["explanation"]["hops"] is None
+
+
+@pytest.mark.parametrize(
+    ("status", "state", "reason"),
+    [
+        (200, "not scheduled in this round", "with status 200 OK; this round queues it when it finds a link to it"),
+        (-6000, "removed", "an operator removed it from the queue at "),
+    ],
+)
+def test_a_url_that_only_crawl_log_knows_was_scheduled_once(explainer, tmp_path, status, state, reason) -> None:
+    """Another round has a new store: its pages are in crawl.log and in the archive."""
+    log, url = tmp_path / "crawl.log", f"{SEED}page"
+    log.write_bytes(crawl_log_line(CrawlLogEntry(logged_s=0.0, status=status, url=url, worker=1, hops="L")))
+    asking = UrlExplainer(explainer.scope, explainer.key, {SEED}, logged=partial(last_entry, log))
+    told = asking.explained("why", never_scheduled(url))["explanation"]
+    assert (told["state"], told["hops"]) == (state, "L")
+    assert reason in told["reason"]
+    assert asking.explained("why", never_scheduled(f"{SEED}other"))["explanation"]["state"] == "never scheduled"
+
+
+@pytest.mark.parametrize(
+    ("url", "hops", "reason"),
+    [
+        (f"{SEED}page", "L", "x"),
+        ("http://b.test/", "L", "it is out of scope by now, so it ends with -5000 at its turn; x"),
+        (f"{SEED}page", "L" * 30, "it is out of scope by now, so it ends with -5000 at its turn; x"),
+        (f"{SEED}no", "L", "it is blocked by the operator by now, so it ends with -5001 at its turn; x"),
+        (SEED, "", "x"),
+    ],
+)
+@pytest.mark.parametrize("state", ["queued", "waiting"])
+def test_a_queued_url_that_the_order_excludes_by_now_says_so_first(explainer, url, hops, reason, state) -> None:
+    """Its queue's turn is no answer: it is not fetched then."""
+    asking = UrlExplainer(explainer.scope, explainer.key, {SEED}, is_blocked=blocked_by(["/no$"]))
+    facts = never_scheduled(url, state)
+    facts["explanation"]["hops"] = hops
+    assert asking.explained("why", facts)["explanation"]["reason"] == reason
 
 
 def test_a_robots_txt_is_no_page_but_what_its_host_needs_first(explainer) -> None:

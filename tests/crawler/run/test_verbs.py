@@ -149,9 +149,8 @@ def test_why_takes_a_url_as_a_seed_is_written(frontier: Frontier) -> None:
     fetch_one(frontier)
     assert answer(frontier, "why", {"url": "A.test/0#top"})["explanation"]["reason"] == "it is done with status 200 OK"
     assert answer(frontier, "why", {"url": "http://c.test/"})["explanation"]["state"] == "never scheduled"
-    for bad in ("/etc", "http://"):
-        with pytest.raises(UsageError, match="not an http or https URL"):
-            answer(frontier, "why", {"url": bad})
+    with pytest.raises(UsageError, match="not an http or https URL"):
+        answer(frontier, "why", {"url": "/etc"})
 
 
 def test_why_says_of_a_url_that_is_too_long_that_it_is(frontier: Frontier) -> None:
@@ -162,13 +161,15 @@ def test_why_says_of_a_url_that_is_too_long_that_it_is(frontier: Frontier) -> No
     assert "it has 9,014 characters, and a URL has at most 8,192" in explanation["reason"]
 
 
-@pytest.mark.parametrize("link", ["javascript:1", "mailto:x", "data:,x", "ftp://a.test/"])
+@pytest.mark.parametrize(
+    "link", ["javascript:1", "mailto:x", "data:,x", "ftp://a.test/", "http://a.test:99999/", "http://[::1"]
+)
 def test_why_says_of_a_link_that_no_crawl_takes_what_refuses_it(frontier: Frontier, link: str) -> None:
     """Pages are full of them, and no rule of the scope was ever asked."""
     explanation = answer(frontier, "why", {"url": link})["explanation"]
     assert (explanation["subject"], explanation["state"], explanation["queue"]) == (link, "refused", None)
     assert explanation["reason"] == (
-        f"it cannot be queued: {link.partition(':')[0]}: is neither http: nor https:; "
+        f"it cannot be queued: {refusal(link)}; "
         "such a link is dropped when its page is read, before any rule of [scope] is asked"
     )
 
