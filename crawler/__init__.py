@@ -20,7 +20,9 @@ _LIBRARIES = (
 )
 
 if _MISSING := [name for name in _LIBRARIES if find_spec(name) is None]:
+    from anabranch.extras import install_command  # importing the room must be fast
+
     raise ImportError(
-        f"the crawler needs {', '.join(_MISSING)}; install them: pip install 'anabranch[crawl]'",
+        f"the crawler needs {', '.join(_MISSING)}; install them: {install_command('crawl')}",
         name="anabranch[crawl]",
     )

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Literal, TypeAlias
 
 from anabranch.crawler.outcomes.errors import OrderError
+from anabranch.extras import install_command
 
 if TYPE_CHECKING:
     import asyncio
@@ -82,7 +83,7 @@ def loop_factory(name: LoopName) -> LoopFactory:
         if name == "auto":
             return asyncio.new_event_loop
         raise OrderError(
-            "[crawl] loop: uvloop is not installed; install anabranch[speed], or take auto or asyncio"
+            f"[crawl] loop: uvloop is not installed; {install_command('speed')}, or take auto or asyncio"
         ) from error
     return made
 

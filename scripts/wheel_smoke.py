@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import json
 import os
+import shlex
 import subprocess
 import sys
 import tempfile
@@ -46,7 +47,6 @@ MISSING = (
     "the crawler needs ada_url, aiodns, aiohttp, prometheus_client, pydantic, pydantic_settings, rich, selectolax, structlog, "
     "tomli_w, typer"
 )
-ADVICE = "install them: pip install 'anabranch[crawl]'"
 
 #: What a wheel may install: the one package, and its own records.
 TOP_LEVEL = {"anabranch"}
@@ -110,9 +110,10 @@ def fetched(job: Path) -> dict[str, int]:
     return {page["url"]: page["status"] for page in map(json.loads, lines)}
 
 
-def base_complaint(environment: Path, scratch: Path) -> str:
+def base_complaint(wheel: Path, environment: Path, scratch: Path) -> str:
     """The error of the wheel without its extras; empty if it works. `scratch` is an empty folder."""
-    line = f"{MISSING}; {ADVICE}\n"
+    advice = shlex.quote(f"{wheel.resolve()}[crawl]")
+    line = f"{MISSING}; install them: pip install {advice}\n"
     python = str(environment / "bin" / "python")
     programs = {
         (python, "-c", EMBEDDING): (0, f"http://a.test/\n[True, True, False]\n{line}"),
@@ -161,7 +162,7 @@ def main(arguments: Sequence[str]) -> int:
         if foreign:
             wrong = f"{wheel.name} would install {', '.join(foreign)}"
         else:
-            tried = base_complaint if kind == "base" else crawl_complaint
+            tried = partial(base_complaint, wheel) if kind == "base" else crawl_complaint
             wrong = tried(environment.absolute(), Path(scratch))
     did = "embedded a Frontier" if kind == "base" else f"crawled {len(PAGES)} pages"
     print(wrong or f"{wheel.name} {did} from an empty environment")

@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from anabranch import crawler
+from anabranch.extras import install_command
 
 ROOT = Path(__file__).resolve().parents[1]
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
@@ -88,14 +89,14 @@ def test_the_command_without_its_libraries_names_the_extra(tmp_path: Path) -> No
     """In one line, whatever it was asked for."""
     done = run("sys.argv = ['anabranch', '--help']\nfrom anabranch.__main__ import main\nmain()", tmp_path)
     assert (done.returncode, done.stdout) == (2, "")
-    assert done.stderr == f"anabranch: {LINE}; install them: pip install 'anabranch[crawl]'\n"
+    assert done.stderr == f"anabranch: {LINE}; install them: {install_command('crawl')}\n"
 
 
 def test_the_crawler_in_a_program_names_the_extra_too(tmp_path: Path) -> None:
     """An ImportError, whose last line says what to do."""
     done = run("import anabranch.crawler.visit", tmp_path)
     assert done.returncode == 1
-    assert done.stderr.splitlines()[-1] == f"ImportError: {LINE}; install them: pip install 'anabranch[crawl]'"
+    assert done.stderr.splitlines()[-1] == f"ImportError: {LINE}; install them: {install_command('crawl')}"
 
 
 @pytest.mark.parametrize("extra", ["scrapy", "crawlee", "redis", "postgres"])

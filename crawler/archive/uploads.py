@@ -15,6 +15,7 @@ from typing import Any, NamedTuple
 from anabranch.crawler.archive.files import INDEX, WARC
 from anabranch.crawler.outcomes.errors import CrawlerError, OrderError, storage_errors
 from anabranch.dedup.files.durable import AppendOnlyFile
+from anabranch.extras import install_command
 
 #: The list of files that were copied, one a line.
 UPLOADED_FILE = "uploaded"
@@ -120,7 +121,7 @@ def _opened(target: str) -> tuple[Any, str]:
     try:
         import fsspec  # type: ignore[import-untyped]  # noqa: PLC0415 - an extra
     except ModuleNotFoundError as error:
-        raise OrderError(f"[write] upload {target!r}: needs fsspec; pip install 'anabranch[upload]'") from error
+        raise OrderError(f"[write] upload {target!r}: needs fsspec; {install_command('upload')}") from error
     try:
         files, root = fsspec.core.url_to_fs(target)
     except (ImportError, ValueError) as error:

@@ -17,6 +17,7 @@ from anabranch.crawler.cli.tables import plain_table
 from anabranch.crawler.console.access import Access, ConsoleRole, default_folder
 from anabranch.crawler.console.passwords import Passwords
 from anabranch.crawler.outcomes.errors import UsageError
+from anabranch.extras import install_command
 
 if TYPE_CHECKING:
     from fastapi import FastAPI
@@ -39,7 +40,7 @@ def run_console(
     def run() -> None:
         if missing := [name for name in ("fastapi", "nicegui", "re2", "uvicorn") if find_spec(name) is None]:
             raise UsageError(
-                f"the console needs {missing[0]}, which is not installed; run `pip install 'anabranch[console]'`"
+                f"the console needs {missing[0]}, which is not installed; run `{install_command('console')}`"
             )
         from anabranch.crawler.console.server import ConsoleOptions, serve  # noqa: PLC0415 - libraries of an extra
 

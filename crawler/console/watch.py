@@ -209,8 +209,9 @@ def sample(time_s: float, status: Facts, metrics: Mapping[str, Any], before: Mom
         classes=metrics.get("anabranch_ended_urls_total", {}),
         filter={name: facts[name] for name in FILTER_FIGURES if name in facts},
     )
-    is_same_run = before is not None and before.fetches is not None and now.pages >= before.pages
-    if before is None or not is_same_run or status["phase"] == STOPPED:  # then the counts are of all runs
+    if before is None or before.fetches is None or now.pages < before.pages:  # of an earlier run
+        return now
+    if status["phase"] == STOPPED:  # the counts are of all runs
         return now
     span_s = max(time_s - before.time_s, 0.001)
     fetches = (now.fetches or 0) - before.fetches

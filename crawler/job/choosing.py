@@ -283,7 +283,7 @@ def _with_changes(
     order: CrawlOrder, layers: Sequence[Layer], directory: Path, *, is_begun: bool
 ) -> tuple[CrawlOrder, list[Layer], list[str]]:
     """The order with what an operator changed in it while the job lived; the layers of both; a line for each such change."""
-    commanded = {f"{section}.{key}" for layer in layers if layer.is_command for section, key in layer.keys()}
+    commanded = {f"{section}.{key}" for layer in layers if layer.is_command for section, key in layer.named_keys()}
     changes = held_changes(directory, order, commanded) if is_begun else []
     if not changes:
         return order, [*layers], []

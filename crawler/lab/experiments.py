@@ -10,6 +10,7 @@ from typing import Any, TypeAlias
 from anabranch.crawler.lab.report import LabReport, OnProgress
 from anabranch.crawler.outcomes.errors import STORAGE_ERRORS, CrawlerError, StorageError, UsageError
 from anabranch.dedup.errors import BadParameters, DedupError
+from anabranch.extras import install_command
 
 #: Fields of an experiment's options -> values; a missing field has its default.
 Flags: TypeAlias = Mapping[str, Any]
@@ -37,7 +38,7 @@ def run_experiment(name: str, flags: Flags, on_progress: OnProgress) -> LabRepor
     except ModuleNotFoundError as error:
         if error.name != "redis":
             raise
-        raise UsageError("lab redis needs redis-py: pip install 'anabranch[redis]'") from error
+        raise UsageError(f"lab redis needs redis-py: {install_command('redis')}") from error
 
 
 def _translated(error: DedupError | OSError, name: str) -> CrawlerError:

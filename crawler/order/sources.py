@@ -38,7 +38,7 @@ class Layer:
         """One of the file's entries, counted from 1."""
         return f"{self.section(f'[{entries}]')} {number}"
 
-    def keys(self) -> Iterator[tuple[str, str]]:
+    def named_keys(self) -> Iterator[tuple[str, str]]:
         """The sections and keys that it names, entries left out."""
         tables = ((section, table) for section, table in self.tables.items() if isinstance(table, Mapping))
         return ((section, key) for section, table in tables for key in table)

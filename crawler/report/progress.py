@@ -121,6 +121,15 @@ def _warnings(now: CrawlSnapshot) -> Iterator[str]:
         yield f"last trouble, {duration_words(now.last_trouble.ago_s)} ago: {now.last_trouble.describe()}"
 
 
+#: What a crawl waits for, the strongest first, if time alone does not help.
+_IDLE = {
+    WaitsFor.STORE: "idle: the store is catching up",
+    WaitsFor.OPERATOR: "idle: all queued URLs are in paused queues",
+    WaitsFor.FINISH: "idle: a leased URL must end first",
+}
+_CLOSED = "idle: every host with queued URLs is closed without a time; `anabranch frontier ls` says why"
+
+
 def why_idle(now: CrawlSnapshot) -> str:
     """Why no worker holds a URL, or soon none will, in words; empty if all is well."""
     if now.paused:
@@ -130,16 +139,11 @@ def why_idle(now: CrawlSnapshot) -> str:
         return now.trouble
     if now.active:
         return ""
-    if WaitsFor.STORE in now.waits_for and now.wakes_in_s is None:
-        return "idle: the store is catching up"
-    if not now.pending:
+    is_reading = now.wakes_in_s is None and WaitsFor.STORE in now.waits_for
+    if not (now.pending or is_reading):
         return "idle: nothing is queued"
-    if now.wakes_in_s is None and WaitsFor.OPERATOR in now.waits_for:
-        return "idle: all queued URLs are in paused queues"
-    if now.wakes_in_s is None and WaitsFor.FINISH in now.waits_for:
-        return "idle: a leased URL must end first"
     if now.wakes_in_s is None:
-        return "idle: every host with queued URLs is closed without a time; `anabranch frontier ls` says why"
+        return next((words for event, words in _IDLE.items() if event in now.waits_for), _CLOSED)
     what = "retries wait" if now.waiting == now.pending else "all gates are closed"
     return f"idle: {what}, next in {duration_words(max(now.wakes_in_s, 0.0))}"
 

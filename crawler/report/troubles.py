@@ -172,7 +172,7 @@ class Troubles:
 
         A URL that the order excludes ended as it should: no trouble.
         """
-        lease, reason = visit.lease, "" if kind is OutcomeKind.DISREGARDED else reason_of(visit)
+        lease, reason = visit.lease, reason_of(visit, kind)
         if reason:
             is_final = kind in ENDING
             in_s = None if is_final or again_s is None or again_s == math.inf else again_s - at_s
@@ -206,8 +206,10 @@ class Troubles:
         return _seen_from(self._of_gate.get(gate), now_s)
 
 
-def reason_of(visit: Visit) -> str:
-    """Why a try failed, in the words of the site or of our error; empty if it did not fail."""
+def reason_of(visit: Visit, kind: OutcomeKind) -> str:
+    """Why a try failed, in the words of the site or of our error; empty if it did not fail or the order excluded the URL."""
+    if kind is OutcomeKind.DISREGARDED:
+        return ""
     if visit.broken is not None:
         return f"{type(visit.broken).__name__}: {visit.broken}"
     if visit.failure is not None:

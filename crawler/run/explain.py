@@ -98,10 +98,9 @@ class UrlExplainer:
         entry = None if self._is_robots(url) else self.logged(url)
         if entry is None:
             return facts
-        known: Facts = {"hops": None if "+" in entry.hops else entry.hops}  # the log shortens long paths
-        if state == NEVER_SCHEDULED:
-            known |= _of_earlier_round(entry, facts["now_s"])
-        return {**facts, "explanation": {**explanation, **known}}
+        ended = _of_earlier_round(entry, facts["now_s"]) if state == NEVER_SCHEDULED else {}
+        hops = None if "+" in entry.hops else entry.hops  # the log shortens long paths
+        return {**facts, "explanation": {**explanation, "hops": hops, **ended}}
 
     def with_scope(self, verb: str, facts: Facts) -> Facts:
         """The facts with the scope's words about their URL."""

@@ -236,7 +236,7 @@ def stopped_facts(
     is_done: bool,
     ending: str = "",
 ) -> Facts:
-    """The same for a job that no process crawls: the counts are those of all its runs. `ending` is why the last run ended. Pure."""
+    """The same for a job that no process crawls, with the counts of all its runs. `ending` is why the last one ended. Pure."""
     queues: Mapping[str, int] = totals["queues"]
     is_finished = is_done and not totals["retired"]
     now = CrawlSnapshot(

@@ -177,16 +177,21 @@ def why(frontier: Frontier, given: Arguments) -> Steps[Facts]:
                 f"{typed!r} is neither a URL nor a host of this job; write the full URL, like http://{typed}/"
             )
         if explanation.state == UrlState.ENDED.value:
-            record = yield from asked(frontier.operations.get, key)
-            if record is not None and record.status:
-                words = explanation.reason.replace(f"status {record.status}", f"status {describe(record.status)}", 1)
-                explanation = explanation._replace(reason=words)
-    elif words and _LIKE_A_URL.search(typed):
+            explanation = yield from _with_status_words(frontier, key, explanation)
+    elif _LIKE_A_URL.search(typed) and words:
         words = f"{words}; such a link is dropped when its page is read, before any rule of [scope] is asked"
         explanation = explain_url(UrlFacts(url=shown(typed), record=None, seen=False, refused=words), frontier.now_s())
     else:
-        raise UsageError(f"{typed!r}: {words}" if words else f"{typed!r} is not an http or https URL")
+        raise UsageError(f"{typed!r}: {words or 'it is not an http or https URL'}")
     return {"now_s": frontier.now_s(), "explanation": explanation._asdict()}
+
+
+def _with_status_words(frontier: Frontier, key: bytes, explanation: Explanation) -> Steps[Explanation]:
+    record = yield from asked(frontier.operations.get, key)
+    if record is None or not record.status:
+        return explanation
+    words = explanation.reason.replace(f"status {record.status}", f"status {describe(record.status)}", 1)
+    return explanation._replace(reason=words)
 
 
 def _whatever_key(frontier: Frontier, typed: str) -> Steps[list[Explanation]]:

@@ -78,7 +78,7 @@ def seed_url(raw: str) -> str | None:
 
 
 def refusal(raw: str) -> str:
-    """Why text cannot be crawled, for people: the first part of it that makes it no URL. Empty if it can, or if it is no link. Pure."""
+    """Why text cannot be crawled, for people: the first part that makes it no URL; empty if it can, or is no link. Pure."""
     text = raw.translate(NO_BREAKS).strip(C0_AND_SPACE)
     found = _HAS_SCHEME.match(text)
     scheme = "" if found is None else (found[1] or found[2]).lower()
@@ -86,7 +86,11 @@ def refusal(raw: str) -> str:
         return f"{scheme}: is neither http: nor https:"
     if len(raw) > MAX_URL_CHARS:
         return f"it has {len(raw):,} characters, and a URL has at most {MAX_URL_CHARS:,}"
-    if seed_url(text) is not None or not (scheme or _HOST_START.match(text)) or re.match("https?[;,.]?/", text, re.I):
+    if (
+        seed_url(text) is not None
+        or not (scheme or _HOST_START.match(text))
+        or re.match("https?[;,.]?/", text, re.IGNORECASE)
+    ):
         return ""
     rest = text[found.end() :] if found else text
     authority = re.split(r"[/?#\\]", rest.lstrip("/\\"), maxsplit=1)[0]

@@ -34,6 +34,7 @@ from anabranch.dedup.keys import (
     fingerprints,
     first_of_each,
 )
+from anabranch.extras import install_command
 
 if TYPE_CHECKING:
     from anabranch.dedup.bloom.redis import RedisServers
@@ -97,7 +98,7 @@ class SharedDsbf(Closing):
         except ModuleNotFoundError as error:
             if error.name != "redis":
                 raise
-            message = "a filter in Redis needs the package redis: pip install 'anabranch[redis]'"
+            message = f"a filter in Redis needs the package redis: {install_command('redis')}"
             raise BadParameters(message) from error
         servers = RedisServers(urls, timeout_s, on_sent)
         try:

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 from sqlalchemy import Connection, Engine, NullPool, create_engine, event, make_url, text
 from sqlalchemy.exc import ArgumentError, DBAPIError
 
+from anabranch.extras import install_command
 from anabranch.frontier.errors import (
     FormatMismatch,
     FrontierError,
@@ -176,9 +177,7 @@ class PostgresDatabase:
         try:
             engine = create_engine(self._url, poolclass=NullPool, connect_args={**given, "options": options})
         except ModuleNotFoundError as error:
-            raise PolicyError(
-                f"{self.place}: PostgreSQL needs {error.name}; pip install 'anabranch[postgres]'"
-            ) from error
+            raise PolicyError(f"{self.place}: PostgreSQL needs {error.name}; {install_command('postgres')}") from error
         event.listen(engine, "connect", _adapt)
         return engine
 

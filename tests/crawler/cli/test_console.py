@@ -8,6 +8,7 @@ import pytest
 from typer.testing import CliRunner
 
 from anabranch.crawler.cli.app import app
+from anabranch.extras import install_command
 from tests.acceptance.command import environment
 
 HIDDEN = """
@@ -88,7 +89,7 @@ def test_without_its_extra_a_line_says_what_to_install(tmp_path):
     assert (run.returncode, run.stdout) == (0, "2\n2\n"), run.stderr
     for module, line in zip(("uvicorn", "fastapi"), run.stderr.splitlines(), strict=True):
         assert f"the console needs {module}, " in line
-        assert "pip install 'anabranch[console]'" in line
+        assert install_command("console") in line
 
 
 def test_help_and_tokens_load_no_server(tmp_path):

@@ -18,8 +18,8 @@ from typer.testing import CliRunner
 
 from anabranch.crawler.accounts.crawl_log import parse_crawl_log_line
 from anabranch.crawler.accounts.database import AccountsView
-from anabranch.crawler.cli.app import app
 from anabranch.crawler.cli import frontier
+from anabranch.crawler.cli.app import app
 from anabranch.crawler.cli.frontier import run_frontier
 from anabranch.crawler.job.folder import JobFolder
 from anabranch.crawler.job.frontier import open_job

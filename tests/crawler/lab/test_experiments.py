@@ -9,6 +9,7 @@ from anabranch.crawler.lab.experiments import EXPERIMENTS, run_experiment
 from anabranch.crawler.lab.report import LabReport
 from anabranch.crawler.outcomes.errors import CrawlerError, DiskFull, ExitCode, NotPermitted, StorageError, UsageError
 from anabranch.dedup.errors import BadParameters, FilterClosed, StoreFull
+from anabranch.extras import install_command
 
 REPORT = LabReport(name="x", tables=(), panels=(), closing=())
 
@@ -79,7 +80,7 @@ def test_a_missing_redis_client_is_named_with_the_way_to_get_it(monkeypatch) -> 
     """It is an extra."""
     error = raising(monkeypatch, ModuleNotFoundError("No module named 'redis'", name="redis"))
     assert isinstance(error, UsageError)
-    assert "pip install 'anabranch[redis]'" in str(error)
+    assert install_command("redis") in str(error)
 
 
 def test_another_missing_module_is_a_defect(monkeypatch) -> None:

@@ -134,7 +134,7 @@ def test_what_comes_of_the_url_is_told(kind: OutcomeKind, again_s: float, words:
 )
 def test_every_failure_has_its_reason(left: dict[str, object], reason: str) -> None:
     """An answer is none, unless the host asks for a rest; nor is a connection that the host was free to close."""
-    assert reason_of(at("a", **left)) == reason
+    assert reason_of(at("a", **left), RETRY) == reason
 
 
 @pytest.mark.parametrize("reason", ["out of scope", "blocked by the operator", "pages_per_host 5 is reached"])

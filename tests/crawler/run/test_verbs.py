@@ -22,6 +22,7 @@ from anabranch.crawler.run.verbs import (
     text_argument,
     whole_argument,
 )
+from anabranch.crawler.urls.parsing import refusal
 from anabranch.frontier.aio import AsyncFrontier
 from anabranch.frontier.composition import FrontierOrder, open_frontier
 from anabranch.frontier.errors import UnknownQueue
