@@ -143,7 +143,7 @@ def test_orders_last(job: Path, capsys) -> None:
     ("typed", "words"),
     [
         ("notaurl", "'notaurl' is neither a URL nor a host of this job; write the full URL, like http://notaurl/"),
-        ("/etc/hosts", "'/etc/hosts' is not an http or https URL"),
+        ("/etc/hosts", "'/etc/hosts': it is not an http or https URL"),
         ("not a url", "'not a url': the host 'not a url' has a space"),
         ("", "url is empty; give one"),
     ],

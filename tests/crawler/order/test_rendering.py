@@ -90,7 +90,9 @@ def test_only_what_is_given_is_shown_if_that_is_wanted(file) -> None:
 
 
 def test_each_value_names_its_source(file, monkeypatch) -> None:
-    """The strongest of those that speak of it."""
+    """The strongest of those that speak of it. A longer path would stand in a line of its own."""
+    monkeypatch.chdir(file.parent)
+    file = Path(file.name)
     monkeypatch.setenv("ANABRANCH_CRAWL__WORKERS", "7")
     monkeypatch.setenv("ANABRANCH_FETCH__TIMEOUT", "7s")
     file.write_text("[crawl]\nworkers = 3\n\n[fetch]\nmax_body = 5\n[limits]\npages = 1\n")
