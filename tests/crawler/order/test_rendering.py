@@ -6,6 +6,7 @@ import json
 import os
 import re
 import tomllib
+from pathlib import Path
 
 import pytest
 
