@@ -82,6 +82,9 @@ except OSError as error:
 
 set_up() {
     find_python
+    if ! [ -w "$clone" ] || { [ -e "$venv" ] && ! [ -w "$venv" ]; }; then
+        fail "$venv cannot be written by this user; make a clone of your own, or set it up as the user who owns it"
+    fi
     (
         lock
         if ! is_ready "$1"; then

@@ -42,6 +42,8 @@ _LAST_RUN = "anabranch/last_run"
 _REPOSITORY = Path(__file__).resolve().parent.parent
 #: Where pytest's cache keeps it.
 _FILE = _REPOSITORY / ".pytest_cache" / "v" / _LAST_RUN
+#: What a run without a test says.
+_NO_TESTS = "no test was run; scripts/test --slow PATH and --all PATH include the slow ones"
 #: The whole runs, by their tests, with the earlier ones whose figures stay: those of other tests.
 _WHOLE_RUNS = {"slow": ("not slow", "slow or not slow"), "not slow": ("slow",), "slow or not slow": ()}
 #: Processes that count though this process did not start them.
@@ -175,6 +177,8 @@ class Reported:
         self._costs: list[Cost] = []
         self._loops_s: list[float] = []
         self._started_s = time.monotonic()
+        #: Of the programs that the process ran before it became pytest.
+        self._before_s = sum(resource.getrusage(resource.RUSAGE_CHILDREN)[:2])
 
     @pytest.hookimpl(optionalhook=True)  # xdist's
     def pytest_testnodedown(self, node: Any) -> None:
@@ -190,8 +194,12 @@ class Reported:
         """Fail the run if an unmarked test is too expensive."""
         if self._measured is not None:
             self._take(self._measured.costs, self._measured.loops_s)
-        if too_expensive(self._costs, self._unit()) and session.exitstatus == pytest.ExitCode.OK:
+        failed = too_expensive(self._costs, self._unit())
+        if failed and session.exitstatus == pytest.ExitCode.OK:
             session.exitstatus = pytest.ExitCode.TESTS_FAILED
+        terminal = session.config.pluginmanager.get_plugin("terminalreporter")
+        if terminal is not None:  # so that the last line counts them, too
+            terminal.stats.setdefault("failed", []).extend(map(_failure, failed))
 
     def _unit(self) -> float:
         return statistics.median(self._loops_s) / REFERENCE_S if self._loops_s else 1.0
@@ -201,9 +209,11 @@ class Reported:
         skipped = terminalreporter.stats.get("skipped", [])
         for line in missing(report.longrepr[2] for report in skipped if isinstance(report.longrepr, tuple)):
             terminalreporter.write_line(line)
+        if exitstatus == pytest.ExitCode.NO_TESTS_COLLECTED:
+            terminalreporter.write_line(_NO_TESTS)
         if not self._costs:
             return
-        run = Run.of(self._costs, self._unit(), time.monotonic() - self._started_s, cpu_s())
+        run = Run.of(self._costs, self._unit(), time.monotonic() - self._started_s, cpu_s() - self._before_s)
         for line in (*(by_folder(self._costs, self._unit()) if config.getoption("costs") else ()), *run.lines()):
             terminalreporter.write_line(line)
         is_whole = config.args == config.getini("testpaths") and not config.getoption("keyword")
@@ -246,9 +256,21 @@ class Run:
             verdict = f"  FAILS: more than {MOST_S:g} s, and not marked slow" if test in self.failed else ""
             yield f"{seconds:6.1f} s CPU  {test[:150]}{verdict}"
         yield (
-            f"{self.tests} tests took {self.clock_s:.0f} s and {self.cpu_s:.0f} s of CPU time: {self.cpu_s / self.unit:.0f} s "
+            f"{self.tests} tests took {self.clock_s:.1f} s and {self.cpu_s:.1f} s of CPU time: {self.cpu_s / self.unit:.1f} s "
             f"on the reference machine (this one: {self.unit:.2f} x); {len(self.listed)} took more than {LISTED_S:g} s each"
         )
+
+
+def _failure(test: str) -> pytest.TestReport:
+    """The report of a test that passed and fails the run."""
+    return pytest.TestReport(
+        nodeid=test,
+        location=(test.partition("::")[0], None, test.rpartition("::")[2]),
+        keywords={},
+        outcome="failed",
+        longrepr=f"more than {MOST_S:g} s of CPU time, and not marked slow",
+        when="call",
+    )
 
 
 def too_expensive(costs: Iterable[Cost], unit: float) -> list[str]:

@@ -77,11 +77,14 @@ def test_an_unmarked_test_may_take_three_seconds_and_a_slow_one_what_it_needs() 
 
 @pytest.mark.parametrize(("cpu", "status"), [(MOST_S + 1, pytest.ExitCode.TESTS_FAILED), (0.1, pytest.ExitCode.OK)])
 def test_a_test_that_is_too_expensive_fails_the_run(cpu: float, status: pytest.ExitCode) -> None:
-    """It fails even if all tests have passed."""
-    reported, session = Reported(None), SimpleNamespace(exitstatus=pytest.ExitCode.OK)
+    """It fails even if all tests have passed, and the last line counts it."""
+    terminal = SimpleNamespace(stats={})
+    config = SimpleNamespace(pluginmanager=SimpleNamespace(get_plugin=lambda _: terminal))
+    reported, session = Reported(None), SimpleNamespace(exitstatus=pytest.ExitCode.OK, config=config)
     reported.pytest_testnodedown(SimpleNamespace(workeroutput={"costs": ([("a", cpu, cpu, False)], [REFERENCE_S])}))
     reported.pytest_sessionfinish(session)  # type: ignore[arg-type]
     assert session.exitstatus is status
+    assert [report.nodeid for report in terminal.stats["failed"]] == (["a"] if status else [])
 
 
 def test_a_process_of_tests_that_broke_down_costs_nothing() -> None:
@@ -97,7 +100,7 @@ def test_what_took_more_than_a_second_is_listed_the_most_expensive_first() -> No
     assert "FAILS" in first
     assert "1.5 s CPU  b" in second
     assert "FAILS" not in second
-    assert total.startswith("3 tests took 60 s and 100 s of CPU time")
+    assert total.startswith("3 tests took 60.0 s and 100.0 s of CPU time")
 
 
 def test_folders_are_listed_by_what_their_tests_cost() -> None:

@@ -2,6 +2,7 @@
 
 import json
 import os
+import shlex
 import subprocess
 import sys
 
@@ -216,7 +217,7 @@ async def test_a_job_goes_on_without_its_seeds_being_named_again(tmp_path, small
 
 def shell(tmp_path, line):
     """Run a line of shell with the command in front; its exit code and standard error."""
-    text = f"{sys.executable} -m anabranch {line}"
+    text = f"{shlex.quote(sys.executable)} -m anabranch {line}"
     run = subprocess.run(
         ["bash", "-c", text],
         cwd=tmp_path,

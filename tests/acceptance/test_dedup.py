@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import random
 import select
+import shlex
 import shutil
 import signal
 import socket
@@ -55,7 +56,7 @@ def dedup(*arguments, cwd, stdin=b"", **streams):
 
 def shell(line, cwd):
     """Run a line of bash in which `dedup` is the command; exit codes of the pipe's parts, and standard error."""
-    script = f'dedup() {{ {sys.executable} -P -m anabranch dedup "$@"; }}\n{line}\necho "${{PIPESTATUS[@]}}" > codes'
+    script = f'dedup() {{ {shlex.quote(sys.executable)} -P -m anabranch dedup "$@"; }}\n{line}\necho "${{PIPESTATUS[@]}}" > codes'
     run = subprocess.run(
         ["bash", "-c", script], cwd=cwd, env=environment(), capture_output=True, check=True, timeout=PATIENCE_S
     )
@@ -363,7 +364,7 @@ def test_on_a_full_disk_nothing_is_lost(tmp_path, full):
     size = "400k" if full == "output" else "200k"
     script = f"""
 mount -t tmpfs -o size={size} tmpfs small
-dedup() {{ {sys.executable} -P -m anabranch dedup urls --state {state} --filter dsbf >> {out}; }}
+dedup() {{ {shlex.quote(sys.executable)} -P -m anabranch dedup urls --state {state} --filter dsbf >> {out}; }}
 dedup 2> first; echo $? > codes
 mount -o remount,size=64m small
 dedup 2> second; echo $? >> codes

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import shlex
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -37,7 +38,7 @@ def folder(tmp_path: Path) -> Path:
     """What the examples take for granted: the command, the file of Monday, the modules."""
     command = tmp_path / "bin" / "anabranch"
     command.parent.mkdir()
-    command.write_text(f'#!/bin/sh\nPYTHONPATH="{REPOSITORY}:$PYTHONPATH" exec {sys.executable} -P -m anabranch "$@"\n')
+    command.write_text(f'#!/bin/sh\nPYTHONPATH="{REPOSITORY}:$PYTHONPATH" exec {shlex.quote(sys.executable)} -P -m anabranch "$@"\n')
     command.chmod(0o755)
     (tmp_path / "monday.txt").write_text("http://a.example/\nhttp://a.example/1\nhttp://a.example/\n")
     for name, text in MODULES.items():

@@ -3,6 +3,7 @@
 import asyncio
 import json
 import os
+import shlex
 import signal
 import socket
 import sys
@@ -312,8 +313,8 @@ async def test_a_sigterm_after_the_summary_does_not_take_the_place_of_the_exit_c
 )
 async def test_no_stream_that_is_closed_or_full_breaks_a_crawl(tmp_path, slow_web, closed):
     """The job's files are whole: none of them became the standard error of the process."""
-    arguments = " ".join(map(str, crawl_of(tmp_path, slow_web, "-vv", "--limit", "15")))
-    shell = f"set -o pipefail; {sys.executable} -m anabranch {arguments} {closed}"
+    arguments = shlex.join(map(str, crawl_of(tmp_path, slow_web, "-vv", "--limit", "15")))
+    shell = f"set -o pipefail; {shlex.quote(sys.executable)} -m anabranch {arguments} {closed}"
     process = await asyncio.create_subprocess_exec("bash", "-c", shell, cwd=tmp_path, env=environment())
     assert await asyncio.wait_for(process.wait(), PATIENCE_S) == 0
     assert len(crawl_log(tmp_path / "job")) == 15

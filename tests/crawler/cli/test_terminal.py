@@ -6,6 +6,7 @@ import errno
 import io
 import os
 import select
+import shlex
 import signal
 import subprocess
 import sys
@@ -198,7 +199,7 @@ os._exit(0 if os.fstat(file).st_size == 0 else 1)
 @pytest.mark.parametrize("streams", ["2>&-", "0<&- >&- 2>&-", "2>/dev/full", "2> >(true)", "2>&1 | true", "2>said"])
 def test_nothing_that_is_said_fails_or_lands_in_a_file_of_ours(tmp_path, streams) -> None:
     """The descriptors 0 to 2 are taken before the first file is opened."""
-    command = f'set -o pipefail; {sys.executable} -c "$TALKING" {streams}'
+    command = f'set -o pipefail; {shlex.quote(sys.executable)} -c "$TALKING" {streams}'
     run = subprocess.run(
         ["bash", "-c", command],
         cwd=tmp_path,

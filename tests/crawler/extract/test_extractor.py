@@ -249,6 +249,17 @@ async def test_helpers_are_started_late_kept_and_at_most_two() -> None:
     assert helpers_of(os.getpid()) == []
 
 
+async def test_a_helper_ends_after_a_large_document() -> None:
+    """It would keep the memory."""
+    async with opened_sandbox() as sandbox:
+        await sandbox.read(page(DocumentKind.CSS), lambda: b" " * (2 << 20), PATIENT)
+        (small,) = helpers_of(os.getpid())
+        await sandbox.read(page(DocumentKind.CSS), lambda: b" " * (3 << 20), PATIENT)
+        assert not sandbox._idle
+        await sandbox.read(page(), lambda: b"<a href=1>", PATIENT)
+        assert small not in helpers_of(os.getpid())
+
+
 async def test_a_document_that_takes_too_long_is_given_up() -> None:
     """Its page has a note; the helper is gone, and the next document is read by another."""
     async with opened_sandbox() as sandbox:

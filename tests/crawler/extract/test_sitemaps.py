@@ -155,6 +155,13 @@ def test_a_loc_without_end_costs_no_memory() -> None:
     assert references == []
 
 
+@pytest.mark.parametrize(("depth", "found"), [(60, 1), (70, 0)])
+def test_a_document_that_is_nested_without_end_is_not_read_to_its_end(depth, found) -> None:
+    """No sitemap has 64 levels; each would cost memory."""
+    nested = b"<x>" * depth + b"</x>" * depth
+    assert len(urls(b"<urlset>" + nested + b"<url><loc>http://a.test/1</loc></url></urlset>")) == found
+
+
 def test_many_gzip_members_are_not_followed_for_ever() -> None:
     """A million empty members are no sitemap."""
     assert b"".join(unpacked(gzip.compress(b"") * 10_000, MAX_BYTES)) == b""

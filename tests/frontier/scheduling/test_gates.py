@@ -74,6 +74,18 @@ def test_a_slot_rests_from_the_end_of_the_fetch() -> None:
     assert one.last_rest_s == 10
 
 
+@pytest.mark.parametrize(
+    ("fetch_s", "is_written"), [(1.0, False), (0.8, False), (0.6, False), (1.01, True), (3.0, True), (0.4, True)]
+)
+def test_the_row_is_written_again_when_its_rest_would_be_too_short_or_twice_too_long(fetch_s, is_written) -> None:
+    """After a crash every gate rests for its row's rest; a row of 5 s serves rests of 2.5 to 5 s."""
+    one = gate(min_delay_s=0.0)
+    fetch(one, NOW_S, NOW_S + 1)
+    one.row()
+    fetch(one, NOW_S + 100, NOW_S + 100 + fetch_s)
+    assert one.must_be_written is is_written
+
+
 def test_a_rest_that_is_over_when_it_is_reported_closes_nothing() -> None:
     """A late report delays nobody."""
     one = gate()
