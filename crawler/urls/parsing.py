@@ -26,6 +26,8 @@ _HAS_SCHEME = re.compile(
 _HOST_START = re.compile(r"//|\[|[^\W_]")
 #: Typing errors that would pass as a host: a scheme without its colon (`http//a.test`), or words with spaces.
 _MISTYPED = re.compile(r"https?[;,.]?/|.*\s", re.IGNORECASE)
+_NO_COLON = re.compile(r"https?[;,.]?/", re.IGNORECASE)
+_WEB_SCHEME = re.compile(r"^https?:", re.IGNORECASE)
 #: Tab and newlines: the standard removes them anywhere in a URL.
 NO_BREAKS = dict.fromkeys(map(ord, "\t\n\r"))
 
@@ -78,21 +80,20 @@ def seed_url(raw: str) -> str | None:
 
 
 def refusal(raw: str) -> str:
-    """Why text cannot be crawled, for people: the first part that makes it no URL; empty if it can, or is no link. Pure."""
-    text = raw.translate(NO_BREAKS).strip(C0_AND_SPACE)
-    found = _HAS_SCHEME.match(text)
-    scheme = "" if found is None else (found[1] or found[2]).lower()
-    if scheme not in {"", "http", "https"}:
-        return f"{scheme}: is neither http: nor https:"
+    """Why text cannot be crawled, for people; empty if it can, or is no link. Pure."""
+    scheme = _HAS_SCHEME.match(raw.translate(NO_BREAKS).strip(C0_AND_SPACE))
+    name = "" if scheme is None else (scheme[1] or scheme[2]).lower()
+    return wrong_part(raw) if name in {"", "http", "https"} else f"{name}: is neither http: nor https:"
+
+
+def wrong_part(raw: str) -> str:
+    """What makes text with the form of a web address no URL, for people; empty if it is one, or has another form. Pure."""
     if len(raw) > MAX_URL_CHARS:
         return f"it has {len(raw):,} characters, and a URL has at most {MAX_URL_CHARS:,}"
-    if (
-        seed_url(text) is not None
-        or not (scheme or _HOST_START.match(text))
-        or re.match("https?[;,.]?/", text, re.IGNORECASE)
-    ):
+    text = raw.translate(NO_BREAKS).strip(C0_AND_SPACE)
+    rest = _WEB_SCHEME.sub("", text)
+    if seed_url(text) is not None or (rest is text and not _HOST_START.match(text)) or _NO_COLON.match(text):
         return ""
-    rest = text[found.end() :] if found else text
     authority = re.split(r"[/?#\\]", rest.lstrip("/\\"), maxsplit=1)[0]
     return _wrong_authority(authority.rpartition("@")[2])
 

@@ -56,7 +56,8 @@ def dedup(*arguments, cwd, stdin=b"", **streams):
 
 def shell(line, cwd):
     """Run a line of bash in which `dedup` is the command; exit codes of the pipe's parts, and standard error."""
-    script = f'dedup() {{ {shlex.quote(sys.executable)} -P -m anabranch dedup "$@"; }}\n{line}\necho "${{PIPESTATUS[@]}}" > codes'
+    python = shlex.quote(sys.executable)
+    script = f'dedup() {{ {python} -P -m anabranch dedup "$@"; }}\n{line}\necho "${{PIPESTATUS[@]}}" > codes'
     run = subprocess.run(
         ["bash", "-c", script], cwd=cwd, env=environment(), capture_output=True, check=True, timeout=PATIENCE_S
     )

@@ -13,6 +13,7 @@ import pytest
 import anabranch
 from anabranch.crawler.outcomes.errors import ExitCode, OrderError
 from anabranch.crawler.runtime import GIVE_BACK_BYTES, LoopName, _is_glibc, child_command, loop_factory
+from anabranch.extras import install_command
 
 
 @pytest.fixture
@@ -43,10 +44,9 @@ def test_without_uvloop_a_crawl_runs_on_pythons_own_loop() -> None:
 @pytest.mark.usefixtures("no_uvloop")
 def test_who_asks_for_uvloop_where_it_is_not_is_told() -> None:
     """One line: what is missing, where it comes from, what else there is."""
-    with pytest.raises(
-        OrderError, match=r"^\[crawl\] loop: uvloop is not installed; install anabranch\[speed\]"
-    ) as caught:
+    with pytest.raises(OrderError) as caught:
         loop_factory("uvloop")
+    assert str(caught.value).startswith(f"[crawl] loop: uvloop is not installed; {install_command('speed')}, ")
     assert caught.value.exit_code == ExitCode.BAD_ORDER
 
 

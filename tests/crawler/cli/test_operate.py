@@ -33,11 +33,12 @@ from anabranch.crawler.outcomes.failures import ConnectFailed
 from anabranch.crawler.report.troubles import Failure, error_line
 from anabranch.crawler.run.control import Control
 from anabranch.frontier.records import Candidate
+from tests.acceptance.command import SMALL_FILTER
 from tests.crawler.archive.folders import opened, write
-from tests.crawler.cli.test_frontier import SMALL, URLS, make_job
+from tests.crawler.cli.test_frontier import URLS, make_job
 from tests.facts_schema import checked
 
-ORDER = CrawlOrder.model_validate({"dedup": SMALL})
+ORDER = CrawlOrder.model_validate({"dedup": SMALL_FILTER})
 RUNNING = {"phase": "running", "paused": "", "pid": 7, "line": "1.0s · 3 pages", "active": 0}
 
 

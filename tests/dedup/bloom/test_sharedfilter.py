@@ -4,6 +4,7 @@ import contextlib
 import json
 import math
 import random
+import re
 import socket
 import sys
 import threading
@@ -31,6 +32,7 @@ from anabranch.dedup.errors import (
     StoreFull,
     StoreUnavailable,
 )
+from anabranch.extras import install_command
 from tests.acceptance.blocking import Process
 from tests.acceptance.forkserver import DEDUP
 from tests.dedup.bloom import shared_crawler
@@ -696,7 +698,7 @@ def test_without_redis_py_one_line_says_what_to_install(monkeypatch: pytest.Monk
     """redis-py is an extra of the distribution."""
     monkeypatch.setitem(sys.modules, "redis", None)
     monkeypatch.delitem(sys.modules, "anabranch.dedup.bloom.redis")
-    with pytest.raises(BadParameters, match=r"pip install 'anabranch\[redis\]'"):
+    with pytest.raises(BadParameters, match=re.escape(install_command("redis"))):
         opened(["redis://127.0.0.1:1"])
 
 

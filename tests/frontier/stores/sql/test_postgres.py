@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import sys
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -11,6 +12,7 @@ import pytest
 from sqlalchemy import make_url
 from sqlalchemy.exc import OperationalError
 
+from anabranch.extras import install_command
 from anabranch.frontier.errors import (
     FormatMismatch,
     FrontierError,
@@ -85,7 +87,7 @@ def test_the_password_is_in_no_error() -> None:
 def test_a_missing_driver_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     """It comes with an extra; no restart brings it, so it is the order's fault."""
     monkeypatch.setitem(sys.modules, "psycopg", None)
-    with pytest.raises(PolicyError, match=r"pip install 'anabranch\[postgres\]'"):
+    with pytest.raises(PolicyError, match=re.escape(install_command("postgres"))):
         opened(SqlStore("postgresql://127.0.0.1:1/crawl"))
 
 
