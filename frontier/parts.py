@@ -30,7 +30,8 @@ _STORE: Final = WaitsFor.STORE.value
 _URLS: Final = WaitsFor.URLS.value
 _FINISH: Final = WaitsFor.FINISH.value
 _OPERATOR: Final = WaitsFor.OPERATOR.value
-_WAITS: Final = tuple(WaitsFor(bits) for bits in range(2 * _OPERATOR))
+_SERVICE: Final = WaitsFor.SERVICE.value
+_WAITS: Final = tuple(WaitsFor(bits) for bits in range(2 * _SERVICE))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -97,6 +98,8 @@ class Parts:
             bits |= _URLS
         elif pending <= self.store_link.paused:
             bits |= _OPERATOR
+        elif self.schedule.holds and self.schedule.holds.have_any:
+            bits |= _SERVICE
         return Wake(at_s, _WAITS[bits])
 
     @property

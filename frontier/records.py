@@ -165,6 +165,7 @@ class WaitsFor(Flag):
     URLS = auto()  #: nothing is queued
     FINISH = auto()  #: a lease must come back first
     OPERATOR = auto()  #: all remaining URLs are in paused queues
+    SERVICE = auto()  #: a service that their hosts need is away, see `Frontier.hold`
 
 
 class Wake(NamedTuple):

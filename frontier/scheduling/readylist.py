@@ -301,7 +301,7 @@ class Group(Listed):
 class ReadyList(Listed):
     """The lanes that wait at one host's gate."""
 
-    __slots__ = ("active", "group", "is_leaving", "lanes", "ready", "waiting")
+    __slots__ = ("active", "group", "is_held", "is_leaving", "lanes", "ready", "waiting")
 
     def __init__(self, gate: Gate, outer: GateHeap) -> None:
         super().__init__(gate, outer)
@@ -311,6 +311,7 @@ class ReadyList(Listed):
         self.lanes: dict[int, Lane] = {}  #: lanes in memory, by queue
         self.active = 0  #: lanes that are READY or LOADING
         self.is_leaving = False  #: it serves nothing more, and leaves memory when its leases have ended
+        self.is_held = False  #: a service that it needs is away: it serves nothing until then
 
     def __repr__(self) -> str:
         return f"<Line {self.gate.key}: {self.active} active, {len(self.waiting)} waiting>"
@@ -326,6 +327,16 @@ class ReadyList(Listed):
         """Serve nothing more."""
         self.is_leaving = True
 
+    def hold(self) -> None:
+        """Serve nothing until `free`: a service that its URLs need is away."""
+        self.is_held = True
+        self.delist()
+
+    def free(self) -> None:
+        """Serve again."""
+        self.is_held = False
+        self.enlist()
+
     def push_ready(self, lane: Lane) -> None:
         """Add a lane that has heads."""
         self.active += 1
@@ -337,7 +348,7 @@ class ReadyList(Listed):
 
     def serves_s(self) -> float:
         """When its gate opens; infinity if it has nothing to serve."""
-        if self.is_loading or self.is_leaving or not (self.ready or self.waiting.may_have_any):
+        if self.is_loading or self.is_leaving or self.is_held or not (self.ready or self.waiting.may_have_any):
             return _NEVER
         gate = self.gate
         opens_s, served_s = gate.opens_s(), gate.served_s

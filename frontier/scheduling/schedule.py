@@ -26,6 +26,7 @@ from anabranch.frontier.records import (
     with_precedence,
 )
 from anabranch.frontier.scheduling.gates import GateMaker
+from anabranch.frontier.scheduling.holds import Holds
 from anabranch.frontier.scheduling.queues import (
     LOADING,
     NOWHERE,
@@ -182,7 +183,7 @@ class Placement:
         """Bring back a parked lane with an open gate, or else all, of a queue that is free."""
         if queue.per_queue == 1 and not queue.standing:
             for lane in queue.parked:
-                if lane.line.opens_s() <= now_s and not lane.line.is_leaving:
+                if lane.line.opens_s() <= now_s and not (lane.line.is_leaving or lane.line.is_held):
                     self._come_back([lane])
                     self.held[queue.id] = queue
                     return
@@ -274,6 +275,7 @@ class Schedule:
         self.placement = Placement(outbox, maker, rules, gates, found)
         self.index = self.placement.index  #: queues in memory
         self.window = self.placement.window  #: gates in memory
+        self.holds = Holds()  #: services that are away
 
     # Rows
 
@@ -365,8 +367,12 @@ class Schedule:
             if line is None:
                 window.make_room(now_s)
                 return None
+            if self.holds and self.holds.keep(line):
+                continue
             lane = line.best()
             if lane is not None:
+                if self.holds:
+                    self.holds.taken(line)
                 return lane, self._take(line, lane, now_s)
             if line.group is not None and line.group.has_enough:
                 line.group.unlist()  # until one of its hosts has heads

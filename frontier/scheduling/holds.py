@@ -1,0 +1,94 @@
+"""Holds: while a service is away, the gates that need it let nothing through. Pure; in memory only.
+
+A hold names a service that many hosts share, such as the name servers or a proxy, and tells which gates need it. The schedule
+asks only about a gate that it is about to serve. A held gate leaves the heap, and `lift` returns all of them at once: O(1) for
+each gate and outage. Nothing is written to the store, so no hold outlives its process.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from anabranch.frontier.records import GateKey
+from anabranch.frontier.scheduling.readylist import ReadyList
+
+#: Whether the URLs behind a gate need the service.
+Needs = Callable[[GateKey], bool]
+
+
+class Hold:
+    """The gates that one service keeps closed."""
+
+    __slots__ = ("lets_pass", "lines", "needs", "passing", "refused")
+
+    def __init__(self, needs: Needs) -> None:
+        self.needs = needs
+        self.refused: set[int] = set()  #: gates of URLs that met the service while it was away, whatever `needs` says
+        self.lines: dict[int, ReadyList] = {}  #: lists out of the heap, by the id of their gate
+        self.lets_pass = False  #: the next list may pass …
+        self.passing: ReadyList | None = None  #: … which is this one, until a lease of it is taken
+
+
+class Holds:
+    """The holds of one schedule, by service. False while there is none."""
+
+    __slots__ = ("_of_service",)
+
+    def __init__(self) -> None:
+        self._of_service: dict[str, Hold] = {}
+
+    def __bool__(self) -> bool:
+        return bool(self._of_service)
+
+    @property
+    def have_any(self) -> bool:
+        """A gate is held now."""
+        return any(hold.lines for hold in self._of_service.values())
+
+    def add(self, service: str, needs: Needs) -> None:
+        """Hold the gates that need this service. Does nothing if it is held already."""
+        if service not in self._of_service:
+            self._of_service[service] = Hold(needs)
+
+    def refuse(self, service: str, gate_id: int) -> None:
+        """Hold this gate, too: one of its URLs needed the service. Does nothing without a hold of the service."""
+        hold = self._of_service.get(service)
+        if hold is not None:
+            hold.refused.add(gate_id)
+
+    def lift(self, service: str) -> None:
+        """The service is back: all gates that it held are served again."""
+        hold = self._of_service.pop(service, None)
+        for line in () if hold is None else hold.lines.values():
+            line.free()
+
+    def let_pass(self, service: str) -> None:
+        """Let one lease pass, which finds out whether the service is back: that of the gate that opens first."""
+        hold = self._of_service.get(service)
+        if hold is None:
+            return
+        hold.lets_pass, hold.passing = True, None
+        line = min(hold.lines.values(), key=ReadyList.opens_s, default=None)
+        if line is not None:
+            del hold.lines[line.gate.id]
+            line.free()
+
+    def keep(self, line: ReadyList) -> bool:
+        """Whether a service keeps this open list; then it leaves its heap until the service is back."""
+        gate = line.gate
+        for hold in self._of_service.values():
+            if hold.passing is line or not (gate.id in hold.refused or hold.needs(gate.key)):
+                continue
+            if hold.lets_pass:
+                hold.lets_pass, hold.passing = False, line
+                continue
+            hold.lines[gate.id] = line
+            line.hold()
+            return True
+        return False
+
+    def taken(self, line: ReadyList) -> None:
+        """A lease of this list was taken: its next one does not pass."""
+        for hold in self._of_service.values():
+            if hold.passing is line:
+                hold.passing = None
