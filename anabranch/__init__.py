@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from anabranch.crawler.api import PageProcessor as PageProcessor
     from anabranch.crawler.api import Response as Response
     from anabranch.crawler.api import ScopeRule as ScopeRule
+    from anabranch.crawler.api import ServiceAway as ServiceAway
     from anabranch.crawler.api import Step as Step
     from anabranch.crawler.api import StorageError as StorageError
     from anabranch.crawler.api import Target as Target
@@ -68,7 +69,7 @@ if TYPE_CHECKING:
 
 _NAMES = {
     "crawler.api": "BodyRule Crawl CrawlOrder CrawlResult CrawlerError DiskFull JobInUse Link NoSeeds OrderError Page PageHead "
-    "PageProcessor Response ScopeRule Step StorageError Target UrlRule UsageError Visit WarcRef crawl run",
+    "PageProcessor Response ScopeRule ServiceAway Step StorageError Target UrlRule UsageError Visit WarcRef crawl run",
     "dedup": "BadParameters DedupError Dsbf DsbfParameters ExactIndex FormatMismatch Smm UniqFilter UniqParameters",
     "frontier": "AsyncFrontier Budgets Candidate Drained Frontier FrontierError FrontierOrder FrontierStore HostTrouble Lease "
     "LeaseLost Outcome OutcomeKind Override Politeness QueuePolicy SeenFilter StoreUnavailable Verdict VerdictKind WaitsFor "

@@ -114,21 +114,13 @@ class AsyncFrontier:
         """As `Frontier.unblock`; wakes waiting tasks."""
         self._then_pump(lambda: self.core.unblock(gate))
 
-    def hold(self, service: str, needs: Callable[[GateKey], bool]) -> None:
-        """As `Frontier.hold`."""
-        self.core.hold(service, needs)
-
-    def refuse(self, service: str, gate: GateKey) -> None:
-        """As `Frontier.refuse`."""
-        self.core.refuse(service, gate)
-
     def let_pass(self, service: str) -> None:
-        """As `Frontier.let_pass`; wakes a waiting task."""
-        self._then_pump(lambda: self.core.let_pass(service))
+        """As `core.holds.let_pass`; wakes a waiting task."""
+        self._then_pump(lambda: self.core.holds.let_pass(service))
 
     def lift(self, service: str) -> None:
-        """As `Frontier.lift`; wakes waiting tasks."""
-        self._then_pump(lambda: self.core.lift(service))
+        """As `core.holds.lift`; wakes waiting tasks."""
+        self._then_pump(lambda: self.core.holds.lift(service))
 
     def operate(self, command: Callable[[Operations], T]) -> T:
         """Run an operator's command on `core.operations` (blocks, some ms); wakes waiting tasks. Raises: its errors."""

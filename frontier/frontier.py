@@ -57,6 +57,7 @@ class Frontier:
         self.operations = Operations(store, seen, parts, checkpoints, clock)  #: the operator's calls
         self.advancing = Advancing(store, parts)  #: moves queued URLs to the front
         self.unacknowledged = parts.store_link.unacknowledged  #: what the store has got and has not made durable
+        self.holds = parts.schedule.holds  #: services that are away, and what waits for them
         self.hosting = parts.store_link.hosting  #: the shares of one of several workers; None: it has the whole job
 
     def __enter__(self) -> Frontier:
@@ -170,24 +171,6 @@ class Frontier:
     def unblock(self, gate: GateKey) -> None:
         """Remove a block; the rests of slots remain."""
         self._change_gate(gate, lambda changed: changed.unblock())
-
-    # Services
-
-    def hold(self, service: str, needs: Callable[[GateKey], bool]) -> None:
-        """Lease nothing behind gates that need this service until `lift`. In memory only. Idempotent."""
-        self._schedule.holds.add(service, needs)
-
-    def refuse(self, service: str, gate: GateKey) -> None:
-        """Keep this gate closed, too, until the service is lifted: one of its URLs needed it. Call it before `release`."""
-        self._schedule.holds.refuse(service, name_id(gate))
-
-    def let_pass(self, service: str) -> None:
-        """Let one lease through, which finds out whether the service is back."""
-        self._schedule.holds.let_pass(service)
-
-    def lift(self, service: str) -> None:
-        """The service is back: lease what it held. O(gates that it held)."""
-        self._schedule.holds.lift(service)
 
     # Counts
 

@@ -90,17 +90,18 @@ class Parts:
             at_s = now_s  # the next lease asks for them
         if at_s is not None:
             bits |= _TIME
-        out = len(self.leases)
-        if out:
+        if len(self.leases):
             bits |= _FINISH
-        pending = self.store_link.queued - self.store_link.retired - out + self.schedule.placement.retired_out
+        return Wake(at_s, _WAITS[bits | self._lacks()])
+
+    def _lacks(self) -> int:
+        """What keeps queued URLs from being leased at any time, as bits."""
+        pending = self.pending
         if pending <= 0:
-            bits |= _URLS
-        elif pending <= self.store_link.paused:
-            bits |= _OPERATOR
-        elif self.schedule.holds and self.schedule.holds.have_any:
-            bits |= _SERVICE
-        return Wake(at_s, _WAITS[bits])
+            return _URLS
+        if pending <= self.store_link.paused:
+            return _OPERATOR
+        return _SERVICE if self.schedule.holds and self.schedule.holds.have_any else 0
 
     @property
     def is_reading(self) -> bool:

@@ -19,6 +19,7 @@ from anabranch.crawler.outcomes.errors import (
     StorageError,
     UsageError,
 )
+from anabranch.crawler.outcomes.failures import ServiceAway
 from anabranch.crawler.scope.rules import ScopeRule, Target
 from anabranch.crawler.urls.canonicalization import UrlRule
 from anabranch.crawler.visit import PageProcessor, Step, Visit
@@ -39,6 +40,7 @@ __all__ = [
     "PageProcessor",
     "Response",
     "ScopeRule",
+    "ServiceAway",
     "Step",
     "StorageError",
     "Target",

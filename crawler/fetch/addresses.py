@@ -128,6 +128,8 @@ MIME = "text/dns"
 #: A positive answer is cached for its TTL, within these bounds. Entries of the hosts file have TTL 0.
 MIN_TTL_S = 60.0
 MAX_TTL_S = 6 * 3600.0
+#: While the name servers are away, an answer is used for so long past its TTL (RFC 8767 section 5: at most 1 to 3 days).
+MAX_STALE_S = 24 * 3600.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -138,6 +140,7 @@ class ResolverOptions:
     ipv6: bool = True  #: AAAA records, and IPv6 addresses likewise
     min_ttl_s: float = MIN_TTL_S  #: an answer is cached at least so long
     max_ttl_s: float = MAX_TTL_S  #: and at most so long
+    max_stale_s: float = MAX_STALE_S  #: and for so long after that, while the name servers are away
 
     def __post_init__(self) -> None:
         """Raises: ValueError if nothing could ever be found, or the bounds cross."""

@@ -35,7 +35,7 @@ from aiohttp.streams import EMPTY_PAYLOAD
 from anabranch.crawler.fetch.addresses import is_public
 from anabranch.crawler.fetch.proxy import connect_through_socks
 from anabranch.crawler.outcomes.errors import TOO_MANY_FILES
-from anabranch.crawler.outcomes.failures import ProxyFailed
+from anabranch.crawler.outcomes.failures import FetchError, ServiceAway, proxy_service
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -296,11 +296,16 @@ def take_after_break(content: StreamReader) -> bytes:
 class ConnectAttempts:
     """What happened while a connection was made for one fetch. The connector records it; it explains a failure."""
 
-    is_proxied: bool = False  #: the connection goes to a proxy
+    proxy: str = ""  #: URL of the proxy that the connection goes to, without credentials; empty = to the host itself
     is_new: bool = False  #: a connection was made; else an idle one was used
     sockets: int = 0  #: sockets made to allowed addresses
     refused: str = ""  #: the last address that was refused
     lacks_files: bool = False  #: the last socket could not be made: too many files are open
+
+    @property
+    def is_proxied(self) -> bool:
+        """The connection goes to a proxy."""
+        return bool(self.proxy)
 
     def note_new(self) -> None:
         """No idle connection could be used."""
@@ -412,7 +417,10 @@ class Connector(aiohttp.TCPConnector):
         return found
 
     async def open_connection(self, request: aiohttp.ClientRequest, attempts: ConnectAttempts) -> HttpConnection:
-        """A connection after TLS and CONNECT; may wait for a free one. Raises: ProxyFailed; aiohttp's and resolver's errors."""
+        """A connection after TLS and CONNECT; may wait for a free one.
+
+        Raises: ServiceAway, ProxyRefused, ConnectFailed behind a proxy; aiohttp's and the resolver's errors.
+        """
         token = _ATTEMPTS.set(attempts)
         try:
             owner = await self.connect(request, [], self._timeout)
@@ -455,6 +463,20 @@ class Connector(aiohttp.TCPConnector):
         _ATTEMPTS.get().note_new()
         return await super()._create_connection(req, *args)
 
+    async def _create_direct_connection(
+        self, *args: Any, client_error: type[Exception] = aiohttp.ClientConnectorError, **kwargs: Any
+    ) -> tuple[asyncio.Transport, ResponseHandler]:
+        """Connect to a host or, with a `client_error` of its own, to an HTTP proxy, whose failure is not the host's."""
+        made = super()._create_direct_connection(*args, client_error=client_error, **kwargs)
+        if client_error is not aiohttp.ClientProxyConnectionError:
+            return await made
+        try:
+            return await made
+        except (aiohttp.ClientError, TimeoutError, FetchError) as error:
+            raise ServiceAway(
+                proxy_service(_ATTEMPTS.get().proxy), f"it cannot be reached: {error or 'it was too slow'}"
+            ) from error
+
     async def _get(self, key: ConnectionKey, traces: list[Any]) -> Connection | None:
         del traces
         connection = self.take_idle(key)
@@ -491,11 +513,5 @@ class SocksConnector(Connector):
         **kwargs: Any,
     ) -> tuple[asyncio.Transport, ResponseHandler]:
         host, port = str(addr_infos[0][4][0]), int(addr_infos[0][4][1])
-        try:
-            async with asyncio.timeout(timeout.sock_connect):
-                connected = await self._connect(host, port)
-        except TimeoutError as error:
-            raise ProxyFailed("the proxy was too slow") from error
-        except OSError as error:
-            raise ProxyFailed(f"the proxy cannot be reached: {error}") from error
+        connected = await self._connect(host, port, timeout.sock_connect)
         return await self._wrap_existing_connection(*args, req=req, timeout=timeout, sock=connected, **kwargs)

@@ -2,6 +2,10 @@
 
 c-ares asks the name servers (through aiodns); it reads the hosts file and answers `localhost` itself. Answers are cached, and
 workers share one lookup of a host. Addresses are sorted by RFC 6724, with alternating families (RFC 8305).
+
+A name without an answer does not tell whether the servers are away or the name is. So the resolver then asks a question of its
+own, for the root's name servers, or for a name that has answered before. If that fails, too, the servers are away: until they
+answer again (`answers`), no question is sent, and addresses are served past their TTL (RFC 8767).
 """
 
 from __future__ import annotations
@@ -25,7 +29,8 @@ from anabranch.crawler.fetch.addresses import (
     ip_literal,
     parse_address,
 )
-from anabranch.crawler.outcomes.failures import NameNotFound, NameTimeout
+from anabranch.crawler.outcomes.errors import TOO_MANY_FILES
+from anabranch.crawler.outcomes.failures import NAME_SERVERS, OPEN_FILES, NameNotFound, NameTimeout, ServiceAway
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -39,6 +44,16 @@ FINAL_CODES: dict[int, NameFailure] = {
     aiodns.error.ARES_ENONAME: NameNotFound,
     aiodns.error.ARES_EBADNAME: NameNotFound,
 }
+#: c-ares codes of a question of our own that no healthy server leads to: all others are answers, if only empty ones.
+_NO_ANSWER = frozenset({
+    aiodns.error.ARES_ESERVFAIL,
+    aiodns.error.ARES_EREFUSED,
+    aiodns.error.ARES_ECONNREFUSED,
+    aiodns.error.ARES_ETIMEOUT,
+    aiodns.error.ARES_ECANCELLED,
+    aiodns.error.ARES_EDESTRUCTION,
+})  # fmt: skip
+
 #: How long a failure is cached. A `NameTimeout` is tried again after 10 s, which must be a new lookup.
 FAILURE_TTL_S: dict[NameFailure, float] = {NameNotFound: 30.0, NameTimeout: 5.0}
 
@@ -76,7 +91,8 @@ class Resolver:
     """Resolves host names; one object per crawl, used inside one event loop.
 
     `servers` are name servers as IP[:PORT] (none: the system's); `hosts` maps names, or `*.NAME` for all below NAME, to
-    IP[:PORT] and has precedence. `clock` gives epoch seconds. A lookup takes at most 3 x `timeout_s` + 1 s.
+    IP[:PORT] and has precedence. `clock` gives epoch seconds. A lookup takes at most 3 x `timeout_s` + 1 s, and as long again
+    if it was not answered, since the resolver then asks a question of its own.
 
     c-ares closes the socket that received a malformed answer, and so fails all lookups under way. So each of them is repeated
     in its own channel, `MAX_ISOLATED` at a time. Raises: ValueError if a server or an address of the table is not IP[:PORT].
@@ -99,11 +115,14 @@ class Resolver:
         self._options = options
         self._untaken: OrderedDict[str, Lookup] = OrderedDict()
         self._cache: OrderedDict[str, _Answer] = OrderedDict()
-        self._lookups: dict[str, asyncio.Task[_Answer]] = {}
+        self._lookups: dict[str, asyncio.Task[_Answer | ServiceAway]] = {}
         self._ares: aiodns.DNSResolver | None = None
         self._isolated = asyncio.Semaphore(MAX_ISOLATED)
         self._channels: set[aiodns.DNSResolver] = set()  # open ones
         self._closed = False
+        self._asking: asyncio.Task[bool] | None = None  #: our own question, while it is under way
+        self._answered = ""  #: the last name that had an address
+        self.is_away = False  #: the name servers do not answer
         self.lookups = 0  #: that name servers were asked for
         self.failures = 0  #: of these, without an address
         self.cache_hits = 0  #: hosts whose answer was cached
@@ -123,15 +142,31 @@ class Resolver:
                 raise NameNotFound(f"no address for {host}: {off} is switched off")
             return wanted
         answer = self._cached(host)
-        if answer is None:
-            if (task := self._lookups.get(host)) is None:
-                task = self._lookups[host] = asyncio.create_task(self._look_up(host), name=f"dns {host}")
-            answer = await asyncio.shield(task)
-        else:
+        if answer is not None:
             self.cache_hits += 1
+        else:
+            answer = (None if self.is_away else await self._shared_answer(host)) or self._stale(host)
+        if answer is None:
+            raise ServiceAway(NAME_SERVERS, "they do not answer")
         if answer.failure is not None:
             raise answer.failure(answer.reason)
         return answer.addresses
+
+    @property
+    def has_answered(self) -> bool:
+        """The name servers have answered in this run."""
+        return bool(self._answered)
+
+    def has_address(self, host: str) -> bool:
+        """Whether the host's address is known without a name server, by the table or by an answer, if only a stale one."""
+        host = host.lower()
+        return bool(self._fixed(host) or ip_literal(host) or self._cached(host) or self._stale(host))
+
+    async def answers(self) -> bool:
+        """Ask the name servers a question of our own; False: they are away. Costs up to 3 x `timeout_s` + 1 s."""
+        if self._asking is None:
+            self._asking = asyncio.create_task(self._ask_own(), name="dns probe")
+        return await asyncio.shield(self._asking)
 
     def known_address(self, host: str) -> str | None:
         """A cached address of the host, expired or not, always the same of several; None without one. Asks no server. O(1)."""
@@ -164,7 +199,53 @@ class Resolver:
         self._closed = True
         for channel in list(self._channels):
             await channel.close()
-        await asyncio.gather(*self._lookups.values())
+        await asyncio.gather(*self._lookups.values(), *filter(None, [self._asking]))
+
+    async def _shared_answer(self, host: str) -> _Answer | None:
+        """The answer that all callers share; None if the name servers are away. Raises: ServiceAway of something else."""
+        if (task := self._lookups.get(host)) is None:
+            task = self._lookups[host] = asyncio.create_task(self._look_up(host), name=f"dns {host}")
+        found = await asyncio.shield(task)
+        if isinstance(found, ServiceAway):
+            if found.service != NAME_SERVERS:
+                raise ServiceAway(*found.args)  # an error of its own for each caller
+            return None
+        return found
+
+    def _stale(self, host: str) -> _Answer | None:
+        """The host's addresses past their TTL, within `max_stale_s`."""
+        answer = self._cache.get(host)
+        is_usable = (
+            answer is not None and answer.addresses and self._clock() < answer.until_s + self._options.max_stale_s
+        )
+        return answer if is_usable else None
+
+    async def _ask_own(self) -> bool:
+        """Ask for the root's name servers, and for the last name that had an address: not every server answers the first."""
+        questions = [(".", "NS"), *([(self._answered, "A")] if self._answered else [])]
+        try:
+            answers = any(await asyncio.gather(*(self._is_answered(*question) for question in questions)))
+            self.is_away = not answers
+            return answers
+        finally:
+            self._asking = None
+
+    async def _is_answered(self, name: str, kind: str) -> bool:
+        """Whether a server answers this question: anything but SERVFAIL and REFUSED. Uses a channel of its own."""
+        channel: aiodns.DNSResolver | None = None
+        try:
+            channel = self._new_channel()
+            async with asyncio.timeout(3 * self._timeout_s + 1):
+                await channel.query_dns(name, kind)
+        except aiodns.error.DNSError as error:
+            return error.args[0] not in _NO_ANSWER
+        except (TimeoutError, pycares.AresError):
+            return False
+        finally:
+            if channel is not None:
+                self._channels.discard(channel)
+                await channel.close()
+        return True
 
     def _cached(self, host: str) -> _Answer | None:
         answer = self._cache.get(host)
@@ -173,11 +254,15 @@ class Resolver:
         self._cache.move_to_end(host)
         return answer
 
-    async def _look_up(self, host: str) -> _Answer:
-        """Look up and cache. Never raises, since all its callers may have been cancelled."""
+    async def _look_up(self, host: str) -> _Answer | ServiceAway:
+        """Look up and cache, unless a service is away. Never raises, since all its callers may have been cancelled."""
         try:
             start_s = self._clock()
             answer = await self._ask_servers(host)
+            if isinstance(answer, ServiceAway):
+                return answer
+            if answer.addresses:
+                self._answered = host
             self.lookups += 1
             self.failures += answer.failure is not None
             _store(self._cache, host, answer, MAX_HOSTS)
@@ -187,7 +272,7 @@ class Resolver:
         finally:
             del self._lookups[host]
 
-    async def _ask_servers(self, host: str) -> _Answer:
+    async def _ask_servers(self, host: str) -> _Answer | ServiceAway:
         if self._closed:
             return self._failed(host, NameTimeout, "the resolver is closed")
         try:
@@ -200,17 +285,30 @@ class Resolver:
                     raise
                 found = await self._query_isolated(host)
         except aiodns.error.DNSError as error:
-            code, message = error.args
-            return self._failed(host, FINAL_CODES.get(code, NameTimeout), message)
-        except pycares.AresError as error:  # no channel could be made: no descriptors, no memory
-            return self._failed(host, NameTimeout, str(error))
-        except TimeoutError:
-            return self._failed(host, NameTimeout, "no answer in time")
+            return await self._failure_of(host, *error.args)
+        except (TimeoutError, pycares.AresError) as error:  # no channel could be made: no descriptors, no memory
+            return await self._unanswered(host, str(error) or "no answer in time")
         except UnicodeError:
             return self._failed(host, NameNotFound, "not a host name")
         if not found.nodes:
             return self._failed(host, NameNotFound, "an answer without addresses")
         return self._found(found)
+
+    async def _failure_of(self, host: str, code: int, message: str) -> _Answer | ServiceAway:
+        """What a code of c-ares means; a malformed answer is one, so the servers are there."""
+        failure = FINAL_CODES.get(code, NameTimeout)
+        if failure is NameTimeout and code != aiodns.error.ARES_EBADRESP:
+            return await self._unanswered(host, message)
+        return self._failed(host, failure, message)
+
+    async def _unanswered(self, host: str, reason: str) -> _Answer | ServiceAway:
+        """Find out what failed: this machine, the name servers, or the name alone."""
+        if not self._closed:
+            if lacks_files():
+                return ServiceAway(OPEN_FILES, "no socket for a name server")
+            if not await self.answers():
+                return ServiceAway(NAME_SERVERS, reason)
+        return self._failed(host, NameTimeout, reason)
 
     async def _query(self, channel: aiodns.DNSResolver, host: str) -> pycares.AddrInfoResult:
         """Raises: DNSError, AresError, TimeoutError, UnicodeError."""
@@ -256,6 +354,15 @@ class Resolver:
         return _Answer(
             until_s=self._clock() + FAILURE_TTL_S[failure], failure=failure, reason=f"no address for {host}: {reason}"
         )
+
+
+def lacks_files() -> bool:
+    """Whether this process or this machine has no descriptor left for one more socket."""
+    try:
+        socket.socket(socket.AF_INET, socket.SOCK_DGRAM).close()
+    except OSError as error:
+        return error.errno in TOO_MANY_FILES
+    return False
 
 
 def _store(table: OrderedDict[str, Value], host: str, value: Value, most: int) -> None:

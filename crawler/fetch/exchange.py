@@ -15,7 +15,7 @@ from aiohttp.streams import EMPTY_PAYLOAD
 from anabranch.crawler.fetch.connections import HeadTooLong, take_after_break, take_complete
 from anabranch.crawler.fetch.requests import without_credentials
 from anabranch.crawler.fetch.response import Cut, PageHead, Response, header_fields
-from anabranch.crawler.outcomes.failures import BadHttp, HostTakenOver, KeptConnectionClosed, ProxyFailed
+from anabranch.crawler.outcomes.failures import BadHttp, HostTakenOver, KeptConnectionClosed, ProxyRefused
 from anabranch.crawler.outcomes.status import FIRST_HTTP_STATUS
 
 if TYPE_CHECKING:
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 #: The most headers of an answer; the rest is cut.
 MAX_HEADERS = 1000
 
-_PROXY_AUTHENTICATION_REQUIRED = 407
+_FORBIDDEN, _PROXY_AUTHENTICATION_REQUIRED = 403, 407
 
 #: The errors of a body that breaks off.
 _BREAKS = (aiohttp.ClientPayloadError, aiohttp.ClientOSError, aiohttp.ServerDisconnectedError)
@@ -84,8 +84,8 @@ class HttpExchange:
 
         With `keep_broken` a body that broke off counts as cut, else the break is raised. A body is left unread, and its
         connection is closed, if `wants_body` denies; what it raises passes.
-        Raises: aiohttp's errors, TimeoutError, HeadTooLong, ProxyFailed, KeptConnectionClosed, HostTakenOver, BadHttp,
-        StorageError.
+        Raises: aiohttp's errors, TimeoutError, HeadTooLong, ServiceAway, ProxyRefused, KeptConnectionClosed, HostTakenOver,
+        BadHttp, StorageError.
         """
         deadline_s = asyncio.get_running_loop().time() + self._limits.timeout_s
         self._check_worker()
@@ -119,9 +119,13 @@ class HttpExchange:
             return await connector.open_connection(self._request.origin.connect_request(), self._attempts)
         except aiohttp.ClientHttpProxyError as error:
             proxy = self._request.proxy
-            if proxy is None or error.status != _PROXY_AUTHENTICATION_REQUIRED:
-                raise
-            raise ProxyFailed(proxy.refusal) from error
+            if proxy is not None and error.status == _PROXY_AUTHENTICATION_REQUIRED:
+                raise ProxyRefused(proxy.url, proxy.refusal) from error
+            if proxy is not None and error.status == _FORBIDDEN:
+                raise ProxyRefused(
+                    proxy.url, "does not connect: its rules do not allow it (403)", is_rule=True
+                ) from error
+            raise
 
     async def _run_over(
         self,
@@ -163,13 +167,13 @@ class HttpExchange:
             self._cuts.append(Cut.DISCONNECT)
 
     def _accept(self, head: ResponseHead) -> None:
-        """Raises: BadHttp, ProxyFailed."""
+        """Raises: BadHttp, ProxyRefused."""
         self._head = head
         if head.status < FIRST_HTTP_STATUS:
             raise BadHttp(f"{head.status} is no HTTP status")
         proxy = self._request.proxy
         if head.status == _PROXY_AUTHENTICATION_REQUIRED and proxy is not None and self._request.origin.is_forwarded:
-            raise ProxyFailed(proxy.refusal)
+            raise ProxyRefused(proxy.url, proxy.refusal)
 
     def _page_head(self, head: ResponseHead) -> PageHead:
         return PageHead(self._request.url, head.status, head.headers)

@@ -1,4 +1,7 @@
-"""The fetcher: a URL in, a `Response` or a `FetchError` out. It translates the errors of the libraries."""
+"""The fetcher: a URL in, a `Response` or a `FetchError` out. It translates the errors of the libraries.
+
+After a failure that may not be the host's it looks whether the proxy, or this machine's network, is away (`reach`).
+"""
 
 from __future__ import annotations
 
@@ -6,6 +9,7 @@ import errno
 import os
 import socket
 import ssl
+from collections import OrderedDict
 from types import MappingProxyType
 from typing import TYPE_CHECKING
 
@@ -18,9 +22,12 @@ from anabranch.crawler.fetch.connections import MAX_HEAD_BYTES, ConnectAttempts,
 from anabranch.crawler.fetch.cookies import Cookies
 from anabranch.crawler.fetch.exchange import HttpExchange
 from anabranch.crawler.fetch.options import Sites
+from anabranch.crawler.fetch.reach import has_route, is_anybody_there, proxy_fault
 from anabranch.crawler.fetch.requests import RequestBuilder
 from anabranch.crawler.outcomes.errors import TooManyFiles
 from anabranch.crawler.outcomes.failures import (
+    NETWORK,
+    OPEN_FILES,
     AddressRefused,
     BadHttp,
     CertificateRefused,
@@ -28,9 +35,9 @@ from anabranch.crawler.outcomes.failures import (
     ConnectionLost,
     FetchError,
     FetchTimeout,
-    OutOfFiles,
-    ProxyFailed,
+    ServiceAway,
     Unfetchable,
+    proxy_service,
 )
 
 if TYPE_CHECKING:
@@ -39,6 +46,7 @@ if TYPE_CHECKING:
     from anabranch.crawler.fetch.dns import Resolver
     from anabranch.crawler.fetch.options import FetchLimits, FetchOptions, SiteOptions, Validators
     from anabranch.crawler.fetch.proxy import Proxy
+    from anabranch.crawler.fetch.reach import Place
     from anabranch.crawler.fetch.response import PageHead, Response, Scratch
 
 log = structlog.get_logger(__name__)
@@ -50,8 +58,7 @@ _FAILURES: Mapping[type[Exception], type[FetchError]] = MappingProxyType(
         aiohttp.SocketTimeoutError: FetchTimeout,
         TimeoutError: FetchTimeout,  # ours, for the whole fetch
         aiohttp.ClientConnectorCertificateError: CertificateRefused,
-        aiohttp.ClientProxyConnectionError: ProxyFailed,
-        aiohttp.ClientHttpProxyError: ProxyFailed,
+        aiohttp.ClientHttpProxyError: ConnectFailed,  # such as 502: the proxy does not reach the host
         aiohttp.ClientConnectorError: ConnectFailed,  # refused, unreachable, TLS
         aiohttp.InvalidURL: Unfetchable,
         aiohttp.NonHttpUrlClientError: Unfetchable,
@@ -68,6 +75,10 @@ _FAILURES: Mapping[type[Exception], type[FetchError]] = MappingProxyType(
 _FORESEEN: tuple[type[Exception], ...] = (FetchError, TooManyFiles, *_FAILURES)
 
 _MAX_MESSAGE_CHARS = 300
+#: Failures after which the proxy or the network may be away.
+_DOUBTFUL = (ConnectFailed, ConnectionLost, FetchTimeout)
+#: Hosts that have answered lately and are asked whether the network is away.
+_WITNESSES = 4
 
 
 class Fetcher:
@@ -104,6 +115,9 @@ class Fetcher:
         self._max_busy = connections.busy
         self._idle = IdleConnections(connections.idle)  # of all connectors together
         self._connectors: dict[Proxy | None, Connector] = {}
+        self._answered: OrderedDict[Place, None] = OrderedDict()  #: hosts that have answered, the latest last
+        self._answered_s = 0.0  #: when one has answered last
+        self._worked: set[Proxy | None] = set()  #: proxies through which an answer has come; None: without one
         if not options.tls_verify:
             log.warning("certificates are not verified: anybody on the way may answer in a host's name")
 
@@ -127,19 +141,25 @@ class Fetcher:
         start_s = self._clock()
         settings = self._sites.of(url)
         limits = settings.limits if limits is None else settings.limits.and_also(limits)
-        attempts = ConnectAttempts(is_proxied=settings.proxy is not None)
+        proxy = settings.proxy
+        attempts = ConnectAttempts(proxy="" if proxy is None else proxy.url)
         body = self._scratch.body()
         try:
             request = self._requests.build(url, settings, conditional=conditional, via=via, now_s=start_s)
             exchange = HttpExchange(request, attempts, body, self._options, limits, self._may_send)
-            await exchange.run(self._connector(settings.proxy), keep_broken=keep_broken, wants_body=wants_body)
+            await exchange.run(self._connector(proxy), keep_broken=keep_broken, wants_body=wants_body)
             response = exchange.response(start_s, self._clock())
+            self._note_answer(proxy, (response.address, request.origin.key.port or 0), response.end_s)
             if settings.cookies:
                 self._cookies.learn(url, response.headers.getall("Set-Cookie", ()), response.end_s)
             return response
         except _FORESEEN as error:
             body.close()
-            failure = _failure_of(error, attempts, limits.timeout_s).timed(start_s, self._clock())
+            failure = _failure_of(error, attempts, limits.timeout_s)
+            end_s = self._clock()
+            if isinstance(failure, _DOUBTFUL) and not isinstance(error, HeadTooLong):
+                failure = await self._told_apart(failure, error, proxy, start_s)
+            failure = failure.timed(start_s, end_s)
             if failure is error:
                 raise
             raise failure from error
@@ -151,10 +171,68 @@ class Fetcher:
         """Whether a proxy fetches this URL, and so resolves its host."""
         return self._sites.of(url).proxy is not None
 
+    @property
+    def proxies(self) -> Mapping[str, Proxy]:
+        """The proxies of the order, by their names as services."""
+        return {proxy_service(proxy.url): proxy for proxy in self._sites.proxies}
+
+    def may_use(self, host: str, proxy: Proxy) -> bool:
+        """Whether a proxy fetches the pages at the root of this host."""
+        return any(self._sites.of(f"{scheme}://{host}/").proxy == proxy for scheme in ("http", "https"))
+
+    def has_worked(self, proxy: Proxy | None) -> bool:
+        """An answer has come through this proxy in this run; None: through any, or without one."""
+        return bool(self._worked) if proxy is None else proxy in self._worked
+
+    async def reaches(self, proxy: Proxy) -> str:
+        """Why the proxy cannot be reached now; empty if it can."""
+        if self._resolver.is_away:
+            await self._resolver.answers()
+        try:
+            return await proxy_fault(proxy, self._resolver.resolve, verify=self._options.tls_verify)
+        except FetchError as error:
+            return str(error)
+
+    async def has_network(self) -> bool:
+        """Whether this machine's network can be used: it has a route, and a host or name server that answered does so again."""
+        return has_route(self._answered) and not await self._is_silent(None)
+
     async def close(self) -> None:
         """Close all connections."""
         for connector in self._connectors.values():
             await connector.close()
+
+    def _note_answer(self, proxy: Proxy | None, place: Place, now_s: float) -> None:
+        self._answered_s = now_s
+        self._worked.add(proxy)
+        if proxy is None and next(reversed(self._answered), None) != place:
+            self._answered[place] = None
+            self._answered.move_to_end(place)
+            if len(self._answered) > _WITNESSES:
+                self._answered.popitem(last=False)
+
+    async def _told_apart(
+        self, failure: FetchError, error: Exception, proxy: Proxy | None, start_s: float
+    ) -> FetchError:
+        """The failure, or a `ServiceAway` if it was not the host's: the proxy cannot be reached, or the network is away."""
+        if proxy is not None:
+            fault = await self.reaches(proxy)
+            return proxy.away(f"it cannot be reached: {fault}") if fault else failure
+        if not has_route(self._answered):
+            return ServiceAway(NETWORK, "this machine has no route to anywhere")
+        # A host alone may be silent. If others answered meanwhile, it is the host.
+        if isinstance(error, TimeoutError) and self._answered_s < start_s and await self._is_silent(error):
+            return ServiceAway(NETWORK, "neither hosts nor name servers that have answered before answer now")
+        return failure
+
+    async def _is_silent(self, error: Exception | None) -> bool:
+        """Whether all that has answered in this run is silent now; False if there is nothing to ask."""
+        hosts = [place for place in self._answered if error is None or place[0] not in str(error)]
+        if not hosts and not self._resolver.has_answered:
+            return False
+        if hosts and await is_anybody_there(hosts):
+            return False
+        return not (self._resolver.has_answered and await self._resolver.answers())
 
     def _connector(self, proxy: Proxy | None) -> Connector:
         """The connector of a SOCKS proxy, or the one of all other fetches: their connections must not be mixed."""
@@ -170,7 +248,7 @@ class Fetcher:
 def _failure_of(error: Exception, attempts: ConnectAttempts, timeout_s: float) -> FetchError:
     """The failure that ended a fetch; its message is one line."""
     if attempts.lacks_files or isinstance(error, TooManyFiles):
-        return OutOfFiles("too many files are open; raise the limit (ulimit -n) or lower [crawl] workers")
+        return ServiceAway(OPEN_FILES, "too many files are open; raise the limit (ulimit -n) or lower [crawl] workers")
     if isinstance(error, FetchError):
         return error
     kind = next(ours for theirs, ours in _FAILURES.items() if isinstance(error, theirs))

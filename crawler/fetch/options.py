@@ -197,6 +197,8 @@ class Sites:
             for rule in _rules(site, f"[[site]] {number}", options.timeout_s)
         ]
         self._is_empty = not rules
+        found = [self.usual.proxy, *(rule.changes.get("proxy") for rule in rules)]
+        self.proxies = [proxy for proxy in dict.fromkeys(found) if isinstance(proxy, Proxy)]  #: all that any URL uses
         self._hosts: HostTable[tuple[_Rule, ...]] = HostTable()
         rules.sort(key=lambda rule: rule.rank)  # stable: of equal ones the later stays last, and so wins
         for rule in rules:

@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 from urllib.parse import unquote, urlsplit
 
-from anabranch.crawler.outcomes.failures import ProxyFailed
+from anabranch.crawler.outcomes.failures import ConnectFailed, FetchError, ProxyRefused, ServiceAway, proxy_service
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Sequence
@@ -37,9 +37,11 @@ _NO_CREDENTIALS, _PASSWORD = 0, 2
 _IPV4, _NAME, _IPV6 = 1, 3, 4
 _ADDRESS_BYTES = {_IPV4: 4, _IPV6: 16}
 
+#: The reply of a proxy whose rules forbid the connection; the others concern the host.
+_FORBIDDEN = 2
 _REPLIES = {
     1: "a general failure",
-    2: "its rules do not allow it",
+    _FORBIDDEN: "its rules do not allow it",
     3: "the network cannot be reached",
     4: "the host cannot be reached",
     5: "the connection was refused",
@@ -72,8 +74,12 @@ class Proxy:
 
     @property
     def refusal(self) -> str:
-        """The message for its 407."""
-        return f"the proxy {'refuses the user or the password' if self.user else 'wants a user and a password'} (407)"
+        """Why it answers 407."""
+        return f"{'refuses the user or the password' if self.user else 'wants a user and a password'} (407)"
+
+    def away(self, reason: str) -> ServiceAway:
+        """The error for a proxy that cannot be reached."""
+        return ServiceAway(proxy_service(self.url), reason)
 
     def headers(self) -> dict[str, str]:
         """The header with the credentials for an HTTP proxy; empty without a user."""
@@ -108,10 +114,47 @@ async def connect_through_socks(
     make_socket: Callable[[AddrInfo], socket.socket],
     host: str,
     port: int,
+    timeout_s: float | None,
 ) -> socket.socket:
-    """Connect to a host through a SOCKS5 proxy, by its first address that accepts. Raises: ProxyFailed, OSError."""
+    """Connect to a host through a SOCKS5 proxy, by its first address that accepts, within `timeout_s` (None = no limit).
+
+    Raises: ServiceAway if the proxy cannot be reached, ProxyRefused if it wants none of us, ConnectFailed of the host.
+    """
+    until_s = None if timeout_s is None else asyncio.get_running_loop().time() + timeout_s
+    try:
+        async with asyncio.timeout_at(until_s):
+            connection = await _reach(proxy, resolve, make_socket)
+    except TimeoutError as error:
+        raise proxy.away("it was too slow") from error
+    except OSError as error:
+        raise proxy.away(f"it cannot be reached: {error}") from error
+    try:
+        async with asyncio.timeout_at(until_s):
+            await _request_connection(connection, proxy, host, port)
+    except TimeoutError as error:
+        connection.close()
+        raise ConnectFailed("the proxy was too slow to connect") from error
+    except OSError as error:
+        connection.close()
+        raise ConnectFailed(f"the proxy does not connect: {error}") from error
+    except BaseException:
+        connection.close()
+        raise
+    return connection
+
+
+async def _reach(
+    proxy: Proxy,
+    resolve: Callable[[str], Awaitable[Sequence[Address]]],
+    make_socket: Callable[[AddrInfo], socket.socket],
+) -> socket.socket:
+    """Connect to the proxy itself, and be let in. Raises: OSError, ServiceAway, ProxyRefused."""
     error = OSError("no address may be dialled")
-    for address in await resolve(proxy.host):
+    try:
+        addresses = await resolve(proxy.host)
+    except FetchError as failure:
+        raise proxy.away(str(failure)) from failure
+    for address in addresses:
         target = (address.host, address.port or proxy.port)
         try:
             connection = make_socket((address.family, socket.SOCK_STREAM, socket.IPPROTO_TCP, "", target))
@@ -127,7 +170,6 @@ async def connect_through_socks(
                 error = failure
                 continue
             await _authenticate(connection, proxy)
-            await _request_connection(connection, host, port)
         except BaseException:
             connection.close()
             raise
@@ -142,18 +184,18 @@ async def _authenticate(connection: socket.socket, proxy: Proxy) -> None:
     await loop.sock_sendall(connection, bytes((5, 1, method)))
     version, chosen = await _read_exactly(connection, 2)
     if version != 5:
-        raise ProxyFailed("the proxy does not speak SOCKS5")
+        raise proxy.away("it does not speak SOCKS5")
     if chosen != method:
-        raise ProxyFailed("the proxy wants other credentials, or none")
+        raise ProxyRefused(proxy.url, "wants other credentials, or none")
     if method == _PASSWORD:
         user, password = proxy.user.encode(), proxy.password.encode()
         await loop.sock_sendall(connection, bytes((1, len(user))) + user + bytes((len(password),)) + password)
         if (await _read_exactly(connection, 2))[1]:
-            raise ProxyFailed("the proxy refuses the user or the password")
+            raise ProxyRefused(proxy.url, "refuses the user or the password")
 
 
-async def _request_connection(connection: socket.socket, host: str, port: int) -> None:
-    """Request the connection to the host, and read the whole reply."""
+async def _request_connection(connection: socket.socket, proxy: Proxy, host: str, port: int) -> None:
+    """Request the connection to the host, and read the whole reply. Raises: ConnectFailed, ProxyRefused, OSError."""
     try:
         address = ipaddress.ip_address(host)
     except ValueError:
@@ -163,8 +205,10 @@ async def _request_connection(connection: socket.socket, host: str, port: int) -
         target = bytes((_IPV4 if address.version == 4 else _IPV6,)) + address.packed
     await asyncio.get_running_loop().sock_sendall(connection, bytes((5, 1, 0)) + target + port.to_bytes(2, "big"))
     _, reply, _, kind = await _read_exactly(connection, 4)
+    if reply == _FORBIDDEN:
+        raise ProxyRefused(proxy.url, f"does not connect: {_REPLIES[reply]}", is_rule=True)
     if reply:
-        raise ProxyFailed(f"the proxy does not connect: {_REPLIES.get(reply, f'reply {reply}')}")
+        raise ConnectFailed(f"the proxy does not connect: {_REPLIES.get(reply, f'reply {reply}')}")
     length = _ADDRESS_BYTES.get(kind) or (await _read_exactly(connection, 1))[0]
     await _read_exactly(connection, length + 2)
 
@@ -175,6 +219,6 @@ async def _read_exactly(connection: socket.socket, size: int) -> bytes:
     while len(found) < size:
         piece = await asyncio.get_running_loop().sock_recv(connection, size - len(found))
         if not piece:
-            raise ProxyFailed("the proxy closed the connection")
+            raise ConnectionResetError("the proxy closed the connection")
         found += piece
     return found

@@ -18,6 +18,7 @@ import structlog
 from anabranch.crawler.extract.links import MANIFEST
 from anabranch.crawler.job.seeds import Book, Seed, SourceTags
 from anabranch.crawler.outcomes.errors import OrderError
+from anabranch.crawler.outcomes.failures import ServiceAway
 from anabranch.crawler.outcomes.status import FetchStatus
 from anabranch.crawler.outcomes.userfunctions import UserFunctionFailed
 from anabranch.crawler.scope.scope import Scope
@@ -165,7 +166,7 @@ class Seeding:
             try:
                 if url is not None and self.scope.accepts(url, MANIFEST):
                     maps.append(self.maker.candidate(url, seed.url, MANIFEST))
-            except UserFunctionFailed as error:
+            except (UserFunctionFailed, ServiceAway) as error:
                 log.error("a sitemap is left out", url=url, reason=str(error))  # noqa: TRY400 - the reason is enough
         return maps
 
@@ -175,7 +176,7 @@ def user_function_errors(what: str) -> Iterator[None]:
     """Inside, a failed user function becomes an OrderError, since the operator must mend it; `what` cannot be done."""
     try:
         yield
-    except UserFunctionFailed as error:
+    except (UserFunctionFailed, ServiceAway) as error:
         raise OrderError(f"{what}: {error}") from error
 
 
@@ -194,7 +195,7 @@ def seed_keys(seeds: Iterable[Seed], key: KeyOf) -> dict[str, bytes]:
     """The keys of seeds, for a report; a seed for which a user function fails is left out."""
     keys: dict[str, bytes] = {}
     for seed in seeds:
-        with suppress(UserFunctionFailed):
+        with suppress(UserFunctionFailed, ServiceAway):
             keys[seed.url] = key_of(seed.url, key)
     return keys
 

@@ -213,7 +213,7 @@ def _worker_state(line: WorkerLine) -> str:
         return "draining"
     if line.status is None:
         return "joining"
-    return "paused" if line.status.get("paused") else "running"
+    return "paused" if line.status.get("paused") else "waiting" if line.status.get("awaits") else "running"
 
 
 def _rate(status: Mapping[str, Any]) -> float:

@@ -11,7 +11,14 @@ from typing import Annotated, Literal, Self
 from pydantic import AfterValidator, BeforeValidator, Field, StringConstraints, model_validator
 
 from anabranch.crawler.extract.links import ExtractOptions
-from anabranch.crawler.fetch.addresses import MAX_TTL_S, MIN_TTL_S, ResolverOptions, hosts_key, ip_literal
+from anabranch.crawler.fetch.addresses import (
+    MAX_STALE_S,
+    MAX_TTL_S,
+    MIN_TTL_S,
+    ResolverOptions,
+    hosts_key,
+    ip_literal,
+)
 from anabranch.crawler.fetch.options import FetchOptions, SiteOptions, checked_headers, header_table
 from anabranch.crawler.fetch.proxy import parse_proxy
 from anabranch.crawler.order.values import (
@@ -28,6 +35,7 @@ from anabranch.crawler.order.values import (
     check_bounds,
     contradiction,
 )
+from anabranch.crawler.outcomes.failures import NAME_RETRIES_S
 from anabranch.crawler.urls.parsing import canonical, host_of
 
 #: RFC 9309 section 2.4: rules should not be used for longer.
@@ -97,6 +105,7 @@ class DnsSection(Section):
     timeout_s: PositiveDuration = 3.0  #: per question
     min_ttl_s: Duration = MIN_TTL_S  #: an answer is kept at least so long
     max_ttl_s: Duration = MAX_TTL_S  #: and at most so long
+    max_stale_s: Duration = MAX_STALE_S  #: and for so long after that, while no name server answers
 
     @model_validator(mode="after")
     def _without_contradiction(self) -> Self:
@@ -105,7 +114,9 @@ class DnsSection(Section):
 
     def options(self, *, ipv4: bool, ipv6: bool) -> ResolverOptions:
         """The resolver's options; `ipv4` and `ipv6` allow these address families."""
-        return ResolverOptions(ipv4=ipv4, ipv6=ipv6, min_ttl_s=self.min_ttl_s, max_ttl_s=self.max_ttl_s)
+        return ResolverOptions(
+            ipv4=ipv4, ipv6=ipv6, min_ttl_s=self.min_ttl_s, max_ttl_s=self.max_ttl_s, max_stale_s=self.max_stale_s
+        )
 
 
 def _checked_proxy(text: str) -> str:
@@ -147,6 +158,9 @@ class FetchSection(Section):
         UserFunctionName, ...
     ] = ()  #: user functions that see a page's head, and may leave its body unread
     conditional: bool = True  #: pages of an earlier record are asked for only if they have changed
+    name_retries_s: tuple[Duration, ...] = NAME_RETRIES_S  #: waits before a name that only times out is tried again
+    outage_first_s: PositiveDuration = 60.0  #: a service that has not worked in this run is waited for so long
+    outage_max_s: Duration = 24 * 3600.0  #: one that has; 0: for ever
 
     @model_validator(mode="after")
     def _with_a_family(self) -> FetchSection:
@@ -171,7 +185,8 @@ class SiteEntry(Section):
 def fetch_options(section: FetchSection, user_agent: str) -> FetchOptions:
     """The fetcher's options."""
     values = dict(section)
-    del values["body_rules"], values["conditional"]
+    for name in ("body_rules", "conditional", "name_retries_s", "outage_first_s", "outage_max_s"):
+        del values[name]  # they are not the fetcher's
     return FetchOptions(user_agent=user_agent, min_rate=values.pop("min_rate_bytes"), **values)
 
 

@@ -40,17 +40,23 @@ class WhyEnded(Enum):
     SIZE_LIMIT = "stopped by the byte limit, which the job keeps; a higher limit continues it (0: no limit)"
     SIGNAL = "stopped by a signal; start the job again to resume"
     OPERATOR = "stopped by the operator; start the job again to resume"
+    SERVICE_NEVER_THERE = "stopped: a service was never reached; start the job again when it is there"
+    SERVICE_AWAY = "stopped: a service was away for too long; start the job again to resume"
+    PROXY_REFUSED = "stopped: the proxy refuses the crawl; correct [fetch] proxy, then start the job again"
     OPERATOR_NOW = (
         "stopped at once by the operator; interrupted fetches are queued again; start the job again to resume"
     )
 
 
-def ending_text(ending: WhyEnded, *, lasts: bool) -> str:
-    """The text for the end of a run; it promises no continuation if the queue does not last. Pure."""
+def ending_text(ending: WhyEnded, *, lasts: bool, detail: str = "") -> str:
+    """The text for the end of a run; it promises no continuation if the queue does not last. `detail` names the cause. Pure."""
+    why, _, then = ending.value.partition(";")
+    named = f"{why}: {detail}" if detail else why
     if lasts or ending is WhyEnded.FINISHED:
-        return ending.value
-    why = ending.value.partition(";")[0].partition(",")[0]
-    return f"{why}; its queue was in memory, so the job cannot be resumed"
+        return f"{named};{then}" if then else named
+    if not detail:
+        named = why.partition(",")[0]
+    return f"{named}; its queue was in memory, so the job cannot be resumed"
 
 
 #: Exit codes of runs that were asked to end, whatever is left.
@@ -61,10 +67,20 @@ ASKED_FOR: Mapping[WhyEnded, ExitCode] = {
 }
 
 
+#: Exit codes of runs that a service has ended; nothing has failed by it.
+SERVICE_EXITS: Mapping[WhyEnded, ExitCode] = {
+    WhyEnded.SERVICE_NEVER_THERE: ExitCode.NO_SEED_ANSWERED,
+    WhyEnded.SERVICE_AWAY: ExitCode.SERVICE_AWAY,
+    WhyEnded.PROXY_REFUSED: ExitCode.BAD_ORDER,
+}
+
+
 def exit_code(ending: WhyEnded, seed_statuses: Sequence[int]) -> ExitCode:
     """The exit code of a run that ended in order; a seed that was not tried has the status 0. Pure."""
     if ending in ASKED_FOR:
         return ASKED_FOR[ending]
+    if ending in SERVICE_EXITS:
+        return SERVICE_EXITS[ending]
     if seed_statuses and all(seed_statuses) and max(seed_statuses) < 0:
         return ExitCode.NO_SEED_ANSWERED
     return ExitCode.DONE

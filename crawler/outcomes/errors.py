@@ -23,8 +23,10 @@ class ExitCode(IntEnum):
     USAGE = 2  #: the command line makes no sense
     DISK_FULL = 3  #: nothing more can be written; the job can be resumed
     BAD_ORDER = 4  #: the crawl order is wrong, or the folder has another format
-    #: No seed got an HTTP answer, or nothing named is a seed; `add`, `frontier load`: something was left out, not all.
+    #: No seed got an HTTP answer, nothing named is a seed, or a service that the crawl needs was never reached; `add`,
+    #: `frontier load`: something was left out, not all.
     NO_SEED_ANSWERED = 5
+    SERVICE_AWAY = 7  #: a service was away for longer than `[fetch] outage_max`; the job can be resumed
     DRAINED = 11  #: stopped by the first signal or by `stop`; the job can be resumed
     FORCED = 13  #: stopped at once, by the second signal or `stop --now`; the job can be resumed
     INTERRUPTED = 130  #: Ctrl-C where there is nothing to resume; a shell reports a program that SIGINT ended like this

@@ -6,7 +6,7 @@ A `FetchError` never ends a crawl: the worker turns it into a status and asks `r
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, ClassVar
 
 from anabranch.crawler.outcomes.status import FetchStatus
@@ -57,17 +57,48 @@ class CertificateRefused(FetchError):
     status = FetchStatus.CONNECT_FAILED
 
 
-class ProxyFailed(FetchError):
-    """The proxy cannot be reached, or does not connect: nothing is known about the host."""
+#: The services that every crawl shares; a proxy is named by `proxy_service`, others by who raises `ServiceAway`.
+NAME_SERVERS, NETWORK, OPEN_FILES = "name servers", "network", "open files"
+
+
+def proxy_service(url: str) -> str:
+    """The name of a proxy, by its URL without credentials, as a service."""
+    return f"proxy {url}"
+
+
+class ServiceAway(FetchError):
+    """A service that many URLs share is away: this says nothing about the URL or its host, and counts as no try.
+
+    The URL goes back to its place without a line in any log, and nothing that needs the service is fetched until it is back.
+    A user function may raise it with a name of its own, see docs/how-to/plugins.md.
+    """
 
     status = FetchStatus.CONNECT_FAILED
 
+    def __init__(self, service: str, reason: str = "") -> None:
+        """`service` is its name for the operator; `reason` says how it failed."""
+        super().__init__(service, reason)
+        self.service = service
+        self.reason = reason
 
-class OutOfFiles(FetchError):
-    """We have too many files and sockets open for one more: our trouble, not the host's."""
+    def __str__(self) -> str:
+        return f"{self.service}: {self.reason or 'away'}"
+
+
+class ProxyRefused(FetchError):
+    """The proxy wants other credentials, or its rules forbid the connection: no outage, but a matter of the operator."""
 
     status = FetchStatus.CONNECT_FAILED
-    annotation = "outOfFiles"
+
+    def __init__(self, proxy: str, reason: str, is_rule: bool = False) -> None:
+        """`proxy` is its URL without credentials. `is_rule`: a rule forbids this connection, maybe not every one."""
+        super().__init__(proxy, reason, is_rule)
+        self.proxy = proxy
+        self.reason = reason
+        self.is_rule = is_rule
+
+    def __str__(self) -> str:
+        return f"the proxy {self.proxy} {self.reason}"
 
 
 class ConnectionLost(FetchError):
@@ -92,7 +123,7 @@ class HostTakenOver(FetchError):
 
 
 #: Failures that count as no try of the URL, and that say nothing about its host.
-UNTRIED = (KeptConnectionClosed, HostTakenOver)
+UNTRIED = (KeptConnectionClosed, HostTakenOver, ServiceAway)
 
 
 class BadHttp(FetchError):
@@ -139,15 +170,18 @@ TROUBLES: Mapping[type[FetchError], HostTrouble] = dict.fromkeys(
     (ConnectFailed, ConnectionLost, FetchTimeout), HostTrouble.UNREACHABLE
 )
 
+#: The waits of a name that only times out, unless `[fetch] name_retries` says otherwise.
+NAME_RETRIES_S = (10.0, 30.0, 600.0, 3600.0, 14_400.0)
+
 #: The wait after the first counted try, the second, ...; after the last one the failure is final.
 #: A busy host waits by its gate, so its URLs are due at once.
 RETRY_WAITS_S: dict[type[FetchError] | int, tuple[float, ...]] = {
     NameNotFound: (),
-    NameTimeout: (10.0, 30.0),
+    NameTimeout: NAME_RETRIES_S,
     ConnectFailed: (5.0, 60.0),
     CertificateRefused: (),
-    ProxyFailed: (10.0, 60.0, 300.0),
-    OutOfFiles: (10.0, 60.0, 300.0),
+    ProxyRefused: (),  # by its rules, while it serves others: else it ends the run, see run/services.py
+    ServiceAway: (0.0,),  # however often: the disposition counts no try
     ConnectionLost: (5.0, 60.0),
     HostTakenOver: (0.0,),  # as the next one
     KeptConnectionClosed: (0.0,),  # however often: the disposition counts no try, and the URL waits by its gate
@@ -161,10 +195,15 @@ RETRY_WAITS_S: dict[type[FetchError] | int, tuple[float, ...]] = {
 }
 
 
-def retry_after(failure: FetchError | int, attempts: int) -> float | None:
-    """Seconds until the URL is tried again after a failure or a status, by the tries before this one; None: never. Pure."""
+def retry_after(
+    failure: FetchError | int, attempts: int, name_retries_s: Sequence[float] = NAME_RETRIES_S
+) -> float | None:
+    """Seconds until the URL is tried again after a failure or a status, by the tries before this one; None: never. Pure.
+
+    `name_retries_s` are the waits of a name that only times out.
+    """
     kind = failure if isinstance(failure, int) else type(failure)
-    waits = RETRY_WAITS_S.get(kind, ())
+    waits = name_retries_s if kind is NameTimeout else RETRY_WAITS_S.get(kind, ())
     return waits[attempts] if attempts < len(waits) else None
 
 

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from anabranch.crawler.outcomes.errors import OrderError
+from anabranch.crawler.outcomes.failures import ServiceAway
 from anabranch.frontier.policies.userfunctions import (
     accepts,
     answers_later,
@@ -63,10 +64,10 @@ class UserFunction(NamedTuple):
     function: Callable[..., Any]
 
     def __call__(self, argument: object) -> Any:
-        """Call the function. Raises: UserFunctionFailed."""
+        """Call the function. Raises: UserFunctionFailed; ServiceAway if the function does."""
         try:
             return self.function(argument)
-        except KeyboardInterrupt:
+        except (KeyboardInterrupt, ServiceAway):
             raise
         except BaseException as error:  # only the function can have raised it
             raise self.failed(error) from error

@@ -97,6 +97,8 @@ class JobWatch:
             self._report(Phase.DRAINING, ending_text(ending, lasts=True))
         elif now.paused:
             self._report(Phase.PAUSED, now.paused)
+        elif now.awaits:
+            self._report(Phase.WAITING, now.awaits)
         elif any(line.status is not None for line in look.at_work):
             self._report(Phase.RUNNING, Phase.RUNNING.value)
 

@@ -61,7 +61,7 @@ def build_chain(parts: ChainParts) -> Iterator[tuple[str, Processor]]:
     sitemaps = ScheduleSitemaps(candidates, parts.frontier, on_scheduled)
 
     yield "preselect", admission.preselector
-    yield "names", DnsPrecondition(parts.resolver, parts.recorder.lookup, parts.fetcher.uses_proxy)
+    yield "names", DnsPrecondition(parts.resolver, parts.recorder.lookup, parts.fetcher.uses_proxy, parts.clock)
     if order.robots.robots == "obey":
         yield (
             "preconditions",

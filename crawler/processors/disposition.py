@@ -5,13 +5,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import structlog
 
 from anabranch.crawler.fetch.response import Response
-from anabranch.crawler.outcomes.failures import TROUBLES, UNTRIED, retry_after, trouble_of
+from anabranch.crawler.outcomes.failures import NAME_RETRIES_S, TROUBLES, UNTRIED, retry_after, trouble_of
 from anabranch.crawler.outcomes.status import StatusClass, class_of
 from anabranch.crawler.processors.recorder import Recorder
 from anabranch.crawler.processors.seen_urls import SeenUrls
@@ -40,10 +40,11 @@ class Disposition:
     statistics: CrawlStatistics
     clock: Callable[[], float]
     seen: SeenUrls | None = None
+    name_retries_s: Sequence[float] = NAME_RETRIES_S  #: waits of a name that only times out
 
     async def __call__(self, visit: Visit) -> OutcomeKind | None:
         """End the visit and return how; None if its lease was given back or lost: then the URL comes again."""
-        outcome = decide(visit, self.clock())
+        outcome = decide(visit, self.clock(), self.name_retries_s)
         try:
             if outcome is None:
                 self.frontier.release(visit.lease)
@@ -70,7 +71,7 @@ class Disposition:
         self.statistics.count_robots()
 
 
-def decide(visit: Visit, now_s: float) -> Outcome | None:
+def decide(visit: Visit, now_s: float, name_retries_s: Sequence[float] = NAME_RETRIES_S) -> Outcome | None:
     """The outcome of a visit; None to release its lease unprocessed. Pure."""
     if visit.decision is ChainDecision.RELEASED:
         return None
@@ -78,11 +79,11 @@ def decide(visit: Visit, now_s: float) -> Outcome | None:
         times: tuple[float | None, float | None] = (visit.lease.since_s, now_s)  # a fetch may have been under way
     else:
         times = visit.fetch_times or (None, None)
-    kind, after_s = _kind_of(visit)
+    kind, after_s = _kind_of(visit, name_retries_s)
     return Outcome(kind, visit.status, *times, after_s, *_host_trouble(visit, now_s))
 
 
-def _kind_of(visit: Visit) -> tuple[OutcomeKind, float]:
+def _kind_of(visit: Visit, name_retries_s: Sequence[float]) -> tuple[OutcomeKind, float]:
     """How the URL ends, and for a retry after how many seconds."""
     is_deferred = visit.decision in (ChainDecision.DEFERRED, ChainDecision.NO_RULES)
     if is_deferred or isinstance(visit.failure, UNTRIED):
@@ -90,7 +91,7 @@ def _kind_of(visit: Visit) -> tuple[OutcomeKind, float]:
     failure = visit.status if visit.is_busy else visit.failure
     if failure is None:
         return _KINDS[class_of(visit.status)], 0.0
-    again_s = retry_after(failure, visit.lease.attempts)
+    again_s = retry_after(failure, visit.lease.attempts, name_retries_s)
     if again_s is not None:
         return OutcomeKind.RETRY, again_s
     return (OutcomeKind.FAILED if visit.is_busy else _KINDS[class_of(visit.status)]), 0.0

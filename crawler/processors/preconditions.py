@@ -8,6 +8,7 @@ other fetch. A URL that goes back is judged by the rules at once, so it needs no
 from __future__ import annotations
 
 import asyncio
+import time
 from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
@@ -60,15 +61,24 @@ class DnsPrecondition:
     resolver: Resolver
     record: RecordLookup
     uses_proxy: Callable[[str], bool] = lambda _: False
+    clock: Callable[[], float] = time.time
 
     async def __call__(self, visit: Visit) -> Step:
-        """Look the host up. Raises: NameNotFound, NameTimeout, both without times: no slot of the host was used."""
+        """Look the host up.
+
+        Raises: NameNotFound and ServiceAway without times: the slot does not rest. NameTimeout with its times: the slot rests,
+        so that the tries of a name obey its host's delay.
+        """
         if self.uses_proxy(visit.lease.url):
             return Step.PROCEED
-        host = host_of(visit.lease.url)
+        host, start_s = host_of(visit.lease.url), self.clock()
         try:
             await self.resolver.resolve(host)
-        except (NameNotFound, NameTimeout):
+        except NameTimeout as error:
+            await self._record_lookup(visit, host)
+            error.timed(start_s, self.clock())
+            raise
+        except NameNotFound:
             await self._record_lookup(visit, host)
             raise
         await self._record_lookup(visit, host)

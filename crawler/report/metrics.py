@@ -18,7 +18,7 @@ from anabranch.crawler.outcomes.status import FIRST_HTTP_STATUS, StatusClass, cl
 Numbers = Mapping[str, Any]
 
 #: The phases. If the workers of a job differ, the job has the first of theirs in this order.
-PHASES = ("draining", "paused", "running", "starting")
+PHASES = ("draining", "paused", "waiting", "running", "starting")
 PHASE, BUILD, UP = "anabranch_phase", "anabranch_build_info", "anabranch_up"
 #: The largest first digit of a status that HTTP defines.
 _LAST_HTTP_CLASS = 5
@@ -69,6 +69,14 @@ METRICS: Mapping[str, Metric] = {
     "anabranch_store_lag_rows": Metric("Rows given to the store that are not durable yet."),
     "anabranch_store_full": Metric("1 while the store is so far behind that no fetch starts.", join=max),
     "anabranch_store_waiting": Metric("1 while the store or the filter cannot write and tries again.", join=max),
+    "anabranch_service_up": Metric(
+        "0 for each service that many hosts share and that is away, such as the name servers, else 1.",
+        "service",
+        join=min,
+    ),
+    "anabranch_service_away_since_seconds": Metric(
+        "When a service that is away was missed first, in epoch seconds; 0 if it is there.", "service", join=max
+    ),
     "anabranch_filter_urls": Metric("URLs that the filter knows."),
     "anabranch_filter_questions_total": Metric("Questions to the filter."),
     "anabranch_filter_dropped_total": Metric(

@@ -52,6 +52,9 @@ class CrawlSnapshot(NamedTuple):
     free_bytes: int | None = None  #: of the disk the job is on
     trouble: str = ""  #: what the store waits for; empty if it can write
     paused: str = ""  #: who paused the crawl and why; empty if it is not paused
+    awaits: str = ""  #: what the crawl waits for, and since when; empty if it waits for nothing
+    services: tuple[Mapping[str, Any], ...] = ()  #: that are away, as `Services.facts` shows them
+    names_waiting: int = 0  #: names without an answer, if only their URLs are left
     failing: int = 0  #: queued URLs for which the last try in this run failed; 0 once a page was answered
     untried: int = 0  #: other URLs that are queued or leased
     answered: int = 0  #: pages that were answered, earlier runs included
@@ -115,6 +118,8 @@ def _warnings(now: CrawlSnapshot) -> Iterator[str]:
     idle = why_idle(now)
     if idle:
         yield idle
+    elif now.awaits:  # what does not need it goes on
+        yield now.awaits
     if now.is_unanswered:
         yield "no seed has answered so far"
     if now.last_trouble is not None and (now.is_unanswered or (idle and not (now.active or now.paused))):
@@ -135,10 +140,12 @@ def why_idle(now: CrawlSnapshot) -> str:
     if now.paused:
         ending = f"{now.active} fetches under way may end" if now.active else ""
         return "; ".join(filter(None, [now.paused, now.trouble, ending]))
-    if now.trouble:
+    if now.trouble or now.active:
         return now.trouble
-    if now.active:
-        return ""
+    return now.awaits or _idle(now)
+
+
+def _idle(now: CrawlSnapshot) -> str:
     is_reading = now.wakes_in_s is None and WaitsFor.STORE in now.waits_for
     if not (now.pending or is_reading):
         return "idle: nothing is queued"

@@ -17,7 +17,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, NamedTuple
 
 from anabranch.crawler.fetch.options import FetchLimits
-from anabranch.crawler.outcomes.failures import UNTRIED, FetchError, OutOfFiles
+from anabranch.crawler.outcomes.failures import UNTRIED, FetchError, ProxyRefused
 from anabranch.crawler.robots.rules import ALLOW_ALL, DISALLOW_ALL, MAX_ROBOTS_BYTES, RobotsRules, parse_robots
 from anabranch.crawler.urls.parsing import authority_of, canonical
 
@@ -32,7 +32,7 @@ MAX_REDIRECTS = 5
 MAX_BODY_BYTES = MAX_ROBOTS_BYTES + 1
 
 #: Failures of a redirect's target that say nothing about its host.
-_NOT_THE_HOSTS = (OutOfFiles, *UNTRIED)
+_NOT_THE_HOSTS = (ProxyRefused, *UNTRIED)
 _TOO_MANY_REQUESTS = 429
 
 
@@ -59,7 +59,7 @@ async def follow_redirects(
 ) -> Followed:
     """Fetch a robots.txt by `get` (`Fetcher.get`), and follow at most five redirects, up to rules that are `known`.
 
-    All fetches together have `timeout_s`. Raises: FetchError of the first fetch; OutOfFiles and `UNTRIED` of any.
+    All fetches together have `timeout_s`. Raises: FetchError of the first fetch; ProxyRefused and `UNTRIED` of any.
     """
     now_s = asyncio.get_running_loop().time
     until_s = now_s() + timeout_s

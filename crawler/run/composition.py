@@ -45,6 +45,8 @@ from anabranch.crawler.report.troubles import Trouble, last_logged
 from anabranch.crawler.run.explain import UrlExplainer
 from anabranch.crawler.run.limits import RunLimits
 from anabranch.crawler.run.run_state import RunState
+from anabranch.crawler.run.service_gates import ServiceGates
+from anabranch.crawler.run.services import Services, known_services
 from anabranch.crawler.run.workers import Delivery, WorkerPool
 from anabranch.crawler.visit import Chain, Dispose, Visit
 from anabranch.frontier.aio import AsyncFrontier
@@ -108,6 +110,7 @@ class RunParts:
     fetched_bytes: int  #: by earlier runs of the job's round
     limits: RunLimits
     pool: WorkerPool
+    services: Services  #: that many hosts share
     delivery: Delivery | None = None  #: of pages to a program
     explainer: UrlExplainer
     view_totals: Callable[[], AccountsView]  #: of the whole job, as of now (blocks); the caller closes it
@@ -136,12 +139,11 @@ async def open_parts(context: RunContext, opened: AsyncExitStack) -> RunParts:
     quotas_of = partial(host_quotas, accounts=accounts, clock=clock, of_host=_of_host(context, accounts))
     admission = await open_admission(order, job.state, frontier, quotas_of, opened)
     maker = CandidateMaker(admission.canonicalizer.key, tags := SourceTags())
-    similar = admission.drop_similar
-    given = None if similar is None else similar.learn
+    given = None if (similar := admission.drop_similar) is None else similar.learn
     seeding = Seeding(book, admission.scope, frontier, maker, sitemaps=order.extract.sitemaps, given=given)
     exchanges = None if files.payloads is None else ExchangeMaker(files.payloads, revisit=order.write.revisit)
     recorder = _recorder(context, files, exchanges, tags)
-    disposition = Disposition(frontier, recorder, context.statistics, clock, admission.seen)
+    disposition = Disposition(frontier, recorder, context.statistics, clock, admission.seen, order.fetch.name_retries_s)
     chain_parts = ChainParts(
         order=order,
         job=job,
@@ -161,7 +163,7 @@ async def open_parts(context: RunContext, opened: AsyncExitStack) -> RunParts:
     fetched_bytes = await asyncio.to_thread(_begin_round, context)
     limits = _limits(context, frontier.core.counts().done, fetched_bytes)
     dispose: Dispose = disposition if similar is None else similar.learning_after(disposition)
-    explainer = _explainer(context, admission, book, chain)
+    explainer, services = _explainer(context, admission, book, chain), _services(context, frontier, resolver, fetcher)
     if share is not None:
         chain, dispose = share.metered(chain, dispose, context.statistics)
     counted = limits.counting(dispose)
@@ -174,7 +176,8 @@ async def open_parts(context: RunContext, opened: AsyncExitStack) -> RunParts:
         journal=files.journal,
         fetched_bytes=fetched_bytes,
         limits=limits,
-        pool=WorkerPool(frontier, chain, counted, context.statistics, limits.pages, context.board, delivery),
+        pool=WorkerPool(frontier, chain, counted, context.statistics, limits.pages, context.board, delivery, services),
+        services=services,
         delivery=delivery,
         explainer=explainer,
         admission=admission,
@@ -270,6 +273,14 @@ def _fetcher(context: RunContext, resolver: Resolver, frontier: Frontier) -> Fet
         connections=connection_limits_for(raise_file_limit(), order.crawl.workers),
         may_send=(lambda: True) if frontier.hosting is None else frontier.hosting.may_lease,
     )
+
+
+def _services(context: RunContext, frontier: AsyncFrontier, resolver: Resolver, fetcher: Fetcher) -> Services:
+    section, statistics = context.order.fetch, context.statistics
+    worker = "" if context.share is None else context.share.worker
+    gates = ServiceGates(section.outage_first_s, section.outage_max_s, worker)
+    known = known_services(resolver, fetcher)
+    return Services(gates, frontier, context.run_state, context.clock, known, lambda: statistics.pages > 0)
 
 
 def _recorder(context: RunContext, files: JournalFiles, exchanges: ExchangeMaker | None, tags: SourceTags) -> Recorder:

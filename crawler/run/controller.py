@@ -157,7 +157,7 @@ class CrawlController:
             self._progress = progress
             if self._hooks.share is not None:
                 self._hooks.share.on_progress(progress.last)
-            status = self._status = RunStatus(self._context, self._disk, frontier.core, progress)
+            status = self._status = RunStatus(self._context, self._disk, frontier.core, progress, parts.services)
             frontier.core.on_trouble(log_frontier_trouble)
             metrics = RunMetrics(self._context, parts, status, self._lag)
             verbs = CrawlVerbs(self._context, parts, status.facts, metrics.numbers, self._follow)
@@ -237,6 +237,7 @@ class CrawlController:
                 others = [
                     group.create_task(self._hooks.show(status.snapshot)),
                     group.create_task(self._disk.watch(), name="disk"),
+                    group.create_task(parts.services.watch(), name="services"),
                     group.create_task(progress.refresh(), name="look"),
                     group.create_task(progress.write(), name="progress-statistics"),
                 ]

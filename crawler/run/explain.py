@@ -21,6 +21,7 @@ from anabranch.crawler.job.seeding import key_of, user_function_errors
 from anabranch.crawler.job.seeds import SEED_BOOK, Book, SeedBook
 from anabranch.crawler.order.order import CrawlOrder
 from anabranch.crawler.outcomes.endings import WhyEnded
+from anabranch.crawler.outcomes.failures import ServiceAway
 from anabranch.crawler.outcomes.status import FetchStatus, describe
 from anabranch.crawler.outcomes.userfunctions import UserFunctionFailed
 from anabranch.crawler.report.troubles import Trouble, last_logged
@@ -151,7 +152,7 @@ class UrlExplainer:
         path = "" if is_seed else NAVIGATION if hops is None else hops
         try:
             lines = [explain_scope(self.scope, url, path, None)]
-        except UserFunctionFailed as error:
+        except (UserFunctionFailed, ServiceAway) as error:
             lines = [f"it is unknown whether it is in scope: {error}"]
         if hops is None and not is_seed:
             lines[0] = f"how it was found is not known; as a link of a seed: {lines[0]}"

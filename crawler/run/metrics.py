@@ -104,6 +104,11 @@ class RunMetrics:
             "anabranch_store_lag_rows": behind.rows,
             "anabranch_store_full": int(behind.is_full),
             "anabranch_store_waiting": int(bool(now.trouble)),
+            "anabranch_service_up": self.parts.services.up(),
+            "anabranch_service_away_since_seconds": {
+                **dict.fromkeys(self.parts.services.up(), 0.0),
+                **{one["service"]: one["since_s"] for one in now.services},
+            },
             "anabranch_disk_free_bytes": now.free_bytes,
             "anabranch_event_loop_lag_seconds": self.lag.longest_s,
             **filter_numbers(now.filter or {}),

@@ -1,4 +1,4 @@
-"""The state of a run: starting, running, paused for one cause or several, or draining.
+"""The state of a run: starting, running, waiting, paused for one cause or several, or draining.
 
 Signals, limits, the disk and the operator ask here, and none undoes what another asked: a crawl resumes when the last cause
 of its pause is gone. A pause lasts as long as the process: the next run of the job begins unpaused.
@@ -30,6 +30,7 @@ class Phase(Enum):
 
     STARTING = "starting"
     RUNNING = "running"
+    WAITING = "waiting"  #: for a service that many hosts share, or for names without an answer; see `services`
     PAUSED = "paused"
     DRAINING = "draining"
 
@@ -59,6 +60,8 @@ class RunState:
         self._pauses: dict[Cause, _Pause] = {}
         self._frontier: AsyncFrontier | None = None  # None: the run is starting
         self._reported = Phase.STARTING
+        self._detail = ""  #: names what ended the run
+        self.wait_reason = ""  #: what the crawl waits for, and since when; empty if it waits for nothing
 
     def begin(self, frontier: AsyncFrontier) -> None:
         """The run is open and begins to lease; earlier requests hold."""
@@ -85,10 +88,15 @@ class RunState:
             self._pauses[cause].lift()
             self.resume(cause)
 
-    def stop(self, ending: WhyEnded, *, at_once: bool = False) -> None:
-        """End the run in order; the first reason counts, unless it is now to end at once."""
+    def wait(self, reason: str) -> None:
+        """The crawl waits for this; empty: for nothing any more. What does not need it goes on."""
+        self.wait_reason = reason
+        self._apply()
+
+    def stop(self, ending: WhyEnded, *, at_once: bool = False, detail: str = "") -> None:
+        """End the run in order; the first reason counts, unless it is now to end at once. `detail` names the cause."""
         if not self.stopped.is_set() or (at_once and not self.hurried.is_set()):
-            self.ending = ending
+            self.ending, self._detail = ending, detail
         self.stopped.set()
         if at_once:
             self.hurried.set()
@@ -96,7 +104,7 @@ class RunState:
 
     def nothing_left(self, ending: WhyEnded) -> None:
         """The workers have ended, and nothing is left to fetch: this replaces any earlier reason."""
-        self.ending = ending
+        self.ending, self._detail = ending, ""
 
     @property
     def pause_reason(self) -> str:
@@ -106,12 +114,12 @@ class RunState:
     @property
     def end_reason(self) -> str:
         """Why the run ends, and what can be done then, in words."""
-        return ending_text(self.ending, lasts=self._is_resumable)
+        return ending_text(self.ending, lasts=self._is_resumable, detail=self._detail)
 
     @property
     def in_words(self) -> str:
         """The phase or the reason, for a report."""
-        return self.end_reason if self.stopped.is_set() else self.pause_reason or self.phase.value
+        return self.end_reason if self.stopped.is_set() else self.pause_reason or self.wait_reason or self.phase.value
 
     @property
     def phase(self) -> Phase:
@@ -120,7 +128,9 @@ class RunState:
             return Phase.DRAINING
         if self._frontier is None:
             return Phase.STARTING
-        return Phase.PAUSED if self._pauses else Phase.RUNNING
+        if self._pauses:
+            return Phase.PAUSED
+        return Phase.WAITING if self.wait_reason else Phase.RUNNING
 
     def _apply(self) -> None:
         """Report a new phase, and have the Frontier lease or not."""

@@ -293,7 +293,7 @@ class SharedJob:
             used = look.used.fetched_bytes
             return stopped_facts(self.name, now.totals, trouble, {}, fetched_bytes=used, is_done=look.counts.is_done)
         processes = {line.name: line.status["pid"] for line in look.at_work if line.status is not None}
-        phase = "paused" if now.paused else "running" if processes else "starting"
+        phase = "paused" if now.paused else "waiting" if now.awaits else "running" if processes else "starting"
         facts = status_facts(now, phase, _line(now, len(look.at_work)), processes=processes)
         return facts if self.folder is None else {**facts, "pid": who_holds(self.folder)[1]}
 
@@ -304,7 +304,7 @@ class SharedJob:
     def snapshot(self, look: JobLook) -> CrawlSnapshot:
         """The last statuses of the workers at work as one, with the job's own counts of this run."""
         totals = _totals(look.counts.counters, look.counts.links)
-        statuses = [line.status for line in look.at_work if line.status is not None]
+        statuses = [{**line.status, "name": line.name} for line in look.at_work if line.status is not None]
         done, begin = look.counts.counters, look.begin
         elapsed_s = look.now_s - begin.since_s if look.at_work else 0.0
         now = summed_snapshot(statuses, self.name, elapsed_s) if statuses else CrawlSnapshot(job=self.name)

@@ -35,6 +35,7 @@ from anabranch.frontier.scheduling.lifecycle import QueueState
 
 if TYPE_CHECKING:  # commands on a job need none of it
     from anabranch.crawler.run.composition import RunContext
+    from anabranch.crawler.run.services import Services
 
 #: The phase of a job that no process crawls.
 STOPPED = "stopped"
@@ -48,7 +49,12 @@ LOOK_S = 2.0
 SHARE = 0.02
 
 #: The events of progress-statistics.log for phases.
-EVENTS = {Phase.PAUSED: CrawlEvent.PAUSED, Phase.RUNNING: CrawlEvent.RUNNING, Phase.DRAINING: CrawlEvent.ENDING}
+EVENTS = {
+    Phase.PAUSED: CrawlEvent.PAUSED,
+    Phase.WAITING: CrawlEvent.WAITING,
+    Phase.RUNNING: CrawlEvent.RUNNING,
+    Phase.DRAINING: CrawlEvent.ENDING,
+}
 
 log = structlog.get_logger(__name__)
 
@@ -131,6 +137,7 @@ class RunStatus:
     disk: DiskWatch
     frontier: Frontier
     progress: ProgressReporter
+    services: Services
 
     def snapshot(self) -> CrawlSnapshot:
         """Take one."""
@@ -165,6 +172,9 @@ class RunStatus:
             free_bytes=self.disk.free_bytes,
             trouble=now.trouble,
             paused=context.run_state.pause_reason,
+            awaits=context.run_state.wait_reason,
+            services=tuple(self.services.facts()),
+            names_waiting=self.services.names_waiting,
             failing=run.troubles.failing,
             untried=max(left - run.troubles.failing, 0),
             answered=now.done,
@@ -190,7 +200,7 @@ def opening_facts(context: RunContext) -> Facts:
 
 def log_status(facts: Facts) -> None:
     """Write the status to the program's log: a signal asks for it."""
-    log.warning("status", **{name: facts[name] for name in ("phase", "paused", "pid", "line")})
+    log.warning("status", **{name: facts[name] for name in ("phase", "paused", "awaits", "pid", "line")})
 
 
 def log_frontier_trouble(what: str) -> None:
@@ -220,6 +230,7 @@ def status_facts(
         **facts,
         "waits_for": now.waits_for.name or WaitsFor.NOTHING.name,
         "free_disk_bytes": now.free_bytes,
+        "services": [dict(service) for service in now.services],
         "last_trouble": None if now.last_trouble is None else now.last_trouble._asdict(),
         "no_seed_answered": now.is_unanswered,
         "line": line,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from operator import add
 from typing import Any
 
@@ -90,12 +90,21 @@ def summed_snapshot(workers: Sequence[Mapping[str, Any]], job: str, elapsed_s: f
         free_bytes=min(free, default=None),
         trouble=_first(workers, "trouble"),
         paused=_first(workers, "paused"),
+        awaits=_first(workers, "awaits"),
+        services=tuple(_services_of(workers)),
+        names_waiting=sum(worker["names_waiting"] for worker in workers),
         shared_left=_sum_of_known(workers, "shared_left"),
         shared_twice=_sum_of_known(workers, "shared_twice"),
         filter=_filter_of(workers),
         totals=_totals_of(workers),
         last_trouble=min(troubles, key=lambda trouble: trouble.ago_s, default=None),
     )
+
+
+def _services_of(workers: Sequence[Mapping[str, Any]]) -> Iterator[dict[str, Any]]:
+    """The services that are away, of each worker that waits for one."""
+    for worker in workers:
+        yield from ({**service, "worker": worker.get("name", "")} for service in worker["services"])
 
 
 def _totals_of(workers: Sequence[Mapping[str, Any]]) -> dict[str, Any] | None:

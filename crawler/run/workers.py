@@ -18,6 +18,7 @@ from anabranch.crawler.outcomes.errors import CrawlerError, lacks_memory
 from anabranch.crawler.outcomes.failures import FetchError
 from anabranch.crawler.outcomes.userfunctions import UserFunctionFailed
 from anabranch.crawler.report.statistics import CrawlStatistics, WorkerBoard
+from anabranch.crawler.run.services import Services
 from anabranch.crawler.visit import Chain, Dispose, Step, Visit
 from anabranch.frontier.aio import AsyncFrontier, Drained
 from anabranch.frontier.cancellation import to_the_end
@@ -107,6 +108,7 @@ class WorkerPool:
     limit: PageLimit
     board: WorkerBoard
     delivery: Delivery | None = None  #: None: no program gets the pages
+    services: Services | None = None  #: None: no service is waited for
 
     async def work(self, number: int) -> None:
         """Be a worker until the Frontier is drained or stopped. Raises what is not a site's fault."""
@@ -128,6 +130,8 @@ class WorkerPool:
     async def _visit(self, lease: Lease, number: int) -> bool:
         """Run the chain, then dispose; True if a page was fetched. A cancelled chain gives the lease back."""
         visit = Visit(lease, number)
+        if self.services is not None:
+            self.services.begun(lease)
         self.statistics.begin_visit()
         self.board.begin(number, lease.url, lease.attempts)
         try:
@@ -143,7 +147,10 @@ class WorkerPool:
                     self.frontier.finish(lease, tried)
                 raise
             self.board.enter(number, "disposition")
-            return await to_the_end(self.dispose(visit)) is OutcomeKind.DONE
+            kind = await to_the_end(self.dispose(visit))
+            if self.services is not None:
+                self.services.ended(visit, kind)
+            return kind is OutcomeKind.DONE
         finally:
             visit.close()
             self.board.end(number)
@@ -157,7 +164,7 @@ class WorkerPool:
                 if await process(visit) is Step.STOP:
                     return
         except FetchError as error:
-            visit.failed(error)
+            visit.failed(error if self.services is None else self.services.judge(visit.lease, error))
         except (CrawlerError, FrontierError):
             raise
         except UserFunctionFailed as error:

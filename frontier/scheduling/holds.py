@@ -9,33 +9,58 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from anabranch.frontier.records import GateKey
+from anabranch.frontier.records import GateKey, name_id
 from anabranch.frontier.scheduling.readylist import ReadyList
 
 #: Whether the URLs behind a gate need the service.
 Needs = Callable[[GateKey], bool]
 
 
-class Hold:
+class ServiceHold:
     """The gates that one service keeps closed."""
 
-    __slots__ = ("lets_pass", "lines", "needs", "passing", "refused")
+    __slots__ = ("_lets_pass", "_passing", "lines", "needs", "refused")
 
     def __init__(self, needs: Needs) -> None:
         self.needs = needs
         self.refused: set[int] = set()  #: gates of URLs that met the service while it was away, whatever `needs` says
         self.lines: dict[int, ReadyList] = {}  #: lists out of the heap, by the id of their gate
-        self.lets_pass = False  #: the next list may pass …
-        self.passing: ReadyList | None = None  #: … which is this one, until a lease of it is taken
+        self._lets_pass = False  #: the next list may pass …
+        self._passing: ReadyList | None = None  #: … which is this one, until a lease of it is taken
+
+    def keeps(self, line: ReadyList) -> bool:
+        """Whether this open list is kept; then it leaves its heap."""
+        gate = line.gate
+        if self._passing is line or not (gate.id in self.refused or self.needs(gate.key)):
+            return False
+        if self._lets_pass:
+            self._lets_pass, self._passing = False, line
+            return False
+        self.lines[gate.id] = line
+        line.hold()
+        return True
+
+    def let_pass(self) -> None:
+        """Let one lease pass: that of the list that opens first. O(lists)."""
+        self._lets_pass, self._passing = True, None
+        line = min(self.lines.values(), key=ReadyList.opens_s, default=None)
+        if line is not None:
+            del self.lines[line.gate.id]
+            line.free()
+
+    def taken(self, line: ReadyList) -> None:
+        """A lease of this list was taken: its next one does not pass."""
+        if self._passing is line:
+            self._passing = None
 
 
-class Holds:
+class ServiceHolds:
     """The holds of one schedule, by service. False while there is none."""
 
     __slots__ = ("_of_service",)
 
     def __init__(self) -> None:
-        self._of_service: dict[str, Hold] = {}
+        self._of_service: dict[str, ServiceHold] = {}
 
     def __bool__(self) -> bool:
         return bool(self._of_service)
@@ -48,13 +73,13 @@ class Holds:
     def add(self, service: str, needs: Needs) -> None:
         """Hold the gates that need this service. Does nothing if it is held already."""
         if service not in self._of_service:
-            self._of_service[service] = Hold(needs)
+            self._of_service[service] = ServiceHold(needs)
 
-    def refuse(self, service: str, gate_id: int) -> None:
-        """Hold this gate, too: one of its URLs needed the service. Does nothing without a hold of the service."""
+    def refuse(self, service: str, gate: GateKey) -> None:
+        """Hold this gate, too: one of its URLs needed the service. Call it before its lease ends; nothing without a hold."""
         hold = self._of_service.get(service)
         if hold is not None:
-            hold.refused.add(gate_id)
+            hold.refused.add(name_id(gate))
 
     def lift(self, service: str) -> None:
         """The service is back: all gates that it held are served again."""
@@ -63,32 +88,16 @@ class Holds:
             line.free()
 
     def let_pass(self, service: str) -> None:
-        """Let one lease pass, which finds out whether the service is back: that of the gate that opens first."""
+        """Let one lease pass, which finds out whether the service is back."""
         hold = self._of_service.get(service)
-        if hold is None:
-            return
-        hold.lets_pass, hold.passing = True, None
-        line = min(hold.lines.values(), key=ReadyList.opens_s, default=None)
-        if line is not None:
-            del hold.lines[line.gate.id]
-            line.free()
+        if hold is not None:
+            hold.let_pass()
 
     def keep(self, line: ReadyList) -> bool:
         """Whether a service keeps this open list; then it leaves its heap until the service is back."""
-        gate = line.gate
-        for hold in self._of_service.values():
-            if hold.passing is line or not (gate.id in hold.refused or hold.needs(gate.key)):
-                continue
-            if hold.lets_pass:
-                hold.lets_pass, hold.passing = False, line
-                continue
-            hold.lines[gate.id] = line
-            line.hold()
-            return True
-        return False
+        return any(hold.keeps(line) for hold in self._of_service.values())
 
     def taken(self, line: ReadyList) -> None:
-        """A lease of this list was taken: its next one does not pass."""
+        """A lease of this list was taken."""
         for hold in self._of_service.values():
-            if hold.passing is line:
-                hold.passing = None
+            hold.taken(line)

@@ -26,7 +26,7 @@ from anabranch.frontier.records import (
     with_precedence,
 )
 from anabranch.frontier.scheduling.gates import GateMaker
-from anabranch.frontier.scheduling.holds import Holds
+from anabranch.frontier.scheduling.holds import ServiceHolds
 from anabranch.frontier.scheduling.queues import (
     LOADING,
     NOWHERE,
@@ -275,7 +275,7 @@ class Schedule:
         self.placement = Placement(outbox, maker, rules, gates, found)
         self.index = self.placement.index  #: queues in memory
         self.window = self.placement.window  #: gates in memory
-        self.holds = Holds()  #: services that are away
+        self.holds = ServiceHolds()  #: services that are away
 
     # Rows
 

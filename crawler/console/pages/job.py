@@ -288,7 +288,7 @@ def _why(status: Facts) -> tuple[str, bool]:
     """Why nothing is fetched, or soon will be, and whether the operator must act; empty if all is well. Pure."""
     if status["phase"] == STOPPED:
         return "", False
-    trouble = status["paused"] or status["trouble"]
+    trouble = status["paused"] or status["trouble"] or status["awaits"]
     return cut(str(trouble or (status["totals"] or {}).get("why_idle", ""))), bool(trouble)
 
 

@@ -37,8 +37,8 @@ TABS = (
 LINES = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9")
 #: Colour of each phase, as Quasar names it.
 PHASES: Mapping[str, str] = {
-    "running": "positive", "finished": "primary", "paused": "warning", "draining": "warning", "starting": "info",
-    "stopped": "grey-7", "unknown": "negative",
+    "running": "positive", "finished": "primary", "paused": "warning", "waiting": "warning", "draining": "warning",
+    "starting": "info", "stopped": "grey-7", "unknown": "negative",
 }  # fmt: skip
 
 _STYLE = """

@@ -26,7 +26,7 @@ from anabranch.crawler.fetch.connections import DISTRUST_S
 from anabranch.crawler.fetch.fetcher import Fetcher
 from anabranch.crawler.fetch.options import SiteOptions
 from anabranch.crawler.fetch.response import MEMORY_BYTES, Scratch
-from anabranch.crawler.outcomes.failures import TROUBLES, ConnectionLost, KeptConnectionClosed, OutOfFiles
+from anabranch.crawler.outcomes.failures import ConnectionLost, KeptConnectionClosed, ServiceAway
 from tests.crawler.fetch.servers import LIMIT_S, OK, Web, saying
 
 
@@ -225,9 +225,8 @@ async def test_a_fresh_connection_that_breaks_is_not_tried_again_at_once(site: W
 async def test_a_socket_that_cannot_be_made_is_our_trouble(site: Web) -> None:
     """Too many open files: the fetch is tried again later, and nothing is told of the host."""
     (a,) = await hosts(site, Kept(), 1)
-    with no_more_files(), pytest.raises(OutOfFiles, match=r"too many files are open; raise the limit \(ulimit -n\)"):
+    with no_more_files(), pytest.raises(ServiceAway, match=r"too many files are open; raise the limit \(ulimit -n\)"):
         await site.fetcher().get(a)
-    assert OutOfFiles not in TROUBLES
 
 
 async def test_a_body_for_which_no_file_can_be_had_is_our_trouble(site: Web, tmp_path: Path) -> None:
@@ -236,7 +235,7 @@ async def test_a_body_for_which_no_file_can_be_had_is_our_trouble(site: Web, tmp
     (a,) = await hosts(site, server, 1)
     fetcher = site.fetcher(scratch=Scratch(tmp_path), max_body_bytes=2 * MEMORY_BYTES)
     await get_all(fetcher, a)
-    with no_more_files(), pytest.raises(OutOfFiles):
+    with no_more_files(), pytest.raises(ServiceAway, match="open files: "):
         await fetcher.get(a)
     assert server.numbers == [1, 1]
 
@@ -363,6 +362,7 @@ OVERRIDDEN = {
     "ResponseHandler._drop_timeout": "the time limit of a fetch ends with its answer's head",
     "ResponseHandler._reschedule_timeout": "each read makes a timer, and none of them knows the time limit of the fetch",
     "TCPConnector._create_connection": "a new connection that breaks is taken for a kept one: its URL is tried again uncounted",
+    "TCPConnector._create_direct_connection": "a proxy that is away counts as a failure of each host behind it",
     "TCPConnector._get": "idle connections that are used again are evicted as if they were idle",
     "TCPConnector._release": "the idle connections of all connectors have no common bound",
     "TCPConnector._resolve_host": "names are resolved here and not by the SOCKS proxy",

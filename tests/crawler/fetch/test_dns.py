@@ -18,7 +18,7 @@ import pytest
 from anabranch.crawler.fetch import dns as crawler_dns
 from anabranch.crawler.fetch.addresses import Address, ResolverOptions
 from anabranch.crawler.fetch.dns import Resolver
-from anabranch.crawler.outcomes.failures import NameNotFound, NameTimeout
+from anabranch.crawler.outcomes.failures import NameNotFound, NameTimeout, ServiceAway
 from tests.patience import HANG_S
 
 if TYPE_CHECKING:
@@ -228,13 +228,13 @@ async def test_a_name_without_addresses_is_not_found(resolver: Resolver, server:
         await resolver.resolve("mail.a.test")
 
 
-async def test_where_no_server_listens_one_may_later(clock: Clock) -> None:
-    """A name server that is down says nothing of the name: it is asked again."""
+async def test_where_no_server_listens_the_servers_are_away(clock: Clock) -> None:
+    """A name server that is down says nothing of the name."""
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as closed:
         closed.bind(("127.0.0.1", 0))  # so that nobody else takes the port
         closed.connect(("127.0.0.1", 9))  # it hears this one alone: for all others nobody is there
         resolver = Resolver([f"127.0.0.1:{closed.getsockname()[1]}"], {}, clock=clock, timeout_s=0.3)
-        with pytest.raises(NameTimeout):
+        with pytest.raises(ServiceAway, match="name servers: "):
             await asyncio.wait_for(resolver.resolve("a.test"), LIMIT_S)
         await resolver.close()
 
@@ -299,7 +299,7 @@ async def test_many_silent_servers_take_no_longer_than_the_limit(clock: Clock) -
         sock.bind(("127.0.0.1", 0))
     servers = [f"127.0.0.1:{sock.getsockname()[1]}" for sock in silent]
     resolver = Resolver(servers, {}, clock=clock, timeout_s=0.2)
-    with pytest.raises(NameTimeout, match="no answer in time"):
+    with pytest.raises(ServiceAway, match="name servers: "):
         await asyncio.wait_for(resolver.resolve("a.test"), LIMIT_S)
     await resolver.close()
     for sock in silent:
@@ -313,7 +313,7 @@ async def test_without_a_channel_the_name_is_tried_later(resolver: Resolver, mon
         raise pycares.AresError("Failed to initialize c-ares channel")
 
     monkeypatch.setattr(aiodns, "DNSResolver", broken)
-    with pytest.raises(NameTimeout, match="Failed to initialize"):
+    with pytest.raises(ServiceAway, match="name servers: "):
         await resolver.resolve("a.test")
 
 

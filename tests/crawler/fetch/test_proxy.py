@@ -12,7 +12,15 @@ import pytest
 from anabranch.crawler.fetch.options import SiteOptions
 from anabranch.crawler.fetch.proxy import Proxy, parse_proxy
 from anabranch.crawler.outcomes.errors import OrderError
-from anabranch.crawler.outcomes.failures import AddressRefused, CertificateRefused, ConnectionLost, ProxyFailed
+from anabranch.crawler.outcomes.failures import (
+    AddressRefused,
+    CertificateRefused,
+    ConnectFailed,
+    ConnectionLost,
+    FetchError,
+    ProxyRefused,
+    ServiceAway,
+)
 from tests.crawler.fetch.servers import PEM, Web, get_raw, raw, refused_port, saying
 
 OK_HI = raw("Content-Length: 2", b"hi")
@@ -78,7 +86,7 @@ async def test_an_https_url_goes_through_an_http_proxy_by_connect(site: Web) -> 
     """It hears the host and the port, and nothing else; if it refuses, nothing is known of the host."""
     seen: list[bytes] = []
     proxy = await http_proxy(site, seen, b"HTTP/1.1 403 Not you\r\nContent-Length: 0\r\n\r\n")
-    with pytest.raises(ProxyFailed, match="the proxy answers 403 Not you"):
+    with pytest.raises(ProxyRefused, match=r"its rules do not allow it \(403\)"):
         await site.fetcher(proxy=proxy).get("https://no-such-name.invalid/secret")
     assert seen[0].startswith(b"CONNECT no-such-name.invalid:443 HTTP/1.1\r\n")
     assert b"secret" not in seen[0]
@@ -94,8 +102,9 @@ REFUSAL = b"HTTP/1.1 407 Proxy Authentication Required\r\nProxy-Authenticate: Ba
 async def test_a_407_of_a_proxy_is_no_answer_of_the_site(site: Web, url: str, user: str, words: str) -> None:
     """Asked for the page or for a connection: the operator hears what the proxy wants, the host's gate nothing."""
     proxy = (await http_proxy(site, [], REFUSAL)).replace("me@", user)
-    with pytest.raises(ProxyFailed, match=rf"^the proxy {words} \(407\)$"):
+    with pytest.raises(ProxyRefused, match=rf"^the proxy \S+ {words} \(407\)$") as refused:
         await site.fetcher(proxy=proxy).get(url)
+    assert "me@" not in str(refused.value)
 
 
 async def test_a_407_without_a_proxy_is_the_sites_answer(site: Web) -> None:
@@ -103,20 +112,20 @@ async def test_a_407_without_a_proxy_is_the_sites_answer(site: Web) -> None:
     assert (await get_raw(site, REFUSAL)).status == 407
 
 
-@pytest.mark.parametrize("status", [403, 502, 504])
+@pytest.mark.parametrize("status", [502, 503, 504])
 async def test_what_a_proxy_says_for_the_page_is_the_sites_answer(site: Web, status: int) -> None:
     """Nobody can tell whose 502 it is; only when asked to connect is it the proxy's."""
     proxy = await http_proxy(site, [], f"HTTP/1.1 {status} No\r\nContent-Length: 0\r\n\r\n".encode())
     fetcher = site.fetcher(proxy=proxy)
     assert (await fetcher.get("http://a.invalid/")).status == status
-    with pytest.raises(ProxyFailed, match=f"the proxy answers {status} No"):
+    with pytest.raises(ConnectFailed, match=f"the proxy answers {status} No"):
         await fetcher.get("https://a.invalid/")
 
 
 @pytest.mark.parametrize("scheme", ["http", "socks5"])
 async def test_a_proxy_that_is_not_there_is_not_the_hosts_failure(site: Web, scheme: str) -> None:
     """The host's gate hears nothing of it."""
-    with pytest.raises(ProxyFailed):
+    with pytest.raises(ServiceAway, match=f"^proxy {scheme}://127.0.0.1:[0-9]+: it cannot be reached"):
         await site.fetcher(proxy=f"{scheme}://127.0.0.1:{await refused_port()}").get("http://a.test/")
 
 
@@ -219,19 +228,22 @@ async def test_the_address_that_the_proxy_answers_is_passed_over(site: Web, kind
 
 
 @pytest.mark.parametrize(
-    ("answers", "words"),
+    ("answers", "kind", "words"),
     [
-        ((b"HT",), "the proxy does not speak SOCKS5"),
-        ((b"\x05\xff",), "the proxy wants other credentials, or none"),
-        ((b"\x05",), "the proxy closed the connection"),
-        ((READY, b"\x05\x05\x00\x01"), "the proxy does not connect: the connection was refused"),
-        ((READY, b"\x05\x63\x00\x01"), "the proxy does not connect: reply 99"),
+        ((b"HT",), ServiceAway, "it does not speak SOCKS5"),
+        ((b"\x05\xff",), ProxyRefused, "wants other credentials, or none"),
+        ((b"\x05",), ServiceAway, "the proxy closed the connection"),
+        ((READY, b"\x05\x02\x00\x01"), ProxyRefused, "its rules do not allow it"),
+        ((READY, b"\x05\x05\x00\x01"), ConnectFailed, "the proxy does not connect: the connection was refused"),
+        ((READY, b"\x05\x63\x00\x01"), ConnectFailed, "the proxy does not connect: reply 99"),
     ],
 )
-async def test_a_proxy_that_does_not_connect_fails_by_itself(site: Web, answers: tuple[bytes, ...], words: str) -> None:
-    """Nothing is known of the host."""
+async def test_the_reply_of_a_proxy_tells_whose_fault_it_is(
+    site: Web, answers: tuple[bytes, ...], kind: type[FetchError], words: str
+) -> None:
+    """The proxy is away, or it refuses us, or it does not reach the host."""
     fetcher = site.fetcher(proxy=f"socks5://127.0.0.1:{await site.listen(SocksServer(*answers))}")
-    with pytest.raises(ProxyFailed, match=f"^{words}$"):
+    with pytest.raises(kind, match=words):
         await fetcher.get("http://a.test/")
 
 
@@ -239,7 +251,7 @@ async def test_a_refused_password_is_told_and_not_shown(site: Web, monkeypatch: 
     """RFC 1929: a status that is not 0."""
     monkeypatch.setenv("SECRET", "hush")
     url = f"socks5://me@127.0.0.1:{await site.listen(SocksServer(bytes((5, 2)), bytes((1, 1))))}"
-    with pytest.raises(ProxyFailed, match=r"^the proxy refuses the user or the password$"):
+    with pytest.raises(ProxyRefused, match=r"^the proxy socks5://\S+ refuses the user or the password$"):
         await site.fetcher(proxy=url, proxy_password_env="SECRET").get("http://a.test/")
 
 
@@ -250,7 +262,7 @@ async def test_a_proxy_that_says_nothing_is_too_slow(site: Web) -> None:
         await reader.read(-1)
 
     fetcher = site.fetcher(proxy=f"socks5://127.0.0.1:{await site.listen(talk)}", connect_timeout_s=0.2)
-    with pytest.raises(ProxyFailed, match="the proxy was too slow"):
+    with pytest.raises(ServiceAway, match="it was too slow"):
         await fetcher.get("http://a.test/")
 
 

@@ -36,6 +36,9 @@ KEYS = {
     "allow_private": ("true", "allow_private", True),
     "body_rules": ('["ours:rule"]', None, None),
     "conditional": ("false", None, None),
+    "name_retries": ('["5s"]', None, None),
+    "outage_first": ('"5s"', None, None),
+    "outage_max": ("0", None, None),
 }
 
 ENTRY = """

@@ -22,6 +22,7 @@ def test_the_exit_codes_keep_their_numbers() -> None:
         "DISK_FULL": 3,
         "BAD_ORDER": 4,
         "NO_SEED_ANSWERED": 5,
+        "SERVICE_AWAY": 7,
         "DRAINED": 11,
         "FORCED": 13,
         "INTERRUPTED": 130,

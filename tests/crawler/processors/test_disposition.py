@@ -22,6 +22,7 @@ from anabranch.crawler.outcomes.failures import (
     NameNotFound,
     NameTimeout,
     RobotsUnavailable,
+    ServiceAway,
     Unfetchable,
 )
 from anabranch.crawler.processors.disposition import Disposition, decide
@@ -61,7 +62,7 @@ def outcome(kind, status, *, fetched=True, after_s=0.0, trouble=HostTrouble.NONE
 def tries(error):
     """The outcome of each try of a URL that always fails so."""
     failure = error("it failed").timed(START_S, END_S)
-    return [decide(visit(failure=failure, attempts=attempts), NOW_S) for attempts in range(4)]
+    return [decide(visit(failure=failure, attempts=attempts), NOW_S) for attempts in range(6)]
 
 
 @pytest.mark.parametrize("status", [200, 204, 301, 404, 410, 500, 502])
@@ -73,7 +74,7 @@ def test_an_answer_is_done_whatever_it_says(status) -> None:
 @pytest.mark.parametrize(
     ("error", "status", "waits_s", "trouble"),
     [
-        (NameTimeout, -1, (10.0, 30.0), NONE),
+        (NameTimeout, -1, (10.0, 30.0, 600.0, 3600.0, 14_400.0), NONE),
         (ConnectFailed, -2, (5.0, 60.0), UNREACHABLE),
         (ConnectionLost, -3, (5.0, 60.0), UNREACHABLE),
         (BadHttp, -3, (5.0, 60.0), NONE),
@@ -87,18 +88,18 @@ def test_an_answer_is_done_whatever_it_says(status) -> None:
 def test_a_failure_is_tried_again_after_its_waits_and_then_failed(error, status, waits_s, trouble) -> None:
     """Each kind has its own; the final ones have none. A host that cannot be reached is in trouble each time."""
     retries = [outcome(RETRY, status, after_s=wait_s, trouble=trouble) for wait_s in waits_s]
-    assert tries(error) == retries + [outcome(FAILED, status, trouble=trouble)] * (4 - len(waits_s))
+    assert tries(error) == retries + [outcome(FAILED, status, trouble=trouble)] * (6 - len(waits_s))
 
 
 def test_a_private_address_is_not_failed_but_disregarded() -> None:
     """It was not fetched on purpose, at the first try and at any other."""
-    assert tries(AddressRefused) == [outcome(DISREGARDED, -5001)] * 4
+    assert tries(AddressRefused) == [outcome(DISREGARDED, -5001)] * 6
 
 
-@pytest.mark.parametrize("failure", [KeptConnectionClosed, HostTakenOver])
+@pytest.mark.parametrize("failure", [KeptConnectionClosed, HostTakenOver, ServiceAway])
 def test_a_url_that_was_not_tried_goes_back_to_its_gate(failure) -> None:
     """The slot rests, since the server may have read the request; no attempt counts, and the host is in no trouble."""
-    assert tries(failure) == [outcome(DEFERRED, -3)] * 4
+    assert tries(failure) == [outcome(DEFERRED, failure.status)] * 6
 
 
 @pytest.mark.parametrize(("status", "trouble"), [(429, THROTTLED), (503, UNAVAILABLE)])

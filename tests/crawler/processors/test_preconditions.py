@@ -28,8 +28,8 @@ from anabranch.crawler.outcomes.failures import (
     KeptConnectionClosed,
     NameNotFound,
     NameTimeout,
-    OutOfFiles,
     RobotsUnavailable,
+    ServiceAway,
 )
 from anabranch.crawler.processors import preconditions
 from anabranch.crawler.processors.disposition import decide
@@ -728,9 +728,9 @@ async def test_after_more_redirects_than_five_there_are_no_rules() -> None:
         assert (await robots.visit(SHUT))[1] is Step.PROCEED
 
 
-@pytest.mark.parametrize("kind", [OutOfFiles, KeptConnectionClosed])
+@pytest.mark.parametrize("kind", [ServiceAway, KeptConnectionClosed])
 async def test_a_redirect_that_fails_without_the_hosts_fault_is_no_refusal(kind) -> None:
-    """Too many open files, or a kept connection that was closed; the redirect's body is given back."""
+    """A service that is away, or a kept connection that was closed; the redirect's body is given back."""
     fetcher = HeldFetcher()
     robots = Robots(fetcher)
     moved = response(301, b"moved")._replace(headers=CIMultiDictProxy(CIMultiDict(Location="/next")))

@@ -30,7 +30,7 @@ def test_a_phase_is_one_series_for_each_and_the_version_is_a_label() -> None:
     """Exactly one phase is 1."""
     found = samples({"a": {PHASE: "paused", BUILD: "1.2"}})
     assert {labels[1][1]: value for (name, labels), value in found.items() if name == PHASE} == {
-        "draining": 0, "paused": 1, "running": 0, "starting": 0,
+        "draining": 0, "paused": 1, "waiting": 0, "running": 0, "starting": 0,
     }  # fmt: skip
     assert found[BUILD, (("job", "a"), ("version", "1.2"))] == 1
 

@@ -79,6 +79,7 @@ class Crawl:
             journal=None,
             fetched_bytes=0,
             limits=None,
+            services=None,
             pool=None,
             explainer=UrlExplainer(self.scope, Canonicalizer().key, book, trouble=self.trouble),
             admission=None,

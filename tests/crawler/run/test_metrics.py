@@ -210,7 +210,7 @@ async def test_each_number_is_read_where_it_is_counted(tmp_path) -> None:
         for name, count in counts.items():
             setattr(run.statistics, name, count)
         run.context.board.leases.add(0.5)
-        parts = cast("RunParts", SimpleNamespace(frontier=frontier, resolver=resolver))
+        parts = cast("RunParts", SimpleNamespace(frontier=frontier, resolver=resolver, services=run.services))
         reader = RunMetrics(run.context, parts, run.status, LoopLag())
         starting = reader.numbers()
         run.open()

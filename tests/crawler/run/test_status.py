@@ -18,6 +18,8 @@ from anabranch.crawler.report.statistics import CrawlStatistics, WorkerBoard
 from anabranch.crawler.run.composition import RunContext
 from anabranch.crawler.run.limits import DiskWatch
 from anabranch.crawler.run.run_state import Cause, RunState
+from anabranch.crawler.run.service_gates import ServiceGates
+from anabranch.crawler.run.services import Services
 from anabranch.crawler.run.status import ProgressReporter, RunStatus, opening_facts
 from anabranch.frontier.aio import AsyncFrontier
 from anabranch.frontier.records import OutcomeKind
@@ -43,7 +45,11 @@ class Run:
             )
         log = ProgressLog(folder / "progress-statistics.log", frontier.core.now_s)
         self.progress = ProgressReporter(frontier, self.statistics, log, 20.0, frontier.core.now_s)
-        self.status = RunStatus(self.context, DiskWatch([], 0, self.run_state), frontier.core, self.progress)
+        gates = ServiceGates(60.0, 86_400.0)
+        self.services = Services(gates, frontier, self.run_state, frontier.core.now_s, {}, lambda: False)
+        self.status = RunStatus(
+            self.context, DiskWatch([], 0, self.run_state), frontier.core, self.progress, self.services
+        )
 
     def open(self) -> None:
         self.run_state.begin(self.frontier)

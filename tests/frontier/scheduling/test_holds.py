@@ -18,7 +18,7 @@ def rig_with(*hosts: str, pages: int = 2, **order: object) -> Rig:
 def test_nothing_that_needs_the_service_is_leased_while_it_is_away() -> None:
     """The others go on."""
     rig = rig_with(*HOSTS)
-    rig.core.hold("name servers", lambda gate: gate != "h3.test")
+    rig.core.holds.add("name servers", lambda gate: gate != "h3.test")
     assert [lease.split("/")[2] for lease in rig.drain()] == ["h3.test"] * 2
     assert rig.core.pending == 8
     assert rig.core.wake() == (None, WaitsFor.SERVICE)
@@ -27,9 +27,9 @@ def test_nothing_that_needs_the_service_is_leased_while_it_is_away() -> None:
 def test_all_come_back_at_once_when_the_service_does() -> None:
     """Each URL once, without a look at the clock."""
     rig = rig_with(*HOSTS)
-    rig.core.hold("network", lambda _: True)
+    rig.core.holds.add("network", lambda _: True)
     assert rig.lease_all() == []
-    rig.core.lift("network")
+    rig.core.holds.lift("network")
     assert len(rig.lease_all()) == len(HOSTS)
 
 
@@ -38,7 +38,7 @@ def test_a_held_gate_costs_one_look_an_outage() -> None:
     store = CountingStore()
     rig = rig_with(*HOSTS, store=store)
     looks: list[GateKey] = []
-    rig.core.hold("network", lambda gate: looks.append(gate) or True)
+    rig.core.holds.add("network", lambda gate: looks.append(gate) or True)
     before = len(store.batches)
     for _ in range(20):
         assert rig.lease() is None
@@ -52,12 +52,12 @@ def test_a_held_gate_costs_one_look_an_outage() -> None:
 def test_a_gate_is_held_after_one_of_its_urls_met_the_service() -> None:
     """Though `needs` denies: else its URLs were leased and given back for ever."""
     rig = rig_with("a.test")
-    rig.core.hold("proxy", lambda _: False)
+    rig.core.holds.add("proxy", lambda _: False)
     lease = rig.lease_now()
-    rig.core.refuse("proxy", GateKey("a.test"))
+    rig.core.holds.refuse("proxy", GateKey("a.test"))
     rig.release(lease)
     assert rig.lease_all() == []
-    rig.core.lift("proxy")
+    rig.core.holds.lift("proxy")
     assert rig.lease_now().url == lease.url
 
 
@@ -65,23 +65,23 @@ def test_a_gate_that_needs_two_services_waits_for_both() -> None:
     """In whichever order they come back."""
     for first, second in (("one", "two"), ("two", "one")):
         rig = rig_with("a.test")
-        rig.core.hold("one", lambda _: True)
-        rig.core.hold("two", lambda _: True)
+        rig.core.holds.add("one", lambda _: True)
+        rig.core.holds.add("two", lambda _: True)
         assert rig.lease_all() == []
-        rig.core.lift(first)
+        rig.core.holds.lift(first)
         assert rig.lease_all() == []
-        rig.core.lift(second)
+        rig.core.holds.lift(second)
         assert rig.lease_now()
 
 
 def test_one_lease_may_pass_to_find_out_whether_the_service_is_back() -> None:
     """One only, also of a host whose URLs come later."""
     rig = rig_with(*HOSTS)
-    rig.core.hold("mine", lambda _: True)
+    rig.core.holds.add("mine", lambda _: True)
     assert rig.lease_all() == []
-    rig.core.let_pass("mine")
+    rig.core.holds.let_pass("mine")
     (lease,) = rig.lease_all()
-    rig.core.refuse("mine", lease.gate)
+    rig.core.holds.refuse("mine", lease.gate)
     rig.release(lease)
     assert rig.lease_all() == []
 
@@ -90,18 +90,18 @@ def test_a_group_of_hosts_is_held_as_its_hosts_are() -> None:
     """A host that the service holds leaves the heap of its group; another one of the group is served."""
     rig = build(politeness=HASTE, group="domain")
     rig.add("http://a.held.test/", "http://b.held.test/")
-    rig.core.hold("name servers", lambda gate: gate == "a.held.test")
+    rig.core.holds.add("name servers", lambda gate: gate == "a.held.test")
     assert rig.drain() == ["http://b.held.test/"]
-    rig.core.lift("name servers")
+    rig.core.holds.lift("name servers")
     assert rig.drain() == ["http://a.held.test/"]
 
 
 def test_a_gate_that_leaves_memory_is_held_again_when_it_is_read_again() -> None:
     """And comes back with the others."""
     rig = rig_with(*HOSTS)
-    rig.core.hold("network", lambda _: True)
+    rig.core.holds.add("network", lambda _: True)
     assert rig.lease_all() == []
     rig.schedule.window.leave_all(rig.clock.now_s)
     assert rig.lease_next() is None
-    rig.core.lift("network")
+    rig.core.holds.lift("network")
     assert len(rig.drain()) == 2 * len(HOSTS)
