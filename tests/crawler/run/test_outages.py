@@ -1,0 +1,349 @@
+"""Services that many hosts share go away in the middle of a crawl, or are away when it begins, and come back.
+
+Real servers on loopback. A crawl gets the oracle's set, counts no try and writes no line of a failure; what does not need the
+service goes on meanwhile.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import re
+from collections.abc import AsyncIterator, Callable, Mapping
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any, Self
+
+import pytest
+from dns.message import Message, make_response
+from dns.rcode import REFUSED, SERVFAIL, Rcode
+
+import anabranch
+from anabranch.crawler.job.folder import JobFolder
+from anabranch.crawler.job.seeds import Seed
+from anabranch.crawler.order.order import CrawlOrder
+from anabranch.crawler.outcomes.endings import WhyEnded
+from anabranch.crawler.outcomes.errors import ExitCode
+from anabranch.crawler.report.progress import CrawlSnapshot, progress_line
+from anabranch.crawler.run.controller import CrawlController, RunHooks
+from tests.crawler.builder import until
+from tests.patience import HANG_S
+from tests.site.dns_server import DnsServer
+from tests.site.page import Host, Page, go
+from tests.site.server import SmallWeb
+
+NAMES = ("a.test", "b.test", "c.test")
+PATHS = [f"/{number}" for number in range(1, 7)]
+#: Pages after which a service goes away.
+SOON = 4
+
+
+class Names(DnsServer):
+    """A name server that goes away: it says nothing, or refuses every question."""
+
+    def __init__(self, **more: Any) -> None:
+        super().__init__(dict.fromkeys(NAMES, ["127.0.0.1"]), ttl_s=0, **more)
+        self.is_away = False
+        self.rcode: Rcode | None = None  #: None: silence
+
+    def answer(self, question: Message) -> Message | None:
+        if not self.is_away:
+            return super().answer(question)
+        if self.rcode is None:
+            return None
+        answer = make_response(question)
+        answer.set_rcode(self.rcode)
+        return answer
+
+
+class Proxy:
+    """A forwarding proxy to one port, which can be away; `refusal` is what it answers instead, if not empty."""
+
+    def __init__(self, to_port: int) -> None:
+        self._to_port = to_port
+        self._server: asyncio.Server | None = None
+        self._writers: set[asyncio.StreamWriter] = set()
+        self.port = 0
+        self.refusal = b""
+
+    async def __aenter__(self) -> Self:
+        await self.begin()
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.end()
+
+    async def begin(self) -> None:
+        self._server = await asyncio.start_server(self._serve, "127.0.0.1", self.port)
+        self.port = self._server.sockets[0].getsockname()[1]
+
+    async def end(self) -> None:
+        """Close the port and all connections, as a process that dies."""
+        if self._server is not None:
+            self._server.close()
+        for writer in self._writers:
+            writer.transport.abort()
+        self._server = None
+
+    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self._writers.add(writer)
+        try:
+            while head := await reader.readuntil(b"\r\n\r\n"):
+                writer.write(self.refusal or await self._forward(head))
+        except (ConnectionError, asyncio.IncompleteReadError):
+            pass
+        finally:
+            self._writers.discard(writer)
+            writer.close()
+
+    async def _forward(self, head: bytes) -> bytes:
+        there, back = await asyncio.open_connection("127.0.0.1", self._to_port)
+        back.write(re.sub(rb"^GET http://[^/]+", b"GET ", head).replace(b"\r\n\r\n", b"\r\nConnection: close\r\n\r\n"))
+        answer = await there.read()
+        back.close()
+        return answer
+
+
+class Crawl:
+    """A crawl of the small web from the first page of the first host; its links lead to all pages of all hosts."""
+
+    def __init__(self, folder: Path, web: SmallWeb, *, port: str = "", **sections: Mapping[str, Any]) -> None:
+        self.folder = folder
+        self.web = web
+        self.said: list[str] = []
+        self.take: Callable[[], CrawlSnapshot] = CrawlSnapshot
+        order: dict[str, Any] = {
+            "politeness": {"min_delay": 0.02, "max_delay": 0.02, "backoff_base": 0, "backoff_cap": 0},
+            "crawl": {"workers": 4},
+            "fetch": {"allow_private": True, "timeout": HANG_S},
+            "dedup": {"expect": 100_000, "leaf_bits": 1 << 16},
+        }
+        for name, section in sections.items():
+            order[name] = order.get(name, {}) | section
+        self.seeds = [f"http://{name}{port}/" for name in NAMES]
+        self.oracle = sorted([*self.seeds, *(f"http://{name}{port}{path}" for name in NAMES for path in PATHS)])
+        self.order = CrawlOrder.model_validate(order)
+
+    async def run(self) -> ExitCode:
+        seeds = [Seed(url=url, source="command line") for url in self.seeds]
+        with JobFolder.open(self.folder) as job:
+            hooks = RunHooks(notify=self.said.append, show=self._show, force_exit=lambda: None)
+            self.controller = CrawlController(self.order, job, seeds, hooks)
+            return await self.controller.run()
+
+    async def _show(self, take: Callable[[], CrawlSnapshot]) -> None:
+        self.take = take
+        await asyncio.Event().wait()
+
+    @property
+    def pages(self) -> int:
+        return self.take().pages
+
+    async def waits(self) -> CrawlSnapshot:
+        """The crawl waits for a service, and all fetches have ended."""
+        await until(lambda: self.take().services and not self.take().active)
+        return self.take()
+
+    def crawled(self) -> list[str]:
+        lines = (self.folder / "pages.jsonl").read_text().splitlines()
+        return sorted(json.loads(line)["url"] for line in lines)
+
+    def check_nothing_was_lost(self, code: ExitCode) -> None:
+        """The oracle's set, each page asked for once, no line of a failure."""
+        assert (code, self.crawled()) == (ExitCode.DONE, self.oracle)
+        assert (self.controller.facts is not None) and self.controller.facts.run.failed == 0
+        assert self.controller.facts.run.retries == 0
+        assert self.controller.facts.ended == WhyEnded.FINISHED.value
+        asked = self.web.ledger.counts().items()  # each run of a job asks for robots.txt
+        assert {url: count for url, count in asked if count != 1 and not url.endswith("robots.txt")} == {}
+        log = [line.split() for line in (self.folder / "logs" / "crawl.log").read_text().splitlines()]
+        assert [line[3] for line in log if line[1].startswith("-")] == []
+        errors = self.folder / "logs" / "errors.jsonl"
+        assert not errors.exists() or errors.read_text() == ""
+
+
+@pytest.fixture
+async def web() -> AsyncIterator[SmallWeb]:
+    pages = {"/": Page(links=go(*PATHS)), **{path: Page() for path in PATHS}}
+    async with SmallWeb({name: Host(pages=pages) for name in NAMES}) as site:
+        yield site
+
+
+@asynccontextmanager
+async def running(crawl: Crawl) -> AsyncIterator[asyncio.Task[ExitCode]]:
+    task = asyncio.create_task(crawl.run())
+    try:
+        yield task
+    finally:
+        task.cancel()
+        await asyncio.wait([task])
+
+
+def dns_of(names: Names, **more: Any) -> dict[str, Any]:
+    """No answer is kept, and none is used past its time, unless the test says so."""
+    return {"servers": [names.address], "timeout": 0.1, "min_ttl": 0, "max_ttl": 0, "max_stale": 0, **more}
+
+
+# Name servers
+
+
+@pytest.mark.parametrize("rcode", [None, SERVFAIL, REFUSED])
+@pytest.mark.parametrize("pages_before", [0, SOON])
+async def test_a_name_server_that_is_away_costs_nothing(
+    web: SmallWeb, tmp_path: Path, rcode: Rcode | None, pages_before: int
+) -> None:
+    """Whether it says nothing, SERVFAIL or REFUSED; from the beginning, or when names have been looked up before."""
+    async with Names() as names:
+        crawl = Crawl(tmp_path / "job", web, port=f":{web.port}", dns=dns_of(names))
+        names.rcode, names.is_away = rcode, not pages_before
+        async with running(crawl) as task:
+            await until(lambda: crawl.pages >= pages_before)
+            names.is_away = True
+            now = await crawl.waits()
+            assert [service["service"] for service in now.services] == ["name servers"]
+            assert "waits for name servers since " in progress_line(now)
+            fetched = crawl.pages
+            names.is_away = False
+            code = await task
+    assert fetched < len(crawl.oracle)
+    crawl.check_nothing_was_lost(code)
+
+
+async def test_hosts_with_a_known_address_go_on_while_the_name_servers_are_away(web: SmallWeb, tmp_path: Path) -> None:
+    """Past the time of the answer (RFC 8767), but not past `max_stale`; no question is sent for them."""
+    async with Names() as names:
+        crawl = Crawl(tmp_path / "job", web, port=f":{web.port}", dns=dns_of(names, max_stale="1h"))
+        del names.table["c.test"]
+        names.silent.add("c.test")
+        async with running(crawl) as task:
+            await until(lambda: crawl.pages >= SOON)
+            names.is_away = True
+            known = [url for url in crawl.oracle if "c.test" not in url]
+            await until(lambda: crawl.pages == len(known))
+            await crawl.waits()
+            names.silent.clear()
+            names.table["c.test"] = ["127.0.0.1"]
+            names.is_away = False
+            code = await task
+    crawl.check_nothing_was_lost(code)
+
+
+async def test_a_name_that_only_times_out_is_told_from_its_servers(web: SmallWeb, tmp_path: Path) -> None:
+    """The others are crawled; then the crawl waits for that name, and says when it is tried next. In the end it has failed."""
+    async with Names(silent=["c.test"]) as names:
+        del names.table["c.test"]
+        crawl = Crawl(tmp_path / "job", web, port=f":{web.port}", dns=dns_of(names), fetch={"name_retries": ["1s"]})
+        async with running(crawl) as task:
+            await until(lambda: crawl.take().names_waiting)
+            now = crawl.take()
+            assert (now.names_waiting, now.services, now.pages) == (1, (), 2 * len(crawl.oracle) // 3)
+            assert re.search(r"waits to try 1 name without an answer again, the next in \S+", progress_line(now))
+            code = await task
+    assert code is ExitCode.DONE
+    assert crawl.controller.facts is not None
+    assert (crawl.controller.facts.run.retries, crawl.controller.facts.run.failed) == (1, 1)
+    assert names.questions["c.test", "A"] >= 2
+
+
+@pytest.mark.parametrize(
+    ("pages_before", "code", "why"),
+    [(0, ExitCode.NO_SEED_ANSWERED, "never reached"), (SOON, ExitCode.SERVICE_AWAY, "away for too long")],
+)
+async def test_a_service_is_not_waited_for_for_ever(
+    web: SmallWeb, tmp_path: Path, pages_before: int, code: ExitCode, why: str
+) -> None:
+    """The run ends and names it; nothing has failed, and the next run of the job does the rest."""
+    async with Names() as names:
+        bounds = {"outage_first": "1s", "outage_max": "1s"}
+        crawl = Crawl(tmp_path / "job", web, port=f":{web.port}", dns=dns_of(names), fetch=bounds)
+        names.is_away = not pages_before
+        async with running(crawl) as task:
+            await until(lambda: crawl.pages >= pages_before)
+            names.is_away = True
+            assert await task is code
+        assert crawl.controller.facts is not None
+        assert crawl.controller.facts.run.failed == 0
+        assert re.search(f"stopped: a service was {why}: name servers \\(.+\\); start the job again", crawl.said[-1])
+        names.is_away = False
+        again = Crawl(tmp_path / "job", web, port=f":{web.port}", dns=dns_of(names))
+        code = await again.run()
+    again.check_nothing_was_lost(code)
+
+
+# Proxies
+
+
+@pytest.mark.parametrize("pages_before", [0, SOON])
+async def test_a_proxy_that_is_away_costs_nothing(web: SmallWeb, tmp_path: Path, pages_before: int) -> None:
+    """Also not the fetches that were under way through it."""
+    async with Proxy(web.port) as proxy:
+        if not pages_before:
+            await proxy.end()
+        crawl = Crawl(tmp_path / "job", web, fetch={"proxy": f"http://127.0.0.1:{proxy.port}"})
+        async with running(crawl) as task:
+            await until(lambda: crawl.pages >= pages_before)
+            await proxy.end()
+            now = await crawl.waits()
+            assert now.services[0]["service"] == f"proxy http://127.0.0.1:{proxy.port}"
+            await proxy.begin()
+            code = await task
+    assert (code, crawl.crawled()) == (ExitCode.DONE, crawl.oracle)
+    assert crawl.controller.facts is not None
+    assert (crawl.controller.facts.run.failed, crawl.controller.facts.run.retries) == (0, 0)
+
+
+async def test_a_proxy_that_wants_a_password_ends_the_run_at_once(web: SmallWeb, tmp_path: Path) -> None:
+    """It is no outage: the operator must correct the order. Nothing has failed."""
+    async with Proxy(web.port) as proxy:
+        proxy.refusal = b"HTTP/1.1 407 No\r\nContent-Length: 0\r\n\r\n"
+        crawl = Crawl(tmp_path / "job", web, fetch={"proxy": f"http://127.0.0.1:{proxy.port}"})
+        assert await crawl.run() is ExitCode.BAD_ORDER
+        assert crawl.controller.facts is not None
+        assert crawl.controller.facts.run.failed == 0
+        words = f"the proxy http://127.0.0.1:{proxy.port} wants a user and a password (407)"
+        assert f"stopped: the proxy refuses the crawl: {words}; correct" in crawl.said[-1]
+        proxy.refusal = b""
+        again = Crawl(tmp_path / "job", web, fetch={"proxy": f"http://127.0.0.1:{proxy.port}"})
+        code = await again.run()
+    assert (code, again.crawled()) == (ExitCode.DONE, again.oracle)
+
+
+# A user function's service
+
+
+class Model:
+    """What a user function asks."""
+
+    is_away = False
+
+
+async def judge(visit: anabranch.Visit) -> None:
+    """A processor that needs a service of its own."""
+    if Model.is_away:
+        raise anabranch.ServiceAway("language model", "503")
+
+
+def rule(target: anabranch.Target) -> None:
+    """A rule that needs it, too."""
+    if Model.is_away:
+        raise anabranch.ServiceAway("language model", "503")
+
+
+@pytest.mark.parametrize("section", [{"job": {"processors": [f"{__name__}:judge"]}}, {"scope": {"rules": [f"{__name__}:rule"]}}])
+async def test_a_user_functions_service_is_waited_for(
+    web: SmallWeb, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, section: dict[str, Any]
+) -> None:
+    """The page that met it is fetched again, its links included; the others wait, but for one at a time that finds out."""
+    crawl = Crawl(tmp_path / "job", web, dns={"hosts": web.hosts}, **section)
+    async with running(crawl) as task:
+        await until(lambda: crawl.pages >= SOON)
+        monkeypatch.setattr(Model, "is_away", True)
+        now = await crawl.waits()
+        assert [(service["service"], service["reason"]) for service in now.services] == [("language model", "503")]
+        fetched = crawl.pages
+        monkeypatch.setattr(Model, "is_away", False)
+        code = await task
+    assert fetched < len(crawl.oracle)
+    assert (code, crawl.crawled()) == (ExitCode.DONE, crawl.oracle)
+    assert crawl.controller.facts is not None
+    assert (crawl.controller.facts.run.failed, crawl.controller.facts.run.retries) == (0, 0)
