@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -115,10 +115,11 @@ class Services:
         while not self._run_state.stopped.is_set():
             self._changed.clear()
             now_s = self._clock()
-            self._give_up(now_s)
-            due = self.gates.due(now_s)
+            over = [service for service in self.gates.away if self._given_up_s(service) <= now_s]
+            due = {*self.gates.due(now_s), *over}  # a last probe when the time is over
             if due:
                 await asyncio.gather(*(self._probe(service) for service in due))
+                self._give_up(over)
                 continue
             times = [away.next_s for away in self.gates.away.values()]
             times += map(self._given_up_s, self.gates.away)
@@ -184,13 +185,13 @@ class Services:
     def _given_up_s(self, service: str) -> float:
         return self.gates.given_up_s(service, has_worked=self._of(service).has_worked())
 
-    def _give_up(self, now_s: float) -> None:
-        """End the run if a service has been away for as long as the order waits."""
-        for service, away in self.gates.away.items():
-            if self._given_up_s(service) <= now_s:
+    def _give_up(self, over: Sequence[str]) -> None:
+        """End the run if one of these services, for which the order waits no longer, is still away."""
+        for service in over:
+            if service in self.gates.away:
                 has_worked = self._of(service).has_worked()
                 why = WhyEnded.SERVICE_AWAY if has_worked else WhyEnded.SERVICE_NEVER_THERE
-                self._run_state.stop(why, detail=f"{service} ({away.reason or 'away'})")
+                self._run_state.stop(why, detail=f"{service} ({self.gates.away[service].reason or 'away'})")
                 return
 
     def _judge_refusal(self, error: ProxyRefused) -> FetchError:

@@ -42,7 +42,7 @@ class Names(DnsServer):
     """A name server that goes away: it says nothing, or refuses every question."""
 
     def __init__(self, **more: Any) -> None:
-        super().__init__(dict.fromkeys(NAMES, ["127.0.0.1"]), ttl_s=0, **more)
+        super().__init__({name: ["127.0.0.1"] for name in NAMES}, ttl_s=0, **more)
         self.is_away = False
         self.rcode: Rcode | None = None  #: None: silence
 
@@ -151,7 +151,8 @@ class Crawl:
     def check_nothing_was_lost(self, code: ExitCode) -> None:
         """The oracle's set, each page asked for once, no line of a failure."""
         assert (code, self.crawled()) == (ExitCode.DONE, self.oracle)
-        assert (self.controller.facts is not None) and self.controller.facts.run.failed == 0
+        assert self.controller.facts is not None
+        assert self.controller.facts.run.failed == 0
         assert self.controller.facts.run.retries == 0
         assert self.controller.facts.ended == WhyEnded.FINISHED.value
         asked = self.web.ledger.counts().items()  # each run of a job asks for robots.txt
@@ -329,7 +330,9 @@ def rule(target: anabranch.Target) -> None:
         raise anabranch.ServiceAway("language model", "503")
 
 
-@pytest.mark.parametrize("section", [{"job": {"processors": [f"{__name__}:judge"]}}, {"scope": {"rules": [f"{__name__}:rule"]}}])
+@pytest.mark.parametrize(
+    "section", [{"job": {"processors": [f"{__name__}:judge"]}}, {"scope": {"rules": [f"{__name__}:rule"]}}]
+)
 async def test_a_user_functions_service_is_waited_for(
     web: SmallWeb, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, section: dict[str, Any]
 ) -> None:
