@@ -22,7 +22,7 @@ from anabranch.crawler.outcomes.endings import WhyEnded
 from anabranch.crawler.outcomes.errors import UsageError, storage_errors
 from anabranch.crawler.report.reports import ALL_NEEDS, LONGEST_SHOWN, QUEUES_SHOWN, JobFacts, report_kind
 from anabranch.crawler.report.table import json_facts
-from anabranch.crawler.run.explain import ABOUT_URLS, while_paused
+from anabranch.crawler.run.explain import ABOUT_URLS, while_away, while_paused
 from anabranch.crawler.run.run_state import Cause, Phase
 from anabranch.crawler.run.verbs import Arguments, Facts, answer_running
 from anabranch.crawler.urls.parsing import canonical
@@ -84,12 +84,21 @@ class CrawlVerbs:
             return self._metrics()
         elif verb != STATUS:
             facts = await answer_running(self._parts.frontier, verb, explainer.with_key(verb, given))
-            facts = while_paused(facts, state.pause_reason)
+            facts = self._while_waiting(while_paused(facts, state.pause_reason))
             if verb not in ABOUT_URLS:
                 return facts
             facts = await asyncio.to_thread(explainer.with_log, facts)
             return await asyncio.to_thread(explainer.with_trouble, explainer.with_scope(verb, facts))
         return self._status()
+
+    def _while_waiting(self, facts: Facts) -> Facts:
+        """The facts; if the crawl waits for a service, that is why nothing can be leased, or why this URL waits."""
+        state = self._context.run_state
+        if state.wait_reason and "totals" in facts and facts["totals"]["why_idle"] and not state.pause_reason:
+            facts = {**facts, "totals": {**facts["totals"], "why_idle": state.wait_reason}}
+        gate = facts.get("explanation", {}).get("gate")
+        service = None if gate is None else self._parts.frontier.core.holds.of(gate)
+        return facts if service is None else while_away(facts, service)
 
     async def _set(self, settings: Sequence[str]) -> Facts:
         """Change the order: in the job's folder first, then in the run."""

@@ -183,6 +183,11 @@ def while_paused(facts: Facts, paused: str) -> Facts:
     return _held_up(facts, f"the crawl is {paused}; when it is resumed", None) if paused else facts
 
 
+def while_away(facts: Facts, service: str) -> Facts:
+    """The facts of a URL or queue whose host needs a service that is away. Pure."""
+    return _held_up(facts, f"the crawl waits for {service}; when it is back", None)
+
+
 def while_stopped(facts: Facts, ending: str) -> Facts:
     """The facts of a verb on a job that no process crawls, which is why a URL waits. Pure.
 

@@ -70,6 +70,14 @@ class ServiceHolds:
         """A gate is held now."""
         return any(hold.lines for hold in self._of_service.values())
 
+    def of(self, gate: GateKey) -> str | None:
+        """The service that keeps this gate closed, if one does."""
+        gate_id = name_id(gate)
+        for service, hold in self._of_service.items():
+            if gate_id in hold.lines or gate_id in hold.refused or hold.needs(gate):
+                return service
+        return None
+
     def add(self, service: str, needs: Needs) -> None:
         """Hold the gates that need this service. Does nothing if it is held already."""
         if service not in self._of_service:

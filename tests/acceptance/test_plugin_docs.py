@@ -39,6 +39,7 @@ PATHS = {*PAGES} - {"/feed?page=2"}
         ("body_rule.py", set(), set()),
         ("processor.py", {"/from-draft"}, set()),
         ("extractor.py", set(), {"/feed?page=2"}),
+        ("service_away.py", set(), set()),
         ("queue_policy.py", set(), set()),
         ("canonicaliser.py", {"/news/1?utm_source=x"}, set()),
         ("seen_filter.py", set(), set()),

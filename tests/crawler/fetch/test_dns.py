@@ -18,7 +18,7 @@ import pytest
 from anabranch.crawler.fetch import dns as crawler_dns
 from anabranch.crawler.fetch.addresses import Address, ResolverOptions
 from anabranch.crawler.fetch.dns import Resolver
-from anabranch.crawler.outcomes.failures import NameNotFound, NameTimeout, ServiceAway
+from anabranch.crawler.outcomes.failures import NAME_SERVERS, NameNotFound, NameTimeout, ServiceAway
 from tests.patience import HANG_S
 
 if TYPE_CHECKING:
@@ -615,3 +615,110 @@ async def test_a_wildcard_in_the_hosts_table_matches_the_names_below_it(clock: C
     }
     assert [address.host for address in await resolver.resolve("a.test")] == ["192.0.2.1"]
     await resolver.close()
+
+
+# Servers that are away
+
+
+class Away(NameServer):
+    """A name server that can go away: it says nothing, or answers every question with one rcode."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.is_away = False
+        self.rcode: dns.rcode.Rcode | None = None
+
+    def datagram_received(self, data: bytes, addr: tuple[str, int]) -> None:
+        if not self.is_away:
+            super().datagram_received(data, addr)
+        elif self.rcode is not None:
+            answer = dns.message.make_response(dns.message.from_wire(data))
+            answer.set_rcode(self.rcode)
+            self.transport.sendto(answer.to_wire(), addr)
+
+
+@pytest.fixture
+async def away() -> AsyncIterator[Away]:
+    loop = asyncio.get_running_loop()
+    transport, server = await loop.create_datagram_endpoint(Away, local_addr=("127.0.0.1", 0))
+    server.records = {("a.test", "A"): (0, [A]), ("b.test", "A"): (0, [A])}  # c-ares keeps none
+    yield server
+    transport.close()
+
+
+@pytest.fixture
+async def of_away(away: Away, clock: Clock) -> AsyncIterator[Resolver]:
+    options = ResolverOptions(max_stale_s=1000.0)
+    resolver = Resolver([away.address], {}, clock=clock, timeout_s=0.1, options=options)
+    yield resolver
+    await resolver.close()
+
+
+@pytest.mark.parametrize("rcode", [None, dns.rcode.SERVFAIL, dns.rcode.REFUSED])
+async def test_servers_that_answer_nothing_are_away_whatever_the_name(
+    of_away: Resolver, away: Away, rcode: dns.rcode.Rcode | None
+) -> None:
+    """Our own question gets no better answer. Nothing is kept: the name is asked for again when they are back."""
+    away.is_away, away.rcode = True, rcode
+    for _ in range(2):
+        with pytest.raises(ServiceAway, match=f"^{NAME_SERVERS}: "):
+            await of_away.resolve("a.test")
+    assert (of_away.is_away, of_away.has_answered, of_away.take_lookup("a.test")) == (True, False, None)
+    assert not await of_away.answers()
+    away.is_away = False
+    assert await of_away.answers()
+    assert [address.host for address in await of_away.resolve("a.test")] == [A]
+    assert (of_away.is_away, of_away.has_answered) == (False, True)
+
+
+async def test_while_the_servers_are_away_no_name_is_asked_for(of_away: Resolver, away: Away) -> None:
+    """A visit does not wait for a time-out that is known beforehand."""
+    away.is_away = True
+    with pytest.raises(ServiceAway):
+        await of_away.resolve("a.test")
+    asked = away.asked.total()
+    with pytest.raises(ServiceAway):
+        await of_away.resolve("b.test")
+    assert (away.asked.total(), away.asked["b.test"]) == (asked, 0)
+
+
+async def test_known_addresses_are_served_past_their_time_only_while_the_servers_are_away(
+    of_away: Resolver, away: Away, clock: Clock
+) -> None:
+    """RFC 8767, up to `max_stale_s`; a host that was never looked up has none."""
+    await of_away.resolve("a.test")
+    clock.now_s += 61.0
+    away.records["a.test", "A"] = (0, ["192.0.2.9"])
+    assert [address.host for address in await of_away.resolve("a.test")] == ["192.0.2.9"]
+    clock.now_s += 61.0
+    away.is_away = True
+    assert [address.host for address in await of_away.resolve("a.test")] == ["192.0.2.9"]
+    assert of_away.has_address("A.test")
+    assert not of_away.has_address("b.test")
+    clock.now_s += 1000.0
+    assert not of_away.has_address("a.test")
+    with pytest.raises(ServiceAway):
+        await of_away.resolve("a.test")
+
+
+@pytest.mark.parametrize("fault", ["silent", "SERVFAIL"])
+async def test_the_fault_of_one_name_is_not_its_servers(of_away: Resolver, away: Away, fault: str) -> None:
+    """They answer for the root, or for a name that was answered before: some know nothing of the root."""
+    await of_away.resolve("b.test")
+    away.rcodes[""] = dns.rcode.REFUSED  # the root
+    if fault == "silent":
+        away.silent.add("a.test")
+    else:
+        away.rcodes["a.test"] = dns.rcode.SERVFAIL
+        away.records.pop(("a.test", "A"))
+    with pytest.raises(NameTimeout):
+        await of_away.resolve("a.test")
+    assert not of_away.is_away
+
+
+async def test_one_question_of_our_own_serves_all_names_that_get_no_answer(of_away: Resolver, away: Away) -> None:
+    """A hundred workers do not ask a hundred times."""
+    away.is_away = True
+    failures = await asyncio.gather(*(of_away.resolve(f"h{n}.test") for n in range(30)), return_exceptions=True)
+    assert {type(failure) for failure in failures} == {ServiceAway}
+    assert len({id(failure) for failure in failures}) == 30

@@ -73,6 +73,9 @@ class Proxy:
     async def __aexit__(self, *_: object) -> None:
         await self.end()
 
+    def forwards_to(self, port: int) -> None:
+        self._to_port = port
+
     async def begin(self) -> None:
         self._server = await asyncio.start_server(self._serve, "127.0.0.1", self.port)
         self.port = self._server.sockets[0].getsockname()[1]

@@ -1,0 +1,162 @@
+"""Each shared service is away for 45 real seconds and comes back: the oracle's set, exit 0, nothing failed.
+
+In one process and in several, before and after names are known. The shorter ones are in tests/crawler/run/test_outages.py.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.acceptance import command
+from tests.acceptance.command import (
+    REPOSITORY,
+    Ended,
+    anabranch,
+    crawl_log,
+    ended,
+    environment,
+    pages,
+    start,
+    write_order,
+)
+from tests.crawler.run.test_outages import Names, Proxy
+from tests.facts_schema import checked
+from tests.patience import HANG_S
+from tests.site.page import Host, Page, go
+from tests.site.server import SmallWeb
+
+NAMES = ("a.test", "b.test", "c.test")
+PATHS = [f"/{number}" for number in range(1, 21)]
+WEB = {name: Host(pages={"/": Page(links=go(*PATHS)), **{path: Page() for path in PATHS}}) for name in NAMES}
+AWAY_S = 45.0
+BOUNDED = {"outage_first": "2m"}
+
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
+
+
+@pytest.fixture(autouse=True)
+def _patience(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(command, "PATIENCE_S", 3 * HANG_S)
+
+
+def oracle(port: str) -> list[str]:
+    """Every page of the web."""
+    return sorted(f"http://{name}{port}{path}" for name in NAMES for path in ["/", *PATHS])
+
+
+def check_whole(run: Ended, job: Path, web: SmallWeb, urls: list[str]) -> None:
+    """Nothing is missing, nothing has failed, nothing was fetched twice."""
+    assert run.code == 0, run.out + run.err
+    assert crawl_log(job) == dict.fromkeys(urls, 200)
+    assert sorted(pages(job)) == urls
+    assert not [url for url, count in web.ledger.counts().items() if count > 1 and "robots.txt" not in url]
+    assert " 0 failed" in run.out
+
+
+async def crawl_through(
+    folder: Path,
+    set_away: Callable[[bool], Any],
+    *,
+    processes: int,
+    before: bool,
+    port: bool,
+    **sections: dict[str, Any],
+) -> None:
+    """Crawl while the service is away for 45 s: from the start, or after a third of the pages."""
+    folder.mkdir()  # noqa: ASYNC240 - at the start
+    async with SmallWeb(WEB) as web:
+        sections = {name: values(web) if callable(values) else values for name, values in sections.items()}
+        urls = oracle(f":{web.port}" if port else "")
+        seeds = [url for url in urls if url.endswith("/")]
+        order = write_order(
+            folder, {}, politeness={"min_delay": 0.1, "max_delay": 0.1}, crawl={"workers": 6}, **sections
+        )
+        more = ["--processes", str(processes)] if processes > 1 else []
+        if before:
+            await set_away(True)
+        process = await start("crawl", *seeds, "-c", order, "--job", folder / "job", *more, cwd=folder)
+        if not before:
+            while sum(web.ledger.counts().values()) < len(urls) // 3:
+                await asyncio.sleep(0.01)
+            await set_away(True)
+        await asyncio.sleep(AWAY_S / 2)
+        status = await anabranch("status", folder / "job", "--json", cwd=folder)
+        facts = checked(json.loads(status.out))
+        assert facts["phase"] == "waiting"
+        assert {service["worker"] for service in facts["services"]} <= ({""} if processes == 1 else {"1", "2"})
+        await asyncio.sleep(AWAY_S / 2)
+        await set_away(False)
+        check_whole(await ended(process), folder / "job", web, urls)
+
+
+COMBINATIONS = [(processes, before) for processes in (1, 2) for before in (True, False)]
+
+
+async def test_name_servers_that_are_away_for_45_seconds_cost_nothing(tmp_path: Path) -> None:
+    """All four crawls run at once."""
+
+    async def one(processes: int, *, before: bool) -> None:
+        async with Names() as names:
+            dns = {"servers": [names.address], "timeout": "500ms", "min_ttl": "0s", "max_ttl": "0s", "max_stale": "0s"}
+
+            async def set_away(is_away: bool) -> None:
+                names.is_away = is_away
+
+            await crawl_through(
+                tmp_path / f"{processes}{before}", set_away, processes=processes, before=before, port=True, dns=dns
+            )
+
+    await asyncio.gather(*(one(processes, before=before) for processes, before in COMBINATIONS))
+
+
+async def test_a_proxy_that_is_away_for_45_seconds_costs_nothing(tmp_path: Path) -> None:
+    """The proxy dies, with the connections through it."""
+
+    async def one(processes: int, *, before: bool) -> None:
+        async with SmallWeb(WEB) as unused, Proxy(unused.port) as proxy:
+
+            def fetch(web: SmallWeb) -> dict[str, Any]:
+                proxy.forwards_to(web.port)
+                return {"proxy": f"http://127.0.0.1:{proxy.port}"}
+
+            async def set_away(is_away: bool) -> None:
+                await (proxy.end() if is_away else proxy.begin())
+
+            await crawl_through(
+                tmp_path / f"{processes}{before}", set_away, processes=processes, before=before, port=False, fetch=fetch
+            )
+
+    await asyncio.gather(*(one(processes, before=before) for processes, before in COMBINATIONS))
+
+
+@pytest.mark.parametrize("processes", [1, 2])
+def test_a_network_that_is_away_for_45_seconds_costs_nothing(tmp_path: Path, processes: int) -> None:
+    """The machine has no route to anywhere. In a network of its own, whose only interface goes down."""
+    unshare = shutil.which("unshare")
+    asked = [str(unshare), "--user", "--map-root-user", "--net"]
+    if unshare is None or subprocess.run([*asked, "true"], check=False, capture_output=True).returncode:
+        pytest.skip("no network of its own can be made here")
+    script = [
+        sys.executable,
+        str(REPOSITORY / "tests/acceptance/outage.py"),
+        str(tmp_path),
+        str(AWAY_S),
+        str(processes),
+    ]
+    run = subprocess.run(
+        [*asked, *script], check=False, capture_output=True, text=True, cwd=tmp_path, env=environment(), timeout=300
+    )
+    assert run.returncode == 0, run.stderr
+    facts = json.loads(run.stdout.splitlines()[-1])
+    assert (facts["code"], facts["pages"]) == (0, oracle("")), facts["out"] + facts["err"]
+    assert facts["served"] < len(oracle(""))
+    assert " 0 failed" in facts["out"]
