@@ -23,7 +23,7 @@ from anabranch.crawler.job.folder import JobFolder
 from anabranch.crawler.job.state import Round
 from anabranch.crawler.job.workerfolders import WORKERS, worker_folders
 from anabranch.crawler.order.order import CrawlOrder, dump_order
-from anabranch.crawler.outcomes.endings import ASKED_FOR, WhyEnded, exit_code
+from anabranch.crawler.outcomes.endings import ASKED_FOR, WhyEnded, ending_text, exit_code
 from anabranch.crawler.outcomes.errors import CrawlerError, ExitCode, StorageError, storage_errors
 from anabranch.crawler.processes.children import Child
 from anabranch.crawler.processes.forkserver import ForkServer
@@ -261,6 +261,7 @@ class Supervisor:
         # Links that are under way count; and a run may end before a worker has queued the seeds.
         is_done = after.counts.is_done and after.counts.counters.accepted > 0
         self._why = why_of(self._why, self._ended, is_done=is_done, has_retired=bool(statistics.retired))
+        ended = ending_text(self._why, lasts=True, detail=_detail_of(self._why, self._ended))
         if is_done and not statistics.retired:
             self._job.mark_finished()
         with view_of(self._database.do(all_totals)) as view:
@@ -268,12 +269,12 @@ class Supervisor:
                 facts = facts_of_stopped(shared.name, whole.frontier, fared, view, Round(joined.round))
                 try:
                     with storage_errors(self._job.reports):
-                        write_all(self._job.reports, replace(facts, status=self._why.value, frontier=statistics))
+                        write_all(self._job.reports, replace(facts, status=ended, frontier=statistics))
                 except StorageError as error:
                     self._unreported = error
             return RunFacts(
                 job=str(self._job.directory),
-                ended=self._why.value,
+                ended=ended,
                 elapsed_s=after.now_s - before.now_s,
                 seeds=fared,
                 run=summed_run(self._ended, before.now_s, _done_since(before, after)),
@@ -313,6 +314,11 @@ def why_of(asked: WhyEnded | None, ended: Sequence[Mapping[str, Any]], *, is_don
     if is_done:
         return WhyEnded.RETIRED if has_retired else WhyEnded.FINISHED
     return asked or next((why for why in reasons if why not in _NOTHING_LEFT), WhyEnded.SIGNAL)
+
+
+def _detail_of(why: WhyEnded, ended: Sequence[Mapping[str, Any]]) -> str:
+    """What ended the worker that reports this ending first, such as the name of a service."""
+    return next((facts["detail"] for facts in ended if facts["ending"] == why.name), "")
 
 
 #: What a worker reports that has nothing left to do.

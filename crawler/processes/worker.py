@@ -99,7 +99,7 @@ async def _crawl(task: WorkerTask, order: CrawlOrder, parent: asyncio.StreamRead
         watching.cancel()
     (controller,) = controllers
     assert controller.facts is not None
-    return {**run_facts(controller.facts), "ending": controller.ending.name}
+    return {**run_facts(controller.facts), "ending": controller.ending.name, "detail": controller.detail}
 
 
 async def _show_nothing(_take: Callable[[], CrawlSnapshot]) -> None:

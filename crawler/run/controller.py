@@ -138,6 +138,11 @@ class CrawlController:
         """Why the run ends, or ended."""
         return self._run_state.ending
 
+    @property
+    def detail(self) -> str:
+        """What named thing ended it, such as a service; empty if the ending says all."""
+        return self._run_state.detail
+
     def reopen_logs(self) -> None:
         """Continue in the files that have the logs' names now; a log that is written seldom does so with its next line."""
         if self._parts is not None:

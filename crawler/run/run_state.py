@@ -60,7 +60,7 @@ class RunState:
         self._pauses: dict[Cause, _Pause] = {}
         self._frontier: AsyncFrontier | None = None  # None: the run is starting
         self._reported = Phase.STARTING
-        self._detail = ""  #: names what ended the run
+        self.detail = ""  #: names what ended the run
         self.wait_reason = ""  #: what the crawl waits for, and since when; empty if it waits for nothing
 
     def begin(self, frontier: AsyncFrontier) -> None:
@@ -96,7 +96,7 @@ class RunState:
     def stop(self, ending: WhyEnded, *, at_once: bool = False, detail: str = "") -> None:
         """End the run in order; the first reason counts, unless it is now to end at once. `detail` names the cause."""
         if not self.stopped.is_set() or (at_once and not self.hurried.is_set()):
-            self.ending, self._detail = ending, detail
+            self.ending, self.detail = ending, detail
         self.stopped.set()
         if at_once:
             self.hurried.set()
@@ -104,7 +104,7 @@ class RunState:
 
     def nothing_left(self, ending: WhyEnded) -> None:
         """The workers have ended, and nothing is left to fetch: this replaces any earlier reason."""
-        self.ending, self._detail = ending, ""
+        self.ending, self.detail = ending, ""
 
     @property
     def pause_reason(self) -> str:
@@ -114,7 +114,7 @@ class RunState:
     @property
     def end_reason(self) -> str:
         """Why the run ends, and what can be done then, in words."""
-        return ending_text(self.ending, lasts=self._is_resumable, detail=self._detail)
+        return ending_text(self.ending, lasts=self._is_resumable, detail=self.detail)
 
     @property
     def in_words(self) -> str:

@@ -32,6 +32,7 @@ from anabranch.crawler.outcomes.failures import (
 )
 from anabranch.crawler.run.run_state import RunState
 from anabranch.crawler.run.service_gates import ServiceGates
+from anabranch.crawler.run.verbs import QUEUE_GATE
 from anabranch.frontier.aio import AsyncFrontier
 from anabranch.frontier.records import GateKey, Lease, OutcomeKind
 from anabranch.frontier.times import counted, duration_words
@@ -237,6 +238,8 @@ def known_services(resolver: Resolver, fetcher: Fetcher) -> dict[str, Service]:
         return any(fetcher.may_use(gate, proxy) for proxy in fetcher.proxies.values())
 
     def needs_names(gate: GateKey) -> bool:
+        if gate.startswith(QUEUE_GATE):  # of many hosts: its URLs find out
+            return False
         return ip_literal(gate) is None and not (uses_proxy(gate) or resolver.has_address(gate))
 
     def needs_proxy(proxy: Proxy, gate: GateKey) -> bool:

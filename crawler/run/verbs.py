@@ -53,7 +53,7 @@ _ROUNDS = 20
 #: What a URL without its scheme has; a host of an intranet may have none of it.
 _LIKE_A_URL = re.compile(r"[.:/]|^localhost$")
 #: The prefix of a gate's key where each queue has a gate of its own.
-_QUEUE_GATE = "queue:"
+QUEUE_GATE = "queue:"
 
 
 # Arguments: all of these raise UsageError, in one line
@@ -342,7 +342,7 @@ def gate_facts(gate: GateView, now_s: float) -> Facts:
 
 def gate_key(typed: str) -> GateKey:
     """The gate of a host, with or without scheme, port and capitals; or a group's, by its key. Raises: UsageError."""
-    if typed.startswith(_QUEUE_GATE) or is_group(typed):
+    if typed.startswith(QUEUE_GATE) or is_group(typed):
         return GateKey(typed)
     url = seed_url(typed)
     if url is None:

@@ -72,7 +72,7 @@ def test_each_plug_in_of_the_page_has_a_type_and_a_program() -> None:
     types = set(re.findall(r"^\| [^|]* \| `(\w+)` \|", TEXT, re.MULTILINE))
     assert len(types) == 7
     assert types <= set(anabranch.__all__)
-    assert len(PROGRAMS) == 8
+    assert len(PROGRAMS) == 9
 
 
 @pytest.mark.slow

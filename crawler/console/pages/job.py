@@ -270,7 +270,7 @@ _FIGURES = ("Pages", "Queued", "Failed", "Active / workers", "Bytes, this run", 
 
 def _possible(state: str) -> set[str]:
     """The actions that a job in this state allows. Pure."""
-    if state == "running":
+    if state in {"running", "waiting"}:
         return {"Pause", "Stop", "Add seeds"}
     if state == "paused":
         return {"Resume", "Stop", "Add seeds"}
