@@ -90,7 +90,7 @@ def summed_snapshot(workers: Sequence[Mapping[str, Any]], job: str, elapsed_s: f
         free_bytes=min(free, default=None),
         trouble=_first(workers, "trouble"),
         paused=_first(workers, "paused"),
-        awaits=next((_awaits(worker) for worker in workers if worker["awaits"]), ""),
+        awaits=_awaits(workers),
         services=tuple(_services_of(workers)),
         names_waiting=sum(worker["names_waiting"] for worker in workers),
         shared_left=_sum_of_known(workers, "shared_left"),
@@ -101,9 +101,12 @@ def summed_snapshot(workers: Sequence[Mapping[str, Any]], job: str, elapsed_s: f
     )
 
 
-def _awaits(worker: Mapping[str, Any]) -> str:
-    """What a worker waits for, with its name."""
-    return f"worker {worker['name']} {worker['awaits']}" if worker.get("name") else str(worker["awaits"])
+def _awaits(workers: Sequence[Mapping[str, Any]]) -> str:
+    """What the first worker that waits for something waits for, with its name."""
+    for worker in workers:
+        if worker["awaits"]:
+            return f"worker {worker['name']} {worker['awaits']}" if worker.get("name") else str(worker["awaits"])
+    return ""
 
 
 def _services_of(workers: Sequence[Mapping[str, Any]]) -> Iterator[dict[str, Any]]:

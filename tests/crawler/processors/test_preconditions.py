@@ -61,7 +61,7 @@ class Named:
         self.clock = FakeClock(START_S)
         self.resolver = Resolver([server.address], hosts, clock=self.clock, timeout_s=0.2)
         self.notes: list[tuple[str, str, int]] = []
-        self.process = DnsPrecondition(self.resolver, self._note)
+        self.process = DnsPrecondition(self.resolver, self._note, clock=self.clock)
 
     async def _note(self, one: Visit, made: Lookup) -> None:
         await asyncio.sleep(0)
@@ -110,6 +110,7 @@ async def test_a_name_server_that_does_not_answer_is_a_failure_to_be_tried_again
         decided = decide(one, START_S)
         assert decided
         assert decided.kind is OutcomeKind.RETRY
+        assert (decided.start_s, decided.end_s) == (START_S, START_S)  # its tries obey the host's delay
         assert [status for _, _, status in named.notes] == [-1]
 
 
