@@ -94,7 +94,8 @@ class CrawlVerbs:
     def _while_waiting(self, facts: Facts) -> Facts:
         """The facts; if the crawl waits for a service, that is why nothing can be leased, or why this URL waits."""
         state = self._context.run_state
-        if state.wait_reason and "totals" in facts and facts["totals"]["why_idle"] and not state.pause_reason:
+        is_idle = "totals" in facts and not facts["totals"]["in_flight"]
+        if is_idle and state.wait_reason and not state.pause_reason:
             facts = {**facts, "totals": {**facts["totals"], "why_idle": state.wait_reason}}
         gate = facts.get("explanation", {}).get("gate")
         service = None if gate is None else self._parts.frontier.core.holds.of(gate)

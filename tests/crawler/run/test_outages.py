@@ -7,8 +7,10 @@ service goes on meanwhile.
 from __future__ import annotations
 
 import asyncio
+import errno
 import json
 import re
+import socket
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -25,8 +27,11 @@ from anabranch.crawler.order.order import CrawlOrder
 from anabranch.crawler.outcomes.endings import WhyEnded
 from anabranch.crawler.outcomes.errors import ExitCode
 from anabranch.crawler.report.progress import CrawlSnapshot, progress_line
+from anabranch.crawler.run.control import ask
 from anabranch.crawler.run.controller import CrawlController, RunHooks
+from anabranch.crawler.run.crawl_verbs import METRICS, STATUS
 from tests.crawler.builder import until
+from tests.facts_schema import checked
 from tests.patience import HANG_S
 from tests.site.dns_server import DnsServer
 from tests.site.page import Host, Page, go
@@ -213,6 +218,34 @@ async def test_a_name_server_that_is_away_costs_nothing(
     crawl.check_nothing_was_lost(code)
 
 
+async def test_an_operator_hears_for_what_the_crawl_waits(web: SmallWeb, tmp_path: Path) -> None:
+    """By `status`, `why`, `frontier ls`, the metrics and the log of phases, while it waits."""
+    async with Names() as names:
+        crawl = Crawl(tmp_path / "job", web, port=f":{web.port}", dns=dns_of(names))
+        async with running(crawl) as task:
+            await until(lambda: crawl.pages >= SOON)
+            names.is_away = True
+            await crawl.waits()
+
+            async def told(verb: str, **given: Any) -> Any:
+                return await asyncio.to_thread(ask, tmp_path / "job" / "state", verb, given)
+
+            status = checked(await told(STATUS))
+            assert (status["phase"], status["services"][0]["service"]) == ("waiting", "name servers")
+            assert status["services"][0]["since_s"] > 0
+            queued = {url for url in crawl.oracle if not web.ledger.counts().get(url.replace(f":{web.port}", ""))}
+            why = await told("why", url=max(queued))
+            assert "the crawl waits for name servers; when it is back: " in why["explanation"]["reason"]
+            assert "waits for name servers since " in (await told("ls", limit=1))["totals"]["why_idle"]
+            metrics = await told(METRICS)
+            assert metrics["anabranch_service_up"] == {"name servers": 0, "network": 1, "open files": 1}
+            assert metrics["anabranch_phase"] == "waiting"
+            names.is_away = False
+            crawl.check_nothing_was_lost(await task)
+    log = (tmp_path / "job" / "logs" / "progress-statistics.log").read_text()
+    assert re.search("CRAWL WAITING - waits for name servers since .*\n(.*\n)*.*CRAWL RUNNING", log)
+
+
 async def test_hosts_with_a_known_address_go_on_while_the_name_servers_are_away(web: SmallWeb, tmp_path: Path) -> None:
     """Past the time of the answer (RFC 8767), but not past `max_stale`; no question is sent for them."""
     async with Names() as names:
@@ -350,6 +383,39 @@ async def test_a_user_functions_service_is_waited_for(
         monkeypatch.setattr(Model, "is_away", False)
         code = await task
     assert fetched < len(crawl.oracle)
+    assert (code, crawl.crawled()) == (ExitCode.DONE, crawl.oracle)
+    assert crawl.controller.facts is not None
+    assert (crawl.controller.facts.run.failed, crawl.controller.facts.run.retries) == (0, 0)
+
+
+# This machine
+
+
+class Limited(socket.socket):
+    """A socket that cannot be made while the process has as many descriptors open as it may."""
+
+    is_full = False
+
+    def __init__(self, *arguments: Any, fileno: int | None = None, **more: Any) -> None:
+        if self.is_full and fileno is None:
+            raise OSError(errno.EMFILE, "Too many open files")
+        super().__init__(*arguments, fileno=fileno, **more)
+
+
+async def test_without_another_descriptor_no_url_fails(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The crawl waits until there is one. Files of its own are another matter: it cannot go on without them."""
+    closed = {"headers": (("Connection", "close"),)}  # else the fetches go on over kept connections
+    pages = {"/": Page(links=go(*PATHS), **closed), **{path: Page(**closed) for path in PATHS}}
+    async with SmallWeb({name: Host(pages=pages) for name in NAMES}) as web:
+        crawl = Crawl(tmp_path / "job", web, dns={"hosts": web.hosts})
+        async with running(crawl) as task:
+            await until(lambda: crawl.pages >= SOON)
+            monkeypatch.setattr(socket, "socket", Limited)
+            monkeypatch.setattr(Limited, "is_full", True)
+            now = await crawl.waits()
+            assert [service["service"] for service in now.services] == ["open files"]
+            monkeypatch.setattr(Limited, "is_full", False)
+            code = await task
     assert (code, crawl.crawled()) == (ExitCode.DONE, crawl.oracle)
     assert crawl.controller.facts is not None
     assert (crawl.controller.facts.run.failed, crawl.controller.facts.run.retries) == (0, 0)
