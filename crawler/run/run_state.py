@@ -64,8 +64,8 @@ class RunState:
         self.wait_reason = ""  #: what the crawl waits for, and since when; empty if it waits for nothing
 
     def begin(self, frontier: AsyncFrontier) -> None:
-        """The run is open and begins to lease; earlier requests hold."""
-        self._frontier = frontier
+        """The run is open and begins to lease; earlier requests hold. A worker that joins again finds out anew who is away."""
+        self._frontier, self.wait_reason = frontier, ""
         self._apply()
 
     def pause(self, cause: Cause, reason: str = "", lift: Callable[[], None] = lambda: None) -> None:

@@ -31,6 +31,7 @@ from tests.acceptance.command import (
 from tests.crawler.run.test_outages import Names, Proxy
 from tests.facts_schema import checked
 from tests.patience import HANG_S
+from tests.postgres_server import server
 from tests.site.page import Host, Page, go
 from tests.site.server import SmallWeb
 
@@ -160,3 +161,37 @@ def test_a_network_that_is_away_for_45_seconds_costs_nothing(tmp_path: Path, pro
     assert (facts["code"], facts["pages"]) == (0, oracle("")), facts["out"] + facts["err"]
     assert facts["served"] < len(oracle(""))
     assert " 0 failed" in facts["out"]
+
+
+async def test_two_workers_of_a_job_in_postgresql_wait_each_for_its_name_server(tmp_path: Path) -> None:
+    """One worker's name servers are away for 45 s: it keeps its hosts meanwhile, and the status says which one waits."""
+    async with SmallWeb(WEB) as web, Names() as here, Names() as there:
+        dns = {"timeout": "500ms", "min_ttl": "0s", "max_ttl": "0s", "max_stale": "0s"}
+        urls = oracle(f":{web.port}")
+        seeds = [url for url in urls if url.endswith("/")]
+        slow = {"min_delay": 0.3, "max_delay": 0.3}
+        order = write_order(tmp_path, {}, politeness=slow, crawl={"workers": 4}, dns=dns)
+        with server() as address:
+            store = address.replace(":@", "@")
+
+            def crawl(name: str, names: Names) -> tuple[str | Path, ...]:
+                servers = f'dns.servers=["{names.address}"]'
+                place = ("--store", store, "--job", tmp_path / name, "--worker", name)
+                return ("crawl", *seeds, "-c", order, "-s", servers, *place)
+
+            workers = [await start(*crawl(name, names), cwd=tmp_path) for name, names in (("a", here), ("b", there))]
+            while sum(web.ledger.counts().values()) < len(urls) // 3:
+                await asyncio.sleep(0.01)
+            here.is_away = there.is_away = True
+            await asyncio.sleep(AWAY_S / 2)
+            facts = checked(json.loads((await anabranch("status", store, "--json", cwd=tmp_path)).out))
+            await asyncio.sleep(AWAY_S / 2)
+            here.is_away = there.is_away = False
+            runs = [await ended(worker) for worker in workers]
+        assert [run.code for run in runs] == [0, 0], runs
+        assert facts["phase"] == "waiting"
+        assert {service["service"] for service in facts["services"]} == {"name servers"}
+        assert {service["worker"] for service in facts["services"]} <= {"a", "b"}
+        fetched = {**crawl_log(tmp_path / "a"), **crawl_log(tmp_path / "b")}
+        assert fetched == dict.fromkeys(urls, 200)
+        assert not [url for url, count in web.ledger.counts().items() if count > 1 and "robots.txt" not in url]

@@ -69,3 +69,18 @@ def test_a_run_whose_queue_is_gone_promises_nothing(ending) -> None:
     assert gone == "its queue was in memory, so the job cannot be resumed"
     assert not any(promise in why for promise in ("again", "resume", "continue", "keeps"))
     assert ending_text(ending, lasts=True) == ending.value
+
+
+@pytest.mark.parametrize(
+    ("ending", "code"),
+    [
+        (WhyEnded.SERVICE_NEVER_THERE, ExitCode.NO_SEED_ANSWERED),
+        (WhyEnded.SERVICE_AWAY, ExitCode.SERVICE_AWAY),
+        (WhyEnded.PROXY_REFUSED, ExitCode.BAD_ORDER),
+    ],
+)
+def test_a_run_that_a_service_has_ended_has_a_code_of_its_own(ending: WhyEnded, code: ExitCode) -> None:
+    """Whatever its seeds answered."""
+    assert {exit_code(ending, seeds) for seeds in ([], [200], [-2], [0])} == {code}
+    assert "; its queue was in memory" in ending_text(ending, lasts=False, detail="x")
+    assert ": x" in ending_text(ending, lasts=False, detail="x")

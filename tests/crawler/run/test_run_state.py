@@ -113,3 +113,22 @@ async def test_to_end_at_once_counts_more_than_to_end() -> None:
     run_state.stop(WhyEnded.SIGNAL, at_once=True)
     assert run_state.ending is WhyEnded.OPERATOR_NOW
     assert run_state.hurried.is_set()
+
+
+async def test_a_crawl_that_waits_for_a_service_still_leases_what_does_not_need_it() -> None:
+    """A pause is stronger, and an end names what caused it. Joining again, a worker waits for nothing yet."""
+    async with steered(URL) as (run_state, frontier, _):
+        run_state.wait("waits for name servers")
+        assert (run_state.phase, run_state.in_words) == (Phase.WAITING, "waits for name servers")
+        assert await can_lease(frontier)
+        run_state.pause(Cause.OPERATOR)
+        assert run_state.phase is Phase.PAUSED
+        run_state.resume(Cause.OPERATOR)
+        assert run_state.phase is Phase.WAITING
+        run_state.begin(frontier)
+        assert run_state.phase is Phase.RUNNING
+        run_state.stop(WhyEnded.SERVICE_AWAY, detail="name servers (no answer)")
+        said = "stopped: a service was away for too long: name servers (no answer); start the job again to resume"
+        assert run_state.end_reason == said
+        run_state.nothing_left(WhyEnded.FINISHED)
+        assert run_state.end_reason == WhyEnded.FINISHED.value
