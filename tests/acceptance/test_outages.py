@@ -39,7 +39,6 @@ NAMES = ("a.test", "b.test", "c.test")
 PATHS = [f"/{number}" for number in range(1, 21)]
 WEB = {name: Host(pages={"/": Page(links=go(*PATHS)), **{path: Page() for path in PATHS}}) for name in NAMES}
 AWAY_S = 45.0
-BOUNDED = {"outage_first": "2m"}
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
 
@@ -54,12 +53,13 @@ def oracle(port: str) -> list[str]:
     return sorted(f"http://{name}{port}{path}" for name in NAMES for path in ["/", *PATHS])
 
 
-def check_whole(run: Ended, job: Path, web: SmallWeb, urls: list[str]) -> None:
-    """Nothing is missing, nothing has failed, nothing was fetched twice."""
+def check_whole(run: Ended, job: Path, web: SmallWeb, urls: list[str], under_way: int) -> None:
+    """Nothing is missing, nothing has failed, nothing was fetched twice but for what was under way through a proxy."""
     assert run.code == 0, run.out + run.err
     assert crawl_log(job) == dict.fromkeys(urls, 200)
     assert sorted(pages(job)) == urls
-    assert not [url for url, count in web.ledger.counts().items() if count > 1 and "robots.txt" not in url]
+    repeated = [url for url, count in web.ledger.counts().items() if count > 1 and "robots.txt" not in url]
+    assert len(repeated) <= under_way
     assert " 0 failed" in run.out
 
 
@@ -96,7 +96,7 @@ async def crawl_through(
         assert {service["worker"] for service in facts["services"]} <= ({""} if processes == 1 else {"1", "2"})
         await asyncio.sleep(AWAY_S / 2)
         await set_away(False)
-        check_whole(await ended(process), folder / "job", web, urls)
+        check_whole(await ended(process), folder / "job", web, urls, len(NAMES) if "fetch" in sections else 0)
 
 
 COMBINATIONS = [(processes, before) for processes in (1, 2) for before in (True, False)]
@@ -116,7 +116,9 @@ async def test_name_servers_that_are_away_for_45_seconds_cost_nothing(tmp_path: 
                 tmp_path / f"{processes}{before}", set_away, processes=processes, before=before, port=True, dns=dns
             )
 
-    await asyncio.gather(*(one(processes, before=before) for processes, before in COMBINATIONS))
+    async with asyncio.TaskGroup() as group:
+        for processes, before in COMBINATIONS:
+            group.create_task(one(processes, before=before))
 
 
 async def test_a_proxy_that_is_away_for_45_seconds_costs_nothing(tmp_path: Path) -> None:
@@ -136,7 +138,9 @@ async def test_a_proxy_that_is_away_for_45_seconds_costs_nothing(tmp_path: Path)
                 tmp_path / f"{processes}{before}", set_away, processes=processes, before=before, port=False, fetch=fetch
             )
 
-    await asyncio.gather(*(one(processes, before=before) for processes, before in COMBINATIONS))
+    async with asyncio.TaskGroup() as group:
+        for processes, before in COMBINATIONS:
+            group.create_task(one(processes, before=before))
 
 
 @pytest.mark.parametrize("processes", [1, 2])
