@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterable, Sequence
 from itertools import chain, islice
 from typing import TYPE_CHECKING, Final
 
+from anabranch.frontier.checkpoints import NO_FOLDER, LastBatch
 from anabranch.frontier.policies.hosts import authority
 from anabranch.frontier.policies.precedence import is_precedence
 from anabranch.frontier.records import (
@@ -258,8 +259,12 @@ SLICE: Final = 64
 class Marking:
     """The keys that are not in the filter yet. The store's limit of unacknowledged rows bounds them."""
 
-    def __init__(self, seen: SeenFilter, ordinal: int = 0, *, has_shared: bool = False) -> None:
+    def __init__(
+        self, seen: SeenFilter, ordinal: int = 0, *, has_shared: bool = False, last_batch: LastBatch = NO_FOLDER
+    ) -> None:
         self.seen = seen
+        self.last_batch = last_batch  #: beside the filter
+        self._durable = self._noted = 0  #: numbers of batches
         self.pending: set[bytes] = set()  #: keys that are not marked
         self.ordinal = ordinal  #: the filter has every row up to this one
         self.has_shared = has_shared  #: the store asks another filter, too, and drops rows that other crawls have
@@ -291,6 +296,7 @@ class Marking:
         while unsynced and unsynced[0][0] <= number:
             _, ordinal, added = unsynced.popleft()
             keys.extend(added)
+        self._durable = number
         if died and self.has_shared:
             keys, known = self._left.sort_out(keys, died, self._under_way)
             self.pending.difference_update(known.difference(keys))
@@ -305,6 +311,9 @@ class Marking:
         due, count = self._due, SLICE + self._came
         self._came = 0
         if due:
+            if self._noted != self._durable:
+                self.last_batch.note(self._durable)
+                self._noted = self._durable
             keys = list(islice(due, count))
             self.seen.mark(keys)
             for _ in keys:

@@ -2,18 +2,24 @@
 
 A checkpoint is three steps in this order: take S, the ordinal up to which every row is committed and marked; sync the filter;
 note in the store S and the filter's position. After an unclean end only rows above S are marked again. In a filter that is an
-older copy or was made anew every row is marked. One that may know what the store does not is refused: it would hide URLs.
+older copy or was made anew every row is marked. One that may know what the store does not would hide URLs: `FilterAhead`.
+
+Whether it may is told by what it keeps of its store: the store's name, the opening that it took part in last, and the last
+batch whose keys were marked (`require_in_store`); and by its position, for stores that name no openings.
 """
 
 from __future__ import annotations
 
+import re
 import secrets
 from collections.abc import Callable, Mapping
 from contextlib import suppress
+from pathlib import Path
 from threading import TIMEOUT_MAX, Event, Lock, Thread
 from typing import NamedTuple
 
-from anabranch.frontier.errors import FormatMismatch, StoreUnavailable, caused_by, unwritable
+from anabranch.dedup.files.durable import replace_file, store_full_errors, sync_path
+from anabranch.frontier.errors import FilterAhead, FormatMismatch, StoreUnavailable, caused_by, unwritable
 from anabranch.frontier.seen import SeenFilter
 from anabranch.frontier.stores.contract import CHECKPOINT, FILTER, FrontierStore, Opening
 
@@ -37,8 +43,12 @@ class Checkpoints:
         marked: int = 0,
         on_change: Callable[[], None] = lambda: None,
         more: Callable[[], Mapping[str, str]] = dict,
+        before: Callable[[], None] = lambda: None,
     ) -> None:
-        """`marked`: every row up to this one is committed and marked. `more`: what else each notes; asked in its thread."""
+        """`marked`: every row up to this one is committed and marked. `more`: what else each notes; asked in its thread.
+
+        `before` makes durable what must never be older than the filter; it is called before the filter's sync.
+        """
         self._store = store
         self._seen = seen
         self._every_s = min(every_s, TIMEOUT_MAX)
@@ -46,6 +56,7 @@ class Checkpoints:
         self._noted: int | None = None  # S of the last checkpoint of this process
         self._on_change = on_change
         self._more = more
+        self._before = before
         self.failure: StoreUnavailable | None = None  #: why there are no more checkpoints
         self._making = Lock()
         self._ends = Event()
@@ -91,6 +102,7 @@ class Checkpoints:
         """Make a checkpoint; the answer is why that failed."""
         marked = self._marked  # before the sync: what is marked meanwhile may not be in it
         try:
+            self._before()
             self._seen.sync()
             self._store.note({CHECKPOINT: str(marked), FILTER: self._seen.position(), **self._more()})
         except StoreUnavailable as error:
@@ -127,7 +139,7 @@ def remark_from(notes: Mapping[str, str], seen: SeenFilter, *, clean: bool) -> i
     A store that was closed in order noted the filter's last position. If the filter has synced since, or has another name, it
     belongs to another state of the crawl. (After an unclean end an older copy of the store looks like one that missed a note.)
 
-    Raises: FormatMismatch for such a filter, and for a note or position that cannot be read.
+    Raises: FilterAhead for such a filter; FormatMismatch for a note or position that cannot be read.
     """
     here, noted = seen.position(), notes.get(FILTER, "")
     name, _, syncs = here.rpartition("-")
@@ -136,7 +148,7 @@ def remark_from(notes: Mapping[str, str], seen: SeenFilter, *, clean: bool) -> i
     if not here or not (noted or clean):
         return 0
     if not noted or name != noted_name or (clean and ahead > 0):  # a clean end notes the last position
-        raise _mismatch()
+        raise FilterAhead
     if ahead < 0:
         return 0
     return None if clean else _number(notes.get(CHECKPOINT, "0"))
@@ -175,20 +187,99 @@ def next_pair(noted: Pair | None, kept: Pair | None) -> Pair:
     """What both keep from this opening on; `noted` by the store, `kept` by the filter.
 
     A filter that keeps nothing is new, or from before there were pairs: its position is compared all the same. Raises:
-    FormatMismatch for a filter that was used with another store, or with a later state of this one.
+    OtherStore for a filter of another store, FilterAhead for one that was used with a later state of this one.
     """
     if kept is None:
         return Pair(secrets.token_hex(16), 1) if noted is None else Pair(noted.name, noted.openings + 1)
     if noted is None or noted.name != kept.name:
         has = "never saw it" if noted is None else f"belongs to filter {noted.name:.8}"
-        raise _mismatch(f"it is filter {kept.name:.8}, the store {has}")
+        raise OtherStore(f"it is filter {kept.name:.8}, the store {has}")
     if kept.openings > noted.openings:
-        raise _mismatch(f"it was opened {kept.openings} times, the store {noted.openings} times: that is an older copy")
+        raise FilterAhead(
+            f"it was opened {kept.openings} times, the store {noted.openings} times: that is an older copy"
+        )
     return Pair(noted.name, noted.openings + 1)
 
 
-def _mismatch(why: str = "") -> FormatMismatch:
-    return FormatMismatch(
-        f"the filter belongs to another state of the crawl{why and f' ({why})'}, and URLs that only it knows would be lost; "
-        "restore store and filter from the same copy, or remove the filter, which is then made again from the store"
-    )
+class OtherStore(FilterAhead):
+    """The filter was used with another store: no older state of it, but another job's, or one that was begun anew."""
+
+
+def require_in_store(history: str, batch: int, opening: Opening) -> None:
+    """The store has every batch whose keys a filter may know: up to number `batch`, of its opening of this name.
+
+    Any opening that this state of the store comes from will do. Raises: FilterAhead.
+    """
+    last = opening.earlier.get(history)
+    if last is None:
+        raise FilterAhead("the store does not have the opening that it was used in last: that is an older copy")
+    if batch > last:
+        raise FilterAhead(f"it has batches up to {batch:,}, the store up to {last:,}: that is an older copy")
+
+
+#: In the filter's folder, one line: the opening of the store that it takes part in, and the last batch whose keys it may know.
+BATCH_FILE = "BATCH"
+_LINE = re.compile(rb"(\S+) ([0-9]{20})\n")
+#: More than a store can have: the filter is not believed again.
+_BEYOND = 10**19
+
+
+class LastBatch:
+    """How far into its store's history a filter may know keys, kept beside it, so that a store that was set back is noticed.
+
+    The number is written before keys are marked, so a killed process leaves none that is too small; `sync` makes it durable
+    before the filter is. Cost of a `note`: 20 µs, once for each transaction. Errors: OSError; StoreFull, an OSError, too.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self._path = folder / BATCH_FILE
+        self._history = b""  #: the opening that is followed; empty: none
+
+    def require_in(self, opening: Opening, *, is_old: bool) -> None:
+        """The store has all that the filter may know; a filter that keeps nothing is believed unless it `is_old`.
+
+        Raises: FilterAhead.
+        """
+        if not opening.history:
+            return
+        try:
+            found = _LINE.fullmatch(self._path.read_bytes())
+        except FileNotFoundError:
+            if is_old:
+                raise FilterAhead("it does not say how much of the store it knows") from None
+            return
+        if found is None:
+            raise FilterAhead(f"{self._path} is damaged")
+        if int(found[2]) == _BEYOND:
+            raise FilterAhead("rows that this process had seen were not in the store")
+        require_in_store(found[1].decode(errors="replace"), int(found[2]), opening)
+
+    def begin(self, opening: Opening) -> None:
+        """Follow this opening of the store, from its first batch on; durable."""
+        if opening.history:
+            self._history = opening.history.encode()
+            with store_full_errors(self._path):
+                replace_file(self._path, self._line(0))
+
+    def note(self, batch: int) -> None:
+        """Keys of batches up to this number are marked from now on."""
+        if self._history:
+            with self._path.open("r+b", buffering=0) as file:
+                file.write(self._line(batch))
+
+    def distrust(self) -> None:
+        """The store is not as this process left it: the next opening makes the filter anew."""
+        with suppress(OSError):
+            self.note(_BEYOND)
+
+    def sync(self) -> None:
+        """Make what was noted durable."""
+        if self._history:
+            sync_path(self._path)
+
+    def _line(self, batch: int) -> bytes:
+        return b"%s %020d\n" % (self._history, batch)
+
+
+#: Of a filter that has no folder, or is another's.
+NO_FOLDER = LastBatch(Path())

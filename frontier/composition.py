@@ -2,24 +2,31 @@
 
 from __future__ import annotations
 
-import shutil
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from pathlib import Path
 from time import monotonic
-from typing import Any
+from typing import Any, NamedTuple
 
 from anabranch.dedup.errors import BadParameters, DedupError
 from anabranch.dedup.errors import FormatMismatch as FilterMismatch
 from anabranch.dedup.uniq import UniqParameters
 from anabranch.dedup.userfunctions import found
 from anabranch.frontier.admission import Admission, Marking
-from anabranch.frontier.checkpoints import Checkpoints, catch_up
+from anabranch.frontier.checkpoints import NO_FOLDER, Checkpoints, LastBatch, OtherStore, catch_up, remark_from
 from anabranch.frontier.completion import Board, Completion, Leases
-from anabranch.frontier.errors import FormatMismatch, PolicyError, StoreUnavailable, unwritable
+from anabranch.frontier.errors import FilterAhead, FormatMismatch, PolicyError, StoreUnavailable, unwritable
 from anabranch.frontier.filterchoice import checked_choice, name_of, open_choice
-from anabranch.frontier.filters import SHARED, BesideShared, SharedFilter, catch_up_shared, keep_pair, pair_of
+from anabranch.frontier.filters import (
+    SHARED,
+    BesideShared,
+    SharedFilter,
+    catch_up_shared,
+    keep_pair,
+    pair_of,
+    remove_filter,
+)
 from anabranch.frontier.frontier import Frontier
 from anabranch.frontier.jobfolder import SEEN_FOLDER, STORE_FILE
 from anabranch.frontier.order import FrontierOrder, check_numbers
@@ -86,7 +93,8 @@ def open_frontier(
         clock = steady_clock(epoch=_at(opening.server_s))
     with ExitStack() as opened:  # closes everything if something fails
         opened.callback(store.close, clean=False)
-        seen = _open_filter(state, order, store, opening, seen)
+        found = _open_filter(state, order, store, opening, seen)
+        seen, last_batch = found.seen, found.last_batch
         opened.callback(seen.close)
         checkpoints = Checkpoints(
             store,
@@ -96,10 +104,12 @@ def open_frontier(
             on_change=on_change,
             # Without the shared filter: if it is named again later, it does not have the URLs accepted meanwhile.
             more=(lambda: {SHARED: ""}) if shared is None else shared.notes,
+            before=last_batch.sync,
         )
         opened.callback(checkpoints.close, final=False)
-        parts = _parts(order, store, seen, opening, checkpoints, clock, board)
+        parts = _parts(order, store, found, opening, checkpoints, clock, board)
         frontier = Frontier(store=store, seen=seen, parts=parts, checkpoints=checkpoints, clock=clock)
+        frontier.filter_renewed = found.renewed
         _wake_by_budget(frontier, order, store, opening)
         opened.pop_all()
     return frontier
@@ -127,8 +137,7 @@ def clear_filter(state: Path) -> None:
     """
     folder = state / SEEN_FOLDER
     with _filter_errors(folder):
-        if folder.exists():
-            shutil.rmtree(folder)
+        remove_filter(folder)
 
 
 def user_function(name: str) -> Callable[..., Any]:
@@ -208,12 +217,13 @@ def _rules(order: FrontierOrder, sheets: Sheets) -> QueueRules:
 def _parts(
     order: FrontierOrder,
     store: FrontierStore,
-    seen: SeenFilter,
+    found: _Filter,
     opening: Opening,
     checkpoints: Checkpoints,
     clock: Clock,
     board: Board | None = None,
 ) -> Parts:
+    seen = found.seen
     sheets = Sheets(order.overrides)
     rules = _rules(order, sheets)
     outbox = Outbox(opening.counters.last_ordinal)
@@ -226,16 +236,17 @@ def _parts(
         is_off=order.scope is PolitenessScope.OFF,
     )
     outbound = None if order.shares is None else Outbound(share_rule_of(order), outbox)
-    found = StateAtOpening(
+    state = StateAtOpening(
         may_have_gates=opening.counters.queued > 0,
         died_s=_died_s(store, opening, clock()),
     )
     if outbound is not None:
-        found = found._replace(share_of=outbound.rule.of_gate)
-    schedule = Schedule(outbox, maker, rules, order.gates_in_memory, found)
+        state = state._replace(share_of=outbound.rule.of_gate)
+    schedule = Schedule(outbox, maker, rules, order.gates_in_memory, state)
     retries = Retries(may_have_any=opening.counters.waiting > 0)
     completion = Completion(outbox, schedule, retries, rules, opening.counters.waiting, board)
-    marking = Marking(seen, opening.counters.last_ordinal, has_shared=isinstance(seen, BesideShared))
+    has_shared, last_batch = isinstance(seen, BesideShared), found.last_batch
+    marking = Marking(seen, opening.counters.last_ordinal, has_shared=has_shared, last_batch=last_batch)
     admission = Admission(assignment_of(order), rules, marking, schedule, outbox, outbound)
     leases = Leases(order.lease_s, board)
     receivers = Receivers(admission=admission, schedule=schedule, retries=retries, completion=completion, outbox=outbox)
@@ -278,24 +289,70 @@ def _file_store(state: Path, shared: SharedFilter | None) -> FrontierStore:
     return SqlStore(state / STORE_FILE, seen=shared)
 
 
+class _Filter(NamedTuple):
+    """The filter of a Frontier."""
+
+    seen: SeenFilter
+    last_batch: LastBatch = NO_FOLDER  #: beside it
+    renewed: str = ""  #: why it was made anew from the store; empty if it was not
+
+
 def _open_filter(
     state: Path | None, order: FrontierOrder, store: FrontierStore, opening: Opening, given: SeenFilter | None
-) -> SeenFilter:
+) -> _Filter:
     """The filter, or the folder's together with a shared one, after they have caught up with the store."""
     if isinstance(given, SharedFilter):
-        both = BesideShared(_open_filter(state, order, store, opening, None), given)
+        own = _open_filter(state, order, store, opening, None)
+        both = BesideShared(own.seen, given)
         try:
             catch_up_shared(store, given, opening)
         except BaseException:
             both.close()
             raise
-        return both
-    folder = None if state is None or given is not None else state / SEEN_FOLDER
+        return own._replace(seen=both)
+    if given is not None or state is None:
+        with _filter_errors(None):
+            seen = given or open_filter(None, order.uniq, kept=True)
+            if order.shares is None:
+                _catch_up(seen, store, opening)
+        return _Filter(seen)
+    folder = state / SEEN_FOLDER
     with _filter_errors(folder):
-        seen = given or open_filter(folder, order.uniq, kept=True)
-        name = name_of(checked_choice(order.uniq))
-        _catch_up(seen, store, opening, folder, name, has_all=order.shares is None)
-    return seen
+        try:
+            return _open_followed(folder, order, store, opening)
+        except OtherStore:
+            raise
+        except FilterAhead as error:
+            remove_filter(folder)
+            return _open_followed(folder, order, store, opening)._replace(renewed=error.why)
+
+
+def _open_followed(folder: Path, order: FrontierOrder, store: FrontierStore, opening: Opening) -> _Filter:
+    """The folder's filter, which follows the store from now on.
+
+    The filter of one of many workers needs no key of the store: what it lacks, the store drops, and then it is marked. So it is
+    made anew whenever in doubt. Raises: FilterAhead, with the filter closed.
+    """
+    seen = open_filter(folder, order.uniq, kept=True)
+    last_batch, has_all = LastBatch(folder), order.shares is None
+    try:
+        pair = pair_of(folder, opening.notes, is_shared=not has_all)
+        last_batch.require_in(opening, is_old=not has_all and bool(seen.position()))
+        if has_all:
+            remark_from(opening.notes, seen, clean=opening.clean)
+        keep_pair(folder, store, pair, name_of(checked_choice(order.uniq)))
+        last_batch.begin(opening)  # before the filter marks a URL
+    except (FormatMismatch, FilterMismatch) as error:
+        if not isinstance(error, FilterAhead) or isinstance(error, OtherStore):
+            store.close(clean=opening.clean)  # nothing was written
+        seen.close()
+        raise
+    except BaseException:
+        seen.close()
+        raise
+    if has_all:
+        _catch_up(seen, store, opening)
+    return _Filter(seen, last_batch)
 
 
 def open_filter(folder: Path | None, uniq: object | None = None, *, kept: bool = False) -> SeenFilter:
@@ -321,20 +378,11 @@ def _filter_errors(folder: Path | None) -> Iterator[None]:
         raise StoreUnavailable(str(error)) from error
 
 
-def _catch_up(
-    seen: SeenFilter, store: FrontierStore, opening: Opening, folder: Path | None, name: str, *, has_all: bool
-) -> None:
-    """Add the keys that the filter may lack; close it if that fails.
-
-    The filter of one of many workers needs no key (not `has_all`): what it lacks, the store drops, and then it is marked.
-    """
+def _catch_up(seen: SeenFilter, store: FrontierStore, opening: Opening) -> None:
+    """Add the keys that the filter may lack; close it if that fails."""
     try:
-        pair = None if folder is None else pair_of(folder, opening.notes)
-        if has_all:
-            catch_up(store, seen, opening)
-        if folder is not None and pair is not None:
-            keep_pair(folder, store, pair, name)
-    except (FormatMismatch, FilterMismatch):
+        catch_up(store, seen, opening)
+    except FormatMismatch:
         store.close(clean=opening.clean)  # nothing was written
         seen.close()
         raise

@@ -36,6 +36,17 @@ class FormatMismatch(FrontierError):
     """The state was written by another version or with another policy or filter."""
 
 
+class FilterAhead(FormatMismatch):
+    """The filter may know URLs that its store does not have, such as after the store was restored from a copy."""
+
+    def __init__(self, why: str = "") -> None:
+        super().__init__(
+            f"the filter belongs to another state of the crawl{why and f' ({why})'}, and URLs that only it knows would be "
+            "lost; restore store and filter from the same copy, or remove the filter, which is then made again from the store"
+        )
+        self.why = why or "it belongs to another state of the crawl"  #: in words
+
+
 class StoreUnavailable(FrontierError):
     """The store cannot be read or written. Acknowledged changes are safe; the crawl can be resumed."""
 
@@ -54,6 +65,13 @@ class StoreInUse(StoreUnavailable):
 
 class SharesLost(StoreInUse):
     """The worker was away for longer than its lease, and others have its shares. It may join again."""
+
+
+class StoreSetBack(StoreUnavailable):
+    """The store is in an older state than this process has seen: it was restored, or a standby took over that lacked commits.
+
+    What it lacks is lost; open the Frontier again, with what the store has.
+    """
 
 
 def unwritable(what: str, error: OSError) -> StoreUnavailable:

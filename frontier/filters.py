@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -17,8 +18,15 @@ from anabranch.dedup.files.durable import replace_file, store_full_errors
 from anabranch.dedup.files.formatfile import Format, read_record
 from anabranch.dedup.recent import RecentFront
 from anabranch.dedup.uniq import UniqFilter
-from anabranch.frontier.checkpoints import MARK_CHUNK, PAIR, Pair, next_pair
-from anabranch.frontier.errors import FormatMismatch, FrontierError, PolicyError, StoreFull, StoreUnavailable
+from anabranch.frontier.checkpoints import MARK_CHUNK, PAIR, OtherStore, Pair, next_pair
+from anabranch.frontier.errors import (
+    FilterAhead,
+    FormatMismatch,
+    FrontierError,
+    PolicyError,
+    StoreFull,
+    StoreUnavailable,
+)
 from anabranch.frontier.seen import SeenFilter
 from anabranch.frontier.stores.contract import CHECKPOINT, FrontierStore, Opening
 
@@ -62,12 +70,19 @@ class DedupFilter:
         return self._uniq.statistics().facts()
 
 
-def pair_of(folder: Path, notes: Mapping[str, str]) -> Pair:
+def pair_of(folder: Path, notes: Mapping[str, str], *, is_shared: bool = False) -> Pair:
     """What the store with these notes and the filter in the folder keep from this opening on; changes nothing.
 
-    Raises: FormatMismatch if they do not belong together (dedup's for what is damaged); OSError.
+    `is_shared`: the notes are those of one worker, and its job is known to be the same: whatever differs, the store is an older
+    one. Raises: FormatMismatch if they do not belong together (dedup's for what is damaged); FilterAhead; OSError.
     """
-    return next_pair(_read(notes.get(PAIR, ""), "the store's note of its filter"), _kept(folder / PAIR_FILE))
+    noted, kept = _read(notes.get(PAIR, ""), "the store's note of its filter"), _kept(folder / PAIR_FILE)
+    try:
+        return next_pair(noted, kept)
+    except OtherStore as error:
+        if not is_shared:
+            raise
+        raise FilterAhead(error.why) from error
 
 
 def keep_pair(folder: Path, store: FrontierStore, pair: Pair, filter_name: str) -> None:
@@ -79,6 +94,16 @@ def keep_pair(folder: Path, store: FrontierStore, pair: Pair, filter_name: str) 
     with store_full_errors(folder / PAIR_FILE):
         record = _FORMAT.record() | {PAIR: str(pair), _FILTER: filter_name}
         replace_file(folder / PAIR_FILE, json.dumps(record).encode() + b"\n")
+
+
+def remove_filter(folder: Path) -> None:
+    """Remove a filter's folder as a whole, also if the process is killed meanwhile. Raises: OSError."""
+    removed = folder.with_name(f"{folder.name}-removed")
+    if removed.exists():
+        shutil.rmtree(removed)
+    if folder.exists():
+        folder.rename(removed)
+        shutil.rmtree(removed)
 
 
 def kept_name(folder: Path) -> str | None:

@@ -11,7 +11,7 @@ from typing import Final, NamedTuple
 from anabranch.frontier.admission import Admission
 from anabranch.frontier.checkpoints import Checkpoints
 from anabranch.frontier.completion import Completion
-from anabranch.frontier.errors import FrontierError, unwritable
+from anabranch.frontier.errors import FrontierError, StoreSetBack, unwritable
 from anabranch.frontier.records import Lease, OutcomeKind, Row
 from anabranch.frontier.scheduling.queues import Lane
 from anabranch.frontier.scheduling.readylist import LANES_AT_ONCE, RETRIES_AT_ONCE, Outbox, ReadyList
@@ -175,6 +175,8 @@ class StoreLink:
             self._checkpoints.marked(marking.ordinal)
         except FrontierError as error:
             self.failure = error  # the other answers are lost: nothing can go on from here
+            if isinstance(error, StoreSetBack):
+                self._admission.marking.last_batch.distrust()
             raise
         return bool(answers)
 

@@ -52,6 +52,12 @@ class SeedTable:
         self.refresh()
         return added
 
+    def reload(self) -> None:
+        """Read all: an older state of the table may have taken the place of the one that was read."""
+        found = self._database.do_patiently(lambda connection: _seeds_after(connection, 0))
+        with self._changing:
+            self._seeds, self._listed = {seed.url: seed for seed in found}, found
+
     def refresh(self) -> None:
         """Read what other workers have added."""
         known = len(self._listed)

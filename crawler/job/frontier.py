@@ -12,6 +12,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 from urllib.parse import quote, urlsplit
 
+import structlog
+
 from anabranch.crawler.job.seeds import SEED_BOOK, Seed, SeedBook, has_seeds
 from anabranch.crawler.job.state import (
     clear_queue_in_memory,
@@ -41,6 +43,8 @@ from anabranch.frontier.times import Clock
 
 if TYPE_CHECKING:
     from anabranch.frontier.stores.sql.worker import WorkerIdentity
+
+log = structlog.get_logger(__name__)
 
 #: Keys of [dedup] that shape the filter.
 _OF_FILTER = PARAMETERS.keys() - {"filter"}
@@ -151,7 +155,13 @@ def open_job(
                 f"(if it is this job's, its {SEED_BOOK} is lost: restore that from a copy)"
             )
         opened.pop_all()
+    _log_renewed(frontier)
     return frontier
+
+
+def _log_renewed(frontier: Frontier) -> None:
+    if frontier.filter_renewed:
+        log.warning("the filter was made anew from the store", reason=frontier.filter_renewed)
 
 
 def open_share_holder(
@@ -181,6 +191,7 @@ def open_share_holder(
         store = SqlStore(target, seen=seen, shared=Shared(share_rule_of(asked), worker))
         frontier = open_frontier(state, asked, store=store, seen=seen, clock=clock, on_change=on_change)
         opened.pop_all()
+    _log_renewed(frontier)
     return frontier
 
 

@@ -40,7 +40,7 @@ from anabranch.crawler.run.signals import handle_signals
 from anabranch.crawler.run.status import ProgressReporter, RunStatus, log_frontier_trouble, log_status, opening_facts
 from anabranch.crawler.run.workers import DELIVERY, Delivery
 from anabranch.frontier.aio import AsyncFrontier
-from anabranch.frontier.errors import SharesLost, StoreUnavailable
+from anabranch.frontier.errors import SharesLost, StoreSetBack, StoreUnavailable
 from anabranch.frontier.inspect.statistics import FrontierCounts
 from anabranch.frontier.times import steady_clock
 
@@ -62,6 +62,10 @@ class RunHooks:
     share: JobShare | None = None  #: None: the run crawls the whole job
     serves_metrics: bool = True  #: False: the parent serves those of all its processes at the order's address
     delivery: Callable[[Archive], Delivery] | None = None  #: as in `RunContext`
+
+
+#: How often in a row, without a fetch between, the crawl goes on after its store was set back: then it is no restore.
+_MOST_SET_BACK = 3
 
 
 class CrawlController:
@@ -117,8 +121,10 @@ class CrawlController:
     async def crawl(self) -> RunFacts:
         """The same without signals and without a report to the operator: for a program that has a loop of its own.
 
-        A worker that was away for too long opens the job again, and gets other shares.
+        A worker that was away for too long opens the job again, and gets other shares. So does a run whose store was set back,
+        and goes on from there, unless it happens again and again without a fetch between.
         """
+        fetched_bytes, set_back = 0, 0
         while True:
             try:
                 self.facts = await self._open_and_crawl()
@@ -126,6 +132,12 @@ class CrawlController:
                 if self._run_state.stopped.is_set():
                     raise
                 log.warning("this worker joins again", reason=str(lost))
+            except StoreSetBack as lost:
+                set_back = set_back + 1 if self._statistics.fetched_bytes == fetched_bytes else 1
+                fetched_bytes = self._statistics.fetched_bytes
+                if self._run_state.stopped.is_set() or set_back > _MOST_SET_BACK:
+                    raise
+                log.warning("the store was set back; the crawl goes on with what it has", reason=str(lost))
             else:
                 return self.facts
 

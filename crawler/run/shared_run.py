@@ -207,6 +207,7 @@ class SharedRun:
         self._settings = check_agreement(self._database, self._order, self._joined.round)
         self._tickets = self._new_tickets()
         self._elsewhere.clear()
+        self._book.reload()
         frontier = open_share_holder(state, self._order, self._identity, self._database.address, clock=clock, **more)
         try:
             self._database.do_patiently(self._enter)

@@ -6,7 +6,7 @@ Each row has the columns of its table in their order, so that a store can write 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import IntEnum
 from typing import NamedTuple, Protocol
 
@@ -313,6 +313,9 @@ class Opening:
     notes: Mapping[str, str]  #: the facts that `note` kept
     epoch: int = 1  #: how often it was opened; every write of this owner checks it
     server_s: float | None = None  #: the server's time, if workers of several machines share the store
+    history: str = ""  #: a name of this opening that no other one has; empty: the store names none
+    #: Earlier openings that this state of the store comes from, by name: the number of the last batch of each.
+    earlier: Mapping[str, int] = field(default_factory=dict)
 
 
 class JobCounts(NamedTuple):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import errno
 import shutil
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from threading import Event
 from types import SimpleNamespace
@@ -22,6 +22,7 @@ from anabranch.dedup.errors import StoreFull as FilterFull
 from anabranch.dedup.errors import StoreUnavailable as FilterUnavailable
 from anabranch.dedup.uniq import UniqFilter, UniqParameters
 from anabranch.frontier import admission, composition
+from anabranch.frontier.checkpoints import BATCH_FILE
 from anabranch.frontier.composition import open_frontier
 from anabranch.frontier.errors import FormatMismatch, FrontierError, PolicyError, StoreFull, StoreUnavailable
 from anabranch.frontier.filters import (
@@ -85,20 +86,109 @@ def put_back_store(state: Path) -> None:
     shutil.copy(state.parent / "copy" / "frontier.db", state)
 
 
-@pytest.mark.parametrize(
-    ("damage", "why"), [(remove_store, "the store never saw it"), (put_back_store, "that is an older copy")]
-)
-def test_a_store_that_lacks_what_the_filter_knows_is_refused_each_time(
-    state: Path, damage: Callable[[Path], None], why: str
-) -> None:
+def test_a_store_that_was_begun_anew_is_refused_each_time(state: Path) -> None:
     """A refusal is no reason to take it at the next try; without the filter it is taken, and every URL is new again."""
-    damage(state)
+    remove_store(state)
     for _ in range(3):
-        with pytest.raises(FormatMismatch, match=f"another state of the crawl .*{why}.*or remove the filter"):
+        with pytest.raises(
+            FormatMismatch, match=r"another state of the crawl .*the store never saw it.*or remove the filter"
+        ):
             opened(state)
     shutil.rmtree(state / "seen")
     with opened(state) as frontier:
         assert frontier.schedule(candidates(SECOND))[0].kind.value == "new"
+
+
+def is_lost(state: Path, *urls: str) -> list[bool]:
+    """Whether each URL is taken for seen, though no queue holds it."""
+    with opened(state) as frontier:
+        assert "older copy" in frontier.filter_renewed
+        return [verdict.kind.value != "new" for verdict in frontier.schedule(candidates(*urls))]
+
+
+def test_with_an_older_store_the_filter_is_made_anew(state: Path) -> None:
+    """What only the filter knew is new again, what the store has is known, and the next opening is an ordinary one."""
+    put_back_store(state)
+    assert is_lost(state, FIRST, SECOND) == [True, False]
+    with opened(state) as frontier:
+        assert frontier.filter_renewed == ""
+
+
+def test_an_own_filter_is_made_anew_as_well(state: Path) -> None:
+    """A user's filter has no part in it: what is compared lies beside it."""
+    order = replace(ORDER, uniq="tests.frontier.test_filterchoice:LinesFilter")
+    home = state.parent / "own"
+
+    def with_own() -> Frontier:
+        return open_frontier(home, order, clock=FakeClock())
+
+    for url in (FIRST, SECOND):
+        with with_own() as frontier:
+            frontier.schedule(candidates(url))
+        if url == FIRST:
+            shutil.copy(home / "frontier.db", state.parent / "own.db")
+    shutil.copy(state.parent / "own.db", home / "frontier.db")
+    with with_own() as frontier:
+        assert frontier.filter_renewed
+        assert [verdict.kind.value for verdict in frontier.schedule(candidates(FIRST, SECOND))] == ["seen", "new"]
+
+
+@pytest.mark.parametrize("end", [Frontier.close, crash])
+def test_a_copy_that_was_made_during_a_run_is_noticed_after_it(state: Path, end: Callable[[Frontier], None]) -> None:
+    """Store and filter were opened equally often then: the number of the last batch tells, also after a kill."""
+    frontier = opened(state)
+    frontier.schedule(candidates("http://a.test/3"))
+    frontier.operations.checkpoint()
+    hot = state.parent / "hot"
+    hot.mkdir()
+    for path in state.glob("frontier.db*"):  # nothing is written meanwhile
+        shutil.copy(path, hot)
+    frontier.schedule(candidates("http://a.test/4"))
+    frontier.flush()
+    end(frontier)
+    remove_store(state)
+    shutil.copytree(hot, state, dirs_exist_ok=True)
+    assert is_lost(state, "http://a.test/3", "http://a.test/4") == [True, False]
+
+
+def test_a_filter_of_a_store_that_went_another_way_is_made_anew(state: Path) -> None:
+    """Both were opened equally often, and the store is the further one: only the name of the opening tells."""
+    put_back_store(state)
+    seen, elsewhere = state / "seen", state.parent / "elsewhere"
+    seen.rename(elsewhere)
+    run(state, "http://a.test/5")
+    run(state, "http://a.test/6")
+    shutil.rmtree(seen)
+    elsewhere.rename(seen)
+    with opened(state) as frontier:
+        assert "older copy" in frontier.filter_renewed
+        kinds = [verdict.kind.value for verdict in frontier.schedule(candidates("http://a.test/6", SECOND))]
+        assert kinds == ["seen", "new"]
+
+
+@pytest.mark.parametrize("text", [b"", b"0123 77", b"\xff" * 40])
+def test_a_damaged_number_of_the_last_batch_has_the_filter_made_anew(state: Path, text: bytes) -> None:
+    """As an interrupted copy leaves it."""
+    (state / "seen" / BATCH_FILE).write_bytes(text)
+    with opened(state) as frontier:
+        assert frontier.filter_renewed.endswith("is damaged")
+        assert frontier.schedule(candidates(SECOND))[0].kind.value == "seen"
+
+
+def test_a_renewal_that_is_killed_is_done_again(state: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The folder goes as a whole, so what is left of it is no damaged filter."""
+    put_back_store(state)
+
+    def killed(path: Path) -> None:
+        next(Path(path).rglob("FORMAT")).unlink()
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as broken_off:
+        broken_off.setattr("anabranch.frontier.filters.shutil.rmtree", killed)
+        with pytest.raises(KeyboardInterrupt):
+            opened(state)
+    with opened(state) as frontier:
+        assert [verdict.kind.value for verdict in frontier.schedule(candidates(FIRST, SECOND))] == ["seen", "new"]
 
 
 @pytest.mark.parametrize("end", [Frontier.close, crash])
@@ -111,8 +201,7 @@ def test_a_copy_of_a_run_that_was_killed_is_no_better(state: Path, end: Callable
     put_back_store(state)
     for path in (state.parent / "copy").glob("frontier.db-*"):
         shutil.copy(path, state)
-    with pytest.raises(FormatMismatch, match="that is an older copy"):
-        opened(state)
+    assert is_lost(state, "http://a.test/3", "http://a.test/4") == [True, False]
 
 
 def test_another_jobs_filter_is_refused(state: Path, tmp_path: Path) -> None:
@@ -135,10 +224,10 @@ def test_an_older_filter_is_told_what_it_lacks(state: Path) -> None:
 def test_a_job_from_before_the_notes_is_taken_once(state: Path) -> None:
     """And is a pair from then on."""
     (state / "seen" / PAIR_FILE).unlink()
+    (state / "seen" / BATCH_FILE).unlink()
     opened(state).close()
     put_back_store(state)
-    with pytest.raises(FormatMismatch, match="that is an older copy"):
-        opened(state)
+    assert is_lost(state, FIRST, SECOND) == [True, False]
 
 
 def test_a_position_that_does_not_fit_is_refused_each_time(tmp_path: Path) -> None:

@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import ExitStack, asynccontextmanager, closing, suppress
 from dataclasses import replace
@@ -20,6 +21,8 @@ from anabranch.frontier.hosts.embedding.leaseboard import LeaseBoard
 from anabranch.frontier.hosts.embedding.settings import order_of, order_text
 from anabranch.frontier.jobfolder import has_store
 from anabranch.frontier.times import Clock
+
+logger = logging.getLogger(__name__)
 
 
 class EmbeddedJob:
@@ -92,6 +95,8 @@ class EmbeddedJob:
             frontier = opened.enter_context(self._open(place.state, board=self._board))
             place.describe(self._text)
             opened.pop_all()
+        if frontier.filter_renewed:
+            logger.warning("the filter was made anew from the store: %s", frontier.filter_renewed)
         return frontier
 
     def _close(self) -> None:

@@ -10,8 +10,11 @@ Ids are 64 bits with a sign, times epoch seconds. A partial index holds no more 
 
 from __future__ import annotations
 
+import json
+import secrets
 from collections import defaultdict
 from collections.abc import Iterator, Mapping
+from typing import Any
 
 from sqlalchemy import (
     BigInteger,
@@ -199,6 +202,10 @@ CLOCK_SLACK_S = 1.0
 #: First part of the names in `crawl` of notes, and of the facts that may not change.
 NOTE = "note:"
 IDENTITY = "identity:"
+#: Name of the list of openings in `crawl`, JSON; an older program leaves it as it is.
+_OPENINGS = "openings"
+#: Openings that are remembered: a filter that took part in none of these is made anew.
+MOST_OPENINGS = 64
 #: Name of the share rule among the facts that may not change.
 SHARES = "shares"
 
@@ -222,13 +229,25 @@ def open_tables(connection: Connection, place: str, identity: Mapping[str, str],
         execute(connection, statements.FREE_HELD, (0,))
         _follow_clock(connection, float(facts["now_s"]), now_s)
         epoch = int(facts["epoch"]) + 1
-        _put(connection, {"epoch": str(epoch), "clean": "0"})
+        earlier, history = _history(facts), secrets.token_hex(8)
+        openings = json.dumps([*list(earlier.items())[1 - MOST_OPENINGS :], (history, 0)])
+        _put(connection, {"epoch": str(epoch), "clean": "0", "batch": "0", _OPENINGS: openings})
     return Opening(
         clean=facts["clean"] == "1",
         counters=counters_of(facts),
         notes={name.removeprefix(NOTE): value for name, value in facts.items() if name.startswith(NOTE)},
         epoch=epoch,
+        history=history,
+        earlier=earlier,
     )
+
+
+def _history(facts: Mapping[str, str]) -> dict[str, int]:
+    """The last openings, the oldest first, and the number of the last batch of each; the last one's is a fact of its own."""
+    listed: list[list[Any]] = json.loads(facts.get(_OPENINGS, "[]"))
+    if listed:
+        listed[-1][1] = int(facts["batch"])
+    return {name: number for name, number in listed}  # noqa: C416  typed so
 
 
 def open_shared(

@@ -241,8 +241,12 @@ INSERT_SHARE = ManyRows("INSERT INTO share VALUES ", _types("int8 int8 int8 floa
 JOIN = """
 INSERT INTO worker SELECT ?, ?, ?, ?, SERVER_TIME, SERVER_TIME + ?, '', 0, 0, 0, 0, 0, 0, 0, 0, 0, 0
 """
-#: (time to live, epoch). The lease of all shares of a worker, and the fence of its commits.
-RENEW = "UPDATE worker SET until_s = SERVER_TIME + ? WHERE epoch = ? AND until_s > 0"
+#: (time to live, epoch, end of the lease as the worker left it). The lease of all shares of a worker, and the fence of its
+#: commits: it changes nothing if another worker has ended the lease, or if the row is older than the worker's last commit.
+RENEW = "UPDATE worker SET until_s = SERVER_TIME + ? WHERE epoch = ? AND until_s > 0 AND until_s = ? RETURNING until_s"
+LEASE = "SELECT until_s FROM worker WHERE epoch = ?"
+#: The times that a worker of this name has joined, the last one first, with the last batch of each. (name, limit).
+JOININGS = "SELECT epoch, joined_s, batch FROM worker WHERE name = ? ORDER BY epoch DESC LIMIT ?"
 PUT_SESSION = "UPDATE worker SET session = ? WHERE epoch = ?"
 #: (batch, last_ordinal … queues, epoch).
 PUT_COUNTERS = """

@@ -24,7 +24,14 @@ from typing import Any, Protocol
 
 from sqlalchemy import Connection
 
-from anabranch.frontier.errors import FrontierError, StoreFull, StoreUnavailable, caused_by
+from anabranch.frontier.errors import (
+    FrontierError,
+    InvariantBroken,
+    StoreFull,
+    StoreSetBack,
+    StoreUnavailable,
+    caused_by,
+)
 from anabranch.frontier.records import Row
 from anabranch.frontier.seen import SeenFilter
 from anabranch.frontier.stores.contract import Answer, Batch, Counters, Opening, StoreFailed, Synced, Troubled
@@ -232,6 +239,8 @@ class Work:
                 self._report_trouble(cause)
                 if self._patience.wait():
                     return False
+            if isinstance(error, InvariantBroken):  # rows that this process has seen are gone, or are others
+                error = caused_by(StoreSetBack(f"{error}: the store is not as this process left it"), error)
             self._fail(database.translated(error))
         else:
             self._patience.renew()

@@ -24,7 +24,7 @@ from typing import NamedTuple, TypeVar
 
 from sqlalchemy import Connection
 
-from anabranch.frontier.errors import SharesLost, StoreInUse
+from anabranch.frontier.errors import SharesLost, StoreInUse, StoreSetBack
 from anabranch.frontier.policies.shares import ShareRule
 from anabranch.frontier.records import GateKey
 from anabranch.frontier.stores.contract import (
@@ -131,6 +131,10 @@ class ShareWorker:
         self._renewed_s = 0.0  #: when the last one began that was committed
         self._looked_s = self._polled_s = -float("inf")
         self._number = 0  #: of the last batch that was written
+        self._until_s = 0.0  #: when the lease ends, as it was set last
+        self._may_be_kept: set[float] = (
+            set()
+        )  #: the ends of the lease that its row may have: one commit may have failed
         self._is_known = False  #: the core knows what is held
         self._ends_others_s = -float("inf")  #: from then on it may end workers that are late
 
@@ -181,19 +185,39 @@ class ShareWorker:
             ((server_s,),) = fetch(connection, statements.SERVER_TIME)
             name, token, ttl_s = self._identity.name, self._identity.token, self._identity.ttl_s
             execute(connection, statements.JOIN, (self.epoch, name, token, self._session_of(connection), ttl_s))
-        self._renewed_s = began_s
+            ((self._until_s,),) = fetch(connection, statements.LEASE, (self.epoch,))
+            joined = fetch(connection, statements.JOININGS, (name, 1 + schema.MOST_OPENINGS))
+        self._renewed_s, self._may_be_kept = began_s, {self._until_s}
+        histories = {f"{epoch}-{joined_s!r}": int(batch) for epoch, joined_s, batch in reversed(joined)}
+        history = next(reversed(histories))
+        del histories[history]
         prefix = self._note_name("")
         notes = {note.removeprefix(prefix): value for note, value in facts.items() if note.startswith(prefix)}
         counters = _NOTHING._replace(last_ordinal=self.epoch << NUMBER_BITS)
-        return Opening(clean=True, counters=counters, notes=notes, epoch=self.epoch, server_s=server_s)
+        return Opening(
+            clean=True,
+            counters=counters,
+            notes=notes,
+            epoch=self.epoch,
+            server_s=server_s,
+            history=history,
+            earlier=histories,
+        )
 
     def check(self, connection: Connection) -> None:
-        """Renew the lease. Raises: SharesLost if another worker has taken over."""
+        """Renew the lease. Raises: SharesLost if another worker has taken over; StoreSetBack if the row is an older one."""
         self._checked_s = self._clock()
-        if not execute(connection, statements.RENEW, (self._identity.ttl_s, self.epoch)):
+        renewed = fetch(connection, statements.RENEW, (self._identity.ttl_s, self.epoch, self._until_s))
+        if renewed:
+            ((self._until_s,),) = renewed
+            self._may_be_kept.add(self._until_s)
+            return
+        lease = fetch(connection, statements.LEASE, (self.epoch,))
+        if lease == [(0.0,)]:
             raise SharesLost(
                 f"worker {self._identity.name} was away for longer than its lease, and others have its shares"
             )
+        raise StoreSetBack(f"the job's database lacks commits of worker {self._identity.name}: it was set back")
 
     def rejoin(self, connection: Connection, *, is_new: bool) -> None:
         """Go on after a failure; a worker that is late may have caused it by locks that it keeps. Raises: as `check`.
@@ -202,6 +226,9 @@ class ShareWorker:
         """
         if is_new:
             self._ends_others_s = self._clock() + self._identity.ttl_s
+        for (until_s,) in fetch(connection, statements.LEASE, (self.epoch,)):
+            if until_s in self._may_be_kept:  # the COMMIT that failed may have taken place
+                self._until_s = until_s
         self._live(connection)
         # Not only a new one: the transaction that was to write it may have failed.
         execute(connection, statements.PUT_SESSION, (self._session_of(connection), self.epoch))
@@ -229,7 +256,7 @@ class ShareWorker:
 
     def committed(self, adopted: Sequence[int]) -> None:
         """The lease is renewed; adopted links are gone."""
-        self._renewed_s = self._checked_s
+        self._renewed_s, self._may_be_kept = self._checked_s, {self._until_s}
         for ordinal in adopted:
             self._handed.pop(ordinal, None)
 

@@ -14,7 +14,7 @@ from typing import Any, Protocol
 
 from sqlalchemy import Connection
 
-from anabranch.frontier.errors import InvariantBroken, StoreInUse
+from anabranch.frontier.errors import InvariantBroken, StoreInUse, StoreSetBack
 from anabranch.frontier.records import ENDING, GateKey, OutcomeKind, QueueKey, Row, Turn, seen_fingerprints
 from anabranch.frontier.stores.contract import (
     Answer,
@@ -122,12 +122,16 @@ class SoleOwner:
     def __init__(self, epoch: int = 0) -> None:
         """`epoch`: of an opening that has taken place."""
         self._epoch = epoch
+        #: The marks that the store may have: one commit may have failed. The last one is of the transaction under way.
+        self._may_be_kept: list[str] = [""]
         self.lanes = KnownLanes()
 
     def open(self, connection: Connection, place: str, identity: Mapping[str, str], now_s: float) -> Opening:
         """As `schema.open_tables`."""
         opening = schema.open_tables(connection, place, identity, now_s)
         self._epoch = opening.epoch
+        with connection.begin():
+            self._may_be_kept = [self._last_mark(connection)]
         return opening
 
     def check(self, connection: Connection) -> None:
@@ -136,15 +140,20 @@ class SoleOwner:
         An owner that takes over waits for the commit, and so reads all that it keeps; after a take-over nothing is committed.
         """
         ((stored,),) = fetch_locked(connection, statements.FACT, ("epoch",), "SHARE")
+        if int(stored) < self._epoch:
+            raise StoreSetBack(f"the database is at opening {stored}, and this one is {self._epoch}: it was set back")
         if int(stored) != self._epoch:
             raise StoreInUse(
                 f"another owner has taken over (it is opening {stored}, this one was {self._epoch}); open it anew"
             )
 
     def rejoin(self, connection: Connection, *, is_new: bool) -> None:
-        """Nobody else was here meanwhile. Raises: as `check`."""
-        if is_new:
-            self.check(connection)
+        """Nobody else was here meanwhile, and nothing that was kept is gone. Raises: as `check`; StoreSetBack."""
+        if not is_new:
+            return
+        self.check(connection)
+        if self._last_mark(connection) not in self._may_be_kept:
+            raise StoreSetBack("the database lacks transactions that it had acknowledged: it was set back")
 
     def put_totals(self, connection: Connection, totals: Counters, number: int | None, now_s: float) -> None:
         """Among the facts of the crawl."""
@@ -159,17 +168,23 @@ class SoleOwner:
     def leave_mark(self, connection: Connection, mark: str) -> None:
         """Among the facts of the crawl. The epoch is part of the mark: numbers begin anew with each owner."""
         write(connection, statements.PUT_FACTS, [(_MARK, f"{self._epoch}.{mark}")])
+        self._may_be_kept.append(f"{self._epoch}.{mark}")
 
     def is_marked(self, connection: Connection, mark: str) -> bool:
         """It is the last one."""
-        return fetch(connection, statements.FACT, (_MARK,)) == [(f"{self._epoch}.{mark}",)]
+        return self._last_mark(connection) == f"{self._epoch}.{mark}"
+
+    def _last_mark(self, connection: Connection) -> str:
+        found = fetch(connection, statements.FACT, (_MARK,))
+        return str(found[0][0]) if found else ""
 
     def note(self, connection: Connection, notes: Mapping[str, str]) -> None:
         """Among the facts of the crawl."""
         schema.put_notes(connection, notes)
 
-    def committed(self, adopted: Sequence[int]) -> None:
-        """Nothing: it is the owner until its session ends."""
+    def committed(self, adopted: Sequence[int]) -> None:  # noqa: ARG002
+        """It is the owner until its session ends, so there is no lease; the mark of the last transaction is kept."""
+        self._may_be_kept = self._may_be_kept[-1:]
 
     def tasks(self, post: Callable[[list[Answer]], None]) -> list[Question]:  # noqa: ARG002
         """None."""

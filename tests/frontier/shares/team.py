@@ -64,11 +64,12 @@ class Worker:
         ttl_s: float = TTL_S,
         token: str = "",
         look_s: float = LOOK_S,
+        state: Path | None = None,
     ) -> None:
         self.name = name
         self.changed = Event()
         self.store = SqlStore(target, shared=Shared(share_rule_of(order), identity(name, token, ttl_s, look_s)))
-        self.frontier: Frontier = open_frontier(None, order, store=self.store, on_change=self._on_change)
+        self.frontier: Frontier = open_frontier(state, order, store=self.store, on_change=self._on_change)
         self.fetched: Counter[str] = Counter()
         self.held: list[Lease] = []
 

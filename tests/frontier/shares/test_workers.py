@@ -17,7 +17,7 @@ from sqlalchemy import Connection
 
 from anabranch.frontier.aio import AsyncFrontier
 from anabranch.frontier.composition import open_frontier, share_rule_of
-from anabranch.frontier.errors import FormatMismatch, PolicyError, StoreInUse, StoreUnavailable
+from anabranch.frontier.errors import FormatMismatch, PolicyError, StoreInUse, StoreSetBack, StoreUnavailable
 from anabranch.frontier.frontier import Frontier
 from anabranch.frontier.inspect.explain import QueueView
 from anabranch.frontier.records import Candidate, GateKey, Outcome, OutcomeKind, name_id
@@ -27,7 +27,8 @@ from anabranch.frontier.stores.sql.reading import Question
 from anabranch.frontier.stores.sql.store import SqlStore
 from anabranch.frontier.stores.sql.worker import Shared, WorkerIdentity
 from scripts.postgres_server import administer, fresh_database
-from tests.frontier.shares.team import SHARES, Site, Worker, crawl, identity, order, until
+from tests.frontier.shares.team import SHARES, Site, Worker, crawl, identity, order, until, waiting
+from tests.frontier.test_composition import crash
 from tests.patience import HANG_S
 from tests.postgres_server import own_server, server
 
@@ -355,6 +356,110 @@ def test_two_workers_with_one_name_are_refused(place: Path | str) -> None:
             Worker(place, "a", order(), token="elsewhere")
         one.frontier.schedule([Candidate("http://h.test/")])
         one.frontier.flush()
+
+
+# A store that was set back
+
+TABLES = ("url", "done", "seen", "lane", "queue", "gate", "parcel", "page", "share", "worker", "link", "crawl")
+
+
+def save(connection: Connection) -> None:
+    """Keep a copy of all rows, as a dump of a running job does."""
+    for table in TABLES:
+        connection.exec_driver_sql(f"CREATE TABLE saved_{table} AS SELECT * FROM {table}")
+
+
+def set_back(connection: Connection) -> None:
+    """Put the copy in the place of the rows, as a restore or a standby that lacks commits does."""
+    for table in TABLES:
+        connection.exec_driver_sql(f"DELETE FROM {table}")
+        connection.exec_driver_sql(f"INSERT INTO {table} SELECT * FROM saved_{table}")
+
+
+def at_once(worker: Worker, step: Callable[[Connection], None]) -> None:
+    """A step in a transaction of the worker's own store, after all that it has written."""
+    worker.frontier.flush()
+    worker.store._wait_for(step)
+
+
+def is_set_back(worker: Worker) -> bool:
+    """The worker has noticed it."""
+    try:
+        worker.frontier.take_answers()
+    except StoreSetBack:
+        return True
+    return False
+
+
+FIRST, SECOND = Candidate("http://a.test/1"), Candidate("http://a.test/2")
+
+
+def test_a_worker_notices_that_its_store_was_set_back_and_joins_with_a_fresh_filter(
+    place: Path | str, tmp_path: Path
+) -> None:
+    """Before it writes anything more; what only its filter knew is new again."""
+    worker = Worker(place, "a", order(), state=tmp_path / "a")
+    until(lambda: len(worker.serving) == SHARES, [worker])
+    worker.frontier.schedule([FIRST])
+    at_once(worker, save)
+    worker.frontier.schedule([SECOND])
+    worker.frontier.flush()
+    at_once(worker, set_back)
+    for _ in waiting([worker]):
+        if is_set_back(worker):
+            break
+    worker.frontier.close()
+    again = Worker(place, "a", order(), state=tmp_path / "a")
+    until(lambda: len(again.serving) == SHARES, [again])
+    assert "older copy" in again.frontier.filter_renewed or "not in the store" in again.frontier.filter_renewed
+    assert [verdict.kind.value for verdict in again.frontier.schedule([SECOND])] == ["new"]
+    again.frontier.flush()
+    assert again.store.job_counts().counters.queued == 2
+    again.close()
+
+
+@pytest.mark.parametrize("clean", [True, False])
+def test_a_worker_that_joins_a_restored_job_gets_a_fresh_filter(
+    place: Path | str, tmp_path: Path, *, clean: bool
+) -> None:
+    """However it had left; a worker that had left before the dump keeps its own."""
+    early = Worker(place, "early", order(), state=tmp_path / "early")
+    until(lambda: len(early.serving) == SHARES, [early])
+    early.frontier.schedule([FIRST])
+    early.frontier.flush()
+    early.close()
+    worker = Worker(place, "a", order(), state=tmp_path / "a")
+    until(lambda: len(worker.serving) == SHARES, [worker])
+    at_once(worker, save)
+    worker.frontier.schedule([SECOND])
+    worker.frontier.flush()
+    if clean:
+        worker.close()
+    else:
+        crash(worker.frontier)
+    other = Worker(place, "operator", order())
+    at_once(other, set_back)
+    other.store.close(clean=False)
+    for name, why in (("a", "older copy"), ("early", "")):
+        again = Worker(place, name, order(), token=name, state=tmp_path / name)
+        assert why in again.frontier.filter_renewed
+        assert bool(why) == bool(again.frontier.filter_renewed)
+        again.close()
+
+
+def test_a_worker_that_goes_on_after_an_outage_is_not_taken_for_one_that_was_set_back() -> None:
+    """Its lease is as it left it, whichever of its last commits took place."""
+    ends = (
+        "SELECT pg_terminate_backend(pid, 10000) FROM pg_stat_activity"
+        " WHERE datname = current_database() AND pid <> pg_backend_pid()"
+    )
+    with server() as place, team(place, "ab") as workers:
+        for number in range(5):
+            for worker in workers:
+                worker.frontier.schedule([Candidate(f"http://{worker.name}{number}.test/")])
+            administer(place, ends)
+            for worker in workers:
+                worker.frontier.flush()
 
 
 def test_another_number_of_shares_is_refused(place: Path | str) -> None:
