@@ -27,6 +27,74 @@ from anabranch.frontier.stores.contract import CHECKPOINT, FILTER, FrontierStore
 MARK_CHUNK = 10_000
 
 
+#: In the filter's folder, one line: the opening of the store that it takes part in, and the last batch whose keys it may know.
+BATCH_FILE = "BATCH"
+_LINE = re.compile(rb"(\S+) ([0-9]{20})\n")
+#: More than a store can have: the filter is not believed again.
+_BEYOND = 10**19
+
+
+class LastBatch:
+    """How far into its store's history a filter may know keys, kept beside it, so that a store that was set back is noticed.
+
+    The number is written before keys are marked, so a killed process leaves none that is too small; `sync` makes it durable
+    before the filter is. Cost of a `note`: 20 µs, once for each transaction. Errors: OSError; StoreFull, an OSError, too.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self._path = folder / BATCH_FILE
+        self._history = b""  #: the opening that is followed; empty: none
+
+    def require_in(self, opening: Opening, *, is_old: bool) -> None:
+        """The store has all that the filter may know; a filter that keeps nothing is believed unless it `is_old`.
+
+        Raises: FilterAhead.
+        """
+        if not opening.history:
+            return
+        try:
+            found = _LINE.fullmatch(self._path.read_bytes())
+        except FileNotFoundError:
+            if is_old:
+                raise FilterAhead("it does not say how much of the store it knows") from None
+            return
+        if found is None:
+            raise FilterAhead(f"{self._path} is damaged")
+        if int(found[2]) == _BEYOND:
+            raise FilterAhead("rows that this process had seen were not in the store")
+        require_in_store(found[1].decode(errors="replace"), int(found[2]), opening)
+
+    def begin(self, opening: Opening) -> None:
+        """Follow this opening of the store, from its first batch on; durable."""
+        if opening.history:
+            self._history = opening.history.encode()
+            with store_full_errors(self._path):
+                replace_file(self._path, self._line(0))
+
+    def note(self, batch: int) -> None:
+        """Keys of batches up to this number are marked from now on."""
+        if self._history:
+            with self._path.open("r+b", buffering=0) as file:
+                file.write(self._line(batch))
+
+    def distrust(self) -> None:
+        """The store is not as this process left it: the next opening makes the filter anew."""
+        with suppress(OSError):
+            self.note(_BEYOND)
+
+    def sync(self) -> None:
+        """Make what was noted durable."""
+        if self._history:
+            sync_path(self._path)
+
+    def _line(self, batch: int) -> bytes:
+        return b"%s %020d\n" % (self._history, batch)
+
+
+#: Of a filter that has no folder, or is another's.
+NO_FOLDER = LastBatch(Path())
+
+
 class Checkpoints:
     """Makes checkpoints in a thread of its own, `every_s` after the last one if there is something new, until the end.
 
@@ -43,11 +111,11 @@ class Checkpoints:
         marked: int = 0,
         on_change: Callable[[], None] = lambda: None,
         more: Callable[[], Mapping[str, str]] = dict,
-        before: Callable[[], None] = lambda: None,
+        last_batch: LastBatch = NO_FOLDER,
     ) -> None:
         """`marked`: every row up to this one is committed and marked. `more`: what else each notes; asked in its thread.
 
-        `before` makes durable what must never be older than the filter; it is called before the filter's sync.
+        `last_batch` is durable before the filter is: it must never be the older one.
         """
         self._store = store
         self._seen = seen
@@ -56,7 +124,7 @@ class Checkpoints:
         self._noted: int | None = None  # S of the last checkpoint of this process
         self._on_change = on_change
         self._more = more
-        self._before = before
+        self.last_batch = last_batch
         self.failure: StoreUnavailable | None = None  #: why there are no more checkpoints
         self._making = Lock()
         self._ends = Event()
@@ -102,7 +170,7 @@ class Checkpoints:
         """Make a checkpoint; the answer is why that failed."""
         marked = self._marked  # before the sync: what is marked meanwhile may not be in it
         try:
-            self._before()
+            self.last_batch.sync()
             self._seen.sync()
             self._store.note({CHECKPOINT: str(marked), FILTER: self._seen.position(), **self._more()})
         except StoreUnavailable as error:
@@ -215,71 +283,3 @@ def require_in_store(history: str, batch: int, opening: Opening) -> None:
         raise FilterAhead("the store does not have the opening that it was used in last: that is an older copy")
     if batch > last:
         raise FilterAhead(f"it has batches up to {batch:,}, the store up to {last:,}: that is an older copy")
-
-
-#: In the filter's folder, one line: the opening of the store that it takes part in, and the last batch whose keys it may know.
-BATCH_FILE = "BATCH"
-_LINE = re.compile(rb"(\S+) ([0-9]{20})\n")
-#: More than a store can have: the filter is not believed again.
-_BEYOND = 10**19
-
-
-class LastBatch:
-    """How far into its store's history a filter may know keys, kept beside it, so that a store that was set back is noticed.
-
-    The number is written before keys are marked, so a killed process leaves none that is too small; `sync` makes it durable
-    before the filter is. Cost of a `note`: 20 µs, once for each transaction. Errors: OSError; StoreFull, an OSError, too.
-    """
-
-    def __init__(self, folder: Path) -> None:
-        self._path = folder / BATCH_FILE
-        self._history = b""  #: the opening that is followed; empty: none
-
-    def require_in(self, opening: Opening, *, is_old: bool) -> None:
-        """The store has all that the filter may know; a filter that keeps nothing is believed unless it `is_old`.
-
-        Raises: FilterAhead.
-        """
-        if not opening.history:
-            return
-        try:
-            found = _LINE.fullmatch(self._path.read_bytes())
-        except FileNotFoundError:
-            if is_old:
-                raise FilterAhead("it does not say how much of the store it knows") from None
-            return
-        if found is None:
-            raise FilterAhead(f"{self._path} is damaged")
-        if int(found[2]) == _BEYOND:
-            raise FilterAhead("rows that this process had seen were not in the store")
-        require_in_store(found[1].decode(errors="replace"), int(found[2]), opening)
-
-    def begin(self, opening: Opening) -> None:
-        """Follow this opening of the store, from its first batch on; durable."""
-        if opening.history:
-            self._history = opening.history.encode()
-            with store_full_errors(self._path):
-                replace_file(self._path, self._line(0))
-
-    def note(self, batch: int) -> None:
-        """Keys of batches up to this number are marked from now on."""
-        if self._history:
-            with self._path.open("r+b", buffering=0) as file:
-                file.write(self._line(batch))
-
-    def distrust(self) -> None:
-        """The store is not as this process left it: the next opening makes the filter anew."""
-        with suppress(OSError):
-            self.note(_BEYOND)
-
-    def sync(self) -> None:
-        """Make what was noted durable."""
-        if self._history:
-            sync_path(self._path)
-
-    def _line(self, batch: int) -> bytes:
-        return b"%s %020d\n" % (self._history, batch)
-
-
-#: Of a filter that has no folder, or is another's.
-NO_FOLDER = LastBatch(Path())

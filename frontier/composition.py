@@ -94,7 +94,7 @@ def open_frontier(
     with ExitStack() as opened:  # closes everything if something fails
         opened.callback(store.close, clean=False)
         found = _open_filter(state, order, store, opening, seen)
-        seen, last_batch = found.seen, found.last_batch
+        seen = found.seen
         opened.callback(seen.close)
         checkpoints = Checkpoints(
             store,
@@ -104,10 +104,10 @@ def open_frontier(
             on_change=on_change,
             # Without the shared filter: if it is named again later, it does not have the URLs accepted meanwhile.
             more=(lambda: {SHARED: ""}) if shared is None else shared.notes,
-            before=last_batch.sync,
+            last_batch=found.last_batch,
         )
         opened.callback(checkpoints.close, final=False)
-        parts = _parts(order, store, found, opening, checkpoints, clock, board)
+        parts = _parts(order, store, seen, opening, checkpoints, clock, board)
         frontier = Frontier(store=store, seen=seen, parts=parts, checkpoints=checkpoints, clock=clock)
         frontier.filter_renewed = found.renewed
         _wake_by_budget(frontier, order, store, opening)
@@ -217,13 +217,12 @@ def _rules(order: FrontierOrder, sheets: Sheets) -> QueueRules:
 def _parts(
     order: FrontierOrder,
     store: FrontierStore,
-    found: _Filter,
+    seen: SeenFilter,
     opening: Opening,
     checkpoints: Checkpoints,
     clock: Clock,
     board: Board | None = None,
 ) -> Parts:
-    seen = found.seen
     sheets = Sheets(order.overrides)
     rules = _rules(order, sheets)
     outbox = Outbox(opening.counters.last_ordinal)
@@ -245,7 +244,8 @@ def _parts(
     schedule = Schedule(outbox, maker, rules, order.gates_in_memory, state)
     retries = Retries(may_have_any=opening.counters.waiting > 0)
     completion = Completion(outbox, schedule, retries, rules, opening.counters.waiting, board)
-    has_shared, last_batch = isinstance(seen, BesideShared), found.last_batch
+    has_shared = isinstance(seen, BesideShared)
+    last_batch = checkpoints.last_batch
     marking = Marking(seen, opening.counters.last_ordinal, has_shared=has_shared, last_batch=last_batch)
     admission = Admission(assignment_of(order), rules, marking, schedule, outbox, outbound)
     leases = Leases(order.lease_s, board)

@@ -160,17 +160,19 @@ class Crawl:
             raise UsageError("the crawl still runs; its result is available once it has ended")
         return self._task.result()
 
-    async def add(self, *seeds: str | Path) -> list[Facts]:
+    async def add(self, *seeds: str | Path, force: bool = False) -> list[Facts]:
         """Add seeds: URLs or files of URLs. Returns the url, verdict and reason of each.
 
-        Raises: UsageError for a text that is not a seed; then none is added.
+        The verdict is new, known (the reason is its state), hidden (the filter takes it for seen, the store does not have it),
+        refused, or later. `force` queues those that have ended and those that are hidden, too. Raises: UsageError for a text
+        that is not a seed; then none is added.
         """
         found = await asyncio.to_thread(read_seeds, seed_texts(seeds), io.BytesIO())
         if found.bad:
             bad = found.bad[0]
             raise UsageError(f"{bad.source}: {bad.text!r}: {bad.reason}")
         listed = [{"url": seed.url, "source": seed.source} for seed in found.seeds]
-        verdicts: list[Facts] = (await self._ask(ADD, {"seeds": listed}))["seeds"]
+        verdicts: list[Facts] = (await self._ask(ADD, {"seeds": listed, "force": force}))["seeds"]
         return verdicts
 
     async def pause(self) -> None:
@@ -312,9 +314,9 @@ class BlockingCrawl:
         while (page := self._thread.call(_next(self._pages))) is not None:
             yield page
 
-    def add(self, *seeds: str | Path) -> list[Facts]:
+    def add(self, *seeds: str | Path, force: bool = False) -> list[Facts]:
         """As `Crawl.add`."""
-        return self._thread.call(self._crawl.add(*seeds))
+        return self._thread.call(self._crawl.add(*seeds, force=force))
 
     def pause(self) -> None:
         """As `Crawl.pause`."""

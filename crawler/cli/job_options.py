@@ -69,12 +69,19 @@ def add(
     seeds: Annotated[
         Texts, typer.Argument(metavar="SEED...", help="URLs, files of URLs, or - for standard input.")
     ] = None,
+    force: Annotated[
+        bool, typer.Option("--force", help="Queue also URLs that have ended, or that the filter takes for seen.")
+    ] = False,
     as_json: Json = False,
 ) -> None:
-    """Add seeds to a job, running or not; `anabranch crawl` resumes a stopped one."""
+    """Add seeds to a job, running or not; `anabranch crawl` resumes a stopped one.
+
+    Each is new, known (with its state), hidden (the filter takes it for seen, the store does not have it), or refused. The exit
+    code is 5 if one is hidden or refused; the others are added all the same.
+    """
     if not seeds:
         raise typer.BadParameter("name a URL, a file of URLs, or - for standard input")
-    _run_operate("add", job, {"sources": list(seeds)}, as_json=as_json)
+    _run_operate("add", job, {"sources": list(seeds), "force": force}, as_json=as_json)
 
 
 def _run_operate(verb: str, job: str, arguments: Mapping[str, Any] | None = None, **how: bool) -> None:

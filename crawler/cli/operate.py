@@ -12,6 +12,7 @@ from pathlib import Path
 from anabranch.crawler.cli.command import guarded, put
 from anabranch.crawler.cli.tables import plain_table, totals_lines, trouble_line
 from anabranch.crawler.cli.terminal import say
+from anabranch.crawler.job.seeding import HIDDEN
 from anabranch.crawler.job.seeds import chunks_of, none_left, read_seeds
 from anabranch.crawler.operate.contract import OperatedJob
 from anabranch.crawler.operate.finding import operated, several_workers
@@ -41,7 +42,7 @@ def run_operate(
     def run() -> None:
         found = operated(job, say)
         if verb == "add":
-            _add(found, arguments["sources"], as_json=as_json)
+            _add(found, arguments["sources"], force=arguments["force"], as_json=as_json)
         elif verb == "status":
             _status(found, as_json=as_json, watch=watch)
         else:
@@ -109,8 +110,11 @@ def status_line(facts: Facts) -> str:
 
 # Seeds
 
+#: The filter may take a URL for seen that the store does not have.
+_NOT_ADDED = frozenset({VerdictKind.REFUSED.value, HIDDEN.verdict})
 
-def _add(job: OperatedJob, sources: Sequence[str], *, as_json: bool) -> None:
+
+def _add(job: OperatedJob, sources: Sequence[str], *, force: bool, as_json: bool) -> None:
     found = read_seeds(sources, io.BytesIO() if sys.stdin is None else sys.stdin.buffer)
     reports = [escaped(f"{bad.source}: {bad.text!r}: {bad.reason}") for bad in found.bad]
     if not found.seeds:
@@ -120,14 +124,14 @@ def _add(job: OperatedJob, sources: Sequence[str], *, as_json: bool) -> None:
     answers: list[Facts] = []
     is_running = False
     for chunk in chunks_of(found.seeds):
-        is_running, verdicts = job.add(chunk)
+        is_running, verdicts = job.add(chunk, force=force)
         answers += verdicts
     if as_json:
         put(json.dumps({"running": is_running, "seeds": answers}, indent=2))
     else:
         for line in added_lines(answers, is_running=is_running):
             put(line)
-    refused = len(found.bad) + sum(seed["verdict"] == VerdictKind.REFUSED.value for seed in answers)
+    refused = len(found.bad) + sum(seed["verdict"] in _NOT_ADDED for seed in answers)
     if refused:  # the others have been added; the exit code tells a script
         raise NoSeeds(f"{refused} of {len(answers) + len(found.bad)} seeds could not be added")
 

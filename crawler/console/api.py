@@ -128,6 +128,9 @@ class NewSeeds(_Body):
     """Seeds to be added."""
 
     seeds: Annotated[list[str], Field(min_length=1, max_length=100_000)]
+    force: Annotated[bool, Field(description="queue also URLs that have ended, or that the filter takes for seen")] = (
+        False
+    )
 
 
 class Block(_Body):
@@ -303,7 +306,8 @@ def stop(here: Here, who: Who, name: Name, asked: Annotated[Stop, Body()] = Stop
 @router.post("/jobs/{name}/seeds", summary="Add seeds", **_answers("Seeds"))
 def add(here: Here, who: Who, name: Name, asked: NewSeeds) -> Any:
     """Works on running and stopped jobs. A text that is not a URL is refused; the others are added."""
-    return _changed(here, who, "add", name, {"seeds": asked.seeds}, lambda: here.jobs.add(name, asked.seeds))
+    do = partial(here.jobs.add, name, asked.seeds, force=asked.force)
+    return _changed(here, who, "add", name, asked.model_dump(exclude_defaults=True), do)
 
 
 @router.get("/jobs/{name}/why", summary="Where a URL is, and why", **_answers("Explained"))

@@ -278,7 +278,7 @@ class ConsoleJobs:
                 raise JobInUse(directory, status["pid"], "it is crawled already")
             return self._launcher.start(directory, ["--again", "--yes"] if again else [], is_up)
 
-    def add(self, name: str, texts: Sequence[str]) -> Facts:
+    def add(self, name: str, texts: Sequence[str], *, force: bool = False) -> Facts:
         """Add seeds to a job. Returns whether it runs, and the verdicts; texts that are not URLs are refused.
 
         Raises: NoSeeds if no text is a URL.
@@ -289,7 +289,7 @@ class ConsoleJobs:
             raise NoSeeds(f"{bad[0].text!r}: {bad[0].reason}; none was added")
         job, is_running, verdicts = self.job(name), False, []
         for chunk in chunks_of([seed for seed in found if isinstance(seed, Seed)]):
-            is_running, added = job.add(chunk)
+            is_running, added = job.add(chunk, force=force)
             verdicts += added
         refused = [{"url": seed.text, "verdict": VerdictKind.REFUSED.value, "reason": seed.reason} for seed in bad]
         return {"running": is_running, "seeds": verdicts + refused}

@@ -19,14 +19,16 @@ from anabranch.crawler.extract.links import MANIFEST
 from anabranch.crawler.job.seeds import Book, Seed, SourceTags
 from anabranch.crawler.outcomes.errors import OrderError
 from anabranch.crawler.outcomes.failures import ServiceAway
-from anabranch.crawler.outcomes.status import FetchStatus
+from anabranch.crawler.outcomes.status import FetchStatus, describe
 from anabranch.crawler.outcomes.userfunctions import UserFunctionFailed
 from anabranch.crawler.scope.scope import Scope
 from anabranch.crawler.urls.canonicalization import KeyOf
 from anabranch.crawler.urls.parsing import canonical
 from anabranch.frontier.aio import AsyncFrontier
 from anabranch.frontier.cancellation import to_the_end
-from anabranch.frontier.records import Candidate, Lease, OutcomeKind, UrlRecord, Verdict, VerdictKind
+from anabranch.frontier.frontier import Frontier
+from anabranch.frontier.parts import Steps, asked
+from anabranch.frontier.records import Candidate, Lease, OutcomeKind, UrlRecord, UrlState, Verdict, VerdictKind
 
 #: Candidates per chunk: 12 ms of the event loop, and a few more when they are durable.
 CHUNK = 500
@@ -74,12 +76,79 @@ class CandidateMaker:
         """The candidate for a URL that this seed leads to. Raises: UserFunctionFailed."""
         return Candidate(url, self.key(url), hops, self.tags.payload_of(seed), force=force)
 
-    def seed(self, seed: Seed, ended: UrlRecord | None) -> Candidate:
-        """The candidate for a seed that the operator names; one that was never answered is tried again."""
-        return self.candidate(seed.url, seed.url, force=ended is not None and unanswered(ended))
+    def seed(self, seed: Seed, ended: UrlRecord | None, *, force: bool = False) -> Candidate:
+        """The candidate for a seed that the operator names; one that was never answered is tried again.
+
+        `force`: whatever the filter and the store know of it.
+        """
+        return self.candidate(seed.url, seed.url, force=force or (ended is not None and unanswered(ended)))
 
 
 NOT_TAKEN = "a seed cannot be taken"
+
+
+class Added(NamedTuple):
+    """What became of a seed that was added."""
+
+    verdict: str  #: new, known, hidden, refused or later
+    reason: str = ""  #: where a known one is, or why it was not added
+
+
+#: The filter takes it for seen, and no row has it: the filter errs.
+HIDDEN = Added("hidden", "the filter takes it for seen, the store does not have it; add it with --force")
+
+
+def known_as(record: UrlRecord) -> Added:
+    """The store has it, in this state."""
+    if record.state is not UrlState.ENDED:
+        return Added("known", record.state.value)
+    status = f" with {describe(record.status)}" if record.status else ""
+    return Added("known", f"{record.outcome}{status}")
+
+
+def add_in_steps(
+    frontier: Frontier, seeds: Sequence[Seed], maker: CandidateMaker, *, force: bool
+) -> Steps[tuple[list[Candidate], list[Added | None]]]:
+    """Before seeds are scheduled: the candidates of those that the store does not have, or that are forced, and the others.
+
+    A seed that is queued is never queued twice. The second list has an entry for each seed, None if it has a candidate. Raises:
+    UserFunctionFailed.
+    """
+    keyed = [(seed.url, key_of(seed.url, maker.key)) for seed in seeds]
+    operations = frontier.operations
+    ended = yield from asked(operations.ended, [key for _, key in keyed])
+    # One of several workers has a filter that lacks what the others found: the store is asked about every seed.
+    unseen = frontier.unseen([key for _, key in keyed]) if frontier.hosting is None else [False] * len(keyed)
+    doubtful = [one for one, is_unseen in zip(keyed, unseen, strict=True) if one[1] not in ended and not is_unseen]
+    found = yield from operations.views.records(doubtful)
+    queued = {url: record for (url, _), record in zip(doubtful, found, strict=True) if record is not None}
+    candidates: list[Candidate] = []
+    known: list[Added | None] = []
+    for seed, (url, key) in zip(seeds, keyed, strict=True):
+        record = queued.get(url) or ended.get(key)
+        is_wanted = record is None or (record.state is UrlState.ENDED and (force or unanswered(record)))
+        known.append(None if is_wanted or record is None else known_as(record))
+        if is_wanted:
+            candidates.append(maker.seed(seed, record, force=force))
+    return candidates, known
+
+
+def added_in_steps(
+    frontier: Frontier, candidates: Sequence[Candidate], verdicts: Sequence[Verdict], known: Sequence[Added | None]
+) -> Steps[list[Added]]:
+    """After they were scheduled: what became of each seed; `candidates` and `known` are those of `add_in_steps`."""
+    seen = [one for one, verdict in zip(candidates, verdicts, strict=True) if verdict.kind is VerdictKind.SEEN]
+    found = yield from frontier.operations.views.records([(one.url, one.dedup_key()) for one in seen])
+    rows = iter(found)
+    scheduled = iter([_added(verdict, rows) for verdict in verdicts])
+    return [next(scheduled) if one is None else one for one in known]
+
+
+def _added(verdict: Verdict, rows: Iterator[UrlRecord | None]) -> Added:
+    if verdict.kind is not VerdictKind.SEEN:
+        return Added(verdict.kind.value, verdict.reason)
+    record = next(rows)
+    return HIDDEN if record is None else known_as(record)
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,20 +183,24 @@ class Seeding:
         if self.given is not None:
             await self.given(candidates)
 
-    async def add(self, given: Sequence[Seed]) -> list[Verdict]:
-        """Add seeds while the crawl runs: record them, open the scope for them, schedule them durably. The verdict of each."""
+    async def add(self, given: Sequence[Seed], *, force: bool = False) -> list[Added]:
+        """Add seeds while the crawl runs: record them, open the scope for them, schedule them durably. What became of each.
+
+        `force`: also those that have ended, or that the filter takes for seen.
+        """
         keys_of(given, self.maker.key)  # a seed without a key must not get into the book
         async with self._writing:
             await to_the_end(asyncio.to_thread(self.book.add_all, given))
             self.catch_up()
+        core = self.frontier.core
         with user_function_errors(NOT_TAKEN):
-            ended = await self._ended(given)
-            candidates = [self.maker.seed(seed, ended.get(seed.url)) for seed in given] + self._maps(given)
-        verdicts = await schedule_all(self.frontier, candidates)
+            candidates, known = await self.frontier.look(add_in_steps(core, given, self.maker, force=force))
+            maps = self._maps(given)
+        verdicts = (await schedule_all(self.frontier, [*candidates, *maps]))[: len(candidates)]
         if self.given is not None:
-            await self.given(candidates)
+            await self.given([*candidates, *maps])
         await self.frontier.flush()
-        return verdicts[: len(given)]
+        return await self.frontier.look(added_in_steps(core, candidates, verdicts, known))
 
     def catch_up(self) -> None:
         """Open the scope for seeds that are new in the book, whoever put them there."""

@@ -49,8 +49,11 @@ class OperatedJob(Protocol):
     def wait(self) -> Facts | None:
         """Wait until nobody crawls the job; its status then, if it is known at no cost."""
 
-    def add(self, seeds: Sequence[Seed]) -> tuple[bool, list[Facts]]:
-        """Add seeds: whether a crawl runs, and the url, verdict and reason of each."""
+    def add(self, seeds: Sequence[Seed], *, force: bool = False) -> tuple[bool, list[Facts]]:
+        """Add seeds: whether a crawl runs, and the url, verdict and reason of each.
+
+        `force`: also those that have ended, or that the filter takes for seen.
+        """
 
     def change_order(self, settings: Sequence[str]) -> Facts:
         """Change the job's order by settings `section.key=value`: the `changes`, each with key, was, now and a line, and a

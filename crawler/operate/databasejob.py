@@ -20,7 +20,7 @@ from anabranch.crawler.order.order import CrawlOrder
 from anabranch.crawler.outcomes.errors import UsageError
 from anabranch.crawler.report.metrics import Numbers
 from anabranch.crawler.run.crawl_verbs import ADD, REPORT
-from anabranch.crawler.run.explain import explainer_of, while_stopped
+from anabranch.crawler.run.explain import explainer_of, while_stopped, with_remedy
 from anabranch.crawler.run.merging import merged_active
 from anabranch.crawler.run.shared_job import (
     NoWorkers,
@@ -85,16 +85,16 @@ class DatabaseJob:
                 wait_until_free(job.folder)
             return job.status()
 
-    def add(self, seeds: Sequence[Seed]) -> tuple[bool, list[Facts]]:
+    def add(self, seeds: Sequence[Seed], *, force: bool = False) -> tuple[bool, list[Facts]]:
         """To the workers, or to the rows."""
         listed = [{"url": seed.url, "source": seed.source} for seed in seeds]
         with self._shared(reads=False) as job:
             try:
-                return True, job.answer(ADD, {"seeds": listed})["seeds"]
+                return True, job.answer(ADD, {"seeds": listed, "force": force})["seeds"]
             except NoWorkers:
                 with opened_whole(job) as (frontier, order, book):
                     key = Canonicalizer(order.urls.canonicalization).key
-                    return False, add_to_stopped(frontier, book, seeds, key)["seeds"]
+                    return False, add_to_stopped(frontier, book, seeds, key, force=force)["seeds"]
 
     def change_order(self, settings: Sequence[str]) -> Facts:
         """In the rows, from which the workers take it."""
@@ -105,11 +105,12 @@ class DatabaseJob:
         """By the workers whom the verb concerns, or on the whole job if none is at work."""
         with self._shared(reads=verb in READING) as job:
             try:
-                return VerbAnswer(job.answer(verb, arguments), is_running=True)
+                return VerbAnswer(with_remedy(job.answer(verb, arguments), job.place, is_folder=False), is_running=True)
             except NoWorkers:
                 with opened_whole(job) as (frontier, order, seeds):
                     explainer = explainer_of(order, seeds, job.folder)
                     facts = explainer.explained(verb, answer(frontier, verb, explainer.with_key(verb, arguments)))
+                    facts = with_remedy(facts, job.place, is_folder=False)
                     return VerbAnswer(while_stopped(facts, ""), is_running=False)
 
     def active(self, limit: int) -> Facts | None:

@@ -35,7 +35,7 @@ from anabranch.crawler.run.crawl_verbs import (
     changed_facts,
     limits_note,
 )
-from anabranch.crawler.run.explain import ABOUT_URLS, open_explainer, while_stopped
+from anabranch.crawler.run.explain import ABOUT_URLS, open_explainer, while_stopped, with_remedy
 from anabranch.crawler.run.status import stopped_facts
 from anabranch.crawler.run.verbs import READING, WHATEVER_KEY, Arguments, Facts, answer
 from anabranch.crawler.urls.canonicalization import Canonicalizer
@@ -88,10 +88,11 @@ class FolderJob:
         """Wait until no process holds the job."""
         wait_until_free(self.directory)
 
-    def add(self, seeds: Sequence[Seed]) -> tuple[bool, list[Facts]]:
+    def add(self, seeds: Sequence[Seed], *, force: bool = False) -> tuple[bool, list[Facts]]:
         """To the crawl, or to the book and the queue."""
         refuse_embedded(self.directory)
-        facts = self._ask(ADD, {"seeds": [{"url": seed.url, "source": seed.source} for seed in seeds]})
+        listed = [{"url": seed.url, "source": seed.source} for seed in seeds]
+        facts = self._ask(ADD, {"seeds": listed, "force": force})
         if facts is not None:
             return True, facts["seeds"]
         from anabranch.crawler.run.stopped_verbs import add_to_stopped  # noqa: PLC0415 - commands on a running crawl do not need it
@@ -103,7 +104,7 @@ class FolderJob:
             SeedBook(self.directory / "state" / SEED_BOOK) as book,
         ):
             key = Canonicalizer(order.urls.canonicalization).key
-            return False, add_to_stopped(frontier, book, seeds, key)["seeds"]
+            return False, add_to_stopped(frontier, book, seeds, key, force=force)["seeds"]
 
     def change_order(self, settings: Sequence[str]) -> Facts:
         """In the crawl, or for the next one. Another process may change the job now, or begin to crawl it: this waits."""
@@ -132,14 +133,14 @@ class FolderJob:
         """From the crawl, or from the job as it was left; a verb that changes something never works on a copy."""
         facts = self._ask(verb, arguments)
         if facts is not None:
-            return VerbAnswer(facts, is_running=True)
+            return VerbAnswer(with_remedy(facts, str(self.directory)), is_running=True)
         with self._place(reads=verb in READING) as place, opened(place) as (frontier, order):
             if verb not in ABOUT_URLS:
                 return VerbAnswer(answer(frontier, verb, arguments), is_running=False)
             with open_explainer(place, order) as explainer:
                 facts = explainer.explained(verb, answer(frontier, verb, explainer.with_key(verb, arguments)))
             ending = self._last_run().ending.partition(";")[0]
-            return VerbAnswer(while_stopped(facts, ending), is_running=False)
+            return VerbAnswer(while_stopped(with_remedy(facts, str(self.directory)), ending), is_running=False)
 
     def report(self, arguments: Mapping[str, object]) -> Facts:
         """From the crawl, or from the job as it was left."""

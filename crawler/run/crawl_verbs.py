@@ -12,6 +12,7 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 from anabranch.crawler.job.changes import change_order
+from anabranch.crawler.job.seeding import Added
 from anabranch.crawler.job.seeds import Seed
 from anabranch.crawler.job.state import current_round
 from anabranch.crawler.order.changes import Change
@@ -27,7 +28,6 @@ from anabranch.crawler.run.run_state import Cause, Phase
 from anabranch.crawler.run.verbs import Arguments, Facts, answer_running
 from anabranch.crawler.urls.parsing import canonical
 from anabranch.frontier.cancellation import or_closed, to_the_end
-from anabranch.frontier.records import Verdict
 from anabranch.frontier.times import counted, duration_words
 
 if TYPE_CHECKING:  # commands on a job need none of it
@@ -75,7 +75,7 @@ class CrawlVerbs:
             state.stop(ending, at_once=now)
         elif verb == ADD:
             seeds = seeds_argument(given)
-            return added_seeds(seeds, await self._parts.seeding.add(seeds))
+            return added_seeds(seeds, await self._parts.seeding.add(seeds, force=bool(given.get("force"))))
         elif verb == SET:
             return await self._set(settings_argument(given))
         elif verb == REPORT:
@@ -196,10 +196,12 @@ def seeds_argument(given: Arguments) -> list[Seed]:
     return seeds
 
 
-def added_seeds(seeds: Sequence[Seed], verdicts: Sequence[Verdict]) -> Facts:
-    """The verdict of each seed: `new`, `seen`, `refused` with a reason, or `later` if the filter has not decided yet."""
-    pairs = zip(seeds, verdicts, strict=True)
-    return {"seeds": [{"url": seed.url, "verdict": found.kind.value, "reason": found.reason} for seed, found in pairs]}
+def added_seeds(seeds: Sequence[Seed], added: Sequence[Added]) -> Facts:
+    """The verdict of each seed: `new`, `known` with its state, `hidden` by the filter, `refused`, or `later` if the filter has
+    not decided yet; with a reason.
+    """
+    pairs = zip(seeds, added, strict=True)
+    return {"seeds": [{"url": seed.url, **found._asdict()} for seed, found in pairs]}
 
 
 async def facts_of_running(context: RunContext, parts: RunParts, needs: frozenset[str] = ALL_NEEDS) -> JobFacts:

@@ -13,6 +13,7 @@ from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
+from shlex import quote
 from types import MappingProxyType
 
 from anabranch.crawler.accounts.crawl_log import CrawlLogEntry, last_entry
@@ -31,7 +32,7 @@ from anabranch.crawler.scope.scope import Scope, explain_scope, open_scope
 from anabranch.crawler.scope.similarity import SimilarUrlFilter, open_similar_filter, similarity_of
 from anabranch.crawler.urls.canonicalization import Canonicalizer, KeyOf
 from anabranch.crawler.urls.parsing import seed_url
-from anabranch.frontier.inspect.explain import NEVER_SCHEDULED, REFUSED
+from anabranch.frontier.inspect.explain import NEVER_SCHEDULED, NOT_STORED, REFUSED
 from anabranch.frontier.records import GateKey, UrlState
 from anabranch.frontier.scheduling.lifecycle import QueueState
 from anabranch.frontier.times import clock_words
@@ -174,6 +175,24 @@ def blocked_by(patterns: Sequence[str]) -> Callable[[str], bool]:
     """Whether one of the operator's patterns ([scope] block) matches a URL."""
     blocks = [re.compile(pattern) for pattern in patterns]
     return lambda url: any(block.search(url) for block in blocks)
+
+
+def with_remedy(facts: Facts, job: str, *, is_folder: bool = True) -> Facts:
+    """The facts about a URL that the filter hides, with the commands that bring it back; `job` as a command names it. Pure.
+
+    `is_folder`: the job's filter is in its folder.
+    """
+    explanation = facts.get("explanation", {})
+    if explanation.get("state") != NOT_STORED:
+        return facts
+    name, url = quote(job), quote(explanation["subject"])
+    exact = f"anabranch frontier rebuild-filter {name} -s dedup.filter=exact"
+    reason = (
+        "the filter takes it for seen, the store does not have it: it was lost to the filter; "
+        f"`anabranch add --force {name} {url}` queues it"
+        + (f", and `{exact}` makes a filter that loses none" if is_folder else "")
+    )
+    return {**facts, "explanation": {**explanation, "reason": reason}}
 
 
 def while_paused(facts: Facts, paused: str) -> Facts:

@@ -11,7 +11,15 @@ from anabranch.crawler.accounts.crawl_log import CrawlLogEntry, crawl_log_line, 
 from anabranch.crawler.accounts.database import AccountsView
 from anabranch.crawler.archive.sink import JournalEntry
 from anabranch.crawler.job.journal import LineFile
-from anabranch.crawler.job.seeding import CandidateMaker, SeedFact, keys_of, seed_keys, seed_outcomes
+from anabranch.crawler.job.seeding import (
+    CandidateMaker,
+    SeedFact,
+    add_in_steps,
+    added_in_steps,
+    keys_of,
+    seed_keys,
+    seed_outcomes,
+)
 from anabranch.crawler.job.seeds import Book, Seed, SourceTags
 from anabranch.crawler.job.state import Round, current_round, round_of_run
 from anabranch.crawler.outcomes.errors import storage_errors
@@ -23,19 +31,18 @@ from anabranch.crawler.run.crawl_verbs import added_seeds, report_limit
 from anabranch.crawler.run.verbs import Arguments, Facts
 from anabranch.crawler.urls.canonicalization import KeyOf
 from anabranch.frontier.frontier import Frontier
+from anabranch.frontier.parts import run
 from anabranch.frontier.records import Head
 
 
-def add_to_stopped(frontier: Frontier, book: Book, seeds: Sequence[Seed], key: KeyOf) -> Facts:
+def add_to_stopped(frontier: Frontier, book: Book, seeds: Sequence[Seed], key: KeyOf, *, force: bool = False) -> Facts:
     """Add seeds to a job that is not running (blocks): to the book first, then to the queue. Raises: as both."""
-    keys = keys_of(seeds, key)
+    keys_of(seeds, key)  # a seed without a key must not get into the book
     book.add_all(seeds)
-    maker = CandidateMaker(key, SourceTags(book))
-    ended = frontier.operations.ended(keys)
-    candidates = [maker.seed(seed, ended.get(known)) for seed, known in zip(seeds, keys, strict=True)]
+    candidates, known = run(add_in_steps(frontier, seeds, CandidateMaker(key, SourceTags(book)), force=force))
     verdicts = frontier.schedule(candidates)  # a Frontier that was opened just now is not busy
     frontier.flush()
-    return added_seeds(seeds, verdicts)
+    return added_seeds(seeds, run(added_in_steps(frontier, candidates, verdicts, known)))
 
 
 def report_of_stopped(

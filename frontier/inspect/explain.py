@@ -15,6 +15,8 @@ from anabranch.frontier.times import counted, duration_words, in_time, moment_wo
 
 #: The state of an unknown URL.
 NEVER_SCHEDULED = "never scheduled"
+#: The state of a URL that the filter hides by error.
+NOT_STORED = "not stored"
 STORE_BEHIND = "the store is behind: nothing is leased until it has caught up"
 #: The state of a URL that no queue takes.
 REFUSED = "refused"
@@ -144,7 +146,7 @@ def _url_state(facts: UrlFacts, now_s: float) -> tuple[str, list[str]]:
         if facts.refused:
             return REFUSED, [f"it cannot be queued: {facts.refused}"]
         if facts.seen:
-            return "not stored", ["the filter takes it for seen, the store does not know it; schedule it with force"]
+            return NOT_STORED, ["the filter takes it for seen, the store does not have it; schedule it with force"]
         return NEVER_SCHEDULED, ["it was never scheduled; the queue and gate are those that it would get"]
     if record.state is UrlState.ENDED:
         status = facts.status_words or (str(record.status) if record.status else "")

@@ -157,6 +157,19 @@ class Views:
         facts = yield from self._url_facts(subject, record, place, is_seen=is_seen)
         return explain_url(facts._replace(store_behind=is_behind), self._clock())
 
+    def records(self, urls: Sequence[tuple[str, bytes]]) -> Steps[list[UrlRecord | None]]:
+        """The store's record of each URL with its dedup key, in order; None: the store does not have it.
+
+        It sees all that was scheduled before. Cost: a few seeks each.
+        """
+        yield from self.flush()
+        records: list[UrlRecord | None] = []
+        for url, key in urls:
+            lane = self._parts.admission.assignment.lane_of(url)
+            record = yield from asked(self._store.look_up, key, lane)
+            records.append(record)
+        return records
+
     def explain_all(self, url: str, words: Callable[[int], str] = str) -> Steps[list[Explanation]]:
         """The same for each row of a URL with any dedup key: a host program's requests have keys of their own.
 

@@ -3,17 +3,21 @@
 import asyncio
 import json
 import os
+import re
 import shlex
 import signal
 import socket
 import sys
+import zlib
 from contextlib import contextmanager, suppress
+from itertools import count
 
 import pytest
 
 from tests.acceptance.command import PATIENCE_S, anabranch, crawl_log, ended, environment, start, start_as, write_order
 from tests.facts_schema import checked
 from tests.site.oracle import expected
+from tests.site.page import Host, Page, go
 from tests.site.server import SmallWeb
 
 SEED = "http://blog.alpha.test/"
@@ -173,7 +177,7 @@ async def test_seeds_are_added_to_a_running_crawl(tmp_path, slow_web):
     with held_up(slow_web):
         added = await told(tmp_path, "add", "more.txt", "no host at all")
     assert added.code == 5, "one of them was none"
-    assert added.out == f"new      {OTHER}\nseen     {SEED}\n"
+    assert added.out == f"new      {OTHER}\nknown    {SEED} (done with 200 OK)\n"
     assert "'no host at all'" in added.err
     book = (tmp_path / "job" / "state" / "seeds.jsonl").read_text()
     assert '"source": "more.txt:1"' in book
@@ -188,13 +192,41 @@ async def test_seeds_are_added_to_a_job_that_is_not_running(tmp_path, slow_web):
     command = crawl_of(tmp_path, slow_web)
     assert (await anabranch(*command, cwd=tmp_path)).code == 0
     assert "finished: nothing is queued" in (await told(tmp_path, "status")).out
-    for verdict in ("new", "seen"):
+    for verdict, state in (("new", ""), ("known", " (queued)")):
         added = await told(tmp_path, "add", OTHER)
         assert added.code == 0, added.err
         goes_on = "no crawl of this job is running; `anabranch crawl` resumes it"
-        assert added.out == f"{verdict:<8} {OTHER}\n{goes_on}\n"
+        assert added.out == f"{verdict:<8} {OTHER}{state}\n{goes_on}\n"
     assert (await anabranch("crawl", "-c", tmp_path / "order.toml", "--job", tmp_path / "job", cwd=tmp_path)).code == 0
     assert crawl_log(tmp_path / "job") == expected([SEED, OTHER])
+
+
+async def test_a_page_that_the_filter_hides_is_brought_back_by_the_command_that_why_names(tmp_path):
+    """`add` says that it is in no state, ends with 5, and queues nothing; `add --force` queues it."""
+    seed = "http://a.test/"
+    bits = zlib.crc32(seed.encode()) >> 16  # all that a filter of two levels goes by
+    hidden = next(url for n in count() if zlib.crc32((url := f"{seed}{n}").encode()) >> 16 == bits)
+    path = hidden.removeprefix("http://a.test")
+    async with SmallWeb({"a.test": Host(pages={"/": Page(links=go(path)), path: Page()})}) as web:
+        order = write_order(
+            tmp_path, web.hosts, dedup={"filter": "smm", "signature": "crc32", "levels": [1, 1]}, limits={"pages": 9}
+        )
+        command = ("crawl", seed, "-c", order, "--job", tmp_path / "job")
+        assert (await anabranch(*command, cwd=tmp_path)).code == 0
+        assert set(crawl_log(tmp_path / "job")) == {seed}
+        added = await told(tmp_path, "add", hidden)
+        assert (added.code, added.out.split("\n")[0]) == (
+            5,
+            f"hidden   {hidden} (the filter takes it for seen, the store does not have it; add it with --force)",
+        )
+        said = (await told(tmp_path, "why", hidden)).out
+        (named,) = re.findall(r"`anabranch (add .*?)`", said)
+        assert shlex.split(named) == ["add", "--force", str(tmp_path / "job"), hidden]
+        forced = await anabranch(*shlex.split(named), cwd=tmp_path)
+        assert (forced.code, forced.out.split("\n")[0]) == (0, f"new      {hidden}")
+        assert (await anabranch(*command, cwd=tmp_path)).code == 0
+        assert set(crawl_log(tmp_path / "job")) == {seed, hidden}
+        assert f"known    {hidden} (done with 200 OK)" in (await told(tmp_path, "add", hidden)).out
 
 
 @pytest.mark.parametrize("verb", ["pause", "resume", "stop"])

@@ -132,7 +132,7 @@ async def test_a_page_under_many_session_ids_is_fetched_once(tmp_path) -> None:
         said = await why(tmp_path, again)
         assert f"it is known as http://a.test{spellings[0]}, which has the same key; it is done with status 200" in said
         added = await anabranch("add", "job", f"http://a.test{spellings[4]}", cwd=tmp_path)
-        assert added.out.startswith("seen ")
+        assert added.out.startswith("known ")
 
 
 async def test_of_urls_that_are_alike_only_the_first_are_taken(tmp_path) -> None:

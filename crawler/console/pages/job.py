@@ -200,11 +200,14 @@ class _Overview:
             ui.label("Add seeds").classes("text-h6")
             given = ui.textarea("URLs, one per line").props("outlined autofocus").classes("w-full")
 
+            force = ui.checkbox("Also URLs that have ended, or that the filter takes for seen")
+
             async def add() -> None:
                 """Add them; the dialog stays open if that fails."""
                 name, texts = self._name, [line.strip() for line in given.value.splitlines() if line.strip()]
-                do = partial(self._view.console.jobs.add, name, texts)
-                added = await act(self._view, "add", name, {"seeds": texts}, do) if texts else None
+                do = partial(self._view.console.jobs.add, name, texts, force=force.value)
+                note = {"seeds": texts, **({"force": True} if force.value else {})}
+                added = await act(self._view, "add", name, note, do) if texts else None
                 if added is not None:
                     say("; ".join(seed_lines(added["seeds"])))
                     dialog.submit(True)

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import threading
+from collections.abc import Sequence
 
 import pytest
 import structlog
 
 from anabranch.crawler.job import seeding as seeding_module
-from anabranch.crawler.job.seeding import CandidateMaker, SeedFact, Seeding, schedule_all
+from anabranch.crawler.job.seeding import HIDDEN, CandidateMaker, SeedFact, Seeding, schedule_all
 from anabranch.crawler.job.seeds import Seed, SeedBook
 from anabranch.crawler.order.sections import ScopeSection
 from anabranch.crawler.outcomes.errors import OrderError
@@ -18,6 +19,7 @@ from anabranch.crawler.scope.scope import open_scope
 from anabranch.crawler.urls.canonicalization import Canonicalizer
 from anabranch.frontier.aio import AsyncFrontier
 from anabranch.frontier.records import Candidate, Outcome, OutcomeKind, VerdictKind
+from anabranch.frontier.seen import ExactFilter
 from anabranch.frontier.stores.memory.store import MemoryStore
 from tests.crawler.builder import memory_frontier, settle
 from tests.frontier.builder import HASTE, DelayingStore, build
@@ -326,10 +328,42 @@ async def test_a_seed_that_is_added_later_is_noted_opened_and_scheduled(seeding,
     """Durably, and what became of each is answered in the order of the seeds."""
     await seeding.begin(given(A))
     verdicts = await seeding.add(given(B, A, C))
-    assert [verdict.kind.value for verdict in verdicts] == ["new", "seen", "new"]
+    assert verdicts == [("new", ""), ("known", "queued"), ("new", "")]
     assert [seed.url for seed in book] == [A, B, C]
     assert scope.accepts(f"{C}1", "L")
     assert frontier.core.durable == frontier.core.sent
+
+
+class Hiding(ExactFilter):
+    """A filter that errs about one URL."""
+
+    def unseen(self, keys: Sequence[bytes]) -> list[bool]:
+        return [is_new and key != B.encode() for key, is_new in zip(keys, super().unseen(keys), strict=True)]
+
+
+async def test_a_seed_that_the_filter_hides_is_told_and_queued_by_force(book, scope) -> None:
+    """It is in no state, which is not the same as known; the other seeds are added all the same."""
+    core = build(seen=Hiding(), politeness=HASTE).core
+    async with AsyncFrontier(lambda _: core) as frontier:
+        seeding = Seeding(book, scope, frontier)
+        assert await seeding.add(given(A, B)) == [("new", ""), HIDDEN]
+        assert core.pending == 1
+        assert await seeding.add(given(A, B), force=True) == [("known", "queued"), ("new", "")]
+        assert core.pending == 2, "one that is queued is not queued twice"
+        assert await seeding.add(given(B), force=True) == [("known", "queued")]
+
+
+async def test_force_queues_a_seed_again_that_has_ended(book, scope) -> None:
+    """Without it the state is named."""
+    core = build(politeness=HASTE).core
+    async with AsyncFrontier(lambda _: core) as frontier:
+        seeding = Seeding(book, scope, frontier)
+        await seeding.add(given(A))
+        await end(frontier, DONE, 200)
+        assert await seeding.add(given(A)) == [("known", "done with 200 OK")]
+        assert core.pending == 0
+        assert await seeding.add(given(A), force=True) == [("new", "")]
+        assert core.pending == 1
 
 
 # Keys, sitemaps, order's functions

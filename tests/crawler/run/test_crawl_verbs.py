@@ -166,13 +166,13 @@ async def test_all_other_verbs_are_the_frontiers_or_the_reports(crawl) -> None:
 async def test_an_added_seed_is_noted_opened_and_queued(crawl) -> None:
     """What is queued already is seen; its place is opened all the same."""
     answered = await crawl.ask(ADD, seeds=seeds(A, B, B))
-    assert [(seed["url"], seed["verdict"]) for seed in answered["seeds"]] == [(A, "seen"), (B, "new"), (B, "seen")]
+    assert [(seed["url"], seed["verdict"]) for seed in answered["seeds"]] == [(A, "known"), (B, "new"), (B, "known")]
     assert [seed.url for seed in crawl.book] == [A, B]
     assert crawl.scope.accepts(f"{B}1", "L")
     assert crawl.frontier.core.counts().pending == 2
 
 
-@pytest.mark.parametrize(("status", "verdict"), [(-2, "new"), (200, "seen")])
+@pytest.mark.parametrize(("status", "verdict"), [(-2, "new"), (200, "known")])
 async def test_a_seed_that_was_given_up_without_an_answer_is_tried_again(crawl, status, verdict) -> None:
     """One that was answered is not."""
     kind = OutcomeKind.DONE if status > 0 else OutcomeKind.FAILED
@@ -201,7 +201,7 @@ async def test_a_job_that_is_stopped_takes_seeds_in_the_same_way(tmp_path) -> No
         with SeedBook(tmp_path / "seeds.jsonl") as book:
             facts = add_to_stopped(frontier.core, book, given, Canonicalizer().key)
             assert list(book) == given
-        assert [seed["verdict"] for seed in facts["seeds"]] == ["seen", "new"]
+        assert [seed["verdict"] for seed in facts["seeds"]] == ["known", "new"]
         assert frontier.core.durable == frontier.core.sent
 
 
