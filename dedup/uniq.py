@@ -27,7 +27,7 @@ from anabranch.dedup.exact.runfolder import MANIFEST as EXACT_MANIFEST
 from anabranch.dedup.files import Closing, formatfile
 from anabranch.dedup.files.locks import folder_turn
 from anabranch.dedup.keys import BoolArray, are_distinct, fingerprints, first_of_each
-from anabranch.dedup.smm.addresses import full_name, levels_for
+from anabranch.dedup.smm.addresses import full_name, levels_for, planned_loss
 from anabranch.dedup.smm.store import Smm, SmmStatistics, shape
 
 MAGIC = "anabranch uniq filter"
@@ -54,16 +54,21 @@ class UniqParameters:
     """The shape of a filter; its folder records the parameters of its mode. The defaults are for 10 million URLs."""
 
     mode: str = "both"  #: selects the stages: a name in `MODES`
-    signature: str = "crc32"  #: of the SMM: a name in `smm.addresses.SIGNATURES`
-    #: Of the SMM: bytes of the signature that each level takes; None: by `expected`.
+    #: Of the SMM: a name in `smm.addresses.SIGNATURES`; None: xxh3-64 where the SMM is the only record, else crc32.
+    signature: str | None = None
+    #: Of the SMM: bytes of the signature that each level takes; None: by `expected`, and where it is the only record, by
+    #: `false_positive`.
     levels: tuple[int, ...] | None = None
     expected: int = 10_000_000  #: n: keys that the DSBF holds before its first split
-    false_positive: float = 1e-3  #: f: bound of the rate of each leaf of the DSBF
+    false_positive: float = (
+        1e-3  #: f: bound of the rate of each leaf of the DSBF, and of the fill of an SMM that is alone
+    )
     leaf_bits: int = 1 << 23  #: m: bits of one leaf of the DSBF, a power of two
     split_fan_out: int = 4  #: children that a full leaf of the DSBF gets
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "signature", full_name(self.signature))
+        if self.signature is not None:
+            object.__setattr__(self, "signature", full_name(self.signature))
 
     @property
     def stages(self) -> tuple[str, ...]:
@@ -76,7 +81,35 @@ class UniqParameters:
     @property
     def smm_levels(self) -> tuple[int, ...]:
         """The levels as given, or those that fit the expected keys."""
-        return levels_for(self.expected) if self.levels is None else self.levels
+        if self.levels is not None:
+            return self.levels
+        return levels_for(self.expected, self.false_positive) if self.stages == ("smm",) else levels_for(self.expected)
+
+    @property
+    def smm_signature(self) -> str:
+        """The signature as given, or the one of the mode.
+
+        CRC-32 is linear: two sites whose names collide lose every path that they have in common. Before a second stage that
+        costs some questions to it; alone it would lose whole sites.
+        """
+        if self.signature is not None:
+            return self.signature
+        return "xxh3-64" if self.stages == ("smm",) else "crc32"
+
+    @property
+    def planned_loss(self) -> float:
+        """The keys that are expected to be dropped once the expected ones are marked, at most. Raises: BadParameters."""
+        if self.mode == "exact":
+            return 0.0
+        by_smm = planned_loss(self.expected, self.smm_levels) if "smm" in self.stages else float(self.expected)
+        return by_smm * (self.false_positive if "dsbf" in self.stages else 1.0)
+
+    def as_in(self, there: UniqParameters | None) -> UniqParameters:
+        """With the defaults of the version that made the folder with these parameters: a filter keeps its shape."""
+        if there is None or there.mode != self.mode or self.stages != ("smm",):
+            return self
+        former = replace(self, signature=self.signature or "crc32", levels=self.levels or levels_for(self.expected))
+        return former if (former.signature, former.levels) == (there.signature, there.levels) else self
 
     @property
     def dsbf(self) -> DsbfParameters:
@@ -87,7 +120,7 @@ class UniqParameters:
     def format(self) -> formatfile.Format:
         """The content of the FORMAT file of a folder with this filter. Raises: BadParameters if a stage is impossible."""
         if "smm" in self.stages:
-            shape(self.signature, self.smm_levels)
+            shape(self.smm_signature, self.smm_levels)
         if "dsbf" in self.stages:
             self.dsbf.require_few_leaves()
         return _written(self)
@@ -96,7 +129,7 @@ class UniqParameters:
 def _written(given: UniqParameters) -> formatfile.Format:
     """The format of these parameters, whether or not the stages can be made of them."""
     resolved: dict[str, Any] = {field.name: getattr(given, field.name) for field in fields(given)}
-    resolved["levels"] = list(given.smm_levels)
+    resolved |= {"levels": list(given.smm_levels), "signature": given.smm_signature}
     names = ["mode", *(name for stage in given.stages for name in _PARAMETERS[stage])]
     return formatfile.Format(magic=MAGIC, version=VERSION, parameters={name: resolved[name] for name in names})
 
@@ -221,7 +254,7 @@ class UniqFilter(Closing):
         BadParameters; FilterInUse; StoreFull, OSError.
         """
         folder = Path(folder)
-        given = parameters or recorded(folder) or UniqParameters()
+        given = (parameters or recorded(folder) or UniqParameters()).as_in(recorded(folder))
         wanted = given.format
         folder.mkdir(parents=True, exist_ok=True)
         with folder_turn(folder), ExitStack() as opened:
@@ -421,5 +454,5 @@ class UniqFilter(Closing):
 
 def _open_stage(folder: Path, name: str, given: UniqParameters, leaves: str, *, alone: bool) -> Smm | Dsbf | ExactIndex:
     if name == "smm":
-        return Smm.open(folder, given.signature, given.smm_levels, alone=alone or len(given.stages) > 1)
+        return Smm.open(folder, given.smm_signature, given.smm_levels, alone=alone or len(given.stages) > 1)
     return Dsbf.open(folder, given.dsbf, leaves) if name == "dsbf" else ExactIndex.open(folder)

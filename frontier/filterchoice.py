@@ -54,6 +54,7 @@ def filter_choice(settings: Mapping[str, Any]) -> FilterChoice:
         return checked_choice(mode)
     if levels := given.pop("levels", None):
         given["levels"] = tuple(levels)
+    given["signature"] = given.get("signature") or None
     return checked_choice(UniqParameters(**given))
 
 
@@ -88,6 +89,8 @@ def name_of(choice: FilterChoice) -> str:
 
 def require_same(folder: Path, choice: FilterChoice) -> None:
     """Raise FormatMismatch, which names both, if the folder has another filter than the chosen one. Raises: OSError."""
+    if isinstance(choice, UniqParameters):
+        choice = choice.as_in(recorded(folder))
     there = _filter_in(folder, choice)
     if there is None or there == _words(choice):
         return

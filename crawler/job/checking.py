@@ -12,9 +12,10 @@ from functools import partial
 from itertools import chain
 
 from anabranch.crawler.fetch.options import proxy_faults
-from anabranch.crawler.job.frontier import frontier_order
+from anabranch.crawler.job.frontier import frontier_order, of_filter
 from anabranch.crawler.job.seeds import read_seeds
 from anabranch.crawler.order.fetch import fetch_options, site_of
+from anabranch.crawler.order.frontier import MEMORY, DedupSection
 from anabranch.crawler.order.loading import Examined, order_of
 from anabranch.crawler.order.order import CrawlOrder
 from anabranch.crawler.order.sources import Layer, named_in
@@ -25,6 +26,7 @@ from anabranch.crawler.scope.rules import user_rule
 from anabranch.crawler.scope.similarity import similarity_of
 from anabranch.crawler.urls.canonicalization import Canonicalizer
 from anabranch.frontier.errors import PolicyError
+from anabranch.frontier.filterchoice import filter_choice
 from anabranch.frontier.policies.assignment import policy_warning
 from anabranch.frontier.policies.userfunctions import is_user_function
 
@@ -85,7 +87,20 @@ def order_warnings(order: CrawlOrder) -> list[str]:
         lines.append("no contact is configured, site owners cannot reach you; set agent.contact (--contact URL)")
     if warning := policy_warning([order.frontier.policy]):
         lines.append(warning)
+    if order.frontier.store != MEMORY and (warning := filter_warning(order.dedup)):
+        lines.append(warning)
     return lines
+
+
+def filter_warning(dedup: DedupSection) -> str:
+    """A line if the filter is expected to lose more URLs than `false_positive` allows; else empty."""
+    choice = filter_choice(of_filter(dedup))
+    if isinstance(choice, str) or choice.planned_loss <= choice.false_positive * choice.expected:
+        return ""
+    return (
+        f"[dedup] filter {choice.mode} is expected to lose {choice.planned_loss:,.0f} of {choice.expected:,} URLs, more than "
+        f"false_positive allows ({choice.false_positive * choice.expected:,.0f}); choose filter both or exact, or expect fewer"
+    )
 
 
 def _warnings(examined: Examined, bad: Sequence[str]) -> Iterator[str]:

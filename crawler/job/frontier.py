@@ -9,7 +9,7 @@ import os
 from collections.abc import Callable, Iterable
 from contextlib import ExitStack
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 from urllib.parse import quote, urlsplit
 
 import structlog
@@ -111,10 +111,15 @@ def frontier_order(order: CrawlOrder, ip_of: IpOf = unknown_address) -> Frontier
         gates_in_memory=frontier.gates_in_memory,
         ip_of=ip_of,
         shares=frontier.shares if frontier.is_shared else None,
-        uniq=filter_choice({"filter": dedup.chosen, **{name: getattr(dedup, name) for name in _OF_FILTER}}),
+        uniq=filter_choice(of_filter(dedup)),
     )
     check_order(asked)
     return asked
+
+
+def of_filter(dedup: DedupSection) -> dict[str, Any]:
+    """The settings that make the job's own filter, by the names of `filter_choice`."""
+    return {"filter": dedup.chosen, **{name: getattr(dedup, name) for name in _OF_FILTER}}
 
 
 def open_job(

@@ -140,9 +140,10 @@ class DedupSection(Section):
     filter: Name = "both"
     exact: bool = False  #: the same as filter = "exact"
     expect: Positive = 10_000_000  #: URLs that the filters are made for; crawls that share one give the same number
-    #: Share of new URLs that a full DSBF takes for seen; crawls that share one give the same.
+    #: Share of new URLs that a full DSBF, or an SMM alone, takes for seen; crawls that share one give the same.
     false_positive: Annotated[Factor, Field(gt=0, lt=1)] = 1e-3
-    signature: Name = "crc32"  #: of the SMM: crc32, md5, sha1, xxh3, or package.module:function
+    #: Of the SMM: crc32, md5, sha1, xxh3, or package.module:function; empty: xxh3 for filter smm, else crc32.
+    signature: Annotated[str, StringConstraints(pattern=r"^\S*$")] = ""
     levels: tuple[Positive, ...] = ()  #: of the SMM: bytes of the signature that each level takes; none: by `expect`
     leaf_bits: Positive = 1 << 23  #: of the DSBF: bits of a leaf, a power of two
     split_fan_out: Annotated[Count, Field(ge=2)] = 4  #: of the DSBF: children that a full leaf gets

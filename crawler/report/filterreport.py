@@ -23,6 +23,7 @@ MEANINGS: Mapping[str, str] = {
     "exact_new": "new, as the exact index says",
     "dropped": "known to all stages",
     "smm_signature": "signature of the SMM",
+    "smm_is_linear": "1: two sites whose names collide do so in every common path: a filter smm loses whole sites",
     "smm_levels": "bytes of the signature that each level takes",
     "smm_is_compact": "1: so few URLs that their bits are in one small file",
     "smm_bits_set": "bits set",
@@ -113,6 +114,8 @@ def _stages(number: Mapping[str, float]) -> Iterator[str]:
     if "smm_fill" in number:
         touched = f", {format_bytes(int(number['smm_bytes_touched']))}" if "smm_bytes_touched" in number else ""
         yield f"SMM {number['smm_fill']:.2g} full{touched}"
+    if number.get("smm_is_linear") and not {"dsbf_asked", "exact_asked"} & number.keys():
+        yield "the signature is linear, so losses come by whole sites"
     if "dsbf_leaves" in number:
         under_way = f" ({int(number['dsbf_splitting'])} under way)" if number["dsbf_splitting"] else ""
         leaves, splits = int(number["dsbf_leaves"]), int(number["dsbf_splits"])

@@ -31,6 +31,8 @@ class NumberSignature:
 
     width_bytes: int  #: at most 8
     number: Callable[[bytes], int]  #: the whole signature
+    #: Two keys with one signature still have one when the same text is appended to both: so two sites, not two pages, collide.
+    is_linear: bool = False
 
     def address(self, key: bytes, prefix_bytes: int) -> int:
         """The first `prefix_bytes` bytes of the key's signature, as one big-endian number."""
@@ -69,7 +71,7 @@ Signature: TypeAlias = NumberSignature | DigestSignature
 #: key of 55 bytes, alone / in a batch of 64 [measured]: crc32 0.18 / 0.14, xxh3-64 0.10 / 0.06, md5 0.63 / 0.40,
 #: sha1 0.56 / 0.36.
 SIGNATURES: dict[str, Signature] = {
-    "crc32": NumberSignature(width_bytes=4, number=zlib.crc32),  # ISO 3309, as in zlib
+    "crc32": NumberSignature(width_bytes=4, number=zlib.crc32, is_linear=True),  # ISO 3309, as in zlib
     # RFC 1321; FIPS 180-4, RFC 3174
     "md5": DigestSignature(width_bytes=16, digest=lambda key: hashlib.md5(key, usedforsecurity=False).digest()),
     "sha1": DigestSignature(width_bytes=20, digest=lambda key: hashlib.sha1(key, usedforsecurity=False).digest()),
@@ -121,12 +123,24 @@ _SIZES = ((1, 1), (1, 2), (1, 3))
 _HIGHEST_FILL = 1 / 256
 
 
-def levels_for(expected: int) -> tuple[int, ...]:
-    """The smallest levels with a fill of at most 1/256 once `expected` keys are marked, (1, 3) beyond 16.8 million."""
+def levels_for(expected: int, highest_fill: float = _HIGHEST_FILL) -> tuple[int, ...]:
+    """The smallest levels with a fill of at most this once `expected` keys are marked, else (1, 3).
+
+    Larger ones would cost a page of the disk for nearly each key.
+    """
     for levels in _SIZES:
-        if -math.expm1(-expected / 256 ** sum(levels)) <= _HIGHEST_FILL:
+        if -math.expm1(-expected / 256 ** sum(levels)) <= highest_fill:
             return levels
     return _SIZES[-1]
+
+
+def planned_loss(expected: int, levels: tuple[int, ...]) -> float:
+    """The number of keys that a store of these levels is expected to drop while so many are marked: the sum of its fill.
+
+    n - B (1 - e^(-n/B)) for n keys and B bits, about n^2 / 2B. A linear signature has the same mean, in larger portions.
+    """
+    bits = 256 ** sum(levels)
+    return expected + bits * math.expm1(-expected / bits)
 
 
 @dataclass(frozen=True, slots=True)

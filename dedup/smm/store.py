@@ -53,6 +53,7 @@ class SmmStatistics:
     )  #: files that hold bits; None for three levels or more, where each would have to be looked at
     bytes_touched: int | None  #: of the disk, for bits; None likewise
     is_compact: bool  #: so few bits that they are in one small file
+    is_linear: bool = False  #: the signature's collisions are those of whole sites
 
 
 class Smm(Closing):
@@ -131,6 +132,7 @@ class Smm(Closing):
             files_used=files,
             bytes_touched=touched,
             is_compact=self._bits.is_compact,
+            is_linear=getattr(self._signature, "is_linear", False),
         )
 
     def addresses(self, keys: Sequence[bytes]) -> IntArray:

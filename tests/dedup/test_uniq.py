@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+import math
 import os
 import random
 import shutil
@@ -137,13 +138,16 @@ TINY = UniqParameters(levels=(1, 1), expected=0, false_positive=0.05, leaf_bits=
 LOSSY = UniqParameters(levels=(1, 1), expected=10_000, false_positive=0.1, leaf_bits=1 << 13)
 SMALL = UniqParameters(levels=(1, 1), expected=5000, false_positive=0.01, leaf_bits=1 << 13)
 
+#: Two names with the same CRC-32.
+COLLIDING = (b"http://site29685295.example", b"http://site32060020.example")
+
 ADDER = """
 import sys
 from pathlib import Path
 from anabranch.dedup import UniqFilter, UniqParameters
 print("ready", flush=True)
 sys.stdin.readline()
-with UniqFilter.open(Path(sys.argv[1]), UniqParameters(mode="smm", levels=(1, 2))) as seen:
+with UniqFilter.open(Path(sys.argv[1]), UniqParameters(mode="smm", signature="crc32", levels=(1, 2))) as seen:
     keys = [b"%d" % i for i in range(20_000)]
     new = [key for i in range(0, len(keys), 50) for key, n in zip(keys[i:i+50], seen.add(keys[i:i+50]).tolist()) if n]
     seen.sync()
@@ -483,7 +487,7 @@ def test_several_processes_share_a_folder_in_mode_smm(tmp_path: Path) -> None:
             child.stdin.flush()
         new = [key for child in children for key in child.communicate()[0].split()]
         assert [child.returncode for child in children] == [0, 0, 0]
-    with UniqFilter.open(tmp_path / "u", UniqParameters(mode="smm", levels=(1, 2))) as seen:
+    with UniqFilter.open(tmp_path / "u", UniqParameters(mode="smm", signature="crc32", levels=(1, 2))) as seen:
         signatures = {zlib.crc32(b"%d" % i) >> 8 for i in range(20_000)}
         assert len(new) == len(set(new)) == len(signatures) == seen.statistics().keys
         assert seen.statistics().expected_lost > 0
@@ -533,7 +537,57 @@ def test_without_parameters_a_filter_goes_on_with_its_own(tmp_path: Path) -> Non
         assert not seen.unseen(keys(0, 10)).any()
     UniqFilter.open(tmp_path / "new").close()
     found = recorded(tmp_path / "new")
-    assert found == replace(UniqParameters(), levels=UniqParameters().smm_levels)
+    default = UniqParameters()
+    assert found == replace(default, signature=default.smm_signature, levels=default.smm_levels)
+
+
+@pytest.mark.parametrize("expected", [1_000, 50_000, 10_000_000])
+def test_an_smm_of_an_earlier_version_keeps_its_signature_and_size(tmp_path: Path, expected: int) -> None:
+    """Both were chosen otherwise; a new one has a signature that is not linear, and a size that follows `false_positive`."""
+    asked = UniqParameters(mode="smm", expected=expected)
+    before = replace(asked, signature="crc32", levels=levels_for(expected))
+    UniqFilter.open(tmp_path / "old", before).close()
+    for _ in range(2):
+        with UniqFilter.open(tmp_path / "old", asked) as seen:
+            statistics = seen.statistics().smm
+            assert statistics is not None
+            assert (statistics.signature, statistics.levels) == ("crc32", levels_for(expected))
+            assert seen.statistics().facts()["smm_is_linear"]
+    with UniqFilter.open(tmp_path / "new", asked) as seen:
+        statistics = seen.statistics().smm
+        assert statistics is not None
+        assert statistics.signature == "xxh3-64"
+        assert not seen.statistics().facts()["smm_is_linear"]
+        assert -math.expm1(-expected / statistics.bits) <= asked.false_positive or statistics.levels == (1, 3)
+    with pytest.raises(FormatMismatch, match="signature is 'crc32' in the folder, 'md5' here"):
+        UniqFilter.open(tmp_path / "old", replace(asked, signature="md5"))
+
+
+def test_the_default_of_an_smm_alone_does_not_lose_whole_sites(tmp_path: Path) -> None:
+    """Two names with one CRC-32 collide in every path that is appended to both."""
+    one, two = ([b"%s/news/%d.html" % (name, number) for number in range(1000)] for name in COLLIDING)
+    assert zlib.crc32(COLLIDING[0]) == zlib.crc32(COLLIDING[1])
+    for signature, lost in (("crc32", 1000), (None, 0)):
+        asked = UniqParameters(mode="smm", expected=5_000_000, signature=signature)
+        with UniqFilter.open(tmp_path / str(signature), asked) as seen:
+            seen.mark(one)
+            assert np.count_nonzero(~seen.unseen(two)) == lost
+
+
+@pytest.mark.parametrize("mode", ["smm", "both"])
+def test_the_planned_loss_is_the_mean_of_what_is_lost(tmp_path: Path, mode: str) -> None:
+    """Of so many distinct keys as it is made for; both stages together lose next to nothing."""
+    asked = UniqParameters(mode=mode, expected=20_000, levels=(1, 2), leaf_bits=1 << 19, split_fan_out=4)
+    lost = 0
+    with UniqFilter.open(tmp_path / "u", asked) as seen:
+        for start in range(0, 20_000, 500):
+            batch = keys(start, start + 500)
+            lost += int(np.count_nonzero(~seen.unseen(batch)))
+            seen.mark(batch)
+    if mode == "smm":
+        assert abs(lost - asked.planned_loss) < 5 * math.sqrt(asked.planned_loss)
+    else:
+        assert lost <= asked.planned_loss + 1 <= asked.false_positive * asked.expected
 
 
 def test_a_log_that_was_cut_off_after_a_kill_is_noticed(tmp_path: Path) -> None:
