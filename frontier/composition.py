@@ -108,8 +108,14 @@ def open_frontier(
         )
         opened.callback(checkpoints.close, final=False)
         parts = _parts(order, store, seen, opening, checkpoints, clock, board)
-        frontier = Frontier(store=store, seen=seen, parts=parts, checkpoints=checkpoints, clock=clock)
-        frontier.filter_renewed = found.renewed
+        frontier = Frontier(
+            store=store,
+            seen=seen,
+            parts=parts,
+            checkpoints=checkpoints,
+            clock=clock,
+            filter_renewed=found.renewed,
+        )
         _wake_by_budget(frontier, order, store, opening)
         opened.pop_all()
     return frontier

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import NamedTuple
@@ -156,6 +156,8 @@ class SharedFilter:
 
     def __init__(self, common: SharedDsbf) -> None:
         self._common = common
+        self.left = ""  #: why the crawl has left this filter, which then knows nothing; empty: it has not
+        self._follows: tuple[str, str] | None = None  #: the store and its opening
         self._new: set[bytes] = set()  #: what was unseen when it was asked last, and is not marked yet
         self._asked = 0  #: keys since the last look
         self.counts = SharedCounts()
@@ -164,6 +166,8 @@ class SharedFilter:
 
     def unseen(self, keys: Sequence[bytes]) -> Sequence[bool]:
         """For each key, whether no crawl has marked it. Ask about all that is marked next at once."""
+        if self.left:
+            return [True] * len(keys)
         with _translated():
             new: list[bool] = self._common.unseen(keys).tolist()
             self._asked += len(keys)
@@ -176,6 +180,8 @@ class SharedFilter:
 
     def mark(self, keys: Sequence[bytes]) -> None:
         """Let the others know these keys; those that were unseen when asked, and are not now, count as accepted twice."""
+        if self.left:
+            return
         asked = [key for key in dict.fromkeys(keys) if key in self._new]
         with _translated():
             if len(asked) < len(keys):
@@ -207,7 +213,32 @@ class SharedFilter:
 
     def notes(self) -> Mapping[str, str]:
         """What a checkpoint keeps of it."""
-        return {SHARED: self._generation, COUNTS: json.dumps(self.counts)}
+        return {SHARED: "" if self.left else self._generation, COUNTS: json.dumps(self.counts)}
+
+    def follow(self, opening: Opening, openings: Callable[[], Mapping[str, int]], *, alone: bool) -> None:
+        """Follow the store of this opening, which has these openings; leave the filter if it knows more of this store.
+
+        An older state of a store has the name of the later one, whose keys are in the filter: they would hide its own URLs.
+        `alone`: nobody else writes this store, so this opening implies all before it.
+        """
+        if not opening.history:
+            return
+        with _translated():
+            kept = self._common.kept(opening.identity)
+            there = openings()  # after it: other workers of the job commit meanwhile
+            for history, batch in kept.items():
+                if batch > there.get(history, -1):
+                    self.left = "it has URLs of a later state of this job, which was restored or set back"
+                    return
+            self._follows = opening.identity, opening.history
+            self._common.keep(opening.identity, opening.history, 0, alone=alone)
+
+    def note_batch(self, number: int) -> None:
+        """Keys of batches up to this number are marked from now on."""
+        if self._follows is not None:
+            crawl, history = self._follows
+            with _translated():
+                self._common.keep(crawl, history, number)
 
     def rows_to_mark(self, opening: Opening) -> int | None:
         """The ordinal above which every row of the store must be marked again: 0 = all, None = none.
@@ -279,6 +310,11 @@ def catch_up_shared(store: FrontierStore, shared: SharedFilter, opening: Opening
     Cost: nothing after a clean end, else a round trip per 10,000 rows above the last checkpoint, or of all. Raises: as `mark`.
     """
     shared.take_counts(opening)
+    openings: Callable[[], Mapping[str, int]] | None = getattr(store, "openings", None)
+    if openings is not None:
+        shared.follow(opening, openings, alone=getattr(store, "share_rule", None) is None)
+    if shared.left:
+        return
     above = shared.rows_to_mark(opening)
     if above is None:
         return

@@ -41,7 +41,9 @@ class Frontier:
         parts: Parts,
         checkpoints: Checkpoints,
         clock: Callable[[], float],
+        filter_renewed: str = "",
     ) -> None:
+        """`filter_renewed`: why the filter was made anew from the store at this opening; empty if it was not."""
         self._store = store
         self._seen = seen
         self._parts = parts
@@ -54,8 +56,7 @@ class Frontier:
         self._checkpoints = checkpoints
         self._clock = clock
         self._is_closed = False
-        #: Why the filter was made anew from the store when this Frontier was opened; empty if it was not.
-        self.filter_renewed = ""
+        self.filter_renewed = filter_renewed
         self.operations = Operations(store, seen, parts, checkpoints, clock)  #: the operator's calls
         self.advancing = Advancing(store, parts)  #: moves queued URLs to the front
         self.unacknowledged = parts.store_link.unacknowledged  #: what the store has got and has not made durable

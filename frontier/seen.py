@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 
 class SeenFilter(Protocol):
@@ -44,6 +44,14 @@ class SeenFilter(Protocol):
 
         The usual ones are `filter` (its name), `asked`, `keys`, `false_drop_probability` and `expected_lost`.
         """
+
+
+@runtime_checkable
+class FollowingFilter(Protocol):
+    """A filter that keeps how far into the store's history it knows keys."""
+
+    def note_batch(self, number: int) -> None:
+        """Keys of batches up to this number are marked from now on."""
 
 
 class ExactFilter:

@@ -160,13 +160,16 @@ def open_job(
                 f"(if it is this job's, its {SEED_BOOK} is lost: restore that from a copy)"
             )
         opened.pop_all()
-    _log_renewed(frontier)
+    _log_renewed(frontier, shared)
     return frontier
 
 
-def _log_renewed(frontier: Frontier) -> None:
+def _log_renewed(frontier: Frontier, shared: SharedFilter | None) -> None:
+    """A line if a filter was not as the store needs it."""
     if frontier.filter_renewed:
         log.warning("the filter was made anew from the store", reason=frontier.filter_renewed)
+    if shared is not None and shared.left:
+        log.warning("the crawl leaves the filter that it shared with other crawls", reason=shared.left)
 
 
 def open_share_holder(
@@ -196,7 +199,7 @@ def open_share_holder(
         store = SqlStore(target, seen=seen, shared=Shared(share_rule_of(asked), worker))
         frontier = open_frontier(state, asked, store=store, seen=seen, clock=clock, on_change=on_change)
         opened.pop_all()
-    _log_renewed(frontier)
+    _log_renewed(frontier, seen)
     return frontier
 
 

@@ -114,23 +114,30 @@ def add_in_steps(
     A seed that is queued is never queued twice. The second list has an entry for each seed, None if it has a candidate. Raises:
     UserFunctionFailed.
     """
-    keyed = [(seed.url, key_of(seed.url, maker.key)) for seed in seeds]
-    operations = frontier.operations
-    ended = yield from asked(operations.ended, [key for _, key in keyed])
-    # One of several workers has a filter that lacks what the others found: the store is asked about every seed.
-    unseen = frontier.unseen([key for _, key in keyed]) if frontier.hosting is None else [False] * len(keyed)
-    doubtful = [one for one, is_unseen in zip(keyed, unseen, strict=True) if one[1] not in ended and not is_unseen]
-    found = yield from operations.views.records(doubtful)
-    queued = {url: record for (url, _), record in zip(doubtful, found, strict=True) if record is not None}
+    keyed = {seed.url: key_of(seed.url, maker.key) for seed in seeds}
+    records = yield from _known_in_steps(frontier, keyed)
     candidates: list[Candidate] = []
     known: list[Added | None] = []
-    for seed, (url, key) in zip(seeds, keyed, strict=True):
-        record = queued.get(url) or ended.get(key)
-        is_wanted = record is None or (record.state is UrlState.ENDED and (force or unanswered(record)))
-        known.append(None if is_wanted or record is None else known_as(record))
-        if is_wanted:
+    for seed in seeds:
+        record = records.get(seed.url)
+        is_kept = record is not None and (record.state is not UrlState.ENDED or not (force or unanswered(record)))
+        known.append(known_as(record) if is_kept and record is not None else None)
+        if not is_kept:
             candidates.append(maker.seed(seed, record, force=force))
     return candidates, known
+
+
+def _known_in_steps(frontier: Frontier, keyed: Mapping[str, bytes]) -> Steps[dict[str, UrlRecord]]:
+    """The records of those URLs that the store has, by URL; `keyed` has their keys."""
+    operations = frontier.operations
+    ended = yield from asked(operations.ended, list(keyed.values()))
+    records = {url: ended[key] for url, key in keyed.items() if key in ended}
+    left = [(url, key) for url, key in keyed.items() if key not in ended]
+    if frontier.hosting is None:  # one of several workers has a filter that lacks what the others found
+        unseen = frontier.unseen([key for _, key in left])
+        left = [one for one, is_unseen in zip(left, unseen, strict=True) if not is_unseen]
+    found = yield from operations.views.records(left)
+    return records | {url: record for (url, _), record in zip(left, found, strict=True) if record is not None}
 
 
 def added_in_steps(

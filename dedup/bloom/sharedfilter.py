@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Self
 import numpy as np
 
 from anabranch.dedup.bloom.formulas import DsbfParameters, false_positive_rates
-from anabranch.dedup.bloom.sharedleaves import KNOWN, MISSING, MOVED, NEW, LeafAddress, LeafState
+from anabranch.dedup.bloom.sharedleaves import KNOWN, MISSING, MOVED, NEW, Call, LeafAddress, LeafState
 from anabranch.dedup.bloom.sharedsplitting import LEASE_MS, SharedSplitter
 from anabranch.dedup.bloom.sharedtree import SharedManifest
 from anabranch.dedup.errors import BadParameters, InvariantBroken, StoreUnavailable
@@ -142,6 +142,26 @@ class SharedDsbf(Closing):
     def mark(self, keys: Sequence[bytes]) -> None:
         """Put the keys into the set, whatever their bits say: all are logged. It may be repeated. Raises as `add`."""
         self._insert(keys, logged="all")
+
+    def keep(self, crawl: str, name: str, number: int, *, alone: bool = False) -> None:
+        """Keep a number of a crawl by this name beside the filter, before what is marked next. One round trip.
+
+        `alone`: the crawl's other numbers are forgotten. Raises: StoreUnavailable, also if the first server has lost the
+        filter; StoreFull.
+        """
+        keys = (f"{self.name}:part", f"{self.name}:job:{crawl}")
+        (reply,) = self._servers.call(
+            [Call(0, "keep", keys, (self.generation, name, number, "alone" if alone else ""))]
+        )
+        if reply != b"O":
+            raise StoreUnavailable(f"the Redis server {self._servers.addresses[0]} has lost the filter {self.name}")
+
+    def kept(self, crawl: str) -> dict[str, int]:
+        """The numbers that a crawl keeps, by name. Raises: as `keep`."""
+        (reply,) = self._servers.call([Call(0, "kept", (f"{self.name}:job:{crawl}",), ())])
+        assert isinstance(reply, list)
+        texts = [bytes(one).decode(errors="replace") for one in reply]
+        return {name: int(number) for name, number in zip(texts[::2], texts[1::2], strict=True)}
 
     def statistics(self) -> SharedStatistics:
         """The filter at this moment. Cost: one round trip for all leaves. Raises: StoreUnavailable."""

@@ -6,6 +6,7 @@ Keys of a filter, all beginning with its name:
   text made with the part. Each leaf of the server carries it, and each call names it. So a server that was flushed, or
   made anew, refuses every call.
 - `NAME:manifest` (hash, first server): `revision`, a random text, and `body`, the tree as JSON (`sharedtree.py`).
+- `NAME:job:ID` (hash, first server): what the crawl of this id keeps beside the filter, numbers by name.
 - `NAME:leaf:PATH` (hash): `token`, `stage`, `count` (elements that found a bit clear), `logged` (bytes in the log), and
   while it splits `moved` (bytes of the log that are in the children) and `round` (how often `moved` began anew).
 - `NAME:leaf:PATH:bits`, `...:log`, `...:mover`: the bits; 16 bytes per element; who moves the elements now (a lease).
@@ -182,6 +183,17 @@ if redis.call('EXISTS', KEYS[3], KEYS[4]) > 0 then return 'L' end
 redis.call('SETRANGE', KEYS[3], ARGV[2] - 1, string.char(0))
 redis.call('HSET', KEYS[2], 'token', ARGV[1], 'stage', 'open', 'count', 0, 'logged', 0, 'moved', 0, 'round', 0)
 return 'O'
+""",
+    # KEYS part, job. ARGV token, name, number, "alone" or "": a crawl keeps it beside the filter, alone or with others. O, L.
+    "keep": """
+if redis.call('HGET', KEYS[1], 'token') ~= ARGV[1] then return 'L' end
+if ARGV[4] == 'alone' then redis.call('DEL', KEYS[2]) end
+redis.call('HSET', KEYS[2], ARGV[2], ARGV[3])
+return 'O'
+""",
+    # KEYS job. All names and numbers, in turn.
+    "kept": """
+return redis.call('HGETALL', KEYS[1])
 """,
     # KEYS part. ARGV record of the format (JSON), token. Makes the part if there is none. The record, token, sealed or not.
     "found": """

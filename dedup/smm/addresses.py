@@ -139,7 +139,7 @@ def planned_loss(expected: int, levels: tuple[int, ...]) -> float:
 
     n - B (1 - e^(-n/B)) for n keys and B bits, about n^2 / 2B. A linear signature has the same mean, in larger portions.
     """
-    bits = 256 ** sum(levels)
+    bits: float = 256 ** sum(levels)
     return expected + bits * math.expm1(-expected / bits)
 
 

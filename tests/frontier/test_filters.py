@@ -331,6 +331,7 @@ class Servers:
 
     keys: set[bytes] = field(default_factory=set)
     generation: str = "first"
+    kept: dict[str, dict[str, int]] = field(default_factory=dict)
 
 
 class View:
@@ -365,6 +366,14 @@ class View:
         self._servers.keys.update(keys)  # before it fails: a call that fails may have been done
         self._say("add", keys)
         return new
+
+    def keep(self, crawl: str, name: str, number: int, *, alone: bool = False) -> None:
+        if alone:
+            self._servers.kept.pop(crawl, None)
+        self._servers.kept.setdefault(crawl, {})[name] = number
+
+    def kept(self, crawl: str) -> dict[str, int]:
+        return dict(self._servers.kept.get(crawl, {}))
 
     def statistics(self) -> Any:
         return SimpleNamespace(elements=len(self._servers.keys), mean_rate=self.rate)
@@ -588,6 +597,31 @@ def test_what_one_crawl_accepted_the_other_leaves(crawls: Any) -> None:
         each.operations.check()
 
 
+def test_a_restored_job_leaves_the_filter_that_has_its_later_urls(tmp_path: Path, servers: Servers) -> None:
+    """They would hide its own; the keys stay for the other crawls, and the job may be opened again and again."""
+    copy = tmp_path / "copy"
+
+    def crawled(*urls: str) -> tuple[str, list[str]]:
+        shared = SharedFilter(View(servers))
+        store = SqlStore(tmp_path / "job" / "frontier.db", seen=shared, retry_s=0.0)
+        with open_frontier(tmp_path / "job", ALONE_ORDER, store=store, seen=shared, clock=FakeClock()) as frontier:
+            frontier.schedule(candidates(*urls))
+            return shared.left, fetched(frontier)
+
+    (tmp_path / "job").mkdir()
+    assert crawled(FIRST) == ("", [FIRST])
+    shutil.copytree(tmp_path / "job", copy)
+    assert crawled(SECOND) == ("", [SECOND])
+    assert crawled() == ("", [])
+    shutil.rmtree(tmp_path / "job")
+    shutil.copytree(copy, tmp_path / "job")
+    keys = set(servers.keys)
+    for expected in ([SECOND], []):
+        left, urls = crawled(FIRST, SECOND)
+        assert ("later state of this job" in left, urls) == (True, expected)
+    assert servers.keys == keys
+
+
 def test_a_link_that_was_left_is_not_asked_about_again(crawls: Any, servers: Servers) -> None:
     """A popular page of another crawl costs one question, not one for each link to it; the own pages cost none, either."""
     view = View(servers)
@@ -783,6 +817,22 @@ def test_leaves_in_redis_are_shared(tmp_path: Path) -> None:
         assert one.notes()["shared"] == two.notes()["shared"] != other.notes()["shared"]
         for each in (one, two, other):
             each.close()
+
+
+def test_a_crawl_keeps_numbers_beside_the_leaves(tmp_path: Path) -> None:
+    """Each its own; with `alone` the former ones are forgotten. A server that has lost the filter refuses."""
+    with redis_servers(tmp_path, 1) as (server,):
+        common = SharedDsbf.open([server.url], "news")
+        for name, number in (("first", 1), ("second", 2), ("first", 3)):
+            common.keep("job", name, number)
+        common.keep("other", "first", 7)
+        assert common.kept("job") == {"first": 3, "second": 2}
+        common.keep("job", "third", 0, alone=True)
+        assert (common.kept("job"), common.kept("other"), common.kept("none")) == ({"third": 0}, {"first": 7}, {})
+        redis.Redis.from_url(server.url).flushall()
+        with pytest.raises(FilterUnavailable, match="has lost the filter news"):
+            common.keep("job", "third", 1)
+        common.close()
 
 
 def test_a_filter_that_was_removed_and_made_anew_has_another_generation(tmp_path: Path) -> None:

@@ -204,6 +204,8 @@ NOTE = "note:"
 IDENTITY = "identity:"
 #: Name of the list of openings in `crawl`, JSON; an older program leaves it as it is.
 _OPENINGS = "openings"
+#: Name of the store's own name in `crawl`.
+_NAME = "name"
 #: Openings that are remembered: a filter that took part in none of these is made anew.
 MOST_OPENINGS = 64
 #: Name of the share rule among the facts that may not change.
@@ -232,14 +234,28 @@ def open_tables(connection: Connection, place: str, identity: Mapping[str, str],
         earlier, history = _history(facts), secrets.token_hex(8)
         openings = json.dumps([*list(earlier.items())[1 - MOST_OPENINGS :], (history, 0)])
         _put(connection, {"epoch": str(epoch), "clean": "0", "batch": "0", _OPENINGS: openings})
+        named = identity_of(connection, facts)
     return Opening(
         clean=facts["clean"] == "1",
         counters=counters_of(facts),
         notes={name.removeprefix(NOTE): value for name, value in facts.items() if name.startswith(NOTE)},
         epoch=epoch,
+        identity=named,
         history=history,
         earlier=earlier,
     )
+
+
+def identity_of(connection: Connection, facts: Mapping[str, str]) -> str:
+    """The store's name, which a store of an earlier version gets now, in the running transaction."""
+    if _NAME not in facts:
+        _put(connection, {_NAME: secrets.token_hex(16)})
+    return facts.get(_NAME) or str(fetch(connection, statements.FACT, (_NAME,))[0][0])
+
+
+def openings(connection: Connection) -> dict[str, int]:
+    """All openings of a sole owner that are remembered, with the number of the last batch of each."""
+    return _history(dict(fetch(connection, statements.FACTS)))
 
 
 def _history(facts: Mapping[str, str]) -> dict[str, int]:

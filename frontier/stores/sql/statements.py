@@ -245,8 +245,8 @@ INSERT INTO worker SELECT ?, ?, ?, ?, SERVER_TIME, SERVER_TIME + ?, '', 0, 0, 0,
 #: commits: it changes nothing if another worker has ended the lease, or if the row is older than the worker's last commit.
 RENEW = "UPDATE worker SET until_s = SERVER_TIME + ? WHERE epoch = ? AND until_s > 0 AND until_s = ? RETURNING until_s"
 LEASE = "SELECT until_s FROM worker WHERE epoch = ?"
-#: The times that a worker of this name has joined, the last one first, with the last batch of each. (name, limit).
-JOININGS = "SELECT epoch, joined_s, batch FROM worker WHERE name = ? ORDER BY epoch DESC LIMIT ?"
+#: Each time that a worker has joined, with the number of its last batch.
+JOININGS = "SELECT epoch, joined_s, batch FROM worker ORDER BY epoch"
 PUT_SESSION = "UPDATE worker SET session = ? WHERE epoch = ?"
 #: (batch, last_ordinal … queues, epoch).
 PUT_COUNTERS = """

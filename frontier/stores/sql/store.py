@@ -278,6 +278,10 @@ class SqlStore:
         """Store these facts by name, durably (blocks, any thread). Raises: StoreUnavailable."""
         self._wait_for(lambda connection: self._owner.note(connection, notes))
 
+    def openings(self) -> Mapping[str, int]:
+        """The openings that this state of the store comes from, by name: the number of the last batch of each (blocks)."""
+        return self._wait_for(self._owner.openings)
+
     def release(self, shares: Collection[int]) -> None:
         """Give shares back that are leaving, after all that was written for them; `SharesHeld` answers."""
         self._append(self._worker.release(shares, self._post))

@@ -33,7 +33,7 @@ from anabranch.frontier.errors import (
     caused_by,
 )
 from anabranch.frontier.records import Row
-from anabranch.frontier.seen import SeenFilter
+from anabranch.frontier.seen import FollowingFilter, SeenFilter
 from anabranch.frontier.stores.contract import Answer, Batch, Counters, Opening, StoreFailed, Synced, Troubled
 from anabranch.frontier.stores.sql.reading import Asked, Item, Question, read_all
 from anabranch.frontier.stores.sql.writing import Owner, TransactionWriter
@@ -258,6 +258,8 @@ class Work:
             keys = [row.dedup_key() for batch in self._batches or () for row in batch.new]
             if keys:
                 with _filter_failures():
+                    if isinstance(self._seen, FollowingFilter) and writing.number is not None:
+                        self._seen.note_batch(writing.number)
                     self._seen.mark(keys)
         self._totals = totals = writing.totals
         self._report_trouble("")

@@ -186,9 +186,9 @@ class ShareWorker:
             name, token, ttl_s = self._identity.name, self._identity.token, self._identity.ttl_s
             execute(connection, statements.JOIN, (self.epoch, name, token, self._session_of(connection), ttl_s))
             ((self._until_s,),) = fetch(connection, statements.LEASE, (self.epoch,))
-            joined = fetch(connection, statements.JOININGS, (name, 1 + schema.MOST_OPENINGS))
+            histories = self.openings(connection)
+            named = schema.identity_of(connection, dict(fetch(connection, statements.FACTS)))
         self._renewed_s, self._may_be_kept = began_s, {self._until_s}
-        histories = {f"{epoch}-{joined_s!r}": int(batch) for epoch, joined_s, batch in reversed(joined)}
         history = next(reversed(histories))
         del histories[history]
         prefix = self._note_name("")
@@ -200,9 +200,16 @@ class ShareWorker:
             notes=notes,
             epoch=self.epoch,
             server_s=server_s,
+            identity=named,
             history=history,
             earlier=histories,
         )
+
+    def openings(self, connection: Connection) -> dict[str, int]:
+        """Each time that a worker has joined, the last one last."""
+        return {
+            f"{epoch}-{joined_s!r}": int(batch) for epoch, joined_s, batch in fetch(connection, statements.JOININGS)
+        }
 
     def check(self, connection: Connection) -> None:
         """Renew the lease. Raises: SharesLost if another worker has taken over; StoreSetBack if the row is an older one."""

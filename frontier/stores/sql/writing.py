@@ -76,6 +76,10 @@ class Owner(Protocol):
         """Make the tables if they are missing, and become an owner. Raises: FormatMismatch, StoreInUse."""
         ...
 
+    def openings(self, connection: Connection) -> Mapping[str, int]:
+        """The openings that this state of the store comes from, by name: the number of the last batch of each."""
+        ...
+
     def check(self, connection: Connection) -> None:
         """The fence of a transaction that writes: until it ends nobody takes over. Raises: StoreInUse if somebody has."""
 
@@ -133,6 +137,10 @@ class SoleOwner:
         with connection.begin():
             self._may_be_kept = [self._last_mark(connection)]
         return opening
+
+    def openings(self, connection: Connection) -> Mapping[str, int]:
+        """As `schema.openings`."""
+        return schema.openings(connection)
 
     def check(self, connection: Connection) -> None:
         """Make sure that no other owner has opened the store, nor can before this transaction ends. Raises: StoreInUse.

@@ -13,7 +13,7 @@ from typing import Any
 
 import psycopg
 import pytest
-from sqlalchemy import Connection
+from sqlalchemy import Connection, create_engine, make_url
 
 from anabranch.frontier.aio import AsyncFrontier
 from anabranch.frontier.composition import open_frontier, share_rule_of
@@ -376,10 +376,13 @@ def set_back(connection: Connection) -> None:
         connection.exec_driver_sql(f"INSERT INTO {table} SELECT * FROM saved_{table}")
 
 
-def at_once(worker: Worker, step: Callable[[Connection], None]) -> None:
-    """A step in a transaction of the worker's own store, after all that it has written."""
-    worker.frontier.flush()
-    worker.store._wait_for(step)
+def at_once(place: Path | str, step: Callable[[Connection], None]) -> None:
+    """A step in a transaction of its own."""
+    url = make_url(f"sqlite:///{place}" if isinstance(place, Path) else place)
+    engine = create_engine(url.set(drivername=url.drivername.replace("postgresql", "postgresql+psycopg")))
+    with engine.begin() as connection:
+        step(connection)
+    engine.dispose()
 
 
 def is_set_back(worker: Worker) -> bool:
@@ -401,10 +404,11 @@ def test_a_worker_notices_that_its_store_was_set_back_and_joins_with_a_fresh_fil
     worker = Worker(place, "a", order(), state=tmp_path / "a")
     until(lambda: len(worker.serving) == SHARES, [worker])
     worker.frontier.schedule([FIRST])
-    at_once(worker, save)
+    worker.frontier.flush()
+    at_once(place, save)
     worker.frontier.schedule([SECOND])
     worker.frontier.flush()
-    at_once(worker, set_back)
+    at_once(place, set_back)
     for _ in waiting([worker]):
         if is_set_back(worker):
             break
@@ -430,16 +434,14 @@ def test_a_worker_that_joins_a_restored_job_gets_a_fresh_filter(
     early.close()
     worker = Worker(place, "a", order(), state=tmp_path / "a")
     until(lambda: len(worker.serving) == SHARES, [worker])
-    at_once(worker, save)
+    at_once(place, save)
     worker.frontier.schedule([SECOND])
     worker.frontier.flush()
     if clean:
         worker.close()
     else:
         crash(worker.frontier)
-    other = Worker(place, "operator", order())
-    at_once(other, set_back)
-    other.store.close(clean=False)
+    at_once(place, set_back)
     for name, why in (("a", "older copy"), ("early", "")):
         again = Worker(place, name, order(), token=name, state=tmp_path / name)
         assert why in again.frontier.filter_renewed

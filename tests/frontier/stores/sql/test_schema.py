@@ -42,8 +42,8 @@ def windows(store: Crawl) -> dict[int, tuple[object, ...]]:
 def test_a_new_file_is_empty_and_clean(path: Path) -> None:
     """The first owner has epoch 1."""
     with crawl(path) as store:
-        history = store.opening.history
-        assert store.opening == schema.Opening(clean=True, counters=Counters(), notes={}, epoch=1, history=history)
+        names = {"identity": store.opening.identity, "history": store.opening.history}
+        assert store.opening == schema.Opening(clean=True, counters=Counters(), notes={}, epoch=1, **names)
 
 
 def test_each_opening_is_unclean_until_it_is_marked_and_has_its_own_epoch(path: Path) -> None:
