@@ -30,7 +30,7 @@ from anabranch.frontier.records import (
 from anabranch.frontier.scheduling.queues import QueueRules
 from anabranch.frontier.scheduling.readylist import Outbox
 from anabranch.frontier.scheduling.schedule import Schedule
-from anabranch.frontier.seen import SeenFilter
+from anabranch.frontier.seen import KnownCounts, SeenFilter
 from anabranch.frontier.stores.contract import LinkRow
 
 if TYPE_CHECKING:  # numpy is slow to import
@@ -149,8 +149,10 @@ class Admission:
 
     def unseen(self, keys: Sequence[bytes]) -> Sequence[bool]:
         """Which of these keys may be new; changes nothing. With a filter that blocks: all."""
-        pending = self.marking.pending
-        return [is_unseen and key not in pending for key, is_unseen in zip(keys, self._unseen(keys), strict=True)]
+        pending, answers = self.marking.pending, self._unseen(keys)
+        new = [is_unseen and key not in pending for key, is_unseen in zip(keys, answers, strict=True)]
+        self.marking.counts.pending += sum(answers) - sum(new)
+        return new
 
     def enqueue(
         self, candidate: Candidate, queue: QueueKey, precedence: int, via: int, attempts: int, due_s: float | None
@@ -195,6 +197,7 @@ class Admission:
                     in_batch.add(key)
                 verdict = fault or new
             verdicts.append(verdict)
+        self.marking.counts.pending += max(sum(unseen) - len(verdicts) + verdicts.count(SEEN), 0)
         return verdicts, fresh
 
     def _unseen(self, keys: Sequence[bytes]) -> Sequence[bool]:
@@ -264,6 +267,7 @@ class Marking:
     ) -> None:
         self.seen = seen
         self.last_batch = last_batch  #: beside the filter
+        self.counts = KnownCounts()
         self._durable = self._noted = 0  #: numbers of batches
         self.pending: set[bytes] = set()  #: keys that are not marked
         self.ordinal = ordinal  #: the filter has every row up to this one

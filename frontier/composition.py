@@ -44,7 +44,7 @@ from anabranch.frontier.scheduling.readylist import Outbox
 from anabranch.frontier.scheduling.retries import Retries
 from anabranch.frontier.scheduling.schedule import Schedule
 from anabranch.frontier.scheduling.window import StateAtOpening
-from anabranch.frontier.seen import ExactFilter, SeenFilter
+from anabranch.frontier.seen import ExactFilter, KnownCounts, SeenFilter
 from anabranch.frontier.shares.hosting import Hosting, Outbound
 from anabranch.frontier.storelink import Receivers, StoreLink
 from anabranch.frontier.stores.contract import FrontierStore, Opening
@@ -54,6 +54,7 @@ from anabranch.frontier.times import Clock, never_back, steady_clock
 # Notes in the store: the order's budgets at the last opening, and when it was last opened after an owner had died.
 _BUDGETS = "budgets"
 _DIED = "died"
+_COUNTED = "counted"
 
 
 def open_frontier(
@@ -96,6 +97,7 @@ def open_frontier(
         found = _open_filter(state, order, store, opening, seen)
         seen = found.seen
         opened.callback(seen.close)
+        counts = _counts(order, opening, clock())
         checkpoints = Checkpoints(
             store,
             seen,
@@ -103,11 +105,12 @@ def open_frontier(
             marked=opening.counters.last_ordinal,
             on_change=on_change,
             # Without the shared filter: if it is named again later, it does not have the URLs accepted meanwhile.
-            more=(lambda: {SHARED: ""}) if shared is None else shared.notes,
+            more=lambda: {_COUNTED: counts.note(), **({SHARED: ""} if shared is None else shared.notes())},
             last_batch=found.last_batch,
         )
         opened.callback(checkpoints.close, final=False)
         parts = _parts(order, store, seen, opening, checkpoints, clock, board)
+        parts.admission.marking.counts = counts
         frontier = Frontier(
             store=store,
             seen=seen,
@@ -119,6 +122,14 @@ def open_frontier(
         _wake_by_budget(frontier, order, store, opening)
         opened.pop_all()
     return frontier
+
+
+def _counts(order: FrontierOrder, opening: Opening, now_s: float) -> KnownCounts:
+    """The counts of the job's earlier runs. How one of many workers has ended before is not known."""
+    counts = KnownCounts(now_s)
+    if note := opening.notes.get(_COUNTED):
+        counts.restore(note, clean=opening.clean and order.shares is None)
+    return counts
 
 
 def _at(time_s: float) -> Clock:

@@ -92,6 +92,10 @@ class Frontier:
         self._store_link.drain()
         return self._admission.unseen(keys)
 
+    def count_known(self, links: int) -> None:
+        """Count links that the host remembers as known and never asks about, for reports. O(1)."""
+        self._admission.marking.counts.recent += links
+
     # URLs out
 
     def lease(self) -> Lease | None:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime
 from typing import Protocol, runtime_checkable
 
 
@@ -44,6 +46,39 @@ class SeenFilter(Protocol):
 
         The usual ones are `filter` (its name), `asked`, `keys`, `false_drop_probability` and `expected_lost`.
         """
+
+
+class KnownCounts:
+    """Counts the links that are known to another layer than the filter, in all runs of a job.
+
+    `recent` are those that the crawl itself remembers and never asks about, `pending` those whose rows are not durable yet,
+    `store` those that the filter let pass and the store dropped. A kill loses the counts since the last checkpoint, those of
+    the filter, too: `since_s` is the time from which on nothing is missing.
+    """
+
+    def __init__(self, since_s: float = 0.0) -> None:
+        self.recent = self.pending = self.store = 0
+        self.since_s = since_s
+
+    def restore(self, note: str, *, clean: bool) -> None:
+        """Go on with the counts of a note; after an unclean end they have a gap, so `since_s` stays."""
+        self.recent, self.pending, self.store, since_s = json.loads(note)
+        if clean:
+            self.since_s = since_s
+
+    def note(self) -> str:
+        """The text that `restore` reads."""
+        return json.dumps([self.recent, self.pending, self.store, self.since_s])
+
+    def facts(self) -> Mapping[str, float | str]:
+        """Figures beside those of the filter."""
+        since = datetime.fromtimestamp(self.since_s, UTC).isoformat(timespec="seconds")
+        return {
+            "recent_known": self.recent,
+            "pending_known": self.pending,
+            "store_known": self.store,
+            "counted_since": since,
+        }
 
 
 @runtime_checkable

@@ -64,7 +64,11 @@ async def open_admission(
         opened.push_async_callback(drop_similar.close)
     # User functions see each link again. The similarity filter learns seen URLs, too: a crash may have made it forget them.
     has_user_functions = bool(order.scope.rules) or any(map(is_user_function, order.urls.canonicalization))
-    seen = None if has_user_functions else SeenUrls(frontier.core.unseen if similar is None else None)
+    seen = (
+        None
+        if has_user_functions
+        else SeenUrls(frontier.core.unseen if similar is None else None, count=frontier.core.count_known)
+    )
     return UrlAdmission(
         scope=scope,
         canonicalizer=canonicalizer,

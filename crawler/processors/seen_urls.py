@@ -32,6 +32,7 @@ class SeenUrls:
     Each URL is a 64-bit hash in the slot that its lowest bits name; a later URL overwrites an earlier one. A new URL is taken
     for a seen one with a probability of 2^-44, as by the store's fingerprints. Recent seen links are kept as they are. Cost:
     0.05 µs for a recent link, 0.2 µs for another. `unseen` looks up dedup keys in the Frontier; None: only candidates are.
+    `count` is called with the number of links that were remembered.
     """
 
     def __init__(
@@ -39,6 +40,7 @@ class SeenUrls:
         unseen: Callable[[Sequence[bytes]], Sequence[bool]] | None,
         slots: int = _SLOTS,
         recent_links: int = _RECENT_LINKS,
+        count: Callable[[int], None] = lambda _: None,
     ) -> None:
         assert slots.bit_count() == 1, "a power of two"
         self._lookups = None if unseen is None else LookupBatcher(unseen)
@@ -46,6 +48,7 @@ class SeenUrls:
         self._mask = slots - 1
         self._recent: set[Link] = set()
         self._max_recent = recent_links
+        self._count = count
 
     def unseen(self, links: Sequence[Link]) -> list[Link]:
         """The links that the Frontier may accept."""
@@ -59,6 +62,7 @@ class SeenUrls:
                 recent.add(link)
         if len(recent) > self._max_recent:
             recent.clear()
+        self._count(len(links) - len(unseen))
         return unseen
 
     async def are_new(self, urls: Sequence[str], keys: Sequence[bytes | None]) -> Sequence[bool]:

@@ -22,7 +22,7 @@ _SNAPSHOT_SUMS = (
 _LARGEST = frozenset({
     "smm_fill", "smm_bits", "smm_files", "smm_files_used", "dsbf_height", "dsbf_mean_rate", "dsbf_worst_rate",
     "dsbf_planned_rate", "dsbf_rate_bound", "false_drop_probability", "planned_keys", "planned_false_drop_probability",
-    "shared_false_drop_probability",
+    "shared_false_drop_probability", "smm_is_linear",
 })  # fmt: skip
 #: It holds of all workers together only if it holds of each.
 _COMPACT = "smm_is_compact"

@@ -74,7 +74,8 @@ class Views:
         tally = yield from asked(self._store.tally)
         statistics = examine(self._parts, tally, behind, self._clock())
         queues = yield from self._tally(statistics.queues)
-        return statistics._replace(queues=queues, seen=self._seen.facts())
+        counts = self._parts.admission.marking.counts
+        return statistics._replace(queues=queues, seen={**self._seen.facts(), **counts.facts()})
 
     def ready(self) -> ReadyQueues:
         """The queues in memory that may be served now; never waits. Costs a look at the lanes of open gates."""

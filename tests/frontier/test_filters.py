@@ -213,6 +213,45 @@ def test_another_jobs_filter_is_refused(state: Path, tmp_path: Path) -> None:
         opened(state)
 
 
+def counted(frontier: Frontier) -> dict[str, float | str]:
+    seen = frontier.operations.statistics().seen
+    return {name: seen[name] for name in ("recent_known", "pending_known", "memory_known", "dropped", "counted_since")}
+
+
+def test_every_known_link_is_counted_by_who_knew_it_and_since_when(tmp_path: Path) -> None:
+    """Over all runs; a kill loses what came after the last checkpoint, so the time from which on nothing is missing moves."""
+    clock = FakeClock()
+    begun = "2001-09-09T01:46:40+00:00"
+    clock.now_s = 1_000_000_000.0
+
+    def at_work() -> Frontier:
+        return open_frontier(tmp_path, ORDER, clock=clock)
+
+    with at_work() as frontier:
+        frontier.schedule(candidates(FIRST))
+        frontier.schedule(candidates(FIRST))  # its row is not durable
+        frontier.flush()
+        frontier.schedule(candidates(FIRST))  # in the memory of recent keys
+        frontier.count_known(7)
+        first = counted(frontier)
+    assert first == {
+        "recent_known": 7,
+        "pending_known": 1,
+        "memory_known": 1,
+        "dropped": 0,
+        "counted_since": begun,
+    }
+    clock.now_s += 3600
+    frontier = at_work()
+    frontier.schedule(candidates(FIRST))  # after the opening only the filter has it
+    assert counted(frontier) == {**first, "dropped": 1}
+    crash(frontier)
+    clock.now_s += 3600
+    with at_work() as frontier:
+        assert counted(frontier)["counted_since"] == "2001-09-09T03:46:40+00:00"
+        assert counted(frontier)["recent_known"] == 7
+
+
 def test_an_older_filter_is_told_what_it_lacks(state: Path) -> None:
     """It knows less than the store, which is no danger."""
     shutil.rmtree(state / "seen")

@@ -79,7 +79,7 @@ def test_a_url_that_only_the_filter_knows_is_a_false_drop() -> None:
     """The one case in which a URL is lost; the way to fetch it all the same is named."""
     found = url(record=None)
     assert found.state == "not stored"
-    assert found.reason == "the filter takes it for seen, the store does not know it; schedule it with force"
+    assert found.reason == "the filter takes it for seen, the store does not have it; schedule it with force"
 
 
 def test_a_url_that_can_never_be_queued_tells_why() -> None:
