@@ -27,6 +27,7 @@ from anabranch.crawler.lab.filters.smm_report import BLOOM_BITS, BLOOM_HASHES, M
 from anabranch.crawler.lab.report import LabReport, OnProgress
 from anabranch.crawler.lab.urls import packet_urls, repeated, urls_of_file
 from anabranch.crawler.outcomes.errors import UsageError
+from anabranch.dedup.smm.addresses import signature_named
 from anabranch.dedup.smm.store import Smm
 
 T = TypeVar("T")
@@ -121,6 +122,7 @@ def _measure(bench: _Bench) -> SmmMeasurements:
         reopening=reopening,
         fresh=(reopening[0], *fresh),
         smm_false_hits=false_hits,
+        is_linear=getattr(signature_named(bench.options.signature), "is_linear", False),
         smm_bits=bits,
         smm_disk_bytes=disk_bytes,
         tables=tuple(tables),
@@ -239,6 +241,7 @@ class SmmMeasurements:
     tables: tuple[tuple[TableRun, ...], ...]  #: per number of buckets
     table_bytes: int  #: that the URLs of a table take in memory, without its buckets
     blooms: tuple[tuple[BloomRun, ...], ...]  #: per (bits, hashes)
+    is_linear: bool = False  #: the SMM's signature
 
 
 def smm_run(folders: Sequence[Path], urls: Sequence[bytes], shape: Shape) -> SmmRun:

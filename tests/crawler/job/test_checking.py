@@ -221,3 +221,28 @@ def test_an_order_without_a_contact_is_warned_of(agent, warned) -> None:
     """A User-Agent of one's own may have it."""
     lines = order_warnings(CrawlOrder.model_validate({"agent": agent}))
     assert any("no contact is configured" in line for line in lines) is warned
+
+
+@pytest.mark.parametrize(
+    ("dedup", "lost"),
+    [
+        ({}, ""),
+        ({"filter": "exact"}, ""),
+        ({"filter": "smm", "expect": 1_000_000}, ""),
+        (
+            {"filter": "smm"},
+            r"expected to lose 11,6\d\d of 10,000,000 URLs, more than false_positive allows \(10,000\)",
+        ),
+        ({"filter": "smm", "expect": 1000, "levels": (1, 1)}, r"expected to lose 8 of 1,000 URLs"),
+        ({"filter": "smm", "expect": 1_000_000, "false_positive": 1e-6}, r"allows \(1\)"),
+    ],
+)
+def test_a_filter_that_is_planned_to_lose_more_than_it_may_warns(dedup: dict[str, object], lost: str) -> None:
+    """At the start of a crawl, in one line that names the way out."""
+    warnings = [line for line in order_warnings(CrawlOrder(dedup=dedup)) if "[dedup]" in line]
+    assert len(warnings) == bool(lost)
+    assert (
+        not lost
+        or re.search(f"{lost}.*; choose filter both or exact, or expect fewer", warnings[0])
+        or re.search(lost, warnings[0])
+    )
