@@ -263,11 +263,17 @@ class Marking:
     """The keys that are not in the filter yet. The store's limit of unacknowledged rows bounds them."""
 
     def __init__(
-        self, seen: SeenFilter, ordinal: int = 0, *, has_shared: bool = False, last_batch: LastBatch = NO_FOLDER
+        self,
+        seen: SeenFilter,
+        ordinal: int = 0,
+        *,
+        has_shared: bool = False,
+        last_batch: LastBatch = NO_FOLDER,
+        counts: KnownCounts | None = None,
     ) -> None:
         self.seen = seen
         self.last_batch = last_batch  #: beside the filter
-        self.counts = KnownCounts()
+        self.counts = KnownCounts() if counts is None else counts
         self._durable = self._noted = 0  #: numbers of batches
         self.pending: set[bytes] = set()  #: keys that are not marked
         self.ordinal = ordinal  #: the filter has every row up to this one

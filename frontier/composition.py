@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -97,20 +97,19 @@ def open_frontier(
         found = _open_filter(state, order, store, opening, seen)
         seen = found.seen
         opened.callback(seen.close)
-        counts = _counts(order, opening, clock())
+        counted: list[KnownCounts] = []  # a checkpoint may be made before the parts
         checkpoints = Checkpoints(
             store,
             seen,
             order.checkpoint_s,
             marked=opening.counters.last_ordinal,
             on_change=on_change,
-            # Without the shared filter: if it is named again later, it does not have the URLs accepted meanwhile.
-            more=lambda: {_COUNTED: counts.note(), **({SHARED: ""} if shared is None else shared.notes())},
+            more=lambda: _notes(counted, shared),
             last_batch=found.last_batch,
         )
         opened.callback(checkpoints.close, final=False)
         parts = _parts(order, store, seen, opening, checkpoints, clock, board)
-        parts.admission.marking.counts = counts
+        counted.append(parts.admission.marking.counts)
         frontier = Frontier(
             store=store,
             seen=seen,
@@ -122,6 +121,17 @@ def open_frontier(
         _wake_by_budget(frontier, order, store, opening)
         opened.pop_all()
     return frontier
+
+
+def _notes(counted: Sequence[KnownCounts], shared: SharedFilter | None) -> dict[str, str]:
+    """What each checkpoint notes in addition.
+
+    Without the shared filter: if it is named again later, it does not have the URLs accepted meanwhile.
+    """
+    notes = {SHARED: ""} if shared is None else dict(shared.notes())
+    if counted:
+        notes[_COUNTED] = counted[0].note()
+    return notes
 
 
 def _counts(order: FrontierOrder, opening: Opening, now_s: float) -> KnownCounts:
@@ -263,7 +273,8 @@ def _parts(
     completion = Completion(outbox, schedule, retries, rules, opening.counters.waiting, board)
     has_shared = isinstance(seen, BesideShared)
     last_batch = checkpoints.last_batch
-    marking = Marking(seen, opening.counters.last_ordinal, has_shared=has_shared, last_batch=last_batch)
+    counts = _counts(order, opening, clock())
+    marking = Marking(seen, opening.counters.last_ordinal, has_shared=has_shared, last_batch=last_batch, counts=counts)
     admission = Admission(assignment_of(order), rules, marking, schedule, outbox, outbound)
     leases = Leases(order.lease_s, board)
     receivers = Receivers(admission=admission, schedule=schedule, retries=retries, completion=completion, outbox=outbox)

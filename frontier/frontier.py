@@ -61,6 +61,7 @@ class Frontier:
         self.advancing = Advancing(store, parts)  #: moves queued URLs to the front
         self.unacknowledged = parts.store_link.unacknowledged  #: what the store has got and has not made durable
         self.holds = parts.schedule.holds  #: services that are away, and what waits for them
+        self.known = parts.admission.marking.counts  #: links that are known; the host counts those that it remembers
         self.hosting = parts.store_link.hosting  #: the shares of one of several workers; None: it has the whole job
 
     def __enter__(self) -> Frontier:
@@ -91,10 +92,6 @@ class Frontier:
         """For each dedup key, whether its URL may be new; changes nothing. With a filter that blocks: always True."""
         self._store_link.drain()
         return self._admission.unseen(keys)
-
-    def count_known(self, links: int) -> None:
-        """Count links that the host remembers as known and never asks about, for reports. O(1)."""
-        self._admission.marking.counts.recent += links
 
     # URLs out
 

@@ -60,6 +60,10 @@ class KnownCounts:
         self.recent = self.pending = self.store = 0
         self.since_s = since_s
 
+    def count_recent(self, links: int) -> None:
+        """Count links that the host remembers as known and never asks about. O(1)."""
+        self.recent += links
+
     def restore(self, note: str, *, clean: bool) -> None:
         """Go on with the counts of a note; after an unclean end they have a gap, so `since_s` stays."""
         self.recent, self.pending, self.store, since_s = json.loads(note)

@@ -67,7 +67,7 @@ async def open_admission(
     seen = (
         None
         if has_user_functions
-        else SeenUrls(frontier.core.unseen if similar is None else None, count=frontier.core.count_known)
+        else SeenUrls(frontier.core.unseen if similar is None else None, count=frontier.core.known.count_recent)
     )
     return UrlAdmission(
         scope=scope,

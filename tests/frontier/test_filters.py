@@ -232,7 +232,7 @@ def test_every_known_link_is_counted_by_who_knew_it_and_since_when(tmp_path: Pat
         frontier.schedule(candidates(FIRST))  # its row is not durable
         frontier.flush()
         frontier.schedule(candidates(FIRST))  # in the memory of recent keys
-        frontier.count_known(7)
+        frontier.known.count_recent(7)
         first = counted(frontier)
     assert first == {
         "recent_known": 7,
