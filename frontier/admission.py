@@ -31,7 +31,7 @@ from anabranch.frontier.scheduling.queues import QueueRules
 from anabranch.frontier.scheduling.readylist import Outbox
 from anabranch.frontier.scheduling.schedule import Schedule
 from anabranch.frontier.seen import KnownCounts, SeenFilter
-from anabranch.frontier.stores.contract import LinkRow
+from anabranch.frontier.stores.contract import FailedRecord, LaneId, LinkRow
 
 if TYPE_CHECKING:  # numpy is slow to import
     from anabranch.frontier.policies.assignment import AssignedLane, Assignment
@@ -44,6 +44,9 @@ _KEY = Verdict(VerdictKind.REFUSED, "its key is not bytes")
 _HOPS = Verdict(VerdictKind.REFUSED, "its path from the seed is not plain ASCII text")
 _PAYLOAD = Verdict(VerdictKind.REFUSED, "its payload is not bytes")
 _PRECEDENCE = Verdict(VerdictKind.REFUSED, "its precedence is not a whole number from 0 to 255")
+
+#: The hops of a failure that is queued again and was kept in a format without them. So it counts as one hop from a seed.
+UNKNOWN_HOPS: Final = "?"
 
 
 class Fresh:
@@ -171,6 +174,40 @@ class Admission:
             batch.forced.add(ordinal)
         batch.new.append(row)
         self._schedule.schedule_row(row, queue, gate)
+
+    def requeue(self, failures: Sequence[FailedRecord]) -> list[LaneId]:
+        """Add failures to the batch as new rows with no tries, each with what is known of it; the lane of each.
+
+        The filter knows their keys and is not asked. Raises: PolicyError, before any change.
+        """
+        candidates = [Candidate(one.url, one.key, UNKNOWN_HOPS if one.hops is None else one.hops) for one in failures]
+        hosts = [one.host for one in map(authority, [failure.url for failure in failures]) if one is not None]
+        lanes = self.assignment.lanes_of([failure.url for failure in failures], hosts)
+        precedences = [
+            self._rules.in_row(candidate, None) if failure.precedence is None else failure.precedence
+            for candidate, failure in zip(candidates, failures, strict=True)
+        ]
+        batch = self._outbox.batch
+        for failure, candidate, host, lane, precedence in zip(
+            failures, candidates, hosts, lanes, precedences, strict=True
+        ):
+            queue, queue_id, gate_id, gate = lane
+            ordinal, key, hops, via = self._outbox.number(), failure.key, candidate.hops, failure.via
+            batch.forced.add(ordinal)
+            batch.retried[ordinal] = failure.ordinal
+            share = None if self._outbound is None else self._outbound.share_elsewhere(host)
+            if share is not None:
+                link = LinkRow(ordinal, share, failure.url, key, hops, via, precedence, failure.payload)
+                batch.exchanging().outbound.append(link)
+                continue
+            row = Row(
+                queue_id, gate_id, precedence, ordinal, failure.url, key, hops, via, 0, None, failure.payload
+            )
+            batch.new.append(row)
+            self._schedule.schedule_row(row, queue, gate)
+        if failures:
+            self._remember(self._outbox.last_number, [candidate.dedup_key() for candidate in candidates])
+        return [(queue_id, gate_id) for _, queue_id, gate_id, _ in lanes]
 
     def remember(self, first: int) -> None:
         """Treat the batch's new rows from this one on as known; the filter is marked when they are durable."""

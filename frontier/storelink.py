@@ -95,9 +95,10 @@ class StoreLink:
         self.retired = counters.retired  #: of these, rows of retired queues, by its last answer
         self.paused = counters.paused
         self.queues = counters.queues
+        self.retried = counters.retried  #: failures that were queued again
         self.ended = {
             OutcomeKind.DONE: counters.done,
-            OutcomeKind.FAILED: counters.failed,
+            OutcomeKind.FAILED: counters.failed + counters.retried,
             OutcomeKind.DISREGARDED: counters.disregarded,
         }
 
@@ -186,12 +187,13 @@ class StoreLink:
             last_ordinal=self._outbox.last_number,
             queued=self.queued,
             done=self.ended[OutcomeKind.DONE],
-            failed=self.ended[OutcomeKind.FAILED],
+            failed=self.ended[OutcomeKind.FAILED] - self.retried,
             disregarded=self.ended[OutcomeKind.DISREGARDED],
             retired=self.retired,
             paused=self.paused,
             waiting=self._completion.waiting,
             queues=self.queues,
+            retried=self.retried,
         )
 
     def job_counters(self) -> Counters:
@@ -258,7 +260,7 @@ class StoreLink:
         self.paused += gained.paused - released.paused
 
     def _synced(self, answer: Synced) -> None:
-        number, duplicates, self.retired, self.paused, self.queues = answer
+        number, duplicates, self.retired, self.paused, self.queues, self.retried = answer
         self.unacknowledged.synced(number)
         if duplicates:
             self.queued -= len(duplicates)

@@ -14,6 +14,7 @@ from anabranch.frontier.inspect.audit import audit
 from anabranch.frontier.inspect.dump import dump_lines
 from anabranch.frontier.inspect.explain import Explanation, GateView, QueueView
 from anabranch.frontier.inspect.load import Entry, Loading, LoadReport, load
+from anabranch.frontier.inspect.retry import Retrying, RetryReport
 from anabranch.frontier.inspect.statistics import FrontierStatistics
 from anabranch.frontier.inspect.views import PAGE, Views
 from anabranch.frontier.parts import Parts, flushed, run
@@ -22,7 +23,7 @@ from anabranch.frontier.records import GateKey, Head, OutcomeKind, QueueKey, Url
 from anabranch.frontier.scheduling.gates import Politeness, check_politeness
 from anabranch.frontier.scheduling.lifecycle import QueueState
 from anabranch.frontier.seen import SeenFilter
-from anabranch.frontier.stores.contract import Ended, FrontierStore, Place, QueueFacts, Standing
+from anabranch.frontier.stores.contract import Ended, FailedRecord, FrontierStore, Place, QueueFacts, Standing
 
 #: Heritrix's status of a URL that the operator removed.
 DELETED_BY_USER = -6000
@@ -48,6 +49,7 @@ class Operations:
         self._checkpoints = checkpoints
         self.views = Views(store, seen, parts, clock)  #: the same views in steps, for a crawl that goes on meanwhile
         self.loading = Loading(store, parts, clock)  #: the target of a dump or a journal
+        self.retrying = Retrying(store, parts, clock)  #: failures in steps, for a crawl that goes on meanwhile
 
     def limit_retries(self) -> None:
         """The crawl ends: if the store is away, fail after a short time instead of waiting until it is back."""
@@ -175,6 +177,13 @@ class Operations:
         for heads in self._pages(None if queue is None else name_id(queue)):
             removed += self._remove([head for head in heads if matches(head.row.url)], note)
         return removed
+
+    def retry(self, matches: Callable[[FailedRecord], bool]) -> RetryReport:
+        """Queue the failures that match again, all of them; see `frontier.inspect.retry`."""
+        report = run(self.retrying.steps(matches))
+        while report.more is not None:
+            report = report.and_then(run(self.retrying.steps(matches, report.more, report.before_s)))
+        return report
 
     def wake_by_budget(self) -> int:
         """Open every retired queue that is no longer over its total budget, as after the order raised it.

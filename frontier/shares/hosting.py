@@ -53,6 +53,11 @@ class Outbound:
             part.keys.append(key)
         return own, others
 
+    def share_elsewhere(self, host: str) -> int | None:
+        """The share of a host that another worker serves; None: its URLs are queued here."""
+        share = self.rule.of_host(host)
+        return None if share in self.serving else share
+
     def send(self, others: Fresh, precedences: Sequence[int], via: int) -> None:
         """Add links for others to the batch."""
         batch = self._outbox.batch

@@ -140,7 +140,7 @@ class Batch:
 
     __slots__ = (
         "announced", "ended", "exchange", "forced", "gate_names", "gates", "last_number", "left", "moved", "new",
-        "now_s", "number", "queue_names", "queues", "removed", "settled", "standings", "turns", "woken",
+        "now_s", "number", "queue_names", "queues", "removed", "retried", "settled", "standings", "turns", "woken",
     )  # fmt: skip
 
     def __init__(self, number: int, now_s: float = 0.0) -> None:
@@ -148,7 +148,11 @@ class Batch:
         self.now_s = now_s  #: the core's time; kept, so that an opening notices a clock that went back
         self.last_number = 0  #: the last number of the sequence of ordinals and turns; kept as `Counters.last_ordinal`
         self.new: list[Row] = []  #: rows to add, unless their key is in the table `seen`
-        self.forced: set[int] = set()  #: ordinals in `new` that are added though seen
+        #: Ordinals in `new` that are added though seen. The failed row of such a key goes, if that is its last one.
+        self.forced: set[int] = set()
+        #: Of these, those that are failures queued again: new ordinal -> that of the failed row. A row whose key belongs to
+        #: another row by now is dropped, so that two commands at the same time queue a URL once.
+        self.retried: dict[int, int] = {}
         #: Ordinals in `new` that go to `done` at once, unless seen: (status, kind). They need no lane.
         self.settled: dict[int, tuple[int, OutcomeKind]] = {}
         self.exchange: LinkChanges | None = None  #: with other workers
@@ -241,6 +245,7 @@ class Synced(NamedTuple):
     retired: int  #: `Counters.retired` after them
     paused: int  #: `Counters.paused` after them
     queues: int  #: `Counters.queues` after them
+    retried: int  #: `Counters.retried` after them
 
 
 class LinksRead(NamedTuple):
@@ -297,6 +302,7 @@ class Counters(NamedTuple):
     paused: int = 0  #: rows of these `queued` that are in paused queues
     waiting: int = 0  #: rows of these `queued` that wait for a retry
     queues: int = 0  #: rows of the table `queue`
+    retried: int = 0  #: failures that were queued again, and so are no more among `failed`
 
     @property
     def accepted(self) -> int:
@@ -358,6 +364,20 @@ class EndedRecord(NamedTuple):
     status: int
     outcome: OutcomeKind
     attempts: int
+
+
+class FailedRecord(NamedTuple):
+    """A row of the table `done` that failed, with what it takes to queue it again."""
+
+    ordinal: int
+    url: str
+    key: bytes | None
+    status: int
+    hops: str | None  #: None: it failed in an older format or elsewhere, and this and what follows is not known
+    via: int = 0  #: ordinal of the page it was found on, 0 = none
+    precedence: int | None = None  #: of its row
+    ended_s: float | None = None  #: when it failed
+    payload: bytes | None = None
 
 
 class FrontierStore(Protocol):
@@ -462,6 +482,18 @@ class FrontierStore(Protocol):
 
     def ended_after(self, after: int, limit: int) -> list[EndedRecord]:
         """Rows of `done` by ordinal, above `after`."""
+        ...
+
+    def failed_after(self, after: int, limit: int) -> list[FailedRecord]:
+        """Failed rows of `done` by ordinal, above `after`. Costs a look at these rows, not at those that succeeded."""
+        ...
+
+    def failures(self) -> Mapping[int, int]:
+        """How many rows have failed, by their status. Costs a look at each of them."""
+        ...
+
+    def blocked(self, now_s: float) -> set[int]:
+        """The gates that are blocked longer than `now_s`, as last written. Costs a look at every gate."""
         ...
 
     def tally(self) -> Mapping[str, int]:

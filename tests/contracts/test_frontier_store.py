@@ -455,7 +455,7 @@ def test_a_batch_without_rows_becomes_durable_too(teller: Teller) -> None:
     """A change of a gate alone is acknowledged."""
     teller.say(gates=[gate_row(A_LANE[1], rests_until_s=NOW_S)])
     (answer,) = teller.answers()
-    assert answer == (1, [], 0, 0, 0)
+    assert answer == (1, [], 0, 0, 0, 0)
     assert teller.store.gate(A_LANE[1]) == gate_row(A_LANE[1], rests_until_s=NOW_S)
 
 

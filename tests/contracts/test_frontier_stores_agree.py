@@ -45,8 +45,9 @@ GATE_IDS = sorted({gate for _, gate in LANES})
 KEYS = [f"http://a.test/{number}" for number in range(12)]
 ENDS = [OutcomeKind.DONE, OutcomeKind.FAILED, OutcomeKind.DISREGARDED]
 
-#: (URL, lane, goes first, forced) of a new row.
-NEW = st.tuples(st.sampled_from(KEYS), st.sampled_from(LANES), st.booleans(), st.integers(0, 9).map(lambda n: n == 0))
+#: (URL, lane, goes first, how it is entered) of a new row: as seen or not, forced, or as the retry of a failure.
+HOW = st.sampled_from(["plain"] * 8 + ["forced", "retried", "retried"])
+NEW = st.tuples(st.sampled_from(KEYS), st.sampled_from(LANES), st.booleans(), HOW)
 #: What becomes of a live row: (which one, its fate, kind of end).
 FATE = st.tuples(st.integers(0, 99), st.sampled_from(["end", "wait", "back", "front"]), st.sampled_from(ENDS))
 STANDING = st.tuples(st.sampled_from(QUEUE_IDS), st.sampled_from(Standing))
@@ -100,7 +101,7 @@ class Pair:
         """One batch; a lane that gets rows is announced, as the core does. Reads before it could see it: they come first."""
         if self.has_asked:
             self.settle()
-        rows, forced = self._rows(said["new"])
+        rows, forced, retried = self._rows(said["new"])
         ended, moved = self._decide(said["fates"])
         needed = {found[:2] for found in rows} | {found.new[:2] for found in moved}
         announced = {found: self._turn(3) for found in [*said["announced"], *sorted(needed)]}
@@ -111,7 +112,7 @@ class Pair:
         for teller in self.tellers:
             teller.last_number = self.last_number
             lists = {"standings": said["standings"], "woken": woken, "left": left, "removed": said["removed"]}
-            teller.say(rows, turns=announced, forced=forced, ended=ended, moved=moved, **lists)
+            teller.say(rows, turns=announced, forced=forced, retried=retried, ended=ended, moved=moved, **lists)
             if turns:
                 teller.change_turns(turns)
         answers = self.tellers[0].store.take_answers()
@@ -161,14 +162,22 @@ class Pair:
         turn = None if how == "neither" else self._turn(3)
         return LeftGate(gate, turn, self.now_s + self.last_number % 7 if how == "time" else None)
 
-    def _rows(self, new: list[tuple[str, LaneId, bool, bool]]) -> tuple[list[Row], set[int]]:
-        rows, forced = [], set()
-        for url, found, goes_first, is_forced in new:
+    def _rows(self, new: list[tuple[str, LaneId, bool, str]]) -> tuple[list[Row], set[int], dict[int, int]]:
+        rows: list[Row] = []
+        forced: set[int] = set()
+        retried: dict[int, int] = {}
+        failures = self.tellers[0].store.failed_after(0, 100)
+        for url, found, goes_first, how in new:
             self.last_number += 1
-            precedence = FRONT if goes_first else NORMAL
-            rows.append(make_row(self.last_number, url, found, precedence, via=self.last_number // 2))
-            forced |= {self.last_number} if is_forced else set()
-        return rows, forced
+            number, precedence, more = self.last_number, FRONT if goes_first else NORMAL, {}
+            if how == "retried" and failures:  # one of them maybe twice: the second dies
+                failure = failures[number % len(failures)]
+                retried[number] = failure.ordinal
+                url, more = failure.url, {"hops": failure.hops}
+            forced |= {number} if how == "forced" else set()
+            more = more or {"hops": "L" * (number % 3), "payload": b"more" if number % 4 == 0 else None}
+            rows.append(make_row(number, url, found, precedence, via=number // 2, **more))
+        return rows, forced, retried
 
     def _decide(self, fates: list[tuple[int, str, OutcomeKind]]) -> tuple[list[Ended], list[Moved]]:
         """Each row at most once in a batch, as a lease comes back once."""

@@ -47,7 +47,7 @@ from anabranch.frontier.records import (
 )
 from anabranch.frontier.scheduling import queues, readylist, retries, schedule, window
 from anabranch.frontier.scheduling.gates import Backoff, Politeness
-from anabranch.frontier.stores.contract import FrontierStore
+from anabranch.frontier.stores.contract import FailedRecord, FrontierStore
 from anabranch.frontier.stores.memory.store import MemoryStore
 from anabranch.frontier.stores.sql.store import SqlStore
 from scripts.postgres_server import administer
@@ -172,9 +172,33 @@ class Machine(RuleBasedStateMachine):
 
     @rule(url=st.sampled_from(URLS), precedence=st.none() | st.integers(0, 4))
     def force(self, url: str, precedence: int | None) -> None:
+        self.core.take_answers()
+        ordinal = self.core._parts.outbox.last_number + 1
         (verdict,) = self.core.schedule([Candidate(url, force=True, precedence=precedence)])
         if verdict.kind is VerdictKind.NEW:
-            self.truth.accepted[url] += 1
+            self.truth.queue_again(url, ordinal)
+
+    @rule(hosts=st.sets(st.sampled_from(HOSTS), min_size=1), late_s=st.sampled_from([0.0, 0.0, 5.0]))
+    def queue_failures_again(self, hosts: set[GateKey], late_s: float) -> None:
+        """Those of some hosts, that failed in the last seconds or at any time; each once, with its way there."""
+        found: list[str] = []
+        since_s = self.clock() - late_s if late_s else 0.0
+
+        def matches(failure: FailedRecord) -> bool:
+            assert (failure.hops, failure.precedence is None, failure.ended_s is None) == ("", False, False)
+            is_wanted = failure.url.split("/")[2] in hosts and (failure.ended_s or 0.0) >= since_s
+            found.extend([failure.url] if is_wanted else [])
+            return is_wanted
+
+        self.core.flush()
+        first = self.core._parts.outbox.last_number + 1
+        report = self.core.operations.retry(matches)
+        queued = [url for url in found if url in self.truth.failures]
+        assert (report.queued, report.unknown_hops, report.more) == (len(queued), 0, None)
+        if not late_s:
+            assert set(queued) == {url for url in self.truth.failures if url.split("/")[2] in hosts}
+        for url in queued:
+            self.truth.queue_again(url, first)
 
     @rule(urls=BATCHES)
     def bring_forward(self, urls: list[str]) -> None:

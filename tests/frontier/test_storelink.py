@@ -81,7 +81,7 @@ def test_what_the_store_fails_with_is_kept() -> None:
     rig.add("http://a.test/")
     rig.core.flush()
     error = StoreUnavailable("gone")
-    store._answers += [Synced(1, [], 0, 7, 1), StoreFailed(error), Synced(1, [], 0, 9, 1)]
+    store._answers += [Synced(1, [], 0, 7, 1, 0), StoreFailed(error), Synced(1, [], 0, 9, 1, 0)]
     for _ in range(2):
         with pytest.raises(StoreUnavailable) as caught:
             rig.core.take_answers()

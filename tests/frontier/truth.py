@@ -32,6 +32,8 @@ class Truth:
     attempts: Counter[int] = field(default_factory=Counter)
     waiting: dict[int, tuple[str, float]] = field(default_factory=dict)  #: ordinal -> (URL, due)
     queues: dict[str, Queue] = field(default_factory=dict)
+    owners: dict[str, int] = field(default_factory=dict)  #: URL -> the ordinal of its last row, if it was queued again
+    failures: set[str] = field(default_factory=set)  #: URLs whose last row has failed
 
     def copy(self) -> Truth:
         return deepcopy(self)
@@ -54,12 +56,24 @@ class Truth:
 
     # Calls
 
+    def queue_again(self, url: str, ordinal: int) -> None:
+        """It was forced, or retried: if its last row has failed, that is a failure no more."""
+        self.owners[url] = ordinal
+        if url not in self.failures:
+            self.accepted[url] += 1
+            return
+        self.failures.remove(url)
+        self.ended[url] -= 1
+        self.kinds[OutcomeKind.FAILED] -= 1
+
     def finish(self, ordinal: int, url: str, key: str, kind: OutcomeKind, due_s: float) -> None:
         queue = self.queue(key)
         queue.spent += spend(kind, 1, self.error_penalty)
         if kind in ENDING:
             self.ended[url] += 1
             self.kinds[kind] += 1
+            if kind is OutcomeKind.FAILED and ordinal >= self.owners.get(url, 0):
+                self.failures.add(url)
         elif kind is OutcomeKind.RETRY:
             self.attempts[ordinal] += 1
             self.waiting[ordinal] = url, due_s

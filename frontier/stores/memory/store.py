@@ -14,6 +14,7 @@ from anabranch.frontier.stores.contract import (
     Batch,
     Counters,
     EndedRecord,
+    FailedRecord,
     GateRead,
     GateRow,
     GatesRead,
@@ -85,6 +86,7 @@ class MemoryStore:
         self._queue_ids = SortedKeys(self._queues)
         self._ended = EndedRows()
         self._seen: dict[str | bytes, int] = {}  # from a key's identity to the ordinal of its row
+        self._retried = 0  # failures that were queued again
         self._last_number = 0  # of the sequence that ordinals and turns come from
         self._identity: dict[str, str] | None = None
         self._notes: dict[str, str] = {}
@@ -127,7 +129,7 @@ class MemoryStore:
         try:
             for row, status, kind in batch.ended:
                 self._lanes.take_out(row)
-                self._ended.add(row, status, kind)
+                self._ended.add(row, status, kind, batch.now_s)
             for old, new in batch.moved:
                 self._lanes.take_out(old)
                 self._lanes.put(new)
@@ -136,7 +138,7 @@ class MemoryStore:
             raise InvariantBroken(f"batch {batch.number} names a row or a lane that is not there: {error}") from error
         self._take_facts(batch)
         _, paused, retired = self._lanes.rows_stopped
-        self._answers.append(Synced(batch.number, duplicates, retired, paused, len(self._queues)))
+        self._answers.append(Synced(batch.number, duplicates, retired, paused, len(self._queues), self._retried))
 
     def ask_heads(self, lane: LaneId, limit: int, *, with_queue: bool) -> None:
         """O(limit), and O(log n) if rows came back from waiting."""
@@ -267,6 +269,18 @@ class MemoryStore:
         """The ordinals are sorted again if there are more than at the last question."""
         return self._ended.after(after, limit)
 
+    def failed_after(self, after: int, limit: int) -> list[FailedRecord]:
+        """The ordinals are sorted again if there are others than at the last question."""
+        return self._ended.failed_after(after, limit)
+
+    def failures(self) -> Mapping[int, int]:
+        """O(failed rows)."""
+        return self._ended.failures()
+
+    def blocked(self, now_s: float) -> set[int]:
+        """O(gates)."""
+        return self._gates.blocked(now_s)
+
     def tally(self) -> Mapping[str, int]:
         """O(lanes)."""
         facts = (self.queue(queue) for queue in list(self._queues))
@@ -287,6 +301,7 @@ class MemoryStore:
             paused=self._lanes.rows_stopped[Standing.PAUSED],
             waiting=sum(lane.waiting for lane in lanes),
             queues=len(self._queues),
+            retried=self._retried,
         )
 
     # Batches
@@ -306,11 +321,13 @@ class MemoryStore:
         for row in batch.new:
             ordinal, key = row.ordinal, row.key
             identity = row.url if key is None else identity_of(key)
-            if seen.setdefault(identity, ordinal) != ordinal:
-                if ordinal not in batch.forced:
+            last = seen.setdefault(identity, ordinal)
+            if last != ordinal:
+                if ordinal not in batch.forced or batch.retried.get(ordinal, last) != last:
                     duplicates.append(row)
                     continue
                 seen[identity] = ordinal
+                self._retried += self._ended.take_failed(last)
             if ordinal in settled:
                 self._ended.add(row, *settled[ordinal])
             else:

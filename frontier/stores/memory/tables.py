@@ -10,7 +10,7 @@ from itertools import chain, islice
 from typing import Any, Final, Generic, TypeVar
 
 from anabranch.frontier.records import WAITING, GateKey, OutcomeKind, Row, Turn, UrlRecord, UrlState
-from anabranch.frontier.stores.contract import EndedRecord, GateRow, LaneId, LaneRow, Standing
+from anabranch.frontier.stores.contract import EndedRecord, FailedRecord, GateRow, LaneId, LaneRow, Standing
 
 EntryT = TypeVar("EntryT", bound=tuple[Any, ...])
 
@@ -102,6 +102,10 @@ class SortedKeys:
         self._grows = grows
         self._sorted: list[int] = []
 
+    def shrunk(self) -> None:
+        """The dict has lost a key, which it does seldom."""
+        self._sorted = []
+
     def behind(self, after: int | None) -> Iterator[int]:
         """All keys above one."""
         if len(self._sorted) != len(self._grows):
@@ -113,24 +117,55 @@ class SortedKeys:
 class EndedRows:
     """Rows that have ended, by ordinal. O(1), except for lists.
 
-    May be read from any thread: `_status` is written last, so each of its ordinals is in the other dicts.
+    May be read from any thread: `_status` is written last, so each of its ordinals is in the other dicts, unless it is a
+    failure that is queued again at this moment.
     """
 
     def __init__(self) -> None:
+        #: What it takes to queue failures again: hops, via, precedence, time, payload. Plain tuples, which the collector skips.
+        self._failures: dict[int, tuple[str | None, int, int | None, float | None, bytes | None]] = {}
+        self._failed_ordinals = SortedKeys(self._failures)
         self._urls: dict[int, str] = {}
         self._keys: dict[int, bytes] = {}  # of rows with a key other than the URL
         self._how: dict[int, int] = {}  # attempts and kind
         self._status: dict[int, int] = {}
         self._ordinals = SortedKeys(self._status)
 
-    def add(self, row: Row, status: int, kind: OutcomeKind) -> None:
-        """The row has ended."""
+    def add(self, row: Row, status: int, kind: OutcomeKind, ended_s: float | None = None) -> None:
+        """The row has ended. Without a time it ended elsewhere, and its way there is not known."""
         ordinal, key = row.ordinal, row.key
+        if kind is OutcomeKind.FAILED:
+            known = row.hops, row.via, row.precedence % WAITING, ended_s, row.payload
+            self._failures[ordinal] = (None, 0, None, None, None) if ended_s is None else known
         self._urls[ordinal] = row.url
         if key is not None:
             self._keys[ordinal] = key
         self._how[ordinal] = row.attempts << _KIND_BITS | _NUMBERS[kind]
         self._status[ordinal] = status
+
+    def take_failed(self, ordinal: int) -> bool:
+        """The row is no failure any more, since its URL is queued again; False if it was none."""
+        if self._failures.pop(ordinal, None) is None:
+            return False
+        del self._status[ordinal]
+        del self._urls[ordinal], self._how[ordinal]
+        self._keys.pop(ordinal, None)
+        self._ordinals.shrunk()
+        self._failed_ordinals.shrunk()
+        return True
+
+    def failed_after(self, after: int, limit: int) -> list[FailedRecord]:
+        """The first failures above this ordinal."""
+        found: list[FailedRecord] = []
+        for ordinal in islice(self._failed_ordinals.behind(after), limit):
+            row, failure = self._row(ordinal), self._failures.get(ordinal)
+            if row is not None and failure is not None:
+                found.append(FailedRecord(*row[:4], *failure))
+        return found
+
+    def failures(self) -> Counter[int]:
+        """How many have failed, by status."""
+        return Counter(self._status.get(ordinal, 0) for ordinal in list(self._failures))
 
     def note_page(self, ordinal: int, url: str) -> None:
         """A page of another share of the crawl; `url` finds it by the negative of its ordinal."""
@@ -142,36 +177,39 @@ class EndedRows:
 
     def record(self, ordinal: int) -> UrlRecord | None:
         """Its record, if it has ended."""
-        if ordinal not in self._status:
+        row = self._row(ordinal)
+        if row is None:
             return None
-        _, url, _, status, kind, attempts = self._row(ordinal)
+        _, url, _, status, kind, attempts = row
         return UrlRecord(url, UrlState.ENDED, status, kind.value, attempts, ordinal)
 
     def of_url(self, url: str) -> Iterator[tuple[bytes, UrlRecord]]:
         """The dedup key and the record of each row with this URL. O(rows)."""
         for ordinal in list(self._status):
-            record = self.record(ordinal) if self._urls[ordinal] == url else None
+            record = self.record(ordinal) if self._urls.get(ordinal) == url else None
             if record is not None:
                 yield self._keys.get(ordinal, url.encode()), record
 
     def after(self, ordinal: int, limit: int) -> list[EndedRecord]:
         """The first ones above this ordinal. The ordinals are sorted again if there are more than at the last question."""
-        return [self._row(found) for found in islice(self._ordinals.behind(ordinal), limit)]
+        found = (self._row(one) for one in self._ordinals.behind(ordinal))
+        return list(islice((row for row in found if row is not None), limit))
 
     def keys(self) -> Iterator[tuple[int, bytes]]:
         """The ordinal and the dedup key of each."""
         for ordinal in list(self._status):
-            key = self._keys.get(ordinal)
-            yield ordinal, self._urls[ordinal].encode() if key is None else key
+            if (row := self._row(ordinal)) is not None:
+                yield ordinal, row.url.encode() if row.key is None else row.key
 
     def kinds(self) -> Counter[OutcomeKind]:
         """How many have ended in each way."""
         return Counter(_KINDS[how & _KIND] for how in list(self._how.values()))
 
-    def _row(self, ordinal: int) -> EndedRecord:
-        how = self._how[ordinal]
-        key, status = self._keys.get(ordinal), self._status[ordinal]
-        return EndedRecord(ordinal, self._urls[ordinal], key, status, _KINDS[how & _KIND], how >> _KIND_BITS)
+    def _row(self, ordinal: int) -> EndedRecord | None:
+        status, url, how = self._status.get(ordinal), self._urls.get(ordinal), self._how.get(ordinal)
+        if status is None or url is None or how is None:
+            return None
+        return EndedRecord(ordinal, url, self._keys.get(ordinal), status, _KINDS[how & _KIND], how >> _KIND_BITS)
 
 
 class Gates:
@@ -228,6 +266,10 @@ class Gates:
         """When the next closed gate opens; to be called right after `first_open`."""
         first = self._closed.first()
         return None if first is None else first[0]
+
+    def blocked(self, now_s: float) -> set[int]:
+        """The gates that are blocked longer than this."""
+        return {gate for gate, row in list(self.rows.items()) if row.blocked_until_s > now_s}
 
     def move_times(self, by_s: float) -> None:
         """Add a duration to every time."""

@@ -34,6 +34,7 @@ from anabranch.frontier.stores.contract import (
     Batch,
     Counters,
     EndedRecord,
+    FailedRecord,
     GateRead,
     GateRow,
     GatesRead,
@@ -391,6 +392,22 @@ def ended_after(connection: Connection, after: int, limit: int) -> list[EndedRec
     return [EndedRecord._make((*row[:4], OutcomeKind(row[4]), row[5])) for row in rows]
 
 
+def failed_after(connection: Connection, after: int, limit: int) -> list[FailedRecord]:
+    """Failed rows of `done` by ordinal, above one. Cost: three seeks a row."""
+    rows = fetch(connection, statements.FAILED_AFTER, (after, limit))
+    return [FailedRecord._make((*row[:5], row[5] or 0, *row[6:])) for row in rows]
+
+
+def failures(connection: Connection) -> Mapping[int, int]:
+    """How many rows have failed, by status. Cost: a seek for each."""
+    return dict(fetch(connection, statements.FAILED_BY_STATUS))
+
+
+def blocked(connection: Connection, now_s: float) -> set[int]:
+    """The gates that are blocked for longer. Cost: a scan of the gates."""
+    return {gate for (gate,) in fetch(connection, statements.BLOCKED_GATES, (now_s,))}
+
+
 def tally(connection: Connection) -> Mapping[str, int]:
     """How many queues are in each state. Cost: O(lanes and queues of the crawl)."""
     return Counter(dict(fetch(connection, statements.TALLY)))
@@ -434,6 +451,7 @@ def recount(connection: Connection) -> Counters:
         paused=int(closed.get(Standing.PAUSED, 0)),
         waiting=int(waiting),
         queues=queues,
+        retried=kept.retried,  # no row tells
     )
     if counted.last_ordinal > kept.last_ordinal:
         raise InvariantBroken(f"a row has the number {counted.last_ordinal}, the last is {kept.last_ordinal}")

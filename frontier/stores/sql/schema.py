@@ -91,6 +91,21 @@ DONE = Table(
     *_numbers("worker"),  # the epoch of the worker that ended it; 0 in a job of one
 )
 
+#: Failed rows, so that they are found among many that succeeded.
+_partial_index("done_failed", DONE.c.ordinal, where="outcome = 'failed'")
+
+#: What it takes to queue a failed row of `done` again; those of older formats have none, and rows that did not fail need none.
+#: About 35 bytes a failure and its payload, with the index above.
+FAILURE = Table(
+    "failure",
+    METADATA,
+    *_key("ordinal"),
+    Column("hops", String, nullable=False),
+    *_numbers("via", "precedence"),
+    *_times("ended_s"),
+    Column("payload", LargeBinary),
+)
+
 #: From a key's fingerprint to the row that holds the URL now, in `url` or `done`.
 SEEN = Table("seen", METADATA, *_key("fp"), *_numbers("ordinal"))
 
@@ -192,9 +207,9 @@ CRAWL = Table(
 
 
 #: Version of the tables; raise it with every change that an older program would misread, and convert older ones when opened.
-FORMAT = "6"
+FORMAT = "7"
 #: The formats that can be read.
-READ = ("3", "4", "5", FORMAT)
+READ = ("3", "4", "5", "6", FORMAT)
 
 #: A clock may be corrected by so much without any time being moved.
 CLOCK_SLACK_S = 1.0
@@ -283,8 +298,12 @@ def open_shared(
             raise
         connection.rollback()
     with connection.begin():
+        # Of several workers that find an older format, one converts it.
+        fetch_locked(connection, statements.FACT, ("epoch",), "UPDATE")
         facts: dict[str, str] = dict(fetch(connection, statements.FACTS))
         _check(place, facts, identity)
+        if facts["format"] != FORMAT:
+            facts = _convert(connection, facts)
     return facts
 
 
@@ -355,17 +374,26 @@ def _put(connection: Connection, facts: Mapping[str, str]) -> None:
 
 def _convert(connection: Connection, facts: Mapping[str, str]) -> dict[str, str]:
     """From an older format, in the running transaction; the facts after it."""
-    if facts["format"] != "5":
+    if facts["format"] in {"3", "4"}:
         for statement in statements.ADD_SHARES:
             execute(connection, statement)
-    execute(connection, statements.ADD_ENDER)
+    if facts["format"] != "6":
+        execute(connection, statements.ADD_ENDER)
+    _keep_failures(connection)
     METADATA.create_all(connection)
-    for index in GATE.indexes:
+    for index in (*GATE.indexes, *DONE.indexes):
         index.create(connection, checkfirst=True)
     if facts["format"] == "3":
         _escape_commas(connection, facts)
     _put(connection, {"format": FORMAT})
     return dict(fetch(connection, statements.FACTS))
+
+
+def _keep_failures(connection: Connection) -> None:
+    """6 to 7: failures that are queued again are counted. Those of older formats get no row of `failure`."""
+    if inspect(connection).has_table(WORKER.name):
+        execute(connection, statements.ADD_RETRIED)
+    _put(connection, {"retried": "0"})
 
 
 _PAGE = 10_000

@@ -62,6 +62,19 @@ DELETE_URL = _listed("DELETE FROM url WHERE (queue, gate, precedence, ordinal)",
 INSERT_DONE = ManyRows(
     "INSERT INTO done VALUES ", _types("int8 text bytea int8 text int8 int8"), may_repeat=False, is_plain=True
 )
+INSERT_FAILURE = ManyRows(
+    "INSERT INTO failure VALUES ", _types("int8 text int8 int8 float8 bytea"), may_repeat=False, is_plain=True
+)
+#: Those that have failed, whatever the rows given.
+DELETE_FAILED = _listed("DELETE FROM done WHERE outcome = 'failed' AND ordinal")
+DELETE_FAILURES = _listed("DELETE FROM failure WHERE ordinal")
+#: `FailedRecord`s. (ordinal, limit).
+FAILED_AFTER = """
+SELECT done.ordinal, url, key, status, hops, via, precedence, ended_s, payload
+FROM done LEFT JOIN failure ON failure.ordinal = done.ordinal
+WHERE outcome = 'failed' AND done.ordinal > ? ORDER BY done.ordinal LIMIT ?
+"""
+FAILED_BY_STATUS = "SELECT status, count(*) FROM done WHERE outcome = 'failed' GROUP BY status"
 #: Counts only the rows it added: fewer than were given means duplicates.
 ENTER_SEEN = ManyRows("INSERT INTO seen VALUES ", _types("int8 int8"), " ON CONFLICT (fp) DO NOTHING")
 REPLACE_SEEN = ManyRows(
@@ -207,6 +220,7 @@ NEXT_GATES = f"""
 SELECT {_GATE}, turn FROM gate WHERE held = 0 AND turn IS NOT NULL AND wakes_s IS NULL AND share = ? ORDER BY turn LIMIT ?
 """
 NEXT_WAKE = "SELECT min(wakes_s) FROM gate WHERE held = 0 AND wakes_s IS NOT NULL AND share = ?"
+BLOCKED_GATES = "SELECT id FROM gate WHERE blocked_until_s > ?"
 HOLD_GATES = _listed("UPDATE gate SET held = 1, turn = NULL, wakes_s = NULL WHERE id")
 REST_GATES = _listed("UPDATE gate SET turn = NULL WHERE id")
 _FIRST_TURN = "SELECT min(lane.turn) FROM lane WHERE lane.gate = gate.id AND servable = 1"
@@ -236,10 +250,11 @@ ADD_SHARES = (
     "DROP INDEX gate_wakes",
 )
 ADD_ENDER = "ALTER TABLE done ADD COLUMN worker BIGINT NOT NULL DEFAULT 0"
+ADD_RETRIED = "ALTER TABLE worker ADD COLUMN retried BIGINT NOT NULL DEFAULT 0"
 INSERT_SHARE = ManyRows("INSERT INTO share VALUES ", _types("int8 int8 int8 float8"), may_repeat=False)
 #: (epoch, name, token, session, time to live).
 JOIN = """
-INSERT INTO worker SELECT ?, ?, ?, ?, SERVER_TIME, SERVER_TIME + ?, '', 0, 0, 0, 0, 0, 0, 0, 0, 0, 0
+INSERT INTO worker SELECT ?, ?, ?, ?, SERVER_TIME, SERVER_TIME + ?, '', 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0
 """
 #: (time to live, epoch, end of the lease as the worker left it). The lease of all shares of a worker, and the fence of its
 #: commits: it changes nothing if another worker has ended the lease, or if the row is older than the worker's last commit.
@@ -248,10 +263,10 @@ LEASE = "SELECT until_s FROM worker WHERE epoch = ?"
 #: Each time that a worker has joined, with the number of its last batch.
 JOININGS = "SELECT epoch, joined_s, batch FROM worker ORDER BY epoch"
 PUT_SESSION = "UPDATE worker SET session = ? WHERE epoch = ?"
-#: (batch, last_ordinal … queues, epoch).
+#: (batch, last_ordinal … retried, epoch).
 PUT_COUNTERS = """
 UPDATE worker SET batch = ?, last_ordinal = ?, queued = ?, done = ?, failed = ?, disregarded = ?, retired = ?, paused = ?,
-    waiting = ?, queues = ? WHERE epoch = ?
+    waiting = ?, queues = ?, retried = ? WHERE epoch = ?
 """
 PUT_MARK = "UPDATE worker SET mark = ? WHERE epoch = ?"
 MARK = "SELECT mark FROM worker WHERE epoch = ?"
@@ -298,10 +313,11 @@ LINKS = _listed("SELECT * FROM link WHERE share")
 JOB_COUNTS = """
 SELECT coalesce(max(last_ordinal), 0), coalesce(sum(queued), 0), coalesce(sum(done), 0), coalesce(sum(failed), 0),
        coalesce(sum(disregarded), 0), coalesce(sum(retired), 0), coalesce(sum(paused), 0), coalesce(sum(waiting), 0),
-       coalesce(sum(queues), 0), (SELECT count(*) FROM link) FROM worker
+       coalesce(sum(queues), 0), coalesce(sum(retried), 0), (SELECT count(*) FROM link) FROM worker
 """
 WORKER_COUNTERS = """
-SELECT last_ordinal, queued, done, failed, disregarded, retired, paused, waiting, queues FROM worker WHERE epoch = ?
+SELECT last_ordinal, queued, done, failed, disregarded, retired, paused, waiting, queues, retried FROM worker
+WHERE epoch = ?
 """
 WORKERS = """
 SELECT worker.epoch, name, (SELECT count(*) FROM share WHERE share.epoch = worker.epoch), until_s - SERVER_TIME

@@ -265,7 +265,7 @@ class Work:
         self._report_trouble("")
         if writing.number is not None:
             duplicates, shown = [*self._known, *writing.duplicates], self._owner.shown(totals)
-            self._post([Synced(writing.number, duplicates, shown.retired, shown.paused, shown.queues)])
+            self._post([Synced(writing.number, duplicates, shown.retired, shown.paused, shown.queues, shown.retried)])
         for answer in answer_questions:
             answer()
 

@@ -7,7 +7,7 @@ between never touches the disk. Names, counts and times are written with the row
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from functools import partial
 from itertools import groupby
 from typing import Any, Protocol
@@ -15,7 +15,7 @@ from typing import Any, Protocol
 from sqlalchemy import Connection
 
 from anabranch.frontier.errors import InvariantBroken, StoreInUse, StoreSetBack
-from anabranch.frontier.records import ENDING, GateKey, OutcomeKind, QueueKey, Row, Turn, seen_fingerprints
+from anabranch.frontier.records import ENDING, WAITING, GateKey, OutcomeKind, QueueKey, Row, Turn, seen_fingerprints
 from anabranch.frontier.stores.contract import (
     Answer,
     Batch,
@@ -41,6 +41,7 @@ _MARK = "transaction"  # name in `crawl`: the last one that wrote, "epoch.number
 
 #: `value` of an Enum is a Python call.
 _NAMES = {kind: kind.value for kind in OutcomeKind}
+_FAILED = OutcomeKind.FAILED
 
 
 class Owner(Protocol):
@@ -225,6 +226,7 @@ class TransactionWriter:
         self.number: int | None = None  #: of the last batch
         self.duplicates: list[Row] = []  #: new rows that died
         self.adopted: list[int] = []  #: links that became rows
+        self._gone: set[int] = set()  #: failures of the batches under way whose URLs are queued again by now
 
     def add(self, batch: Batch) -> None:
         """Take one batch."""
@@ -286,10 +288,16 @@ class TransactionWriter:
                 raise InvariantBroken(f"row {row.ordinal} ends or moves, and its key was known before it came")
         write(self._connection, statements.INSERT_URL, sorted(self._placed.values()))
         dead = {row.ordinal for row in died}
+        gone = self._gone
         ended = [ended for batch in batches for ended in batch.ended]
         ended += [end for ordinal, end in settled.items() if ordinal not in dead]
+        if gone:
+            ended = [one for one in ended if one.row.ordinal not in gone]
         rows = sorted(map(partial(_done_row, self._owner.ender), ended))
         write(self._connection, statements.INSERT_DONE, rows)
+        failures = [_failure_row(one.row, batch.now_s) for batch in batches for one in batch.ended if one[2] is _FAILED]
+        if failures:
+            write(self._connection, statements.INSERT_FAILURE, sorted(row for row in failures if row[0] not in gone))
         laneless = dead | settled.keys()
         for batch in batches:
             lanes.add(batch, laneless)
@@ -323,11 +331,17 @@ class TransactionWriter:
         """
         exchanges = [batch.exchange for batch in batches if batch.exchange is not None]
         new = [row for batch in batches for row in _entered(batch)]
-        if not exchanges:
-            died = self._enter_in_order(new, _forced(batches))
+        links = [link for exchange in exchanges for link in exchange.outbound]
+        rows: Sequence[Row | LinkRow] = [*new, *links] if links else new
+        self._gone.clear()
+        forced = _forced(batches)
+        if not forced:
+            died = self._enter(rows) if rows else set()
         else:
-            links = [link for exchange in exchanges for link in exchange.outbound]
-            died = self._enter_in_order([*new, *links], _forced(batches))
+            died = set()
+            for is_forced, group in groupby(rows, key=lambda row: row.ordinal in forced):
+                died |= self._enter_again([*group], batches) if is_forced else self._enter([*group])
+        if exchanges:
             self._exchange(exchanges, [link for link in links if link.ordinal not in died])
         return [row for row in new if row.ordinal in died]
 
@@ -338,23 +352,46 @@ class TransactionWriter:
         write(self._connection, statements.DELETE_LINKS, [(ordinal,) for ordinal in adopted])
         self.adopted += adopted
 
-    def _enter_in_order(self, rows: Sequence[Row | LinkRow], forced: set[int]) -> set[int]:
-        if not forced:
-            return self._enter(rows, is_forced=False) if rows else set()
+    def _enter_again(self, rows: Sequence[Row | LinkRow], batches: Sequence[Batch]) -> set[int]:
+        """Enter the fingerprints of forced rows, of equal keys the last one's. The result is the numbers of those that die.
+
+        The last row of each key ends as a failure no more, if it was one: its URL is queued again.
+        """
+        fingerprints = seen_fingerprints([row.dedup_key() for row in rows])
+        owners = seen_ordinals(self._connection, sorted(set(fingerprints)))
+        retried = {new: failed for batch in batches for new, failed in batch.retried.items()}
         died: set[int] = set()
-        for is_forced, group in groupby(rows, key=lambda row: row.ordinal in forced):
-            died |= self._enter([*group], is_forced=is_forced)
+        replaced: list[tuple[int, int]] = []  # (row that had the key, row that has it now)
+        entered: dict[int, int] = {}
+        for row, fingerprint in zip(rows, fingerprints, strict=True):
+            ordinal, owner = row.ordinal, owners.get(fingerprint)
+            if retried.get(ordinal, owner) != owner:
+                died.add(ordinal)
+                continue
+            owners[fingerprint] = entered[fingerprint] = ordinal
+            if owner is not None:
+                replaced.append((owner, ordinal))
+        self._take_failures(replaced, batches)
+        write(self._connection, statements.REPLACE_SEEN, sorted(entered.items()))
         return died
 
-    def _enter(self, rows: Sequence[Row | LinkRow], *, is_forced: bool) -> set[int]:
-        """Enter their fingerprints; the result is the numbers of those with known keys."""
-        # Of equal keys the first row wins if it is not forced, the last one if it is.
+    def _take_failures(self, replaced: Sequence[tuple[int, int]], batches: Sequence[Batch]) -> None:
+        """Of these rows remove those that have failed, also in an earlier batch of this transaction, and count them."""
+        begun = {row.ordinal: number for number, batch in enumerate(batches) for row in _coming(batch)}
+        failing = {one.row.ordinal: n for n, batch in enumerate(batches) for one in batch.ended if one[2] is _FAILED}
+        failing |= {one: n for n, batch in enumerate(batches) for one, end in batch.settled.items() if end[1] is _FAILED}
+        here = {old for old, new in replaced if failing.get(old, len(batches)) <= begun[new]}
+        rows = sorted((old,) for old, _ in replaced if old not in here)
+        taken = write(self._connection, statements.DELETE_FAILED, rows)
+        if taken:
+            write(self._connection, statements.DELETE_FAILURES, rows)
+        self._gone |= here
+        self._change_totals(failed=-taken, retried=taken + len(here))
+
+    def _enter(self, rows: Sequence[Row | LinkRow]) -> set[int]:
+        """Enter their fingerprints, of equal keys the first one's; the result is the numbers of those with known keys."""
         fingerprints = seen_fingerprints([row.dedup_key() for row in rows])
         ordinals = [row.ordinal for row in rows]
-        if is_forced:
-            last = dict(zip(fingerprints, ordinals, strict=True))
-            write(self._connection, statements.REPLACE_SEEN, sorted(last.items()))
-            return set()
         winners = dict(zip(reversed(fingerprints), reversed(ordinals), strict=True))
         found = sorted(winners)
         if write(self._connection, statements.ENTER_SEEN, [(one, winners[one]) for one in found]) == len(rows):
@@ -389,6 +426,13 @@ def _entered(batch: Batch) -> Sequence[Row]:
     return [row for row in batch.new if row.ordinal not in batch.exchange.adopted]
 
 
+def _coming(batch: Batch) -> Iterator[Row | LinkRow]:
+    """Its new rows, and those for other workers."""
+    yield from batch.new
+    if batch.exchange is not None:
+        yield from batch.exchange.outbound
+
+
 def _forced(batches: Sequence[Batch]) -> set[int]:
     """Ordinals of rows and links that are entered though seen."""
     return {ordinal for batch in batches if batch.forced for ordinal in batch.forced}
@@ -408,6 +452,10 @@ def _settled(batches: Sequence[Batch]) -> dict[int, Ended]:
 def _done_row(worker: int, ended: Ended) -> tuple[Any, ...]:
     row, status, outcome = ended
     return row.ordinal, row.url, row.key, status, _NAMES[outcome], row.attempts, worker
+
+
+def _failure_row(row: Row, ended_s: float) -> tuple[Any, ...]:
+    return row.ordinal, row.hops, row.via, row.precedence % WAITING, ended_s, row.payload
 
 
 class QueueChanges:

@@ -157,6 +157,7 @@ class Teller:
         turns: dict[LaneId, Turn] | None = None,
         forced: Iterable[int] = (),
         settled: Mapping[int, tuple[int, OutcomeKind]] = MappingProxyType({}),
+        retried: Mapping[int, int] = MappingProxyType({}),
         **lists: Iterable[object],
     ) -> Batch:
         """Write one batch: new rows, and the batch's other lists by their names.
@@ -165,7 +166,8 @@ class Teller:
         """
         self.number += 1
         batch = Batch(self.number, self.now_s)
-        batch.new, batch.forced, batch.settled = list(new), set(forced), dict(settled)
+        batch.new, batch.forced, batch.settled = list(new), {*forced, *retried}, dict(settled)
+        batch.retried = dict(retried)
         said = turns or {}
         needed = {(row.queue, row.gate) for row in new if row.ordinal not in settled}
         unknown = sorted(needed - self.announced - said.keys())
@@ -248,11 +250,15 @@ def facts(store: FrontierStore, page: int = 3) -> dict[str, object]:
     queues = list(pages(lambda after: store.queues(None, after, page), lambda fact: fact.row.id))
     rows = list(pages(lambda after: store.queued(after, page), lambda head: head.row[:4]))
     ended = list(pages(lambda after: store.ended_after(after or 0, page), lambda record: record.ordinal))
+    failed = list(pages(lambda after: store.failed_after(after or 0, page), lambda record: record.ordinal))
     keys = sorted(key for chunk in store.keys(page) for key in chunk)
     return {
         "queues": queues,
         "rows": rows,
         "ended": ended,
+        "failed": failed,
+        "failures": dict(store.failures()),
+        "blocked": store.blocked(NOW_S),
         "keys": keys,
         "lanes": [list(pages(partial(_lanes, store, fact.row.id, page), lambda lane: lane.gate)) for fact in queues],
         "records": [store.look_up(key) for key in keys],

@@ -35,7 +35,7 @@ def teller() -> Teller:
 def test_it_answers_inside_the_call(teller: Teller) -> None:
     """Nobody need wait: the core's tests have no thread and no time in them."""
     teller.say([row(1)])
-    assert teller.store.take_answers() == [Synced(1, [], 0, 0, 1)]
+    assert teller.store.take_answers() == [Synced(1, [], 0, 0, 1, 0)]
     teller.store.ask_heads(A_LANE, 16, with_queue=False)
     (answer,) = teller.store.take_answers()
     assert isinstance(answer, HeadsRead)

@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import os
+import signal
+import sqlite3
+from collections.abc import Callable, Iterator
+from contextlib import closing
 from pathlib import Path
 
 import pytest
 from sqlalchemy import create_engine, make_url, text
 
+from anabranch.frontier.admission import UNKNOWN_HOPS
 from anabranch.frontier.composition import FrontierOrder, open_frontier
 from anabranch.frontier.errors import FormatMismatch
 from anabranch.frontier.frontier import Frontier
@@ -20,7 +25,7 @@ from anabranch.frontier.scheduling.lifecycle import QueueState
 from anabranch.frontier.stores.contract import Counters, GateRow, LaneId, LeftGate, Moved
 from anabranch.frontier.stores.sql import schema, sqlite
 from anabranch.frontier.stores.sql.execution import fetch
-from anabranch.frontier.stores.sql.reading import read_retries, take_gate, take_gates
+from anabranch.frontier.stores.sql.reading import read_retries, recount, take_gate, take_gates
 from anabranch.frontier.stores.sql.schema import mark, open_tables, put_notes
 from anabranch.frontier.stores.sql.sqlite import seal_of
 from anabranch.frontier.stores.sql.store import SqlStore
@@ -92,7 +97,7 @@ def test_tables_of_another_format_are_refused(path: Path) -> None:
         store.connection.exec_driver_sql("UPDATE crawl SET value = '1' WHERE name = 'format'")
     with (
         sqlite.connected(path, None) as connection,
-        pytest.raises(FormatMismatch, match="the format is 1 in the job, and this program reads 3, 4, 5, 6;"),
+        pytest.raises(FormatMismatch, match="the format is 1 in the job, and this program reads 3, 4, 5, 6, 7;"),
     ):
         open_tables(connection, "the job", {}, NOW_S)
 
@@ -199,6 +204,11 @@ def _of_format_3(place: str | Path, order: FrontierOrder, tmp_path: Path) -> Non
     _set_format(place, "3")
 
 
+#: From format 7 to 6.
+_WITHOUT_FAILURES = (
+    "DROP TABLE failure", "DROP INDEX done_failed", "ALTER TABLE worker DROP COLUMN retried",
+    "DELETE FROM crawl WHERE name = 'retried'",
+)  # fmt: skip
 #: From format 6 to 5.
 _WITHOUT_ENDER = ("ALTER TABLE done DROP COLUMN worker",)
 #: From format 5 to 4.
@@ -216,13 +226,13 @@ def _set_format(place: str | Path, number: str) -> None:
         f"sqlite:///{place}" if isinstance(place, Path) else make_url(place).set(drivername="postgresql+psycopg")
     )
     with engine.begin() as connection:
-        older = (*_WITHOUT_ENDER, *_WITHOUT_SHARES) if number in {"3", "4"} else _WITHOUT_ENDER if number == "5" else ()
-        for statement in older:
+        steps = {"6": _WITHOUT_FAILURES, "5": _WITHOUT_ENDER, "4": _WITHOUT_SHARES}
+        for statement in [step for to, listed in steps.items() if number <= to for step in listed]:
             connection.execute(text(statement))
         connection.execute(text("UPDATE crawl SET value = :number WHERE name = 'format'"), {"number": number})
     engine.dispose()
     if isinstance(place, Path):
-        seal_of(place).unlink()  # the file is not what its owner left
+        seal_of(place).unlink(missing_ok=True)  # the file is not what its owner left
 
 
 @pytest.mark.parametrize("scope", [PolitenessScope.HOST, PolitenessScope.QUEUE])
@@ -254,7 +264,7 @@ def test_a_store_under_another_policy_is_as_it_was(place: str | Path, tmp_path: 
         assert frontier.counts().pending == len(URLS)
 
 
-@pytest.mark.parametrize("number", ["4", "5"])
+@pytest.mark.parametrize("number", ["4", "5", "6"])
 def test_a_store_of_an_older_format_is_gone_on_with(place: str | Path, number: str, tmp_path: Path) -> None:
     """All its gates are in the one share, and are served as before; no worker ended what had ended."""
     order = FrontierOrder(policy="host", politeness=Politeness(min_delay_s=0.0, delay_factor=0.0))
@@ -272,12 +282,76 @@ def test_a_store_of_an_older_format_is_gone_on_with(place: str | Path, number: s
         assert sorted(leased) == sorted(URLS)
 
 
+def test_failures_of_an_older_format_are_retried_with_unknown_hops(place: str | Path, tmp_path: Path) -> None:
+    """They are counted as such; what fails now is kept with its hops."""
+    order = FrontierOrder(policy="host", politeness=Politeness(min_delay_s=0.0, delay_factor=0.0))
+    with _opened(place, order, tmp_path) as frontier:
+        _fail(frontier, [Candidate(URLS[0], hops="LL")])
+    _set_format(place, "6")
+    with _opened(place, order, tmp_path) as frontier:
+        _fail(frontier, [Candidate(URLS[3], hops="LE", payload=b"seed")])
+        report = frontier.operations.retry(lambda _: True)
+        assert (report.queued, report.unknown_hops, report.more) == (2, 1, None)
+        frontier.operations.check()
+        assert frontier.counts().failed == 0
+        found = {head.row.url: (head.row.hops, head.row.payload) for head in frontier._store.queued(None, 9)}
+        assert found == {URLS[0]: (UNKNOWN_HOPS, None), URLS[3]: ("LE", b"seed")}
+
+
+def _fail(frontier: Frontier, candidates: list[Candidate]) -> None:
+    frontier.schedule(candidates)
+    for _ in candidates:
+        frontier.wait_until_durable()
+        lease = frontier.lease()
+        while lease is None:
+            frontier.wait_until_durable()
+            lease = frontier.lease()
+        frontier.finish(lease, Outcome(OutcomeKind.FAILED, -2), [])
+    frontier.flush()
+
+
+@pytest.mark.parametrize("steps", [1, 3, 6])
+def test_a_migration_that_is_killed_changes_nothing(steps: int, path: Path) -> None:
+    """It is one transaction: the next opening begins it again."""
+    with crawl(path) as store:
+        store.add(row(1), row(2))
+    _set_format(path, "5")
+    child = os.fork()
+    if not child:
+        try:
+            with sqlite.connected(path, None) as connection:
+                trace = _killed_before(steps)
+                connection.connection.driver_connection.set_trace_callback(trace)  # type: ignore[union-attr]
+                open_tables(connection, "the job", IDENTITY, NOW_S)
+        finally:
+            os._exit(0)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == -signal.SIGKILL
+    with closing(sqlite3.connect(path)) as connection:
+        assert connection.execute("SELECT value FROM crawl WHERE name = 'format'").fetchall() == [("5",)]
+    with crawl(path) as store:
+        assert store.opening.counters == Counters(last_ordinal=2, queued=2, queues=1)
+        with store.connection.begin():
+            assert recount(store.connection).queued == 2
+
+
+def _killed_before(steps: int) -> Callable[[str], None]:
+    """Kills the process before its n-th statement that changes tables."""
+    left = [steps]
+
+    def trace(statement: str) -> None:
+        left[0] -= statement.startswith(("ALTER", "CREATE", "DROP", "INSERT INTO crawl"))
+        if not left[0]:
+            os.kill(os.getpid(), signal.SIGKILL)
+
+    return trace
+
+
 def test_a_format_that_is_not_known_is_refused(place: str | Path, tmp_path: Path) -> None:
     """It is that of a newer program, or of one before the first that is kept."""
     order = FrontierOrder(policy="host")
     _opened(place, order, tmp_path).close()
-    _set_format(place, "7")
+    _set_format(place, "8")
     with pytest.raises(
-        FormatMismatch, match="the format is 7 in the job, and this program reads 3, 4, 5, 6; use the version"
+        FormatMismatch, match="the format is 8 in the job, and this program reads 3, 4, 5, 6, 7; use the version"
     ):
         _opened(place, order, tmp_path)

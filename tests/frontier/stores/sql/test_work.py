@@ -381,7 +381,7 @@ def test_a_filter_that_fails_is_tried_again(target: Path | str, waits: list[bool
     troubled, over, synced = store.take_answers()
     assert isinstance(troubled, Troubled)
     assert troubled.what.startswith("the filter: ")
-    assert (synced, over) == (Synced(1, [], 0, 0, 1), Troubled("", 30.0))
+    assert (synced, over) == (Synced(1, [], 0, 0, 1, 0), Troubled("", 30.0))
     assert store.counters().queued == 1
     assert [verb for verb, _ in seen.said] == ["unseen"] * 3 + ["mark"] * 3
     store.close(clean=True)
