@@ -26,6 +26,7 @@ from anabranch.crawler.cli.job_options import (
     report,
     requeue,
     resume,
+    retry,
     set_,
     status,
     stop,
@@ -227,7 +228,7 @@ def crawl(
     raise typer.Exit(run_crawl(command))
 
 
-for verb in (pause, resume, stop, status, add):
+for verb in (pause, resume, stop, status, add, retry):
     app.command()(verb)
 app.command("set")(set_)
 app.command()(jobs)

@@ -20,6 +20,7 @@ from anabranch.crawler.cli.parameters import (
     complete_job,
     completed_from,
     parse_moment,
+    parse_names,
     parse_positive_seconds,
     parse_units,
 )
@@ -82,6 +83,25 @@ def add(
     if not seeds:
         raise typer.BadParameter("name a URL, a file of URLs, or - for standard input")
     _run_operate("add", job, {"sources": list(seeds), "force": force}, as_json=as_json)
+
+
+def retry(
+    job: Job,
+    statuses: Annotated[
+        Text,
+        typer.Option("--status", metavar="LIST", help="Only these, as crawl.log has them: -1,503 or 5xx."),
+    ] = None,
+    host: Annotated[Text, typer.Option(metavar="HOST", help="Only of this host, as in example.org.")] = None,
+    since: Annotated[
+        Number,
+        typer.Option(metavar="TIME", parser=parse_moment, help="Only failed then or later, as in 2027-01-31T14:00."),
+    ] = None,
+    as_json: Json = False,
+) -> None:
+    """Queue failed URLs again, of a job that runs or not; `anabranch crawl` resumes a stopped one."""
+    listed = [] if statuses is None else list(parse_names(statuses))
+    arguments = {"statuses": listed, "host": host, "since_s": since}
+    _run_operate("retry", job, {key: value for key, value in arguments.items() if value}, as_json=as_json)
 
 
 def _run_operate(verb: str, job: str, arguments: Mapping[str, Any] | None = None, **how: bool) -> None:

@@ -1,4 +1,4 @@
-"""`anabranch pause|resume|stop|status|add|report|workers|requeue`: the commands on a crawl as a whole, in text or JSON."""
+"""`anabranch pause|resume|stop|status|add|retry|report|workers|requeue`: the commands on a crawl as a whole, in text or JSON."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from anabranch.crawler.report.filterreport import filter_line
 from anabranch.crawler.report.reports import report_kind
 from anabranch.crawler.report.table import escaped, report_of, text_lines
 from anabranch.crawler.run.status import STOPPED
-from anabranch.crawler.run.verbs import Arguments, Facts
+from anabranch.crawler.run.verbs import RETRY, Arguments, Facts
 from anabranch.frontier.records import VerdictKind
 from anabranch.frontier.times import counted, duration_words
 
@@ -45,6 +45,13 @@ def run_operate(
             _add(found, arguments["sources"], force=arguments["force"], as_json=as_json)
         elif verb == "status":
             _status(found, as_json=as_json, watch=watch)
+        elif verb == RETRY:
+            facts, is_running = found.retry(arguments)
+            put(
+                json.dumps({"running": is_running, **facts}, indent=2)
+                if as_json
+                else "\n".join(retried_lines(facts, is_running=is_running))
+            )
         else:
             facts = found.steer(verb, arguments)
             put(status_line((wait and found.wait()) or facts))
@@ -142,6 +149,29 @@ def added_lines(answers: Sequence[Facts], *, is_running: bool) -> Iterator[str]:
         reason = f" ({seed['reason']})" if seed["reason"] else ""
         yield escaped(f"{seed['verdict']:<8} {seed['url']}{reason}")
     if not is_running:
+        yield "no crawl of this job is running; `anabranch crawl` resumes it"
+
+
+# Failures
+
+
+def retried_lines(facts: Facts, *, is_running: bool) -> Iterator[str]:
+    """What became of failures that were to be queued again, and what holds them back. Pure."""
+    queued = facts["queued"]
+    yield f"{counted(queued, 'failure')} queued again" if queued else "no failure that fits; nothing is queued again"
+    if facts["unknown_hops"]:
+        yield f"{facts['unknown_hops']:,} with unknown hops: they failed in an older version, and count as one hop from a seed"
+    if facts["undated"]:
+        yield f"{facts['undated']:,} left out: they failed in an older version, which kept no time"
+    if facts["retired"]:
+        yield f"{facts['retired']:,} in retired queues, which stay retired (`anabranch frontier set-budget`)"
+    if facts["paused"]:
+        yield f"{facts['paused']:,} in paused queues (`anabranch frontier resume`)"
+    if facts["blocked"]:
+        yield f"{facts['blocked']:,} of hosts that are blocked now, by the operator or after trouble (`anabranch frontier unblock`)"
+    if facts["note"]:
+        yield escaped(facts["note"])
+    if queued and not is_running:
         yield "no crawl of this job is running; `anabranch crawl` resumes it"
 
 

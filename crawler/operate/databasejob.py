@@ -15,7 +15,7 @@ from anabranch.crawler.cluster.database import JobDatabase
 from anabranch.crawler.job.folder import wait_until_free, who_holds
 from anabranch.crawler.job.inspection import readable_job, refuse_unwritable
 from anabranch.crawler.job.seeds import Seed
-from anabranch.crawler.operate.contract import Notify, OpenedJob, OperatedJob, VerbAnswer
+from anabranch.crawler.operate.contract import Notify, OpenedJob, OperatedJob, VerbAnswer, retried_all
 from anabranch.crawler.order.order import CrawlOrder
 from anabranch.crawler.outcomes.errors import UsageError
 from anabranch.crawler.report.metrics import Numbers
@@ -95,6 +95,14 @@ class DatabaseJob:
                 with opened_whole(job) as (frontier, order, book):
                     key = Canonicalizer(order.urls.canonicalization).key
                     return False, add_to_stopped(frontier, book, seeds, key, force=force)["seeds"]
+
+    def retry(self, arguments: Arguments) -> VerbAnswer:
+        """By one worker for all, or in the rows."""
+        found = retried_all(self.answer, arguments)
+        if not found.facts["queued"]:
+            return found
+        with self._shared(reads=True) as job:
+            return found._replace(facts={**found.facts, "note": job.limits_reached(is_running=found.is_running)})
 
     def change_order(self, settings: Sequence[str]) -> Facts:
         """In the rows, from which the workers take it."""

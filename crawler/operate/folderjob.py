@@ -15,7 +15,7 @@ from anabranch.crawler.job.inspection import open_embedded, opened, readable_job
 from anabranch.crawler.job.orderfile import begun_order
 from anabranch.crawler.job.seeds import SEED_BOOK, Seed, SeedBook
 from anabranch.crawler.job.state import current_round
-from anabranch.crawler.operate.contract import Notify, OpenedJob, VerbAnswer
+from anabranch.crawler.operate.contract import Notify, OpenedJob, VerbAnswer, retried_all
 from anabranch.crawler.order.order import CrawlOrder
 from anabranch.crawler.outcomes.errors import CrawlerError, JobInUse, UsageError, storage_errors
 from anabranch.crawler.report.progress_log import PROGRESS_LOG_FILE, LastRun, last_run
@@ -24,6 +24,7 @@ from anabranch.crawler.run.control import PATIENCE_S as ANSWER_S
 from anabranch.crawler.run.control import ask
 from anabranch.crawler.run.crawl_verbs import (
     ADD,
+    LIMIT_KEYS,
     METRICS,
     PAUSE,
     REPORT,
@@ -106,6 +107,17 @@ class FolderJob:
             key = Canonicalizer(order.urls.canonicalization).key
             return False, add_to_stopped(frontier, book, seeds, key, force=force)["seeds"]
 
+    def retry(self, arguments: Arguments) -> VerbAnswer:
+        """By the crawl, or in the queue."""
+        refuse_embedded(self.directory)
+        found = retried_all(self.answer, arguments)
+        if found.is_running or not found.facts["queued"]:
+            return found
+        note = ""
+        with suppress(CrawlerError, FrontierError):  # they are queued, whatever keeps the job from being read
+            note = limits_note(self.order().limits, LIMIT_KEYS, self._used(), is_running=False)
+        return found._replace(facts={**found.facts, "note": note})
+
     def change_order(self, settings: Sequence[str]) -> Facts:
         """In the crawl, or for the next one. Another process may change the job now, or begin to crawl it: this waits."""
         refuse_embedded(self.directory)
@@ -126,7 +138,7 @@ class FolderJob:
         note = ""
         if any(change.key.startswith("limits.") for change in changes):
             with suppress(CrawlerError, FrontierError):  # it is changed, whatever keeps the job from being read
-                note = limits_note(order.limits, changes, self._used(), is_running=False)
+                note = limits_note(order.limits, {one.key for one in changes}, self._used(), is_running=False)
         return changed_facts(changes, note)
 
     def answer(self, verb: str, arguments: Arguments) -> VerbAnswer:
@@ -233,6 +245,10 @@ class EmbeddedFolderJob(FolderJob):
 
     def active(self, limit: int) -> None:
         """The host has no control socket."""
+
+    def retry(self, arguments: Arguments) -> VerbAnswer:
+        """In the queue. Raises: JobInUse while the host holds it."""
+        return retried_all(self.answer, arguments)
 
     def answer(self, verb: str, arguments: Arguments) -> VerbAnswer:
         """Raises: JobInUse if it would change what the host holds."""

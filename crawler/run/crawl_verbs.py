@@ -8,7 +8,7 @@ which are JSON values; `stopped_verbs` serves a job that is not running.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 from anabranch.crawler.job.changes import change_order
@@ -25,7 +25,7 @@ from anabranch.crawler.report.reports import ALL_NEEDS, LONGEST_SHOWN, QUEUES_SH
 from anabranch.crawler.report.table import json_facts
 from anabranch.crawler.run.explain import ABOUT_URLS, while_away, while_paused
 from anabranch.crawler.run.run_state import Cause, Phase
-from anabranch.crawler.run.verbs import Arguments, Facts, answer_running
+from anabranch.crawler.run.verbs import RETRY, Arguments, Facts, answer_running
 from anabranch.crawler.urls.parsing import canonical
 from anabranch.frontier.cancellation import or_closed, to_the_end
 from anabranch.frontier.times import counted, duration_words
@@ -39,6 +39,8 @@ REPORT, METRICS = "report", "crawl-metrics"
 
 #: Rows of a report by default; and at most, since an answer is one line.
 LIMIT, MOST = 1000, 100_000
+#: The limits of a job as a whole.
+LIMIT_KEYS = frozenset({"limits.pages", "limits.bytes", "limits.time"})
 
 
 class CrawlVerbs:
@@ -54,6 +56,7 @@ class CrawlVerbs:
     ) -> None:
         """`status` is what most verbs answer; `follow` applies a changed order."""
         self._context = context
+        self._limits = context.order.limits
         self._parts = parts
         self._status = status
         self._metrics = metrics
@@ -85,6 +88,8 @@ class CrawlVerbs:
         elif verb != STATUS:
             facts = await answer_running(self._parts.frontier, verb, explainer.with_key(verb, given))
             facts = self._while_waiting(while_paused(facts, state.pause_reason))
+            if verb == RETRY:
+                return {**facts, "note": self._reached()}
             if verb not in ABOUT_URLS:
                 return facts
             facts = await asyncio.to_thread(explainer.with_log, facts)
@@ -105,15 +110,20 @@ class CrawlVerbs:
         """Change the order: in the job's folder first, then in the run."""
         order, changes = await to_the_end(asyncio.to_thread(change_order, self._context.job.directory, settings))
         self._follow(order)
+        self._limits = order.limits
+        return changed_facts(changes, self._reached({change.key for change in changes}))
+
+    def _reached(self, keys: Collection[str] = LIMIT_KEYS) -> str:
+        """A line if one of these limits is reached; of a job of several workers its rows tell."""
         run, parts = self._context.statistics, self._parts
+        if parts.is_shared:
+            return ""
         used = LimitUse(
             pages=parts.frontier.core.counts().done,
             fetched_bytes=parts.fetched_bytes + run.fetched_bytes,
             elapsed_s=self._context.clock() - run.started_s,
         )
-        return changed_facts(
-            changes, "" if parts.is_shared else limits_note(order.limits, changes, used, is_running=True)
-        )
+        return limits_note(self._limits, keys, used, is_running=True)
 
     async def _report(self, given: Arguments) -> Facts:
         """The crawl goes on meanwhile. Arguments: name, limit."""
@@ -158,9 +168,9 @@ class LimitUse(NamedTuple):
     elapsed_s: float = 0.0  #: by this run
 
 
-def limits_note(limits: LimitsSection, changes: Sequence[Change], used: LimitUse, *, is_running: bool) -> str:
-    """A line if a limit that was changed is reached already; else empty. Pure."""
-    changed = {change.key for change in changes}
+def limits_note(limits: LimitsSection, keys: Collection[str], used: LimitUse, *, is_running: bool) -> str:
+    """A line if one of these limits is reached already; else empty. Pure."""
+    changed = {*keys}
     reached = [
         words
         for key, most, now, words in (

@@ -56,7 +56,14 @@ from anabranch.crawler.report.reports import report_kind
 from anabranch.crawler.report.table import json_facts
 from anabranch.crawler.report.troubles import last_logged
 from anabranch.crawler.run.control import PATIENCE_S, facts_of
-from anabranch.crawler.run.crawl_verbs import REPORT, LimitUse, changed_facts, limits_note, report_limit
+from anabranch.crawler.run.crawl_verbs import (
+    LIMIT_KEYS,
+    REPORT,
+    LimitUse,
+    changed_facts,
+    limits_note,
+    report_limit,
+)
 from anabranch.crawler.run.explain import ABOUT_URLS
 from anabranch.crawler.run.merging import joined_rows, merged_listing
 from anabranch.crawler.run.status import status_facts, stopped_facts
@@ -260,7 +267,12 @@ class SharedJob:
             return order, changes, LimitUse(*used(connection))
 
         order, changes, now = self.database.do(change)
-        return changed_facts(changes, limits_note(order.limits, changes, now, is_running=bool(self.at_work())))
+        return changed_facts(changes, limits_note(order.limits, {one.key for one in changes}, now, is_running=bool(self.at_work())))
+
+    def limits_reached(self, *, is_running: bool) -> str:
+        """A line if a limit of the job is reached; else empty."""
+        now = LimitUse(*self.database.do(used))
+        return limits_note(self.order.limits, LIMIT_KEYS, now, is_running=is_running)
 
     def has_uploads(self, name: str) -> bool:
         """A file of the worker was copied elsewhere."""

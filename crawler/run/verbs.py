@@ -36,6 +36,7 @@ from anabranch.frontier.policies.groups import is_group
 from anabranch.frontier.policies.userfunctions import shown
 from anabranch.frontier.records import GateKey, QueueKey, UrlState, WaitsFor
 from anabranch.frontier.scheduling.lifecycle import QueueState
+from anabranch.frontier.stores.contract import FailedRecord
 
 #: The arguments of a verb, by name.
 Arguments = Mapping[str, Any]
@@ -52,6 +53,10 @@ _TOTALS = ("pending", "waiting", "in_flight", "done", "failed", "disregarded", "
 _ROUNDS = 20
 #: What a URL without its scheme has; a host of an intranet may have none of it.
 _LIKE_A_URL = re.compile(r"[.:/]|^localhost$")
+#: The verb that queues failures again.
+RETRY = "retry"
+#: A status of `retry`: a number, or a class of HTTP statuses.
+_STATUS = re.compile(r"(?P<number>-?[0-9]{1,9})|(?P<hundreds>[1-9])xx", re.ASCII)
 #: The prefix of a gate's key where each queue has a gate of its own.
 QUEUE_GATE = "queue:"
 
@@ -244,6 +249,53 @@ def _change_queue(method: str, frontier: Frontier, given: Arguments) -> Facts:
     return {"now_s": frontier.now_s(), "queue": queue_facts(frontier.operations.view(queue), frontier.now_s())}
 
 
+def retry(frontier: Frontier, given: Arguments) -> Steps[Facts]:
+    """Queue failures again, up to 10,000 of them. Arguments: statuses, as crawl.log has them, or like 5xx; host, that host alone;
+    since_s (epoch seconds), if it failed then or later; url; without any of these all. And from the facts of the call before:
+    `more` as after, `before_s`.
+    """
+    wants_status = status_argument(given.get("statuses") or ())
+    host = None if given.get("host") is None else str(gate_key(text_argument(given, "host")))
+    url = None if given.get("url") is None else text_argument(given, "url")
+    since_s, before_s = (
+        None if given.get(name) is None else number_argument(given, name) for name in ("since_s", "before_s")
+    )
+    urls = {url, seed_url(url)} if url is not None else set()
+    undated = 0
+
+    def matches(failure: FailedRecord) -> bool:
+        nonlocal undated
+        if not wants_status(failure.status) or (host is not None and host_of(failure.url) != host):
+            return False
+        if urls and failure.url not in urls:
+            return False
+        if since_s is None:
+            return True
+        undated += failure.ended_s is None
+        return failure.ended_s is not None and failure.ended_s >= since_s
+
+    after = whole_argument(given, "after", least=0) if given.get("after") is not None else 0
+    report = yield from frontier.operations.retrying.steps(matches, after, before_s)
+    return {**report._asdict(), "undated": undated, "note": ""}
+
+
+def status_argument(listed: object) -> Callable[[int], bool]:
+    """Whether a status is one of a list, such as `-1`, `503`, `5xx`; of an empty one all are. Raises: UsageError."""
+    if not isinstance(listed, list | tuple):
+        raise UsageError(f"statuses must be a list; it is {listed!r}")
+    wanted: set[int] = set()
+    classes: set[int] = set()
+    for one in listed:
+        found = _STATUS.fullmatch(str(one))
+        if found is None or isinstance(one, bool):
+            raise UsageError(f"status {str(one)!r}: write it as crawl.log has it, like -1, 503 or 5xx")
+        if found["number"]:
+            wanted.add(int(found["number"]))
+        else:
+            classes.add(int(found["hundreds"]))
+    return lambda status: not (wanted or classes) or status in wanted or (status > 0 and status // 100 in classes)
+
+
 #: The verbs that change nothing, in steps.
 QUERIES: Mapping[str, Callable[[Frontier, Arguments], Steps[Facts]]] = {
     "ls": ls,
@@ -262,8 +314,13 @@ COMMANDS: Mapping[str, Callable[[Frontier, Arguments], Facts]] = {
     "set-budget": partial(_change_queue, "set_budget"),
 }
 
+#: The verbs that change something and take a second, in steps between which a running crawl goes on.
+COMMANDS_IN_STEPS: Mapping[str, Callable[[Frontier, Arguments], Steps[Facts]]] = {RETRY: retry}
+
 #: All verbs that a running crawl answers.
-VERBS = (*QUERIES, *COMMANDS)
+VERBS = (*QUERIES, *COMMANDS, *COMMANDS_IN_STEPS)
+
+_IN_STEPS = {**QUERIES, **COMMANDS_IN_STEPS}
 
 #: Verbs that change nothing: they also work on a job that cannot be written.
 READING = frozenset({*QUERIES, "dump"})
@@ -283,14 +340,14 @@ def answer(frontier: Frontier, verb: str, given: Arguments) -> Facts:
         return COMMANDS[verb](frontier, given)
     if verb == "ls":
         run(_read_gates(frontier))
-    return run(QUERIES[verb](frontier, given))
+    return run(_IN_STEPS[verb](frontier, given))
 
 
 async def answer_running(frontier: AsyncFrontier, verb: str, given: Arguments) -> Facts:
     """Do it on the Frontier of a running crawl. Raises: JobIsRunning, UsageError, UnknownQueue; StoreUnavailable."""
     _check_verb(verb)
-    if verb in QUERIES:
-        return await frontier.look(QUERIES[verb](frontier.core, given))
+    if verb in _IN_STEPS:
+        return await frontier.look(_IN_STEPS[verb](frontier.core, given))
     return frontier.operate(lambda _: COMMANDS[verb](frontier.core, given))
 
 

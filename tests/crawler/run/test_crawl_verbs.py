@@ -13,7 +13,6 @@ from anabranch.crawler.archive.sink import JournalEntry
 from anabranch.crawler.job.folder import JobFolder
 from anabranch.crawler.job.seeding import Seeding
 from anabranch.crawler.job.seeds import Seed, SeedBook
-from anabranch.crawler.order.changes import Change
 from anabranch.crawler.order.order import CrawlOrder
 from anabranch.crawler.order.sections import LimitsSection, ScopeSection
 from anabranch.crawler.outcomes.endings import WhyEnded
@@ -280,5 +279,4 @@ async def test_at_the_end_all_reports_are_written(reported, tmp_path) -> None:
 def test_a_changed_limit_that_is_reached_already_is_noted(limits, changed, is_running, note) -> None:
     """One that was not changed is not: the operator may have lifted it."""
     used = LimitUse(pages=40, fetched_bytes=2_000_000, elapsed_s=90.0)
-    changes = [Change(f"limits.{changed}", 0, 1)]
-    assert limits_note(LimitsSection.model_validate(limits), changes, used, is_running=is_running) == note
+    assert limits_note(LimitsSection.model_validate(limits), {f"limits.{changed}"}, used, is_running=is_running) == note
