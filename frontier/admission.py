@@ -200,9 +200,7 @@ class Admission:
                 link = LinkRow(ordinal, share, failure.url, key, hops, via, precedence, failure.payload)
                 batch.exchanging().outbound.append(link)
                 continue
-            row = Row(
-                queue_id, gate_id, precedence, ordinal, failure.url, key, hops, via, 0, None, failure.payload
-            )
+            row = Row(queue_id, gate_id, precedence, ordinal, failure.url, key, hops, via, 0, None, failure.payload)
             batch.new.append(row)
             self._schedule.schedule_row(row, queue, gate)
         if failures:

@@ -52,6 +52,7 @@ class CrawlResult:
 
     job: Path | None  #: the job's folder; None if nothing was kept
     ended: str  #: why it ended, in words
+    exit_code: int  #: of the command: 0, 5 if no seed was answered, 6 if most URLs failed, 11 or 13 if it was stopped
     elapsed_s: float  #: of this run
     pages: int  #: answered URLs of this run
     failed: int  #: URLs that were not answered
@@ -445,6 +446,7 @@ def _result(facts: RunFacts, job: Path | None) -> CrawlResult:
     return CrawlResult(
         job=job,
         ended=facts.ended,
+        exit_code=facts.code,
         elapsed_s=facts.elapsed_s,
         pages=run_.pages,
         failed=run_.failed,

@@ -256,8 +256,7 @@ def _judged(chosen: ChosenJob, added: Sequence[Seed]) -> ScopeEffect:
         open_job(job.state, chosen.order) as frontier,
     ):
         found = scope_effect(frontier, chosen.order, [seed.url for seed in (*book, *added)])
-        if frontier.is_done:
-            job.mark_finished()
+        job.left_as_found(had_work=not frontier.is_done, is_done=frontier.is_done)
     return found
 
 

@@ -1,4 +1,4 @@
-"""`anabranch pause|resume|stop|status|add|retry|report|workers|requeue`: the commands on a crawl as a whole, in text or JSON."""
+"""`anabranch pause|resume|stop|status|add|retry|report|workers|requeue`: commands on a crawl as a whole, in text or JSON."""
 
 from __future__ import annotations
 
@@ -17,6 +17,7 @@ from anabranch.crawler.job.seeds import chunks_of, none_left, read_seeds
 from anabranch.crawler.operate.contract import OperatedJob
 from anabranch.crawler.operate.finding import operated, several_workers
 from anabranch.crawler.operate.listing import UNKNOWN, listed_jobs
+from anabranch.crawler.operate.retried import retried_lines
 from anabranch.crawler.order.quantities import format_bytes
 from anabranch.crawler.outcomes.errors import NoSeeds, UsageError
 from anabranch.crawler.report.filterreport import filter_line
@@ -149,29 +150,6 @@ def added_lines(answers: Sequence[Facts], *, is_running: bool) -> Iterator[str]:
         reason = f" ({seed['reason']})" if seed["reason"] else ""
         yield escaped(f"{seed['verdict']:<8} {seed['url']}{reason}")
     if not is_running:
-        yield "no crawl of this job is running; `anabranch crawl` resumes it"
-
-
-# Failures
-
-
-def retried_lines(facts: Facts, *, is_running: bool) -> Iterator[str]:
-    """What became of failures that were to be queued again, and what holds them back. Pure."""
-    queued = facts["queued"]
-    yield f"{counted(queued, 'failure')} queued again" if queued else "no failure that fits; nothing is queued again"
-    if facts["unknown_hops"]:
-        yield f"{facts['unknown_hops']:,} with unknown hops: they failed in an older version, and count as one hop from a seed"
-    if facts["undated"]:
-        yield f"{facts['undated']:,} left out: they failed in an older version, which kept no time"
-    if facts["retired"]:
-        yield f"{facts['retired']:,} in retired queues, which stay retired (`anabranch frontier set-budget`)"
-    if facts["paused"]:
-        yield f"{facts['paused']:,} in paused queues (`anabranch frontier resume`)"
-    if facts["blocked"]:
-        yield f"{facts['blocked']:,} of hosts that are blocked now, by the operator or after trouble (`anabranch frontier unblock`)"
-    if facts["note"]:
-        yield escaped(facts["note"])
-    if queued and not is_running:
         yield "no crawl of this job is running; `anabranch crawl` resumes it"
 
 

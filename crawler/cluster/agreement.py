@@ -216,7 +216,7 @@ class RunBegin(NamedTuple):
 
     since_s: float = 0.0  #: by the server's clock
     done: int = 0
-    failed: int = 0
+    failed: int = 0  #: those that were queued again, too
     disregarded: int = 0
     fetched_bytes: int = 0
 
@@ -231,7 +231,9 @@ def _note_begin(connection: Connection) -> None:
     begin = RunBegin(server_time(connection))
     if has_workers(connection):
         counters, fetched = job_counts(connection).counters, used(connection).fetched_bytes
-        begin = RunBegin(begin.since_s, counters.done, counters.failed, counters.disregarded, fetched)
+        begin = RunBegin(
+            begin.since_s, counters.done, counters.failed + counters.retried, counters.disregarded, fetched
+        )
     put_fact(connection, _RUN, json.dumps(begin))
 
 

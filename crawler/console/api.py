@@ -133,6 +133,17 @@ class NewSeeds(_Body):
     )
 
 
+class Retry(_Body):
+    """Failures to be queued again: those that fit all of these, without any of them all."""
+
+    statuses: Annotated[
+        list[int | str], Field(max_length=100, description="as crawl.log has them: -1, 503, or a class: 5xx")
+    ] = []
+    host: Annotated[str | None, Field(min_length=1, description="of this host")] = None
+    since_s: Annotated[float | None, Field(gt=0, le=1e11, description="epoch seconds; failed then or later")] = None
+    url: Annotated[str | None, Field(min_length=1, description="this URL")] = None
+
+
 class Block(_Body):
     """How long a host is blocked; without both until it is unblocked."""
 
@@ -308,6 +319,13 @@ def add(here: Here, who: Who, name: Name, asked: NewSeeds) -> Any:
     """Works on running and stopped jobs. A text that is not a URL is refused; the others are added."""
     do = partial(here.jobs.add, name, asked.seeds, force=asked.force)
     return _changed(here, who, "add", name, asked.model_dump(exclude_defaults=True), do)
+
+
+@router.post("/jobs/{name}/retry", summary="Queue failures again", **_answers("Retried"))
+def retry(here: Here, who: Who, name: Name, asked: Annotated[Retry, Body()] = Retry()) -> Any:  # noqa: B008
+    """As `anabranch retry`: works on running and stopped jobs. Limits, retired queues and blocks stay in force."""
+    arguments = asked.model_dump(exclude_none=True)
+    return _changed(here, who, "retry", name, arguments, lambda: here.jobs.retry(name, arguments))
 
 
 @router.get("/jobs/{name}/why", summary="Where a URL is, and why", **_answers("Explained"))

@@ -278,6 +278,11 @@ class ConsoleJobs:
                 raise JobInUse(directory, status["pid"], "it is crawled already")
             return self._launcher.start(directory, ["--again", "--yes"] if again else [], is_up)
 
+    def retry(self, name: str, arguments: Mapping[str, object]) -> Facts:
+        """Queue failures of a job again, those that the arguments name: whether it runs, and the counts."""
+        found = self.job(name).retry(arguments)
+        return {"running": found.is_running, **found.facts}
+
     def add(self, name: str, texts: Sequence[str], *, force: bool = False) -> Facts:
         """Add seeds to a job. Returns whether it runs, and the verdicts; texts that are not URLs are refused.
 

@@ -21,7 +21,7 @@ _LOOK_S = 0.05
 OUTPUT_FILE = "logs/console.out"
 _MOST_OUTPUT_BYTES = 1 << 16
 #: Exit codes of crawls that were stopped, or whose seeds did not answer.
-_IN_ORDER = frozenset({ExitCode.DRAINED, ExitCode.FORCED, ExitCode.NO_SEED_ANSWERED})
+_IN_ORDER = frozenset({ExitCode.DRAINED, ExitCode.FORCED, ExitCode.NO_SEED_ANSWERED, ExitCode.MOSTLY_FAILED})
 #: How a message of ours begins.
 _OURS = "anabranch: "
 

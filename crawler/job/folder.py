@@ -25,7 +25,14 @@ from typing import NamedTuple, Self
 from anabranch.crawler.job.changes import CHANGES_FILE
 from anabranch.crawler.job.orderfile import last_order_file, order_file, write_order
 from anabranch.crawler.job.seeds import STDIN, has_seeds, is_file
-from anabranch.crawler.job.state import AGAIN_MARK, FINISHED_MARK, has_queue_in_memory, ordered_round, settle_round
+from anabranch.crawler.job.state import (
+    AGAIN_MARK,
+    FINISHED_MARK,
+    has_queue_in_memory,
+    is_finished,
+    ordered_round,
+    settle_round,
+)
 from anabranch.crawler.order.frontier import MEMORY
 from anabranch.crawler.order.loading import order_of
 from anabranch.crawler.order.order import CrawlOrder
@@ -87,9 +94,17 @@ class JobFolder:
     """An open job folder. Its lock is held until `close`, or until the process ends, however it ends."""
 
     def __init__(
-        self, directory: Path, lock: int, *, existed: bool, new_round: int | None, made: Sequence[Path] = ()
+        self,
+        directory: Path,
+        lock: int,
+        *,
+        existed: bool,
+        new_round: int | None,
+        made: Sequence[Path] = (),
+        was_finished: bool = False,
     ) -> None:
         self.directory = directory
+        self.was_finished = was_finished  #: before this opening
         self.existed = existed  #: the folder had a job to continue
         self.new_round = new_round  #: the number of the round that this run begins, if it begins one
         self.state = directory / "state"
@@ -137,6 +152,7 @@ class JobFolder:
                 refuse_embedded(directory)  # a host may have made it before we held it
                 if (delete_old or again) and not even_unfinished:
                     _refuse_unfinished(directory, delete_old=delete_old)
+                was_finished = is_finished(directory / "state")
                 existed = _settle(directory, delete_old=delete_old, again=again)
                 new_round = ordered_round(directory / "state")
             except BaseException:
@@ -144,7 +160,7 @@ class JobFolder:
                     _remove_new(directory, made)
                 os.close(lock)
                 raise
-        return cls(directory, lock, existed=existed, new_round=new_round, made=made)
+        return cls(directory, lock, existed=existed, new_round=new_round, made=made, was_finished=was_finished)
 
     def write_warc_to(self, folder: Path) -> None:
         """Archive into a folder shared with other processes, each with its own prefix."""
@@ -158,6 +174,14 @@ class JobFolder:
         """Record that nothing is left to do, so that `again` needs no consent. Opening clears it. Raises: StorageError."""
         with storage_errors(self.state / FINISHED_MARK):
             replace_file(self.state / FINISHED_MARK, b"")
+
+    def left_as_found(self, *, had_work: bool, is_done: bool) -> None:
+        """The job was looked at or changed: it is finished if it was, or if all that was left is gone. Raises: StorageError.
+
+        One whose URLs have mostly failed stays unfinished.
+        """
+        if is_done and (had_work or self.was_finished):
+            self.mark_finished()
 
     def begin(self) -> None:
         """The start succeeded: `undo_failed_start` does nothing from now on."""

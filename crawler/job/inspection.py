@@ -77,9 +77,9 @@ def opened(directory: Path) -> Iterator[tuple[Frontier, CrawlOrder]]:
         if order.frontier.store in {"", MEMORY} and not has_begun(job.state) and not has_store(job.state):
             raise UsageError(f"{directory}: the job has no queue yet; start its crawl first")
         with open_job(job.state, order) as frontier:
+            had_work = not frontier.is_done
             yield frontier, order
-            if frontier.is_done:
-                job.mark_finished()
+            job.left_as_found(had_work=had_work, is_done=frontier.is_done)
 
 
 @contextmanager

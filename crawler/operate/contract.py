@@ -9,7 +9,7 @@ from typing import NamedTuple, Protocol
 
 from anabranch.crawler.job.seeds import Seed
 from anabranch.crawler.order.order import CrawlOrder
-from anabranch.crawler.run.verbs import RETRY, Arguments, Facts
+from anabranch.crawler.run.verbs import Arguments, Facts
 from anabranch.frontier.frontier import Frontier
 
 #: Called with a line for the operator.
@@ -21,24 +21,6 @@ class VerbAnswer(NamedTuple):
 
     facts: Facts
     is_running: bool  #: from a running crawl
-
-
-#: Counts of the verb `retry`.
-_RETRIED = ("queued", "unknown_hops", "undated", "retired", "paused", "blocked")
-
-
-def retried_all(answer: Callable[[str, Arguments], VerbAnswer], arguments: Arguments) -> VerbAnswer:
-    """Ask for `retry` until all failures were looked at: a call takes some thousand of them, and then others get their turn.
-
-    What was queued stays queued if a later call fails.
-    """
-    found = answer(RETRY, arguments)
-    while (more := found.facts["more"]) is not None:
-        begun = {**arguments, "after": more, "before_s": found.facts["before_s"]}
-        later = answer(RETRY, begun)
-        sums = {name: found.facts[name] + later.facts[name] for name in _RETRIED}
-        found = later._replace(facts={**later.facts, **sums})
-    return found._replace(facts={name: value for name, value in found.facts.items() if name not in {"more", "before_s"}})
 
 
 class OpenedJob(NamedTuple):
@@ -74,7 +56,7 @@ class OperatedJob(Protocol):
         """
 
     def retry(self, arguments: Arguments) -> VerbAnswer:
-        """Queue failures again, those that the arguments of `run.verbs.retry` name; the sums, and a `note` of reached limits."""
+        """Queue failures again, as the arguments of `run.verbs.retry` say; the sums, and a `note` of reached limits."""
 
     def change_order(self, settings: Sequence[str]) -> Facts:
         """Change the job's order by settings `section.key=value`: the `changes`, each with key, was, now and a line, and a

@@ -15,7 +15,8 @@ from anabranch.crawler.cluster.database import JobDatabase
 from anabranch.crawler.job.folder import wait_until_free, who_holds
 from anabranch.crawler.job.inspection import readable_job, refuse_unwritable
 from anabranch.crawler.job.seeds import Seed
-from anabranch.crawler.operate.contract import Notify, OpenedJob, OperatedJob, VerbAnswer, retried_all
+from anabranch.crawler.operate.contract import Notify, OpenedJob, OperatedJob, VerbAnswer
+from anabranch.crawler.operate.retried import retried_all
 from anabranch.crawler.order.order import CrawlOrder
 from anabranch.crawler.outcomes.errors import UsageError
 from anabranch.crawler.report.metrics import Numbers

@@ -15,8 +15,10 @@ from anabranch.crawler.job.inspection import open_embedded, opened, readable_job
 from anabranch.crawler.job.orderfile import begun_order
 from anabranch.crawler.job.seeds import SEED_BOOK, Seed, SeedBook
 from anabranch.crawler.job.state import current_round
-from anabranch.crawler.operate.contract import Notify, OpenedJob, VerbAnswer, retried_all
+from anabranch.crawler.operate.contract import Notify, OpenedJob, VerbAnswer
+from anabranch.crawler.operate.retried import retried_all
 from anabranch.crawler.order.order import CrawlOrder
+from anabranch.crawler.outcomes.endings import is_dominated
 from anabranch.crawler.outcomes.errors import CrawlerError, JobInUse, UsageError, storage_errors
 from anabranch.crawler.report.progress_log import PROGRESS_LOG_FILE, LastRun, last_run
 from anabranch.crawler.report.troubles import last_logged
@@ -225,11 +227,20 @@ class FolderJob:
             ending = self._last_run().ending
             with readable_job(self.directory) as place, opened(place) as (frontier, _):
                 totals = answer(frontier, "ls", {"limit": 0})["totals"]
-                seen = frontier.operations.statistics().seen
-                fetched, is_done = 0, frontier.is_done
+                seen, failures = frontier.operations.statistics().seen, frontier.operations.failures()
+                fetched, is_done = 0, frontier.is_done and not is_dominated(ending)
                 with suppress(OSError), AccountsView(place / STATE) as view:  # a report names what is wrong with them
                     fetched = view.total().bytes
-                return stopped_facts(job, totals, trouble, seen, fetched_bytes=fetched, is_done=is_done, ending=ending)
+                return stopped_facts(
+                    job,
+                    totals,
+                    trouble,
+                    seen,
+                    fetched_bytes=fetched,
+                    is_done=is_done,
+                    ending=ending,
+                    failures=failures,
+                )
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,7 +12,7 @@ from anabranch.crawler.job.orderfile import order_file
 from anabranch.crawler.job.state import is_finished
 from anabranch.crawler.operate.finding import operated_folder
 from anabranch.crawler.operate.folderjob import EmbeddedFolderJob, FolderJob
-from anabranch.crawler.outcomes.endings import FORESEEABLE
+from anabranch.crawler.outcomes.endings import FORESEEABLE, is_over
 from anabranch.crawler.outcomes.errors import CrawlerError
 from anabranch.crawler.report.progress_log import PROGRESS_LOG_FILE, ProgressLine, last_run
 from anabranch.crawler.report.troubles import last_logged
@@ -100,7 +100,10 @@ def _left(directory: Path, *, is_held: bool = False) -> Facts:
     trouble = None if done else last_logged(directory, time.time())
     run = last_run(directory / "logs" / PROGRESS_LOG_FILE)
     # The log gets a line only now and then, so a killed crawl has done more than it says.
-    progress = run.progress if run.ending or is_held else _of_store(directory / STATE) or run.progress
+    # So has one that was over and got URLs since.
+    is_current = is_held or done or (run.ending and not is_over(run.ending))
+    progress = run.progress if is_current else _of_store(directory / STATE) or run.progress
+    ending = "" if is_over(run.ending) and progress is not None and progress.queued else run.ending
     return {
         "job": directory.resolve().name,
         "phase": STOPPED,
@@ -111,7 +114,7 @@ def _left(directory: Path, *, is_held: bool = False) -> Facts:
         "failed": 0 if progress is None else progress.failed,
         "pages_per_s": 0.0,
         "last_trouble": None if trouble is None else trouble._asdict(),
-        "line": _line(progress, run.ending, is_done=done),
+        "line": _line(progress, ending, is_done=done),
     }
 
 

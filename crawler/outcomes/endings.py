@@ -38,6 +38,8 @@ class WhyEnded(Enum):
     PAGE_LIMIT = "stopped by the page limit, which the job keeps; a higher limit continues it (0: no limit)"
     TIME_LIMIT = "stopped by the time limit; start the job again to crawl for as long again"
     SIZE_LIMIT = "stopped by the byte limit, which the job keeps; a higher limit continues it (0: no limit)"
+    MOSTLY_FAILED = "most URLs failed; see to the reason, then `anabranch retry` queues them again"
+    ACCESS_REFUSED = "every seed refused access (401, 403 or 407); see to that, then crawl again with --again"
     SIGNAL = "stopped by a signal; start the job again to resume"
     OPERATOR = "stopped by the operator; start the job again to resume"
     SERVICE_NEVER_THERE = "stopped: a service was never reached; start the job again when it is there"
@@ -48,9 +50,29 @@ class WhyEnded(Enum):
     )
 
 
-def ending_text(ending: WhyEnded, *, lasts: bool, detail: str = "") -> str:
-    """The text for the end of a run; it promises no continuation if the queue does not last. `detail` names the cause. Pure."""
+#: Endings of runs in which failures dominate.
+DOMINATED = frozenset({WhyEnded.MOSTLY_FAILED, WhyEnded.ACCESS_REFUSED})
+
+
+def is_dominated(text: str) -> bool:
+    """The text of an ending says that failures dominate. Pure."""
+    return any(ending.value.partition(";")[0] in text for ending in DOMINATED)
+
+
+def is_over(text: str) -> bool:
+    """The text of an ending says that nothing was queued any more, or nearly so. Pure."""
+    return text == WhyEnded.FINISHED.value or is_dominated(text)
+
+
+def ending_text(ending: WhyEnded, *, lasts: bool, detail: str = "", verdict: WhyEnded | None = None) -> str:
+    """The text for the end of a run; it promises no continuation if the queue does not last. `detail` names the cause.
+
+    `verdict`: as `with_failures` judges the ending. Pure.
+    """
     why, _, then = ending.value.partition(";")
+    if verdict is not None and verdict in DOMINATED:
+        before = "" if ending is WhyEnded.FINISHED else f"{why.partition(',')[0]}; "
+        return before + (verdict.value if lasts else verdict.value.partition(";")[0])
     named = f"{why}: {detail}" if detail else why
     if lasts or ending is WhyEnded.FINISHED:
         return f"{named};{then}" if then else named
@@ -83,7 +105,37 @@ def exit_code(ending: WhyEnded, seed_statuses: Sequence[int]) -> ExitCode:
         return SERVICE_EXITS[ending]
     if seed_statuses and all(seed_statuses) and max(seed_statuses) < 0:
         return ExitCode.NO_SEED_ANSWERED
-    return ExitCode.DONE
+    return ExitCode.MOSTLY_FAILED if ending in DOMINATED else ExitCode.DONE
+
+
+#: Answers of a server, or of a proxy, that wants credentials or lets nobody in.
+REFUSALS = frozenset({401, 403, 407})
+
+
+def mostly_failed(done: int, failed: int) -> bool:
+    """At least half of the URLs that were tried have failed. Pure."""
+    return failed > 0 and 2 * failed >= done + failed
+
+
+def with_failures(ending: WhyEnded, done: int, failed: int, seed_statuses: Sequence[int]) -> WhyEnded:
+    """The ending of a run, or another one if failures dominate in its job and the exit code would be 0. Pure.
+
+    `done` and `failed` are the job's tried URLs now, so a successful retry brings 0; what was excluded was not tried.
+    """
+    if exit_code(ending, seed_statuses) is not ExitCode.DONE:
+        return ending
+    if seed_statuses and REFUSALS.issuperset(seed_statuses):
+        return WhyEnded.ACCESS_REFUSED
+    return WhyEnded.MOSTLY_FAILED if mostly_failed(done, failed) else ending
+
+
+#: Reasons of failures that are shown.
+REASONS = 3
+
+
+def biggest(failures: Mapping[int, int]) -> list[tuple[int, int]]:
+    """The statuses that most failures have, with their numbers. Pure."""
+    return sorted(failures.items(), key=lambda one: (-one[1], one[0]))[:REASONS]
 
 
 def failure_code(error: Exception) -> ExitCode:

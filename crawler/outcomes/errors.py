@@ -26,6 +26,8 @@ class ExitCode(IntEnum):
     #: No seed got an HTTP answer, nothing named is a seed, or a service that the crawl needs was never reached; `add`,
     #: `frontier load`: something was left out, not all.
     NO_SEED_ANSWERED = 5
+    #: The run would have ended with 0, but most URLs failed, or every seed refused access.
+    MOSTLY_FAILED = 6
     SERVICE_AWAY = 7  #: a service was away for longer than `[fetch] outage_max`; the job can be resumed
     DRAINED = 11  #: stopped by the first signal or by `stop`; the job can be resumed
     FORCED = 13  #: stopped at once, by the second signal or `stop --now`; the job can be resumed

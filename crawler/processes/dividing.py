@@ -95,8 +95,7 @@ def divide(directory: Path, shares: int = SHARES_OF_PROCESSES) -> Divided:
             counts, text = json.loads((scratch / COMPLETE).read_bytes())
             divided = Divided(*counts)
             _put_in_place(job, scratch, text)
-        if not divided.queued:
-            job.mark_finished()
+        job.left_as_found(had_work=False, is_done=not divided.queued)
     return divided
 
 

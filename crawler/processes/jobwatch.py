@@ -89,7 +89,7 @@ class JobWatch:
         self.snapshot = now._replace(
             elapsed_s=look.now_s - self._before.now_s,
             pages=done.done - before.done,
-            failed=done.failed - before.failed,
+            failed=done.failed + done.retried - before.failed - before.retried,
             excluded=done.disregarded - before.disregarded,
             fetched_bytes=look.used.fetched_bytes - self._before.used.fetched_bytes,
         )

@@ -23,7 +23,7 @@ from anabranch.crawler.job.folder import JobFolder
 from anabranch.crawler.job.state import Round
 from anabranch.crawler.job.workerfolders import WORKERS, worker_folders
 from anabranch.crawler.order.order import CrawlOrder, dump_order
-from anabranch.crawler.outcomes.endings import ASKED_FOR, WhyEnded, ending_text, exit_code
+from anabranch.crawler.outcomes.endings import ASKED_FOR, DOMINATED, WhyEnded, ending_text, exit_code, with_failures
 from anabranch.crawler.outcomes.errors import CrawlerError, ExitCode, StorageError, storage_errors
 from anabranch.crawler.processes.children import Child
 from anabranch.crawler.processes.forkserver import ForkServer
@@ -38,7 +38,7 @@ from anabranch.crawler.run.metrics import metrics_served
 from anabranch.crawler.run.run_state import Cause
 from anabranch.crawler.run.shared_job import JobLook, SharedJob, WholeJob, held_whole
 from anabranch.crawler.run.signals import handle_signals
-from anabranch.crawler.run.stopped_verbs import facts_of_stopped, stopped_seed_outcomes
+from anabranch.crawler.run.stopped_verbs import facts_of_stopped, reasons_of, stopped_seed_outcomes
 from anabranch.crawler.run.summing import summed_filters, summed_run
 from anabranch.crawler.run.uploading import Uploading
 from anabranch.crawler.urls.canonicalization import Canonicalizer
@@ -92,8 +92,7 @@ class Supervisor:
         self._outside.notify(crawl_report(facts) + seeds_shown(facts.seeds, self._job.reports / SEEDS_REPORT))
         if self._unreported is not None:
             raise self._unreported
-        assert self._why is not None
-        return exit_code(self._why, [seed.status for seed in facts.seeds])
+        return facts.code
 
     def _begin(self) -> tuple[Joined, JobLook]:
         """Make the order and the seeds the job's; what it has (blocks)."""
@@ -261,8 +260,12 @@ class Supervisor:
         # Links that are under way count; and a run may end before a worker has queued the seeds.
         is_done = after.counts.is_done and after.counts.counters.accepted > 0
         self._why = why_of(self._why, self._ended, is_done=is_done, has_retired=bool(statistics.retired))
-        ended = ending_text(self._why, lasts=True, detail=_detail_of(self._why, self._ended))
-        if is_done and not statistics.retired:
+        seeds = [seed.status for seed in fared]
+        verdict = with_failures(self._why, statistics.done, statistics.failed, seeds)
+        ended = ending_text(
+            self._why, lasts=True, detail=_detail_of(self._why, self._ended), verdict=verdict
+        )
+        if is_done and not statistics.retired and verdict not in DOMINATED:
             self._job.mark_finished()
         with view_of(self._database.do(all_totals)) as view:
             if self._order.report.reports:
@@ -275,12 +278,14 @@ class Supervisor:
             return RunFacts(
                 job=str(self._job.directory),
                 ended=ended,
+                code=exit_code(verdict, seeds),
                 elapsed_s=after.now_s - before.now_s,
                 seeds=fared,
                 run=summed_run(self._ended, before.now_s, _done_since(before, after)),
                 frontier=statistics,
                 round_number=joined.round,
                 all_rounds=view.total() if joined.round > 1 else None,
+                reasons=reasons_of(verdict, seeds, whole.frontier.operations),
             )
 
 
@@ -330,7 +335,7 @@ def _done_since(before: JobLook, after: JobLook) -> dict[str, int]:
     then, now = before.counts.counters, after.counts.counters
     return {
         "pages": now.done - then.done,
-        "failed": now.failed - then.failed,
+        "failed": now.failed + now.retried - then.failed - then.retried,
         "excluded": now.disregarded - then.disregarded,
         "fetched_bytes": after.used.fetched_bytes - before.used.fetched_bytes,
     }

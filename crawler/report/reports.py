@@ -60,6 +60,7 @@ class JobFacts:
     round: Round = field(default=Round())  #: of the job's rounds
     seeds: Sequence[SeedFact] = ()
     frontier: FrontierStatistics | None = None
+    failures: Sequence[tuple[int, int]] = ()  #: the most frequent statuses of failures, and how many have each
     longest: Sequence[QueueView] = ()  #: the longest queues
     queues: Sequence[QueueView] = ()  #: queues that hold URLs, in no order
     workers: Sequence[WorkerFact] = ()  #: of this run
@@ -85,7 +86,12 @@ def _crawl_summary(facts: JobFacts) -> Iterator[tuple[str, Cell]]:
     yield "Total Hosts Crawled", facts.accounts.hosts_visited()
     yield "URIs Processed", total.processed
     yield "URIs Crawled successfully", total.urls
+    # The accounts count lines of crawl.log, and a failure that is queued again gets another one.
     yield "URIs Failed to Crawl", total.failures
+    if facts.frontier is not None and facts.frontier.retried:
+        yield "  of these queued again", facts.frontier.retried
+    for status, number in facts.failures:
+        yield f"  {describe(status)}", number
     yield "URIs Disregarded", total.disregards
     yield "Novel URIs", total.novel_urls
     yield "Duplicate-by-hash URIs", total.dup_urls
@@ -222,12 +228,14 @@ class ReportKind(NamedTuple):
 
     file: str
     make: Callable[[JobFacts], ReportTable]
-    needs: frozenset[str] = frozenset()  #: seeds, frontier, longest, queues, workers
+    needs: frozenset[str] = frozenset()  #: seeds, frontier, failures, longest, queues, workers
 
 
 REPORTS: Mapping[str, ReportKind] = {
     "crawl-summary": ReportKind(
-        "crawl-report.txt", lambda facts: ReportTable((), list(_crawl_summary(facts))), frozenset({"seeds", "frontier"})
+        "crawl-report.txt",
+        lambda facts: ReportTable((), list(_crawl_summary(facts))),
+        frozenset({"seeds", "frontier", "failures"}),
     ),
     "seeds": ReportKind(SEEDS_REPORT, lambda facts: seeds_table(facts.seeds), frozenset({"seeds"})),
     "hosts": ReportKind("hosts-report.txt", _hosts, frozenset({"frontier", "queues"})),

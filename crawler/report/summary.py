@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 from anabranch.crawler.accounts.totals import Totals
 from anabranch.crawler.job.folder import JobFolder
 from anabranch.crawler.job.seeding import SeedFact
 from anabranch.crawler.order.quantities import format_bytes
+from anabranch.crawler.outcomes.errors import ExitCode
 from anabranch.crawler.outcomes.status import describe
 from anabranch.crawler.report.statistics import CrawlStatistics
 from anabranch.frontier.inspect.statistics import FrontierCounts, FrontierStatistics
@@ -33,6 +34,8 @@ class RunFacts(NamedTuple):
     frontier: FrontierStatistics  #: of the round
     round_number: int = 1
     all_rounds: Totals | None = None  #: from the second round on
+    code: ExitCode = ExitCode.DONE  #: of the command
+    reasons: Sequence[tuple[int, int]] = ()  #: if failures dominate: the most frequent statuses, and how many have each
 
 
 def opening_line(job: JobFolder, counts: FrontierCounts, page_limit: int = 0) -> str:
@@ -76,6 +79,8 @@ def _summary_rows(facts: RunFacts) -> Iterator[tuple[str, str]]:
     rate = run.pages / facts.elapsed_s if facts.elapsed_s else 0.0
     yield "job", facts.job
     yield "ended", facts.ended
+    if facts.reasons:
+        yield "reasons", "; ".join(f"{number:,} × {describe(status)}" for status, number in facts.reasons)
     yield "duration", duration_words(facts.elapsed_s)
     yield "seeds", f"{answered} answered, {len(facts.seeds) - answered} not"
     yield "this run", f"{run.pages} pages, {run.failed} failed, {run.excluded} excluded, {run.robots} robots.txt"

@@ -23,7 +23,15 @@ from anabranch.crawler.job.seeds import Seed, has_seeds
 from anabranch.crawler.job.state import round_of_run
 from anabranch.crawler.order.frontier import MEMORY
 from anabranch.crawler.order.order import CrawlOrder
-from anabranch.crawler.outcomes.endings import ASKED_FOR, FORESEEABLE, WhyEnded, exit_code, first_of
+from anabranch.crawler.outcomes.endings import (
+    ASKED_FOR,
+    DOMINATED,
+    FORESEEABLE,
+    WhyEnded,
+    exit_code,
+    first_of,
+    with_failures,
+)
 from anabranch.crawler.outcomes.errors import ExitCode, StorageError, storage_errors
 from anabranch.crawler.report.progress import CrawlSnapshot
 from anabranch.crawler.report.progress_log import PROGRESS_LOG_FILE, ProgressLog
@@ -38,6 +46,7 @@ from anabranch.crawler.run.metrics import LoopLag, RunMetrics, metrics_served
 from anabranch.crawler.run.run_state import Phase, RunState
 from anabranch.crawler.run.signals import handle_signals
 from anabranch.crawler.run.status import ProgressReporter, RunStatus, log_frontier_trouble, log_status, opening_facts
+from anabranch.crawler.run.stopped_verbs import reasons_of
 from anabranch.crawler.run.workers import DELIVERY, Delivery
 from anabranch.frontier.aio import AsyncFrontier
 from anabranch.frontier.errors import SharesLost, StoreSetBack, StoreUnavailable
@@ -116,7 +125,7 @@ class CrawlController:
         self._hooks.notify(crawl_report(facts) + seeds_shown(facts.seeds, self._job.reports / SEEDS_REPORT))
         if self._report_error is not None:
             raise self._report_error
-        return exit_code(self._run_state.ending, [seed.status for seed in facts.seeds])
+        return facts.code
 
     async def crawl(self) -> RunFacts:
         """The same without signals and without a report to the operator: for a program that has a loop of its own.
@@ -191,12 +200,17 @@ class CrawlController:
                 await self._crawl(parts, progress, status)
             await self._crawl(parts, progress, status)  # seeds added in the last moment; no more can be added now
             await frontier.flush()
-            if frontier.core.is_done:  # even if a limit was reached with the last page
-                is_empty = not frontier.core.counts().retired
-                if is_empty:
-                    self._job.mark_finished()
-                if self._run_state.ending not in ASKED_FOR:
-                    self._run_state.nothing_left(WhyEnded.FINISHED if is_empty else WhyEnded.RETIRED)
+            counts = frontier.core.counts()
+            if (
+                frontier.core.is_done and self._run_state.ending not in ASKED_FOR
+            ):  # even if a limit came with the last page
+                self._run_state.nothing_left(WhyEnded.RETIRED if counts.retired else WhyEnded.FINISHED)
+            seeds = await seeding.facts(self._statistics.seed_failures)
+            statuses = [seed.status for seed in seeds]
+            verdict = with_failures(self._run_state.ending, counts.done, counts.failed, statuses)
+            self._run_state.judge(verdict)
+            if frontier.core.is_done and not counts.retired and verdict not in DOMINATED:
+                self._job.mark_finished()
             self.stop(self._run_state.ending)
             await progress.end(self._run_state.end_reason)
             await self._write_reports(parts)
@@ -204,12 +218,14 @@ class CrawlController:
             return RunFacts(
                 job=str(self._job.directory),
                 ended=self._run_state.end_reason,
+                code=exit_code(verdict, statuses),
                 elapsed_s=self._clock() - self._statistics.started_s,
-                seeds=await seeding.facts(self._statistics.seed_failures),
+                seeds=seeds,
                 run=self._statistics,
                 frontier=await frontier.statistics(),
                 round_number=number,
                 all_rounds=total,
+                reasons=await asyncio.to_thread(reasons_of, verdict, statuses, frontier.core.operations),
             )
 
     def _served(self, metrics: RunMetrics) -> AbstractAsyncContextManager[None]:

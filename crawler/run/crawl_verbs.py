@@ -19,7 +19,7 @@ from anabranch.crawler.order.changes import Change
 from anabranch.crawler.order.order import CrawlOrder
 from anabranch.crawler.order.quantities import format_bytes
 from anabranch.crawler.order.sections import LimitsSection
-from anabranch.crawler.outcomes.endings import WhyEnded
+from anabranch.crawler.outcomes.endings import WhyEnded, biggest
 from anabranch.crawler.outcomes.errors import UsageError, storage_errors
 from anabranch.crawler.report.reports import ALL_NEEDS, LONGEST_SHOWN, QUEUES_SHOWN, JobFacts, report_kind
 from anabranch.crawler.report.table import json_facts
@@ -224,6 +224,7 @@ async def facts_of_running(context: RunContext, parts: RunParts, needs: frozense
         now_s=frontier.core.now_s(),
         seeds=await parts.seeding.facts(context.statistics.seed_failures) if "seeds" in needs else (),
         frontier=await frontier.statistics() if "frontier" in needs else None,
+        failures=biggest(await asyncio.to_thread(frontier.core.operations.failures)) if "failures" in needs else (),
         longest=await frontier.look(views_in_steps.longest(LONGEST_SHOWN)) if "longest" in needs else (),
         queues=await frontier.look(views_in_steps.queues(limit=QUEUES_SHOWN)) if "queues" in needs else (),
         workers=board.facts() if "workers" in needs else (),

@@ -52,6 +52,7 @@ class RunState:
     ) -> None:
         """`on_phase` is called with each new phase and its reason. `is_resumable`: a later run can go on with the job."""
         self.ending = WhyEnded.FINISHED  #: why the run ends, once it is stopped
+        self.verdict: WhyEnded | None = None  #: the same, when it is known whether failures dominate
         self.stopped = asyncio.Event()  #: no fetch begins any more
         self.hurried = asyncio.Event()  #: and those under way are given up
         self._notify = notify
@@ -106,6 +107,10 @@ class RunState:
         """The workers have ended, and nothing is left to fetch: this replaces any earlier reason."""
         self.ending, self.detail = ending, ""
 
+    def judge(self, verdict: WhyEnded) -> None:
+        """Nothing is fetched any more: the ending, as `with_failures` judges it."""
+        self.verdict = verdict
+
     @property
     def pause_reason(self) -> str:
         """Why no fetch begins; empty if the run is not paused."""
@@ -114,7 +119,7 @@ class RunState:
     @property
     def end_reason(self) -> str:
         """Why the run ends, and what can be done then, in words."""
-        return ending_text(self.ending, lasts=self._is_resumable, detail=self.detail)
+        return ending_text(self.ending, lasts=self._is_resumable, detail=self.detail, verdict=self.verdict)
 
     @property
     def in_words(self) -> str:

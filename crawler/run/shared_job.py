@@ -48,6 +48,7 @@ from anabranch.crawler.order.changes import Change, changed_order, key_of_settin
 from anabranch.crawler.order.loading import order_of
 from anabranch.crawler.order.order import CrawlOrder
 from anabranch.crawler.order.sources import kept_layer
+from anabranch.crawler.outcomes.endings import WhyEnded, mostly_failed
 from anabranch.crawler.outcomes.errors import CrawlerError, ExitCode, UsageError
 from anabranch.crawler.outcomes.userfunctions import import_first_from
 from anabranch.crawler.report.metrics import Numbers, summed
@@ -76,7 +77,7 @@ from anabranch.frontier.frontier import Frontier
 from anabranch.frontier.records import QueueKey
 from anabranch.frontier.scheduling.lifecycle import QueueState
 from anabranch.frontier.stores.contract import Counters, JobCounts
-from anabranch.frontier.stores.sql.reading import job_counts
+from anabranch.frontier.stores.sql.reading import failures, job_counts
 from anabranch.frontier.stores.sql.requeue import epochs_of
 from anabranch.frontier.stores.sql.sqlite import sealed
 from anabranch.frontier.stores.sql.worker import WorkerIdentity, end_late_workers
@@ -267,7 +268,9 @@ class SharedJob:
             return order, changes, LimitUse(*used(connection))
 
         order, changes, now = self.database.do(change)
-        return changed_facts(changes, limits_note(order.limits, {one.key for one in changes}, now, is_running=bool(self.at_work())))
+        return changed_facts(
+            changes, limits_note(order.limits, {one.key for one in changes}, now, is_running=bool(self.at_work()))
+        )
 
     def limits_reached(self, *, is_running: bool) -> str:
         """A line if a limit of the job is reached; else empty."""
@@ -302,8 +305,18 @@ class SharedJob:
         if is_free or (not look.at_work and self.folder is None):
             trouble = None if self.folder is None else last_logged(self.folder, look.now_s)
             assert now.totals is not None
-            used = look.used.fetched_bytes
-            return stopped_facts(self.name, now.totals, trouble, {}, fetched_bytes=used, is_done=look.counts.is_done)
+            counters, failures = look.counts.counters, self.database.do(failures_of_job)
+            is_mostly_failed = look.counts.is_done and mostly_failed(counters.done, counters.failed)
+            return stopped_facts(
+                self.name,
+                now.totals,
+                trouble,
+                {},
+                fetched_bytes=look.used.fetched_bytes,
+                is_done=look.counts.is_done and not is_mostly_failed,
+                ending=WhyEnded.MOSTLY_FAILED.value if is_mostly_failed else "",
+                failures=failures,
+            )
         processes = {line.name: line.status["pid"] for line in look.at_work if line.status is not None}
         phase = "paused" if now.paused else "waiting" if now.awaits else "running" if processes else "starting"
         facts = status_facts(now, phase, _line(now, len(look.at_work)), processes=processes)
@@ -322,7 +335,7 @@ class SharedJob:
         now = summed_snapshot(statuses, self.name, elapsed_s) if statuses else CrawlSnapshot(job=self.name)
         return now._replace(
             # By rows, so that they count what workers did that are gone.
-            pages=done.done - begin.done, failed=done.failed - begin.failed,
+            pages=done.done - begin.done, failed=done.failed + done.retried - begin.failed,
             excluded=done.disregarded - begin.disregarded, fetched_bytes=look.used.fetched_bytes - begin.fetched_bytes,
             pending=totals["pending"], waiting=totals["waiting"], queues=look.counts.counters.queues,
             untried=max(totals["pending"] + totals["retired"] - now.failing, 0),
@@ -445,6 +458,11 @@ class JobLook(NamedTuple):
     begin: RunBegin  #: of the run, whoever is at work by now
 
 
+def failures_of_job(connection: Connection) -> Mapping[int, int]:
+    """How many URLs of the job have failed, by status; none before its first worker."""
+    return failures(connection) if has_workers(connection) else {}
+
+
 def _read_status(connection: Connection) -> JobLook:
     now_s = server_time(connection)
     if not has_workers(connection):
@@ -513,9 +531,9 @@ def opened_whole(job: SharedJob) -> Iterator[WholeJob]:
             connected.callback(job.database.disconnect)
             job.database.do(free_all_shares)
             with held_whole(job) as whole:
+                had_work = not whole.frontier.is_done
                 yield whole
-                if whole.frontier.is_done:
-                    folder.mark_finished()
+                folder.left_as_found(had_work=had_work, is_done=whole.frontier.is_done)
 
 
 @contextmanager

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import closing, contextmanager
 from pathlib import Path
@@ -22,6 +23,7 @@ from anabranch.crawler.job.seeding import (
 )
 from anabranch.crawler.job.seeds import Book, Seed, SourceTags
 from anabranch.crawler.job.state import Round, current_round, round_of_run
+from anabranch.crawler.outcomes.endings import WhyEnded, biggest
 from anabranch.crawler.outcomes.errors import storage_errors
 from anabranch.crawler.outcomes.status import FetchStatus
 from anabranch.crawler.report.reports import LONGEST_SHOWN, QUEUES_SHOWN, JobFacts, report_kind
@@ -31,6 +33,7 @@ from anabranch.crawler.run.crawl_verbs import added_seeds, report_limit
 from anabranch.crawler.run.verbs import Arguments, Facts
 from anabranch.crawler.urls.canonicalization import KeyOf
 from anabranch.frontier.frontier import Frontier
+from anabranch.frontier.inspect.operations import Operations
 from anabranch.frontier.parts import run
 from anabranch.frontier.records import Head
 
@@ -74,11 +77,19 @@ def facts_of_stopped(
         now_s=frontier.now_s(),
         seeds=seeds,
         frontier=statistics,
+        failures=biggest(frontier.operations.failures()),
         longest=frontier.operations.longest(LONGEST_SHOWN),
         queues=frontier.operations.queues(limit=QUEUES_SHOWN),
         accounts=accounts,
         round=current,
     )
+
+
+def reasons_of(verdict: WhyEnded, seed_statuses: Sequence[int], operations: Operations) -> list[tuple[int, int]]:
+    """If failures dominate, the most frequent statuses and how many have each (blocks): of failures, or of the seeds."""
+    if verdict is WhyEnded.ACCESS_REFUSED:
+        return biggest(Counter(seed_statuses))
+    return biggest(operations.failures()) if verdict is WhyEnded.MOSTLY_FAILED else []
 
 
 def stopped_seed_outcomes(directory: Path, seeds: Sequence[Seed], key: KeyOf, frontier: Frontier) -> list[SeedFact]:

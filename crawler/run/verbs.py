@@ -250,9 +250,9 @@ def _change_queue(method: str, frontier: Frontier, given: Arguments) -> Facts:
 
 
 def retry(frontier: Frontier, given: Arguments) -> Steps[Facts]:
-    """Queue failures again, up to 10,000 of them. Arguments: statuses, as crawl.log has them, or like 5xx; host, that host alone;
-    since_s (epoch seconds), if it failed then or later; url; without any of these all. And from the facts of the call before:
-    `more` as after, `before_s`.
+    """Queue failures again; a call looks at 10,000 of them. Arguments: statuses, such as -1, 503, 5xx; host, that host alone;
+    since_s (epoch seconds), if it failed then or later; url; without any of these all. Of the call before: `more` as after,
+    and before_s.
     """
     wants_status = status_argument(given.get("statuses") or ())
     host = None if given.get("host") is None else str(gate_key(text_argument(given, "host")))

@@ -115,6 +115,10 @@ class Operations:
             _check_key(key)
         return self._store.ended(keys)
 
+    def failures(self) -> Mapping[int, int]:
+        """How many URLs have failed, by their status. Costs a look at each of them. Any thread."""
+        return self._store.failures()
+
     def check(self) -> None:
         """Recount memory, and compare its totals with the store's, recounted too. Costs a scan. Raises: InvariantBroken."""
         self._flush()

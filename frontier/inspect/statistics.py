@@ -49,6 +49,7 @@ class FrontierStatistics(NamedTuple):
     unsynced_rows: int  #: rows sent to the store that were not durable at that time
     why_idle: str  #: why nothing can be leased now, in words; empty if something can
     seen: Mapping[str, float | str]  #: the filter's own figures
+    retried: int = 0  #: failures that were queued again, and count as failed no more
 
     @property
     def accepted(self) -> int:
@@ -97,6 +98,7 @@ def examine(parts: Parts, tally: Mapping[str, int], behind: Behind, now_s: float
         unsynced_rows=behind.rows,
         why_idle=_why(parts, behind, trouble, now_s),
         seen={},
+        retried=parts.store_link.job_counters().retried,
     )
 
 

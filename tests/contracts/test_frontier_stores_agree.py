@@ -167,9 +167,9 @@ class Pair:
         forced: set[int] = set()
         retried: dict[int, int] = {}
         failures = self.tellers[0].store.failed_after(0, 100)
-        for url, found, goes_first, how in new:
+        for new_url, found, goes_first, how in new:
             self.last_number += 1
-            number, precedence, more = self.last_number, FRONT if goes_first else NORMAL, {}
+            number, precedence, url, more = self.last_number, FRONT if goes_first else NORMAL, new_url, {}
             if how == "retried" and failures:  # one of them maybe twice: the second dies
                 failure = failures[number % len(failures)]
                 retried[number] = failure.ordinal

@@ -37,6 +37,7 @@ from anabranch.crawler.console.pages.shell import (
 )
 from anabranch.crawler.console.watch import EVERY_S, Moment, News
 from anabranch.crawler.operate.listing import NOT_BEGUN
+from anabranch.crawler.operate.retried import retried_lines
 from anabranch.crawler.order.quantities import format_bytes
 from anabranch.crawler.order.sections import VERSION
 from anabranch.crawler.report.troubles import failures_logged
@@ -217,9 +218,36 @@ class _Overview:
                 ui.button("Add", on_click=add)
         await answered(dialog)
 
+    async def _retry(self) -> None:
+        with ui.dialog() as dialog, ui.card().classes("w-full").style("max-width:40rem"):
+            ui.label("Queue failed URLs again").classes("text-h6")
+            statuses = ui.input("Statuses, as in -1, 503, 5xx (empty: all)").props("outlined autofocus")
+            host = ui.input("Host (empty: all)").props("outlined")
+            for one in (statuses, host):
+                one.classes("w-full")
+
+            async def retry() -> None:
+                """Queue them; the dialog stays open if that fails."""
+                name, listed = self._name, [part.strip() for part in statuses.value.split(",") if part.strip()]
+                arguments: dict[str, object] = {"statuses": listed} if listed else {}
+                if host.value.strip():
+                    arguments["host"] = host.value.strip()
+                do = partial(self._view.console.jobs.retry, name, arguments)
+                found = await act(self._view, "retry", name, arguments, do)
+                if found is not None:
+                    say("; ".join(retried_lines(found, is_running=found["running"])))
+                    dialog.submit(True)
+
+            with ui.row().classes("w-full justify-end"):
+                ui.button("Cancel", on_click=dialog.close).props("flat")
+                ui.button("Retry", on_click=retry)
+        await answered(dialog)
+
     async def _steer(self, action: str) -> None:
-        if action == "Add seeds":
-            await self._add_seeds()
+        dialog = {"Add seeds": self._add_seeds, "Retry failed": self._retry}.get(action)
+        if dialog is not None:
+            await dialog()
+            await self._redraw()
             return
         jobs, name = self._view.console.jobs, self._name
         question = _QUESTIONS.get(action)
@@ -259,6 +287,7 @@ _ACTIONS = {
     "Resume": "play_arrow",
     "Stop": "stop",
     "Add seeds": "add",
+    "Retry failed": "refresh",
     "Another round": "replay",
     "Remove": "delete",
 }
@@ -274,12 +303,11 @@ _FIGURES = ("Pages", "Queued", "Failed", "Active / workers", "Bytes, this run", 
 def _possible(state: str) -> set[str]:
     """The actions that a job in this state allows. Pure."""
     if state in {"running", "waiting"}:
-        return {"Pause", "Stop", "Add seeds"}
+        return {"Pause", "Stop", "Add seeds", "Retry failed"}
     if state == "paused":
-        return {"Resume", "Stop", "Add seeds"}
-    if state == "stopped":
-        return {"Start", "Add seeds", "Another round", "Remove"}
-    return {"Start", "Add seeds", "Another round", "Remove"} if state == "finished" else set()
+        return {"Resume", "Stop", "Add seeds", "Retry failed"}
+    rests = {"Start", "Add seeds", "Retry failed", "Another round", "Remove"}
+    return rests if state in {"stopped", "finished"} else set()
 
 
 def _line(row: Facts) -> str:

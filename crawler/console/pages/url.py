@@ -11,6 +11,7 @@ from starlette.requests import Request
 from anabranch.crawler.console.api import Console
 from anabranch.crawler.console.pages.shell import (
     View,
+    act,
     cut,
     facts_list,
     heading,
@@ -33,9 +34,11 @@ from anabranch.crawler.console.urlfacts import (
 )
 from anabranch.crawler.extract.content_type import html_as_utf8
 from anabranch.crawler.operate.databasejob import DatabaseJob
+from anabranch.crawler.operate.retried import retried_lines
 from anabranch.crawler.robots.retrieval import robots_url
 from anabranch.crawler.robots.rules import explain_rules, parse_robots
 from anabranch.crawler.run.verbs import Facts
+from anabranch.frontier.records import UrlState
 from anabranch.frontier.times import duration_words, moment_words, rate_words
 
 #: Most characters of a URL that the page explains.
@@ -125,6 +128,8 @@ def _look(view: View, name: str, asked: str) -> _Looked:
 def _explained(view: View, name: str, found: _Looked) -> None:
     """What the crawl says about the URL."""
     facts = found.explained
+    if view.may_change and has_failed(facts["explanation"]):
+        _retry_button(view, name, facts["explanation"]["subject"])
     for explanation in (facts["explanation"], *facts.get("others", ())):
         _place(view, name, explanation, facts["now_s"])
     if "scope" in facts:
@@ -141,6 +146,22 @@ def _explained(view: View, name: str, found: _Looked) -> None:
         heading("Latest trouble")
         ended = "given up" if trouble["is_final"] else "will be retried"
         ui.label(cut(f"{duration_words(trouble['ago_s'])} ago: {trouble['url']}: {trouble['reason']}, {ended}"))
+
+
+def has_failed(explanation: Facts) -> bool:
+    """The URL was given up. Pure."""
+    return bool(explanation["state"] == UrlState.ENDED.value and explanation["reason"].startswith("it failed"))
+
+
+def _retry_button(view: View, name: str, url: str) -> None:
+    async def retry() -> None:
+        arguments = {"url": url}
+        queued = await act(view, "retry", name, arguments, lambda: view.console.jobs.retry(name, arguments))
+        if queued is not None:
+            say("; ".join(retried_lines(queued, is_running=queued["running"])))
+            ui.navigate.reload()
+
+    ui.button("Retry", icon="refresh", on_click=retry).props("outline dense")
 
 
 def _place(view: View, name: str, explanation: Facts, now_s: float) -> None:

@@ -160,7 +160,8 @@ class EndedRows:
         for ordinal in islice(self._failed_ordinals.behind(after), limit):
             row, failure = self._row(ordinal), self._failures.get(ordinal)
             if row is not None and failure is not None:
-                found.append(FailedRecord(*row[:4], *failure))
+                hops, via, precedence, ended_s, payload = failure
+                found.append(FailedRecord(*row[:4], hops, via, precedence, ended_s, payload))
         return found
 
     def failures(self) -> Counter[int]:

@@ -340,7 +340,8 @@ class TransactionWriter:
         else:
             died = set()
             for is_forced, group in groupby(rows, key=lambda row: row.ordinal in forced):
-                died |= self._enter_again([*group], batches) if is_forced else self._enter([*group])
+                entered = [*group]
+                died |= self._enter_again(entered, batches) if is_forced else self._enter(entered)
         if exchanges:
             self._exchange(exchanges, [link for link in links if link.ordinal not in died])
         return [row for row in new if row.ordinal in died]
@@ -379,7 +380,9 @@ class TransactionWriter:
         """Of these rows remove those that have failed, also in an earlier batch of this transaction, and count them."""
         begun = {row.ordinal: number for number, batch in enumerate(batches) for row in _coming(batch)}
         failing = {one.row.ordinal: n for n, batch in enumerate(batches) for one in batch.ended if one[2] is _FAILED}
-        failing |= {one: n for n, batch in enumerate(batches) for one, end in batch.settled.items() if end[1] is _FAILED}
+        failing |= {
+            one: n for n, batch in enumerate(batches) for one, end in batch.settled.items() if end[1] is _FAILED
+        }
         here = {old for old, new in replaced if failing.get(old, len(batches)) <= begun[new]}
         rows = sorted((old,) for old, _ in replaced if old not in here)
         taken = write(self._connection, statements.DELETE_FAILED, rows)

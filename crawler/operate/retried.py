@@ -1,0 +1,49 @@
+"""`retry` of a job of any kind: call after call until all failures were looked at, and its result in words."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+from anabranch.crawler.operate.contract import VerbAnswer
+from anabranch.crawler.report.table import escaped
+from anabranch.crawler.run.verbs import RETRY, Arguments, Facts
+from anabranch.frontier.times import counted
+
+#: Counts of the verb `retry`.
+_RETRIED = ("queued", "unknown_hops", "undated", "retired", "paused", "blocked")
+
+
+def retried_all(answer: Callable[[str, Arguments], VerbAnswer], arguments: Arguments) -> VerbAnswer:
+    """Ask for `retry` until all failures were looked at: a call takes some thousand of them, and then others get their turn.
+
+    What was queued stays queued if a later call fails.
+    """
+    found = answer(RETRY, arguments)
+    while (more := found.facts["more"]) is not None:
+        begun = {**arguments, "after": more, "before_s": found.facts["before_s"]}
+        later = answer(RETRY, begun)
+        sums = {name: found.facts[name] + later.facts[name] for name in _RETRIED}
+        found = later._replace(facts={**later.facts, **sums})
+    return found._replace(
+        facts={name: value for name, value in found.facts.items() if name not in {"more", "before_s"}}
+    )
+
+
+def retried_lines(facts: Facts, *, is_running: bool) -> Iterator[str]:
+    """What became of failures that were to be queued again, and what holds them back. Pure."""
+    queued = facts["queued"]
+    yield f"{counted(queued, 'failure')} queued again" if queued else "no failure that fits; nothing is queued again"
+    if facts["unknown_hops"]:
+        yield f"{facts['unknown_hops']:,} with unknown hops: they failed in an older version, and count as one hop from a seed"
+    if facts["undated"]:
+        yield f"{facts['undated']:,} left out: they failed in an older version, which kept no time"
+    if facts["retired"]:
+        yield f"{facts['retired']:,} in retired queues, which stay retired (`anabranch frontier set-budget`)"
+    if facts["paused"]:
+        yield f"{facts['paused']:,} in paused queues (`anabranch frontier resume`)"
+    if facts["blocked"]:
+        yield f"{facts['blocked']:,} of hosts that are blocked now, for whatever reason (`anabranch frontier unblock`)"
+    if facts["note"]:
+        yield escaped(facts["note"])
+    if queued and not is_running:
+        yield "no crawl of this job is running; `anabranch crawl` resumes it"
