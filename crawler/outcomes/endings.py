@@ -39,7 +39,7 @@ class WhyEnded(Enum):
     TIME_LIMIT = "stopped by the time limit; start the job again to crawl for as long again"
     SIZE_LIMIT = "stopped by the byte limit, which the job keeps; a higher limit continues it (0: no limit)"
     MOSTLY_FAILED = "most URLs failed; see to the reason, then `anabranch retry` queues them again"
-    ACCESS_REFUSED = "every seed refused access (401, 403 or 407); see to that, then crawl again with --again"
+    ACCESS_REFUSED = "every seed refused access with 401/403/407; see to that, then begin another round"
     SIGNAL = "stopped by a signal; start the job again to resume"
     OPERATOR = "stopped by the operator; start the job again to resume"
     SERVICE_NEVER_THERE = "stopped: a service was never reached; start the job again when it is there"

@@ -34,7 +34,7 @@ from anabranch.frontier.inspect.statistics import FrontierCounts, FrontierStatis
 from anabranch.frontier.parts import Steps, asked, run
 from anabranch.frontier.policies.groups import is_group
 from anabranch.frontier.policies.userfunctions import shown
-from anabranch.frontier.records import GateKey, QueueKey, UrlState, WaitsFor
+from anabranch.frontier.records import GateKey, OutcomeKind, QueueKey, UrlState, WaitsFor
 from anabranch.frontier.scheduling.lifecycle import QueueState
 from anabranch.frontier.stores.contract import FailedRecord
 
@@ -196,7 +196,8 @@ def _with_status_words(frontier: Frontier, key: bytes, explanation: Explanation)
     if record is None or not record.status:
         return explanation
     words = explanation.reason.replace(f"status {record.status}", f"status {describe(record.status)}", 1)
-    return explanation._replace(reason=words)
+    remedy = "; `anabranch retry` queues it again" if record.outcome == OutcomeKind.FAILED.value else ""
+    return explanation._replace(reason=words + remedy)
 
 
 def _whatever_key(frontier: Frontier, typed: str) -> Steps[list[Explanation]]:

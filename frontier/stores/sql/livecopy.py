@@ -9,7 +9,9 @@ after. While a copy holds a shared `flock` on the log, the owner restarts it eve
 
 from __future__ import annotations
 
+import errno
 import fcntl
+import os
 import shutil
 import sqlite3
 from collections.abc import Iterator, Sequence
@@ -25,6 +27,8 @@ from anabranch.frontier.stores.sql.sqlite import log_of, translated
 #: Copies until one is whole. The first one may meet a log that is long already.
 _TRIES = 5
 _HEADER_BYTES = 32
+#: What a transaction needs beside the copy.
+_LEAST_BYTES = 64 << 10
 #: The filter's position in the copy's notes, and that of `StoreDecides`.
 POSITION = "copy-1"
 
@@ -53,6 +57,9 @@ def copy_live(file: Path, copy: Path) -> None:
         with closing(sqlite3.connect(copy)) as connection, connection:
             connection.executemany("INSERT OR REPLACE INTO crawl VALUES (?, ?)", facts.items())
     except sqlite3.Error as error:
+        disk = os.statvfs(copy.parent)
+        if disk.f_bavail * disk.f_frsize < _LEAST_BYTES:  # the copy has just fitted, and SQLite calls that an I/O error
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(copy)) from error
         raise translated(file, error) from error
 
 

@@ -2,7 +2,16 @@
 
 import pytest
 
-from anabranch.crawler.outcomes.endings import WhyEnded, ending_text, exit_code, failure_code, first_of
+from anabranch.crawler.outcomes.endings import (
+    WhyEnded,
+    biggest,
+    ending_text,
+    exit_code,
+    failure_code,
+    first_of,
+    is_over,
+    with_failures,
+)
 from anabranch.crawler.outcomes.errors import ExitCode, JournalFull, UsageError
 from anabranch.frontier.errors import FormatMismatch, PolicyError, StoreFull, StoreInUse, UnknownQueue
 
@@ -32,6 +41,63 @@ def test_the_first_single_error_of_a_group_is_found_however_deep_it_lies() -> No
 def test_the_exit_code_tells_how_it_ended(ending, statuses, code) -> None:
     """A signal weighs most; no answer at all is said when every seed was tried."""
     assert exit_code(ending, statuses) is code
+
+
+@pytest.mark.parametrize(
+    ("ending", "done", "failed", "seeds", "verdict", "code"),
+    [
+        # At least half of what was tried.
+        (WhyEnded.FINISHED, 5, 5, [200], WhyEnded.MOSTLY_FAILED, ExitCode.MOSTLY_FAILED),
+        (WhyEnded.FINISHED, 6, 5, [200], WhyEnded.FINISHED, ExitCode.DONE),
+        (WhyEnded.FINISHED, 0, 1, [200], WhyEnded.MOSTLY_FAILED, ExitCode.MOSTLY_FAILED),
+        (WhyEnded.FINISHED, 1, 0, [200], WhyEnded.FINISHED, ExitCode.DONE),
+        # Nothing was tried: all is excluded, or in retired queues.
+        (WhyEnded.FINISHED, 0, 0, [-9998, 200], WhyEnded.FINISHED, ExitCode.DONE),
+        (WhyEnded.RETIRED, 0, 0, [0], WhyEnded.RETIRED, ExitCode.DONE),
+        # A limit would have been 0, too.
+        (WhyEnded.PAGE_LIMIT, 10, 90, [200, 0], WhyEnded.MOSTLY_FAILED, ExitCode.MOSTLY_FAILED),
+        (WhyEnded.TIME_LIMIT, 10, 9, [200], WhyEnded.TIME_LIMIT, ExitCode.DONE),
+        (WhyEnded.SIZE_LIMIT, 1, 1, [200], WhyEnded.MOSTLY_FAILED, ExitCode.MOSTLY_FAILED),
+        (WhyEnded.RETIRED, 1, 2, [200], WhyEnded.MOSTLY_FAILED, ExitCode.MOSTLY_FAILED),
+        # Every seed refused access: few pages, no failure.
+        (WhyEnded.FINISHED, 2, 0, [401, 403], WhyEnded.ACCESS_REFUSED, ExitCode.MOSTLY_FAILED),
+        (WhyEnded.FINISHED, 1, 0, [407], WhyEnded.ACCESS_REFUSED, ExitCode.MOSTLY_FAILED),
+        (WhyEnded.FINISHED, 2, 0, [403, 200], WhyEnded.FINISHED, ExitCode.DONE),
+        (WhyEnded.FINISHED, 1, 1, [403, -1], WhyEnded.MOSTLY_FAILED, ExitCode.MOSTLY_FAILED),
+        (WhyEnded.PAGE_LIMIT, 1, 0, [403, 0], WhyEnded.PAGE_LIMIT, ExitCode.DONE),
+        (WhyEnded.FINISHED, 9, 0, [], WhyEnded.FINISHED, ExitCode.DONE),
+        # No seed got an answer: that is 5, whatever else failed.
+        (WhyEnded.FINISHED, 0, 9, [-1, -2], WhyEnded.FINISHED, ExitCode.NO_SEED_ANSWERED),
+        # Signals and stops keep theirs.
+        (WhyEnded.SIGNAL, 0, 9, [200], WhyEnded.SIGNAL, ExitCode.DRAINED),
+        (WhyEnded.OPERATOR, 0, 9, [403], WhyEnded.OPERATOR, ExitCode.DRAINED),
+        (WhyEnded.OPERATOR_NOW, 0, 9, [200], WhyEnded.OPERATOR_NOW, ExitCode.FORCED),
+    ],
+)
+def test_failures_that_dominate_are_an_ending_of_their_own(ending, done, failed, seeds, verdict, code) -> None:
+    """Only where the exit code would be 0."""
+    assert with_failures(ending, done, failed, seeds) is verdict
+    assert exit_code(with_failures(ending, done, failed, seeds), seeds) is code
+
+
+@pytest.mark.parametrize(
+    ("ending", "lasts", "words"),
+    [
+        (WhyEnded.FINISHED, True, WhyEnded.MOSTLY_FAILED.value),
+        (WhyEnded.PAGE_LIMIT, True, f"stopped by the page limit; {WhyEnded.MOSTLY_FAILED.value}"),
+        (WhyEnded.FINISHED, False, "most URLs failed"),
+    ],
+)
+def test_a_limit_is_named_too_where_failures_dominate(ending, lasts, words) -> None:
+    """A queue in memory is gone, so nothing can be queued again."""
+    assert ending_text(ending, lasts=lasts, verdict=WhyEnded.MOSTLY_FAILED) == words
+    assert ending_text(WhyEnded.PAGE_LIMIT, lasts=True, verdict=WhyEnded.PAGE_LIMIT) == WhyEnded.PAGE_LIMIT.value
+    assert (is_over(words), is_over(WhyEnded.SIGNAL.value), is_over("")) == (True, False, False)
+
+
+def test_the_three_biggest_reasons_come_first() -> None:
+    """Of equal numbers the smaller status."""
+    assert biggest({-1: 5, -2: 9, 503: 5, -4: 1}) == [(-2, 9), (-1, 5), (503, 5)]
 
 
 @pytest.mark.parametrize(

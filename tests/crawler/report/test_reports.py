@@ -209,7 +209,7 @@ def test_a_job_without_seeds_or_time_divides_by_nothing(tmp_path) -> None:
         texts = {name: "".join(text_lines(kind.make(fresh))) for name, kind in REPORTS.items()}
     assert "URIs/sec: 0.00\n" in texts["crawl-summary"]
     assert texts["frontier-summary"] == ""
-    assert {"seeds", "frontier", "longest", "queues", "workers"} == ALL_NEEDS
+    assert {"seeds", "frontier", "failures", "longest", "queues", "workers"} == ALL_NEEDS
 
 
 def test_the_summary_of_a_crawl_that_shares_a_filter_says_what_others_have(facts) -> None:
