@@ -39,7 +39,7 @@ from anabranch.crawler.run.crawl_verbs import (
     limits_note,
 )
 from anabranch.crawler.run.explain import ABOUT_URLS, open_explainer, while_stopped, with_remedy
-from anabranch.crawler.run.status import stopped_facts
+from anabranch.crawler.run.status import stopped_facts, with_failures_of
 from anabranch.crawler.run.verbs import READING, WHATEVER_KEY, Arguments, Facts, answer
 from anabranch.crawler.urls.canonicalization import Canonicalizer
 from anabranch.frontier.errors import FrontierError
@@ -231,16 +231,8 @@ class FolderJob:
                 fetched, is_done = 0, frontier.is_done and not is_dominated(ending)
                 with suppress(OSError), AccountsView(place / STATE) as view:  # a report names what is wrong with them
                     fetched = view.total().bytes
-                return stopped_facts(
-                    job,
-                    totals,
-                    trouble,
-                    seen,
-                    fetched_bytes=fetched,
-                    is_done=is_done,
-                    ending=ending,
-                    failures=failures,
-                )
+                facts = stopped_facts(job, totals, trouble, seen, fetched_bytes=fetched, is_done=is_done, ending=ending)
+                return with_failures_of(facts, failures)
 
 
 @dataclass(frozen=True, slots=True)

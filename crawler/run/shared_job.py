@@ -67,7 +67,7 @@ from anabranch.crawler.run.crawl_verbs import (
 )
 from anabranch.crawler.run.explain import ABOUT_URLS
 from anabranch.crawler.run.merging import joined_rows, merged_listing
-from anabranch.crawler.run.status import status_facts, stopped_facts
+from anabranch.crawler.run.status import status_facts, stopped_facts, with_failures_of
 from anabranch.crawler.run.stopped_verbs import facts_of_stopped
 from anabranch.crawler.run.summing import summed_snapshot
 from anabranch.crawler.run.verbs import Arguments, Facts, gate_key, text_argument
@@ -307,7 +307,7 @@ class SharedJob:
             assert now.totals is not None
             counters, failures = look.counts.counters, self.database.do(failures_of_job)
             is_mostly_failed = look.counts.is_done and mostly_failed(counters.done, counters.failed)
-            return stopped_facts(
+            facts = stopped_facts(
                 self.name,
                 now.totals,
                 trouble,
@@ -315,8 +315,8 @@ class SharedJob:
                 fetched_bytes=look.used.fetched_bytes,
                 is_done=look.counts.is_done and not is_mostly_failed,
                 ending=WhyEnded.MOSTLY_FAILED.value if is_mostly_failed else "",
-                failures=failures,
             )
+            return with_failures_of(facts, failures)
         processes = {line.name: line.status["pid"] for line in look.at_work if line.status is not None}
         phase = "paused" if now.paused else "waiting" if now.awaits else "running" if processes else "starting"
         facts = status_facts(now, phase, _line(now, len(look.at_work)), processes=processes)

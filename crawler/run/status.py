@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
 from typing import TYPE_CHECKING
@@ -221,7 +221,6 @@ def status_facts(
     pid: int | None = None,
     processes: Mapping[str, int] = MappingProxyType({}),
     is_finished: bool = False,
-    failures: Sequence[tuple[int, int]] = (),
 ) -> Facts:
     """The facts of `status --json`, by operate/facts.schema.json, for every job, running or not. Pure."""
     facts = {name: value for name, value in now._asdict().items() if name not in _INTERNAL}
@@ -236,7 +235,7 @@ def status_facts(
         "services": [dict(service) for service in now.services],
         "last_trouble": None if now.last_trouble is None else now.last_trouble._asdict(),
         "no_seed_answered": now.is_unanswered,
-        "failures": [{"status": status, "words": describe(status), "count": count} for status, count in failures],
+        "failures": [],
         "line": line,
     }
 
@@ -250,10 +249,9 @@ def stopped_facts(
     fetched_bytes: int,
     is_done: bool,
     ending: str = "",
-    failures: Mapping[int, int] = MappingProxyType({}),
 ) -> Facts:
-    """The same for a job that no process crawls, with the counts of all its runs. `ending` is why the last one ended: a text that
-    nothing was left counts only while that is so. `failures` are those of the job by status. Pure.
+    """The same for a job that no process crawls, with the counts of all its runs. `ending` is why the last one ended; that
+    nothing was left counts only while it is so. Pure.
     """
     queues: Mapping[str, int] = totals["queues"]
     is_finished = is_done and not totals["retired"]
@@ -277,7 +275,13 @@ def stopped_facts(
     if is_over(ending) and totals["pending"]:
         ending = ""  # URLs were queued since
     line = WhyEnded.FINISHED.value if is_finished else ending or "not running; `anabranch crawl` resumes it"
-    return status_facts(now, STOPPED, line, is_finished=is_finished, failures=biggest(failures))
+    return status_facts(now, STOPPED, line, is_finished=is_finished)
+
+
+def with_failures_of(facts: Facts, failures: Mapping[int, int]) -> Facts:
+    """The status of a stopped job, with the most frequent reasons of its failures, by status. Pure."""
+    listed = [{"status": status, "words": describe(status), "count": count} for status, count in biggest(failures)]
+    return {**facts, "failures": listed}
 
 
 def _whole(figure: float | str | None) -> int | None:

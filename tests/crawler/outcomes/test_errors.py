@@ -22,11 +22,8 @@ def test_the_exit_codes_keep_their_numbers() -> None:
         "DISK_FULL": 3,
         "BAD_ORDER": 4,
         "NO_SEED_ANSWERED": 5,
-<<<<<<< HEAD
-        "SERVICE_AWAY": 7,
-=======
         "MOSTLY_FAILED": 6,
->>>>>>> d1b0eb0b (Tests of retry: the stores' contract, the commands, several workers)
+        "SERVICE_AWAY": 7,
         "DRAINED": 11,
         "FORCED": 13,
         "INTERRUPTED": 130,
