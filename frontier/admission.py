@@ -180,32 +180,37 @@ class Admission:
 
         The filter knows their keys and is not asked. Raises: PolicyError, before any change.
         """
-        candidates = [Candidate(one.url, one.key, UNKNOWN_HOPS if one.hops is None else one.hops) for one in failures]
-        hosts = [one.host for one in map(authority, [failure.url for failure in failures]) if one is not None]
-        lanes = self.assignment.lanes_of([failure.url for failure in failures], hosts)
+        candidates = [Candidate(one.url, one.key, one.hops or "") for one in failures]
+        urls = [failure.url for failure in failures]
+        hosts = [
+            one.host for one in map(authority, urls) if one is not None
+        ]  # candidates without a host are refused before
+        lanes = self.assignment.lanes_of(urls, hosts)
         precedences = [
             self._rules.in_row(candidate, None) if failure.precedence is None else failure.precedence
             for candidate, failure in zip(candidates, failures, strict=True)
         ]
-        batch = self._outbox.batch
-        for failure, candidate, host, lane, precedence in zip(
-            failures, candidates, hosts, lanes, precedences, strict=True
-        ):
-            queue, queue_id, gate_id, gate = lane
-            ordinal, key, hops, via = self._outbox.number(), failure.key, candidate.hops, failure.via
-            batch.forced.add(ordinal)
-            batch.retried[ordinal] = failure.ordinal
-            share = None if self._outbound is None else self._outbound.share_elsewhere(host)
-            if share is not None:
-                link = LinkRow(ordinal, share, failure.url, key, hops, via, precedence, failure.payload)
-                batch.exchanging().outbound.append(link)
-                continue
-            row = Row(queue_id, gate_id, precedence, ordinal, failure.url, key, hops, via, 0, None, failure.payload)
-            batch.new.append(row)
-            self._schedule.schedule_row(row, queue, gate)
+        for failure, host, lane, precedence in zip(failures, hosts, lanes, precedences, strict=True):
+            self._requeue(failure, host, lane, precedence)
         if failures:
-            self._remember(self._outbox.last_number, [candidate.dedup_key() for candidate in candidates])
-        return [(queue_id, gate_id) for _, queue_id, gate_id, _ in lanes]
+            self._remember(self._outbox.last_number, list(map(Candidate.dedup_key, candidates)))
+        return [lane[1:3] for lane in lanes]
+
+    def _requeue(self, failure: FailedRecord, host: str, lane: AssignedLane, precedence: int) -> None:
+        """Add its new row to the batch, or send it to the worker that has its share."""
+        queue, queue_id, gate_id, gate = lane
+        batch, ordinal = self._outbox.batch, self._outbox.number()
+        batch.forced.add(ordinal)
+        batch.retried[ordinal] = failure.ordinal
+        hops = UNKNOWN_HOPS if failure.hops is None else failure.hops
+        url, key, via, payload = failure.url, failure.key, failure.via, failure.payload
+        share = None if self._outbound is None else self._outbound.share_elsewhere(host)
+        if share is not None:
+            batch.exchanging().outbound.append(LinkRow(ordinal, share, url, key, hops, via, precedence, payload))
+            return
+        row = Row(queue_id, gate_id, precedence, ordinal, url, key, hops, via, 0, None, payload)
+        batch.new.append(row)
+        self._schedule.schedule_row(row, queue, gate)
 
     def remember(self, first: int) -> None:
         """Treat the batch's new rows from this one on as known; the filter is marked when they are durable."""

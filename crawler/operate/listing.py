@@ -30,6 +30,9 @@ NOT_BEGUN = "not started yet"
 NOT_RUNNING = "not running"
 
 
+_NOTHING = ProgressLine(0.0, 0, 0, 0, 0.0, 0.0, 0, 0)
+
+
 def job_folders(folder: Path) -> list[Path]:
     """The jobs in a folder, by name, without those that were moved aside; the folder itself if it is a job."""
     if is_job(folder):
@@ -99,19 +102,19 @@ def _left(directory: Path, *, is_held: bool = False) -> Facts:
     done = is_finished(directory / STATE)
     trouble = None if done else last_logged(directory, time.time())
     run = last_run(directory / "logs" / PROGRESS_LOG_FILE)
-    # The log gets a line only now and then, so a killed crawl has done more than it says.
-    # So has one that was over and got URLs since.
+    # The log gets a line only now and then, so a killed crawl has done more than it says, and one may have got URLs since.
     is_current = is_held or done or (run.ending and not is_over(run.ending))
     progress = run.progress if is_current else _of_store(directory / STATE) or run.progress
-    ending = "" if is_over(run.ending) and progress is not None and progress.queued else run.ending
+    known = progress or _NOTHING
+    ending = "" if is_over(run.ending) and known.queued else run.ending
     return {
         "job": directory.resolve().name,
         "phase": STOPPED,
         "is_finished": done,
         "pid": None,
-        "pages": 0 if progress is None else progress.downloaded,
-        "queued": 0 if progress is None else progress.queued,
-        "failed": 0 if progress is None else progress.failed,
+        "pages": known.downloaded,
+        "queued": known.queued,
+        "failed": known.failed,
         "pages_per_s": 0.0,
         "last_trouble": None if trouble is None else trouble._asdict(),
         "line": _line(progress, ending, is_done=done),

@@ -303,24 +303,28 @@ class SharedJob:
         look = self.look()
         now = self.snapshot(look)
         if is_free or (not look.at_work and self.folder is None):
-            trouble = None if self.folder is None else last_logged(self.folder, look.now_s)
-            assert now.totals is not None
-            counters, failures = look.counts.counters, self.database.do(failures_of_job)
-            is_mostly_failed = look.counts.is_done and mostly_failed(counters.done, counters.failed)
-            facts = stopped_facts(
-                self.name,
-                now.totals,
-                trouble,
-                {},
-                fetched_bytes=look.used.fetched_bytes,
-                is_done=look.counts.is_done and not is_mostly_failed,
-                ending=WhyEnded.MOSTLY_FAILED.value if is_mostly_failed else "",
-            )
-            return with_failures_of(facts, failures)
+            return self._status_as_left(look, now)
         processes = {line.name: line.status["pid"] for line in look.at_work if line.status is not None}
         phase = "paused" if now.paused else "waiting" if now.awaits else "running" if processes else "starting"
         facts = status_facts(now, phase, _line(now, len(look.at_work)), processes=processes)
         return facts if self.folder is None else {**facts, "pid": who_holds(self.folder)[1]}
+
+    def _status_as_left(self, look: JobLook, now: CrawlSnapshot) -> Facts:
+        """The status of a job that nobody crawls."""
+        trouble = None if self.folder is None else last_logged(self.folder, look.now_s)
+        assert now.totals is not None
+        counters, is_done = look.counts.counters, look.counts.is_done
+        ending = WhyEnded.MOSTLY_FAILED.value if is_done and mostly_failed(counters.done, counters.failed) else ""
+        facts = stopped_facts(
+            self.name,
+            now.totals,
+            trouble,
+            {},
+            fetched_bytes=look.used.fetched_bytes,
+            is_done=is_done and not ending,
+            ending=ending,
+        )
+        return with_failures_of(facts, self.database.do(failures_of_job))
 
     def look(self) -> JobLook:
         """The job's rows at one moment."""

@@ -117,7 +117,7 @@ class Operations:
 
     def failures(self) -> Mapping[int, int]:
         """How many URLs have failed, by their status. Costs a look at each of them. Any thread."""
-        return self._store.failures()
+        return self._store.retry_reads.by_status()
 
     def check(self) -> None:
         """Recount memory, and compare its totals with the store's, recounted too. Costs a scan. Raises: InvariantBroken."""

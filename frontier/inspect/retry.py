@@ -59,7 +59,7 @@ class Retrying:
         before, lanes, unknown = self._parts.store_link.retried, list[LaneId](), 0
         page: Sequence[FailedRecord] = ()
         for _ in range(PAGES):
-            page = yield from asked(self._store.failed_after, after, PAGE)
+            page = yield from asked(self._store.retry_reads.failed_after, after, PAGE)
             found = [one for one in page if (one.ended_s is None or one.ended_s <= before_s) and matches(one)]
             self._parts.store_link.drain()
             lanes += self._parts.admission.requeue(found)
@@ -75,7 +75,7 @@ class Retrying:
             return RetryReport(before_s=before_s, more=more)
         retired = yield from self._in_queues(Standing.RETIRED, lanes)
         paused = yield from self._in_queues(Standing.PAUSED, lanes)
-        blocked = yield from asked(self._store.blocked, self._clock())
+        blocked = yield from asked(self._store.retry_reads.blocked, self._clock())
         return RetryReport(queued, unknown, retired, paused, sum(gate in blocked for _, gate in lanes), before_s, more)
 
     def _in_queues(self, standing: Standing, lanes: Sequence[LaneId]) -> Steps[int]:

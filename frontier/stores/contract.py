@@ -380,8 +380,26 @@ class FailedRecord(NamedTuple):
     payload: bytes | None = None
 
 
+class RetryReads(Protocol):
+    """What a retry of failures asks a store; all block, any thread."""
+
+    def failed_after(self, after: int, limit: int) -> list[FailedRecord]:
+        """Failed rows of `done` by ordinal, above `after`. Costs a look at these rows, not at those that succeeded."""
+        ...
+
+    def by_status(self) -> Mapping[int, int]:
+        """How many rows have failed, by their status. Costs a look at each of them."""
+        ...
+
+    def blocked(self, now_s: float) -> set[int]:
+        """The gates that are blocked longer than `now_s`, as last written. Costs a look at every gate."""
+        ...
+
+
 class FrontierStore(Protocol):
     """Keeps rows, counts and times. Methods marked (blocks) may wait for the disk; the others never do."""
+
+    retry_reads: RetryReads
 
     def open(self, identity: Mapping[str, str], now_s: float, on_change: Callable[[], None]) -> Opening:
         """Create or open the store and mark it unclean (blocks).
@@ -482,18 +500,6 @@ class FrontierStore(Protocol):
 
     def ended_after(self, after: int, limit: int) -> list[EndedRecord]:
         """Rows of `done` by ordinal, above `after`."""
-        ...
-
-    def failed_after(self, after: int, limit: int) -> list[FailedRecord]:
-        """Failed rows of `done` by ordinal, above `after`. Costs a look at these rows, not at those that succeeded."""
-        ...
-
-    def failures(self) -> Mapping[int, int]:
-        """How many rows have failed, by their status. Costs a look at each of them."""
-        ...
-
-    def blocked(self, now_s: float) -> set[int]:
-        """The gates that are blocked longer than `now_s`, as last written. Costs a look at every gate."""
         ...
 
     def tally(self) -> Mapping[str, int]:

@@ -51,10 +51,10 @@ def test_a_failure_keeps_what_it_takes_to_queue_it_again(teller: Teller) -> None
     teller.store.flush()
     known = FailedRecord(2, rows[1].url, b"key", -4, "LE", 1, FRONT, NOW_S, b"more")
     loaded = FailedRecord(4, "http://a.test/loaded", None, -1, None)
-    assert teller.store.failed_after(0, 9) == [known, loaded]
-    assert teller.store.failed_after(2, 9) == [loaded]
-    assert teller.store.failed_after(0, 1) == [known]
-    assert teller.store.failures() == {-4: 1, -1: 1}
+    assert teller.store.retry_reads.failed_after(0, 9) == [known, loaded]
+    assert teller.store.retry_reads.failed_after(2, 9) == [loaded]
+    assert teller.store.retry_reads.failed_after(0, 1) == [known]
+    assert teller.store.retry_reads.by_status() == {-4: 1, -1: 1}
 
 
 def test_a_failure_that_is_queued_again_is_none_any_more(teller: Teller) -> None:
@@ -65,7 +65,7 @@ def test_a_failure_that_is_queued_again_is_none_any_more(teller: Teller) -> None
     (*_, answer) = synced(teller.answers())
     assert (answer.duplicates, answer.retried) == ([], 1)
     assert teller.store.counters() == Counters(last_ordinal=3, queued=1, failed=1, queues=1, retried=1)
-    assert [record.ordinal for record in teller.store.failed_after(0, 9)] == [2]
+    assert [record.ordinal for record in teller.store.retry_reads.failed_after(0, 9)] == [2]
     assert [record.ordinal for record in teller.store.ended_after(0, 9)] == [2]
     found = teller.store.look_up(row(1).dedup_key())
     assert found is not None
@@ -112,5 +112,5 @@ def test_gates_that_are_blocked_are_listed(teller: Teller) -> None:
     teller.say([row(1), row(2, lane=OTHER_LANE)])
     teller.say(gates=[gate_row(A_LANE[1], blocked_until_s=NOW_S + 5), gate_row(OTHER_LANE[1], blocked_until_s=inf)])
     teller.store.flush()
-    assert teller.store.blocked(NOW_S) == {A_LANE[1], OTHER_LANE[1]}
-    assert teller.store.blocked(NOW_S + 5) == {OTHER_LANE[1]}
+    assert teller.store.retry_reads.blocked(NOW_S) == {A_LANE[1], OTHER_LANE[1]}
+    assert teller.store.retry_reads.blocked(NOW_S + 5) == {OTHER_LANE[1]}

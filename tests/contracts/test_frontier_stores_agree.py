@@ -166,7 +166,7 @@ class Pair:
         rows: list[Row] = []
         forced: set[int] = set()
         retried: dict[int, int] = {}
-        failures = self.tellers[0].store.failed_after(0, 100)
+        failures = self.tellers[0].store.retry_reads.failed_after(0, 100)
         for new_url, found, goes_first, how in new:
             self.last_number += 1
             number, precedence, url, more = self.last_number, FRONT if goes_first else NORMAL, new_url, {}

@@ -14,7 +14,6 @@ from anabranch.frontier.stores.contract import (
     Batch,
     Counters,
     EndedRecord,
-    FailedRecord,
     GateRead,
     GateRow,
     GatesRead,
@@ -27,10 +26,19 @@ from anabranch.frontier.stores.contract import (
     QueueFacts,
     QueueRow,
     RetriesRead,
+    RetryReads,
     Standing,
     Synced,
 )
-from anabranch.frontier.stores.memory.tables import EndedRows, Gates, Lanes, SortedKeys, StoredLane, place_in_lane
+from anabranch.frontier.stores.memory.tables import (
+    EndedRows,
+    FailuresInMemory,
+    Gates,
+    Lanes,
+    SortedKeys,
+    StoredLane,
+    place_in_lane,
+)
 
 
 def check_lanes(lanes: Lanes) -> None:
@@ -86,6 +94,7 @@ class MemoryStore:
         self._queue_ids = SortedKeys(self._queues)
         self._ended = EndedRows()
         self._seen: dict[str | bytes, int] = {}  # from a key's identity to the ordinal of its row
+        self.retry_reads: RetryReads = FailuresInMemory(self._ended, self._gates)
         self._retried = 0  # failures that were queued again
         self._last_number = 0  # of the sequence that ordinals and turns come from
         self._identity: dict[str, str] | None = None
@@ -268,18 +277,6 @@ class MemoryStore:
     def ended_after(self, after: int, limit: int) -> list[EndedRecord]:
         """The ordinals are sorted again if there are more than at the last question."""
         return self._ended.after(after, limit)
-
-    def failed_after(self, after: int, limit: int) -> list[FailedRecord]:
-        """The ordinals are sorted again if there are others than at the last question."""
-        return self._ended.failed_after(after, limit)
-
-    def failures(self) -> Mapping[int, int]:
-        """O(failed rows)."""
-        return self._ended.failures()
-
-    def blocked(self, now_s: float) -> set[int]:
-        """O(gates)."""
-        return self._gates.blocked(now_s)
 
     def tally(self) -> Mapping[str, int]:
         """O(lanes)."""

@@ -305,6 +305,26 @@ class Gates:
             self._closed.discard((wakes_s, gate))
 
 
+class FailuresInMemory:
+    """What a retry asks of ended rows and of gates."""
+
+    def __init__(self, ended: EndedRows, gates: Gates) -> None:
+        self._ended = ended
+        self._gates = gates
+
+    def failed_after(self, after: int, limit: int) -> list[FailedRecord]:
+        """The ordinals are sorted again if there are others than at the last question."""
+        return self._ended.failed_after(after, limit)
+
+    def by_status(self) -> Mapping[int, int]:
+        """O(failed rows)."""
+        return self._ended.failures()
+
+    def blocked(self, now_s: float) -> set[int]:
+        """O(gates)."""
+        return self._gates.blocked(now_s)
+
+
 class StoredLane:
     """The rows of one queue at one gate."""
 

@@ -324,7 +324,7 @@ def is_shared(facts: Mapping[str, str]) -> bool:
 
 def counters_of(facts: Mapping[str, str]) -> Counters:
     """The totals among the facts of `crawl`."""
-    return Counters(**{name: int(facts[name]) for name in Counters._fields})
+    return Counters(**{name: int(facts.get(name, 0)) for name in Counters._fields})  # an older format has no `retried`
 
 
 def _create(connection: Connection, identity: Mapping[str, str], now_s: float) -> None:

@@ -22,7 +22,7 @@ from contextlib import closing
 from functools import partial
 from pathlib import Path
 from threading import Condition, Lock, Thread
-from typing import Concatenate, ParamSpec, TypeVar
+from typing import Any, Concatenate, ParamSpec, TypeVar
 
 from sqlalchemy import Connection
 
@@ -32,10 +32,12 @@ from anabranch.frontier.seen import SeenFilter
 from anabranch.frontier.stores.contract import (
     Answer,
     Batch,
+    FailedRecord,
     GatesRead,
     LaneId,
     Opening,
     Place,
+    RetryReads,
 )
 from anabranch.frontier.stores.sql import reading, worker
 from anabranch.frontier.stores.sql.reading import Asked, Item, Question
@@ -156,6 +158,29 @@ def _question(read: Callable[Concatenate[Connection, P], T]) -> Callable[Concate
     return ask
 
 
+class SqlRetryReads:
+    """What a retry asks; `reading` has the cost of each question."""
+
+    def __init__(self, wait_for: Callable[[Callable[[Connection], Any]], Any]) -> None:
+        """`wait_for` has a question answered in the store thread."""
+        self._wait_for = wait_for
+
+    def failed_after(self, after: int, limit: int) -> list[FailedRecord]:
+        """Failed rows by ordinal, above one."""
+        found: list[FailedRecord] = self._wait_for(partial(reading.failed_after, after=after, limit=limit))
+        return found
+
+    def by_status(self) -> Mapping[int, int]:
+        """How many have failed."""
+        found: Mapping[int, int] = self._wait_for(reading.failures)
+        return found
+
+    def blocked(self, now_s: float) -> set[int]:
+        """The gates that are blocked for longer."""
+        found: set[int] = self._wait_for(partial(reading.blocked, now_s=now_s))
+        return found
+
+
 class SqlStore:
     """A `FrontierStore` that survives its process: all that is `Synced` is on the disk. One owner at a time.
 
@@ -193,6 +218,7 @@ class SqlStore:
                 shared.rule, shared.worker, self._database.session_of, self._database.end_session
             )
         self._seen = seen
+        self.retry_reads: RetryReads = SqlRetryReads(self._wait_for)
         patient_s = RETRY_S if shared is None else math.inf
         self._retry_s = patient_s if retry_s is None else retry_s
         self._answers: deque[Answer] = deque()
@@ -322,9 +348,6 @@ class SqlStore:
     gate = _question(reading.gate)
     queued = _question(reading.read_queued)
     ended_after = _question(reading.ended_after)
-    failed_after = _question(reading.failed_after)
-    failures = _question(reading.failures)
-    blocked = _question(reading.blocked)
     tally = _question(reading.tally)
     counters = _question(reading.recount)
     _queued_keys = _question(reading.queued_keys)

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from functools import partial
-from itertools import groupby
+from itertools import chain, groupby
 from typing import Any, Protocol
 
 from sqlalchemy import Connection
@@ -288,22 +288,26 @@ class TransactionWriter:
                 raise InvariantBroken(f"row {row.ordinal} ends or moves, and its key was known before it came")
         write(self._connection, statements.INSERT_URL, sorted(self._placed.values()))
         dead = {row.ordinal for row in died}
-        gone = self._gone
-        ended = [ended for batch in batches for ended in batch.ended]
-        ended += [end for ordinal, end in settled.items() if ordinal not in dead]
-        if gone:
-            ended = [one for one in ended if one.row.ordinal not in gone]
-        rows = sorted(map(partial(_done_row, self._owner.ender), ended))
-        write(self._connection, statements.INSERT_DONE, rows)
-        failures = [_failure_row(one.row, batch.now_s) for batch in batches for one in batch.ended if one[2] is _FAILED]
-        if failures:
-            write(self._connection, statements.INSERT_FAILURE, sorted(row for row in failures if row[0] not in gone))
+        outcomes = self._write_ended(batches, [end for ordinal, end in settled.items() if ordinal not in dead])
         laneless = dead | settled.keys()
         for batch in batches:
             lanes.add(batch, laneless)
         self._placed, self._emptied = {}, []
         self.duplicates.extend(died)
-        return Counter([outcome for _, _, _, _, outcome, _, _ in rows]), lanes
+        return outcomes, lanes
+
+    def _write_ended(self, batches: Sequence[Batch], settled: Sequence[Ended]) -> Counter[str]:
+        """Write rows that have ended, without failures whose URLs are queued again by now; count them by outcome."""
+        gone = self._gone
+        ended = [ended for batch in batches for ended in batch.ended]
+        ended += settled
+        rows = sorted(map(partial(_done_row, self._owner.ender), ended))
+        failures = [row for batch in batches for row in _failure_rows(batch)]
+        if gone:
+            rows, failures = ([row for row in listed if row[0] not in gone] for listed in (rows, failures))
+        write(self._connection, statements.INSERT_DONE, rows)
+        write(self._connection, statements.INSERT_FAILURE, sorted(failures))
+        return Counter([outcome for _, _, _, _, outcome, _, _ in rows])
 
     def _place(self, batch: Batch) -> None:
         """Note which rows of `url` leave and come."""
@@ -330,18 +334,10 @@ class TransactionWriter:
         Those of links to other workers too, in one order: so no two workers wait for each other.
         """
         exchanges = [batch.exchange for batch in batches if batch.exchange is not None]
-        new = [row for batch in batches for row in _entered(batch)]
+        new = list(chain.from_iterable(map(_entered, batches)))
         links = [link for exchange in exchanges for link in exchange.outbound]
         rows: Sequence[Row | LinkRow] = [*new, *links] if links else new
-        self._gone.clear()
-        forced = _forced(batches)
-        if not forced:
-            died = self._enter(rows) if rows else set()
-        else:
-            died = set()
-            for is_forced, group in groupby(rows, key=lambda row: row.ordinal in forced):
-                entered = [*group]
-                died |= self._enter_again(entered, batches) if is_forced else self._enter(entered)
+        died = self._enter_in_order(rows, batches)
         if exchanges:
             self._exchange(exchanges, [link for link in links if link.ordinal not in died])
         return [row for row in new if row.ordinal in died]
@@ -352,6 +348,17 @@ class TransactionWriter:
         adopted = sorted(ordinal for exchange in exchanges for ordinal in exchange.adopted)
         write(self._connection, statements.DELETE_LINKS, [(ordinal,) for ordinal in adopted])
         self.adopted += adopted
+
+    def _enter_in_order(self, rows: Sequence[Row | LinkRow], batches: Sequence[Batch]) -> set[int]:
+        self._gone.clear()
+        forced = _forced(batches)
+        if not forced:
+            return self._enter(rows) if rows else set()
+        died: set[int] = set()
+        for is_forced, group in groupby(rows, key=lambda row: row.ordinal in forced):
+            entered = [*group]
+            died |= self._enter_again(entered, batches) if is_forced else self._enter(entered)
+        return died
 
     def _enter_again(self, rows: Sequence[Row | LinkRow], batches: Sequence[Batch]) -> set[int]:
         """Enter the fingerprints of forced rows, of equal keys the last one's. The result is the numbers of those that die.
@@ -379,10 +386,7 @@ class TransactionWriter:
     def _take_failures(self, replaced: Sequence[tuple[int, int]], batches: Sequence[Batch]) -> None:
         """Of these rows remove those that have failed, also in an earlier batch of this transaction, and count them."""
         begun = {row.ordinal: number for number, batch in enumerate(batches) for row in _coming(batch)}
-        failing = {one.row.ordinal: n for n, batch in enumerate(batches) for one in batch.ended if one[2] is _FAILED}
-        failing |= {
-            one: n for n, batch in enumerate(batches) for one, end in batch.settled.items() if end[1] is _FAILED
-        }
+        failing = {ordinal: number for number, batch in enumerate(batches) for ordinal in _failing(batch)}
         here = {old for old, new in replaced if failing.get(old, len(batches)) <= begun[new]}
         rows = sorted((old,) for old, _ in replaced if old not in here)
         taken = write(self._connection, statements.DELETE_FAILED, rows)
@@ -429,6 +433,12 @@ def _entered(batch: Batch) -> Sequence[Row]:
     return [row for row in batch.new if row.ordinal not in batch.exchange.adopted]
 
 
+def _failing(batch: Batch) -> Iterator[int]:
+    """The ordinals of its rows that fail."""
+    yield from (row.ordinal for row, _, kind in batch.ended if kind is _FAILED)
+    yield from (ordinal for ordinal, (_, kind) in batch.settled.items() if kind is _FAILED)
+
+
 def _coming(batch: Batch) -> Iterator[Row | LinkRow]:
     """Its new rows, and those for other workers."""
     yield from batch.new
@@ -457,8 +467,13 @@ def _done_row(worker: int, ended: Ended) -> tuple[Any, ...]:
     return row.ordinal, row.url, row.key, status, _NAMES[outcome], row.attempts, worker
 
 
-def _failure_row(row: Row, ended_s: float) -> tuple[Any, ...]:
-    return row.ordinal, row.hops, row.via, row.precedence % WAITING, ended_s, row.payload
+def _failure_rows(batch: Batch) -> list[tuple[Any, ...]]:
+    """Its rows of `failure`."""
+    return [
+        (row.ordinal, row.hops, row.via, row.precedence % WAITING, batch.now_s, row.payload)
+        for row, _, kind in batch.ended
+        if kind is _FAILED
+    ]
 
 
 class QueueChanges:

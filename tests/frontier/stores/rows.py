@@ -250,15 +250,15 @@ def facts(store: FrontierStore, page: int = 3) -> dict[str, object]:
     queues = list(pages(lambda after: store.queues(None, after, page), lambda fact: fact.row.id))
     rows = list(pages(lambda after: store.queued(after, page), lambda head: head.row[:4]))
     ended = list(pages(lambda after: store.ended_after(after or 0, page), lambda record: record.ordinal))
-    failed = list(pages(lambda after: store.failed_after(after or 0, page), lambda record: record.ordinal))
+    failed = list(pages(lambda after: store.retry_reads.failed_after(after or 0, page), lambda record: record.ordinal))
     keys = sorted(key for chunk in store.keys(page) for key in chunk)
     return {
         "queues": queues,
         "rows": rows,
         "ended": ended,
         "failed": failed,
-        "failures": dict(store.failures()),
-        "blocked": store.blocked(NOW_S),
+        "failures": dict(store.retry_reads.by_status()),
+        "blocked": store.retry_reads.blocked(NOW_S),
         "keys": keys,
         "lanes": [list(pages(partial(_lanes, store, fact.row.id, page), lambda lane: lane.gate)) for fact in queues],
         "records": [store.look_up(key) for key in keys],
