@@ -17,12 +17,13 @@ from anabranch.crawler.console.watch import WatchedJobs
 from anabranch.crawler.job import inspection
 from anabranch.crawler.job.folder import JobFolder
 from anabranch.crawler.job.frontier import open_job
+from anabranch.crawler.job.inspection import opened
 from anabranch.crawler.job.seeds import SEED_BOOK, Seed, SeedBook
 from anabranch.crawler.order.order import CrawlOrder, dump_order
 from anabranch.crawler.report.logtail import LogFollower
 from anabranch.crawler.run.control import Control
 from anabranch.crawler.run.crawl_verbs import METRICS, STATUS
-from anabranch.frontier.records import Candidate
+from anabranch.frontier.records import Candidate, Outcome, OutcomeKind
 from tests.facts_schema import WHOLE, checked
 from tests.patience import HANG_S
 
@@ -236,6 +237,26 @@ async def test_a_bad_line_among_added_seeds_is_left_out(client):
     added = (await client.post("/api/v1/jobs/news/seeds", json={"seeds": ["http//a.test", "http://b.test/"]})).json()
     verdicts = {seed["url"]: seed["verdict"] for seed in checked(added, "Seeds")["seeds"]}
     assert (len(verdicts), verdicts["http//a.test"], verdicts["http://b.test/"] == "refused") == (2, "refused", False)
+
+
+async def test_failures_are_queued_again(client, jobs):
+    """Of a stopped job; what fits is counted, and a wrong status is told in one line."""
+    with opened(jobs / "news") as (frontier, _):
+        lease = frontier.lease()
+        while lease is None:
+            frontier.wait_until_durable()
+            lease = frontier.lease()
+        frontier.finish(lease, Outcome(OutcomeKind.FAILED, -2), [])
+    nothing = await client.post("/api/v1/jobs/news/retry", json={"statuses": [-1, "5xx"], "host": "a.test"})
+    assert checked(nothing.json(), "Retried")["queued"] == 0, nothing.text
+    answer = await client.post("/api/v1/jobs/news/retry", json={"statuses": [-2], "url": URL})
+    assert checked(answer.json(), "Retried") == {
+        "running": False, "queued": 1, "unknown_hops": 0, "undated": 0, "retired": 0, "paused": 0, "blocked": 0, "note": "",
+    }  # fmt: skip
+    status = (await client.get("/api/v1/jobs/news")).json()
+    assert (status["totals"]["pending"], status["totals"]["failed"], status["failures"]) == (1, 0, [])
+    wrong = await client.post("/api/v1/jobs/news/retry", json={"statuses": ["no"]})
+    assert (wrong.status_code, wrong.json()["code"]) == (400, 2)
 
 
 async def test_many_seeds_are_added_in_parts(client):

@@ -19,6 +19,7 @@ from anabranch.crawler.run.verbs import (
     gate_key,
     number_argument,
     state_argument,
+    status_argument,
     text_argument,
     whole_argument,
 )
@@ -201,6 +202,53 @@ def test_a_block_of_a_host_that_nobody_has_met_holds_for_its_first_url(frontier:
     frontier.schedule([Candidate("http://c.test/")])
     leases = [lease for lease in iter(frontier.lease, None) if lease is not None]
     assert {lease.gate for lease in leases} == {"a.test", "b.test"}
+
+
+def failed_once(frontier: Frontier, status: int) -> str:
+    """The URL that failed with a status."""
+    lease = frontier.lease()
+    assert lease is not None
+    frontier.finish(lease, Outcome(OutcomeKind.FAILED, status), [])
+    frontier.flush()
+    return lease.url
+
+
+@pytest.mark.parametrize(
+    ("asked", "queued"),
+    [
+        ({}, 2),
+        ({"statuses": ["-1"]}, 1),
+        ({"statuses": [503, "-7"]}, 1),
+        ({"statuses": ["5xx", -1]}, 2),
+        ({"host": "B.test"}, 1),
+        ({"host": "test"}, 0),
+        ({"since_s": START_S + 5}, 1),
+        ({"since_s": START_S + 99}, 0),
+        ({"url": "http://b.test"}, 1),
+        ({"host": "a.test", "statuses": ["503"]}, 0),
+        ({"after": 99}, 0),
+    ],
+)
+def test_retry_takes_the_failures_that_fit_all_of_its_arguments(
+    frontier: Frontier, clock: Clock, asked: dict[str, object], queued: int
+) -> None:
+    """By status or class, host, time, URL; what it did is counted."""
+    first = failed_once(frontier, -1)
+    clock.now_s += 10.0
+    frontier.block(GateKey("a.test"), math.inf)
+    second = failed_once(frontier, 503)
+    assert (first, second) == ("http://a.test/0", "http://b.test/")
+    facts = answer(frontier, "retry", asked)
+    json.dumps(facts)
+    assert (facts["queued"], facts["more"], frontier.counts().failed) == (queued, None, 2 - queued)
+    assert facts["blocked"] == (1 if queued == 2 or asked == {"statuses": ["-1"]} else 0)
+
+
+@pytest.mark.parametrize("listed", ["503", [""], ["5x"], ["503 "], [True], [None], ["--1"], ["1e3"], ["-" + "1" * 12]])
+def test_a_status_is_written_as_the_log_has_it(listed: object) -> None:
+    """Anything else is refused in one line."""
+    with pytest.raises(UsageError, match="status"):
+        status_argument(listed)
 
 
 def test_queues_are_paused_resumed_retired_and_given_budgets(frontier: Frontier) -> None:
