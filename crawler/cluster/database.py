@@ -39,6 +39,7 @@ from sqlalchemy.exc import IntegrityError, ProgrammingError
 from anabranch.frontier.errors import StoreUnavailable
 from anabranch.frontier.stores.sql import execution, statements
 from anabranch.frontier.stores.sql.postgres import PostgresDatabase
+from anabranch.frontier.stores.sql.schema import renew_shared
 from anabranch.frontier.stores.sql.sqlite import SqliteFile, seal_of
 from anabranch.frontier.stores.sql.store import RETRY_S
 from anabranch.frontier.stores.sql.worker import end_all_workers
@@ -155,6 +156,8 @@ class JobDatabase:
                 if self._connection is None or self._database.is_lost(self._connection):
                     self._disconnect()
                     self._connection = self._connected.enter_context(self._database.connected())
+                    with self._connection.begin(), _unsealing(self.address, self._connection):
+                        renew_shared(self._connection)
                 with self._connection.begin(), _unsealing(self.address, self._connection):
                     yield self._connection
             except Exception as error:

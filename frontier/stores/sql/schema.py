@@ -298,13 +298,27 @@ def open_shared(
             raise
         connection.rollback()
     with connection.begin():
-        # Of several workers that find an older format, one converts it.
-        fetch_locked(connection, statements.FACT, ("epoch",), "UPDATE")
+        renew_shared(connection)
         facts: dict[str, str] = dict(fetch(connection, statements.FACTS))
         _check(place, facts, identity)
-        if facts["format"] != FORMAT:
-            facts = _convert(connection, facts)
     return facts
+
+
+def renew_shared(connection: Connection) -> None:
+    """Convert the tables of a job of several workers from an older format, in the running transaction.
+
+    Tables of one owner, those of an unknown format and missing ones are left. Cost: a look at the facts.
+    """
+    if not inspect(connection).has_table(CRAWL.name):
+        return
+    facts: dict[str, str] = dict(fetch(connection, statements.FACTS))
+    if not is_shared(facts) or facts.get("format") == FORMAT or facts.get("format") not in READ:
+        return
+    # Of several workers that find an older format, one converts it.
+    fetch_locked(connection, statements.FACT, ("epoch",), "UPDATE")
+    facts = dict(fetch(connection, statements.FACTS))
+    if facts["format"] != FORMAT:
+        _convert(connection, facts)
 
 
 def mark(connection: Connection, clean: bool) -> None:
