@@ -262,9 +262,7 @@ class Supervisor:
         self._why = why_of(self._why, self._ended, is_done=is_done, has_retired=bool(statistics.retired))
         seeds = [seed.status for seed in fared]
         verdict = with_failures(self._why, statistics.done, statistics.failed, seeds)
-        ended = ending_text(
-            self._why, lasts=True, detail=_detail_of(self._why, self._ended), verdict=verdict
-        )
+        ended = ending_text(self._why, lasts=True, detail=_detail_of(self._why, self._ended), verdict=verdict)
         if is_done and not statistics.retired and verdict not in DOMINATED:
             self._job.mark_finished()
         with view_of(self._database.do(all_totals)) as view:
