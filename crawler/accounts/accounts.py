@@ -1,8 +1,9 @@
 """The job's totals, across runs and crashes: by host, media type, status, source and processor.
 
-Each group of lines of crawl.log is written to `state/accounts.journal` and added up in memory; every few seconds the sums are
-added to `state/accounts.sqlite`, which has the journal's place up to which its rows count. At the opening, the lines behind
-that place are counted. So no line is lost and none counts twice, even if an operator moves crawl.log.
+Each group of the job's journal is recorded in `state/accounts.journal`, with its lines of crawl.log and the ends of all files.
+The lines are added up in memory; every few seconds the sums are added to `state/accounts.sqlite`, which has the journal's place
+up to which its rows count. At the opening, the lines behind that place are counted. So no line is lost and none counts twice,
+even if an operator moves crawl.log.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ import structlog
 
 from anabranch.crawler.accounts.crawl_log import NotALogLine, parse_crawl_log_line
 from anabranch.crawler.accounts.database import ACCOUNTS_FILE, AccountsDatabase, CountedRow
-from anabranch.crawler.accounts.journal import JOURNAL_FILE, AccountsDamaged, AccountsJournal
+from anabranch.crawler.accounts.journal import JOURNAL_FILE, AccountsDamaged, AccountsJournal, FileMarks
 from anabranch.crawler.accounts.totals import MAX_TYPES, Additions, LineCounts, Totals, counts_of
 from anabranch.crawler.archive.databases import is_damaged
 from anabranch.crawler.outcomes.errors import storage_errors
@@ -45,7 +46,7 @@ class Logged(Protocol):
 
 
 class Accounts:
-    """The totals of one job; a sink of the job's journal: its thread calls `append`, then `keep` or `take_back`.
+    """The totals of one job, and the record of its journal: that one's thread calls `append`, then `keep` or `take_back`.
 
     Opening counts about 50,000 lines a second. Cost of a line: 12 to 15 µs in the journal's thread, and a sync for each group;
     memory: at most `MAX_WAITING` rows and `MAX_KNOWN` hosts. Raises: StorageError, AccountsDamaged.
@@ -137,10 +138,18 @@ class Accounts:
             log.warning("the accounts were brought up to date from crawl.log", lines=counted, left_out=unknown)
         return place
 
-    # The journal's sink
+    # The record of the job's journal
 
-    def append(self, entries: Sequence[Logged]) -> None:
-        """Write a group's lines to the journal; first commit additions that have waited long enough. Raises: OSError."""
+    @property
+    def files(self) -> FileMarks | None:
+        """The ends of the job's files behind the last group; None if they were never recorded."""
+        return self._journal.files
+
+    def append(self, entries: Sequence[Logged], files: FileMarks | None = None) -> None:
+        """Record a group: its lines, and the files with it (None: as before). Raises: OSError.
+
+        Additions that have waited long enough are committed first.
+        """
         if self._added.size >= MAX_WAITING or monotonic() - self._last_commit >= COMMIT_S:
             self.sync()
             if self._journal.size_bytes >= MAX_JOURNAL_BYTES:  # only this thread adds to it, so all of it counts
@@ -151,7 +160,7 @@ class Accounts:
                 self._pending.append(counts)
             else:
                 log.error("a line of crawl.log cannot be counted", line=line)
-        self._journal.append(lines)
+        self._journal.append(lines, files)
 
     def keep(self) -> None:
         """Count the group."""
@@ -165,9 +174,19 @@ class Accounts:
             self._added_to = self._journal.place
 
     def take_back(self) -> None:
-        """Drop the group."""
+        """Drop the group. Raises: OSError; then it may count after all."""
         self._pending = []
         self._journal.take_back()
+
+    def begin(self, files: FileMarks) -> None:
+        """Record the files before the first group: what is behind these ends counts only with a group. Raises: OSError."""
+        self.sync()
+        self._journal.files = files
+        self._journal.begin(self._committed_to)
+
+    def settle(self, files: FileMarks) -> None:
+        """Remember for `close` that all files of the job were closed in order, but for these."""
+        self._journal.files = files
 
     def close(self) -> None:
         """Commit all additions and seal the database; if that fails, the next opening counts them. Idempotent."""

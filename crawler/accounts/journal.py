@@ -1,8 +1,10 @@
-"""`state/accounts.journal`: lines of crawl.log that `accounts.sqlite` does not count yet.
+"""`state/accounts.journal`: the record of each group of the job's journal. A group counts once its record is whole here.
 
-Each line has its checksum (`dedup.files.durable.checked_line`). The first line is JSON: the file's `base`, and its `seal`: size
-and CRC-32 of `accounts.sqlite`, if the accounts were closed in order. Every other line is one group of the job's journal: its
-lines of crawl.log, separated by tabs. A place is `base` plus the bytes behind the first line.
+Each line has its checksum (`dedup.files.durable.checked_line`). The first line is JSON: the file's `base`; its `seal`: size and
+CRC-32 of `accounts.sqlite`, if the accounts were closed in order; and `files`, as of the group before. Every other line is one
+group. Its fields are separated by tabs: a JSON object with the end of each file of the job behind this group (`FileMark`), by
+the file's name, then the group's lines of crawl.log, which `accounts.sqlite` may not count yet. A place is `base` plus the
+bytes behind the first line. Records of an earlier version lack the files.
 
 A kill may leave a torn last line that was not yet reported as written. Any other difference is damage.
 """
@@ -10,15 +12,28 @@ A kill may leave a torn last line that was not yet reported as written. Any othe
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 from anabranch.crawler.outcomes.errors import CrawlerError, ExitCode
-from anabranch.dedup.files.durable import AppendOnlyFile, checked_line, checked_text, replace_file, size_and_crc
+from anabranch.dedup.files.durable import (
+    AppendOnlyFile,
+    FileMark,
+    checked_line,
+    checked_text,
+    replace_file,
+    size_and_crc,
+)
 
 #: The file's name in the state folder.
 JOURNAL_FILE = "accounts.journal"
 _CHUNK_BYTES = 1 << 20
+#: The first byte of a group's files; a line of crawl.log begins with a digit.
+_FILES = b"{"
+
+#: The end of each file behind a group, by its name.
+FileMarks = Mapping[str, FileMark]
 
 
 class AccountsDamaged(CrawlerError):
@@ -43,8 +58,10 @@ class AccountsJournal:
         self._database = database
         self._file: AppendOnlyFile | None = None  # open from `begin` on
         self._head_bytes = 0
+        self._appended: FileMarks | None = None  # of the group that is not kept yet
         self.base = 0  #: the place of the first group
         self.is_sealed = False  #: the database is as an orderly end left it
+        self.files: FileMarks | None = None  #: behind the last group; None: they were never recorded
         self.exists = path.exists()
         if not self.exists:
             return
@@ -56,6 +73,7 @@ class AccountsJournal:
         except (ValueError, KeyError, TypeError, IsADirectoryError) as error:
             raise AccountsDamaged(path, "damaged") from error
         self._head_bytes = len(head)
+        self.files = recorded_files(path)
         if seal is not None and seal != _seal_of(database):
             raise AccountsDamaged(database, "damaged: it is not what was written to it")
         self.is_sealed = seal is not None
@@ -83,13 +101,14 @@ class AccountsJournal:
                     return  # torn: it was not yet reported as written
                 place += len(line)
                 try:
-                    yield [part + b"\n" for part in checked_text(line).split(b"\t")], place
+                    parts = checked_text(line).split(b"\t")
+                    yield [part + b"\n" for part in parts if part and not part.startswith(_FILES)], place
                 except ValueError as error:
                     raise AccountsDamaged(self._path, "damaged") from error
 
     def begin(self, base: int) -> None:
         """Begin a new file without a seal, for the groups behind `base`. After an error the old file stays open."""
-        head = _head(base, None)
+        head = _head(base, None, self.files)
         replace_file(self._path, head)
         if self._file is None:
             self._file = AppendOnlyFile(self._path)
@@ -97,25 +116,30 @@ class AccountsJournal:
             self._file.follow()
         self.base, self._head_bytes = base, len(head)
 
-    def append(self, lines: Sequence[bytes]) -> None:
-        """Write a group durably."""
+    def append(self, lines: Sequence[bytes], files: FileMarks | None) -> None:
+        """Write a group durably: its lines, and the files with it. Nothing is written for a group that changes neither."""
         assert self._file is not None
-        self._file.append(checked_line(b"\t".join(line.rstrip(b"\n") for line in lines)) if lines else b"")
+        self._appended = self.files if files is None else files
+        fields = [line.rstrip(b"\n") for line in lines]
+        if files is not None and files != self.files:
+            fields.insert(0, json.dumps(files, separators=(",", ":")).encode())
+        self._file.append(checked_line(b"\t".join(fields)) if fields else b"")
 
     def keep(self) -> None:
         """Let the appended group count."""
         assert self._file is not None
         self._file.keep()
+        self.files = self._appended
 
     def take_back(self) -> None:
-        """Cut the appended group."""
+        """Cut the appended group. Raises: OSError; then it may count after all."""
         assert self._file is not None
-        self._file.take_back()
+        self._file.begin()
 
     def seal(self, base: int) -> None:
         """Begin a new file with the seal of the database, which is closed."""
         self.close()
-        replace_file(self._path, _head(base, _seal_of(self._database)))
+        replace_file(self._path, _head(base, _seal_of(self._database), self.files))
 
     def close(self) -> None:
         """Close the file. A second call does nothing."""
@@ -132,5 +156,24 @@ def _seal_of(database: Path) -> list[int] | None:
     return list(size_and_crc(database)) if database.is_file() else [0, 0]
 
 
-def _head(base: int, seal: list[int] | None) -> bytes:
-    return checked_line(json.dumps({"base": base, "seal": seal}).encode())
+def _head(base: int, seal: list[int] | None, files: FileMarks | None) -> bytes:
+    return checked_line(json.dumps({"base": base, "seal": seal, "files": files}).encode())
+
+
+def recorded_files(journal: Path) -> FileMarks | None:
+    """The files behind the last group that was recorded in a journal; None if they never were.
+
+    Cost: the journal is read, mostly less than 1 MB. Raises: AccountsDamaged, OSError.
+    """
+    if not journal.exists():
+        return None
+    head, *groups = journal.read_bytes().splitlines(keepends=True) or [b""]
+    try:
+        found: Any = json.loads(checked_text(head)).get("files")
+        for line in reversed(groups):
+            if line.endswith(b"\n") and line[9:].startswith(_FILES):
+                found = json.loads(checked_text(line).partition(b"\t")[0])
+                break
+        return None if found is None else {str(name): FileMark(*mark) for name, mark in found.items()}
+    except (ValueError, TypeError, AttributeError) as error:
+        raise AccountsDamaged(journal, "damaged") from error

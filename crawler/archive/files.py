@@ -4,8 +4,8 @@
     PREFIX-yyyymmddhhmmssSSS-NNNNN-HOST.cdxj.open       its index, as it grows; it can be rebuilt from the records
     ….warc.gz, ….cdxj                                   a finished file, and its sorted index
 
-A file's index is written before the file gets its final name, so no finished file lacks one. `records.py` makes the records,
-`cdxj.py` the lines of the index.
+A file's index is written before the file gets its final name, so no finished file lacks one. It gets that name only when all of
+it counts, so no finished file is ever changed. `records.py` makes the records, `cdxj.py` the lines of the index.
 """
 
 from __future__ import annotations
@@ -40,9 +40,17 @@ from anabranch.crawler.archive.records import (
     gzip_member,
     warcinfo_record,
 )
-from anabranch.crawler.archive.sink import JournalEntry
+from anabranch.crawler.archive.sink import JournalEntry, JournalSink
 from anabranch.crawler.outcomes.errors import storage_errors
-from anabranch.dedup.files.durable import UNFINISHED, AppendOnlyFile, descriptor, sync_file, sync_folder
+from anabranch.dedup.files.durable import (
+    UNFINISHED,
+    AppendOnlyFile,
+    FileMark,
+    cut_back,
+    descriptor,
+    sync_file,
+    sync_folder,
+)
 
 log = structlog.get_logger(__name__)
 
@@ -65,11 +73,11 @@ class WarcOptions:
     is_alone: bool = True  #: no other job writes to the folder; otherwise only files with this prefix are ours
 
 
-class WarcFiles:
+class WarcFiles(JournalSink):
     """The journal's sink for exchanges. Opening makes the folder and finishes files that a killed process left.
 
     The records of one visit are in one file. Their location goes into the entry for the next sinks, and by `note` into its line
-    of crawl.log. Opening raises StorageError, `append` OSError.
+    of crawl.log. `recorded`: see `finish_left_over`. Opening raises StorageError, `append` OSError.
     """
 
     def __init__(
@@ -78,6 +86,7 @@ class WarcFiles:
         options: WarcOptions,
         clock: Callable[[], float],
         note: Callable[[bytes, RecordLocation], bytes] = lambda line, _: line,
+        recorded: Mapping[str, FileMark] | None = None,
     ) -> None:
         self._folder = folder
         self._options = options
@@ -86,16 +95,22 @@ class WarcFiles:
         with storage_errors(folder):
             folder.mkdir(exist_ok=True)
             sync_folder(folder.parent)
-            finish_left_over(folder, "*" if options.is_alone else f"{options.prefix}-*")
+            finish_left_over(folder, "*" if options.is_alone else f"{options.prefix}-*", recorded)
             self._serial = sum(1 for _ in folder.glob(f"*{WARC}"))
         self._current: OpenWarc | None = None
         self._touched: list[OpenWarc] = []  # of this group, in order
         self._full: list[OpenWarc] = []  # to be finished before the next group
+        self._left: list[OpenWarc] = []  # could not be finished
 
     @property
     def path(self) -> Path:
         """The file that grows, or the folder."""
         return self._touched[-1].path if self._touched else self._current.path if self._current else self._folder
+
+    def marks(self) -> Mapping[str, FileMark]:
+        """By the names that the files will have."""
+        growing = (*self._left, *self._full, *self._touched, *filter(None, [self._current]))
+        return {warc.filename: warc.mark() for warc in growing}
 
     def append(self, entries: Sequence[JournalEntry]) -> Sequence[JournalEntry]:
         """Write the records of a group, with one sync per file (mostly one); returns the entries with their places."""
@@ -134,13 +149,16 @@ class WarcFiles:
         self._touched.clear()
 
     def close(self) -> None:
-        """Finish the files. The next opening finishes those that cannot be finished now."""
-        left = [*self._full, *filter(None, [self._current])]
-        self._full, self._current = [], None
+        """Finish the files. The next opening finishes those that cannot be finished now, and those of an unsettled group."""
+        left = [*self._full, *(warc for warc in (self._current,) if warc and warc not in self._touched)]
+        for warc in self._touched:  # whether they count is not known
+            warc.close()
+        self._full, self._current, self._touched = [], None, []
         for warc in left:
             try:
                 self._finish(warc)
             except OSError as error:
+                self._left.append(warc)
                 log.warning(
                     "a WARC file is left open; the next run finishes it", path=str(warc.path), reason=str(error)
                 )
@@ -193,6 +211,10 @@ class OpenWarc:
     def path(self) -> Path:
         """The file under its present name."""
         return self._file.path
+
+    def mark(self) -> FileMark:
+        """The end of all that was written to the file. Raises: OSError."""
+        return self._file.mark()
 
     @property
     def size_bytes(self) -> int:
@@ -281,20 +303,34 @@ def finish(folder: Path, name: str) -> None:
     growing.unlink()
 
 
-def finish_left_over(folder: Path, names: str = "*") -> None:
-    """Cut each open file of the pattern after its last whole visit and finish it; remove files without one. Raises: OSError.
+def finish_left_over(folder: Path, names: str = "*", recorded: Mapping[str, FileMark] | None = None) -> None:
+    """Cut each open file of the pattern after its last visit that counts and finish it; remove files without one.
 
-    The URL of a visit that is cut is fetched again, since it was not acknowledged. No process may be writing to the files.
-    Cost: the records after the last index line of each file are decompressed.
+    `recorded` has the ends of the files behind the last group of visits that counts; None: unknown, and every whole visit
+    counts. The URL of a visit that is cut is fetched again, since it was not acknowledged. No process may be writing to the
+    files. Cost: the records after the last index line of each file are decompressed. Raises: OSError.
     """
     for left in sorted(folder.glob(f"{names}{WARC}{OPEN}")):
         name = left.name.removesuffix(WARC + OPEN)
-        if _repair(folder, name):
+        if _counts(left, name + WARC, recorded) and _repair(folder, name):
             finish(folder, name)
         else:
             remove(folder, name)
     for stray in (*folder.glob(f"{names}{INDEX}{OPEN}"), *folder.glob(f"{names}{INDEX}{UNFINISHED}")):
         stray.unlink()
+
+
+def _counts(left: Path, filename: str, recorded: Mapping[str, FileMark] | None) -> bool:
+    """Cut an open file to what was recorded of it; False if nothing was. Raises: OSError."""
+    if recorded is None:
+        return True
+    mark = recorded.get(filename)
+    surplus = left.stat().st_size if mark is None else cut_back(left, mark)
+    if surplus is None:
+        log.warning("a WARC file is not as it was recorded; its whole visits are kept", path=str(left))
+    elif surplus:
+        log.info("the records of a group that was not complete are cut", path=str(left), bytes=surplus)
+    return mark is not None
 
 
 def _repair(folder: Path, name: str) -> bool:

@@ -1,8 +1,8 @@
 """The fetch history of a job: payloads by digest, for revisits, and the last fetch of a URL, for conditional requests.
 
-A SQLite file. The journal's thread writes it, once a second or every few hundred rows, after the records that it refers to are
-durable. After a crash the last rows may be missing: then a payload is written twice, but no revisit refers to a missing record.
-The newest entries are in memory; while it holds all, the file is not read.
+A SQLite file. The journal's thread writes it, once a second or every few hundred rows, when the groups of visits with the
+records that it refers to count. After a crash the last rows may be missing: then a payload is written twice, but no revisit
+refers to a missing record. The newest entries are in memory; while it holds all, the file is not read.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ import structlog
 
 from anabranch.crawler.archive.databases import DATABASE_ERRORS, as_system_errors, engine_for, is_damaged, reason
 from anabranch.crawler.archive.records import Exchange, Original, RecordLocation
-from anabranch.crawler.archive.sink import JournalEntry
+from anabranch.crawler.archive.sink import JournalEntry, JournalSink
 from anabranch.crawler.fetch.options import Validators
 from anabranch.crawler.outcomes.errors import ExitCode, StorageError, storage_error
 
@@ -85,7 +85,7 @@ class Fetched(NamedTuple):
     place: RecordLocation  #: the record of the fetch, with its header: the same, or a revisit
 
 
-class FetchHistory:
+class FetchHistory(JournalSink):
     """What the job has fetched before. A sink of the journal, after the WARC files. Opening raises: StorageError."""
 
     def __init__(self, path: Path) -> None:

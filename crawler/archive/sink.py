@@ -1,12 +1,13 @@
-"""The archived result of a visit (`JournalEntry`) and the interface of the files that it is written to (`JournalSink`)."""
+"""What a visit leaves (`JournalEntry`), the files that it is written to (`JournalSink`), and their record (`GroupRecord`)."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple, Protocol
 
 from anabranch.crawler.archive.records import Exchange, RecordLocation
+from anabranch.dedup.files.durable import FileMark
 
 
 class JournalEntry(NamedTuple):
@@ -29,11 +30,22 @@ class JournalEntry(NamedTuple):
 
 
 class JournalSink(Protocol):
-    """A file for groups of entries. The journal's thread calls `append`, then `keep` if all sinks succeeded, or `take_back`."""
+    """Files for groups of entries. The journal's thread calls `append`, then `keep` if all succeeded, or `take_back`."""
 
     @property
     def path(self) -> Path:
         """The file that a failure is about, for the operator."""
+
+    def follow(self) -> bool:
+        """Follow a file that an operator moved or cut; whether one was. Raises: OSError."""
+        return False
+
+    def marks(self) -> Mapping[str, FileMark]:
+        """The ends of the files that grow, with the group that was appended; after `close`, of those that were left so.
+
+        Raises: OSError.
+        """
+        return {}
 
     def append(self, entries: Sequence[JournalEntry]) -> Sequence[JournalEntry] | None:
         """Write the group, durably if the next run needs it. Returns the entries for the next sinks; None = unchanged.
@@ -46,6 +58,36 @@ class JournalSink(Protocol):
 
     def take_back(self) -> None:
         """Remove what was appended since `keep`, as far as the disk allows. Must not fail."""
+
+    def close(self) -> None:
+        """Close the file. Must not fail; a second call does nothing."""
+
+
+class GroupRecord(Protocol):
+    """Where a group becomes one that counts: it is written after all sinks, in one piece. Called by the journal's thread."""
+
+    @property
+    def path(self) -> Path:
+        """The file that a failure is about, for the operator."""
+
+    @property
+    def files(self) -> Mapping[str, FileMark] | None:
+        """The ends of the files behind the last group that was recorded; None if none ever was."""
+
+    def begin(self, files: Mapping[str, FileMark], /) -> None:
+        """Record the files before the first group. Raises: OSError."""
+
+    def append(self, entries: Sequence[JournalEntry], files: Mapping[str, FileMark], /) -> None:
+        """Record a group and the files with it, durably. Raises: OSError, possibly half done."""
+
+    def keep(self) -> None:
+        """The group counts. Must not fail."""
+
+    def take_back(self) -> None:
+        """Remove what was appended since `keep`. Raises: OSError; then the group may count."""
+
+    def settle(self, files: Mapping[str, FileMark], /) -> None:
+        """All sinks were closed in order, and left only these files to the next run. Must not fail."""
 
     def close(self) -> None:
         """Close the file. Must not fail; a second call does nothing."""

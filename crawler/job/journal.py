@@ -2,8 +2,16 @@
 
 Writers add their entries and wait. A thread takes all that waits and gives the group to each sink in turn (WARC files first,
 then the logs), which writes and syncs once; then it wakes the writers. Meanwhile the next group gathers. While groups are large
-the thread begins one only every `GROUP_S` seconds; else small groups would take the processor from the loop on a fast disk. A
-group counts in all sinks or in none. `open_journal` opens the sinks that an order asks for.
+the thread begins one only every `GROUP_S` seconds; else small groups would take the processor from the loop on a fast disk.
+
+A group counts in all sinks or in none, whatever fails and whenever the process is killed. It counts once its record is written,
+which comes last and is one line of the accounts' journal: the group's lines of crawl.log, and for each file its length, its
+inode and a digest of the 64 bytes before its end. `roll_back`, at the next opening, cuts each file to the last record, if those
+bytes are still there. A file that was moved, shortened, compressed or replaced since is left as it is, and named in a warning.
+What follows a record waits for it: a WARC file gets its final name and is uploaded, and the payloads are remembered, only then.
+If an operator moves a log of a running crawl, the new ends are recorded before anything is written to the new file.
+
+`open_journal` opens the sinks that an order asks for.
 """
 
 from __future__ import annotations
@@ -24,13 +32,13 @@ import structlog
 from anabranch.crawler.accounts.crawl_log import with_place
 from anabranch.crawler.archive.files import WarcFiles, WarcOptions, finish_left_over
 from anabranch.crawler.archive.history import FetchHistory
-from anabranch.crawler.archive.sink import JournalEntry, JournalSink
+from anabranch.crawler.archive.sink import GroupRecord, JournalEntry, JournalSink
 from anabranch.crawler.job.folder import JobFolder
 from anabranch.crawler.job.state import PAYLOADS
 from anabranch.crawler.order.order import CrawlOrder
 from anabranch.crawler.order.sections import VERSION, WriteSection
 from anabranch.crawler.outcomes.errors import JournalFailed, exhausted, journal_error, storage_errors
-from anabranch.dedup.files.durable import AppendOnlyFile
+from anabranch.dedup.files.durable import AppendOnlyFile, FileMark, cut_back
 from anabranch.frontier.cancellation import to_the_end
 
 log = structlog.get_logger(__name__)
@@ -39,11 +47,13 @@ log = structlog.get_logger(__name__)
 LARGE_GROUP = 8
 GROUP_S = 0.005
 
+#: The files of lines in a job's folder.
+_LOGS = ("logs/crawl.log", "logs/errors.jsonl", "pages.jsonl", "links.jsonl")
 #: The field of an entry that a file takes.
 Lines = Literal["crawl_log", "pages", "links", "errors"]
 
 
-class LineFile:
+class LineFile(JournalSink):
     """A sink for lines: an append-only file. An operator may move, remove or cut the file at any time.
 
     Opening cuts a torn last line. Raises: StorageError if the file cannot be opened.
@@ -51,14 +61,44 @@ class LineFile:
 
     def __init__(self, path: Path, lines: Lines) -> None:
         with storage_errors(path):
-            self._file = AppendOnlyFile(path)
-        self.path, self._line = path, attrgetter(lines)
-        self.keep, self.take_back, self.close = self._file.keep, self._file.take_back, self._file.close
+            self._file: AppendOnlyFile | None = AppendOnlyFile(path)
+        self._path, self._line = path, attrgetter(lines)
+
+    @property
+    def path(self) -> Path:
+        """The file."""
+        return self._path
+
+    def follow(self) -> bool:
+        """Go on in the file that has the name now; whether it is another one, or was cut. Cost: one stat."""
+        return self._open.follow()
+
+    def marks(self) -> Mapping[str, FileMark]:
+        """Of the file; nothing after `close`."""
+        return {} if self._file is None else {self._path.name: self._file.mark()}
 
     def append(self, entries: Sequence[JournalEntry]) -> None:
-        """Write the lines to the file that has the name now, with one stat and one sync; without lines only the stat."""
-        self._file.follow()
-        self._file.append(b"".join(filter(None, map(self._line, entries))))
+        """Write the lines, with one sync; without lines nothing."""
+        self._open.append(b"".join(filter(None, map(self._line, entries))))
+
+    def keep(self) -> None:
+        """The lines count."""
+        self._open.keep()
+
+    def take_back(self) -> None:
+        """Cut the lines, as far as the disk allows."""
+        self._open.take_back()
+
+    def close(self) -> None:
+        """Close the file."""
+        if self._file is not None:
+            self._file.close()
+            self._file = None
+
+    @property
+    def _open(self) -> AppendOnlyFile:
+        assert self._file is not None
+        return self._file
 
 
 class _Writer(NamedTuple):
@@ -69,10 +109,14 @@ class _Writer(NamedTuple):
 
 
 class Journal:
-    """Sinks that are written together, from one event loop, and closed with the journal. One sync per sink and group."""
+    """Sinks that are written together, from one event loop, and closed with the journal. One sync per sink and group.
 
-    def __init__(self, *sinks: JournalSink) -> None:
+    Without a `record` a kill in the middle of a group leaves it in some of the sinks.
+    """
+
+    def __init__(self, *sinks: JournalSink, record: GroupRecord | None = None) -> None:
         self._sinks = sinks
+        self._record = record
         self._gathered: list[_Writer] = []  # in this turn of the loop, which alone knows them
         self._loop: asyncio.AbstractEventLoop | None = None
         self._changed = threading.Condition()  # guards the three below
@@ -146,11 +190,27 @@ class Journal:
             with contextlib.suppress(RuntimeError):
                 assert self._loop is not None
                 self._loop.call_soon_threadsafe(_let_go, group, entries, failed)
-        for sink in self._sinks:
+        self._close_sinks()
+
+    def _close_sinks(self) -> None:
+        """The record last: it remembers which files were not closed in order."""
+        closing = [sink.close for sink in self._sinks]
+        if self._record is not None:
+            closing += [self._settle] if self._failed is None else []
+            closing.append(self._record.close)
+        for close in closing:
             try:
-                sink.close()
+                close()
             except Exception as error:  # noqa: BLE001 - it is raised again, by `close`
                 self._broken = error
+
+    def _settle(self) -> None:
+        if self._record is not None and self._broken is None:
+            self._record.settle(self._marks())
+
+    def _marks(self) -> dict[str, FileMark]:
+        """The ends of all files, with the group that was appended."""
+        return {name: mark for sink in self._sinks for name, mark in sink.marks().items()}
 
     def _next_group(self, may_begin: float) -> list[_Writer]:
         """All waiting entries, once there are some and the time has come; empty when the journal is closed."""
@@ -164,23 +224,49 @@ class Journal:
     def _append(self, group: Sequence[_Writer]) -> tuple[Sequence[JournalEntry], JournalFailed | None]:
         """Make a group durable in all sinks, or take it back as far as the disk allows; its entries as written, or why not."""
         entries: Sequence[JournalEntry] = [writer.entry for writer in group]
-        for sink in self._sinks:
-            try:
-                entries = sink.append(entries) or entries
-            except Exception as error:  # noqa: BLE001 - it is raised by the writers
-                failed = _failure(error, sink.path, is_foreseeable=True)
-                for written in self._sinks:  # a defect of one must not keep the others from it
-                    try:
-                        written.take_back()
-                    except Exception:
-                        log.exception("a file of the job keeps a part of a failed group", path=str(written.path))
-                return (), failed
-        for sink in self._sinks:
+        writing: JournalSink | GroupRecord = self._sinks[0]
+        try:
+            # An operator may have moved several: each sink is asked.
+            are_moved = [(writing := sink).follow() for sink in self._sinks]
+            if any(are_moved) and self._record is not None:
+                writing = self._record
+                self._record.append((), self._marks())
+                self._record.keep()
+            for writing in self._sinks:
+                entries = writing.append(entries) or entries
+            if self._record is not None:
+                writing = self._record
+                self._record.append(entries, self._marks())
+        except Exception as error:  # noqa: BLE001 - it is raised by the writers
+            failed = _failure(error, writing.path, is_foreseeable=True)
+            self._take_back(is_recorded=writing is self._record)
+            return (), failed
+        kept: list[JournalSink | GroupRecord] = [*self._sinks]
+        if self._record is not None:
+            kept.insert(0, self._record)
+        for sink in kept:
             try:
                 sink.keep()
             except Exception as error:  # noqa: BLE001 - it is raised by the writers
                 return (), _failure(error, sink.path)
         return entries, None
+
+    def _take_back(self, *, is_recorded: bool) -> None:
+        """Take a failed group back; a defect of one sink must not keep the others from it.
+
+        A record that cannot be taken back may count after all. Then the sinks keep the group, and the next opening decides.
+        """
+        if is_recorded and self._record is not None:
+            try:
+                self._record.take_back()
+            except Exception:
+                log.exception("whether the last group counts is decided by the next run", path=str(self._record.path))
+                return
+        for sink in self._sinks:
+            try:
+                sink.take_back()
+            except Exception:
+                log.exception("a file of the job keeps a part of a failed group", path=str(sink.path))
 
 
 def _failure(error: Exception, path: Path, *, is_foreseeable: bool = False) -> JournalFailed:
@@ -231,42 +317,79 @@ def open_journal(
     section: WriteSection,
     facts: Mapping[str, str],
     clock: Callable[[], float],
-    more: Sequence[JournalSink] = (),
+    record: GroupRecord | None = None,
 ) -> JournalFiles:
-    """Open the job's files: WARC first, then the logs, then `more`, then the memory of payloads (blocks).
+    """Open the job's files: WARC first, then the logs, then the memory of payloads (blocks). The record is open already.
 
-    Torn ends, as of a killed run, are cut or finished. Raises: StorageError; then nothing stays open, `more` neither.
+    A group of a killed run that was not recorded is cut off (`roll_back`). Raises: StorageError; then nothing stays open, the
+    record neither.
     """
     with contextlib.ExitStack() as opened:
-        for sink in more:
-            opened.callback(sink.close)
+        if record is not None:
+            opened.callback(record.close)
+        recorded = None if record is None else record.files
+        roll_back(job.directory, recorded)
         sinks: list[JournalSink] = []
-        for sink in _files(job, section, facts, clock):
+        for sink in _files(job, section, facts, clock, recorded):
             opened.callback(sink.close)
             sinks.append(sink)
-        sinks += more
         payloads = None
         if section.warc:
             payloads = FetchHistory(job.state / PAYLOADS)
             opened.callback(payloads.close)
             sinks.append(payloads)
-        files = JournalFiles(Journal(*sinks), payloads)
+        if record is not None:
+            with storage_errors(record.path):
+                record.begin({name: mark for sink in sinks for name, mark in sink.marks().items()})
+        files = JournalFiles(Journal(*sinks, record=record), payloads)
         opened.pop_all()
     return files
 
 
+def roll_back(directory: Path, recorded: Mapping[str, FileMark] | None) -> None:
+    """Cut the logs of a killed run to the last group that was recorded, while nobody writes to them (blocks).
+
+    `WarcFiles` does the same with its own. `recorded`: see `GroupRecord.files`. Raises: StorageError.
+    """
+    for name in _LOGS:
+        path = directory / name
+        mark = None if recorded is None else recorded.get(path.name)
+        if mark is None:
+            continue
+        with storage_errors(path):
+            surplus = cut_back(path, mark)
+        if surplus is None:
+            log.warning(
+                "this log was rotated or replaced after the crawl was killed: nothing is cut, so it may have lines of URLs "
+                "that are fetched again",
+                path=str(path),
+            )
+        elif surplus:
+            log.info("the lines of a group that was not complete were cut", path=str(path), bytes=surplus)
+
+
+def warcs_of(recorded: Mapping[str, FileMark]) -> dict[str, FileMark]:
+    """The recorded files without those of lines. Pure."""
+    logs = {Path(name).name for name in _LOGS}
+    return {name: mark for name, mark in recorded.items() if name not in logs}
+
+
 def _files(
-    job: JobFolder, section: WriteSection, facts: Mapping[str, str], clock: Callable[[], float]
+    job: JobFolder,
+    section: WriteSection,
+    facts: Mapping[str, str],
+    clock: Callable[[], float],
+    recorded: Mapping[str, FileMark] | None,
 ) -> Iterator[JournalSink]:
     """The files that the order asks for, opened one by one, in the order in which they are written. Raises: StorageError."""
     if section.warc:
         prefix, size_bytes = section.warc_prefix, section.warc_size_bytes
         options = WarcOptions(prefix=prefix, size_bytes=size_bytes, facts=facts, is_alone=job.has_own_warc)
-        yield WarcFiles(job.warc, options, clock, with_place)
+        yield WarcFiles(job.warc, options, clock, with_place, recorded)
     else:
         with storage_errors(job.warc):  # an earlier run with WARC files may have left some open
             if job.warc.is_dir():
-                finish_left_over(job.warc, "*" if job.has_own_warc else f"{section.warc_prefix}-*")
+                finish_left_over(job.warc, "*" if job.has_own_warc else f"{section.warc_prefix}-*", recorded)
     yield LineFile(job.crawl_log, "crawl_log")
     if section.pages:
         yield LineFile(job.pages, "pages")

@@ -21,6 +21,7 @@ from typing import Any, NamedTuple
 
 from anabranch.crawler.accounts.accounts import Accounts
 from anabranch.crawler.accounts.database import ACCOUNTS_FILE
+from anabranch.crawler.archive.files import finish_left_over
 from anabranch.crawler.cluster.agreement import Applicant, Wanted, join
 from anabranch.crawler.cluster.database import JobDatabase, put_fact
 from anabranch.crawler.cluster.totals import put_totals
@@ -28,6 +29,7 @@ from anabranch.crawler.job.checking import division_faults
 from anabranch.crawler.job.choosing import SHARES_OF_PROCESSES
 from anabranch.crawler.job.folder import JobFolder, refuse_embedded, take_job_lock
 from anabranch.crawler.job.frontier import refuse_lost_queue
+from anabranch.crawler.job.journal import roll_back
 from anabranch.crawler.job.orderfile import order_file
 from anabranch.crawler.job.seeds import SEED_BOOK, Seed, SeedBook
 from anabranch.crawler.job.state import current_round
@@ -159,6 +161,10 @@ def _totals(part: Path) -> list[Any]:
         return []
     now_s = (state / ACCOUNTS_FILE).stat().st_mtime  # this is no run of the crawl
     with closing(Accounts(state, part / "logs" / "crawl.log", lambda: now_s)) as accounts:
+        # A group of a killed run that does not count must leave the files before the record of it does.
+        roll_back(part, accounts.files)
+        if (part / "warc").is_dir():
+            finish_left_over(part / "warc", recorded=accounts.files)
         return accounts.changed(all_rows=True)
 
 

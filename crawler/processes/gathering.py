@@ -2,9 +2,10 @@
 
 One small file records how far each was read, and how long the job's file was then. It is replaced when the job's file is
 synced. If the process is killed in between, the next one cuts the lines behind that length and gathers them again, so each
-line is there once. A file that an operator has moved is recognised by its inode: a worker's moved files are read to their
-end if they are in the same folder and not compressed; the job's own is begun anew, which is recorded first. Lines of
-crawl.log that are gathered together are sorted by time.
+line is there once. Before a worker's file is read it is cut to the last group that the worker has recorded (`roll_back`), for
+what is behind that does not count. A file that an operator has moved is recognised by its inode: a worker's moved files are
+read to their end if they are in the same folder and not compressed; the job's own is begun anew, which is recorded first.
+Lines of crawl.log that are gathered together are sorted by time.
 """
 
 from __future__ import annotations
@@ -15,6 +16,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from anabranch.crawler.accounts.journal import JOURNAL_FILE, recorded_files
+from anabranch.crawler.archive.files import finish_left_over
+from anabranch.crawler.job.journal import roll_back
 from anabranch.crawler.outcomes.errors import CrawlerError, ExitCode, storage_errors
 from anabranch.dedup.files.durable import (
     AppendOnlyFile,
@@ -48,9 +52,13 @@ class GatheringDamaged(CrawlerError):
 
 
 def gather(job: Path, workers: Sequence[Path]) -> None:
-    """Bring the job's files up to date (blocks). Raises: StorageError, GatheringDamaged."""
+    """Bring the job's files up to date, while no worker writes (blocks).
+
+    Raises: StorageError, GatheringDamaged, AccountsDamaged.
+    """
     note = job / "state" / _PLACES
     with storage_errors(note):
+        _roll_back(workers)
         places = _noted(note, [job / name for name in GATHERED])
         for name in GATHERED:
             sources = {worker.name: worker / name for worker in workers}
@@ -63,6 +71,22 @@ def gather(job: Path, workers: Sequence[Path]) -> None:
                 job_inode = {of: inode for of, inode in places[name].get("inodes", {}).items() if of == "job"}
                 places[name] = {"size": places[name].get("size", 0), "read": {}, "inodes": job_inode}
                 _note(note, places)
+
+
+def finish_warcs(folder: Path, prefix: str, workers: Sequence[Path]) -> None:
+    """Finish the WARC files that killed workers left in the job's folder, while no worker writes (blocks).
+
+    Raises: StorageError, AccountsDamaged.
+    """
+    with storage_errors(folder):
+        for worker in workers:
+            finish_left_over(folder, f"{prefix}-{worker.name}-*", recorded_files(worker / "state" / JOURNAL_FILE))
+
+
+def _roll_back(workers: Sequence[Path]) -> None:
+    """Cut the logs of workers that were killed to what counts."""
+    for worker in workers:
+        roll_back(worker, recorded_files(worker / "state" / JOURNAL_FILE))
 
 
 def _noted(note: Path, files: Sequence[Path]) -> dict[str, Any]:

@@ -27,7 +27,7 @@ from anabranch.crawler.outcomes.endings import ASKED_FOR, DOMINATED, WhyEnded, e
 from anabranch.crawler.outcomes.errors import CrawlerError, ExitCode, StorageError, storage_errors
 from anabranch.crawler.processes.children import Child
 from anabranch.crawler.processes.forkserver import ForkServer
-from anabranch.crawler.processes.gathering import gather
+from anabranch.crawler.processes.gathering import finish_warcs, gather
 from anabranch.crawler.processes.jobwatch import JobWatch
 from anabranch.crawler.processes.worker import WorkerTask
 from anabranch.crawler.report.reports import SEEDS_REPORT, check_folder, seeds_shown, write_all
@@ -144,8 +144,12 @@ class Supervisor:
                 task.cancel()
             await asyncio.gather(*tasks, return_exceptions=True)
             await self._note_begun()
-        if uploading is not None and self._failure is None:
-            await uploading.finish()
+        if self._failure is None:
+            # Those that ended in order have finished their files; one that was killed last has not.
+            workers = worker_folders(self._job.directory)
+            await asyncio.to_thread(finish_warcs, self._job.warc, self._order.write.warc_prefix, workers)
+            if uploading is not None:
+                await uploading.finish()
 
     def _besides_ended(self, task: asyncio.Task[None]) -> None:
         """What runs beside the processes has failed: they end in order, then the failure is raised."""

@@ -255,7 +255,7 @@ async def _open_journal(context: RunContext, opened: AsyncExitStack) -> tuple[Ac
             prefix = f"{section.warc_prefix}-{context.share.worker}"
             section = section.model_copy(update={"warc_prefix": prefix})
         facts = warc_facts(order, section, context.name)
-        return accounts, open_journal(job, section, facts, context.clock, more=[accounts])
+        return accounts, open_journal(job, section, facts, context.clock, accounts)
 
     accounts, files = await asyncio.to_thread(open_files)
     opened.push_async_callback(files.journal.close)

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import closing, contextmanager
+from contextlib import ExitStack, closing, contextmanager
 from pathlib import Path
 
 from anabranch.crawler.accounts.accounts import Accounts
 from anabranch.crawler.accounts.crawl_log import CrawlLogEntry, crawl_log_line, round_note
 from anabranch.crawler.accounts.database import AccountsView
 from anabranch.crawler.archive.sink import JournalEntry
-from anabranch.crawler.job.journal import LineFile
+from anabranch.crawler.job.journal import LineFile, roll_back, warcs_of
 from anabranch.crawler.job.seeding import (
     CandidateMaker,
     SeedFact,
@@ -105,17 +105,21 @@ def removal_log(
 ) -> Iterator[Callable[[Sequence[Head]], None]]:
     """Logs URLs that the operator removes from the queue of a job that is not running and that the caller has locked.
 
-    The yielded function writes their lines to crawl.log and counts them in the job's totals, durably. Cost: 70 µs a line.
-    Raises: StorageError, AccountsDamaged, RoundDamaged.
+    The yielded function writes their lines to crawl.log and counts them in the job's totals, durably, both or none. Cost: 70 µs
+    a line. Raises: StorageError, AccountsDamaged, RoundDamaged.
     """
     crawl_log = directory / "logs" / "crawl.log"
     with storage_errors(crawl_log):
         notes = (round_note(round_of_run(directory / "state")),)
 
-    with (
-        closing(Accounts(directory / "state", crawl_log, now_s)) as accounts,
-        closing(LineFile(crawl_log, "crawl_log")) as log,
-    ):
+    with closing(Accounts(directory / "state", crawl_log, now_s)) as accounts, ExitStack() as opened:
+        roll_back(directory, accounts.files)
+        log = opened.enter_context(closing(LineFile(crawl_log, "crawl_log")))
+        # WARC files that a killed run left; None: it was of a version that recorded no files.
+        left = None if accounts.files is None else warcs_of(accounts.files)
+        if left is not None:
+            with storage_errors(crawl_log):
+                accounts.begin({**left, **log.marks()})
 
         def write(heads: Sequence[Head]) -> None:
             entries = []
@@ -134,12 +138,14 @@ def removal_log(
             with storage_errors(crawl_log):
                 try:
                     log.append(entries)
-                    accounts.append(entries)
+                    accounts.append(entries, None if left is None else {**left, **log.marks()})
                 except BaseException:
+                    accounts.take_back()  # first: while it counts the log keeps it
                     log.take_back()
-                    accounts.take_back()
                     raise
             log.keep()
             accounts.keep()
 
         yield write
+        if left is not None:
+            accounts.settle(left)

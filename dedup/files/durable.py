@@ -14,8 +14,9 @@ import fcntl
 import json
 import os
 from collections.abc import Callable, Iterator
+from hashlib import blake2b
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 from zlib import crc32
 
 from anabranch.dedup.errors import StoreFull
@@ -157,6 +158,56 @@ def append_to(path: Path, data: bytes, head: bytes = b"") -> None:
             rest = rest[os.write(fd, rest) :]
 
 
+#: How many bytes before the end of a file its mark has the digest of.
+_MARKED_BYTES = 64
+_DIGEST_BYTES = 8
+
+
+class FileMark(NamedTuple):
+    """The end of a growing file at one moment. The bytes before that end prove later that a file is still the same one.
+
+    An inode proves that only for an empty file: a copy of the file has another one, and a new file may get an old one.
+    """
+
+    size: int
+    inode: int
+    digest: str  #: BLAKE2b-64 in hex of the last 64 bytes, or of all if there are fewer
+
+
+def cut_back(path: Path, mark: FileMark) -> int | None:
+    """Cut a file to the end that was marked, durably; returns how many bytes were cut.
+
+    None: the file is missing, shorter or another one, and stays as it is. Raises: OSError.
+    """
+    try:
+        with descriptor(path, os.O_RDWR) as fd:
+            found = os.fstat(fd)
+            surplus = found.st_size - mark.size
+            is_same = (
+                _digest(_before(fd, mark.size)) == mark.digest
+                if mark.size
+                else mark.inode == found.st_ino or not surplus
+            )
+            if surplus < 0 or not is_same:
+                return None
+            if surplus:
+                os.ftruncate(fd, mark.size)
+                sync_file(fd)
+            return surplus
+    except FileNotFoundError:
+        return None if mark.size else 0
+
+
+def _before(fd: int, end: int) -> bytes:
+    """The last bytes before an offset."""
+    start = max(end - _MARKED_BYTES, 0)
+    return os.pread(fd, end - start, start)
+
+
+def _digest(tail: bytes) -> str:
+    return blake2b(tail, digest_size=_DIGEST_BYTES).hexdigest()
+
+
 class AppendOnlyFile:
     """Whole lines or records, appended by one writer: what is synced is durable, and counts when it is kept.
 
@@ -170,10 +221,12 @@ class AppendOnlyFile:
         self._fd = -1
         self.written_bytes = 0  #: size of the file, with what does not count yet
         self.kept_bytes = 0  #: how much of the file counts
+        self._mark: FileMark | None = None  # of the present end
+        self._tail: bytes | None = None  # the last bytes that were written; None: they are in the file
         self._open()
 
-    def follow(self) -> None:
-        """Go on in the file that has the name now, behind its content, if this one was moved, removed or cut."""
+    def follow(self) -> bool:
+        """Go on in the file that has the name now, behind its content, if this one was moved, removed or cut; say whether."""
         try:
             named = self.path.stat()
         except FileNotFoundError:
@@ -182,6 +235,17 @@ class AppendOnlyFile:
             self._open()
         elif named.st_size < self.kept_bytes:
             self._begin_behind()
+        else:
+            return False
+        return True
+
+    def mark(self) -> FileMark:
+        """The end of all that was written. Cost: 2 µs, after a cut a read of 64 bytes. Raises: OSError."""
+        if self._mark is None:
+            if self._tail is None:
+                self._tail = _before(self._fd, self.written_bytes)
+            self._mark = FileMark(self.written_bytes, self._identity[1], _digest(self._tail))
+        return self._mark
 
     def append(self, data: bytes) -> None:
         """Write and sync behind what is kept. Raises: OSError, maybe with a part written."""
@@ -199,7 +263,7 @@ class AppendOnlyFile:
             self.kept_bytes = min(self.kept_bytes, max(size - written, 0))
             os.ftruncate(self._fd, self.kept_bytes)
             sync_file(self._fd)
-            self.written_bytes = self.kept_bytes
+            self.written_bytes, self._mark, self._tail = self.kept_bytes, None, None
 
     def write(self, data: bytes | bytearray) -> None:
         """Write a part of what `sync` makes durable. Raises: OSError, maybe with a part written."""
@@ -208,6 +272,10 @@ class AppendOnlyFile:
             count = os.write(self._fd, rest)
             self.written_bytes += count
             rest = rest[count:]
+        if self._tail is not None or len(data) >= _MARKED_BYTES:
+            last = bytes(data[-_MARKED_BYTES:])
+            self._tail = last if len(last) == _MARKED_BYTES else ((self._tail or b"") + last)[-_MARKED_BYTES:]
+        self._mark = None
 
     def sync(self) -> None:
         """Return when all that was written is on the medium. Raises: OSError."""
@@ -245,7 +313,7 @@ class AppendOnlyFile:
         """Keep the whole lines of the file, and cut the rest."""
         found = os.fstat(self._fd)
         self._identity = found.st_dev, found.st_ino
-        self.written_bytes = found.st_size
+        self.written_bytes, self._mark, self._tail = found.st_size, None, None
         self.kept_bytes = self._end_of_whole(self._fd)
         self.begin()
 

@@ -8,11 +8,13 @@ from pathlib import Path
 
 import pytest
 
+from anabranch.crawler.job.workerfolders import worker_folders
 from tests.acceptance import command
 from tests.acceptance.archive import archived
 from tests.acceptance.command import Ended, anabranch, crawl_log, ended, kill_after, pages, start, write_order
 from tests.acceptance.manyhosts import SEEDS, many_hosts
 from tests.facts_schema import checked
+from tests.faults.agreement import disagreements
 from tests.patience import HANG_S
 from tests.site.oracle import expected
 from tests.site.server import SmallWeb
@@ -64,8 +66,12 @@ def repeated(web) -> int:
 
 
 def check_whole(run: Ended, tmp_path):
+    """Every URL has its status, and the totals are those of the lines, whoever was killed."""
+    job = tmp_path / "job"
     assert run.code == 0, run.err
-    assert crawl_log(tmp_path / "job") == expected(SEEDS, table=WEB)
+    assert crawl_log(job) == expected(SEEDS, table=WEB)
+    report = " ".join((job / "reports/crawl-report.txt").read_text().split())
+    assert f"URIs Processed: {len((job / 'logs/crawl.log').read_text().splitlines())} " in report
 
 
 @pytest.mark.parametrize("processes", [2, 3])
@@ -124,8 +130,8 @@ async def test_a_job_whose_parent_is_killed_goes_on_by_the_same_command(tmp_path
 
 
 async def test_all_processes_are_killed_at_once(tmp_path, web):
-    """As when the machine goes down: what was acknowledged is there, the rest comes again."""
-    crawl = crawl_of(tmp_path, web, processes=3)
+    """As when the machine goes down: what was acknowledged is there, the rest comes again, and all files agree."""
+    crawl = crawl_of(tmp_path, web, "--warc", processes=3)
     for kill in (1, 2):
         process = await start(*crawl, cwd=tmp_path)
         await seen(web, kill * 30)
@@ -134,6 +140,7 @@ async def test_all_processes_are_killed_at_once(tmp_path, web):
         await process.communicate()
     check_whole(await anabranch(*crawl, cwd=tmp_path), tmp_path)
     assert repeated(web) <= 2 * 2 * WORKERS
+    assert disagreements(tmp_path / "job", workers=worker_folders(tmp_path / "job")) == []
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
@@ -339,3 +346,4 @@ async def test_the_archive_of_several_processes_is_one_folder(tmp_path, web):
     archive = archived(tmp_path / "job")
     assert {name.name.split("-")[1] for name in archive.files} == {"1", "2"}
     assert {read.url for read in archive.answers} >= expected(SEEDS, table=WEB).keys()
+    assert disagreements(tmp_path / "job", workers=worker_folders(tmp_path / "job")) == []

@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 import structlog
 
-from anabranch.crawler.archive.sink import JournalEntry
+from anabranch.crawler.archive.sink import JournalEntry, JournalSink
 from anabranch.crawler.job import journal as journal_module
 from anabranch.crawler.job.journal import Journal, LineFile
 from anabranch.crawler.outcomes.errors import DiskFull, JournalFailed, NoFolder, StorageError
@@ -65,7 +65,7 @@ def open_descriptors() -> int:
     return len(list(Path("/dev/fd").iterdir()))
 
 
-class Adding:
+class Adding(JournalSink):
     """A sink that adds to the entries."""
 
     path = Path("adding")
@@ -348,7 +348,7 @@ async def test_a_line_without_its_newline_is_refused(bad: JournalEntry, log: Pat
     assert content(log) == b""
 
 
-class Broken:
+class Broken(JournalSink):
     """A sink with a defect."""
 
     path = Path("broken")

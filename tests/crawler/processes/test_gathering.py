@@ -4,12 +4,18 @@ import json
 import os
 import shutil
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from anabranch.crawler.processes.gathering import CRAWL_LOG, GatheringDamaged, begin_anew, gather
-from anabranch.dedup.files.durable import AppendOnlyFile
+from anabranch.crawler.accounts.accounts import Accounts
+from anabranch.crawler.archive.files import WarcFiles
+from anabranch.crawler.archive.sink import JournalEntry
+from anabranch.crawler.job.journal import LineFile
+from anabranch.crawler.processes.gathering import CRAWL_LOG, GatheringDamaged, begin_anew, finish_warcs, gather
+from anabranch.dedup.files.durable import AppendOnlyFile, FileMark
+from tests.crawler.archive.exchanges import OPTIONS, START_S, exchange, urls_in
 
 
 @pytest.fixture
@@ -119,6 +125,41 @@ def test_a_kill_after_a_rotation_doubles_no_line(
     assert gathered(job) == [line(2, "b")]
     gather(job, workers(job))
     assert gathered(job) == [line(2, "b")]
+
+
+def test_lines_of_a_group_that_does_not_count_are_not_gathered(job: Path) -> None:
+    """The worker that wrote them was killed. Its next life would cut them, and what is cut must not be in the job's log."""
+    worker = job / "workers" / "1"
+    (worker / "state").mkdir()
+    accounts = Accounts(worker / "state", worker / CRAWL_LOG, lambda: 0.0)
+    log(job, 0, line(1, "a"))
+    accounts.begin(LineFile(worker / CRAWL_LOG, "crawl_log").marks())
+    log(job, 0, line(2, "unrecorded"))
+    for _ in range(2):
+        gather(job, workers(job))
+        assert gathered(job) == [line(1, "a")]
+    log(job, 0, line(3, "b"))
+    accounts.begin(LineFile(worker / CRAWL_LOG, "crawl_log").marks())
+    accounts.close()
+    gather(job, workers(job))
+    assert gathered(job) == [line(1, "a"), line(3, "b")]
+
+
+def test_warc_files_of_killed_workers_are_finished(job: Path) -> None:
+    """With what they recorded, whether they come back or not; those of a worker without any record as they are."""
+    recorded, torn = exchange("http://a.test/"), exchange("http://b.test/")
+    marks: dict[str, FileMark] = {}
+    for worker in workers(job):
+        (worker / "state").mkdir()
+        files = WarcFiles(job / "warc", replace(OPTIONS, prefix=f"x-{worker.name}", is_alone=False), lambda: START_S)
+        for one in (recorded, torn):
+            files.append([JournalEntry(exchange=one)])
+            files.keep()
+            marks = marks or dict(files.marks())
+    Accounts(job / "workers/1/state", job / "workers/1" / CRAWL_LOG, lambda: 0.0).begin(marks)
+    finish_warcs(job / "warc", "x", workers(job))
+    assert urls_in(job / "warc") == ["http://a.test/", "http://a.test/", "http://b.test/"]
+    assert {path.suffix for path in (job / "warc").iterdir()} == {".gz", ".cdxj"}
 
 
 def test_a_workers_log_that_was_rotated_loses_no_line_and_doubles_none(job: Path) -> None:

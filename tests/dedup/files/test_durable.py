@@ -14,6 +14,8 @@ from anabranch.dedup.errors import DedupError, StoreFull
 from anabranch.dedup.files import durable
 from anabranch.dedup.files.durable import (
     AppendOnlyFile,
+    FileMark,
+    cut_back,
     replace_file,
     store_full_errors,
     sync_file,
@@ -342,3 +344,64 @@ def test_a_failed_sync_is_an_oserror(tmp_path: Path, monkeypatch: pytest.MonkeyP
     with pytest.raises(OSError, match="Input/output error") as caught:
         sync_file_system(tmp_path)
     assert caught.value.filename == str(tmp_path)
+
+
+def marked(path: Path, data: bytes) -> FileMark:
+    """The mark of a file with this content."""
+    file = AppendOnlyFile(path)
+    file.append(data)
+    file.keep()
+    mark = file.mark()
+    file.close()
+    return mark
+
+
+@pytest.mark.parametrize("before", [b"a\n", b"line\n" * 200])
+@pytest.mark.parametrize("more", [b"", b"b\n", b"torn"])
+def test_a_file_is_cut_back_to_its_mark(path: Path, before: bytes, more: bytes) -> None:
+    """A copy with another inode, too: the bytes before the end prove what it is."""
+    mark = marked(path, before)
+    copy = path.with_name("copy")
+    copy.write_bytes(before + more)
+    assert cut_back(copy, mark) == len(more)
+    assert copy.read_bytes() == before
+
+
+@pytest.mark.parametrize("now", [b"", b"line\n" * 199, b"other\n" * 200, None])
+def test_a_file_that_is_not_the_marked_one_stays_as_it_is(path: Path, now: bytes | None) -> None:
+    """It was shortened, replaced or moved away."""
+    mark = marked(path, b"line\n" * 200)
+    path.unlink() if now is None else path.write_bytes(now)
+    assert cut_back(path, mark) is None
+    assert (path.read_bytes() if path.exists() else None) == now
+
+
+def test_an_empty_file_is_known_by_its_inode_alone(path: Path) -> None:
+    """It has no bytes that could prove anything; nothing is cut of another one."""
+    mark = marked(path, b"")
+    path.write_bytes(b"a\n")
+    copy = path.with_name("copy")
+    copy.write_bytes(b"a\n")
+    assert (cut_back(path, mark), cut_back(copy, mark), cut_back(path.with_name("none"), mark)) == (2, None, 0)
+    copy.write_bytes(b"")
+    assert cut_back(copy, mark) == 0
+
+
+def test_a_mark_follows_what_is_written_cut_and_rotated(path: Path) -> None:
+    """Each change of the file gives another one; without a change it is the same."""
+    file = AppendOnlyFile(path)
+    seen = [file.mark()]
+    file.append(b"a\n")
+    seen.append(file.mark())
+    assert file.mark() is seen[-1]
+    file.take_back()
+    assert file.mark() == seen[0]
+    file.append(b"b\n")
+    seen.append(file.mark())
+    path.rename(path.with_name("moved"))
+    assert file.follow()
+    assert not file.follow()
+    seen.append(file.mark())
+    file.close()
+    assert len({*seen}) == 4
+    assert [mark.size for mark in seen] == [0, 2, 2, 0]

@@ -1,0 +1,65 @@
+"""Processes in which one chosen call of the system fails, or kills them: `shim.c`, compiled here."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import NamedTuple
+from unittest.mock import patch
+
+from tests.acceptance import forkserver
+
+SOURCE = Path(__file__).with_name("shim.c")
+COMPILER = shutil.which("cc")
+#: The modules that a server of processes with the shim imports; it is another one than that of processes without.
+PRELOAD = (*forkserver.ROOMS, "json")
+
+
+class Call(NamedTuple):
+    """One call on a file of the watched folder."""
+
+    number: int  #: among those of the process
+    kind: str  #: w write, f sync, r rename, t truncate, o create, m map
+    path: str
+    failed: bool
+
+
+def compiled(folder: Path) -> Path:
+    """The library, made in this folder. Raises: subprocess.CalledProcessError."""
+    library = folder / "shim.so"
+    command = [COMPILER or "cc", "-shared", "-fPIC", "-O1", "-o", str(library), str(SOURCE), "-ldl"]
+    subprocess.run(command, check=True, capture_output=True)
+    return library
+
+
+@contextmanager
+def preloaded(library: Path) -> Iterator[None]:
+    """While entered, processes that are started from `PRELOAD` have the library, and so has every fresh one."""
+    with patch.dict(os.environ, LD_PRELOAD=str(library)):
+        yield
+
+
+def variables(
+    folder: Path, *, kinds: str = "wfrtom", log: Path | None = None, without: Sequence[str] = ()
+) -> dict[str, str]:
+    """What a process needs to have its calls on the files in a folder counted. `without`: parts of paths that are left out."""
+    found = {"FAULT_PATH": str(folder), "FAULT_KINDS": kinds}
+    return found | ({"FAULT_LOG": str(log)} if log else {}) | ({"FAULT_NOT": ",".join(without)} if without else {})
+
+
+def fault(number: int, error: str, *, calls: int = 1) -> dict[str, str]:
+    """What it needs besides to fail at one: `error` is an errno, KILL, TEAR or SHORT; `calls` 0: from there on all fail."""
+    return {"FAULT_N": str(number), "FAULT_ERROR": error, "FAULT_CALLS": str(calls)}
+
+
+def calls_in(log: Path) -> list[Call]:
+    """The calls that were listed."""
+    found = []
+    for line in log.read_text().splitlines():
+        number, kind, rest = line.split(" ", 2)
+        found.append(Call(int(number), kind, rest.removesuffix(" FAULT"), rest.endswith(" FAULT")))
+    return found
