@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -245,6 +245,32 @@ class AccountsDatabase:
     def is_closed(self) -> bool:
         """Whether `close` was called."""
         return self._writer.closed
+
+
+def rows_added(added: Additions) -> list[CountedRow]:
+    """What these additions add to the rows, as rows of their own. Pure. Cost: 1 µs a row."""
+    tables: dict[Table, Mapping[Any, list[Any]]] = {
+        _HOST: {(host,): _values_of(totals) for host, totals in added.hosts.items()},
+        _TOTAL: {(0,): _values_of(added.total)},
+        _MIME: {(mime,): [urls, added.mime_bytes[mime]] for mime, urls in added.mime_urls.items()},
+        _STATUS: {(status,): [urls] for status, urls in added.statuses.items()},
+        _SOURCE: {key: [urls] for key, urls in added.sources.items()},
+        _PROCESSOR: {key: [number] for key, number in added.processors.items()},
+    }
+    return [CountedRow(table.name, [*key], value) for table, rows in tables.items() for key, value in rows.items()]
+
+
+def sum_of(one: CountedRow, other: CountedRow) -> CountedRow:
+    """Two rows with the same key as one. Pure."""
+    if one.kind not in {_HOST.name, _TOTAL.name}:
+        return one._replace(value=[mine + more for mine, more in zip(one.value, other.value, strict=True)])
+    totals = Totals(*one.value)
+    totals.add(Totals(*other.value))
+    return one._replace(value=_values_of(totals))
+
+
+def _values_of(totals: Totals) -> list[Any]:
+    return [*_columns_of(totals).values()]
 
 
 def _rows_of(reader: Connection, table: Table, keys: list[Any] | None) -> Iterator[CountedRow]:

@@ -5,6 +5,8 @@
     job_worker    by its epoch, each time that a worker has joined: its tickets, its bytes, its last status
     job_command   verbs that one worker is to answer, and its answers
     job_total     what each worker has counted, by host, media type, status, seed and processor
+    job_counted   what it has counted since, transaction by transaction
+    job_folded    by worker, up to where job_total has all that it counted
     job_output    the files of each worker that were copied elsewhere
 
 A worker's lease is in the Frontier's table `worker` (`frontier.stores.sql.worker`), by the same epoch. All methods block, and
@@ -93,6 +95,10 @@ TOTAL = Table(
     METADATA,
     *[_key(name, String) for name in ("worker", "kind", "key")],
     *_texts("value"),
+)
+COUNTED = Table("job_counted", METADATA, _key("worker", String), _key("epoch"), _key("place"), *_texts("value"))
+FOLDED = Table(
+    "job_folded", METADATA, _key("worker", String), *[Column(name, _Int, nullable=False) for name in ("epoch", "place")]
 )
 OUTPUT = Table(
     "job_output",

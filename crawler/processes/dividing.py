@@ -24,7 +24,7 @@ from anabranch.crawler.accounts.database import ACCOUNTS_FILE
 from anabranch.crawler.archive.files import finish_left_over
 from anabranch.crawler.cluster.agreement import Applicant, Wanted, join
 from anabranch.crawler.cluster.database import JobDatabase, put_fact
-from anabranch.crawler.cluster.totals import put_totals
+from anabranch.crawler.cluster.totals import BEFORE, put_totals
 from anabranch.crawler.job.checking import division_faults
 from anabranch.crawler.job.choosing import SHARES_OF_PROCESSES
 from anabranch.crawler.job.folder import JobFolder, refuse_embedded, take_job_lock
@@ -127,7 +127,7 @@ def _made(job: JobFolder, order: CrawlOrder, scratch: Path) -> Divided:
         join(database, Wanted(order, _seeds(job.state)), Applicant("", "", is_named=True))
         for number, part in enumerate(parts):
             rows = _totals(part)
-            database.do(partial(put_totals, worker=f"before-{number}", rows=rows))
+            database.do(partial(put_totals, worker=f"before-{number}", rows=rows, upto=BEFORE))
         database.do(lambda connection: put_fact(connection, "round", str(current_round(job.state).number)))
         with held_whole(SharedJob(database)) as whole:
             for lines in chain((_lines(part) for part in parts), (_under_way(part) for part in old)):
@@ -165,7 +165,7 @@ def _totals(part: Path) -> list[Any]:
         roll_back(part, accounts.files)
         if (part / "warc").is_dir():
             finish_left_over(part / "warc", recorded=accounts.files)
-        return accounts.changed(all_rows=True)
+        return accounts.changed(all_rows=True).rows
 
 
 @contextmanager

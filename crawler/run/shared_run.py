@@ -21,7 +21,7 @@ from typing import Any, NamedTuple
 import structlog
 from sqlalchemy import Connection
 
-from anabranch.crawler.accounts.accounts import MAX_KNOWN, Accounts
+from anabranch.crawler.accounts.accounts import MAX_KNOWN, Accounts, Counted
 from anabranch.crawler.accounts.database import AccountsView, CountedRow
 from anabranch.crawler.accounts.totals import Totals, host_counted
 from anabranch.crawler.archive.uploads import Uploaded
@@ -39,7 +39,17 @@ from anabranch.crawler.cluster.tickets import (
     take_tickets,
     used,
 )
-from anabranch.crawler.cluster.totals import all_totals, put_totals, totals_elsewhere, view_of
+from anabranch.crawler.cluster.totals import (
+    CountedTo,
+    adopt_totals,
+    all_totals,
+    counting_name,
+    fold_totals,
+    put_counted,
+    put_totals,
+    totals_elsewhere,
+    view_of,
+)
 from anabranch.crawler.extract.links import REDIRECT
 from anabranch.crawler.job.frontier import open_share_holder
 from anabranch.crawler.order.changes import changed_order
@@ -99,7 +109,10 @@ class SharedRun:
         self._order = order
         self._limits = order.limits
         self._joined = joined
-        self._identity = WorkerIdentity(name=joined.name, token=token, ttl_s=order.frontier.worker_lease_s)
+        self._identity = WorkerIdentity(
+            name=joined.name, token=token, ttl_s=order.frontier.worker_lease_s, carry=self._carry_counts
+        )
+        self._counting_name = counting_name(joined.name, token)
         self._book = SeedTable(database)
         self._epoch = 0
         self._bytes_before = 0  #: that this process fetched before it joined last
@@ -225,6 +238,7 @@ class SharedRun:
         if epoch is None:
             raise SharesLost(f"worker {self._identity.name}: its lease ended before it began")
         self._epoch, self._bytes_before = epoch, self._statistics.fetched_bytes
+        adopt_totals(connection, self._identity.name, self._counting_name)
         execute(
             connection,
             "INSERT INTO job_worker VALUES (:epoch, :name, 0, 0, 0, 0, NULL, :now_s) ON CONFLICT (epoch) DO NOTHING",
@@ -237,7 +251,16 @@ class SharedRun:
         self._find_progress = find
 
     def _opened(self, parts: RunParts) -> None:
+        parts.accounts.carry()
         self._parts = parts
+
+    def _carry_counts(self, connection: Connection) -> Callable[[], None]:
+        """Write what was counted since the last transaction of the Frontier, in this one (its store's thread)."""
+        counted = None if self._parts is None else self._parts.accounts.uncarried()
+        if self._parts is None or counted is None:
+            return lambda: None
+        put_counted(connection, self._counting_name, self._epoch, counted)
+        return self._parts.accounts.carried
 
     def _metered(self, chain: Chain, dispose: Dispose, _statistics: CrawlStatistics) -> tuple[Chain, Dispose]:
         chain, dispose = self._tickets.metered(chain, dispose)
@@ -252,7 +275,7 @@ class SharedRun:
         if host not in self._elsewhere:
             if len(self._elsewhere) > MAX_KNOWN:
                 self._elsewhere.clear()
-            find = partial(totals_elsewhere, worker=self._identity.name, host=host)
+            find = partial(totals_elsewhere, worker=self._counting_name, host=host)
             self._elsewhere[host] = await asyncio.to_thread(self._database.do_patiently, find)
         return Step.PROCEED
 
@@ -266,9 +289,12 @@ class SharedRun:
         rows = self._database.do(partial(self._exchange_totals, accounts.changed(all_rows=True)))
         return view_of(rows)
 
-    def _exchange_totals(self, own: list[CountedRow], connection: Connection) -> list[CountedRow]:
-        put_totals(connection, self._identity.name, own)
+    def _exchange_totals(self, own: Counted, connection: Connection) -> list[CountedRow]:
+        self._put_totals(own, connection)
         return all_totals(connection)
+
+    def _put_totals(self, own: Counted, connection: Connection) -> bool:
+        return put_totals(connection, self._counting_name, own.rows, CountedTo(self._epoch, own.place))
 
     async def _know_seed(self, visit: Visit) -> Step:
         """A URL that came by redirects alone, or by none, is a seed: the scope of its links needs to know it."""
@@ -347,16 +373,17 @@ class SharedRun:
         )
 
     async def _push_totals(self) -> None:
-        """Write what this worker has counted, from time to time."""
+        """Write what this worker has counted, from time to time, and fold what others left that have gone."""
         if monotonic() < self._totals_at_s or self._parts is None:
             return
         accounts, all_rows = self._parts.accounts, self._totals_at_s == 0.0
         self._totals_at_s = 0.0  # until all is written
         with suppress(StoreUnavailable), storage_errors(accounts.path):
-            rows = await asyncio.to_thread(accounts.changed, all_rows=all_rows)
-            step = partial(put_totals, worker=self._identity.name, rows=rows)
-            await asyncio.to_thread(self._database.do, step)
-            self._totals_at_s = monotonic() + TOTALS_S
+            own = await asyncio.to_thread(accounts.changed, all_rows=all_rows)
+            is_written = await asyncio.to_thread(self._database.do, partial(self._put_totals, own))
+            await asyncio.to_thread(self._database.do, fold_totals)
+            if is_written:
+                self._totals_at_s = monotonic() + TOTALS_S
 
     async def _follow(self, news: _News) -> None:
         """Do what the rows ask for."""

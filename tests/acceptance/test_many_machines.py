@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import re
 import shutil
 import signal
 import subprocess
@@ -98,8 +99,15 @@ async def test_a_second_machine_joins_by_the_same_command_without_seeds(tmp_path
     assert (await anabranch("status", store, cwd=tmp_path)).out.startswith("finished: nothing is queued")
 
 
-async def test_a_worker_is_killed_another_ends_its_work(tmp_path, web, crawl):
-    """After its lease has ended; its own folder goes on later, or never."""
+async def processed(tmp_path, store):
+    """The lines that the report of the job counts, and those in the logs of its workers."""
+    report = await anabranch("report", store, cwd=tmp_path)
+    logs = [path.read_text().splitlines() for path in tmp_path.glob("?/logs/crawl.log")]
+    return int(re.search(r"URIs Processed: (\d+)", report.out)[1]), sum(map(len, logs))
+
+
+async def test_a_worker_is_killed_another_ends_its_work(tmp_path, web, crawl, store):
+    """After its lease has ended; its own folder goes on later, or never. Its totals are there but for visits under way."""
     lease = ("-s", "frontier.worker_lease=1s", "-s", "politeness.min_delay=20ms", "-s", "politeness.max_delay=20ms")
     workers = [await start(*crawl(name, *lease), cwd=tmp_path) for name in "ab"]
     await seen(web, 30, *workers)
@@ -110,6 +118,11 @@ async def test_a_worker_is_killed_another_ends_its_work(tmp_path, web, crawl):
     fetched = {url for url, count in web.ledger.counts().items() if count and "robots.txt" not in url}
     assert fetched == expected(SEEDS, table=WEB).keys()
     assert repeated(web) <= 2 * WORKERS
+    counted, lines = await processed(tmp_path, store)
+    assert 0 <= lines - counted <= WORKERS
+    assert (await anabranch(*crawl("a"), cwd=tmp_path)).code == 0
+    counted, lines = await processed(tmp_path, store)
+    assert counted == lines
 
 
 async def test_verbs_answer_from_anywhere(tmp_path, web, crawl, store):

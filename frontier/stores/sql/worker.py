@@ -60,15 +60,25 @@ _NOTHING = Counters()
 T = TypeVar("T")
 
 
+#: Writes rows of a worker's program in a transaction; returns what is called once that is kept.
+Carry = Callable[[Connection], Callable[[], None]]
+
+
+def _carry_nothing(_: Connection) -> Callable[[], None]:
+    return lambda: None
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WorkerIdentity:
-    """Who joins, and how long its lease lasts."""
+    """Who joins, how long its lease lasts, and what its program adds to its transactions."""
 
     name: str  #: unique among the live workers of a job
     token: str  #: of its folder, kept there: a second process with the same name and token is the first one's successor
     ttl_s: float = 15.0  #: so long its shares stay its own without a renewal
     look_s: float = 1.0  #: at least so often it renews, and looks at its part of the shares
     poll_s: float = POLL_S  #: so often it looks for links when it has nothing else to do
+    #: Called in each transaction that writes batches, in each try of one: of an earlier try it may not be known if it was kept.
+    carry: Carry = _carry_nothing
 
     @property
     def lock_s(self) -> float:
@@ -119,6 +129,7 @@ class ShareWorker:
     ) -> None:
         self._rule = rule
         self._identity = identity
+        self._carried: Callable[[], None] | None = None  #: what the present transaction carries
         self._session_of = session_of
         self._end_session = end_session
         self._clock = clock
@@ -241,8 +252,9 @@ class ShareWorker:
         execute(connection, statements.PUT_SESSION, (self._session_of(connection), self.epoch))
 
     def put_totals(self, connection: Connection, totals: Counters, number: int | None, now_s: float) -> None:  # noqa: ARG002
-        """In the worker's row: what it has added to the job's totals."""
+        """In the worker's row: what it has added to the job's totals. What its program has for the transaction goes with it."""
         self._number = number or self._number
+        self._carried = self._identity.carry(connection)
         execute(connection, statements.PUT_COUNTERS, (self._number, *totals, self.epoch))
 
     def shown(self, totals: Counters) -> Counters:
@@ -264,6 +276,9 @@ class ShareWorker:
     def committed(self, adopted: Sequence[int]) -> None:
         """The lease is renewed; adopted links are gone."""
         self._renewed_s, self._may_be_kept = self._checked_s, {self._until_s}
+        carried, self._carried = self._carried, None
+        if carried is not None:
+            carried()
         for ordinal in adopted:
             self._handed.pop(ordinal, None)
 

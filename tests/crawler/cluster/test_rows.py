@@ -1,16 +1,29 @@
 """Seeds, commands and totals of a job of several workers, as rows."""
 
+import json
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 
 import pytest
 
-from anabranch.crawler.accounts.accounts import Accounts
+from anabranch.crawler.accounts.accounts import Accounts, Counted
+from anabranch.crawler.accounts.crawl_log import CrawlLogEntry, crawl_log_line
 from anabranch.crawler.accounts.database import CountedRow
+from anabranch.crawler.archive.sink import JournalEntry
 from anabranch.crawler.cluster.commands import Wish, answer, ask, asked_of, put_wish, take_answer, wish, withdraw
-from anabranch.crawler.cluster.database import JobDatabase, make_tables, put_fact
+from anabranch.crawler.cluster.database import JobDatabase, execute, fetch, make_tables, put_fact
 from anabranch.crawler.cluster.seedtable import SeedTable
-from anabranch.crawler.cluster.totals import all_totals, put_totals, totals_elsewhere, view_of
+from anabranch.crawler.cluster.totals import (
+    CountedTo,
+    adopt_totals,
+    all_totals,
+    fold_totals,
+    put_counted,
+    put_totals,
+    totals_elsewhere,
+    view_of,
+)
 from anabranch.crawler.job.seeds import Seed
 from anabranch.frontier.errors import StoreDamaged, StoreUnavailable
 from anabranch.frontier.stores.sql.sqlite import sealed
@@ -74,7 +87,7 @@ def test_totals_of_all_workers_are_added_up(database: JobDatabase) -> None:
         rows = [CountedRow("host", ["h.test"], totals), CountedRow("total", [0], totals), CountedRow("run", *run)]
         rows.append(CountedRow("source", ["s", "h.test"], [5]))
         for _ in range(2):  # written again, they count once
-            database.do(lambda connection, worker=worker, rows=rows: put_totals(connection, worker, rows))
+            database.do(partial(put_totals, worker=worker, rows=rows, upto=CountedTo(1, 7)))
     with view_of(database.do(all_totals)) as view:
         ((host, found),) = view.hosts()
         assert (host, found.urls, found.pages) == ("h.test", 10, 8)
@@ -90,8 +103,135 @@ def test_rows_that_have_changed_are_asked_of_the_accounts(tmp_path: Path) -> Non
     """All of them at first."""
     (tmp_path / "crawl.log").touch()
     accounts = Accounts(tmp_path, tmp_path / "crawl.log", lambda: 1.0)
-    assert {row.kind for row in accounts.changed()} == {"run", "total"}
-    assert {row.kind for row in accounts.changed()} == {"run", "total"}
+    assert {row.kind for row in accounts.changed().rows} == {"run", "total"}
+    assert {row.kind for row in accounts.changed().rows} == {"run", "total"}
+    accounts.close()
+
+
+def answered(urls: int) -> list[CountedRow]:
+    """Rows of so many answers of one host."""
+    totals = [urls, 10 * urls, *[0] * 10, 5.0, 5.0 + urls]
+    return [
+        CountedRow("host", ["h.test"], totals),
+        CountedRow("total", [0], totals),
+        CountedRow("status", [200], [urls]),
+    ]
+
+
+def urls_in(database: JobDatabase) -> int:
+    with view_of(database.do(all_totals)) as view:
+        assert dict(view.statuses()) == ({200: view.total().urls} if view.total().urls else {})
+        return view.total().urls
+
+
+def carried(database: JobDatabase, worker: str, epoch: int, place: int, urls: int) -> None:
+    """A row that a transaction carried, which was tried twice."""
+    for _ in range(2):
+        database.do(partial(put_counted, worker=worker, epoch=epoch, counted=Counted(place, answered(urls))))
+
+
+def join(database: JobDatabase, *workers: str) -> None:
+    """These are at work, and no others."""
+    with database.transaction() as connection:
+        execute(connection, "CREATE TABLE IF NOT EXISTS worker (name VARCHAR, token VARCHAR, until_s FLOAT)")
+        execute(connection, "DELETE FROM worker")
+        for worker in workers:
+            name, token = worker.split()
+            execute(connection, "INSERT INTO worker VALUES (:name, :token, 9)", name=name, token=token)
+
+
+def test_what_transactions_carried_counts_until_the_totals_have_it(database: JobDatabase) -> None:
+    """Each line once, in whatever order the transactions are kept."""
+    carried(database, "a 1", 1, 10, 2)
+    carried(database, "a 1", 1, 30, 3)
+    carried(database, "b 2", 2, 10, 1)
+    assert urls_in(database) == 6
+    assert database.do(partial(put_totals, worker="a 1", rows=answered(2), upto=CountedTo(1, 20)))
+    assert urls_in(database) == 6
+    carried(database, "a 1", 1, 15, 1)  # kept late: the totals have it
+    assert urls_in(database) == 6
+    assert database.do(partial(put_totals, worker="a 1", rows=answered(5), upto=CountedTo(1, 30)))
+    assert not database.do(partial(put_totals, worker="a 1", rows=answered(4), upto=CountedTo(1, 25)))
+    assert urls_in(database) == 6
+
+
+def test_what_a_worker_left_is_folded_when_it_has_gone(database: JobDatabase) -> None:
+    """Once, however often that is done; the others' rows stay as they are."""
+    assert database.do(partial(put_totals, worker="a 1", rows=answered(2), upto=CountedTo(1, 20)))
+    for place in (30, 40):
+        carried(database, "a 1", 1, place, 3)
+    carried(database, "b 2", 2, 10, 1)
+    join(database, "a 1", "b 2")
+    for present, elsewhere, left in ((("a 1", "b 2"), 2, 3), (("b 2",), 8, 1), (("b 2",), 8, 1)):
+        join(database, *present)
+        database.do(fold_totals)
+        assert urls_in(database) == 9
+        with database.transaction() as connection:
+            assert totals_elsewhere(connection, "b 2", "h.test").urls == elsewhere
+            assert fetch(connection, "SELECT count(*) FROM job_counted") == [(left,)]
+
+
+@pytest.mark.parametrize("is_folded", [False, True])
+def test_lines_of_a_worker_that_returns_count_once(database: JobDatabase, *, is_folded: bool) -> None:
+    """Its own totals replace what it left; under its name in another folder it is another worker."""
+    assert database.do(partial(put_totals, worker="a 1", rows=answered(2), upto=CountedTo(1, 20)))
+    carried(database, "a 1", 1, 30, 3)
+    if is_folded:
+        join(database)
+        database.do(fold_totals)
+    carried(database, "a 1", 4, 50, 1)
+    assert urls_in(database) == 6
+    # Its folder knows of a line that no transaction followed.
+    assert database.do(partial(put_totals, worker="a 1", rows=answered(7), upto=CountedTo(4, 50)))
+    assert urls_in(database) == 7
+    assert database.do(partial(put_totals, worker="a 5", rows=answered(1), upto=CountedTo(5, 10)))
+    assert urls_in(database) == 8
+
+
+def test_totals_of_an_earlier_version_become_those_of_the_folder(database: JobDatabase) -> None:
+    """It named a worker without its folder, and had no other tables."""
+    for row in answered(2):
+        with database.transaction() as connection:
+            execute(
+                connection,
+                "INSERT INTO job_total VALUES ('a', :kind, :key, :value)",
+                kind=row.kind,
+                key=json.dumps(row.key),
+                value=json.dumps(row.value),
+            )
+    with database.transaction() as connection:
+        execute(connection, "DROP TABLE job_counted")
+        execute(connection, "DROP TABLE job_folded")
+    assert urls_in(database) == 2
+    make_tables(database)
+    database.do(partial(adopt_totals, name="a", worker="a 1"))
+    assert database.do(partial(put_totals, worker="a 1", rows=answered(3), upto=CountedTo(2, 0)))
+    assert urls_in(database) == 3
+
+
+def test_accounts_carry_each_line_once(tmp_path: Path) -> None:
+    """What a transaction could not keep goes with the next one, unchanged; then the lines that came meanwhile."""
+    accounts = Accounts(tmp_path, tmp_path / "crawl.log", lambda: 1.0)
+
+    def write(*urls: str) -> None:
+        lines = [crawl_log_line(CrawlLogEntry(0.0, 200, url, 1, size_bytes=1, mime="text/html")) for url in urls]
+        accounts.append([JournalEntry(crawl_log=line) for line in lines])
+        accounts.keep()
+
+    write("http://before.test/")
+    accounts.carry()
+    assert accounts.uncarried() is None
+    write("http://a.test/", "http://a.test/2")
+    first = accounts.uncarried()
+    assert first is not None
+    assert [row.value[0] for row in first.rows if row.kind == "host"] == [2]
+    write("http://b.test/")
+    assert accounts.uncarried() is first
+    accounts.carried()
+    second = accounts.uncarried()
+    assert second is not None
+    assert [row.key for row in second.rows if row.kind == "host"] == [["b.test"]]
+    assert first.place < second.place == accounts.changed(all_rows=True).place
     accounts.close()
 
 
