@@ -255,6 +255,7 @@ BYTES_FETCHED = ("fetch", "bytes")
 #: (processor, counter) -> how much a line of a kind adds to it. The processors are those of the chain.
 PROCESSOR_COUNTERS: dict[tuple[str, str], Callable[[_LineKind], int]] = {
     ("preselect", "out of scope or over a limit"): lambda kind: int(-5004 <= kind.status <= -5000),
+    ("preselect", "skipped: a parameter changes nothing"): lambda kind: int(kind.status == FetchStatus.SKIPPED),
     ("preconditions", "robots.txt fetched"): lambda kind: int(
         kind.is_prerequisite and kind.status >= FIRST_HTTP_STATUS
     ),

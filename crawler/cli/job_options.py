@@ -96,9 +96,19 @@ def retry(
         Number,
         typer.Option(metavar="TIME", parser=parse_moment, help="Only failed then or later, as in 2027-01-31T14:00."),
     ] = None,
+    trap: Annotated[
+        bool,
+        typer.Option(
+            "--trap", help="URLs that were skipped because a parameter changes nothing, instead of failed ones."
+        ),
+    ] = False,
     as_json: Json = False,
 ) -> None:
     """Queue failed URLs again, of a job that runs or not; `anabranch crawl` resumes a stopped one."""
+    if trap:
+        if any(value is not None for value in (statuses, host, since)):
+            raise typer.BadParameter("--trap takes all that was skipped; leave --status, --host and --since out")
+        _run_operate("retry-skipped", job, as_json=as_json)
     listed = [] if statuses is None else list(parse_names(statuses))
     arguments = {"statuses": listed, "host": host, "since_s": since}
     _run_operate("retry", job, {key: value for key, value in arguments.items() if value}, as_json=as_json)

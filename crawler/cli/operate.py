@@ -16,14 +16,15 @@ from anabranch.crawler.job.seeding import HIDDEN
 from anabranch.crawler.job.seeds import chunks_of, none_left, read_seeds
 from anabranch.crawler.operate.contract import OperatedJob
 from anabranch.crawler.operate.finding import operated, several_workers
-from anabranch.crawler.operate.listing import UNKNOWN, listed_jobs
+from anabranch.crawler.operate.listing import listed_jobs
 from anabranch.crawler.operate.retried import retried_lines
 from anabranch.crawler.order.quantities import format_bytes
 from anabranch.crawler.outcomes.errors import NoSeeds, UsageError
 from anabranch.crawler.report.filterreport import filter_line
 from anabranch.crawler.report.reports import report_kind
 from anabranch.crawler.report.table import escaped, report_of, text_lines
-from anabranch.crawler.run.status import STOPPED
+from anabranch.crawler.run.control import ControlSilent
+from anabranch.crawler.run.status import STOPPED, UNKNOWN
 from anabranch.crawler.run.verbs import RETRY, Arguments, Facts
 from anabranch.frontier.records import VerdictKind
 from anabranch.frontier.times import counted, duration_words
@@ -46,6 +47,13 @@ def run_operate(
             _add(found, arguments["sources"], force=arguments["force"], as_json=as_json)
         elif verb == "status":
             _status(found, as_json=as_json, watch=watch)
+        elif verb == "retry-skipped":
+            facts, is_running = found.retry_skipped()
+            put(
+                json.dumps({"running": is_running, **facts}, indent=2)
+                if as_json
+                else f"{counted(facts['queued'], 'skipped URL')} queued again"
+            )
         elif verb == RETRY:
             facts, is_running = found.retry(arguments)
             put(
@@ -100,12 +108,17 @@ def _status(job: OperatedJob, *, as_json: bool, watch: bool) -> None:
         if not watch or facts["phase"] == STOPPED:
             break
         threading.Event().wait(WATCH_S)
-        facts = job.running_status()
+        try:
+            facts = job.running_status()
+        except ControlSilent:
+            facts = job.status()
 
 
 def status_line(facts: Facts) -> str:
     """The status as lines of text: what the crawl does now, or how the job ended, and its filter. Pure."""
     seen = escaped(filter_line(facts.get("filter") or {}))
+    if facts["phase"] == UNKNOWN and facts["totals"] is not None:
+        return "\n".join([escaped(facts["line"]), next(totals_lines(facts["totals"], is_running=True))])
     if facts["phase"] != STOPPED:
         now = facts["phase"] if facts["pid"] is None else f"{facts['phase']} (process {facts['pid']})"
         now = f"{now}: {facts['line']}" if facts["line"] else now

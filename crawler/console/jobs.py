@@ -23,7 +23,7 @@ from anabranch.crawler.job.seeds import COMMAND_LINE, BadSeed, Seed, SeedList, c
 from anabranch.crawler.operate.contract import OperatedJob
 from anabranch.crawler.operate.databasejob import DatabaseJob
 from anabranch.crawler.operate.finding import operated, operated_folder
-from anabranch.crawler.operate.listing import UNKNOWN, job_folders, listed, row_of
+from anabranch.crawler.operate.listing import job_folders, listed, row_of
 from anabranch.crawler.order.frontier import DATABASES
 from anabranch.crawler.order.loading import Examined, examine
 from anabranch.crawler.order.order import CrawlOrder, dump_order
@@ -38,6 +38,7 @@ from anabranch.crawler.outcomes.errors import (
     storage_errors,
 )
 from anabranch.crawler.report.metrics import ProcessSums
+from anabranch.crawler.run.status import UNKNOWN
 from anabranch.crawler.run.verbs import Facts
 from anabranch.dedup.files.durable import replace_file
 from anabranch.frontier.errors import FrontierError

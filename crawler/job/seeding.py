@@ -62,7 +62,9 @@ log = structlog.get_logger(__name__)
 SITEMAP = "/sitemap.xml"
 
 #: Statuses of URLs that the order did not allow; it may have changed.
-_UNWANTED = frozenset({FetchStatus.BLOCKED, FetchStatus.OUT_OF_SCOPE, FetchStatus.OVER_QUOTA, FetchStatus.OVER_TIME})
+_UNWANTED = frozenset(
+    {FetchStatus.BLOCKED, FetchStatus.OUT_OF_SCOPE, FetchStatus.OVER_QUOTA, FetchStatus.OVER_TIME, FetchStatus.SKIPPED}
+)
 
 
 @dataclass(frozen=True, slots=True)

@@ -58,6 +58,9 @@ class OperatedJob(Protocol):
     def retry(self, arguments: Arguments) -> VerbAnswer:
         """Queue failures again, as the arguments of `run.verbs.retry` say; the sums, and a `note` of reached limits."""
 
+    def retry_skipped(self) -> VerbAnswer:
+        """Undo the rules by which URLs were skipped, and queue these again: `queued`, how many."""
+
     def change_order(self, settings: Sequence[str]) -> Facts:
         """Change the job's order by settings `section.key=value`: the `changes`, each with key, was, now and a line, and a
         `note` of what follows at once.

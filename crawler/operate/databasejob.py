@@ -20,7 +20,7 @@ from anabranch.crawler.operate.retried import retried_all
 from anabranch.crawler.order.order import CrawlOrder
 from anabranch.crawler.outcomes.errors import UsageError
 from anabranch.crawler.report.metrics import Numbers
-from anabranch.crawler.run.crawl_verbs import ADD, REPORT
+from anabranch.crawler.run.crawl_verbs import ADD, REPORT, RETRY_SKIPPED
 from anabranch.crawler.run.explain import explainer_of, while_stopped, with_remedy
 from anabranch.crawler.run.merging import merged_active
 from anabranch.crawler.run.shared_job import (
@@ -32,7 +32,7 @@ from anabranch.crawler.run.shared_job import (
     workers,
 )
 from anabranch.crawler.run.status import STOPPED
-from anabranch.crawler.run.stopped_verbs import add_to_stopped
+from anabranch.crawler.run.stopped_verbs import add_to_stopped, retry_skipped_of_stopped
 from anabranch.crawler.run.verbs import READING, Arguments, Facts, answer
 from anabranch.crawler.urls.canonicalization import Canonicalizer
 from anabranch.frontier.jobfolder import STATE, STORE_FILE
@@ -104,6 +104,19 @@ class DatabaseJob:
             return found
         with self._shared(reads=True) as job:
             return found._replace(facts={**found.facts, "note": job.limits_reached(is_running=found.is_running)})
+
+    def retry_skipped(self) -> VerbAnswer:
+        """By the workers, each for what it has skipped; of processes of this machine, in their files if none is at work."""
+        with self._shared(reads=False) as job:
+            try:
+                return VerbAnswer(job.answer(RETRY_SKIPPED, {}), is_running=True)
+            except NoWorkers:
+                if job.folder is None:
+                    raise UsageError(f"{job.place}: each worker knows what it has skipped; start them first") from None
+                states = sorted(job.folder.glob(f"workers/*/{STATE}"))
+                with opened_whole(job) as (frontier, order, _):
+                    key = Canonicalizer(order.urls.canonicalization).key
+                    return VerbAnswer({"queued": retry_skipped_of_stopped(states, frontier, key)}, is_running=False)
 
     def change_order(self, settings: Sequence[str]) -> Facts:
         """In the rows, from which the workers take it."""

@@ -20,10 +20,11 @@ from anabranch.crawler.operate.retried import retried_all
 from anabranch.crawler.order.order import CrawlOrder
 from anabranch.crawler.outcomes.endings import is_dominated
 from anabranch.crawler.outcomes.errors import CrawlerError, JobInUse, UsageError, storage_errors
+from anabranch.crawler.report.progress import CrawlSnapshot
 from anabranch.crawler.report.progress_log import PROGRESS_LOG_FILE, LastRun, last_run
 from anabranch.crawler.report.troubles import last_logged
 from anabranch.crawler.run.control import PATIENCE_S as ANSWER_S
-from anabranch.crawler.run.control import ask
+from anabranch.crawler.run.control import ControlSilent, ask
 from anabranch.crawler.run.crawl_verbs import (
     ADD,
     LIMIT_KEYS,
@@ -31,6 +32,7 @@ from anabranch.crawler.run.crawl_verbs import (
     PAUSE,
     REPORT,
     RESUME,
+    RETRY_SKIPPED,
     SET,
     STATUS,
     STOP,
@@ -39,17 +41,26 @@ from anabranch.crawler.run.crawl_verbs import (
     limits_note,
 )
 from anabranch.crawler.run.explain import ABOUT_URLS, open_explainer, while_stopped, with_remedy
-from anabranch.crawler.run.status import stopped_facts, with_failures_of
+from anabranch.crawler.run.status import (
+    UNKNOWN,
+    silent_words,
+    status_facts,
+    stopped_facts,
+    totals_of_counters,
+    with_failures_of,
+)
 from anabranch.crawler.run.verbs import READING, WHATEVER_KEY, Arguments, Facts, answer
 from anabranch.crawler.urls.canonicalization import Canonicalizer
 from anabranch.frontier.errors import FrontierError
-from anabranch.frontier.jobfolder import STATE
+from anabranch.frontier.jobfolder import STATE, STORE_FILE
 from anabranch.frontier.times import clock_words
 
 #: A change of the order waits this long for its turn, and looks for it this often.
 PATIENCE_S = 10.0
 _LOOK_S = 0.02
 _STEERED = {"pause": PAUSE, "resume": RESUME, "stop": STOP}
+#: Verbs that change nothing.
+_READING = frozenset({*READING, STATUS, METRICS, REPORT, "active"})
 _BUSY = "the job is being opened, closed or changed; ask again in a moment"
 
 
@@ -69,8 +80,14 @@ class FolderJob:
         return self.directory
 
     def status(self) -> Facts:
-        """From the crawl, or from the job as it was left. Raises: JobInUse while it is being opened or closed."""
-        facts = self.running_status()
+        """From the crawl, or from the job as it was left; of a crawl that does not answer, what its files tell.
+
+        Raises: JobInUse while it is being opened or closed.
+        """
+        try:
+            facts = self.running_status()
+        except ControlSilent as silent:
+            return self._status_of_silent(str(silent))
         return self._status_as_left() if facts is None else facts
 
     def running_status(self) -> Facts | None:
@@ -119,6 +136,20 @@ class FolderJob:
         with suppress(CrawlerError, FrontierError):  # they are queued, whatever keeps the job from being read
             note = limits_note(self.order().limits, LIMIT_KEYS, self._used(), is_running=False)
         return found._replace(facts={**found.facts, "note": note})
+
+    def retry_skipped(self) -> VerbAnswer:
+        """By the crawl, or in the queue."""
+        refuse_embedded(self.directory)
+        facts = self._ask(RETRY_SKIPPED, {})
+        if facts is not None:
+            return VerbAnswer(facts, is_running=True)
+        from anabranch.crawler.run.stopped_verbs import retry_skipped_of_stopped  # noqa: PLC0415 - commands on a running crawl do not need it
+
+        refuse_unwritable(self.directory)
+        with self.turn, opened(self.directory) as (frontier, order):
+            key = Canonicalizer(order.urls.canonicalization).key
+            queued = retry_skipped_of_stopped([self.directory / STATE], frontier, key)
+            return VerbAnswer({"queued": queued}, is_running=False)
 
     def change_order(self, settings: Sequence[str]) -> Facts:
         """In the crawl, or for the next one. Another process may change the job now, or begin to crawl it: this waits."""
@@ -200,7 +231,39 @@ class FolderJob:
             yield place
 
     def _ask(self, verb: str, arguments: Arguments) -> Facts | None:
-        return ask(self.directory / "state", verb, arguments, self.patience_s)
+        """Raises: ControlSilent, with the process and its last progress."""
+        try:
+            return ask(self.directory / "state", verb, arguments, self.patience_s)
+        except ControlSilent as error:
+            words = silent_words(who_holds(self.directory)[1], self._last_run().progress, time.time())
+            if verb not in _READING:
+                done = "it may do what was asked when it goes on" if error.is_sent else "nothing was changed"
+                words = f"{words}; {done}"
+            raise ControlSilent(f"{self.directory}: {words}", is_sent=error.is_sent) from error
+
+    def _status_of_silent(self, line: str) -> Facts:
+        """From the store's file, without its lock; of a large one from the last progress line."""
+        progress = self._last_run().progress
+        from anabranch.frontier.stores.sql.livecopy import live_counters  # noqa: PLC0415 - few commands need it
+
+        counters = live_counters(self.directory / STATE / STORE_FILE)
+        now = CrawlSnapshot(
+            job=self.directory.resolve().name, last_trouble=last_logged(self.directory, time.time()), totals=None
+        )
+        if counters is not None:
+            now = now._replace(
+                pages=counters.done,
+                failed=counters.failed,
+                excluded=counters.disregarded,
+                pending=counters.queued - counters.retired,
+                waiting=counters.waiting,
+                queues=counters.queues,
+                answered=counters.done,
+                totals=totals_of_counters(counters),
+            )
+        elif progress is not None:
+            now = now._replace(pages=progress.downloaded, failed=progress.failed, pending=progress.queued)
+        return status_facts(now, UNKNOWN, line, pid=who_holds(self.directory)[1])
 
     def _refuse_if_held(self) -> None:
         held, pid = who_holds(self.directory)

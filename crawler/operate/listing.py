@@ -17,13 +17,11 @@ from anabranch.crawler.outcomes.errors import CrawlerError
 from anabranch.crawler.report.progress_log import PROGRESS_LOG_FILE, ProgressLine, last_run
 from anabranch.crawler.report.troubles import last_logged
 from anabranch.crawler.run.limits import free_bytes_of
-from anabranch.crawler.run.status import STOPPED
+from anabranch.crawler.run.status import STOPPED, UNKNOWN
 from anabranch.crawler.run.verbs import Facts
 from anabranch.frontier.errors import FrontierError
 from anabranch.frontier.jobfolder import STATE, STORE_FILE, has_store, is_job
 
-#: The phase of a job whose process does not answer, or that cannot be read; its `line` has the reason.
-UNKNOWN = "unknown"
 #: The `line` of a job that no process has crawled yet.
 NOT_BEGUN = "not started yet"
 #: The `line` of a job whose last run was killed.

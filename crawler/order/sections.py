@@ -169,6 +169,7 @@ class ScopeSection(Section):
     max_path_depth: Count = 20  #: segments of a path; 0: no limit
     max_url_length: Count = 2083  #: characters; 0: no limit but the parser's
     schemes: Annotated[tuple[Literal["http", "https"], ...], Field(min_length=1)] = ("http", "https")  #: others are out
+    skip_parameter_traps: bool = True  #: skip most URLs of a parameter that changed nothing in 50 pages (status -5005)
     similar: Literal["", "published", "site-bound"] = ""  #: the same as [dedup] similar
     similar_expect: Positive = 1_000_000  #: the same as [dedup] similar_expect
     rules: tuple[UserFunctionName, ...] = ()  #: user rules, package.module:function, after all others

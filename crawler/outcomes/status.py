@@ -10,7 +10,7 @@ from http import HTTPStatus
 
 
 class FetchStatus(IntEnum):
-    """Why a URL has no HTTP status. The numbers are Heritrix's; HTTP statuses are not listed here."""
+    """Why a URL has no HTTP status. The numbers are Heritrix's, except for SKIPPED; HTTP statuses are not listed here."""
 
     UNATTEMPTED = 0
     DNS_FAILED = -1
@@ -28,6 +28,7 @@ class FetchStatus(IntEnum):
     BLOCKED_BY_PROCESSOR = -5002
     OVER_QUOTA = -5003
     OVER_TIME = -5004
+    SKIPPED = -5005
     DELETED = -6000
     WORKER_KILLED = -7000
     ROBOTS_EXCLUDED = -9998
@@ -59,6 +60,7 @@ MEANINGS: dict[int, tuple[str, StatusClass]] = {
     FetchStatus.BLOCKED_BY_PROCESSOR: ("blocked by a processor", StatusClass.DISREGARDED),
     FetchStatus.OVER_QUOTA: ("over a quota", StatusClass.DISREGARDED),
     FetchStatus.OVER_TIME: ("over the time limit", StatusClass.DISREGARDED),
+    FetchStatus.SKIPPED: ("skipped: one of its parameters changes nothing", StatusClass.DISREGARDED),
     FetchStatus.DELETED: ("deleted by the operator", StatusClass.DISREGARDED),
     FetchStatus.WORKER_KILLED: ("its worker was killed", StatusClass.FAILED),
     FetchStatus.ROBOTS_EXCLUDED: ("excluded by robots.txt", StatusClass.DISREGARDED),

@@ -5,14 +5,17 @@ Links are judged when they are found (`processors.candidates`), and each URL aga
 
 from __future__ import annotations
 
+import asyncio
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Container, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import dataclass
 from pathlib import Path
 
 from anabranch.crawler.accounts.accounts import Accounts
 from anabranch.crawler.accounts.totals import Totals
+from anabranch.crawler.job.skipped import SkippedUrls
+from anabranch.crawler.job.state import round_of_run
 from anabranch.crawler.order.order import CrawlOrder
 from anabranch.crawler.order.sections import LimitsSection
 from anabranch.crawler.outcomes.errors import storage_errors
@@ -20,13 +23,16 @@ from anabranch.crawler.outcomes.failures import FetchError
 from anabranch.crawler.outcomes.status import FetchStatus
 from anabranch.crawler.processors.candidates import DropSimilar
 from anabranch.crawler.processors.seen_urls import SeenUrls
+from anabranch.crawler.processors.traps import ParameterTraps
+from anabranch.crawler.scope.parameters import ParameterRules
 from anabranch.crawler.scope.scope import OverQuota, Quotas, Scope, Used, open_scope, over_quota
 from anabranch.crawler.scope.similarity import SimilarUrlFilter, open_similar_filter
 from anabranch.crawler.urls.canonicalization import Canonicalizer
 from anabranch.crawler.urls.parsing import host_of
-from anabranch.crawler.visit import Step, Visit
+from anabranch.crawler.visit import Dispose, Step, Visit
 from anabranch.frontier.aio import AsyncFrontier
 from anabranch.frontier.policies.userfunctions import is_user_function
+from anabranch.frontier.records import Lease
 
 #: Host -> the quota that it has used up; None if it may be fetched from. Called for every URL, so it must cost O(1).
 OverQuotaOf = Callable[[str], OverQuota | None]
@@ -45,23 +51,42 @@ class UrlAdmission:
     seen: SeenUrls | None  #: URLs that need no judgement; None: each link is judged
     preselector: Preselector
     quotas_of: QuotasOf
+    traps: ParameterTraps  #: skips URLs of parameters that change nothing
 
     def change(self, order: CrawlOrder) -> None:
         """Judge by the scope and the quotas of this order from now on, queued URLs, too. Raises: OrderError."""
         self.scope.change(order.scope)
         self.preselector.change(order.scope.block, self.quotas_of(order.limits))
+        self.traps.turn(is_on=order.scope.skip_parameter_traps)
+
+    def informed_after(self, dispose: Dispose) -> Dispose:
+        """The same disposition, after which the similarity filter and the rules about parameters hear of the end."""
+        if self.drop_similar is not None:
+            dispose = self.drop_similar.learning_after(dispose)
+        return self.traps.queueing_after(dispose)
 
 
 async def open_admission(
-    order: CrawlOrder, state: Path, frontier: AsyncFrontier, quotas_of: QuotasOf, opened: AsyncExitStack
+    order: CrawlOrder,
+    state: Path,
+    frontier: AsyncFrontier,
+    quotas_of: QuotasOf,
+    seeds: Container[str],
+    opened: AsyncExitStack,
 ) -> UrlAdmission:
-    """Open what the order asks for; it is closed before the Frontier is. Raises: OrderError, StorageError."""
+    """Open what the order asks for; it is closed before the Frontier is. Raises: OrderError, StorageError, StoreUnavailable."""
     scope, canonicalizer = open_scope(order.scope), Canonicalizer(order.urls.canonicalization)
     similar = await open_similar_filter(state, order)
     drop_similar = None
     if similar is not None:
         drop_similar = DropSimilar(similar, frontier.flush)
         opened.push_async_callback(drop_similar.close)
+    with storage_errors(state):
+        kept = await asyncio.to_thread(lambda: SkippedUrls(state, round_of_run(state)))
+    traps = ParameterTraps(ParameterRules(), kept, frontier, canonicalizer.key, seeds)
+    opened.push_async_callback(traps.close)
+    traps.turn(is_on=order.scope.skip_parameter_traps)
+    await traps.begin()
     # User functions see each link again. The similarity filter learns seen URLs, too: a crash may have made it forget them.
     has_user_functions = bool(order.scope.rules) or any(map(is_user_function, order.urls.canonicalization))
     seen = (
@@ -75,8 +100,9 @@ async def open_admission(
         similar=similar,
         drop_similar=drop_similar,
         seen=seen,
-        preselector=Preselector(scope, order.scope.block, quotas_of(order.limits)),
+        preselector=Preselector(scope, order.scope.block, quotas_of(order.limits), traps.check),
         quotas_of=quotas_of,
+        traps=traps,
     )
 
 
@@ -116,13 +142,22 @@ _OVER_LIMIT = {FetchStatus.OVER_QUOTA: QuotaReached, FetchStatus.OVER_TIME: Time
 
 
 class Preselector:
-    """Judges a URL again before it is fetched: blocked (-5001), out of scope (-5000), over a quota (-5003) or time (-5004).
+    """Judges a URL again before it is fetched: blocked (-5001), out of scope (-5000), over a quota (-5003) or time (-5004),
+    or skipped (-5005).
 
     The order or a quota may have changed since it was queued. Such a URL ends disregarded, and its slot does not rest.
     """
 
-    def __init__(self, scope: Scope, block: Sequence[str], over_quota_of: OverQuotaOf | None = None) -> None:
+    def __init__(
+        self,
+        scope: Scope,
+        block: Sequence[str],
+        over_quota_of: OverQuotaOf | None = None,
+        skip: Callable[[Lease], Awaitable[None]] | None = None,
+    ) -> None:
+        """`skip` raises for a URL that the crawl skips; None: it skips none."""
         self._scope = scope
+        self._skip = skip
         self.change(block, over_quota_of)
 
     def change(self, block: Sequence[str], over_quota_of: OverQuotaOf | None) -> None:
@@ -144,6 +179,8 @@ class Preselector:
         over = None if self._over_quota_of is None else self._over_quota_of(host_of(lease.url))
         if over is not None:
             raise _OVER_LIMIT[over.status](over.annotation)
+        if self._skip is not None and ("?" in lease.url or ";" in lease.url):
+            await self._skip(lease)
         return Step.PROCEED
 
 

@@ -1,6 +1,7 @@
 """Builds the chain of a crawl: which processors a visit passes, in their order.
 
-    preselect -> names -> robots.txt -> fetch -> extract -> the user's own -> write -> candidates -> similar -> ahead
+    preselect -> names -> robots.txt -> fetch -> extract -> the user's own -> write -> parameters -> candidates -> similar
+    -> ahead
 
 `run.workers` runs it, and the disposition behind it.
 """
@@ -90,6 +91,7 @@ def build_chain(parts: ChainParts) -> Iterator[tuple[str, Processor]]:
         yield name.lower(), user_processor(name)
     if parts.exchanges is not None:
         yield "write", ArchivePage(parts.exchanges)
+    yield "parameters", admission.traps
     yield "candidates", candidates
     if admission.drop_similar is not None:
         yield "similar", admission.drop_similar

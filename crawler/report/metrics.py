@@ -51,7 +51,8 @@ METRICS: Mapping[str, Metric] = {
         "URLs that have ended, by the class of their status: 1xx to 5xx, other (HTTP), failed, excluded.", "class"
     ),
     "anabranch_failed_urls_total": Metric("URLs given up."),
-    "anabranch_excluded_urls_total": Metric("URLs that robots.txt, the scope or a limit excluded."),
+    "anabranch_excluded_urls_total": Metric("URLs that robots.txt, the scope or a limit excluded, and skipped ones."),
+    "anabranch_skipped_urls_total": Metric("URLs skipped because one of their parameters changes nothing."),
     "anabranch_retries_total": Metric("Failed tries that are repeated later."),
     "anabranch_broken_tries_total": Metric("Tries in which a processor raised an error."),
     "anabranch_robots_fetched_total": Metric("robots.txt fetched."),

@@ -63,6 +63,7 @@ class CrawlSnapshot(NamedTuple):
     shared_twice: int | None = None  #: URLs that another one of them took, too
     filter: Mapping[str, float | str] | None = None  #: the filter's figures; None before the first look at it
     totals: Mapping[str, Any] | None = None  #: as `run.verbs.totals_facts` makes it; None before the queue was opened
+    skipped: int = 0  #: of those excluded, URLs of which a parameter changes nothing
 
     @property
     def is_unanswered(self) -> bool:
@@ -83,7 +84,12 @@ def progress_line(now: CrawlSnapshot, before: CrawlSnapshot | None = None) -> st
         f"{now.active}/{now.workers} active",
         counted(now.gates, "gate"),
     ]
-    troubles = {"failed": now.failed, "excluded": now.excluded, "waiting for a retry": now.waiting}
+    troubles = {
+        "failed": now.failed,
+        "excluded": now.excluded - now.skipped,
+        "skipped": now.skipped,
+        "waiting for a retry": now.waiting,
+    }
     parts += [f"{number} {word}" for word, number in troubles.items() if number]
     return " · ".join([*parts, *_warnings(now)])
 
@@ -94,7 +100,13 @@ def progress_lines(now: CrawlSnapshot, rates: Rates) -> list[str]:
     states += f", {now.snoozed:,} snoozed" if now.snoozed else ""
     waiting = f", {now.waiting:,} of them wait for a retry" if now.waiting else ""
     disk = [] if now.free_bytes is None else [f"{format_bytes(now.free_bytes)} free"]
-    troubles = {"failed": now.failed, "excluded": now.excluded, "retries": now.retries, "broken": now.broken}
+    troubles = {
+        "failed": now.failed,
+        "excluded": now.excluded - now.skipped,
+        "skipped": now.skipped,
+        "retries": now.retries,
+        "broken": now.broken,
+    }
     rows = {
         "pages": f"{now.pages:,}, {rates.pages_now:.1f}/s now, {rates.pages_mean:.1f}/s mean",
         "bytes": f"{format_bytes(now.fetched_bytes)}, {_speed(rates.bytes_now)} now, {_speed(rates.bytes_mean)} mean",

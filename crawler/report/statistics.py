@@ -12,6 +12,7 @@ from typing import NamedTuple
 
 from anabranch.crawler.accounts.crawl_log import NO_TYPE
 from anabranch.crawler.accounts.totals import type_counted
+from anabranch.crawler.outcomes.status import FetchStatus
 from anabranch.crawler.report.troubles import Troubles
 from anabranch.crawler.visit import Visit
 from anabranch.frontier.records import OutcomeKind
@@ -27,7 +28,8 @@ class CrawlStatistics:
     started_s: float  #: epoch seconds
     pages: int = 0  #: URLs that were answered
     failed: int = 0  #: URLs given up
-    excluded: int = 0  #: URLs excluded by robots.txt, scope or limits
+    excluded: int = 0  #: URLs excluded by robots.txt, scope or limits, or skipped
+    skipped: int = 0  #: of these, URLs of which a parameter changes nothing
     retries: int = 0  #: tries that are repeated later
     robots: int = 0  #: robots.txt fetched
     fetched_bytes: int = 0  #: of bodies, as they were sent
@@ -72,6 +74,7 @@ class CrawlStatistics:
                 self.failed += 1
             case OutcomeKind.DISREGARDED:
                 self.excluded += 1
+                self.skipped += visit.status == FetchStatus.SKIPPED
         self.by_status[visit.status] += 1
 
 

@@ -137,7 +137,7 @@ async def open_parts(context: RunContext, opened: AsyncExitStack) -> RunParts:
     opened.push_async_callback(fetcher.close)
     opened.push_async_callback(sandbox.close)
     quotas_of = partial(host_quotas, accounts=accounts, clock=clock, of_host=_of_host(context, accounts))
-    admission = await open_admission(order, job.state, frontier, quotas_of, opened)
+    admission = await open_admission(order, job.state, frontier, quotas_of, book, opened)
     maker = CandidateMaker(admission.canonicalizer.key, tags := SourceTags())
     given = None if (similar := admission.drop_similar) is None else similar.learn
     seeding = Seeding(book, admission.scope, frontier, maker, sitemaps=order.extract.sitemaps, given=given)
@@ -162,7 +162,7 @@ async def open_parts(context: RunContext, opened: AsyncExitStack) -> RunParts:
     chain: Chain = tuple(build_chain(chain_parts))
     fetched_bytes = await asyncio.to_thread(_begin_round, context)
     limits = _limits(context, frontier.core.counts().done, fetched_bytes)
-    dispose: Dispose = disposition if similar is None else similar.learning_after(disposition)
+    dispose = admission.informed_after(disposition)
     explainer, services = _explainer(context, admission, book, chain), _services(context, frontier, resolver, fetcher)
     if share is not None:
         chain, dispose = share.metered(chain, dispose, context.statistics)
@@ -324,4 +324,6 @@ def _explainer(context: RunContext, admission: UrlAdmission, book: Book, chain: 
         verdict,
         logged=partial(last_entry, context.job.crawl_log, most_bytes=_SEARCHED_BYTES),
         is_blocked=admission.preselector.is_blocked,
+        skipped_by=admission.traps.kept.rule_of,
+        skips=admission.traps.rule_for,
     )

@@ -6,8 +6,9 @@ A Unix socket in the job's state folder, accessible to its owner only (mode 0600
     {"facts": {…}}    or    {"error": "one line", "code": 2}
 
 A request that has not begun at `latest_s`, by the machine's monotonic clock, is refused: its client may have given up.
-The crawl answers one request at a time, over all clients: a command during a long query would block the event loop. The holder
-of the job's lock owns the socket, so an existing socket belongs to a dead process and is replaced.
+The crawl answers one request at a time, over all clients: a command during a long query would block the event loop. A ping is
+answered at once, so a client tells a crawl that is busy from one that hangs. The holder of the job's lock owns the socket, so
+an existing socket belongs to a dead process and is replaced.
 """
 
 from __future__ import annotations
@@ -41,8 +42,13 @@ _MAX_ADDRESS_BYTES = 103
 _OPEN_FOLDERS = Path("/proc/self/fd")
 #: A client that sends a longer line is disconnected.
 _MAX_LINE_BYTES = 1 << 20
-#: If a crawl has not answered by then, it hangs, or its store does.
+#: How much of an answer is read at a time.
+_PIECE_BYTES = 1 << 16
+#: A busy crawl has answered a request by then, unless its store hangs.
 PATIENCE_S = 60.0
+#: A process that does not answer a ping in this time hangs: it is stopped, or its disk or a user's function does not return.
+SILENT_S = 3.0
+_PING = b'{"verb": "crawl-ping", "arguments": {}}'
 _REFUSED_LATE = "the crawl was busy with other questions; nothing was done, ask again"
 _NO_REQUEST = {"error": "the question is no JSON object with a verb and arguments", "code": ExitCode.USAGE}
 
@@ -59,7 +65,11 @@ class ControlRefused(CrawlerError):
 
 
 class ControlSilent(CrawlerError):
-    """The running crawl does not answer."""
+    """The running crawl does not answer. `is_sent`: it has the request, and may carry it out if it goes on."""
+
+    def __init__(self, line: str, *, is_sent: bool) -> None:
+        super().__init__(line)
+        self.is_sent = is_sent
 
 
 class Control:
@@ -100,6 +110,9 @@ class Control:
             self._path.unlink()
 
     def _received(self, connection: _Connection, line: bytes) -> None:
+        if line == _PING:
+            asyncio.get_running_loop().call_soon(connection.reply, {"facts": {}})
+            return
         reply = asyncio.create_task(self._serve(connection, line), name="control")
         self._replies.add(reply)
         reply.add_done_callback(self._replies.discard)
@@ -237,25 +250,66 @@ def has_crawl(state: Path) -> bool:
 def ask(state: Path, verb: str, arguments: Arguments, patience_s: float = PATIENCE_S) -> Facts | None:
     """Send a request to the running crawl (blocks); None if none runs here. Raises: ControlRefused, ControlSilent.
 
-    A crawl that does not begin with it in half of `patience_s` leaves it undone, also if it goes on later.
+    It must answer a ping in `SILENT_S` to get the request, and others while it is busy. A crawl that does not begin with the
+    request in half of `patience_s` leaves it undone, also if it goes on later.
     """
-    path = state / SOCKET
-    request = {"verb": verb, "arguments": arguments, "latest_s": monotonic() + patience_s / 2}
-    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as connection:
-        connection.settimeout(patience_s)
-        try:
-            with _reachable(path) as address:
-                connection.connect(address)
+    path, silent_s = state / SOCKET, min(SILENT_S, patience_s)
+    is_sent = False
+    try:
+        with _connected(path, silent_s) as connection:
+            if not _reply(connection, _PING):
+                return None
+            latest_s = monotonic() + patience_s
+            request = {"verb": verb, "arguments": arguments, "latest_s": latest_s - patience_s / 2}
+            connection.settimeout(patience_s)
             connection.sendall(json.dumps(request).encode() + b"\n")
-            with connection.makefile("rb") as lines:
-                line = lines.readline()
-        except TimeoutError as error:
-            raise ControlSilent(f"{path}: the crawl does not answer; look at its log, or stop its process") from error
-        except OSError:  # no process listens, or it has gone
-            return None
-    if not line.endswith(b"\n"):
+            is_sent = True
+            connection.settimeout(silent_s)
+            line = bytearray()
+            while not line.endswith(b"\n"):
+                try:
+                    piece = connection.recv(_PIECE_BYTES)
+                except TimeoutError:
+                    if monotonic() >= latest_s or not _pings(path, silent_s):
+                        raise
+                    continue
+                if not piece:
+                    return None
+                line += piece
+    except TimeoutError as error:
+        words = f"{path}: the crawl does not answer; look at its log, or stop its process"
+        raise ControlSilent(words, is_sent=is_sent) from error
+    except OSError:  # no process listens, or it has gone
         return None
     return facts_of(json.loads(line))
+
+
+def _pings(path: Path, silent_s: float) -> bool:
+    """Whether the process goes on. Raises: TimeoutError if not; OSError if it has gone."""
+    with _connected(path, silent_s) as connection:
+        return _reply(connection, _PING)
+
+
+@contextmanager
+def _connected(path: Path, timeout_s: float) -> Iterator[socket.socket]:
+    """A connection to the socket. Raises: OSError."""
+    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as connection:
+        connection.settimeout(timeout_s)
+        with _reachable(path) as address:
+            connection.connect(address)
+        yield connection
+
+
+def _reply(connection: socket.socket, line: bytes) -> bool:
+    """Send a line; whether a line comes back. Nothing else must be on its way. Raises: OSError."""
+    connection.sendall(line + b"\n")
+    reply = b""
+    while not reply.endswith(b"\n"):
+        piece = connection.recv(_PIECE_BYTES)
+        if not piece:
+            return False
+        reply += piece
+    return True
 
 
 def _bind(path: Path) -> socket.socket:

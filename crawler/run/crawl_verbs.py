@@ -35,6 +35,8 @@ if TYPE_CHECKING:  # commands on a job need none of it
 
 PAUSE, RESUME, STOP, STATUS, ADD = "crawl-pause", "crawl-resume", "crawl-stop", "crawl-status", "crawl-add"
 SET = "crawl-set"
+#: Queue skipped URLs again: those of which a parameter changes nothing.
+RETRY_SKIPPED = "crawl-retry-skipped"
 REPORT, METRICS = "report", "crawl-metrics"
 
 #: Rows of a report by default; and at most, since an answer is one line.
@@ -64,7 +66,7 @@ class CrawlVerbs:
 
     async def answer(self, verb: str, given: Arguments) -> Facts:
         """The facts. Raises: UsageError for wrong arguments; as `answer_running`."""
-        state, explainer = self._context.run_state, self._parts.explainer
+        state = self._context.run_state
         if verb == PAUSE:
             refuse_at_the_end("pause", state.phase)
             state.pause(Cause.OPERATOR)
@@ -81,20 +83,27 @@ class CrawlVerbs:
             return added_seeds(seeds, await self._parts.seeding.add(seeds, force=bool(given.get("force"))))
         elif verb == SET:
             return await self._set(settings_argument(given))
+        elif verb == RETRY_SKIPPED:
+            return {"queued": await self._parts.admission.traps.undo_all()}
         elif verb == REPORT:
             return await self._report(given)
         elif verb == METRICS:
             return self._metrics()
         elif verb != STATUS:
-            facts = await answer_running(self._parts.frontier, verb, explainer.with_key(verb, given))
-            facts = self._while_waiting(while_paused(facts, state.pause_reason))
-            if verb == RETRY:
-                return {**facts, "note": self._reached()}
-            if verb not in ABOUT_URLS:
-                return facts
-            facts = await asyncio.to_thread(explainer.with_log, facts)
-            return await asyncio.to_thread(explainer.with_trouble, explainer.with_scope(verb, facts))
+            return await self._of_frontier(verb, given)
         return self._status()
+
+    async def _of_frontier(self, verb: str, given: Arguments) -> Facts:
+        """A verb of `run.verbs`."""
+        explainer = self._parts.explainer
+        facts = await answer_running(self._parts.frontier, verb, explainer.with_key(verb, given))
+        facts = self._while_waiting(while_paused(facts, self._context.run_state.pause_reason))
+        if verb == RETRY:
+            return {**facts, "note": self._reached()}
+        if verb not in ABOUT_URLS:
+            return facts
+        facts = await asyncio.to_thread(explainer.with_log, facts)
+        return await asyncio.to_thread(explainer.with_trouble, explainer.with_scope(verb, facts))
 
     def _while_waiting(self, facts: Facts) -> Facts:
         """The facts; if the crawl waits for a service, that is why nothing can be leased, or why this URL waits."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import re
 from collections.abc import Callable, Container, Iterator, Sequence
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import ExitStack, closing, contextmanager, suppress
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -28,11 +28,13 @@ from anabranch.crawler.outcomes.userfunctions import UserFunctionFailed
 from anabranch.crawler.report.troubles import Trouble, last_logged
 from anabranch.crawler.robots.retrieval import robots_url
 from anabranch.crawler.run.verbs import Arguments, Facts
+from anabranch.crawler.scope.parameters import SAMPLED, Template
 from anabranch.crawler.scope.scope import Scope, explain_scope, open_scope
 from anabranch.crawler.scope.similarity import SimilarUrlFilter, open_similar_filter, similarity_of
 from anabranch.crawler.urls.canonicalization import Canonicalizer, KeyOf
 from anabranch.crawler.urls.parsing import seed_url
 from anabranch.frontier.inspect.explain import NEVER_SCHEDULED, NOT_STORED, REFUSED
+from anabranch.frontier.jobfolder import STATE
 from anabranch.frontier.records import GateKey, UrlState
 from anabranch.frontier.scheduling.lifecycle import QueueState
 from anabranch.frontier.times import clock_words
@@ -73,6 +75,8 @@ class UrlExplainer:
     robots_verdict: RobotsWords | None = None  #: of a page; None: only a running crawl has the rules
     logged: Logged = lambda _: None
     is_blocked: Callable[[str], bool] = lambda _: False  #: by the operator's patterns
+    skipped_by: Callable[[str], Template | None] = lambda _: None  #: the rule by which a URL was skipped
+    skips: Callable[[str], Template | None] = lambda _: None  #: the rule by which most URLs like this are skipped now
 
     def with_key(self, verb: str, given: Arguments) -> Arguments:
         """The arguments of a verb, with the key for dedup of the URL that they name, if they name one. Raises: OrderError."""
@@ -88,10 +92,12 @@ class UrlExplainer:
         return self.with_trouble(self.with_scope(verb, self.with_log(facts)))
 
     def with_log(self, facts: Facts) -> Facts:
-        """The facts with what only crawl.log knows of a URL (blocks): its hops after its end, and its end in an earlier round.
+        """The facts with what only crawl.log knows of a URL (blocks): its hops after its end, and its end in an earlier round;
+        and the rule that skipped it.
 
         Any thread may call it.
         """
+        facts = self._with_rule(facts)
         explanation = facts.get("explanation", {})
         state = explanation.get("state")
         if state not in {UrlState.ENDED.value, NEVER_SCHEDULED} or explanation["hops"] is not None:
@@ -103,6 +109,20 @@ class UrlExplainer:
         ended = _of_earlier_round(entry, facts["now_s"]) if state == NEVER_SCHEDULED else {}
         hops = None if "+" in entry.hops else entry.hops  # the log shortens long paths
         return {**facts, "explanation": {**explanation, "hops": hops, **ended}}
+
+    def _with_rule(self, facts: Facts) -> Facts:
+        """The facts with the parameter by which a URL was skipped, or may be."""
+        explanation = facts.get("explanation", {})
+        state, url = explanation.get("state"), explanation.get("subject", "")
+        words = ""
+        if state == UrlState.ENDED.value and (rule := self.skipped_by(url)) is not None:
+            if describe(FetchStatus.SKIPPED) in explanation["reason"]:
+                words = f"{_rule_words(rule)}; `anabranch retry JOB --trap` queues such URLs again"
+        elif state == UrlState.QUEUED.value and url not in self.seeds and (rule := self.skips(url)) is not None:
+            words = f"{_rule_words(rule)}: one in {SAMPLED} is fetched, the others end with {FetchStatus.SKIPPED:d}"
+        if not words:
+            return facts
+        return {**facts, "explanation": {**explanation, "reason": f"{explanation['reason']}; {words}"}}
 
     def with_scope(self, verb: str, facts: Facts) -> Facts:
         """The facts with the scope's words about their URL."""
@@ -160,6 +180,10 @@ class UrlExplainer:
         if self.similar is not None and not is_seed and self.similar.is_similar(url):
             lines.append("similar: it is like a URL that was taken, or it is that URL; links to such are dropped")
         return "\n".join(lines)
+
+
+def _rule_words(rule: Template) -> str:
+    return f"the parameter {rule.name} changed nothing in the URLs that were fetched of {rule.url}"
 
 
 def _of_earlier_round(entry: CrawlLogEntry, now_s: float) -> Facts:
@@ -247,6 +271,7 @@ def explainer_of(
         robots=partial(_logged_robots, crawl_log) if order.robots.robots == "obey" else None,
         trouble=lambda url, _, now_s: last_logged(directory, now_s, url),
         logged=partial(last_entry, crawl_log),
+        skipped_by=partial(_skipped_by, directory),
         is_blocked=blocked_by(order.scope.block),
     )
 
@@ -260,6 +285,17 @@ def open_explainer(directory: Path, order: CrawlOrder) -> Iterator[UrlExplainer]
         if similar is not None:
             opened.callback(lambda: asyncio.run(similar.close()))
         yield explainer_of(order, book, directory, similar)
+
+
+def _skipped_by(directory: Path, url: str) -> Template | None:
+    """The rule by which a URL was skipped, from the files of the job and of its workers."""
+    from anabranch.crawler.job.skipped import SkippedUrls  # noqa: PLC0415 - commands on a running crawl do not need it
+
+    for state in (directory / STATE, *sorted(directory.glob(f"workers/*/{STATE}"))):
+        with closing(SkippedUrls(state)) as kept:
+            if (rule := kept.rule_of(url)) is not None:
+                return rule
+    return None
 
 
 def _logged_robots(crawl_log: Path, url: str, now_s: float) -> str:

@@ -87,6 +87,7 @@ class RunMetrics:
             "anabranch_ended_urls_total": ended_by_class(run.by_status),
             "anabranch_failed_urls_total": run.failed,
             "anabranch_excluded_urls_total": run.excluded,
+            "anabranch_skipped_urls_total": run.skipped,
             "anabranch_retries_total": run.retries,
             "anabranch_broken_tries_total": run.broken,
             "anabranch_robots_fetched_total": run.robots,

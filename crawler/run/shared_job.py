@@ -56,10 +56,11 @@ from anabranch.crawler.report.progress import CrawlSnapshot, progress_line
 from anabranch.crawler.report.reports import report_kind
 from anabranch.crawler.report.table import json_facts
 from anabranch.crawler.report.troubles import last_logged
-from anabranch.crawler.run.control import PATIENCE_S, facts_of
+from anabranch.crawler.run.control import PATIENCE_S, SILENT_S, facts_of
 from anabranch.crawler.run.crawl_verbs import (
     LIMIT_KEYS,
     REPORT,
+    RETRY_SKIPPED,
     LimitUse,
     changed_facts,
     limits_note,
@@ -67,7 +68,7 @@ from anabranch.crawler.run.crawl_verbs import (
 )
 from anabranch.crawler.run.explain import ABOUT_URLS
 from anabranch.crawler.run.merging import joined_rows, merged_listing
-from anabranch.crawler.run.status import status_facts, stopped_facts, with_failures_of
+from anabranch.crawler.run.status import UNKNOWN, status_facts, stopped_facts, totals_of_counters, with_failures_of
 from anabranch.crawler.run.stopped_verbs import facts_of_stopped
 from anabranch.crawler.run.summing import summed_snapshot
 from anabranch.crawler.run.verbs import Arguments, Facts, gate_key, text_argument
@@ -75,7 +76,6 @@ from anabranch.crawler.urls.canonicalization import Canonicalizer
 from anabranch.crawler.urls.parsing import seed_url
 from anabranch.frontier.frontier import Frontier
 from anabranch.frontier.records import QueueKey
-from anabranch.frontier.scheduling.lifecycle import QueueState
 from anabranch.frontier.stores.contract import Counters, JobCounts
 from anabranch.frontier.stores.sql.reading import failures, job_counts
 from anabranch.frontier.stores.sql.requeue import epochs_of
@@ -127,6 +127,17 @@ class WorkerLine(NamedTuple):
     drains: bool
     obeyed: int  #: number of the operator's last wish that it has followed
     status: Mapping[str, Any] | None  #: None: there is none yet
+
+    @property
+    def is_silent(self) -> bool:
+        """It hangs, or is gone: it writes its status each second. One that joins has none yet."""
+        return self.silent_s > SILENT_S and (self.status is not None or self.lease_s <= 0)
+
+    @property
+    def silence(self) -> str:
+        """That it does not answer, in words."""
+        process = "" if self.status is None else f" (process {self.status['pid']})"
+        return f"{self.name}{process} has not answered for {duration_words(self.silent_s)}"
 
 
 def workers(connection: Connection) -> list[WorkerLine]:
@@ -202,13 +213,16 @@ class SharedJob:
     def want(self, wanted: Wish, notify: Callable[[str], None] = lambda _: None) -> Facts:
         """Have all workers do it; returns when they have begun to, with the job's status. Raises: NoWorkers, WorkersSilent.
 
-        `notify` gets a line if a worker keeps it waiting.
+        `notify` gets a line if a worker keeps it waiting. If all hang, they are asked for nothing; of some, the others do it.
         """
         for _ in _patience():
-            if self.at_work() or self.folder is None or self._is_free:
+            if self.at_work() or self.folder is None or self._is_free or self.silent():
                 break  # else its processes are being started
         if not self.at_work():
+            if silent := self.silent():
+                raise WorkersSilent(f"{self.place}: {_silences(silent)}; nothing was changed")
             raise NoWorkers(f"{self.place}: no worker of this job is at work; there is nothing to {wanted.value}")
+        self._refuse_silent()
         self._await_obeyed(self.database.do(partial(put_wish, wanted=wanted)), notify)
         return self.status()
 
@@ -219,6 +233,8 @@ class SharedJob:
             left = [line for line in self.at_work() if line.obeyed < number]
             if not left:
                 return
+            if monotonic() - began_s > SILENT_S and all(line.is_silent for line in left):
+                raise WorkersSilent(f"{self.place}: {_silences(left)}; if it goes on, it does the same as the others")
             if not is_notified and monotonic() - began_s > _SLOW_S:
                 is_notified = True
                 waits = [
@@ -227,6 +243,18 @@ class SharedJob:
                 notify(f"waiting for {'; '.join(waits)}")
         names = ", ".join(line.name for line in left)
         raise WorkersSilent(f"{self.place}: {names} do not answer; their leases end if they are gone")
+
+    def silent(self) -> list[WorkerLine]:
+        """The workers that do not answer, also those whose leases have ended."""
+        return [] if self._is_free else [line for line in self.database.do(workers) if line.is_silent]
+
+    def _refuse_silent(self) -> None:
+        """Raises: WorkersSilent if all workers have been silent for `SILENT_S`, before they are asked for anything."""
+        for _ in _patience(SILENT_S):
+            at_work = self.at_work()
+            if not at_work or not all(line.is_silent for line in at_work):
+                return
+        raise WorkersSilent(f"{self.place}: {_silences(at_work)}; nothing was changed")
 
     def drain(self, name: str, notify: Callable[[str], None], patience_s: float) -> None:
         """Have one worker end in order, and wait until it has; `notify` gets a line when it begins to.
@@ -305,8 +333,7 @@ class SharedJob:
         if is_free or (not look.at_work and self.folder is None):
             return self._status_as_left(look, now)
         processes = {line.name: line.status["pid"] for line in look.at_work if line.status is not None}
-        phase = "paused" if now.paused else "waiting" if now.awaits else "running" if processes else "starting"
-        facts = status_facts(now, phase, _line(now, len(look.at_work)), processes=processes)
+        facts = status_facts(now, _phase(now, look), _line(now, look), processes=processes)
         return facts if self.folder is None else {**facts, "pid": who_holds(self.folder)[1]}
 
     def _status_as_left(self, look: JobLook, now: CrawlSnapshot) -> Facts:
@@ -332,7 +359,7 @@ class SharedJob:
 
     def snapshot(self, look: JobLook) -> CrawlSnapshot:
         """The last statuses of the workers at work as one, with the job's own counts of this run."""
-        totals = _totals(look.counts.counters, look.counts.links)
+        totals = totals_of_counters(look.counts.counters, look.counts.links)
         statuses = [{**line.status, "name": line.name} for line in look.at_work if line.status is not None]
         done, begin = look.counts.counters, look.begin
         elapsed_s = look.now_s - begin.since_s if look.at_work else 0.0
@@ -367,6 +394,8 @@ class SharedJob:
             raise NoWorkers(f"{self.place}: no worker of this job is at work")
         if verb == "ls":
             return merged_listing([facts_of(reply) for reply in self._ask(at_work, verb, given)], given)
+        if verb == RETRY_SKIPPED:
+            return {"queued": sum(facts_of(reply)["queued"] for reply in self._ask(at_work, verb, given))}
         if verb == REPORT and given.get("name") in _OF_EACH:
             return joined_rows([facts_of(reply) for reply in self._ask(at_work, verb, given)], report_limit(given))
         share = self._share_of(verb, given)
@@ -419,9 +448,10 @@ class SharedJob:
         if not replies and not self.at_work():  # it was killed, and its lease has ended meanwhile
             raise NoWorkers(f"{self.place}: no worker of this job is running")
         if silent or not replies:
-            names = (
-                ", ".join(line.name for line in self.at_work() if line.epoch in silent) or "the worker that was asked"
-            )
+            lines = [line for line in self.at_work() if line.epoch in silent]
+            if hung := [line for line in lines if line.is_silent]:
+                raise WorkersSilent(f"{self.place}: {_silences(hung)}")
+            names = ", ".join(line.name for line in lines) or "the worker that was asked"
             raise WorkersSilent(f"{self.place}: no answer from {names}; ask again")
         return list(replies.values())
 
@@ -433,10 +463,11 @@ class SharedJob:
         replies: dict[int, Mapping[str, Any]] = {}
         silent: set[int] = set()
         try:
+            began_s = monotonic()
             for _ in _patience(patience_s):
                 replies |= self._replies({epoch: numbers[epoch] for epoch in numbers.keys() - replies.keys()})
                 silent = numbers.keys() - replies.keys() - self._gone(numbers.keys() - replies.keys())
-                if not silent:
+                if not silent or (monotonic() - began_s > SILENT_S and self._all_silent(silent)):
                     break
         finally:  # what was not answered must not be done later
             for epoch in numbers.keys() - replies.keys():
@@ -448,6 +479,9 @@ class SharedJob:
         replies = {epoch: self.database.do(partial(take_answer, number=number)) for epoch, number in numbers.items()}
         return {epoch: reply for epoch, reply in replies.items() if reply is not None}
 
+    def _all_silent(self, epochs: set[int]) -> bool:
+        return all(line.is_silent for line in self.at_work() if line.epoch in epochs)
+
     def _gone(self, epochs: set[int]) -> set[int]:
         return epochs - {line.epoch for line in self.at_work()} if epochs else set()
 
@@ -457,6 +491,7 @@ class JobLook(NamedTuple):
 
     now_s: float  #: by the server's clock
     at_work: list[WorkerLine]  #: workers whose leases last
+    silent: list[WorkerLine]  #: workers that do not answer, also those whose leases have ended
     counts: JobCounts
     used: UsedLimits  #: since the job began
     begin: RunBegin  #: of the run, whoever is at work by now
@@ -470,9 +505,10 @@ def failures_of_job(connection: Connection) -> Mapping[int, int]:
 def _read_status(connection: Connection) -> JobLook:
     now_s = server_time(connection)
     if not has_workers(connection):
-        return JobLook(now_s, [], JobCounts(Counters(), 0), UsedLimits(0, 0), RunBegin())
-    at_work = [line for line in workers(connection) if line.lease_s > 0]
-    return JobLook(now_s, at_work, job_counts(connection), used(connection), run_begin(connection))
+        return JobLook(now_s, [], [], JobCounts(Counters(), 0), UsedLimits(0, 0), RunBegin())
+    known = workers(connection)
+    at_work, silent = [line for line in known if line.lease_s > 0], [line for line in known if line.is_silent]
+    return JobLook(now_s, at_work, silent, job_counts(connection), used(connection), run_begin(connection))
 
 
 def worker_numbers(look: JobLook) -> dict[tuple[str, int], Numbers]:
@@ -481,26 +517,21 @@ def worker_numbers(look: JobLook) -> dict[tuple[str, int], Numbers]:
     return {(status["machine"], status["pid"]): status.get("metrics", {}) for status in statuses}
 
 
-def _totals(counters: Counters, links: int) -> dict[str, Any]:
-    """The totals of `ls`, from rows."""
-    return {
-        "pending": counters.queued - counters.retired + links,
-        "waiting": counters.waiting,
-        "in_flight": 0,
-        "done": counters.done,
-        "failed": counters.failed,
-        "disregarded": counters.disregarded,
-        "retired": counters.retired,
-        "gates_open": 0,
-        # Which of them are empty no row says.
-        "queues": {state.value: counters.queues if state is QueueState.INACTIVE else 0 for state in QueueState},
-        "why_idle": "",
-    }
+def _silences(lines: Sequence[WorkerLine]) -> str:
+    return ", ".join(line.silence for line in lines)
 
 
-def _line(now: CrawlSnapshot, workers_at_work: int) -> str:
-    at_work = counted(workers_at_work, "worker")
-    return f"{at_work} · {progress_line(now)}"
+def _phase(now: CrawlSnapshot, look: JobLook) -> str:
+    """Of a job that workers crawl, or have begun to."""
+    if look.silent and all(worker.is_silent for worker in look.at_work):
+        return UNKNOWN
+    is_joined = any(worker.status is not None for worker in look.at_work)
+    return "paused" if now.paused else "waiting" if now.awaits else "running" if is_joined else "starting"
+
+
+def _line(now: CrawlSnapshot, look: JobLook) -> str:
+    at_work = counted(len(look.at_work), "worker")
+    return " · ".join(filter(None, [at_work, progress_line(now), _silences(look.silent)]))
 
 
 # A job that no worker crawls

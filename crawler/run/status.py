@@ -10,7 +10,7 @@ import os
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import structlog
 
@@ -21,6 +21,7 @@ from anabranch.crawler.report.progress_log import (
     CrawlEvent,
     DeepestQueue,
     ProgressFacts,
+    ProgressLine,
     ProgressLog,
     memory_of_process,
 )
@@ -34,13 +35,15 @@ from anabranch.frontier.frontier import Frontier
 from anabranch.frontier.inspect.statistics import FrontierStatistics
 from anabranch.frontier.records import WaitsFor
 from anabranch.frontier.scheduling.lifecycle import QueueState
+from anabranch.frontier.times import counted, duration_words
 
 if TYPE_CHECKING:  # commands on a job need none of it
     from anabranch.crawler.run.composition import RunContext
     from anabranch.crawler.run.services import Services
+    from anabranch.frontier.stores.contract import Counters
 
-#: The phase of a job that no process crawls.
-STOPPED = "stopped"
+#: The phase of a job that no process crawls; and of one whose process does not answer, or that cannot be read: see its `line`.
+STOPPED, UNKNOWN = "stopped", "unknown"
 #: Counts that a look at all queues replaces, or that are no totals.
 _LOOKED_UP = frozenset({"queues", "gates", "trouble"})
 #: Fields of a snapshot that are not shown by their names.
@@ -155,6 +158,7 @@ class RunStatus:
             pages=run.pages,
             failed=run.failed,
             excluded=run.excluded,
+            skipped=run.skipped,
             retries=run.retries,
             fetched_bytes=run.fetched_bytes,
             active=run.active,
@@ -282,6 +286,33 @@ def with_failures_of(facts: Facts, failures: Mapping[int, int]) -> Facts:
     """The status of a stopped job, with the most frequent reasons of its failures, by status. Pure."""
     listed = [{"status": status, "words": describe(status), "count": count} for status, count in biggest(failures)]
     return {**facts, "failures": listed}
+
+
+def totals_of_counters(counters: Counters, links: int = 0) -> dict[str, Any]:
+    """The totals of `ls`, from a store's counts; `links` are on their way between workers. Pure."""
+    return {
+        "pending": counters.queued - counters.retired + links,
+        "waiting": counters.waiting,
+        "in_flight": 0,
+        "done": counters.done,
+        "failed": counters.failed,
+        "disregarded": counters.disregarded,
+        "retired": counters.retired,
+        "gates_open": 0,
+        # Which of them are empty no row says.
+        "queues": {state.value: counters.queues if state is QueueState.INACTIVE else 0 for state in QueueState},
+        "why_idle": "",
+    }
+
+
+def silent_words(pid: int | None, progress: ProgressLine | None, now_s: float) -> str:
+    """That a process does not answer, and what its last progress line says. Pure."""
+    process = "its process" if pid is None else f"process {pid}"
+    if progress is None:
+        return f"{process} does not answer; it has written no progress line"
+    counts = f"{counted(progress.downloaded, 'page')}, {progress.queued:,} queued, {progress.failed:,} failed"
+    age = duration_words(max(now_s - progress.time_s, 0.0))
+    return f"{process} does not answer; its last progress line, {age} old: {counts}"
 
 
 def _whole(figure: float | str | None) -> int | None:

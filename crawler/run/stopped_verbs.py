@@ -22,6 +22,7 @@ from anabranch.crawler.job.seeding import (
     seed_outcomes,
 )
 from anabranch.crawler.job.seeds import Book, Seed, SourceTags
+from anabranch.crawler.job.skipped import SkippedUrls, due_again
 from anabranch.crawler.job.state import Round, current_round, round_of_run
 from anabranch.crawler.outcomes.endings import WhyEnded, biggest
 from anabranch.crawler.outcomes.errors import storage_errors
@@ -46,6 +47,25 @@ def add_to_stopped(frontier: Frontier, book: Book, seeds: Sequence[Seed], key: K
     verdicts = frontier.schedule(candidates)  # a Frontier that was opened just now is not busy
     frontier.flush()
     return added_seeds(seeds, run(added_in_steps(frontier, candidates, verdicts, known)))
+
+
+def retry_skipped_of_stopped(states: Iterable[Path], frontier: Frontier, key: KeyOf) -> int:
+    """Undo the rules of a job that is not running (blocks), and queue what they skipped again; how many URLs.
+
+    `states` are the state folders of the job, or of its workers. After a kill the same call, or the next run, goes on with it.
+    """
+    queued = 0
+    for state in states:
+        with closing(SkippedUrls(state)) as kept:
+            for rule in kept.rules():
+                kept.undo(rule.template)
+                for page in kept.pages(rule.template):
+                    due, settled = due_again(page, frontier.operations.ended, key)
+                    frontier.schedule(due)
+                    frontier.flush()
+                    kept.remove(settled)
+                    queued += len(due)
+    return queued
 
 
 def report_of_stopped(

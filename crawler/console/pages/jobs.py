@@ -27,10 +27,10 @@ from anabranch.crawler.console.pages.shell import (
 )
 from anabranch.crawler.console.watch import EVERY_S
 from anabranch.crawler.job.checking import Check
-from anabranch.crawler.operate.listing import NOT_RUNNING, UNKNOWN
+from anabranch.crawler.operate.listing import NOT_RUNNING
 from anabranch.crawler.order.quantities import format_bytes
 from anabranch.crawler.outcomes.errors import CrawlerError
-from anabranch.crawler.run.status import STOPPED
+from anabranch.crawler.run.status import STOPPED, UNKNOWN
 from anabranch.crawler.run.verbs import Facts
 
 _COLUMNS = (

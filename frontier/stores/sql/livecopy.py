@@ -14,21 +14,24 @@ import fcntl
 import os
 import shutil
 import sqlite3
+import tempfile
 from collections.abc import Iterator, Sequence
 from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 
-from anabranch.frontier.errors import StoreInUse
+from anabranch.frontier.errors import FrontierError, StoreInUse
 from anabranch.frontier.seen import ExactFilter
-from anabranch.frontier.stores.contract import CHECKPOINT, FILTER
+from anabranch.frontier.stores.contract import CHECKPOINT, FILTER, Counters
 from anabranch.frontier.stores.sql.schema import NOTE
-from anabranch.frontier.stores.sql.sqlite import log_of, translated
+from anabranch.frontier.stores.sql.sqlite import kept_counters, log_of, translated
 
 #: Copies until one is whole. The first one may meet a log that is long already.
 _TRIES = 5
 _HEADER_BYTES = 32
 #: What a transaction needs beside the copy.
 _LEAST_BYTES = 64 << 10
+#: The largest file that is copied for its totals alone.
+_SMALL_BYTES = 256 << 20
 #: The filter's position in the copy's notes, and that of `StoreDecides`.
 POSITION = "copy-1"
 
@@ -61,6 +64,19 @@ def copy_live(file: Path, copy: Path) -> None:
         if disk.f_bavail * disk.f_frsize < _LEAST_BYTES:  # the copy has just fitted, and SQLite calls that an I/O error
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(copy)) from error
         raise translated(file, error) from error
+
+
+def live_counters(file: Path) -> Counters | None:
+    """The totals of a store whose owner may hold it. None if they cannot be had soon: no store, a large one, or it is written.
+
+    Cost: a copy of the file, at most `_SMALL_BYTES`.
+    """
+    with suppress(OSError, FrontierError), tempfile.TemporaryDirectory(prefix="anabranch-") as folder:
+        if file.stat().st_size <= _SMALL_BYTES:
+            copy = Path(folder) / file.name
+            copy_live(file, copy)
+            return kept_counters(copy)
+    return None
 
 
 class StoreDecides(ExactFilter):

@@ -88,6 +88,7 @@ NO_FLAGS = {
         "block",
         "max_path_repeats",
         "schemes",
+        "skip_parameter_traps",
     ),
     *("modules", "processors", "pages_per_host", "bytes_per_host", "time_per_host"),
     *("max_path_depth", "max_url_length", "similar", "similar_expect", "rules"),

@@ -26,6 +26,7 @@ def test_the_numbers_are_those_of_heritrix() -> None:
         "BLOCKED_BY_PROCESSOR": -5002,
         "OVER_QUOTA": -5003,
         "OVER_TIME": -5004,
+        "SKIPPED": -5005,
         "DELETED": -6000,
         "WORKER_KILLED": -7000,
         "ROBOTS_EXCLUDED": -9998,

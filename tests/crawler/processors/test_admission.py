@@ -167,7 +167,7 @@ async def test_without_the_key_there_is_no_similarity_filter(tmp_path) -> None:
     """And no folder of it; scope and keys are always there."""
     order = CrawlOrder(urls=UrlsSection(canonicalization=("www",)))
     async with memory_frontier() as frontier, AsyncExitStack() as opened:
-        admission = await open_admission(order, tmp_path, frontier, lambda _: None, opened)
+        admission = await open_admission(order, tmp_path, frontier, lambda _: None, (), opened)
         assert (admission.similar, admission.drop_similar) == (None, None)
         assert not (tmp_path / "similar").exists()
         assert admission.canonicalizer.key("http://www.a.test/1") == b"http://a.test/1"
@@ -185,7 +185,7 @@ async def test_without_the_key_there_is_no_similarity_filter(tmp_path) -> None:
 async def test_functions_of_the_operators_own_see_each_link(tmp_path, order, is_kept) -> None:
     """So where they judge, or make keys, no URL is taken for known before; rules of ours would say the same again."""
     async with memory_frontier() as frontier, AsyncExitStack() as opened:
-        admission = await open_admission(order, tmp_path, frontier, lambda _: None, opened)
+        admission = await open_admission(order, tmp_path, frontier, lambda _: None, (), opened)
         assert (admission.seen is not None) is is_kept
 
 
@@ -195,7 +195,7 @@ async def test_the_filter_of_the_order_is_written_down_when_all_is_closed(tmp_pa
     async with memory_frontier() as frontier:
         for known in (False, True):
             async with AsyncExitStack() as opened:
-                admission = await open_admission(order, tmp_path, frontier, lambda _: None, opened)
+                admission = await open_admission(order, tmp_path, frontier, lambda _: None, (), opened)
                 assert admission.similar is not None
                 assert admission.drop_similar is not None
                 assert admission.similar.is_similar("http://a.test/") is known
@@ -208,6 +208,6 @@ async def test_a_filter_of_similar_urls_hears_of_what_the_frontier_has(tmp_path,
     order = CrawlOrder(scope=ScopeSection(similar=similar))
     urls = [f"http://a.test/{number}" for number in range(5)]
     async with memory_frontier(*urls) as frontier, AsyncExitStack() as opened:
-        admission = await open_admission(order, tmp_path, frontier, lambda _: None, opened)
+        admission = await open_admission(order, tmp_path, frontier, lambda _: None, (), opened)
         assert admission.seen is not None
         assert list(await admission.seen.are_new(urls, [None] * 5)) == [are_new] * 5

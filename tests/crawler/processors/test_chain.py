@@ -41,6 +41,7 @@ def chain(*, is_archived: bool = False, is_similar: bool = False, **sections: An
         seen=None,
         preselector=Preselector(unused, ()),
         quotas_of=unused,
+        traps=unused,
     )
     parts = ChainParts(
         order=CrawlOrder.model_validate(sections),
@@ -62,9 +63,9 @@ def chain(*, is_archived: bool = False, is_similar: bool = False, **sections: An
 
 def test_processors_have_one_order_and_one_name_in_all_reports() -> None:
     """That of the counters."""
-    names = ["preselect", "names", "preconditions", "fetch", "extract", "candidates", "ahead"]
+    names = ["preselect", "names", "preconditions", "fetch", "extract", "parameters", "candidates", "ahead"]
     assert list(chain()) == names
-    whole = [*names[:5], "write", "candidates", "similar", "ahead"]
+    whole = [*names[:5], "write", "parameters", "candidates", "similar", "ahead"]
     assert list(chain(is_archived=True, is_similar=True)) == whole
 
 

@@ -249,7 +249,7 @@ def test_the_lines_of_a_terminal_say_all_that_an_operator_asks() -> None:
         "  queued   4,000 URLs, 3 of them wait for a retry",
         "  queues   997: 12 ready (4 parked), 2 snoozed",
         "  gates    5 in memory, 1 open",
-        "  troubles 1 failed, 0 excluded, 7 retries, 0 broken",
+        "  troubles 1 failed, 0 excluded, 0 skipped, 7 retries, 0 broken",
     ]
 
 

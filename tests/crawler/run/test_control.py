@@ -360,6 +360,50 @@ def test_a_crawl_that_does_not_answer_is_told_apart_from_none(tmp_path: Path) ->
             ask(tmp_path, "ls", {}, patience_s=0.05)
 
 
+def test_a_crawl_that_does_not_answer_a_ping_gets_no_request(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """So it does nothing when it goes on, however long it was stopped."""
+    monkeypatch.setattr(control, "SILENT_S", 0.05)
+    with socket.socket(socket.AF_UNIX) as listener:
+        listener.bind(str(tmp_path / SOCKET))
+        listener.listen()
+        with pytest.raises(ControlSilent) as silent:
+            ask(tmp_path, "crawl-stop", {})
+        assert not silent.value.is_sent
+        with listener.accept()[0] as connection:
+            assert connection.recv(1000).count(b"\n") == 1
+            assert connection.recv(1000) == b""
+
+
+async def test_a_crawl_that_is_busy_is_not_silent(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It answers pings while it works on a request, or while others wait before it."""
+    monkeypatch.setattr(control, "SILENT_S", 0.05)
+    loop, done, count = asyncio.get_running_loop(), asyncio.Event(), 0
+
+    def pings(path: Path, _: float) -> bool:
+        nonlocal count
+        count += 1
+        if count == 3:
+            loop.call_soon_threadsafe(done.set)
+        with control._connected(path, 60.0) as connection:
+            return control._reply(connection, control._PING)
+
+    async def answer(verb: str, arguments: Mapping[str, Any]) -> dict[str, Any]:
+        await done.wait()
+        return {"verb": verb}
+
+    monkeypatch.setattr(control, "_pings", pings)
+    async with Control(tmp_path, answer):
+        asked_both = await asyncio.gather(asked(tmp_path, "ls"), asked(tmp_path, "why"))
+    assert asked_both == [{"verb": "ls"}, {"verb": "why"}]
+
+
+async def test_a_client_may_ping_as_often_as_it_likes(tmp_path: Path) -> None:
+    """Each has its answer, in order with those to requests."""
+    async with Control(tmp_path, echo):
+        answers = await said(tmp_path, (control._PING + b"\n") * 5000 + b'{"verb": "ls", "arguments": {}}\n', 5001)
+    assert answers == [{"facts": {}}] * 5000 + [{"facts": {"verb": "ls"}}]
+
+
 def test_a_crawl_that_ends_without_an_answer_is_none(tmp_path: Path) -> None:
     """It closed the connection: the job can be opened now."""
     with socket.socket(socket.AF_UNIX) as listener:
