@@ -57,6 +57,21 @@ class _Known:
     def is_rule(self) -> bool:
         return self.equal >= LEARNT
 
+    def count(self) -> None:
+        """Another URL had an equal answer."""
+        self.equal += 1
+
+    def undo(self) -> bool:
+        """Two URLs differ; whether it was a rule."""
+        was_rule = self.is_rule
+        self.equal, self.signature = -1, b""
+        return was_rule
+
+    def is_turn(self) -> bool:
+        """A URL has come: whether it is the one in `SAMPLED`."""
+        self.turn += 1
+        return self.turn % SAMPLED == 0
+
 
 class ParameterRules:
     """The rules of one job. Cost: 0.1 µs for a URL without parameters, else 2 µs for each parameter, and its signature."""
@@ -86,8 +101,8 @@ class ParameterRules:
             if known is None:
                 self._remember(template, _Known(signature or b"", -1 if signature is None else 1))
             elif signature == known.signature:
-                known.equal += 1
-            elif self._undo(known):
+                known.count()
+            elif known.undo():
                 undone.append(template)
         return undone
 
@@ -99,10 +114,8 @@ class ParameterRules:
         """The rule by which a URL is not fetched; None: fetch it. Each call counts: of `SAMPLED` the last one is fetched."""
         for template in templates_of(url):
             known = self._find(template)
-            if known is not None and known.is_rule:
-                known.turn += 1
-                if known.turn % SAMPLED:
-                    return template
+            if known is not None and known.is_rule and not known.is_turn():
+                return template
         return None
 
     def rule_for(self, url: str) -> Template | None:
@@ -130,13 +143,7 @@ class ParameterRules:
         if known is None:
             self.restore(template, None)
         else:
-            self._undo(known)
-
-    def _undo(self, known: _Known) -> bool:
-        """Whether it was a rule."""
-        was_rule = known.is_rule
-        known.equal, known.signature = -1, b""
-        return was_rule
+            known.undo()
 
     def _find(self, template: Template) -> _Known | None:
         site, key = authority_of(template.url), _key(template)
