@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from anabranch.crawler.api import DiskFull as DiskFull
     from anabranch.crawler.api import JobInUse as JobInUse
     from anabranch.crawler.api import Link as Link
+    from anabranch.crawler.api import NoSeedAnswered as NoSeedAnswered
     from anabranch.crawler.api import NoSeeds as NoSeeds
     from anabranch.crawler.api import OrderError as OrderError
     from anabranch.crawler.api import Page as Page
@@ -68,8 +69,9 @@ if TYPE_CHECKING:
     from anabranch.frontier import open_frontier as open_frontier
 
 _NAMES = {
-    "crawler.api": "BodyRule Crawl CrawlOrder CrawlResult CrawlerError DiskFull JobInUse Link NoSeeds OrderError Page PageHead "
-    "PageProcessor Response ScopeRule ServiceAway Step StorageError Target UrlRule UsageError Visit WarcRef crawl run",
+    "crawler.api": "BodyRule Crawl CrawlOrder CrawlResult CrawlerError DiskFull JobInUse Link NoSeedAnswered NoSeeds "
+    "OrderError Page PageHead PageProcessor Response ScopeRule ServiceAway Step StorageError Target UrlRule UsageError Visit "
+    "WarcRef crawl run",
     "dedup": "BadParameters DedupError Dsbf DsbfParameters ExactIndex FormatMismatch Smm UniqFilter UniqParameters",
     "frontier": "AsyncFrontier Budgets Candidate Drained Frontier FrontierError FrontierOrder FrontierStore HostTrouble Lease "
     "LeaseLost Outcome OutcomeKind Override Politeness QueuePolicy SeenFilter StoreUnavailable Verdict VerdictKind WaitsFor "

@@ -229,7 +229,19 @@ def _parameters(folder: Path, choice: Choice) -> UniqParameters | SimilarityPara
             raise _contradiction(folder, name, values[name], value)
         if values[name] != value:  # the levels of an SMM, which follow from `expected`
             raise _contradiction(folder, "expected", f"{name} {_shown(values[name])}", f"{name} {_shown(value)}")
+    _refuse_unnamed(folder, values, choice)
     return recorded
+
+
+def _refuse_unnamed(folder: Path, values: Mapping[str, Any], choice: Choice) -> None:
+    """Raises: NoSuchChoice if the folder's filter needs a user function that the choice does not name; it would run."""
+    for name in ("signature", "features"):
+        value = values.get(name, ())
+        functions = [one for one in ([value] if isinstance(value, str) else value) if ":" in one]
+        if functions and getattr(choice, name) is None:
+            raise NoSuchChoice(
+                name, f"{folder} was made with {_shown(value)}, which is code that only the folder names; name it, too"
+            )
 
 
 def _given(kind: str, choice: Choice) -> dict[str, Any]:

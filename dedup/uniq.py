@@ -123,11 +123,11 @@ class UniqParameters:
             shape(self.smm_signature, self.smm_levels)
         if "dsbf" in self.stages:
             self.dsbf.require_few_leaves()
-        return _written(self)
+        return format_of(self)
 
 
-def _written(given: UniqParameters) -> formatfile.Format:
-    """The format of these parameters, whether or not the stages can be made of them."""
+def format_of(given: UniqParameters) -> formatfile.Format:
+    """The format of these parameters, whether or not the stages can be made of them; imports no user function."""
     resolved: dict[str, Any] = {field.name: getattr(given, field.name) for field in fields(given)}
     resolved |= {"levels": list(given.smm_levels), "signature": given.smm_signature}
     names = ["mode", *(name for stage in given.stages for name in _PARAMETERS[stage])]
@@ -149,7 +149,7 @@ def recorded(folder: Path) -> UniqParameters | None:
     try:
         levels = tuple(parameters["levels"]) if "levels" in parameters else None
         read = replace(UniqParameters(), **{**parameters, "levels": levels})
-        _written(read).require(path, found)
+        format_of(read).require(path, found)
         _ = read.dsbf  # a filter writes only numbers within their bounds
     except (TypeError, BadParameters) as error:
         raise FormatMismatch(f"{path} is damaged: its parameters are not those of a filter") from error

@@ -37,6 +37,7 @@ from anabranch.frontier.policies.groups import parse_group
 from anabranch.frontier.policies.precedence import parse_queue_precedence, parse_uri_precedence
 from anabranch.frontier.policies.shares import ShareRule, policy_queue, share_rule
 from anabranch.frontier.policies.sheets import Sheets
+from anabranch.frontier.policies.userfunctions import Import
 from anabranch.frontier.records import Candidate
 from anabranch.frontier.scheduling.gates import GateMaker
 from anabranch.frontier.scheduling.queues import QueueRules
@@ -154,6 +155,10 @@ def _named(
         return replace(order, uniq=seen), None
     if seen is not None and not hasattr(seen, "unseen"):
         raise TypeError(f"seen {seen!r}: give a filter, its name or UniqParameters")
+    if seen is None and order.withheld:
+        raise TypeError(
+            "a Frontier whose functions are withheld can only be viewed: give a copy of its state, and a filter"
+        )
     return order, seen
 
 
@@ -165,6 +170,15 @@ def clear_filter(state: Path) -> None:
     folder = state / SEEN_FOLDER
     with _filter_errors(folder):
         remove_filter(folder)
+
+
+#: What a policy that is withheld answers: a queue without URLs.
+NOT_RUN = "not run"
+
+
+def _import_of(order: FrontierOrder, instead: object) -> Import:
+    """Imports user functions; in the place of one that the order withholds comes a function that answers `instead`."""
+    return lambda name: (lambda *_: instead) if name in order.withheld else user_function(name)
 
 
 def user_function(name: str) -> Callable[..., Any]:
@@ -181,7 +195,7 @@ def check_order(order: FrontierOrder) -> None:
     checked_choice(order.uniq)
     sheets = Sheets(order.overrides)
     _assign(order, sheets)
-    parse_group(order.group, ip_of=order.ip_of, imported=user_function)
+    parse_group(order.group, ip_of=order.ip_of, imported=_import_of(order, None))
     if order.shares is not None:
         share_rule_of(order)
     _rules(order, sheets)
@@ -189,7 +203,7 @@ def check_order(order: FrontierOrder) -> None:
 
 def share_rule_of(order: FrontierOrder) -> ShareRule:
     """Which share of the order's job a host is in; for `SqlStore(…, shared=Shared(rule, worker))`. Raises: PolicyError."""
-    group_of = parse_group(order.group, ip_of=order.ip_of, imported=user_function)
+    group_of = parse_group(order.group, ip_of=order.ip_of, imported=_import_of(order, None))
     return share_rule(1 if order.shares is None else order.shares, order.policy, order.group, group_of)
 
 
@@ -222,19 +236,20 @@ def precedence_of(order: FrontierOrder) -> Callable[[str], int]:
 
 
 def _assign(order: FrontierOrder, sheets: Sheets) -> Assign:
-    return parse_policy(order.policy, ip_of=order.ip_of, imported=user_function, overrides=sheets)
+    return parse_policy(order.policy, ip_of=order.ip_of, imported=_import_of(order, NOT_RUN), overrides=sheets)
 
 
 def _rules(order: FrontierOrder, sheets: Sheets) -> QueueRules:
-    cost = parse_cost(order.cost, user_function)
+    number = _import_of(order, 1)
+    cost = parse_cost(order.cost, number)
     host_of = host_of_queue(order.policy)
     is_per_share = order.shares is not None and (host_of is None or sheets.has_keys)
     return QueueRules(
         per_queue=order.per_queue,
         budgets=order.budgets,
         cost=cost,
-        uris=parse_uri_precedence(order.uri_precedence, user_function, cost),
-        queues=parse_queue_precedence(order.queue_precedence, user_function, order.precedence_floor),
+        uris=parse_uri_precedence(order.uri_precedence, number, cost),
+        queues=parse_queue_precedence(order.queue_precedence, number, order.precedence_floor),
         sheets=sheets,
         host_of=host_of,
         policy_key=policy_queue if is_per_share else None,
@@ -258,7 +273,7 @@ def _parts(
         order.group_politeness,
         order.backoff,
         sheets,
-        parse_group(order.group, ip_of=order.ip_of, imported=user_function),
+        parse_group(order.group, ip_of=order.ip_of, imported=_import_of(order, None)),
         is_off=order.scope is PolitenessScope.OFF,
     )
     outbound = None if order.shares is None else Outbound(share_rule_of(order), outbox)

@@ -14,7 +14,7 @@ from typing import Any, Final, TypeAlias
 from anabranch.dedup.errors import BadParameters
 from anabranch.dedup.files.formatfile import NAME as FORMAT_FILE
 from anabranch.dedup.recent import RecentFront
-from anabranch.dedup.uniq import MODES, UniqFilter, UniqParameters, recorded
+from anabranch.dedup.uniq import MODES, UniqFilter, UniqParameters, format_of, recorded
 from anabranch.dedup.userfunctions import found
 from anabranch.frontier.errors import FormatMismatch, PolicyError
 from anabranch.frontier.filters import DedupFilter, kept_name
@@ -170,7 +170,8 @@ def _words(choice: FilterChoice) -> str:
     if isinstance(choice, str):
         return choice
     given = {there: here for here, there in PARAMETERS.items()}
-    values = {given.get(name, name): value for name, value in choice.format.parameters.items() if name != "mode"}
+    # Imports nothing: the folder may name a function that its order does not.
+    values = {given.get(name, name): value for name, value in format_of(choice).parameters.items() if name != "mode"}
     shown = (
         f"{name} {','.join(map(str, value)) if isinstance(value, list) else value}" for name, value in values.items()
     )

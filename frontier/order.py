@@ -39,6 +39,7 @@ class FrontierOrder:
     checkpoint_s: float = 60.0  #: how often the filter is made durable
     gates_in_memory: int = 10_000  #: the other gates are in the store only
     ip_of: IpOf | None = None  #: a host's address, for the policy and the group `ip`; never blocks
+    withheld: frozenset[str] = frozenset()  #: user functions that must not be imported; then it can only be viewed
     shares: int | None = (
         None  #: of a job of several workers, whose store must be shared; fixed for a job; None = one owner
     )

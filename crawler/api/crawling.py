@@ -18,14 +18,15 @@ import structlog
 from anabranch.crawler.api.keywords import Order, ProgramRequest, Seeds, refuse_other, seed_texts
 from anabranch.crawler.api.pages import Page, PageBuffer
 from anabranch.crawler.job.checking import check_names
-from anabranch.crawler.job.choosing import join, named_seeds, refuse_changed
+from anabranch.crawler.job.choosing import join, named_seeds, permitted, refuse_changed
 from anabranch.crawler.job.folder import JobFolder
 from anabranch.crawler.job.frontier import is_over
 from anabranch.crawler.job.seeding import SeedFact
 from anabranch.crawler.job.seeds import SEED_BOOK, Seed, SeedBook, read_seeds
 from anabranch.crawler.order.order import CrawlOrder
-from anabranch.crawler.outcomes.endings import WhyEnded
-from anabranch.crawler.outcomes.errors import BadArgument, UsageError
+from anabranch.crawler.outcomes.endings import WhyEnded, exit_code
+from anabranch.crawler.outcomes.errors import BadArgument, ExitCode, NoSeeds, UsageError
+from anabranch.crawler.outcomes.status import FetchStatus, describe
 from anabranch.crawler.report.logs import escape_traceback
 from anabranch.crawler.report.progress import CrawlSnapshot
 from anabranch.crawler.report.summary import RunFacts, crawl_report
@@ -46,9 +47,13 @@ T = TypeVar("T")
 _NOT_RUNNING = "the crawl has ended, or has not begun"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+#: Seeds without an answer that are named.
+_MOST_UNANSWERED = 10
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, repr=False)
 class CrawlResult:
-    """The result of a crawl; `str` returns the summary that the command prints."""
+    """The result of a crawl; `str` returns the summary that the command prints, `repr` a short line."""
 
     job: Path | None  #: the job's folder; None if nothing was kept
     ended: str  #: why it ended, in words
@@ -65,6 +70,20 @@ class CrawlResult:
 
     def __str__(self) -> str:
         return self.summary
+
+    def __repr__(self) -> str:
+        numbers = ", ".join(f"{name}={getattr(self, name)}" for name in ("pages", "failed", "excluded", "queued"))
+        return f"<CrawlResult {numbers}: {self.ended}>"
+
+
+class NoSeedAnswered(NoSeeds):
+    """The crawl has ended, and no server answered a seed; `result` is that of the crawl."""
+
+    def __init__(self, result: CrawlResult) -> None:
+        lines = [f"{seed.url}: {_why_unanswered(seed)}" for seed in result.seeds[:_MOST_UNANSWERED]]
+        more = len(result.seeds) - len(lines)
+        super().__init__(f"no seed was answered: {'; '.join([*lines, *([f'and {more:,} more'] if more > 0 else [])])}")
+        self.result = result
 
 
 class Crawl:
@@ -89,12 +108,20 @@ class Crawl:
         self._answer: Answer | None = None
         self._blocking: BlockingCrawl | None = None
         self._is_over = False  #: an iteration has reached the end, or the program has left the crawl
+        self._is_reported = failures  #: the program knows which seeds were not answered
 
     async def __aenter__(self) -> Self:
         """Open the job and start fetching. Raises: as `crawl`; UsageError for a crawl that was opened before."""
         if self._task is not None:
             self._refuse_ended()
             raise UsageError("this crawl is open already; iterate over `crawl` of `with ... as crawl:`")
+        try:
+            asyncio.get_running_loop()
+        except RuntimeError as error:
+            raise UsageError(
+                "`async with anabranch.crawl` needs a running loop of asyncio; under trio, crawl in a thread "
+                "(trio.to_thread.run_sync) by `with` and `for`; with anyio, choose the backend asyncio"
+            ) from error
         log_by_logging()
         task = self._task = asyncio.create_task(self._run(), name="crawl")
         opened = asyncio.create_task(self._opened.wait())
@@ -126,7 +153,8 @@ class Crawl:
     def __aiter__(self) -> AsyncIterator[Page]:
         """Each answered URL, once; see `Page`.
 
-        Raises: UsageError outside of `async with` and after the last page; the error of a crawl that failed.
+        After the last page a warning names each seed that was not answered, unless the program gets `failures`. Raises:
+        NoSeedAnswered if none was; UsageError outside of `async with` and after the last page; the error of a failed crawl.
         """
         if self._task is None:
             raise UsageError("write `async with anabranch.crawl(...) as crawl: async for page in crawl:`")
@@ -202,8 +230,24 @@ class Crawl:
         page = None if self._buffer is None else await self._buffer.take()
         if page is None:
             self._is_over = True
-            await asyncio.shield(self._task)
+            result = await asyncio.shield(self._task)
+            if not self._is_reported:
+                self._is_reported = True
+                self._report_seeds(result)
         return page
+
+    def _report_seeds(self, result: CrawlResult) -> None:
+        """Warn of seeds that were tried without an answer. Raises: NoSeedAnswered if all were, as the command's exit code 5."""
+        assert self._controller is not None
+        unanswered = [seed for seed in result.seeds if seed.status < 0]
+        if exit_code(self._controller.ending, [seed.status for seed in result.seeds]) is ExitCode.NO_SEED_ANSWERED:
+            raise NoSeedAnswered(result)
+        for seed in unanswered[:_MOST_UNANSWERED]:
+            log.warning("a seed was not answered", url=seed.url, reason=_why_unanswered(seed))
+        if len(unanswered) > _MOST_UNANSWERED:
+            log.warning(
+                "more seeds were not answered; the result's `seeds` has all", more=len(unanswered) - _MOST_UNANSWERED
+            )
 
     async def _ask(self, verb: str, arguments: Arguments) -> Facts:
         if self._answer is None:
@@ -213,7 +257,7 @@ class Crawl:
     async def _run(self) -> CrawlResult:
         async with AsyncExitStack() as opened:
             scratch = Path(opened.enter_context(tempfile.TemporaryDirectory(prefix="anabranch-")))
-            chosen = self._request.chosen(scratch / "job")
+            chosen = permitted(self._request.chosen(scratch / "job"), run_code=self._request.run_code)
             order = chosen.order
             if order.frontier.is_shared:
                 raise UsageError(
@@ -381,8 +425,7 @@ class _LoopThread:
 
 
 def crawl(
-    seeds: Seeds = (),
-    *,
+    *seeds: Seeds,
     job: str | Path | None = None,
     again: bool = False,
     failures: bool = False,
@@ -396,34 +439,44 @@ def crawl(
             async for page in crawl:
                 print(page.url, page.title)
 
-    `seeds` are URLs and files of URLs; several go in a list. `job` is the folder that keeps the crawl, `name` a name below
-    `jobs/`; the next call resumes it. Without them nothing is kept. Every section of the crawl order is a keyword that
+    `seeds` are URLs and files of URLs, each an argument, or in lists. `job` is the folder that keeps the crawl, `name` a name
+    below `jobs/`; the next call resumes it. Without them nothing is kept. Every section of the crawl order is a keyword that
     takes a dict (`politeness={"min_delay": "1s"}`), and every flag of `anabranch crawl` is one that takes a value
     (`min_delay="1s"`); `order` is a whole one. The variables ANABRANCH_… count as for the command, below the keywords.
 
     Each answered URL comes once, including a 404 or a redirect; with `failures` also URLs without an answer. When
     `buffer` pages or 64 MiB of bodies wait for the loop, no new fetch begins; fetches under way still finish, so at most
-    `workers` pages wait in all. `limit` counts pages that are done. `again` starts another round of a job.
+    `workers` pages wait in all. `limit` counts pages that are done. `again` starts another round of a job. The functions of a
+    job's order must be passed again when it is resumed; `run_code=True` runs those that only the job itself names.
 
     A wrong argument raises OrderError, here or when the crawl is opened. Opening it raises UsageError, NoSeeds, JobInUse or
-    StorageError too, all of them CrawlerError, or FrontierError.
+    StorageError too, all of them CrawlerError, or FrontierError. The loop ends with NoSeedAnswered if no seed was answered.
     """
-    request = ProgramRequest(seeds=seeds, job=job, again=again, order=order, keywords=keywords)
+    request = ProgramRequest(
+        seeds=seed_texts((*seeds, keywords.pop("seeds", ()))), job=job, again=again, order=order, keywords=keywords
+    )
     return Crawl(request, failures=failures, buffer=buffer)
 
 
 def run(
-    seeds: Seeds = (),
-    *,
+    *seeds: Seeds,
     job: str | Path | None = None,
     again: bool = False,
     order: Order | None = None,
     **keywords: Any,
 ) -> CrawlResult:
     """Crawl to the end (blocks), even inside a running event loop. The arguments are those of `crawl`. Raises: as `crawl`."""
-    request = ProgramRequest(seeds=seeds, job=job, again=again, order=order, keywords=keywords)
+    request = ProgramRequest(
+        seeds=seed_texts((*seeds, keywords.pop("seeds", ()))), job=job, again=again, order=order, keywords=keywords
+    )
     with Crawl(request, delivers=False) as blocking:
         return blocking.wait()
+
+
+def _why_unanswered(seed: SeedFact) -> str:
+    """The status of a seed in words, and what to do about it if its address is private. Pure."""
+    private = "; a private address needs allow_private=True" if seed.status == FetchStatus.BLOCKED else ""
+    return f"{describe(seed.status)}{seed.reason and f' ({seed.reason})'}{private}"
 
 
 async def _waited(task: asyncio.Task[Any]) -> None:

@@ -15,9 +15,11 @@ from anabranch.crawler.order.order import ENTRIES, FLAGS, SECOND_NAMES, SECTIONS
 from anabranch.crawler.order.sources import Layer, file_layer, hint, merged
 from anabranch.crawler.outcomes.errors import BadArgument, UsageError
 
-Seeds = Sequence[str | Path] | str | Path
+Seeds = Iterable[str | Path] | str | Path
 Order = str | Path | Mapping[str, Any] | CrawlOrder
 
+#: A keyword that is no key of an order.
+_RUN_CODE = "run_code"
 #: Settings of a crawl without a job, which keeps nothing on disk.
 _IN_MEMORY = {
     "frontier": {"store": MEMORY},
@@ -128,30 +130,39 @@ def memory_layer(layers: Sequence[Layer]) -> Layer:
     return Layer(tables=_IN_MEMORY, section_form="", key_form="without job=: {key}", origin_form="without job=")
 
 
-def seed_texts(seeds: Seeds) -> tuple[str, ...]:
-    """The seeds as texts, as the command line takes them. Raises: UsageError for other types."""
-    if isinstance(seeds, str | Path):
-        return (str(seeds),)
-    given = tuple(seeds) if isinstance(seeds, Iterable) else (seeds,)
-    if not all(isinstance(one, str | Path) for one in given):
-        raise UsageError(f"seeds must be URLs and files of URLs, as texts or paths; not {seeds!r}")
-    return tuple(map(str, given))
+def seed_texts(seeds: Iterable[Seeds]) -> tuple[str, ...]:
+    """The seeds as texts, as the command line takes them; each of `seeds` is one, or several. Raises: UsageError."""
+    found: list[str] = []
+    for given in seeds:
+        several = [given] if isinstance(given, str | Path) or not isinstance(given, Iterable) else list(given)
+        for one in several:
+            if not isinstance(one, str | Path):
+                raise UsageError(f"seeds must be URLs and files of URLs, as texts or paths; not {one!r}")
+            found.append(str(one))
+    return tuple(found)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProgramRequest:
     """The arguments of `crawl` and `run`."""
 
-    seeds: Seeds
+    seeds: tuple[str, ...]  #: as `seed_texts` gives them
     job: str | Path | None
     again: bool  #: begin another round
     order: Order | None
-    keywords: Mapping[str, Any]
+    keywords: Mapping[str, Any]  #: of an order; and `run_code`
 
     def __post_init__(self) -> None:
         if self.job is not None and not (isinstance(self.job, str | Path) and str(self.job)):
             raise BadArgument(f"job= must be the path of a folder; not {self.job!r}")
         refuse_other("again", self.again, bool, "True or False")
+        refuse_other("run_code", self.run_code, bool, "True or False")
+
+    @property
+    def run_code(self) -> bool:
+        """Functions that only the job's own order names may run."""
+        given: bool = self.keywords.get(_RUN_CODE, False)
+        return given
 
     @property
     def keeps(self) -> bool:
@@ -160,10 +171,10 @@ class ProgramRequest:
 
     def chosen(self, scratch: Path) -> ChosenJob:
         """The order and the job's folder, which is `scratch` if nothing is kept. Raises: as `choose`."""
-        given = keyword_layers(self.keywords)
+        given = keyword_layers({name: value for name, value in self.keywords.items() if name != _RUN_CODE})
         directory = None if self.job is None else Path(self.job)
         request = CrawlRequest(
-            sources=seed_texts(self.seeds),
+            sources=self.seeds,
             order_file=None,
             job=directory if self.keeps else scratch,
             fresh=False,

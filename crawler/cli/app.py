@@ -96,7 +96,7 @@ _POLICIES = (
 
 #: Parameters of `crawl` that are no keys of the crawl order; every other parameter is a key.
 NO_KEYS = frozenset(
-    {"sources", "order_file", "job", "settings", "again", "fresh", "delete_old", "yes", "verbose", "quiet"}
+    {"sources", "order_file", "job", "settings", "again", "fresh", "delete_old", "run_code", "yes", "verbose", "quiet"}
 )
 
 
@@ -136,6 +136,9 @@ def crawl(
     again: Annotated[bool, _JOB("--again", help="Crawl a finished job again.")] = False,
     fresh: Annotated[bool, _JOB("--fresh", help="Start over; the old job is moved aside.")] = False,
     delete_old: Annotated[bool, _JOB("--delete-old", help="With --fresh --yes: delete the old job.")] = False,
+    run_code: Annotated[
+        bool, _JOB("--run-code", help="Trust the job: run user functions that only its own order names.")
+    ] = False,
     yes: Annotated[bool, _JOB("--yes", help="Confirm --again with work left, or --delete-old.")] = False,
     contact: Annotated[Text, _FETCH(help="URL or mail address of the operator.")] = None,
     user_agent: Annotated[Text, _FETCH(help="The whole User-Agent; it must contain the product's name.")] = None,
@@ -220,6 +223,7 @@ def crawl(
         again=again,
         fresh=fresh,
         delete_old=delete_old,
+        run_code=run_code,
         yes=yes,
         verbosity=-1 if quiet else verbose,
         settings=tuple(settings or ()),

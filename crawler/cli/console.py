@@ -34,6 +34,7 @@ def run_console(
     tls: tuple[Path, Path] | None,
     base_path: str,
     state: Path | None,
+    run_code: bool = False,
 ) -> int:
     """Serve until Ctrl-C. A foreseeable error becomes one line on standard error and its exit code."""
 
@@ -44,7 +45,9 @@ def run_console(
             )
         from anabranch.crawler.console.server import ConsoleOptions, serve  # noqa: PLC0415 - libraries of an extra
 
-        options = ConsoleOptions(place=place, listen=listen, hosts=hosts, tls=tls, base_path=base_path, state=state)
+        options = ConsoleOptions(
+            place=place, listen=listen, hosts=hosts, tls=tls, base_path=base_path, state=state, run_code=run_code
+        )
         serve(options, _console_app, put)
 
     return guarded(run)

@@ -51,6 +51,10 @@ def serve(
     base_path: Annotated[
         str, typer.Option(metavar="PATH", help="Path of the console behind a reverse proxy, like /crawls.")
     ] = "",
+    run_code: Annotated[
+        bool,
+        typer.Option("--run-code", help="Crawls started here run user functions that only their job's order names."),
+    ] = False,
     state: Annotated[FilePath, _STATE] = None,
 ) -> None:
     """Serve until Ctrl-C. This is what `anabranch console [FOLDER|URL]` does."""
@@ -60,7 +64,8 @@ def serve(
 
     tls = None if tls_cert is None or tls_key is None else (tls_cert, tls_key)
     hosts = allow_host or ()
-    raise typer.Exit(run_console(place, listen, hosts=hosts, tls=tls, base_path=base_path, state=state))
+    how: dict[str, Any] = {"tls": tls, "base_path": base_path, "state": state, "run_code": run_code}
+    raise typer.Exit(run_console(place, listen, hosts=hosts, **how))
 
 
 @console.command()

@@ -26,6 +26,7 @@ from anabranch.crawler.job.choosing import (
     choose,
     join,
     named_seeds,
+    permitted,
     refuse_changed,
     scope_effect,
 )
@@ -40,6 +41,7 @@ from anabranch.crawler.job.workerfolders import (
     refuse_worker,
     shared_file,
 )
+from anabranch.crawler.order.loading import Caller
 from anabranch.crawler.order.order import CrawlOrder
 from anabranch.crawler.outcomes.errors import ExitCode, OrderError, StoreLost, UsageError
 from anabranch.crawler.processes.dividing import divide, divided_line
@@ -87,7 +89,8 @@ def _run(command: CrawlCommand) -> int:
     chosen = choose(command, _shared_order)
     refuse_worker(chosen.directory)
     if not command.fresh and is_old_division(chosen.directory):
-        say(f"anabranch: {chosen.directory}: {divided_line(divide(chosen.directory))}")
+        divided = divide(chosen.directory, caller=Caller(command.run_code, command.layers))
+        say(f"anabranch: {chosen.directory}: {divided_line(divided)}")
         chosen = choose(command, _shared_order)
     order, logs = chosen.order, chosen.order.logs
     if not command.fresh:
@@ -102,6 +105,7 @@ def _run(command: CrawlCommand) -> int:
 
 
 def _run_chosen(command: CrawlCommand, chosen: ChosenJob, fork_server: ForkServer | None) -> int:
+    chosen = permitted(chosen, run_code=command.run_code)
     order = chosen.order
     check_names(order, chosen.layers)  # what does not exist must not leave a folder behind
     if command.again:
@@ -248,7 +252,7 @@ def _judged(chosen: ChosenJob, added: Sequence[Seed]) -> ScopeEffect:
         from anabranch.crawler.cluster.database import JobDatabase  # noqa: PLC0415 - most crawls have one process
         from anabranch.crawler.run.shared_job import SharedJob, opened_whole  # noqa: PLC0415
 
-        with closing(JobDatabase(file)) as database, opened_whole(SharedJob(database)) as whole:
+        with closing(JobDatabase(file)) as database, opened_whole(SharedJob(database, chosen.order)) as whole:
             return scope_effect(whole.frontier, chosen.order, [seed.url for seed in (*whole.seeds, *added)])
     with (
         JobFolder.open(chosen.directory) as job,

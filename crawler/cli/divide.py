@@ -8,12 +8,13 @@ from anabranch.crawler.cli.command import guarded, put
 from anabranch.crawler.job.inspection import refuse_unwritable
 from anabranch.crawler.operate.finding import find_job
 from anabranch.crawler.order.frontier import DATABASES
+from anabranch.crawler.order.loading import Caller
 from anabranch.crawler.outcomes.errors import UsageError
 from anabranch.crawler.processes.dividing import AlreadyDivided, divide, divided_line
 
 
-def run_divide(job: str, shares: int) -> int:
-    """Divide it. A foreseeable error becomes one line and its exit code."""
+def run_divide(job: str, shares: int, *, run_code: bool = False) -> int:
+    """Divide it. A foreseeable error becomes one line and its exit code. With `run_code` its order's user functions run."""
 
     def run() -> None:
         if job.startswith(DATABASES):
@@ -22,7 +23,7 @@ def run_divide(job: str, shares: int) -> int:
         refuse_unwritable(directory)
         try:
             with Console(stderr=True).status("moving URLs"):
-                divided = divide(directory, shares)
+                divided = divide(directory, shares, Caller(run_code))
         except AlreadyDivided as error:  # a script may repeat the command
             put(str(error))
         else:

@@ -17,12 +17,14 @@ from typing import IO, Any
 from anabranch.crawler.cli.command import guarded, put
 from anabranch.crawler.cli.tables import explained, gate_line, listing, queue_line
 from anabranch.crawler.cli.terminal import consents, say
+from anabranch.crawler.job.seeding import key_by
 from anabranch.crawler.operate.finding import operated
+from anabranch.crawler.order.loading import caller_of
 from anabranch.crawler.order.order import CrawlOrder
 from anabranch.crawler.order.sections import VERSION
 from anabranch.crawler.outcomes.errors import ExitCode, UsageError, storage_error, storage_errors
 from anabranch.crawler.run.verbs import READING, STOPPED_ONLY, Arguments, Facts
-from anabranch.crawler.urls.canonicalization import Canonicalizer, KeyOf
+from anabranch.crawler.urls.canonicalization import KeyOf
 from anabranch.crawler.urls.parsing import canonical
 from anabranch.dedup.files.durable import UNFINISHED, descriptor, sync_file, sync_folder
 from anabranch.frontier.frontier import Frontier
@@ -130,11 +132,17 @@ def _up_to_the_tear(lines: Iterable[bytes]) -> Iterator[bytes]:
         yield from lines
 
 
-def run_frontier(verb: str, job: str, arguments: Arguments, *, as_json: bool = False) -> int:
-    """Run a verb on a job, named by its folder or below `jobs`. A foreseeable error is one line and its exit code."""
+def run_frontier(
+    verb: str, job: str, arguments: Arguments, *, as_json: bool = False, run_code: bool = False, **named: Any
+) -> int:
+    """Run a verb on a job, named by its folder or below `jobs`. A foreseeable error is one line and its exit code.
+
+    With `run_code` the user functions of its order run. `named`: the `order_file` and `settings` of the command.
+    """
 
     def run() -> int | None:
-        found = operated(job, say)
+        caller = caller_of(run_code=run_code, **named)
+        found = operated(job, say, caller)
         if verb in STOPPED_ONLY:
             with found.held(verb, reads=verb in READING) as (frontier, order):
                 return _prepared(verb, arguments, found.logs)(frontier, order)
@@ -173,7 +181,7 @@ def _load(frontier: Frontier, order: CrawlOrder, arguments: Arguments) -> int:
     report = load_file(
         frontier,
         file,
-        Canonicalizer(order.urls.canonicalization).key,
+        key_by(order, "the job"),
         failures=arguments["failures"],
         disregarded=arguments["disregarded"],
     )

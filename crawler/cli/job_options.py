@@ -12,9 +12,11 @@ from typing import Annotated, Any
 import typer
 
 from anabranch.crawler.cli.parameters import (
+    FilePath,
     Job,
     Json,
     Number,
+    RunCode,
     Text,
     Texts,
     complete_job,
@@ -73,6 +75,7 @@ def add(
     force: Annotated[
         bool, typer.Option("--force", help="Queue also URLs that have ended, or that the filter takes for seen.")
     ] = False,
+    run_code: RunCode = False,
     as_json: Json = False,
 ) -> None:
     """Add seeds to a job, running or not; `anabranch crawl` resumes a stopped one.
@@ -82,7 +85,7 @@ def add(
     """
     if not seeds:
         raise typer.BadParameter("name a URL, a file of URLs, or - for standard input")
-    _run_operate("add", job, {"sources": list(seeds), "force": force}, as_json=as_json)
+    _run_operate("add", job, {"sources": list(seeds), "force": force}, as_json=as_json, run_code=run_code)
 
 
 def retry(
@@ -102,6 +105,7 @@ def retry(
             "--trap", help="URLs that were skipped because a parameter changes nothing, instead of failed ones."
         ),
     ] = False,
+    run_code: RunCode = False,
     as_json: Json = False,
 ) -> None:
     """Queue failed URLs again, of a job that runs or not; `anabranch crawl` resumes a stopped one."""
@@ -111,10 +115,12 @@ def retry(
         _run_operate("retry-skipped", job, as_json=as_json)
     listed = [] if statuses is None else list(parse_names(statuses))
     arguments = {"statuses": listed, "host": host, "since_s": since}
-    _run_operate("retry", job, {key: value for key, value in arguments.items() if value}, as_json=as_json)
+    _run_operate(
+        "retry", job, {key: value for key, value in arguments.items() if value}, as_json=as_json, run_code=run_code
+    )
 
 
-def _run_operate(verb: str, job: str, arguments: Mapping[str, Any] | None = None, **how: bool) -> None:
+def _run_operate(verb: str, job: str, arguments: Mapping[str, Any] | None = None, **how: Any) -> None:
     from anabranch.crawler.cli.operate import run_operate  # noqa: PLC0415 - help must be fast
 
     raise typer.Exit(run_operate(verb, job, arguments or {}, **how))
@@ -155,11 +161,12 @@ def report(
     ] = "crawl-summary",
     limit: Annotated[int, typer.Option(metavar="N", min=0, help="Show at most N rows.")] = 1000,
     as_json: Json = False,
+    run_code: RunCode = False,
 ) -> None:
     """Print a report of a running or stopped job."""
     from anabranch.crawler.cli.operate import run_report  # noqa: PLC0415 - help must be fast
 
-    raise typer.Exit(run_report(job, name, limit=limit, as_json=as_json))
+    raise typer.Exit(run_report(job, name, limit=limit, as_json=as_json, run_code=run_code))
 
 
 def index(
@@ -214,11 +221,12 @@ def divide(
     shares: Annotated[
         int, typer.Option(metavar="N", min=2, max=4096, help="Number of shares; it cannot change later.")
     ] = 16,
+    run_code: RunCode = False,
 ) -> None:
     """Divide a job that was started with one process, so that several can crawl it."""
     from anabranch.crawler.cli.divide import run_divide  # noqa: PLC0415 - help must be fast
 
-    raise typer.Exit(run_divide(job, shares))
+    raise typer.Exit(run_divide(job, shares, run_code=run_code))
 
 
 frontier = typer.Typer(
@@ -246,9 +254,10 @@ def ls(
     ] = None,
     limit: Annotated[int, typer.Option(metavar="N", min=0, help="Show at most N queues.")] = 20,
     as_json: Json = False,
+    run_code: RunCode = False,
 ) -> None:
     """List the longest queues, then the totals, and why nothing can be fetched."""
-    _run_frontier("ls", job, {"state": state, "limit": limit}, as_json=as_json)
+    _run_frontier("ls", job, {"state": state, "limit": limit}, as_json=as_json, run_code=run_code)
 
 
 @frontier.command()
@@ -256,9 +265,10 @@ def show(
     job: Job,
     subject: Annotated[str, typer.Argument(metavar="QUEUE|URL", help="A queue's key, or a URL.")],
     as_json: Json = False,
+    run_code: RunCode = False,
 ) -> None:
     """Explain the state of a queue or a URL, and show the gates of the queue."""
-    _run_frontier("show", job, {"subject": subject}, as_json=as_json)
+    _run_frontier("show", job, {"subject": subject}, as_json=as_json, run_code=run_code)
 
 
 @frontier.command()
@@ -267,9 +277,10 @@ def dump(
     output: Annotated[
         Text, typer.Option("-o", "--output", metavar="FILE", help="Write to this file (.gz: compressed).")
     ] = None,
+    run_code: RunCode = False,
 ) -> None:
     """Write all URLs, queued and ended, as JSON lines."""
-    _run_frontier("dump", job, {"file": None if output == "-" else output})
+    _run_frontier("dump", job, {"file": None if output == "-" else output}, run_code=run_code)
 
 
 @frontier.command()
@@ -280,9 +291,10 @@ def load(
     ],
     failures: Annotated[bool, typer.Option("--failures", help="Journal: do not retry failed URLs.")] = False,
     disregarded: Annotated[bool, typer.Option("--disregarded", help="Journal: do not retry disregarded URLs.")] = False,
+    run_code: RunCode = False,
 ) -> None:
     """Load the URLs of another job or of Heritrix: queued URLs are queued, ended URLs are never fetched."""
-    _run_frontier("load", job, {"file": file, "failures": failures, "disregarded": disregarded})
+    _run_frontier("load", job, {"file": file, "failures": failures, "disregarded": disregarded}, run_code=run_code)
 
 
 @frontier.command()
@@ -295,35 +307,36 @@ def block(
     until: Annotated[
         Number, typer.Option(metavar="TIME", parser=parse_moment, help="End of the block, as in 2027-01-31T14:00.")
     ] = None,
+    run_code: RunCode = False,
 ) -> None:
     """Stop fetching from a host, for a time or until it is unblocked."""
     if for_ is not None and until is not None:
         raise typer.BadParameter("--for and --until exclude each other; give one")
-    _run_frontier("block", job, {"host": host, "for_s": for_, "until_s": until})
+    _run_frontier("block", job, {"host": host, "for_s": for_, "until_s": until}, run_code=run_code)
 
 
 @frontier.command()
-def unblock(job: Job, host: Host) -> None:
+def unblock(job: Job, host: Host, run_code: RunCode = False) -> None:
     """Remove every block of a host, including the one after 429 or 503."""
-    _run_frontier("unblock", job, {"host": host})
+    _run_frontier("unblock", job, {"host": host}, run_code=run_code)
 
 
 @frontier.command("pause")
-def pause_queue(job: Job, queue: Queue) -> None:
+def pause_queue(job: Job, queue: Queue, run_code: RunCode = False) -> None:
     """Pause a queue until it is resumed."""
-    _run_frontier("pause", job, {"queue": queue})
+    _run_frontier("pause", job, {"queue": queue}, run_code=run_code)
 
 
 @frontier.command("resume")
-def resume_queue(job: Job, queue: Queue) -> None:
+def resume_queue(job: Job, queue: Queue, run_code: RunCode = False) -> None:
     """Resume a paused or retired queue."""
-    _run_frontier("resume", job, {"queue": queue})
+    _run_frontier("resume", job, {"queue": queue}, run_code=run_code)
 
 
 @frontier.command("retire")
-def retire_queue(job: Job, queue: Queue) -> None:
+def retire_queue(job: Job, queue: Queue, run_code: RunCode = False) -> None:
     """Retire a queue: its URLs are kept, and the crawl may end without them."""
-    _run_frontier("retire", job, {"queue": queue})
+    _run_frontier("retire", job, {"queue": queue}, run_code=run_code)
 
 
 @frontier.command()
@@ -333,9 +346,10 @@ def set_budget(
     units: Annotated[
         str, typer.Argument(metavar="UNITS", help="A number, unlimited, or order (the value of the crawl order).")
     ],
+    run_code: RunCode = False,
 ) -> None:
     """Set the total budget of a queue. This may retire the queue or make it active again."""
-    _run_frontier("set-budget", job, {"queue": queue, "units": parse_units(units)})
+    _run_frontier("set-budget", job, {"queue": queue, "units": parse_units(units)}, run_code=run_code)
 
 
 @frontier.command()
@@ -350,11 +364,12 @@ def rebuild_filter(
             help="Change a key of [dedup] first, as in dedup.filter=exact; repeatable.",
         ),
     ] = None,
+    run_code: RunCode = False,
 ) -> None:
     """Rebuild the job's filter from its URLs, with the options of its order or of -s. Nothing is fetched again."""
     from anabranch.crawler.cli.rebuild_filter import run_rebuild_filter  # noqa: PLC0415 - help must be fast
 
-    raise typer.Exit(run_rebuild_filter(job, settings or ()))
+    raise typer.Exit(run_rebuild_filter(job, settings or (), run_code=run_code))
 
 
 @frontier.command()
@@ -363,23 +378,32 @@ def rm(
     url: Annotated[Text, typer.Option(metavar="REGEX", help="URLs that match.")] = None,
     queue: Annotated[Text, typer.Option(metavar="QUEUE", help="URLs of this queue.")] = None,
     yes: Annotated[bool, typer.Option("--yes", help="Remove without asking.")] = False,
+    run_code: RunCode = False,
 ) -> None:
     """Remove queued URLs: they count as disregarded and are never fetched."""
     if url is None and queue is None:
         raise typer.BadParameter("give --url REGEX, --queue QUEUE, or both")
-    _run_frontier("rm", job, {"url": url, "queue": queue, "yes": yes})
+    _run_frontier("rm", job, {"url": url, "queue": queue, "yes": yes}, run_code=run_code)
 
 
 def why(
     job: Job,
     url: Annotated[str, typer.Argument(metavar="URL", help="The URL, written like a seed.")],
+    order_file: Annotated[
+        FilePath, typer.Option("-c", "--order", help="Explain by this crawl order (TOML), and run its functions.")
+    ] = None,
+    settings: Annotated[
+        Texts, typer.Option("-s", "--set", metavar="SECTION.KEY=VALUE", help="Any key of the order.")
+    ] = None,
+    run_code: RunCode = False,
     as_json: Json = False,
 ) -> None:
-    """Explain the state of a URL, and when it can be fetched at the earliest."""
-    _run_frontier("why", job, {"url": url}, as_json=as_json)
+    """Explain the state of a URL, and when it can be fetched at the earliest. Functions that only the job names do not run."""
+    named = {"order_file": order_file, "settings": tuple(settings or ())}
+    _run_frontier("why", job, {"url": url}, as_json=as_json, run_code=run_code, **named)
 
 
-def _run_frontier(verb: str, job: str, arguments: Mapping[str, Any], *, as_json: bool = False) -> None:
+def _run_frontier(verb: str, job: str, arguments: Mapping[str, Any], *, as_json: bool = False, **code: Any) -> None:
     from anabranch.crawler.cli.frontier import run_frontier  # noqa: PLC0415 - help must be fast
 
-    raise typer.Exit(run_frontier(verb, job, arguments, as_json=as_json))
+    raise typer.Exit(run_frontier(verb, job, arguments, as_json=as_json, **code))

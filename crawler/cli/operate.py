@@ -8,6 +8,7 @@ import sys
 import threading
 from collections.abc import Iterator, Sequence
 from pathlib import Path
+from typing import Any
 
 from anabranch.crawler.cli.command import guarded, put
 from anabranch.crawler.cli.tables import plain_table, totals_lines, trouble_line
@@ -18,6 +19,7 @@ from anabranch.crawler.operate.contract import OperatedJob
 from anabranch.crawler.operate.finding import operated, several_workers
 from anabranch.crawler.operate.listing import listed_jobs
 from anabranch.crawler.operate.retried import retried_lines
+from anabranch.crawler.order.loading import BY_VARIABLES, Caller, caller_of
 from anabranch.crawler.order.quantities import format_bytes
 from anabranch.crawler.outcomes.errors import NoSeeds, UsageError
 from anabranch.crawler.report.filterreport import filter_line
@@ -37,12 +39,22 @@ _WORKER_HEADS = ("worker", "state", "shares", "pages", "pages/s", "active", "las
 
 
 def run_operate(
-    verb: str, job: str, arguments: Arguments, *, as_json: bool = False, watch: bool = False, wait: bool = False
+    verb: str,
+    job: str,
+    arguments: Arguments,
+    *,
+    as_json: bool = False,
+    watch: bool = False,
+    wait: bool = False,
+    **code: Any,
 ) -> int:
-    """Run a verb on a job, named by its folder or below `jobs`. A foreseeable error is one line and its exit code."""
+    """Run a verb on a job, named by its folder or below `jobs`. A foreseeable error is one line and its exit code.
+
+    `code` are the options by which the command vouches for code of the job, as `caller_of` takes them.
+    """
 
     def run() -> None:
-        found = operated(job, say)
+        found = operated(job, say, caller_of(**code) if code else BY_VARIABLES)
         if verb == "add":
             _add(found, arguments["sources"], force=arguments["force"], as_json=as_json)
         elif verb == "status":
@@ -186,12 +198,15 @@ def run_set(job: str, settings: Sequence[str], *, as_json: bool) -> int:
 # Reports
 
 
-def run_report(job: str, name: str, *, limit: int, as_json: bool) -> int:
-    """Print a report. A foreseeable error becomes one line on standard error and its exit code."""
+def run_report(job: str, name: str, *, limit: int, as_json: bool, run_code: bool = False) -> int:
+    """Print a report. A foreseeable error becomes one line on standard error and its exit code.
+
+    With `run_code` the user functions of the job's order run.
+    """
 
     def run() -> None:
         report_kind(name)  # before the job is opened
-        facts = operated(job, say).report({"name": name, "limit": limit})
+        facts = operated(job, say, Caller(run_code)).report({"name": name, "limit": limit})
         if as_json:
             put(json.dumps(facts, indent=2))
             return

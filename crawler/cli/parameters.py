@@ -55,6 +55,9 @@ Job = Annotated[
     ),
 ]
 Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
+RunCode = Annotated[
+    bool, typer.Option("--run-code", help="Trust the job: run user functions that only its own order names.")
+]
 
 _COUNT = re.compile(r"([0-9]+(?:\.[0-9]+)?)([kmg]?)", re.ASCII | re.IGNORECASE)
 _SUFFIXES = "k, M and G stand for thousand, million and thousand million"

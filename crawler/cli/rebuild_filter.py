@@ -17,11 +17,10 @@ from anabranch.crawler.job.inspection import refuse_unwritable
 from anabranch.crawler.job.orderfile import order_file, write_order
 from anabranch.crawler.job.workerfolders import refuse_old_division, worker_folders
 from anabranch.crawler.operate.finding import find_job
-from anabranch.crawler.order.loading import order_of
+from anabranch.crawler.order.loading import Caller
 from anabranch.crawler.order.order import CrawlOrder, dump_order
-from anabranch.crawler.order.sources import file_layer, read_layers
+from anabranch.crawler.order.sources import job_layer, read_layers
 from anabranch.crawler.outcomes.errors import BadArgument, UsageError
-from anabranch.crawler.outcomes.userfunctions import import_first_from
 from anabranch.crawler.report.filterreport import filter_line
 from anabranch.frontier.composition import clear_filter
 from anabranch.frontier.errors import PolicyError
@@ -29,12 +28,15 @@ from anabranch.frontier.filterchoice import PARAMETERS
 from anabranch.frontier.jobfolder import SEEN_FOLDER, STATE, has_store, is_embedded
 
 
-def run_rebuild_filter(job: str, settings: Sequence[str]) -> int:
-    """Rebuild it with these settings of `[dedup]`, which the job's order then keeps. A foreseeable error is one line."""
-    return guarded(lambda: _rebuild(job, settings))
+def run_rebuild_filter(job: str, settings: Sequence[str], *, run_code: bool = False) -> int:
+    """Rebuild it with these settings of `[dedup]`, which the job's order then keeps. A foreseeable error is one line.
+
+    With `run_code` the user functions of its order run.
+    """
+    return guarded(lambda: _rebuild(job, settings, run_code=run_code))
 
 
-def _rebuild(named: str, settings: Sequence[str]) -> None:
+def _rebuild(named: str, settings: Sequence[str], *, run_code: bool) -> None:
     keys = {f"dedup.{name}" for name in (*PARAMETERS, "exact")}
     for setting in settings:
         if setting.partition("=")[0].strip() not in keys:
@@ -48,7 +50,7 @@ def _rebuild(named: str, settings: Sequence[str]) -> None:
         state, kept = directory / STATE, order_file(directory)
         if kept is None or not (has_store(state) or (state / SEEN_FOLDER).exists()):
             raise UsageError(f"{directory}: the job has no filter yet; a crawl makes it")
-        order = _order(kept, settings)
+        order = _order(kept, settings, run_code=run_code)
         if order.frontier.is_shared:
             for folder in (directory, *worker_folders(directory)):
                 clear_filter(folder / STATE)
@@ -68,10 +70,12 @@ def _rebuild(named: str, settings: Sequence[str]) -> None:
     put(filter_line(seen))
 
 
-def _order(kept: Path, settings: Sequence[str]) -> CrawlOrder:
-    """The job's order with these settings. Raises: OrderError, PolicyError; BadArgument if a setting makes the filter wrong."""
-    order = order_of([*read_layers(None, {}, settings), file_layer(kept)])
-    import_first_from(order.job.modules)
+def _order(kept: Path, settings: Sequence[str], *, run_code: bool) -> CrawlOrder:
+    """The job's order with these settings.
+
+    Raises: OrderError, PolicyError; CodeWithheld; BadArgument if a setting makes the filter wrong.
+    """
+    order = Caller(run_code, read_layers(None, {}, settings)).order_of(job_layer(kept))
     try:
         frontier_order(order)
     except PolicyError as error:

@@ -73,12 +73,19 @@ def explained(facts: Facts) -> str:
         text = f"{text}\n  robots.txt: {escaped(facts['robots'])}"
     if "last_trouble" in facts:
         text = f"{text}\n  {trouble_line(facts['last_trouble'])}"
+    if facts.get("not_run"):
+        text = f"{text}\n  {escaped(not_run_line(facts['not_run']))}"
     gates: Sequence[Facts] = facts.get("gates", ())
     if not gates:
         return text
     hidden = facts["queue"]["gates"] - len(gates)
     more = [f"and {counted(hidden, 'more gate')}"] if hidden > 0 else []
     return "\n".join([text, "", *plain_table(_GATE_HEADS, [_gate_cells(gate) for gate in gates]), *more])
+
+
+def not_run_line(functions: Sequence[str]) -> str:
+    """Which rules an explanation leaves out, and why. Pure."""
+    return f"not run, because only the job itself names it: {', '.join(functions)} (--run-code runs it)"
 
 
 def trouble_line(facts: Facts) -> str:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import secrets
 import tomllib
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from contextlib import suppress
 from hashlib import sha256
 from importlib.util import find_spec
@@ -37,12 +37,12 @@ from anabranch.crawler.job.choosing import SharedOrder
 from anabranch.crawler.job.orderfile import edited_tables, last_order_file
 from anabranch.crawler.job.seeds import Seed
 from anabranch.crawler.order.changes import CHANGEABLE, changed_order
+from anabranch.crawler.order.code import functions_of
 from anabranch.crawler.order.order import CrawlOrder, dump_order
 from anabranch.crawler.order.sections import VERSION
 from anabranch.crawler.order.sources import kept_layer
 from anabranch.crawler.outcomes.errors import CrawlerError, ExitCode, JobUnfinished, OrderError, StoreLost, UsageError
 from anabranch.frontier.jobfolder import ORDER_FILE
-from anabranch.frontier.policies.userfunctions import is_user_function
 from anabranch.frontier.stores.sql.forget import forget_urls
 from anabranch.frontier.stores.sql.reading import job_counts
 from anabranch.frontier.stores.sql.worker import end_late_workers
@@ -117,21 +117,9 @@ def agreement_of(order: CrawlOrder) -> Agreement:
     common = {
         key: value for key, value in keys.items() if key not in LOCAL and key.partition(".")[0] not in LOCAL_SECTIONS
     }
-    names = sorted({*_functions(common)})
-    return Agreement(VERSION, common, {name: _digest(name.partition(":")[0]) for name in names})
-
-
-def _functions(value: object) -> Iterator[str]:
-    """The names of user functions in the values of an order."""
-    if isinstance(value, str):
-        if is_user_function(value) and _digest(value.partition(":")[0]):
-            yield value
-    elif isinstance(value, Mapping):
-        for inner in value.values():
-            yield from _functions(inner)
-    elif isinstance(value, list):
-        for inner in value:
-            yield from _functions(inner)
+    names = sorted({one.name for one in functions_of(order) if f"{one.section}.{one.key}" in common})
+    digests = {name: _digest(name.partition(":")[0]) for name in names}
+    return Agreement(VERSION, common, {name: digest for name, digest in digests.items() if digest})
 
 
 def _digest(module: str) -> str:

@@ -119,14 +119,20 @@ class ConsoleJobs:
     """The jobs of one console. Its methods block. Raises: CrawlerError, FrontierError."""
 
     def __init__(
-        self, place: str, *, patience_s: float = _PATIENCE_S, listing_patience_s: float = LISTING_PATIENCE_S
+        self,
+        place: str,
+        *,
+        patience_s: float = _PATIENCE_S,
+        listing_patience_s: float = LISTING_PATIENCE_S,
+        run_code: bool = False,
     ) -> None:
         """`place` is a folder, or the URL of a database. Raises: UsageError.
 
-        A crawl has `patience_s` to answer, and `listing_patience_s` if all are asked at once.
+        A crawl has `patience_s` to answer, and `listing_patience_s` if all are asked at once. With `run_code` the crawls
+        that it starts run user functions that only the jobs' own orders name; its own process runs none.
         """
         self._patience_s = patience_s
-        self._launcher = Launcher()
+        self._launcher = Launcher(run_code=run_code)
         self._sums: dict[str, ProcessSums] = {}  # of jobs of several workers, by name
         self._turns: defaultdict[str, Lock] = defaultdict(Lock)  # by the name of a job
         self._listing = Asking(self.row, listing_patience_s)

@@ -38,7 +38,9 @@ class StartFailed(CrawlerError):
 class Launcher:
     """Starts crawls, and takes note of their ends, so that none stays a zombie."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, run_code: bool = False) -> None:
+        """`run_code`: the crawls run user functions that only the jobs' own orders name."""
+        self._trust = ["--run-code"] if run_code else []
         self._running: list[subprocess.Popen[bytes]] = []
         self._lock = Lock()
 
@@ -53,7 +55,18 @@ class Launcher:
             with output.open("ab") as file:
                 begin = file.tell()
                 process = subprocess.Popen(  # noqa: S603 - our own program
-                    [sys.executable, "-P", "-m", "anabranch", "crawl", "--job", str(directory), "--quiet", *options],
+                    [
+                        sys.executable,
+                        "-P",
+                        "-m",
+                        "anabranch",
+                        "crawl",
+                        "--job",
+                        str(directory),
+                        "--quiet",
+                        *self._trust,
+                        *options,
+                    ],
                     stdin=subprocess.DEVNULL,
                     stdout=file,
                     stderr=file,

@@ -53,13 +53,14 @@ class ConsoleOptions:
     state: Path | None = None  #: the console's own folder; None: the default
     tls: tuple[Path, Path] | None = None  #: certificate and key, as PEM files
     base_path: str = ""  #: the path of the console behind a reverse proxy, as in /crawls
+    run_code: bool = False  #: the crawls that it starts run user functions that only the jobs' own orders name
 
 
 def serve(options: ConsoleOptions, make_app: MakeApp, notify: Callable[[str], None]) -> None:
     """Serve until SIGINT or SIGTERM. Raises: UsageError, StorageError; CrawlerError if the address is taken."""
     address, port = checked_address(options)
     folder = (options.state or default_folder(os.environ)).absolute()
-    jobs = ConsoleJobs(options.place)
+    jobs = ConsoleJobs(options.place, run_code=options.run_code)
     console = Console(jobs, WatchedJobs(jobs), Access(folder), AuditLog(folder))
     passwords = Passwords(folder)
     check_strangers(options, address, passwords)

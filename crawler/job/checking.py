@@ -57,7 +57,7 @@ Search = tuple[str, str, Callable[[], object]]
 def check(examined: Examined, name: str) -> Check:
     """All faults of the order, also of what it names. Opens no job. `name` is what messages call the order."""
     order, layers = examined.order, examined.layers
-    import_first_from(order.job.modules)
+    import_first_from(order.code.folder)
     policies, sound = _policies(examined)
     together: list[str] = []
     if not (examined.left_out & _WEIGHED_KEYS or any(section in _WEIGHED for section, _ in examined.left_out)):
@@ -149,12 +149,14 @@ def check_names(order: CrawlOrder, layers: Sequence[Layer]) -> None:
 
     Raises: PolicyError, OrderError for the first that fails; BadArgument if the command line names it.
     """
-    import_first_from(order.job.modules)
+    import_first_from(order.code.folder)
     try:
         _look_up(order)
     except (PolicyError, OrderError) as error:
+        other = order_of([layer for layer in layers if not layer.is_command])
         try:
-            _look_up(order_of([layer for layer in layers if not layer.is_command]))
+            if not other.code.withheld:
+                _look_up(other)
         except (PolicyError, OrderError):
             raise error from None
         raise BadArgument(str(error)) from error

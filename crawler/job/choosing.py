@@ -22,11 +22,12 @@ from anabranch.crawler.job.seeding import user_function_errors
 from anabranch.crawler.job.seeds import COMMAND_LINE, ORDER, Seed, has_seeds, is_file, is_path, none_left, read_seeds
 from anabranch.crawler.job.workerfolders import shared_file
 from anabranch.crawler.order.changes import changes_layer
+from anabranch.crawler.order.code import refuse_withheld
 from anabranch.crawler.order.frontier import DATABASES, holds_password
 from anabranch.crawler.order.loading import job_of, order_of
 from anabranch.crawler.order.order import CrawlOrder
 from anabranch.crawler.order.sections import JobSection, ScopeSection
-from anabranch.crawler.order.sources import Layer, file_layer, merged, named_in, read_layers
+from anabranch.crawler.order.sources import Layer, job_layer, merged, named_in, read_layers
 from anabranch.crawler.outcomes.errors import NoSeeds, OrderError, UsageError
 from anabranch.crawler.scope.scope import open_scope
 from anabranch.frontier.frontier import Frontier
@@ -45,6 +46,7 @@ class CrawlRequest:
     settings: tuple[str, ...] = ()  #: `section.key=value`
     keywords: Sequence[Layer] = ()  #: of a program, the strongest first; they win
     order: Layer | None = None  #: that a program gives in the place of an order file
+    run_code: bool = False  #: user functions that only the job's own order names may run
 
     @property
     def layers(self) -> list[Layer]:
@@ -127,6 +129,14 @@ def choose(wanted: CrawlRequest, find_shared: FindShared = lambda *_: None) -> C
         edits=tuple(notes),
         stamp=stamp,
     )
+
+
+def permitted(chosen: ChosenJob, *, run_code: bool) -> ChosenJob:
+    """The job, all of whose code may run: the caller names it, or runs whatever the job names. Raises: CodeWithheld."""
+    if run_code:
+        return replace(chosen, order=chosen.order.running(None))
+    refuse_withheld(chosen.order.code.withheld, chosen.directory, "this crawl")
+    return chosen
 
 
 def refuse_changed(chosen: ChosenJob) -> None:
@@ -218,7 +228,7 @@ def _check_name(directory: Path) -> None:
 def _shared(find_shared: FindShared, layers: Sequence[Layer], own: Path | None, directory: Path) -> SharedOrder | None:
     """The job of several workers in the database that the order names, or in the file of the job's folder."""
     with suppress(OrderError):  # it is said when the whole order is read
-        layers = layers if own is None else [*layers, file_layer(own)]
+        layers = layers if own is None else [*layers, job_layer(own)]
     store = merged(layers).get("frontier", {}).get("store")
     if not isinstance(store, str) or not store.startswith(DATABASES):
         return find_shared(directory / STATE / STORE_FILE, directory) if shared_file(directory) is not None else None
@@ -255,7 +265,7 @@ def _resume(
 ) -> ChosenJob:
     """Continue by the job's own order. Its earlier seeds are in its seed book, and stay in its order."""
     try:
-        kept = file_layer(own)
+        kept = job_layer(own)
         before, order = job_of([kept]), _with_shares(order_of([*layers, kept]), 1)  # it was begun without shares
         order, whole, notes = _with_changes(order, [*layers, kept], directory, is_begun=is_begun)
     except OrderError as error:
@@ -362,7 +372,7 @@ def scope_effect(frontier: Frontier, order: CrawlOrder, seeds: Iterable[str]) ->
 def _scope_of(order: Path | None) -> ScopeSection | None:
     """The scope of an order file; None without a file, or if it cannot be read."""
     try:
-        return None if order is None else order_of([file_layer(order)]).scope
+        return None if order is None else order_of([job_layer(order)]).scope
     except OrderError:
         return None
 

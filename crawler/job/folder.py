@@ -37,7 +37,7 @@ from anabranch.crawler.order.frontier import MEMORY
 from anabranch.crawler.order.loading import order_of
 from anabranch.crawler.order.order import CrawlOrder
 from anabranch.crawler.order.sections import JobSection
-from anabranch.crawler.order.sources import file_layer
+from anabranch.crawler.order.sources import job_layer
 from anabranch.crawler.outcomes.errors import (
     ForeignJobFormat,
     HostsJob,
@@ -475,7 +475,7 @@ def _order_of(directory: Path) -> CrawlOrder | None:
     with contextlib.suppress(OrderError):  # broken by an edit, or written by a newer version
         file = last_order_file(directory)
         if file is not None:
-            return order_of([file_layer(file)])
+            return order_of([job_layer(file)])
     state = directory / "state"
     if has_seeds(directory) and not (has_store(state) or has_queue_in_memory(state) or (directory / "shares").is_dir()):
         raise OrderDamaged(

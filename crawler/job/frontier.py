@@ -22,12 +22,13 @@ from anabranch.crawler.job.state import (
     mark_queue_in_memory,
     ordered_round,
 )
+from anabranch.crawler.order.code import refuse_withheld
 from anabranch.crawler.order.frontier import MEMORY, DedupSection, OverrideEntry
 from anabranch.crawler.order.order import CrawlOrder
 from anabranch.crawler.outcomes.errors import QueueLost, StoreLost
 from anabranch.frontier.composition import check_order, open_frontier, share_rule_of
 from anabranch.frontier.errors import PolicyError
-from anabranch.frontier.filterchoice import PARAMETERS, filter_choice
+from anabranch.frontier.filterchoice import PARAMETERS, FilterChoice, filter_choice
 from anabranch.frontier.filters import SharedFilter, open_shared
 from anabranch.frontier.frontier import Frontier
 from anabranch.frontier.jobfolder import STORE_FILE, has_store
@@ -62,9 +63,13 @@ def unknown_address(host: str) -> None:
     """Knows no address: for commands that do not crawl and so ask no name server."""
 
 
-def frontier_order(order: CrawlOrder, ip_of: IpOf = unknown_address) -> FrontierOrder:
-    """The Frontier's order from the crawl order; `ip_of` knows addresses and never waits. Raises: PolicyError."""
+def frontier_order(order: CrawlOrder, ip_of: IpOf = unknown_address, *, is_view: bool = False) -> FrontierOrder:
+    """The Frontier's order from the crawl order; `ip_of` knows addresses and never waits. Imports its user functions.
+
+    `is_view`: only a copy is looked at, without the functions that are withheld. Raises: PolicyError; CodeWithheld.
+    """
     frontier, politeness, dedup = order.frontier, order.politeness, order.dedup
+    withheld = _withheld(order, is_view=is_view)
     if frontier.store == MEMORY and dedup.leaves:
         raise PolicyError(
             "[frontier] store memory: such a queue cannot share a filter with other crawls; "
@@ -111,7 +116,8 @@ def frontier_order(order: CrawlOrder, ip_of: IpOf = unknown_address) -> Frontier
         gates_in_memory=frontier.gates_in_memory,
         ip_of=ip_of,
         shares=frontier.shares if frontier.is_shared else None,
-        uniq=filter_choice(of_filter(dedup)),
+        withheld=withheld,
+        uniq=_filter_of(dedup, is_view=is_view),
     )
     check_order(asked)
     return asked
@@ -120,6 +126,21 @@ def frontier_order(order: CrawlOrder, ip_of: IpOf = unknown_address) -> Frontier
 def of_filter(dedup: DedupSection) -> dict[str, Any]:
     """The settings that make the job's own filter, by the names of `filter_choice`."""
     return {"filter": dedup.chosen, **{name: getattr(dedup, name) for name in _OF_FILTER}}
+
+
+def _withheld(order: CrawlOrder, *, is_view: bool) -> frozenset[str]:
+    """The functions that the Frontier must do without. Raises: CodeWithheld, unless it is only viewed."""
+    withheld = order.code.of_frontier
+    if not is_view:
+        refuse_withheld(withheld, order.job.name or "the job", "its Frontier")
+    return frozenset(one.name for one in withheld)
+
+
+def _filter_of(dedup: DedupSection, *, is_view: bool) -> FilterChoice | None:
+    """The filter that the order names; None for a copy, which is viewed without one. Raises: PolicyError."""
+    if is_view:
+        return None
+    return filter_choice(of_filter(dedup))
 
 
 def open_job(

@@ -21,8 +21,9 @@ from anabranch.crawler.job.folder import LOOKING_S, JobFolder, open_lock, take_j
 from anabranch.crawler.job.orderfile import begun_order
 from anabranch.crawler.job.state import PAYLOADS
 from anabranch.crawler.order.frontier import MEMORY
-from anabranch.crawler.order.loading import load_order
+from anabranch.crawler.order.loading import BY_VARIABLES, Caller
 from anabranch.crawler.order.order import CrawlOrder
+from anabranch.crawler.order.sources import job_layer
 from anabranch.crawler.outcomes.endings import FORESEEABLE
 from anabranch.crawler.outcomes.errors import (
     STORAGE_ERRORS,
@@ -67,15 +68,25 @@ def refuse_unwritable(directory: Path) -> None:
 
 
 @contextmanager
-def opened(directory: Path) -> Iterator[tuple[Frontier, CrawlOrder]]:
-    """The Frontier and the order of a stopped job. Raises: UsageError if nothing was ever queued; as a crawl does."""
+def opened(
+    directory: Path, caller: Caller = BY_VARIABLES, *, reads: bool = False
+) -> Iterator[tuple[Frontier, CrawlOrder]]:
+    """The Frontier and the order of a stopped job.
+
+    A Frontier that would run code that only the job names is opened in a temporary copy without it if it is only read
+    (`reads`), and else refused. Raises: UsageError if nothing was ever queued; CodeWithheld; as a crawl does.
+    """
     from anabranch.crawler.job.frontier import has_begun, open_job, refuse_lost_queue  # noqa: PLC0415 - commands on a running crawl do not need it
 
     with JobFolder.open(directory, patience_s=LOOKING_S) as job:
-        order = begun_order(directory)
+        order = begun_order(directory, caller)
         refuse_lost_queue(job.state)
         if order.frontier.store in {"", MEMORY} and not has_begun(job.state) and not has_store(job.state):
             raise UsageError(f"{directory}: the job has no queue yet; start its crawl first")
+        if reads and order.code.of_frontier and has_store(job.state):
+            with _viewed(directory, order) as frontier:
+                yield frontier, order
+            return
         with open_job(job.state, order) as frontier:
             had_work = not frontier.is_done
             yield frontier, order
@@ -148,8 +159,8 @@ class ReadableEmbeddedJob(NamedTuple):
 
 
 @contextmanager
-def open_embedded(directory: Path, *, reads: bool) -> Iterator[ReadableEmbeddedJob]:
-    """The job's Frontier; if the host holds the job and it is only read, that of a temporary snapshot of the store's file.
+def open_embedded(directory: Path, *, reads: bool, caller: Caller = BY_VARIABLES) -> Iterator[ReadableEmbeddedJob]:
+    """The job's Frontier; that of a temporary copy if it is only read and the host holds the job, or code is withheld.
 
     Raises: JobInUse if the host holds the job and it is to be changed; UsageError if nothing was ever queued; as a crawl does.
     """
@@ -159,21 +170,31 @@ def open_embedded(directory: Path, *, reads: bool) -> Iterator[ReadableEmbeddedJ
     if held:
         if not reads:
             raise JobInUse(directory, process)
-        with _snapshot(directory, process) as opened:
-            yield opened
+        order = _order(directory, caller)
+        # In flight before the copy: a row that ends meanwhile is shown as ended, a row that is leased later as it was.
+        snapshot = Snapshot(process, time.time(), read_board(directory / STATE / LEASES_FILE))
+        with _viewed(directory, order) as frontier:
+            if snapshot.in_flight is not None:
+                frontier.operations.views.show_elsewhere(*snapshot.in_flight)
+            yield ReadableEmbeddedJob(frontier, order, snapshot)
         return
     with readable_job(directory) if reads else nullcontext(directory) as place:  # a change is never made to a copy
         lock = take_job_lock(place)
         try:
-            order = _order(place)
-            with open_job(place / STATE, order) as frontier:
+            order = _order(place, caller)
+            is_viewed = reads and bool(order.code.of_frontier)
+            with _viewed(place, order) if is_viewed else open_job(place / STATE, order) as frontier:
                 yield ReadableEmbeddedJob(frontier, order, None)
         finally:
             os.close(lock)
 
 
 @contextmanager
-def _snapshot(directory: Path, process: int | None) -> Iterator[ReadableEmbeddedJob]:
+def _viewed(directory: Path, order: CrawlOrder) -> Iterator[Frontier]:
+    """The Frontier of a temporary copy of the job's rows, without its filter and without the functions that are withheld.
+
+    Cost: room and time for a copy of the store.
+    """
     from anabranch.crawler.job.frontier import frontier_order  # noqa: PLC0415 - commands on a running crawl do not need it
     from anabranch.frontier.composition import open_frontier  # noqa: PLC0415
     from anabranch.frontier.stores.sql.livecopy import StoreDecides, copy_live  # noqa: PLC0415
@@ -182,21 +203,16 @@ def _snapshot(directory: Path, process: int | None) -> Iterator[ReadableEmbedded
         (copy / STATE).mkdir(parents=True)
         copy_live(directory / STATE / STORE_FILE, copy / STATE / STORE_FILE)
 
-    order = _order(directory)
-    asked = frontier_order(order)
-    # In flight before the copy: a row that ends meanwhile is shown as ended, a row that is leased later as it was.
-    snapshot = Snapshot(process, time.time(), read_board(directory / STATE / LEASES_FILE))
+    asked = frontier_order(order, is_view=True)
     with (
         _scratch_copy(directory, make) as copy,
         open_frontier(copy / STATE, asked, seen=StoreDecides()) as frontier,
     ):
-        if snapshot.in_flight is not None:
-            frontier.operations.views.show_elsewhere(*snapshot.in_flight)
-        yield ReadableEmbeddedJob(frontier, order, snapshot)
+        yield frontier
 
 
-def _order(directory: Path) -> CrawlOrder:
+def _order(directory: Path, caller: Caller) -> CrawlOrder:
     """The order that the host wrote for its Frontier. Raises: UsageError, OrderError."""
     if not has_store(directory / STATE):
         raise UsageError(f"{directory}: the job has no queue yet; its program begins it")
-    return load_order(directory / ORDER_FILE, {})
+    return caller.order_of(job_layer(directory / ORDER_FILE))

@@ -14,8 +14,9 @@ from typing import Any
 from zlib import crc32
 
 from anabranch.crawler.job.seeds import SEED_BOOK, is_begun
-from anabranch.crawler.order.loading import load_order
+from anabranch.crawler.order.loading import BY_VARIABLES, Caller
 from anabranch.crawler.order.order import CrawlOrder
+from anabranch.crawler.order.sources import job_layer
 from anabranch.crawler.outcomes.errors import OrderDamaged, UsageError, storage_errors
 from anabranch.dedup.files.durable import replace_file
 from anabranch.frontier.jobfolder import ORDER_FILE, STATE
@@ -69,12 +70,15 @@ def order_file(directory: Path) -> Path | None:
     return order
 
 
-def begun_order(directory: Path) -> CrawlOrder:
-    """The order that the job goes on by. Raises: UsageError if it has none yet; OrderError, OrderDamaged, StorageError."""
+def begun_order(directory: Path, caller: Caller = BY_VARIABLES) -> CrawlOrder:
+    """The order that the job goes on by. Code that only the job names is withheld, unless the `caller` runs it.
+
+    Raises: UsageError if it has none yet; OrderError, OrderDamaged, StorageError.
+    """
     kept = order_file(directory)
     if kept is None:
         raise UsageError(f"{directory}: the job has not begun; `anabranch crawl` begins it")
-    return load_order(kept, {})
+    return caller.order_of(job_layer(kept))
 
 
 def last_order_file(directory: Path) -> Path | None:

@@ -17,12 +17,14 @@ import structlog
 
 from anabranch.crawler.extract.links import MANIFEST
 from anabranch.crawler.job.seeds import Book, Seed, SourceTags
+from anabranch.crawler.order.code import refuse_withheld
+from anabranch.crawler.order.order import CrawlOrder
 from anabranch.crawler.outcomes.errors import OrderError
 from anabranch.crawler.outcomes.failures import ServiceAway
 from anabranch.crawler.outcomes.status import FetchStatus, describe
 from anabranch.crawler.outcomes.userfunctions import UserFunctionFailed
 from anabranch.crawler.scope.scope import Scope
-from anabranch.crawler.urls.canonicalization import KeyOf
+from anabranch.crawler.urls.canonicalization import Canonicalizer, KeyOf
 from anabranch.crawler.urls.parsing import canonical
 from anabranch.frontier.aio import AsyncFrontier
 from anabranch.frontier.cancellation import to_the_end
@@ -260,6 +262,12 @@ def user_function_errors(what: str) -> Iterator[None]:
         yield
     except (UserFunctionFailed, ServiceAway) as error:
         raise OrderError(f"{what}: {error}") from error
+
+
+def key_by(order: CrawlOrder, place: object) -> KeyOf:
+    """How the job's URLs are known, for a command that queues some in it. Raises: CodeWithheld, OrderError."""
+    refuse_withheld([one for one in order.code.withheld if one.section == "urls"], place, "this command")
+    return Canonicalizer(order.urls.canonicalization).key
 
 
 def key_of(url: str, key: KeyOf) -> bytes:

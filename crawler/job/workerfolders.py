@@ -11,7 +11,7 @@ from anabranch.crawler.job.folder import wait_until_free, who_holds
 from anabranch.crawler.job.orderfile import last_order_file
 from anabranch.crawler.order.loading import order_of
 from anabranch.crawler.order.order import CrawlOrder
-from anabranch.crawler.order.sources import file_layer
+from anabranch.crawler.order.sources import job_layer
 from anabranch.crawler.outcomes.errors import OrderError, UsageError
 from anabranch.frontier.jobfolder import STATE, STORE_FILE, has_store, is_job
 
@@ -34,7 +34,7 @@ def last_order(directory: Path) -> CrawlOrder | None:
     """The order of the job's last run; None if the file is missing or cannot be read."""
     try:
         file = last_order_file(directory)
-        return None if file is None else order_of([file_layer(file)])
+        return None if file is None else order_of([job_layer(file)])
     except OrderError:
         return None
 

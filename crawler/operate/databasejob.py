@@ -14,9 +14,11 @@ from anabranch.crawler.cluster.commands import Wish
 from anabranch.crawler.cluster.database import JobDatabase
 from anabranch.crawler.job.folder import wait_until_free, who_holds
 from anabranch.crawler.job.inspection import readable_job, refuse_unwritable
+from anabranch.crawler.job.seeding import key_by
 from anabranch.crawler.job.seeds import Seed
 from anabranch.crawler.operate.contract import Notify, OpenedJob, OperatedJob, VerbAnswer
 from anabranch.crawler.operate.retried import retried_all
+from anabranch.crawler.order.loading import BY_VARIABLES, Caller
 from anabranch.crawler.order.order import CrawlOrder
 from anabranch.crawler.outcomes.errors import UsageError
 from anabranch.crawler.report.metrics import Numbers
@@ -34,7 +36,6 @@ from anabranch.crawler.run.shared_job import (
 from anabranch.crawler.run.status import STOPPED
 from anabranch.crawler.run.stopped_verbs import add_to_stopped, retry_skipped_of_stopped
 from anabranch.crawler.run.verbs import READING, Arguments, Facts, answer
-from anabranch.crawler.urls.canonicalization import Canonicalizer
 from anabranch.frontier.jobfolder import STATE, STORE_FILE
 
 _WISHES = {"pause": Wish.PAUSE, "resume": Wish.RESUME, "stop": Wish.STOP}
@@ -55,6 +56,7 @@ class DatabaseJob:
 
     address: str | Path  #: the URL of its database, or its file
     notify: Notify
+    caller: Caller = BY_VARIABLES  #: who asks, and for which code of the job's order that one vouches
 
     @property
     def logs(self) -> Path | None:
@@ -94,7 +96,7 @@ class DatabaseJob:
                 return True, job.answer(ADD, {"seeds": listed, "force": force})["seeds"]
             except NoWorkers:
                 with opened_whole(job) as (frontier, order, book):
-                    key = Canonicalizer(order.urls.canonicalization).key
+                    key = key_by(order, job.place)
                     return False, add_to_stopped(frontier, book, seeds, key, force=force)["seeds"]
 
     def retry(self, arguments: Arguments) -> VerbAnswer:
@@ -209,7 +211,7 @@ class DatabaseJob:
                 elif not who_holds(directory)[0]:
                     address = stack.enter_context(readable_job(directory)) / STATE / STORE_FILE
             database = stack.enter_context(closing(JobDatabase(address)))
-            yield SharedJob(database)
+            yield SharedJob(database, caller=self.caller)
 
 
 def worker_facts(line: WorkerLine) -> Facts:

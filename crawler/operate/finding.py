@@ -10,6 +10,7 @@ from anabranch.crawler.job.workerfolders import last_order, refuse_old_division,
 from anabranch.crawler.operate.contract import Notify, OperatedJob
 from anabranch.crawler.operate.folderjob import EmbeddedFolderJob, FolderJob
 from anabranch.crawler.order.frontier import DATABASES, holds_password
+from anabranch.crawler.order.loading import BY_VARIABLES, Caller
 from anabranch.crawler.outcomes.errors import UsageError
 from anabranch.crawler.run.control import PATIENCE_S
 from anabranch.frontier.jobfolder import JOBS, is_embedded, is_job
@@ -28,14 +29,14 @@ def find_job(typed: str) -> Path:
     raise UsageError(f"{typed!r}: there is no such job; name its folder, or its name below {JOBS}/")
 
 
-def operated(typed: str, notify: Notify = lambda _: None) -> OperatedJob:
+def operated(typed: str, notify: Notify = lambda _: None, caller: Caller = BY_VARIABLES) -> OperatedJob:
     """The job that is named by its folder, below `jobs`, or by the URL of its database. Raises: UsageError.
 
-    `notify` gets lines about what keeps the operator waiting.
+    `notify` gets lines about what keeps the operator waiting. The `caller` vouches for code of the job's order.
     """
     if typed.startswith(DATABASES):
-        return _in_database(typed, notify)
-    return operated_folder(find_job(typed), notify)
+        return _in_database(typed, notify, caller)
+    return operated_folder(find_job(typed), notify, caller=caller)
 
 
 def operated_folder(
@@ -43,6 +44,7 @@ def operated_folder(
     notify: Notify = lambda _: None,
     turn: AbstractContextManager[object] | None = None,
     patience_s: float = PATIENCE_S,
+    caller: Caller = BY_VARIABLES,
 ) -> OperatedJob:
     """The job of a folder, which may be that of a worker. It is opened in its `turn`; its crawl is silent after `patience_s`.
 
@@ -50,9 +52,11 @@ def operated_folder(
     """
     turn = turn or nullcontext()
     if is_embedded(directory):
-        return EmbeddedFolderJob(directory, notify, turn=turn)
+        return EmbeddedFolderJob(directory, notify, turn=turn, caller=caller)
     address = _address(directory)
-    return FolderJob(directory, turn=turn, patience_s=patience_s) if address is None else _in_database(address, notify)
+    if address is not None:
+        return _in_database(address, notify, caller)
+    return FolderJob(directory, turn=turn, patience_s=patience_s, caller=caller)
 
 
 def several_workers(typed: str, notify: Notify) -> DatabaseJob:
@@ -72,9 +76,9 @@ def _address(directory: Path) -> str | Path | None:
     return order.frontier.store if order.frontier.is_in_database else shared_file(directory)
 
 
-def _in_database(address: str | Path, notify: Notify) -> DatabaseJob:
+def _in_database(address: str | Path, notify: Notify, caller: Caller) -> DatabaseJob:
     if isinstance(address, str) and holds_password(address):
         raise UsageError("the URL holds a password, which other users can see; put it into ~/.pgpass or PGPASSWORD")
     from anabranch.crawler.operate.databasejob import DatabaseJob  # noqa: PLC0415 - most jobs have no database
 
-    return DatabaseJob(address, notify)
+    return DatabaseJob(address, notify, caller)

@@ -13,10 +13,12 @@ from anabranch.crawler.job.changes import change_order
 from anabranch.crawler.job.folder import held_folder, refuse_embedded, wait_until_free, who_holds
 from anabranch.crawler.job.inspection import open_embedded, opened, readable_job, refuse_unwritable
 from anabranch.crawler.job.orderfile import begun_order
+from anabranch.crawler.job.seeding import key_by
 from anabranch.crawler.job.seeds import SEED_BOOK, Seed, SeedBook
 from anabranch.crawler.job.state import current_round
 from anabranch.crawler.operate.contract import Notify, OpenedJob, VerbAnswer
 from anabranch.crawler.operate.retried import retried_all
+from anabranch.crawler.order.loading import BY_VARIABLES, Caller
 from anabranch.crawler.order.order import CrawlOrder
 from anabranch.crawler.outcomes.endings import is_dominated
 from anabranch.crawler.outcomes.errors import CrawlerError, JobInUse, UsageError, storage_errors
@@ -73,6 +75,8 @@ class FolderJob:
     turn: AbstractContextManager[object] = field(default_factory=nullcontext, kw_only=True, compare=False)
     #: A crawl that does not answer in this time is silent.
     patience_s: float = field(default=ANSWER_S, kw_only=True, compare=False)
+    #: Who asks, and for which code of the job's order that one vouches.
+    caller: Caller = field(default=BY_VARIABLES, kw_only=True, compare=False)
 
     @property
     def logs(self) -> Path | None:
@@ -120,10 +124,10 @@ class FolderJob:
         refuse_unwritable(self.directory)
         with (
             self.turn,
-            opened(self.directory) as (frontier, order),
+            opened(self.directory, self.caller) as (frontier, order),
             SeedBook(self.directory / "state" / SEED_BOOK) as book,
         ):
-            key = Canonicalizer(order.urls.canonicalization).key
+            key = key_by(order, self.directory)
             return False, add_to_stopped(frontier, book, seeds, key, force=force)["seeds"]
 
     def retry(self, arguments: Arguments) -> VerbAnswer:
@@ -179,7 +183,8 @@ class FolderJob:
         facts = self._ask(verb, arguments)
         if facts is not None:
             return VerbAnswer(with_remedy(facts, str(self.directory)), is_running=True)
-        with self._place(reads=verb in READING) as place, opened(place) as (frontier, order):
+        reads = verb in READING
+        with self._place(reads=reads) as place, opened(place, self.caller, reads=reads) as (frontier, order):
             if verb not in ABOUT_URLS:
                 return VerbAnswer(answer(frontier, verb, arguments), is_running=False)
             with open_explainer(place, order) as explainer:
@@ -198,10 +203,10 @@ class FolderJob:
         with (
             self.turn,
             readable_job(self.directory) as place,
-            opened(place) as (frontier, order),
+            opened(place, self.caller, reads=True) as (frontier, order),
             SeedBook(place / "state" / SEED_BOOK) as seeds,
         ):
-            rules = order.urls.canonicalization
+            rules = order.run_of(order.urls.canonicalization)
             return report_of_stopped(place, frontier, seeds, lambda: Canonicalizer(rules).key, arguments)
 
     def metrics(self) -> Facts | None:
@@ -214,13 +219,13 @@ class FolderJob:
 
     def order(self) -> CrawlOrder:
         """From its folder."""
-        return begun_order(self.directory)
+        return begun_order(self.directory, self.caller)
 
     @contextmanager
     def held(self, verb: str, *, reads: bool) -> Iterator[OpenedJob]:
         """Raises: JobInUse, or what a running crawl says to the verb."""
         self._ask(verb, {})
-        with self._place(reads=reads) as place, opened(place) as (frontier, order):
+        with self._place(reads=reads) as place, opened(place, self.caller, reads=reads) as (frontier, order):
             yield OpenedJob(frontier, order)
 
     @contextmanager
@@ -288,7 +293,7 @@ class FolderJob:
         with self.turn:
             trouble = last_logged(self.directory, now_s)
             ending = self._last_run().ending
-            with readable_job(self.directory) as place, opened(place) as (frontier, _):
+            with readable_job(self.directory) as place, opened(place, self.caller, reads=True) as (frontier, _):
                 totals = answer(frontier, "ls", {"limit": 0})["totals"]
                 seen, failures = frontier.operations.statistics().seen, frontier.operations.failures()
                 fetched, is_done = 0, frontier.is_done and not is_dominated(ending)
@@ -319,7 +324,10 @@ class EmbeddedFolderJob(FolderJob):
     def answer(self, verb: str, arguments: Arguments) -> VerbAnswer:
         """Raises: JobInUse if it would change what the host holds."""
         with self._open(reads=verb in READING) as (held, is_snapshot):
-            return VerbAnswer(answer(held.frontier, verb, {**arguments, WHATEVER_KEY: True}), is_running=is_snapshot)
+            facts = answer(held.frontier, verb, {**arguments, WHATEVER_KEY: True})
+            if held.order.code.withheld and verb in ABOUT_URLS:
+                facts = {**facts, "not_run": list(map(str, held.order.code.withheld))}
+            return VerbAnswer(facts, is_running=is_snapshot)
 
     @contextmanager
     def held(self, verb: str, *, reads: bool) -> Iterator[OpenedJob]:
@@ -332,7 +340,7 @@ class EmbeddedFolderJob(FolderJob):
     def _open(self, *, reads: bool) -> Iterator[tuple[OpenedJob, bool]]:
         if not reads:
             refuse_unwritable(self.directory)
-        with open_embedded(self.directory, reads=reads) as (frontier, order, snapshot):
+        with open_embedded(self.directory, reads=reads, caller=self.caller) as (frontier, order, snapshot):
             if snapshot is not None:
                 holder = "another process" if snapshot.process is None else f"process {snapshot.process}"
                 taken = clock_words(snapshot.taken_s, snapshot.taken_s)

@@ -45,6 +45,7 @@ def changed_order(order: CrawlOrder, settings: Sequence[str]) -> tuple[CrawlOrde
     known = dict(before)
     layer = settings_layer([_whole(setting, known) for setting in settings], form="")
     after = order_of([layer, kept_layer(tomllib.loads(dump_order(order)), "the job's order")])
+    after = after.running(order.code if order.code.withheld else None)  # no changeable key names any
     now = values(after)
     return after, [Change(key, before[key], value) for key, value in now.items() if before[key] != value]
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from pydantic import ValidationError
 from pydantic_core import ErrorDetails
@@ -26,6 +26,7 @@ from anabranch.crawler.order.order import (
 )
 from anabranch.crawler.order.sections import JobSection
 from anabranch.crawler.order.sources import Layer, folder_of, hint, merged, read_layers
+from anabranch.crawler.order.vouching import code_of
 from anabranch.crawler.outcomes.errors import BadArgument, OrderError
 from anabranch.crawler.outcomes.userfunctions import import_first_from
 
@@ -36,13 +37,33 @@ def load_order(file: Path | None, flags: Mapping[str, object], settings: Sequenc
     From then on user functions are imported from the file's folder. Raises: OrderError, one line.
     """
     order = order_of(read_layers(file, flags, settings))
-    import_first_from(order.job.modules)
+    import_first_from(order.code.folder)
     return order
 
 
 def order_of(layers: Sequence[Layer]) -> CrawlOrder:
-    """The merged order of the sources. Raises: OrderError, as `load_order`."""
-    return with_modules(_validated(layers, merged(layers)), folder_of(layers))
+    """The merged order of the sources; code that only the job's own names is withheld. Raises: OrderError, as `load_order`."""
+    order = with_modules(_validated(layers, merged(layers)), folder_of(layers))
+    code = code_of(order, layers)
+    return order if code is None else order.running(code)
+
+
+class Caller(NamedTuple):
+    """How a command vouches for the user functions of a job's order."""
+
+    run_code: bool = False  #: all of them may run
+    layers: Sequence[Layer] | None = None  #: the sources of an order that it names; None: the variables
+
+    def order_of(self, jobs: Layer, *, with_variables: bool = True) -> CrawlOrder:
+        """The job's order; what the caller names is stronger, variables too. The code that may run can be imported from now on.
+
+        Raises: OrderError.
+        """
+        given = read_layers(None, {}) if self.layers is None else self.layers
+        order = order_of([*given, jobs] if with_variables or self.layers is not None else [jobs])
+        order = order.running(None if self.run_code else code_of(order, [*given, jobs]))
+        import_first_from(order.code.folder)
+        return order
 
 
 def job_of(layers: Sequence[Layer]) -> JobSection:
@@ -63,6 +84,15 @@ def _validated(layers: Sequence[Layer], tables: Mapping[str, Any]) -> CrawlOrder
         given_by = _given_by(layers, section, keys)
         kind = BadArgument if given_by and given_by[0].is_command else OrderError
         raise kind(line_of(found[0], layers) + more) from error
+
+
+#: A command that names nothing: only variables vouch.
+BY_VARIABLES = Caller()
+
+
+def caller_of(*, run_code: bool, order_file: Path | None = None, settings: Sequence[str] = ()) -> Caller:
+    """The caller of a command with these options. Raises: OrderError, UsageError."""
+    return Caller(run_code, read_layers(order_file, {}, settings) if order_file or settings else None)
 
 
 #: Section, number of the entry (from 0; -1 in a section), key.

@@ -7,15 +7,16 @@ wins, then the environment, the file, the default. An unknown key is refused: a 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from itertools import chain
 from pathlib import Path
 from typing import Any, get_args, get_origin
 
 import tomli_w
-from pydantic import BaseModel
+from pydantic import BaseModel, PrivateAttr
 from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, SettingsConfigDict
 
+from anabranch.crawler.order.code import UserCode
 from anabranch.crawler.order.fetch import DnsSection, ExtractSection, FetchSection, RobotsSection, SiteEntry
 from anabranch.crawler.order.frontier import DedupSection, FrontierSection, OverrideEntry, PolitenessSection
 from anabranch.crawler.order.quantities import exact_duration, exact_size, parse_duration, parse_size
@@ -59,6 +60,24 @@ class CrawlOrder(BaseSettings):
     report: ReportSection = ReportSection()
     override: tuple[OverrideEntry, ...] = ()  #: entries, in a file only
     site: tuple[SiteEntry, ...] = ()  #: entries, in a file only
+
+    _code: UserCode | None = PrivateAttr(default=None)  # a copy of the order has it, too; None: all its code may run
+
+    @property
+    def code(self) -> UserCode:
+        """What of its code may run."""
+        return UserCode(self.job.modules) if self._code is None else self._code
+
+    def running(self, code: UserCode | None) -> CrawlOrder:
+        """The same order, of whose code this may run; None: all."""
+        copy = self.model_copy()
+        copy._code = code  # noqa: SLF001 - its own class
+        return copy
+
+    def run_of(self, names: Iterable[str]) -> tuple[str, ...]:
+        """Those of the names that are not of withheld functions."""
+        withheld = self.code.names
+        return tuple(name for name in names if name not in withheld)
 
     @classmethod
     def settings_customise_sources(  # type: ignore[override] # the library calls it with keywords

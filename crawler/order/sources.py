@@ -28,6 +28,7 @@ class Layer:
     text: str = ""  #: of a file
     folder: Path | None = None  #: of a file that the operator names: user functions are imported from there
     is_command: bool = False  #: it is part of the command line
+    is_jobs: bool = False  #: the job's own: code that it alone names is withheld (see `code`)
     lines: dict[tuple[str, str], int] = field(default_factory=dict)  #: filled when an origin is asked for
 
     def section(self, section: str) -> str:
@@ -173,14 +174,20 @@ def _value(section: str, key: str, text: str) -> object:
     return text.split() if kind is tuple else dict(word.partition("=")[::2] for word in text.split())
 
 
+def job_layer(file: Path) -> Layer:
+    """The layer of an order in the job's own folder. Raises: OrderError."""
+    return replace(file_layer(file), is_jobs=True)
+
+
 def kept_layer(tables: Mapping[str, Any], place: str) -> Layer:
-    """The layer of an order that a database holds."""
+    """The layer of an order that a database, or the job itself, holds."""
     name = place.replace("{", "{{").replace("}", "}}")
     return Layer(
         tables=tables,
         section_form=f"{name}: [{{section}}]",
         key_form=f"{name}: [{{section}}] {{key}}",
         origin_form=name,
+        is_jobs=True,
     )
 
 

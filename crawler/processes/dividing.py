@@ -34,10 +34,11 @@ from anabranch.crawler.job.orderfile import order_file
 from anabranch.crawler.job.seeds import SEED_BOOK, Seed, SeedBook
 from anabranch.crawler.job.state import current_round
 from anabranch.crawler.job.workerfolders import COMPLETE, OLD_NUMBER, SCRATCH, is_old_division, shared_file
-from anabranch.crawler.order.loading import load_order
+from anabranch.crawler.order.code import refuse_withheld
+from anabranch.crawler.order.loading import BY_VARIABLES, Caller
 from anabranch.crawler.order.order import CrawlOrder, dump_order
+from anabranch.crawler.order.sources import job_layer
 from anabranch.crawler.outcomes.errors import OrderError, StoreLost, UsageError, storage_errors
-from anabranch.crawler.outcomes.userfunctions import import_first_from
 from anabranch.crawler.processes.gathering import begin_anew, gather
 from anabranch.crawler.run.shared_job import SharedJob, held_whole
 from anabranch.dedup.files.durable import replace_file, sync_folder
@@ -73,10 +74,10 @@ def divided_line(divided: Divided) -> str:
     return f"divided among {divided.shares} shares: {queued}, {ended}"
 
 
-def divide(directory: Path, shares: int = SHARES_OF_PROCESSES) -> Divided:
+def divide(directory: Path, shares: int = SHARES_OF_PROCESSES, caller: Caller = BY_VARIABLES) -> Divided:
     """Divide a job among so many shares (blocks). Cost: 0.2 ms and 1 KB a URL, beside the old queue.
 
-    Raises: UsageError, OrderError if it cannot be divided; JobInUse; StoreLost; as a crawl does.
+    Raises: UsageError, CodeWithheld, OrderError if it cannot be divided; JobInUse; StoreLost; as a crawl does.
     """
     refuse_embedded(directory)
     if shared_file(directory) is not None and not is_old_division(directory):
@@ -84,7 +85,7 @@ def divide(directory: Path, shares: int = SHARES_OF_PROCESSES) -> Divided:
     with JobFolder.open(directory) as job:
         scratch = job.state / SCRATCH
         if not (scratch / COMPLETE).exists():
-            order = _order(directory, shares)
+            order = _order(directory, shares, caller)
             with storage_errors(scratch):
                 shutil.rmtree(scratch, ignore_errors=True)
                 scratch.mkdir()
@@ -101,17 +102,17 @@ def divide(directory: Path, shares: int = SHARES_OF_PROCESSES) -> Divided:
     return divided
 
 
-def _order(directory: Path, shares: int) -> CrawlOrder:
+def _order(directory: Path, shares: int, caller: Caller) -> CrawlOrder:
     """The job's order with so many shares. Raises: UsageError, OrderError."""
     kept = order_file(directory)
     if kept is None:
         raise UsageError(f"{directory}: the job has not begun; `anabranch crawl --processes N` begins it")
-    order = load_order(kept, {})
+    order = caller.order_of(job_layer(kept))
+    refuse_withheld(order.code.withheld, directory, "dividing it")
     if order.frontier.store:
         raise UsageError(f"{directory}: the queue is not in the job's folder, and cannot be divided")
     refuse_lost_queue(directory / "state")
     order = order.model_copy(update={"frontier": order.frontier.model_copy(update={"shares": shares})})
-    import_first_from(order.job.modules)
     for fault in division_faults(order):
         raise OrderError(f"{directory}: {fault}")
     return order
@@ -129,7 +130,7 @@ def _made(job: JobFolder, order: CrawlOrder, scratch: Path) -> Divided:
             rows = _totals(part)
             database.do(partial(put_totals, worker=f"before-{number}", rows=rows, upto=BEFORE))
         database.do(lambda connection: put_fact(connection, "round", str(current_round(job.state).number)))
-        with held_whole(SharedJob(database)) as whole:
+        with held_whole(SharedJob(database, order)) as whole:
             for lines in chain((_lines(part) for part in parts), (_under_way(part) for part in old)):
                 load_dump(lines, whole.frontier.operations.loading)
             whole.frontier.flush()

@@ -80,7 +80,7 @@ class Supervisor:
         """Crawl until nothing is left, a limit or a signal; then report. Raises: CrawlerError, FrontierError."""
         with handle_signals(self._signalled, self._log_status, self._reopen_logs, is_last=self._outside.is_last):
             joined, before = await asyncio.to_thread(self._begin)
-            shared = SharedJob(self._database)
+            shared = SharedJob(self._database, self._order)
             self._watch = JobWatch(shared, before, self._job.crawl_log.parent, self._order.report)
             self._outside.notify(self._opening_line(joined, before))
             address, name = self._order.report.metrics, shared.name
@@ -104,7 +104,7 @@ class Supervisor:
         joined = join(self._database, self._wanted, Applicant("", "", is_named=True))
         with storage_errors(self._job.directory):
             self._job.write_order(dump_order(self._order))
-        return joined, SharedJob(self._database).look()
+        return joined, SharedJob(self._database, self._order).look()
 
     def _opening_line(self, joined: Joined, look: JobLook) -> str:
         counters = look.counts.counters
@@ -199,6 +199,7 @@ class Supervisor:
             file=str(self._job.state / STORE_FILE),
             warc=str(self._job.warc),
             order=worker_order(self._order, number),
+            modules=None if (folder := self._order.code.folder) is None else str(folder),
         )
 
     async def _hold_time(self) -> None:

@@ -36,6 +36,7 @@ class WorkerTask(NamedTuple):
     file: str  #: of the job's Frontier
     warc: str  #: the folder of the job's archive
     order: Mapping[str, Any]  #: of the worker
+    modules: str | None  #: the folder that user functions are imported from first
 
 
 def main() -> None:
@@ -62,7 +63,7 @@ async def _work(end: socket.socket) -> int:
         return ExitCode.FORCED  # the parent has gone before it began
     task = WorkerTask(**json.loads(line))
     order = CrawlOrder.model_validate(task.order)
-    import_first_from(order.job.modules)
+    import_first_from(None if task.modules is None else Path(task.modules))
     file = Path(order.logs.file) if order.logs.file else None
     code: int = ExitCode.DONE
     with closing_logs(configure_logs(0, style=order.logs.format, file=file)):

@@ -77,6 +77,7 @@ class UrlExplainer:
     is_blocked: Callable[[str], bool] = lambda _: False  #: by the operator's patterns
     skipped_by: Callable[[str], Template | None] = lambda _: None  #: the rule by which a URL was skipped
     skips: Callable[[str], Template | None] = lambda _: None  #: the rule by which most URLs like this are skipped now
+    not_run: Sequence[str] = ()  #: user functions that were left out, because only the job itself names them
 
     def with_key(self, verb: str, given: Arguments) -> Arguments:
         """The arguments of a verb, with the key for dedup of the URL that they name, if they name one. Raises: OrderError."""
@@ -89,7 +90,8 @@ class UrlExplainer:
 
     def explained(self, verb: str, facts: Facts) -> Facts:
         """The Frontier's facts; if they are about a URL, with its hops, its scope and its last trouble (blocks)."""
-        return self.with_trouble(self.with_scope(verb, self.with_log(facts)))
+        facts = self.with_trouble(self.with_scope(verb, self.with_log(facts)))
+        return {**facts, "not_run": list(self.not_run)} if self.not_run and "scope" in facts else facts
 
     def with_log(self, facts: Facts) -> Facts:
         """The facts with what only crawl.log knows of a URL (blocks): its hops after its end, and its end in an earlier round;
@@ -158,7 +160,7 @@ class UrlExplainer:
         """How a queued URL ends that the order has excluded since it was queued; empty if it is fetched."""
         if self.is_blocked(url):
             return f"it is blocked by the operator by now, so it ends with {FetchStatus.BLOCKED:d} at its turn"
-        if url in self.seeds or self._accepts(url, hops):
+        if self.not_run or url in self.seeds or self._accepts(url, hops):
             return ""
         return f"it is out of scope by now, so it ends with {FetchStatus.OUT_OF_SCOPE:d} at its turn"
 
@@ -255,13 +257,17 @@ def _held_up(facts: Facts, what: str, earliest_s: float | None) -> Facts:
 def explainer_of(
     order: CrawlOrder, book: Book, directory: Path | None, similar: SimilarUrlFilter | None = None
 ) -> UrlExplainer:
-    """The explainer of a job by its order, its seeds, and the logs of its folder, if it has one here. Raises: OrderError."""
-    scope = open_scope(order.scope)
+    """The explainer of a job by its order, its seeds, and the logs of its folder, if it has one here.
+
+    It runs none of the functions that are withheld. Raises: OrderError.
+    """
+    scope = open_scope(order.scope.model_copy(update={"rules": order.run_of(order.scope.rules)}))
     for seed in book:
         scope.add_seed(seed.url)
-    key = Canonicalizer(order.urls.canonicalization).key
+    key = Canonicalizer(order.run_of(order.urls.canonicalization)).key
+    not_run = tuple(str(one) for one in order.code.withheld if one.section not in {"job", "fetch"})
     if directory is None:
-        return UrlExplainer(scope, key, book, similar, is_blocked=blocked_by(order.scope.block))
+        return UrlExplainer(scope, key, book, similar, is_blocked=blocked_by(order.scope.block), not_run=not_run)
     crawl_log = directory / "logs" / "crawl.log"
     return UrlExplainer(
         scope,
@@ -273,6 +279,7 @@ def explainer_of(
         logged=partial(last_entry, crawl_log),
         skipped_by=partial(_skipped_by, directory),
         is_blocked=blocked_by(order.scope.block),
+        not_run=not_run,
     )
 
 
@@ -281,7 +288,10 @@ def open_explainer(directory: Path, order: CrawlOrder) -> Iterator[UrlExplainer]
     """The explainer of a job that the caller has locked, by its order. Raises: OrderError, SeedBookDamaged, StorageError."""
     with ExitStack() as opened:
         book = opened.enter_context(SeedBook(directory / "state" / SEED_BOOK))
-        similar = asyncio.run(open_similar_filter(directory / "state", order)) if similarity_of(order) else None
+        has_similar = order.run_of(order.dedup.similar_features) == order.dedup.similar_features and similarity_of(
+            order
+        )
+        similar = asyncio.run(open_similar_filter(directory / "state", order)) if has_similar else None
         if similar is not None:
             opened.callback(lambda: asyncio.run(similar.close()))
         yield explainer_of(order, book, directory, similar)

@@ -45,12 +45,11 @@ from anabranch.crawler.job.seeding import seed_keys, seed_outcomes
 from anabranch.crawler.job.state import Round
 from anabranch.crawler.job.workerfolders import await_orphans
 from anabranch.crawler.order.changes import Change, changed_order, key_of_setting
-from anabranch.crawler.order.loading import order_of
+from anabranch.crawler.order.loading import BY_VARIABLES, Caller, order_of
 from anabranch.crawler.order.order import CrawlOrder
 from anabranch.crawler.order.sources import kept_layer
 from anabranch.crawler.outcomes.endings import WhyEnded, mostly_failed
 from anabranch.crawler.outcomes.errors import CrawlerError, ExitCode, UsageError
-from anabranch.crawler.outcomes.userfunctions import import_first_from
 from anabranch.crawler.report.metrics import Numbers, summed
 from anabranch.crawler.report.progress import CrawlSnapshot, progress_line
 from anabranch.crawler.report.reports import report_kind
@@ -168,6 +167,8 @@ class SharedJob:
     """A job in a database. All methods block. Raises: UsageError without a job there; StoreUnavailable."""
 
     database: JobDatabase
+    known: CrawlOrder | None = None  #: the order of a crawl that runs the job now; else the rows have it
+    caller: Caller = BY_VARIABLES  #: who asks, and for which code of the job's order the caller vouches
 
     def __post_init__(self) -> None:
         with self.database.transaction() as connection:
@@ -176,12 +177,12 @@ class SharedJob:
 
     @cached_property
     def order(self) -> CrawlOrder:
-        """The job's order."""
+        """The job's order. Code that only the job names is withheld, unless the caller runs it."""
+        if self.known is not None:
+            return self.known
         with self.database.transaction() as connection:
             text = fact(connection, "order") or ""
-        order = order_of([kept_layer(tomllib.loads(text), self.database.place)])
-        import_first_from(order.job.modules)
-        return order
+        return self.caller.order_of(kept_layer(tomllib.loads(text), self.database.place), with_variables=False)
 
     @property
     def name(self) -> str:
@@ -593,7 +594,7 @@ def report_of_whole(whole: WholeJob, job: SharedJob, given: Arguments) -> Facts:
     """A report of a job that nobody crawls, from its rows. Raises: UsageError."""
     kind, limit = report_kind(given.get("name")), report_limit(given)
     seeds = list(whole.seeds)
-    keys = seed_keys(seeds, Canonicalizer(whole.order.urls.canonicalization).key)
+    keys = seed_keys(seeds, Canonicalizer(whole.order.run_of(whole.order.urls.canonicalization)).key)
     fared = seed_outcomes(seeds, keys, whole.frontier.operations.ended(list(keys.values())))
     with view_of(job.database.do(all_totals)) as view:
         return json_facts(kind.make(facts_of_stopped(job.name, whole.frontier, fared, view, Round())), limit)

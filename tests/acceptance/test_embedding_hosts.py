@@ -12,13 +12,13 @@ import pytest
 
 from tests.acceptance.command import PATIENCE_S, environment
 from tests.acceptance.embedding_docs import PROGRAMS
-from tests.site.page import NOT_FOUND, Page, go
+from tests.site.page import NOT_FOUND, Page, go, trap
 from tests.site.server import LoopbackServer
 
-#: Page 0 links to all others, and these back to it.
-PAGES = {"/": Page(links=go(*(f"/{number}" for number in range(12))))} | {
-    f"/{number}": Page(links=go("/")) for number in range(12)
-}
+#: Page 0 links to all others, and these back to it; before them, links that no crawler can follow.
+PAGES = {
+    "/": Page(links=(trap("mailto:a@b.test"), trap("javascript:void(0)"), *go(*(f"/{number}" for number in range(12)))))
+} | {f"/{number}": Page(links=(trap("tel:+1"), *go("/"))) for number in range(12)}
 #: What the programs ask for.
 DELAY_S = 0.1
 #: file name -> (the host's package, the command that the file's first line says)

@@ -77,7 +77,7 @@ async def test_the_functions_of_the_example_do_what_they_say(tmp_path: Path) -> 
         assert kept == {"pages.jsonl": {"http://a.test/", "http://a.test/a"}, "links.jsonl": {"http://a.test/"}}
         archive = archived(tmp_path / "job")
         assert (len(archive.of("http://a.test/a")), archive.of("http://a.test/draft")) == (1, [])
-        said = (await anabranch("why", "job", "http://a.test/a?print=1", cwd=tmp_path)).out
+        said = (await anabranch("why", "job", "http://a.test/a?print=1", "-c", order, cwd=tmp_path)).out
         assert "(ours:no_prints)" in said
         assert "ours:no_prints rejects: the operator's own" in said
         validated = await anabranch("config", "validate", order, cwd=tmp_path)
@@ -94,7 +94,7 @@ async def process(visit): visit.notes += ("seen",)
 
 @pytest.mark.parametrize("processes", ["1", "2"])
 async def test_own_functions_are_found_beside_the_order_file_by_every_command(tmp_path: Path, processes: str) -> None:
-    """Wherever it is run, and later without the file, too: the job keeps where they are."""
+    """Wherever it is run; later without the file, too, if the caller trusts the job: it keeps where they are."""
     conf, elsewhere = tmp_path / "conf", tmp_path / "elsewhere"
     conf.mkdir()
     elsewhere.mkdir()
@@ -113,13 +113,14 @@ async def test_own_functions_are_found_beside_the_order_file_by_every_command(tm
     for command, code in [
         (("config", "validate", "../conf/order.toml"), 0),
         (("crawl", seed, "-c", "../conf/order.toml", *job), 5),
-        (("crawl", f"{seed}x", *job), 5),
-        (("frontier", "ls", "job"), 0),
-        (("why", "job", seed), 0),
-        (("report", "job"), 0),
+        (("crawl", f"{seed}x", *job), 2),
+        (("crawl", f"{seed}x", *job, "--run-code"), 5),
+        (("frontier", "ls", "job", "--run-code"), 0),
+        (("why", "job", seed, "--run-code"), 0),
+        (("report", "job", "--run-code"), 0),
         (("crawl", seed, "-c", order, *job), 5),
-        (("frontier", "dump", "job", "-o", "dump"), 0),
-        (("frontier", "load", "job", "dump"), 0),
+        (("frontier", "dump", "job", "-o", "dump", "--run-code"), 0),
+        (("frontier", "load", "job", "dump", "--run-code"), 0),
     ]:
         run = await anabranch(*command, cwd=elsewhere)
         assert (run.code, "cannot be imported" in run.err) == (code, False), (command, run.err)

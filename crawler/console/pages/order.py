@@ -32,7 +32,7 @@ from anabranch.crawler.job.orderfile import order_file
 from anabranch.crawler.order.changes import CHANGEABLE, changes_layer
 from anabranch.crawler.order.order import KEYS, SECTIONS, CrawlOrder, dump_order
 from anabranch.crawler.order.rendering import descriptions_of
-from anabranch.crawler.order.sources import Layer, file_layer, kept_layer, origin
+from anabranch.crawler.order.sources import Layer, job_layer, kept_layer, origin
 
 _COLUMNS = (
     Column("key", "Key"),
@@ -159,7 +159,7 @@ def order_layers(order: CrawlOrder, directory: Path | None) -> list[Layer]:
     kept = None if directory is None else order_file(directory)
     if directory is None or kept is None:
         return [kept_layer(tomllib.loads(dump_order(order)), "the job's database")]
-    return [changes_layer(lasting_changes(directory)), replace(file_layer(kept), origin_form=f"{kept.name}{{line}}")]
+    return [changes_layer(lasting_changes(directory)), replace(job_layer(kept), origin_form=f"{kept.name}{{line}}")]
 
 
 def order_keys(order: CrawlOrder, layers: Sequence[Layer]) -> list[OrderKey]:

@@ -1,13 +1,12 @@
 """Scrapy's requests as candidates, and leases as requests again; and the latest requests that the Frontier has.
 
-A payload is the pickled dictionary of a request. A request that cannot be pickled, and every request of a Frontier in memory,
-stays in this process as an object, and its payload names it; a later run does not know that name. A row without a payload was
-queued by another program: it becomes a plain request of its URL.
+A payload is the JSON of a request's dictionary (`payloads`). A request that JSON cannot hold, and every request of a Frontier
+in memory, stays in this process as an object, and its payload names it; a later run does not know that name. A row without a
+payload was queued by another program: it becomes a plain request of its URL.
 """
 
 from __future__ import annotations
 
-import pickle
 import secrets
 from collections.abc import Callable
 from itertools import count
@@ -17,6 +16,7 @@ from scrapy import Request, Spider
 from scrapy.utils.request import RequestFingerprinter, RequestFingerprinterProtocol, request_from_dict
 
 from anabranch.dedup.recent import RecentKeys
+from anabranch.frontier.hosts.scrapy.payloads import may_unpickle, pack, unpack
 from anabranch.frontier.records import Candidate, Lease
 
 #: In a request's `meta` while it is in flight: the number of its lease.
@@ -29,7 +29,8 @@ _STEP = 2
 _LAST = 255
 #: Links in a row that are kept as such.
 _MOST_HOPS = 255
-_PICKLED, _KEPT = b"p", b"k"
+#: The first byte of the payload of a request that is kept in this process.
+_KEPT = b"k"
 
 
 class Packed(NamedTuple):
@@ -56,6 +57,7 @@ class Requests:
         self._spider = spider
         self._fingerprint = fingerprint
         self._is_durable = is_durable
+        self._may_unpickle = may_unpickle()
         self._run = secrets.token_bytes(8)  # no other run has it
         self._numbers = count()
         self._kept: dict[bytes, Request] = {}
@@ -88,9 +90,7 @@ class Requests:
         try:
             if not payload:
                 return Request(lease.url)
-            if payload[:1] != _PICKLED:
-                raise ValueError("its payload is not Scrapy's")  # noqa: TRY301 - one end for all that cannot be made
-            return request_from_dict(pickle.loads(payload[1:]), spider=self._spider)  # noqa: S301 - our own job's
+            return request_from_dict(unpack(payload, may_unpickle=self._may_unpickle), spider=self._spider)
         except Exception as error:  # noqa: BLE001 - what it holds is the project's, and may raise anything
             return Unmade(lease.url, error)
 
@@ -102,8 +102,8 @@ class Requests:
         trouble: Exception | None = None
         if self._is_durable:
             try:
-                return _PICKLED + pickle.dumps(request.to_dict(spider=self._spider), protocol=4), None
-            except (ValueError, pickle.PicklingError, AttributeError, TypeError) as error:
+                return pack(request.to_dict(spider=self._spider)), None
+            except (ValueError, TypeError, RecursionError) as error:
                 trouble = error
         payload = _KEPT + self._nonce()
         self._kept[payload] = request

@@ -65,7 +65,7 @@ class FrontierScheduler:
         self._is_closing = False  # because the Frontier has failed
         self._is_stalled = False  # and that was logged
         self._hostless: deque[Request] = deque()
-        self._logs_unserializable = crawler.settings.getbool("SCHEDULER_DEBUG")
+        self._logs_unserializable = True  # the first
         kind = load_object(crawler.settings["DUPEFILTER_CLASS"])
         self._own: BaseDupeFilter | None = None if kind in _REPLACED else build_from_crawler(kind, crawler)
         self._filter: BaseDupeFilter | None = None  # the same, once it is open

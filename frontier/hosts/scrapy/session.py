@@ -15,6 +15,7 @@ from anabranch.frontier.frontier import Frontier
 from anabranch.frontier.hosts.embedding.job import EmbeddedJob
 from anabranch.frontier.hosts.scrapy.engine import Engine
 from anabranch.frontier.hosts.scrapy.inflight import Flight, InFlight, Listener
+from anabranch.frontier.hosts.scrapy.payloads import settle_pickles
 from anabranch.frontier.hosts.scrapy.requests import FOUND_ON, NUMBER, KnownRequests, Packed, Requests, Unmade
 from anabranch.frontier.hosts.scrapy.settings import folder, frontier_settings
 from anabranch.frontier.policies.assignment import PolitenessScope
@@ -205,6 +206,8 @@ class CrawlSession:
     def __init__(self, crawler: Crawler, spider: Spider) -> None:
         place, settings = folder(crawler.settings), frontier_settings(crawler.settings)
         self.place = "memory" if place is None else "disk"
+        if place is not None:
+            settle_pickles(place)
         self._engine = Engine(crawler)
         self._job = EmbeddedJob(
             place,

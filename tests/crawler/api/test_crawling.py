@@ -507,8 +507,9 @@ async def hostile(visit):
 async def test_an_exception_is_logged_escaped(caplog, given):
     """Its message, too, with the traceback: a terminal obeys none of it."""
     async with anabranch.crawl(SEED, processors=[hostile], **given) as crawl:
-        async for _ in crawl:
-            pass
+        with pytest.raises(anabranch.NoSeedAnswered):
+            async for _ in crawl:
+                pass
     assert "ValueError: boom \\x1b[31m\n" in caplog.text
     assert "in hostile\n" in caplog.text
     assert "\x1b" not in caplog.text
@@ -541,3 +542,85 @@ def test_what_is_no_seed_at_all_is_refused(seeds):
     """By a line of ours."""
     with pytest.raises(anabranch.UsageError, match="seeds must be URLs and files"):
         anabranch.run(seeds)
+
+
+PRIVATE = "http://127.0.0.1:9/"
+#: A seed that the tests' order blocks.
+BLOCKED = "http://a.test/blocked"
+
+
+async def urls_of(crawl):
+    """The URLs of its pages, to the end."""
+    async with crawl:
+        return {page.url async for page in crawl}
+
+
+def not_2(target):
+    """A scope rule."""
+    return False if target.url.endswith("/2") else None
+
+
+async def test_a_crawl_whose_seeds_are_not_answered_ends_with_an_error(given):
+    """As the command ends with 5: each way to crawl names the seeds and why; the result is there all the same."""
+    refused = {**given, "allow_private": False}
+    crawl = anabranch.crawl(PRIVATE, **refused)
+    async with crawl:
+        with pytest.raises(anabranch.NoSeedAnswered, match=f"{PRIVATE}: -5001 .*allow_private=True") as raised:
+            async for _ in crawl:
+                pass
+    assert isinstance(raised.value, anabranch.NoSeeds)
+    assert raised.value.result is crawl.result
+    assert crawl.result.excluded == 1
+    with pytest.raises(anabranch.NoSeedAnswered):
+        for _ in anabranch.crawl(PRIVATE, **refused):
+            pass
+    with pytest.raises(anabranch.NoSeedAnswered, match="no seed was answered"):
+        anabranch.run(PRIVATE, **refused)
+    assert [page.status for page in anabranch.crawl(PRIVATE, failures=True, **refused)] == [-5001]
+
+
+@pytest.mark.usefixtures("structlog_unset")
+async def test_a_seed_that_is_not_answered_is_a_warning_if_others_are(given, caplog):
+    """One line a seed; none if the program gets the failures."""
+    given["scope"] = {"block": ["/blocked$"]}
+    with caplog.at_level(logging.WARNING):
+        assert await urls_of(anabranch.crawl(SEED, BLOCKED, **given)) == URLS
+    (line,) = [record.getMessage() for record in caplog.records if "not answered" in record.getMessage()]
+    assert BLOCKED in line
+    caplog.clear()
+    await urls_of(anabranch.crawl([SEED, BLOCKED], failures=True, **given))
+    assert not [record for record in caplog.records if "not answered" in record.getMessage()]
+
+
+async def test_seeds_are_arguments_or_in_lists(given):
+    """Of any kind that can be iterated; something else is refused by its own name."""
+    for seeds in ([f"{SEED}2", f"{SEED}3"], [(f"{SEED}2",), [f"{SEED}3"]], [iter([f"{SEED}2", f"{SEED}3"])]):
+        assert await urls_of(anabranch.crawl(*seeds, **given)) == {f"{SEED}2", f"{SEED}3"}
+    for wrong in (5, [5], None):
+        with pytest.raises(anabranch.UsageError, match="seeds must be URLs"):
+            anabranch.crawl(SEED, wrong)
+
+
+async def test_the_repr_of_a_result_is_a_short_line(given):
+    """Not the facts of all seeds and the whole report."""
+    result = await asyncio.to_thread(lambda: anabranch.run(SEED, **given))
+    assert repr(result) == "<CrawlResult pages=7, failed=0, excluded=0, queued=0: finished: nothing is queued>"
+
+
+def test_without_a_loop_of_asyncio_one_line_says_what_to_do(given):
+    """As under trio, whose tasks step the same coroutine."""
+    opening = anabranch.crawl(SEED, **given).__aenter__()
+    with pytest.raises(anabranch.UsageError, match="needs a running loop of asyncio; under trio") as refused:
+        opening.send(None)
+    assert "\n" not in str(refused.value)
+
+
+async def test_a_program_names_its_functions_each_time(given, tmp_path):
+    """Else a folder could name any; what the job alone names does not run, unless the program trusts it."""
+    job = tmp_path / "job"
+    assert await urls_of(anabranch.crawl(SEED, job=job, rules=[not_2], limit=1, **given)) == {SEED}
+    more = {"job": job, "limit": 100}
+    with pytest.raises(anabranch.UsageError, match=r"\[scope\] rules .*:not_2.*--run-code"):
+        await urls_of(anabranch.crawl(**more))
+    assert await urls_of(anabranch.crawl(rules=[not_2], **more)) == URLS - {SEED, f"{SEED}2"}
+    assert await urls_of(anabranch.crawl(run_code=True, again=True, **more)) == URLS - {f"{SEED}2"}

@@ -398,7 +398,9 @@ def test_an_own_function_that_fails_in_the_stream_loses_no_line(
     assert run_dedup(DedupCommand(file="urls", state=Path("d"), kind=kind, **given)) == 2
     assert capfd.readouterr() == ("http://a.test/1\nhttp://a.test/2\n", f"anabranch: {words.format(name)}\n")
     sys.modules[name].broken = False
-    assert run_dedup(DedupCommand(file="urls", state=Path("d"))) == 0
+    assert run_dedup(DedupCommand(file="urls", state=Path("d"))) == 2, "the folder alone names the function"
+    assert "only the folder names; name it, too" in capfd.readouterr().err
+    assert run_dedup(DedupCommand(file="urls", state=Path("d"), **given)) == 0
     assert capfd.readouterr().out == "http://a.test/bad\n"
 
 

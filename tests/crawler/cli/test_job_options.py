@@ -16,7 +16,7 @@ from anabranch.crawler.cli.parameters import parse_moment, parse_positive_second
 def commands(monkeypatch):
     """The commands that the command line makes, in place of running them."""
     made: list[tuple[str, str, dict[str, object], bool]] = []
-    monkeypatch.setattr(frontier, "run_frontier", lambda *given, as_json: made.append((*given, as_json)) or 0)
+    monkeypatch.setattr(frontier, "run_frontier", lambda *given, as_json, **_: made.append((*given, as_json)) or 0)
     return made
 
 
@@ -99,7 +99,7 @@ def test_a_command_line_that_makes_no_sense_exits_with_2(commands, line) -> None
 
 def test_the_exit_code_is_the_runs(monkeypatch) -> None:
     """The command line adds nothing to it."""
-    monkeypatch.setattr(frontier, "run_frontier", lambda *_, as_json: 4)
+    monkeypatch.setattr(frontier, "run_frontier", lambda *_, **__: 4)
     assert run("why", "J", "http://a.test/").exit_code == 4
 
 

@@ -6,8 +6,8 @@ import pytest
 
 from anabranch.crawler.job.changes import change_order, held_changes, settle_changes
 from anabranch.crawler.job.folder import JobFolder
+from anabranch.crawler.job.orderfile import begun_order
 from anabranch.crawler.order.changes import Change
-from anabranch.crawler.order.loading import load_order
 from anabranch.crawler.order.order import CrawlOrder, dump_order
 from anabranch.crawler.outcomes.errors import OrderDamaged, UsageError
 
@@ -28,7 +28,7 @@ def test_a_change_is_in_the_order_of_the_job(job) -> None:
     """The next run goes on by it."""
     order, changes = change_order(job, ["limits.pages=500"])
     assert changes == [Change("limits.pages", 100, 500)]
-    assert load_order(job / "order.toml", {}) == order
+    assert begun_order(job) == order
 
 
 def test_a_change_holds_against_a_command_that_names_the_value_from_before(job) -> None:

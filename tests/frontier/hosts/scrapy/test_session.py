@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import pickle
 from typing import Any
 
 import pytest
@@ -14,6 +13,7 @@ from scrapy.utils.request import RequestFingerprinter, fingerprint
 
 from anabranch.frontier.frontier import Frontier
 from anabranch.frontier.hosts.embedding.job import EmbeddedJob
+from anabranch.frontier.hosts.scrapy.payloads import pack
 from anabranch.frontier.hosts.scrapy.requests import FOUND_ON, NUMBER, KnownRequests, Requests
 from anabranch.frontier.hosts.scrapy.session import RequestExchange
 from anabranch.frontier.records import BUSY, Candidate, GateKey, VerdictKind
@@ -207,8 +207,8 @@ def test_a_row_without_a_payload_is_a_request_of_its_url(crawl: Crawl) -> None:
 
 def test_what_no_request_can_be_made_of_comes_to_its_end(crawl: Crawl) -> None:
     """It is told with its URL and the reason, and the next one is served in the same call."""
-    renamed = pickle.dumps(Request(URL).to_dict() | {"callback": "of_old"})
-    queued(crawl, b"p" + renamed, b"pnonsense", b"xnonsense", b"k12345678", None)
+    renamed = pack(Request(URL).to_dict() | {"callback": "of_old"})
+    queued(crawl, renamed, b"jnonsense", b"xnonsense", b"k12345678", None)
     request, _, unmade = crawl.exchange.take()
     assert request is not None
     assert request.url == URL + "4"
