@@ -36,6 +36,7 @@ from anabranch.crawler.run.shared_job import (
 from anabranch.crawler.run.status import STOPPED
 from anabranch.crawler.run.stopped_verbs import add_to_stopped, retry_skipped_of_stopped
 from anabranch.crawler.run.verbs import READING, Arguments, Facts, answer
+from anabranch.crawler.urls.canonicalization import Canonicalizer
 from anabranch.frontier.jobfolder import STATE, STORE_FILE
 
 _WISHES = {"pause": Wish.PAUSE, "resume": Wish.RESUME, "stop": Wish.STOP}
