@@ -154,7 +154,7 @@ class Admission:
         """Which of these keys may be new; changes nothing. With a filter that blocks: all."""
         pending, answers = self.marking.pending, self._unseen(keys)
         new = [is_unseen and key not in pending for key, is_unseen in zip(keys, answers, strict=True)]
-        self.marking.counts.pending += sum(answers) - sum(new)
+        self._count_pending(sum(answers) - sum(new))
         return new
 
     def enqueue(
@@ -237,8 +237,12 @@ class Admission:
                     in_batch.add(key)
                 verdict = fault or new
             verdicts.append(verdict)
-        self.marking.counts.pending += max(sum(unseen) - len(verdicts) + verdicts.count(SEEN), 0)
+        self._count_pending(sum(unseen) - len(verdicts) + verdicts.count(SEEN))
         return verdicts, fresh
+
+    def _count_pending(self, known: int) -> None:
+        if known > 0:
+            self.marking.counts.count_pending(known)
 
     def _unseen(self, keys: Sequence[bytes]) -> Sequence[bool]:
         return [True] * len(keys) if self._seen.blocks else self._seen.unseen(keys)

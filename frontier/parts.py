@@ -101,7 +101,7 @@ class Parts:
             return _URLS
         if pending <= self.store_link.paused:
             return _OPERATOR
-        return _SERVICE if self.schedule.holds and self.schedule.holds.have_any else 0
+        return _SERVICE if self.schedule.holds.are_any and self.schedule.holds.have_any else 0
 
     @property
     def is_reading(self) -> bool:

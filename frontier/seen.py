@@ -64,6 +64,14 @@ class KnownCounts:
         """Count links that the host remembers as known and never asks about. O(1)."""
         self.recent += links
 
+    def count_pending(self, links: int) -> None:
+        """Count links whose rows are not durable yet. O(1)."""
+        self.pending += links
+
+    def count_store(self, links: int) -> None:
+        """Count links that the filter let pass and the store dropped. O(1)."""
+        self.store += links
+
     def restore(self, note: str, *, clean: bool) -> None:
         """Go on with the counts of a note; after an unclean end they have a gap, so `since_s` stays."""
         self.recent, self.pending, self.store, since_s = json.loads(note)

@@ -264,7 +264,7 @@ class StoreLink:
         self.unacknowledged.synced(number)
         if duplicates:
             self.queued -= len(duplicates)
-            self._admission.marking.counts.store += len(duplicates)
+            self._admission.marking.counts.count_store(len(duplicates))
         if self._loaded:  # what dead rows counted for is taken back; rows that wait may come due from now on
             dead = {row.ordinal for row in duplicates}
             while self._loaded and self._loaded[0].number <= number:

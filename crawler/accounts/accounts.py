@@ -192,12 +192,12 @@ class Accounts:
     def begin(self, files: FileMarks) -> None:
         """Record the files before the first group: what is behind these ends counts only with a group. Raises: OSError."""
         self.sync()
-        self._journal.files = files
+        self._journal.remember(files)
         self._journal.begin(self._committed_to)
 
     def settle(self, files: FileMarks) -> None:
         """Remember for `close` that all files of the job were closed in order, but for these."""
-        self._journal.files = files
+        self._journal.remember(files)
 
     def close(self) -> None:
         """Commit all additions and seal the database; if that fails, the next opening counts them. Idempotent."""

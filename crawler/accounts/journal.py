@@ -106,6 +106,10 @@ class AccountsJournal:
                 except ValueError as error:
                     raise AccountsDamaged(self._path, "damaged") from error
 
+    def remember(self, files: FileMarks) -> None:
+        """Let these be the files behind the last group; the next head has them."""
+        self.files = files
+
     def begin(self, base: int) -> None:
         """Begin a new file without a seal, for the groups behind `base`. After an error the old file stays open."""
         head = _head(base, None, self.files)

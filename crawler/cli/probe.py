@@ -22,7 +22,7 @@ from anabranch.crawler.order.fetch import fetch_options
 from anabranch.crawler.order.loading import load_order
 from anabranch.crawler.order.order import CrawlOrder
 from anabranch.crawler.outcomes.errors import CrawlerError, ExitCode, UsageError, storage_errors
-from anabranch.crawler.outcomes.failures import FetchError
+from anabranch.crawler.outcomes.failures import FetchError, ServiceAway
 from anabranch.crawler.outcomes.status import describe
 from anabranch.crawler.robots.retrieval import Followed, follow_redirects, robots_url, rules_of
 from anabranch.crawler.robots.rules import MAX_ROBOTS_BYTES, explain_rules, shown
@@ -133,7 +133,8 @@ def run_robots(url: str, *, agent: str | None, allow_private: bool) -> int:
         try:
             found = asyncio.run(_fetch_robots(order, robots_url(page)))
         except FetchError as error:
-            words = f"{url}: no robots.txt: {describe(error.status)}: {error}; a crawl then fetches nothing"
+            why = str(error) if isinstance(error, ServiceAway) else f"{describe(error.status)}: {error}"
+            words = f"{url}: no robots.txt: {why}; a crawl then fetches nothing"
             raise NotFetched(words) from error
         response, product = found.response, agent or order.agent.token
         status = -2 if found.is_lost else response.status

@@ -55,15 +55,13 @@ class ServiceHold:
 
 
 class ServiceHolds:
-    """The holds of one schedule, by service. False while there is none."""
+    """The holds of one schedule, by service."""
 
-    __slots__ = ("_of_service",)
+    __slots__ = ("_of_service", "are_any")
 
     def __init__(self) -> None:
         self._of_service: dict[str, ServiceHold] = {}
-
-    def __bool__(self) -> bool:
-        return bool(self._of_service)
+        self.are_any = False  #: a service is away
 
     @property
     def have_any(self) -> bool:
@@ -82,6 +80,7 @@ class ServiceHolds:
         """Hold the gates that need this service. Does nothing if it is held already."""
         if service not in self._of_service:
             self._of_service[service] = ServiceHold(needs)
+            self.are_any = True
 
     def refuse(self, service: str, gate: GateKey) -> None:
         """Hold this gate, too: one of its URLs needed the service. Call it before its lease ends; nothing without a hold."""
@@ -92,6 +91,7 @@ class ServiceHolds:
     def lift(self, service: str) -> None:
         """The service is back: all gates that it held are served again."""
         hold = self._of_service.pop(service, None)
+        self.are_any = bool(self._of_service)
         for line in () if hold is None else hold.lines.values():
             line.free()
 

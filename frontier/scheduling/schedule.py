@@ -367,11 +367,11 @@ class Schedule:
             if line is None:
                 window.make_room(now_s)
                 return None
-            if self.holds and self.holds.keep(line):
+            if self.holds.are_any and self.holds.keep(line):
                 continue
             lane = line.best()
             if lane is not None:
-                if self.holds:
+                if self.holds.are_any:
                     self.holds.taken(line)
                 return lane, self._take(line, lane, now_s)
             if line.group is not None and line.group.has_enough:

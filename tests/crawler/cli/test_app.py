@@ -64,7 +64,8 @@ FLAGS = {
 #: Keys of the order that are no flags: lists, tables, and what is set once for an installation.
 NO_FLAGS = {
     *("seeds", "seed_files", "product", "max_crawl_delay", "servers", "hosts", "groups"),
-    *("cache", "unreachable", "meta", "nofollow_links", "min_ttl", "max_ttl"),
+    *("cache", "unreachable", "meta", "nofollow_links", "min_ttl", "max_ttl", "max_stale"),
+    *("outage_first", "outage_max", "name_retries"),
     *(
         "error_penalty",
         "cost",

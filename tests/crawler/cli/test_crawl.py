@@ -293,7 +293,7 @@ def test_a_job_that_lost_its_seeds_does_not_go_on(capsys, harm) -> None:
         assert run_crawl(command(SEED, **more)) == ExitCode.BAD_ORDER
     assert "seeds.jsonl: is missing or empty, though" in capsys.readouterr().err
     assert (book.exists(), Path("job/order.toml").read_bytes()) == (harm == "emptied", order)
-    assert run_operate("add", "job", {"sources": [SEED, f"{SEED}2"]}) == ExitCode.DONE
+    assert run_operate("add", "job", {"sources": [SEED, f"{SEED}2"], "force": False}) == ExitCode.DONE
     assert run_crawl(command()) == ExitCode.NO_SEED_ANSWERED
 
 

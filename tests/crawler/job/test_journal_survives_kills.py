@@ -151,7 +151,7 @@ def test_wherever_it_is_killed_a_group_counts_everywhere_or_nowhere(
         assert disagreements(job) == [], job.name
         assert urls_of(job) == URLS
         assert len((job / "links.jsonl").read_text().splitlines()) == len(URLS)
-        number += 1
+        number += 2 if do is tear else 1  # each position with the slow tests of faults
     assert number > 25
 
 

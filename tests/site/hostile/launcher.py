@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import resource
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 
 if __package__ in (None, ""):  # started as a program: the import path holds this folder, not the repository
@@ -27,8 +28,8 @@ def tries_at_once() -> None:
     """Leave out the waits between the tries of a URL, not the tries."""
     waits = disposition.retry_after
 
-    def retry_after(failure: FetchError | int, attempts: int) -> float | None:
-        return None if waits(failure, attempts) is None else 0.0
+    def retry_after(failure: FetchError | int, attempts: int, name_retries_s: Sequence[float] = ()) -> float | None:
+        return None if waits(failure, attempts, name_retries_s) is None else 0.0
 
     disposition.retry_after = retry_after
 
