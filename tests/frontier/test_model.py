@@ -345,12 +345,20 @@ class Machine(RuleBasedStateMachine):
         self.core._checkpoints.close(final=False)
         self.core._seen.close()
         self.truth = self.snapshots[max(number for number in self.snapshots if number <= store.kept)].copy()
+        self.forget_what_was_not_written(store)
         self.clock.advance(seconds)
         self.forgot = self.state is None
         self.open()
         self.ledger.died(self.clock(), durable=settle)
         if not settle:
             self.tell_ledger_what_was_kept()
+
+    def forget_what_was_not_written(self, store: LateStore) -> None:
+        """The rows of queues without a total budget are written seldom, so a crash loses what their last leases cost."""
+        for key, queue in self.truth.queues.items():
+            if (self.truth.total_budget if queue.budget is None else queue.budget) < 0:
+                kept = store.queue(name_id(key))
+                queue.spent = 0 if kept is None else kept.row.spent
 
     def tell_ledger_what_was_kept(self) -> None:
         for host in HOSTS:
