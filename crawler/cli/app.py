@@ -69,8 +69,8 @@ def _careful_errors() -> Iterator[None]:
     except Exception as error:  # the parser's classes are private
         if isinstance(hints := getattr(error, "possibilities", None), list):
             hints[:] = [hint for hint in hints if hint not in _NEVER_PROPOSED]
-        if hasattr(error, "format_message"):
-            vars(error)["message"] = escaped(error.message)  # it quotes the command line
+        if hasattr(error, "format_message") and isinstance(message := getattr(error, "message", None), str):
+            vars(error)["message"] = escaped(message)  # it quotes the command line
         raise
 
 
