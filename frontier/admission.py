@@ -182,9 +182,8 @@ class Admission:
         """
         candidates = [Candidate(one.url, one.key, one.hops or "") for one in failures]
         urls = [failure.url for failure in failures]
-        hosts = [
-            one.host for one in map(authority, urls) if one is not None
-        ]  # candidates without a host are refused before
+        # Candidates without a host are refused before.
+        hosts = [one.host for one in map(authority, urls) if one is not None]
         lanes = self.assignment.lanes_of(urls, hosts)
         precedences = [
             self._rules.in_row(candidate, None) if failure.precedence is None else failure.precedence

@@ -253,7 +253,7 @@ class Accounts:
         self._uncarried = []
 
     def uncarried(self) -> Counted | None:
-        """What was added since the last call, as rows; None if nothing was. The same again until `carried` is called.
+        """Return what was added since the last call, as rows, or None. Until `carried` is called it returns the same.
 
         For one thread, any. Cost: 10 µs a line.
         """
@@ -267,7 +267,7 @@ class Accounts:
         return self._carrying
 
     def carried(self) -> None:
-        """What `uncarried` returned is kept where it was carried to."""
+        """Forget what `uncarried` returned: its rows are durable elsewhere."""
         self._carrying = None
 
     def of_host(self, host: str) -> Totals:

@@ -248,7 +248,7 @@ class AccountsDatabase:
 
 
 def rows_added(added: Additions) -> list[CountedRow]:
-    """What these additions add to the rows, as rows of their own. Pure. Cost: 1 µs a row."""
+    """Sum these additions into rows of their own. Pure. Cost: 1 µs a row."""
     tables: dict[Table, Mapping[Any, list[Any]]] = {
         _HOST: {(host,): _values_of(totals) for host, totals in added.hosts.items()},
         _TOTAL: {(0,): _values_of(added.total)},

@@ -1,4 +1,4 @@
-"""What a visit leaves (`JournalEntry`), the files that it is written to (`JournalSink`), and their record (`GroupRecord`)."""
+"""The entries of a visit (`JournalEntry`), the files that take them (`JournalSink`), and their record (`GroupRecord`)."""
 
 from __future__ import annotations
 

@@ -153,7 +153,7 @@ def _added(connection: Connection, worker: str, row: CountedRow) -> CountedRow:
 
 
 def _lock(connection: Connection, worker: str) -> None:
-    """Of several that write the totals of a worker, one does until its transaction ends."""
+    """Lock the totals of a worker until the transaction ends."""
     execute(
         connection,
         "INSERT INTO job_folded VALUES (:worker, 0, -1) ON CONFLICT (worker) DO UPDATE SET epoch = job_folded.epoch",

@@ -12,11 +12,12 @@ from functools import lru_cache
 from itertools import chain, zip_longest
 from typing import NamedTuple
 
+from anabranch.crawler.urls.parsing import MAX_PORT
+
 _FAMILIES = {4: socket.AF_INET, 6: socket.AF_INET6}
 
 #: IPv6 address in brackets or IPv4 address, and the port.
 _WITH_PORT = re.compile(r"(?:\[([^\]]+)\]|([^:]+))(?::0*([0-9]{1,5}))?")
-_MAX_PORT = 65535
 
 #: IPv6 addresses outside this block are not global unicast (IANA IPv6 address space registry).
 _GLOBAL_UNICAST = ipaddress.IPv6Network("2000::/3")
@@ -76,7 +77,7 @@ def parse_address(text: str) -> Address:
         ip = ipaddress.IPv4Address(ipv4) if ipv4 else ipaddress.IPv6Address(ipv6)
     except ValueError:
         ip = None
-    if ip is None or (port and not 1 <= int(port) <= _MAX_PORT):
+    if ip is None or (port and not 1 <= int(port) <= MAX_PORT):
         raise ValueError(f"must be ip or ip:port, like 127.0.0.1:5353 or [::1]:53; not {text!r}")
     return Address(host=str(ip), port=int(port) if port else None, family=_FAMILIES[ip.version])
 

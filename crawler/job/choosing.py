@@ -8,7 +8,6 @@ seed or seed file continues only with its own seeds and scope; one that was name
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Callable, Collection, Container, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
@@ -29,7 +28,7 @@ from anabranch.crawler.order.order import CrawlOrder
 from anabranch.crawler.order.sections import JobSection, ScopeSection
 from anabranch.crawler.order.sources import Layer, job_layer, merged, named_in, read_layers
 from anabranch.crawler.outcomes.errors import NoSeeds, OrderError, UsageError
-from anabranch.crawler.scope.scope import open_scope
+from anabranch.crawler.scope.scope import blocked_by, open_scope
 from anabranch.frontier.frontier import Frontier
 from anabranch.frontier.jobfolder import JOBS, ORDER_FILE, STATE, STORE_FILE
 
@@ -355,7 +354,7 @@ def scope_effect(frontier: Frontier, order: CrawlOrder, seeds: Iterable[str]) ->
     scope = open_scope(order.scope)
     for url in seeds:
         scope.add_seed(url)
-    blocks: list[Callable[[str], object]] = [re.compile(pattern).search for pattern in order.scope.block]
+    is_blocked = blocked_by(order.scope.block)
     queued = ended = 0
     with user_function_errors("the effect of the scope is unknown"):
         for line in frontier.operations.dump(with_ended=False):
@@ -364,8 +363,7 @@ def scope_effect(frontier: Frontier, order: CrawlOrder, seeds: Iterable[str]) ->
                 continue
             queued += 1
             url = row["url"]
-            is_blocked = any(search(url) for search in blocks)
-            ended += is_blocked or not scope.accepts(url, row.get("hops", ""), row.get("via"))
+            ended += is_blocked(url) or not scope.accepts(url, row.get("hops", ""), row.get("via"))
     return ScopeEffect(queued, ended)
 
 

@@ -6,7 +6,6 @@ Links are judged when they are found (`processors.candidates`), and each URL aga
 from __future__ import annotations
 
 import asyncio
-import re
 from collections.abc import Awaitable, Callable, Container, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import dataclass
@@ -25,7 +24,7 @@ from anabranch.crawler.processors.candidates import DropSimilar
 from anabranch.crawler.processors.seen_urls import SeenUrls
 from anabranch.crawler.processors.traps import ParameterTraps
 from anabranch.crawler.scope.parameters import ParameterRules
-from anabranch.crawler.scope.scope import OverQuota, Quotas, Scope, Used, open_scope, over_quota
+from anabranch.crawler.scope.scope import OverQuota, Quotas, Scope, Used, blocked_by, open_scope, over_quota
 from anabranch.crawler.scope.similarity import SimilarUrlFilter, open_similar_filter
 from anabranch.crawler.urls.canonicalization import Canonicalizer
 from anabranch.crawler.urls.parsing import host_of
@@ -162,12 +161,12 @@ class Preselector:
 
     def change(self, block: Sequence[str], over_quota_of: OverQuotaOf | None) -> None:
         """Judge by these patterns and quotas from now on."""
-        self._blocks = [re.compile(pattern) for pattern in block]
+        self._is_blocked = blocked_by(block)
         self._over_quota_of = over_quota_of
 
     def is_blocked(self, url: str) -> bool:
         """One of the patterns matches the URL."""
-        return any(pattern.search(url) for pattern in self._blocks)
+        return self._is_blocked(url)
 
     async def __call__(self, visit: Visit) -> Step:
         """Let the visit pass. Raises: FetchError of the kinds above; UserFunctionFailed."""

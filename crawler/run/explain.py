@@ -7,7 +7,6 @@ A running crawl asks its own scope; for a job that is not running `open_explaine
 from __future__ import annotations
 
 import asyncio
-import re
 from collections.abc import Callable, Container, Iterator, Sequence
 from contextlib import ExitStack, closing, contextmanager, suppress
 from dataclasses import dataclass
@@ -29,7 +28,7 @@ from anabranch.crawler.report.troubles import Trouble, last_logged
 from anabranch.crawler.robots.retrieval import robots_url
 from anabranch.crawler.run.verbs import Arguments, Facts
 from anabranch.crawler.scope.parameters import SAMPLED, Template
-from anabranch.crawler.scope.scope import Scope, explain_scope, open_scope
+from anabranch.crawler.scope.scope import Scope, blocked_by, explain_scope, open_scope
 from anabranch.crawler.scope.similarity import SimilarUrlFilter, open_similar_filter, similarity_of
 from anabranch.crawler.urls.canonicalization import Canonicalizer, KeyOf
 from anabranch.crawler.urls.parsing import seed_url
@@ -195,12 +194,6 @@ def _of_earlier_round(entry: CrawlLogEntry, now_s: float) -> Facts:
         return {"state": "removed", "reason": f"an operator removed it from the queue at {at}"}
     ended = f"an earlier round ended it at {at} with status {describe(entry.status)}"
     return {"state": EARLIER_ROUND, "reason": f"{ended}; this round queues it when it finds a link to it"}
-
-
-def blocked_by(patterns: Sequence[str]) -> Callable[[str], bool]:
-    """Whether one of the operator's patterns ([scope] block) matches a URL."""
-    blocks = [re.compile(pattern) for pattern in patterns]
-    return lambda url: any(block.search(url) for block in blocks)
 
 
 def with_remedy(facts: Facts, job: str, *, is_folder: bool = True) -> Facts:

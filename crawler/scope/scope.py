@@ -6,6 +6,7 @@ traps, the operator's own rules. But the prefixes and patterns come before the h
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -119,6 +120,12 @@ class Scope:
                 self._accepts.clear()
             accepts = self._accepts[hops] = _accepts(self._parts, hops)
         return accepts
+
+
+def blocked_by(patterns: Sequence[str]) -> Callable[[str], bool]:
+    """Whether one of the operator's patterns ([scope] block) matches a URL."""
+    blocks = [re.compile(pattern) for pattern in patterns]
+    return lambda url: any(block.search(url) for block in blocks)
 
 
 def explain_scope(scope: Scope, url: str, hops: str, via: str | None) -> str:

@@ -25,8 +25,8 @@ _HAS_SCHEME = re.compile(
 )
 _HOST_START = re.compile(r"//|\[|[^\W_]")
 #: Typing errors that would pass as a host: a scheme without its colon (`http//a.test`), or words with spaces.
-_MISTYPED = re.compile(r"https?[;,.]?/|.*\s", re.IGNORECASE)
 _NO_COLON = re.compile(r"https?[;,.]?/", re.IGNORECASE)
+_MISTYPED = re.compile(rf"{_NO_COLON.pattern}|.*\s", re.IGNORECASE)
 _WEB_SCHEME = re.compile(r"^https?:", re.IGNORECASE)
 #: Tab and newlines: the standard removes them anywhere in a URL.
 NO_BREAKS = dict.fromkeys(map(ord, "\t\n\r"))
@@ -87,7 +87,7 @@ def refusal(raw: str) -> str:
 
 
 def wrong_part(raw: str) -> str:
-    """What makes text with the form of a web address no URL, for people; empty if it is one, or has another form. Pure."""
+    """Name the part of a web address that makes it no URL, for people; empty if it is one, or no web address. Pure."""
     if len(raw) > MAX_URL_CHARS:
         return f"it has {len(raw):,} characters, and a URL has at most {MAX_URL_CHARS:,}"
     text = raw.translate(NO_BREAKS).strip(C0_AND_SPACE)

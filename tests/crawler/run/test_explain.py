@@ -12,8 +12,8 @@ from anabranch.crawler.order.sections import ScopeSection
 from anabranch.crawler.outcomes.endings import WhyEnded
 from anabranch.crawler.outcomes.userfunctions import RULE, UserFunctionFailed
 from anabranch.crawler.report.troubles import Trouble
-from anabranch.crawler.run.explain import UrlExplainer, blocked_by, open_explainer, while_paused, while_stopped
-from anabranch.crawler.scope.scope import open_scope
+from anabranch.crawler.run.explain import UrlExplainer, open_explainer, while_paused, while_stopped
+from anabranch.crawler.scope.scope import blocked_by, open_scope
 from anabranch.crawler.urls.canonicalization import Canonicalizer
 
 SEED = "http://a.test/"
