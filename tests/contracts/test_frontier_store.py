@@ -1,6 +1,5 @@
 """What every store of the Frontier promises about URLs, whatever keeps its rows."""
 
-from collections.abc import Iterator
 from itertools import pairwise
 from pathlib import Path
 
@@ -29,13 +28,6 @@ from tests.frontier.stores.rows import (
     synced,
     waiting,
 )
-
-
-@pytest.fixture(params=KINDS)
-def teller(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Teller]:
-    with home(request.param, tmp_path) as made:
-        made.open()
-        yield made.teller
 
 
 def known(store: FrontierStore, key: bytes) -> UrlRecord:

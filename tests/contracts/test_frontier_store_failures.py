@@ -1,34 +1,21 @@
 """What every store of the Frontier promises about failures: what it keeps of them, and that they are queued again once."""
 
-from collections.abc import Iterator
 from math import inf
-from pathlib import Path
-
-import pytest
 
 from anabranch.frontier.records import FRONT, OutcomeKind, Row, UrlState
 from anabranch.frontier.stores.contract import Counters, Ended, FailedRecord, Moved
 from tests.frontier.stores.rows import (
     A_LANE,
-    KINDS,
     NOW_S,
     OTHER_LANE,
     Teller,
     done,
     duplicates,
     gate_row,
-    home,
     row,
     synced,
     waiting,
 )
-
-
-@pytest.fixture(params=KINDS)
-def teller(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Teller]:
-    with home(request.param, tmp_path) as made:
-        made.open()
-        yield made.teller
 
 
 def failed(old: Row, status: int = -2) -> Ended:

@@ -1,8 +1,6 @@
 """What every store of the Frontier promises about lanes, gates and standings."""
 
 import math
-from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 
@@ -20,13 +18,11 @@ from anabranch.frontier.stores.contract import (
 )
 from tests.frontier.stores.rows import (
     A_LANE,
-    KINDS,
     NOW_S,
     OTHER_LANE,
     Teller,
     done,
     gate_row,
-    home,
     lane,
     pages,
     queue_row,
@@ -37,13 +33,6 @@ from tests.frontier.stores.rows import (
 )
 
 QUEUE, GATE = A_LANE
-
-
-@pytest.fixture(params=KINDS)
-def teller(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Teller]:
-    with home(request.param, tmp_path) as made:
-        made.open()
-        yield made.teller
 
 
 def many(teller: Teller, lanes: list[LaneId], turns: list[int]) -> list[Row]:
