@@ -48,6 +48,15 @@ async def seen(web, count):
         await asyncio.sleep(0.005)
 
 
+async def archived_by(job, worker):
+    """A group of this worker counts: its log grew once more. A worker writes a group when the one before is recorded."""
+    log = job / "workers" / worker / "logs" / "crawl.log"
+    sizes = {0}
+    while len(sizes) < 3:
+        await asyncio.sleep(0.005)
+        sizes.add(log.stat().st_size if log.exists() else 0)
+
+
 def children(parent: int) -> list[int]:
     """The processes that a process has started."""
     return [int(pid) for pid in Path(f"/proc/{parent}/task/{parent}/children").read_text().split()]
@@ -338,9 +347,10 @@ async def test_the_process_that_starts_the_others_may_be_killed_too(tmp_path, we
 
 async def test_the_archive_of_several_processes_is_one_folder(tmp_path, web):
     """Each writes files of its own, and mends its own after a kill, while the others write."""
+    web.delay_s = 0.2
     process = await start(*crawl_of(tmp_path, web, "--warc"), cwd=tmp_path)
     for kill in range(2):
-        await seen(web, 20 + kill * 25)
+        await archived_by(tmp_path / "job", str(kill + 1))
         os.kill(workers(process.pid)[kill], signal.SIGKILL)
     check_whole(await ended(process), tmp_path)
     archive = archived(tmp_path / "job")

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import Sequence
+import sys
+from collections.abc import Iterator, Sequence
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import pytest
 
@@ -64,8 +66,9 @@ class Job:
 
 
 @pytest.fixture(scope="module")
-def library(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return shim.compiled(tmp_path_factory.mktemp("shim"))
+def library(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    with TemporaryDirectory(dir=sys.prefix) as beside_installed_code:
+        yield shim.compiled(tmp_path_factory.mktemp("shim"), Path(beside_installed_code))
 
 
 async def calls_of(folder: Path, web: SmallWeb) -> int:

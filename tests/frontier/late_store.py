@@ -81,9 +81,13 @@ class LateStore:
             self.work(len(self._todo))
         self._inner.close(clean=clean)
 
-    def die(self) -> None:
-        """What is kept back is lost, and the inner store is let go of as a kill does."""
+    def lose(self) -> None:
+        """What is kept back is lost, as in a process that dies. The inner store still answers."""
         self._todo.clear()
+
+    def die(self) -> None:
+        """Let go of the inner store as a kill does."""
+        self.lose()
         self._inner.close(clean=False)
 
     def _write(self, batch: Batch) -> None:

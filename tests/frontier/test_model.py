@@ -341,11 +341,12 @@ class Machine(RuleBasedStateMachine):
         if settle:
             self.core.flush()
         store = self.late_store
+        store.lose()
+        self.truth = self.snapshots[max(number for number in self.snapshots if number <= store.kept)].copy()
+        self.forget_what_was_not_written(store)
         store.die()
         self.core._checkpoints.close(final=False)
         self.core._seen.close()
-        self.truth = self.snapshots[max(number for number in self.snapshots if number <= store.kept)].copy()
-        self.forget_what_was_not_written(store)
         self.clock.advance(seconds)
         self.forgot = self.state is None
         self.open()
