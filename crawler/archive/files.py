@@ -166,23 +166,36 @@ class WarcFiles(JournalSink):
     def _writable(self) -> OpenWarc:
         """The file for the next exchange, ready for this group."""
         warc = self._current
+        if warc is not None and warc not in self._touched:
+            warc.begin()
         if warc is not None and warc.size_bytes >= self._options.size_bytes:
             if warc not in self._touched:  # otherwise `keep` does it
                 self._full.append(warc)
             warc = self._current = None
         if warc is None:
-            now_s = self._clock()
-            made = datetime.fromtimestamp(now_s, UTC)
-            stamp = f"{made:%Y%m%d%H%M%S}{made.microsecond // 1000:03}"
-            host = _UNFIT_IN_NAME.sub("-", socket.gethostname()) or "localhost"
-            name = f"{self._options.prefix}-{stamp}-{self._serial:05}-{host}"
-            warc = self._current = OpenWarc(self._folder, name, now_s, self._options.facts)
-            self._serial += 1
+            warc = self._current = self._made()
             self._touched.append(warc)
         elif warc not in self._touched:
-            warc.begin()
             self._touched.append(warc)
         return warc
+
+    def _made(self) -> OpenWarc:
+        """Make a file with a name that no other has. If that fails, nothing of it is left: the next try takes another name."""
+        now_s = self._clock()
+        made = datetime.fromtimestamp(now_s, UTC)
+        stamp = f"{made:%Y%m%d%H%M%S}{made.microsecond // 1000:03}"
+        host = _UNFIT_IN_NAME.sub("-", socket.gethostname()) or "localhost"
+        name = f"{self._options.prefix}-{stamp}-{self._serial:05}-{host}"
+        while (self._folder / (name + WARC)).exists():  # a clock was set back, and some serials have no file
+            self._serial += 1
+            name = f"{self._options.prefix}-{stamp}-{self._serial:05}-{host}"
+        self._serial += 1
+        try:
+            return OpenWarc(self._folder, name, now_s, self._options.facts)
+        except OSError:
+            with suppress(OSError):
+                remove(self._folder, name)
+            raise
 
     def _finish(self, warc: OpenWarc) -> None:
         warc.begin()  # a torn record must not get the name of a whole file

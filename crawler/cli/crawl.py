@@ -198,7 +198,7 @@ def _run_processes(
 
     _warn_of(order)
     # What another scope would end was told before.
-    wanted = Wanted(order, seeds, command.again, command.yes or not command.again)
+    wanted = Wanted(order, seeds, command.again, command.yes or not command.again, resumes=True)
     await_orphans(job.directory)
     file = job.state / STORE_FILE
     with sealed(file), closing(JobDatabase(file)) as database, asyncio.Runner() as runner:
@@ -250,7 +250,8 @@ def _judged(chosen: ChosenJob, added: Sequence[Seed]) -> ScopeEffect:
     file = shared_file(chosen.directory)
     if file is not None:
         from anabranch.crawler.cluster.database import JobDatabase  # noqa: PLC0415 - most crawls have one process
-        from anabranch.crawler.run.shared_job import SharedJob, opened_whole  # noqa: PLC0415
+        from anabranch.crawler.run.shared_job import SharedJob  # noqa: PLC0415
+        from anabranch.crawler.run.stopped_verbs import opened_whole  # noqa: PLC0415
 
         with closing(JobDatabase(file)) as database, opened_whole(SharedJob(database, chosen.order)) as whole:
             return scope_effect(whole.frontier, chosen.order, [seed.url for seed in (*whole.seeds, *added)])

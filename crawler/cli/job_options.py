@@ -44,9 +44,14 @@ def pause(job: Job) -> None:
     _run_operate("pause", job)
 
 
-def resume(job: Job) -> None:
-    """Resume a paused crawl, even past the limit that paused it."""
-    _run_operate("resume", job)
+def resume(
+    job: Job,
+    worker: Annotated[
+        Text, typer.Option("--worker", metavar="NAME", help="Let this drained worker of a database come back instead.")
+    ] = None,
+) -> None:
+    """Resume a paused crawl, even past the limit that paused it. In a database: a stopped job; its workers may start."""
+    _run_operate("resume", job, {} if worker is None else {"worker": worker})
 
 
 def stop(
@@ -54,7 +59,7 @@ def stop(
     now: Annotated[bool, typer.Option("--now", help="Abort fetches in progress.")] = False,
     wait: Annotated[bool, typer.Option("--wait", help="Return when the crawl has ended.")] = False,
 ) -> None:
-    """Stop a running crawl in order: fetches in progress may finish; the same command resumes it later."""
+    """Stop a running crawl in order: fetches in progress may finish. The same command resumes it; in a database `resume`."""
     _run_operate("stop", job, {"now": now}, wait=wait)
 
 
@@ -191,7 +196,7 @@ def workers(
         Text,
         typer.Argument(
             metavar="[drain",
-            help="drain: let worker NAME finish its fetches, then end it.",
+            help="drain: let worker NAME finish its fetches, then end it. In a database it stays away until `resume`.",
             autocompletion=completed_from("drain"),
         ),
     ] = None,

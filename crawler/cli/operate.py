@@ -18,7 +18,7 @@ from anabranch.crawler.job.seeds import chunks_of, none_left, read_seeds
 from anabranch.crawler.operate.contract import OperatedJob
 from anabranch.crawler.operate.finding import operated, several_workers
 from anabranch.crawler.operate.listing import listed_jobs
-from anabranch.crawler.operate.retried import retried_lines
+from anabranch.crawler.operate.retried import retried_facts, retried_lines
 from anabranch.crawler.order.loading import BY_VARIABLES, Caller, caller_of
 from anabranch.crawler.order.quantities import format_bytes
 from anabranch.crawler.outcomes.errors import NoSeeds, UsageError
@@ -67,12 +67,8 @@ def run_operate(
                 else f"{counted(facts['queued'], 'skipped URL')} queued again"
             )
         elif verb == RETRY:
-            facts, is_running = found.retry(arguments)
-            put(
-                json.dumps({"running": is_running, **facts}, indent=2)
-                if as_json
-                else "\n".join(retried_lines(facts, is_running=is_running))
-            )
+            facts = retried_facts(found, arguments)
+            put(json.dumps(facts, indent=2) if as_json else "\n".join(retried_lines(facts)))
         else:
             facts = found.steer(verb, arguments)
             put(status_line((wait and found.wait()) or facts))
@@ -159,23 +155,24 @@ def _add(job: OperatedJob, sources: Sequence[str], *, force: bool, as_json: bool
     for chunk in chunks_of(found.seeds):
         is_running, verdicts = job.add(chunk, force=force)
         answers += verdicts
+    start = "" if is_running else job.start_hint()
     if as_json:
-        put(json.dumps({"running": is_running, "seeds": answers}, indent=2))
+        put(json.dumps({"running": is_running, "start": start, "seeds": answers}, indent=2))
     else:
-        for line in added_lines(answers, is_running=is_running):
+        for line in added_lines(answers, start):
             put(line)
     refused = len(found.bad) + sum(seed["verdict"] in _NOT_ADDED for seed in answers)
     if refused:  # the others have been added; the exit code tells a script
         raise NoSeeds(f"{refused} of {len(answers) + len(found.bad)} seeds could not be added")
 
 
-def added_lines(answers: Sequence[Facts], *, is_running: bool) -> Iterator[str]:
-    """A line for each seed, and a last one if no crawl is running. Pure."""
+def added_lines(answers: Sequence[Facts], start: str) -> Iterator[str]:
+    """A line for each seed, and what is to be started if no crawl is running. Pure."""
     for seed in answers:
         reason = f" ({seed['reason']})" if seed["reason"] else ""
         yield escaped(f"{seed['verdict']:<8} {seed['url']}{reason}")
-    if not is_running:
-        yield "no crawl of this job is running; `anabranch crawl` resumes it"
+    if start:
+        yield escaped(start)
 
 
 # The order

@@ -18,7 +18,15 @@ from typing import Any, NamedTuple
 
 from sqlalchemy import Connection, inspect
 
-from anabranch.crawler.cluster.commands import Wish, put_wish, wish
+from anabranch.crawler.cluster.commands import (
+    DesiredState,
+    Wish,
+    absent_workers,
+    desired_state,
+    drained_workers,
+    put_desired_state,
+    put_wish,
+)
 from anabranch.crawler.cluster.database import (
     JobDatabase,
     execute,
@@ -41,7 +49,7 @@ from anabranch.crawler.order.code import functions_of
 from anabranch.crawler.order.order import CrawlOrder, dump_order
 from anabranch.crawler.order.sections import VERSION
 from anabranch.crawler.order.sources import kept_layer
-from anabranch.crawler.outcomes.errors import CrawlerError, ExitCode, JobUnfinished, OrderError, StoreLost, UsageError
+from anabranch.crawler.outcomes.errors import JobUnfinished, OrderError, StaysAway, StoreLost, UsageError
 from anabranch.frontier.jobfolder import ORDER_FILE
 from anabranch.frontier.stores.sql.forget import forget_urls
 from anabranch.frontier.stores.sql.reading import job_counts
@@ -74,12 +82,6 @@ _SHOWN_CHARS = 60
 
 class OtherOrder(OrderError):
     """The job's workers crawl by another order."""
-
-
-class JobStops(CrawlerError):
-    """The job's workers are ending."""
-
-    exit_code = ExitCode.STORE_OR_JOB_IN_USE
 
 
 class Agreement(NamedTuple):
@@ -193,6 +195,9 @@ class Joined(NamedTuple):
     now_s: float  #: by the server's clock
     round: int  #: the job's
     added: int  #: seeds that the job did not have
+    absent: str = (
+        ""  #: of another round, and of a job that was stopped or finished: the workers that are to be started, too
+    )
 
 
 #: The name of the fact that has `RunBegin`.
@@ -234,13 +239,15 @@ class Wanted(NamedTuple):
     has_consent: bool = False  #: even if the job is unfinished, or another scope ends queued URLs
     leads: bool = True  #: if it is the first at work, its order becomes the job's, which runs then
     changes: int | None = None  #: of the last run that the order has; later ones are added to it. None: all
+    resumes: bool = False  #: the command is the operator's word: a stopped or finished job runs again
 
 
 def join(database: JobDatabase, wanted: Wanted, who: Applicant) -> Joined:
     """Agree with the job's other workers on the order, and add seeds, in one transaction; the first worker decides.
 
-    An order that lacks changes of the run agrees.
-    Raises: OtherOrder, naming what differs from what others go by; JobStops; UsageError; JobUnfinished; StoreUnavailable.
+    An order that lacks changes of the run agrees. A job that is stopped or finished runs again if a seed is new, with `again`
+    or with `resumes`; else nobody joins it. Raises: StaysAway; OtherOrder, naming what differs from what others go by;
+    UsageError; JobUnfinished; StoreUnavailable.
     """
     with database.transaction() as connection:
         if inspect(connection).has_table("crawl") and not has_job(connection):
@@ -257,26 +264,59 @@ def join(database: JobDatabase, wanted: Wanted, who: Applicant) -> Joined:
         lock_job(connection)
         job = _job_of(database.place, connection, who)
         workers = _workers(connection)
+        name = who.name if who.is_named else _free_name(who, workers)
+        added = add_seeds(connection, wanted.seeds)
+        absent = _admit(database.place, connection, wanted, (who.name, name), is_added=bool(added))
         others = {name for name, token, is_live in workers if is_live and token != who.token}
         differs = _differences(connection, wanted.order, leads=wanted.leads and not others)
         if not wanted.leads:
             _follow(database.place, list(differs.values()))
         elif others:
-            _follow_others(database.place, connection, wanted, others, list(differs.values()))
+            _follow_others(database.place, wanted, others, list(differs.values()))
         else:
             _lead(database.place, connection, wanted, differs)
             _begin_order(connection, wanted)
             put_wish(connection, Wish.RUN)
             _note_begin(connection)
-        added = add_seeds(connection, wanted.seeds)
+        put_desired_state(connection, DesiredState.RUN if wanted.leads else desired_state(connection))
         return Joined(
             job=job,
-            name=who.name if who.is_named else _free_name(who, workers),
+            name=name,
             is_first=not others,
             now_s=server_time(connection),
             round=int(fact(connection, "round") or "1"),
             added=len(added),
+            absent=absent,
         )
+
+
+def _admit(place: str, connection: Connection, wanted: Wanted, names: tuple[str, str], *, is_added: bool) -> str:
+    """Which other workers are to be started, if the job was stopped or finished or begins another round.
+
+    `names` are the one that the worker asks for and the one that it gets. Processes go by their parent.
+
+    Raises: StaysAway if the job, or the worker of one of these names, is not to run.
+    """
+    if not wanted.leads:
+        return ""
+    if drained := {*names}.intersection(drained_workers(connection)):
+        name = min(drained)
+        raise StaysAway(
+            f"{place}: worker {name} was drained and stays away; `anabranch resume {place} --worker {name}` lets it come back"
+        )
+    state = desired_state(connection)
+    if state is DesiredState.RUN and not wanted.again:
+        return ""
+    if wanted.again or wanted.resumes or is_added:
+        return absent_workers(connection, but=names[1])
+    if state is DesiredState.STOPPED:
+        raise StaysAway(
+            f"{place}: the job is stopped, so this worker does not start; `anabranch resume {place}` lets its workers run again"
+        )
+    raise StaysAway(
+        f"{place}: the job is finished, so this worker does not start; `anabranch add` continues it, "
+        "`anabranch crawl --again` begins another round"
+    )
 
 
 def _differences(connection: Connection, order: CrawlOrder, *, leads: bool) -> dict[str, str]:
@@ -305,16 +345,12 @@ def _follow(place: str, differs: Sequence[str]) -> None:
         raise OtherOrder(f"{place}: the job has another order: {_listed(differs)}")
 
 
-def _follow_others(
-    place: str, connection: Connection, wanted: Wanted, others: Collection[str], differs: Sequence[str]
-) -> None:
-    """Join workers that are at work. Raises: OtherOrder, UsageError, JobStops if that is not what is wanted."""
+def _follow_others(place: str, wanted: Wanted, others: Collection[str], differs: Sequence[str]) -> None:
+    """Join workers that are at work. Raises: OtherOrder, UsageError if that is not what is wanted."""
     if differs:
         raise OtherOrder(f"{place}: {len(others)} other workers crawl by another order: {_listed(differs)}")
     if wanted.again:
         raise UsageError(f"{place}: {', '.join(sorted(others))} crawl it; another round begins when they have ended")
-    if wish(connection)[1] in {Wish.STOP, Wish.STOP_NOW}:
-        raise JobStops(f"{place}: the job's workers are ending; run the command again when they have")
 
 
 def _lead(place: str, connection: Connection, wanted: Wanted, differs: Mapping[str, str]) -> None:

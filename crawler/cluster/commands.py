@@ -1,5 +1,8 @@
 """What the operator wants of a job's workers: that all of them run, pause or stop, and verbs that one of them answers.
 
+The desired state of a job says whether it is to be crawled. It is a fact of the job and outlives its workers, so a worker that
+a supervisor starts again does not undo a stop. Of a worker the same holds: one that was drained stays away.
+
 A wish has a number that grows; each worker notes the last one that it has followed. A command is a row for one worker, which
 writes the answer into it; who asked reads it, and removes the row.
 """
@@ -13,10 +16,87 @@ from typing import Any, NamedTuple
 
 from sqlalchemy import Connection
 
-from anabranch.crawler.cluster.database import execute, fact, fetch, lock_job, put_fact, server_time
+from anabranch.crawler.cluster.database import execute, fact, fetch, has_workers, lock_job, put_fact, server_time
+from anabranch.frontier.stores.sql.reading import job_counts
 
+#: The name of a command that is the job's one worker for a moment.
+OPERATOR = "operator"
+#: Workers that a line names.
+_MOST_NAMED = 20
 #: Answers that were not read within this time are removed.
 _FORGOTTEN_S = 600.0
+
+
+class DesiredState(StrEnum):
+    """Whether a job is to be crawled. A worker of a job in a database joins only in the state RUN."""
+
+    RUN = "run"
+    STOPPED = "stopped"  #: by the operator
+    FINISHED = "finished"  #: nothing was left; nothing was queued since
+
+
+def desired_state(connection: Connection) -> DesiredState:
+    """The state. RUN for a job of an earlier version, and for a finished one that has queued URLs again."""
+    state = DesiredState(fact(connection, "desired_state") or DesiredState.RUN)
+    if state is DesiredState.FINISHED and not (has_workers(connection) and job_counts(connection).is_done):
+        return DesiredState.RUN
+    return state
+
+
+def put_desired_state(connection: Connection, state: DesiredState) -> None:
+    """Record the state. With RUN a stop that was wished before is withdrawn."""
+    lock_job(connection)
+    put_fact(connection, "desired_state", state.value)
+    if state is DesiredState.RUN and wish(connection)[1] in {Wish.STOP, Wish.STOP_NOW}:
+        put_wish(connection, Wish.RUN)
+
+
+def note_finished(connection: Connection, seeds: int) -> bool:
+    """Record FINISHED if nothing is queued and the job has no more seeds than the caller has tried; whether it was recorded."""
+    lock_job(connection)
+    ((last,),) = fetch(connection, "SELECT coalesce(max(number), 0) FROM job_seed")
+    counts = job_counts(connection)
+    is_finished = bool(last == seeds and counts.is_done and not counts.counters.retired)
+    if is_finished:
+        put_desired_state(connection, DesiredState.FINISHED)
+    return is_finished
+
+
+def drained_workers(connection: Connection) -> list[str]:
+    """The names of the workers that stay away, in order."""
+    names: list[str] = json.loads(fact(connection, "drained") or "[]")
+    return names
+
+
+def put_drained(connection: Connection, name: str, *, is_drained: bool) -> None:
+    """Record that a worker stays away, or may come back."""
+    lock_job(connection)
+    names = {*drained_workers(connection)} - {name}
+    put_fact(connection, "drained", json.dumps(sorted(names | {name} if is_drained else names)))
+
+
+def absent_workers(connection: Connection, but: str = "") -> str:
+    """The workers that have joined and are neither at work nor drained, each with its machine if that is known, by name.
+
+    `but`: one that is left out.
+    """
+    if not has_workers(connection):
+        return ""
+    now_s = server_time(connection)
+    rows = fetch(
+        connection,
+        """SELECT worker.name, until_s, status FROM worker LEFT JOIN job_worker ON job_worker.epoch = worker.epoch
+           WHERE worker.name <> :operator ORDER BY worker.epoch""",
+        operator=OPERATOR,
+    )
+    out = {name for name, until_s, _ in rows if until_s > now_s} | {*drained_workers(connection), but}
+    machines = {name: "" if status is None else str(json.loads(status)["machine"]) for name, _, status in rows}
+    absent = [
+        f"{name} ({machine})" if machine not in {"", name} else name
+        for name, machine in sorted(machines.items())
+        if name not in out
+    ]
+    return ", ".join(absent[:_MOST_NAMED]) + (f" and {len(absent) - _MOST_NAMED} more" * (len(absent) > _MOST_NAMED))
 
 
 class Wish(StrEnum):

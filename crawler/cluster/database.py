@@ -190,8 +190,12 @@ class JobDatabase:
             try:
                 return self.do(step)
             except StoreUnavailable as error:
-                if not self.is_passing(error) or monotonic() >= self._patient_until_s or self._closed.wait(_AGAIN_S):
+                if not self.may_try_again(error):
                     raise
+
+    def may_try_again(self, error: Exception) -> bool:
+        """Wait for the next try (blocks); False if none can help, or as `limit_retries` says."""
+        return self.is_passing(error) and monotonic() < self._patient_until_s and not self._closed.wait(_AGAIN_S)
 
     def limit_retries(self) -> None:
         """The crawl ends: wait no longer than `RETRY_S` seconds from now for a server that is away (any thread)."""

@@ -303,7 +303,7 @@ def pause(here: Here, who: Who, name: Name) -> Any:
 
 @router.post("/jobs/{name}/resume", summary="Resume a crawl", **_answers("Status"))
 def resume(here: Here, who: Who, name: Name) -> Any:
-    """Continue, even past the limit that paused it."""
+    """Continue, even past the limit that paused it. The workers of a job in a database that is stopped may start again."""
     return _changed(here, who, "resume", name, {}, lambda: here.jobs.job(name).steer("resume", {}))
 
 
@@ -417,6 +417,20 @@ def drain(here: Here, who: Who, name: Name, worker: str) -> Any:
         return job.workers()
 
     return _changed(here, who, "drain", name, {"worker": worker}, do)
+
+
+@router.post(
+    "/jobs/{name}/workers/{worker}/resume", summary="Let a worker come back", **_answers("Worker", is_list=True)
+)
+def let_back(here: Here, who: Who, name: Name, worker: str) -> Any:
+    """A worker of a database that was drained may join again when it is started."""
+
+    def do() -> Any:
+        job = of_several(here.jobs.job(name), name)
+        job.steer("resume", {"worker": worker})
+        return job.workers()
+
+    return _changed(here, who, "resume", name, {"worker": worker}, do)
 
 
 @router.get("/jobs/{name}/logs/{log}", summary="The end of a log", **_answers("LogLines"))

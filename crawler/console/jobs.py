@@ -24,6 +24,7 @@ from anabranch.crawler.operate.contract import OperatedJob
 from anabranch.crawler.operate.databasejob import DatabaseJob
 from anabranch.crawler.operate.finding import operated, operated_folder
 from anabranch.crawler.operate.listing import job_folders, listed, row_of
+from anabranch.crawler.operate.retried import retried_facts
 from anabranch.crawler.order.frontier import DATABASES
 from anabranch.crawler.order.loading import Examined, examine
 from anabranch.crawler.order.order import CrawlOrder, dump_order
@@ -287,11 +288,11 @@ class ConsoleJobs:
 
     def retry(self, name: str, arguments: Mapping[str, object]) -> Facts:
         """Queue failures of a job again, those that the arguments name: whether it runs, and the counts."""
-        found = self.job(name).retry(arguments)
-        return {"running": found.is_running, **found.facts}
+        return retried_facts(self.job(name), arguments)
 
     def add(self, name: str, texts: Sequence[str], *, force: bool = False) -> Facts:
-        """Add seeds to a job. Returns whether it runs, and the verdicts; texts that are not URLs are refused.
+        """Add seeds to a job. Returns whether it runs, what is to be started, and the verdicts. Texts that are not URLs are
+        refused.
 
         Raises: NoSeeds if no text is a URL.
         """
@@ -304,7 +305,7 @@ class ConsoleJobs:
             is_running, added = job.add(chunk, force=force)
             verdicts += added
         refused = [{"url": seed.text, "verdict": VerdictKind.REFUSED.value, "reason": seed.reason} for seed in bad]
-        return {"running": is_running, "seeds": verdicts + refused}
+        return {"running": is_running, "start": "" if is_running else job.start_hint(), "seeds": verdicts + refused}
 
     def remove(self, name: str) -> str:
         """Move a job aside; the new name of its folder. Raises: JobInUse; as `move_aside`."""

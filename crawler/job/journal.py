@@ -11,6 +11,9 @@ bytes are still there. A file that was moved, shortened, compressed or replaced 
 What follows a record waits for it: a WARC file gets its final name and is uploaded, and the payloads are remembered, only then.
 If an operator moves a log of a running crawl, the new ends are recorded before anything is written to the new file.
 
+A group that a full or read-only disk refuses is taken back and tried again for some time, as the store does with its
+transactions. It is tried again only if it is certain that it was not recorded.
+
 `open_journal` opens the sinks that an order asks for.
 """
 
@@ -37,9 +40,11 @@ from anabranch.crawler.job.folder import JobFolder
 from anabranch.crawler.job.state import PAYLOADS
 from anabranch.crawler.order.order import CrawlOrder
 from anabranch.crawler.order.sections import VERSION, WriteSection
-from anabranch.crawler.outcomes.errors import JournalFailed, exhausted, journal_error, storage_errors
+from anabranch.crawler.outcomes.errors import ROOM_MAY_COME, JournalFailed, exhausted, journal_error, storage_errors
 from anabranch.dedup.files.durable import AppendOnlyFile, FileMark, cut_back
 from anabranch.frontier.cancellation import to_the_end
+from anabranch.frontier.stores.sql import store
+from anabranch.frontier.stores.sql.work import Patience
 
 log = structlog.get_logger(__name__)
 
@@ -114,7 +119,12 @@ class Journal:
     Without a `record` a kill in the middle of a group leaves it in some of the sinks.
     """
 
-    def __init__(self, *sinks: JournalSink, record: GroupRecord | None = None) -> None:
+    def __init__(self, *sinks: JournalSink, record: GroupRecord | None = None, retry_s: float = 0.0) -> None:
+        """A group that a full or read-only disk refuses is tried again for `retry_s` seconds."""
+        self.trouble = ""  #: what the journal waits for; empty if it can write
+        self._patience = Patience(retry_s)
+        self._has_moved = False  # a file goes on under its name, and the new end is not recorded yet
+        self._is_taken_back = False  # the last group that failed counts in no file
         self._sinks = sinks
         self._record = record
         self._gathered: list[_Writer] = []  # in this turn of the loop, which alone knows them
@@ -150,12 +160,18 @@ class Journal:
         if self._failed is None and not self._is_closing:
             self._gather(_Writer(JournalEntry(), None))
 
+    def limit_retries(self) -> None:
+        """Try what fails for as long as the store does at most from now on (any thread)."""
+        self._patience.limit(store.RETRY_S)
+
     async def close(self) -> None:
         """Write what waits, then close the sinks. A second call does nothing. Raises: an error of closing a sink."""
         self._hand_over()
         with self._changed:
             self._is_closing = True
             self._changed.notify()
+        self._patience.limit(0.0)
+        self._patience.hurry()
         await asyncio.to_thread(self._thread.join)
         broken, self._broken = self._broken, None
         if broken is not None:
@@ -182,6 +198,9 @@ class Journal:
             may_begin = monotonic() + GROUP_S if len(group) >= LARGE_GROUP else 0.0
             try:
                 entries, failed = self._append(group) if self._failed is None else ((), self._failed)
+                while failed is not None and failed is not self._failed and self._may_try_again(failed):
+                    entries, failed = self._append(group)
+                self._report_trouble("")
             except Exception as error:  # noqa: BLE001 - without the thread the writers would wait forever
                 entries, failed = (), _failure(error, self._sinks[0].path)
             with self._changed:
@@ -212,6 +231,24 @@ class Journal:
         """The ends of all files, with the group that was appended."""
         return {name: mark for sink in self._sinks for name, mark in sink.marks().items()}
 
+    def _may_try_again(self, failed: JournalFailed) -> bool:
+        """Wait for the next try; False if the time is up, if no try can help, or if the group may count already."""
+        if not self._is_taken_back or getattr(failed.__cause__, "errno", None) not in ROOM_MAY_COME:
+            return False
+        self._report_trouble(str(failed))
+        return self._patience.wait()
+
+    def _report_trouble(self, cause: str) -> None:
+        """Note it, and log it once; an empty text: a group was written, or given up."""
+        if cause != self.trouble:
+            self.trouble = cause
+            if cause:
+                log.warning("the crawl waits", waits_for=cause)
+            elif self._failed is None:
+                log.warning("the crawl goes on")
+        if not cause:
+            self._patience.renew()
+
     def _next_group(self, may_begin: float) -> list[_Writer]:
         """All waiting entries, once there are some and the time has come; empty when the journal is closed."""
         with self._changed:
@@ -225,13 +262,15 @@ class Journal:
         """Make a group durable in all sinks, or take it back as far as the disk allows; its entries as written, or why not."""
         entries: Sequence[JournalEntry] = [writer.entry for writer in group]
         writing: JournalSink | GroupRecord = self._sinks[0]
+        self._is_taken_back = False
         try:
-            # An operator may have moved several: each sink is asked.
-            are_moved = [(writing := sink).follow() for sink in self._sinks]
-            if any(are_moved) and self._record is not None:
+            for writing in self._sinks:  # an operator may have moved several: each sink is asked
+                self._has_moved |= writing.follow()
+            if self._has_moved and self._record is not None:
                 writing = self._record
                 self._record.append((), self._marks())
                 self._record.keep()
+            self._has_moved = False
             for writing in self._sinks:
                 entries = writing.append(entries) or entries
             if self._record is not None:
@@ -262,10 +301,12 @@ class Journal:
             except Exception:
                 log.exception("whether the last group counts is decided by the next run", path=str(self._record.path))
                 return
+        self._is_taken_back = True
         for sink in self._sinks:
             try:
                 sink.take_back()
             except Exception:
+                self._is_taken_back = False
                 log.exception("a file of the job keeps a part of a failed group", path=str(sink.path))
 
 
@@ -318,11 +359,13 @@ def open_journal(
     facts: Mapping[str, str],
     clock: Callable[[], float],
     record: GroupRecord | None = None,
+    *,
+    retry_s: float | None = None,
 ) -> JournalFiles:
     """Open the job's files: WARC first, then the logs, then the memory of payloads (blocks). The record is open already.
 
-    A group of a killed run that was not recorded is cut off (`roll_back`). Raises: StorageError; then nothing stays open, the
-    record neither.
+    A group of a killed run that was not recorded is cut off (`roll_back`). `retry_s`: how long a full disk is waited for, by
+    default as long as the store waits. Raises: StorageError; then nothing stays open, the record neither.
     """
     with contextlib.ExitStack() as opened:
         if record is not None:
@@ -341,7 +384,8 @@ def open_journal(
         if record is not None:
             with storage_errors(record.path):
                 record.begin({name: mark for sink in sinks for name, mark in sink.marks().items()})
-        files = JournalFiles(Journal(*sinks, record=record), payloads)
+        patient_s = store.RETRY_S if retry_s is None else retry_s
+        files = JournalFiles(Journal(*sinks, record=record, retry_s=patient_s), payloads)
         opened.pop_all()
     return files
 

@@ -12,6 +12,9 @@ from anabranch.crawler.order.order import CrawlOrder
 from anabranch.crawler.run.verbs import Arguments, Facts
 from anabranch.frontier.frontier import Frontier
 
+#: What the operator has to do so that a job in a folder is crawled.
+HOW_TO_START = "no crawl of this job is running; `anabranch crawl` resumes it"
+
 #: Called with a line for the operator.
 Notify = Callable[[str], None]
 
@@ -60,6 +63,9 @@ class OperatedJob(Protocol):
 
     def retry_skipped(self) -> VerbAnswer:
         """Undo the rules by which URLs were skipped, and queue these again: `queued`, how many."""
+
+    def start_hint(self) -> str:
+        """What is to be started so that a job that nobody crawls is crawled: a line."""
 
     def change_order(self, settings: Sequence[str]) -> Facts:
         """Change the job's order by settings `section.key=value`: the `changes`, each with key, was, now and a line, and a

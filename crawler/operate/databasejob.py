@@ -10,13 +10,13 @@ from pathlib import Path
 from threading import Event
 from typing import Any
 
-from anabranch.crawler.cluster.commands import Wish
+from anabranch.crawler.cluster.commands import DesiredState, Wish
 from anabranch.crawler.cluster.database import JobDatabase
 from anabranch.crawler.job.folder import wait_until_free, who_holds
 from anabranch.crawler.job.inspection import readable_job, refuse_unwritable
 from anabranch.crawler.job.seeding import key_by
 from anabranch.crawler.job.seeds import Seed
-from anabranch.crawler.operate.contract import Notify, OpenedJob, OperatedJob, VerbAnswer
+from anabranch.crawler.operate.contract import HOW_TO_START, Notify, OpenedJob, OperatedJob, VerbAnswer
 from anabranch.crawler.operate.retried import retried_all
 from anabranch.crawler.order.loading import BY_VARIABLES, Caller
 from anabranch.crawler.order.order import CrawlOrder
@@ -29,17 +29,16 @@ from anabranch.crawler.run.shared_job import (
     NoWorkers,
     SharedJob,
     WorkerLine,
-    opened_whole,
-    report_of_whole,
     workers,
 )
 from anabranch.crawler.run.status import STOPPED
-from anabranch.crawler.run.stopped_verbs import add_to_stopped, retry_skipped_of_stopped
+from anabranch.crawler.run.stopped_verbs import add_to_stopped, opened_whole, report_of_whole, retry_skipped_of_stopped
 from anabranch.crawler.run.verbs import READING, Arguments, Facts, answer
 from anabranch.crawler.urls.canonicalization import Canonicalizer
 from anabranch.frontier.jobfolder import STATE, STORE_FILE
 
 _WISHES = {"pause": Wish.PAUSE, "resume": Wish.RESUME, "stop": Wish.STOP}
+_ENDED = "workers that were told to end do not come back by themselves"
 #: Between two looks whether a worker has left.
 _LOOK_S = 0.2
 
@@ -75,10 +74,23 @@ class DatabaseJob:
         return None if facts["phase"] == STOPPED else facts
 
     def steer(self, verb: str, arguments: Arguments) -> Facts:
-        """All workers do it. Raises: NoWorkers, WorkersSilent."""
+        """All workers do it, also those that start later. `resume` with a `worker`: that one may come back.
+
+        Raises: NoWorkers, WorkersSilent, UsageError.
+        """
         wanted = Wish.STOP_NOW if verb == "stop" and arguments.get("now") else _WISHES[verb]
+        worker = arguments.get("worker")
         with self._shared(reads=False) as job:
-            return job.want(wanted, self.notify)
+            if worker is not None:
+                job.let_back(str(worker))
+                self.notify(f"worker {worker} may come back; start it")
+                return job.status()
+            was_at_rest = job.folder is None and job.desired() is not DesiredState.RUN
+            facts = job.want(wanted, self.notify)
+            # The status of a stopped job says it.
+            if verb == "resume" and was_at_rest and (facts["phase"] != STOPPED or facts["is_finished"]):
+                self.notify(f"{_ENDED}; {job.start_hint()}")
+            return facts
 
     def wait(self) -> Facts:
         """Wait until no worker is at work."""
@@ -93,19 +105,25 @@ class DatabaseJob:
         """To the workers, or to the rows."""
         listed = [{"url": seed.url, "source": seed.source} for seed in seeds]
         with self._shared(reads=False) as job:
+            was_at_rest = job.folder is None and job.desired() is not DesiredState.RUN
+            job.want_run()  # first: a job that ends meanwhile is not noted as finished
             try:
-                return True, job.answer(ADD, {"seeds": listed, "force": force})["seeds"]
+                verdicts = job.answer(ADD, {"seeds": listed, "force": force})["seeds"]
+                if was_at_rest:
+                    self.notify(f"{_ENDED}; {job.start_hint()}")
+                return True, verdicts
             except NoWorkers:
                 with opened_whole(job) as (frontier, order, book):
                     key = key_by(order, job.place)
                     return False, add_to_stopped(frontier, book, seeds, key, force=force)["seeds"]
 
     def retry(self, arguments: Arguments) -> VerbAnswer:
-        """By one worker for all, or in the rows."""
+        """By one worker for all, or in the rows. A job in a database runs again if any was queued."""
         found = retried_all(self.answer, arguments)
         if not found.facts["queued"]:
             return found
-        with self._shared(reads=True) as job:
+        with self._shared(reads=False) as job:
+            job.want_run()
             return found._replace(facts={**found.facts, "note": job.limits_reached(is_running=found.is_running)})
 
     def retry_skipped(self) -> VerbAnswer:
@@ -120,6 +138,11 @@ class DatabaseJob:
                 with opened_whole(job) as (frontier, order, _):
                     key = Canonicalizer(order.urls.canonicalization).key
                     return VerbAnswer({"queued": retry_skipped_of_stopped(states, frontier, key)}, is_running=False)
+
+    def start_hint(self) -> str:
+        """From rows: which workers are to be started."""
+        with self._shared(reads=True) as job:
+            return f"no worker of this job is running; {job.start_hint()}" if job.folder is None else HOW_TO_START
 
     def change_order(self, settings: Sequence[str]) -> Facts:
         """In the rows, from which the workers take it."""
@@ -184,9 +207,11 @@ class DatabaseJob:
             yield OpenedJob(frontier, order)
 
     def workers(self) -> list[Facts]:
-        """Those that have not left, as `workers --json` shows them."""
+        """Those that have not left, and those that were drained, as `workers --json` shows them."""
         with self._shared(reads=True) as job:
-            return list(map(worker_facts, job.database.do(workers) if job.folder is None else job.at_work()))
+            listed = job.database.do(workers) if job.folder is None else job.at_work()
+            left = {*job.drained()} - {line.name for line in listed}
+            return [*map(worker_facts, listed), *map(_drained_facts, sorted(left))]
 
     def drain(self, name: str, patience_s: float = math.inf) -> None:
         """Have a worker end in order, and wait until it has. Raises: UsageError without one of that name; WorkersSilent."""
@@ -230,6 +255,13 @@ def worker_facts(line: WorkerLine) -> Facts:
         "machine": status.get("machine", ""),
         "pid": status.get("pid"),
     }
+
+
+def _drained_facts(name: str) -> Facts:
+    """The same of a worker that was drained and has left. Pure."""
+    counts: Facts = dict.fromkeys(("shares", "pages", "active"), 0)
+    times: Facts = dict.fromkeys(("pages_per_s", "last_beat_s", "lease_s"), 0.0)
+    return {"name": name, "state": "drained", **counts, **times, "machine": "", "pid": None}
 
 
 def _worker_state(line: WorkerLine) -> str:

@@ -16,7 +16,7 @@ from anabranch.crawler.job.orderfile import begun_order
 from anabranch.crawler.job.seeding import key_by
 from anabranch.crawler.job.seeds import SEED_BOOK, Seed, SeedBook
 from anabranch.crawler.job.state import current_round
-from anabranch.crawler.operate.contract import Notify, OpenedJob, VerbAnswer
+from anabranch.crawler.operate.contract import HOW_TO_START, Notify, OpenedJob, VerbAnswer
 from anabranch.crawler.operate.retried import retried_all
 from anabranch.crawler.order.loading import BY_VARIABLES, Caller
 from anabranch.crawler.order.order import CrawlOrder
@@ -100,8 +100,10 @@ class FolderJob:
         return self._ask(STATUS, {})
 
     def steer(self, verb: str, arguments: Arguments) -> Facts:
-        """Raises: UsageError if no crawl runs; JobInUse."""
+        """Raises: UsageError if no crawl runs, or for a `worker`; JobInUse."""
         refuse_embedded(self.directory)
+        if arguments.get("worker") is not None:
+            raise UsageError(f"{self.directory}: this needs a job in a database")
         facts = self._ask(_STEERED[verb], arguments)
         if facts is None:
             self._refuse_if_held()
@@ -154,6 +156,10 @@ class FolderJob:
             key = Canonicalizer(order.urls.canonicalization).key
             queued = retry_skipped_of_stopped([self.directory / STATE], frontier, key)
             return VerbAnswer({"queued": queued}, is_running=False)
+
+    def start_hint(self) -> str:
+        """The command that resumes it."""
+        return HOW_TO_START
 
     def change_order(self, settings: Sequence[str]) -> Facts:
         """In the crawl, or for the next one. Another process may change the job now, or begin to crawl it: this waits."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 
-from anabranch.crawler.operate.contract import VerbAnswer
+from anabranch.crawler.operate.contract import OperatedJob, VerbAnswer
 from anabranch.crawler.report.table import escaped
 from anabranch.crawler.run.verbs import RETRY, Arguments, Facts
 from anabranch.frontier.times import counted
@@ -29,7 +29,14 @@ def retried_all(answer: Callable[[str, Arguments], VerbAnswer], arguments: Argum
     )
 
 
-def retried_lines(facts: Facts, *, is_running: bool) -> Iterator[str]:
+def retried_facts(job: OperatedJob, arguments: Arguments) -> Facts:
+    """Queue failures of a job again: whether it runs, the counts, and what is to be started."""
+    facts, is_running = job.retry(arguments)
+    start = job.start_hint() if facts["queued"] and not is_running else ""
+    return {"running": is_running, "start": start, **facts}
+
+
+def retried_lines(facts: Facts) -> Iterator[str]:
     """What became of failures that were to be queued again, and what holds them back. Pure."""
     queued = facts["queued"]
     yield f"{counted(queued, 'failure')} queued again" if queued else "no failure that fits; nothing is queued again"
@@ -45,5 +52,5 @@ def retried_lines(facts: Facts, *, is_running: bool) -> Iterator[str]:
         yield f"{facts['blocked']:,} of hosts that are blocked now, for whatever reason (`anabranch frontier unblock`)"
     if facts["note"]:
         yield escaped(facts["note"])
-    if queued and not is_running:
-        yield "no crawl of this job is running; `anabranch crawl` resumes it"
+    if facts["start"]:
+        yield escaped(facts["start"])

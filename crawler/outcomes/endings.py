@@ -41,12 +41,13 @@ class WhyEnded(Enum):
     MOSTLY_FAILED = "most URLs failed; see to the reason, then `anabranch retry` queues them again"
     ACCESS_REFUSED = "every seed refused access with 401/403/407; see to that, then begin another round"
     SIGNAL = "stopped by a signal; start the job again to resume"
-    OPERATOR = "stopped by the operator; start the job again to resume"
+    OPERATOR = "stopped by the operator; start the job again to resume, in a database after `anabranch resume`"
     SERVICE_NEVER_THERE = "stopped: a service was never reached; start the job again when it is there"
     SERVICE_AWAY = "stopped: a service was away for too long; start the job again to resume"
     PROXY_REFUSED = "stopped: the proxy refuses the crawl; correct [fetch] proxy, then start the job again"
     OPERATOR_NOW = (
-        "stopped at once by the operator; interrupted fetches are queued again; start the job again to resume"
+        "stopped at once by the operator; interrupted fetches are queued again; start the job again to resume, in a database "
+        "after `anabranch resume`"
     )
 
 

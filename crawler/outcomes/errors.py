@@ -47,6 +47,14 @@ class UsageError(CrawlerError):
     exit_code = ExitCode.USAGE
 
 
+class StaysAway(CrawlerError):
+    """A worker does not join, since its job is stopped or finished, or the worker is drained. No failure: a supervisor must
+    not start it again.
+    """
+
+    exit_code = ExitCode.DONE
+
+
 class OrderError(CrawlerError):
     """The crawl order cannot be read, has an unknown key, or asks for what makes no sense."""
 
@@ -184,6 +192,9 @@ class JournalFull(JournalFailed, DiskFull):
 
 #: Errors when no more files and sockets may be opened: by the process, by the whole system.
 TOO_MANY_FILES = frozenset({errno.EMFILE, errno.ENFILE})
+
+#: Errors of a disk that may take more later; no permission, or a limit of the process, does not pass by itself.
+ROOM_MAY_COME = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EROFS})
 
 #: The error for an `OSError` of a file; all others are a plain `StorageError`.
 STORAGE_ERRORS: Mapping[int, type[StorageError]] = {

@@ -40,7 +40,8 @@ from anabranch.crawler.order.order import CrawlOrder, dump_order
 from anabranch.crawler.order.sources import job_layer
 from anabranch.crawler.outcomes.errors import OrderError, StoreLost, UsageError, storage_errors
 from anabranch.crawler.processes.gathering import begin_anew, gather
-from anabranch.crawler.run.shared_job import SharedJob, held_whole
+from anabranch.crawler.run.shared_job import SharedJob
+from anabranch.crawler.run.stopped_verbs import held_whole
 from anabranch.dedup.files.durable import replace_file, sync_folder
 from anabranch.frontier.composition import clear_filter
 from anabranch.frontier.inspect.dump import URI_PRECEDENCE, dump_lines, load_dump

@@ -54,6 +54,11 @@ class JobWatch:
         self._reported = Phase.STARTING
         self._sums = ProcessSums()
 
+    @property
+    def has_begun(self) -> bool:
+        """A process has crawled in this run."""
+        return self._reported is not Phase.STARTING
+
     async def run(self, find_ending: Callable[[], WhyEnded | None]) -> None:
         """Look again and again, until cancelled. `find_ending` says why the run ends, if it does."""
         while True:

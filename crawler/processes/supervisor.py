@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import signal
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from typing import Any
 
@@ -34,11 +35,18 @@ from anabranch.crawler.report.reports import SEEDS_REPORT, check_folder, seeds_s
 from anabranch.crawler.report.summary import RunFacts, crawl_report, opening_line
 from anabranch.crawler.run.control import ControlRefused
 from anabranch.crawler.run.controller import RunHooks
+from anabranch.crawler.run.limits import full_folder
 from anabranch.crawler.run.metrics import metrics_served
 from anabranch.crawler.run.run_state import Cause
-from anabranch.crawler.run.shared_job import JobLook, SharedJob, WholeJob, held_whole
+from anabranch.crawler.run.shared_job import JobLook, SharedJob
 from anabranch.crawler.run.signals import handle_signals
-from anabranch.crawler.run.stopped_verbs import facts_of_stopped, reasons_of, stopped_seed_outcomes
+from anabranch.crawler.run.stopped_verbs import (
+    WholeJob,
+    facts_of_stopped,
+    held_whole,
+    reasons_of,
+    stopped_seed_outcomes,
+)
 from anabranch.crawler.run.summing import summed_filters, summed_run
 from anabranch.crawler.run.uploading import Uploading
 from anabranch.crawler.urls.canonicalization import Canonicalizer
@@ -50,6 +58,8 @@ log = structlog.get_logger(__name__)
 
 #: How often a worker's process is started again in one run.
 RESTARTS = 5
+#: Between two looks whether a full disk has room again.
+ROOM_S = 1.0
 
 
 class WorkerDied(CrawlerError):
@@ -166,10 +176,12 @@ class Supervisor:
             self._job.begin()
 
     async def _keep(self, number: int) -> None:
-        """Have a process crawl as this worker until it has ended in order, or cannot go on; one that dies is started again."""
-        for life in range(RESTARTS + 1):
-            if self._ending.is_set():
-                return
+        """Have a process crawl as this worker until it has ended in order, or cannot go on; one that dies is started again.
+
+        What happens on a full disk is no fault of a process: it is started again when there is room.
+        """
+        deaths = 0
+        while deaths <= RESTARTS and not self._ending.is_set():
             try:
                 child = await Child.start(self._task(number), self._order.crawl.loop, self._fork_server)
             except OSError as error:
@@ -180,18 +192,47 @@ class Supervisor:
                 child.signal(signal.SIGTERM)
             report = await child.ended()
             del self._children[number]
-            if report is not None and "error" in report:
-                self._fail(ControlRefused(str(report["error"]), ExitCode(report["code"])))
-                return
-            if report is not None:
+            if report is not None and "error" not in report:
                 self._ended.append(report)
                 return
-            is_last = self._ending.is_set() or life == RESTARTS
-            then = "" if is_last else "; it is started again"
-            log.warning(f"a process of the crawl has died{then}", worker=number, pid=child.pid)
-            if self._ending.is_set():
-                return
-        self._fail(WorkerDied(f"process {child.pid} of worker {number} has died, as {RESTARTS} before it; see the log"))
+            if await self._has_room(number, report):
+                deaths += 1
+                self._ended_badly(number, child.pid, report, is_last=deaths > RESTARTS)
+
+    def _ended_badly(self, number: int, pid: int, report: Mapping[str, Any] | None, *, is_last: bool) -> None:
+        """A process has died or could not go on, with room on its disks: log it, or fail if it is not to be started again.
+
+        One that ended for want of room is started again, since there is some now.
+        """
+        may_go_on = self._watch.has_begun and not self._ending.is_set()
+        if report is not None and (is_last or report["code"] != ExitCode.DISK_FULL or not may_go_on):
+            self._fail(ControlRefused(str(report["error"]), ExitCode(report["code"])))
+            return
+        then = "" if is_last or self._ending.is_set() else "; it is started again"
+        log.warning(f"a process of the crawl has {_how_ended(report)}{then}", worker=number, pid=pid)
+        if is_last and not self._ending.is_set():
+            self._fail(WorkerDied(f"process {pid} of worker {number} has died, as {RESTARTS} before it; see the log"))
+
+    async def _has_room(self, number: int, report: Mapping[str, Any] | None) -> bool:
+        """Whether the job's disks take more; if they do not, wait until they do, or the crawl ends.
+
+        A crawl that has not begun does not wait: its operator is still there.
+        """
+        if not self._watch.has_begun:
+            return True
+        folders = [self._job.state, *([self._job.warc] if self._order.write.warc else [])]
+        is_first = True
+        while (full := await asyncio.to_thread(full_folder, folders)) is not None and not self._ending.is_set():
+            if is_first:
+                log.warning(
+                    f"a process of the crawl has {_how_ended(report)}; it is started again when there is room on the disk",
+                    worker=number,
+                    folder=str(full),
+                )
+            is_first = False
+            with suppress(TimeoutError):
+                await asyncio.wait_for(self._ending.wait(), ROOM_S)
+        return is_first
 
     def _task(self, number: int) -> WorkerTask:
         return WorkerTask(
@@ -290,6 +331,10 @@ class Supervisor:
                 all_rounds=view.total() if joined.round > 1 else None,
                 reasons=reasons_of(verdict, seeds, whole.frontier.operations),
             )
+
+
+def _how_ended(report: Mapping[str, Any] | None) -> str:
+    return "died" if report is None else f"ended ({report['error']})"
 
 
 def _has_worked(connection: Connection) -> bool:

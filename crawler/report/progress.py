@@ -50,7 +50,7 @@ class CrawlSnapshot(NamedTuple):
     gates_open: int = 0
     broken: int = 0  #: tries in which a processor raised an error
     free_bytes: int | None = None  #: of the disk the job is on
-    trouble: str = ""  #: what the store waits for; empty if it can write
+    trouble: str = ""  #: what the store or the journal waits for; empty if they can write
     paused: str = ""  #: who paused the crawl and why; empty if it is not paused
     awaits: str = ""  #: what the crawl waits for, and since when; empty if it waits for nothing
     services: tuple[Mapping[str, Any], ...] = ()  #: that are away, as `Services.facts` shows them

@@ -8,6 +8,7 @@
 from __future__ import annotations
 
 import asyncio
+import math
 from collections.abc import Callable, Coroutine
 from contextlib import AsyncExitStack
 from dataclasses import dataclass
@@ -255,7 +256,9 @@ async def _open_journal(context: RunContext, opened: AsyncExitStack) -> tuple[Ac
             prefix = f"{section.warc_prefix}-{context.share.worker}"
             section = section.model_copy(update={"warc_prefix": prefix})
         facts = warc_facts(order, section, context.name)
-        return accounts, open_journal(job, section, facts, context.clock, accounts)
+        # Processes of one machine have one disk, so no other worker could do better; on many machines others take over.
+        retry_s = math.inf if context.share is not None and not order.frontier.is_in_database else None
+        return accounts, open_journal(job, section, facts, context.clock, accounts, retry_s=retry_s)
 
     accounts, files = await asyncio.to_thread(open_files)
     opened.push_async_callback(files.journal.close)

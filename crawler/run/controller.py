@@ -153,6 +153,8 @@ class CrawlController:
     def stop(self, ending: WhyEnded, *, at_once: bool = False) -> None:
         """End the crawl in order; the first reason counts. `at_once`: fetches under way are given up."""
         self._run_state.stop(ending, at_once=at_once)
+        if self._hooks.share is not None:  # it may be joining, and wait for the server
+            self._hooks.share.on_stop()
 
     @property
     def ending(self) -> WhyEnded:
@@ -183,7 +185,9 @@ class CrawlController:
             self._progress = progress
             if self._hooks.share is not None:
                 self._hooks.share.on_progress(progress.last)
-            status = self._status = RunStatus(self._context, self._disk, frontier.core, progress, parts.services)
+            status = self._status = RunStatus(
+                self._context, self._disk, frontier.core, progress, parts.services, lambda: parts.journal.trouble
+            )
             frontier.core.on_trouble(log_frontier_trouble)
             metrics = RunMetrics(self._context, parts, status, self._lag)
             verbs = CrawlVerbs(self._context, parts, status.facts, metrics.numbers, self._follow)

@@ -12,12 +12,14 @@ import os
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
+from tempfile import TemporaryFile
 
 import structlog
 
 from anabranch.crawler.order.quantities import format_bytes
 from anabranch.crawler.order.sections import LimitsSection
 from anabranch.crawler.outcomes.endings import WhyEnded
+from anabranch.crawler.outcomes.errors import ROOM_MAY_COME
 from anabranch.crawler.report.statistics import CrawlStatistics
 from anabranch.crawler.run.run_state import Cause, RunState
 from anabranch.crawler.run.workers import PageLimit
@@ -30,6 +32,9 @@ log = structlog.get_logger(__name__)
 POLL_S = 5.0
 #: A paused crawl resumes when this part of `min_free_disk` is free beyond it: it shall not come and go with each page.
 MARGIN = 0.1
+
+#: What a disk must take before a crawl that it has ended is started again.
+ROOM_BYTES = 4 << 20
 
 #: How a run ends when a limit is reached, if the order does not have it paused.
 _ENDINGS = {Cause.PAGES: WhyEnded.PAGE_LIMIT, Cause.BYTES: WhyEnded.SIZE_LIMIT, Cause.TIME: WhyEnded.TIME_LIMIT}
@@ -174,3 +179,18 @@ def free_bytes_of(folder: Path) -> int:
     """The space of the folder's disk for users without privileges. Raises: OSError."""
     disk = os.statvfs(folder)
     return disk.f_bavail * disk.f_frsize
+
+
+def full_folder(folders: Sequence[Path]) -> Path | None:
+    """The first folder whose disk takes no `ROOM_BYTES` more, for want of space or quota, or since it is read-only (blocks).
+
+    The space of a disk does not tell a quota, so a file is made and removed.
+    """
+    for folder in folders:
+        try:
+            with TemporaryFile(dir=folder) as file:
+                os.posix_fallocate(file.fileno(), 0, ROOM_BYTES)
+        except OSError as error:
+            if error.errno in ROOM_MAY_COME:
+                return folder
+    return None

@@ -7,12 +7,8 @@ lists of queues are asked of all. If no worker is at work, the operator's comman
 from __future__ import annotations
 
 import json
-import os
-import secrets
-import tempfile
 import tomllib
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, closing, contextmanager
 from dataclasses import dataclass
 from functools import cached_property, partial
 from pathlib import Path
@@ -23,27 +19,33 @@ from typing import Any, NamedTuple
 from sqlalchemy import Connection
 
 from anabranch.crawler.cluster.agreement import LOCAL, RunBegin, run_begin, set_order
-from anabranch.crawler.cluster.commands import Wish, ask, put_wish, take_answer, withdraw
+from anabranch.crawler.cluster.commands import (
+    DesiredState,
+    Wish,
+    absent_workers,
+    ask,
+    desired_state,
+    drained_workers,
+    put_desired_state,
+    put_drained,
+    put_wish,
+    take_answer,
+    withdraw,
+)
 from anabranch.crawler.cluster.database import (
     JobDatabase,
     execute,
     fact,
     fetch,
-    free_all_shares,
     has_job,
     has_workers,
     lock_job,
     server_time,
 )
 from anabranch.crawler.cluster.outputs import has_outputs, requeue_lost
-from anabranch.crawler.cluster.seedtable import SeedTable
 from anabranch.crawler.cluster.tickets import UsedLimits, used
-from anabranch.crawler.cluster.totals import all_totals, view_of
 from anabranch.crawler.job.changes import keep_changes
-from anabranch.crawler.job.folder import JobFolder, who_holds
-from anabranch.crawler.job.seeding import seed_keys, seed_outcomes
-from anabranch.crawler.job.state import Round
-from anabranch.crawler.job.workerfolders import await_orphans
+from anabranch.crawler.job.folder import who_holds
 from anabranch.crawler.order.changes import Change, changed_order, key_of_setting
 from anabranch.crawler.order.loading import BY_VARIABLES, Caller, order_of
 from anabranch.crawler.order.order import CrawlOrder
@@ -52,8 +54,6 @@ from anabranch.crawler.outcomes.endings import WhyEnded, mostly_failed
 from anabranch.crawler.outcomes.errors import CrawlerError, ExitCode, UsageError
 from anabranch.crawler.report.metrics import Numbers, summed
 from anabranch.crawler.report.progress import CrawlSnapshot, progress_line
-from anabranch.crawler.report.reports import report_kind
-from anabranch.crawler.report.table import json_facts
 from anabranch.crawler.report.troubles import last_logged
 from anabranch.crawler.run.control import PATIENCE_S, SILENT_S, facts_of
 from anabranch.crawler.run.crawl_verbs import (
@@ -68,19 +68,15 @@ from anabranch.crawler.run.crawl_verbs import (
 from anabranch.crawler.run.explain import ABOUT_URLS
 from anabranch.crawler.run.merging import joined_rows, merged_listing
 from anabranch.crawler.run.status import UNKNOWN, status_facts, stopped_facts, totals_of_counters, with_failures_of
-from anabranch.crawler.run.stopped_verbs import facts_of_stopped
 from anabranch.crawler.run.summing import summed_snapshot
 from anabranch.crawler.run.verbs import Arguments, Facts, gate_key, text_argument
-from anabranch.crawler.urls.canonicalization import Canonicalizer
 from anabranch.crawler.urls.parsing import seed_url
-from anabranch.frontier.frontier import Frontier
 from anabranch.frontier.records import QueueKey
 from anabranch.frontier.stores.contract import Counters, JobCounts
 from anabranch.frontier.stores.sql.reading import failures, job_counts
 from anabranch.frontier.stores.sql.requeue import epochs_of
-from anabranch.frontier.stores.sql.sqlite import sealed
-from anabranch.frontier.stores.sql.worker import WorkerIdentity, end_late_workers
-from anabranch.frontier.times import Clock, counted, duration_words, steady_clock
+from anabranch.frontier.stores.sql.worker import end_late_workers
+from anabranch.frontier.times import counted, duration_words
 
 #: Between two looks for an answer.
 _LOOK_S = 0.05
@@ -96,8 +92,8 @@ _SOON_S = 5.0
 _ABOUT_QUEUES: Mapping[str, str] = {
     "pause": "queue", "resume": "queue", "retire": "queue", "set-budget": "queue", "show": "subject",
 }  # fmt: skip
-#: The name of a command that is the job's one worker for a moment.
-_OPERATOR = "operator"
+#: The state of a job in a database that a wish means.
+_STATES = {Wish.RESUME: DesiredState.RUN, Wish.STOP: DesiredState.STOPPED, Wish.STOP_NOW: DesiredState.STOPPED}
 #: Reports whose rows come from each worker.
 _OF_EACH = frozenset({"workers", "filter"})
 
@@ -214,18 +210,66 @@ class SharedJob:
     def want(self, wanted: Wish, notify: Callable[[str], None] = lambda _: None) -> Facts:
         """Have all workers do it; returns when they have begun to, with the job's status. Raises: NoWorkers, WorkersSilent.
 
-        `notify` gets a line if a worker keeps it waiting. If all hang, they are asked for nothing; of some, the others do it.
+        A job in a database is stopped or resumed without workers, too: those that start later obey it. `notify` gets a line
+        if a worker keeps it waiting. If all hang, they are asked for nothing; of some, the others do it.
         """
         for _ in _patience():
             if self.at_work() or self.folder is None or self._is_free or self.silent():
                 break  # else its processes are being started
-        if not self.at_work():
+        if self.at_work():
+            self._refuse_silent()
+        number = self.database.do(partial(self._wish, wanted, has_workers=bool(self.at_work())))
+        if number is None:
             if silent := self.silent():
                 raise WorkersSilent(f"{self.place}: {_silences(silent)}; nothing was changed")
             raise NoWorkers(f"{self.place}: no worker of this job is at work; there is nothing to {wanted.value}")
-        self._refuse_silent()
-        self._await_obeyed(self.database.do(partial(put_wish, wanted=wanted)), notify)
+        self._await_obeyed(number, notify)
         return self.status()
+
+    def _wish(self, wanted: Wish, connection: Connection, *, has_workers: bool) -> int | None:
+        """Record the wish and the state that it means; its number. None, with nothing recorded, if there is nobody to obey."""
+        lock_job(connection)
+        state = _STATES.get(wanted) if self.folder is None else None
+        is_finished = desired_state(connection) is DesiredState.FINISHED
+        if not has_workers and (state is None or (is_finished and state is DesiredState.STOPPED)):
+            return None
+        if state is not None:
+            put_desired_state(connection, state)
+        return put_wish(connection, wanted)
+
+    def want_run(self) -> None:
+        """URLs were queued, or are to be: a job in a database that is stopped or finished runs again."""
+        if self.folder is None:
+            self.database.do(partial(put_desired_state, state=DesiredState.RUN))
+
+    def let_back(self, name: str) -> None:
+        """Let a drained worker come back when it is started. Raises: UsageError if it is not drained."""
+        if self.folder is not None:
+            raise UsageError(
+                f"{self.place}: its processes come back with the next run; only workers of a database stay away"
+            )
+
+        def note(connection: Connection) -> None:
+            lock_job(connection)
+            drained = drained_workers(connection)
+            if name not in drained:
+                raise UsageError(f"{name!r}: this worker is not drained; drained: {', '.join(drained) or 'none'}")
+            put_drained(connection, name, is_drained=False)
+
+        self.database.do(note)
+
+    def desired(self) -> DesiredState:
+        """Whether it is to be crawled."""
+        return self.database.do(desired_state)
+
+    def drained(self) -> list[str]:
+        """The workers that stay away until they are let back."""
+        return self.database.do(drained_workers)
+
+    def start_hint(self) -> str:
+        """What is to be started so that a job in a database is crawled: workers that are not at work, by name and machine."""
+        which = self.database.do(absent_workers) or "a worker"
+        return f"start {which}: the command of each, or `anabranch crawl --store {self.place}`"
 
     def _await_obeyed(self, number: int, notify: Callable[[str], None]) -> None:
         """Wait until all workers have followed the wish of this number. Raises: WorkersSilent."""
@@ -258,7 +302,8 @@ class SharedJob:
         raise WorkersSilent(f"{self.place}: {_silences(at_work)}; nothing was changed")
 
     def drain(self, name: str, notify: Callable[[str], None], patience_s: float) -> None:
-        """Have one worker end in order, and wait until it has; `notify` gets a line when it begins to.
+        """Have one worker end in order, and wait until it has; `notify` gets a line when it begins to. In a database it stays
+        away until it is let back.
 
         Raises: UsageError if no worker of that name is at work; WorkersSilent if it takes longer, and it drains all the same.
         """
@@ -268,6 +313,8 @@ class SharedJob:
 
         def note(connection: Connection) -> None:
             execute(connection, "UPDATE job_worker SET drains = 1 WHERE name = :name AND drains = 0", name=name)
+            if self.folder is None:  # processes of one machine come back with the next run
+                put_drained(connection, name, is_drained=True)
 
         notify(f"draining worker {name}: it returns its shares and ends when its fetches have ended")
         latest_s = monotonic() + patience_s
@@ -335,10 +382,19 @@ class SharedJob:
             return self._status_as_left(look, now)
         processes = {line.name: line.status["pid"] for line in look.at_work if line.status is not None}
         facts = status_facts(now, _phase(now, look), _line(now, look), processes=processes)
-        return facts if self.folder is None else {**facts, "pid": who_holds(self.folder)[1]}
+        if self.folder is None:
+            return {**facts, "desired_state": self.desired().value}
+        return {**facts, "pid": who_holds(self.folder)[1]}
+
+    def _rest_words(self) -> str:
+        """Why no worker of a job in a database is at work, and what to do."""
+        if self.desired() is DesiredState.STOPPED:
+            return f"not running: stopped, its workers stay away until `anabranch resume {self.place}`"
+        return f"not running; {self.start_hint()}"
 
     def _status_as_left(self, look: JobLook, now: CrawlSnapshot) -> Facts:
         """The status of a job that nobody crawls."""
+        is_in_database = self.folder is None
         trouble = None if self.folder is None else last_logged(self.folder, look.now_s)
         assert now.totals is not None
         counters, is_done = look.counts.counters, look.counts.is_done
@@ -350,8 +406,9 @@ class SharedJob:
             {},
             fetched_bytes=look.used.fetched_bytes,
             is_done=is_done and not ending,
-            ending=ending,
+            ending=ending or (self._rest_words() if is_in_database else ""),
         )
+        facts = {**facts, "desired_state": self.desired().value if is_in_database else None}
         return with_failures_of(facts, self.database.do(failures_of_job))
 
     def look(self) -> JobLook:
@@ -533,82 +590,6 @@ def _phase(now: CrawlSnapshot, look: JobLook) -> str:
 def _line(now: CrawlSnapshot, look: JobLook) -> str:
     at_work = counted(len(look.at_work), "worker")
     return " · ".join(filter(None, [at_work, progress_line(now), _silences(look.silent)]))
-
-
-# A job that no worker crawls
-
-
-class WholeJob(NamedTuple):
-    """A job of several workers, held and open."""
-
-    frontier: Frontier
-    order: CrawlOrder
-    seeds: SeedTable
-
-
-@contextmanager
-def opened_whole(job: SharedJob) -> Iterator[WholeJob]:
-    """Become the job's one worker and hold all its shares (blocks). Raises: UsageError if others are at work; as a crawl does.
-
-    If a worker on another machine has died, this waits until its lease has ended. A job that is done is finished then.
-    """
-    if others := job.at_work():
-        names = ", ".join(line.name for line in others)
-        raise UsageError(f"{job.database.place}: {names} crawl it; stop them first (`anabranch stop`)")
-    if job.folder is None:
-        with held_whole(job) as whole:
-            yield whole
-        return
-    assert isinstance(job.database.address, Path)
-    job.database.disconnect()
-    with JobFolder.open(job.folder) as folder:
-        await_orphans(job.folder)
-        with sealed(job.database.address), ExitStack() as connected:
-            connected.callback(job.database.disconnect)
-            job.database.do(free_all_shares)
-            with held_whole(job) as whole:
-                had_work = not whole.frontier.is_done
-                yield whole
-                folder.left_as_found(had_work=had_work, is_done=whole.frontier.is_done)
-
-
-@contextmanager
-def held_whole(job: SharedJob) -> Iterator[WholeJob]:
-    """The same, for a caller that knows that no other worker is at work."""
-    from anabranch.crawler.job.frontier import open_share_holder  # noqa: PLC0415 - slow to import, and status and pause do not need it
-
-    identity = WorkerIdentity(name=_OPERATOR, token=f"{os.getpid()} {secrets.token_hex(4)}")
-    changed = Event()
-    now_s = job.now_s()
-    clock: Clock = steady_clock(epoch=lambda: now_s)
-    with tempfile.TemporaryDirectory(prefix="anabranch-") as folder:
-        frontier = open_share_holder(
-            Path(folder), job.order, identity, job.database.address, clock=clock, on_change=changed.set
-        )
-        with closing(frontier):
-            _await_all_shares(frontier, changed, job)
-            yield WholeJob(frontier, job.order, SeedTable(job.database))
-
-
-def report_of_whole(whole: WholeJob, job: SharedJob, given: Arguments) -> Facts:
-    """A report of a job that nobody crawls, from its rows. Raises: UsageError."""
-    kind, limit = report_kind(given.get("name")), report_limit(given)
-    seeds = list(whole.seeds)
-    keys = seed_keys(seeds, Canonicalizer(whole.order.run_of(whole.order.urls.canonicalization)).key)
-    fared = seed_outcomes(seeds, keys, whole.frontier.operations.ended(list(keys.values())))
-    with view_of(job.database.do(all_totals)) as view:
-        return json_facts(kind.make(facts_of_stopped(job.name, whole.frontier, fared, view, Round())), limit)
-
-
-def _await_all_shares(frontier: Frontier, changed: Event, job: SharedJob) -> None:
-    latest_s = monotonic() + max(PATIENCE_S, 2 * job.order.frontier.worker_lease_s)
-    assert frontier.hosting is not None
-    while not frontier.hosting.holds_all:
-        changed.wait(_LOOK_S)
-        changed.clear()
-        frontier.take_answers()
-        if monotonic() > latest_s:
-            raise WorkersSilent(f"{job.database.place}: another worker has begun; ask again")
 
 
 def _patience(seconds: float = PATIENCE_S) -> Iterator[None]:

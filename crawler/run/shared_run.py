@@ -55,7 +55,7 @@ from anabranch.crawler.job.frontier import open_share_holder
 from anabranch.crawler.order.changes import changed_order
 from anabranch.crawler.order.order import CrawlOrder
 from anabranch.crawler.order.sections import LimitsSection
-from anabranch.crawler.outcomes.errors import storage_errors
+from anabranch.crawler.outcomes.errors import DiskFull, storage_errors
 from anabranch.crawler.report.progress import CrawlSnapshot
 from anabranch.crawler.report.progress_log import memory_of_process
 from anabranch.crawler.report.statistics import CrawlStatistics
@@ -132,6 +132,11 @@ class SharedRun:
         self._is_drained = False
 
     @property
+    def known_seeds(self) -> int:
+        """Seeds of the job that this worker has read."""
+        return len(self._book)
+
+    @property
     def share(self) -> JobShare:
         """What the run's parts need."""
         return JobShare(
@@ -187,6 +192,7 @@ class SharedRun:
                 if not is_away:
                     log.warning("the job's database is away; the crawl waits for it", reason=str(error))
                 is_away = True
+                self._status_at_s = 0.0  # a look that only reads may succeed on a full disk
             else:
                 is_away = False
                 await self._follow(news)
@@ -205,6 +211,7 @@ class SharedRun:
         self._database.limit_retries()
         if self._parts is not None:
             self._parts.frontier.core.operations.limit_retries()
+            self._parts.journal.limit_retries()
         self._tickets.end()
 
     def _new_tickets(self) -> WorkerTickets:
@@ -216,7 +223,18 @@ class SharedRun:
     # The run's parts
 
     def _open_frontier(self, state: Path, clock: Callable[[], float], **more: Any) -> Frontier:
-        """Join the job's workers; blocks. Raises: as `open_frontier`, OtherOrder."""
+        """Join the job's workers; blocks. A worker that joins again waits as long as one at work would.
+
+        Raises: as `open_frontier`, OtherOrder.
+        """
+        while True:
+            try:
+                return self._joined_frontier(state, clock, **more)
+            except StoreUnavailable as error:
+                if not self._epoch or not self._database.may_try_again(error):
+                    raise
+
+    def _joined_frontier(self, state: Path, clock: Callable[[], float], **more: Any) -> Frontier:
         self._settings = check_agreement(self._database, self._order, self._joined.round)
         self._tickets = self._new_tickets()
         self._elsewhere.clear()
@@ -378,7 +396,7 @@ class SharedRun:
             return
         accounts, all_rows = self._parts.accounts, self._totals_at_s == 0.0
         self._totals_at_s = 0.0  # until all is written
-        with suppress(StoreUnavailable), storage_errors(accounts.path):
+        with suppress(StoreUnavailable, DiskFull), storage_errors(accounts.path):  # later, then
             own = await asyncio.to_thread(accounts.changed, all_rows=all_rows)
             is_written = await asyncio.to_thread(self._database.do, partial(self._put_totals, own))
             await asyncio.to_thread(self._database.do, fold_totals)

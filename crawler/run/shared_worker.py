@@ -7,23 +7,32 @@ import re
 import secrets
 import socket
 from collections.abc import Callable
-from contextlib import closing
+from contextlib import closing, suppress
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 import structlog
 
+from anabranch.crawler.accounts.journal import JOURNAL_FILE, recorded_files
+from anabranch.crawler.archive.files import finish_left_over
+from anabranch.crawler.archive.uploads import Uploaded
 from anabranch.crawler.cluster.agreement import Applicant, Joined, Wanted, join
+from anabranch.crawler.cluster.commands import note_finished
 from anabranch.crawler.cluster.database import JobDatabase
+from anabranch.crawler.cluster.outputs import put_output
 from anabranch.crawler.job.folder import JobFolder
-from anabranch.crawler.job.state import WorkerOfFolder, current_round, note_worker, order_round, worker_of
-from anabranch.crawler.outcomes.errors import storage_errors
+from anabranch.crawler.job.state import WorkerOfFolder, current_round, note_worker, order_round, round_of_run, worker_of
+from anabranch.crawler.order.order import CrawlOrder
+from anabranch.crawler.outcomes.endings import WhyEnded
+from anabranch.crawler.outcomes.errors import ExitCode, StaysAway, storage_errors
 from anabranch.crawler.report.statistics import CrawlStatistics
 from anabranch.crawler.run.controller import CrawlController, RunHooks
 from anabranch.crawler.run.shared_run import SharedRun
 from anabranch.crawler.run.uploading import Uploading
 from anabranch.frontier.aio import AsyncFrontier
 from anabranch.frontier.composition import clear_filter
+from anabranch.frontier.errors import StoreUnavailable
 from anabranch.frontier.times import counted, steady_clock
 
 log = structlog.get_logger(__name__)
@@ -41,21 +50,25 @@ async def crawl_shared(
     address: Path | str,
     begins: Callable[[CrawlController], None] = lambda _: None,
 ) -> int:
-    """Join the workers of the job at this address and crawl; the exit code. Raises: as `join` and a crawl do.
+    """Join the workers of the job at this address and crawl; the exit code. Raises: StaysAway; as `join` and a crawl do.
 
     `machine_s` is the machine's clock; `begins` is called with the controller before it runs.
     """
     order = wanted.order
     with closing(JobDatabase(address)) as database:
-        worker, joined = await asyncio.to_thread(_join, database, wanted, job)
+        try:
+            worker, joined = await asyncio.to_thread(_join, database, wanted, job)
+        except StaysAway:
+            await _finish_files(database, order, job)
+            raise
         hooks.notify(_joined_line(database, joined))
+        if joined.absent:
+            hooks.notify(f"the job runs again; start {joined.absent}, too: the command of each")
         if abs(joined.now_s - machine_s()) > _CLOCK_SLACK_S:
             off = f"{machine_s() - joined.now_s:+.0f} s"
             log.warning("this machine's clock differs from the server's, which counts for the crawl", differs_by=off)
         shared = await asyncio.to_thread(SharedRun, database, order, joined, worker.token)
-        uploading = None
-        if order.write.warc and order.write.upload and job.has_own_warc:
-            uploading = Uploading(job, f"{order.write.upload.rstrip('/')}/{joined.name}", shared.register)
+        uploading = _uploading(order, job, joined.name, shared.register)
 
         async def watch(frontier: AsyncFrontier, statistics: CrawlStatistics) -> None:
             async with asyncio.TaskGroup() as group:
@@ -70,7 +83,42 @@ async def crawl_shared(
         code = await controller.run()
         if uploading is not None:
             await uploading.finish()
+        facts = controller.facts
+        has_tried_all = facts is not None and all(seed.status for seed in facts.seeds)
+        is_finished = controller.ending is WhyEnded.FINISHED and code == ExitCode.DONE
+        if wanted.leads and is_finished and has_tried_all:
+            with suppress(StoreUnavailable):  # the next run does it
+                await asyncio.to_thread(database.do, partial(note_finished, seeds=shared.known_seeds))
         return code
+
+
+async def _finish_files(database: JobDatabase, order: CrawlOrder, job: JobFolder) -> None:
+    """Finish the WARC files that a killed run left open, as far as their visits count, and upload them: the worker's next run
+    may never come.
+
+    Raises: StorageError, AccountsDamaged, UploadFailed.
+    """
+    worker = worker_of(job.state)
+    if not (job.existed and order.write.warc and worker and worker.name):
+        return
+    with storage_errors(job.warc):
+        recorded = await asyncio.to_thread(recorded_files, job.state / JOURNAL_FILE)
+        await asyncio.to_thread(finish_left_over, job.warc, recorded=recorded)
+    number = await asyncio.to_thread(round_of_run, job.state)
+
+    def register(arrived: Uploaded) -> None:
+        database.do(partial(put_output, worker=worker.name, number=number, arrived=arrived))
+
+    uploading = _uploading(order, job, worker.name, register)
+    if uploading is not None:
+        await uploading.finish()
+
+
+def _uploading(order: CrawlOrder, job: JobFolder, name: str, register: Callable[[Uploaded], None]) -> Uploading | None:
+    """What uploads the files of the worker of this name; None if the order does not ask for it."""
+    if not (order.write.warc and order.write.upload and job.has_own_warc):
+        return None
+    return Uploading(job, f"{order.write.upload.rstrip('/')}/{name}", register)
 
 
 def _join(database: JobDatabase, wanted: Wanted, job: JobFolder) -> tuple[WorkerOfFolder, Joined]:

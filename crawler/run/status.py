@@ -143,6 +143,7 @@ class RunStatus:
     frontier: Frontier
     progress: ProgressReporter
     services: Services
+    find_trouble: Callable[[], str] = lambda: ""  #: what the journal waits for; empty if it can write
 
     def snapshot(self) -> CrawlSnapshot:
         """Take one."""
@@ -176,7 +177,7 @@ class RunStatus:
             gates_open=0 if latest is None else latest.gates_open,
             broken=run.broken,
             free_bytes=self.disk.free_bytes,
-            trouble=now.trouble,
+            trouble=now.trouble or self.find_trouble(),
             paused=context.run_state.pause_reason,
             awaits=context.run_state.wait_reason,
             services=tuple(self.services.facts()),
@@ -240,6 +241,7 @@ def status_facts(
         "last_trouble": None if now.last_trouble is None else now.last_trouble._asdict(),
         "no_seed_answered": now.is_unanswered,
         "failures": [],
+        "desired_state": None,
         "line": line,
     }
 

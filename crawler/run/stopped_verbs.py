@@ -1,16 +1,30 @@
-"""The operator's verbs for a job that is not running: add seeds, reports, log lines of URLs that are removed."""
+"""The operator's verbs for a job that is not running: add seeds, reports, log lines of URLs that are removed.
+
+A job of several workers is opened as a whole: the operator's command becomes its one worker for a moment.
+"""
 
 from __future__ import annotations
 
+import os
+import secrets
+import tempfile
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack, closing, contextmanager
 from pathlib import Path
+from threading import Event
+from time import monotonic
+from typing import NamedTuple
 
 from anabranch.crawler.accounts.accounts import Accounts
 from anabranch.crawler.accounts.crawl_log import CrawlLogEntry, crawl_log_line, round_note
 from anabranch.crawler.accounts.database import AccountsView
 from anabranch.crawler.archive.sink import JournalEntry
+from anabranch.crawler.cluster.commands import OPERATOR
+from anabranch.crawler.cluster.database import free_all_shares
+from anabranch.crawler.cluster.seedtable import SeedTable
+from anabranch.crawler.cluster.totals import all_totals, view_of
+from anabranch.crawler.job.folder import JobFolder
 from anabranch.crawler.job.journal import LineFile, roll_back, warcs_of
 from anabranch.crawler.job.seeding import (
     CandidateMaker,
@@ -24,19 +38,29 @@ from anabranch.crawler.job.seeding import (
 from anabranch.crawler.job.seeds import Book, Seed, SourceTags
 from anabranch.crawler.job.skipped import SkippedUrls, due_again
 from anabranch.crawler.job.state import Round, current_round, round_of_run
+from anabranch.crawler.job.workerfolders import await_orphans
+from anabranch.crawler.order.order import CrawlOrder
 from anabranch.crawler.outcomes.endings import WhyEnded, biggest
-from anabranch.crawler.outcomes.errors import storage_errors
+from anabranch.crawler.outcomes.errors import UsageError, storage_errors
 from anabranch.crawler.outcomes.status import FetchStatus
 from anabranch.crawler.report.reports import LONGEST_SHOWN, QUEUES_SHOWN, JobFacts, report_kind
 from anabranch.crawler.report.table import json_facts
 from anabranch.crawler.report.troubles import reasons_logged
+from anabranch.crawler.run.control import PATIENCE_S
 from anabranch.crawler.run.crawl_verbs import added_seeds, report_limit
+from anabranch.crawler.run.shared_job import SharedJob, WorkersSilent
 from anabranch.crawler.run.verbs import Arguments, Facts
-from anabranch.crawler.urls.canonicalization import KeyOf
+from anabranch.crawler.urls.canonicalization import Canonicalizer, KeyOf
 from anabranch.frontier.frontier import Frontier
 from anabranch.frontier.inspect.operations import Operations
 from anabranch.frontier.parts import run
 from anabranch.frontier.records import Head
+from anabranch.frontier.stores.sql.sqlite import sealed
+from anabranch.frontier.stores.sql.worker import WorkerIdentity
+from anabranch.frontier.times import Clock, steady_clock
+
+#: Between two looks whether all shares have come.
+_LOOK_S = 0.05
 
 
 def add_to_stopped(frontier: Frontier, book: Book, seeds: Sequence[Seed], key: KeyOf, *, force: bool = False) -> Facts:
@@ -169,3 +193,79 @@ def removal_log(
         yield write
         if left is not None:
             accounts.settle(left)
+
+
+# A job of several workers
+
+
+class WholeJob(NamedTuple):
+    """A job of several workers, held and open."""
+
+    frontier: Frontier
+    order: CrawlOrder
+    seeds: SeedTable
+
+
+@contextmanager
+def opened_whole(job: SharedJob) -> Iterator[WholeJob]:
+    """Become the job's one worker and hold all its shares (blocks). Raises: UsageError if others are at work; as a crawl does.
+
+    If a worker on another machine has died, this waits until its lease has ended. A job that is done is finished then.
+    """
+    if others := job.at_work():
+        names = ", ".join(line.name for line in others)
+        raise UsageError(f"{job.database.place}: {names} crawl it; stop them first (`anabranch stop`)")
+    if job.folder is None:
+        with held_whole(job) as whole:
+            yield whole
+        return
+    assert isinstance(job.database.address, Path)
+    job.database.disconnect()
+    with JobFolder.open(job.folder) as folder:
+        await_orphans(job.folder)
+        with sealed(job.database.address), ExitStack() as connected:
+            connected.callback(job.database.disconnect)
+            job.database.do(free_all_shares)
+            with held_whole(job) as whole:
+                had_work = not whole.frontier.is_done
+                yield whole
+                folder.left_as_found(had_work=had_work, is_done=whole.frontier.is_done)
+
+
+@contextmanager
+def held_whole(job: SharedJob) -> Iterator[WholeJob]:
+    """The same, for a caller that knows that no other worker is at work."""
+    from anabranch.crawler.job.frontier import open_share_holder  # noqa: PLC0415 - slow to import, and status and pause do not need it
+
+    identity = WorkerIdentity(name=OPERATOR, token=f"{os.getpid()} {secrets.token_hex(4)}")
+    changed = Event()
+    now_s = job.now_s()
+    clock: Clock = steady_clock(epoch=lambda: now_s)
+    with tempfile.TemporaryDirectory(prefix="anabranch-") as folder:
+        frontier = open_share_holder(
+            Path(folder), job.order, identity, job.database.address, clock=clock, on_change=changed.set
+        )
+        with closing(frontier):
+            _await_all_shares(frontier, changed, job)
+            yield WholeJob(frontier, job.order, SeedTable(job.database))
+
+
+def report_of_whole(whole: WholeJob, job: SharedJob, given: Arguments) -> Facts:
+    """A report of a job that nobody crawls, from its rows. Raises: UsageError."""
+    kind, limit = report_kind(given.get("name")), report_limit(given)
+    seeds = list(whole.seeds)
+    keys = seed_keys(seeds, Canonicalizer(whole.order.run_of(whole.order.urls.canonicalization)).key)
+    fared = seed_outcomes(seeds, keys, whole.frontier.operations.ended(list(keys.values())))
+    with view_of(job.database.do(all_totals)) as view:
+        return json_facts(kind.make(facts_of_stopped(job.name, whole.frontier, fared, view, Round())), limit)
+
+
+def _await_all_shares(frontier: Frontier, changed: Event, job: SharedJob) -> None:
+    latest_s = monotonic() + max(PATIENCE_S, 2 * job.order.frontier.worker_lease_s)
+    assert frontier.hosting is not None
+    while not frontier.hosting.holds_all:
+        changed.wait(_LOOK_S)
+        changed.clear()
+        frontier.take_answers()
+        if monotonic() > latest_s:
+            raise WorkersSilent(f"{job.database.place}: another worker has begun; ask again")

@@ -23,8 +23,10 @@ needs_small_disk = pytest.mark.skipif(not _can_unshare(), reason="a small disk n
 FILL = "-s limits.min_free_disk=0"
 
 
-def on_small_disk(tmp_path, pages, size, story):
+def on_small_disk(tmp_path, pages, size, story, *, retry_s=1.0):
     """Run a shell story with a small `disk` mounted and `crawl OPTIONS` at hand; the site has so many pages.
+
+    A crawl retries writes to a full disk for `retry_s` seconds instead of 30, unless somebody makes room before.
 
     A job keeps 0.7 KB of a page for good, so two pages a kilobyte fill a disk for sure, however seldom the store commits.
     """
@@ -49,7 +51,8 @@ kill $(cat server.pid)
 wait
 """
     process = [str(REPOSITORY / "tests" / "acceptance" / "smalldisk_process.py"), script]
-    run = forkserver.run(process, cwd=tmp_path, env=environment(), timeout=4 * PATIENCE_S)
+    variables = {**environment(), "SMALL_DISK_RETRY_S": str(retry_s)}
+    run = forkserver.run(process, cwd=tmp_path, env=variables, timeout=4 * PATIENCE_S)
     assert run.returncode == 0, run.stderr
     got = [json.loads(line)["url"].rpartition("/")[2] for line in (tmp_path / "pages.jsonl").read_text().splitlines()]
     assert set(got) == set(names), "nothing is missing in the end"

@@ -20,8 +20,8 @@ from pathlib import Path
 
 from anabranch.frontier.stores.sql import store
 
-#: A crawl retries writes to a full disk for this long instead of 30 s: here nobody makes room before it ends.
-RETRY_S = 1.0
+#: A crawl retries writes to a full disk for this long instead of 30 s.
+RETRY_S = float(os.environ.get("SMALL_DISK_RETRY_S", "1"))
 #: Of <sched.h> and <sys/mount.h>.
 _CLONE_NEWNS, _CLONE_NEWUSER = 0x00020000, 0x10000000
 _MS_REC, _MS_PRIVATE = 0x4000, 1 << 18

@@ -267,6 +267,29 @@ def test_a_crawl_that_waits_for_room_goes_on_by_itself_when_there_is_some(tmp_pa
 
 
 @needs_small_disk
+@pytest.mark.slow
+@pytest.mark.parametrize(("processes", "full_s"), [(1, 2), (2, 2), (4, 5)])
+def test_a_crawl_on_a_disk_that_is_full_for_a_while_goes_on_by_itself(tmp_path, processes, full_s):
+    """The journal, accounts, filter and store wait: nothing ends, nothing is lost. Processes wait without a bound."""
+    rest = "--min-delay 100ms --max-delay 100ms --warc"
+    story = f"""
+crawl first "{FILL} {rest} -s dedup.expect=1000 --processes {processes}" &
+until [ "$(find disk/job -name '*.warc.gz.open' -size +8k 2> /dev/null)" ]; do sleep 0.05; done
+head -c 200M /dev/zero > disk/fill 2> /dev/null
+until [ -s first.code ] || grep -q 'the crawl waits' first.err; do
+    head -c 1M /dev/zero >> disk/fill 2> /dev/null
+    sleep 0.05
+done
+sleep {full_s}
+rm disk/fill
+wait $!
+"""
+    on_small_disk(tmp_path, 150, "60m", story, retry_s=30.0 if processes == 1 else 1.0)
+    assert said(tmp_path, "first") == (0, "")
+    assert "the crawl goes on" in (tmp_path / "first.err").read_text()
+
+
+@needs_small_disk
 def test_a_read_only_disk_ends_with_3_and_the_job_resumes(tmp_path):
     """A job on a disk that was remounted read-only: one line, exit 3; writable again, it goes on."""
     story = (

@@ -79,6 +79,18 @@ async def test_a_worker_is_drained_and_a_killed_one_requeued_by_clicks(window, j
     await expect(table.get_by_role("button", name="Drain a")).to_have_count(0)
     run = await ended(workers["a"])
     assert run.code == ExitCode.DRAINED, run.err
+    await table.get_by_role("button", name="Let a come back").click()
+    await expect(page.get_by_text("a may come back")).to_be_visible()
+    await expect(table.get_by_role("button")).to_have_count(0)
+
+    await page.goto(path)
+    await expect(page.get_by_role("button", name="Resume")).to_be_visible()
+    await expect(page.get_by_role("button", name="Start")).to_have_count(0)
+    await page.get_by_role("button", name="Stop").click()
+    await page.get_by_role("button", name="Stop", exact=True).last.click()
+    await expect(page.get_by_text("its workers stay away until").first).to_be_visible()
+    await page.get_by_role("button", name="Resume").click()
+    await expect(page.get_by_text("not running; start a").first).to_be_visible()
 
 
 async def test_the_lost_pages_of_a_late_worker_are_requeued_from_its_row(window, job):

@@ -5,14 +5,13 @@ import os
 import shutil
 import signal
 import subprocess
-import sys
 from pathlib import Path
 from threading import Event
 
 import pytest
 
 from scripts.postgres_server import PostgresServer, administer
-from tests.acceptance.command import PATIENCE_S, REPOSITORY, anabranch, ended, environment, start, write_order
+from tests.acceptance.command import PATIENCE_S, REPOSITORY, anabranch, ended, start, write_order
 from tests.acceptance.manyhosts import SEEDS, many_hosts
 from tests.postgres_server import own_server
 from tests.site.oracle import expected
@@ -211,17 +210,3 @@ async def test_a_standby_takes_over(tmp_path, web, pair):
 
 def _libpq(server):
     return server.url.set(drivername="postgresql").render_as_string(hide_password=False)
-
-
-def test_the_steps_of_the_image_make_what_crawls(tmp_path):
-    """They run in an empty folder; then the image's command crawls two pages."""
-    steps = [sys.executable, "-m", "scripts.image_steps", tmp_path / "built"]
-    subprocess.run(steps, cwd=REPOSITORY, env=environment(), check=True, timeout=4 * PATIENCE_S)
-    smoke = [sys.executable, "-c", SMOKE, tmp_path / "built/image", tmp_path]
-    assert subprocess.run(smoke, cwd=REPOSITORY, check=False, timeout=4 * PATIENCE_S).returncode == 0
-
-
-SMOKE = """
-import sys; from pathlib import Path; from scripts.wheel_smoke import crawl_complaint
-sys.exit(crawl_complaint(Path(sys.argv[1]), Path(sys.argv[2])) or 0)
-"""

@@ -11,6 +11,7 @@ from collections import ChainMap
 
 import pytest
 
+from anabranch.crawler.accounts.journal import JOURNAL_FILE, recorded_files
 from tests.acceptance.archive import archived
 from tests.acceptance.command import (
     PATIENCE_S,
@@ -164,11 +165,117 @@ async def test_verbs_answer_from_anywhere(tmp_path, web, crawl, store):
     assert {"http://h4.test/added-later", "http://h2.test/added"} <= {line.get("url") for line in dumped}
     assert "URIs Processed" in await asked("report", tmp_path / "a")
     fast = ("-s", "politeness.min_delay=0", "-s", "politeness.max_delay=0")
-    run = await anabranch(*crawl("a", *fast, seeds=()), cwd=tmp_path)
+    # The added seed let the job run again; the worker that was drained stays away.
+    assert "worker a was drained" in (await anabranch(*crawl("a", *fast, seeds=()), cwd=tmp_path)).err
+    run = await anabranch(*crawl("b", *fast, seeds=()), cwd=tmp_path)
     assert run.code == 0, run.err
     fetched = logged(tmp_path, "a", "b")
     assert fetched.items() >= expected(SEEDS, table=WEB).items()
     assert {"http://h2.test/added", "http://h4.test/added-later"} <= fetched.keys()
+
+
+async def supervised(command, cwd):
+    """What a supervisor does that restarts on failure: the runs until one ends with 0; never more than four."""
+    runs = []
+    while not runs or (runs[-1].code and len(runs) < 4):
+        runs.append(await anabranch(*command, cwd=cwd))
+    return runs
+
+
+async def test_a_stop_outlives_the_supervisors_of_the_workers(tmp_path, web, crawl, store):
+    """A worker that is started again says why it stays away, and ends with 0; `resume` names who is to be started."""
+    slow = ("-s", "politeness.min_delay=300ms", "-s", "politeness.max_delay=300ms")
+    running = [asyncio.create_task(supervised(crawl(name, *slow), tmp_path)) for name in "ab"]
+    await seen(web, 20)
+    stopped = await anabranch("stop", store, cwd=tmp_path)
+    assert stopped.code == 0, stopped.err
+    for runs in await asyncio.gather(*running):
+        assert [run.code for run in runs] == [11, 0], runs
+        assert "the job is stopped, so this worker does not start; `anabranch resume postgresql://" in runs[1].err
+        assert len((runs[1].out + runs[1].err).splitlines()) == 1
+    fetched = sum(web.ledger.counts().values())
+    by_hand = await anabranch("crawl", "--store", store, "--job", tmp_path / "c", "--worker", "c", cwd=tmp_path)
+    assert (by_hand.code, "anabranch resume" in by_hand.err) == (0, True)
+    assert not (tmp_path / "c").exists()
+    status = checked(json.loads((await anabranch("status", store, "--json", cwd=tmp_path)).out))
+    assert (status["desired_state"], status["phase"]) == ("stopped", "stopped")
+    assert sum(web.ledger.counts().values()) == fetched
+    resumed = await anabranch("resume", store, cwd=tmp_path)
+    assert resumed.code == 0, resumed.err
+    assert "start a (" in resumed.out
+    assert ", b (" in resumed.out
+    fast = ("-s", "politeness.min_delay=0", "-s", "politeness.max_delay=0")
+    ended_runs = await asyncio.gather(*[supervised(crawl(name, *fast), tmp_path) for name in "ab"])
+    assert [runs[-1].code for runs in ended_runs] == [0, 0], ended_runs
+    assert logged(tmp_path, "a", "b") == expected(SEEDS, table=WEB)
+    again = await anabranch(*crawl("a", *fast), cwd=tmp_path)
+    assert (again.code, "the job is finished" in again.err) == (0, True)
+    stopped = await anabranch("stop", store, cwd=tmp_path)
+    assert (stopped.code, "there is nothing to stop" in stopped.err) == (2, True)
+    resumed = await anabranch("resume", store, cwd=tmp_path)
+    assert (resumed.code, "start a (" in resumed.err) == (0, True)
+    assert "the job is finished" not in (await anabranch(*crawl("a", *fast), cwd=tmp_path)).err
+    added = await anabranch("add", store, "http://h2.test/added-later", cwd=tmp_path)
+    assert added.code == 0, added.err
+    assert "no worker of this job is running; start a (" in added.out
+    assert (await anabranch(*crawl("a", *fast), cwd=tmp_path)).code == 0
+    assert "http://h2.test/added-later" in logged(tmp_path, "a")
+    another = await anabranch(*crawl("a", "--again", *fast), cwd=tmp_path)
+    assert (another.code, "the job runs again; start b (" in another.out) == (0, True), another
+
+
+async def test_a_stop_without_workers_keeps_those_away_that_start_later(tmp_path, web, crawl, store):
+    """Also when all were killed, and their supervisors wait to start them again. Ctrl-C and SIGTERM of a worker stop no job."""
+    lease = ("-s", "frontier.worker_lease=1s", "-s", "politeness.min_delay=300ms", "-s", "politeness.max_delay=300ms")
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGKILL):
+        worker = await start(*crawl("a", *lease), cwd=tmp_path)
+        await seen(web, sum(web.ledger.counts().values()) + 5, worker)
+        worker.send_signal(number)
+        assert (await ended(worker)).code == (-9 if number == signal.SIGKILL else 11)
+    stopped = await anabranch("stop", store, cwd=tmp_path)
+    assert stopped.code == 0, stopped.err
+    assert [run.code for run in await supervised(crawl("a", *lease), tmp_path)] == [0]
+    refused = await anabranch("pause", store, cwd=tmp_path)
+    assert refused.code in {1, 2}, refused.err  # 1: the killed one is silent, and may only hang
+    assert json.loads((await anabranch("status", store, "--json", cwd=tmp_path)).out)["desired_state"] == "stopped"
+
+
+async def test_a_drained_worker_stays_away_until_it_is_let_back(tmp_path, web, crawl, store):
+    """The others go on without it; its WARC files are finished even if it was killed meanwhile, and hold what counts."""
+    archive = ("--warc", "-s", f"write.upload=file://{tmp_path}/archive", "-s", "frontier.worker_lease=5s")
+    slow = ("-s", "politeness.min_delay=2s", "-s", "politeness.max_delay=2s")
+    workers = [await start(*crawl(name, *archive, *slow), cwd=tmp_path) for name in "ab"]
+
+    def archived_to():
+        recorded = recorded_files(tmp_path / "a/state" / JOURNAL_FILE) or {}
+        return [(name, mark.size) for name, mark in recorded.items() if name.endswith(".warc.gz")]
+
+    while not archived_to():
+        await asyncio.sleep(0.02)
+    workers[0].send_signal(signal.SIGKILL)
+    await ended(workers[0])
+    ((name, counted),) = archived_to()
+    with (tmp_path / "a/warc" / f"{name}.open").open("ab") as torn:  # a group that the kill kept from being recorded
+        torn.write((tmp_path / "a/warc" / f"{name}.open").read_bytes())
+    assert (await anabranch("workers", store, "drain", "a", cwd=tmp_path)).code == 0
+    away = await anabranch(*crawl("a", *archive, *slow), cwd=tmp_path)
+    assert away.code == 0
+    assert "worker a was drained and stays away; `anabranch resume postgresql://" in away.err
+    (finished,) = (tmp_path / "archive/a").rglob("*.warc.gz")
+    assert (finished.name, finished.stat().st_size) == (name, counted)
+    assert not [*(tmp_path / "a/warc").glob("*.open")]
+    states = {}
+    while states.get("a") in {None, "late"}:  # until the other one has taken its shares over
+        listed = await anabranch("workers", store, "--json", cwd=tmp_path)
+        states = {checked(worker, "Worker")["name"]: worker["state"] for worker in json.loads(listed.out)}
+    assert states == {"a": "drained", "b": "running"}
+    unknown = await anabranch("resume", store, "--worker", "b", cwd=tmp_path)
+    assert (unknown.code, "this worker is not drained; drained: a" in unknown.err) == (2, True)
+    assert (await anabranch("resume", store, "--worker", "a", cwd=tmp_path)).code == 0
+    back = await start(*crawl("a", *archive, *slow), cwd=tmp_path)
+    await seen(web, sum(web.ledger.counts().values()) + 5, back)
+    await anabranch("stop", store, "--wait", cwd=tmp_path)
+    assert [(await ended(worker)).code for worker in (back, workers[1])] == [11, 11]
 
 
 async def test_a_command_after_the_kill_of_the_last_worker_waits_for_its_lease(tmp_path, web, crawl, store):

@@ -172,13 +172,19 @@ async def test_workers_of_a_database_retry_what_others_failed(tmp_path, web):
         assert codes == {6}
         stopped = await anabranch("retry", store, "--host", "h0.test", cwd=tmp_path)
         assert (stopped.code, stopped.out.splitlines()[0]) == (0, "3 failures queued again"), stopped.err
+        assert "no worker of this job is running; start a (" in stopped.out
+        assert (await anabranch("stop", store, cwd=tmp_path)).code == 0
+        nothing = await anabranch("retry", store, "--host", "h9.test", "--json", cwd=tmp_path)
+        assert (nothing.code, json.loads(nothing.out)["start"]) == (0, "")
+        assert "the job is stopped" in (await anabranch(*worker("a"), cwd=tmp_path)).err
+        assert "start a (" in (await anabranch("retry", store, "--host", "h1.test", cwd=tmp_path)).out
         web.delay_s, web.is_down = 0.3, False
         running = [await start(*worker(name), cwd=tmp_path) for name in "ab"]
         while web.ledger.count("http://h0.test/bad0") < 6:
             await asyncio.sleep(0.01)
         taken = await anabranch("retry", store, "--json", cwd=tmp_path)
         found = checked(json.loads(taken.out), "Retried")
-        assert (found["running"], found["queued"]) == (True, 6)
+        assert (found["running"], found["queued"]) == (True, 3)
         assert [(await ended(process)).code for process in running] == [0, 0]
         facts = json.loads((await anabranch("status", store, "--json", cwd=tmp_path)).out)
         assert (facts["totals"]["done"], facts["totals"]["failed"], facts["is_finished"]) == (len(ALL), 0, True)

@@ -147,7 +147,8 @@ class _Overview:
         self._badge.text = state
         self._badge.props(f"color={PHASES.get(state, 'grey-7')}")
         for action, button in self._buttons.items():
-            button.visible = self._view.may_change and action in _possible(state)
+            possible = _possible(state, is_in_database=self._view.console.jobs.folder is None)
+            button.visible = self._view.may_change and action in possible
 
     def _show_hints(self, status: Facts | None, version: str) -> None:
         """Show why nothing is fetched, and whether the crawl is of another version than the console."""
@@ -210,7 +211,7 @@ class _Overview:
                 note = {"seeds": texts, **({"force": True} if force.value else {})}
                 added = await act(self._view, "add", name, note, do) if texts else None
                 if added is not None:
-                    say("; ".join(seed_lines(added["seeds"])))
+                    say("; ".join([*seed_lines(added["seeds"]), *filter(None, [cut(added["start"], 300)])]))
                     dialog.submit(True)
 
             with ui.row().classes("w-full justify-end"):
@@ -235,7 +236,7 @@ class _Overview:
                 do = partial(self._view.console.jobs.retry, name, arguments)
                 found = await act(self._view, "retry", name, arguments, do)
                 if found is not None:
-                    say("; ".join(retried_lines(found, is_running=found["running"])))
+                    say("; ".join(retried_lines(found)))
                     dialog.submit(True)
 
             with ui.row().classes("w-full justify-end"):
@@ -262,9 +263,9 @@ class _Overview:
                 ui.navigate.to(self._view.path())
             return
         verb = action.lower()
-        done = await act(self._view, verb, name, {}, lambda: bool(jobs.job(name).steer(verb, {})))
-        if done is not None:
-            say(f"{action}: done")
+        facts = await act(self._view, verb, name, {}, lambda: jobs.job(name).steer(verb, {}))
+        if facts is not None:
+            say(f"{action}: {cut(facts['line'])}" if facts["phase"] == STOPPED else f"{action}: done")
         await self._redraw()
 
     async def _start(self, action: str) -> None:
@@ -292,7 +293,7 @@ _ACTIONS = {
     "Remove": "delete",
 }
 _QUESTIONS = {
-    "Stop": "Stop the crawl of {}? It finishes its fetches, and can be started again.",
+    "Stop": "Stop the crawl of {}? It finishes its fetches, and can be started again, or resumed in a database.",
     "Another round": "Crawl {} again from its seeds? URLs that are still queued are dropped.",
     "Remove": "Remove {} from the list? Its folder is renamed; nothing is deleted.",
 }
@@ -300,12 +301,17 @@ _QUESTIONS = {
 _FIGURES = ("Pages", "Queued", "Failed", "Active / workers", "Bytes, this run", "Time, this run", "Free disk")
 
 
-def _possible(state: str) -> set[str]:
-    """The actions that a job in this state allows. Pure."""
+def _possible(state: str, *, is_in_database: bool = False) -> set[str]:
+    """The actions that a job in this state allows; workers of a database are started on their machines. Pure."""
     if state in {"running", "waiting"}:
         return {"Pause", "Stop", "Add seeds", "Retry failed"}
     if state == "paused":
         return {"Resume", "Stop", "Add seeds", "Retry failed"}
+    if is_in_database:
+        return {
+            "stopped": {"Resume", "Stop", "Add seeds", "Retry failed"},
+            "finished": {"Add seeds", "Retry failed"},
+        }.get(state, set())
     rests = {"Start", "Add seeds", "Retry failed", "Another round", "Remove"}
     return rests if state in {"stopped", "finished"} else set()
 

@@ -158,7 +158,7 @@ def _retry_button(view: View, name: str, url: str) -> None:
         arguments = {"url": url}
         queued = await act(view, "retry", name, arguments, lambda: view.console.jobs.retry(name, arguments))
         if queued is not None:
-            say("; ".join(retried_lines(queued, is_running=queued["running"])))
+            say("; ".join(retried_lines(queued)))
             ui.navigate.reload()
 
     ui.button("Retry", icon="refresh", on_click=retry).props("outline dense")

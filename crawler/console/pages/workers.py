@@ -52,7 +52,9 @@ _FETCHES = (
 )
 #: Of a worker that is late its lease has ended: its pages may be lost.
 _ACTIONS = """<q-td :props="props">
-<q-btn v-if="props.row.state != 'late'" flat dense color="primary" label="Drain"
+<q-btn v-if="props.row.state == 'drained'" flat dense color="primary" label="Let it come back"
+ :aria-label="'Let ' + props.row.name + ' come back'" @click="$parent.$emit('resume', props.row.id)"></q-btn>
+<q-btn v-else-if="props.row.state != 'late'" flat dense color="primary" label="Drain"
  :aria-label="'Drain ' + props.row.name" @click="$parent.$emit('drain', props.row.id)"></q-btn>
 <q-btn v-else flat dense color="negative" label="Requeue its lost pages"
  :aria-label="'Requeue the lost pages of ' + props.row.name" @click="$parent.$emit('requeue', props.row.id)"></q-btn>
@@ -84,6 +86,7 @@ class _Workers:
             self._workers = table((*_WORKERS, *more), "id", "Workers")
             self._workers.add_slot("body-cell-action", _ACTIONS)
             self._workers.on("drain", self._drain)
+            self._workers.on("resume", self._let_back)
             self._workers.on("requeue", lambda event: self._requeue(str(event.args)))
             if self._view.may_change:
                 ui.button("Requeue a lost worker's pages …", icon="replay", on_click=self._ask_lost).props(
@@ -137,6 +140,16 @@ class _Workers:
         say(f"{cell(worker)} is draining; it ends after its fetches")
         if await act(self._view, "drain", self._name, {"worker": worker}, drain):
             say(f"{cell(worker)} has ended")
+
+    async def _let_back(self, event: events.GenericEventArguments) -> None:
+        worker = str(event.args)
+
+        def let_back() -> bool:
+            self._job().steer("resume", {"worker": worker})
+            return True
+
+        if await act(self._view, "resume", self._name, {"worker": worker}, let_back):
+            say(f"{cell(worker)} may come back; start it on its machine")
 
     async def _ask_lost(self) -> None:
         with ui.dialog() as dialog, ui.card():

@@ -214,7 +214,7 @@ def test_a_refused_seed_says_why(job) -> None:
         as_json = json.loads(run("add", job, "http://b.test/", "--json").stdout)
     assert result.stdout == "refused  http://b.test/ (too \\x1b long)\n"
     assert (result.exit_code, result.stderr) == (5, "anabranch: 1 of 1 seeds could not be added\n")
-    assert as_json == {"running": True, "seeds": answered}
+    assert as_json == {"running": True, "start": "", "seeds": answered}
 
 
 @pytest.mark.parametrize("flags", [(), ("--json",)])

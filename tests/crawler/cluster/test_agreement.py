@@ -2,6 +2,7 @@
 
 import time
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -9,7 +10,6 @@ import pytest
 from anabranch.crawler.cluster.agreement import (
     Agreement,
     Applicant,
-    JobStops,
     Joined,
     OtherOrder,
     Wanted,
@@ -20,15 +20,25 @@ from anabranch.crawler.cluster.agreement import (
     settings_of_run,
     shared_order,
 )
-from anabranch.crawler.cluster.commands import Wish, put_wish, wish
-from anabranch.crawler.cluster.database import JobDatabase, execute, fetch
+from anabranch.crawler.cluster.commands import (
+    DesiredState,
+    Wish,
+    desired_state,
+    note_finished,
+    put_desired_state,
+    put_drained,
+    put_wish,
+    wish,
+)
+from anabranch.crawler.cluster.database import JobDatabase, execute, fact, fetch
 from anabranch.crawler.job.frontier import open_share_holder
 from anabranch.crawler.job.seeds import Seed
 from anabranch.crawler.order.changes import changed_order
 from anabranch.crawler.order.loading import load_order
 from anabranch.crawler.order.order import CrawlOrder
-from anabranch.crawler.outcomes.errors import JobUnfinished, StoreLost, UsageError
+from anabranch.crawler.outcomes.errors import JobUnfinished, StaysAway, StoreLost, UsageError
 from anabranch.frontier.records import Candidate
+from anabranch.frontier.stores.sql.forget import forget_urls
 from anabranch.frontier.stores.sql.worker import WorkerIdentity, end_late_workers
 from tests.crawler.cluster.stores import shared_store
 
@@ -139,18 +149,133 @@ def test_what_throws_urls_away_needs_consent(database: JobDatabase, store: Path 
         assert frontier.schedule([Candidate("http://a.test/")])[0].kind.value == "new"
 
 
-def test_nobody_joins_workers_that_end(database: JobDatabase, store: Path | str, tmp_path) -> None:
-    """A later first worker runs again."""
+def desired(database: JobDatabase) -> DesiredState:
+    return database.do(desired_state)
+
+
+def want(database: JobDatabase, state: DesiredState) -> None:
+    database.do(partial(put_desired_state, state=state))
+
+
+def test_a_new_job_is_wanted_and_a_stopped_one_is_not_joined(
+    database: JobDatabase, store: Path | str, tmp_path
+) -> None:
+    """Neither while others end, nor as the first one: only the operator's word lets a worker join, and nothing was changed."""
     order = order_of(store)
     joined(database, order)
+    assert desired(database) is DesiredState.RUN
     with at_work(store, order, tmp_path, "a"):
-        with database.transaction() as connection:
-            put_wish(connection, Wish.STOP)
-        with pytest.raises(JobStops, match="are ending; run the command again"):
+        database.do(partial(put_wish, wanted=Wish.STOP))
+        want(database, DesiredState.STOPPED)
+        with pytest.raises(
+            StaysAway, match=r"the job is stopped, so this worker does not start; `anabranch resume .*` lets"
+        ):
             joined(database, order, "b")
-    joined(database, order, "b")
+    for name in "aab":
+        with pytest.raises(StaysAway, match="the job is stopped"):
+            joined(database, order_of(store, min_delay="1s"), name)
+    assert database.do(wish)[1] is Wish.STOP
+    check_agreement(database, order)
+    want(database, DesiredState.RUN)
+    assert database.do(wish)[1] is Wish.RUN
+    assert joined(database, order, "b").is_first
+
+
+@pytest.mark.parametrize("state", [DesiredState.STOPPED, DesiredState.FINISHED])
+def test_what_lets_a_resting_job_run_again(database: JobDatabase, store: Path | str, tmp_path, state) -> None:
+    """A new seed, another round, or a command that is the operator's own; a child of that one joins as it is told."""
+    order = order_of(store)
+    joined(database, order)
+    at_work(store, order, tmp_path, "a").close()
+
+    def rest() -> None:
+        database.do(partial(put_wish, wanted=Wish.STOP))
+        want(database, state)
+
+    rest()
+    with pytest.raises(StaysAway):
+        joined(database, order)
+    assert not joined(database, order, leads=False).added
+    assert desired(database) is state
+    more = [*SEEDS, Seed(url="http://c.test/", source="command line")]
+    assert joined(database, order, seeds=more).added == 1
+    assert (desired(database), database.do(wish)[1]) == (DesiredState.RUN, Wish.RUN)
+    rest()
+    assert joined(database, order, again=True).round == 2
+    at_work(store, order, tmp_path, "b").close()
+    rest()
+    assert joined(database, order, resumes=True).is_first
+    assert desired(database) is DesiredState.RUN
+
+
+def test_a_new_seed_that_is_refused_with_its_order_changes_nothing(
+    database: JobDatabase, store: Path | str, tmp_path
+) -> None:
+    """The job stays stopped, and has no seed more."""
+    joined(database, order_of(store))
+    at_work(store, order_of(store), tmp_path, "a").close()
+    want(database, DesiredState.STOPPED)
+    more = [Seed(url="http://c.test/", source="command line")]
+    with pytest.raises(OtherOrder):
+        joined(database, order_of(store, policy="host"), seeds=more)
+    assert desired(database) is DesiredState.STOPPED
+    assert database.do(lambda connection: fetch(connection, "SELECT count(*) FROM job_seed")) == [(2,)]
+
+
+def test_a_job_is_finished_only_if_nothing_is_queued_and_every_seed_was_tried(
+    database: JobDatabase, store: Path | str, tmp_path
+) -> None:
+    """A seed that another worker has recorded and not queued yet must not be forgotten; what is queued later undoes it."""
+    order = order_of(store)
+    joined(database, order)
+    with at_work(store, order, tmp_path, "a") as frontier:
+        assert not database.do(partial(note_finished, seeds=1))
+        frontier.schedule([Candidate("http://a.test/")])
+        frontier.flush()
+        assert not database.do(partial(note_finished, seeds=2))
+    database.do(forget_urls)
+    assert database.do(partial(note_finished, seeds=2))
+    assert desired(database) is DesiredState.FINISHED
+    with pytest.raises(StaysAway, match=r"the job is finished, .* `anabranch add` continues it, `anabranch crawl"):
+        joined(database, order)
+    with at_work(store, order, tmp_path, "b") as frontier:
+        frontier.schedule([Candidate("http://b.test/")])
+        frontier.flush()
+    assert desired(database) is DesiredState.RUN
+    assert joined(database, order).is_first
+
+
+def test_a_job_of_an_earlier_version_is_wanted(database: JobDatabase, store: Path | str, tmp_path) -> None:
+    """It has no such fact, whatever was wished last; who joins first writes it."""
+    order = order_of(store)
+    joined(database, order)
+    at_work(store, order, tmp_path, "a").close()
     with database.transaction() as connection:
-        assert wish(connection)[1] is Wish.RUN
+        put_wish(connection, Wish.STOP)
+        execute(connection, "DELETE FROM job_fact WHERE name = 'desired_state'")
+    assert joined(database, order).is_first
+    assert database.do(partial(fact, name="desired_state")) == "run"
+    assert database.do(wish)[1] is Wish.RUN
+
+
+def test_a_drained_worker_stays_away_by_its_name(database: JobDatabase, store: Path | str, tmp_path) -> None:
+    """Also with an empty folder, and in another round; others join."""
+    order = order_of(store)
+    joined(database, order)
+    at_work(store, order, tmp_path, "a").close()
+    database.do(partial(put_drained, name="a", is_drained=True))
+    for token in ("token of a", "another folder"):
+        for is_named in (False, True):
+            with pytest.raises(
+                StaysAway, match=r"worker a was drained and stays away; `anabranch resume .* --worker a` lets"
+            ):
+                join(database, Wanted(order), Applicant("a", token, is_named=is_named))
+    assert joined(database, order, "b", again=True).round == 2
+    with pytest.raises(StaysAway):
+        joined(database, order, again=True)
+    assert joined(database, order, leads=False).round == 2
+    database.do(partial(put_drained, name="a", is_drained=False))
+    assert joined(database, order).name == "a"
 
 
 def test_a_job_of_one_worker_is_not_joined(database: JobDatabase, store: Path | str, tmp_path) -> None:

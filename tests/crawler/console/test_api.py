@@ -19,6 +19,7 @@ from anabranch.crawler.job.folder import JobFolder
 from anabranch.crawler.job.frontier import open_job
 from anabranch.crawler.job.inspection import opened
 from anabranch.crawler.job.seeds import SEED_BOOK, Seed, SeedBook
+from anabranch.crawler.operate.contract import HOW_TO_START
 from anabranch.crawler.order.order import CrawlOrder, dump_order
 from anabranch.crawler.report.logtail import LogFollower
 from anabranch.crawler.run.control import Control
@@ -123,6 +124,7 @@ REFUSED = [
     ("GET", "jobs/news/queues?limit=-1", None, 400),
     ("GET", "jobs/nosuch/workers", None, 404),
     ("POST", "jobs/news/workers/a/drain", None, 400),
+    ("POST", "jobs/news/workers/a/resume", None, 400),
     ("GET", "nosuch", None, 404),
     ("POST", "jobs/news/pause", None, 400),
     ("POST", "jobs/news/seeds", {"seeds": ["no url"]}, 400),
@@ -251,7 +253,8 @@ async def test_failures_are_queued_again(client, jobs):
     assert checked(nothing.json(), "Retried")["queued"] == 0, nothing.text
     answer = await client.post("/api/v1/jobs/news/retry", json={"statuses": [-2], "url": URL})
     assert checked(answer.json(), "Retried") == {
-        "running": False, "queued": 1, "unknown_hops": 0, "undated": 0, "retired": 0, "paused": 0, "blocked": 0, "note": "",
+        "running": False, "start": HOW_TO_START, "queued": 1, "unknown_hops": 0,
+        "undated": 0, "retired": 0, "paused": 0, "blocked": 0, "note": "",
     }  # fmt: skip
     status = (await client.get("/api/v1/jobs/news")).json()
     assert (status["totals"]["pending"], status["totals"]["failed"], status["failures"]) == (1, 0, [])

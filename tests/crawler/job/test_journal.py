@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import errno
+import math
 import os
 import signal
 import subprocess
@@ -18,7 +19,7 @@ import structlog
 from anabranch.crawler.archive.sink import JournalEntry, JournalSink
 from anabranch.crawler.job import journal as journal_module
 from anabranch.crawler.job.journal import Journal, LineFile
-from anabranch.crawler.outcomes.errors import DiskFull, JournalFailed, NoFolder, StorageError
+from anabranch.crawler.outcomes.errors import DiskFull, JournalFailed, JournalFull, NoFolder, StorageError
 from anabranch.dedup.files import durable
 from tests.crawler.archive.exchanges import exchange
 from tests.patience import HANG_S
@@ -395,6 +396,95 @@ async def test_a_defect_of_a_sink_fails_its_group_and_hangs_nobody(
     await journal.close()
     assert content(log) == left
     assert broken.calls == calls
+
+
+class Full(Broken):
+    """A sink whose disk is full, or whatever the error says, so many times."""
+
+    def __init__(self, error: Exception, times: int) -> None:
+        super().__init__(error)
+        self.times = times
+
+    def append(self, entries: object) -> None:
+        self.calls.append("append")
+        self.times -= 1
+        if self.times >= 0:
+            raise self.error
+
+    def keep(self) -> None:
+        self.calls.append("keep")
+
+
+@pytest.mark.parametrize("number", [errno.ENOSPC, errno.EDQUOT, errno.EROFS])
+async def test_a_group_waits_for_room_on_the_disk(log: Path, number: int) -> None:
+    """It is taken back as a whole and written once there is some; what the journal waits for is known meanwhile."""
+    full = Full(OSError(number, os.strerror(number)), times=1)
+    journal = Journal(LineFile(log, "crawl_log"), full, retry_s=HANG_S)
+    with structlog.testing.capture_logs() as events:
+        await journal.write(lines(b"a\n"))
+        await journal.write(lines(b"b\n"))
+    await journal.close()
+    assert [event["event"] for event in events] == ["the crawl waits", "the crawl goes on"]
+    assert os.strerror(number).lower() in events[0]["waits_for"]
+    assert journal.trouble == ""
+    assert full.calls == ["append", "take_back", "append", "keep", "append", "keep", "close"]
+    assert content(log) == b"a\nb\n"
+
+
+@pytest.mark.parametrize("number", [errno.EACCES, errno.EPERM, errno.EIO, errno.EFBIG])
+async def test_what_room_cannot_mend_is_not_waited_for(log: Path, number: int) -> None:
+    """Nor is anything by a journal that is being closed."""
+    full = Full(OSError(number, os.strerror(number)), times=1)
+    journal = Journal(LineFile(log, "crawl_log"), full, retry_s=HANG_S)
+    with pytest.raises(JournalFailed):
+        await journal.write(lines(b"a\n"))
+    await journal.close()
+    assert full.calls == ["append", "take_back", "close"]
+    full = Full(OSError(errno.ENOSPC, "full"), times=10_000)
+    journal = Journal(LineFile(log, "crawl_log"), full, retry_s=math.inf)
+    waiting = asyncio.create_task(journal.write(lines(b"a\n")))
+    await asyncio.sleep(0)
+    async with asyncio.timeout(HANG_S):
+        await journal.close()
+        with pytest.raises(JournalFull):
+            await waiting
+    assert content(log) == b""
+
+
+class Undecided:
+    """A record on a disk that is full, and takes nothing back."""
+
+    path, files = Path("record"), None
+    tries = 0
+
+    def append(self, entries: object, files: object) -> None:
+        self.tries += 1
+        raise OSError(errno.ENOSPC, "full")
+
+    def take_back(self) -> None:
+        raise OSError(errno.EIO, "broken")
+
+    def begin(self, files: object) -> None: ...
+
+    def keep(self) -> None: ...
+
+    def settle(self, files: object) -> None: ...
+
+    def close(self) -> None: ...
+
+
+async def test_a_group_that_may_count_already_is_not_tried_again(log: Path) -> None:
+    """Its record cannot be taken back, or a file has kept it: a second try could count it twice."""
+    record, kept = Undecided(), Uncountable(OSError(errno.ENOSPC, "full"))
+    for journal in (
+        Journal(LineFile(log, "crawl_log"), record=record, retry_s=1.0),
+        Journal(LineFile(log, "crawl_log"), kept, retry_s=1.0),
+    ):
+        with structlog.testing.capture_logs(), pytest.raises(JournalFailed):
+            await journal.write(lines(b"a\n"))
+        await journal.close()
+    assert record.tries == 1
+    assert kept.calls == ["append", "close"]
 
 
 class Unclosable(Broken):

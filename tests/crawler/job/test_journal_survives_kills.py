@@ -24,6 +24,7 @@ from anabranch.crawler.job.folder import JobFolder
 from anabranch.crawler.job.journal import JournalFiles, open_journal
 from anabranch.crawler.order.sections import WriteSection
 from anabranch.crawler.outcomes.errors import JournalFailed, StorageError
+from anabranch.frontier.stores.sql import work
 from tests.crawler.archive.exchanges import START_S, exchange
 from tests.faults.agreement import disagreements, urls_of
 
@@ -198,6 +199,42 @@ def test_a_group_after_a_rotation_counts_everywhere_or_nowhere(tmp_path: Path, r
         assert urls_of(job) == URLS
 
 
+@pytest.mark.parametrize("refused", [4, 6, 10])  # the record of the rotation, the index, the record
+def test_a_group_that_is_tried_again_counts_everywhere_or_nowhere(
+    tmp_path: Path, refused: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The disk refuses a call of the first group in rotated files, and the process is killed in the next try."""
+    monkeypatch.setattr(work, "FIRST_WAIT_S", 0.0)
+    asyncio.run(run(tmp_path / "before", groups=(("a",),)))
+    at_rotation: list[int] = []
+    with pytest.MonkeyPatch.context() as patcher:
+        shutil.copytree(tmp_path / "before", tmp_path / "counted")
+        faulty = Faulty(1 << 30, kill)
+        faulty.patch(patcher)
+        asyncio.run(run(tmp_path / "counted", first=lambda _: at_rotation.append(faulty.count)))
+    for later in range(2, 16, 2):
+        job = tmp_path / f"job{later}"
+        shutil.copytree(tmp_path / "before", job)
+        was_killed, acknowledged = run_until_killed(
+            job, at_rotation[0] + refused, partial(refuse_and_kill, later), renamed
+        )
+        assert was_killed
+        with capture_logs():
+            there = asyncio.run(run(job))
+        assert acknowledged <= there
+        for log in filter(lambda log: (job / f"{log}.1").exists(), LOGS):
+            (job / log).write_bytes((job / f"{log}.1").read_bytes() + (job / log).read_bytes())
+        assert disagreements(job) == [], job.name
+        assert urls_of(job) == URLS
+
+
+def refuse_and_kill(later: int, number: int, name: str, real: Callable[..., Any], *arguments: Any) -> None:
+    """The first call is refused; so many calls later the process is killed."""
+    refuse(errno.ENOSPC, 1, number)
+    if number == later:
+        tear(number, name, real, *arguments)
+
+
 DISK = (*CALLS, "fsync", "fdatasync")
 
 
@@ -207,8 +244,14 @@ def refuse(error: int, calls: int, number: int, *_call: object) -> None:
 
 
 @pytest.mark.parametrize(("error", "calls"), [(errno.ENOSPC, 1), (errno.EIO, 1 << 30)])
-def test_whatever_the_disk_refuses_a_group_counts_everywhere_or_nowhere(tmp_path: Path, error: int, calls: int) -> None:
-    """Once, or from then on, so that nothing can be taken back either: the run ends, and the next one finds a whole state."""
+def test_whatever_the_disk_refuses_a_group_counts_everywhere_or_nowhere(
+    tmp_path: Path, error: int, calls: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """From then on, so that nothing can be taken back either: the run ends, and the next one finds a whole state.
+
+    A run that has begun goes on if there is room again.
+    """
+    monkeypatch.setattr(work, "FIRST_WAIT_S", 0.0)
     number, is_over = 0, False
     while not is_over:
         job = tmp_path / f"job{number}"
@@ -219,6 +262,7 @@ def test_whatever_the_disk_refuses_a_group_counts_everywhere_or_nowhere(tmp_path
             with suppress(StorageError, JournalFailed):
                 asyncio.run(run(job, acknowledged.add))
             is_over = faulty.count <= number
+        assert calls > 1 or acknowledged in (set(), {"http://a.test/!"} | URLS), job.name
         with capture_logs():
             there = asyncio.run(run(job))
         assert acknowledged - {"http://a.test/!"} <= there, job.name

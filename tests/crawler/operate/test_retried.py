@@ -3,7 +3,7 @@
 from anabranch.crawler.operate.contract import VerbAnswer
 from anabranch.crawler.operate.retried import retried_all, retried_lines
 
-NONE = {"queued": 0, "unknown_hops": 0, "undated": 0, "retired": 0, "paused": 0, "blocked": 0, "note": ""}
+NONE = {"start": "", "queued": 0, "unknown_hops": 0, "undated": 0, "retired": 0, "paused": 0, "blocked": 0, "note": ""}
 
 
 def test_calls_go_on_where_the_one_before_ended_and_are_summed() -> None:
@@ -27,9 +27,9 @@ def test_calls_go_on_where_the_one_before_ended_and_are_summed() -> None:
 def test_the_answer_names_all_that_holds_them_back() -> None:
     """A line each, and none about what is not so."""
     facts = {"queued": 9, "unknown_hops": 1, "undated": 2, "retired": 3, "paused": 4, "blocked": 5, "note": "a limit"}
-    first, *held, last = retried_lines(facts, is_running=False)
+    first, *held, last = retried_lines({**facts, "start": "start a (host)"})
     assert first == "9 failures queued again"
     assert [line[0] for line in held] == ["1", "2", "3", "4", "5", "a"]
-    assert last == "no crawl of this job is running; `anabranch crawl` resumes it"
-    assert list(retried_lines({**NONE, "queued": 1}, is_running=True)) == ["1 failure queued again"]
-    assert list(retried_lines(NONE, is_running=False)) == ["no failure that fits; nothing is queued again"]
+    assert last == "start a (host)"
+    assert list(retried_lines({**NONE, "queued": 1})) == ["1 failure queued again"]
+    assert list(retried_lines(NONE)) == ["no failure that fits; nothing is queued again"]

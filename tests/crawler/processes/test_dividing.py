@@ -15,7 +15,8 @@ from anabranch.crawler.order.order import dump_order
 from anabranch.crawler.outcomes.errors import OrderError, UsageError
 from anabranch.crawler.processes import dividing
 from anabranch.crawler.processes.dividing import Divided, divide
-from anabranch.crawler.run.shared_job import SharedJob, opened_whole
+from anabranch.crawler.run.shared_job import SharedJob
+from anabranch.crawler.run.stopped_verbs import opened_whole
 from anabranch.frontier.records import Candidate, Outcome, OutcomeKind
 
 

@@ -22,6 +22,7 @@ from anabranch.frontier.stores.sql.sqlite import (
     connected,
     fold_log,
     log_of,
+    log_pages,
     owner_line,
     read_seal,
     seal_of,
@@ -286,3 +287,34 @@ def test_a_worker_waits_for_the_transaction_of_another_one(
         with pytest.raises(sqlite3.OperationalError, match="locked") as raised:
             waiting.__enter__()
     assert other.is_passing(raised.value) is is_shared
+
+
+def test_the_log_takes_a_part_of_the_room_only() -> None:
+    """64 MiB where there is plenty; on a small or filling disk a quarter, in powers of two, and never less than 4 MiB."""
+    mib = 1 << 20
+    assert [log_pages(room * mib) * 4096 // mib for room in (10_000, 256, 255, 60, 16, 3, 0)] == [
+        64,
+        64,
+        32,
+        8,
+        4,
+        4,
+        4,
+    ]
+
+
+def test_the_log_of_a_store_on_a_small_disk_is_folded_early(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """By what is free when a transaction begins; a disk that does not tell has room."""
+    free = [1 << 40]
+
+    def statvfs(_folder: object) -> os.statvfs_result:
+        if free[0] < 0:
+            raise OSError
+        return os.statvfs_result((1, 1, free[0], free[0], free[0], 0, 0, 0, 0, 255))
+
+    monkeypatch.setattr(sqlite.os, "statvfs", statvfs)
+    with SqliteFile(path, None).connected() as connection:
+        for room, pages in ((1 << 40, 16_384), (32 << 20, 2_048), (-1, 16_384)):
+            free[0] = room
+            with connection.begin():
+                assert connection.exec_driver_sql("PRAGMA wal_autocheckpoint").scalar_one() == pages
