@@ -6,7 +6,7 @@ What each host does stands in `tests/site/hostile/hosts.py`, one line each, with
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable, Callable
 
 import pytest
 
@@ -22,6 +22,12 @@ pytestmark = pytest.mark.timeout(900)
 MEMORY_BYTES = 300_000_000
 INNOCENT_SEED = f"http://{INNOCENT}/"
 ROBOTS_EXCLUDED = -9998
+#: What the order of a group's crawl says, where tests of single hosts ask for more than the crawl's defaults.
+SECTIONS: dict[str, dict[str, dict[str, object]]] = {
+    "noise": {"politeness": {"max_connections": 1}},
+    "redirects": {"scope": {"max_hops": 20}},
+    "sitemaps": {"scope": {"max_hops": 10}, "extract": {"sitemaps": True}},
+}
 
 
 @pytest.fixture
@@ -49,11 +55,30 @@ async def crawl_of(web: HostileWeb, folder, names, **sections) -> Crawled:
     return await crawl(folder, seeds, web.hosts(), scope={"max_hops": 40} | sections.pop("scope", {}), **sections)
 
 
+#: A group's crawl, and the web that it crawled.
+Grouped = tuple[Crawled, HostileWeb]
+
+
+@pytest.fixture(scope="module")
+def group_crawl(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Awaitable[Grouped]]:
+    """Crawl all hosts of a group at once: one crawl for all tests that look at what came of it."""
+    crawls: dict[str, Grouped] = {}
+
+    async def crawled(group: str) -> Grouped:
+        if group not in crawls:
+            async with HostileWeb() as web:
+                folder = tmp_path_factory.mktemp("group")
+                crawls[group] = await crawl_of(web, folder, GROUPS[group], **SECTIONS.get(group, {})), web
+                assert_well(*crawls[group])
+        return crawls[group]
+
+    return crawled
+
+
 @pytest.mark.parametrize("group", [group for group in GROUPS if group not in ("endless sites", "parsers")])
-async def test_each_hostile_host_gets_a_status_and_the_innocent_one_is_fetched_whole(tmp_path, web, group):
+async def test_each_hostile_host_gets_a_status_and_the_innocent_one_is_fetched_whole(group_crawl, group):
     """All the hosts of a group at once, in one crawl."""
-    crawled = await crawl_of(web, tmp_path, GROUPS[group])
-    assert_well(crawled, web)
+    crawled, _ = await group_crawl(group)
     final = crawled.final()
     wrong = {
         name: final.get(first_url(name))
@@ -82,38 +107,33 @@ async def test_sites_without_end_end_by_the_limits_of_the_order(tmp_path, web):
     assert f"http://{host_of('deeper')}/x/y/x/y/x/y/" in crawled.final()
 
 
-async def test_a_body_without_end_is_cut_and_what_was_read_counts(tmp_path, web):
+async def test_a_body_without_end_is_cut_and_what_was_read_counts(group_crawl):
     """10 GB and more cost 1 MiB each: `lenTrunc` in crawl.log, links at the beginning are followed."""
-    names = ["ten-gigabytes", "endless"]
-    crawled = await crawl_of(web, tmp_path, names)
-    assert_well(crawled, web)
-    for name in names:
+    crawled, _ = await group_crawl("bodies")
+    for name in ("ten-gigabytes", "endless"):
         assert "lenTrunc" in crawled.notes(first_url(name))
         assert f"http://{host_of(name)}/early" in crawled.final()
     assert all(int(line.size) <= 1 << 20 for line in crawled.lines if line.size != "-")
 
 
-async def test_a_bomb_costs_no_more_than_its_limit_and_its_beginning_is_read(tmp_path, web):
+async def test_a_bomb_costs_no_more_than_its_limit_and_its_beginning_is_read(group_crawl):
     """1 GB in 1 MB: the links before the gigabyte are found."""
-    crawled = await crawl_of(web, tmp_path, ["gzip-bomb"])
-    assert_well(crawled, web)
+    crawled, _ = await group_crawl("bodies")
     assert f"http://{host_of('gzip-bomb')}/early" in crawled.final()
 
 
-async def test_the_rules_at_the_beginning_of_an_endless_robots_txt_count(tmp_path, web):
+async def test_the_rules_at_the_beginning_of_an_endless_robots_txt_count(group_crawl):
     """Of 50 MB the first 500 KiB are read (RFC 9309 section 2.5): /shut is excluded, /early is fetched."""
-    crawled = await crawl_of(web, tmp_path, ["robots-50mb"])
-    assert_well(crawled, web)
+    crawled, web = await group_crawl("robots.txt")
     base = f"http://{host_of('robots-50mb')}"
     assert crawled.final()[f"{base}/shut"] == ROBOTS_EXCLUDED
     assert crawled.final()[f"{base}/early"] == OK
     assert f"{base}/shut" not in web.ledger.counts()
 
 
-async def test_redirects_are_links_and_end_with_the_hops(tmp_path, web):
+async def test_redirects_are_links_and_end_with_the_hops(group_crawl):
     """A chain of 50 is followed for max_hops; loops end at the second visit; other schemes are no links."""
-    crawled = await crawl_of(web, tmp_path, ["chain", "self", "ping-pong", "away"], scope={"max_hops": 20})
-    assert_well(crawled, web)
+    crawled, web = await group_crawl("redirects")
     final, chain = crawled.final(), f"http://{host_of('chain')}"
     assert {url for url in final if url.startswith(chain)} == {f"{chain}/{number or ''}" for number in range(21)}
     assert web.ledger.count(first_url("self")) == 1
@@ -121,19 +141,17 @@ async def test_redirects_are_links_and_end_with_the_hops(tmp_path, web):
     assert all(url.startswith("http://") and url.split("/")[2].endswith(".test") for url in final)
 
 
-async def test_a_line_break_in_a_location_makes_no_request_of_its_own(tmp_path, web):
+async def test_a_line_break_in_a_location_makes_no_request_of_its_own(group_crawl):
     """What follows CR LF is neither a header field nor an answer; percent-encoded it stays in the URL."""
-    crawled = await crawl_of(web, tmp_path, ["split-location", "encoded-location"])
-    assert_well(crawled, web)
+    _, web = await group_crawl("redirects")
     of_encoded = {url for url in web.ledger.counts() if "encoded-location" in url and not url.endswith("robots.txt")}
     base = first_url("encoded-location")
     assert of_encoded == {base, f"{base}early", f"{base}early%0d%0aSet-Cookie:%20a=b"}
 
 
-async def test_a_second_answer_in_a_kept_connection_is_nobodys(tmp_path, web):
+async def test_a_second_answer_in_a_kept_connection_is_nobodys(group_crawl):
     """What a server sends without having been asked is not taken for the answer to the next request."""
-    crawled = await crawl_of(web, tmp_path, ["two-answers"], politeness={"max_connections": 1})
-    assert_well(crawled, web)
+    crawled, _ = await group_crawl("noise")
     assert not any(TRAP in url for url in crawled.final())
 
 
@@ -146,19 +164,18 @@ async def test_urls_of_100_kb_are_no_urls(tmp_path, web):
     assert f"http://{host_of('long-urls')}/early" in crawled.final()
 
 
-async def test_a_host_that_is_always_busy_is_given_up(tmp_path, web):
+async def test_a_host_that_is_always_busy_is_given_up(group_crawl):
     """429 for ever: five tries, then the answer stands; a Retry-After of a year is cut to the order's longest."""
-    crawled = await crawl_of(web, tmp_path, ["throttled", "next-year"])
-    assert_well(crawled, web)
+    crawled, web = await group_crawl("busy hosts")
     assert web.ledger.count(first_url("throttled")) == 5
     assert crawled.final()[f"{first_url('next-year')}1"] == 503
 
 
 async def test_many_hosts_on_one_server_are_all_fetched(tmp_path, web):
-    """300 names for one address: each has its own robots.txt, gate and pages."""
-    hosts = many_hosts(300)
+    """120 names for one address: each has its own robots.txt, gate and pages."""
+    hosts = many_hosts(120)
     seeds = [INNOCENT_SEED, *(f"http://{host}/" for host in hosts)]
-    crawled = await crawl(tmp_path, seeds, web.hosts("busy hosts", many=300), scope={"max_hops": 4})
+    crawled = await crawl(tmp_path, seeds, web.hosts("busy hosts", many=120), scope={"max_hops": 4})
     assert_well(crawled, web)
     assert {f"http://{host}{path}" for host in hosts for path in ("/", "/1")} <= set(crawled.final())
     assert all(web.ledger.count(f"http://{host}/robots.txt") == 1 for host in hosts)
@@ -214,10 +231,9 @@ async def test_imports_in_circles_and_without_end_end_with_the_embeds(tmp_path, 
     assert max(web.ledger.counts().values()) == 1
 
 
-async def test_sitemaps_that_never_end_are_read_to_a_bounded_depth(tmp_path, web):
+async def test_sitemaps_that_never_end_are_read_to_a_bounded_depth(group_crawl):
     """An index that names itself and ever new ones; entities of files and URLs lead nowhere."""
-    crawled = await crawl_of(web, tmp_path, GROUPS["sitemaps"], extract={"sitemaps": True}, scope={"max_hops": 10})
-    assert_well(crawled, web)
+    crawled, _ = await group_crawl("sitemaps")
     assert 2 <= sum("map-index" in url for url in crawled.final()) <= 12
     assert not any("passwd" in url or "root:" in url for url in crawled.final())
 
