@@ -18,6 +18,7 @@ import pytest
 from anabranch.crawler.lab.filters.redis_servers import RedisServer
 from anabranch.crawler.outcomes.errors import UsageError
 from tests.acceptance import forkserver
+from tests.acceptance.blocking import Process
 from tests.acceptance.command import PATIENCE_S, REPOSITORY, environment
 
 #: A filter of this size is made in no time.
@@ -225,22 +226,30 @@ def test_a_reader_that_leaves_ends_the_run_quietly(tmp_path):
 
 
 def test_odd_standard_streams_give_one_line_at_most(tmp_path):
-    """Closed or full ones; the exit code tells."""
+    """Closed or full ones; the exit code tells. Only a fresh Python starts without a stream."""
     (tmp_path / "urls").write_bytes(b"a\n")
-    stories = {
-        "dedup urls --expect 20k > /dev/full": (3, "the output cannot be written: No space left on device"),
+    closed = {
         "dedup urls --expect 20k >&-": (2, "standard output is closed"),
         "dedup --expect 20k <&-": (2, "standard input is closed"),
-        "dedup . --expect 20k": (1, ".: is a directory"),
-        "dedup urls --expect 20k 2> /dev/full": (0, ""),
         "dedup urls --expect 20k 2>&-": (0, ""),
-        "dedup none 2> /dev/full": (1, ""),
     }
-    for line, (code, words) in stories.items():
+    for line, (code, words) in closed.items():
         codes, err = shell(line, tmp_path)
         assert codes == [code], (line, err)
         assert words in err, line
         assert err.count("\n") == bool(words), err
+    with open("/dev/full", "wb") as full:  # noqa: PTH123 - a device
+        for arguments, streams, code, words in (
+            (("urls", *SMALL), {"stdout": full}, 3, "the output cannot be written: No space left on device"),
+            (("urls", *SMALL), {"stderr": full}, 0, ""),
+            (("none",), {"stderr": full}, 1, ""),
+            ((".", *SMALL), {}, 1, ".: is a directory"),
+        ):
+            with Process(["-m", "anabranch", "dedup", *arguments], cwd=tmp_path, **streams) as process:
+                _, err = process.communicate(PATIENCE_S)
+                assert process.returncode == code, (arguments, err)
+                assert words in err, arguments
+                assert err.count("\n") == bool(words), err
 
 
 def test_a_state_in_use_is_refused(tmp_path):

@@ -14,6 +14,7 @@ from itertools import count
 
 import pytest
 
+from tests.acceptance.blocking import Process
 from tests.acceptance.command import PATIENCE_S, anabranch, crawl_log, ended, environment, start, start_as, write_order
 from tests.facts_schema import checked
 from tests.site.oracle import expected
@@ -339,20 +340,41 @@ async def test_a_sigterm_after_the_summary_does_not_take_the_place_of_the_exit_c
 @pytest.mark.parametrize(
     "closed",
     [
-        *("<&- >&- 2>&-", ">/dev/full 2>&1", "2>&1 | head -c 1"),
-        *(pytest.param(one, marks=pytest.mark.slow) for one in ("2>&-", ">&-", "2>/dev/full")),
+        "<&- >&- 2>&-",
+        *(
+            pytest.param(one, marks=pytest.mark.slow)
+            for one in ("2>&-", ">&-", "2>/dev/full", ">/dev/full 2>&1", "2>&1 | head -c 1")
+        ),
     ],
 )
 async def test_no_stream_that_is_closed_or_full_breaks_a_crawl(tmp_path, slow_web, closed):
-    """The job's files are whole: none of them became the standard error of the process."""
+    """The job's files are whole: none of them became the standard error of the process. A fresh Python has no such stream."""
     arguments = shlex.join(map(str, crawl_of(tmp_path, slow_web, "-vv", "--limit", "15")))
     shell = f"set -o pipefail; {shlex.quote(sys.executable)} -m anabranch {arguments} {closed}"
     process = await asyncio.create_subprocess_exec("bash", "-c", shell, cwd=tmp_path, env=environment())
     assert await asyncio.wait_for(process.wait(), PATIENCE_S) == 0
+    await is_whole(tmp_path)
+
+
+async def is_whole(tmp_path):
     assert len(crawl_log(tmp_path / "job")) == 15
     lock = (tmp_path / "job" / "state" / "lock").read_bytes()
     assert lock == b""
     assert (await told(tmp_path, "status")).code == 0
+
+
+@pytest.mark.parametrize("reader", ["a full disk", "one that leaves"])
+async def test_no_stream_that_takes_nothing_breaks_a_crawl(tmp_path, slow_web, reader):
+    """Output and errors go to a full disk, or to a reader that leaves after a byte."""
+    reading, writing = os.pipe() if reader == "one that leaves" else (None, os.open("/dev/full", os.O_WRONLY))
+    arguments = [*map(str, crawl_of(tmp_path, slow_web, "-vv", "--limit", "15"))]
+    with Process(["-m", "anabranch", *arguments], cwd=tmp_path, stdout=writing, stderr=writing) as process:
+        os.close(writing)
+        if reading is not None:
+            assert await asyncio.to_thread(os.read, reading, 1)
+            os.close(reading)
+        assert await asyncio.to_thread(process.wait, PATIENCE_S) == 0
+    await is_whole(tmp_path)
 
 
 async def test_a_signal_after_its_reader_has_gone_drains_the_crawl(tmp_path, slow_web):
