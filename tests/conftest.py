@@ -9,7 +9,8 @@ import resource
 import shutil
 import signal
 import tempfile
-from collections.abc import AsyncIterator, Iterator, Mapping
+from collections import Counter
+from collections.abc import AsyncIterator, Container, Iterator, Mapping
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -32,6 +33,9 @@ from tests.site.server import SmallWeb
 #: Where Linux keeps files in memory, and the free bytes there that are enough for all tests of a run.
 _MEMORY_DISK = Path("/dev/shm")
 _MEMORY_DISK_LEAST = 4 << 30
+
+#: Files below this folder whose slow tests take more than 20 s, the longest first.
+LONGEST = ("acceptance/test_outages.py",)
 
 gc.disable()  # until all tests are collected: a fourth of what that takes
 
@@ -87,11 +91,28 @@ def pytest_configure(config: pytest.Config) -> None:
         config.pluginmanager.register(OnUvloop())
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """A time-out that a test names for itself is multiplied, too."""
+@pytest.hookimpl(trylast=True)  # when those that are not asked for are gone
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """The longest files start first, so that none is alone at the end, where xdist itself starts with those of most tests.
+
+    And a time-out that a test names for itself is multiplied, too.
+    """
+    if hasattr(config, "workerinput"):
+        tests = Counter(item.path for item in items)
+        slow = {item.path for item in items if item.get_closest_marker("slow")}
+        items.sort(key=lambda item: (*_rank(config, item.path, slow), -tests[item.path], item.path))
     for item in items if FACTOR != 1 else ():
         if (own := item.get_closest_marker("timeout")) and own.args:
             item.add_marker(pytest.mark.timeout(patient(own.args[0])), append=False)
+
+
+def _rank(config: pytest.Config, file: Path, slow: Container[Path]) -> tuple[int, bool]:
+    """What starts earlier is less: the slow tests of LONGEST, then what waits for processes."""
+    name = file.relative_to(config.rootpath / "tests").as_posix()
+    return (
+        LONGEST.index(name) if file in slow and name in LONGEST else len(LONGEST),
+        name.partition("/")[0] not in {"acceptance", "stress", "faults"},
+    )
 
 
 @pytest.hookimpl(trylast=True)  # when the other processes have ended

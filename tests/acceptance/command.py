@@ -112,6 +112,12 @@ async def anabranch(*arguments: str | Path, cwd: Path, stdin: bytes = b"", **var
     return await ended(await start(*arguments, cwd=cwd, **variables), stdin)
 
 
+async def comparing(*arguments: str, cwd: Path, **variables: str) -> Ended:
+    """Run `anabranch ARGUMENTS`, a comparison of policies, to its end; each crawl's process is forked."""
+    script = str(Path(__file__).with_name("forked_policies.py"))
+    return await ended(await forkserver.start([script, *arguments], cwd=cwd, env=environment(**variables)))
+
+
 async def kill_after(process: Process, web: SmallWeb, served: int) -> None:
     """SIGKILL the command when the small web has served so many requests."""
     while sum(web.ledger.counts().values()) < served and process.returncode is None:

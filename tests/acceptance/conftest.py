@@ -1,4 +1,4 @@
-"""Fixtures for tests of the console: the console, a browser, and a window that is logged in."""
+"""Fixtures for tests of the console: the console, a browser, and a window that is logged in; and a web of many hosts."""
 
 from __future__ import annotations
 
@@ -8,10 +8,20 @@ from typing import TYPE_CHECKING
 import pytest
 import pytest_asyncio
 
+from tests.acceptance.manyhosts import many_hosts
+from tests.site.server import SmallWeb
+
 if TYPE_CHECKING:
     from playwright.async_api import Browser, BrowserContext, Page
 
     from tests.acceptance.browser import RunningConsole
+
+
+@pytest.fixture
+async def web() -> AsyncIterator[SmallWeb]:
+    """Many hosts, with every answer late by 20 ms, so that a crawl can be caught in the middle; some files have another web."""
+    async with SmallWeb(many_hosts(), delay_s=0.02) as served:
+        yield served
 
 
 @pytest.fixture(scope="module")

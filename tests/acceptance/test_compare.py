@@ -16,8 +16,7 @@ import pytest
 
 from anabranch.crawler.lab.web.miniweb import serving
 from anabranch.crawler.lab.web.model import WebOptions
-from tests.acceptance import forkserver
-from tests.acceptance.command import Ended, anabranch, environment, start
+from tests.acceptance.command import anabranch, comparing, start
 from tests.acceptance.command import ended as end_of
 from tests.site.processes import Watched, started_by, watched
 from tests.site.server import SmallWeb
@@ -26,18 +25,12 @@ from tests.site.server import SmallWeb
 WEB = ("--pages", "200", "--hosts", "10", "--seconds", "2s", "--workers", "20")
 
 
-async def forking(*arguments: str, cwd: Path, **variables: str) -> Ended:
-    """Run `anabranch ARGUMENTS`; each crawl's process is forked. The other tests have the command's own processes."""
-    script = str(Path(__file__).with_name("forked_policies.py"))
-    return await end_of(await forkserver.start([script, *arguments], cwd=cwd, env=environment(**variables)))
-
-
 async def test_two_policies_are_compared_on_a_tiny_web(tmp_path: Path) -> None:
     """Tables and words on standard output, every sample in the CSV file, all of it as JSON; nothing is left over."""
     temporary = tmp_path / "temporary"
     temporary.mkdir()
     policies = ("--policies", "host,bkdr:97", "--politeness", "paper")
-    ended = await forking(
+    ended = await comparing(
         *("compare", *WEB, *policies, "--csv", "a.csv", "--json", "a.json"),
         cwd=tmp_path,
         TMPDIR=str(temporary),
@@ -85,7 +78,7 @@ async def test_real_seeds_are_crawled_by_the_environment_and_with_the_delays_of_
     """Here the sites are the box's, by a name server's fixed answers; the time is up before the first page."""
     (tmp_path / "seeds.txt").write_text("http://www.sina.com.cn/\n")
     with serving(WebOptions(pages=50, hosts=1)) as web:
-        ended = await forking(
+        ended = await comparing(
             *("compare", "--seeds", "seeds.txt", "--policies", "surt", "--seconds", "1s", "--json", "-"),
             cwd=tmp_path,
             ANABRANCH_FETCH__ALLOW_PRIVATE="true",
@@ -107,7 +100,7 @@ async def test_own_hosts_are_crawled_by_the_paper_and_no_other_host_is(tmp_path:
         hosts = " ".join(f"{host}={address}" for host, address in web.hosts.items())
         settings = {"ANABRANCH_SCOPE__SCOPE": "any", "ANABRANCH_DNS__HOSTS": hosts}
         own = ("--own-host", "www.sina.com.cn", "--policies", "bkdr:97:31", "--json", "-")
-        ended = await forking(*paper, *own, cwd=tmp_path, **settings)
+        ended = await comparing(*paper, *own, cwd=tmp_path, **settings)
         (entry,) = web.ledger().hosts
         refused = await anabranch(*paper, "--own-host", "www.sohu.com", cwd=tmp_path, **settings)
         assert len(web.ledger().hosts) == 1
@@ -122,9 +115,9 @@ async def test_private_sites_are_crawled_if_that_is_allowed(tmp_path: Path, smal
     """A seed at a loopback address; without the option no seed answers."""
     (tmp_path / "seeds.txt").write_text(f"http://127.0.0.1:{small_web.port}/\n")
     compare = ("compare", "--seeds", "seeds.txt", "--policies", "host", "--seconds", "1s", "--json", "-")
-    refused = await forking(*compare, cwd=tmp_path)
+    refused = await comparing(*compare, cwd=tmp_path)
     assert (refused.code, small_web.ledger.counts()) == (1, {})
-    ended = await forking(*compare, "--allow-private", cwd=tmp_path)
+    ended = await comparing(*compare, "--allow-private", cwd=tmp_path)
     assert ended.code == 0, ended.err
     assert small_web.ledger.counts()
 
@@ -132,7 +125,7 @@ async def test_private_sites_are_crawled_if_that_is_allowed(tmp_path: Path, smal
 async def test_a_poor_policy_is_compared_and_warned_of_in_one_line(tmp_path: Path) -> None:
     """On standard error, once; so is a simulation of it, alone or beside what was saved."""
     runs = ("--policies", "length:97", "--seconds", "1s", "--json", "live.json")
-    ended = await forking("compare", *WEB, *runs, cwd=tmp_path)
+    ended = await comparing("compare", *WEB, *runs, cwd=tmp_path)
     beside = await anabranch("lab", "simulate", "--beside", "live.json", cwd=tmp_path)
     alone = await anabranch(
         *("lab", "simulate", "--pages", "50", "--hosts", "5", "--policies", "length:97,bkdr:97:31"), cwd=tmp_path
@@ -154,7 +147,7 @@ async def test_the_web_of_a_crawl_log_is_crawled_again(tmp_path: Path) -> None:
     log += "".join(line.format(n, "b.a.test", n, "L", first, 20 + n, first) for n in range(2, 20))
     (tmp_path / "crawl.log").write_text(log)
     options = ("--policies", "bkdr:7", "--seconds", "5s", "--workers", "20", "--politeness", "off", "--json", "-")
-    ended = await forking("compare", "--replay", "crawl.log", *options, cwd=tmp_path)
+    ended = await comparing("compare", "--replay", "crawl.log", *options, cwd=tmp_path)
     assert ended.code == 0, ended.err
     (comparison,) = json.loads(ended.out)["comparisons"]
     assert comparison["setting"]["web"] == "replayed web"

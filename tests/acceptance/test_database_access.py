@@ -15,7 +15,6 @@ from tests.acceptance.command import PATIENCE_S, REPOSITORY, anabranch, ended, s
 from tests.acceptance.manyhosts import SEEDS, many_hosts
 from tests.postgres_server import own_server
 from tests.site.oracle import expected
-from tests.site.server import SmallWeb
 
 WEB = many_hosts()
 WORKERS = 8
@@ -24,13 +23,6 @@ SECRET = "s3cret:of-the-role"
 TRACE = "s3cret"
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
-
-
-@pytest.fixture
-async def web():
-    """Many hosts, with every answer late by 20 ms, so that a crawl can be caught in the middle."""
-    async with SmallWeb(WEB, delay_s=0.02) as served:
-        yield served
 
 
 def socket_of(server):

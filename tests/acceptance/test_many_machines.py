@@ -27,19 +27,11 @@ from tests.acceptance.manyhosts import SEEDS, many_hosts
 from tests.facts_schema import checked
 from tests.postgres_server import server
 from tests.site.oracle import expected
-from tests.site.server import SmallWeb
 
 WEB = many_hosts()
 WORKERS = 8
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
-
-
-@pytest.fixture
-async def web():
-    """Many hosts, with every answer late by 20 ms, so that a crawl can be caught in the middle."""
-    async with SmallWeb(WEB, delay_s=0.02) as served:
-        yield served
 
 
 @pytest.fixture

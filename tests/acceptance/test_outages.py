@@ -102,10 +102,10 @@ async def crawl_through(
 COMBINATIONS = [(processes, before) for processes in (1, 2) for before in (True, False)]
 
 
-async def test_name_servers_that_are_away_for_45_seconds_cost_nothing(tmp_path: Path) -> None:
-    """All four crawls run at once."""
+async def test_name_servers_and_proxies_that_are_away_for_45_seconds_cost_nothing(tmp_path: Path) -> None:
+    """A proxy dies with the connections through it. All eight crawls run at once: they wait most of the time."""
 
-    async def one(processes: int, *, before: bool) -> None:
+    async def with_names(processes: int, *, before: bool) -> None:
         async with Names() as names:
             dns = {"servers": [names.address], "timeout": "500ms", "min_ttl": "0s", "max_ttl": "0s", "max_stale": "0s"}
 
@@ -113,18 +113,10 @@ async def test_name_servers_that_are_away_for_45_seconds_cost_nothing(tmp_path: 
                 names.is_away = is_away
 
             await crawl_through(
-                tmp_path / f"{processes}{before}", set_away, processes=processes, before=before, port=True, dns=dns
+                tmp_path / f"dns{processes}{before}", set_away, processes=processes, before=before, port=True, dns=dns
             )
 
-    async with asyncio.TaskGroup() as group:
-        for processes, before in COMBINATIONS:
-            group.create_task(one(processes, before=before))
-
-
-async def test_a_proxy_that_is_away_for_45_seconds_costs_nothing(tmp_path: Path) -> None:
-    """The proxy dies, with the connections through it."""
-
-    async def one(processes: int, *, before: bool) -> None:
+    async def with_proxy(processes: int, *, before: bool) -> None:
         async with SmallWeb(WEB) as unused, Proxy(unused.port) as proxy:
 
             def fetch(web: SmallWeb) -> dict[str, Any]:
@@ -134,37 +126,34 @@ async def test_a_proxy_that_is_away_for_45_seconds_costs_nothing(tmp_path: Path)
             async def set_away(is_away: bool) -> None:
                 await (proxy.end() if is_away else proxy.begin())
 
-            await crawl_through(
-                tmp_path / f"{processes}{before}", set_away, processes=processes, before=before, port=False, fetch=fetch
-            )
+            folder = tmp_path / f"proxy{processes}{before}"
+            await crawl_through(folder, set_away, processes=processes, before=before, port=False, fetch=fetch)
 
     async with asyncio.TaskGroup() as group:
         for processes, before in COMBINATIONS:
-            group.create_task(one(processes, before=before))
+            group.create_task(with_names(processes, before=before))
+            group.create_task(with_proxy(processes, before=before))
 
 
-@pytest.mark.parametrize("processes", [1, 2])
-def test_a_network_that_is_away_for_45_seconds_costs_nothing(tmp_path: Path, processes: int) -> None:
-    """The machine has no route to anywhere. In a network of its own, whose only interface goes down."""
+def test_a_network_that_is_away_for_45_seconds_costs_nothing(tmp_path: Path) -> None:
+    """The machine has no route to anywhere: two networks, of one process and of two, whose only interface goes down."""
     unshare = shutil.which("unshare")
     asked = [str(unshare), "--user", "--map-root-user", "--net"]
     if unshare is None or subprocess.run([*asked, "true"], check=False, capture_output=True).returncode:
         pytest.skip("no network of its own can be made here")
-    script = [
-        sys.executable,
-        str(REPOSITORY / "tests/acceptance/outage.py"),
-        str(tmp_path),
-        str(AWAY_S),
-        str(processes),
-    ]
-    run = subprocess.run(
-        [*asked, *script], check=False, capture_output=True, text=True, cwd=tmp_path, env=environment(), timeout=300
-    )
-    assert run.returncode == 0, run.stderr
-    facts = json.loads(run.stdout.splitlines()[-1])
-    assert (facts["code"], facts["pages"]) == (0, oracle("")), facts["out"] + facts["err"]
-    assert facts["served"] < len(oracle(""))
-    assert " 0 failed" in facts["out"]
+    runs = []
+    for processes in ("1", "2"):
+        (folder := tmp_path / processes).mkdir()
+        script = [sys.executable, str(REPOSITORY / "tests/acceptance/outage.py"), str(folder), str(AWAY_S), processes]
+        pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
+        runs.append(subprocess.Popen([*asked, *script], text=True, cwd=folder, env=environment(), **pipes))  # type: ignore[call-overload]
+    for run in runs:
+        out, err = run.communicate(timeout=300)
+        assert run.returncode == 0, err
+        facts = json.loads(out.splitlines()[-1])
+        assert (facts["code"], facts["pages"]) == (0, oracle("")), facts["out"] + facts["err"]
+        assert facts["served"] < len(oracle(""))
+        assert " 0 failed" in facts["out"]
 
 
 async def test_two_workers_of_a_job_in_postgresql_wait_each_for_its_name_server(tmp_path: Path) -> None:

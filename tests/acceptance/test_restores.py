@@ -14,19 +14,11 @@ from tests.acceptance.command import PATIENCE_S, anabranch, ended, start, write_
 from tests.acceptance.manyhosts import SEEDS, many_hosts
 from tests.postgres_server import own_server
 from tests.site.oracle import expected
-from tests.site.server import SmallWeb
 
 WEB = many_hosts()
 RENEWED = "the filter was made anew from the store"
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
-
-
-@pytest.fixture
-async def web():
-    """Many hosts, with every answer late by 20 ms, so that a crawl can be caught in the middle."""
-    async with SmallWeb(WEB, delay_s=0.02) as served:
-        yield served
 
 
 @pytest.fixture

@@ -204,7 +204,7 @@ def index(*urls: str) -> Page:
     return file("application/xml", f"<sitemapindex>{entries}</sitemapindex>".encode())
 
 
-HIDDEN = [f"/hidden/{number}" for number in range(2500)]
+HIDDEN = [f"/hidden/{number}" for number in range(1100)]
 MAPPED: Web = {
     "a.test": Host(
         pages={

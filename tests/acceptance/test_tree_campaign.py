@@ -6,7 +6,7 @@ import pytest
 
 from tests.acceptance.tree_campaign import Campaign, Result, run
 
-PAGES = 80
+PAGES = 48
 
 
 @pytest.fixture

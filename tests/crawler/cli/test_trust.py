@@ -315,7 +315,7 @@ def test_the_command_that_began_a_job_with_an_order_goes_on_with_it(hostile, tmp
 
 @pytest.mark.parametrize("order", ["crawler", "policies"])
 def test_the_console_runs_no_code_of_the_folder(order, hostile):
-    """Its own process never does; a crawl that it starts refuses, unless the console was started with --run-code."""
+    """Its own process never does."""
     mark = hostile(order)
     jobs = ConsoleJobs(".")
     job = jobs.job("ev")
@@ -325,7 +325,13 @@ def test_the_console_runs_no_code_of_the_folder(order, hostile):
     assert job.answer("ls", {"limit": 5, "state": None}).facts["queues"]
     assert job.report({"name": "seeds", "limit": 5})["rows"]
     assert job.order().scope.rules == CrawlOrder.model_validate(ORDERS[order]).scope.rules
-    with pytest.raises(StartFailed, match="--run-code"):
-        jobs.start("ev")
     assert not mark.exists()
     assert MODULE not in sys.modules
+
+
+def test_a_crawl_that_the_console_starts_runs_no_code_of_the_folder(hostile):
+    """It refuses, as the command itself does for each order, unless the console was started with --run-code."""
+    mark = hostile("crawler")
+    with pytest.raises(StartFailed, match="--run-code"):
+        ConsoleJobs(".").start("ev")
+    assert not mark.exists()

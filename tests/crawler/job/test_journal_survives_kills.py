@@ -112,7 +112,11 @@ def tear(_number: int, name: str, real: Callable[..., Any], fd: Any, data: Any =
 
 
 def run_until_killed(
-    folder: Path, number: int, do: Callable[..., None], first: Callable[[Path], None] = lambda _: None
+    folder: Path,
+    number: int,
+    do: Callable[..., None],
+    first: Callable[[Path], None] = lambda _: None,
+    groups: Groups = GROUPS,
 ) -> tuple[bool, set[str]]:
     """Run in a forked process; whether it was killed, and what was acknowledged before."""
     reading, writing = os.pipe()
@@ -122,7 +126,7 @@ def run_until_killed(
         try:
             with pytest.MonkeyPatch.context() as patcher:
                 Faulty(number, do).patch(patcher)
-                asyncio.run(run(folder, lambda url: acknowledge(f"{url}\n".encode()) and None, first))
+                asyncio.run(run(folder, lambda url: acknowledge(f"{url}\n".encode()) and None, first, groups))
             code = 0
         finally:
             os._exit(code)
@@ -134,9 +138,16 @@ def run_until_killed(
     return code != 0, acknowledged - {"http://a.test/!"}
 
 
-@pytest.mark.parametrize("do", [kill, tear])
+#: Three groups of visits, each eight calls after the one before: with every third call each call of a group is met once.
+ONE_BY_ONE = (("a", "b"), ("!",), ("c",), ("!",), ("d",))
+
+
+@pytest.mark.parametrize(
+    ("do", "step"),
+    [(kill, 3), (tear, 2), *(pytest.param(do, 1, marks=pytest.mark.slow) for do in (kill, tear))],
+)
 def test_wherever_it_is_killed_a_group_counts_everywhere_or_nowhere(
-    tmp_path: Path, do: Callable[..., None], monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, do: Callable[..., None], step: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The next run cuts what was not recorded; it writes the visits that are missing, and everything is there once."""
     if do is tear:  # with a record that is begun anew before each group
@@ -145,14 +156,14 @@ def test_wherever_it_is_killed_a_group_counts_everywhere_or_nowhere(
     number, was_killed = 0, True
     while was_killed:
         job = tmp_path / f"job{number}"
-        was_killed, acknowledged = run_until_killed(job, number, do)
+        was_killed, acknowledged = run_until_killed(job, number, do, groups=GROUPS if do is tear else ONE_BY_ONE)
         with capture_logs():
             there = asyncio.run(run(job))
         assert acknowledged <= there, job.name
         assert disagreements(job) == [], job.name
         assert urls_of(job) == URLS
         assert len((job / "links.jsonl").read_text().splitlines()) == len(URLS)
-        number += 2 if do is tear else 1  # each position with the slow tests of faults
+        number += step
     assert number > 25
 
 
@@ -177,9 +188,20 @@ def copied_and_cut(job: Path) -> None:
         os.truncate(job / log, 0)
 
 
-@pytest.mark.parametrize("rotated", [renamed, created, copied_and_cut])
-def test_a_group_after_a_rotation_counts_everywhere_or_nowhere(tmp_path: Path, rotated: Callable[[Path], None]) -> None:
-    """The first group in the new files. What was moved stays as it is."""
+ODD, EVEN = range(1, 16, 2), range(0, 16, 2)
+
+
+@pytest.mark.parametrize(
+    ("rotated", "calls"),
+    [
+        *((renamed, EVEN), (created, ODD), (copied_and_cut, range(16))),
+        *(pytest.param(*rest, marks=pytest.mark.slow) for rest in ((renamed, ODD), (created, EVEN))),
+    ],
+)
+def test_a_group_after_a_rotation_counts_everywhere_or_nowhere(
+    tmp_path: Path, rotated: Callable[[Path], None], calls: Sequence[int]
+) -> None:
+    """The first group in the new files. What was moved stays as it is; whether new files are there makes little difference."""
     asyncio.run(run(tmp_path / "before", groups=(("a",),)))
     at_rotation: list[int] = []
     with pytest.MonkeyPatch.context() as patcher:
@@ -187,7 +209,7 @@ def test_a_group_after_a_rotation_counts_everywhere_or_nowhere(tmp_path: Path, r
         faulty = Faulty(1 << 30, kill)
         faulty.patch(patcher)
         asyncio.run(run(tmp_path / "counted", first=lambda _: at_rotation.append(faulty.count)))
-    for number in range(at_rotation[0], at_rotation[0] + 16):
+    for number in (at_rotation[0] + call for call in calls):
         job = tmp_path / f"job{number}"
         shutil.copytree(tmp_path / "before", job)
         assert run_until_killed(job, number, tear, rotated)[0]
