@@ -35,7 +35,25 @@ _MEMORY_DISK = Path("/dev/shm")
 _MEMORY_DISK_LEAST = 4 << 30
 
 #: Files below this folder whose slow tests take more than 20 s, the longest first.
-LONGEST = ("acceptance/test_outages.py",)
+LONGEST = (
+    "acceptance/test_outages.py",
+    "faults/test_kills.py",
+    "acceptance/test_restores.py",
+    "acceptance/test_database_access.py",
+    "stress/test_lease_faults.py",
+    "stress/test_cluster.py",
+    "stress/test_damage.py",
+    "frontier/test_model.py",
+    "acceptance/test_processes.py",
+    "acceptance/test_many_machines.py",
+    "stress/test_frontier_survives_kills.py",
+    "acceptance/test_bad_input.py",
+    "acceptance/test_hostile.py",
+    "acceptance/test_plugin_docs.py",
+    "acceptance/test_console_many_queues.py",
+    "acceptance/test_console_browser.py",
+    "stress/test_fairness.py",
+)
 
 gc.disable()  # until all tests are collected: a fourth of what that takes
 

@@ -170,7 +170,7 @@ def import_nodes(tree: ast.AST, *, at_run_time: bool) -> Iterator[tuple[ast.Impo
     for node in blocks(tree):
         if isinstance(node, ast.Import | ast.ImportFrom):
             yield node, at_run_time
-        elif isinstance(node, ast.If) and "TYPE_CHECKING" in ast.unparse(node.test):
+        elif isinstance(node, ast.If) and is_for_type_checking(node.test):
             for child in node.body:
                 yield from import_nodes(ast.Module([child], []), at_run_time=False)
             for child in node.orelse:
@@ -178,6 +178,14 @@ def import_nodes(tree: ast.AST, *, at_run_time: bool) -> Iterator[tuple[ast.Impo
         else:
             is_function = isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
             yield from import_nodes(node, at_run_time=at_run_time and not is_function)
+
+
+def is_for_type_checking(condition: ast.expr) -> bool:
+    return any(
+        isinstance(part, ast.Name | ast.Attribute)
+        and (part.id if isinstance(part, ast.Name) else part.attr) == "TYPE_CHECKING"
+        for part in ast.walk(condition)
+    )
 
 
 def imported_names(file: Source, node: ast.Import | ast.ImportFrom) -> list[tuple[str, str | None]]:

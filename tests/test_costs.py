@@ -11,6 +11,7 @@ from types import SimpleNamespace
 import pytest
 
 from tests.acceptance import forkserver
+from tests.conftest import LONGEST
 from tests.costs import (
     LISTED_S,
     MOST_S,
@@ -122,3 +123,9 @@ def test_a_run_says_what_was_skipped_for_want_of_what() -> None:
     """Each reason has one line, with the number of tests."""
     reasons = ["Skipped: no nginx", "Skipped: no fish", "Skipped: no nginx"]
     assert list(missing(reasons)) == ["skipped 1: no fish", "skipped 2: no nginx"]
+
+
+def test_the_files_that_start_first_are_there() -> None:
+    """And have slow tests: another file is not one of the longest."""
+    tests = Path(__file__).parent
+    assert [name for name in LONGEST if "pytest.mark.slow" not in (tests / name).read_text()] == []

@@ -39,11 +39,11 @@ def test_a_program_keeps_its_own_modules(tmp_path: Path) -> None:
     (tmp_path / "crawler" / "__init__.py").write_text("mine = 'crawler'\n")
     (tmp_path / "frontier.py").write_text("mine = 'frontier'\n")
     (tmp_path / "dedup.py").write_text("mine = 'dedup'\n")
-    code = (
-        "import crawler, dedup, frontier, anabranch.crawler.cli.crawl, anabranch\n"
-        "print(crawler.mine, frontier.mine, dedup.mine, anabranch.Frontier.__module__)"
-    )
-    for path in (None, "."):
+    for path, ours in ((None, "anabranch.crawler.cli.crawl"), (".", "anabranch.frontier.frontier")):
+        code = (
+            f"import crawler, dedup, frontier, {ours}, anabranch\n"
+            "print(crawler.mine, frontier.mine, dedup.mine, anabranch.Frontier.__module__)"
+        )
         ended = run(tmp_path, code, path=path)
         assert (ended.stdout, ended.stderr) == ("crawler frontier dedup anabranch.frontier.frontier\n", "")
 

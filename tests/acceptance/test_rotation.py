@@ -136,8 +136,13 @@ async def test_logs_that_are_removed_take_no_count_with_them(tmp_path: Path, web
     assert await job.processed() == before + len(job.lines("logs/crawl.log"))
 
 
-@pytest.mark.parametrize("number", [signal.SIGUSR2, signal.SIGHUP])
-@pytest.mark.parametrize("processes", [1, 2])
+@pytest.mark.parametrize(
+    ("number", "processes"),
+    [
+        *((signal.SIGUSR2, 1), (signal.SIGUSR2, 2), (signal.SIGHUP, 1)),
+        pytest.param(signal.SIGHUP, 2, marks=pytest.mark.slow),
+    ],
+)
 async def test_a_daemon_reopens_its_logs_in_all_processes(tmp_path: Path, web: SmallWeb, number, processes) -> None:
     """Also while it fetches nothing: what was removed must not hold its room on the disk."""
     job = Job(tmp_path, web)
