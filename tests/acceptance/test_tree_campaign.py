@@ -6,7 +6,7 @@ import pytest
 
 from tests.acceptance.tree_campaign import Campaign, Result, run
 
-PAGES = 48
+PAGES = 80
 
 
 @pytest.fixture
@@ -30,7 +30,7 @@ def campaign(tree):
     return Campaign(root=tree, workers=8, max_connections=4)
 
 
-@pytest.mark.parametrize("policy", [None, "host"])
+@pytest.mark.parametrize("policy", [None, pytest.param("host", marks=pytest.mark.slow)])
 def test_a_tree_is_fetched_exactly_as_an_independent_reader_finds_it(campaign, tmp_path, policy):
     """Every page and picture once, whatever the policy."""
     result = run(replace(campaign, policy=policy), tmp_path)
