@@ -50,6 +50,7 @@ LONGEST = (
     "acceptance/test_bad_input.py",
     "acceptance/test_hostile.py",
     "acceptance/test_plugin_docs.py",
+    "dedup/test_crash.py",
     "acceptance/test_console_many_queues.py",
     "acceptance/test_console_browser.py",
     "stress/test_fairness.py",
