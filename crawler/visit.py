@@ -14,6 +14,7 @@ from anabranch.crawler.outcomes.failures import FetchError
 from anabranch.crawler.outcomes.status import FetchStatus
 from anabranch.crawler.outcomes.userfunctions import UserFunctionFailed
 from anabranch.crawler.robots.directives import NOTHING, Directives
+from anabranch.frontier.admission import Foreseen
 from anabranch.frontier.completion import HOST_BUSY
 from anabranch.frontier.records import Candidate, Lease, OutcomeKind
 
@@ -67,6 +68,7 @@ class Visit:
     exchange: Exchange | None = None  #: what is archived
     place: RecordLocation | None = None  #: where, if that was done before the visit ends
     discovered: list[Candidate] = field(default_factory=list)  #: scheduled when the visit ends
+    foreseen: Foreseen | None = None  #: what the queue policies say of its end; None: they are asked then
 
     def received(self, response: Response) -> None:
         """A response to the URL, or to what was fetched in its place, has arrived."""
@@ -79,6 +81,14 @@ class Visit:
     def failed(self, error: FetchError) -> None:
         """The fetch failed, or a processor refused the URL."""
         self.failure = error
+
+    def postponed(self, error: FetchError) -> None:
+        """A service that the visit needs is away: it comes again, with all that it leads to."""
+        self.failure, self.discovered = error, []
+
+    def foresee(self, foreseen: Foreseen) -> None:
+        """The queue policies have been asked what they say of its end."""
+        self.foreseen = foreseen
 
     def broke(self, error: Exception) -> None:
         """A processor, ours or the user's, failed."""

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections import Counter, deque
 from collections.abc import Callable, Iterable, Sequence
 from itertools import chain, islice
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from anabranch.frontier.checkpoints import NO_FOLDER, LastBatch
 from anabranch.frontier.policies.hosts import authority
@@ -27,7 +27,7 @@ from anabranch.frontier.records import (
     Verdict,
     VerdictKind,
 )
-from anabranch.frontier.scheduling.queues import QueueRules
+from anabranch.frontier.scheduling.queues import Charge, QueueRules
 from anabranch.frontier.scheduling.readylist import Outbox
 from anabranch.frontier.scheduling.schedule import Schedule
 from anabranch.frontier.seen import KnownCounts, SeenFilter
@@ -72,6 +72,14 @@ class Fresh:
         return None
 
 
+class Foreseen(NamedTuple):
+    """What the policies say of a page before it ends, so that they need not be asked at its end."""
+
+    charge: Charge  #: for the page's lease
+    lanes: dict[bytes, AssignedLane]  #: of each new candidate, by its key
+    precedences: dict[bytes, int]  #: of its row
+
+
 class Admission:
     """Gives verdicts on candidates and adds the new ones to the batch. Cost: O(1) a candidate, vectorised where possible."""
 
@@ -94,19 +102,34 @@ class Admission:
         self.marking = marking  #: the keys that are not in the filter yet
         self._outbound = outbound
 
-    def accept(self, candidates: Sequence[Candidate], via: int, via_url: str | None = None) -> list[Verdict]:
+    def accept(
+        self, candidates: Sequence[Candidate], via: int, via_url: str | None = None, foreseen: Foreseen | None = None
+    ) -> list[Verdict]:
         """One verdict per candidate, in order; new ones become rows of the batch. Raises: PolicyError, before any change."""
         verdicts, fresh = self._judge(candidates)
         if not fresh.candidates:
             return verdicts
+        if foreseen is not None and foreseen.lanes.keys() >= {*fresh.keys}:
+            lanes = [foreseen.lanes[key] for key in fresh.keys]
+            precedences = [foreseen.precedences[key] for key in fresh.keys]
+        else:
+            lanes = self.assignment.lanes_of([candidate.url for candidate in fresh.candidates], fresh.hosts)
+            precedences = self._precedences(fresh.candidates, via_url)
         if self._outbound is not None:
-            self._accept_shared(self._outbound, fresh, via, via_url)
+            self._accept_shared(self._outbound, fresh, lanes, precedences, via)
             return verdicts
-        lanes = self.assignment.lanes_of([candidate.url for candidate in fresh.candidates], fresh.hosts)
-        precedences = self._precedences(fresh.candidates, via_url)
         self._add_rows(fresh, lanes, precedences, via)
         self._remember(self._outbox.batch.new[-1].ordinal, fresh.keys)
         return verdicts
+
+    def foresee(self, charge: Charge, candidates: Sequence[Candidate], via_url: str | None) -> Foreseen:
+        """The lanes and precedences of those that `accept` would add; changes nothing. Raises: PolicyError."""
+        fresh = self._judge(candidates)[1]
+        lanes = self.assignment.lanes_of([candidate.url for candidate in fresh.candidates], fresh.hosts)
+        precedences = self._precedences(fresh.candidates, via_url)
+        return Foreseen(
+            charge, dict(zip(fresh.keys, lanes, strict=True)), dict(zip(fresh.keys, precedences, strict=True))
+        )
 
     def adopt(self, links: Sequence[LinkRow]) -> None:
         """Add links of other workers to the batch as rows; their keys are in the store."""
@@ -124,14 +147,15 @@ class Admission:
         if links:
             self._remember(self._outbox.last_number, [link.dedup_key() for link in links])
 
-    def _accept_shared(self, outbound: Outbound, fresh: Fresh, via: int, via_url: str | None) -> None:
+    def _accept_shared(
+        self, outbound: Outbound, fresh: Fresh, lanes: Sequence[AssignedLane], precedences: Sequence[int], via: int
+    ) -> None:
         """Queue what is in shares of ours, send the rest. A policy that fails for a URL fails here, not where it is sent."""
-        lanes = self.assignment.lanes_of([candidate.url for candidate in fresh.candidates], fresh.hosts)
         own, others = outbound.parted(fresh)
-        precedences, sent = self._precedences(own.candidates, via_url), self._precedences(others.candidates, via_url)
         lane_of = dict(zip(fresh.keys, lanes, strict=True))
-        self._add_rows(own, [lane_of[key] for key in own.keys], precedences, via)
-        outbound.send(others, sent, via)
+        precedence_of = dict(zip(fresh.keys, precedences, strict=True))
+        self._add_rows(own, [lane_of[key] for key in own.keys], [precedence_of[key] for key in own.keys], via)
+        outbound.send(others, [precedence_of[key] for key in others.keys], via)
         self._remember(self._outbox.last_number, fresh.keys)
 
     def _add_rows(self, fresh: Fresh, lanes: Sequence[AssignedLane], precedences: Sequence[int], via: int) -> None:

@@ -14,6 +14,7 @@ from contextlib import suppress
 from functools import partial
 from typing import Any, TypeVar
 
+from anabranch.frontier.admission import Foreseen
 from anabranch.frontier.errors import FrontierError
 from anabranch.frontier.frontier import Frontier
 from anabranch.frontier.inspect.operations import Operations
@@ -83,10 +84,16 @@ class AsyncFrontier:
                     self.release(waiter.result())
             raise
 
-    def finish(self, lease: Lease, outcome: Outcome, discovered: Sequence[Candidate] = ()) -> list[Verdict]:
+    def finish(
+        self,
+        lease: Lease,
+        outcome: Outcome,
+        discovered: Sequence[Candidate] = (),
+        foreseen: Foreseen | None = None,
+    ) -> list[Verdict]:
         """As `Frontier.finish`; wakes waiting tasks."""
         try:  # as `_then_pump`, inlined because it runs for each page
-            return self.core.finish(lease, outcome, discovered)
+            return self.core.finish(lease, outcome, discovered, foreseen)
         finally:
             self._pump()
 

@@ -10,13 +10,15 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
+from functools import partial
 
+from anabranch.frontier.admission import Foreseen
 from anabranch.frontier.checkpoints import Checkpoints
 from anabranch.frontier.completion import check_outcome
 from anabranch.frontier.errors import PolicyError, unwritable
 from anabranch.frontier.inspect.operations import Operations
 from anabranch.frontier.inspect.statistics import FrontierCounts, count
-from anabranch.frontier.parts import Advancing, Parts, flushed, run
+from anabranch.frontier.parts import Advancing, Parts, flushed, foresee, run
 from anabranch.frontier.records import BUSY, Candidate, GateKey, Lease, Outcome, Verdict, Wake, name_id
 from anabranch.frontier.scheduling.gates import Gate
 from anabranch.frontier.seen import SeenFilter
@@ -61,6 +63,7 @@ class Frontier:
         self.advancing = Advancing(store, parts)  #: moves queued URLs to the front
         self.unacknowledged = parts.store_link.unacknowledged  #: what the store has got and has not made durable
         self.holds = parts.schedule.holds  #: services that are away, and what waits for them
+        self.foresee = partial(foresee, parts)  #: asks the policies what `finish` will need, while nothing is changed
         self.known = parts.admission.marking.counts  #: links that are known; the host counts those that it remembers
         self.hosting = parts.store_link.hosting  #: the shares of one of several workers; None: it has the whole job
 
@@ -124,16 +127,24 @@ class Frontier:
         self._store_link.drain()
         return self._parts.wake(self._clock())
 
-    def finish(self, lease: Lease, outcome: Outcome, discovered: Sequence[Candidate] = ()) -> list[Verdict]:
+    def finish(
+        self,
+        lease: Lease,
+        outcome: Outcome,
+        discovered: Sequence[Candidate] = (),
+        foreseen: Foreseen | None = None,
+    ) -> list[Verdict]:
         """Give a lease back with its outcome and the page's outlinks, as one transaction; never BUSY.
+
+        `foreseen`: by `foresee`, for the same outcome and candidates, so that no policy need be asked.
 
         Raises, before any change: LeaseLost; PolicyError for a bad outcome (`check_outcome`) and failed user functions.
         """
         check_outcome(lease, outcome)
         self._store_link.drain()
         held = self._leases.find(lease)
-        charge = self._rules.charge(held[1].queue, held[2], outcome.kind)
-        verdicts = self._admission.accept(discovered, lease.ordinal, lease.url) if discovered else []
+        charge = self._rules.charge(held[1].queue, held[2], outcome.kind) if foreseen is None else foreseen.charge
+        verdicts = self._admission.accept(discovered, lease.ordinal, lease.url, foreseen) if discovered else []
         self._leases.drop(held)
         self._completion.end(held, outcome, charge, self._clock())
         self._store_link.send(1)

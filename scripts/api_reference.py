@@ -32,6 +32,9 @@ _OURS = {
     "Visit": {
         "received",
         "recalled",
+        "postponed",
+        "foresee",
+        "foreseen",
         "failed",
         "broke",
         "decide",

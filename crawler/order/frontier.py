@@ -25,6 +25,7 @@ from anabranch.crawler.order.values import (
     contradiction,
 )
 from anabranch.frontier.policies.shares import MOST_SHARES
+from anabranch.frontier.policies.userfunctions import is_user_function
 
 DATABASES = ("postgresql://", "postgresql+psycopg://")
 
@@ -66,6 +67,11 @@ class FrontierSection(Section):
     def is_shared(self) -> bool:
         """Several workers may crawl the job."""
         return self.shares > 1
+
+    @property
+    def has_user_functions(self) -> bool:
+        """A policy that is asked about URLs is a user function."""
+        return any(map(is_user_function, (self.policy, self.cost, self.uri_precedence, self.queue_precedence)))
 
     @property
     def is_in_database(self) -> bool:

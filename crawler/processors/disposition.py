@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 
 import structlog
@@ -50,7 +51,7 @@ class Disposition:
                 self.frontier.release(visit.lease)
                 return None
             await self.recorder.end(visit, outcome.kind)
-            verdicts = self.frontier.finish(visit.lease, outcome, visit.discovered)
+            verdicts = self.frontier.finish(visit.lease, outcome, visit.discovered, visit.foreseen)
         except LeaseLost:
             log.warning("lease lost: the URL is fetched again; a longer [frontier] lease helps", url=visit.lease.url)
             return None
@@ -64,6 +65,13 @@ class Disposition:
             again_s = max(now_s + outcome.after_s, now_s if opens_s is None else opens_s)
         self.statistics.troubles.record(visit, outcome.kind, now_s, again_s)
         return outcome.kind
+
+    def foresee(self, visit: Visit) -> None:
+        """Ask the queue policies before anything of the visit is written. Raises: PolicyError."""
+        outcome = decide(visit, self.clock(), self.name_retries_s)
+        if outcome is not None:
+            with suppress(LeaseLost):  # the end of the visit reports it
+                visit.foresee(self.frontier.core.foresee(visit.lease, outcome.kind, visit.discovered))
 
     async def record_robots(self, visit: Visit, url: str, response: Response) -> None:
         """A robots.txt was fetched in a page's place."""

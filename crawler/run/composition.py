@@ -164,7 +164,10 @@ async def open_parts(context: RunContext, opened: AsyncExitStack) -> RunParts:
     fetched_bytes = await asyncio.to_thread(_begin_round, context)
     limits = _limits(context, frontier.core.counts().done, fetched_bytes)
     dispose = admission.informed_after(disposition)
-    explainer, services = _explainer(context, admission, book, chain), _services(context, frontier, resolver, fetcher)
+    explainer, services = (
+        _explainer(context, admission, book, chain),
+        _services(context, disposition, resolver, fetcher),
+    )
     if share is not None:
         chain, dispose = share.metered(chain, dispose, context.statistics)
     counted = limits.counting(dispose)
@@ -278,12 +281,20 @@ def _fetcher(context: RunContext, resolver: Resolver, frontier: Frontier) -> Fet
     )
 
 
-def _services(context: RunContext, frontier: AsyncFrontier, resolver: Resolver, fetcher: Fetcher) -> Services:
+def _services(context: RunContext, disposition: Disposition, resolver: Resolver, fetcher: Fetcher) -> Services:
     section, statistics = context.order.fetch, context.statistics
     worker = "" if context.share is None else context.share.worker
     gates = ServiceGates(section.outage_first_s, section.outage_max_s, worker)
     known = known_services(resolver, fetcher)
-    return Services(gates, frontier, context.run_state, context.clock, known, lambda: statistics.pages > 0)
+    return Services(
+        gates,
+        disposition.frontier,
+        context.run_state,
+        context.clock,
+        known,
+        lambda: statistics.pages > 0,
+        disposition.foresee if context.order.frontier.has_user_functions else None,
+    )
 
 
 def _recorder(context: RunContext, files: JournalFiles, exchanges: ExchangeMaker | None, tags: SourceTags) -> Recorder:

@@ -69,14 +69,19 @@ class Services:
         clock: Callable[[], float],
         known: Mapping[str, Service],
         has_pages: Callable[[], bool],
+        foresee: Callable[[Visit], None] | None = None,
     ) -> None:
-        """`known` are the services with a probe, by name; `has_pages`: pages were fetched in this run."""
+        """`known` are the services with a probe, by name; `has_pages`: pages were fetched in this run.
+
+        `foresee` asks the queue policies what they say of a visit's end; None: none is a user function.
+        """
         self.gates = gates
         self._frontier = frontier
         self._run_state = run_state
         self._clock = clock
         self._known = known
         self._has_pages = has_pages
+        self._foresee = foresee
         self._changed = asyncio.Event()
         self._passed: set[str] = set()  #: services that a visit finds out about
         self._names: dict[int, GateKey] = {}  #: URLs that wait because their name only times out -> their gates
@@ -91,6 +96,11 @@ class Services:
             if self.names_waiting:
                 self.names_waiting = 0
                 self._report()
+
+    def foresee(self, visit: Visit) -> None:
+        """Ask the queue policies that are user functions, before anything of the visit is written. Raises: PolicyError."""
+        if self._foresee is not None:
+            self._foresee(visit)
 
     def judge(self, lease: Lease, error: FetchError) -> FetchError:
         """The failure of a visit, after the gate of a service that it met is shut. Call it before the lease is ended."""

@@ -15,14 +15,14 @@ from typing import Protocol
 import structlog
 
 from anabranch.crawler.outcomes.errors import CrawlerError, lacks_memory
-from anabranch.crawler.outcomes.failures import FetchError
+from anabranch.crawler.outcomes.failures import FetchError, ServiceAway
 from anabranch.crawler.outcomes.userfunctions import UserFunctionFailed
 from anabranch.crawler.report.statistics import CrawlStatistics, WorkerBoard
 from anabranch.crawler.run.services import Services
 from anabranch.crawler.visit import Chain, Dispose, Step, Visit
 from anabranch.frontier.aio import AsyncFrontier, Drained
 from anabranch.frontier.cancellation import to_the_end
-from anabranch.frontier.errors import FrontierError, LeaseLost
+from anabranch.frontier.errors import FrontierError, LeaseLost, PolicyError
 from anabranch.frontier.records import Lease, Outcome, OutcomeKind
 
 log = structlog.get_logger(__name__)
@@ -162,9 +162,15 @@ class WorkerPool:
             for name, process in self.chain:
                 self.board.enter(visit.worker, name)
                 if await process(visit) is Step.STOP:
-                    return
+                    break
+            if self.services is not None:
+                self.services.foresee(visit)
         except FetchError as error:
-            visit.failed(error if self.services is None else self.services.judge(visit.lease, error))
+            self._fail(visit, error)
+        except PolicyError as error:
+            if not isinstance(error.__cause__, ServiceAway):
+                raise
+            self._fail(visit, error.__cause__)
         except (CrawlerError, FrontierError):
             raise
         except UserFunctionFailed as error:
@@ -175,3 +181,11 @@ class WorkerPool:
                 raise
             visit.broke(error)
             log.exception("processor failed", url=visit.lease.url)
+
+    def _fail(self, visit: Visit, error: FetchError) -> None:
+        if self.services is not None:
+            error = self.services.judge(visit.lease, error)
+        if isinstance(error, ServiceAway):
+            visit.postponed(error)
+        else:
+            visit.failed(error)

@@ -38,6 +38,7 @@ LOW_WINDOW = 4
 _PAUSED: Final = Standing.PAUSED
 _OPEN: Final = Standing.OPEN
 _DONE: Final = OutcomeKind.DONE
+_DEFERRED: Final = OutcomeKind.DEFERRED
 _FAILED: Final = OutcomeKind.FAILED
 _HOLDS_LEASES: Final = Holds.LEASES
 _HOLDS_HEADS: Final = Holds.HEADS
@@ -400,7 +401,9 @@ class QueueRules:
         return self.queues.floor
 
     def charge(self, queue: WorkQueue, head: Head, kind: OutcomeKind) -> Charge:
-        """The charge for a lease that ends so. Raises: PolicyError."""
+        """The charge for a lease that ends so; a deferred one costs nothing and asks no policy. Raises: PolicyError."""
+        if kind is _DEFERRED:
+            return 0, queue.precedence
         cost = self.cost.constant
         if cost is None:
             row, via = head

@@ -351,36 +351,94 @@ async def test_a_proxy_that_wants_a_password_ends_the_run_at_once(web: SmallWeb,
 class Model:
     """What a user function asks."""
 
-    is_away = False
+    is_away: Callable[[], object] = bool
+
+
+def ask() -> None:
+    """Ask the service."""
+    if Model.is_away():
+        raise anabranch.ServiceAway("language model", "503")
 
 
 async def judge(visit: anabranch.Visit) -> None:
-    """A processor that needs a service of its own."""
-    if Model.is_away:
-        raise anabranch.ServiceAway("language model", "503")
+    """A processor."""
+    ask()
 
 
 def rule(target: anabranch.Target) -> None:
-    """A rule that needs it, too."""
-    if Model.is_away:
-        raise anabranch.ServiceAway("language model", "503")
+    """A scope rule."""
+    ask()
 
 
-@pytest.mark.parametrize(
-    "section", [{"job": {"processors": [f"{__name__}:judge"]}}, {"scope": {"rules": [f"{__name__}:rule"]}}]
-)
+def wants_body(head: anabranch.PageHead) -> None:
+    """A rule before the body."""
+    ask()
+
+
+def key_of(url: str) -> str:
+    """A canonicaliser."""
+    ask()
+    return url
+
+
+def queue_of(url: str) -> str:
+    """A queue policy."""
+    ask()
+    return f"queue {len(url) % 2}"
+
+
+def queues_of(urls: list[str]) -> list[str]:
+    """The same for many URLs."""
+    ask()
+    return [f"queue {len(url) % 2}" for url in urls]
+
+
+queues_of.batch = True  # type: ignore[attr-defined]
+
+
+def cost_of(url: str, via: str | None, hops: str) -> int:
+    """A cost policy; it gives URLs their precedence, too."""
+    ask()
+    return 1
+
+
+def row_of(candidate: Any, via: str | None) -> int:
+    """A URI precedence."""
+    ask()
+    return 7
+
+
+def rank_of(history: Any) -> int:
+    """A queue precedence."""
+    ask()
+    return 7
+
+
+FUNCTIONS: dict[str, dict[str, Any]] = {
+    "processor": {"job": {"processors": [f"{__name__}:judge"]}},
+    "scope rule": {"scope": {"rules": [f"{__name__}:rule"]}},
+    "body rule": {"fetch": {"body_rules": [f"{__name__}:wants_body"]}},
+    "canonicaliser": {"urls": {"canonicalization": [f"{__name__}:key_of"]}},
+    "queue policy": {"frontier": {"policy": f"{__name__}:queue_of"}},
+    "batch of a queue policy": {"frontier": {"policy": f"{__name__}:queues_of"}},
+    "cost": {"frontier": {"cost": f"{__name__}:cost_of"}},
+    "URI precedence": {"frontier": {"uri_precedence": f"{__name__}:row_of"}},
+    "queue precedence": {"frontier": {"queue_precedence": f"{__name__}:rank_of"}},
+}
+
+
+@pytest.mark.parametrize("section", FUNCTIONS.values(), ids=FUNCTIONS)
 async def test_a_user_functions_service_is_waited_for(
     web: SmallWeb, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, section: dict[str, Any]
 ) -> None:
     """The page that met it is fetched again, its links included; the others wait, but for one at a time that finds out."""
+    monkeypatch.setattr(Model, "is_away", web.ledger.counts)  # from the first request on
     crawl = Crawl(tmp_path / "job", web, dns={"hosts": web.hosts}, **section)
     async with running(crawl) as task:
-        await until(lambda: crawl.pages >= SOON)
-        monkeypatch.setattr(Model, "is_away", True)
         now = await crawl.waits()
         assert [(service["service"], service["reason"]) for service in now.services] == [("language model", "503")]
         fetched = crawl.pages
-        monkeypatch.setattr(Model, "is_away", False)
+        monkeypatch.setattr(Model, "is_away", bool)
         code = await task
     assert fetched < len(crawl.oracle)
     assert (code, crawl.crawled()) == (ExitCode.DONE, crawl.oracle)
