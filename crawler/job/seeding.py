@@ -230,7 +230,7 @@ class Seeding:
     async def facts(self, failures: Mapping[str, str]) -> list[SeedFact]:
         """The outcome of each seed of this run that the operator gave; `failures` has details by URL."""
         seeds = list(self.book)
-        keys = seed_keys(seeds, self.maker.key)
+        keys = known_keys([seed.url for seed in seeds], self.maker.key)
         ended = await asyncio.to_thread(self.frontier.core.operations.ended, list(keys.values()))
         return seed_outcomes(seeds, keys, ended, failures)
 
@@ -281,12 +281,12 @@ def keys_of(seeds: Iterable[Seed], key: KeyOf) -> list[bytes]:
         return [key_of(seed.url, key) for seed in seeds]
 
 
-def seed_keys(seeds: Iterable[Seed], key: KeyOf) -> dict[str, bytes]:
-    """The keys of seeds, for a report; a seed for which a user function fails is left out."""
+def known_keys(urls: Iterable[str], key: KeyOf) -> dict[str, bytes]:
+    """The keys of URLs, for a report; one for which a user function fails is left out."""
     keys: dict[str, bytes] = {}
-    for seed in seeds:
+    for url in urls:
         with suppress(UserFunctionFailed, ServiceAway):
-            keys[seed.url] = key_of(seed.url, key)
+            keys[url] = key_of(url, key)
     return keys
 
 

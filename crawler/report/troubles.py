@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from anabranch.crawler.accounts.crawl_log import iso_time
-from anabranch.crawler.outcomes.failures import UNTRIED
+from anabranch.crawler.outcomes.failures import UNTRIED, NameTimeout
 from anabranch.crawler.outcomes.status import describe
 from anabranch.crawler.outcomes.userfunctions import UserFunctionFailed
 from anabranch.crawler.report.logtail import last_lines
@@ -106,6 +106,15 @@ def reasons_logged(directory: Path) -> dict[str, str]:
         for failure in _last_failures(file):
             reasons.setdefault(failure["url"], _printable(failure["message"] or failure["words"], _REASON_CHARS))
     return reasons
+
+
+def names_logged(directory: Path) -> list[str]:
+    """The URLs whose last try failed because their name only timed out, from the lines that `last_logged` reads."""
+    last: dict[str, bool] = {}
+    for file in _error_files(directory):
+        for failure in _last_failures(file):
+            last.setdefault(failure["url"], failure.get("exception") == NameTimeout.__name__ and not failure["final"])
+    return [url for url, is_waiting in last.items() if is_waiting]
 
 
 def _error_files(directory: Path) -> list[Path]:

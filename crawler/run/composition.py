@@ -28,7 +28,7 @@ from anabranch.crawler.job.changes import settle_changes
 from anabranch.crawler.job.folder import JobFolder
 from anabranch.crawler.job.frontier import frontier_order, has_urls, open_job
 from anabranch.crawler.job.journal import Journal, JournalFiles, open_journal, warc_facts
-from anabranch.crawler.job.seeding import CandidateMaker, Seeding
+from anabranch.crawler.job.seeding import CandidateMaker, Seeding, known_keys
 from anabranch.crawler.job.seeds import SEED_BOOK, Book, SeedBook, SourceTags, require_seeds
 from anabranch.crawler.job.state import begin_round, current_round, round_of_run
 from anabranch.crawler.order.fetch import fetch_options, site_of
@@ -42,7 +42,7 @@ from anabranch.crawler.processors.preconditions import RobotsPrecondition
 from anabranch.crawler.processors.recorder import ExchangeMaker, Recorder
 from anabranch.crawler.report.progress_log import ProgressFacts
 from anabranch.crawler.report.statistics import CrawlStatistics, WorkerBoard
-from anabranch.crawler.report.troubles import Trouble, last_logged
+from anabranch.crawler.report.troubles import Trouble, last_logged, names_logged
 from anabranch.crawler.run.explain import UrlExplainer
 from anabranch.crawler.run.limits import RunLimits
 from anabranch.crawler.run.run_state import RunState
@@ -164,10 +164,7 @@ async def open_parts(context: RunContext, opened: AsyncExitStack) -> RunParts:
     fetched_bytes = await asyncio.to_thread(_begin_round, context)
     limits = _limits(context, frontier.core.counts().done, fetched_bytes)
     dispose = admission.informed_after(disposition)
-    explainer, services = (
-        _explainer(context, admission, book, chain),
-        _services(context, disposition, resolver, fetcher),
-    )
+    explainer, services = _explainer(context, admission, book, chain), _services(context, chain_parts)
     if share is not None:
         chain, dispose = share.metered(chain, dispose, context.statistics)
     counted = limits.counting(dispose)
@@ -281,19 +278,19 @@ def _fetcher(context: RunContext, resolver: Resolver, frontier: Frontier) -> Fet
     )
 
 
-def _services(context: RunContext, disposition: Disposition, resolver: Resolver, fetcher: Fetcher) -> Services:
+def _services(context: RunContext, parts: ChainParts) -> Services:
     section, statistics = context.order.fetch, context.statistics
     worker = "" if context.share is None else context.share.worker
     gates = ServiceGates(section.outage_first_s, section.outage_max_s, worker)
-    known = known_services(resolver, fetcher)
+    known = known_services(parts.resolver, parts.fetcher)
     return Services(
         gates,
-        disposition.frontier,
+        parts.frontier,
         context.run_state,
-        context.clock,
         known,
         lambda: statistics.pages > 0,
-        disposition.foresee if context.order.frontier.has_user_functions else None,
+        parts.disposition.foresee if context.order.frontier.has_user_functions else None,
+        lambda: list(known_keys(names_logged(context.job.directory), parts.admission.canonicalizer.key).items()),
     )
 
 

@@ -33,8 +33,10 @@ from anabranch.crawler.outcomes.failures import (
 from anabranch.crawler.run.run_state import RunState
 from anabranch.crawler.run.service_gates import ServiceGates
 from anabranch.crawler.run.verbs import QUEUE_GATE
+from anabranch.crawler.urls.parsing import host_of
 from anabranch.frontier.aio import AsyncFrontier
-from anabranch.frontier.records import GateKey, Lease, OutcomeKind
+from anabranch.frontier.errors import PolicyError
+from anabranch.frontier.records import GateKey, Lease, OutcomeKind, UrlState
 from anabranch.frontier.times import counted, duration_words
 
 if TYPE_CHECKING:
@@ -66,22 +68,24 @@ class Services:
         gates: ServiceGates,
         frontier: AsyncFrontier,
         run_state: RunState,
-        clock: Callable[[], float],
         known: Mapping[str, Service],
         has_pages: Callable[[], bool],
         foresee: Callable[[Visit], None] | None = None,
+        earlier_names: Callable[[], list[tuple[str, bytes]]] = list,
     ) -> None:
         """`known` are the services with a probe, by name; `has_pages`: pages were fetched in this run.
 
-        `foresee` asks the queue policies what they say of a visit's end; None: none is a user function.
+        `foresee` asks the queue policies what they say of a visit's end; None: none is a user function. `earlier_names`
+        (blocks): the URLs, with their keys, whose name only timed out in an earlier run.
         """
         self.gates = gates
         self._frontier = frontier
         self._run_state = run_state
-        self._clock = clock
+        self._clock = frontier.core.now_s
         self._known = known
         self._has_pages = has_pages
         self._foresee = foresee
+        self._earlier_names = earlier_names
         self._changed = asyncio.Event()
         self._passed: set[str] = set()  #: services that a visit finds out about
         self._names: dict[int, GateKey] = {}  #: URLs that wait because their name only times out -> their gates
@@ -123,6 +127,7 @@ class Services:
 
     async def watch(self) -> None:
         """Probe services that are away, and end the run if one is away for too long; until cancelled."""
+        await self._recall_names()
         while not self._run_state.stopped.is_set():
             self._changed.clear()
             now_s = self._clock()
@@ -212,6 +217,19 @@ class Services:
             return error
         self._run_state.stop(WhyEnded.PROXY_REFUSED, detail=str(error))
         return ServiceAway(proxy_service(error.proxy), error.reason)
+
+    async def _recall_names(self) -> None:
+        """Learn which queued URLs wait because their name only timed out in an earlier run."""
+        if not self._frontier.core.counts().waiting:
+            return
+        urls = await asyncio.to_thread(self._earlier_names)
+        with suppress(
+            PolicyError
+        ):  # a user function does not know their queues: the crawl waits without saying for what
+            for record in await self._frontier.look(self._frontier.core.operations.views.records(urls)):
+                if record is not None and record.state is UrlState.WAITING:
+                    self._names.setdefault(record.ordinal, GateKey(host_of(record.url)))
+        self._look_at_names()
 
     def _look_at_names(self) -> None:
         """Whether nothing is left but URLs of names that only time out."""

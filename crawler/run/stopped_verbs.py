@@ -32,7 +32,7 @@ from anabranch.crawler.job.seeding import (
     add_in_steps,
     added_in_steps,
     keys_of,
-    seed_keys,
+    known_keys,
     seed_outcomes,
 )
 from anabranch.crawler.job.seeds import Book, Seed, SourceTags
@@ -138,7 +138,7 @@ def reasons_of(verdict: WhyEnded, seed_statuses: Sequence[int], operations: Oper
 
 def stopped_seed_outcomes(directory: Path, seeds: Sequence[Seed], key: KeyOf, frontier: Frontier) -> list[SeedFact]:
     """The outcomes of a stopped job's seeds, from its Frontier and errors.jsonl (blocks)."""
-    keys = seed_keys(seeds, key)
+    keys = known_keys([seed.url for seed in seeds], key)
     ended = frontier.operations.ended(list(keys.values()))
     return seed_outcomes(seeds, keys, ended, reasons_logged(directory))
 
@@ -254,7 +254,9 @@ def report_of_whole(whole: WholeJob, job: SharedJob, given: Arguments) -> Facts:
     """A report of a job that nobody crawls, from its rows. Raises: UsageError."""
     kind, limit = report_kind(given.get("name")), report_limit(given)
     seeds = list(whole.seeds)
-    keys = seed_keys(seeds, Canonicalizer(whole.order.run_of(whole.order.urls.canonicalization)).key)
+    keys = known_keys(
+        [seed.url for seed in seeds], Canonicalizer(whole.order.run_of(whole.order.urls.canonicalization)).key
+    )
     fared = seed_outcomes(seeds, keys, whole.frontier.operations.ended(list(keys.values())))
     with view_of(job.database.do(all_totals)) as view:
         return json_facts(kind.make(facts_of_stopped(job.name, whole.frontier, fared, view, Round())), limit)

@@ -282,6 +282,21 @@ async def test_a_name_that_only_times_out_is_told_from_its_servers(web: SmallWeb
     assert names.questions["c.test", "A"] >= 2
 
 
+async def test_a_crawl_that_begins_again_knows_the_names_that_only_time_out(web: SmallWeb, tmp_path: Path) -> None:
+    """It has nothing else to do, and waits for them as the run before did."""
+    async with Names(silent=["c.test"]) as names:
+        del names.table["c.test"]
+        for pages in (2 * len(NAMES) * (len(PATHS) + 1) // 3, 0):
+            crawl = Crawl(tmp_path / "job", web, port=f":{web.port}", dns=dns_of(names), fetch={"name_retries": ["1h"]})
+            async with running(crawl) as task:
+                await until(lambda crawl=crawl: crawl.take().names_waiting)  # type: ignore[misc]
+                now = crawl.take()
+                assert (now.names_waiting, now.pages) == (1, pages)
+                assert "waits to try 1 name without an answer again, the next in " in progress_line(now)
+                crawl.controller.stop(WhyEnded.OPERATOR)
+                await task
+
+
 @pytest.mark.parametrize(
     ("pages_before", "code", "why"),
     [(0, ExitCode.NO_SEED_ANSWERED, "never reached"), (SOON, ExitCode.SERVICE_AWAY, "away for too long")],
@@ -354,7 +369,7 @@ class Model:
     is_away: Callable[[], object] = bool
 
 
-def ask() -> None:
+def need() -> None:
     """Ask the service."""
     if Model.is_away():
         raise anabranch.ServiceAway("language model", "503")
@@ -362,34 +377,34 @@ def ask() -> None:
 
 async def judge(visit: anabranch.Visit) -> None:
     """A processor."""
-    ask()
+    need()
 
 
 def rule(target: anabranch.Target) -> None:
     """A scope rule."""
-    ask()
+    need()
 
 
 def wants_body(head: anabranch.PageHead) -> None:
     """A rule before the body."""
-    ask()
+    need()
 
 
 def key_of(url: str) -> str:
     """A canonicaliser."""
-    ask()
+    need()
     return url
 
 
 def queue_of(url: str) -> str:
     """A queue policy."""
-    ask()
+    need()
     return f"queue {len(url) % 2}"
 
 
 def queues_of(urls: list[str]) -> list[str]:
     """The same for many URLs."""
-    ask()
+    need()
     return [f"queue {len(url) % 2}" for url in urls]
 
 
@@ -398,19 +413,19 @@ queues_of.batch = True  # type: ignore[attr-defined]
 
 def cost_of(url: str, via: str | None, hops: str) -> int:
     """A cost policy; it gives URLs their precedence, too."""
-    ask()
+    need()
     return 1
 
 
 def row_of(candidate: Any, via: str | None) -> int:
     """A URI precedence."""
-    ask()
+    need()
     return 7
 
 
 def rank_of(history: Any) -> int:
     """A queue precedence."""
-    ask()
+    need()
     return 7
 
 

@@ -123,7 +123,7 @@ class Crawl:
         self.run_state = RunState(lambda _: None, self._phase)
         known = {name: world.service(name, has_worked=lambda: bool(world.visits)) for name in world.outages}
         gates = ServiceGates(first_s, most_s)
-        self.services = Services(gates, frontier, self.run_state, now_s, known, lambda: bool(world.visits))
+        self.services = Services(gates, frontier, self.run_state, known, lambda: bool(world.visits))
         limit = PageLimit(None, on_reached=lambda: None)
         board, statistics = WorkerBoard(), CrawlStatistics(started_s=now_s())
         chain = (("fetch", world.fetch),)
@@ -339,7 +339,7 @@ def test_a_rule_of_a_proxy_ends_the_run_only_before_it_has_let_anything_through(
         async with memory_frontier("http://a.test/") as frontier:
             state = RunState(lambda _: None)
             known = {"proxy http://p:1": Service(lambda _: True, lambda: has_worked)}
-            services = Services(ServiceGates(60.0, 0.0), frontier, state, now_s, known, lambda: True)
+            services = Services(ServiceGates(60.0, 0.0), frontier, state, known, lambda: True)
             lease = await frontier.lease()
             refused = ProxyRefused("http://p:1", "does not connect", is_rule=True)
             judged: FetchError = services.judge(lease, refused)
