@@ -393,6 +393,27 @@ def _damaged(what: str, path: Path) -> SeedBookDamaged:
     )
 
 
+#: The number in the payload of a URL without a known seed that is queued again: no seed has it.
+_NO_SEED = b"\xff" * 8
+
+
+def queued_again(payload: bytes | None) -> bytes:
+    """The payload of a URL that has ended and is queued again: the same number, behind a zero byte."""
+    return b"\0" + (inherited(payload) or _NO_SEED)
+
+
+def is_queued_again(payload: bytes | None) -> bool:
+    """Whether the URL with this payload has ended before, and is queued again on purpose."""
+    return payload is not None and len(payload) > 1 and payload.startswith(b"\0")
+
+
+def inherited(payload: bytes | None) -> bytes | None:
+    """The payload for what a page with this one leads to."""
+    if payload is None or not is_queued_again(payload):
+        return payload
+    return None if payload[1:] == _NO_SEED else payload[1:]
+
+
 class SourceTags:
     """Seeds to numbers, and back. Seeds are added in the book's order, redirects included."""
 

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from anabranch.crawler.archive.databases import as_system_errors, engine_for, is_damaged, reason
+from anabranch.crawler.job.seeds import queued_again
 from anabranch.crawler.outcomes.errors import ExitCode, StorageError, storage_error
 from anabranch.crawler.outcomes.status import FetchStatus
 from anabranch.crawler.scope.parameters import Template
@@ -194,7 +195,7 @@ def due_again(
     records = ended(keys)
     known = [(row, records[one]) for row, one in zip(skipped, keys, strict=True) if one in records]
     due = [
-        Candidate(row.url, key(row.url), row.hops, row.payload, force=True)
+        Candidate(row.url, key(row.url), row.hops, queued_again(row.payload), force=True)
         for row, record in known
         if record.status == FetchStatus.SKIPPED
     ]

@@ -119,7 +119,7 @@ class DatabaseJob:
 
     def retry(self, arguments: Arguments) -> VerbAnswer:
         """By one worker for all, or in the rows. A job in a database runs again if any was queued."""
-        found = retried_all(self.answer, arguments)
+        found = retried_all(self.answer, {**arguments, "is_crawl": True})
         if not found.facts["queued"]:
             return found
         with self._shared(reads=False) as job:

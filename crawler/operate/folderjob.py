@@ -135,7 +135,7 @@ class FolderJob:
     def retry(self, arguments: Arguments) -> VerbAnswer:
         """By the crawl, or in the queue."""
         refuse_embedded(self.directory)
-        found = retried_all(self.answer, arguments)
+        found = retried_all(self.answer, {**arguments, "is_crawl": True})
         if found.is_running or not found.facts["queued"]:
             return found
         note = ""

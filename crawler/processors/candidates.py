@@ -17,6 +17,7 @@ import structlog
 from anabranch.crawler.extract.links import MANIFEST, REDIRECT, Link
 from anabranch.crawler.extract.sitemaps import robots_links
 from anabranch.crawler.job.seeding import CHUNK, schedule_all
+from anabranch.crawler.job.seeds import inherited
 from anabranch.crawler.outcomes.userfunctions import UserFunctionFailed
 from anabranch.crawler.processors.seen_urls import SeenUrls
 from anabranch.crawler.robots.retrieval import robots_url
@@ -89,11 +90,12 @@ class FindCandidates:
         urls = [link.url for link in links]
         keys = self.canonicalizer.keys(urls)
         new = compress(zip(links, keys, strict=True), await self.seen.are_new(urls, keys))
-        return [Candidate(link.url, key, hops + link.hop, visit.lease.payload) for link, key in new]
+        payload = inherited(visit.lease.payload)
+        return [Candidate(link.url, key, hops + link.hop, payload) for link, key in new]
 
     def _judge_each(self, visit: Visit, links: Sequence[Link], hops: str) -> list[Candidate]:
         """One by one, so that user functions may fail for some links and the others are found."""
-        page, payload = visit.lease.url, visit.lease.payload
+        page, payload = visit.lease.url, inherited(visit.lease.payload)
         found = []
         for link in links:
             path = hops + link.hop

@@ -3,7 +3,11 @@
     preselect: `check` before the fetch -> … extract -> `ParameterTraps` learns from the answer -> candidates
 
 The first difference queues again what its rule had skipped, before the page with the difference ends. Never skipped: seeds and
-what they redirect to, URLs from sitemaps, tries after the first. A sitemap that lists a URL says that its parameters matter.
+what they redirect to, URLs from sitemaps, tries after the first, URLs that are queued again after they have ended. A
+sitemap that lists a URL says that its parameters matter.
+
+Each worker of a job has rules of its own. If a share moves to another worker, that one learns the rules of its hosts anew; what
+the first one has skipped stays in its file, which queues it again.
 """
 
 from __future__ import annotations
@@ -17,6 +21,7 @@ import structlog
 from anabranch.crawler.extract.links import MANIFEST, REDIRECT
 from anabranch.crawler.fetch.response import Response
 from anabranch.crawler.job.seeding import schedule_all
+from anabranch.crawler.job.seeds import is_queued_again, queued_again
 from anabranch.crawler.job.skipped import SkippedUrl, SkippedUrls, due_again
 from anabranch.crawler.outcomes.failures import FetchError
 from anabranch.crawler.outcomes.status import FetchStatus
@@ -80,6 +85,8 @@ class ParameterTraps:
         """Before a fetch: skip the URL if a rule says so, after it is recorded. Raises: ParameterSkipped, StorageError."""
         if not self._is_on or lease.attempts or _is_wanted(lease.hops) or lease.url in self._seeds:
             return
+        if is_queued_again(lease.payload):
+            return
         template = self.rules.skips(lease.url)
         if template is None:
             return
@@ -109,7 +116,7 @@ class ParameterTraps:
             error = visit.failure
             if kind is not None and isinstance(error, ParameterSkipped) and not self.rules.holds(error.template):
                 lease = visit.lease
-                again = Candidate(lease.url, lease.key, lease.hops, lease.payload, force=True)
+                again = Candidate(lease.url, lease.key, lease.hops, queued_again(lease.payload), force=True)
                 await schedule_all(self._frontier, [again], lease)
             return kind
 

@@ -15,6 +15,7 @@ from functools import partial
 from operator import itemgetter
 from typing import Any
 
+from anabranch.crawler.job.seeds import queued_again
 from anabranch.crawler.outcomes.errors import CrawlerError, UsageError
 from anabranch.crawler.outcomes.status import describe
 from anabranch.crawler.urls.parsing import host_of, refusal, seed_url
@@ -253,7 +254,7 @@ def _change_queue(method: str, frontier: Frontier, given: Arguments) -> Facts:
 def retry(frontier: Frontier, given: Arguments) -> Steps[Facts]:
     """Queue failures again; a call looks at 10,000 of them. Arguments: statuses, such as -1, 503, 5xx; host, that host alone;
     since_s (epoch seconds), if it failed then or later; url; without any of these all. Of the call before: `more` as after,
-    and before_s.
+    and before_s. is_crawl: payloads are those of a crawl (`job.seeds`), which knows by them that no rule skips these URLs.
     """
     wants_status = status_argument(given.get("statuses") or ())
     host = None if given.get("host") is None else str(gate_key(text_argument(given, "host")))
@@ -276,8 +277,13 @@ def retry(frontier: Frontier, given: Arguments) -> Steps[Facts]:
         return failure.ended_s is not None and failure.ended_s >= since_s
 
     after = whole_argument(given, "after", least=0) if given.get("after") is not None else 0
-    report = yield from frontier.operations.retrying.steps(matches, after, before_s)
+    payload_of = queued_again if given.get("is_crawl") else _same
+    report = yield from frontier.operations.retrying.steps(matches, after, before_s, payload_of)
     return {**report._asdict(), "undated": undated, "note": ""}
+
+
+def _same(payload: bytes | None) -> bytes | None:
+    return payload
 
 
 def status_argument(listed: object) -> Callable[[int], bool]:

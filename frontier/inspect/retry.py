@@ -47,11 +47,16 @@ class Retrying:
         self._clock = clock
 
     def steps(
-        self, matches: Callable[[FailedRecord], bool], after: int = 0, before_s: float | None = None
+        self,
+        matches: Callable[[FailedRecord], bool],
+        after: int = 0,
+        before_s: float | None = None,
+        payload_of: Callable[[bytes | None], bytes | None] = lambda payload: payload,
     ) -> Steps[RetryReport]:
         """Queue the failures that match again, from the number `after` on, durably.
 
-        Only what failed up to `before_s` (now): what fails again meanwhile stays. Cost: 50 µs a failure, with its commit.
+        Only what failed up to `before_s` (now): what fails again meanwhile stays. `payload_of` gives each its payload.
+        Cost: 50 µs a failure, with its commit.
         Raises: PolicyError of a user's assignment or precedence; StoreUnavailable.
         """
         before_s = self._clock() if before_s is None else before_s
@@ -62,7 +67,7 @@ class Retrying:
             page = yield from asked(self._store.retry_reads.failed_after, after, PAGE)
             found = [one for one in page if (one.ended_s is None or one.ended_s <= before_s) and matches(one)]
             self._parts.store_link.drain()
-            lanes += self._parts.admission.requeue(found)
+            lanes += self._parts.admission.requeue([one._replace(payload=payload_of(one.payload)) for one in found])
             unknown += sum(one.hops is None for one in found)
             yield from flushed(self._parts, self._store)
             if len(page) < PAGE:

@@ -22,8 +22,11 @@ from anabranch.crawler.job.seeds import (
     SeedBookDamaged,
     SeedList,
     SourceTags,
+    inherited,
     is_begun,
+    is_queued_again,
     none_left,
+    queued_again,
     read_seeds,
 )
 from anabranch.crawler.outcomes.errors import DiskFull, ExitCode, NoFolder
@@ -478,4 +481,19 @@ def test_a_number_means_the_same_seed_in_the_next_run() -> None:
 def test_a_payload_that_names_no_seed_has_no_tag(payload: bytes | None) -> None:
     """Jobs of earlier versions and embedders have others."""
     assert SourceTags(seeds("http://a.test/")).tag_of(payload) is None
+
+
+def test_the_payload_of_a_url_that_is_queued_again_names_the_same_seed() -> None:
+    """What it leads to is not queued again, and has the payload of any link."""
+    tags = SourceTags(seeds(*(f"http://{number}.test/" for number in range(300))))
+    for payload in (
+        tags.payload_of("http://0.test/"),
+        tags.payload_of("http://7.test/"),
+        tags.payload_of("http://299.test/"),
+        None,
+    ):
+        again = queued_again(payload)
+        assert (is_queued_again(payload), is_queued_again(again), queued_again(again)) == (False, True, again)
+        assert (inherited(again), inherited(payload)) == (payload, payload)
+        assert tags.tag_of(again) == tags.tag_of(payload)
     assert SourceTags().payload_of("http://a.test/") is None

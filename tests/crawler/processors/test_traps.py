@@ -11,7 +11,8 @@ import pytest
 
 from anabranch.crawler.extract.links import Link
 from anabranch.crawler.fetch.response import Cut
-from anabranch.crawler.job.skipped import SkippedUrls
+from anabranch.crawler.job import seeds
+from anabranch.crawler.job.skipped import SkippedUrl, SkippedUrls, due_again
 from anabranch.crawler.processors.traps import ParameterSkipped, ParameterTraps
 from anabranch.crawler.scope.parameters import LEARNT, SAMPLED, ParameterRules
 from anabranch.crawler.visit import ChainDecision, Visit
@@ -153,7 +154,7 @@ async def test_the_first_difference_queues_again_what_was_skipped(tmp_path: Path
             urls = await skip_some(frontier, traps)
             await traps(different)
             await traps(different)
-            assert await queued_again(frontier) == [(url, "LL", b"tag") for url in urls]
+            assert await queued_again(frontier) == [(url, "LL", seeds.queued_again(b"tag")) for url in urls]
             assert [rule.skipped for rule in traps.kept.rules()] == [0]
 
 
@@ -201,6 +202,53 @@ async def test_an_operator_gets_all_that_was_skipped_fetched(tmp_path: Path) -> 
         assert await traps.undo_all() == 0
         assert [url for url, *_ in await queued_again(frontier)] == urls
         assert not await is_skipped(traps, lease(f"{SITE}/s?token=new", hops="L"))
+
+
+@pytest.mark.parametrize("kind", [OutcomeKind.FAILED, OutcomeKind.DISREGARDED])
+async def test_a_url_that_is_queued_again_is_not_skipped(tmp_path: Path, kind: OutcomeKind) -> None:
+    """A failure that an operator retries, and a skipped URL that is forced: whatever rule was learnt meanwhile."""
+    async with memory_frontier() as frontier, opened(frontier, tmp_path) as traps:
+        await learn(traps)
+        frontier.schedule([Candidate(f"{SITE}/s?token=x", hops="L")])
+        frontier.finish(await frontier.lease(), Outcome(kind, -5005, START_S, END_S))
+        await frontier.flush()
+        failed = frontier.core.operations.retrying.steps(lambda _: True, payload_of=seeds.queued_again)
+        if kind is OutcomeKind.FAILED:
+            await frontier.look(failed)
+        else:
+            failed.close()
+            skipped = SkippedUrl(f"{SITE}/s?token=x", "L", None, None)
+            (forced,), _ = due_again([skipped], frontier.core.operations.ended, lambda _: None)
+            frontier.schedule([forced])
+        frontier.schedule([Candidate(f"{SITE}/s?token=y", hops="L")])
+        found = {}
+        for _ in range(2):
+            leased = await frontier.lease()
+            found[leased.url[-1], leased.attempts] = await is_skipped(traps, leased)
+            frontier.finish(leased, Outcome(OutcomeKind.DONE, 200))
+        assert found == {("x", 0): False, ("y", 0): True}
+
+
+async def test_a_worker_that_gets_a_share_learns_its_rules_anew(tmp_path: Path) -> None:
+    """Each has a file of its own; what the first one skipped comes back from its file, and the second one fetches it."""
+    folders = [tmp_path / name for name in "ab"]
+    for folder in folders:
+        folder.mkdir()
+    async with memory_frontier() as frontier, opened(frontier, folders[0]) as first:
+        await learn(first)
+        frontier.schedule([Candidate(f"{SITE}/s?token=x", hops="L")])
+        skipped = await frontier.lease()
+        assert await is_skipped(first, skipped)
+        frontier.finish(skipped, Outcome(OutcomeKind.DISREGARDED, -5005))
+        async with opened(frontier, folders[1]) as second:
+            await learn(second, LEARNT - 1)
+            assert not await is_skipped(second, lease(f"{SITE}/s?token=y", hops="L"))
+            await learn(second, 1)
+            assert await is_skipped(second, lease(f"{SITE}/s?token=z", hops="L"))
+            assert await first.undo_all() == 1
+            again = await frontier.lease()
+            assert again.url == skipped.url
+            assert not await is_skipped(second, again)
 
 
 async def test_urls_that_are_skipped_together_are_written_together(tmp_path: Path) -> None:
