@@ -117,7 +117,7 @@ def retry(
     if trap:
         if any(value is not None for value in (statuses, host, since)):
             raise typer.BadParameter("--trap takes all that was skipped; leave --status, --host and --since out")
-        _run_operate("retry-skipped", job, as_json=as_json)
+        _run_operate("retry-skipped", job, as_json=as_json, run_code=run_code)
     listed = [] if statuses is None else list(parse_names(statuses))
     arguments = {"statuses": listed, "host": host, "since_s": since}
     _run_operate(

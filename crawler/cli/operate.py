@@ -18,7 +18,7 @@ from anabranch.crawler.job.seeds import chunks_of, none_left, read_seeds
 from anabranch.crawler.operate.contract import OperatedJob
 from anabranch.crawler.operate.finding import operated, several_workers
 from anabranch.crawler.operate.listing import listed_jobs
-from anabranch.crawler.operate.retried import retried_facts, retried_lines
+from anabranch.crawler.operate.retried import retried_facts, retried_lines, skipped_line
 from anabranch.crawler.order.loading import BY_VARIABLES, Caller, caller_of
 from anabranch.crawler.order.quantities import format_bytes
 from anabranch.crawler.outcomes.errors import NoSeeds, UsageError
@@ -60,12 +60,8 @@ def run_operate(
         elif verb == "status":
             _status(found, as_json=as_json, watch=watch)
         elif verb == "retry-skipped":
-            facts, is_running = found.retry_skipped()
-            put(
-                json.dumps({"running": is_running, **facts}, indent=2)
-                if as_json
-                else f"{counted(facts['queued'], 'skipped URL')} queued again"
-            )
+            facts = retried_facts(found, {"trap": True})
+            put(json.dumps(facts, indent=2) if as_json else skipped_line(facts))
         elif verb == RETRY:
             facts = retried_facts(found, arguments)
             put(json.dumps(facts, indent=2) if as_json else "\n".join(retried_lines(facts)))

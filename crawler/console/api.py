@@ -15,7 +15,7 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from functools import partial
 from importlib.resources import files
-from typing import Annotated, Any, Literal, TypeVar, get_args
+from typing import Annotated, Any, Literal, Self, TypeVar, get_args
 from weakref import WeakValueDictionary
 
 from fastapi import APIRouter, Body, Depends, FastAPI, HTTPException, Query, Request
@@ -23,7 +23,7 @@ from fastapi.exceptions import RequestValidationError
 from fastapi.openapi.utils import get_openapi
 from fastapi.responses import JSONResponse, PlainTextResponse, Response, StreamingResponse
 from fastapi.routing import APIRoute
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, model_validator
 from starlette.exceptions import HTTPException as AnyHTTPException
 from starlette.types import Receive, Scope, Send
 
@@ -142,6 +142,15 @@ class Retry(_Body):
     host: Annotated[str | None, Field(min_length=1, description="of this host")] = None
     since_s: Annotated[float | None, Field(gt=0, le=1e11, description="epoch seconds; failed then or later")] = None
     url: Annotated[str | None, Field(min_length=1, description="this URL")] = None
+    trap: Annotated[
+        bool, Field(description="instead all URLs that were skipped because a parameter changes nothing; alone")
+    ] = False
+
+    @model_validator(mode="after")
+    def _is_alone(self) -> Self:
+        if self.trap and (self.statuses or self.host or self.since_s or self.url):
+            raise ValueError("trap takes all that was skipped; leave statuses, host, since_s and url out")
+        return self
 
 
 class Block(_Body):
@@ -324,7 +333,7 @@ def add(here: Here, who: Who, name: Name, asked: NewSeeds) -> Any:
 @router.post("/jobs/{name}/retry", summary="Queue failures again", **_answers("Retried"))
 def retry(here: Here, who: Who, name: Name, asked: Annotated[Retry, Body()] = Retry()) -> Any:  # noqa: B008
     """As `anabranch retry`: works on running and stopped jobs. Limits, retired queues and blocks stay in force."""
-    arguments = asked.model_dump(exclude_none=True)
+    arguments = asked.model_dump(exclude_defaults=True)
     return _changed(here, who, "retry", name, arguments, lambda: here.jobs.retry(name, arguments))
 
 

@@ -30,10 +30,27 @@ def retried_all(answer: Callable[[str, Arguments], VerbAnswer], arguments: Argum
 
 
 def retried_facts(job: OperatedJob, arguments: Arguments) -> Facts:
-    """Queue failures of a job again: whether it runs, the counts, and what is to be started."""
-    facts, is_running = job.retry(arguments)
+    """Queue failures of a job again: whether it runs, the counts, and what is to be started.
+
+    With the argument `trap`, and no other: what was skipped because a parameter changes nothing.
+    """
+    if arguments.get("trap"):
+        facts, is_running = job.retry_skipped()
+        facts = skipped_facts(facts)
+    else:
+        facts, is_running = job.retry(arguments)
     start = job.start_hint() if facts["queued"] and not is_running else ""
     return {"running": is_running, "start": start, **facts}
+
+
+def skipped_facts(facts: Facts) -> Facts:
+    """The result of `retry_skipped`, with the counts of `retry`. Pure."""
+    return {**dict.fromkeys(_RETRIED, 0), "note": "", **facts}
+
+
+def skipped_line(facts: Facts) -> str:
+    """What became of it. Pure."""
+    return f"{counted(facts['queued'], 'skipped URL')} queued again"
 
 
 def retried_lines(facts: Facts) -> Iterator[str]:

@@ -14,6 +14,7 @@ from anabranch.crawler.console.access import ConsoleRole
 from anabranch.crawler.console.passwords import Passwords
 from tests.acceptance.browser import ON_ONE_LOOP, expect, logged_in, on_one_loop, running_console
 from tests.acceptance.command import anabranch, write_order
+from tests.ports import free_port
 from tests.site.server import SmallWeb
 
 pytestmark = [pytest.mark.slow, ON_ONE_LOOP]
@@ -220,6 +221,31 @@ async def test_an_operator_asks_and_changes_a_crawl_on_its_pages(tmp_path, conso
 
     await window.goto(f"{job}/logs")
     await expect(window.get_by_role("log").get_by_text(SEED).first).to_be_visible()
+
+
+async def test_a_crawl_that_waits_says_for_what_and_failures_are_retried(tmp_path, console, window, slow_web):
+    """The page of a job whose proxy is away; then it is stopped, and its failures and what it skipped are queued again."""
+    gone = free_port()
+    order = order_of(tmp_path, slow_web, fetch={"proxy": f"http://127.0.0.1:{gone}"})
+    await make(console, window, "waits", SEED, order)
+    await expect(state(window)).to_have_text("waiting")
+    words = re.compile(rf"waits for proxy http://127.0.0.1:{gone} since \d{{4}}-\d\d-\d\dT\d\d:\d\d:\d\dZ: ")
+    await expect(window.get_by_text(words).first).to_be_visible()
+    await window.goto(f"{console.base}/")
+    row = window.get_by_role("row", name="waits")
+    await expect(row.get_by_role("status")).to_have_text("waiting")
+    await expect(row.get_by_text(words)).to_be_visible()
+    await window.goto(f"{console.base}/jobs/waits")
+    for trap, said in ((False, "no failure that fits"), (True, "0 skipped URLs queued again")):
+        await window.get_by_role("button", name="Retry failed").click()
+        dialog = window.get_by_role("dialog")
+        await dialog.get_by_label("Statuses").fill("-1, 5xx")
+        if trap:
+            await dialog.get_by_role("checkbox").click()
+        await in_dialog(window, "Retry")
+        await expect(window.locator(".q-notification", has_text=said)).to_be_visible()
+    retried = [entry["arguments"] for entry in noted(console, "waits") if entry["action"] == "retry"]
+    assert retried == [{"statuses": ["-1", "5xx"]}, {"trap": True}]
 
 
 PAGES = ("", "/queues", "/hosts", "/workers", "/filter", "/url", "/logs", "/reports", "/order")

@@ -37,7 +37,7 @@ from anabranch.crawler.console.pages.shell import (
 )
 from anabranch.crawler.console.watch import EVERY_S, Moment, News
 from anabranch.crawler.operate.listing import NOT_BEGUN
-from anabranch.crawler.operate.retried import retried_lines
+from anabranch.crawler.operate.retried import retried_lines, skipped_line
 from anabranch.crawler.order.quantities import format_bytes
 from anabranch.crawler.order.sections import VERSION
 from anabranch.crawler.report.troubles import failures_logged
@@ -226,6 +226,7 @@ class _Overview:
             host = ui.input("Host (empty: all)").props("outlined")
             for one in (statuses, host):
                 one.classes("w-full")
+            trap = ui.checkbox("Instead, URLs that were skipped because a parameter changes nothing")
 
             async def retry() -> None:
                 """Queue them; the dialog stays open if that fails."""
@@ -233,10 +234,12 @@ class _Overview:
                 arguments: dict[str, object] = {"statuses": listed} if listed else {}
                 if host.value.strip():
                     arguments["host"] = host.value.strip()
+                if trap.value:
+                    arguments = {"trap": True}
                 do = partial(self._view.console.jobs.retry, name, arguments)
                 found = await act(self._view, "retry", name, arguments, do)
                 if found is not None:
-                    say("; ".join(retried_lines(found)))
+                    say(skipped_line(found) if trap.value else "; ".join(retried_lines(found)))
                     dialog.submit(True)
 
             with ui.row().classes("w-full justify-end"):

@@ -30,6 +30,7 @@ from anabranch.crawler.job.checking import Check
 from anabranch.crawler.operate.listing import NOT_RUNNING
 from anabranch.crawler.order.quantities import format_bytes
 from anabranch.crawler.outcomes.errors import CrawlerError
+from anabranch.crawler.run.run_state import Phase
 from anabranch.crawler.run.status import STOPPED, UNKNOWN
 from anabranch.crawler.run.verbs import Facts
 
@@ -106,7 +107,9 @@ def _cells(view: View, row: Facts) -> dict[str, object]:
 
 
 def _note(row: Facts) -> str:
-    """The last trouble of a job that runs or was killed; else why it stands still. Pure."""
+    """The last trouble of a job that runs or was killed; else what it waits for, or why it stands still. Pure."""
+    if row["phase"] == Phase.WAITING.value:
+        return str(row["line"])
     trouble = row["last_trouble"]
     if row["phase"] == UNKNOWN or (row["phase"] == STOPPED and not row["is_finished"] and row["line"] != NOT_RUNNING):
         return str(row["line"])

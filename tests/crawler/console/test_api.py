@@ -3,7 +3,7 @@
 import asyncio
 import json
 import shutil
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, closing
 
 import httpx
 import pytest
@@ -19,11 +19,13 @@ from anabranch.crawler.job.folder import JobFolder
 from anabranch.crawler.job.frontier import open_job
 from anabranch.crawler.job.inspection import opened
 from anabranch.crawler.job.seeds import SEED_BOOK, Seed, SeedBook
+from anabranch.crawler.job.skipped import SkippedUrl, SkippedUrls
 from anabranch.crawler.operate.contract import HOW_TO_START
 from anabranch.crawler.order.order import CrawlOrder, dump_order
 from anabranch.crawler.report.logtail import LogFollower
 from anabranch.crawler.run.control import Control
 from anabranch.crawler.run.crawl_verbs import METRICS, STATUS
+from anabranch.crawler.scope.parameters import Template
 from anabranch.frontier.records import Candidate, Outcome, OutcomeKind
 from tests.facts_schema import WHOLE, checked
 from tests.patience import HANG_S
@@ -260,6 +262,27 @@ async def test_failures_are_queued_again(client, jobs):
     assert (status["totals"]["pending"], status["totals"]["failed"], status["failures"]) == (1, 0, [])
     wrong = await client.post("/api/v1/jobs/news/retry", json={"statuses": ["no"]})
     assert (wrong.status_code, wrong.json()["code"]) == (400, 2)
+
+
+async def test_skipped_urls_are_queued_again(client, jobs):
+    """Those of a parameter that changes nothing; with a choice among failures it is refused."""
+    url = f"{URL}?token=x"
+    await client.post("/api/v1/jobs/news/seeds", json={"seeds": [url]})
+    with opened(jobs / "news") as (frontier, _):
+        frontier.flush()
+        while (lease := frontier.lease()) is None or lease.url != url:
+            if lease is not None:
+                frontier.finish(lease, Outcome(OutcomeKind.DONE, 200))
+            frontier.wait_until_durable()
+        frontier.finish(lease, Outcome(OutcomeKind.DISREGARDED, -5005), [])
+    template = Template("token", f"{URL}?token=")
+    with closing(SkippedUrls(jobs / "news" / "state", 1)) as kept:
+        kept.add([(template, SkippedUrl(url, "L", None, None))], {template: b"equal"})
+    wrong = await client.post("/api/v1/jobs/news/retry", json={"trap": True, "statuses": [-1]})
+    assert (wrong.status_code, "leave statuses" in wrong.text) == (400, True), wrong.text
+    for queued in (1, 0):
+        answer = await client.post("/api/v1/jobs/news/retry", json={"trap": True})
+        assert checked(answer.json(), "Retried")["queued"] == queued, answer.text
 
 
 async def test_many_seeds_are_added_in_parts(client):
