@@ -1,7 +1,7 @@
-"""A crawl in a network of its own whose loopback goes down for a while: `outage.py FOLDER SECONDS_AWAY PROCESSES`.
+"""A crawl in a network of its own whose loopback goes down for a while: `outage.py FOLDER SECONDS_AWAY PROCESSES [STORE]`.
 
-To be started by `unshare --user --map-root-user --net`. Prints as JSON: the exit code, the URLs of pages.jsonl, the requests
-that were served before the network came back, and what the command printed.
+To be started by `unshare --net`. With the URL of a database two workers crawl the job. Prints as JSON:
+the exit codes, the URLs of all pages.jsonl, the requests that were served before the network came back, and the output.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ def set_loopback(*, up: bool) -> None:
         fcntl.ioctl(any_socket, _SET_FLAGS, struct.pack("16sH14s", b"lo", wanted, b""))
 
 
-async def main(folder: Path, away_s: float, processes: int) -> None:
+async def main(folder: Path, away_s: float, processes: int, store: str = "") -> None:
     """Crawl a small web while the network goes away and comes back."""
     set_loopback(up=True)
     from tests.acceptance.command import ended, start, write_order
@@ -38,18 +38,30 @@ async def main(folder: Path, away_s: float, processes: int) -> None:
         urls = oracle("")
         seeds = [url for url in urls if url.endswith("/")]
         more = ["--processes", str(processes)] if processes > 1 else []
-        process = await start("crawl", *seeds, "-c", order, "--job", folder / "job", *more, cwd=folder)
-        while sum(web.ledger.counts().values()) < len(urls) // 3:
+        crawl, crawls, jobs = ("crawl", *seeds, "-c", order, *more), [], [folder / "job"]
+        if store:
+            jobs = [folder / name for name in ("a", "b")]
+        for job in jobs:
+            place = ("--store", store, "--worker", job.name) if store else ()
+            crawls.append(await start(*crawl, "--job", job, *place, cwd=folder))
+        while sum(web.ledger.counts().values()) < len(urls) // 3 and crawls[0].returncode is None:
             await asyncio.sleep(0.01)
         set_loopback(up=False)
         await asyncio.sleep(away_s)
         served = sum(web.ledger.counts().values())
         set_loopback(up=True)
-        run = await ended(process)
-        pages = [json.loads(line)["url"] for line in (folder / "job" / "pages.jsonl").read_text().splitlines()]
-        print(json.dumps({"code": run.code, "pages": sorted(pages), "served": served, "out": run.out, "err": run.err}))
+        runs = [await ended(process) for process in crawls]
+        lines = [line for job in jobs for line in (job / "pages.jsonl").read_text().splitlines()]
+        facts = {
+            "codes": [run.code for run in runs],
+            "pages": sorted(json.loads(line)["url"] for line in lines),
+            "served": served,
+            "out": "".join(run.out for run in runs),
+            "err": "".join(run.err for run in runs),
+        }
+        print(json.dumps(facts))
 
 
 if __name__ == "__main__":
     sys.path[0] = str(Path(__file__).resolve().parents[2])
-    asyncio.run(main(Path(sys.argv[1]), float(sys.argv[2]), int(sys.argv[3])))
+    asyncio.run(main(Path(sys.argv[1]), float(sys.argv[2]), int(sys.argv[3]), *sys.argv[4:]))

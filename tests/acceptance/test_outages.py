@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
 import shutil
 import subprocess
 import sys
@@ -137,23 +138,34 @@ async def test_name_servers_and_proxies_that_are_away_for_45_seconds_cost_nothin
 
 def test_a_network_that_is_away_for_45_seconds_costs_nothing(tmp_path: Path) -> None:
     """The machine has no route to anywhere: two networks, of one process and of two, whose only interface goes down."""
-    unshare = shutil.which("unshare")
-    asked = [str(unshare), "--user", "--map-root-user", "--net"]
-    if unshare is None or subprocess.run([*asked, "true"], check=False, capture_output=True).returncode:
-        pytest.skip("no network of its own can be made here")
-    runs = []
-    for processes in ("1", "2"):
-        (folder := tmp_path / processes).mkdir()
-        script = [sys.executable, str(REPOSITORY / "tests/acceptance/outage.py"), str(folder), str(AWAY_S), processes]
-        pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
-        runs.append(subprocess.Popen([*asked, *script], text=True, cwd=folder, env=environment(), **pipes))  # type: ignore[call-overload]
+    runs = [crawl_without_network(tmp_path / str(processes), AWAY_S, processes) for processes in (1, 2)]
     for run in runs:
-        out, err = run.communicate(timeout=300)
-        assert run.returncode == 0, err
-        facts = json.loads(out.splitlines()[-1])
-        assert (facts["code"], facts["pages"]) == (0, oracle("")), facts["out"] + facts["err"]
+        facts = facts_of(run)
+        assert (facts["codes"], facts["pages"]) == ([0], oracle("")), facts["out"] + facts["err"]
         assert facts["served"] < len(oracle(""))
         assert " 0 failed" in facts["out"]
+
+
+def crawl_without_network(folder: Path, away_s: float, processes: int, *store: str) -> subprocess.Popen[str]:
+    """Start `outage.py` in a network of its own."""
+    unshare = shutil.which("unshare")
+    # The server of a database runs as another user if this is root; a user namespace of root's does not see that one's socket.
+    is_root = bool(store) and os.geteuid() == 0
+    asked = [str(unshare), "--net"] if is_root else [str(unshare), "--user", "--map-root-user", "--net"]
+    if unshare is None or subprocess.run([*asked, "true"], check=False, capture_output=True).returncode:
+        pytest.skip("no network of its own can be made here")
+    folder.mkdir()
+    script = [sys.executable, REPOSITORY / "tests/acceptance/outage.py", folder, away_s, processes, *store]
+    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
+    return subprocess.Popen([*asked, *map(str, script)], text=True, cwd=folder, env=environment(), **pipes)  # type: ignore[call-overload,no-any-return]
+
+
+def facts_of(run: subprocess.Popen[str]) -> dict[str, Any]:
+    """What it has printed when it has ended."""
+    out, err = run.communicate(timeout=300)
+    assert run.returncode == 0, err
+    facts: dict[str, Any] = json.loads(out.splitlines()[-1])
+    return facts
 
 
 async def test_two_workers_of_a_job_in_postgresql_wait_each_for_its_name_server(tmp_path: Path) -> None:
@@ -181,10 +193,51 @@ async def test_two_workers_of_a_job_in_postgresql_wait_each_for_its_name_server(
             await asyncio.sleep(AWAY_S / 2)
             here.is_away = there.is_away = False
             runs = [await ended(worker) for worker in workers]
-        assert [run.code for run in runs] == [0, 0], runs
+        assert [run.code for run in runs] == [0, 0], [run.out + run.err for run in runs]
         assert facts["phase"] == "waiting"
         assert {service["service"] for service in facts["services"]} == {"name servers"}
         assert {service["worker"] for service in facts["services"]} <= {"a", "b"}
         fetched = {**crawl_log(tmp_path / "a"), **crawl_log(tmp_path / "b")}
         assert fetched == dict.fromkeys(urls, 200)
         assert not [url for url, count in web.ledger.counts().items() if count > 1 and "robots.txt" not in url]
+
+
+#: With a database the shorter outage is enough: what is new there is that workers share the job.
+SHORT_S = 4.0
+
+
+async def test_two_workers_of_a_job_in_postgresql_wait_for_a_proxy_that_is_away(tmp_path: Path) -> None:
+    """It dies with the connections through it; the status says that both wait."""
+    async with SmallWeb(WEB) as web, Proxy(web.port) as proxy:
+        urls = oracle("")
+        seeds = [url for url in urls if url.endswith("/")]
+        sections = {"fetch": {"proxy": f"http://127.0.0.1:{proxy.port}"}}
+        order = write_order(
+            tmp_path, {}, politeness={"min_delay": 0.2, "max_delay": 0.2}, crawl={"workers": 4}, **sections
+        )
+        with server() as address:
+            store = address.replace(":@", "@")
+            crawl = ("crawl", *seeds, "-c", order, "--store", store)
+            workers = [await start(*crawl, "--job", tmp_path / name, "--worker", name, cwd=tmp_path) for name in "ab"]
+            while sum(web.ledger.counts().values()) < len(urls) // 3:
+                await asyncio.sleep(0.01)
+            await proxy.end()
+            await asyncio.sleep(SHORT_S)
+            facts = checked(json.loads((await anabranch("status", store, "--json", cwd=tmp_path)).out))
+            await proxy.begin()
+            runs = [await ended(worker) for worker in workers]
+        assert [run.code for run in runs] == [0, 0], [run.out + run.err for run in runs]
+        assert facts["phase"] == "waiting"
+        assert {service["service"] for service in facts["services"]} == {f"proxy http://127.0.0.1:{proxy.port}"}
+        assert {**crawl_log(tmp_path / "a"), **crawl_log(tmp_path / "b")} == dict.fromkeys(urls, 200)
+        assert sorted([*pages(tmp_path / "a"), *pages(tmp_path / "b")]) == urls
+        counts = web.ledger.counts().items()
+        assert sum(count > 1 for url, count in counts if "robots.txt" not in url) <= len(NAMES)  # under way
+
+
+def test_two_workers_of_a_job_in_postgresql_wait_for_a_network_that_is_away(tmp_path: Path) -> None:
+    """The database is reached by its socket in the file system."""
+    with server() as address:
+        facts = facts_of(crawl_without_network(tmp_path / "job", SHORT_S, 1, address.replace(":@", "@")))
+    assert (facts["codes"], facts["pages"]) == ([0, 0], oracle("")), facts["out"] + facts["err"]
+    assert facts["served"] < len(oracle(""))
