@@ -25,6 +25,7 @@ from anabranch.crawler.report.reports import ALL_NEEDS, LONGEST_SHOWN, QUEUES_SH
 from anabranch.crawler.report.table import json_facts
 from anabranch.crawler.run.explain import ABOUT_URLS, while_away, while_paused
 from anabranch.crawler.run.run_state import Cause, Phase
+from anabranch.crawler.run.status import MOST_LOOKED_AT, with_failures_of
 from anabranch.crawler.run.verbs import RETRY, Arguments, Facts, answer_running
 from anabranch.crawler.urls.parsing import canonical
 from anabranch.frontier.cancellation import or_closed, to_the_end
@@ -91,6 +92,9 @@ class CrawlVerbs:
             return self._metrics()
         elif verb != STATUS:
             return await self._of_frontier(verb, given)
+        core = self._parts.frontier.core
+        if 0 < core.counts().failed <= MOST_LOOKED_AT:
+            return with_failures_of(self._status(), await asyncio.to_thread(core.operations.failures))
         return self._status()
 
     async def _of_frontier(self, verb: str, given: Arguments) -> Facts:

@@ -43,14 +43,16 @@ from anabranch.crawler.cluster.database import (
     server_time,
 )
 from anabranch.crawler.cluster.outputs import has_outputs, requeue_lost
+from anabranch.crawler.cluster.seedtable import SeedTable
 from anabranch.crawler.cluster.tickets import UsedLimits, used
 from anabranch.crawler.job.changes import keep_changes
 from anabranch.crawler.job.folder import who_holds
+from anabranch.crawler.job.seeding import known_keys
 from anabranch.crawler.order.changes import Change, changed_order, key_of_setting
 from anabranch.crawler.order.loading import BY_VARIABLES, Caller, order_of
 from anabranch.crawler.order.order import CrawlOrder
 from anabranch.crawler.order.sources import kept_layer
-from anabranch.crawler.outcomes.endings import WhyEnded, mostly_failed
+from anabranch.crawler.outcomes.endings import REFUSALS, WhyEnded, mostly_failed
 from anabranch.crawler.outcomes.errors import CrawlerError, ExitCode, UsageError
 from anabranch.crawler.report.metrics import Numbers, summed
 from anabranch.crawler.report.progress import CrawlSnapshot, progress_line
@@ -67,19 +69,29 @@ from anabranch.crawler.run.crawl_verbs import (
 )
 from anabranch.crawler.run.explain import ABOUT_URLS
 from anabranch.crawler.run.merging import joined_rows, merged_listing
-from anabranch.crawler.run.status import UNKNOWN, status_facts, stopped_facts, totals_of_counters, with_failures_of
+from anabranch.crawler.run.status import (
+    MOST_LOOKED_AT,
+    UNKNOWN,
+    status_facts,
+    stopped_facts,
+    totals_of_counters,
+    with_failures_of,
+)
 from anabranch.crawler.run.summing import summed_snapshot
 from anabranch.crawler.run.verbs import Arguments, Facts, gate_key, text_argument
+from anabranch.crawler.urls.canonicalization import Canonicalizer
 from anabranch.crawler.urls.parsing import seed_url
 from anabranch.frontier.records import QueueKey
 from anabranch.frontier.stores.contract import Counters, JobCounts
-from anabranch.frontier.stores.sql.reading import failures, job_counts
+from anabranch.frontier.stores.sql.reading import failures, job_counts, look_up_ended
 from anabranch.frontier.stores.sql.requeue import epochs_of
 from anabranch.frontier.stores.sql.worker import end_late_workers
 from anabranch.frontier.times import counted, duration_words
 
 #: Between two looks for an answer.
 _LOOK_S = 0.05
+#: Seeds of one question.
+_SEEDS_AT_ONCE = 500
 #: A share that nobody holds at this moment will be held soon.
 _UNHELD_S = 20.0
 #: Between two looks whether a worker that drains has left.
@@ -382,6 +394,8 @@ class SharedJob:
             return self._status_as_left(look, now)
         processes = {line.name: line.status["pid"] for line in look.at_work if line.status is not None}
         facts = status_facts(now, _phase(now, look), _line(now, look), processes=processes)
+        if 0 < look.counts.counters.failed <= MOST_LOOKED_AT:
+            facts = with_failures_of(facts, self.database.do(failures_of_job))
         if self.folder is None:
             return {**facts, "desired_state": self.desired().value}
         return {**facts, "pid": who_holds(self.folder)[1]}
@@ -398,7 +412,11 @@ class SharedJob:
         trouble = None if self.folder is None else last_logged(self.folder, look.now_s)
         assert now.totals is not None
         counters, is_done = look.counts.counters, look.counts.is_done
-        ending = WhyEnded.MOSTLY_FAILED.value if is_done and mostly_failed(counters.done, counters.failed) else ""
+        ending = ""
+        if is_done and self._are_all_refused():
+            ending = WhyEnded.ACCESS_REFUSED.value
+        elif is_done and mostly_failed(counters.done, counters.failed):
+            ending = WhyEnded.MOSTLY_FAILED.value
         facts = stopped_facts(
             self.name,
             now.totals,
@@ -410,6 +428,19 @@ class SharedJob:
         )
         facts = {**facts, "desired_state": self.desired().value if is_in_database else None}
         return with_failures_of(facts, self.database.do(failures_of_job))
+
+    def _are_all_refused(self) -> bool:
+        """Whether every seed was answered with 401, 403 or 407. Costs two seeks for each until one was not."""
+        seeds = [seed.url for seed in SeedTable(self.database) if seed.via is None]
+        keys = list(
+            set(known_keys(seeds, Canonicalizer(self.order.run_of(self.order.urls.canonicalization)).key).values())
+        )
+        for start in range(0, len(keys), _SEEDS_AT_ONCE):
+            asked = keys[start : start + _SEEDS_AT_ONCE]
+            records = self.database.do(partial(look_up_ended, keys=asked))
+            if len(records) < len(asked) or any(record.status not in REFUSALS for record in records.values()):
+                return False
+        return bool(keys)
 
     def look(self) -> JobLook:
         """The job's rows at one moment."""

@@ -284,8 +284,12 @@ def stopped_facts(
     return status_facts(now, STOPPED, line, is_finished=is_finished)
 
 
+#: A job with more failures does not list their reasons while it runs: each is looked at for each status.
+MOST_LOOKED_AT = 100_000
+
+
 def with_failures_of(facts: Facts, failures: Mapping[int, int]) -> Facts:
-    """The status of a stopped job, with the most frequent reasons of its failures, by status. Pure."""
+    """The status of a job, with the most frequent reasons of its failures, by status. Pure."""
     listed = [{"status": status, "words": describe(status), "count": count} for status, count in biggest(failures)]
     return {**facts, "failures": listed}
 

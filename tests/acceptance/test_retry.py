@@ -128,6 +128,8 @@ async def test_a_running_crawl_takes_them_at_once(tmp_path, web, store):
     while json.loads(await told(tmp_path, "status", "--json"))["active"]:  # fetches under way may end, and fail
         pass
     failed = [url for url in BAD if web.ledger.count(url) >= 5]
+    status = checked(json.loads(await told(tmp_path, "status", "--json")))
+    assert status["failures"] == [{"status": 503, "words": "503 Service Unavailable", "count": len(failed)}]
     web.is_down = False
     found = json.loads(await told(tmp_path, "retry", "--json"))
     assert (found["running"], found["queued"]) == (True, len(failed))
@@ -182,9 +184,22 @@ async def test_workers_of_a_database_retry_what_others_failed(tmp_path, web):
         running = [await start(*worker(name), cwd=tmp_path) for name in "ab"]
         while web.ledger.count("http://h0.test/bad0") < 6:
             await asyncio.sleep(0.01)
+        before = checked(json.loads((await anabranch("status", store, "--json", cwd=tmp_path)).out))
         taken = await anabranch("retry", store, "--json", cwd=tmp_path)
         found = checked(json.loads(taken.out), "Retried")
         assert (found["running"], found["queued"]) == (True, 3)
+        assert before["failures"] == [{"status": 503, "words": "503 Service Unavailable", "count": 3}]
         assert [(await ended(process)).code for process in running] == [0, 0]
         facts = json.loads((await anabranch("status", store, "--json", cwd=tmp_path)).out)
         assert (facts["totals"]["done"], facts["totals"]["failed"], facts["is_finished"]) == (len(ALL), 0, True)
+
+
+@pytest.mark.slow
+async def test_a_job_of_workers_whose_seeds_were_all_refused_is_not_finished(tmp_path):
+    """Its status says so, as that of a job of one worker."""
+    async with SmallWeb({"h0.test": Host(pages={"/": failure(403)})}) as web:
+        order = write_order(tmp_path, web.hosts)
+        for name, more in (("one", ()), ("two", ("--processes", "2"))):
+            run = await anabranch("crawl", SEED, "-c", order, "--job", tmp_path / name, *more, cwd=tmp_path)
+            facts = json.loads((await anabranch("status", tmp_path / name, "--json", cwd=tmp_path)).out)
+            assert (run.code, facts["is_finished"], facts["line"][:24]) == (6, False, "every seed refused access"[:24])
