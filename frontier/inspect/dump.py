@@ -2,12 +2,14 @@
 
     {"anabranch": "frontier", "version": 1, "policy": "bkdr:997", …}                              the header
     {"url": …, "status": 200, "outcome": "done", "attempts": 0}                                    a URL that has ended
+    {"url": …, "status": -2, "outcome": "failed", …, "failed_s": …, "hops": "L", "via": …, "precedence": 257}   a failure
     {"url": …, "hops": "LLE", "via": …, "attempts": 1, "due_s": …, "precedence": 769, "queue": …}  a queued URL
     {"end": true, "ended": 2, "queued": 1}                                                         the dump is complete
 
 Ended URLs come first, so a reader that goes line by line knows them before anything is queued. A URL that ended and was
 queued again appears only as queued, and so does a leased one. Queued lines omit fields that are empty, 0 or None. "key" (the
-dedup key, if it is not the URL) and "payload" are base64; "due_s" is in epoch seconds; "precedence" is
+dedup key, if it is not the URL) and "payload" are base64; "due_s" and "failed_s" are in epoch seconds; a failure without
+"failed_s" was kept in a format that did not know more of it; "precedence" is
 directive << 8 | URI precedence, as in Heritrix; "queue" is for people: a loading Frontier asks its own policy. The text is
 ASCII: other characters use JSON escapes. A line written by hand may also have "force": true, which queues a known URL.
 
@@ -22,8 +24,8 @@ from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
 
 from anabranch.frontier.errors import FormatMismatch, FrontierError
 from anabranch.frontier.inspect.load import BATCH, Entry, Known, LoadReport, LoadTarget, Queued, load
-from anabranch.frontier.records import ENDING, FRONT, WAITING, Candidate, QueueKey
-from anabranch.frontier.stores.contract import FrontierStore
+from anabranch.frontier.records import ENDING, FRONT, WAITING, Candidate, OutcomeKind, QueueKey
+from anabranch.frontier.stores.contract import FailedRecord, FrontierStore
 
 #: The header's first key and its value, which mark a dump.
 MAGIC = ("anabranch", "frontier")
@@ -60,6 +62,9 @@ def _ended_lines(store: FrontierStore, page: int) -> Generator[str, None, int]:
     """Ended rows, except those with a URL that was queued again afterwards; the result is their number."""
     ended = last = 0
     while records := store.ended_after(last, page):
+        failures: dict[int, FailedRecord] = {}
+        if any(record.outcome is OutcomeKind.FAILED for record in records):
+            failures = {failure.ordinal: failure for failure in store.retry_reads.failed_after(last, page)}
         last = records[-1].ordinal
         keys = [record.url.encode() if record.key is None else record.key for record in records]
         known = store.ended(keys)
@@ -67,8 +72,23 @@ def _ended_lines(store: FrontierStore, page: int) -> Generator[str, None, int]:
             if key in known and known[key].ordinal == record.ordinal:
                 ended += 1
                 how = {"status": record.status, "outcome": record.outcome.value, "attempts": record.attempts}
-                yield _line({"url": record.url, "key": _base64(record.key), **how})
+                known_more = _failure_fields(store, failures.get(record.ordinal))
+                yield _line({"url": record.url, "key": _base64(record.key), **how, **known_more})
     return ended
+
+
+def _failure_fields(store: FrontierStore, failure: FailedRecord | None) -> Mapping[str, object | None]:
+    """What it takes to queue a failure again. Costs a seek for its page."""
+    if failure is None or failure.ended_s is None:
+        return {}
+    pages = store.ended_after(failure.via - 1, 1) if failure.via else []
+    return {
+        "failed_s": failure.ended_s,
+        "hops": failure.hops or None,
+        "via": pages[0].url if pages and pages[0].ordinal == failure.via else None,
+        "precedence": failure.precedence,
+        "payload": _base64(failure.payload),
+    }
 
 
 def _queued_lines(store: FrontierStore, page: int) -> Generator[str, None, int]:
@@ -214,6 +234,11 @@ def _ended_entry(place: str, fields: Mapping[str, object]) -> Known:
         status=_whole(fields, "status", -_MOST, _MOST) or 0,
         outcome=_OUTCOMES[outcome],
         attempts=_whole(fields, "attempts", 0, _MOST) or 0,
+        failed_s=_time(fields, "failed_s"),
+        hops=_text(fields, "hops") or "",
+        via=_text(fields, "via"),
+        precedence=_whole(fields, "precedence", 0, WAITING),
+        payload=_bytes(fields, "payload"),
     )
 
 

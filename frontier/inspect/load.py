@@ -53,6 +53,11 @@ class Known(NamedTuple):
     status: int = 0  #: 0 = unknown
     outcome: OutcomeKind = OutcomeKind.DONE
     attempts: int = 0
+    failed_s: float | None = None  #: of a failure: when, epoch seconds; None: that and what follows is not known
+    hops: str = ""
+    via: str | None = None  #: the page it was found on
+    precedence: int | None = None  #: of its row
+    payload: bytes | None = None
 
 
 Entry = Queued | Known
@@ -210,6 +215,7 @@ class Loading:
             _check(entry, "attempts", _is_count(entry.attempts))
             _check(entry, "status", isinstance(entry.status, int) and abs(entry.status) < _MOST)
             _check(entry, "outcome", isinstance(entry.outcome, OutcomeKind) and entry.outcome in ENDING)
+            _check(entry, "failed_s", entry.failed_s is None or math.isfinite(entry.failed_s))
         if self._is_busy():
             return [BUSY] * len(ended)
         verdicts = self._parts.admission.judge([Candidate(entry.url, entry.key) for entry in ended])
@@ -218,9 +224,12 @@ class Loading:
             outbox, store_link = self._parts.outbox, self._parts.store_link
             batch = outbox.batch
             first = len(batch.new)
-            for url, key, status, outcome, attempts in (entry[1:] for entry in fresh):
-                ordinal = outbox.number()
-                batch.new.append(Row(0, 0, NORMAL, ordinal, url, key, "", 0, attempts, None, None))
+            pages = self._ordinals([entry.via for entry in fresh if entry.via is not None])
+            for _, url, key, status, outcome, attempts, failed_s, hops, via, precedence, payload in fresh:
+                pages[url] = ordinal = outbox.number()
+                level = NORMAL if precedence is None else precedence
+                row = Row(0, 0, level, ordinal, url, key, hops, pages.get(via, 0), attempts, failed_s, payload)
+                batch.new.append(row)
                 batch.settled[ordinal] = status, outcome
             self._parts.admission.remember(first)
             store_link.await_loaded(())

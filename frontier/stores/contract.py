@@ -153,7 +153,8 @@ class Batch:
         #: Of these, those that are failures queued again: new ordinal -> that of the failed row. A row whose key belongs to
         #: another row by now is dropped, so that two commands at the same time queue a URL once.
         self.retried: dict[int, int] = {}
-        #: Ordinals in `new` that go to `done` at once, unless seen: (status, kind). They need no lane.
+        #: Ordinals in `new` that go to `done` at once, unless seen: (status, kind). They need no lane. The `due_s` of a failure
+        #: is when it failed; None: its way there is not known.
         self.settled: dict[int, tuple[int, OutcomeKind]] = {}
         self.exchange: LinkChanges | None = None  #: with other workers
         self.ended: list[Ended] = []

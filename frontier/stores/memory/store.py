@@ -326,7 +326,7 @@ class MemoryStore:
                 seen[identity] = ordinal
                 self._retried += self._ended.take_failed(last)
             if ordinal in settled:
-                self._ended.add(row, *settled[ordinal])
+                self._ended.add(row, *settled[ordinal], row.due_s)
             else:
                 lanes.put(row)
         return duplicates

@@ -302,7 +302,12 @@ class TransactionWriter:
         ended = [ended for batch in batches for ended in batch.ended]
         ended += settled
         rows = sorted(map(partial(_done_row, self._owner.ender), ended))
-        failures = [row for batch in batches for row in _failure_rows(batch)]
+        failures = [
+            _failure_row(row, batch.now_s) for batch in batches for row, _, kind in batch.ended if kind is _FAILED
+        ]
+        failures += [
+            _failure_row(row, row.due_s) for row, _, kind in settled if kind is _FAILED and row.due_s is not None
+        ]
         if gone:
             rows, failures = ([row for row in listed if row[0] not in gone] for listed in (rows, failures))
         write(self._connection, statements.INSERT_DONE, rows)
@@ -467,13 +472,9 @@ def _done_row(worker: int, ended: Ended) -> tuple[Any, ...]:
     return row.ordinal, row.url, row.key, status, _NAMES[outcome], row.attempts, worker
 
 
-def _failure_rows(batch: Batch) -> list[tuple[Any, ...]]:
-    """Its rows of `failure`."""
-    return [
-        (row.ordinal, row.hops, row.via, row.precedence % WAITING, batch.now_s, row.payload)
-        for row, _, kind in batch.ended
-        if kind is _FAILED
-    ]
+def _failure_row(row: Row, ended_s: float) -> tuple[Any, ...]:
+    """Its row of `failure`."""
+    return row.ordinal, row.hops, row.via, row.precedence % WAITING, ended_s, row.payload
 
 
 class QueueChanges:

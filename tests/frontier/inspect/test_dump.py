@@ -33,6 +33,7 @@ from anabranch.frontier.stores.contract import (
     Batch,
     Ended,
     EndedRecord,
+    FailedRecord,
     Moved,
     Place,
     QueueFacts,
@@ -52,6 +53,17 @@ class Rows:
         self.records = sorted(ended, key=lambda record: record.ordinal)
         self.names = sorted(names)
         self.asked: list[str] = []
+        self.retry_reads = self
+
+    def failed_after(self, after: int, limit: int) -> list[FailedRecord]:
+        """Their way there is known: from a seed, at the time that is their number."""
+        failed = [one for one in self.records if one.outcome is OutcomeKind.FAILED and one.ordinal > after]
+        return [
+            FailedRecord(
+                *one[:4], f"{'L' * (one.ordinal % 3)}", 0, one.ordinal % 1024, float(one.ordinal % 1024), b"\x00"
+            )
+            for one in failed[:limit]
+        ]
 
     def queued(self, after: Place | None, limit: int) -> list[Head]:
         self.asked.append("queued")
@@ -206,7 +218,12 @@ def test_what_is_read_back_is_what_was_written(heads: list[Head], ended: list[En
     store = Rows(heads, ended, {head.row.queue for head in heads})
     read = list(Dump(dump_lines(store, page=page)))
     known = [entry for entry in read if isinstance(entry, Known)]
-    assert [entry[1:] for entry in known] == [record[1:] for record in store.records]
+    assert [entry[1:6] for entry in known] == [record[1:] for record in store.records]
+    failed = [entry for entry in known if entry.outcome is OutcomeKind.FAILED]
+    assert [(one.hops, one.precedence, one.failed_s, one.payload) for one in failed] == [
+        (one.hops, one.precedence, one.ended_s, one.payload) for one in store.failed_after(-1, len(failed))
+    ]
+    assert {entry[6:] for entry in known if entry not in failed} <= {(None, "", None, None, None)}
     queued = [entry for entry in read if isinstance(entry, Queued)]
     assert len(queued) == len(heads)
     for entry, head in zip(queued, store.heads, strict=True):

@@ -472,6 +472,36 @@ def test_a_dump_loaded_elsewhere_is_the_same_frontier(frontier: Frontier, store:
     other.close()
 
 
+def test_a_failure_of_a_dump_can_be_queued_again_as_it_was(frontier: Frontier, clock: Clock) -> None:
+    """With its hops, page, payload and time; one of a dump without them counts as one hop from a seed."""
+    frontier.schedule([Candidate("http://a.test/")])
+    page = leased(frontier)
+    assert page is not None
+    frontier.finish(page, DONE, [Candidate("http://a.test/1", hops="LL", payload=b"x", precedence=9)])
+    clock.now_s += 5
+    link = leased(frontier)
+    assert link is not None
+    frontier.finish(link, Outcome(OutcomeKind.FAILED, -2))
+    lines = list(frontier.operations.dump())
+    (failed,) = (line for line in lines if '"failed"' in line)
+    older = failed.replace("/1", "/2").partition(',"failed_s"')[0] + "}"
+    other = open_frontier(None, FrontierOrder(policy="host", politeness=HASTE), clock=clock)
+    for part in (lines, [lines[0], older, lines[-1]]):
+        load_dump(part, other.operations.loading)
+    assert failed in list(other.operations.dump())
+    failed_s = clock.now_s
+    assert other.operations.retry(lambda failure: failure.ended_s in {None, failed_s}).queued == 2
+    served = {}
+    while (lease := leased(other)) is not None:
+        served[lease.url] = lease.hops, lease.via, lease.payload, lease.attempts
+        other.finish(lease, DONE)
+    assert served == {
+        "http://a.test/1": ("LL", "http://a.test/", b"x", 0),
+        "http://a.test/2": ("?", None, None, 0),
+    }
+    other.close()
+
+
 @pytest.mark.parametrize(
     "wrong",
     [
