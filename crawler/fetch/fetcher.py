@@ -5,6 +5,7 @@ After a failure that may not be the host's it looks whether the proxy, or this m
 
 from __future__ import annotations
 
+import asyncio
 import errno
 import os
 import socket
@@ -12,6 +13,7 @@ import ssl
 from collections import OrderedDict
 from types import MappingProxyType
 from typing import TYPE_CHECKING
+from urllib.parse import urlsplit
 
 import aiohttp
 import structlog
@@ -22,7 +24,7 @@ from anabranch.crawler.fetch.connections import MAX_HEAD_BYTES, ConnectAttempts,
 from anabranch.crawler.fetch.cookies import Cookies
 from anabranch.crawler.fetch.exchange import HttpExchange
 from anabranch.crawler.fetch.options import Sites
-from anabranch.crawler.fetch.reach import has_route, is_anybody_there, proxy_fault
+from anabranch.crawler.fetch.reach import has_route, is_anybody_there, proxy_fault, tunnel_fault
 from anabranch.crawler.fetch.requests import RequestBuilder
 from anabranch.crawler.outcomes.errors import TooManyFiles
 from anabranch.crawler.outcomes.failures import (
@@ -77,6 +79,8 @@ _FORESEEN: tuple[type[Exception], ...] = (FetchError, TooManyFiles, *_FAILURES)
 _MAX_MESSAGE_CHARS = 300
 #: Failures after which the proxy or the network may be away.
 _DOUBTFUL = (ConnectFailed, ConnectionLost, FetchTimeout)
+#: Statuses that a proxy may have given in the host's place.
+_OF_PROXIES = frozenset({502, 503, 504})
 #: Hosts that have answered lately and are asked whether the network is away.
 _WITNESSES = 4
 
@@ -118,6 +122,11 @@ class Fetcher:
         self._answered: OrderedDict[Place, None] = OrderedDict()  #: hosts that have answered, the latest last
         self._answered_s = 0.0  #: when one has answered last
         self._worked: set[Proxy | None] = set()  #: proxies through which an answer has come; None: without one
+        #: Hosts that have answered through each proxy, the latest last, and when one has answered last.
+        self._through: dict[Proxy, tuple[OrderedDict[Place, None], float]] = {}
+        self._doubted: dict[
+            Proxy, Place
+        ] = {}  #: proxies that can be reached and may lead nowhere: the host that failed
         if not options.tls_verify:
             log.warning("certificates are not verified: anybody on the way may answer in a host's name")
 
@@ -149,7 +158,7 @@ class Fetcher:
             exchange = HttpExchange(request, attempts, body, self._options, limits, self._may_send)
             await exchange.run(self._connector(proxy), keep_broken=keep_broken, wants_body=wants_body)
             response = exchange.response(start_s, self._clock())
-            self._note_answer(proxy, (response.address, request.origin.key.port or 0), response.end_s)
+            self._note_answer(proxy, (response.address, request.origin.key.port or 0), response)
             if settings.cookies:
                 self._cookies.learn(url, response.headers.getall("Set-Cookie", ()), response.end_s)
             return response
@@ -158,7 +167,7 @@ class Fetcher:
             failure = _failure_of(error, attempts, limits.timeout_s)
             end_s = self._clock()
             if isinstance(failure, _DOUBTFUL) and not isinstance(error, HeadTooLong):
-                failure = await self._told_apart(failure, error, proxy, start_s)
+                failure = await self._told_apart(failure, error, proxy, url, start_s)
             failure = failure.timed(start_s, end_s)
             if failure is error:
                 raise
@@ -189,9 +198,12 @@ class Fetcher:
         if self._resolver.is_away:
             await self._resolver.answers()
         try:
-            return await proxy_fault(proxy, self._resolver.resolve, verify=self._options.tls_verify)
+            fault = await proxy_fault(proxy, self._resolver.resolve, verify=self._options.tls_verify)
         except FetchError as error:
-            return str(error)
+            fault = str(error)
+        if fault:
+            return f"it cannot be reached: {fault}"
+        return await self._leads_nowhere(proxy) if proxy in self._doubted else ""
 
     async def has_network(self) -> bool:
         """Whether this machine's network can be used: it has a route, and a host or name server that answered does so again."""
@@ -202,28 +214,49 @@ class Fetcher:
         for connector in self._connectors.values():
             await connector.close()
 
-    def _note_answer(self, proxy: Proxy | None, place: Place, now_s: float) -> None:
-        self._answered_s = now_s
+    def _note_answer(self, proxy: Proxy | None, place: Place, response: Response) -> None:
+        self._answered_s = now_s = response.end_s
         self._worked.add(proxy)
-        if proxy is None and next(reversed(self._answered), None) != place:
-            self._answered[place] = None
-            self._answered.move_to_end(place)
-            if len(self._answered) > _WITNESSES:
-                self._answered.popitem(last=False)
+        if proxy is None:
+            _note_last(self._answered, place)
+        if proxy is None or response.status in _OF_PROXIES:
+            return
+        hosts: OrderedDict[Place, None] = self._through[proxy][0] if proxy in self._through else OrderedDict()
+        _note_last(hosts, _place_of(response.url))
+        self._through[proxy] = hosts, now_s
+        self._doubted.pop(proxy, None)
 
     async def _told_apart(
-        self, failure: FetchError, error: Exception, proxy: Proxy | None, start_s: float
+        self, failure: FetchError, error: Exception, proxy: Proxy | None, url: str, start_s: float
     ) -> FetchError:
-        """The failure, or a `ServiceAway` if it was not the host's: the proxy cannot be reached, or the network is away."""
+        """The failure, or a `ServiceAway` if it was not the host's: the proxy or the network is away."""
         if proxy is not None:
+            _, answered_s = self._through.get(proxy) or ((), 0.0)
+            if answered_s < start_s:  # else it leads somewhere
+                self._doubted.setdefault(proxy, _place_of(url))
             fault = await self.reaches(proxy)
-            return proxy.away(f"it cannot be reached: {fault}") if fault else failure
+            if fault:
+                return proxy.away(fault)
+            self._doubted.pop(proxy, None)
+            return failure
         if not has_route(self._answered):
             return ServiceAway(NETWORK, "this machine has no route to anywhere")
         # A host alone may be silent. If others answered meanwhile, it is the host.
         if isinstance(error, TimeoutError) and self._answered_s < start_s and await self._is_silent(error):
             return ServiceAway(NETWORK, "neither hosts nor name servers that have answered before answer now")
         return failure
+
+    async def _leads_nowhere(self, proxy: Proxy) -> str:
+        """Why the proxy, which can be reached, leads nowhere: not even to hosts that have answered through it."""
+        failed = self._doubted[proxy]
+        hosts, _ = self._through.get(proxy) or ((), 0.0)
+        known = [place for place in hosts if place[0] != failed[0]]
+        looks = [
+            tunnel_fault(proxy, self._resolver.resolve, place, verify=self._options.tls_verify, is_known=bool(known))
+            for place in known or [failed]
+        ]
+        faults = await asyncio.gather(*looks)
+        return faults[0] if all(faults) else ""
 
     async def _is_silent(self, error: Exception | None) -> bool:
         """Whether all that has answered in this run is silent now; False if there is nothing to ask."""
@@ -243,6 +276,21 @@ class Fetcher:
             connector = Connector(*parts) if socks is None else SocksConnector(*parts, socks)
             self._connectors[socks] = connector
         return connector
+
+
+def _note_last(places: OrderedDict[Place, None], place: Place) -> None:
+    """Remember that a place has answered last."""
+    if next(reversed(places), None) != place:
+        places[place] = None
+        places.move_to_end(place)
+        if len(places) > _WITNESSES:
+            places.popitem(last=False)
+
+
+def _place_of(url: str) -> Place:
+    """The host and port of a canonical URL."""
+    parts = urlsplit(url)
+    return parts.hostname or "", parts.port or (443 if parts.scheme == "https" else 80)
 
 
 def _failure_of(error: Exception, attempts: ConnectAttempts, timeout_s: float) -> FetchError:

@@ -12,7 +12,9 @@ import socket
 import ssl
 from typing import TYPE_CHECKING
 
+from anabranch.crawler.fetch.proxy import connect_through_socks
 from anabranch.crawler.outcomes.errors import TOO_MANY_FILES
+from anabranch.crawler.outcomes.failures import ConnectFailed, ProxyRefused, ServiceAway
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterable, Sequence
@@ -27,8 +29,12 @@ _ANYWHERE = ("198.41.0.4", "2001:503:ba3e::2:30")
 #: Errors that an answer has caused: there is a way to the other end.
 _ANSWERED = (ConnectionRefusedError, ConnectionResetError)
 
-#: IP address and port.
+#: Host and port.
 Place = tuple[str, int]
+
+#: "HTTP/1.1 502", and the statuses of a proxy that reaches nothing (RFC 9110 section 15.6).
+_STATUS_BYTES = 12
+_REACHES_NOTHING = frozenset({"502", "503", "504"})
 
 
 def has_route(places: Iterable[Place]) -> bool:
@@ -70,11 +76,7 @@ async def _answers(host: str, port: int) -> bool:
 
 async def proxy_fault(proxy: Proxy, resolve: Callable[[str], Awaitable[Sequence[Address]]], *, verify: bool) -> str:
     """Why no connection to the proxy can be made, its TLS included; empty if one can. Raises: FetchError of its name."""
-    context = None
-    if proxy.scheme == "https":
-        context = ssl.create_default_context()
-        if not verify:
-            context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
+    context = _context(verify=verify) if proxy.scheme == "https" else None
     fault = "it has no address"
     for address in await resolve(proxy.host):
         try:
@@ -84,6 +86,62 @@ async def proxy_fault(proxy: Proxy, resolve: Callable[[str], Awaitable[Sequence[
         else:
             return ""
     return fault
+
+
+async def tunnel_fault(
+    proxy: Proxy, resolve: Callable[[str], Awaitable[Sequence[Address]]], place: Place, *, verify: bool, is_known: bool
+) -> str:
+    """Why the proxy, which can be reached, makes no tunnel to this place; empty if it does, or if it may be the place's fault.
+
+    `is_known`: the place has answered through the proxy before; else an answer of any kind will do. Nothing is sent to the
+    place. Raises: FetchError of the proxy's name.
+    """
+    fault = ""
+    try:
+        if proxy.is_socks:
+            tunnel = await connect_through_socks(
+                proxy, resolve, lambda info: socket.socket(*info[:3]), *place, PATIENCE_S
+            )
+            tunnel.close()
+        else:
+            fault = await _refused_tunnel(proxy, (await resolve(proxy.host))[0], place, verify=verify)
+    except ConnectFailed as error:
+        fault = str(error)
+    except ProxyRefused:
+        return ""
+    except ServiceAway as error:
+        return error.reason
+    except (OSError, TimeoutError) as error:
+        return f"it gives no answer{f': {error}' if str(error) else ''}"
+    return fault if is_known else ""
+
+
+async def _refused_tunnel(proxy: Proxy, address: Address, place: Place, *, verify: bool) -> str:
+    """The answer of an HTTP proxy that reaches nothing; empty for any other. Raises: OSError, TimeoutError if it has none."""
+    async with asyncio.timeout(PATIENCE_S):
+        context = _context(verify=verify) if proxy.scheme == "https" else None
+        reader, writer = await asyncio.open_connection(
+            address.host, address.port or proxy.port, ssl=context, server_hostname=proxy.host if context else None
+        )
+        try:
+            host, port = place
+            target = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+            fields = "".join(f"{name}: {value}\r\n" for name, value in proxy.headers().items())
+            writer.write(f"CONNECT {target} HTTP/1.1\r\nHost: {target}\r\n{fields}\r\n".encode())
+            line = await reader.read(_STATUS_BYTES)
+        finally:
+            writer.transport.abort()
+    if not line:
+        raise ConnectionResetError("it closes the connection")
+    status = line[9:12].decode("ascii", "replace")
+    return f"it answers {status} for hosts that it has reached before" if status in _REACHES_NOTHING else ""
+
+
+def _context(*, verify: bool) -> ssl.SSLContext:
+    context = ssl.create_default_context()
+    if not verify:
+        context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
+    return context
 
 
 async def _connect(host: str, port: int, context: ssl.SSLContext | None = None, name: str = "") -> None:

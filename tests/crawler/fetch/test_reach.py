@@ -97,17 +97,65 @@ async def test_a_silent_host_is_told_from_a_silent_network(site: Web, monkeypatc
     assert not await fetcher.has_network()
 
 
-async def test_a_connection_lost_behind_a_proxy_is_the_proxys_only_if_it_is_gone(site: Web) -> None:
-    """A proxy that is there has lost the host."""
+class TalkingProxy:
+    """A proxy that answers each request by its method and host; without an answer it closes the connection."""
 
-    async def lost(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        await reader.read(10)
+    def __init__(self, answers: dict[str, bytes]) -> None:
+        self.answers = answers
+        self.asked: list[str] = []
+
+    async def __call__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        head = (await reader.readuntil(b"\r\n\r\n")).decode()
+        method, target, _ = head.split(" ", 2)
+        name = f"{method} {target.removeprefix('http://').partition('/')[0]}"
+        self.asked.append(name)
+        writer.write(self.answers.get(name, b""))
         writer.close()
 
-    server = await asyncio.start_server(lost, "127.0.0.1", 0)
-    proxy = f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}"
+
+HI = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\nConnection: close\r\n\r\nhi"
+NO = b"HTTP/1.1 403 No\r\nContent-Length: 0\r\n\r\n"
+BAD_GATEWAY = b"HTTP/1.1 502 No\r\nContent-Length: 0\r\n\r\n"
+
+
+@pytest.mark.parametrize("scheme", ["http", "https"])
+@pytest.mark.parametrize(
+    ("tunnel", "fault"),
+    [
+        (HI, ""),
+        (NO, ""),  # it lets nobody make tunnels there, but it is there
+        (BAD_GATEWAY, "it answers 502 for hosts that it has reached before"),
+        (b"", "it gives no answer: it closes the connection"),
+    ],
+)
+async def test_a_host_that_fails_behind_a_proxy_is_told_from_a_proxy_that_reaches_nothing(
+    site: Web, scheme: str, tunnel: bytes, fault: str
+) -> None:
+    """It is asked for a tunnel to a host that has answered before; nothing is sent through it. It is asked until it is back."""
+    failed = "GET b.test" if scheme == "http" else "CONNECT b.test:443"
+    talk = TalkingProxy(
+        {"GET a.test": HI, failed: b"" if scheme == "http" else BAD_GATEWAY, "CONNECT a.test:80": tunnel}
+    )
+    fetcher = site.fetcher(proxy=f"http://127.0.0.1:{await site.listen(talk)}")
+    assert (await fetcher.get("http://a.test/")).status == 200
+    (proxy,) = fetcher.proxies.values()
+    with pytest.raises(ServiceAway if fault else (ConnectionLost, ConnectFailed), match=fault or None) as failure:
+        await fetcher.get(f"{scheme}://b.test/")
+    assert not fault or failure.value.reason == await fetcher.reaches(proxy) == fault
+    talk.answers["CONNECT a.test:80"] = HI
+    assert await fetcher.reaches(proxy) == ""
+    assert talk.asked.count(failed) == 1
+
+
+async def test_a_connection_lost_behind_a_proxy_is_the_proxys_only_if_it_is_gone_or_says_nothing(site: Web) -> None:
+    """A proxy that answers anything has lost the host. None of its hosts has answered before."""
+    talk = TalkingProxy({"CONNECT a.test:80": BAD_GATEWAY})
+    fetcher = site.fetcher(proxy=f"http://127.0.0.1:{await site.listen(talk)}")
     with pytest.raises(ConnectionLost):
-        await site.fetcher(proxy=proxy).get("http://a.test/")
+        await fetcher.get("http://a.test/")
+    del talk.answers["CONNECT a.test:80"]
+    with pytest.raises(ServiceAway, match="it gives no answer: it closes the connection"):
+        await fetcher.get("http://a.test/")
 
     async def gone(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         await reader.read(10)
@@ -118,4 +166,3 @@ async def test_a_connection_lost_behind_a_proxy_is_the_proxys_only_if_it_is_gone
     proxy = f"http://127.0.0.1:{server_of_one.sockets[0].getsockname()[1]}"
     with pytest.raises(ServiceAway, match=f"^proxy {proxy}: it cannot be reached"):
         await site.fetcher(proxy=proxy).get("http://a.test/")
-    server.close()

@@ -70,6 +70,7 @@ class Proxy:
         self._writers: set[asyncio.StreamWriter] = set()
         self.port = 0
         self.refusal = b""
+        self.closes = False  #: it accepts connections and answers nothing
 
     async def __aenter__(self) -> Self:
         await self.begin()
@@ -96,7 +97,7 @@ class Proxy:
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self._writers.add(writer)
         try:
-            while head := await reader.readuntil(b"\r\n\r\n"):
+            while (head := await reader.readuntil(b"\r\n\r\n")) and not self.closes:
                 writer.write(self.refusal or await self._forward(head))
         except (ConnectionError, asyncio.IncompleteReadError):
             pass
@@ -342,6 +343,18 @@ async def test_a_proxy_that_is_away_costs_nothing(web: SmallWeb, tmp_path: Path,
     assert (code, crawl.crawled()) == (ExitCode.DONE, crawl.oracle)
     assert crawl.controller.facts is not None
     assert (crawl.controller.facts.run.failed, crawl.controller.facts.run.retries) == (0, 0)
+
+
+async def test_a_proxy_that_closes_each_connection_is_away(web: SmallWeb, tmp_path: Path) -> None:
+    """From the beginning, so that it has led nowhere yet; robots.txt is asked for first, and does not fail by it."""
+    async with Proxy(web.port) as proxy:
+        proxy.closes = True
+        crawl = Crawl(tmp_path / "job", web, fetch={"proxy": f"http://127.0.0.1:{proxy.port}"})
+        async with running(crawl) as task:
+            now = await crawl.waits()
+            assert now.services[0]["reason"] == "it gives no answer: it closes the connection"
+            proxy.closes = False
+            crawl.check_nothing_was_lost(await task)
 
 
 async def test_a_proxy_that_wants_a_password_ends_the_run_at_once(web: SmallWeb, tmp_path: Path) -> None:
