@@ -79,6 +79,8 @@ _FORESEEN: tuple[type[Exception], ...] = (FetchError, TooManyFiles, *_FAILURES)
 _MAX_MESSAGE_CHARS = 300
 #: Failures after which the proxy or the network may be away.
 _DOUBTFUL = (ConnectFailed, ConnectionLost, FetchTimeout)
+#: No way to a host; None: its addresses failed for several reasons.
+_NO_WAY = frozenset({errno.EHOSTUNREACH, errno.ENETUNREACH, errno.ENETDOWN, None})
 #: Statuses that a proxy may have given in the host's place.
 _OF_PROXIES = frozenset({502, 503, 504})
 #: Hosts that have answered lately and are asked whether the network is away.
@@ -241,8 +243,9 @@ class Fetcher:
             return failure
         if not has_route(self._answered):
             return ServiceAway(NETWORK, "this machine has no route to anywhere")
-        # A host alone may be silent. If others answered meanwhile, it is the host.
-        if isinstance(error, TimeoutError) and self._answered_s < start_s and await self._is_silent(error):
+        # A host alone may be silent, or have no way to it. If others answered meanwhile, it is the host.
+        is_silent = isinstance(error, TimeoutError) or _has_no_way(error)
+        if is_silent and self._answered_s < start_s and await self._is_silent(error):
             return ServiceAway(NETWORK, "neither hosts nor name servers that have answered before answer now")
         return failure
 
@@ -276,6 +279,11 @@ class Fetcher:
             connector = Connector(*parts) if socks is None else SocksConnector(*parts, socks)
             self._connectors[socks] = connector
         return connector
+
+
+def _has_no_way(error: Exception) -> bool:
+    """The system found no way to the host: to one of its addresses, or to each for reasons of its own."""
+    return isinstance(error, aiohttp.ClientConnectorError) and error.os_error.errno in _NO_WAY
 
 
 def _note_last(places: OrderedDict[Place, None], place: Place) -> None:

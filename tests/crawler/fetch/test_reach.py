@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import errno
+import os
 import socket
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -95,6 +97,32 @@ async def test_a_silent_host_is_told_from_a_silent_network(site: Web, monkeypatc
     with pytest.raises(ServiceAway, match=f"^{NETWORK}: "):
         await fetcher.get(silent)
     assert not await fetcher.has_network()
+
+
+@pytest.mark.parametrize("code", [errno.EHOSTUNREACH, errno.ENETUNREACH, errno.ENETDOWN])
+async def test_a_host_without_a_way_is_told_from_a_network_without_one(
+    site: Web, monkeypatch: pytest.MonkeyPatch, code: int
+) -> None:
+    """There is a route, but its next router does not answer: no host that has answered before can be reached either."""
+    fetcher, loop = site.fetcher(), asyncio.get_running_loop()
+    connect, ways = loop.sock_connect, {"127.0.0.1"}
+
+    async def connect_if_there_is_a_way(sock: socket.socket, address: tuple[str, int]) -> None:
+        if address[0] not in ways:
+            raise OSError(code, os.strerror(code))
+        await connect(sock, address)
+
+    monkeypatch.setattr(loop, "sock_connect", connect_if_there_is_a_way)
+    port = await site.listen(answers)
+    await fetcher.get(f"http://127.0.0.1:{port}/")
+    with pytest.raises(ConnectFailed):
+        await fetcher.get(f"http://127.0.0.2:{port}/")
+    ways.clear()
+    with pytest.raises(ServiceAway, match=f"^{NETWORK}: "):
+        await fetcher.get(f"http://127.0.0.2:{port}/")
+    assert not await fetcher.has_network()
+    ways.add("127.0.0.1")
+    assert await fetcher.has_network()
 
 
 class TalkingProxy:
