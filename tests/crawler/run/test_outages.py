@@ -50,10 +50,13 @@ class Names(DnsServer):
         super().__init__({name: ["127.0.0.1"] for name in NAMES}, ttl_s=0, **more)
         self.is_away = False
         self.rcode: Rcode | None = None  #: None: silence
+        self.lame = ""  #: a name that it always fails to answer
 
     def answer(self, question: Message) -> Message | None:
         if not self.is_away:
-            return super().answer(question)
+            answer = super().answer(question)
+            if question.question[0].name.to_text(omit_final_dot=True) != self.lame:
+                return answer
         if self.rcode is None:
             return None
         answer = make_response(question)
@@ -266,10 +269,16 @@ async def test_hosts_with_a_known_address_go_on_while_the_name_servers_are_away(
     crawl.check_nothing_was_lost(code)
 
 
-async def test_a_name_that_only_times_out_is_told_from_its_servers(web: SmallWeb, tmp_path: Path) -> None:
-    """The others are crawled; then the crawl waits for that name, and says when it is tried next. In the end it has failed."""
-    async with Names(silent=["c.test"]) as names:
-        del names.table["c.test"]
+@pytest.mark.parametrize("rcode", [None, SERVFAIL, REFUSED])
+async def test_a_name_that_only_times_out_is_told_from_its_servers(
+    web: SmallWeb, tmp_path: Path, rcode: Rcode | None
+) -> None:
+    """The others are crawled; then the crawl waits for that name, and says when it is tried next. In the end it has failed.
+
+    So does one for which the servers answer SERVFAIL or REFUSED, while they answer for others.
+    """
+    async with Names() as names:
+        names.lame, names.rcode = "c.test", rcode
         crawl = Crawl(tmp_path / "job", web, port=f":{web.port}", dns=dns_of(names), fetch={"name_retries": ["1s"]})
         async with running(crawl) as task:
             await until(lambda: crawl.take().names_waiting)
