@@ -23,6 +23,7 @@ from anabranch.crawler.job.folder import JobFolder
 from anabranch.crawler.job.frontier import is_over
 from anabranch.crawler.job.seeding import SeedFact
 from anabranch.crawler.job.seeds import SEED_BOOK, Seed, SeedBook, read_seeds
+from anabranch.crawler.operate.retried import skipped_facts, summed, the_rest, whole
 from anabranch.crawler.order.order import CrawlOrder
 from anabranch.crawler.outcomes.endings import WhyEnded, exit_code
 from anabranch.crawler.outcomes.errors import BadArgument, ExitCode, NoSeeds, UsageError
@@ -33,9 +34,9 @@ from anabranch.crawler.report.summary import RunFacts, crawl_report
 from anabranch.crawler.run.composition import Archive
 from anabranch.crawler.run.control import Answer, Control
 from anabranch.crawler.run.controller import CrawlController, RunHooks
-from anabranch.crawler.run.crawl_verbs import ADD, PAUSE, RESUME, STATUS, STOP
+from anabranch.crawler.run.crawl_verbs import ADD, PAUSE, RESUME, RETRY_SKIPPED, STATUS, STOP
 from anabranch.crawler.run.uploading import Uploading
-from anabranch.crawler.run.verbs import Arguments, Facts
+from anabranch.crawler.run.verbs import RETRY, Arguments, Facts
 from anabranch.crawler.run.workers import Delivery
 from anabranch.frontier.cancellation import to_the_end
 from anabranch.frontier.times import steady_clock
@@ -204,6 +205,25 @@ class Crawl:
         verdicts: list[Facts] = (await self._ask(ADD, {"seeds": listed, "force": force}))["seeds"]
         return verdicts
 
+    async def retry(
+        self, *statuses: int | str, host: str | None = None, since_s: float | None = None, trap: bool = False
+    ) -> Facts:
+        """Queue failures again, as `anabranch retry` does; returns what `retry --json` shows.
+
+        Those of these statuses (-1, 503, "5xx"), of this host, that failed at this time (epoch seconds) or later; without any
+        of these all. `trap`, alone: what was skipped because a parameter changes nothing. Raises: UsageError.
+        """
+        if trap:
+            if statuses or host is not None or since_s is not None:
+                raise UsageError("trap takes all that was skipped; leave statuses, host and since_s out")
+            return {"running": True, **skipped_facts(await self._ask(RETRY_SKIPPED, {}))}
+        chosen = {"statuses": list(statuses) or None, "host": host, "since_s": since_s}
+        arguments = {"is_crawl": True, **{name: value for name, value in chosen.items() if value is not None}}
+        facts = await self._ask(RETRY, arguments)
+        while (begun := the_rest(arguments, facts)) is not None:
+            facts = summed(facts, await self._ask(RETRY, begun))
+        return {"running": True, **whole(facts)}
+
     async def pause(self) -> None:
         """Start no fetch until `resume`."""
         await self._ask(PAUSE, {})
@@ -362,6 +382,12 @@ class BlockingCrawl:
     def add(self, *seeds: str | Path, force: bool = False) -> list[Facts]:
         """As `Crawl.add`."""
         return self._thread.call(self._crawl.add(*seeds, force=force))
+
+    def retry(
+        self, *statuses: int | str, host: str | None = None, since_s: float | None = None, trap: bool = False
+    ) -> Facts:
+        """As `Crawl.retry`."""
+        return self._thread.call(self._crawl.retry(*statuses, host=host, since_s=since_s, trap=trap))
 
     def pause(self) -> None:
         """As `Crawl.pause`."""

@@ -19,14 +19,27 @@ def retried_all(answer: Callable[[str, Arguments], VerbAnswer], arguments: Argum
     What was queued stays queued if a later call fails.
     """
     found = answer(RETRY, arguments)
-    while (more := found.facts["more"]) is not None:
-        begun = {**arguments, "after": more, "before_s": found.facts["before_s"]}
+    while (begun := the_rest(arguments, found.facts)) is not None:
         later = answer(RETRY, begun)
-        sums = {name: found.facts[name] + later.facts[name] for name in _RETRIED}
-        found = later._replace(facts={**later.facts, **sums})
-    return found._replace(
-        facts={name: value for name, value in found.facts.items() if name not in {"more", "before_s"}}
-    )
+        found = later._replace(facts=summed(found.facts, later.facts))
+    return found._replace(facts=whole(found.facts))
+
+
+def the_rest(arguments: Arguments, facts: Facts) -> Arguments | None:
+    """The arguments of the next call; None: all failures were looked at. Pure."""
+    if facts["more"] is None:
+        return None
+    return {**arguments, "after": facts["more"], "before_s": facts["before_s"]}
+
+
+def summed(before: Facts, later: Facts) -> Facts:
+    """The results of two calls as one. Pure."""
+    return {**later, **{name: before[name] + later[name] for name in _RETRIED}}
+
+
+def whole(facts: Facts) -> Facts:
+    """The result of the last call, without what only the next one needs. Pure."""
+    return {name: value for name, value in facts.items() if name not in {"more", "before_s"}}
 
 
 def retried_facts(job: OperatedJob, arguments: Arguments) -> Facts:

@@ -14,6 +14,7 @@ import anabranch
 from anabranch.crawler.operate.folderjob import FolderJob
 from tests.acceptance.archive import archived
 from tests.acceptance.command import SMALL_FILTER
+from tests.facts_schema import checked
 from tests.patience import HANG_S
 from tests.site.page import Host, Page, file, go, redirect
 from tests.site.server import SmallWeb
@@ -171,6 +172,22 @@ async def test_failures_come_on_request(given):
     assert (failed.content, failed.title, failed.mime, failed.fetched_at) == (b"", "", "", None)
     async with anabranch.crawl(SEED, **blocked, **given) as crawl:
         assert f"{SEED}3" not in [page.url async for page in crawl]
+
+
+async def test_failures_and_skipped_urls_are_queued_again(given):
+    """While the crawl runs; a wrong choice is told in one line."""
+    given["dns"]["hosts"]["missing.test"] = "[::1]:1"
+    async with anabranch.crawl("http://missing.test/", SEED, fetch={"ipv6": False}, **given) as crawl:
+        await anext(aiter(crawl))
+        while not (failures := (await crawl.status())["failures"]):
+            await asyncio.sleep(0.01)
+        assert [(failure["status"], failure["count"]) for failure in failures] == [(-1, 1)]
+        assert (await crawl.retry("5xx"))["queued"] == 0
+        assert checked(await crawl.retry(-1, host="missing.test", since_s=1.0), "Retried")["queued"] == 1
+        assert checked(await crawl.retry(trap=True), "Retried")["queued"] == 0
+        with pytest.raises(anabranch.UsageError, match="leave statuses, host and since_s out"):
+            await crawl.retry(503, trap=True)
+        await crawl.stop(now=True)
 
 
 async def test_the_crawl_can_be_steered(given):
