@@ -199,10 +199,13 @@ class Admission:
         batch.new.append(row)
         self._schedule.schedule_row(row, queue, gate)
 
-    def requeue(self, failures: Sequence[FailedRecord]) -> list[LaneId]:
+    def requeue(
+        self, failures: Sequence[FailedRecord], payload_of: Callable[[bytes | None], bytes | None]
+    ) -> list[LaneId]:
         """Add failures to the batch as new rows with no tries, each with what is known of it; the lane of each.
 
-        The filter knows their keys and is not asked. Raises: PolicyError, before any change.
+        `payload_of` gives each its payload. The filter knows their keys and is not asked.
+        Raises: PolicyError, before any change.
         """
         candidates = [Candidate(one.url, one.key, one.hops or "") for one in failures]
         urls = [failure.url for failure in failures]
@@ -214,7 +217,7 @@ class Admission:
             for candidate, failure in zip(candidates, failures, strict=True)
         ]
         for failure, host, lane, precedence in zip(failures, hosts, lanes, precedences, strict=True):
-            self._requeue(failure, host, lane, precedence)
+            self._requeue(failure._replace(payload=payload_of(failure.payload)), host, lane, precedence)
         if failures:
             self._remember(self._outbox.last_number, list(map(Candidate.dedup_key, candidates)))
         return [lane[1:3] for lane in lanes]

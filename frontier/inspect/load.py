@@ -220,20 +220,8 @@ class Loading:
             return [BUSY] * len(ended)
         verdicts = self._parts.admission.judge([Candidate(entry.url, entry.key) for entry in ended])
         fresh = list(compress(ended, [verdict.kind in _IS_NEW for verdict in verdicts]))
-        if fresh:  # one batch of rows without a queue
-            outbox, store_link = self._parts.outbox, self._parts.store_link
-            batch = outbox.batch
-            first = len(batch.new)
-            pages = self._ordinals([entry.via for entry in fresh if entry.via is not None])
-            for _, url, key, status, outcome, attempts, failed_s, hops, via, precedence, payload in fresh:
-                pages[url] = ordinal = outbox.number()
-                level = NORMAL if precedence is None else precedence
-                row = Row(0, 0, level, ordinal, url, key, hops, pages.get(via, 0), attempts, failed_s, payload)
-                batch.new.append(row)
-                batch.settled[ordinal] = status, outcome
-            self._parts.admission.remember(first)
-            store_link.await_loaded(())
-            store_link.send()
+        if fresh:
+            self._settle(fresh)
         return verdicts
 
     def wait_until_durable(self) -> None:
@@ -243,6 +231,22 @@ class Loading:
     def _is_busy(self) -> bool:
         self._parts.store_link.drain()
         return self._parts.store_link.unacknowledged.is_full
+
+    def _settle(self, fresh: Sequence[Known]) -> None:
+        """One batch of rows without a queue."""
+        outbox, store_link = self._parts.outbox, self._parts.store_link
+        batch = outbox.batch
+        first = len(batch.new)
+        pages = self._ordinals([entry.via for entry in fresh if entry.via is not None])
+        for _, url, key, status, outcome, attempts, failed_s, hops, via, precedence, payload in fresh:
+            pages[url] = ordinal = outbox.number()
+            level = NORMAL if precedence is None else precedence
+            row = Row(0, 0, level, ordinal, url, key, hops, pages.get(via, 0), attempts, failed_s, payload)
+            batch.new.append(row)
+            batch.settled[ordinal] = status, outcome
+        self._parts.admission.remember(first)
+        store_link.await_loaded(())
+        store_link.send()
 
     def _enqueue(self, fresh: Sequence[Queued]) -> None:
         """One batch. Rows with a time to come wait, and are known to wait when they are durable."""

@@ -67,7 +67,7 @@ class Retrying:
             page = yield from asked(self._store.retry_reads.failed_after, after, PAGE)
             found = [one for one in page if (one.ended_s is None or one.ended_s <= before_s) and matches(one)]
             self._parts.store_link.drain()
-            lanes += self._parts.admission.requeue([one._replace(payload=payload_of(one.payload)) for one in found])
+            lanes += self._parts.admission.requeue(found, payload_of)
             unknown += sum(one.hops is None for one in found)
             yield from flushed(self._parts, self._store)
             if len(page) < PAGE:

@@ -2,9 +2,11 @@
 
 import asyncio
 import json
+from base64 import b64encode
 
 import pytest
 
+from anabranch.crawler.job.seeds import queued_again
 from tests.acceptance.command import anabranch, crawl_log, ended, start, write_order
 from tests.facts_schema import checked
 from tests.postgres_server import server
@@ -103,6 +105,9 @@ async def test_a_retry_takes_what_fits_and_tells_what_holds_it_back(tmp_path, we
     await told(tmp_path, "set", "limits.pages=6")
     await anabranch("frontier", "block", tmp_path / "job", "h1.test", cwd=tmp_path)
     found = json.loads(await told(tmp_path, "retry", "--host", "H1.test", "--since", "2020-01-01", "--json"))
+    dump = await anabranch("frontier", "dump", tmp_path / "job", cwd=tmp_path)
+    queued = [line for line in map(json.loads, dump.out.splitlines()) if "queue" in line]
+    assert {line["payload"] for line in queued} == {b64encode(queued_again(b"\0")).decode()}, "no rule skips them"
     checked(found, "Retried")
     assert (found["running"], found["queued"], found["blocked"], found["unknown_hops"]) == (False, 3, 3, 0)
     assert found["note"] == "6 pages done already: the crawl ends at once when it is started"

@@ -302,12 +302,8 @@ class TransactionWriter:
         ended = [ended for batch in batches for ended in batch.ended]
         ended += settled
         rows = sorted(map(partial(_done_row, self._owner.ender), ended))
-        failures = [
-            _failure_row(row, batch.now_s) for batch in batches for row, _, kind in batch.ended if kind is _FAILED
-        ]
-        failures += [
-            _failure_row(row, row.due_s) for row, _, kind in settled if kind is _FAILED and row.due_s is not None
-        ]
+        failures = [row for batch in batches for row in _failure_rows(batch.ended, batch.now_s)]
+        failures += _failure_rows(settled, None)
         if gone:
             rows, failures = ([row for row in listed if row[0] not in gone] for listed in (rows, failures))
         write(self._connection, statements.INSERT_DONE, rows)
@@ -472,9 +468,13 @@ def _done_row(worker: int, ended: Ended) -> tuple[Any, ...]:
     return row.ordinal, row.url, row.key, status, _NAMES[outcome], row.attempts, worker
 
 
-def _failure_row(row: Row, ended_s: float) -> tuple[Any, ...]:
-    """Its row of `failure`."""
-    return row.ordinal, row.hops, row.via, row.precedence % WAITING, ended_s, row.payload
+def _failure_rows(ended: Sequence[Ended], ended_s: float | None) -> list[tuple[Any, ...]]:
+    """The rows of `failure`: of what failed at this time; None: at the time of each row, without which it has none."""
+    return [
+        (row.ordinal, row.hops, row.via, row.precedence % WAITING, at_s, row.payload)
+        for row, _, kind in ended
+        if kind is _FAILED and (at_s := row.due_s if ended_s is None else ended_s) is not None
+    ]
 
 
 class QueueChanges:
