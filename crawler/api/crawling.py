@@ -216,13 +216,13 @@ class Crawl:
         if trap:
             if statuses or host is not None or since_s is not None:
                 raise UsageError("trap takes all that was skipped; leave statuses, host and since_s out")
-            return {"running": True, **skipped_facts(await self._ask(RETRY_SKIPPED, {}))}
+            return {"running": True, "start": "", **skipped_facts(await self._ask(RETRY_SKIPPED, {}))}
         chosen = {"statuses": list(statuses) or None, "host": host, "since_s": since_s}
         arguments = {"is_crawl": True, **{name: value for name, value in chosen.items() if value is not None}}
         facts = await self._ask(RETRY, arguments)
         while (begun := the_rest(arguments, facts)) is not None:
             facts = summed(facts, await self._ask(RETRY, begun))
-        return {"running": True, **whole(facts)}
+        return {"running": True, "start": "", **whole(facts)}
 
     async def pause(self) -> None:
         """Start no fetch until `resume`."""
