@@ -32,7 +32,7 @@ SHARED = "dsbf"
 
 #: Filter -> its choices, by the names of `Choice`.
 CHOICES: Mapping[str, frozenset[str]] = {
-    "smm": frozenset({"signature", "levels", "expected"}),
+    "smm": frozenset({"signature", "levels", "expected", "false_positive"}),
     "dsbf": frozenset({"expected", "false_positive", "leaf_bits", "split_fan_out"}),
     "both": frozenset({"signature", "levels", "expected", "false_positive", "leaf_bits", "split_fan_out"}),
     "exact": frozenset({"signature", "levels", "expected"}),
@@ -48,7 +48,9 @@ class Choice:
     signature: str | None = None  #: of the SMM
     levels: tuple[int, ...] | None = None  #: of the SMM
     expected: int | None = None  #: keys
-    false_positive: float | None = None  #: of each leaf of the DSBF, or of the similarity filter
+    false_positive: float | None = (
+        None  #: of each leaf of the DSBF, or of the similarity filter, or the fill of an SMM alone
+    )
     leaf_bits: int | None = None  #: of the DSBF
     split_fan_out: int | None = None  #: of the DSBF
     features: tuple[str, ...] | None = None  #: of the similarity filter
@@ -90,6 +92,7 @@ class LineFilter:
     facts: Callable[[], Mapping[str, float | str]]  #: the figures that it knows of itself, as `UniqStatistics.facts`
     close: Callable[[], None]  #: syncs and closes. Raises: OSError
     sync: Callable[[], None] = lambda: None  #: makes marked keys durable, if `mark` does not. Raises: OSError
+    warning: str = ""  #: that more is expected to be lost than `false_positive` allows
 
 
 def open_filter(folder: Path, choice: Choice) -> LineFilter:
@@ -98,6 +101,7 @@ def open_filter(folder: Path, choice: Choice) -> LineFilter:
     Raises: as `UniqFilter.open`, and BadParameters for a choice that the filter does not have. An OSError names a path.
     """
     with _naming(folder):
+        is_new = _recorded(folder) is None
         given = _parameters(folder, choice)
         made = _open_uniq(folder, given) if isinstance(given, UniqParameters) else _open_similar(folder, given)
     naming = _naming(folder)
@@ -108,7 +112,17 @@ def open_filter(folder: Path, choice: Choice) -> LineFilter:
         sync=naming(made.sync),
         check=made.check and naming(made.check),
         close=naming(made.close),
+        warning=_warning(given, choice) if is_new or choice.expected is not None else "",
     )
+
+
+def _warning(given: UniqParameters | SimilarityParameters, choice: Choice) -> str:
+    """What the plan is expected to lose too much. The folder of an SMM does not keep how many keys it was made for."""
+    return replace(given, **_sizes(choice)).loss_warning if isinstance(given, UniqParameters) else ""
+
+
+def _sizes(choice: Choice) -> dict[str, Any]:
+    return {name: value for name, value in choice.given().items() if name in {"expected", "false_positive"}}
 
 
 def behind_similar(known: LineFilter, folder: Path, choice: Choice) -> LineFilter:
@@ -225,12 +239,21 @@ def _parameters(folder: Path, choice: Choice) -> UniqParameters | SimilarityPara
     if choice.kind not in (None, kind):
         raise _contradiction(folder, "kind", kind, choice.kind)
     for name, value in _given(kind, choice).items():
-        if values[name] != value and name in choice.given():
+        if values[name] == value or _is_former(kind, name, values[name], choice):
+            continue
+        if name in choice.given():
             raise _contradiction(folder, name, values[name], value)
-        if values[name] != value:  # the levels of an SMM, which follow from `expected`
-            raise _contradiction(folder, "expected", f"{name} {_shown(values[name])}", f"{name} {_shown(value)}")
+        # The levels of an SMM follow from its sizes.
+        sizes = "expected" if choice.expected is not None else "false_positive"
+        raise _contradiction(folder, sizes, f"{name} {_shown(values[name])}", f"{name} {_shown(value)}")
     _refuse_unnamed(folder, values, choice)
     return recorded
+
+
+def _is_former(kind: str, name: str, value: object, choice: Choice) -> bool:
+    """An earlier version made the folder for as many keys: its SMM was as large before any second stage as alone."""
+    is_sized = (kind, name) == ("smm", "levels") and choice.expected is not None
+    return is_sized and not (choice.levels or choice.false_positive) and value == levels_for(choice.expected or 0)
 
 
 def _refuse_unnamed(folder: Path, values: Mapping[str, Any], choice: Choice) -> None:
@@ -251,10 +274,12 @@ def _given(kind: str, choice: Choice) -> dict[str, Any]:
     given = choice.given()
     for name in given.keys() - CHOICES[kind]:
         raise NoSuchChoice(name, f"the filter {kind} has no such choice; leave it out")
-    if "false_positive" not in CHOICES[kind] and choice.expected is not None:
-        # Without Bloom leaves only the levels depend on the number, and only they are kept.
-        given = {"levels": levels_for(choice.expected)} | given
-        del given["expected"]
+    sizes = _sizes(choice)
+    if sizes and kind in {"smm", "exact"}:
+        # Without Bloom leaves only the levels depend on the numbers, and only they are kept.
+        planned = UniqParameters(mode=kind, **sizes)
+        _ = planned.dsbf  # refuses impossible numbers
+        given = {"levels": planned.smm_levels} | {name: given[name] for name in given.keys() - sizes.keys()}
     return given
 
 

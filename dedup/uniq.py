@@ -104,6 +104,17 @@ class UniqParameters:
         by_smm = planned_loss(self.expected, self.smm_levels) if "smm" in self.stages else float(self.expected)
         return by_smm * (self.false_positive if "dsbf" in self.stages else 1.0)
 
+    @property
+    def loss_warning(self) -> str:
+        """A sentence if more URLs are expected to be lost than `false_positive` allows; else empty. Raises: BadParameters."""
+        lost, allowed = self.planned_loss, self.false_positive * self.expected
+        if lost <= allowed:
+            return ""
+        return (
+            f"filter {self.mode} is expected to lose {lost:,.0f} of {self.expected:,} URLs, more than false_positive allows "
+            f"({allowed:,.0f}); choose filter both or exact, or expect fewer"
+        )
+
     def as_in(self, there: UniqParameters | None) -> UniqParameters:
         """With the defaults of the version that made the folder with these parameters: a filter keeps its shape."""
         if there is None or there.mode != self.mode or self.stages != ("smm",):

@@ -381,8 +381,10 @@ def _filter(command: DedupCommand, stop: StopSignals) -> Iterator[LineFilter]:
 
 
 def _opened(folder: Path, command: DedupCommand) -> LineFilter:
-    """The folder's filter; if --similar is given, or was before, with that stage before it."""
+    """The folder's filter; if --similar is given, or was before, with that stage before it. Warns if it loses too much."""
     opened = open_filter(folder, _choice(command))
+    if opened.warning:
+        say(f"anabranch: {_as_options(opened.warning)}")
     if command.similar is None and not (folder / SIMILAR).is_dir():
         return opened
     try:
@@ -393,6 +395,11 @@ def _opened(folder: Path, command: DedupCommand) -> LineFilter:
 
 
 # Messages
+
+
+def _as_options(warning: str) -> str:
+    """The sentence with the names of options."""
+    return warning.replace("false_positive", "--false-positive").replace("choose filter", "choose --filter")
 
 
 def capture_words(counts: CaptureStatistics) -> str:

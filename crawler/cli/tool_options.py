@@ -117,12 +117,12 @@ def dedup(
         ),
     ] = None,
     false_positive: Annotated[
-        Number, _FILTER(metavar="RATE", help="Rate of the DSBF, or of similar, at most (default 0.001).")
+        Number, _FILTER(metavar="RATE", help="Rate of the DSBF or of similar, fill of an smm, at most (default 0.001).")
     ] = None,
     signature: Annotated[
         Text,
         _FILTER(
-            help="Of the SMM: crc32, md5, sha1, xxh3, package.module:function (default crc32).",
+            help="Of the SMM: crc32, md5, sha1, xxh3, package.module:function (default: xxh3 for smm, else crc32).",
             autocompletion=completed_from("crc32", "md5", "sha1", "xxh3"),
         ),
     ] = None,

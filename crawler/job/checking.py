@@ -95,12 +95,8 @@ def order_warnings(order: CrawlOrder) -> list[str]:
 def filter_warning(dedup: DedupSection) -> str:
     """A line if the filter is expected to lose more URLs than `false_positive` allows; else empty."""
     choice = filter_choice(of_filter(dedup))
-    if isinstance(choice, str) or choice.planned_loss <= choice.false_positive * choice.expected:
-        return ""
-    return (
-        f"[dedup] filter {choice.mode} is expected to lose {choice.planned_loss:,.0f} of {choice.expected:,} URLs, more than "
-        f"false_positive allows ({choice.false_positive * choice.expected:,.0f}); choose filter both or exact, or expect fewer"
-    )
+    warning = "" if isinstance(choice, str) else choice.loss_warning
+    return warning and f"[dedup] {warning}"
 
 
 def _warnings(examined: Examined, bad: Sequence[str]) -> Iterator[str]:

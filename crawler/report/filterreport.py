@@ -27,7 +27,7 @@ MEANINGS: Mapping[str, str] = {
     "store_known": "new to the filter, known to the store",
     "counted_since": "from then on no count is missing; a kill loses those since the last checkpoint",
     "smm_signature": "signature of the SMM",
-    "smm_is_linear": "1: two sites whose names collide do so in every common path: a filter smm loses whole sites",
+    "smm_is_linear": "1: two sites whose names collide do so in every path that both have; without a second stage all are lost",
     "smm_levels": "bytes of the signature that each level takes",
     "smm_is_compact": "1: so few URLs that their bits are in one small file",
     "smm_bits_set": "bits set",
@@ -54,7 +54,7 @@ MEANINGS: Mapping[str, str] = {
     "exact_merging": "URLs that the merge under way has still to move",
     "exact_file_bytes": "bytes of its files",
     "false_drop_probability": "probability that a new URL is dropped now",
-    "expected_lost": "pages lost so far, by expectation",
+    "expected_lost": "pages lost so far: the mean over unrelated URLs; see smm_is_linear",
     "planned_keys": "URLs that the filter is made for",
     "planned_false_drop_probability": "probability that a new URL is dropped at the planned size",
     "similar_keys": "URLs in the similarity filter, the stage before this filter",
@@ -76,6 +76,16 @@ def filter_table(facts: Mapping[str, float | str]) -> ReportTable:
 def filter_line(facts: Mapping[str, float | str]) -> str:
     """The filter in one line: who answered, how full it is, what it loses; empty without facts."""
     return ", ".join(_words(facts)) if facts else ""
+
+
+#: What the estimate of a filter that loses whole sites is, and what it does not show.
+MEAN = "the mean over unrelated URLs"
+WORST = "the signature is linear, so two sites whose names collide lose every path that both have"
+
+
+def loses_whole_sites(facts: Mapping[str, float | str]) -> bool:
+    """Whether an SMM with a linear signature is the only record of the URLs."""
+    return bool(facts.get("smm_is_linear")) and not {"dsbf_asked", "exact_asked"} & facts.keys()
 
 
 def _cell(value: float | str) -> float | int | str:
@@ -110,7 +120,8 @@ def _words(facts: Mapping[str, float | str]) -> Iterator[str]:
     if "false_drop_probability" in number:
         yield f"P(false drop) {number['false_drop_probability']:.2g}"
     if "expected_lost" in number:
-        yield f"expected lost {number['expected_lost']:.2g}"
+        worst = f", {MEAN}: {WORST}" if loses_whole_sites(facts) else ""
+        yield f"expected lost {number['expected_lost']:.2g}{worst}"
 
 
 def _stages(number: Mapping[str, float]) -> Iterator[str]:
@@ -118,8 +129,6 @@ def _stages(number: Mapping[str, float]) -> Iterator[str]:
     if "smm_fill" in number:
         touched = f", {format_bytes(int(number['smm_bytes_touched']))}" if "smm_bytes_touched" in number else ""
         yield f"SMM {number['smm_fill']:.2g} full{touched}"
-    if number.get("smm_is_linear") and not {"dsbf_asked", "exact_asked"} & number.keys():
-        yield "the signature is linear, so losses come by whole sites"
     if "dsbf_leaves" in number:
         under_way = f" ({int(number['dsbf_splitting'])} under way)" if number["dsbf_splitting"] else ""
         leaves, splits = int(number["dsbf_leaves"]), int(number["dsbf_splits"])

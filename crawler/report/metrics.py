@@ -8,7 +8,7 @@ small fixed sets, never from hosts or URLs, so a crawl of any size has the same 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterable, Mapping
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from operator import add
 from typing import Any, NamedTuple
 
@@ -83,6 +83,10 @@ METRICS: Mapping[str, Metric] = {
     "anabranch_filter_dropped_total": Metric(
         "URLs that the filter reported as known, without those answered from memory."
     ),
+    "anabranch_known_links_total": Metric(
+        "Links that were known, by who knew them: recent (the crawl), pending (rows not durable yet), filter, store.",
+        "by",
+    ),
     "anabranch_filter_false_drop_probability": Metric("Probability that a new URL is dropped.", join=max),
     "anabranch_filter_smm_fill_ratio": Metric("Share of the SMM's bits that are set.", join=max),
     "anabranch_filter_planned_ratio": Metric(
@@ -101,6 +105,13 @@ FILTER_METRICS: Mapping[str, str] = {
     "dropped": "anabranch_filter_dropped_total",
     "false_drop_probability": "anabranch_filter_false_drop_probability",
     "smm_fill": "anabranch_filter_smm_fill_ratio",
+}
+#: Who knew a link -> the figures that count it.
+KNOWN_BY: Mapping[str, Sequence[str]] = {
+    "recent": ("recent_known",),
+    "pending": ("pending_known",),
+    "filter": ("memory_known", "dropped"),
+    "store": ("store_known",),
 }
 
 

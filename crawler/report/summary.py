@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 from anabranch.crawler.accounts.totals import Totals
@@ -11,6 +11,7 @@ from anabranch.crawler.job.seeding import SeedFact
 from anabranch.crawler.order.quantities import format_bytes
 from anabranch.crawler.outcomes.errors import ExitCode
 from anabranch.crawler.outcomes.status import describe
+from anabranch.crawler.report.filterreport import MEAN, WORST, loses_whole_sites
 from anabranch.crawler.report.statistics import CrawlStatistics
 from anabranch.frontier.inspect.statistics import FrontierCounts, FrontierStatistics
 from anabranch.frontier.times import counted, duration_words
@@ -98,5 +99,12 @@ def _summary_rows(facts: RunFacts) -> Iterator[tuple[str, str]]:
     if "shared_twice" in frontier.seen:
         left, twice = (int(frontier.seen[name]) for name in ("shared_left", "shared_twice"))
         yield "shared dedup", f"{left} links left to other crawls, {twice} URLs taken by another crawl, too"
-    lost = float(frontier.seen.get("expected_lost", 0.0))
-    yield "lost to dedup", f"{lost:.1g} URLs expected" if lost >= NEGLIGIBLE else "nothing"
+    yield "lost to dedup", _lost(frontier.seen)
+
+
+def _lost(seen: Mapping[str, float | str]) -> str:
+    """The URLs that the filter is expected to have lost; of one that loses whole sites, what this number does not show."""
+    lost = float(seen.get("expected_lost", 0.0))
+    if loses_whole_sites(seen):
+        return f"{lost:.1g} URLs expected, {MEAN}: {WORST}"
+    return f"{lost:.1g} URLs expected" if lost >= NEGLIGIBLE else "nothing"

@@ -19,7 +19,7 @@ import structlog
 from anabranch.crawler.fetch.addresses import parse_address
 from anabranch.crawler.order.sections import VERSION
 from anabranch.crawler.outcomes.errors import CrawlerError
-from anabranch.crawler.report.metrics import BUILD, FILTER_METRICS, PHASE, Numbers, ended_by_class
+from anabranch.crawler.report.metrics import BUILD, FILTER_METRICS, KNOWN_BY, PHASE, Numbers, ended_by_class
 from anabranch.crawler.report.progress_log import memory_of_process
 from anabranch.crawler.report.statistics import StepTime
 from anabranch.frontier.errors import FrontierError
@@ -128,6 +128,10 @@ def process_numbers() -> dict[str, float]:
 def filter_numbers(figures: Mapping[str, float | str]) -> dict[str, Any]:
     """The filter's figures that are metrics. Pure."""
     numbers: dict[str, Any] = {name: figures[key] for key, name in FILTER_METRICS.items() if key in figures}
+    if "recent_known" in figures:
+        numbers["anabranch_known_links_total"] = {
+            by: sum(float(figures.get(name, 0)) for name in names) for by, names in KNOWN_BY.items()
+        }
     planned = figures.get("planned_keys")
     if isinstance(planned, int | float) and planned:
         numbers["anabranch_filter_planned_ratio"] = float(figures.get("keys", 0)) / planned

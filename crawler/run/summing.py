@@ -26,6 +26,8 @@ _LARGEST = frozenset({
 })  # fmt: skip
 #: It holds of all workers together only if it holds of each.
 _COMPACT = "smm_is_compact"
+#: No count is missing from the latest of these times on; their texts have one form.
+_SINCE = "counted_since"
 
 
 def run_facts(facts: RunFacts) -> dict[str, Any]:
@@ -58,7 +60,9 @@ def summed_filters(workers: Iterable[Mapping[str, float | str] | None]) -> dict[
     for worker in filter(None, workers):
         for name, figure in worker.items():
             before = seen.get(name)
-            if isinstance(figure, str) or not isinstance(before, int | float):
+            if name == _SINCE:
+                seen[name] = max(str(before or figure), str(figure))
+            elif isinstance(figure, str) or not isinstance(before, int | float):
                 seen.setdefault(name, figure)
             else:
                 joined = max if name in _LARGEST else min if name == _COMPACT else add

@@ -193,7 +193,7 @@ async def test_a_reader_sees_everything_and_has_no_buttons(tmp_path, console, br
 
 
 async def test_an_operator_asks_and_changes_a_crawl_on_its_pages(tmp_path, console, window, endless_web):
-    """Adds a seed, changes a limit, blocks a host, asks why a URL waits, and reads a log."""
+    """Adds a seed, changes a limit, blocks a host, asks why a URL waits, queues it again by force, and reads a log."""
     await make(console, window, "asked", SEED, order_of(tmp_path, endless_web))
     job = f"{console.base}/jobs/asked"
     await window.get_by_role("button", name="Add seeds").click()
@@ -218,6 +218,16 @@ async def test_an_operator_asks_and_changes_a_crawl_on_its_pages(tmp_path, conso
     await window.get_by_label("URL").fill(SEED)
     await window.get_by_role("button", name="Explain").click()
     await expect(window.get_by_text("it is done with status 200 OK")).to_be_visible()
+
+    await window.goto(job)
+    for by_force, words in ((False, "1 known"), (True, "1 new")):
+        await window.get_by_role("button", name="Add seeds").click()
+        await window.get_by_role("dialog").get_by_label("URLs, one per line").fill(SEED)
+        if by_force:
+            await window.get_by_role("checkbox", name="Also URLs that have ended").click()
+        await in_dialog(window, "Add")
+        await expect(window.locator(".q-notification", has_text=words)).to_be_visible()
+    assert noted(console, "asked")[-1]["arguments"] == {"seeds": [SEED], "force": True}
 
     await window.goto(f"{job}/logs")
     await expect(window.get_by_role("log").get_by_text(SEED).first).to_be_visible()

@@ -3,6 +3,7 @@
 import asyncio
 import json
 from base64 import b64encode
+from contextlib import nullcontext
 
 import pytest
 
@@ -163,6 +164,42 @@ async def test_processes_end_with_the_same_code_and_their_failures_are_retried(t
     assert third.code == 0, third.err
     assert crawl_log(tmp_path / "job") == dict.fromkeys(ALL, 200)
     assert "this run       18 pages, 0 failed" in third.out
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("is_in_database", [False, True], ids=["processes", "database"])
+async def test_workers_queue_by_force_what_has_ended(tmp_path, web, is_in_database):
+    """Whoever holds the host's share, at work or not. A queued URL stays one; without force all are known."""
+    web.is_down = False
+    with server() if is_in_database else nullcontext() as url:
+        job = tmp_path / "job" if url is None else url.replace(":@", "@")
+
+        async def crawled():
+            order = write_order(tmp_path, web.hosts, scope={"scope": "any"}, crawl={"workers": 4})
+            command = ("crawl", SEED, "-c", order)
+            if url is None:
+                return [await start(*command, "--job", job, "--processes", "2", cwd=tmp_path)]
+            more = [("--store", job, "--job", tmp_path / name, "--worker", name) for name in "ab"]
+            return [await start(*command, *one, cwd=tmp_path) for one in more]
+
+        async def added(*words):
+            run = await anabranch("add", job, *words, cwd=tmp_path)
+            assert run.code == 0, run.err
+            return [line.split(maxsplit=2) for line in run.out.splitlines()[: len(HOSTS)]]
+
+        assert [(await ended(process)).code for process in await crawled()] == [0] * (1 + is_in_database)
+        again = [f"http://{host}/good" for host in HOSTS]
+        assert await added(*again) == [["known", one, "(done with 200 OK)"] for one in again]
+        assert await added("--force", *again) == [["new", one] for one in again]
+        assert await added("--force", *again) == [["known", one, "(queued)"] for one in again]
+        web.delay_s = 0.5
+        running = await crawled()
+        while not any(web.ledger.count(one) > 1 for one in again):
+            await asyncio.sleep(0.01)
+        third = [f"http://{host}/bad0" for host in HOSTS]
+        assert await added("--force", *third) == [["new", one] for one in third]
+        assert [(await ended(process)).code for process in running] == [0] * len(running)
+        assert {one: web.ledger.count(one) for one in ALL} == {one: 1 + (one in {*again, *third}) for one in ALL}
 
 
 @pytest.mark.slow

@@ -117,6 +117,44 @@ def test_an_smm_is_as_large_as_what_is_expected(tmp_path: Path) -> None:
     assert refused.value.choice == "expected"
 
 
+def test_an_smm_alone_is_as_large_as_its_rate_asks(tmp_path: Path) -> None:
+    """As that of a crawl: its fill at the expected number is the rate at most."""
+    pass_on(tmp_path / "f", Choice(kind="smm", expected=200))
+    with pytest.raises(Contradiction, match="was made with levels 1,2, not levels 1,1") as refused:
+        open_filter(tmp_path / "f", Choice(expected=200, false_positive=0.01))
+    assert refused.value.choice == "expected"
+    with pytest.raises(BadParameters, match="false_positive"):
+        open_filter(tmp_path / "g", Choice(kind="smm", false_positive=2.0))
+
+
+def test_an_smm_of_an_earlier_version_goes_on_with_the_number_it_was_made_for(tmp_path: Path) -> None:
+    """It was smaller for the same number."""
+    pass_on(tmp_path / "f", Choice(kind="smm", signature="crc32", levels=(1, 1)))
+    assert pass_on(tmp_path / "f", Choice(expected=200)) == ("smm", [False, False])
+
+
+@pytest.mark.parametrize(
+    ("choice", "again", "warned"),
+    [
+        (Choice(kind="smm", expected=1000, levels=(1, 1)), Choice(), (True, False)),
+        (Choice(kind="smm", expected=1000, levels=(1, 1)), Choice(expected=1000, levels=(1, 1)), (True, True)),
+        (Choice(kind="smm", expected=1000, levels=(1, 1), false_positive=0.01), Choice(), (False, False)),
+        (Choice(kind="smm", expected=1000), Choice(), (False, False)),
+        (Choice(kind="both", expected=1000, levels=(1, 1)), Choice(), (False, False)),
+        (Choice(kind="similar", expected=1000), Choice(), (False, False)),
+    ],
+)
+def test_a_plan_that_loses_more_than_its_rate_allows_warns(
+    tmp_path: Path, choice: Choice, again: Choice, warned: tuple[bool, bool]
+) -> None:
+    """When the filter is made, and whenever the number is named: the folder of an SMM does not keep it."""
+    for named, is_warned in zip((choice, again), warned, strict=True):
+        opened = open_filter(tmp_path / "f", named)
+        opened.close()
+        assert bool(opened.warning) == is_warned
+        assert not is_warned or "is expected to lose 8 of 1,000 URLs, more than false_positive" in opened.warning
+
+
 def test_a_similar_url_is_dropped(tmp_path: Path) -> None:
     """Also one that is similar to a new one before it in the same batch."""
     choice = Choice(kind="similar", features=("site", "directory"))

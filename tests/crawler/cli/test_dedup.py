@@ -293,6 +293,20 @@ def test_a_quiet_run_says_only_what_went_wrong(capfd) -> None:
     assert capfd.readouterr() == ("a\n", "")
 
 
+def test_a_plan_that_loses_more_than_its_rate_allows_warns(capfd) -> None:
+    """Once, at the start; a filter that is large enough says nothing."""
+    Path("urls").write_bytes(b"a\n")
+    assert run_dedup(DedupCommand(file="urls", kind="smm", levels=(1, 1), expected=1000)) == 0
+    said = capfd.readouterr().err.splitlines()
+    assert said[0] == (
+        "anabranch: filter smm is expected to lose 8 of 1,000 URLs, more than --false-positive allows (1); "
+        "choose --filter both or exact, or expect fewer"
+    )
+    assert len(said) == 3
+    assert run_dedup(DedupCommand(file="urls", kind="smm", expected=1000, quiet=True)) == 0
+    assert capfd.readouterr().err == ""
+
+
 @pytest.mark.parametrize(("state", "syncs"), [(Path("d"), 2), (None, 0)])
 def test_a_lasting_filter_is_synced_now_and_then_and_at_the_end(monkeypatch, capfd, state, syncs) -> None:
     """So that a power cut repeats few lines. A temporary one is never written to the disk on purpose."""
@@ -370,7 +384,7 @@ def test_a_state_with_a_folder_in_a_files_place_is_named(capfd) -> None:
     [
         (
             "smm",
-            {"signature": "{}:signature"},
+            {"signature": "{}:signature", "expected": 1_000_000},
             "--signature '{}:signature' failed for b'http://a.test/bad': ValueError: no",
         ),
         (
@@ -394,7 +408,7 @@ def test_an_own_function_that_fails_in_the_stream_loses_no_line(
     monkeypatch.syspath_prepend(tmp_path)
     monkeypatch.setattr("anabranch.dedup.stream.READ_BYTES", 16)
     Path("urls").write_bytes(b"http://a.test/1\nhttp://a.test/2\nhttp://a.test/bad\n")
-    given = {field: value.format(name) for field, value in options.items()}
+    given = {field: value.format(name) if isinstance(value, str) else value for field, value in options.items()}
     assert run_dedup(DedupCommand(file="urls", state=Path("d"), kind=kind, **given)) == 2
     assert capfd.readouterr() == ("http://a.test/1\nhttp://a.test/2\n", f"anabranch: {words.format(name)}\n")
     sys.modules[name].broken = False
@@ -480,7 +494,9 @@ def test_reading_from_a_terminal_is_said(monkeypatch, capfd) -> None:
     assert err.startswith("anabranch: reading URLs from the terminal; Ctrl-D ends them\n")
 
 
-@pytest.mark.parametrize("default", ["both", "10M; similar: 1M", "0.001", "crc32", ": by --expect", "anabranch"])
+@pytest.mark.parametrize(
+    "default", ["both", "10M; similar: 1M", "0.001", ": xxh3 for smm, else crc32", ": by --expect", "anabranch"]
+)
 def test_the_help_names_the_defaults(default) -> None:
     """Of what a filter is made with."""
     shown = CliRunner().invoke(app, ["dedup", "--help"], env={"COLUMNS": "200"}).output

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from anabranch.crawler.report.filterreport import MEANINGS, filter_line, filter_table
+from anabranch.crawler.report.filterreport import MEAN, MEANINGS, WORST, filter_line, filter_table
 from anabranch.crawler.report.table import json_facts, text_lines
 from anabranch.dedup.uniq import MODES, UniqFilter, UniqParameters
 
@@ -35,6 +35,23 @@ def test_the_answers_of_the_report_add_up(tmp_path: Path) -> None:
     facts = facts_of(tmp_path, "both")
     assert facts["asked"] == sum(facts[name] for name in ("memory_known", "smm_new", "dsbf_new", "dropped")) == 500
     assert facts["dsbf_asked"] == facts["smm_known"] == 200
+
+
+@pytest.mark.parametrize(
+    ("mode", "signature", "is_said"), [("smm", "crc32", True), ("smm", None, False), ("both", "crc32", False)]
+)
+def test_an_estimate_that_hides_whole_sites_says_so(
+    tmp_path: Path, mode: str, signature: str | None, is_said: bool
+) -> None:
+    """It is the mean over unrelated URLs; the worst case is that of two sites whose names collide."""
+    given = UniqParameters(mode=mode, levels=(1, 1), expected=1000, signature=signature)
+    with UniqFilter.open(tmp_path / "f", given) as uniq:
+        facts = uniq.statistics().facts()
+    ending = filter_line(facts).partition("expected lost ")[2]
+    assert (ending == f"0, {MEAN}: {WORST}") == is_said
+    meaning = {row[0]: row[2] for row in filter_table(facts).rows}
+    assert "the mean over unrelated URLs" in meaning["expected_lost"]
+    assert "in every path that both have" in meaning["smm_is_linear"]
 
 
 def test_small_rates_are_shown_with_digits_that_count() -> None:

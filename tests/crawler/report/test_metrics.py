@@ -21,7 +21,16 @@ def test_names_follow_the_conventions() -> None:
 
 def test_labels_come_from_small_sets() -> None:
     """None is a host's or a page's, whatever a crawl meets. Services are named by the order, or by a user function."""
-    assert {metric.label for metric in METRICS.values()} == {"", "version", "phase", "class", "state", "le", "service"}
+    assert {metric.label for metric in METRICS.values()} == {
+        "",
+        "version",
+        "phase",
+        "class",
+        "state",
+        "le",
+        "service",
+        "by",
+    }
 
 
 def test_urls_are_counted_by_the_class_of_their_status() -> None:

@@ -121,6 +121,16 @@ def test_a_frontier_whose_filter_is_exact_loses_nothing() -> None:
     assert "lost to dedup  nothing\n" in crawl_report(exact)
 
 
+def test_a_filter_that_loses_whole_sites_says_that_its_estimate_hides_them() -> None:
+    """Also one that is expected to lose nothing, as in a crawl that lost 1,000 pages of 1,000."""
+    alone = facts()
+    seen = {"expected_lost": 1e-9, "smm_is_linear": 1.0}
+    said = crawl_report(alone._replace(frontier=alone.frontier._replace(seen=seen)))
+    assert "lost to dedup  1e-09 URLs expected, the mean over unrelated URLs: the signature is linear, so two " in said
+    both = {**seen, "dsbf_asked": 0.0}
+    assert "lost to dedup  nothing\n" in crawl_report(alone._replace(frontier=alone.frontier._replace(seen=both)))
+
+
 def test_a_shared_filter_has_a_line_of_its_own() -> None:
     """What was left to other crawls, and what one of them took as well; without such a filter nothing is said."""
     alone = facts()

@@ -188,6 +188,8 @@ def test_a_filter_has_the_figures_that_it_has() -> None:
         "anabranch_filter_urls": 4,
         "anabranch_filter_questions_total": 9,
     }
+    known = {"recent_known": 7, "pending_known": 2, "memory_known": 3, "dropped": 4, "store_known": 1}
+    assert filter_numbers(known)["anabranch_known_links_total"] == {"recent": 7, "pending": 2, "filter": 7, "store": 1}
     assert filter_numbers({"keys": 5, "planned_keys": 10})["anabranch_filter_planned_ratio"] == 0.5
 
 

@@ -64,6 +64,13 @@ def test_filters_add_up_but_a_probability_does_not() -> None:
     assert summed_filters(filters) == {"false_drop_probability": 0.3, "expected_lost": 3.0}
 
 
+def test_the_counts_of_all_workers_are_whole_since_the_latest_of_their_times() -> None:
+    """An earlier one would claim counts that a killed worker has lost."""
+    since = ["2026-11-28T10:00:00+00:00", "2026-11-28T12:00:00+00:00", "2026-11-28T11:00:00+00:00"]
+    summed = summed_filters({"recent_known": 1, "counted_since": one} for one in since)
+    assert summed == {"recent_known": 3, "counted_since": since[1]}
+
+
 def test_a_snapshot_of_the_job_is_the_sum_of_its_workers() -> None:
     """The first gate that opens is the job's, and so is the fullest disk; it waits for whatever a worker waits for."""
     other = SNAPSHOT._replace(wakes_in_s=3.0, waits_for=WaitsFor.STORE, free_bytes=None, trouble="a full disk")
