@@ -87,6 +87,12 @@ def name_of(choice: FilterChoice) -> str:
     return choice if isinstance(choice, str) else choice.mode
 
 
+def loss_warning(uniq: object) -> str:
+    """A sentence if the filter of a `FrontierOrder` is expected to lose more URLs than `false_positive` allows; else empty."""
+    choice = checked_choice(uniq)
+    return "" if isinstance(choice, str) else choice.loss_warning
+
+
 def require_same(folder: Path, choice: FilterChoice) -> None:
     """Raise FormatMismatch, which names both, if the folder has another filter than the chosen one. Raises: OSError."""
     if isinstance(choice, UniqParameters):

@@ -17,7 +17,7 @@ import structlog
 
 from anabranch.crawler.api.keywords import Order, ProgramRequest, Seeds, refuse_other, seed_texts
 from anabranch.crawler.api.pages import Page, PageBuffer
-from anabranch.crawler.job.checking import check_names
+from anabranch.crawler.job.checking import check_names, filter_warning
 from anabranch.crawler.job.choosing import join, named_seeds, permitted, refuse_changed
 from anabranch.crawler.job.folder import JobFolder
 from anabranch.crawler.job.frontier import is_over
@@ -284,6 +284,8 @@ class Crawl:
                     "a program crawls alone: leave crawl={'processes': …} out, or give frontier={'shares': 1}"
                 )
             check_names(order, chosen.layers)
+            if warning := filter_warning(order):
+                log.warning(warning)
             seeds, reports = named_seeds(chosen, io.BytesIO())
             for report in reports:
                 log.warning("this is no seed", text=report)

@@ -15,7 +15,7 @@ from anabranch.crawler.fetch.options import proxy_faults
 from anabranch.crawler.job.frontier import frontier_order, of_filter
 from anabranch.crawler.job.seeds import read_seeds
 from anabranch.crawler.order.fetch import fetch_options, site_of
-from anabranch.crawler.order.frontier import MEMORY, DedupSection
+from anabranch.crawler.order.frontier import MEMORY
 from anabranch.crawler.order.loading import Examined, order_of
 from anabranch.crawler.order.order import CrawlOrder
 from anabranch.crawler.order.sources import Layer, named_in
@@ -26,7 +26,7 @@ from anabranch.crawler.scope.rules import user_rule
 from anabranch.crawler.scope.similarity import similarity_of
 from anabranch.crawler.urls.canonicalization import Canonicalizer
 from anabranch.frontier.errors import PolicyError
-from anabranch.frontier.filterchoice import filter_choice
+from anabranch.frontier.filterchoice import filter_choice, loss_warning
 from anabranch.frontier.policies.assignment import policy_warning
 from anabranch.frontier.policies.userfunctions import is_user_function
 
@@ -87,15 +87,16 @@ def order_warnings(order: CrawlOrder) -> list[str]:
         lines.append("no contact is configured, site owners cannot reach you; set agent.contact (--contact URL)")
     if warning := policy_warning([order.frontier.policy]):
         lines.append(warning)
-    if order.frontier.store != MEMORY and (warning := filter_warning(order.dedup)):
+    if warning := filter_warning(order):
         lines.append(warning)
     return lines
 
 
-def filter_warning(dedup: DedupSection) -> str:
+def filter_warning(order: CrawlOrder) -> str:
     """A line if the filter is expected to lose more URLs than `false_positive` allows; else empty."""
-    choice = filter_choice(of_filter(dedup))
-    warning = "" if isinstance(choice, str) else choice.loss_warning
+    if order.frontier.store == MEMORY:  # its filter is exact
+        return ""
+    warning = loss_warning(filter_choice(of_filter(order.dedup)))
     return warning and f"[dedup] {warning}"
 
 

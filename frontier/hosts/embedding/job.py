@@ -15,6 +15,7 @@ from pathlib import Path
 
 from anabranch.frontier.aio import AsyncFrontier
 from anabranch.frontier.composition import open_frontier
+from anabranch.frontier.filterchoice import loss_warning
 from anabranch.frontier.frontier import Frontier
 from anabranch.frontier.hosts.embedding.hostfolder import HostFolder
 from anabranch.frontier.hosts.embedding.leaseboard import LeaseBoard
@@ -48,6 +49,7 @@ class EmbeddedJob:
             order = replace(order, max_unacknowledged=max_unacknowledged)
         self.folder = folder
         self._text = order_text(settings)
+        self._uniq = order.uniq
         self._open = partial(open_frontier, order=order, on_change=on_change, clock=clock)
         self._place = None if folder is None else HostFolder(folder)
         self._board: LeaseBoard | None = None
@@ -95,6 +97,8 @@ class EmbeddedJob:
             frontier = opened.enter_context(self._open(place.state, board=self._board))
             place.describe(self._text)
             opened.pop_all()
+        if warning := loss_warning(self._uniq):
+            logger.warning("%s", warning)
         if frontier.filter_renewed:
             logger.warning("the filter was made anew from the store: %s", frontier.filter_renewed)
         return frontier

@@ -1,9 +1,9 @@
-"""The payloads of queued rows in a file that nobody has open: finds those of an old form, and writes them in a new one."""
+"""The payloads of queued and failed rows in a file that nobody has open: finds those of an old form, and writes a new one."""
 
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 from typing import NamedTuple
@@ -13,12 +13,9 @@ from anabranch.frontier.stores.sql.sqlite import log_of, read_seal, seal_of, tra
 #: Rows that are read, and written in one transaction.
 _CHUNK = 1000
 
-_FIRST = "SELECT 1 FROM url WHERE substr(payload, 1, 1) = ? LIMIT 1"
-_NEXT = """
-SELECT queue, gate, precedence, ordinal, payload FROM url
-WHERE (queue, gate, precedence, ordinal) > (?, ?, ?, ?) AND substr(payload, 1, 1) = ?
-ORDER BY queue, gate, precedence, ordinal LIMIT ?"""
-_WRITE = "UPDATE url SET payload = ? WHERE queue = ? AND gate = ? AND precedence = ? AND ordinal = ?"
+#: Tables with payloads, and their keys. A failed row that is queued again gets its payload from `failure`.
+_TABLES: Mapping[str, Sequence[str]] = {"url": ("queue", "gate", "precedence", "ordinal"), "failure": ("ordinal",)}
+_OLD = "substr(payload, 1, 1) = ?"
 
 
 class Rewritten(NamedTuple):
@@ -29,12 +26,15 @@ class Rewritten(NamedTuple):
 
 
 def has_payload(file: Path, first: bytes) -> bool:
-    """Whether a queued row has a payload that begins with this byte.
+    """Whether a queued or failed row has a payload that begins with this byte.
 
     Blocks: half a second a million rows that are in memory. Raises: StoreInUse, StoreUnavailable.
     """
-    with _opened(f"{file.absolute().as_uri()}?mode=ro", file) as connection:
-        return connection.execute(_FIRST, (first,)).fetchone() is not None
+    # Without a log nothing is missing from the file, and SQLite need not make one.
+    is_whole = "" if log_of(file).exists() else "&immutable=1"
+    with _opened(f"{file.absolute().as_uri()}?mode=ro{is_whole}", file) as connection:
+        asked = (f"SELECT 1 FROM {table} WHERE {_OLD} LIMIT 1" for table in _tables_of(connection))  # noqa: S608
+        return any(connection.execute(statement, (first,)).fetchone() for statement in asked)
 
 
 def rewrite(file: Path, old: bytes, make: Callable[[bytes], bytes | None]) -> Rewritten:
@@ -43,17 +43,36 @@ def rewrite(file: Path, old: bytes, make: Callable[[bytes], bytes | None]) -> Re
     It may be killed at any moment and done again. Raises: StoreInUse, StoreUnavailable, StoreFull.
     """
     done = left = 0
-    after: tuple[int, ...] = (-(1 << 63),) * 4
     with _unsealed(file), _opened(file.absolute().as_uri(), file) as connection:
-        while rows := connection.execute(_NEXT, (*after, old, _CHUNK)).fetchall():
-            after = rows[-1][:4]
-            made = [(make(payload), *place) for *place, payload in rows]
-            new = [row for row in made if row[0] is not None]
-            connection.execute("BEGIN IMMEDIATE")
-            connection.executemany(_WRITE, new)
-            connection.execute("COMMIT")
-            done, left = done + len(new), left + len(rows) - len(new)
+        for table in _tables_of(connection):
+            for found, new in _rewritten(connection, table, old, make):
+                done, left = done + new, left + found - new
     return Rewritten(done, left)
+
+
+def _tables_of(connection: sqlite3.Connection) -> list[str]:
+    """Those of `_TABLES` that the file has; older formats have fewer."""
+    there = {name for (name,) in connection.execute("SELECT name FROM sqlite_schema WHERE type = 'table'")}
+    return [table for table in _TABLES if table in there]
+
+
+def _rewritten(
+    connection: sqlite3.Connection, table: str, old: bytes, make: Callable[[bytes], bytes | None]
+) -> Iterator[tuple[int, int]]:
+    """Write a table's payloads, a transaction for each chunk; how many rows it had, and how many are written."""
+    keys = _TABLES[table]
+    names, marks = ", ".join(keys), ", ".join("?" * len(keys))
+    read = f"SELECT {names}, payload FROM {table} WHERE ({names}) > ({marks}) AND {_OLD} ORDER BY {names} LIMIT ?"  # noqa: S608
+    write = f"UPDATE {table} SET payload = ? WHERE ({names}) = ({marks})"  # noqa: S608
+    after: tuple[int, ...] = (-(1 << 63),) * len(keys)
+    while rows := connection.execute(read, (*after, old, _CHUNK)).fetchall():
+        after = rows[-1][: len(keys)]
+        made = [(make(payload), *place) for *place, payload in rows]
+        new = [row for row in made if row[0] is not None]
+        connection.execute("BEGIN IMMEDIATE")
+        connection.executemany(write, new)
+        connection.execute("COMMIT")
+        yield len(rows), len(new)
 
 
 @contextmanager

@@ -506,6 +506,16 @@ def structlog_unset():
 
 
 @pytest.mark.usefixtures("structlog_unset")
+async def test_a_filter_that_is_planned_to_lose_more_than_it_may_warns(tmp_path, caplog, given):
+    """As the command does."""
+    given = {**given, "dedup": {"filter": "smm", "levels": [1, 1], "expect": 1000}, "job": tmp_path / "job"}
+    async with anabranch.crawl(SEED, **given) as crawl:
+        async for _ in crawl:
+            pass
+    assert "is expected to lose 8 of 1,000 URLs" in caplog.text
+
+
+@pytest.mark.usefixtures("structlog_unset")
 async def test_events_go_to_logging(caplog, given):
     """Below the logger `anabranch`, unless the program has configured structlog."""
     with caplog.at_level(logging.INFO, "anabranch"):

@@ -29,6 +29,18 @@ def test_what_was_queued_is_there_when_the_folder_is_opened_again(tmp_path: Path
     again.close()
 
 
+@pytest.mark.parametrize(("expect", "warned"), [(1000, True), (20, False)])
+def test_a_filter_that_is_planned_to_lose_more_than_it_may_warns(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, expect: int, warned: bool
+) -> None:
+    """Each time that the job is opened; one in memory is exact."""
+    settings: dict[str, object] = {"filter": "smm", "levels": [1, 1], "expect": expect}
+    EmbeddedJob(None, settings).close()
+    assert not caplog.records
+    EmbeddedJob(tmp_path / "job", settings).close()
+    assert ("is expected to lose 8 of 1,000 URLs" in caplog.text) == warned
+
+
 def test_without_a_folder_all_is_in_memory() -> None:
     """And nothing is left when it is closed."""
     job = EmbeddedJob(None, {})

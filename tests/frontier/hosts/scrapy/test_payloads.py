@@ -17,7 +17,7 @@ from scrapy import FormRequest, Request
 from anabranch.frontier.errors import FormatMismatch
 from anabranch.frontier.hosts.embedding.job import EmbeddedJob
 from anabranch.frontier.hosts.scrapy.payloads import UNPICKLE, pack, settle_pickles, unpack
-from anabranch.frontier.records import Candidate
+from anabranch.frontier.records import Candidate, Outcome, OutcomeKind
 
 URL = "http://a.test/"
 
@@ -96,6 +96,16 @@ def with_rows(folder: Path, *payloads: bytes | None) -> Path:
     return folder
 
 
+def with_failure(folder: Path, payload: bytes) -> Path:
+    """A job whose one request has failed, and is not queued again."""
+    job = EmbeddedJob(with_rows(folder, payload), {"policy": "host"})
+    while (lease := job.frontier.lease()) is None:
+        job.frontier.flush()
+    job.frontier.finish(lease, Outcome(OutcomeKind.FAILED, -2))
+    job.close()
+    return folder
+
+
 def payloads_of(folder: Path) -> list[bytes]:
     job = EmbeddedJob(folder, {"policy": "host", "per_queue": 10, "max_connections": 10, "min_delay": 0})
     found = []
@@ -122,6 +132,27 @@ def test_a_job_with_pickles_is_refused_in_one_line(tmp_path, monkeypatch) -> Non
     settle_pickles(other)
     settle_pickles(other)
     settle_pickles(tmp_path / "none")
+
+
+def test_pickles_of_failed_requests_are_pickles_of_the_job(tmp_path, monkeypatch) -> None:
+    """A retry queues them again: until then nothing reads them, and then they must be JSON."""
+    monkeypatch.delenv(UNPICKLE, raising=False)
+    fields = Request(URL, cb_kwargs={"a": b"1"}).to_dict()
+    folder = with_failure(tmp_path / "job", b"p" + pickle.dumps(fields))
+    before = {path.name for path in (folder / "state").iterdir()}
+    with pytest.raises(FormatMismatch, match=f"{UNPICKLE}=1"):
+        settle_pickles(folder)
+    assert {path.name for path in (folder / "state").iterdir()} == before
+    monkeypatch.setenv(UNPICKLE, "1")
+    settle_pickles(folder)
+    monkeypatch.delenv(UNPICKLE)
+    settle_pickles(folder)
+    job = EmbeddedJob(folder, {"policy": "host"})
+    assert job.frontier.operations.retry(lambda _: True).queued == 1
+    row = job.frontier.operations.get(f"{URL}0".encode())
+    job.close()
+    assert row is not None
+    assert row.payload == pack(fields)
 
 
 def test_the_operator_has_pickles_converted(tmp_path, monkeypatch) -> None:
