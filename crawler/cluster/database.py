@@ -18,6 +18,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
+from functools import partial
 from pathlib import Path
 from threading import Event, Lock
 from time import monotonic
@@ -34,13 +35,16 @@ from sqlalchemy import (
     String,
     Table,
     inspect,
+    select,
     text,
 )
 from sqlalchemy.exc import IntegrityError, ProgrammingError
 
 from anabranch.frontier.errors import StoreUnavailable
 from anabranch.frontier.stores.sql import execution, statements
+from anabranch.frontier.stores.sql.livecopy import copy_live
 from anabranch.frontier.stores.sql.postgres import PostgresDatabase
+from anabranch.frontier.stores.sql.schema import METADATA as SCHEMA
 from anabranch.frontier.stores.sql.schema import renew_shared
 from anabranch.frontier.stores.sql.sqlite import SqliteFile, seal_of
 from anabranch.frontier.stores.sql.store import RETRY_S
@@ -115,6 +119,8 @@ Row = tuple[Any, ...]
 
 #: How long a statement waits for the locks of a worker before it fails, to be tried again.
 _LOCK_S = 5.0
+#: Rows that are copied at a time.
+_COPIED = 10_000
 #: Between two tries while the server is away.
 _AGAIN_S = 0.5
 
@@ -234,6 +240,31 @@ def make_tables(database: JobDatabase) -> None:
     except StoreUnavailable as error:
         if not isinstance(error.__cause__, IntegrityError | ProgrammingError) or not database.do(has_job):
             raise
+
+
+def copy_rows(database: JobDatabase, file: Path) -> None:
+    """Copy all rows of a job at one moment to a new file, which can be opened as that of a job of several processes (blocks).
+
+    Cost: room and time for the rows, in chunks of 10,000. Raises: StoreUnavailable; OSError.
+    """
+    if isinstance(database.address, Path):
+        copy_live(database.address, file)
+        return
+    tables = [*SCHEMA.sorted_tables, *METADATA.sorted_tables]
+    with JobDatabase(file) as copy, database.transaction() as source:
+        source.execute(text("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ"))
+        copy.do(SCHEMA.create_all)
+        copy.do(METADATA.create_all)
+        there = {*inspect(source).get_table_names()}
+        for table in tables:
+            if table.name in there:
+                rows = source.execute(select(table), execution_options={"yield_per": _COPIED})
+                for chunk in rows.mappings().partitions():
+                    copy.do(partial(_insert, table=table, rows=chunk))
+
+
+def _insert(connection: Connection, table: Table, rows: Sequence[Mapping[Any, Any]]) -> None:
+    connection.execute(table.insert(), [dict(row) for row in rows])
 
 
 def has_job(connection: Connection) -> bool:

@@ -207,7 +207,7 @@ def open_share_holder(
 
     `state` has the worker's filter, `target` the job's rows: a file, or a database by its URL.
 
-    Raises: as `open_frontier`.
+    Raises: as `open_frontier`; CodeWithheld.
     """
     from anabranch.frontier.stores.sql.store import SqlStore  # noqa: PLC0415 - most jobs have no database
     from anabranch.frontier.stores.sql.worker import Shared  # noqa: PLC0415
@@ -222,6 +222,19 @@ def open_share_holder(
         opened.pop_all()
     _log_renewed(frontier, seen)
     return frontier
+
+
+def view_shares(
+    state: Path, order: CrawlOrder, worker: WorkerIdentity, copy: Path, clock: Clock, on_change: Callable[[], None]
+) -> Frontier:
+    """The same for a copy of the rows that is only looked at: without a filter and without the functions that are withheld."""
+    from anabranch.frontier.stores.sql.livecopy import StoreDecides  # noqa: PLC0415 - most jobs have no database
+    from anabranch.frontier.stores.sql.store import SqlStore  # noqa: PLC0415
+    from anabranch.frontier.stores.sql.worker import Shared  # noqa: PLC0415
+
+    asked = frontier_order(order, is_view=True)
+    store = SqlStore(copy, shared=Shared(share_rule_of(asked), worker))
+    return open_frontier(state, asked, store=store, seen=StoreDecides(), clock=clock, on_change=on_change)
 
 
 def _check_place(state: Path, address: str, *, is_old: bool) -> None:

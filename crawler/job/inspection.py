@@ -103,15 +103,15 @@ def readable_job(directory: Path) -> Iterator[Path]:
     if can_be_written(directory) and has_room(directory):
         yield directory
         return
-    with _scratch_copy(directory, partial(_copy, directory)) as copy:
+    with scratch_copy(str(directory), partial(_copy, directory)) as copy:
         yield copy
 
 
 @contextmanager
-def _scratch_copy(directory: Path, make: Callable[[Path], None]) -> Iterator[Path]:
-    """A temporary copy, made by `make`. Foreseeable errors of the block name the job's folder. Raises: StorageError."""
+def scratch_copy(place: str, make: Callable[[Path], None]) -> Iterator[Path]:
+    """A temporary copy, made by `make`. Foreseeable errors of the block name the job's place. Raises: StorageError."""
     with tempfile.TemporaryDirectory(prefix="anabranch-") as scratch:
-        copy = Path(scratch).resolve() / directory.resolve().name
+        copy = Path(scratch).resolve() / (Path(place).resolve().name or "job")
         try:
             make(copy)
         except OSError as error:
@@ -120,7 +120,7 @@ def _scratch_copy(directory: Path, make: Callable[[Path], None]) -> Iterator[Pat
         try:
             yield copy
         except FORESEEABLE as error:
-            error.args = (str(error).replace(str(copy), str(directory)),)
+            error.args = (str(error).replace(str(copy), place),)
             raise
 
 
@@ -205,7 +205,7 @@ def _viewed(directory: Path, order: CrawlOrder) -> Iterator[Frontier]:
 
     asked = frontier_order(order, is_view=True)
     with (
-        _scratch_copy(directory, make) as copy,
+        scratch_copy(str(directory), make) as copy,
         open_frontier(copy / STATE, asked, seen=StoreDecides()) as frontier,
     ):
         yield frontier

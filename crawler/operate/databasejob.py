@@ -11,9 +11,9 @@ from threading import Event
 from typing import Any
 
 from anabranch.crawler.cluster.commands import DesiredState, Wish
-from anabranch.crawler.cluster.database import JobDatabase
+from anabranch.crawler.cluster.database import JobDatabase, copy_rows, free_all_shares
 from anabranch.crawler.job.folder import wait_until_free, who_holds
-from anabranch.crawler.job.inspection import readable_job, refuse_unwritable
+from anabranch.crawler.job.inspection import readable_job, refuse_unwritable, scratch_copy
 from anabranch.crawler.job.seeding import key_by
 from anabranch.crawler.job.seeds import Seed
 from anabranch.crawler.operate.contract import HOW_TO_START, Notify, OpenedJob, OperatedJob, VerbAnswer
@@ -32,7 +32,14 @@ from anabranch.crawler.run.shared_job import (
     workers,
 )
 from anabranch.crawler.run.status import STOPPED
-from anabranch.crawler.run.stopped_verbs import add_to_stopped, opened_whole, report_of_whole, retry_skipped_of_stopped
+from anabranch.crawler.run.stopped_verbs import (
+    WholeJob,
+    add_to_stopped,
+    held_whole,
+    opened_whole,
+    report_of_whole,
+    retry_skipped_of_stopped,
+)
 from anabranch.crawler.run.verbs import READING, Arguments, Facts, answer
 from anabranch.crawler.urls.canonicalization import Canonicalizer
 from anabranch.frontier.jobfolder import STATE, STORE_FILE
@@ -155,7 +162,7 @@ class DatabaseJob:
             try:
                 return VerbAnswer(with_remedy(job.answer(verb, arguments), job.place, is_folder=False), is_running=True)
             except NoWorkers:
-                with opened_whole(job) as (frontier, order, seeds):
+                with _whole(job, reads=verb in READING) as (frontier, order, seeds):
                     explainer = explainer_of(order, seeds, job.folder)
                     facts = explainer.explained(verb, answer(frontier, verb, explainer.with_key(verb, arguments)))
                     facts = with_remedy(facts, job.place, is_folder=False)
@@ -181,7 +188,7 @@ class DatabaseJob:
             try:
                 return job.answer(REPORT, arguments)
             except NoWorkers:
-                with opened_whole(job) as whole:
+                with _whole(job, reads=True) as whole:
                     return report_of_whole(whole, job, arguments)
 
     def metrics(self) -> Facts | None:
@@ -203,7 +210,7 @@ class DatabaseJob:
     def held(self, verb: str, *, reads: bool) -> Iterator[OpenedJob]:
         """The whole job. Raises: UsageError if workers are at work."""
         del verb
-        with self._shared(reads=reads) as job, opened_whole(job) as (frontier, order, _):
+        with self._shared(reads=reads) as job, _whole(job, reads=reads) as (frontier, order, _):
             yield OpenedJob(frontier, order)
 
     def workers(self) -> list[Facts]:
@@ -238,6 +245,31 @@ class DatabaseJob:
                     address = stack.enter_context(readable_job(directory)) / STATE / STORE_FILE
             database = stack.enter_context(closing(JobDatabase(address)))
             yield SharedJob(database, caller=self.caller)
+
+
+@contextmanager
+def _whole(job: SharedJob, *, reads: bool) -> Iterator[WholeJob]:
+    """The job, held and open. A temporary copy of its rows if it is only read and names policies that must not run.
+
+    Raises: as `opened_whole`; StorageError.
+    """
+    if not (reads and job.order.code.of_frontier):
+        with opened_whole(job) as whole:
+            yield whole
+        return
+    job.refuse_at_work()
+
+    def make(copy: Path) -> None:
+        (copy / STATE).mkdir(parents=True)
+        copy_rows(job.database, copy / STATE / STORE_FILE)
+
+    with (
+        scratch_copy(job.place, make) as copy,
+        closing(JobDatabase(copy / STATE / STORE_FILE)) as database,
+    ):
+        database.do(free_all_shares)
+        with held_whole(SharedJob(database, job.order), is_view=True) as whole:
+            yield whole
 
 
 def worker_facts(line: WorkerLine) -> Facts:

@@ -78,7 +78,7 @@ from anabranch.crawler.run.status import (
     with_failures_of,
 )
 from anabranch.crawler.run.summing import summed_snapshot
-from anabranch.crawler.run.verbs import Arguments, Facts, gate_key, text_argument
+from anabranch.crawler.run.verbs import READING, Arguments, Facts, gate_key, text_argument
 from anabranch.crawler.urls.canonicalization import Canonicalizer
 from anabranch.crawler.urls.parsing import seed_url
 from anabranch.frontier.records import QueueKey
@@ -211,6 +211,12 @@ class SharedJob:
     def at_work(self) -> list[WorkerLine]:
         """The workers whose leases last."""
         return [] if self._is_free else [line for line in self.database.do(workers) if line.lease_s > 0]
+
+    def refuse_at_work(self) -> None:
+        """Raises: UsageError if workers crawl the job."""
+        if others := self.at_work():
+            names = ", ".join(line.name for line in others)
+            raise UsageError(f"{self.database.place}: {names} crawl it; stop them first (`anabranch stop`)")
 
     @property
     def _is_free(self) -> bool:
@@ -505,7 +511,11 @@ class SharedJob:
         from anabranch.crawler.job.frontier import frontier_order  # noqa: PLC0415 - slow to import, and status and pause do not need it
         from anabranch.frontier.composition import assignment_of, share_rule_of  # noqa: PLC0415
 
-        asked = frontier_order(self.order)
+        # A group function decides which share a host is in; other policies decide nothing here.
+        has_no_rule = any(one.section == "politeness" for one in self.order.code.of_frontier)
+        if has_no_rule and verb in READING:
+            return None
+        asked = frontier_order(self.order, is_view=not has_no_rule)
         rule = share_rule_of(asked)
         if verb in {"block", "unblock"}:
             return rule.of_gate(gate_key(text_argument(given, "host")))

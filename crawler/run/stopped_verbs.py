@@ -212,9 +212,7 @@ def opened_whole(job: SharedJob) -> Iterator[WholeJob]:
 
     If a worker on another machine has died, this waits until its lease has ended. A job that is done is finished then.
     """
-    if others := job.at_work():
-        names = ", ".join(line.name for line in others)
-        raise UsageError(f"{job.database.place}: {names} crawl it; stop them first (`anabranch stop`)")
+    job.refuse_at_work()
     if job.folder is None:
         with held_whole(job) as whole:
             yield whole
@@ -233,18 +231,20 @@ def opened_whole(job: SharedJob) -> Iterator[WholeJob]:
 
 
 @contextmanager
-def held_whole(job: SharedJob) -> Iterator[WholeJob]:
-    """The same, for a caller that knows that no other worker is at work."""
-    from anabranch.crawler.job.frontier import open_share_holder  # noqa: PLC0415 - slow to import, and status and pause do not need it
+def held_whole(job: SharedJob, *, is_view: bool = False) -> Iterator[WholeJob]:
+    """The same, for a caller that knows that no other worker is at work. `is_view`: as for `view_shares`, of a copy."""
+    from anabranch.crawler.job.frontier import open_share_holder, view_shares  # noqa: PLC0415 - slow to import, and status and pause do not need it
 
     identity = WorkerIdentity(name=OPERATOR, token=f"{os.getpid()} {secrets.token_hex(4)}")
     changed = Event()
     now_s = job.now_s()
     clock: Clock = steady_clock(epoch=lambda: now_s)
     with tempfile.TemporaryDirectory(prefix="anabranch-") as folder:
-        frontier = open_share_holder(
-            Path(folder), job.order, identity, job.database.address, clock=clock, on_change=changed.set
-        )
+        target, state = job.database.address, Path(folder)
+        if is_view and isinstance(target, Path):
+            frontier = view_shares(state, job.order, identity, target, clock, changed.set)
+        else:
+            frontier = open_share_holder(state, job.order, identity, target, clock=clock, on_change=changed.set)
         with closing(frontier):
             _await_all_shares(frontier, changed, job)
             yield WholeJob(frontier, job.order, SeedTable(job.database))

@@ -8,23 +8,30 @@ import os
 import shutil
 import sys
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
 from typer.testing import CliRunner
 
 from anabranch.crawler.cli.app import app
+from anabranch.crawler.cluster.agreement import Applicant, Wanted, join
+from anabranch.crawler.cluster.database import JobDatabase
 from anabranch.crawler.console.jobs import ConsoleJobs
 from anabranch.crawler.console.launching import StartFailed
 from anabranch.crawler.job.folder import JobFolder
-from anabranch.crawler.job.frontier import open_job
+from anabranch.crawler.job.frontier import open_job, open_share_holder
 from anabranch.crawler.job.seeds import SEED_BOOK, Seed, SeedBook
 from anabranch.crawler.order.order import CrawlOrder, dump_order
 from anabranch.crawler.outcomes.errors import ExitCode
+from anabranch.frontier.frontier import Frontier
 from anabranch.frontier.records import Candidate, Outcome, OutcomeKind
+from anabranch.frontier.stores.sql.worker import WorkerIdentity
 from tests.acceptance.command import SMALL_FILTER
+from tests.crawler.cluster.stores import shared_store
 
 URL = "http://a.test/1"
+SEED = Seed(url="http://a.test/", source="command line")
 #: Functions of every kind. The job is made with them; then the module is replaced by one that leaves a mark.
 GOOD = """
 import hashlib
@@ -121,25 +128,26 @@ def _alone(monkeypatch, tmp_path) -> Iterator[None]:
 
 def make_job(directory: Path, tables: dict[str, dict[str, object]]) -> None:
     """A stopped job with these user functions, from a folder inside of it; importing them leaves the file MARK."""
+    with good_module(directory):
+        order = order_with(directory, {"frontier": {"policy": "host"}, **tables})
+        with JobFolder.open(directory) as job:
+            job.write_order(dump_order(order))
+            with open_job(job.state, order) as frontier:
+                take_page(frontier)
+            with SeedBook(job.state / SEED_BOOK) as book:
+                book.add(SEED)
+
+
+@contextmanager
+def good_module(directory: Path) -> Iterator[None]:
+    """While inside, the functions can be imported; afterwards the folder has a module of that name that leaves MARK."""
     modules = directory.parent / "made" / "mods"
     modules.mkdir(parents=True, exist_ok=True)
     (modules / f"{MODULE}.py").write_text(GOOD)
     sys.path.insert(0, str(modules))
     importlib.invalidate_caches()
     sys.modules.pop(MODULE, None)
-    tables = {"frontier": {"policy": "host"}, **tables}
-    tables["job"] = {**tables.get("job", {}), "modules": str(directory / "mods")}
-    order = CrawlOrder.model_validate(tables)
-    with JobFolder.open(directory) as job:
-        job.write_order(dump_order(order))
-        with open_job(job.state, order) as frontier:
-            frontier.schedule([Candidate("http://a.test/"), Candidate(URL)])
-            while (lease := frontier.lease()) is None:
-                frontier.flush()
-            now_s = frontier.now_s()
-            frontier.finish(lease, Outcome(OutcomeKind.DONE, 200, now_s, now_s))
-        with SeedBook(job.state / SEED_BOOK) as book:
-            book.add(Seed(url="http://a.test/", source="command line"))
+    yield
     sys.path.remove(str(modules))
     sys.modules.pop(MODULE, None)
     mark = directory.parent / "MARK"
@@ -148,6 +156,34 @@ def make_job(directory: Path, tables: dict[str, dict[str, object]]) -> None:
         f"import pathlib; pathlib.Path({str(mark)!r}).write_text('ran')\n{GOOD}"
     )
     importlib.invalidate_caches()
+
+
+def order_with(directory: Path, tables: dict[str, dict[str, object]]) -> CrawlOrder:
+    """The order with these tables, whose functions are in the job's folder."""
+    return CrawlOrder.model_validate({**tables, "job": {**tables.get("job", {}), "modules": str(directory / "mods")}})
+
+
+def take_page(frontier: Frontier) -> None:
+    """Queue two URLs, and finish the first."""
+    frontier.schedule([Candidate(SEED.url), Candidate(URL)])
+    while (lease := frontier.lease()) is None:
+        frontier.flush()
+    now_s = frontier.now_s()
+    frontier.finish(lease, Outcome(OutcomeKind.DONE, 200, now_s, now_s))
+
+
+def make_shared_job(directory: Path, store: Path | str, tables: dict[str, dict[str, object]]) -> None:
+    """As `make_job`, of several workers."""
+    place = {} if isinstance(store, Path) else {"store": store}
+    (directory / "state").mkdir(parents=True)
+    with good_module(directory), JobDatabase(store) as database:
+        order = order_with(directory, {**tables, "frontier": {**tables["frontier"], **place, "shares": 4}})
+        if isinstance(store, Path):
+            with JobFolder.open(directory) as job:
+                job.write_order(dump_order(order))
+        join(database, Wanted(order, [SEED]), Applicant("a", "token", is_named=False))
+        with open_share_holder(directory / "w", order, WorkerIdentity(name="a", token="token"), store) as frontier:
+            take_page(frontier)
 
 
 @pytest.fixture(scope="module")
@@ -335,3 +371,40 @@ def test_a_crawl_that_the_console_starts_runs_no_code_of_the_folder(hostile):
     with pytest.raises(StartFailed, match="--run-code"):
         ConsoleJobs(".").start("ev")
     assert not mark.exists()
+
+
+#: The job of several workers is the same with all policies of its own, or with all but the group, which divides the hosts.
+SHARED = {"all": POLICIES, "no group": {name: table for name, table in POLICIES.items() if name != "politeness"}}
+
+
+@pytest.mark.parametrize("kind", ["file", "server"])
+@pytest.mark.parametrize("tables", SHARED.values(), ids=SHARED)
+def test_a_job_of_several_workers_is_read_without_its_code(kind, tables, tmp_path):
+    """From a copy of its rows, whose counts, states and dump are those of the job; what would change it is refused."""
+    with shared_store(kind, tmp_path / "ev" / "state") as store:
+        make_shared_job(tmp_path / "ev", store, tables)
+        mark = tmp_path / "MARK"
+        job = "ev" if kind == "file" else str(store)
+        for words in (
+            ["report", job, "seeds"],
+            ["report", job, "crawl-summary"],
+            ["frontier", "ls", job],
+            ["status", job],
+        ):
+            code, output = run(*words)
+            assert code == 0, (words, output)
+        facts = json.loads(run("why", job, URL, "--json")[1])
+        assert (facts["explanation"]["state"], facts["not_run"][0]) == ("queued", f"[frontier] policy {MODULE}:policy")
+        assert json.loads(run("why", job, "http://a.test/", "--json")[1])["explanation"]["state"] == "ended"
+        listed = [json.loads(line) for line in run("frontier", "dump", job)[1].splitlines() if '"url"' in line]
+        assert {line["url"]: line.get("outcome", "queued") for line in listed} == {
+            "http://a.test/": "done",
+            URL: "queued",
+        }
+        for words in (["add", job, "http://a.test/2"], ["frontier", "block", job, "a.test"], ["retry", job]):
+            code, output = run(*words)
+            assert (code, "--run-code" in output) == (ExitCode.USAGE, True), (words, output)
+        assert not mark.exists()
+        assert MODULE not in sys.modules
+        code, output = run("why", job, URL, "--run-code")
+        assert (code, "not run" in output, mark.exists()) == (0, False, True), output
