@@ -259,7 +259,7 @@ class Crawl:
     def _report_seeds(self, result: CrawlResult) -> None:
         """Warn of seeds that were tried without an answer. Raises: NoSeedAnswered if all were, as the command's exit code 5."""
         assert self._controller is not None
-        unanswered = [seed for seed in result.seeds if seed.status < 0]
+        unanswered = [seed for seed in result.seeds if seed.status < 0 or (not seed.status and seed.reason)]
         if exit_code(self._controller.ending, [seed.status for seed in result.seeds]) is ExitCode.NO_SEED_ANSWERED:
             raise NoSeedAnswered(result)
         for seed in unanswered[:_MOST_UNANSWERED]:
@@ -503,6 +503,8 @@ def run(
 
 def _why_unanswered(seed: SeedFact) -> str:
     """The status of a seed in words, and what to do about it if its address is private. Pure."""
+    if not seed.status:
+        return f"its tries have failed so far ({seed.reason})"
     private = "; a private address needs allow_private=True" if seed.status == FetchStatus.BLOCKED else ""
     return f"{describe(seed.status)}{seed.reason and f' ({seed.reason})'}{private}"
 

@@ -619,6 +619,15 @@ async def test_a_seed_that_is_not_answered_is_a_warning_if_others_are(given, cap
     assert not [record for record in caplog.records if "not answered" in record.getMessage()]
 
 
+@pytest.mark.usefixtures("structlog_unset")
+async def test_a_seed_whose_tries_have_failed_so_far_is_a_warning(given, caplog):
+    """The crawl ends by a limit before its last try."""
+    with caplog.at_level(logging.WARNING):
+        await urls_of(anabranch.crawl(SEED, "http://127.0.0.1:1/", limits={"pages": len(URLS)}, **given))
+    (line,) = [record.getMessage() for record in caplog.records if "not answered" in record.getMessage()]
+    assert "its tries have failed so far (connection refused)" in line
+
+
 async def test_seeds_are_arguments_or_in_lists(given):
     """Of any kind that can be iterated; something else is refused by its own name."""
     for seeds in ([f"{SEED}2", f"{SEED}3"], [(f"{SEED}2",), [f"{SEED}3"]], [iter([f"{SEED}2", f"{SEED}3"])]):
