@@ -27,9 +27,14 @@ from anabranch.frontier.stores.contract import CHECKPOINT, FILTER, FrontierStore
 MARK_CHUNK = 10_000
 
 
-#: In the filter's folder, one line: the opening of the store that it takes part in, and the last batch whose keys it may know.
+#: In the filter's folder, one line: the opening of the store that it takes part in, the last batch whose keys it may know, and
+#: the boot of the machine that uses it, or that nobody does.
 BATCH_FILE = "BATCH"
-_LINE = re.compile(rb"(\S+) ([0-9]{20})\n")
+_LINE = re.compile(rb"(\S+) ([0-9]{20}) (\S+)\n")
+#: In the place of a boot: the number is durable, and so is all that the filter knows.
+_ENDED = b"ended"
+#: Linux: a random name for each start of the machine (proc(5)).
+_BOOT = Path("/proc/sys/kernel/random/boot_id")
 #: More than a store can have: the filter is not believed again.
 _BEYOND = 10**19
 
@@ -38,16 +43,20 @@ class LastBatch:
     """How far into its store's history a filter may know keys, kept beside it, so that a store that was set back is noticed.
 
     The number is written before keys are marked, so a killed process leaves none that is too small; `sync` makes it durable
-    before the filter is. Cost of a `note`: 20 µs, once for each transaction. Errors: OSError; StoreFull, an OSError, too.
+    before the filter is. After a power loss it may be as old as the last checkpoint, and the marks newer: so the file
+    names the boot, too. Cost of a `note`: 20 µs, once for each transaction. Errors: OSError; StoreFull, an OSError, too.
     """
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, boot: bytes | None = None) -> None:
+        """`boot`: the name of this start of the machine; None: as the system says."""
         self._path = folder / BATCH_FILE
         self._history = b""  #: the opening that is followed; empty: none
+        self._boot = boot_name() if boot is None else boot
 
-    def require_in(self, opening: Opening, *, is_old: bool) -> None:
+    def require_in(self, opening: Opening, *, is_old: bool, is_elsewhere: bool) -> None:
         """The store has all that the filter may know; a filter that keeps nothing is believed unless it `is_old`.
 
+        `is_elsewhere`: the store is on another disk or machine, and does not lose what this one loses with its power.
         Raises: FilterAhead.
         """
         if not opening.history:
@@ -63,6 +72,8 @@ class LastBatch:
         if int(found[2]) == _BEYOND:
             raise FilterAhead("rows that this process had seen were not in the store")
         require_in_store(found[1].decode(errors="replace"), int(found[2]), opening)
+        if is_elsewhere and found[3] not in {_ENDED, self._boot}:
+            raise FilterAhead("the machine was restarted while it was in use, so it may know more than it says")
 
     def begin(self, opening: Opening) -> None:
         """Follow this opening of the store, from its first batch on; durable."""
@@ -77,6 +88,14 @@ class LastBatch:
             with self._path.open("r+b", buffering=0) as file:
                 file.write(self._line(batch))
 
+    def end(self) -> None:
+        """Nobody marks keys any more, and all marks are durable."""
+        if self._history:
+            found = self._path.read_bytes()
+            with store_full_errors(self._path):
+                replace_file(self._path, found.rpartition(b" ")[0] + b" %s\n" % _ENDED)
+            self._history = b""
+
     def distrust(self) -> None:
         """The store is not as this process left it: the next opening makes the filter anew."""
         with suppress(OSError):
@@ -88,11 +107,19 @@ class LastBatch:
             sync_path(self._path)
 
     def _line(self, batch: int) -> bytes:
-        return b"%s %020d\n" % (self._history, batch)
+        return b"%s %020d %s\n" % (self._history, batch, self._boot)
+
+
+def boot_name() -> bytes:
+    """The name of this start of the machine; one for all starts where the system has none."""
+    try:
+        return b"".join(_BOOT.read_bytes().split()) or b"-"
+    except OSError:
+        return b"-"
 
 
 #: Of a filter that has no folder, or is another's.
-NO_FOLDER = LastBatch(Path())
+NO_FOLDER = LastBatch(Path(), b"-")
 
 
 class Checkpoints:
@@ -155,6 +182,10 @@ class Checkpoints:
         self._thread.join()
         if final:
             self.now()
+            try:
+                self.last_batch.end()
+            except OSError as error:
+                raise unwritable("the filter", error) from error
 
     def _run(self) -> None:
         while not self._ends.wait(self._every_s):

@@ -28,7 +28,7 @@ from anabranch.frontier.filters import (
     remove_filter,
 )
 from anabranch.frontier.frontier import Frontier
-from anabranch.frontier.jobfolder import SEEN_FOLDER, STORE_FILE
+from anabranch.frontier.jobfolder import SEEN_FOLDER, STORE_FILE, has_store
 from anabranch.frontier.order import FrontierOrder, check_numbers
 from anabranch.frontier.parts import Parts
 from anabranch.frontier.policies.assignment import Assign, Assignment, PolitenessScope, host_of_queue, parse_policy
@@ -380,7 +380,8 @@ def _open_followed(folder: Path, order: FrontierOrder, store: FrontierStore, ope
     last_batch, has_all = LastBatch(folder), order.shares is None
     try:
         pair = pair_of(folder, opening.notes, is_shared=not has_all)
-        last_batch.require_in(opening, is_old=not has_all and bool(seen.position()))
+        is_elsewhere = not has_store(folder.parent)
+        last_batch.require_in(opening, is_old=not has_all and bool(seen.position()), is_elsewhere=is_elsewhere)
         if has_all:
             remark_from(opening.notes, seen, clean=opening.clean)
         keep_pair(folder, store, pair, name_of(checked_choice(order.uniq)))

@@ -151,6 +151,67 @@ def test_a_copy_that_was_made_during_a_run_is_noticed_after_it(state: Path, end:
     assert is_lost(state, "http://a.test/3", "http://a.test/4") == [True, False]
 
 
+def power_lost(place: Path, *, is_set_back: bool) -> Callable[[], Frontier]:
+    """A run on a store of another machine, until the own one lost its power; then opens it.
+
+    The disk has all marks, but the number of the last checkpoint. `is_set_back`: a standby took over that lacks the rest.
+    """
+    state, server = place / "state", place / "server"
+    server.mkdir()
+
+    def again() -> Frontier:
+        return open_frontier(state, ORDER, store=SqlStore(server / "frontier.db"), clock=FakeClock())
+
+    frontier = again()
+    frontier.schedule(candidates(FIRST))
+    frontier.operations.checkpoint()
+    number = (state / "seen" / BATCH_FILE).read_bytes()
+    shutil.copytree(server, place / "standby")  # nothing is written meanwhile
+    frontier.schedule(candidates(SECOND))
+    frontier.flush()
+    crash(frontier)
+    (state / "seen" / BATCH_FILE).write_bytes(number)
+    if is_set_back:
+        shutil.rmtree(server)
+        (place / "standby").rename(server)
+    return again
+
+
+@pytest.mark.parametrize("is_set_back", [True, False])
+def test_marks_that_outlived_their_number_in_a_power_loss_hide_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, is_set_back: bool
+) -> None:
+    """Nobody can tell by the number whether the store has all: the filter is made anew if the machine was restarted."""
+    again = power_lost(tmp_path, is_set_back=is_set_back)
+    monkeypatch.setattr("anabranch.frontier.checkpoints.boot_name", lambda: b"the-next-boot")
+    with again() as frontier:
+        assert "the machine was restarted while it was in use" in frontier.filter_renewed
+        kinds = [verdict.kind.value for verdict in frontier.schedule(candidates(FIRST, SECOND))]
+        assert kinds == ["seen", "new" if is_set_back else "seen"]
+
+
+@pytest.mark.parametrize("is_elsewhere", [True, False])
+def test_a_restarted_machine_costs_nothing_after_an_end_in_order_or_beside_its_store(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, is_elsewhere: bool
+) -> None:
+    """A filter that was closed has said all; a store on the same disk has every row that was marked."""
+
+    def again() -> Frontier:
+        store = SqlStore(tmp_path / "server.db") if is_elsewhere else None
+        return open_frontier(tmp_path / "state", ORDER, store=store, clock=FakeClock())
+
+    frontier = again()
+    frontier.schedule(candidates(FIRST))
+    if is_elsewhere:
+        frontier.close()
+    else:
+        crash(frontier)
+    monkeypatch.setattr("anabranch.frontier.checkpoints.boot_name", lambda: b"the-next-boot")
+    with again() as frontier:
+        assert frontier.filter_renewed == ""
+        assert frontier.schedule(candidates(FIRST))[0].kind.value == "seen"
+
+
 def test_a_filter_of_a_store_that_went_another_way_is_made_anew(state: Path) -> None:
     """Both were opened equally often, and the store is the further one: only the name of the opening tells."""
     put_back_store(state)
