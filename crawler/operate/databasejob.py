@@ -299,6 +299,8 @@ def _drained_facts(name: str) -> Facts:
 def _worker_state(line: WorkerLine) -> str:
     if line.lease_s <= 0:
         return "late"
+    if line.is_silent:
+        return "silent"
     if line.drains:
         return "draining"
     if line.status is None:

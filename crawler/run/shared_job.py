@@ -397,7 +397,9 @@ class SharedJob:
         look = self.look()
         now = self.snapshot(look)
         if is_free or (not look.at_work and self.folder is None):
-            return self._status_as_left(look, now)
+            facts = self._status_as_left(look, now)
+            lines = [facts["line"], _silences([] if is_free else look.silent)]  # they hang, or were killed
+            return {**facts, "line": "; ".join(filter(None, lines))}
         processes = {line.name: line.status["pid"] for line in look.at_work if line.status is not None}
         facts = status_facts(now, _phase(now, look), _line(now, look), processes=processes)
         if 0 < look.counts.counters.failed <= MOST_LOOKED_AT:

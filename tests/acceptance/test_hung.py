@@ -6,6 +6,7 @@ import asyncio
 import json
 import os
 import signal
+from contextlib import suppress
 from typing import Any
 
 import pytest
@@ -13,6 +14,7 @@ import pytest
 from tests.acceptance.command import anabranch, crawl_log, ended, start, write_order
 from tests.acceptance.manyhosts import SEEDS, many_hosts
 from tests.facts_schema import checked
+from tests.postgres_server import server
 from tests.site.oracle import expected
 from tests.site.server import SmallWeb
 
@@ -92,6 +94,8 @@ async def test_a_worker_that_is_stopped_is_named(tmp_path):
             assert paused.err.endswith("it does the same as the others\n")
             status = await anabranch("status", job, cwd=tmp_path)
             assert (status.code, silent in status.out) == (0, True), status.out
+            listed = json.loads((await anabranch("workers", job, "--json", cwd=tmp_path)).out)
+            assert {worker["name"]: worker["state"] for worker in listed}[name] == "silent"
             listed = await anabranch("jobs", tmp_path, cwd=tmp_path)
             assert listed.code == 0, listed.err
         finally:
@@ -100,3 +104,36 @@ async def test_a_worker_that_is_stopped_is_named(tmp_path):
             assert process.returncode is None, status.out
         assert (await anabranch("stop", job, "--now", cwd=tmp_path)).code == 0
         assert (await ended(process)).code == 13
+
+
+@pytest.mark.slow
+async def test_workers_of_a_database_that_are_stopped_are_named(tmp_path):
+    """While their leases last, and after these have ended: then they hang, or were killed, and nobody can tell."""
+    async with SmallWeb(many_hosts()) as web:
+        rest = {"min_delay": "60s", "max_delay": "60s"}
+        order = write_order(tmp_path, web.hosts, politeness=rest, frontier={"worker_lease": "6s"})
+        with server() as url:
+            job = url.replace(":@", "@")
+            process = await start(
+                "crawl", *SEEDS, "-c", order, "--store", job, "--job", tmp_path / "a", "--worker", "a", cwd=tmp_path
+            )
+            while '"running"' not in (await anabranch("workers", job, "--json", cwd=tmp_path)).out:
+                assert process.returncode is None
+            silent = f"a (process {process.pid}) has not answered for "
+            os.kill(process.pid, signal.SIGSTOP)
+            try:
+                while (status := await anabranch("status", job, "--json", cwd=tmp_path)) and silent not in status.out:
+                    assert status.code == 0, status.err
+                assert checked(json.loads(status.out))["phase"] == "unknown"
+                paused = await anabranch("pause", job, cwd=tmp_path)
+                assert (paused.code, silent in paused.err, paused.out) == (1, True, ""), paused.err
+                while (status := await anabranch("status", job, "--json", cwd=tmp_path)) and "unknown" in status.out:
+                    assert status.code == 0, status.err
+                facts = checked(json.loads(status.out))
+                assert (facts["phase"], silent in facts["line"]) == ("stopped", True), facts["line"]
+            finally:
+                os.kill(process.pid, signal.SIGCONT)
+            for _ in range(2):  # the second signal ends it at once
+                with suppress(ProcessLookupError):
+                    process.terminate()
+            await ended(process)
