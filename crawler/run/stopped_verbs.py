@@ -41,7 +41,7 @@ from anabranch.crawler.job.state import Round, current_round, round_of_run
 from anabranch.crawler.job.workerfolders import await_orphans
 from anabranch.crawler.order.order import CrawlOrder
 from anabranch.crawler.outcomes.endings import WhyEnded, biggest
-from anabranch.crawler.outcomes.errors import UsageError, storage_errors
+from anabranch.crawler.outcomes.errors import storage_errors
 from anabranch.crawler.outcomes.status import FetchStatus
 from anabranch.crawler.report.reports import LONGEST_SHOWN, QUEUES_SHOWN, JobFacts, report_kind
 from anabranch.crawler.report.table import json_facts
