@@ -37,6 +37,7 @@ from anabranch.crawler.run.stopped_verbs import (
     add_to_stopped,
     held_whole,
     opened_whole,
+    refuse_at_work,
     report_of_whole,
     retry_skipped_of_stopped,
 )
@@ -257,7 +258,7 @@ def _whole(job: SharedJob, *, reads: bool) -> Iterator[WholeJob]:
         with opened_whole(job) as whole:
             yield whole
         return
-    job.refuse_at_work()
+    refuse_at_work(job)
 
     def make(copy: Path) -> None:
         (copy / STATE).mkdir(parents=True)

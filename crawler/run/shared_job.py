@@ -212,12 +212,6 @@ class SharedJob:
         """The workers whose leases last."""
         return [] if self._is_free else [line for line in self.database.do(workers) if line.lease_s > 0]
 
-    def refuse_at_work(self) -> None:
-        """Raises: UsageError if workers crawl the job."""
-        if others := self.at_work():
-            names = ", ".join(line.name for line in others)
-            raise UsageError(f"{self.database.place}: {names} crawl it; stop them first (`anabranch stop`)")
-
     @property
     def _is_free(self) -> bool:
         """All processes have gone, maybe without giving up their leases."""

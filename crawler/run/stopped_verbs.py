@@ -41,7 +41,7 @@ from anabranch.crawler.job.state import Round, current_round, round_of_run
 from anabranch.crawler.job.workerfolders import await_orphans
 from anabranch.crawler.order.order import CrawlOrder
 from anabranch.crawler.outcomes.endings import WhyEnded, biggest
-from anabranch.crawler.outcomes.errors import storage_errors
+from anabranch.crawler.outcomes.errors import UsageError, storage_errors
 from anabranch.crawler.outcomes.status import FetchStatus
 from anabranch.crawler.report.reports import LONGEST_SHOWN, QUEUES_SHOWN, JobFacts, report_kind
 from anabranch.crawler.report.table import json_facts
@@ -206,13 +206,20 @@ class WholeJob(NamedTuple):
     seeds: SeedTable
 
 
+def refuse_at_work(job: SharedJob) -> None:
+    """Raises: UsageError if workers crawl the job."""
+    if others := job.at_work():
+        names = ", ".join(line.name for line in others)
+        raise UsageError(f"{job.database.place}: {names} crawl it; stop them first (`anabranch stop`)")
+
+
 @contextmanager
 def opened_whole(job: SharedJob) -> Iterator[WholeJob]:
     """Become the job's one worker and hold all its shares (blocks). Raises: UsageError if others are at work; as a crawl does.
 
     If a worker on another machine has died, this waits until its lease has ended. A job that is done is finished then.
     """
-    job.refuse_at_work()
+    refuse_at_work(job)
     if job.folder is None:
         with held_whole(job) as whole:
             yield whole
