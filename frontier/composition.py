@@ -39,6 +39,7 @@ from anabranch.frontier.policies.shares import ShareRule, policy_queue, share_ru
 from anabranch.frontier.policies.sheets import Sheets
 from anabranch.frontier.policies.userfunctions import Import
 from anabranch.frontier.records import Candidate
+from anabranch.frontier.scheduling.fairness import FairHeap
 from anabranch.frontier.scheduling.gates import GateMaker
 from anabranch.frontier.scheduling.queues import QueueRules
 from anabranch.frontier.scheduling.readylist import Outbox
@@ -283,7 +284,7 @@ def _parts(
     )
     if outbound is not None:
         state = state._replace(share_of=outbound.rule.of_gate)
-    schedule = Schedule(outbox, maker, rules, order.gates_in_memory, state)
+    schedule = Schedule(outbox, maker, rules, order.gates_in_memory, state, _fair(order, sheets))
     retries = Retries(may_have_any=opening.counters.waiting > 0)
     completion = Completion(outbox, schedule, retries, rules, opening.counters.waiting, board)
     has_shared = isinstance(seen, BesideShared)
@@ -308,6 +309,15 @@ def _parts(
         completion=completion,
         store_link=store_link,
     )
+
+
+def _fair(order: FrontierOrder, sheets: Sheets) -> FairHeap | None:
+    """The limits of workers, if the order has any. The gate of a queue belongs to no domain."""
+    limits = order.worker_limits
+    has_any = min(limits.domain, limits.slow) < 1 or any(one.settings.domain_workers for one in order.overrides)
+    if order.workers is None or order.scope is PolitenessScope.QUEUE or not has_any:
+        return None
+    return FairHeap(order.workers, limits, order.gates_in_memory, lambda host: sheets.for_host(host).domain_workers)
 
 
 def _died_s(store: FrontierStore, opening: Opening, now_s: float) -> float:

@@ -12,6 +12,7 @@ from anabranch.frontier.policies.budgets import Budgets
 from anabranch.frontier.policies.groups import GroupRule
 from anabranch.frontier.policies.hosts import IpOf
 from anabranch.frontier.policies.sheets import Override
+from anabranch.frontier.scheduling.fairness import WorkerLimits
 from anabranch.frontier.scheduling.gates import Backoff, Politeness, check_politeness
 
 
@@ -38,6 +39,8 @@ class FrontierOrder:
     fetch_limit_s: float = 1200.0  #: the longest time of a fetch; a lease must last at least twice as long
     checkpoint_s: float = 60.0  #: how often the filter is made durable
     gates_in_memory: int = 10_000  #: the other gates are in the store only
+    workers: int | None = None  #: leases at once, of which domains and slow hosts have a part; None = no limits
+    worker_limits: WorkerLimits = field(default_factory=WorkerLimits)
     ip_of: IpOf | None = None  #: a host's address, for the policy and the group `ip`; never blocks
     withheld: frozenset[str] = frozenset()  #: user functions that must not be imported; then it can only be viewed
     shares: int | None = (
@@ -54,6 +57,7 @@ def check_numbers(order: FrontierOrder) -> None:
     for politeness in (order.politeness, order.group_politeness):
         check_politeness(politeness)
     _check_backoff(order.backoff)
+    _check_workers(order)
     for name in ("max_unacknowledged", "per_queue", "gates_in_memory"):
         if getattr(order, name) < 1:
             raise PolicyError(f"{name} {getattr(order, name)}: give at least 1")
@@ -64,6 +68,18 @@ def check_numbers(order: FrontierOrder) -> None:
         )
     if not order.checkpoint_s > 0:
         raise PolicyError(f"checkpoint_s {order.checkpoint_s:g}: give more than 0 seconds")
+
+
+def _check_workers(order: FrontierOrder) -> None:
+    limits = order.worker_limits
+    if order.workers is not None and order.workers < 1:
+        raise PolicyError(f"workers {order.workers}: give at least 1, or None")
+    for name in ("domain", "slow"):
+        limit = getattr(limits, name)
+        if not 0 < limit <= 1:
+            raise PolicyError(f"worker limit {name} {limit:g}: give a number above 0, up to 1")
+    if not (math.isfinite(limits.slow_s) and limits.slow_s > 0):
+        raise PolicyError(f"worker limit slow_s {limits.slow_s:g}: give more than 0 seconds")
 
 
 def _check_backoff(backoff: Backoff) -> None:

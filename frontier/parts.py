@@ -117,7 +117,7 @@ class Parts:
     def can_lease(self, now_s: float) -> bool:
         """A gate with something to serve is open."""
         self.schedule.placement.bring_back()
-        at_s = self.schedule.window.heap.next_time()
+        at_s = self.schedule.window.heap.soonest(now_s)
         return at_s is not None and at_s <= now_s
 
 

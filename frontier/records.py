@@ -222,6 +222,12 @@ def with_precedence(turn: Turn, precedence: int) -> Turn:
     return turn_of(precedence, turn & ((1 << _ARRIVAL_BITS) - 1))
 
 
+def postponed(turn: Turn, arrivals: int) -> Turn:
+    """The turn of so many arrivals later, at the same precedence."""
+    last = (1 << _ARRIVAL_BITS) - 1
+    return turn_of(precedence_of(turn), min((turn & last) + arrivals, last))
+
+
 def seen_fingerprint(key: bytes) -> int:
     """The low 64 bits of the key's XXH3-128, as a signed integer. At 10 million URLs one in 370,000 crawls loses one URL."""
     return seen_fingerprints([key])[0]

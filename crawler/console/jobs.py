@@ -75,7 +75,8 @@ ALLOWED: Mapping[str, str] = {
     ),
     "frontier": (
         "policy politeness balance_replenish total_budget error_penalty cost uri_precedence queue_precedence "
-        "precedence_floor per_queue lease_s checkpoint_s gates_in_memory shares worker_lease_s"
+        "precedence_floor per_queue lease_s checkpoint_s gates_in_memory "
+        "domain_workers slow_workers slow_fetch_s shares worker_lease_s"
     ),
     "politeness": (
         "delay_factor min_delay_s max_delay_s max_connections backoff_base_s backoff_cap_s backoff_jitter "

@@ -38,6 +38,7 @@ from anabranch.frontier.policies.budgets import Budgets
 from anabranch.frontier.policies.hosts import IpOf
 from anabranch.frontier.policies.sheets import Override, Settings
 from anabranch.frontier.records import QueueKey
+from anabranch.frontier.scheduling.fairness import WorkerLimits
 from anabranch.frontier.scheduling.gates import Backoff, Politeness
 from anabranch.frontier.stores.contract import FrontierStore
 from anabranch.frontier.times import Clock
@@ -114,6 +115,10 @@ def frontier_order(order: CrawlOrder, ip_of: IpOf = unknown_address, *, is_view:
         fetch_limit_s=_FETCHES * order.fetch.timeout_s,
         checkpoint_s=frontier.checkpoint_s,
         gates_in_memory=frontier.gates_in_memory,
+        workers=order.crawl.workers,
+        worker_limits=WorkerLimits(
+            domain=frontier.domain_workers, slow=frontier.slow_workers, slow_s=frontier.slow_fetch_s
+        ),
         ip_of=ip_of,
         shares=frontier.shares if frontier.is_shared else None,
         withheld=withheld,
@@ -305,6 +310,7 @@ def _override(entry: OverrideEntry) -> Override:
         session_budget=entry.balance_replenish,
         total_budget=entry.total_budget,
         queue_precedence=entry.queue_precedence,
+        domain_workers=entry.domain_workers,
         key=None if entry.key is None else QueueKey(entry.key),
         uri_precedence=entry.uri_precedence,
     )

@@ -15,6 +15,7 @@ from anabranch.crawler.order.values import (
     Factor,
     Name,
     NameOrNone,
+    Part,
     Positive,
     PositiveDuration,
     Precedence,
@@ -55,6 +56,10 @@ class FrontierSection(Section):
     lease_s: Duration = 0.0  #: a URL not back after so long may be leased again; 0: never
     checkpoint_s: PositiveDuration = 60.0  #: how often the filter is synced
     gates_in_memory: Positive = 10_000  #: the other gates are rows
+    #: Part of the workers that the hosts of one registrable domain occupy at most, while another domain is active; 1: all.
+    domain_workers: Part = 0.25
+    slow_workers: Part = 0.25  #: the same of hosts that have never answered or whose last fetch was slow. 1: all
+    slow_fetch_s: PositiveDuration = 1.0  #: a fetch that takes longer is slow
     #: Parts of the hosts that workers divide among them; fixed for the job. 1: one worker. 0: 128 in a new PostgreSQL database,
     #: 16 for a new job of several processes, else 1.
     shares: Annotated[Count, Field(le=MOST_SHARES)] = 0
@@ -130,6 +135,7 @@ class OverrideEntry(Section):
     balance_replenish: Positive | None = None
     total_budget: Budget | None = None
     queue_precedence: Precedence | None = None
+    domain_workers: Part | None = None
     key: Name | None = None  #: the queue, in place of the policy's
     uri_precedence: Precedence | None = None
 

@@ -37,6 +37,7 @@ class CrawlSnapshot(NamedTuple):
     fetched_bytes: int = 0
     active: int = 0  #: workers that hold a URL
     workers: int = 0
+    on_slow_hosts: int = 0  #: of the active workers, those at hosts that are new or slow
     pending: int = 0  #: URLs queued, waiting ones included
     waiting: int = 0  #: of these, waiting for a retry
     gates: int = 0
@@ -81,7 +82,7 @@ def progress_line(now: CrawlSnapshot, before: CrawlSnapshot | None = None) -> st
         duration_words(now.elapsed_s),
         f"{now.pages} pages ({rate:.1f}/s, {_speed(speed)})",
         f"{now.pending} queued in {now.queues} queues",
-        f"{now.active}/{now.workers} active",
+        f"{now.active}/{now.workers} active" + _on_slow(now),
         counted(now.gates, "gate"),
     ]
     troubles = {
@@ -92,6 +93,10 @@ def progress_line(now: CrawlSnapshot, before: CrawlSnapshot | None = None) -> st
     }
     parts += [f"{number} {word}" for word, number in troubles.items() if number]
     return " · ".join([*parts, *_warnings(now)])
+
+
+def _on_slow(now: CrawlSnapshot) -> str:
+    return f" ({now.on_slow_hosts:,} on slow or new hosts)" if now.on_slow_hosts else ""
 
 
 def progress_lines(now: CrawlSnapshot, rates: Rates) -> list[str]:
@@ -110,7 +115,7 @@ def progress_lines(now: CrawlSnapshot, rates: Rates) -> list[str]:
     rows = {
         "pages": f"{now.pages:,}, {rates.pages_now:.1f}/s now, {rates.pages_mean:.1f}/s mean",
         "bytes": f"{format_bytes(now.fetched_bytes)}, {_speed(rates.bytes_now)} now, {_speed(rates.bytes_mean)} mean",
-        "workers": f"{now.active:,} of {now.workers:,} active",
+        "workers": f"{now.active:,} of {now.workers:,} active" + _on_slow(now),
         "queued": f"{now.pending:,} URLs{waiting}",
         "queues": f"{now.queues:,}: {states}",
         "gates": f"{now.gates:,} in memory, {now.gates_open:,} open",

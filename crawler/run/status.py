@@ -45,7 +45,7 @@ if TYPE_CHECKING:  # commands on a job need none of it
 #: The phase of a job that no process crawls; and of one whose process does not answer, or that cannot be read: see its `line`.
 STOPPED, UNKNOWN = "stopped", "unknown"
 #: Counts that a look at all queues replaces, or that are no totals.
-_LOOKED_UP = frozenset({"queues", "gates", "trouble"})
+_LOOKED_UP = frozenset({"queues", "gates", "on_slow_hosts", "trouble"})
 #: Fields of a snapshot that are not shown by their names.
 _INTERNAL = frozenset({"failing", "untried", "answered", "free_bytes"})
 
@@ -164,6 +164,7 @@ class RunStatus:
             fetched_bytes=run.fetched_bytes,
             active=run.active,
             workers=context.order.crawl.workers,
+            on_slow_hosts=now.on_slow_hosts,
             pending=now.pending,
             waiting=now.waiting,
             gates=now.gates,

@@ -15,8 +15,8 @@ from anabranch.frontier.records import WaitsFor
 
 _RUN_SUMS = ("pages", "failed", "excluded", "skipped", "retries", "robots", "fetched_bytes", "broken", "active")
 _SNAPSHOT_SUMS = (
-    "pages", "failed", "excluded", "skipped", "retries", "fetched_bytes", "active", "workers", "pending", "waiting", "gates",
-    "queues", "ready", "parked", "snoozed", "gates_open", "broken", "failing", "untried", "answered",
+    "pages", "failed", "excluded", "skipped", "retries", "fetched_bytes", "active", "workers", "on_slow_hosts", "pending",
+    "waiting", "gates", "queues", "ready", "parked", "snoozed", "gates_open", "broken", "failing", "untried", "answered",
 )  # fmt: skip
 #: Figures of a filter that are not sums: the worst one counts.
 _LARGEST = frozenset({

@@ -28,6 +28,7 @@ class FrontierCounts(NamedTuple):
     retired: int  #: URLs of retired queues
     queues: Mapping[str, int]  #: work queues: all that were ever named, and the active ones by state
     gates: int  #: gates in memory
+    on_slow_hosts: int = 0  #: leases of hosts that are new or slow; 0 without limits of workers
     trouble: str = ""  #: why the store or the filter cannot write now, and how long it waits; empty if it can
 
 
@@ -78,6 +79,7 @@ def count(parts: Parts, now_s: float) -> FrontierCounts:
         retired=counters.retired - parts.schedule.placement.retired_out,
         queues={"all": counters.queues, **{state.value: states[state] for state in ACTIVE}},
         gates=len(parts.schedule.window),
+        on_slow_hosts=0 if parts.schedule.fair is None else parts.schedule.fair.slow_out,
         trouble="" if parts.store_link.waiting is None else parts.store_link.waiting.words(now_s),
     )
 
@@ -90,6 +92,7 @@ def examine(parts: Parts, tally: Mapping[str, int], behind: Behind, now_s: float
     states[QueueState.INACTIVE.value] = max(states[QueueState.INACTIVE.value] - sum(active.values()), 0)
     counts = count(parts, now_s)._replace(queues=states)._asdict()
     trouble = counts.pop("trouble")
+    del counts["on_slow_hosts"]
     return FrontierStatistics(
         **counts,
         gates_open=sum(line.gate.opens_s() <= now_s for line in parts.schedule.window),

@@ -51,6 +51,7 @@ class HostTable(Generic[T]):
 
 MOST_CONNECTIONS = 10_000
 LAST_PRECEDENCE = 255
+LEAST_PART = 0.001
 
 
 class Settings(NamedTuple):
@@ -63,6 +64,9 @@ class Settings(NamedTuple):
     session_budget: int | None = None  #: cost units of a queue's session
     total_budget: int | None = None  #: cost units a queue may spend in all; -1 = without end
     queue_precedence: int | None = None  #: 0 to 255, smaller first
+    domain_workers: float | None = (
+        None  #: part of the workers that its registrable domain may occupy while others are ready
+    )
     key: QueueKey | None = None  #: the queue; overrides the policy
     uri_precedence: int | None = None  #: 0 to 255, smaller first
 
@@ -90,6 +94,7 @@ _RANGES: Mapping[str, tuple[float, float]] = {
     "session_budget": (1, math.inf),
     "total_budget": (-1, math.inf),
     "queue_precedence": (0, LAST_PRECEDENCE),
+    "domain_workers": (LEAST_PART, 1),
     "uri_precedence": (0, LAST_PRECEDENCE),
 }
 

@@ -10,12 +10,15 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Iterator
 from heapq import heapify, heappop, heappush, nsmallest
-from typing import Final, Generic, Literal, TypeVar
+from typing import TYPE_CHECKING, Final, Generic, Literal, TypeVar
 
 from anabranch.frontier.records import Turn
 from anabranch.frontier.scheduling.gates import Gate
 from anabranch.frontier.scheduling.queues import NOWHERE, Lane
 from anabranch.frontier.stores.contract import Batch
+
+if TYPE_CHECKING:
+    from anabranch.frontier.scheduling.fairness import Domain, Lot
 
 K = TypeVar("K", Turn, tuple[float, int])
 
@@ -144,9 +147,20 @@ _NEVER: Final = math.inf
 
 
 class Listed:
-    """An entry of a heap of gates: the lanes of one host (`ReadyList`), or the hosts of one group (`Group`)."""
+    """An entry of a heap of gates: the lanes of one host (`ReadyList`), or hosts of one group or domain (`Group`, `Lot`)."""
 
-    __slots__ = ("entry", "gate", "is_loading", "later", "outer", "turn")
+    __slots__ = (
+        "domain",
+        "entry",
+        "gate",
+        "has_answered",
+        "is_aside",
+        "is_loading",
+        "is_prompt",
+        "later",
+        "outer",
+        "turn",
+    )
 
     def __init__(self, gate: Gate, outer: GateHeap) -> None:
         self.gate = gate
@@ -155,6 +169,10 @@ class Listed:
         self.turn: tuple[float, int] | None = None  #: its latest entry, which it keeps if it opens at the same time
         self.is_loading = True  #: its row has not been read yet: nothing may pass
         self.later: list[Callable[[Gate], None]] = []  #: changes of the gate that wait for its row
+        self.has_answered = False  #: its last fetch was answered
+        self.is_prompt = False  #: it was answered, and fast
+        self.is_aside = False  #: it is out of the heap while its domain is at its limit of workers
+        self.domain: Domain | None = None  #: has a limit of workers; None: there are no limits
 
     def list_at(self, entry: tuple[float, int]) -> None:
         """Set its entry in its heap."""
@@ -163,6 +181,38 @@ class Listed:
     def unlist(self) -> None:
         """Invalidate its entry; it keeps its turn."""
         self.entry = None
+
+    def move(self) -> None:
+        """Invalidate its entry and its turn, because it goes into another heap."""
+        self.entry = self.turn = None
+
+    def set_aside(self, *, is_aside: bool) -> None:
+        """Keep it out of the heap while its domain is at its limit."""
+        self.is_aside = is_aside
+
+    def belong_to(self, domain: Domain | None) -> None:
+        """Count its leases for this domain."""
+        self.domain = domain
+
+    def answered(self, *, has_answered: bool) -> None:
+        """Note whether its last fetch was answered."""
+        self.has_answered = has_answered
+
+    def class_as(self, *, is_prompt: bool) -> None:
+        """Note whether that was fast, too."""
+        self.is_prompt = is_prompt
+
+    def serves_s(self) -> float:
+        """When something can be served through it; infinity if time alone does not help."""
+        raise NotImplementedError
+
+    def open_line(self, now_s: float) -> ReadyList | None:
+        """The list to serve now, if any."""
+        raise NotImplementedError
+
+    def open_lines(self, now_s: float) -> Iterator[ReadyList]:
+        """All lists that can be served now."""
+        raise NotImplementedError
 
     def restored(self) -> list[Callable[[Gate], None]]:
         """Its row was read: it may serve. The caller makes the changes that waited."""
@@ -175,11 +225,11 @@ class GateHeap:
     """Gates that have something to serve and a slot, by opening time. Every operation costs O(log gates)."""
 
     def __init__(self, turns_from: int = 0) -> None:
-        self._heap: list[tuple[float, int, ReadyList | Group]] = []
+        self._heap: list[tuple[float, int, Listed]] = []
         self._turn = turns_from  #: breaks ties: first come, first served
         self.latest_s = -math.inf  #: no gate with a slot opens later
 
-    def enlist(self, listed: ReadyList | Group) -> None:
+    def enlist(self, listed: Listed) -> None:
         """Enter it if it has something to serve and a slot; it keeps its turn if nothing changed."""
         at_s = listed.serves_s()
         if at_s == _NEVER:
@@ -197,6 +247,10 @@ class GateHeap:
         listed.list_at(turn)
         self.latest_s = max(self.latest_s, at_s)
         heappush(self._heap, (at_s, turn[1], listed))
+
+    def forget_latest(self) -> None:
+        """Take `latest_s` for unknown: other heaps hold the gates that open last."""
+        self.latest_s = -math.inf
 
     def forget_left(self, listed: Iterable[Listed]) -> None:
         """Recompute `latest_s` after gates have left; costs a look at each."""
@@ -216,6 +270,18 @@ class GateHeap:
             if listed.serves_s() <= now_s:
                 return None  # it is open without an open list: the next look decides
         return None
+
+    def first_listed(self) -> Listed:
+        """The first entry, which `next_time` has found."""
+        return self._heap[0][2]
+
+    def drop_first(self) -> None:
+        """Take the first entry out; it keeps its turn."""
+        heappop(self._heap)[2].unlist()
+
+    def soonest(self, _now_s: float) -> float | None:
+        """When `first_open` may have an answer; None if time alone brings none."""
+        return self.next_time()
 
     def next_time(self) -> float | None:
         """When the first gate opens; None if time alone opens none."""
@@ -301,11 +367,18 @@ class Group(Listed):
 class ReadyList(Listed):
     """The lanes that wait at one host's gate."""
 
-    __slots__ = ("active", "group", "is_held", "is_leaving", "lanes", "ready", "waiting")
+    # fmt: off
+    __slots__ = (
+        "active", "group", "is_held", "is_leaving", "lanes", "lot", "ready", "slow_out", "waiting", "was_fetched",
+    )
+    # fmt: on
 
     def __init__(self, gate: Gate, outer: GateHeap) -> None:
         super().__init__(gate, outer)
         self.group: Group | None = None
+        self.lot: Lot | None = None  #: its entry in the heap, with other hosts of the domain
+        self.slow_out = 0  #: its leases that count as those of a new or slow host
+        self.was_fetched = False  #: it has `has_answered` and `is_prompt` of a fetch
         self.ready: list[Entry] = []  #: heap of lanes with heads in memory; may hold stale entries
         self.waiting: Prefix[Turn] = Prefix(LANES, is_complete=False)  #: queue ids of lanes that are in the store only
         self.lanes: dict[int, Lane] = {}  #: lanes in memory, by queue
@@ -322,6 +395,18 @@ class ReadyList(Listed):
         self.gate.join(group.gate)
         group.take_in(self)
         self.entry = self.turn = None
+
+    def put_into(self, lot: Lot | None) -> None:
+        """Be listed with other hosts of its domain; None: alone, or in its group."""
+        self.lot = lot
+
+    def count_slow(self, change: int) -> None:
+        """Add to its leases that count as those of a new or slow host."""
+        self.slow_out += change
+
+    def fetched(self) -> None:
+        """Note that its host is no longer new."""
+        self.was_fetched = True
 
     def leave(self) -> None:
         """Serve nothing more."""
@@ -368,19 +453,20 @@ class ReadyList(Listed):
         return iter((self,) if self.gate.opens_s() <= now_s else ())
 
     def enlist(self) -> None:
-        """Enter it into its heap, and its group into the outer one."""
-        group = self.group
-        if group is None:
+        """Enter it into its heap, and its group or domain into the outer one."""
+        within = self.group or self.lot
+        if within is None:
             self.outer.enlist(self)
         else:
-            group.heap.enlist(self)
-            group.outer.enlist(group)
+            within.heap.enlist(self)
+            within.outer.enlist(within)
 
     def delist(self) -> None:
         """Take it out of its heap until it has something to serve."""
         self.entry = None
-        if self.group is not None:
-            self.group.outer.enlist(self.group)
+        within = self.group or self.lot
+        if within is not None:
+            within.outer.enlist(within)
 
     def best(self) -> Lane | None:
         """Take the best ready lane with a free queue, and lose the turn for it; park lanes with a busy queue."""

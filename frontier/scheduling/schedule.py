@@ -25,6 +25,7 @@ from anabranch.frontier.records import (
     turn_of,
     with_precedence,
 )
+from anabranch.frontier.scheduling.fairness import FairHeap
 from anabranch.frontier.scheduling.gates import GateMaker
 from anabranch.frontier.scheduling.holds import ServiceHolds
 from anabranch.frontier.scheduling.queues import (
@@ -56,12 +57,18 @@ class Placement:
     """
 
     def __init__(
-        self, outbox: Outbox, maker: GateMaker, rules: QueueRules, gates: int, found: StateAtOpening = _NOTHING_KNOWN
+        self,
+        outbox: Outbox,
+        maker: GateMaker,
+        rules: QueueRules,
+        gates: int,
+        found: StateAtOpening = _NOTHING_KNOWN,
+        fair: FairHeap | None = None,
     ) -> None:
         self._outbox = outbox
         self._rules = rules
         self.index = QueueIndex(rules.per_queue, lambda queue: outbox.batch.queues.append(queue.row()))
-        self.window = GateWindow(maker, outbox, self.drop, gates, found)
+        self.window = GateWindow(maker, outbox, self.drop, gates, found, fair)
         self._stamps = 0
         self.asked = 0  #: lanes that wait for heads
         self.loading = 0  #: of these, lanes without other heads
@@ -268,11 +275,19 @@ class Schedule:
     """The gates, lanes and queues in memory. Every operation costs O(log active)."""
 
     def __init__(
-        self, outbox: Outbox, maker: GateMaker, rules: QueueRules, gates: int, found: StateAtOpening = _NOTHING_KNOWN
+        self,
+        outbox: Outbox,
+        maker: GateMaker,
+        rules: QueueRules,
+        gates: int,
+        found: StateAtOpening = _NOTHING_KNOWN,
+        fair: FairHeap | None = None,
     ) -> None:
+        """`fair` has the limits of workers; None = no limits."""
         self._outbox = outbox
         self._rules = rules
-        self.placement = Placement(outbox, maker, rules, gates, found)
+        self.fair = fair
+        self.placement = Placement(outbox, maker, rules, gates, found, fair)
         self.index = self.placement.index  #: queues in memory
         self.window = self.placement.window  #: gates in memory
         self.holds = ServiceHolds()  #: services that are away
@@ -371,8 +386,7 @@ class Schedule:
                 continue
             lane = line.best()
             if lane is not None:
-                if self.holds.are_any:
-                    self.holds.taken(line)
+                self._taken(line, now_s)
                 return lane, self._take(line, lane, now_s)
             if line.group is not None and line.group.has_enough:
                 line.group.unlist()  # until one of its hosts has heads
@@ -415,7 +429,7 @@ class Schedule:
         """When a gate with something to serve opens; None if time alone opens none, or if the store must answer first."""
         self.placement.bring_back()
         window = self.window
-        at_s = window.heap.next_time()
+        at_s = window.heap.soonest(now_s)
         if at_s is not None and at_s <= now_s and self.placement.store_is_busy:
             return None  # gates in the store have to wait, too
         wakes_s = None if window.stored.wakes_s is None else window.stored.next_time()
@@ -437,6 +451,13 @@ class Schedule:
         batch.announced.append(Announced(row.queue, row.gate, turn))
         return turn
 
+    def _taken(self, line: ReadyList, now_s: float) -> None:
+        """Let holds and limits of workers count a lease of this list."""
+        if self.holds.are_any:
+            self.holds.taken(line)
+        if self.fair is not None:
+            self.fair.taken(line, now_s)
+
     def _take(self, line: ReadyList, lane: Lane, now_s: float) -> Head:
         """Lease the first head of a lane that was taken from its ready list."""
         gate, group = line.gate, line.group
@@ -457,7 +478,7 @@ class Schedule:
         self.index.settle(queue)
         if line.waiting.may_have_any:
             placement.activate(line)
-        if group is not None or gate.out < gate.slots:
+        if group is not None or line.lot is not None or gate.out < gate.slots:
             line.enlist()
         return head
 
@@ -471,13 +492,14 @@ class Schedule:
         if queue.standing:
             return False
         queue.set_precedence(precedence)
-        if not (line.waiting.may_have_any or self.window.stored.more):
+        others_wait = self.window.others_wait(line)
+        if not (line.waiting.may_have_any or others_wait):
             self._check_turn(lane)
             return False
         lane.turn = turn_of(queue.precedence, self._outbox.number())
         self._outbox.batch.turns.append((lane.id, lane.turn))
         self.placement.drop_heads(lane)
-        return self.window.stored.more
+        return others_wait
 
     def _yield_to_better(self, lane: Lane) -> None:
         """If a queue of smaller precedence waits at the gate, drop the lane's heads; it keeps its turn."""

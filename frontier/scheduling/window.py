@@ -2,6 +2,9 @@
 
 A crawl of a million hosts has a million gates; at most `GATES` of them are in memory. While there is room, the next ones by
 turn are read. If there is none and no gate in memory is open, those that open last leave.
+
+With limits of workers (`fairness`) a domain that crowds the window makes room: for the new hosts of other domains at once,
+and for what is in the store in `swap`.
 """
 
 from __future__ import annotations
@@ -9,10 +12,11 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from heapq import nlargest
-from itertools import chain
+from itertools import chain, islice
 from typing import NamedTuple
 
 from anabranch.frontier.records import GateKey, Turn, name_id
+from anabranch.frontier.scheduling.fairness import Domain, FairHeap
 from anabranch.frontier.scheduling.gates import GateMaker, Politeness
 from anabranch.frontier.scheduling.queues import Lane
 from anabranch.frontier.scheduling.readylist import LANES_AT_ONCE, GateHeap, Group, Outbox, ReadyList
@@ -24,6 +28,9 @@ GATES = 10_000
 LONG_S = 30.0
 #: Gates that are read at a time.
 GATES_AT_ONCE = 1000
+#: How soon after a vain exchange of gates the next one comes: half as late again each time, up to the latter.
+SWAP_S = 0.25
+LONGEST_SWAP_S = 60.0
 
 
 class StateAtOpening(NamedTuple):
@@ -38,7 +45,13 @@ class GateWindow:
     """Ready lists and groups by the id of their gate."""
 
     def __init__(
-        self, maker: GateMaker, outbox: Outbox, drop_lane: Callable[[Lane], None], most: int, found: StateAtOpening
+        self,
+        maker: GateMaker,
+        outbox: Outbox,
+        drop_lane: Callable[[Lane], None],
+        most: int,
+        found: StateAtOpening,
+        fair: FairHeap | None = None,
     ) -> None:
         self.maker = maker
         self._outbox = outbox
@@ -46,12 +59,15 @@ class GateWindow:
         self._most = most
         self.lines: dict[int, ReadyList] = {}
         self.idle: dict[int, ReadyList] = {}  #: lists with nothing to serve, the longest idle first
-        self.heap = GateHeap()
+        self.heap = GateHeap() if fair is None else fair
+        self.fair = fair
         self.groups: dict[int, Group] = {}
         self.stored = StoredGates(more=found.may_have_gates)  #: about the gates in the store
         self._share_of = found.share_of
         #: By share: fetches of an owner that died may have lasted until then.
         self.died_s: dict[int, float] = {0: found.died_s} if found.died_s else {}
+        self._swaps_from_s = -math.inf  #: the next exchange of gates
+        self._swap_s = SWAP_S  #: how long the next vain one delays others
 
     def __len__(self) -> int:
         return len(self.lines)
@@ -81,11 +97,15 @@ class GateWindow:
     def admit(self, gate_id: int, key: GateKey | None, turn: Turn | None, queue_id: int) -> ReadyList | None:
         """The list of a gate that got something to serve, a lane of this queue; None if the gate stays in the store.
 
-        A gate with a key is loaded if there is room and no other gate waits. Else its turn, if any, is written to the store.
+        A gate with a key is loaded if there is room and no other gate waits, or if another domain crowds the window. Else its
+        turn, if any, is written to the store.
         """
         line = self.lines.get(gate_id)
-        if line is None and key is not None and turn is not None and not self.stored.more and self._makes_room():
-            line = self.load(gate_id, key)
+        if line is None and key is not None and turn is not None:
+            if self._is_let_in(key):
+                line = self.load(gate_id, key)
+            else:
+                turn = self._spread(key, turn)
         if line is None or line.is_loading:
             batch = self._outbox.batch
             if key is not None:
@@ -98,7 +118,7 @@ class GateWindow:
 
     def load(self, gate_id: int, key: GateKey) -> ReadyList:
         """Ask the store for this gate; its list takes lanes from now on, and serves after the answer."""
-        line = self.lines[gate_id] = ReadyList(self.maker.host_gate(key), self.heap)
+        line = self._bring_in(gate_id, key)
         line.waiting.ask()
         self._outbox.gates.append(line)
         return line
@@ -107,12 +127,19 @@ class GateWindow:
         """Ask for gates by turn if the store may have some and there is room for a tenth of the window."""
         if self.stored.is_asked or not self.stored.may_serve(now_s):
             return
-        if self._room * 10 >= self._most:
+        crowd = None if self.fair is None or self._swaps_from_s > now_s else self.fair.crowd
+        if crowd is not None and self._room * 2 < self._most:
+            # What is behind the gates of the crowd in the store would wait until all of these are served.
+            self._displace(crowd, max(self._most // 10, 1), now_s)
+            self._swaps_from_s = math.inf
+        if self._room > 0 and (crowd is not None or self._room * 10 >= self._most):
             self._ask()
 
     def gates_read(self, answer: GatesRead, now_s: float) -> None:
         """Take the store's answer."""
         missed = self.stored.answered(answer)
+        if self._swaps_from_s == math.inf and answer.asked is None and self.fair is not None:
+            self._note_swap(answer, now_s)
         for read in answer.gates:
             self._take_up(read, now_s)
             self._catch_up(read.row.id, missed.get(read.row.id, ()))
@@ -132,9 +159,19 @@ class GateWindow:
             named = self._take_out(group_id)
             if named is not None:  # an operator named the group before its hosts were known
                 group.replace(named)
-        line.join(group)
+        if self.fair is None:
+            line.join(group)
+        else:
+            self.fair.join(line, group)
 
     # Staying
+
+    def others_wait(self, line: ReadyList) -> bool:
+        """The store may have gates that this one must make room for: not if another domain crowds the window."""
+        if not self.stored.more or self.fair is None:
+            return self.stored.more
+        crowd = self.fair.crowd
+        return crowd is None or not self.fair.is_crowded_out(line.gate.key, crowd)
 
     def busy(self, line: ReadyList) -> None:
         """The list has something to serve."""
@@ -197,6 +234,44 @@ class GateWindow:
     def _ask(self) -> None:
         self._outbox.ask_gates(self.stored.ask(min(self._room, GATES_AT_ONCE)))
 
+    def _bring_in(self, gate_id: int, key: GateKey) -> ReadyList:
+        line = self.lines[gate_id] = ReadyList(self.maker.host_gate(key), self.heap)
+        if self.fair is not None:
+            self.fair.enter(line)
+        return line
+
+    def _is_let_in(self, key: GateKey) -> bool:
+        """Whether a new gate need not wait in the store: no other waits there, or another domain crowds the window."""
+        if not self.stored.more and self._makes_room():
+            return True
+        crowd = None if self.fair is None else self.fair.crowd
+        if self.fair is None or crowd is None or not self.fair.is_crowded_out(key, crowd):
+            return False
+        if len(self.lines) + self.stored.limit < self._most:
+            return True
+        # Less than makes the next gates be read from the store.
+        return self._displace(crowd, max(self._most // 32, 1), -math.inf)
+
+    def _spread(self, key: GateKey, turn: Turn | None) -> Turn | None:
+        """The turn with which a gate goes to the store."""
+        return turn if turn is None or self.fair is None else self.fair.spread(key, turn)
+
+    def _displace(self, crowd: Domain, most: int, now_s: float) -> bool:
+        """Let some gates of a crowd leave, the latest first, at most an eighth of them; False if none could."""
+        free = (line for line in reversed(crowd.lines.values()) if not (line.gate.out or line.is_loading))
+        leaving = list(islice(free, min(most, max(len(crowd.lines) // 8, 1))))
+        for line in leaving:
+            self._leave(line, now_s)
+        return bool(leaving)
+
+    def _note_swap(self, answer: GatesRead, now_s: float) -> None:
+        """Exchange gates again soon if the last time brought some that a crowd had kept out, else later and later."""
+        crowd = None if self.fair is None else self.fair.crowd
+        if self.fair is None or crowd is None or any(self.fair.is_crowded_out(g.row.key, crowd) for g in answer.gates):
+            self._swap_s = SWAP_S
+        self._swaps_from_s = now_s + self._swap_s
+        self._swap_s = min(1.5 * self._swap_s, LONGEST_SWAP_S)
+
     def _makes_room(self) -> bool:
         if len(self.lines) < self._most:
             return True
@@ -215,7 +290,7 @@ class GateWindow:
             return
         line = self.lines.get(gate_id)
         if line is None:
-            line = self.lines[gate_id] = ReadyList(self.maker.host_gate(read.row.key), self.heap)
+            line = self._bring_in(gate_id, read.row.key)
         elif not line.is_loading:
             return  # a woken row that was in memory by then
         self._restore(line, read, now_s)
@@ -238,17 +313,24 @@ class GateWindow:
         gate = listed.gate
         died_s = self.died_s.get(self._share_of(gate.key)) if self.died_s else None
         gate.restore(read.row, now_s, clean=not died_s, opened_s=died_s or None)
+        if self.fair is not None and isinstance(listed, ReadyList):
+            self.fair.came_back(listed)
+            self.fair.remember(listed, read.row.rests_until_s)
         for change in listed.restored():
             change(gate)
             self._outbox.batch.gates.append(gate.row())
 
     def _take_out(self, gate_id: int) -> ReadyList | None:
         self.idle.pop(gate_id, None)
-        return self.lines.pop(gate_id, None)
+        line = self.lines.pop(gate_id, None)
+        if line is not None and self.fair is not None:
+            self.fair.leave(line)
+        return line
 
     def _leave(self, line: ReadyList, now_s: float) -> None:
         """Write the gate and remove it from memory."""
         turn = line.first_turn()
+        turn = self._spread(line.gate.key, turn)
         wakes_s = None if turn is None else _wakes_s(line, now_s)
         self._outbox.batch.gates.append(line.gate.row())
         self._outbox.batch.left.append(LeftGate(line.gate.id, turn, wakes_s))
@@ -294,7 +376,7 @@ class StoredGates:
         self.more = more  #: the store may have gates that could serve
         self.is_asked = False  #: a read by turn is under way
         self.wakes_s: float | None = None  #: when the next closed gate in the store opens
-        self._limit = 0  #: how many were asked for
+        self.limit = 0  #: how many were asked for by the read under way
         self._woken = False  #: another gate got something to serve during the read
         self._missed: dict[int, list[tuple[Turn, int]]] = {}  #: lanes by gate that came during the read
         self._left_s: float | None = None  #: when the next gate opens that left since the last read was asked for
@@ -333,15 +415,15 @@ class StoredGates:
 
     def ask(self, limit: int) -> int:
         """Note that a read of so many begins."""
-        self.is_asked, self._woken, self._left_s, self._limit = True, False, None, limit
+        self.is_asked, self._woken, self._left_s, self.limit = True, False, None, limit
         return limit
 
     def answered(self, answer: GatesRead) -> Missed:
         """Take an answer; returns the lanes that came to some of its gates meanwhile."""
         if answer.asked is not None:
             return {}
-        self.more = self._woken or len(answer.gates) >= self._limit
-        self.is_asked = False
+        self.more = self._woken or len(answer.gates) >= self.limit
+        self.is_asked, self.limit = False, 0
         times = (answer.wakes_s, self._left_s)
         self.wakes_s = min((time_s for time_s in times if time_s is not None), default=None)
         missed, self._missed = self._missed, {}

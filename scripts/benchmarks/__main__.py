@@ -16,7 +16,7 @@ import traceback
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
-from scripts.benchmarks import console, crawl, dedup, embed, frontier, profile
+from scripts.benchmarks import console, crawl, dedup, embed, fairness, frontier, profile
 from scripts.benchmarks.calibration import rounds_per_s
 from scripts.benchmarks.compiled import FLAG, NotCompiled, is_compiled, run_compiled
 from scripts.benchmarks.rows import Group, Judged, Row, Setting, Wishes
@@ -27,6 +27,7 @@ SUBJECTS: dict[str, tuple[Group, ...]] = {
     "frontier": frontier.GROUPS,
     "embed": embed.GROUPS,
     "crawl": crawl.GROUPS,
+    "fairness": fairness.GROUPS,
     "console": console.GROUPS,
     "profile": profile.GROUPS,
 }

@@ -123,8 +123,9 @@ class Machine(RuleBasedStateMachine):
         session=st.sampled_from([1, 2, 3000]),
         total=st.sampled_from([-1, -1, -1, 4]),
         lease_s=st.sampled_from([None, None, 2 * FETCH_LIMIT_S]),
+        workers=st.sampled_from([None, 1, 2, 4, 8]),
     )
-    def begin(self, policy, slots, group, knobs, gates, per_queue, session, total, lease_s) -> None:
+    def begin(self, policy, slots, group, knobs, gates, per_queue, session, total, lease_s, workers) -> None:
         self.stack = ExitStack()
         patch = self.stack.enter_context(pytest.MonkeyPatch.context())
         for name, value in knobs.items():
@@ -139,6 +140,7 @@ class Machine(RuleBasedStateMachine):
             budgets=Budgets(balance_replenish=session, total_budget=total, error_penalty=1),
             per_queue=per_queue,
             gates_in_memory=gates,
+            workers=workers,
             lease_s=lease_s,
             fetch_limit_s=FETCH_LIMIT_S,
             checkpoint_s=1e6,

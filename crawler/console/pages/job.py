@@ -358,13 +358,19 @@ def _figure(name: str) -> ui.label:
         return ui.label("").classes("text-h6 figure")
 
 
+def _workers(runs: Facts) -> str:
+    """`12 / 100`, and how many of them wait on slow or new hosts, if any do. Pure."""
+    slow = runs["on_slow_hosts"]
+    return f"{runs['active']} / {runs['workers']}" + (f" ({slow} slow or new)" if slow else "")
+
+
 def _figures(row: Facts, status: Facts | None) -> tuple[str, ...]:
     """The texts of `_FIGURES`. Pure."""
     runs = status if status is not None and status["pid"] else None
     free = row["free_disk_bytes"]
     return (
         count(row["pages"]), count(row["queued"]), count(row["failed"]),
-        "" if runs is None else f"{runs['active']} / {runs['workers']}",
+        "" if runs is None else _workers(runs),
         "" if runs is None else format_bytes(runs["fetched_bytes"]),
         "" if runs is None else duration_words(runs["elapsed_s"]),
         "" if free is None else format_bytes(free),

@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
+from types import MappingProxyType
 
 import structlog
 
@@ -263,6 +264,10 @@ def _time(seconds: float) -> str:
     return exact_duration(float(f"{seconds:.3g}"))
 
 
+#: Policies are compared without limits of workers, which would hold some of them idle.
+_NO_LIMITS: Mapping[str, float] = MappingProxyType({"domain_workers": 1.0, "slow_workers": 1.0})
+
+
 def order_for(
     options: PolicyOptions, policy: str, *, seeds: Sequence[str] = (), addresses: Mapping[str, str] | None = None
 ) -> CrawlOrder:
@@ -286,7 +291,7 @@ def _boxed_order(options: PolicyOptions, policy: str, seeds: Sequence[str], addr
         {
             "job": {"seeds": list(seeds)},
             "scope": {"accept": list(addresses), "max_hops": _ANY_DEPTH},
-            "frontier": {"policy": policy, "politeness": _SCOPES[options.politeness].value},
+            "frontier": {"policy": policy, "politeness": _SCOPES[options.politeness].value, **_NO_LIMITS},
             "politeness": {
                 "delay_factor": options.delay_factor,
                 "min_delay": least_s,
@@ -327,7 +332,7 @@ def _real_order(options: PolicyOptions, policy: str) -> CrawlOrder:
             "scope": scope,
             "fetch": fetch,
             "frontier": order.frontier.model_copy(
-                update={"policy": policy, "politeness": _SCOPES[options.politeness].value}
+                update={"policy": policy, "politeness": _SCOPES[options.politeness].value, **_NO_LIMITS}
             ),
             "politeness": order.politeness.model_copy(update=politeness),
             "crawl": order.crawl.model_copy(update={"workers": options.workers}),

@@ -1,6 +1,7 @@
 """The settings of a host program, checked, and the FrontierOrder that they make. Pure.
 
-The names are those of `[frontier]`, `[politeness]` and `[dedup]` in a crawl order, in one table, since no name occurs twice.
+The names are those of `[frontier]`, `[politeness]` and `[dedup]` in a crawl order, and `workers` of `[crawl]`, in one table,
+since no name occurs twice.
 `override` is a list of such tables for parts of the web: each has `surt` (its place) and names of `[[override]]`.
 Durations are seconds. The same values make the `order.toml` with which `anabranch frontier` opens the job's folder.
 """
@@ -19,6 +20,7 @@ from anabranch.frontier.order import FrontierOrder
 from anabranch.frontier.policies.assignment import PolitenessScope
 from anabranch.frontier.policies.budgets import Budgets
 from anabranch.frontier.policies.sheets import Override, Settings
+from anabranch.frontier.scheduling.fairness import WorkerLimits
 from anabranch.frontier.scheduling.gates import Backoff, Politeness
 
 
@@ -54,7 +56,10 @@ _FITS: Mapping[str, Callable[[object], bool]] = MappingProxyType(
 
 
 #: The records of an order with settings of their own, by their field.
-_RECORDS = {"politeness": Politeness, "group_politeness": Politeness, "backoff": Backoff, "budgets": Budgets}
+_RECORDS = {
+    "politeness": Politeness, "group_politeness": Politeness, "backoff": Backoff, "budgets": Budgets,
+    "worker_limits": WorkerLimits,
+}  # fmt: skip
 
 #: In place of such a record: the parameters of the filter.
 _FILTER = "filter"
@@ -75,7 +80,11 @@ _SECTIONS: Mapping[str, Mapping[str, tuple[str, str, str]]] = MappingProxyType(
             "per_queue": (_WHOLE, "", "per_queue"),
             "checkpoint": (_NUMBER, "", "checkpoint_s"),
             "gates_in_memory": (_WHOLE, "", "gates_in_memory"),
+            "domain_workers": (_NUMBER, "worker_limits", "domain"),
+            "slow_workers": (_NUMBER, "worker_limits", "slow"),
+            "slow_fetch": (_NUMBER, "worker_limits", "slow_s"),
         },
+        "crawl": {"workers": (_WHOLE, "", "workers")},
         "politeness": {
             "delay_factor": (_NUMBER, "politeness", "delay_factor"),
             "min_delay": (_NUMBER, "politeness", "min_delay_s"),
@@ -114,6 +123,7 @@ _OVERRIDE_KINDS = {
     _WHERE: _WORDS,
     **dict.fromkeys(("delay_factor", "min_delay", "max_delay"), _NUMBER),
     **dict.fromkeys(("max_connections", "balance_replenish", "total_budget", "queue_precedence"), _WHOLE),
+    "domain_workers": _NUMBER,
     "key": _WORD,
     "uri_precedence": _WHOLE,
 }
