@@ -57,7 +57,7 @@ class FrontierSection(Section):
     checkpoint_s: PositiveDuration = 60.0  #: how often the filter is synced
     gates_in_memory: Positive = 10_000  #: the other gates are rows
     #: Part of the workers that the hosts of one registrable domain occupy at most, while another domain is active; 1: all.
-    domain_workers: Part = 0.25
+    domain_workers: Part = 0.125
     slow_workers: Part = 0.25  #: the same of hosts that have never answered or whose last fetch was slow. 1: all
     slow_fetch_s: PositiveDuration = 1.0  #: a fetch that takes longer is slow
     #: Parts of the hosts that workers divide among them; fixed for the job. 1: one worker. 0: 128 in a new PostgreSQL database,

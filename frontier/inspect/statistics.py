@@ -51,6 +51,7 @@ class FrontierStatistics(NamedTuple):
     why_idle: str  #: why nothing can be leased now, in words; empty if something can
     seen: Mapping[str, float | str]  #: the filter's own figures
     retried: int = 0  #: failures that were queued again, and count as failed no more
+    on_slow_hosts: int = 0  #: leases of hosts that are new or slow
 
     @property
     def accepted(self) -> int:
@@ -92,7 +93,6 @@ def examine(parts: Parts, tally: Mapping[str, int], behind: Behind, now_s: float
     states[QueueState.INACTIVE.value] = max(states[QueueState.INACTIVE.value] - sum(active.values()), 0)
     counts = count(parts, now_s)._replace(queues=states)._asdict()
     trouble = counts.pop("trouble")
-    del counts["on_slow_hosts"]
     return FrontierStatistics(
         **counts,
         gates_open=sum(line.gate.opens_s() <= now_s for line in parts.schedule.window),

@@ -10,7 +10,7 @@ A worker is one lease at a time. Two limits, with W workers:
 
 A host is slow if its last fetch failed or took longer than `slow_s`. It is new until it was fetched, if the last fetch of its
 domain was slow, too. Each limit is at least one lease. What is above a limit is served if the limit does not bind, the domain
-with fewest leases first: no worker idles for a limit alone. Domains take turns, however many of their hosts are open.
+with fewest leases first, so that two portals grow together. Domains take turns, however many of their hosts are open.
 
 A host belongs to its registrable domain; to itself if it has none, as an IP address. A group of hosts is counted for itself.
 `FairHeap` replaces `readylist.GateHeap`. In it the hosts of a domain are at most three entries (`Lot`), so a domain at its
@@ -54,7 +54,7 @@ _NEVER: Final = math.inf
 class WorkerLimits:
     """The parts of the workers that may be occupied; 1 = all."""
 
-    domain: float = 0.25  #: by the hosts of one registrable domain
+    domain: float = 0.125  #: by the hosts of one registrable domain
     slow: float = 0.25  #: by hosts that are new or slow
     slow_s: float = 1.0  #: a host is slow if its last fetch took longer
 
@@ -171,6 +171,7 @@ class FairHeap(GateHeap):
         self.domains: dict[str, Domain] = {}  #: with hosts in memory
         self.slow_out = 0  #: leases of new and slow hosts
         self.prompt_out = 0  #: leases of the others
+        self._full: dict[Domain, None] = {}  #: domains at or above their limit: a few, because they have so many leases
         self._active = 0  #: the sum of `Domain.active`
         self._probes_s = -math.inf  #: when one more new or slow host may be tried if no other host is known
 
@@ -225,9 +226,7 @@ class FairHeap(GateHeap):
         prompt_s, slow_s = self._times(now_s)
         may_be_slow = self._may_be_slow(prompt_s, now_s)
         at_s = min(prompt_s, slow_s) if may_be_slow else prompt_s
-        if not self._binds(prompt_s, slow_s, may_be_slow=may_be_slow, now_s=now_s):
-            times = [listed.serves_s() for listed in self._set_aside_ones() if may_be_slow or listed.is_prompt]
-            at_s = min(at_s, *times) if times else at_s
+        at_s = min([at_s, *(listed.serves_s() for listed, _ in self._unbound(prompt_s, slow_s, now_s))])
         if slow_s <= now_s and not may_be_slow:
             at_s = min(at_s, self._slow_from_s(prompt_s, now_s))
         return None if at_s == _NEVER else at_s
@@ -243,7 +242,7 @@ class FairHeap(GateHeap):
         """Count a lease that is handed out. Call it before the list is entered again."""
         entry: Listed = line.group or line
         assert entry.domain is not None
-        self._active += entry.domain.count(1, entry.has_answered)
+        self._add(entry.domain, 1, entry.has_answered)
         if entry.is_prompt if line.lot is None else line.lot.is_prompt:
             self.prompt_out += 1
         else:
@@ -258,7 +257,7 @@ class FairHeap(GateHeap):
         """Count a lease that has ended. Call it after the slot was returned."""
         entry: Listed = line.group or line
         assert entry.domain is not None
-        self._active += entry.domain.count(-1, -entry.has_answered)
+        self._add(entry.domain, -1, -entry.has_answered)
         if line.slow_out:
             line.count_slow(-1)
             self.slow_out -= 1
@@ -303,7 +302,7 @@ class FairHeap(GateHeap):
         elif own is not None:  # of the settings of several hosts the largest holds
             domain.raise_limit(limit)
         domain.lines[line.gate.id] = line
-        self._active += domain.count(line.gate.out, 0)
+        self._add(domain, line.gate.out, 0)
         self.prompt_out += line.gate.out  # of a view, which shows leases of another process
         line.belong_to(domain)
         if len(domain.lines) > 1:
@@ -323,8 +322,8 @@ class FairHeap(GateHeap):
         group.belong_to(counted)
         self._move(line)
         out = line.gate.out
-        self._active += line.domain.count(-out, -out * line.has_answered)
-        self._active += counted.count(out, out * group.has_answered)
+        self._add(line.domain, -out, -out * line.has_answered)
+        self._add(counted, out, out * group.has_answered)
         line.put_into(None)
         line.join(group)
 
@@ -404,23 +403,26 @@ class FairHeap(GateHeap):
 
     def _first_above(self, prompt_s: float, slow_s: float, now_s: float) -> ReadyList | None:
         """The list that comes first of the domains at their limit, unless another domain is active."""
-        may_be_slow = self._may_be_slow(prompt_s, now_s)
-        if self._binds(prompt_s, slow_s, may_be_slow=may_be_slow, now_s=now_s):
-            return None
         first: tuple[int, float] | None = None
         found: ReadyList | None = None
-        for listed in self._set_aside_ones():
-            at_s = listed.serves_s()
-            if at_s <= now_s and (may_be_slow or listed.is_prompt) and listed.domain is not None:
-                place = listed.domain.out, at_s
-                if first is None or place < first:
-                    line = listed.open_line(now_s)
-                    first, found = (place, line) if line is not None else (first, found)
+        for listed, domain in self._unbound(prompt_s, slow_s, now_s):
+            place = domain.out, listed.serves_s()
+            if place[1] <= now_s and (first is None or place < first):
+                line = listed.open_line(now_s)
+                first, found = (place, line) if line is not None else (first, found)
         return found
 
-    def _binds(self, prompt_s: float, slow_s: float, *, may_be_slow: bool, now_s: float) -> bool:
-        """A domain below its limit is active, so the others keep within theirs."""
-        return self._active > 0 or min(prompt_s, slow_s if may_be_slow else _NEVER) <= now_s + SOON_S
+    def _unbound(self, prompt_s: float, slow_s: float, now_s: float) -> Iterator[tuple[Listed, Domain]]:
+        """The entries of domains at their limit that may have more leases now."""
+        may_be_slow = self._may_be_slow(prompt_s, now_s)
+        if min(prompt_s, slow_s if may_be_slow else _NEVER) <= now_s + SOON_S:
+            return
+        for domain in self._aside:
+            # No other domain is active; and of those at their limits none that is fetched from has fewer leases.
+            if self._active == domain.active and all(one.out >= domain.out or not one.answering for one in self._full):
+                for listed in domain.aside:
+                    if may_be_slow or listed.is_prompt:
+                        yield listed, domain
 
     def _set_aside_ones(self) -> Iterator[Listed]:
         """The entries of domains at their limit: a few, because the domains have so many leases out."""
@@ -434,13 +436,21 @@ class FairHeap(GateHeap):
                 listed.set_aside(is_aside=False)
                 self.enlist(listed)
 
+    def _add(self, domain: Domain, out: int, answering: int) -> None:
+        """Add to the domain's leases."""
+        self._active += domain.count(out, answering)
+        if domain.out < domain.limit:
+            self._full.pop(domain, None)
+        else:
+            self._full[domain] = None
+
     def _class(self, line: ReadyList, *, has_answered: bool, is_prompt: bool) -> None:
         """Class the host, or its group, by its last fetch."""
         entry: Listed = line.group or line
         if has_answered is not entry.has_answered:
             entry.answered(has_answered=has_answered)
             if entry.gate.out and entry.domain is not None:
-                self._active += entry.domain.count(0, entry.gate.out if has_answered else -entry.gate.out)
+                self._add(entry.domain, 0, entry.gate.out if has_answered else -entry.gate.out)
         if line.lot is None:
             is_new = is_prompt is not entry.is_prompt
         else:

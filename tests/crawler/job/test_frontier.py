@@ -93,10 +93,10 @@ def test_every_key_of_an_override_reaches_its_settings() -> None:
         order_of(
             "[[override]]\nsurt = ['com,example,', 'a.test']\ndelay_factor = 1\nmin_delay = 2\nmax_delay = 3\n"
             "max_connections = 4\nbalance_replenish = 5\ntotal_budget = 6\nqueue_precedence = 7\nkey = 'q'\n"
-            "uri_precedence = 8\n"
+            "uri_precedence = 8\ndomain_workers = 0.5\n"
         )
     )
-    settings = Settings(1, 2, 3, 4, 5, 6, 7, "q", 8)  # type: ignore[arg-type]
+    settings = Settings(1, 2, 3, 4, 5, 6, 7, 0.5, "q", 8)  # type: ignore[arg-type]
     assert asked.overrides == [Override(("com,example,", "a.test"), settings)]
 
 
