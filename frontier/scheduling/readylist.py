@@ -18,7 +18,7 @@ from anabranch.frontier.scheduling.queues import NOWHERE, Lane
 from anabranch.frontier.stores.contract import Batch
 
 if TYPE_CHECKING:
-    from anabranch.frontier.scheduling.fairness import Domain, Lot
+    from anabranch.frontier.scheduling.fairness import Domain
 
 K = TypeVar("K", Turn, tuple[float, int])
 
@@ -147,20 +147,9 @@ _NEVER: Final = math.inf
 
 
 class Listed:
-    """An entry of a heap of gates: the lanes of one host (`ReadyList`), or hosts of one group or domain (`Group`, `Lot`)."""
+    """An entry of a heap of gates: the lanes of one host (`ReadyList`), or the hosts of one group (`Group`)."""
 
-    __slots__ = (
-        "domain",
-        "entry",
-        "gate",
-        "has_answered",
-        "is_aside",
-        "is_loading",
-        "is_prompt",
-        "later",
-        "outer",
-        "turn",
-    )
+    __slots__ = ("entry", "gate", "is_fast", "is_loading", "later", "outer", "turn")
 
     def __init__(self, gate: Gate, outer: GateHeap) -> None:
         self.gate = gate
@@ -169,10 +158,7 @@ class Listed:
         self.turn: tuple[float, int] | None = None  #: its latest entry, which it keeps if it opens at the same time
         self.is_loading = True  #: its row has not been read yet: nothing may pass
         self.later: list[Callable[[Gate], None]] = []  #: changes of the gate that wait for its row
-        self.has_answered = False  #: its last fetch was answered
-        self.is_prompt = False  #: it was answered, and fast
-        self.is_aside = False  #: it is out of the heap while its domain is at its limit of workers
-        self.domain: Domain | None = None  #: has a limit of workers; None: there are no limits
+        self.is_fast = False  #: its last fetch was answered soon, see `fairness`
 
     def list_at(self, entry: tuple[float, int]) -> None:
         """Set its entry in its heap."""
@@ -182,37 +168,10 @@ class Listed:
         """Invalidate its entry; it keeps its turn."""
         self.entry = None
 
-    def move(self) -> None:
-        """Invalidate its entry and its turn, because it goes into another heap."""
+    def move(self, outer: GateHeap, *, is_fast: bool) -> None:
+        """Be entered into this heap from now on; the entry in the other one is void."""
+        self.outer, self.is_fast = outer, is_fast
         self.entry = self.turn = None
-
-    def set_aside(self, *, is_aside: bool) -> None:
-        """Keep it out of the heap while its domain is at its limit."""
-        self.is_aside = is_aside
-
-    def belong_to(self, domain: Domain | None) -> None:
-        """Count its leases for this domain."""
-        self.domain = domain
-
-    def answered(self, *, has_answered: bool) -> None:
-        """Note whether its last fetch was answered."""
-        self.has_answered = has_answered
-
-    def class_as(self, *, is_prompt: bool) -> None:
-        """Note whether that was fast, too."""
-        self.is_prompt = is_prompt
-
-    def serves_s(self) -> float:
-        """When something can be served through it; infinity if time alone does not help."""
-        raise NotImplementedError
-
-    def open_line(self, now_s: float) -> ReadyList | None:
-        """The list to serve now, if any."""
-        raise NotImplementedError
-
-    def open_lines(self, now_s: float) -> Iterator[ReadyList]:
-        """All lists that can be served now."""
-        raise NotImplementedError
 
     def restored(self) -> list[Callable[[Gate], None]]:
         """Its row was read: it may serve. The caller makes the changes that waited."""
@@ -225,11 +184,11 @@ class GateHeap:
     """Gates that have something to serve and a slot, by opening time. Every operation costs O(log gates)."""
 
     def __init__(self, turns_from: int = 0) -> None:
-        self._heap: list[tuple[float, int, Listed]] = []
+        self._heap: list[tuple[float, int, ReadyList | Group]] = []
         self._turn = turns_from  #: breaks ties: first come, first served
         self.latest_s = -math.inf  #: no gate with a slot opens later
 
-    def enlist(self, listed: Listed) -> None:
+    def enlist(self, listed: ReadyList | Group) -> None:
         """Enter it if it has something to serve and a slot; it keeps its turn if nothing changed."""
         at_s = listed.serves_s()
         if at_s == _NEVER:
@@ -248,9 +207,10 @@ class GateHeap:
         self.latest_s = max(self.latest_s, at_s)
         heappush(self._heap, (at_s, turn[1], listed))
 
-    def forget_latest(self) -> None:
-        """Take `latest_s` for unknown: other heaps hold the gates that open last."""
-        self.latest_s = -math.inf
+    @property
+    def opens_last_s(self) -> float:
+        """No gate with a slot opens later."""
+        return self.latest_s
 
     def forget_left(self, listed: Iterable[Listed]) -> None:
         """Recompute `latest_s` after gates have left; costs a look at each."""
@@ -271,13 +231,9 @@ class GateHeap:
                 return None  # it is open without an open list: the next look decides
         return None
 
-    def first_listed(self) -> Listed:
+    def first_listed(self) -> ReadyList | Group:
         """The first entry, which `next_time` has found."""
         return self._heap[0][2]
-
-    def drop_first(self) -> None:
-        """Take the first entry out; it keeps its turn."""
-        heappop(self._heap)[2].unlist()
 
     def soonest(self, _now_s: float) -> float | None:
         """When `first_open` may have an answer; None if time alone brings none."""
@@ -369,16 +325,19 @@ class ReadyList(Listed):
 
     # fmt: off
     __slots__ = (
-        "active", "group", "is_held", "is_leaving", "lanes", "lot", "ready", "slow_out", "waiting", "was_fetched",
+        "active", "domain", "group", "is_aside", "is_held", "is_leaving", "lanes", "ready", "slow_out", "waiting",
+        "waits_from_s", "was_fetched",
     )
     # fmt: on
 
     def __init__(self, gate: Gate, outer: GateHeap) -> None:
         super().__init__(gate, outer)
         self.group: Group | None = None
-        self.lot: Lot | None = None  #: its entry in the heap, with other hosts of the domain
-        self.slow_out = 0  #: its leases that count as those of a new or slow host
-        self.was_fetched = False  #: it has `has_answered` and `is_prompt` of a fetch
+        self.domain: Domain | None = None  #: counts its leases, see `fairness`; None: nothing counts them yet
+        self.is_aside = False  #: it serves nothing until its domain has fewer leases out
+        self.waits_from_s = 0.0  #: when it came back after it was set aside
+        self.slow_out = 0  #: its leases that were taken while it was new or slow
+        self.was_fetched = False  #: `is_fast` is that of a fetch
         self.ready: list[Entry] = []  #: heap of lanes with heads in memory; may hold stale entries
         self.waiting: Prefix[Turn] = Prefix(LANES, is_complete=False)  #: queue ids of lanes that are in the store only
         self.lanes: dict[int, Lane] = {}  #: lanes in memory, by queue
@@ -396,18 +355,6 @@ class ReadyList(Listed):
         group.take_in(self)
         self.entry = self.turn = None
 
-    def put_into(self, lot: Lot | None) -> None:
-        """Be listed with other hosts of its domain; None: alone, or in its group."""
-        self.lot = lot
-
-    def count_slow(self, change: int) -> None:
-        """Add to its leases that count as those of a new or slow host."""
-        self.slow_out += change
-
-    def fetched(self) -> None:
-        """Note that its host is no longer new."""
-        self.was_fetched = True
-
     def leave(self) -> None:
         """Serve nothing more."""
         self.is_leaving = True
@@ -422,6 +369,28 @@ class ReadyList(Listed):
         self.is_held = False
         self.enlist()
 
+    def set_aside(self) -> None:
+        """Serve nothing until `come_back`: its domain has enough leases out."""
+        self.is_aside = True
+        self.delist()
+
+    def come_back(self, now_s: float) -> None:
+        """Serve again, behind all that are open by now."""
+        self.is_aside, self.waits_from_s = False, now_s
+        self.enlist()
+
+    def belong_to(self, domain: Domain) -> None:
+        """Let this domain count its leases."""
+        self.domain = domain
+
+    def count_slow(self, change: int) -> None:
+        """Add to its leases that were taken while it was new or slow."""
+        self.slow_out += change
+
+    def fetched(self) -> None:
+        """Note that it is not new."""
+        self.was_fetched = True
+
     def push_ready(self, lane: Lane) -> None:
         """Add a lane that has heads."""
         self.active += 1
@@ -433,10 +402,14 @@ class ReadyList(Listed):
 
     def serves_s(self) -> float:
         """When its gate opens; infinity if it has nothing to serve."""
-        if self.is_loading or self.is_leaving or self.is_held or not (self.ready or self.waiting.may_have_any):
+        if self.is_loading or self.is_leaving or self.is_held or self.is_aside:
+            return _NEVER
+        if not (self.ready or self.waiting.may_have_any):
             return _NEVER
         gate = self.gate
         opens_s, served_s = gate.opens_s(), gate.served_s
+        if self.waits_from_s > served_s:  # noqa: PLR1730 - as below
+            served_s = self.waits_from_s
         return opens_s if opens_s > served_s else served_s  # noqa: FURB136 - a call costs four times as much
 
     def opens_s(self) -> float:
@@ -453,20 +426,19 @@ class ReadyList(Listed):
         return iter((self,) if self.gate.opens_s() <= now_s else ())
 
     def enlist(self) -> None:
-        """Enter it into its heap, and its group or domain into the outer one."""
-        within = self.group or self.lot
-        if within is None:
+        """Enter it into its heap, and its group into the outer one."""
+        group = self.group
+        if group is None:
             self.outer.enlist(self)
         else:
-            within.heap.enlist(self)
-            within.outer.enlist(within)
+            group.heap.enlist(self)
+            group.outer.enlist(group)
 
     def delist(self) -> None:
         """Take it out of its heap until it has something to serve."""
         self.entry = None
-        within = self.group or self.lot
-        if within is not None:
-            within.outer.enlist(within)
+        if self.group is not None:
+            self.group.outer.enlist(self.group)
 
     def best(self) -> Lane | None:
         """Take the best ready lane with a free queue, and lose the turn for it; park lanes with a busy queue."""

@@ -190,7 +190,9 @@ class Placement:
         """Bring back a parked lane with an open gate, or else all, of a queue that is free."""
         if queue.per_queue == 1 and not queue.standing:
             for lane in queue.parked:
-                if lane.line.opens_s() <= now_s and not (lane.line.is_leaving or lane.line.is_held):
+                if lane.line.opens_s() <= now_s and not (
+                    lane.line.is_leaving or lane.line.is_held or lane.line.is_aside
+                ):
                     self._come_back([lane])
                     self.held[queue.id] = queue
                     return
@@ -383,6 +385,7 @@ class Schedule:
                 window.make_room(now_s)
                 return None
             if self.holds.are_any and self.holds.keep(line):
+                self._passed_over(line, now_s)
                 continue
             lane = line.best()
             if lane is not None:
@@ -390,10 +393,12 @@ class Schedule:
                 return lane, self._take(line, lane, now_s)
             if line.group is not None and line.group.has_enough:
                 line.group.unlist()  # until one of its hosts has heads
+                self._passed_over(line, now_s)
                 continue
             if not self.placement.activate(line):
                 return None  # the store is busy; the gate keeps its place
             line.delist()  # nothing to serve until heads come or a queue is free
+            self._passed_over(line, now_s)
             window.rest(line, now_s)
         return None
 
@@ -458,6 +463,11 @@ class Schedule:
         if self.fair is not None:
             self.fair.taken(line, now_s)
 
+    def _passed_over(self, line: ReadyList, now_s: float) -> None:
+        """An open list has nothing to serve: another one of its domain may."""
+        if line.domain is not None and self.fair is not None:
+            self.fair.bring_back(line.domain, now_s)
+
     def _take(self, line: ReadyList, lane: Lane, now_s: float) -> Head:
         """Lease the first head of a lane that was taken from its ready list."""
         gate, group = line.gate, line.group
@@ -478,7 +488,7 @@ class Schedule:
         self.index.settle(queue)
         if line.waiting.may_have_any:
             placement.activate(line)
-        if group is not None or line.lot is not None or gate.out < gate.slots:
+        if group is not None or gate.out < gate.slots:
             line.enlist()
         return head
 

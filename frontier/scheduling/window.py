@@ -60,6 +60,7 @@ class GateWindow:
         self.lines: dict[int, ReadyList] = {}
         self.idle: dict[int, ReadyList] = {}  #: lists with nothing to serve, the longest idle first
         self.heap = GateHeap() if fair is None else fair
+        self._new = self.heap if fair is None else fair.slow  #: where gates are entered that come into memory
         self.fair = fair
         self.groups: dict[int, Group] = {}
         self.stored = StoredGates(more=found.may_have_gates)  #: about the gates in the store
@@ -154,15 +155,12 @@ class GateWindow:
         group_id = name_id(key)
         group = self.groups.get(group_id)
         if group is None:
-            group = self.groups[group_id] = Group(self.maker.group_gate(key), self.heap)
+            group = self.groups[group_id] = Group(self.maker.group_gate(key), self._new)
             self._outbox.gates.append(group)
             named = self._take_out(group_id)
             if named is not None:  # an operator named the group before its hosts were known
                 group.replace(named)
-        if self.fair is None:
-            line.join(group)
-        else:
-            self.fair.join(line, group)
+        line.join(group)
 
     # Staying
 
@@ -209,7 +207,7 @@ class GateWindow:
         if self.stored.is_asked or not self.stored.may_serve(now_s):
             return
         # A gate closed by its group is not in the heap; otherwise the heap knows whether a look at each gate is useful.
-        if self._room <= 0 and (self.maker.has_groups or self.heap.latest_s > now_s + LONG_S):
+        if self._room <= 0 and (self.maker.has_groups or self.heap.opens_last_s > now_s + LONG_S):
             for line in _closed_for_long(self.lines.values(), max(self._most // 10, 1), now_s):
                 self._leave(line, now_s)
             self.heap.forget_left(self.lines.values())
@@ -235,7 +233,7 @@ class GateWindow:
         self._outbox.ask_gates(self.stored.ask(min(self._room, GATES_AT_ONCE)))
 
     def _bring_in(self, gate_id: int, key: GateKey) -> ReadyList:
-        line = self.lines[gate_id] = ReadyList(self.maker.host_gate(key), self.heap)
+        line = self.lines[gate_id] = ReadyList(self.maker.host_gate(key), self._new)
         if self.fair is not None:
             self.fair.enter(line)
         return line
