@@ -128,15 +128,10 @@ class FairHeap(GateHeap):
         if self._uncounted and self.out >= self._counted_from:
             self.count_all()
         while True:
-            fast_s, slow_s = self.next_time(), self.slow.next_time()
-            is_open = fast_s is not None and fast_s <= now_s
-            is_first = slow_s is not None and slow_s <= now_s and (fast_s is None or slow_s < fast_s or not is_open)
-            if is_first and self._may_be_slow(now_s, is_fast_open=is_open):
-                line = self.slow.first_open(now_s)
-            elif is_open:
-                line = super().first_open(now_s)
-            else:
+            heap = self._first_heap(now_s)
+            if heap is None:
                 return self._first_above(now_s) if self._aside[0] or self._aside[1] else None
+            line = GateHeap.first_open(heap, now_s)
             if line is None or line.domain is None or self._is_below(line.domain) or self._is_alone:
                 return line
             self._set_aside(line)
@@ -274,6 +269,14 @@ class FairHeap(GateHeap):
         if self.slow_out:
             limit = limit * (self._workers - self.slow_out) // self._workers or 1
         return domain.out < limit
+
+    def _first_heap(self, now_s: float) -> GateHeap | None:
+        """The heap whose first list has been open for longest, and may be served by its class."""
+        fast_s, slow_s = _time(self), _time(self.slow)
+        is_open = fast_s <= now_s
+        if slow_s <= now_s and (slow_s < fast_s or not is_open) and self._may_be_slow(now_s, is_fast_open=is_open):
+            return self.slow
+        return self if is_open else None
 
     def _may_be_slow(self, now_s: float, *, is_fast_open: bool) -> bool:
         """Whether a new or slow host may be served."""

@@ -71,7 +71,7 @@ class _Web:
         host = next(line[5:].strip() for line in lines if line.startswith("host:"))
         body = page(host, "/" if path == "/robots.txt" else path, self._chance)
         if body is None:
-            await asyncio.Event().wait()
+            await reader.read()  # until the other side gives up
         elif path == "/robots.txt":
             writer.write(b"HTTP/1.1 404 Not Found\r\nContent-Length: 0\r\n\r\n")
         else:

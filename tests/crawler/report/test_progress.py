@@ -53,6 +53,14 @@ def test_the_line_says_how_far_and_how_fast() -> None:
     )
 
 
+def test_workers_on_slow_or_new_hosts_are_counted_when_there_are_any() -> None:
+    """In the line, and in the block of a terminal."""
+    assert "3/100 active (2 on slow or new hosts)" in progress_line(now(on_slow_hosts=2))
+    assert any(
+        "3 of 100 active (2 on slow or new hosts)" in line for line in progress_lines(now(on_slow_hosts=2), RATES)
+    )
+
+
 def test_a_store_that_cannot_write_is_told_whoever_works() -> None:
     """Beside a pause, too."""
     trouble = "waits for the filter: it does not answer (12 s of 30 s)"

@@ -248,6 +248,14 @@ def test_a_real_crawl_has_the_delays_of_a_real_crawl(tmp_path: Path, monkeypatch
     assert private == order.model_copy(update={"fetch": order.fetch.model_copy(update={"allow_private": True})})
 
 
+@pytest.mark.parametrize("with_seeds", [False, True])
+def test_policies_are_compared_without_limits_of_workers(tmp_path: Path, with_seeds: bool) -> None:
+    """These would keep workers idle that a figure counts."""
+    seeds = seeds_of(tmp_path, "http://a.test/") if with_seeds else None
+    frontier = order_for(PolicyOptions(seeds=seeds), "host").frontier
+    assert (frontier.domain_workers, frontier.slow_workers) == (1.0, 1.0)
+
+
 def test_delays_are_told_with_their_scale() -> None:
     """Other delays than the lab's are no sixtieth of anything."""
     assert delay_words(PolicyOptions()) == (

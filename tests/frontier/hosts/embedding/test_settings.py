@@ -26,6 +26,10 @@ ALL = {
     "per_queue": 2,
     "checkpoint": 5.5,
     "gates_in_memory": 77,
+    "workers": 12,
+    "domain_workers": 0.5,
+    "slow_workers": 0.3,
+    "slow_fetch": 2.5,
     "delay_factor": 2.5,
     "min_delay": 0.7,
     "max_delay": 9,
@@ -50,6 +54,7 @@ ALL = {
         {"surt": "slow.test", "min_delay": 5.0, "max_delay": 50, "delay_factor": 1, "max_connections": 1},
         {"surt": ["(test,a,)/x", "b.test"], "key": "mine", "uri_precedence": 3},
         {"surt": "c.test", "balance_replenish": 3, "total_budget": -1, "queue_precedence": 2, "key": "c"},
+        {"surt": "d.test", "domain_workers": 0.9},
     ],
 }
 
@@ -74,6 +79,8 @@ def test_what_is_said_is_what_the_same_words_mean_in_a_crawl_order() -> None:
         "cost",
         "per_queue",
         "uniq",
+        "workers",
+        "worker_limits",
     ):
         assert getattr(mine, name) == getattr(asked, name), name
     assert list(mine.overrides) == list(asked.overrides)
