@@ -114,6 +114,15 @@ def test_good_hosts_keep_their_rate_beside_hosts_that_answer_slowly() -> None:
     assert of(done, "good") >= 0.9 * ALONE
 
 
+def test_fast_hosts_that_need_all_workers_get_three_quarters_beside_slow_ones() -> None:
+    good = [url for number in range(200) for url in pages(f"good{number}.org", 20)]
+    slow = [f"http://slow{number}.net{number}.org/" for number in range(244)]
+    took = lambda host: (0.5, True) if "good" in host else (20.0, False)  # noqa: E731
+    alone = of(crawl(good, took, seconds=10)[1], "good")
+    _, done = crawl([*slow[:30], *good, *slow[30:]], took, seconds=10)
+    assert of(done, "good") >= 0.7 * alone
+
+
 def test_good_hosts_of_domains_of_their_own_keep_their_rate_beside_both() -> None:
     good = [url for number in range(10) for url in pages(f"good{number}.org", 400)]
     slow = [f"http://slow{number}.net{number}.org/" for number in range(244)]
@@ -204,6 +213,22 @@ def test_a_host_that_has_nothing_to_serve_gives_its_place_to_another_of_its_doma
     rig.block("h1.site.org", START_S + 1e6)
     rig.fetch(next(lease for lease in leases if "site" in lease.gate), 0.1)
     assert rig.settled().gate == "h2.site.org"
+
+
+def test_a_host_whose_service_is_away_gives_its_place_to_another_of_its_domain() -> None:
+    """Though there is always an open host of another domain."""
+    rig = build(workers=8, politeness=HASTE)
+    rig.add(*(f"http://h{number}.site.org/" for number in range(3)), *pages("other.org", 30))
+    first = [rig.settled() for _ in range(2)]
+    rig.schedule.holds.add("proxy", lambda gate: gate == "h1.site.org")
+    for lease in first:
+        rig.fetch(lease, 0.1)
+    served = []
+    for _ in range(10):
+        lease = rig.settled()
+        served.append(lease.gate)
+        rig.fetch(lease, 0.01)
+    assert "h2.site.org" in served
 
 
 def test_two_portals_have_half_of_the_workers_each() -> None:
