@@ -8,7 +8,8 @@ A worker is one lease at a time. Two limits, with W workers:
                  one more each `slow_s`, since a fast host would have answered by then
 
 A host is fast if its last fetch was answered within `slow_s`, and slow otherwise; new until it was fetched, unless another host
-of its domain was fast. Each limit is at least one lease. While one domain alone is in memory, nothing is limited.
+of its domain was fast. Each limit is at least one lease; that of a domain at least the connections of one of its hosts, up to
+half of the workers. While one domain alone is in memory, nothing is limited.
 
 A host belongs to its registrable domain; to itself if it has none, as an IP address. `FairHeap` replaces `readylist.GateHeap`.
 New and slow hosts have a heap of their own in it. A host of a domain at its limit is set aside when it is looked at; one comes
@@ -349,7 +350,8 @@ class FairHeap(GateHeap):
     def _count(self, line: ReadyList) -> None:
         key = _key_of(line.gate.key)
         own = self._limit_of(line.gate.key)
-        limit = _part(self._workers, self._limits.domain if own is None else own)
+        slots = min(line.gate.politeness.slots, self._workers // 2)  # one host has all its connections
+        limit = max(_part(self._workers, self._limits.domain if own is None else own), slots)
         domain = self.domains.get(key)
         if domain is None:
             domain = self.domains[key] = Domain(key, limit)

@@ -65,7 +65,7 @@ FLAGS = {
 NO_FLAGS = {
     *("seeds", "seed_files", "product", "max_crawl_delay", "servers", "hosts", "groups"),
     *("cache", "unreachable", "meta", "nofollow_links", "min_ttl", "max_ttl", "max_stale"),
-    *("outage_first", "outage_max", "name_retries"),
+    *("outage_first", "outage_max", "name_retries", "domain_workers", "slow_workers", "slow_fetch"),
     *(
         "error_penalty",
         "cost",

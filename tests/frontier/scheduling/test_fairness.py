@@ -265,6 +265,17 @@ def test_few_workers_serve_every_host(workers: int) -> None:
     assert sorted(rig.drain()) == sorted(urls)
 
 
+def test_a_host_has_all_its_connections_however_few_the_workers_are() -> None:
+    """Up to half of them, also while another domain is active."""
+    many = Politeness(delay_factor=0.0, min_delay_s=0.0, max_delay_s=0.0, slots=6)
+    one = Override(("http://(org,a,",), Settings(max_connections=1))
+    rig = build(workers=8, politeness=many, per_queue=6, overrides=(one,))
+    rig.add(*pages("a.org", 3), *pages("b.org", 9))
+    for _ in range(2):
+        rig.fetch(rig.settled(), 0.1)
+    assert Counter(lease.gate for lease in rig.lease_all()) == {"a.org": 1, "b.org": 4}
+
+
 # Whose limit
 
 
