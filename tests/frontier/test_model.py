@@ -584,12 +584,12 @@ def machine_settings(examples: int, steps: int = 50) -> settings:
 
 def test_the_model_holds_over_the_store_in_memory() -> None:
     """I1-I7 after each step, with answers inside the call."""
-    run_state_machine_as_test(Machine, settings=machine_settings(60))
+    run_state_machine_as_test(Machine, settings=machine_settings(40))
 
 
 def test_the_model_holds_when_answers_come_late_and_deaths_lose_batches() -> None:
     """The same with a store that lags behind."""
-    run_state_machine_as_test(LateMachine, settings=machine_settings(75))
+    run_state_machine_as_test(LateMachine, settings=machine_settings(50))
 
 
 @pytest.mark.slow
