@@ -12,10 +12,11 @@ from collections import deque
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import suppress
 from functools import partial
+from types import TracebackType
 from typing import Any, TypeVar
 
 from anabranch.frontier.admission import Foreseen
-from anabranch.frontier.errors import FrontierError
+from anabranch.frontier.errors import FrontierError, errors_after
 from anabranch.frontier.frontier import Frontier
 from anabranch.frontier.inspect.operations import Operations
 from anabranch.frontier.inspect.statistics import FrontierStatistics
@@ -53,8 +54,11 @@ class AsyncFrontier:
         self._is_open = True
         return self
 
-    async def __aexit__(self, *_: object) -> None:
-        await self.close()
+    async def __aexit__(
+        self, _kind: type[BaseException] | None, error: BaseException | None, _traceback: TracebackType | None
+    ) -> None:
+        with errors_after(error):
+            await self.close()
 
     async def __aiter__(self) -> AsyncIterator[Lease]:
         """Leases until the Frontier is drained or stopped."""

@@ -10,6 +10,7 @@ batch whose keys were marked (`require_in_store`); and by its position, for stor
 
 from __future__ import annotations
 
+import os
 import re
 import secrets
 from collections.abc import Callable, Mapping
@@ -18,7 +19,7 @@ from pathlib import Path
 from threading import TIMEOUT_MAX, Event, Lock, Thread
 from typing import NamedTuple
 
-from anabranch.dedup.files.durable import replace_file, store_full_errors, sync_path
+from anabranch.dedup.files.durable import descriptor, replace_file, store_full_errors, sync_path, write_all
 from anabranch.frontier.errors import FilterAhead, FormatMismatch, StoreUnavailable, caused_by, unwritable
 from anabranch.frontier.seen import SeenFilter
 from anabranch.frontier.stores.contract import CHECKPOINT, FILTER, FrontierStore, Opening
@@ -85,8 +86,8 @@ class LastBatch:
     def note(self, batch: int) -> None:
         """Keys of batches up to this number are marked from now on."""
         if self._history:
-            with self._path.open("r+b", buffering=0) as file:
-                file.write(self._line(batch))
+            with descriptor(self._path, os.O_WRONLY) as fd:
+                write_all(fd, self._line(batch), 0)
 
     def end(self) -> None:
         """Nobody marks keys any more, and all marks are durable."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
 from time import monotonic
@@ -98,7 +98,7 @@ def open_frontier(
         opened.callback(store.close, clean=False)
         found = _open_filter(state, order, store, opening, seen)
         seen = found.seen
-        opened.callback(seen.close)
+        opened.callback(_abandon, seen)
         counted: list[KnownCounts] = []  # a checkpoint may be made before the parts
         checkpoints = Checkpoints(
             store,
@@ -123,6 +123,12 @@ def open_frontier(
         _wake_by_budget(frontier, order, store, opening)
         opened.pop_all()
     return frontier
+
+
+def _abandon(seen: SeenFilter) -> None:
+    """Close a filter whose Frontier could not be opened: that failure is reported, not one of the filter's files."""
+    with suppress(OSError):
+        seen.close()
 
 
 def _notes(counted: Sequence[KnownCounts], shared: SharedFilter | None) -> dict[str, str]:
@@ -399,10 +405,10 @@ def _open_followed(folder: Path, order: FrontierOrder, store: FrontierStore, ope
     except (FormatMismatch, FilterMismatch) as error:
         if not isinstance(error, FilterAhead) or isinstance(error, OtherStore):
             store.close(clean=opening.clean)  # nothing was written
-        seen.close()
+        _abandon(seen)
         raise
     except BaseException:
-        seen.close()
+        _abandon(seen)
         raise
     if has_all:
         _catch_up(seen, store, opening)
@@ -438,10 +444,10 @@ def _catch_up(seen: SeenFilter, store: FrontierStore, opening: Opening) -> None:
         catch_up(store, seen, opening)
     except FormatMismatch:
         store.close(clean=opening.clean)  # nothing was written
-        seen.close()
+        _abandon(seen)
         raise
     except BaseException:
-        seen.close()
+        _abandon(seen)
         raise
 
 

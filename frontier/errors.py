@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import errno
-from typing import TypeVar
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import TypeVar, cast
 
 E = TypeVar("E", bound=Exception)
 
@@ -74,8 +76,62 @@ class StoreSetBack(StoreUnavailable):
     """
 
 
+#: Why nothing more can be written to a disk: it is full or read-only, or this user may not.
+_FULL = frozenset({
+    errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS, errno.EACCES, errno.EPERM, errno.ENOENT, errno.ENOTDIR
+})  # fmt: skip
+
+
+#: Errors of a disk, or of a process's resources, by which all later writes may fail, too.
+_LASTING = frozenset({
+    errno.EIO, errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS, errno.EMFILE, errno.ENFILE, errno.ENOMEM
+})  # fmt: skip
+
+
+def first_cause(error: E, counts: Callable[[BaseException], bool]) -> E:
+    """The earliest error that `counts` of those that were being handled when this one was raised; this one if there is none.
+
+    An error that was raised `from` another one is that one in better words. Pure.
+    """
+    first, is_same = error, True  #: is_same: `at` is `first` in other words
+    at: BaseException = error
+    seen: set[int] = set()
+    while id(at) not in seen:
+        seen.add(id(at))
+        if not is_same and counts(at):
+            first, is_same = cast(E, at), True
+        before, cause = at.__context__, at.__cause__
+        if before is None or (cause is None and at.__suppress_context__):  # `from None` hides what came before
+            before = cause
+        if before is None:
+            break
+        is_same = is_same and before is cause
+        at = before
+    return first
+
+
+@contextmanager
+def errors_after(earlier: BaseException | None) -> Iterator[None]:
+    """Inside, parts are closed after an error: `first_cause` finds that error behind theirs.
+
+    Python chains them by itself, but not if an exit stack has caught the earlier one, or another thread closes the part.
+    """
+    try:
+        yield
+    except Exception as error:
+        last: BaseException = error
+        seen: set[int] = set()
+        while last is not earlier and last.__context__ is not None and id(last) not in seen:
+            seen.add(id(last))
+            last = last.__context__
+        if last is not earlier and last.__context__ is None:
+            last.__context__ = earlier
+        raise
+
+
 def unwritable(what: str, error: OSError) -> StoreUnavailable:
     """The error for a file that cannot be written, by the cause; to be raised `from` the `OSError`."""
+    error = first_cause(error, lambda one: isinstance(one, OSError) and one.errno in _LASTING)
     file = f" ({error.filename})" if error.filename else ""
     message = f"{what} cannot be written: {error.strerror or error}{file}"
     if error.errno in {errno.EMFILE, errno.ENFILE}:  # of the process, of the system
@@ -86,7 +142,9 @@ def unwritable(what: str, error: OSError) -> StoreUnavailable:
         return StoreDamaged(f"{message}; move that folder away and run again")
     if error.errno == errno.ENAMETOOLONG:
         return StoreUnavailable(f"{message}; choose a folder with a shorter name")
-    return StoreFull(message)
+    if error.errno in _FULL:
+        return StoreFull(message)
+    return StoreUnavailable(f"{message}; look at the disk and run again")
 
 
 def caused_by(failure: E, cause: Exception) -> E:

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from contextlib import ExitStack
 from functools import partial
 
 from anabranch.frontier.admission import Foreseen
@@ -262,11 +261,14 @@ class Frontier:
         self._is_closed = True
         link, clean = self._store_link, False
         try:
-            with ExitStack() as closing:
-                closing.callback(self._seen.close)
-                closing.callback(lambda: self._checkpoints.close(final=link.failure is None))
-                if link.failure is None:
-                    self._write_all(self._clock())
+            try:  # no exit stack: it loses an error when the next part fails, too
+                try:
+                    if link.failure is None:
+                        self._write_all(self._clock())
+                finally:
+                    self._checkpoints.close(final=link.failure is None)
+            finally:
+                self._seen.close()
             clean = link.failure is None
         except OSError as error:
             raise unwritable("the filter", error) from error

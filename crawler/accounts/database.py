@@ -27,7 +27,8 @@ from sqlalchemy import (
 from sqlalchemy.dialects.sqlite import Insert, insert
 
 from anabranch.crawler.accounts.totals import DNS, SUMS, Additions, Totals
-from anabranch.crawler.archive.databases import as_system_errors, engine_for
+from anabranch.crawler.archive.databases import as_system_errors, connected
+from anabranch.frontier.stores.sql.sqlite import twice
 
 #: The file's name in the state folder.
 ACCOUNTS_FILE = "accounts.sqlite"
@@ -129,11 +130,9 @@ class AccountsDatabase:
         """Connect, and create missing tables."""
         self._path = path
         with as_system_errors(path):
-            self._writer = engine_for(path, pragmas=_DURABLE).connect()
+            self._writer = connected(path, pragmas=_DURABLE, begin=_METADATA.create_all)
             try:
-                with self._writer.begin():
-                    _METADATA.create_all(self._writer)
-                self._reader = engine_for(path, is_reader=True).connect()
+                self._reader = connected(path, is_reader=True)
             except BaseException:
                 self._writer.close()
                 raise
@@ -173,7 +172,11 @@ class AccountsDatabase:
 
     def write(self, added: Additions, run: tuple[float, float], *, place: int | None = None, covered: int = 0) -> None:
         """Add to the rows durably; then they count the journal up to `place`, or without one crawl.log up to `covered`."""
-        with as_system_errors(self._path), self._writer.begin():
+        with as_system_errors(self._path):
+            twice(lambda: self._write(added, run, place, covered))
+
+    def _write(self, added: Additions, run: tuple[float, float], place: int | None, covered: int) -> None:
+        with self._writer.begin():
             of_mime, of_source, of_processor = added.mime_urls.items(), added.sources.items(), added.processors.items()
             additions: dict[Table, list[dict[str, Any]]] = {
                 _HOST: [{"host": host, **_columns_of(totals)} for host, totals in added.hosts.items()],
@@ -212,7 +215,7 @@ class AccountsDatabase:
                 _PROCESSOR: list(added.processors),
             }
         found: list[CountedRow] = []
-        with as_system_errors(self._path), engine_for(self._path, is_reader=True).connect() as reader:
+        with as_system_errors(self._path), connected(self._path, is_reader=True) as reader:
             for table, keys in wanted.items():
                 found += _rows_of(reader, table, keys)
         return found
@@ -296,7 +299,7 @@ class AccountsView(AbstractContextManager["AccountsView"]):
         if not self._file.is_file():
             raise FileNotFoundError(2, "there are no accounts yet", str(self._file))
         with as_system_errors(self._file):
-            self._connection = engine_for(self._file, is_reader=True).connect()
+            self._connection = connected(self._file, is_reader=True)
 
     def __exit__(self, *_: object) -> None:
         self.close()

@@ -25,7 +25,7 @@ from typing import BinaryIO, NamedTuple
 from urllib.parse import unquote_to_bytes
 
 from anabranch.crawler.archive.records import NOT_MODIFIED
-from anabranch.dedup.files.durable import UNFINISHED, sync_file, sync_folder
+from anabranch.dedup.files.durable import UNFINISHED, errors_named, sync_file, sync_folder
 
 #: How much of a record is searched for its fields and those of the response in it.
 HEAD_BYTES = 1 << 17
@@ -219,7 +219,7 @@ def write_sorted(lines: Iterator[bytes], path: Path) -> None:
     """Write the lines, sorted, atomically and durably. Memory: `RUN_LINES` lines. Raises: OSError; the old file stays then."""
     unfinished = path.with_name(path.name + UNFINISHED)
     try:
-        with ExitStack() as runs, unfinished.open("wb") as out:
+        with ExitStack() as runs, errors_named(unfinished), unfinished.open("wb") as out:
             sources: list[Iterator[bytes]] = []
             while run := sorted(islice(lines, RUN_LINES)):
                 if len(run) < RUN_LINES:

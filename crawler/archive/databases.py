@@ -5,20 +5,20 @@ from __future__ import annotations
 import errno
 import os
 import sqlite3
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
-from sqlalchemy import Engine, NullPool, create_engine, event
+from sqlalchemy import Connection, Engine, NullPool, create_engine, event
 from sqlalchemy.exc import DBAPIError
 
-from anabranch.frontier.stores.sql.sqlite import lacking_room
+from anabranch.frontier.stores.sql.sqlite import lacking_room, to_wal_mode, twice
 
 #: What a statement, a connection or a transaction raises.
 DATABASE_ERRORS = (DBAPIError, sqlite3.Error)
 
 #: NORMAL, not FULL: a row that a power cut removes can be written again.
-_WRITER = ("PRAGMA journal_mode = WAL", "PRAGMA synchronous = NORMAL")
+_WRITER = ("PRAGMA synchronous = NORMAL",)
 _READER = ("PRAGMA query_only = 1",)
 #: What SQLite's primary result codes are to the system (https://www.sqlite.org/rescode.html).
 _SYSTEM_ERRORS = {sqlite3.SQLITE_FULL: errno.ENOSPC, sqlite3.SQLITE_NOMEM: errno.ENOMEM}
@@ -26,6 +26,33 @@ _SYSTEM_ERRORS = {sqlite3.SQLITE_FULL: errno.ENOSPC, sqlite3.SQLITE_NOMEM: errno
 _DESCRIPTORS = 4
 #: A file that is no database of ours, or is broken.
 _DAMAGED = frozenset({sqlite3.SQLITE_NOTADB, sqlite3.SQLITE_CORRUPT})
+
+
+def connected(
+    file: Path,
+    *,
+    is_reader: bool = False,
+    pragmas: Sequence[str] = (),
+    begin: Callable[[Connection], None] = lambda _: None,
+) -> Connection:
+    """A new connection as of `engine_for`, in which `begin` was called, in a transaction: to make tables.
+
+    If the disk fails, all of it has a second try: a failure that passes costs nothing then. Raises: `DATABASE_ERRORS`; what
+    `begin` does.
+    """
+    engine = engine_for(file, is_reader=is_reader, pragmas=pragmas)
+
+    def connect() -> Connection:
+        connection = engine.connect()
+        try:
+            with connection.begin():
+                begin(connection)
+        except BaseException:
+            connection.close()
+            raise
+        return connection
+
+    return twice(connect)
 
 
 def engine_for(file: Path, *, is_reader: bool = False, pragmas: Sequence[str] = ()) -> Engine:
@@ -38,6 +65,9 @@ def engine_for(file: Path, *, is_reader: bool = False, pragmas: Sequence[str] = 
     settings = (*(_READER if is_reader else _WRITER), *pragmas)
 
     def prepare(connection: sqlite3.Connection, _: object) -> None:
+        if not is_reader:
+            to_wal_mode(connection)  # a file system that cannot is slower
+            connection.execute("SELECT count(*) FROM sqlite_schema").close()  # opens the log and its index
         for setting in settings:
             connection.execute(setting).close()
 
@@ -64,7 +94,7 @@ def _system_error(code: int, file: Path) -> OSError:
         disk_is = os.statvfs(file if file.exists() else file.parent).f_flag & os.ST_RDONLY
         number = errno.EROFS if disk_is else errno.EACCES
     elif code == sqlite3.SQLITE_CANTOPEN:
-        number = _why_not_opened()
+        number = _why_not_opened(file)
     else:
         number = _SYSTEM_ERRORS.get(code, errno.EIO)
     if number in {errno.EIO, errno.EACCES}:
@@ -72,8 +102,8 @@ def _system_error(code: int, file: Path) -> OSError:
     return OSError(number, os.strerror(number), str(file))
 
 
-def _why_not_opened() -> int:
-    """SQLite reports the same for a permission and for too many open files, so opening is tried."""
+def _why_not_opened(file: Path) -> int:
+    """SQLite reports the same for a permission, for too many open files and for a failing disk, so opening is tried."""
     opened: list[int] = []
     try:
         opened += (os.open(os.devnull, os.O_RDONLY) for _ in range(_DESCRIPTORS))
@@ -82,7 +112,8 @@ def _why_not_opened() -> int:
     finally:
         for descriptor in opened:
             os.close(descriptor)
-    return errno.EACCES
+    places = (place for place in (file.parent, file) if place.exists())
+    return errno.EIO if all(os.access(place, os.R_OK | os.W_OK) for place in places) else errno.EACCES
 
 
 def is_damaged(error: OSError) -> bool:

@@ -50,6 +50,7 @@ from anabranch.dedup.files.durable import (
     descriptor,
     sync_file,
     sync_folder,
+    write_all,
 )
 
 log = structlog.get_logger(__name__)
@@ -356,13 +357,12 @@ def _repair(folder: Path, name: str) -> bool:
         if last is None or last.end != known.end:
             known = _Known(0, 0, 0)
         os.ftruncate(lines, known.index_bytes)
-        os.lseek(lines, 0, os.SEEK_END)
         end, of_visit = known.last, b""
         for member in whole_members(file, known.last):
             line = index_line(member, name + WARC)
             of_visit += b"" if line is None else line.to_bytes()
             if kind_of(member) in LAST_OF_GROUP:
-                os.write(lines, of_visit)
+                write_all(lines, of_visit, os.lseek(lines, 0, os.SEEK_END))
                 end, of_visit = member.end, b""
         file.truncate(end)
         sync_file(file.fileno())

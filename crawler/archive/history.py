@@ -19,8 +19,9 @@ from time import monotonic
 from typing import Any, Generic, NamedTuple, TypeVar
 
 import structlog
+from sqlalchemy import Connection
 
-from anabranch.crawler.archive.databases import DATABASE_ERRORS, as_system_errors, engine_for, is_damaged, reason
+from anabranch.crawler.archive.databases import DATABASE_ERRORS, as_system_errors, connected, is_damaged, reason
 from anabranch.crawler.archive.records import Exchange, Original, RecordLocation
 from anabranch.crawler.archive.sink import JournalEntry, JournalSink
 from anabranch.crawler.fetch.options import Validators
@@ -98,15 +99,14 @@ class FetchHistory(JournalSink):
         self._due_s = 0.0  # rows that are kept after this time are written with the next group
         self._reading = threading.Lock()
         with _storage_errors(path):
-            self._writer = engine_for(path, pragmas=(_CACHE,)).connect()
+            self._writer = connected(path, pragmas=(_CACHE,), begin=self._make_tables)
             try:
-                self._make_tables()
                 # The file's entries are held in memory, if they fit.
                 with self._writer.begin():
                     payloads = self._writer.exec_driver_sql(_SOME_PAYLOADS, (PAYLOADS_HELD + 1,)).fetchall()
                     fetches = self._writer.exec_driver_sql(_SOME_FETCHED, (FETCHES_HELD + 1,)).fetchall()
                 self._hold([_PayloadRow(*row) for row in payloads], [_FetchedRow(*row) for row in fetches])
-                self._reader = engine_for(path, is_reader=True, pragmas=(_CACHE,)).connect()
+                self._reader = connected(path, is_reader=True, pragmas=(_CACHE,))
             except BaseException:
                 self._writer.close()
                 raise
@@ -164,14 +164,13 @@ class FetchHistory(JournalSink):
             self._reader.close()
             self._writer.close()
 
-    def _make_tables(self) -> None:
+    def _make_tables(self, writer: Connection) -> None:
         """Raises: PayloadsDamaged for a file of another version."""
-        with self._writer.begin():
-            version = self._writer.exec_driver_sql("PRAGMA user_version").scalar_one()
-            if version not in {0, VERSION}:
-                raise PayloadsDamaged(f"{self._path}: written in version {version}, this one reads {VERSION}; {ADVICE}")
-            for statement in (_PAYLOAD, _FETCHED, f"PRAGMA user_version = {VERSION}"):
-                self._writer.exec_driver_sql(statement)
+        version = writer.exec_driver_sql("PRAGMA user_version").scalar_one()
+        if version not in {0, VERSION}:
+            raise PayloadsDamaged(f"{self._path}: written in version {version}, this one reads {VERSION}; {ADVICE}")
+        for statement in (_PAYLOAD, _FETCHED, f"PRAGMA user_version = {VERSION}"):
+            writer.exec_driver_sql(statement)
 
     def _hold(self, payloads: Sequence[_PayloadRow], fetches: Sequence[_FetchedRow]) -> bool:
         """Hold them in memory; False if one is too long for it."""

@@ -43,6 +43,7 @@ from anabranch.crawler.order.sections import VERSION, WriteSection
 from anabranch.crawler.outcomes.errors import ROOM_MAY_COME, JournalFailed, exhausted, journal_error, storage_errors
 from anabranch.dedup.files.durable import AppendOnlyFile, FileMark, cut_back
 from anabranch.frontier.cancellation import to_the_end
+from anabranch.frontier.errors import caused_by
 from anabranch.frontier.stores.sql import store
 from anabranch.frontier.stores.sql.work import Patience
 
@@ -213,15 +214,16 @@ class Journal:
 
     def _close_sinks(self) -> None:
         """The record last: it remembers which files were not closed in order."""
-        closing = [sink.close for sink in self._sinks]
+        closing = [(sink.close, sink.path) for sink in self._sinks]
         if self._record is not None:
-            closing += [self._settle] if self._failed is None else []
-            closing.append(self._record.close)
-        for close in closing:
+            closing += [(self._settle, self._record.path)] if self._failed is None else []
+            closing.append((self._record.close, self._record.path))
+        for close, path in closing:
             try:
                 close()
             except Exception as error:  # noqa: BLE001 - it is raised again, by `close`
-                self._broken = error
+                failed = caused_by(journal_error(error, path), error) if isinstance(error, OSError) else error
+                self._broken = self._broken or failed  # what fails after it may fail because of it
 
     def _settle(self) -> None:
         if self._record is not None and self._broken is None:
@@ -298,16 +300,24 @@ class Journal:
         if is_recorded and self._record is not None:
             try:
                 self._record.take_back()
-            except Exception:
-                log.exception("whether the last group counts is decided by the next run", path=str(self._record.path))
+            except Exception as error:  # noqa: BLE001 - the writers get the first failure
+                _log_rest(error, self._record.path, "whether the last group counts is decided by the next run")
                 return
         self._is_taken_back = True
         for sink in self._sinks:
             try:
                 sink.take_back()
-            except Exception:
+            except Exception as error:  # noqa: BLE001 - the writers get the first failure
                 self._is_taken_back = False
-                log.exception("a file of the job keeps a part of a failed group", path=str(sink.path))
+                _log_rest(error, sink.path, "a file of the job keeps a part of a failed group")
+
+
+def _log_rest(error: Exception, path: Path, what: str) -> None:
+    """Log what is left of a group that failed, in one line if it is the disk; anything else is a defect."""
+    if isinstance(error, OSError):
+        log.warning(what, path=str(path), error=str(error))
+    else:
+        log.error(what, path=str(path), exc_info=error)
 
 
 def _failure(error: Exception, path: Path, *, is_foreseeable: bool = False) -> JournalFailed:

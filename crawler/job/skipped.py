@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from anabranch.crawler.archive.databases import as_system_errors, engine_for, is_damaged, reason
+from anabranch.crawler.archive.databases import as_system_errors, connected, is_damaged, reason
 from anabranch.crawler.job.seeds import queued_again
 from anabranch.crawler.outcomes.errors import ExitCode, StorageError, storage_error
 from anabranch.crawler.outcomes.status import FetchStatus
@@ -154,17 +154,13 @@ class SkippedUrls:
     def _open(self) -> None:
         if self._connection is not None:
             return
-        connection = engine_for(self._path, pragmas=_DURABLE).connect()
-        try:
-            with connection.begin():
-                for statement in _TABLES:
-                    connection.exec_driver_sql(statement)
-                if self._round is not None:
-                    self._begin_round(connection, self._round)
-        except BaseException:
-            connection.close()
-            raise
-        self._connection = connection
+        self._connection = connected(self._path, pragmas=_DURABLE, begin=self._begin)
+
+    def _begin(self, connection: Any) -> None:
+        for statement in _TABLES:
+            connection.exec_driver_sql(statement)
+        if self._round is not None:
+            self._begin_round(connection, self._round)
 
     @staticmethod
     def _begin_round(connection: Any, number: int) -> None:

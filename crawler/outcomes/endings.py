@@ -14,6 +14,7 @@ from anabranch.frontier.errors import (
     StoreFull,
     StoreUnavailable,
     UnknownQueue,
+    first_cause,
 )
 
 #: Errors that may end a run without being a defect of ours.
@@ -146,6 +147,11 @@ def failure_code(error: Exception) -> ExitCode:
     return next(
         (code for kind, code in FRONTIER_EXITS.items() if isinstance(error, kind)), ExitCode.STORE_OR_JOB_IN_USE
     )
+
+
+def first_foreseeable(error: Exception) -> Exception:
+    """The first of the foreseeable errors that led to this one, which counts: what fails after it may fail by it. Pure."""
+    return first_cause(error, lambda one: isinstance(one, FORESEEABLE))
 
 
 def first_of(group: BaseExceptionGroup[Exception]) -> Exception:

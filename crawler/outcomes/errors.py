@@ -220,7 +220,8 @@ def storage_error(error: OSError, path: Path, other: str = "job folder") -> Stor
 
 
 def journal_error(error: OSError, path: Path) -> JournalFailed:
-    """The same for a file of the journal."""
+    """The same for a file of the journal: the one that the error names, or else `path`."""
+    path = _named(error, path)
     kind = STORAGE_ERRORS.get(error.errno or 0, StorageError)
     failed = JournalFull if issubclass(kind, DiskFull) else JournalFailed
     return failed(f"{path}: {_words(error)}; {kind.advice.format(other='job folder')}")
@@ -232,8 +233,11 @@ def storage_errors(path: Path, other: str = "job folder") -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        named = Path(os.fsdecode(error.filename)) if isinstance(error.filename, str | bytes) else path
-        raise storage_error(error, named, other) from error
+        raise storage_error(error, _named(error, path), other) from error
+
+
+def _named(error: OSError, path: Path) -> Path:
+    return Path(os.fsdecode(error.filename)) if isinstance(error.filename, str | bytes) else path
 
 
 def _words(error: OSError) -> str:

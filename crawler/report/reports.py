@@ -21,6 +21,7 @@ from anabranch.crawler.outcomes.status import describe
 from anabranch.crawler.report.filterreport import filter_table
 from anabranch.crawler.report.statistics import StepTime, WorkerFact
 from anabranch.crawler.report.table import Cell, ReportTable, text_lines
+from anabranch.dedup.files.durable import errors_named
 from anabranch.frontier.inspect.explain import QueueView
 from anabranch.frontier.inspect.statistics import FrontierStatistics
 from anabranch.frontier.times import duration_words
@@ -301,5 +302,6 @@ def check_folder(folder: Path) -> None:
 def write_all(folder: Path, facts: JobFacts) -> None:
     """Write every report into its file. Memory: one row at a time of the large ones. Raises: OSError."""
     for kind in REPORTS.values():
-        with (folder / kind.file).open("w", encoding="utf-8", errors="backslashreplace") as file:
+        path = folder / kind.file
+        with errors_named(path), path.open("w", encoding="utf-8", errors="backslashreplace") as file:
             file.writelines(text_lines(kind.make(facts)))

@@ -13,6 +13,7 @@ from collections.abc import Callable, Coroutine
 from contextlib import AsyncExitStack
 from dataclasses import dataclass
 from functools import partial
+from types import TracebackType
 from typing import Any
 
 from anabranch.crawler.accounts.accounts import Accounts
@@ -52,6 +53,7 @@ from anabranch.crawler.run.workers import Delivery, WorkerPool
 from anabranch.crawler.visit import Chain, Dispose, Visit
 from anabranch.frontier.aio import AsyncFrontier
 from anabranch.frontier.cancellation import to_the_end
+from anabranch.frontier.errors import errors_after
 from anabranch.frontier.frontier import Frontier
 from anabranch.frontier.records import GateKey
 
@@ -261,7 +263,12 @@ async def _open_journal(context: RunContext, opened: AsyncExitStack) -> tuple[Ac
         return accounts, open_journal(job, section, facts, context.clock, accounts, retry_s=retry_s)
 
     accounts, files = await asyncio.to_thread(open_files)
-    opened.push_async_callback(files.journal.close)
+
+    async def close(_kind: type[BaseException] | None, error: BaseException | None, _: TracebackType | None) -> None:
+        with errors_after(error):
+            await files.journal.close()
+
+    opened.push_async_exit(close)
     return accounts, files
 
 

@@ -29,6 +29,7 @@ from anabranch.crawler.outcomes.endings import (
     FORESEEABLE,
     WhyEnded,
     exit_code,
+    first_foreseeable,
     first_of,
     with_failures,
 )
@@ -135,6 +136,7 @@ class CrawlController:
         """
         fetched_bytes, set_back = 0, 0
         while True:
+            failed: Exception | None = None
             try:
                 self.facts = await self._open_and_crawl()
             except SharesLost as lost:
@@ -147,8 +149,12 @@ class CrawlController:
                 if self._run_state.stopped.is_set() or set_back > _MOST_SET_BACK:
                     raise
                 log.warning("the store was set back; the crawl goes on with what it has", reason=str(lost))
+            except FORESEEABLE as error:
+                failed = self._report_error or first_foreseeable(error)
             else:
                 return self.facts
+            if failed is not None:  # not in its handler: that would change what it says of its own cause
+                raise failed
 
     def stop(self, ending: WhyEnded, *, at_once: bool = False) -> None:
         """End the crawl in order; the first reason counts. `at_once`: fetches under way are given up."""

@@ -40,11 +40,23 @@ def store_full_errors(path: Path) -> Iterator[None]:
 
 
 @contextlib.contextmanager
+def errors_named(path: Path) -> Iterator[None]:
+    """Inside, an OSError of a call on a descriptor names the file. Cost: 1 µs."""
+    try:
+        yield
+    except OSError as error:
+        if error.filename is None:
+            error.filename = str(path)
+        raise
+
+
+@contextlib.contextmanager
 def descriptor(path: Path, flags: int, mode: int = 0o600) -> Iterator[int]:
-    """An open file descriptor, closed at the end. New files get the mode less the umask."""
+    """An open file descriptor, closed at the end. New files get the mode less the umask. An OSError inside names the file."""
     fd = os.open(path, flags | os.O_CLOEXEC, mode)
     try:
-        yield fd
+        with errors_named(path):
+            yield fd
     finally:
         os.close(fd)
 
@@ -259,19 +271,21 @@ class AppendOnlyFile:
         """Cut what does not count: the end of the file, even if somebody cut that meanwhile. Raises: OSError."""
         written = self.written_bytes - self.kept_bytes
         if written > 0:
-            size = os.fstat(self._fd).st_size
-            self.kept_bytes = min(self.kept_bytes, max(size - written, 0))
-            os.ftruncate(self._fd, self.kept_bytes)
-            sync_file(self._fd)
+            with errors_named(self.path):
+                size = os.fstat(self._fd).st_size
+                self.kept_bytes = min(self.kept_bytes, max(size - written, 0))
+                os.ftruncate(self._fd, self.kept_bytes)
+                sync_file(self._fd)
             self.written_bytes, self._mark, self._tail = self.kept_bytes, None, None
 
     def write(self, data: bytes | bytearray) -> None:
         """Write a part of what `sync` makes durable. Raises: OSError, maybe with a part written."""
         rest = memoryview(data)
-        while rest:  # a second time only if the disk took a part: then it says why
-            count = os.write(self._fd, rest)
-            self.written_bytes += count
-            rest = rest[count:]
+        with errors_named(self.path):
+            while rest:  # a second time only if the disk took a part: then it says why
+                count = os.write(self._fd, rest)
+                self.written_bytes += count
+                rest = rest[count:]
         if self._tail is not None or len(data) >= _MARKED_BYTES:
             last = bytes(data[-_MARKED_BYTES:])
             self._tail = last if len(last) == _MARKED_BYTES else ((self._tail or b"") + last)[-_MARKED_BYTES:]
@@ -279,7 +293,8 @@ class AppendOnlyFile:
 
     def sync(self) -> None:
         """Return when all that was written is on the medium. Raises: OSError."""
-        sync_file(self._fd)
+        with errors_named(self.path):
+            sync_file(self._fd)
 
     def keep(self) -> None:
         """All that is written counts."""

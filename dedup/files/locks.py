@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from anabranch.dedup.errors import FilterInUse
-from anabranch.dedup.files.durable import descriptor
+from anabranch.dedup.files.durable import descriptor, errors_named, write_all
 
 
 class LockHeld(Exception):
@@ -75,8 +75,9 @@ def lock_file(path: Path) -> int:
             if is_ours:
                 with contextlib.suppress(PermissionError):  # it is another user's
                     os.fchmod(fd, 0o600)  # older versions made it for all to take
-                os.ftruncate(fd, 0)
-                os.pwrite(fd, f"{os.getpid()}\n".encode(), 0)
+                with errors_named(path):
+                    os.ftruncate(fd, 0)
+                    write_all(fd, f"{os.getpid()}\n".encode(), 0)
             if is_ours and _has_name(fd, path):
                 return fd
         except OSError:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import os
 import shutil
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
@@ -22,7 +23,7 @@ from anabranch.dedup.errors import StoreFull as FilterFull
 from anabranch.dedup.errors import StoreUnavailable as FilterUnavailable
 from anabranch.dedup.uniq import UniqFilter, UniqParameters
 from anabranch.frontier import admission, composition
-from anabranch.frontier.checkpoints import BATCH_FILE
+from anabranch.frontier.checkpoints import BATCH_FILE, LastBatch
 from anabranch.frontier.composition import open_frontier
 from anabranch.frontier.errors import FormatMismatch, FrontierError, PolicyError, StoreFull, StoreUnavailable
 from anabranch.frontier.filters import (
@@ -974,3 +975,14 @@ def test_a_filter_that_cannot_be_looked_at_is_let_go(monkeypatch: pytest.MonkeyP
     with pytest.raises(StoreUnavailable):
         open_shared(["redis://127.0.0.1:1"], "news", expect=100, false_positive=1e-3)
     assert view.is_closed
+
+
+def test_a_disk_that_takes_half_leaves_a_whole_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """For a torn one the filter would be made anew."""
+    opening = Opening(clean=True, counters=Counters(), notes={}, history="here", earlier={"here": 7})
+    last = LastBatch(tmp_path)
+    last.begin(opening)
+    whole = os.pwrite
+    monkeypatch.setattr(os, "pwrite", lambda fd, data, at: whole(fd, data[: len(data) // 2 or 1], at))
+    last.note(7)
+    last.require_in(opening, is_old=True)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 from itertools import groupby
 from operator import sub
 from typing import Any
@@ -833,6 +834,24 @@ def test_a_filter_that_cannot_be_written_at_the_end_is_a_full_store(failing: str
         rig.core.close()
     assert store.closed == [False]
     assert seen.calls == ["sync", "close"]
+
+
+class BrokenFilter(FullFilter):
+    """No file of it can be written."""
+
+    def sync(self) -> None:
+        raise OSError(errno.EIO, "no", "first")
+
+    def close(self) -> None:
+        raise OSError(errno.EIO, "no", "second")
+
+
+def test_of_files_that_fail_at_the_end_the_first_is_named() -> None:
+    """The others may fail by the same disk."""
+    rig = build(store=(store := CountingStore()), seen=BrokenFilter())
+    with pytest.raises(StoreUnavailable, match=r"^the filter cannot be written: no \(first\); look at the disk"):
+        rig.core.close()
+    assert store.closed == [False]
 
 
 def test_a_store_that_fails_while_it_is_flushed_is_not_called_clean() -> None:

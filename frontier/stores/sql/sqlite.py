@@ -17,15 +17,16 @@ import re
 import resource
 import socket
 import sqlite3
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager, nullcontext, suppress
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import TypeVar
 
 from sqlalchemy import URL, Connection, NullPool, create_engine, event, inspect
 from sqlalchemy.exc import DBAPIError
 
-from anabranch.dedup.files.durable import size_and_crc
+from anabranch.dedup.files.durable import size_and_crc, write_file
 from anabranch.dedup.files.locks import folder_turn
 from anabranch.frontier.errors import (
     FormatMismatch,
@@ -43,6 +44,8 @@ from anabranch.frontier.stores.sql import statements
 from anabranch.frontier.stores.sql.execution import driver_of, fetch
 from anabranch.frontier.stores.sql.reading import recount
 from anabranch.frontier.stores.sql.schema import CRAWL, FORMAT, IDENTITY, counters_of, is_shared
+
+T = TypeVar("T")
 
 #: Marks a database as ours: the letters "Anab" in the file's header.
 APPLICATION_ID = 0x416E6162
@@ -64,7 +67,6 @@ LEAST_LOG_PAGES = 1024
 COPIED_LOG_PAGES = 4 * LOG_PAGES
 
 _SETTINGS = (
-    "PRAGMA journal_mode = WAL",
     "PRAGMA synchronous = FULL",
     "PRAGMA fullfsync = ON",  # macOS: fsync alone leaves data in the drive's cache
     f"PRAGMA cache_size = -{_CACHE_KIB}",
@@ -74,11 +76,12 @@ _SETTINGS = (
     "PRAGMA temp_store = MEMORY",  # lists of rows inside a statement
 )
 
+_IO_ERROR = "disk I/O error; look at the disk and run again"
 #: What a primary result code means, and what to do (https://www.sqlite.org/rescode.html).
 _MEANINGS: dict[int, tuple[type[FrontierError], str]] = {
     sqlite3.SQLITE_FULL: (StoreFull, "the disk (or the file's bound) is full; make room and run again"),
     sqlite3.SQLITE_READONLY: (StoreFull, "it is read-only; make it writable and run again"),
-    sqlite3.SQLITE_IOERR: (StoreUnavailable, "disk I/O error; look at the disk and run again"),
+    sqlite3.SQLITE_IOERR: (StoreUnavailable, _IO_ERROR),
     sqlite3.SQLITE_CANTOPEN: (StoreUnavailable, "it cannot be opened; look at the folder and run again"),
     sqlite3.SQLITE_BUSY: (StoreInUse, "another process holds it; end that one first"),
     sqlite3.SQLITE_LOCKED: (StoreInUse, "another process holds it; end that one first"),
@@ -91,14 +94,26 @@ _CONTRADICTIONS = frozenset({
     sqlite3.SQLITE_ERROR, sqlite3.SQLITE_CONSTRAINT, sqlite3.SQLITE_MISMATCH, sqlite3.SQLITE_FORMAT, sqlite3.SQLITE_RANGE
 })  # fmt: skip
 
+#: Primary result codes of SQLite that may go by themselves.
+_PASSING = frozenset({
+    sqlite3.SQLITE_FULL, sqlite3.SQLITE_IOERR, sqlite3.SQLITE_READONLY, sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_NOMEM
+})  # fmt: skip
+
 #: With less room SQLite's log may not grow, which SQLite calls an I/O error.
 _LEAST_ROOM_BYTES = 64 << 10
-_NO_ROOM = {
+_NO_FILES = "too many open files; raise the limit (ulimit -n) and run again"
+_NOT_WRITABLE = "it cannot be written: a read-only disk or no permission; change that and run again"
+#: What the reasons of `lacking_room` mean.
+_NO_ROOM: dict[int, tuple[type[StoreUnavailable], str]] = {
+    errno.EIO: (StoreUnavailable, _IO_ERROR),
     errno.ENOSPC: (StoreFull, "the disk is full; make room and run again"),
+    errno.EDQUOT: (StoreFull, "the disk's quota is used up; make room and run again"),
+    **dict.fromkeys((errno.EROFS, errno.EACCES, errno.EPERM), (StoreFull, _NOT_WRITABLE)),
+    **dict.fromkeys((errno.EMFILE, errno.ENFILE), (StoreUnavailable, _NO_FILES)),
     errno.EFBIG: (StoreFull, "files may not become longer (ulimit -f); raise the limit and run again"),
 }
 #: Codes that SQLite gives for several reasons, a read-only disk among them.
-_VAGUE = frozenset({sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_IOERR})
+_VAGUE = frozenset({sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_IOERR, sqlite3.SQLITE_READONLY})
 
 
 @contextmanager
@@ -142,8 +157,7 @@ def translated(path: Path, error: Exception) -> FrontierError:
         return caused_by(StoreDamaged(f"{path}: cannot be read: {error.strerror}; restore it from a copy"), error)
     if isinstance(error, OSError):
         return unwritable(str(path), error)
-    cause = error.orig if isinstance(error, DBAPIError) else error
-    code = getattr(cause, "sqlite_errorcode", 0) & 0xFF
+    cause, code = error.orig if isinstance(error, DBAPIError) else error, _code_of(error)
     kind, meaning = _MEANINGS.get(code, (StoreUnavailable, f"{type(cause).__name__}: {cause}"))
     if code in _CONTRADICTIONS:
         kind, meaning = StoreDamaged, f"it is damaged ({cause}); restore it from a copy"
@@ -213,12 +227,41 @@ def _prepare(connection: Connection, path: Path, max_pages: int | None, *, is_sh
     driver.execute("ROLLBACK")
     if tables and application != APPLICATION_ID:
         raise FormatMismatch(f"{path}: it is a database of another program; name another folder")
+    if not to_wal_mode(driver):
+        kind, meaning = _why_not(path) or _MEANINGS[sqlite3.SQLITE_IOERR]
+        raise kind(f"{path}: {meaning}")
     for setting in _SETTINGS:
         driver.execute(setting)
     if max_pages is not None:
         driver.execute(f"PRAGMA max_page_count = {max_pages:d}")
     if not application:
         driver.execute(f"PRAGMA application_id = {APPLICATION_ID:d}")
+
+
+def twice(do: Callable[[], T]) -> T:
+    """Try a second time, at once, if SQLite reports a failure of the disk: it may pass. Raises: what the second try does."""
+    try:
+        return do()
+    except (DBAPIError, sqlite3.Error) as error:
+        if _code_of(error) not in _PASSING:
+            raise
+    return do()
+
+
+def _code_of(error: Exception) -> int:
+    """The primary result code; 0 if it is no error of SQLite."""
+    cause = error.orig if isinstance(error, DBAPIError) else error
+    code: int = getattr(cause, "sqlite_errorcode", 0)
+    return code & 0xFF
+
+
+def to_wal_mode(driver: sqlite3.Connection) -> bool:
+    """Write changes to a log first from now on; whether that is so. Raises: sqlite3.Error; this connection is of no use then.
+
+    After a failure SQLite reports WAL mode although the file is not in it, and the process is in its own way later.
+    """
+    (mode,) = driver.execute("PRAGMA journal_mode = WAL").fetchone()
+    return bool(mode == "wal")
 
 
 def _why_not(path: Path) -> tuple[type[FrontierError], str] | None:
@@ -229,19 +272,35 @@ def _why_not(path: Path) -> tuple[type[FrontierError], str] | None:
         return StoreUnavailable, "it is a folder; a file is needed"
     places = [place for place in (path.parent, path) if place.exists()]
     if not all(os.access(place, os.R_OK | os.W_OK) for place in places):
-        return StoreFull, "it cannot be written: a read-only disk or no permission; change that and run again"
-    lacking = lacking_room(path)
-    return None if lacking is None else _NO_ROOM[lacking]
+        return StoreFull, _NOT_WRITABLE
+    return _NO_ROOM.get(lacking_room(path) or 0)
 
 
 def lacking_room(file: Path) -> int | None:
-    """Why the file or its log has no room to grow: ENOSPC of the disk, EFBIG of the process; None if both have."""
+    """Why nothing can be written to the file or its log, as an errno; None if it can.
+
+    SQLite reports a full disk as such only if a write fails; if another call does, it is an I/O error. So the disk is asked,
+    and a small file is written next to it: a quota is seen by that alone.
+    """
     disk = os.statvfs(file.parent)
     if disk.f_bavail * disk.f_frsize < _LEAST_ROOM_BYTES:
         return errno.ENOSPC
     limit, _ = resource.getrlimit(resource.RLIMIT_FSIZE)
     longest = max((one.stat().st_size for one in (file, log_of(file)) if one.exists()), default=0)
-    return errno.EFBIG if limit != resource.RLIM_INFINITY and limit - longest < _LEAST_ROOM_BYTES else None
+    if limit != resource.RLIM_INFINITY and limit - longest < _LEAST_ROOM_BYTES:
+        return errno.EFBIG
+    return _refused(file.with_name(f"{file.name}.tried"))
+
+
+def _refused(file: Path) -> int | None:
+    """Why a new file cannot be written and synced; None if it can. Removes it again."""
+    try:
+        write_file(file, bytes(_LEAST_ROOM_BYTES))
+    except OSError as error:
+        return error.errno
+    with suppress(OSError):
+        file.unlink()
+    return None
 
 
 def identity_of(file: Path) -> dict[str, str]:
@@ -357,11 +416,6 @@ class OwnerFile:
 #: Rows that are counted when a file was not closed in order: five seconds at most.
 CHECKED_ROWS = 1_000_000
 
-#: Primary result codes of SQLite that may go by themselves.
-_PASSING = frozenset({
-    sqlite3.SQLITE_FULL, sqlite3.SQLITE_IOERR, sqlite3.SQLITE_READONLY, sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_NOMEM
-})  # fmt: skip
-
 
 class SqliteFile:
     """A crawl in a file of SQLite. Its connection has no other side, so it is never lost."""
@@ -431,14 +485,17 @@ class SqliteFile:
     def announce(self, connection: Connection, owner: str) -> None:  # noqa: ARG002  a file needs no connection
         """Write it into a file next to the database. Workers have rows instead."""
         if not self._is_shared:
-            self._owner.write(owner)
+            try:
+                self._owner.write(owner)
+            except OSError as error:
+                raise unwritable(self.place, error) from error
 
     def let_go(self, connection: Connection, *, clean: bool) -> None:
         """Fold the log into the file, if the end is clean; remove the owner's line."""
         if self._is_shared:
             return
         if clean:
-            fold_log(connection)
+            twice(lambda: fold_log(connection))
             self._closed = int(fetch(connection, statements.FACT, ("epoch",))[0][0])
         self._owner.remove()
 
@@ -463,6 +520,5 @@ class SqliteFile:
 
     def is_passing(self, error: Exception) -> bool:
         """A full, read-only or failing disk may be repaired meanwhile; another worker ends its transaction."""
-        cause = error.orig if isinstance(error, DBAPIError) else error
-        code = getattr(cause, "sqlite_errorcode", 0) & 0xFF
+        code = _code_of(error)
         return code in _PASSING or (self._is_shared and code == sqlite3.SQLITE_BUSY)

@@ -18,7 +18,7 @@ import time
 from collections import deque
 from collections.abc import Callable, Collection, Iterator, Mapping
 from concurrent.futures import Future
-from contextlib import closing
+from contextlib import ExitStack, closing
 from functools import partial
 from pathlib import Path
 from threading import Condition, Lock, Thread
@@ -41,7 +41,7 @@ from anabranch.frontier.stores.contract import (
 )
 from anabranch.frontier.stores.sql import reading, worker
 from anabranch.frontier.stores.sql.reading import Asked, Item, Question
-from anabranch.frontier.stores.sql.sqlite import SqliteFile, owner_line
+from anabranch.frontier.stores.sql.sqlite import SqliteFile, owner_line, twice
 from anabranch.frontier.stores.sql.work import Database, Patience, Session, Work, refuse
 from anabranch.frontier.stores.sql.worker import Shared, ShareWorker
 from anabranch.frontier.stores.sql.writing import Owner, SoleOwner
@@ -377,9 +377,8 @@ class SqlStore:
         """The thread, from the opening to the end of the FIFO. `open` raises an error of the opening, `close` a later one."""
         failure: FrontierError = StoreUnavailable(f"{self._database.place}: the store is not open")
         try:
-            with closing(Session(self._database)) as session:
-                opening = tables(session.connection)
-                self._database.announce(session.connection, owner_line(time.time()))
+            session, opening = self._begun(tables)
+            with closing(session):
                 opened.set_result(opening)
                 work = Work(session, self._owner, opening, self._seen, post, self._patience)
                 for group in self._fifo.groups():
@@ -397,6 +396,20 @@ class SqlStore:
             self._fifo.close()
             for group in self._fifo.groups():
                 refuse(group, failure)
+
+    def _begun(self, tables: Callable[[Connection], Opening]) -> tuple[Session, Opening]:
+        """Open the tables. In a file there is a second try: what was begun leaves nothing, as after a kill."""
+
+        def begin() -> tuple[Session, Opening]:
+            with ExitStack() as stack:
+                session = Session(self._database)
+                stack.callback(session.close)
+                opening = tables(session.connection)
+                self._database.announce(session.connection, owner_line(time.time()))
+                stack.pop_all()
+            return session, opening
+
+        return twice(begin) if isinstance(self._database, SqliteFile) else begin()
 
     def _take_gates(self, connection: Connection, now_s: float, limit: int, lanes: int) -> GatesRead:
         return reading.take_gates(connection, now_s, limit, lanes, self._owner.serving)

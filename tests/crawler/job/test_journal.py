@@ -508,6 +508,32 @@ async def test_what_fails_at_the_end_is_raised_to_who_closes(log: Path) -> None:
     assert content(log) == b"a\n"
 
 
+async def test_the_first_failure_of_the_end_counts_and_is_one_of_the_journal(log: Path) -> None:
+    """What fails after it may fail by the same disk. The line names the file."""
+    full = Unclosable(OSError(errno.ENOSPC, os.strerror(errno.ENOSPC)))
+    journal = Journal(full, Unclosable(OSError(errno.EIO, os.strerror(errno.EIO))), LineFile(log, "crawl_log"))
+    with pytest.raises(DiskFull, match=r"^broken: no space left on device; free some space"):
+        await journal.close()
+
+
+class Untruncated(LineFile):
+    """A file that the disk does not let be cut."""
+
+    def take_back(self) -> None:
+        raise OSError(errno.EIO, os.strerror(errno.EIO), str(self.path))
+
+
+async def test_a_disk_that_takes_nothing_back_prints_no_traceback(log: Path, small_files: int) -> None:
+    """It is no defect of ours: a line says what is left."""
+    journal = Journal(Untruncated(log, "crawl_log"))
+    with structlog.testing.capture_logs() as events, pytest.raises(DiskFull):
+        await journal.write(lines(b"b" * small_files + b"\n"))
+    await journal.close()
+    assert [(event["log_level"], "exc_info" in event, str(log) in event["error"]) for event in events] == [
+        ("warning", False, True)
+    ]
+
+
 async def test_a_lack_of_memory_is_told_as_one(log: Path) -> None:
     """It is no defect of ours: the line says what to do, and no traceback is logged."""
     journal = Journal(LineFile(log, "crawl_log"), Broken(MemoryError()))

@@ -8,6 +8,7 @@ from anabranch.crawler.outcomes.endings import (
     ending_text,
     exit_code,
     failure_code,
+    first_foreseeable,
     first_of,
     is_over,
     with_failures,
@@ -21,6 +22,14 @@ def test_the_first_single_error_of_a_group_is_found_however_deep_it_lies() -> No
     first = JournalFull("first")
     assert first_of(ExceptionGroup("", [ExceptionGroup("", [first]), JournalFull("second")])) is first
     assert first_of(ExceptionGroup("", [first, JournalFull("second")])) is first
+
+
+def test_of_errors_that_follow_each_other_the_first_foreseeable_one_is_reported() -> None:
+    """Closing the filter failed by the disk that the log had found full; a defect in between says nothing to an operator."""
+    first, defect, last = JournalFull("first"), KeyError("odd"), StoreFull("last")
+    defect.__context__, last.__context__ = first, defect
+    assert first_foreseeable(last) is first
+    assert first_foreseeable(only := UsageError("x")) is only
 
 
 @pytest.mark.parametrize(

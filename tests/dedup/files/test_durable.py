@@ -405,3 +405,18 @@ def test_a_mark_follows_what_is_written_cut_and_rotated(path: Path) -> None:
     file.close()
     assert len({*seen}) == 4
     assert [mark.size for mark in seen] == [0, 2, 2, 0]
+
+
+@pytest.mark.parametrize("call", ["write", "fdatasync", "ftruncate"])
+def test_an_error_of_a_descriptor_names_the_file(path: Path, monkeypatch: pytest.MonkeyPatch, call: str) -> None:
+    """The system's error has no name, and an operator has many files."""
+    file = AppendOnlyFile(path)
+    file.write(b"not kept\n")
+    monkeypatch.setattr(os, call, refuse)
+    with pytest.raises(OSError, match="no") as raised:
+        file.append(b"a\n")
+    assert raised.value.filename == str(path)
+    file.close()
+    with pytest.raises(OSError, match="no") as raised, durable.descriptor(path, os.O_RDWR) as fd:
+        getattr(os, call)(fd, b"" if call == "write" else 0)
+    assert raised.value.filename == str(path)

@@ -73,3 +73,20 @@ def test_the_lock_of_a_file_that_was_removed_is_not_taken(tmp_path: Path, monkey
     assert len(removed) == 2
     assert os.path.samestat(os.fstat(fd), path.stat())
     os.close(fd)
+
+
+def test_a_disk_that_takes_half_leaves_no_wrong_holder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The first digits would be the id of another process. An error names the file."""
+    whole = os.pwrite
+    monkeypatch.setattr(os, "pwrite", lambda fd, data, at: whole(fd, data[: len(data) // 2 or 1], at))
+    fd = lock_file(tmp_path / "lock")
+    assert lock_holder(fd) == os.getpid()
+    os.close(fd)
+
+    def refuse(fd: int, length: int) -> None:
+        raise OSError(errno.ENOSPC, "full")
+
+    monkeypatch.setattr(os, "ftruncate", refuse)
+    with pytest.raises(OSError, match="full") as raised:
+        lock_file(tmp_path / "lock")
+    assert raised.value.filename == str(tmp_path / "lock")
