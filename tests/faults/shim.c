@@ -1,7 +1,6 @@
 /* Lets one call of the system fail, or kills the process there: LD_PRELOAD=shim.so, and in the environment
 
      FAULT_PATH    only calls on files whose path contains this; without it nothing happens
-     FAULT_NOT     not those whose path contains one of these, separated by commas
      FAULT_KINDS   letters of the calls: w write, f sync, r rename, t truncate and allocate, o create, m map (all of them)
      FAULT_N       the number of the call, from 0 on; without it calls are only listed
      FAULT_ERROR   an errno; or KILL: SIGKILL before the call; TEAR: SIGKILL after half of a write; SHORT: half of it is written
@@ -26,7 +25,7 @@
 
 enum { KILL = -1, TEAR = -2, SHORT = -3 };
 
-static const char *path_part, *not_part, *kinds, *log_file;
+static const char *path_part, *kinds, *log_file;
 static long number = -1, calls = 1, count;
 static int error;
 
@@ -39,7 +38,6 @@ static int is_on(void) {
     if (path_part) return 1;
     if (!(text = getenv("FAULT_PATH"))) return 0;
     if ((kinds = getenv("FAULT_KINDS")) == NULL) kinds = "wfrtom";
-    not_part = getenv("FAULT_NOT");
     log_file = getenv("FAULT_LOG");
     if (getenv("FAULT_N")) number = atol(getenv("FAULT_N"));
     if (getenv("FAULT_CALLS")) calls = atol(getenv("FAULT_CALLS"));
@@ -61,17 +59,6 @@ static void list_call(long n, char kind, const char *path, int fails) {
     close(fd);
 }
 
-static int is_left_out(const char *path) {
-    char part[256];
-    for (const char *from = not_part; from && *from; ) {
-        size_t length = strcspn(from, ",");
-        snprintf(part, sizeof part, "%.*s", (int)length, from);
-        if (strstr(path, part)) return 1;
-        from += length + (from[length] == ',');
-    }
-    return 0;
-}
-
 /* Whether this call is to fail; kills the process if that is wanted before the call. */
 static int fails(char kind, int fd, const char *path) {
     char found[4096], link[64];
@@ -83,7 +70,7 @@ static int fails(char kind, int fd, const char *path) {
         found[length] = 0;
         path = found;
     }
-    if (!strstr(path, path_part) || is_left_out(path)) return 0;
+    if (!strstr(path, path_part)) return 0;
     long n = __sync_fetch_and_add(&count, 1);
     int does = number >= 0 && n >= number && (calls == 0 || n < number + calls);
     if (log_file) list_call(n, kind, path, does);

@@ -5,9 +5,11 @@ from __future__ import annotations
 import os
 import shutil
 import subprocess
-from collections.abc import Iterator, Sequence
+import sys
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import NamedTuple
 from unittest.mock import patch
 
@@ -40,18 +42,17 @@ def compiled(*folders: Path) -> Path:
 
 
 @contextmanager
-def preloaded(library: Path) -> Iterator[None]:
+def preloaded() -> Iterator[None]:
     """While entered, processes that are started from `PRELOAD` have the library, and so has every fresh one."""
-    with patch.dict(os.environ, LD_PRELOAD=str(library)):
-        yield
+    with TemporaryDirectory() as folder, TemporaryDirectory(dir=sys.prefix) as beside_installed_code:
+        library = compiled(Path(folder), Path(beside_installed_code))
+        with patch.dict(os.environ, LD_PRELOAD=str(library)):
+            yield
 
 
-def variables(
-    folder: Path, *, kinds: str = "wfrtom", log: Path | None = None, without: Sequence[str] = ()
-) -> dict[str, str]:
-    """What a process needs to have its calls on the files in a folder counted. `without`: parts of paths that are left out."""
-    found = {"FAULT_PATH": str(folder), "FAULT_KINDS": kinds}
-    return found | ({"FAULT_LOG": str(log)} if log else {}) | ({"FAULT_NOT": ",".join(without)} if without else {})
+def variables(folder: Path, log: Path) -> dict[str, str]:
+    """What a process needs to have its calls on the files in a folder counted, and listed in the log."""
+    return {"FAULT_PATH": str(folder), "FAULT_LOG": str(log)}
 
 
 def fault(number: int, error: str, *, calls: int = 1) -> dict[str, str]:
