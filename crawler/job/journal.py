@@ -199,8 +199,10 @@ class Journal:
             may_begin = monotonic() + GROUP_S if len(group) >= LARGE_GROUP else 0.0
             try:
                 entries, failed = self._append(group) if self._failed is None else ((), self._failed)
+                first = failed
                 while failed is not None and failed is not self._failed and self._may_try_again(failed):
                     entries, failed = self._append(group)
+                failed = failed and first  # of the same disk another file may fail next time
                 self._report_trouble("")
             except Exception as error:  # noqa: BLE001 - without the thread the writers would wait forever
                 entries, failed = (), _failure(error, self._sinks[0].path)

@@ -516,6 +516,28 @@ async def test_the_first_failure_of_the_end_counts_and_is_one_of_the_journal(log
         await journal.close()
 
 
+class FullLater(LineFile):
+    """A file that takes one group and is full then."""
+
+    tries = 0
+
+    def append(self, entries: Sequence[JournalEntry]) -> None:
+        self.tries += 1
+        if self.tries > 1:
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        super().append(entries)
+
+
+async def test_of_several_tries_the_first_failure_counts(log: Path) -> None:
+    """Of the same disk another file may fail at the next one."""
+    full = Broken(OSError(errno.ENOSPC, os.strerror(errno.ENOSPC)))
+    journal = Journal(later := FullLater(log, "crawl_log"), full, retry_s=0.01)
+    with pytest.raises(DiskFull, match=r"^broken: no space left on device"):
+        await journal.write(lines(b"a\n"))
+    assert later.tries > 1
+    await journal.close()
+
+
 class Untruncated(LineFile):
     """A file that the disk does not let be cut."""
 
