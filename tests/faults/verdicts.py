@@ -43,6 +43,8 @@ _PATIENT = frozenset(
 )
 #: The warning of a crawl whose WARC files the next run finishes.
 _LEFT = "a WARC file is left open"
+#: That of a crawl whose logs wait for room. Meanwhile the store or the filter may give up.
+_WAITS = "the crawl waits"
 
 
 def first_causes(failed: Sequence[Call], warned: str) -> list[str]:
@@ -51,13 +53,14 @@ def first_causes(failed: Sequence[Call], warned: str) -> list[str]:
     Who syncs a folder may name the file that is new in it; files without a name are bodies, in other hands at the same time.
     """
     found = [f"{re.escape(str(file_of(call.path)))}: " for call in failed if "#" in call.path]
+    is_over = False
     for call in failed:
         file = file_of(call.path)
         within = r"(/[^/:) ]+)?" if call.kind == "f" else ""
-        found.append(f"{re.escape(str(file))}{_SUFFIX}?{within}[:) ]")
+        if not is_over or (_WAITS in warned and "state" in file.parts):
+            found.append(f"{re.escape(str(file))}{_SUFFIX}?{within}[:) ]")
         is_left = _LEFT in warned and "warc" in {file.name, file.parent.name}
-        if file.name not in _PATIENT and not is_left:
-            break
+        is_over = is_over or (file.name not in _PATIENT and not is_left)
     return found
 
 
