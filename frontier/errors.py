@@ -142,7 +142,7 @@ def unwritable(what: str, error: OSError) -> StoreUnavailable:
         return StoreDamaged(f"{message}; move that folder away and run again")
     if error.errno == errno.ENAMETOOLONG:
         return StoreUnavailable(f"{message}; choose a folder with a shorter name")
-    if error.errno in _FULL:
+    if error.errno is None or error.errno in _FULL:  # a filter of others may raise one without a number
         return StoreFull(message)
     return StoreUnavailable(f"{message}; look at the disk and run again")
 

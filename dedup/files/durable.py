@@ -41,12 +41,12 @@ def store_full_errors(path: Path) -> Iterator[None]:
 
 @contextlib.contextmanager
 def errors_named(path: Path) -> Iterator[None]:
-    """Inside, an OSError of a call on a descriptor names the file. Cost: 1 µs."""
+    """Inside, an OSError of a call on a descriptor names the file, or the one that an unfinished one becomes. Cost: 1 µs."""
     try:
         yield
     except OSError as error:
         if error.filename is None:
-            error.filename = str(path)
+            error.filename = str(path).removesuffix(UNFINISHED)
         raise
 
 

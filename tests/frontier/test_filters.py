@@ -985,4 +985,4 @@ def test_a_disk_that_takes_half_leaves_a_whole_line(tmp_path: Path, monkeypatch:
     whole = os.pwrite
     monkeypatch.setattr(os, "pwrite", lambda fd, data, at: whole(fd, data[: len(data) // 2 or 1], at))
     last.note(7)
-    last.require_in(opening, is_old=True)
+    last.require_in(opening, is_old=True, is_elsewhere=False)

@@ -236,7 +236,7 @@ def test_a_lock_that_cannot_be_written_is_no_leak(directory: Path, monkeypatch: 
 
     with monkeypatch.context() as patch:
         patch.setattr(os, "pwrite", refuse)
-        with pytest.raises(DiskFull, match=f"^{directory}: no space left on device; "):
+        with pytest.raises(DiskFull, match=f"^{directory}/state/lock: no space left on device; "):
             JobFolder.open(directory)
     JobFolder.open(directory).close()
 
