@@ -8,7 +8,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from anabranch.crawler.cli.terminal import say
-from anabranch.crawler.outcomes.endings import FORESEEABLE, failure_code, first_foreseeable
+from anabranch.crawler.outcomes.endings import FORESEEABLE, failure_code, first_failure
 from anabranch.crawler.outcomes.errors import ExitCode, deciding, storage_error
 from anabranch.crawler.report.logs import configure_logs
 from anabranch.crawler.report.table import escaped, escaped_lines
@@ -30,7 +30,7 @@ def guarded(run: Callable[[], int | None], *, verbosity: int = 0, interrupted: E
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return ExitCode.READER_GONE
     except (UnknownQueue, DumpDamaged, *FORESEEABLE) as last:
-        error = first_foreseeable(last)
+        error = first_failure(last)
         code = ExitCode.USAGE if isinstance(error, DumpDamaged) else failure_code(error)
         message = escaped(str(error))
         if len(message) > _MOST_CHARS:  # it quotes the command line, or a name from the web

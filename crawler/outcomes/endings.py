@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from enum import Enum
 
-from anabranch.crawler.outcomes.errors import CrawlerError, ExitCode
+from anabranch.crawler.outcomes.errors import CrawlerError, ExitCode, JournalFailed, StorageError
 from anabranch.frontier.errors import (
     FormatMismatch,
     FrontierError,
     PolicyError,
     StoreDamaged,
     StoreFull,
+    StoreInUse,
     StoreUnavailable,
     UnknownQueue,
     first_cause,
@@ -149,9 +150,16 @@ def failure_code(error: Exception) -> ExitCode:
     )
 
 
-def first_foreseeable(error: Exception) -> Exception:
-    """The first of the foreseeable errors that led to this one, which counts: what fails after it may fail by it. Pure."""
-    return first_cause(error, lambda one: isinstance(one, FORESEEABLE))
+def first_failure(error: Exception) -> Exception:
+    """The first of the failures of files and stores that led to this one, which counts: what fails later may fail by it.
+
+    Any other error is returned as it is: a command may try one way, and then say more of another. Pure.
+    """
+    return first_cause(error, _is_failure) if _is_failure(error) else error
+
+
+def _is_failure(error: BaseException) -> bool:
+    return isinstance(error, StorageError | JournalFailed | StoreUnavailable) and not isinstance(error, StoreInUse)
 
 
 def first_of(group: BaseExceptionGroup[Exception]) -> Exception:

@@ -29,7 +29,7 @@ from anabranch.crawler.outcomes.endings import (
     FORESEEABLE,
     WhyEnded,
     exit_code,
-    first_foreseeable,
+    first_failure,
     first_of,
     with_failures,
 )
@@ -150,7 +150,7 @@ class CrawlController:
                     raise
                 log.warning("the store was set back; the crawl goes on with what it has", reason=str(lost))
             except FORESEEABLE as error:
-                failed = self._report_error or first_foreseeable(error)
+                failed = self._report_error or first_failure(error)
             else:
                 return self.facts
             if failed is not None:  # not in its handler: that would change what it says of its own cause

@@ -8,7 +8,7 @@ from anabranch.crawler.outcomes.endings import (
     ending_text,
     exit_code,
     failure_code,
-    first_foreseeable,
+    first_failure,
     first_of,
     is_over,
     with_failures,
@@ -24,12 +24,23 @@ def test_the_first_single_error_of_a_group_is_found_however_deep_it_lies() -> No
     assert first_of(ExceptionGroup("", [first, JournalFull("second")])) is first
 
 
-def test_of_errors_that_follow_each_other_the_first_foreseeable_one_is_reported() -> None:
+def test_of_errors_that_follow_each_other_the_first_failure_one_is_reported() -> None:
     """Closing the filter failed by the disk that the log had found full; a defect in between says nothing to an operator."""
     first, defect, last = JournalFull("first"), KeyError("odd"), StoreFull("last")
     defect.__context__, last.__context__ = first, defect
-    assert first_foreseeable(last) is first
-    assert first_foreseeable(only := UsageError("x")) is only
+    assert first_failure(last) is first
+    assert first_failure(only := UsageError("x")) is only
+
+
+def test_an_attempt_that_failed_before_does_not_count() -> None:
+    """A command asks a running crawl first, then the job's files."""
+    for attempt, then in (
+        (UsageError("no worker is at work"), StoreFull("x")),
+        (StoreInUse("x"), StoreFull("x")),
+        (StoreFull("x"), UsageError("better")),
+    ):
+        then.__context__ = attempt
+        assert first_failure(then) is then
 
 
 @pytest.mark.parametrize(
