@@ -195,9 +195,7 @@ class Joined(NamedTuple):
     now_s: float  #: by the server's clock
     round: int  #: the job's
     added: int  #: seeds that the job did not have
-    absent: str = (
-        ""  #: of another round, and of a job that was stopped or finished: the workers that are to be started, too
-    )
+    absent: str = ""  #: the other workers that are to be started, if the job runs again
 
 
 #: The name of the fact that has `RunBegin`.
@@ -278,7 +276,8 @@ def join(database: JobDatabase, wanted: Wanted, who: Applicant) -> Joined:
             _begin_order(connection, wanted)
             put_wish(connection, Wish.RUN)
             _note_begin(connection)
-        put_desired_state(connection, DesiredState.RUN if wanted.leads else desired_state(connection))
+        if wanted.leads:  # a process that joins late must not withdraw a stop of its job
+            put_desired_state(connection, DesiredState.RUN)
         return Joined(
             job=job,
             name=name,
@@ -291,9 +290,9 @@ def join(database: JobDatabase, wanted: Wanted, who: Applicant) -> Joined:
 
 
 def _admit(place: str, connection: Connection, wanted: Wanted, names: tuple[str, str], *, is_added: bool) -> str:
-    """Which other workers are to be started, if the job was stopped or finished or begins another round.
+    """Check that a worker may join. Returns the other workers that are to be started, if the job runs again.
 
-    `names` are the one that the worker asks for and the one that it gets. Processes go by their parent.
+    `names`: the name that the worker asks for and the one that it gets. Processes always may: their parent has joined before.
 
     Raises: StaysAway if the job, or the worker of one of these names, is not to run.
     """

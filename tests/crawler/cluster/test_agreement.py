@@ -245,6 +245,15 @@ def test_a_job_is_finished_only_if_nothing_is_queued_and_every_seed_was_tried(
     assert joined(database, order).is_first
 
 
+def test_a_process_that_joins_does_not_withdraw_a_stop(database: JobDatabase, store: Path | str) -> None:
+    """The job's state stays RUN for processes of one machine, so the wish alone stops them."""
+    order = order_of(store)
+    joined(database, order)
+    database.do(partial(put_wish, wanted=Wish.STOP))
+    joined(database, order, leads=False)
+    assert database.do(wish)[1] is Wish.STOP
+
+
 def test_a_job_of_an_earlier_version_is_wanted(database: JobDatabase, store: Path | str, tmp_path) -> None:
     """It has no such fact, whatever was wished last; who joins first writes it."""
     order = order_of(store)
