@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Collection, Sequence
+from contextlib import suppress
 from typing import TYPE_CHECKING, NamedTuple
 
 from anabranch.crawler.job.changes import change_order
@@ -29,6 +30,7 @@ from anabranch.crawler.run.status import MOST_LOOKED_AT, with_failures_of
 from anabranch.crawler.run.verbs import RETRY, Arguments, Facts, answer_running
 from anabranch.crawler.urls.parsing import canonical
 from anabranch.frontier.cancellation import or_closed, to_the_end
+from anabranch.frontier.errors import FrontierError
 from anabranch.frontier.times import counted, duration_words
 
 if TYPE_CHECKING:  # commands on a job need none of it
@@ -42,6 +44,8 @@ REPORT, METRICS = "report", "crawl-metrics"
 
 #: Rows of a report by default; and at most, since an answer is one line.
 LIMIT, MOST = 1000, 100_000
+#: A status waits so long for the reasons of failures, which come from the store.
+_FAILURES_S = 2.0
 #: The limits of a job as a whole.
 LIMIT_KEYS = frozenset({"limits.pages", "limits.bytes", "limits.time"})
 
@@ -92,10 +96,17 @@ class CrawlVerbs:
             return self._metrics()
         elif verb != STATUS:
             return await self._of_frontier(verb, given)
-        core = self._parts.frontier.core
-        if 0 < core.counts().failed <= MOST_LOOKED_AT:
-            return with_failures_of(self._status(), await asyncio.to_thread(core.operations.failures))
-        return self._status()
+        return await self._status_with_failures()
+
+    async def _status_with_failures(self) -> Facts:
+        """The status. While the store waits for its disk or server it answers late, so reasons of failures are left out."""
+        facts, core = self._status(), self._parts.frontier.core
+        if not 0 < core.counts().failed <= MOST_LOOKED_AT or facts["trouble"]:
+            return facts
+        with suppress(TimeoutError, FrontierError):  # the trouble may begin just now
+            async with asyncio.timeout(_FAILURES_S):
+                return with_failures_of(facts, await asyncio.to_thread(core.operations.failures))
+        return facts
 
     async def _of_frontier(self, verb: str, given: Arguments) -> Facts:
         """A verb of `run.verbs`."""

@@ -123,6 +123,23 @@ async def test_pause_and_resume_answer_with_what_then_holds(crawl) -> None:
     assert await crawl.ask(RESUME) == {"phase": "running"}
 
 
+async def test_a_store_that_waits_does_not_hold_up_the_status(crawl, monkeypatch) -> None:
+    """Known trouble: it is not asked. Trouble that begins just now: it is waited for no longer than a moment."""
+    crawl.frontier.finish(await crawl.frontier.lease(), Outcome(OutcomeKind.FAILED, status=503))
+    status = {"phase": "running", "trouble": "", "failures": []}
+    monkeypatch.setattr(crawl.verbs, "_status", lambda: dict(status))
+    is_back, operations = threading.Event(), type(crawl.frontier.core.operations)
+    monkeypatch.setattr(operations, "failures", lambda _: {503: 1})
+    assert [one["count"] for one in (await crawl.ask(STATUS))["failures"]] == [1]
+    with monkeypatch.context() as away:
+        away.setattr(operations, "failures", lambda _: is_back.wait(20) and {})
+        away.setattr("anabranch.crawler.run.crawl_verbs._FAILURES_S", 0.01)
+        assert await crawl.ask(STATUS) == status
+        is_back.set()
+    status["trouble"] = "the store: the disk is full"
+    assert await crawl.ask(STATUS) == status
+
+
 async def test_metrics_are_numbers_by_name(crawl) -> None:
     """Whoever may use the socket can serve them."""
     assert await crawl.ask(METRICS) == {"anabranch_pages_total": 1}
