@@ -43,7 +43,7 @@ def _source() -> str:
 
 
 def _pip() -> str:
-    """How a shell calls the pip that installs for this Python. Environments of uv have none: then any other one does it."""
+    """The shell command of the pip that installs for this Python. An environment of uv has no pip, so another pip is named."""
     found = shutil.which("pip")
     if found is not None and Path(found).parent == Path(sys.executable).parent:
         return "pip"

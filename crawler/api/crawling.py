@@ -23,7 +23,7 @@ from anabranch.crawler.job.folder import JobFolder
 from anabranch.crawler.job.frontier import is_over
 from anabranch.crawler.job.seeding import SeedFact
 from anabranch.crawler.job.seeds import SEED_BOOK, Seed, SeedBook, read_seeds
-from anabranch.crawler.operate.retried import skipped_facts, summed, the_rest, whole
+from anabranch.crawler.operate.retried import joined_results, next_arguments, skipped_facts, without_place
 from anabranch.crawler.order.order import CrawlOrder
 from anabranch.crawler.outcomes.endings import WhyEnded, exit_code
 from anabranch.crawler.outcomes.errors import BadArgument, ExitCode, NoSeeds, UsageError
@@ -220,9 +220,9 @@ class Crawl:
         chosen = {"statuses": list(statuses) or None, "host": host, "since_s": since_s}
         arguments = {"is_crawl": True, **{name: value for name, value in chosen.items() if value is not None}}
         facts = await self._ask(RETRY, arguments)
-        while (begun := the_rest(arguments, facts)) is not None:
-            facts = summed(facts, await self._ask(RETRY, begun))
-        return {"running": True, "start": "", **whole(facts)}
+        while (following := next_arguments(arguments, facts)) is not None:
+            facts = joined_results(facts, await self._ask(RETRY, following))
+        return {"running": True, "start": "", **without_place(facts)}
 
     async def pause(self) -> None:
         """Start no fetch until `resume`."""

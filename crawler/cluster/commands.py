@@ -1,7 +1,7 @@
 """What the operator wants of a job's workers: that all of them run, pause or stop, and verbs that one of them answers.
 
 The desired state of a job says whether it is to be crawled. It is a fact of the job and outlives its workers, so a worker that
-a supervisor starts again does not undo a stop. Of a worker the same holds: one that was drained stays away.
+a supervisor starts again does not undo a stop. A worker that was drained stays away in the same way.
 
 A wish has a number that grows; each worker notes the last one that it has followed. A command is a row for one worker, which
 writes the answer into it; who asked reads it, and removes the row.
@@ -52,7 +52,7 @@ def put_desired_state(connection: Connection, state: DesiredState) -> None:
 
 
 def note_finished(connection: Connection, seeds: int) -> bool:
-    """Record FINISHED if nothing is queued and the job has no more seeds than the caller has tried; whether it was recorded."""
+    """Record FINISHED if nothing is queued and the caller has tried all seeds of the job. Returns whether it was recorded."""
     lock_job(connection)
     ((last,),) = fetch(connection, "SELECT coalesce(max(number), 0) FROM job_seed")
     counts = job_counts(connection)
@@ -76,9 +76,9 @@ def put_drained(connection: Connection, name: str, *, is_drained: bool) -> None:
 
 
 def absent_workers(connection: Connection, but: str = "") -> str:
-    """The workers that have joined and are neither at work nor drained, each with its machine if that is known, by name.
+    """Names the workers that have joined and are neither at work nor drained, each with its machine if that is known.
 
-    `but`: one that is left out.
+    `but` is left out. At most 20 are named. Empty: there are none.
     """
     if not has_workers(connection):
         return ""
@@ -96,7 +96,8 @@ def absent_workers(connection: Connection, but: str = "") -> str:
         for name, machine in sorted(machines.items())
         if name not in out
     ]
-    return ", ".join(absent[:_MOST_NAMED]) + (f" and {len(absent) - _MOST_NAMED} more" * (len(absent) > _MOST_NAMED))
+    named = ", ".join(absent[:_MOST_NAMED])
+    return named if len(absent) <= _MOST_NAMED else f"{named} and {len(absent) - _MOST_NAMED} more"
 
 
 class Wish(StrEnum):

@@ -138,7 +138,7 @@ class DatabaseJob:
         """By the workers, each for what it has skipped; of processes of this machine, in their files if none is at work."""
         with self._shared(reads=False) as job:
             try:
-                return VerbAnswer(job.answer(RETRY_SKIPPED, {}), is_running=True)
+                found = VerbAnswer(job.answer(RETRY_SKIPPED, {}), is_running=True)
             except NoWorkers:
                 if job.folder is None:
                     raise UsageError(f"{job.place}: each worker knows what it has skipped; start them first") from None
@@ -146,9 +146,12 @@ class DatabaseJob:
                 with opened_whole(job) as (frontier, order, _):
                     key = Canonicalizer(order.urls.canonicalization).key
                     return VerbAnswer({"queued": retry_skipped_of_stopped(states, frontier, key)}, is_running=False)
+            if found.facts["queued"]:
+                job.want_run()
+            return found
 
     def start_hint(self) -> str:
-        """From rows: which workers are to be started."""
+        """Names the workers to start, from rows."""
         with self._shared(reads=True) as job:
             return f"no worker of this job is running; {job.start_hint()}" if job.folder is None else HOW_TO_START
 
@@ -250,7 +253,7 @@ class DatabaseJob:
 
 @contextmanager
 def _whole(job: SharedJob, *, reads: bool) -> Iterator[WholeJob]:
-    """The job, held and open. A temporary copy of its rows if it is only read and names policies that must not run.
+    """The job, held and open; or, to read a job that names policies which must not run, a temporary copy of its rows.
 
     Raises: as `opened_whole`; StorageError.
     """
@@ -291,7 +294,7 @@ def worker_facts(line: WorkerLine) -> Facts:
 
 
 def _drained_facts(name: str) -> Facts:
-    """The same of a worker that was drained and has left. Pure."""
+    """A worker that was drained and has left, as `workers --json` shows it. Pure."""
     counts: Facts = dict.fromkeys(("shares", "pages", "active"), 0)
     times: Facts = dict.fromkeys(("pages_per_s", "last_beat_s", "lease_s"), 0.0)
     return {"name": name, "state": "drained", **counts, **times, "machine": "", "pid": None}

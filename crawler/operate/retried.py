@@ -19,33 +19,33 @@ def retried_all(answer: Callable[[str, Arguments], VerbAnswer], arguments: Argum
     What was queued stays queued if a later call fails.
     """
     found = answer(RETRY, arguments)
-    while (begun := the_rest(arguments, found.facts)) is not None:
-        later = answer(RETRY, begun)
-        found = later._replace(facts=summed(found.facts, later.facts))
-    return found._replace(facts=whole(found.facts))
+    while (following := next_arguments(arguments, found.facts)) is not None:
+        later = answer(RETRY, following)
+        found = later._replace(facts=joined_results(found.facts, later.facts))
+    return found._replace(facts=without_place(found.facts))
 
 
-def the_rest(arguments: Arguments, facts: Facts) -> Arguments | None:
-    """The arguments of the next call; None: all failures were looked at. Pure."""
+def next_arguments(arguments: Arguments, facts: Facts) -> Arguments | None:
+    """The arguments of the next call, or None if all failures were looked at. Pure."""
     if facts["more"] is None:
         return None
     return {**arguments, "after": facts["more"], "before_s": facts["before_s"]}
 
 
-def summed(before: Facts, later: Facts) -> Facts:
+def joined_results(before: Facts, later: Facts) -> Facts:
     """The results of two calls as one. Pure."""
     return {**later, **{name: before[name] + later[name] for name in _RETRIED}}
 
 
-def whole(facts: Facts) -> Facts:
-    """The result of the last call, without what only the next one needs. Pure."""
+def without_place(facts: Facts) -> Facts:
+    """The result without `more` and `before_s`, which only a next call needs. Pure."""
     return {name: value for name, value in facts.items() if name not in {"more", "before_s"}}
 
 
 def retried_facts(job: OperatedJob, arguments: Arguments) -> Facts:
-    """Queue failures of a job again: whether it runs, the counts, and what is to be started.
+    """Queue failures of a job again. Returns whether it runs, the counts, and what is to be started.
 
-    With the argument `trap`, and no other: what was skipped because a parameter changes nothing.
+    With the argument `trap`, which excludes all others, URLs that were skipped because a parameter changes nothing are queued.
     """
     if arguments.get("trap"):
         facts, is_running = job.retry_skipped()
@@ -62,7 +62,7 @@ def skipped_facts(facts: Facts) -> Facts:
 
 
 def skipped_line(facts: Facts) -> str:
-    """What became of it. Pure."""
+    """How many skipped URLs were queued again, as a line. Pure."""
     return f"{counted(facts['queued'], 'skipped URL')} queued again"
 
 

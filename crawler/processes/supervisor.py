@@ -200,9 +200,9 @@ class Supervisor:
                 self._ended_badly(number, child.pid, report, is_last=deaths > RESTARTS)
 
     def _ended_badly(self, number: int, pid: int, report: Mapping[str, Any] | None, *, is_last: bool) -> None:
-        """A process has died or could not go on, with room on its disks: log it, or fail if it is not to be started again.
+        """Log a process that has died or could not go on although its disks have room; fail if it is not to be started again.
 
-        One that ended for want of room is started again, since there is some now.
+        A process that ended for want of room is started again, since there is room now.
         """
         may_go_on = self._watch.has_begun and not self._ending.is_set()
         if report is not None and (is_last or report["code"] != ExitCode.DISK_FULL or not may_go_on):
@@ -214,7 +214,7 @@ class Supervisor:
             self._fail(WorkerDied(f"process {pid} of worker {number} has died, as {RESTARTS} before it; see the log"))
 
     async def _has_room(self, number: int, report: Mapping[str, Any] | None) -> bool:
-        """Whether the job's disks take more; if they do not, wait until they do, or the crawl ends.
+        """Whether the job's disks had room at the first look. If not, waits until they have, or the crawl ends.
 
         A crawl that has not begun does not wait: its operator is still there.
         """

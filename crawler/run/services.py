@@ -223,9 +223,8 @@ class Services:
         if not self._frontier.core.counts().waiting:
             return
         urls = await asyncio.to_thread(self._earlier_names)
-        with suppress(
-            PolicyError
-        ):  # a user function does not know their queues: the crawl waits without saying for what
+        # If a user function fails for their queues, the crawl waits without saying for what.
+        with suppress(PolicyError):
             for record in await self._frontier.look(self._frontier.core.operations.views.records(urls)):
                 if record is not None and record.state is UrlState.WAITING:
                     self._names.setdefault(record.ordinal, GateKey(host_of(record.url)))

@@ -230,7 +230,7 @@ class SharedJob:
                 break  # else its processes are being started
         if self.at_work():
             self._refuse_silent()
-        number = self.database.do(partial(self._wish, wanted, has_workers=bool(self.at_work())))
+        number = self.database.do(partial(self._wish, wanted, is_crawled=bool(self.at_work())))
         if number is None:
             if silent := self.silent():
                 raise WorkersSilent(f"{self.place}: {_silences(silent)}; nothing was changed")
@@ -238,19 +238,19 @@ class SharedJob:
         self._await_obeyed(number, notify)
         return self.status()
 
-    def _wish(self, wanted: Wish, connection: Connection, *, has_workers: bool) -> int | None:
-        """Record the wish and the state that it means; its number. None, with nothing recorded, if there is nobody to obey."""
+    def _wish(self, wanted: Wish, connection: Connection, *, is_crawled: bool) -> int | None:
+        """Record the wish and the state that it means. Returns its number, or None, with nothing recorded, if nobody obeys."""
         lock_job(connection)
         state = _STATES.get(wanted) if self.folder is None else None
         is_finished = desired_state(connection) is DesiredState.FINISHED
-        if not has_workers and (state is None or (is_finished and state is DesiredState.STOPPED)):
+        if not is_crawled and (state is None or (is_finished and state is DesiredState.STOPPED)):
             return None
         if state is not None:
             put_desired_state(connection, state)
         return put_wish(connection, wanted)
 
     def want_run(self) -> None:
-        """URLs were queued, or are to be: a job in a database that is stopped or finished runs again."""
+        """Let a job in a database that is stopped or finished run again, since URLs were queued, or will be."""
         if self.folder is None:
             self.database.do(partial(put_desired_state, state=DesiredState.RUN))
 
@@ -279,7 +279,7 @@ class SharedJob:
         return self.database.do(drained_workers)
 
     def start_hint(self) -> str:
-        """What is to be started so that a job in a database is crawled: workers that are not at work, by name and machine."""
+        """A line that says what to start so that a job in a database is crawled: its absent workers, by name and machine."""
         which = self.database.do(absent_workers) or "a worker"
         return f"start {which}: the command of each, or `anabranch crawl --store {self.place}`"
 
@@ -314,9 +314,9 @@ class SharedJob:
         raise WorkersSilent(f"{self.place}: {_silences(at_work)}; nothing was changed")
 
     def drain(self, name: str, notify: Callable[[str], None], patience_s: float) -> None:
-        """Have one worker end in order, and wait until it has; `notify` gets a line when it begins to. In a database it stays
-        away until it is let back.
+        """Have one worker end in order, and wait until it has; `notify` gets a line when it begins to.
 
+        A worker of a database stays away until it is let back.
         Raises: UsageError if no worker of that name is at work; WorkersSilent if it takes longer, and it drains all the same.
         """
         at_work = [line.name for line in self.at_work()]
@@ -392,7 +392,7 @@ class SharedJob:
         now = self.snapshot(look)
         if is_free or (not look.at_work and self.folder is None):
             facts = self._status_as_left(look, now)
-            lines = [facts["line"], _silences([] if is_free else look.silent)]  # they hang, or were killed
+            lines = [facts["line"], _silences([] if is_free else look.silent)]  # silent ones hang, or were killed
             return {**facts, "line": "; ".join(filter(None, lines))}
         processes = {line.name: line.status["pid"] for line in look.at_work if line.status is not None}
         facts = status_facts(now, _phase(now, look), _line(now, look), processes=processes)
@@ -434,9 +434,8 @@ class SharedJob:
     def _are_all_refused(self) -> bool:
         """Whether every seed was answered with 401, 403 or 407. Costs two seeks for each until one was not."""
         seeds = [seed.url for seed in SeedTable(self.database) if seed.via is None]
-        keys = list(
-            set(known_keys(seeds, Canonicalizer(self.order.run_of(self.order.urls.canonicalization)).key).values())
-        )
+        key = Canonicalizer(self.order.run_of(self.order.urls.canonicalization)).key
+        keys = [*{*known_keys(seeds, key).values()}]
         for start in range(0, len(keys), _SEEDS_AT_ONCE):
             asked = keys[start : start + _SEEDS_AT_ONCE]
             records = self.database.do(partial(look_up_ended, keys=asked))

@@ -239,7 +239,7 @@ def opened_whole(job: SharedJob) -> Iterator[WholeJob]:
 
 @contextmanager
 def held_whole(job: SharedJob, *, is_view: bool = False) -> Iterator[WholeJob]:
-    """The same, for a caller that knows that no other worker is at work. `is_view`: as for `view_shares`, of a copy."""
+    """As `opened_whole`, for a caller that knows that no other worker is at work. `is_view`: of a copy, by `view_shares`."""
     from anabranch.crawler.job.frontier import open_share_holder, view_shares  # noqa: PLC0415 - slow to import, and status and pause do not need it
 
     identity = WorkerIdentity(name=OPERATOR, token=f"{os.getpid()} {secrets.token_hex(4)}")
@@ -261,9 +261,8 @@ def report_of_whole(whole: WholeJob, job: SharedJob, given: Arguments) -> Facts:
     """A report of a job that nobody crawls, from its rows. Raises: UsageError."""
     kind, limit = report_kind(given.get("name")), report_limit(given)
     seeds = list(whole.seeds)
-    keys = known_keys(
-        [seed.url for seed in seeds], Canonicalizer(whole.order.run_of(whole.order.urls.canonicalization)).key
-    )
+    key = Canonicalizer(whole.order.run_of(whole.order.urls.canonicalization)).key
+    keys = known_keys([seed.url for seed in seeds], key)
     fared = seed_outcomes(seeds, keys, whole.frontier.operations.ended(list(keys.values())))
     with view_of(job.database.do(all_totals)) as view:
         return json_facts(kind.make(facts_of_stopped(job.name, whole.frontier, fared, view, Round())), limit)
