@@ -140,7 +140,7 @@ class Results:
 
 
 def table(results: Sequence[Result]) -> str:
-    """Calls by kind and fault: cases, those that are well, failures. Markdown."""
+    """How many of how many cases went well, by kind of call and fault. Markdown."""
     cases, failed = Counter[tuple[str, str]](), Counter[tuple[str, str]]()
     for result in results:
         for place in _places(result):

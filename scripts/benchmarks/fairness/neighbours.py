@@ -1,7 +1,6 @@
 """Real crawls of ten good hosts: alone, beside a wildcard domain, beside slow hosts, and beside both.
 
-The rate is what the good hosts' server saw in the first seconds. Politeness and time-outs are short, such that the workers, not
-the rests, are scarce.
+The rate is what the good hosts' server saw in the first seconds. Delays and time-outs are short, so that workers are scarce.
 """
 
 from __future__ import annotations
@@ -12,6 +11,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
+from scripts.benchmarks.fairness.serving import WILD_NAMES
 from scripts.benchmarks.rows import Row, Setting
 
 GOOD = 10
@@ -73,7 +73,7 @@ def measured(setting: Setting) -> Iterator[Row]:
     yield Row(name="neighbours-none", what=f"{GOOD} good hosts alone", measured=alone, unit="requests/s")
     for name, wild, slow in (("wild", True, False), ("slow", False, True), ("both", True, True)):
         beside = _rate(setting, seconds, wild=wild, slow=slow)
-        words = [f"{'100,000 names of one domain' if wild else ''}", f"{SLOW} slow hosts" if slow else ""]
+        words = [f"{WILD_NAMES:,} names of one domain" if wild else "", f"{SLOW} slow hosts" if slow else ""]
         yield Row(
             name=f"neighbours-{name}",
             what=f"their rate beside {' and '.join(filter(None, words))}",
