@@ -47,10 +47,10 @@ def pause(job: Job) -> None:
 def resume(
     job: Job,
     worker: Annotated[
-        Text, typer.Option("--worker", metavar="NAME", help="Let this drained worker of a database come back instead.")
+        Text, typer.Option("--worker", metavar="NAME", help="Instead, let this drained worker of a database come back.")
     ] = None,
 ) -> None:
-    """Resume a paused crawl, even past the limit that paused it. In a database: a stopped job; its workers may start."""
+    """Resume a paused crawl, even past the limit that paused it. Workers of a stopped job in a database may start again."""
     _run_operate("resume", job, {} if worker is None else {"worker": worker})
 
 
@@ -59,7 +59,7 @@ def stop(
     now: Annotated[bool, typer.Option("--now", help="Abort fetches in progress.")] = False,
     wait: Annotated[bool, typer.Option("--wait", help="Return when the crawl has ended.")] = False,
 ) -> None:
-    """Stop a running crawl in order: fetches in progress may finish. The same command resumes it; in a database `resume`."""
+    """Stop a crawl in order: fetches in progress finish. Its command resumes it; a job in a database needs `resume` first."""
     _run_operate("stop", job, {"now": now}, wait=wait)
 
 
@@ -117,7 +117,7 @@ def retry(
     if trap:
         if any(value is not None for value in (statuses, host, since)):
             raise typer.BadParameter("--trap takes all that was skipped; leave --status, --host and --since out")
-        _run_operate("retry-skipped", job, as_json=as_json, run_code=run_code)
+        _run_operate("retry", job, {"trap": True}, as_json=as_json, run_code=run_code)
     listed = [] if statuses is None else list(parse_names(statuses))
     arguments = {"statuses": listed, "host": host, "since_s": since}
     _run_operate(

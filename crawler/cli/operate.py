@@ -59,12 +59,10 @@ def run_operate(
             _add(found, arguments["sources"], force=arguments["force"], as_json=as_json)
         elif verb == "status":
             _status(found, as_json=as_json, watch=watch)
-        elif verb == "retry-skipped":
-            facts = retried_facts(found, {"trap": True})
-            put(json.dumps(facts, indent=2) if as_json else skipped_line(facts))
         elif verb == RETRY:
             facts = retried_facts(found, arguments)
-            put(json.dumps(facts, indent=2) if as_json else "\n".join(retried_lines(facts)))
+            lines = [skipped_line(facts)] if arguments.get("trap") else retried_lines(facts)
+            put(json.dumps(facts, indent=2) if as_json else "\n".join(lines))
         else:
             facts = found.steer(verb, arguments)
             put(status_line((wait and found.wait()) or facts))

@@ -129,7 +129,9 @@ class _Workers:
     async def _drain(self, event: events.GenericEventArguments) -> None:
         worker = str(event.args)
         if not await confirmed(
-            f"Drain {cell(worker)}? It finishes its fetches, hands its shares to the other workers, and ends.", "Drain"
+            f"Drain {cell(worker)}? It finishes its fetches, hands its shares to the other workers, and ends. "
+            "A worker of a database stays away until you let it come back.",
+            "Drain",
         ):
             return
 
