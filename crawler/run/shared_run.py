@@ -192,7 +192,7 @@ class SharedRun:
                 if not is_away:
                     log.warning("the job's database is away; the crawl waits for it", reason=str(error))
                 is_away = True
-                self._status_at_s = 0.0  # a look that only reads may succeed on a full disk
+                self._status_at_s = 0.0  # the next look writes, too: one that only reads succeeds on a full disk
             else:
                 is_away = False
                 await self._follow(news)

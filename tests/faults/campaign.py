@@ -19,6 +19,7 @@ import time
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from pathlib import Path
+from typing import TypeVar
 
 from tests.acceptance import forkserver
 from tests.acceptance.command import REPOSITORY
@@ -33,6 +34,7 @@ FOLDER = REPOSITORY / "dist" / "faults"
 #: So often it is reported how far the campaign has come, at least one case apart.
 REPORT_S = 10.0
 _WARM_UP = 2  #: crawls without faults; their calls differ a little
+T = TypeVar("T")
 
 
 class Campaign:
@@ -172,20 +174,36 @@ def _show(results: Iterable[Result]) -> int:
     return int(failed > 0)
 
 
+def _argument(parse: Callable[[str], T]) -> Callable[[str], T]:
+    """As `parse`, with its error as the message of argparse, which hides that of a ValueError."""
+
+    def parsed(text: str) -> T:
+        try:
+            return parse(text)
+        except ValueError as error:
+            raise argparse.ArgumentTypeError(str(error)) from error
+
+    return parsed
+
+
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="scripts/faults",
         description="Lets each call of a crawl that changes its files fail, and resumes the crawl: nothing may be lost.",
     )
     parser.add_argument(
-        "--part", type=Part.parse, default=Part(1, 1), metavar="K/N", help="only the K-th of N parts, a fair sample"
+        "--part",
+        type=_argument(Part.parse),
+        default=Part(1, 1),
+        metavar="K/N",
+        help="only the K-th of N parts, a fair sample",
     )
     parser.add_argument("--resume", action="store_true", help="go on where a campaign of this part ended")
     parser.add_argument("--failed", action="store_true", help="with --resume: repeat the cases that failed, too")
     parser.add_argument("--table", action="store_true", help="run nothing; print the table of all parts in the folder")
     parser.add_argument(
         "--case",
-        type=Case.parse,
+        type=_argument(Case.parse),
         action="append",
         metavar="FAULT@N",
         help="run this case alone, as in 'EIO for ever@17'; keep its folder if it fails; may be repeated",
