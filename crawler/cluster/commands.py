@@ -52,11 +52,15 @@ def put_desired_state(connection: Connection, state: DesiredState) -> None:
 
 
 def note_finished(connection: Connection, seeds: int) -> bool:
-    """Record FINISHED if nothing is queued and the caller has tried all seeds of the job. Returns whether it was recorded."""
+    """Record FINISHED if nothing is queued and the caller has tried all seeds of the job. Returns whether it was recorded.
+
+    A job that the operator has stopped meanwhile stays stopped.
+    """
     lock_job(connection)
     ((last,),) = fetch(connection, "SELECT coalesce(max(number), 0) FROM job_seed")
     counts = job_counts(connection)
-    is_finished = bool(last == seeds and counts.is_done and not counts.counters.retired)
+    is_wanted = desired_state(connection) is DesiredState.RUN
+    is_finished = bool(is_wanted and last == seeds and counts.is_done and not counts.counters.retired)
     if is_finished:
         put_desired_state(connection, DesiredState.FINISHED)
     return is_finished

@@ -46,6 +46,8 @@ from anabranch.crawler.urls.canonicalization import Canonicalizer
 from anabranch.frontier.jobfolder import STATE, STORE_FILE
 
 _WISHES = {"pause": Wish.PAUSE, "resume": Wish.RESUME, "stop": Wish.STOP}
+#: Verdicts of seeds that are queued by it.
+_QUEUED = frozenset({"new", "later"})
 _ENDED = "workers that were told to end do not come back by themselves"
 #: Between two looks whether a worker has left.
 _LOOK_S = 0.2
@@ -110,20 +112,21 @@ class DatabaseJob:
             return job.status()
 
     def add(self, seeds: Sequence[Seed], *, force: bool = False) -> tuple[bool, list[Facts]]:
-        """To the workers, or to the rows."""
+        """To the workers, or to the rows. A job in a database runs again if any was queued."""
         listed = [{"url": seed.url, "source": seed.source} for seed in seeds]
         with self._shared(reads=False) as job:
             was_at_rest = job.folder is None and job.desired() is not DesiredState.RUN
-            job.want_run()  # first: a job that ends meanwhile is not noted as finished
             try:
-                verdicts = job.answer(ADD, {"seeds": listed, "force": force})["seeds"]
-                if was_at_rest:
-                    self.notify(f"{_ENDED}; {job.start_hint()}")
-                return True, verdicts
+                verdicts, is_running = job.answer(ADD, {"seeds": listed, "force": force})["seeds"], True
             except NoWorkers:
                 with opened_whole(job) as (frontier, order, book):
                     key = key_by(order, job.place)
-                    return False, add_to_stopped(frontier, book, seeds, key, force=force)["seeds"]
+                    verdicts, is_running = add_to_stopped(frontier, book, seeds, key, force=force)["seeds"], False
+            if any(verdict["verdict"] in _QUEUED for verdict in verdicts):
+                job.want_run()
+                if was_at_rest and is_running:
+                    self.notify(f"{_ENDED}; {job.start_hint()}")
+            return is_running, verdicts
 
     def retry(self, arguments: Arguments) -> VerbAnswer:
         """By one worker for all, or in the rows. A job in a database runs again if any was queued."""

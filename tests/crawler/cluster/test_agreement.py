@@ -234,6 +234,9 @@ def test_a_job_is_finished_only_if_nothing_is_queued_and_every_seed_was_tried(
         frontier.flush()
         assert not database.do(partial(note_finished, seeds=2))
     database.do(forget_urls)
+    want(database, DesiredState.STOPPED)
+    assert not database.do(partial(note_finished, seeds=2))  # the operator's stop stays
+    want(database, DesiredState.RUN)
     assert database.do(partial(note_finished, seeds=2))
     assert desired(database) is DesiredState.FINISHED
     with pytest.raises(StaysAway, match=r"the job is finished, .* `anabranch add` continues it, `anabranch crawl"):
