@@ -198,12 +198,7 @@ class Journal:
         while group := self._next_group(may_begin):
             may_begin = monotonic() + GROUP_S if len(group) >= LARGE_GROUP else 0.0
             try:
-                entries, failed = self._append(group) if self._failed is None else ((), self._failed)
-                first = failed
-                while failed is not None and failed is not self._failed and self._may_try_again(failed):
-                    entries, failed = self._append(group)
-                failed = failed and first  # of the same disk another file may fail next time
-                self._report_trouble("")
+                entries, failed = self._append_patiently(group) if self._failed is None else ((), self._failed)
             except Exception as error:  # noqa: BLE001 - without the thread the writers would wait forever
                 entries, failed = (), _failure(error, self._sinks[0].path)
             with self._changed:
@@ -235,23 +230,27 @@ class Journal:
         """The ends of all files, with the group that was appended."""
         return {name: mark for sink in self._sinks for name, mark in sink.marks().items()}
 
+    def _append_patiently(self, group: Sequence[_Writer]) -> tuple[Sequence[JournalEntry], JournalFailed | None]:
+        """Append a group, again and again while the disk may take it later. The first failure is the one that counts."""
+        entries, failed = self._append(group)
+        first = failed
+        while failed is not None and self._may_try_again(failed):
+            entries, failed = self._append(group)
+        if self.trouble:
+            self.trouble = ""
+            if failed is None:
+                log.warning("the crawl goes on")
+        self._patience.renew()
+        return entries, first if failed is not None else None  # next time another file may be the one that fails
+
     def _may_try_again(self, failed: JournalFailed) -> bool:
         """Wait for the next try; False if the time is up, if no try can help, or if the group may count already."""
         if not self._is_taken_back or getattr(failed.__cause__, "errno", None) not in ROOM_MAY_COME:
             return False
-        self._report_trouble(str(failed))
+        if self.trouble != str(failed):
+            self.trouble = str(failed)
+            log.warning("the crawl waits", waits_for=self.trouble)
         return self._patience.wait()
-
-    def _report_trouble(self, cause: str) -> None:
-        """Note it, and log it once; an empty text: a group was written, or given up."""
-        if cause != self.trouble:
-            self.trouble = cause
-            if cause:
-                log.warning("the crawl waits", waits_for=cause)
-            elif self._failed is None:
-                log.warning("the crawl goes on")
-        if not cause:
-            self._patience.renew()
 
     def _next_group(self, may_begin: float) -> list[_Writer]:
         """All waiting entries, once there are some and the time has come; empty when the journal is closed."""
