@@ -62,13 +62,13 @@ class Patience:
 
     def wait(self) -> bool:
         """Wait for the next try; False, at once, if the time is up. The last try comes when the time ends."""
-        now_s = self._clock()
-        if self._ends_s is None:
-            self._ends_s = now_s + self.retry_s
-        left_s = self._ends_s - now_s
-        if left_s <= 0:
-            return False
-        with self._changed:
+        with self._changed:  # or else a `limit` at the same moment is overwritten
+            now_s = self._clock()
+            if self._ends_s is None:
+                self._ends_s = now_s + self.retry_s
+            left_s = self._ends_s - now_s
+            if left_s <= 0:
+                return False
             is_hurried = self._changed.wait_for(lambda: self._is_hurried, min(self._wait_s, left_s))
             self._is_hurried = False
         self._wait_s = FIRST_WAIT_S if is_hurried else min(2 * self._wait_s, LONGEST_WAIT_S)
