@@ -126,9 +126,8 @@ class Fetcher:
         self._worked: set[Proxy | None] = set()  #: proxies through which an answer has come; None: without one
         #: Hosts that have answered through each proxy, the latest last, and when one has answered last.
         self._through: dict[Proxy, tuple[OrderedDict[Place, None], float]] = {}
-        self._doubted: dict[
-            Proxy, Place
-        ] = {}  #: proxies that can be reached and may lead nowhere: the host that failed
+        #: Proxies that may reach nothing though they can be reached, with the host that failed.
+        self._doubted: dict[Proxy, Place] = {}
         if not options.tls_verify:
             log.warning("certificates are not verified: anybody on the way may answer in a host's name")
 
@@ -196,16 +195,16 @@ class Fetcher:
         return bool(self._worked) if proxy is None else proxy in self._worked
 
     async def reaches(self, proxy: Proxy) -> str:
-        """Why the proxy cannot be reached now; empty if it can."""
+        """Why the proxy cannot be used now: it cannot be reached, or it reaches nothing; empty if it can be used."""
         if self._resolver.is_away:
             await self._resolver.answers()
         try:
             fault = await proxy_fault(proxy, self._resolver.resolve, verify=self._options.tls_verify)
+            if not fault:
+                return await self._leads_nowhere(proxy) if proxy in self._doubted else ""
         except FetchError as error:
             fault = str(error)
-        if fault:
-            return f"it cannot be reached: {fault}"
-        return await self._leads_nowhere(proxy) if proxy in self._doubted else ""
+        return f"it cannot be reached: {fault}"
 
     async def has_network(self) -> bool:
         """Whether this machine's network can be used: it has a route, and a host or name server that answered does so again."""
@@ -250,7 +249,10 @@ class Fetcher:
         return failure
 
     async def _leads_nowhere(self, proxy: Proxy) -> str:
-        """Why the proxy, which can be reached, leads nowhere: not even to hosts that have answered through it."""
+        """Why a proxy that can be reached leads nowhere, not even to hosts that have answered through it; else empty.
+
+        Raises: FetchError of the proxy's name.
+        """
         failed = self._doubted[proxy]
         hosts, _ = self._through.get(proxy) or ((), 0.0)
         known = [place for place in hosts if place[0] != failed[0]]
@@ -282,7 +284,7 @@ class Fetcher:
 
 
 def _has_no_way(error: Exception) -> bool:
-    """The system found no way to the host: to one of its addresses, or to each for reasons of its own."""
+    """Whether the system found no way to the host, or its addresses failed for several reasons."""
     return isinstance(error, aiohttp.ClientConnectorError) and error.os_error.errno in _NO_WAY
 
 

@@ -128,7 +128,9 @@ async def _refused_tunnel(proxy: Proxy, address: Address, place: Place, *, verif
             target = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
             fields = "".join(f"{name}: {value}\r\n" for name, value in proxy.headers().items())
             writer.write(f"CONNECT {target} HTTP/1.1\r\nHost: {target}\r\n{fields}\r\n".encode())
-            line = await reader.read(_STATUS_BYTES)
+            line = await reader.readexactly(_STATUS_BYTES)  # `read` may return after the first of several packets
+        except asyncio.IncompleteReadError as error:
+            line = error.partial
         finally:
             writer.transport.abort()
     if not line:
