@@ -73,11 +73,11 @@ class Fresh:
 
 
 class Foreseen(NamedTuple):
-    """What the policies say of a page before it ends, so that they need not be asked at its end."""
+    """The answers of the policies about a page, taken before it ends so that none is asked at its end."""
 
     charge: Charge  #: for the page's lease
-    lanes: dict[bytes, AssignedLane]  #: of each new candidate, by its key
-    precedences: dict[bytes, int]  #: of its row
+    lanes: dict[bytes, AssignedLane]  #: of the new candidates, by key
+    precedences: dict[bytes, int]  #: of their rows, by key
 
 
 class Admission:
@@ -113,8 +113,7 @@ class Admission:
             lanes = [foreseen.lanes[key] for key in fresh.keys]
             precedences = [foreseen.precedences[key] for key in fresh.keys]
         else:
-            lanes = self.assignment.lanes_of([candidate.url for candidate in fresh.candidates], fresh.hosts)
-            precedences = self._precedences(fresh.candidates, via_url)
+            lanes, precedences = self._lanes_and_precedences(fresh, via_url)
         if self._outbound is not None:
             self._accept_shared(self._outbound, fresh, lanes, precedences, via)
             return verdicts
@@ -125,8 +124,7 @@ class Admission:
     def foresee(self, charge: Charge, candidates: Sequence[Candidate], via_url: str | None) -> Foreseen:
         """The lanes and precedences of those that `accept` would add; changes nothing. Raises: PolicyError."""
         fresh = self._judge(candidates)[1]
-        lanes = self.assignment.lanes_of([candidate.url for candidate in fresh.candidates], fresh.hosts)
-        precedences = self._precedences(fresh.candidates, via_url)
+        lanes, precedences = self._lanes_and_precedences(fresh, via_url)
         return Foreseen(
             charge, dict(zip(fresh.keys, lanes, strict=True)), dict(zip(fresh.keys, precedences, strict=True))
         )
@@ -150,7 +148,7 @@ class Admission:
     def _accept_shared(
         self, outbound: Outbound, fresh: Fresh, lanes: Sequence[AssignedLane], precedences: Sequence[int], via: int
     ) -> None:
-        """Queue what is in shares of ours, send the rest. A policy that fails for a URL fails here, not where it is sent."""
+        """Queue candidates of our own shares and send the others, with their precedences, to their owners."""
         own, others = outbound.parted(fresh)
         lane_of = dict(zip(fresh.keys, lanes, strict=True))
         precedence_of = dict(zip(fresh.keys, precedences, strict=True))
@@ -276,6 +274,11 @@ class Admission:
     def _remember(self, ordinal: int, keys: list[bytes]) -> None:
         """The batch's rows up to this one have these keys. The store marks a filter that blocks."""
         self.marking.remember(self._outbox.batch.number, ordinal, [] if self._seen.blocks else keys)
+
+    def _lanes_and_precedences(self, fresh: Fresh, via_url: str | None) -> tuple[list[AssignedLane], list[int]]:
+        """Ask the policies. Raises: PolicyError."""
+        lanes = self.assignment.lanes_of([candidate.url for candidate in fresh.candidates], fresh.hosts)
+        return lanes, self._precedences(fresh.candidates, via_url)
 
     def _precedences(self, fresh: list[Candidate], via_url: str | None) -> list[int]:
         plain = self._plain_precedence

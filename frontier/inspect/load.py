@@ -233,17 +233,29 @@ class Loading:
         return self._parts.store_link.unacknowledged.is_full
 
     def _settle(self, fresh: Sequence[Known]) -> None:
-        """One batch of rows without a queue."""
+        """Add them as one batch of rows that have ended and have no queue."""
         outbox, store_link = self._parts.outbox, self._parts.store_link
         batch = outbox.batch
         first = len(batch.new)
         pages = self._ordinals([entry.via for entry in fresh if entry.via is not None])
-        for _, url, key, status, outcome, attempts, failed_s, hops, via, precedence, payload in fresh:
-            pages[url] = ordinal = outbox.number()
-            level = NORMAL if precedence is None else precedence
-            row = Row(0, 0, level, ordinal, url, key, hops, pages.get(via, 0), attempts, failed_s, payload)
-            batch.new.append(row)
-            batch.settled[ordinal] = status, outcome
+        for entry in fresh:
+            pages[entry.url] = ordinal = outbox.number()
+            batch.new.append(
+                Row(
+                    queue=0,
+                    gate=0,
+                    precedence=NORMAL if entry.precedence is None else entry.precedence,
+                    ordinal=ordinal,
+                    url=entry.url,
+                    key=entry.key,
+                    hops=entry.hops,
+                    via=pages.get(entry.via, 0),
+                    attempts=entry.attempts,
+                    due_s=entry.failed_s,
+                    payload=entry.payload,
+                )
+            )
+            batch.settled[ordinal] = entry.status, entry.outcome
         self._parts.admission.remember(first)
         store_link.await_loaded(())
         store_link.send()
