@@ -29,10 +29,10 @@ MARK_CHUNK = 10_000
 
 
 #: In the filter's folder, one line: the opening of the store that it takes part in, the last batch whose keys it may know, and
-#: the boot of the machine that uses it, or that nobody does.
+#: the boot of the machine that uses it, or `_ENDED`. An earlier version wrote no boot.
 BATCH_FILE = "BATCH"
-_LINE = re.compile(rb"(\S+) ([0-9]{20}) (\S+)\n")
-#: In the place of a boot: the number is durable, and so is all that the filter knows.
+_LINE = re.compile(rb"(\S+) ([0-9]{20})(?: (\S+))?\n")
+#: Instead of a boot: the filter is closed, and the number and all that it knows are durable.
 _ENDED = b"ended"
 #: Linux: a random name for each start of the machine (proc(5)).
 _BOOT = Path("/proc/sys/kernel/random/boot_id")
@@ -57,7 +57,7 @@ class LastBatch:
     def require_in(self, opening: Opening, *, is_old: bool, is_elsewhere: bool) -> None:
         """The store has all that the filter may know; a filter that keeps nothing is believed unless it `is_old`.
 
-        `is_elsewhere`: the store is on another disk or machine, and does not lose what this one loses with its power.
+        `is_elsewhere`: the store is not beside the filter, so it need not have every row whose key outlived a power loss here.
         Raises: FilterAhead.
         """
         if not opening.history:
@@ -73,6 +73,8 @@ class LastBatch:
         if int(found[2]) == _BEYOND:
             raise FilterAhead("rows that this process had seen were not in the store")
         require_in_store(found[1].decode(errors="replace"), int(found[2]), opening)
+        if is_elsewhere and found[3] is None:
+            raise FilterAhead("an earlier version used it, which did not note a restart of the machine")
         if is_elsewhere and found[3] not in {_ENDED, self._boot}:
             raise FilterAhead("the machine was restarted while it was in use, so it may know more than it says")
 
@@ -90,7 +92,7 @@ class LastBatch:
                 write_all(fd, self._line(batch), 0)
 
     def end(self) -> None:
-        """Nobody marks keys any more, and all marks are durable."""
+        """Note that no more keys are marked and that all marks are durable."""
         if self._history:
             found = self._path.read_bytes()
             with store_full_errors(self._path):
@@ -119,7 +121,7 @@ def boot_name() -> bytes:
         return b"-"
 
 
-#: Of a filter that has no folder, or is another's.
+#: For a filter that has no folder, or that others keep.
 NO_FOLDER = LastBatch(Path(), b"-")
 
 

@@ -237,6 +237,14 @@ def test_a_damaged_number_of_the_last_batch_has_the_filter_made_anew(state: Path
         assert frontier.schedule(candidates(SECOND))[0].kind.value == "seen"
 
 
+def test_a_number_of_the_last_batch_without_a_boot_is_believed(state: Path) -> None:
+    """As an earlier version wrote it."""
+    file = state / "seen" / BATCH_FILE
+    file.write_bytes(file.read_bytes().rpartition(b" ")[0] + b"\n")
+    with opened(state) as frontier:
+        assert frontier.filter_renewed == ""
+
+
 def test_a_renewal_that_is_killed_is_done_again(state: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The folder goes as a whole, so what is left of it is no damaged filter."""
     put_back_store(state)
