@@ -33,14 +33,14 @@ from anabranch.frontier.scheduling.readylist import GateHeap, Group, Listed, Rea
 SOON_S: Final = 1.0
 #: For a host that rests for longer no worker is kept.
 LONG_S: Final = 30.0
-#: This part of the workers is kept for fast hosts.
+#: One in so many workers is kept for fast hosts.
 KEPT: Final = 8
-#: A domain with more than this part of the window crowds it.
+#: A domain with more than the window's gates divided by this crowds the window.
 CROWDED: Final = 16
-#: In the store each gate of a domain that crowds the window comes so many turns after the one before it.
+#: The turns in the store between two gates of a domain that crowds the window.
 SPREAD: Final = 1000
 
-# Numbers of entries begin here, because a host that moves leaves an old entry in the heap that it was in.
+# Numbers of entries in the heap of slow hosts begin here: a host that moves leaves its old entry in the other heap.
 _SLOW_HEAP: Final = 1 << 47
 _NEVER: Final = math.inf
 
@@ -80,7 +80,7 @@ class Domain:
         self.stored = max(self.stored + change, 0)
 
     def raise_limit(self, limit: int) -> None:
-        """Allow at least so many leases."""
+        """Allow at least `limit` leases."""
         self.limit = max(self.limit, limit)
 
     def found_fast(self) -> None:
@@ -207,7 +207,7 @@ class FairHeap(GateHeap):
             self._class(line, is_fast=gate.last_rest_s < gate.politeness.rest_s(self._limits.slow_s))
 
     def bring_back(self, domain: Domain, now_s: float) -> None:
-        """Let one host of a domain below its limit be served again: one of those within the limit has ended, or was not."""
+        """Let one host of a domain below its limit be served again: a lease ended, or a host had nothing to serve."""
         if (
             (domain.aside[1] or domain.aside[0])
             and self._is_below(domain)
@@ -218,13 +218,13 @@ class FairHeap(GateHeap):
     # Hosts in memory
 
     def enter(self, line: ReadyList) -> None:
-        """A host comes into memory."""
+        """Add a host that comes into memory."""
         self._uncounted[line.gate.id] = line
         if len(self._uncounted) > self._crowded_from:
             self.count_all()
 
     def leave(self, line: ReadyList) -> None:
-        """A host without leases leaves memory."""
+        """Remove a host without leases that leaves memory."""
         self._uncounted.pop(line.gate.id, None)
         domain = line.domain
         if domain is not None:
@@ -252,7 +252,7 @@ class FairHeap(GateHeap):
         domain.count_stored(1)
         return postponed(turn, SPREAD * (domain.stored - 1))
 
-    def came_back(self, line: ReadyList) -> None:
+    def note_read(self, line: ReadyList) -> None:
         """Note that a gate was read from the store."""
         domain = self._crowded_of(line.gate.key)
         if domain is not None:
@@ -288,7 +288,7 @@ class FairHeap(GateHeap):
         return self.slow_out < self._workers - self._kept or (self._lends(now_s) and self._lends_s <= now_s)
 
     def _lends(self, now_s: float) -> bool:
-        """No fast host needs the workers that are kept for these."""
+        """No fast host needs the workers that are kept for fast hosts."""
         return self.out == self.slow_out and not self._aside[1] and _time(self) > now_s + LONG_S
 
     def _first_above(self, now_s: float) -> ReadyList | None:

@@ -3,8 +3,8 @@
 A crawl of a million hosts has a million gates; at most `GATES` of them are in memory. While there is room, the next ones by
 turn are read. If there is none and no gate in memory is open, those that open last leave.
 
-With limits of workers (`fairness`) a domain that crowds the window makes room: for the new hosts of other domains at once,
-and for what is in the store in `swap`.
+With limits of workers (`fairness`) a domain that crowds the window makes room: for the new hosts of other domains at once
+(`admit`), and for gates in the store from time to time (`refill`).
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ GATES = 10_000
 LONG_S = 30.0
 #: Gates that are read at a time.
 GATES_AT_ONCE = 1000
-#: How soon after a vain exchange of gates the next one comes: half as late again each time, up to the latter.
+#: How long after an exchange of gates the next one may come. One that brought nothing makes the wait half as long again.
 SWAP_S = 0.25
 LONGEST_SWAP_S = 60.0
 
@@ -67,8 +67,8 @@ class GateWindow:
         self._share_of = found.share_of
         #: By share: fetches of an owner that died may have lasted until then.
         self.died_s: dict[int, float] = {0: found.died_s} if found.died_s else {}
-        self._swaps_from_s = -math.inf  #: the next exchange of gates
-        self._swap_s = SWAP_S  #: how long the next vain one delays others
+        self._swaps_from_s = -math.inf  #: when gates may be exchanged next; infinity until an exchange is answered
+        self._swap_s = SWAP_S  #: the wait after the next exchange
 
     def __len__(self) -> int:
         return len(self.lines)
@@ -247,7 +247,7 @@ class GateWindow:
             return False
         if len(self.lines) + self.stored.limit < self._most:
             return True
-        # Less than makes the next gates be read from the store.
+        # Fewer than the room for which `refill` reads gates from the store: that room is for new hosts.
         return self._displace(crowd, max(self._most // 32, 1), -math.inf)
 
     def _spread(self, key: GateKey, turn: Turn | None) -> Turn | None:
@@ -263,9 +263,10 @@ class GateWindow:
         return bool(leaving)
 
     def _note_swap(self, answer: GatesRead, now_s: float) -> None:
-        """Exchange gates again soon if the last time brought some that a crowd had kept out, else later and later."""
-        crowd = None if self.fair is None else self.fair.crowd
-        if self.fair is None or crowd is None or any(self.fair.is_crowded_out(g.row.key, crowd) for g in answer.gates):
+        """Exchange gates again soon if this exchange brought some that a crowd had kept out, else later and later."""
+        fair = self.fair
+        crowd = None if fair is None else fair.crowd
+        if fair is None or crowd is None or any(fair.is_crowded_out(read.row.key, crowd) for read in answer.gates):
             self._swap_s = SWAP_S
         self._swaps_from_s = now_s + self._swap_s
         self._swap_s = min(1.5 * self._swap_s, LONGEST_SWAP_S)
@@ -312,7 +313,7 @@ class GateWindow:
         died_s = self.died_s.get(self._share_of(gate.key)) if self.died_s else None
         gate.restore(read.row, now_s, clean=not died_s, opened_s=died_s or None)
         if self.fair is not None and isinstance(listed, ReadyList):
-            self.fair.came_back(listed)
+            self.fair.note_read(listed)
             self.fair.remember(listed, read.row.rests_until_s)
         for change in listed.restored():
             change(gate)
@@ -327,8 +328,7 @@ class GateWindow:
 
     def _leave(self, line: ReadyList, now_s: float) -> None:
         """Write the gate and remove it from memory."""
-        turn = line.first_turn()
-        turn = self._spread(line.gate.key, turn)
+        turn = self._spread(line.gate.key, line.first_turn())
         wakes_s = None if turn is None else _wakes_s(line, now_s)
         self._outbox.batch.gates.append(line.gate.row())
         self._outbox.batch.left.append(LeftGate(line.gate.id, turn, wakes_s))
