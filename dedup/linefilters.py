@@ -48,9 +48,8 @@ class Choice:
     signature: str | None = None  #: of the SMM
     levels: tuple[int, ...] | None = None  #: of the SMM
     expected: int | None = None  #: keys
-    false_positive: float | None = (
-        None  #: of each leaf of the DSBF, or of the similarity filter, or the fill of an SMM alone
-    )
+    #: Of each leaf of the DSBF, or of the similarity filter, or the fill of an SMM alone.
+    false_positive: float | None = None
     leaf_bits: int | None = None  #: of the DSBF
     split_fan_out: int | None = None  #: of the DSBF
     features: tuple[str, ...] | None = None  #: of the similarity filter
@@ -117,7 +116,7 @@ def open_filter(folder: Path, choice: Choice) -> LineFilter:
 
 
 def _warning(given: UniqParameters | SimilarityParameters, choice: Choice) -> str:
-    """What the plan is expected to lose too much. The folder of an SMM does not keep how many keys it was made for."""
+    """The `loss_warning` for the chosen sizes, because the folder of an SMM does not keep how many keys it was made for."""
     return replace(given, **_sizes(choice)).loss_warning if isinstance(given, UniqParameters) else ""
 
 
@@ -251,7 +250,7 @@ def _parameters(folder: Path, choice: Choice) -> UniqParameters | SimilarityPara
 
 
 def _is_former(kind: str, name: str, value: object, choice: Choice) -> bool:
-    """An earlier version made the folder for as many keys: its SMM was as large before any second stage as alone."""
+    """Whether an earlier version made the folder for as many keys. It made an SMM alone no larger than a first stage."""
     is_sized = (kind, name) == ("smm", "levels") and choice.expected is not None
     return is_sized and not (choice.levels or choice.false_positive) and value == levels_for(choice.expected or 0)
 

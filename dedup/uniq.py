@@ -60,9 +60,8 @@ class UniqParameters:
     #: `false_positive`.
     levels: tuple[int, ...] | None = None
     expected: int = 10_000_000  #: n: keys that the DSBF holds before its first split
-    false_positive: float = (
-        1e-3  #: f: bound of the rate of each leaf of the DSBF, and of the fill of an SMM that is alone
-    )
+    #: f: bound of the rate of each leaf of the DSBF, and of the fill of an SMM that is alone.
+    false_positive: float = 1e-3
     leaf_bits: int = 1 << 23  #: m: bits of one leaf of the DSBF, a power of two
     split_fan_out: int = 4  #: children that a full leaf of the DSBF gets
 

@@ -126,7 +126,7 @@ def open_frontier(
 
 
 def _abandon(seen: SeenFilter) -> None:
-    """Close a filter whose Frontier could not be opened: that failure is reported, not one of the filter's files."""
+    """Close a filter whose Frontier could not be opened. Its own errors are dropped, because that failure is reported."""
     with suppress(OSError):
         seen.close()
 
@@ -318,7 +318,7 @@ def _parts(
 
 
 def _fair(order: FrontierOrder, sheets: Sheets) -> FairHeap | None:
-    """The limits of workers, if the order has any. The gate of a queue belongs to no domain."""
+    """The limits of workers; None if the order has none, or if its gates belong to queues, which have no domain."""
     limits = order.worker_limits
     has_any = min(limits.domain, limits.slow) < 1 or any(one.settings.domain_workers for one in order.overrides)
     if order.workers is None or order.scope is PolitenessScope.QUEUE or not has_any:

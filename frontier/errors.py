@@ -80,8 +80,6 @@ class StoreSetBack(StoreUnavailable):
 _FULL = frozenset({
     errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS, errno.EACCES, errno.EPERM, errno.ENOENT, errno.ENOTDIR
 })  # fmt: skip
-
-
 #: Errors of a disk, or of a process's resources, by which all later writes may fail, too.
 _LASTING = frozenset({
     errno.EIO, errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS, errno.EMFILE, errno.ENFILE, errno.ENOMEM
@@ -91,7 +89,7 @@ _LASTING = frozenset({
 def first_cause(error: E, counts: Callable[[BaseException], bool]) -> E:
     """The earliest error that `counts` of those that were being handled when this one was raised; this one if there is none.
 
-    An error that was raised `from` another one is that one in better words. Pure.
+    An error that was raised `from` another one is that one in better words, and counts as the same. Pure.
     """
     first, is_same = error, True  #: is_same: `at` is `first` in other words
     at: BaseException = error
@@ -142,7 +140,7 @@ def unwritable(what: str, error: OSError) -> StoreUnavailable:
         return StoreDamaged(f"{message}; move that folder away and run again")
     if error.errno == errno.ENAMETOOLONG:
         return StoreUnavailable(f"{message}; choose a folder with a shorter name")
-    if error.errno is None or error.errno in _FULL:  # a filter of others may raise one without a number
+    if error.errno is None or error.errno in _FULL:  # a user's filter may raise one without a number
         return StoreFull(message)
     return StoreUnavailable(f"{message}; look at the disk and run again")
 

@@ -43,9 +43,8 @@ class FrontierOrder:
     worker_limits: WorkerLimits = field(default_factory=WorkerLimits)
     ip_of: IpOf | None = None  #: a host's address, for the policy and the group `ip`; never blocks
     withheld: frozenset[str] = frozenset()  #: user functions that must not be imported; then it can only be viewed
-    shares: int | None = (
-        None  #: of a job of several workers, whose store must be shared; fixed for a job; None = one owner
-    )
+    #: Of a job of several workers, whose store must be shared; fixed for a job; None = one owner.
+    shares: int | None = None
 
 
 def check_numbers(order: FrontierOrder) -> None:

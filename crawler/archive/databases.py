@@ -35,9 +35,9 @@ def connected(
     pragmas: Sequence[str] = (),
     begin: Callable[[Connection], None] = lambda _: None,
 ) -> Connection:
-    """A new connection as of `engine_for`, in which `begin` was called, in a transaction: to make tables.
+    """Open a connection of `engine_for` and call `begin`, which may make tables, in its first transaction.
 
-    If the disk fails, all of it has a second try: a failure that passes costs nothing then. Raises: `DATABASE_ERRORS`; what
+    If the disk fails, everything is tried a second time, because the failure may have passed. Raises: `DATABASE_ERRORS`; what
     `begin` does.
     """
     engine = engine_for(file, is_reader=is_reader, pragmas=pragmas)
@@ -66,7 +66,7 @@ def engine_for(file: Path, *, is_reader: bool = False, pragmas: Sequence[str] = 
 
     def prepare(connection: sqlite3.Connection, _: object) -> None:
         if not is_reader:
-            to_wal_mode(connection)  # a file system that cannot is slower
+            to_wal_mode(connection)  # on a file system without it writing is only slower
             connection.execute("SELECT count(*) FROM sqlite_schema").close()  # opens the log and its index
         for setting in settings:
             connection.execute(setting).close()

@@ -174,14 +174,13 @@ class WarcFiles(JournalSink):
                 self._full.append(warc)
             warc = self._current = None
         if warc is None:
-            warc = self._current = self._made()
-            self._touched.append(warc)
-        elif warc not in self._touched:
+            warc = self._current = self._new_file()
+        if warc not in self._touched:
             self._touched.append(warc)
         return warc
 
-    def _made(self) -> OpenWarc:
-        """Make a file with a name that no other has. If that fails, nothing of it is left: the next try takes another name."""
+    def _new_file(self) -> OpenWarc:
+        """Make a file with a name that no other has. After an error nothing of it is left; the next try takes another name."""
         now_s = self._clock()
         made = datetime.fromtimestamp(now_s, UTC)
         stamp = f"{made:%Y%m%d%H%M%S}{made.microsecond // 1000:03}"

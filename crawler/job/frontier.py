@@ -232,7 +232,10 @@ def open_share_holder(
 def view_shares(
     state: Path, order: CrawlOrder, worker: WorkerIdentity, copy: Path, clock: Clock, on_change: Callable[[], None]
 ) -> Frontier:
-    """The same for a copy of the rows that is only looked at: without a filter and without the functions that are withheld."""
+    """Open a copy of a worker's rows for viewing, without a filter and without the functions that are withheld.
+
+    Raises: as `open_frontier`.
+    """
     from anabranch.frontier.stores.sql.livecopy import StoreDecides  # noqa: PLC0415 - most jobs have no database
     from anabranch.frontier.stores.sql.store import SqlStore  # noqa: PLC0415
     from anabranch.frontier.stores.sql.worker import Shared  # noqa: PLC0415

@@ -282,7 +282,7 @@ def keys_of(seeds: Iterable[Seed], key: KeyOf) -> list[bytes]:
 
 
 def known_keys(urls: Iterable[str], key: KeyOf) -> dict[str, bytes]:
-    """The keys of URLs, for a report; one for which a user function fails is left out."""
+    """The keys of URLs, for a report; a URL for which a user function fails is left out."""
     keys: dict[str, bytes] = {}
     for url in urls:
         with suppress(UserFunctionFailed, ServiceAway):

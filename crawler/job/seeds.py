@@ -393,12 +393,12 @@ def _damaged(what: str, path: Path) -> SeedBookDamaged:
     )
 
 
-#: The number in the payload of a URL without a known seed that is queued again: no seed has it.
+#: Instead of a seed's number in the payload of a URL that is queued again and has no known seed.
 _NO_SEED = b"\xff" * 8
 
 
 def queued_again(payload: bytes | None) -> bytes:
-    """The payload of a URL that has ended and is queued again: the same number, behind a zero byte."""
+    """The payload of a URL that has ended and is queued again: a zero byte, then its seed's number."""
     return b"\0" + (inherited(payload) or _NO_SEED)
 
 
@@ -408,7 +408,7 @@ def is_queued_again(payload: bytes | None) -> bool:
 
 
 def inherited(payload: bytes | None) -> bytes | None:
-    """The payload for what a page with this one leads to."""
+    """The payload of a page's outlinks: its own, without the mark of `queued_again`."""
     if payload is None or not is_queued_again(payload):
         return payload
     return None if payload[1:] == _NO_SEED else payload[1:]

@@ -43,13 +43,15 @@ class WhyEnded(Enum):
     MOSTLY_FAILED = "most URLs failed; see to the reason, then `anabranch retry` queues them again"
     ACCESS_REFUSED = "every seed refused access with 401/403/407; see to that, then begin another round"
     SIGNAL = "stopped by a signal; start the job again to resume"
-    OPERATOR = "stopped by the operator; start the job again to resume, in a database after `anabranch resume`"
+    OPERATOR = (
+        "stopped by the operator; start the job again to resume; if it is in a database, run `anabranch resume` first"
+    )
     SERVICE_NEVER_THERE = "stopped: a service was never reached; start the job again when it is there"
     SERVICE_AWAY = "stopped: a service was away for too long; start the job again to resume"
     PROXY_REFUSED = "stopped: the proxy refuses the crawl; correct [fetch] proxy, then start the job again"
     OPERATOR_NOW = (
-        "stopped at once by the operator; interrupted fetches are queued again; start the job again to resume, in a database "
-        "after `anabranch resume`"
+        "stopped at once by the operator; interrupted fetches are queued again; start the job again to resume; if it is in a "
+        "database, run `anabranch resume` first"
     )
 
 
@@ -151,7 +153,7 @@ def failure_code(error: Exception) -> ExitCode:
 
 
 def first_failure(error: Exception) -> Exception:
-    """The first of the failures of files and stores that led to this one, which counts: what fails later may fail by it.
+    """The first of the failures of files and stores that led to this one. It counts, because it may have caused the later ones.
 
     Any other error is returned as it is: a command may try one way, and then say more of another. Pure.
     """

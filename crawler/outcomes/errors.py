@@ -48,8 +48,9 @@ class UsageError(CrawlerError):
 
 
 class StaysAway(CrawlerError):
-    """A worker does not join, since its job is stopped or finished, or the worker is drained. No failure: a supervisor must
-    not start it again.
+    """A worker does not join, because its job is stopped or finished, or the worker is drained.
+
+    It is no failure: a supervisor must not start the worker again.
     """
 
     exit_code = ExitCode.DONE
@@ -220,7 +221,7 @@ def storage_error(error: OSError, path: Path, other: str = "job folder") -> Stor
 
 
 def journal_error(error: OSError, path: Path) -> JournalFailed:
-    """The same for a file of the journal: the one that the error names, or else `path`."""
+    """The error for a file of the journal: the one that `error` names, or else `path`."""
     path = _named(error, path)
     kind = STORAGE_ERRORS.get(error.errno or 0, StorageError)
     failed = JournalFull if issubclass(kind, DiskFull) else JournalFailed

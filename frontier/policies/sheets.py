@@ -64,9 +64,8 @@ class Settings(NamedTuple):
     session_budget: int | None = None  #: cost units of a queue's session
     total_budget: int | None = None  #: cost units a queue may spend in all; -1 = without end
     queue_precedence: int | None = None  #: 0 to 255, smaller first
-    domain_workers: float | None = (
-        None  #: part of the workers that its registrable domain may occupy while others are ready
-    )
+    #: The part of the workers that its registrable domain may occupy while others are ready.
+    domain_workers: float | None = None
     key: QueueKey | None = None  #: the queue; overrides the policy
     uri_precedence: int | None = None  #: 0 to 255, smaller first
 

@@ -59,7 +59,7 @@ def _tables_of(connection: sqlite3.Connection) -> list[str]:
 def _rewritten(
     connection: sqlite3.Connection, table: str, old: bytes, make: Callable[[bytes], bytes | None]
 ) -> Iterator[tuple[int, int]]:
-    """Write a table's payloads, a transaction for each chunk; how many rows it had, and how many are written."""
+    """Rewrite a table's payloads, one transaction a chunk; yields how many rows were found and how many were written."""
     keys = _TABLES[table]
     names, marks = ", ".join(keys), ", ".join("?" * len(keys))
     read = f"SELECT {names}, payload FROM {table} WHERE ({names}) > ({marks}) AND {_OLD} ORDER BY {names} LIMIT ?"  # noqa: S608

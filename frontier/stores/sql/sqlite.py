@@ -94,7 +94,7 @@ _CONTRADICTIONS = frozenset({
     sqlite3.SQLITE_ERROR, sqlite3.SQLITE_CONSTRAINT, sqlite3.SQLITE_MISMATCH, sqlite3.SQLITE_FORMAT, sqlite3.SQLITE_RANGE
 })  # fmt: skip
 
-#: Primary result codes of SQLite that may go by themselves.
+#: Primary result codes of SQLite for failures that may pass by themselves.
 _PASSING = frozenset({
     sqlite3.SQLITE_FULL, sqlite3.SQLITE_IOERR, sqlite3.SQLITE_READONLY, sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_NOMEM
 })  # fmt: skip
@@ -256,9 +256,10 @@ def _code_of(error: Exception) -> int:
 
 
 def to_wal_mode(driver: sqlite3.Connection) -> bool:
-    """Write changes to a log first from now on; whether that is so. Raises: sqlite3.Error; this connection is of no use then.
+    """Switch the file to WAL mode; False if it stays in another one. Raises: sqlite3.Error.
 
-    After a failure SQLite reports WAL mode although the file is not in it, and the process is in its own way later.
+    Close the connection after an error: SQLite then reports WAL mode although the file is not in it, and the process would
+    block itself later.
     """
     (mode,) = driver.execute("PRAGMA journal_mode = WAL").fetchone()
     return bool(mode == "wal")

@@ -398,7 +398,7 @@ class SqlStore:
                 refuse(group, failure)
 
     def _begun(self, tables: Callable[[Connection], Opening]) -> tuple[Session, Opening]:
-        """Open the tables. In a file there is a second try: what was begun leaves nothing, as after a kill."""
+        """Open a session and its tables, and announce the owner. A file gets a second try: the first leaves nothing."""
 
         def begin() -> tuple[Session, Opening]:
             with ExitStack() as stack:

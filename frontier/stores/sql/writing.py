@@ -469,7 +469,7 @@ def _done_row(worker: int, ended: Ended) -> tuple[Any, ...]:
 
 
 def _failure_rows(ended: Sequence[Ended], ended_s: float | None) -> list[tuple[Any, ...]]:
-    """The rows of `failure`: of what failed at this time; None: at the time of each row, without which it has none."""
+    """The rows of `failure` for what failed at `ended_s`; None: at each row's `due_s`, and a row without one is left out."""
     return [
         (row.ordinal, row.hops, row.via, row.precedence % WAITING, at_s, row.payload)
         for row, _, kind in ended

@@ -529,12 +529,17 @@ class FullLater(LineFile):
 
 
 async def test_of_several_tries_the_first_failure_counts(log: Path) -> None:
-    """Of the same disk another file may fail at the next one."""
+    """Of the same disk another file may fail at the next one. A journal that gives up does not log that the crawl goes on."""
     full = Broken(OSError(errno.ENOSPC, os.strerror(errno.ENOSPC)))
     journal = Journal(later := FullLater(log, "crawl_log"), full, retry_s=0.01)
-    with pytest.raises(DiskFull, match=r"^broken: no space left on device"):
+    with (
+        structlog.testing.capture_logs() as events,
+        pytest.raises(DiskFull, match=r"^broken: no space left on device"),
+    ):
         await journal.write(lines(b"a\n"))
     assert later.tries > 1
+    assert {event["event"] for event in events} == {"the crawl waits"}
+    assert journal.trouble == ""
     await journal.close()
 
 
