@@ -12,7 +12,7 @@ from pathlib import Path
 from sqlalchemy import Connection, Engine, NullPool, create_engine, event
 from sqlalchemy.exc import DBAPIError
 
-from anabranch.frontier.stores.sql.sqlite import lacking_room, to_wal_mode, twice
+from anabranch.frontier.stores.sql.sqlite import lacking_room, primary_code, to_wal_mode, twice
 
 #: What a statement, a connection or a transaction raises.
 DATABASE_ERRORS = (DBAPIError, sqlite3.Error)
@@ -83,7 +83,7 @@ def as_system_errors(file: Path) -> Iterator[None]:
     try:
         yield
     except DATABASE_ERRORS as error:
-        raise _system_error(_code(error), file) from error
+        raise _system_error(primary_code(error), file) from error
 
 
 def _system_error(code: int, file: Path) -> OSError:
@@ -119,16 +119,10 @@ def _why_not_opened(file: Path) -> int:
 def is_damaged(error: OSError) -> bool:
     """Whether the file is no database, or is broken: it must be made anew."""
     cause = error.__cause__
-    return isinstance(cause, DATABASE_ERRORS) and (error.errno == errno.EISDIR or _code(cause) in _DAMAGED)
+    return isinstance(cause, DATABASE_ERRORS) and (error.errno == errno.EISDIR or primary_code(cause) in _DAMAGED)
 
 
 def reason(error: BaseException) -> str:
     """The database's message, in one line."""
     cause = error.orig if isinstance(error, DBAPIError) else error
     return str(cause).partition("\n")[0]
-
-
-def _code(error: DBAPIError | sqlite3.Error) -> int:
-    cause = error.orig if isinstance(error, DBAPIError) else error
-    code: int = getattr(cause, "sqlite_errorcode", 0)
-    return code & 0xFF

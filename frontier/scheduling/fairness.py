@@ -13,7 +13,8 @@ half of the workers. While one domain alone is in memory, nothing is limited.
 
 A host belongs to its registrable domain; to itself if it has none, as an IP address. `FairHeap` replaces `readylist.GateHeap`.
 New and slow hosts have a heap of their own in it. A host of a domain at its limit is set aside when it is looked at; one comes
-back with each lease that ends, behind all hosts that are open by then. So a lease costs O(log hosts), amortised.
+back with each lease that ends, behind all hosts that are open by then. So a lease costs O(log hosts), amortised, and a look at
+each domain with hosts set aside if no other host is open.
 """
 
 from __future__ import annotations

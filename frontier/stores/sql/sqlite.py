@@ -57,6 +57,8 @@ SHARED_BUSY_S = 30.0
 _CACHE_KIB = 64 * 1024
 #: Statements that stay prepared: each kind that takes rows has one text per power of two (`statements`).
 _STATEMENTS = 512
+#: SQLite's default size of a page.
+_PAGE_BYTES = 4096
 #: Pages in the log before they are folded into the file. 64 MiB: a page that changes in many commits is written once, and a
 #: log of this length is read in a second after a crash.
 LOG_PAGES = 16_384
@@ -70,7 +72,7 @@ _SETTINGS = (
     "PRAGMA synchronous = FULL",
     "PRAGMA fullfsync = ON",  # macOS: fsync alone leaves data in the drive's cache
     f"PRAGMA cache_size = -{_CACHE_KIB}",
-    f"PRAGMA journal_size_limit = {2 * LOG_PAGES * 4096}",  # what it grew beyond during a copy is given back
+    f"PRAGMA journal_size_limit = {2 * LOG_PAGES * _PAGE_BYTES}",  # what it grew beyond during a copy is given back
     "PRAGMA mmap_size = 0",
     "PRAGMA secure_delete = OFF",  # some builds write zeros over deleted rows
     "PRAGMA temp_store = MEMORY",  # lists of rows inside a statement
@@ -157,7 +159,7 @@ def translated(path: Path, error: Exception) -> FrontierError:
         return caused_by(StoreDamaged(f"{path}: cannot be read: {error.strerror}; restore it from a copy"), error)
     if isinstance(error, OSError):
         return unwritable(str(path), error)
-    cause, code = error.orig if isinstance(error, DBAPIError) else error, _code_of(error)
+    cause, code = error.orig if isinstance(error, DBAPIError) else error, primary_code(error)
     kind, meaning = _MEANINGS.get(code, (StoreUnavailable, f"{type(cause).__name__}: {cause}"))
     if code in _CONTRADICTIONS:
         kind, meaning = StoreDamaged, f"it is damaged ({cause}); restore it from a copy"
@@ -187,7 +189,7 @@ class _Transactions:
 
 def log_pages(room_bytes: int) -> int:
     """How many pages the log may have, a power of two, by what it has and may still take of its disk. Pure."""
-    pages = max(room_bytes // LOG_PART // 4096, 1)
+    pages = max(room_bytes // LOG_PART // _PAGE_BYTES, 1)
     return min(max(1 << (pages.bit_length() - 1), LEAST_LOG_PAGES), LOG_PAGES)
 
 
@@ -196,7 +198,7 @@ def _room_of(log: Path) -> int:
     try:
         disk, has = os.statvfs(log.parent), log.stat().st_size if log.exists() else 0
     except OSError:
-        return LOG_PART * LOG_PAGES * 4096
+        return LOG_PART * LOG_PAGES * _PAGE_BYTES
     return disk.f_bavail * disk.f_frsize + has
 
 
@@ -243,13 +245,13 @@ def twice(do: Callable[[], T]) -> T:
     try:
         return do()
     except (DBAPIError, sqlite3.Error) as error:
-        if _code_of(error) not in _PASSING:
+        if primary_code(error) not in _PASSING:
             raise
     return do()
 
 
-def _code_of(error: Exception) -> int:
-    """The primary result code; 0 if it is no error of SQLite."""
+def primary_code(error: BaseException) -> int:
+    """The primary result code of an error of SQLite, raised by SQLAlchemy or by the driver; 0 for any other error."""
     cause = error.orig if isinstance(error, DBAPIError) else error
     code: int = getattr(cause, "sqlite_errorcode", 0)
     return code & 0xFF
@@ -521,5 +523,5 @@ class SqliteFile:
 
     def is_passing(self, error: Exception) -> bool:
         """A full, read-only or failing disk may be repaired meanwhile; another worker ends its transaction."""
-        code = _code_of(error)
+        code = primary_code(error)
         return code in _PASSING or (self._is_shared and code == sqlite3.SQLITE_BUSY)
