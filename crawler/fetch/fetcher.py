@@ -168,7 +168,7 @@ class Fetcher:
             failure = _failure_of(error, attempts, limits.timeout_s)
             end_s = self._clock()
             if isinstance(failure, _DOUBTFUL) and not isinstance(error, HeadTooLong):
-                failure = await self._told_apart(failure, error, proxy, url, start_s)
+                failure = await self._attributed(failure, error, proxy, url, start_s)
             failure = failure.timed(start_s, end_s)
             if failure is error:
                 raise
@@ -227,10 +227,10 @@ class Fetcher:
         self._through[proxy] = hosts, now_s
         self._doubted.pop(proxy, None)
 
-    async def _told_apart(
+    async def _attributed(
         self, failure: FetchError, error: Exception, proxy: Proxy | None, url: str, start_s: float
     ) -> FetchError:
-        """The failure, or a `ServiceAway` if it was not the host's: the proxy or the network is away."""
+        """The failure if it was the host's, else a `ServiceAway` of the proxy or the network."""
         if proxy is not None:
             _, answered_s = self._through.get(proxy) or ((), 0.0)
             if answered_s < start_s:  # else it leads somewhere

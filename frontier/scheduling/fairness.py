@@ -189,7 +189,7 @@ class FairHeap(GateHeap):
         if domain is not None:
             domain.count(-1, -was_slow)
             if domain.aside[0] or domain.aside[1]:
-                self.bring_back(domain, now_s)
+                self.readmit(domain, now_s)
 
     def ended(self, line: ReadyList, outcome: Outcome, now_s: float) -> None:
         """Count a lease that has ended. Note how fast the host answered, if something was fetched."""
@@ -207,7 +207,7 @@ class FairHeap(GateHeap):
         if rests_until_s > 0 and not gate.troubles and line.group is None:
             self._class(line, is_fast=gate.last_rest_s < gate.politeness.rest_s(self._limits.slow_s))
 
-    def bring_back(self, domain: Domain, now_s: float) -> None:
+    def readmit(self, domain: Domain, now_s: float) -> None:
         """Let one host of a domain below its limit be served again: a lease ended, or a host had nothing to serve."""
         if (
             (domain.aside[1] or domain.aside[0])
@@ -335,7 +335,7 @@ class FairHeap(GateHeap):
         found = None
         while aside and found is None:
             line = aside.popleft()
-            line.come_back(now_s)
+            line.readmit(now_s)
             if line.serves_s() <= now_s and line.opens_s() <= now_s:
                 found = line
         if not aside:

@@ -169,7 +169,7 @@ class Listed:
         self.entry = None
 
     def move(self, outer: GateHeap, *, is_fast: bool) -> None:
-        """Be entered into this heap from now on; the entry in the other one is void."""
+        """Change its heap and its class; its entry in the old heap is void. The caller enlists it."""
         self.outer, self.is_fast = outer, is_fast
         self.entry = self.turn = None
 
@@ -335,7 +335,7 @@ class ReadyList(Listed):
         self.group: Group | None = None
         self.domain: Domain | None = None  #: counts its leases, see `fairness`; None: nothing counts them yet
         self.is_aside = False  #: it serves nothing until its domain has fewer leases out
-        self.waits_from_s = 0.0  #: when it came back after it was set aside
+        self.waits_from_s = 0.0  #: when it was readmitted last
         self.slow_out = 0  #: its leases that were taken while it was new or slow
         self.was_fetched = False  #: `is_fast` is that of a fetch
         self.ready: list[Entry] = []  #: heap of lanes with heads in memory; may hold stale entries
@@ -370,11 +370,11 @@ class ReadyList(Listed):
         self.enlist()
 
     def set_aside(self) -> None:
-        """Serve nothing until `come_back`: its domain has enough leases out."""
+        """Serve nothing until `readmit`: its domain has enough leases out."""
         self.is_aside = True
         self.delist()
 
-    def come_back(self, now_s: float) -> None:
+    def readmit(self, now_s: float) -> None:
         """Serve again, behind all that are open by now."""
         self.is_aside, self.waits_from_s = False, now_s
         self.enlist()

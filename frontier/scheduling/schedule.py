@@ -464,9 +464,9 @@ class Schedule:
             self.fair.taken(line, now_s)
 
     def _passed_over(self, line: ReadyList, now_s: float) -> None:
-        """An open list has nothing to serve: another one of its domain may."""
+        """Readmit another list of the domain of an open list that has nothing to serve."""
         if line.domain is not None and self.fair is not None:
-            self.fair.bring_back(line.domain, now_s)
+            self.fair.readmit(line.domain, now_s)
 
     def _take(self, line: ReadyList, lane: Lane, now_s: float) -> Head:
         """Lease the first head of a lane that was taken from its ready list."""
