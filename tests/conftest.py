@@ -37,7 +37,7 @@ _MEMORY_DISK_LEAST = 4 << 30
 #: Files below this folder whose slow tests take more than 20 s, by what they took, in CPU time or waiting; the longest first.
 LONGEST = (
     "acceptance/test_outages.py",
-    "faults/test_kills.py",
+    "faults/test_campaign.py",
     "acceptance/test_console_browser.py",
     "acceptance/test_database_access.py",
     "stress/test_lease_faults.py",

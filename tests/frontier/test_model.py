@@ -47,6 +47,7 @@ from anabranch.frontier.records import (
 )
 from anabranch.frontier.scheduling import queues, readylist, retries, schedule, window
 from anabranch.frontier.scheduling.gates import Backoff, Politeness
+from anabranch.frontier.scheduling.readylist import ReadyList
 from anabranch.frontier.stores.contract import FailedRecord, FrontierStore
 from anabranch.frontier.stores.memory.store import MemoryStore
 from anabranch.frontier.stores.sql.store import SqlStore
@@ -525,6 +526,8 @@ class Machine(RuleBasedStateMachine):
             return
         if self.leased and self.order.gates_in_memory != FEW:
             return  # gates with leases may fill the memory
+        if self.order.workers is not None and len(self.leased) >= self.order.workers:
+            return  # nobody would ask: a worker has one lease at a time
         free = self.truth.queued - Counter(lease.url for lease in self.leased)
         free -= Counter(url for url, _ in self.truth.waiting.values())
         for url in free:
@@ -538,7 +541,15 @@ class Machine(RuleBasedStateMachine):
     def has_free_slots(self, url: str) -> bool:
         line = self.core._schedule.window.get(name_id(url.split("/")[2]))
         gates = [] if line is None else [line.gate, *([line.group.gate] if line.group else [])]
-        return all(gate.out < gate.slots for gate in gates)
+        return all(gate.out < gate.slots for gate in gates) and not self.is_above_limit(line)
+
+    def is_above_limit(self, line: ReadyList | None) -> bool:
+        """Its domain, or all new and slow hosts, have so many leases out that it may wait until one of them ends."""
+        fair = self.core._schedule.window.fair
+        if fair is None or line is None or not self.leased:
+            return False
+        is_slow = not (line.group or line).is_fast and fair.slow_out >= fair._most_slow
+        return is_slow or (line.domain is not None and not fair._is_below(line.domain))
 
 
 class LateMachine(Machine):
