@@ -110,6 +110,19 @@ def put_totals(connection: Connection, worker: str, rows: Sequence[CountedRow], 
     return True
 
 
+def put_left_over(connection: Connection, worker: str, counted: Counted) -> None:
+    """Write all rows of a worker that was killed and does not join again, as its folder has them. A second time: no change."""
+    _lock(connection, worker)
+    ((epoch,),) = fetch(
+        connection,
+        """SELECT max(epoch) FROM (
+               SELECT epoch FROM job_folded WHERE worker = :worker
+               UNION ALL SELECT epoch FROM job_counted WHERE worker = :worker) AS known""",
+        worker=worker,
+    )
+    put_totals(connection, worker, counted.rows, CountedTo(epoch, counted.place))
+
+
 def fold_totals(connection: Connection) -> None:
     """Fold what workers that have gone left in job_counted into job_total. Cost: a few statements for each row that changes."""
     for (worker,) in fetch(connection, _GONE):

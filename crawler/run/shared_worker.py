@@ -14,6 +14,7 @@ from pathlib import Path
 
 import structlog
 
+from anabranch.crawler.accounts.accounts import Accounts
 from anabranch.crawler.accounts.journal import JOURNAL_FILE, recorded_files
 from anabranch.crawler.archive.files import finish_left_over
 from anabranch.crawler.archive.uploads import Uploaded
@@ -21,7 +22,9 @@ from anabranch.crawler.cluster.agreement import Applicant, Joined, Wanted, join
 from anabranch.crawler.cluster.commands import note_finished
 from anabranch.crawler.cluster.database import JobDatabase
 from anabranch.crawler.cluster.outputs import put_output
+from anabranch.crawler.cluster.totals import counting_name, put_left_over
 from anabranch.crawler.job.folder import JobFolder
+from anabranch.crawler.job.journal import roll_back
 from anabranch.crawler.job.state import WorkerOfFolder, current_round, note_worker, order_round, round_of_run, worker_of
 from anabranch.crawler.order.order import CrawlOrder
 from anabranch.crawler.outcomes.endings import WhyEnded
@@ -60,6 +63,7 @@ async def crawl_shared(
             worker, joined = await asyncio.to_thread(_join, database, wanted, job)
         except StaysAway:
             await _finish_files(database, order, job)
+            await asyncio.to_thread(_count_left_over, database, job, machine_s)
             raise
         hooks.notify(_joined_line(database, joined))
         if joined.absent:
@@ -112,6 +116,21 @@ async def _finish_files(database: JobDatabase, order: CrawlOrder, job: JobFolder
     uploading = _uploading(order, job, worker.name, register)
     if uploading is not None:
         await uploading.finish()
+
+
+def _count_left_over(database: JobDatabase, job: JobFolder, clock: Callable[[], float]) -> None:
+    """Count in the job what a killed run of this worker has counted in its folder alone. Blocks.
+
+    Raises: StorageError, StoreUnavailable, AccountsDamaged.
+    """
+    worker = worker_of(job.state)
+    if not (job.existed and worker and worker.name and (job.state / JOURNAL_FILE).exists()):
+        return
+    with storage_errors(job.state):
+        roll_back(job.directory, recorded_files(job.state / JOURNAL_FILE))
+        with closing(Accounts(job.state, job.crawl_log, clock)) as accounts:
+            counted = accounts.changed(all_rows=True)
+    database.do(partial(put_left_over, worker=counting_name(worker.name, worker.token), counted=counted))
 
 
 def _uploading(order: CrawlOrder, job: JobFolder, name: str, register: Callable[[Uploaded], None]) -> Uploading | None:

@@ -196,13 +196,17 @@ async def test_a_database_is_taken_back_to_a_moment(tmp_path, web, primary, arch
 async def test_a_standby_that_lacks_the_last_commits_takes_over_from_running_workers(
     tmp_path, web, primary, standby, command
 ):
-    """The workers notice, and join with fresh filters."""
+    """Each worker that lacks commits notices, and joins with a fresh filter."""
     workers = [await start(*command(name, store_of(primary, standby)), cwd=tmp_path) for name in "ab"]
     await requested(web, 30, *workers)
     await cut_off(primary, standby, web, *workers)
     runs = [await ended(worker) for worker in workers]
     assert [run.code for run in runs] == [0, 0], runs
-    assert all("the store was set back" in run.err and RENEWED in run.err for run in runs), runs
+    are_set_back = [
+        "the store was set back" in run.err for run in runs
+    ]  # a worker may have had nothing to commit meanwhile
+    assert any(are_set_back), runs
+    assert [RENEWED in run.err for run in runs] == are_set_back, runs
     assert fetched(standby) >= expected(SEEDS, table=WEB).keys()
 
 
