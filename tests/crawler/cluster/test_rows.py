@@ -20,6 +20,7 @@ from anabranch.crawler.cluster.totals import (
     all_totals,
     fold_totals,
     put_counted,
+    put_left_over,
     put_totals,
     totals_elsewhere,
     view_of,
@@ -185,6 +186,23 @@ def test_lines_of_a_worker_that_returns_count_once(database: JobDatabase, *, is_
     assert database.do(partial(put_totals, worker="a 1", rows=answered(7), upto=CountedTo(4, 50)))
     assert urls_in(database) == 7
     assert database.do(partial(put_totals, worker="a 5", rows=answered(1), upto=CountedTo(5, 10)))
+    assert urls_in(database) == 8
+
+
+@pytest.mark.parametrize("is_folded", [False, True])
+def test_what_a_killed_worker_has_in_its_folder_counts_though_it_stays_away(
+    database: JobDatabase, *, is_folded: bool
+) -> None:
+    """Once, however often it is started in vain, and whatever transactions carried."""
+    assert database.do(partial(put_totals, worker="a 1", rows=answered(2), upto=CountedTo(1, 20)))
+    carried(database, "a 1", 4, 30, 3)
+    if is_folded:
+        join(database)
+        database.do(fold_totals)
+    for _ in range(2):
+        database.do(partial(put_left_over, worker="a 1", counted=Counted(40, answered(7))))
+        assert urls_in(database) == 7
+    database.do(partial(put_left_over, worker="b 2", counted=Counted(5, answered(1))))
     assert urls_in(database) == 8
 
 
