@@ -43,11 +43,18 @@ def compiled(*folders: Path) -> Path:
 
 @contextmanager
 def preloaded() -> Iterator[None]:
-    """While entered, processes that are started from `PRELOAD` have the library, and so has every fresh one."""
+    """While entered, processes that are started from `PRELOAD` have the library, and so has every fresh one.
+
+    A server of processes that was started before would not have it, and one that has it must not outlast it.
+    """
+    forkserver.close_all()
     with TemporaryDirectory() as folder, TemporaryDirectory(dir=sys.prefix) as beside_installed_code:
         library = compiled(Path(folder), Path(beside_installed_code))
         with patch.dict(os.environ, LD_PRELOAD=str(library)):
-            yield
+            try:
+                yield
+            finally:
+                forkserver.close_all()
 
 
 def variables(folder: Path, log: Path) -> dict[str, str]:
