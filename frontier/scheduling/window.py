@@ -132,7 +132,8 @@ class GateWindow:
         if crowd is not None and self._room * 2 < self._most:
             # What is behind the gates of the crowd in the store would wait until all of these are served.
             self._displace(crowd, max(self._most // 10, 1), now_s)
-            self._swaps_from_s = math.inf
+            # Until the exchange is answered; nothing is asked, and so nothing answered, if no gate could leave.
+            self._swaps_from_s = math.inf if self._room > 0 else now_s + self._swap_s
         if self._room > 0 and (crowd is not None or self._room * 10 >= self._most):
             self._ask()
 
