@@ -191,6 +191,18 @@ def copied_and_cut(job: Path) -> None:
 ODD, EVEN = range(1, 16, 2), range(0, 16, 2)
 
 
+def calls_before_rotation(folder: Path) -> int:
+    """Write one group into `before`; the number of calls that the next run makes until its files are rotated."""
+    asyncio.run(run(folder / "before", groups=(("a",),)))
+    counts: list[int] = []
+    with pytest.MonkeyPatch.context() as patcher:
+        shutil.copytree(folder / "before", folder / "counted")
+        faulty = Faulty(1 << 30, kill)
+        faulty.patch(patcher)
+        asyncio.run(run(folder / "counted", first=lambda _: counts.append(faulty.count)))
+    return counts[0]
+
+
 @pytest.mark.parametrize(
     ("rotated", "calls"),
     [
@@ -202,14 +214,8 @@ def test_a_group_after_a_rotation_counts_everywhere_or_nowhere(
     tmp_path: Path, rotated: Callable[[Path], None], calls: Sequence[int]
 ) -> None:
     """The first group in the new files. What was moved stays as it is; whether new files are there makes little difference."""
-    asyncio.run(run(tmp_path / "before", groups=(("a",),)))
-    at_rotation: list[int] = []
-    with pytest.MonkeyPatch.context() as patcher:
-        shutil.copytree(tmp_path / "before", tmp_path / "counted")
-        faulty = Faulty(1 << 30, kill)
-        faulty.patch(patcher)
-        asyncio.run(run(tmp_path / "counted", first=lambda _: at_rotation.append(faulty.count)))
-    for number in (at_rotation[0] + call for call in calls):
+    at_rotation = calls_before_rotation(tmp_path)
+    for number in (at_rotation + call for call in calls):
         job = tmp_path / f"job{number}"
         shutil.copytree(tmp_path / "before", job)
         assert run_until_killed(job, number, tear, rotated)[0]
@@ -227,18 +233,12 @@ def test_a_group_that_is_tried_again_counts_everywhere_or_nowhere(
 ) -> None:
     """The disk refuses a call of the first group in rotated files, and the process is killed in the next try."""
     monkeypatch.setattr(work, "FIRST_WAIT_S", 0.0)
-    asyncio.run(run(tmp_path / "before", groups=(("a",),)))
-    at_rotation: list[int] = []
-    with pytest.MonkeyPatch.context() as patcher:
-        shutil.copytree(tmp_path / "before", tmp_path / "counted")
-        faulty = Faulty(1 << 30, kill)
-        faulty.patch(patcher)
-        asyncio.run(run(tmp_path / "counted", first=lambda _: at_rotation.append(faulty.count)))
+    at_rotation = calls_before_rotation(tmp_path)
     for later in range(2, 16, 2):
         job = tmp_path / f"job{later}"
         shutil.copytree(tmp_path / "before", job)
         was_killed, acknowledged = run_until_killed(
-            job, at_rotation[0] + refused, partial(refuse_and_kill, later), renamed
+            job, at_rotation + refused, partial(refuse_and_kill, later), renamed
         )
         assert was_killed
         with capture_logs():
