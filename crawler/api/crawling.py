@@ -388,7 +388,7 @@ class BlockingCrawl:
     def retry(
         self, *statuses: int | str, host: str | None = None, since_s: float | None = None, trap: bool = False
     ) -> Facts:
-        """As `Crawl.retry`."""
+        """Queue failures again, as `Crawl.retry` does."""
         return self._thread.call(self._crawl.retry(*statuses, host=host, since_s=since_s, trap=trap))
 
     def pause(self) -> None:

@@ -82,7 +82,7 @@ def put_drained(connection: Connection, name: str, *, is_drained: bool) -> None:
 def absent_workers(connection: Connection, but: str = "") -> str:
     """Names the workers that have joined and are neither at work nor drained, each with its machine if that is known.
 
-    `but` is left out. At most 20 are named. Empty: there are none.
+    Leaves out the worker `but`, and names at most 20. Empty if there are none.
     """
     if not has_workers(connection):
         return ""

@@ -65,7 +65,7 @@ class OperatedJob(Protocol):
         """Undo the rules by which URLs were skipped, and queue these again: `queued`, how many."""
 
     def start_hint(self) -> str:
-        """A line that says what to start, for a job that nobody crawls."""
+        """Return a line that tells which workers to start if nobody crawls the job."""
 
     def change_order(self, settings: Sequence[str]) -> Facts:
         """Change the job's order by settings `section.key=value`: the `changes`, each with key, was, now and a line, and a

@@ -49,7 +49,7 @@ class NamedFunction(NamedTuple):
 
 
 class UserCode(NamedTuple):
-    """What of an order's code may run."""
+    """Says which user functions of an order may run."""
 
     folder: Path | None = None  #: goes first on Python's path
     withheld: Sequence[NamedFunction] = ()  #: must not be imported
@@ -66,7 +66,7 @@ class UserCode(NamedTuple):
 
 
 class CodeWithheld(UsageError):
-    """What was asked for needs code that only the job names."""
+    """A request needs code that only the job itself names."""
 
 
 def refuse_withheld(withheld: Sequence[NamedFunction], place: object, needs: str) -> None:

@@ -65,11 +65,11 @@ class CrawlOrder(BaseSettings):
 
     @property
     def code(self) -> UserCode:
-        """What of its code may run."""
+        """Says which of its user functions may run."""
         return UserCode(self.job.modules) if self._code is None else self._code
 
     def running(self, code: UserCode | None) -> CrawlOrder:
-        """The same order, of whose code this may run; None: all."""
+        """Return the same order with these limits on its user functions; None: all may run."""
         copy = self.model_copy()
         copy._code = code  # noqa: SLF001 - its own class
         return copy
