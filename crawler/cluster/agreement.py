@@ -244,8 +244,9 @@ def join(database: JobDatabase, wanted: Wanted, who: Applicant) -> Joined:
     """Agree with the job's other workers on the order, and add seeds, in one transaction; the first worker decides.
 
     An order that lacks changes of the run agrees. A job that is stopped or finished runs again if a seed is new, with `again`
-    or with `resumes`; otherwise the worker stays away. Raises: StaysAway; OtherOrder, naming what differs from what others go by;
-    UsageError; JobUnfinished; StoreUnavailable.
+    or with `resumes`; otherwise the worker stays away.
+
+    Raises: StaysAway; OtherOrder, naming what differs from the others' order; UsageError; JobUnfinished; StoreUnavailable.
     """
     with database.transaction() as connection:
         if inspect(connection).has_table("crawl") and not has_job(connection):
