@@ -14,7 +14,7 @@ from anabranch.crawler.outcomes.failures import FetchError
 from anabranch.crawler.outcomes.status import FetchStatus
 from anabranch.crawler.outcomes.userfunctions import UserFunctionFailed
 from anabranch.crawler.robots.directives import NOTHING, Directives
-from anabranch.frontier.admission import Foreseen
+from anabranch.frontier.admission import Prepared
 from anabranch.frontier.completion import HOST_BUSY
 from anabranch.frontier.records import Candidate, Lease, OutcomeKind
 
@@ -68,7 +68,9 @@ class Visit:
     exchange: Exchange | None = None  #: what is archived
     place: RecordLocation | None = None  #: where, if that was done before the visit ends
     discovered: list[Candidate] = field(default_factory=list)  #: scheduled when the visit ends
-    foreseen: Foreseen | None = None  #: what the queue policies say of its end; None: they are asked then
+    prepared: Prepared | None = (
+        None  #: the answers of the filter and the policies for its end; None: they are asked then
+    )
 
     def received(self, response: Response) -> None:
         """A response to the URL, or to what was fetched in its place, has arrived."""
@@ -84,11 +86,11 @@ class Visit:
 
     def postponed(self, error: FetchError) -> None:
         """A service that the visit needs is away: it comes again, with all that it leads to."""
-        self.failure, self.discovered = error, []
+        self.failure, self.discovered, self.prepared = error, [], None
 
-    def foresee(self, foreseen: Foreseen) -> None:
-        """The queue policies have been asked what they say of its end."""
-        self.foreseen = foreseen
+    def prepare(self, prepared: Prepared) -> None:
+        """The filter and the policies have been asked for its end."""
+        self.prepared = prepared
 
     def broke(self, error: Exception) -> None:
         """A processor, ours or the user's, failed."""

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections import Counter, deque
 from collections.abc import Callable, Iterable, Sequence
-from itertools import chain, islice
+from itertools import chain, compress, islice
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from anabranch.frontier.checkpoints import NO_FOLDER, LastBatch
@@ -72,12 +72,14 @@ class Fresh:
         return None
 
 
-class Foreseen(NamedTuple):
-    """The answers of the policies about a page, taken before it ends so that none is asked at its end."""
+class Prepared(NamedTuple):
+    """What the end of a page needs from the filter and the policies, asked while nothing is changed."""
 
     charge: Charge  #: for the page's lease
-    lanes: dict[bytes, AssignedLane]  #: of the new candidates, by key
-    precedences: dict[bytes, int]  #: of their rows, by key
+    verdicts: list[Verdict]  #: on its candidates
+    fresh: Fresh  #: of these, the new ones
+    lanes: list[AssignedLane]  #: of the new ones
+    precedences: list[int]  #: of their rows
 
 
 class Admission:
@@ -103,17 +105,19 @@ class Admission:
         self._outbound = outbound
 
     def accept(
-        self, candidates: Sequence[Candidate], via: int, via_url: str | None = None, foreseen: Foreseen | None = None
+        self, candidates: Sequence[Candidate], via: int, via_url: str | None = None, prepared: Prepared | None = None
     ) -> list[Verdict]:
-        """One verdict per candidate, in order; new ones become rows of the batch. Raises: PolicyError, before any change."""
-        verdicts, fresh = self._judge(candidates)
+        """One verdict per candidate, in order; new ones become rows of the batch. Raises: PolicyError, before any change.
+
+        `prepared` is for the same candidates: of them, only those that were new then are judged again.
+        """
+        if prepared is None:
+            verdicts, fresh = self._judge(candidates)
+            lanes, precedences = self._lanes_and_precedences(fresh, via_url) if fresh.candidates else ([], [])
+        else:
+            verdicts, fresh, lanes, precedences = self._still_new(prepared)
         if not fresh.candidates:
             return verdicts
-        if foreseen is not None and foreseen.lanes.keys() >= {*fresh.keys}:
-            lanes = [foreseen.lanes[key] for key in fresh.keys]
-            precedences = [foreseen.precedences[key] for key in fresh.keys]
-        else:
-            lanes, precedences = self._lanes_and_precedences(fresh, via_url)
         if self._outbound is not None:
             self._accept_shared(self._outbound, fresh, lanes, precedences, via)
             return verdicts
@@ -121,13 +125,10 @@ class Admission:
         self._remember(self._outbox.batch.new[-1].ordinal, fresh.keys)
         return verdicts
 
-    def foresee(self, charge: Charge, candidates: Sequence[Candidate], via_url: str | None) -> Foreseen:
-        """The lanes and precedences of those that `accept` would add; changes nothing. Raises: PolicyError."""
-        fresh = self._judge(candidates)[1]
-        lanes, precedences = self._lanes_and_precedences(fresh, via_url)
-        return Foreseen(
-            charge, dict(zip(fresh.keys, lanes, strict=True)), dict(zip(fresh.keys, precedences, strict=True))
-        )
+    def prepare(self, charge: Charge, candidates: Sequence[Candidate], via_url: str | None) -> Prepared:
+        """The verdicts, lanes and precedences that `accept` needs, and the charge; changes nothing. Raises: PolicyError."""
+        verdicts, fresh = self._judge(candidates)
+        return Prepared(charge, verdicts, fresh, *self._lanes_and_precedences(fresh, via_url))
 
     def adopt(self, links: Sequence[LinkRow]) -> None:
         """Add links of other workers to the batch as rows; their keys are in the store."""
@@ -263,6 +264,17 @@ class Admission:
             verdicts.append(verdict)
         self._count_pending(sum(unseen) - len(verdicts) + verdicts.count(SEEN))
         return verdicts, fresh
+
+    def _still_new(self, prepared: Prepared) -> tuple[list[Verdict], Fresh, list[AssignedLane], list[int]]:
+        """The verdicts, and what is new of what was; other pages may have queued some of it since."""
+        _, verdicts, before, lanes, precedences = prepared
+        again, fresh = self._judge(before.candidates)
+        if len(fresh.keys) == len(before.keys):
+            return verdicts, fresh, lanes, precedences
+        is_new = [verdict is not SEEN for verdict in again]
+        later = iter(again)
+        verdicts = [next(later) if verdict is NEW or verdict is LATER else verdict for verdict in verdicts]
+        return verdicts, fresh, list(compress(lanes, is_new)), list(compress(precedences, is_new))
 
     def _count_pending(self, known: int) -> None:
         if known > 0:

@@ -15,7 +15,7 @@ from functools import partial
 from types import TracebackType
 from typing import Any, TypeVar
 
-from anabranch.frontier.admission import Foreseen
+from anabranch.frontier.admission import Prepared
 from anabranch.frontier.errors import FrontierError, errors_after
 from anabranch.frontier.frontier import Frontier
 from anabranch.frontier.inspect.operations import Operations
@@ -93,11 +93,11 @@ class AsyncFrontier:
         lease: Lease,
         outcome: Outcome,
         discovered: Sequence[Candidate] = (),
-        foreseen: Foreseen | None = None,
+        prepared: Prepared | None = None,
     ) -> list[Verdict]:
         """As `Frontier.finish`; wakes waiting tasks."""
         try:  # as `_then_pump`, inlined because it runs for each page
-            return self.core.finish(lease, outcome, discovered, foreseen)
+            return self.core.finish(lease, outcome, discovered, prepared)
         finally:
             self._pump()
 

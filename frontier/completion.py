@@ -223,8 +223,7 @@ class Completion:
         line.gate.give_back(now_s)
         if line.group is not None:
             line.group.gate.give_back(now_s)
-        if self._schedule.fair is not None:
-            self._schedule.fair.returned(line, now_s)
+        self._schedule.window.heap.returned(line, now_s)
         self._schedule.come_back(lane, head, FREE, now_s, keep=True)
         if self._board is not None:
             self._board.back(head.row.ordinal, line.gate.id, line.gate.opens_s(), now_s)
@@ -261,8 +260,7 @@ class Completion:
                 group.gate.rest(start_s, end_s, now_s)
                 if group.gate.must_be_written:
                     self._outbox.batch.gates.append(group.gate.row())
-        if self._schedule.fair is not None:
-            self._schedule.fair.ended(line, outcome, now_s)
+        self._schedule.window.heap.ended(line, outcome, now_s)
         if trouble is not _NO_TROUBLE or retry_after_s > 0:
             gate.trouble(trouble, retry_after_s, now_s)
         if gate.must_be_written:

@@ -39,7 +39,7 @@ from anabranch.frontier.policies.shares import ShareRule, policy_queue, share_ru
 from anabranch.frontier.policies.sheets import Sheets
 from anabranch.frontier.policies.userfunctions import Import
 from anabranch.frontier.records import Candidate
-from anabranch.frontier.scheduling.fairness import FairHeap
+from anabranch.frontier.scheduling.fairness import FairHeap, HostHeap
 from anabranch.frontier.scheduling.gates import GateMaker
 from anabranch.frontier.scheduling.queues import QueueRules
 from anabranch.frontier.scheduling.readylist import Outbox
@@ -290,7 +290,7 @@ def _parts(
     )
     if outbound is not None:
         state = state._replace(share_of=outbound.rule.of_gate)
-    schedule = Schedule(outbox, maker, rules, order.gates_in_memory, state, _fair(order, sheets))
+    schedule = Schedule(outbox, maker, rules, order.gates_in_memory, state, _hosts(order, sheets))
     retries = Retries(may_have_any=opening.counters.waiting > 0)
     completion = Completion(outbox, schedule, retries, rules, opening.counters.waiting, board)
     has_shared = isinstance(seen, BesideShared)
@@ -317,12 +317,12 @@ def _parts(
     )
 
 
-def _fair(order: FrontierOrder, sheets: Sheets) -> FairHeap | None:
-    """The limits of workers; None if the order has none, or if its gates belong to queues, which have no domain."""
+def _hosts(order: FrontierOrder, sheets: Sheets) -> HostHeap:
+    """The heap of hosts, without limits of workers if the order has none, or if its gates belong to queues, not to hosts."""
     limits = order.worker_limits
     has_any = min(limits.domain, limits.slow) < 1 or any(one.settings.domain_workers for one in order.overrides)
     if order.workers is None or order.scope is PolitenessScope.QUEUE or not has_any:
-        return None
+        return HostHeap()
     return FairHeap(order.workers, limits, order.gates_in_memory, lambda host: sheets.for_host(host).domain_workers)
 
 

@@ -9,16 +9,15 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from functools import partial
 
-from anabranch.frontier.admission import Foreseen
+from anabranch.frontier.admission import Prepared
 from anabranch.frontier.checkpoints import Checkpoints
 from anabranch.frontier.completion import check_outcome
 from anabranch.frontier.errors import PolicyError, unwritable
 from anabranch.frontier.inspect.operations import Operations
 from anabranch.frontier.inspect.statistics import FrontierCounts, count
-from anabranch.frontier.parts import Advancing, Parts, flushed, foresee, run
-from anabranch.frontier.records import BUSY, Candidate, GateKey, Lease, Outcome, Verdict, Wake, name_id
+from anabranch.frontier.parts import Advancing, Parts, flushed, run
+from anabranch.frontier.records import BUSY, Candidate, GateKey, Lease, Outcome, OutcomeKind, Verdict, Wake, name_id
 from anabranch.frontier.scheduling.gates import Gate
 from anabranch.frontier.seen import SeenFilter
 from anabranch.frontier.stores.contract import FrontierStore
@@ -60,9 +59,9 @@ class Frontier:
         self.filter_renewed = filter_renewed
         self.operations = Operations(store, seen, parts, checkpoints, clock)  #: the operator's calls
         self.advancing = Advancing(store, parts)  #: moves queued URLs to the front
-        self.unacknowledged = parts.store_link.unacknowledged  #: what the store has got and has not made durable
+        #: What the store has got and has not made durable: the numbers of the last calls that changed anything.
+        self.unacknowledged = parts.store_link.unacknowledged
         self.holds = parts.schedule.holds  #: services that are away, and what waits for them
-        self.foresee = partial(foresee, parts)  #: asks the policies what `finish` will need, while nothing is changed
         self.known = parts.admission.marking.counts  #: links that are known; the host counts those that it remembers
         self.hosting = parts.store_link.hosting  #: the shares of one of several workers; None: it has the whole job
 
@@ -126,24 +125,32 @@ class Frontier:
         self._store_link.drain()
         return self._parts.wake(self._clock())
 
+    def prepare(self, lease: Lease, kind: OutcomeKind, discovered: Sequence[Candidate]) -> Prepared:
+        """Ask the filter and the policies what `finish` of this lease will need of them, and change nothing.
+
+        For callers who write down a page before they finish it, if a user function may fail. Raises: LeaseLost, PolicyError.
+        """
+        _, lane, head = self._leases.find(lease)
+        return self._admission.prepare(self._rules.charge(lane.queue, head, kind), discovered, lease.url)
+
     def finish(
         self,
         lease: Lease,
         outcome: Outcome,
         discovered: Sequence[Candidate] = (),
-        foreseen: Foreseen | None = None,
+        prepared: Prepared | None = None,
     ) -> list[Verdict]:
         """Give a lease back with its outcome and the page's outlinks, as one transaction; never BUSY.
 
-        `foreseen`: by `foresee`, for the same outcome and candidates, so that no policy need be asked.
+        `prepared`: by `prepare`, for the same outcome and candidates, so that no policy is asked.
 
         Raises, before any change: LeaseLost; PolicyError for a bad outcome (`check_outcome`) and failed user functions.
         """
         check_outcome(lease, outcome)
         self._store_link.drain()
         held = self._leases.find(lease)
-        charge = self._rules.charge(held[1].queue, held[2], outcome.kind) if foreseen is None else foreseen.charge
-        verdicts = self._admission.accept(discovered, lease.ordinal, lease.url, foreseen) if discovered else []
+        charge = self._rules.charge(held[1].queue, held[2], outcome.kind) if prepared is None else prepared.charge
+        verdicts = self._admission.accept(discovered, lease.ordinal, lease.url, prepared) if discovered else []
         self._leases.drop(held)
         self._completion.end(held, outcome, charge, self._clock())
         self._store_link.send(1)
@@ -215,24 +222,14 @@ class Frontier:
         self._store_link.drain()
         return not self._store_link.unacknowledged.is_full and self._parts.can_lease(self._clock())
 
-    @property
-    def sent(self) -> int:
-        """The number of the last call that changed anything; acknowledged when `durable` has reached it."""
-        return self._store_link.unacknowledged.last
-
-    @property
-    def durable(self) -> int:
-        """The number of the last call whose changes are committed and synced."""
-        return self._store_link.unacknowledged.durable
-
     def on_trouble(self, report: Callable[[str], None]) -> None:
         """Call `report` with the reason when the store or the filter retries a failed write, with "" when it succeeds."""
         self._store_link.on_trouble(report)
 
     def hurry(self) -> int:
-        """Make the store commit soon, because a caller waits for it; returns `sent`."""
+        """Make the store commit soon, because a caller waits for it; returns `unacknowledged.last`."""
         self._store.hurry()
-        return self.sent
+        return self.unacknowledged.last
 
     def take_answers(self) -> None:
         """Take the store's answers, as every other call does first. Raises: StoreUnavailable."""

@@ -11,10 +11,10 @@ from collections.abc import Callable, Generator, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, TypeVar
 
-from anabranch.frontier.admission import Admission, Foreseen
+from anabranch.frontier.admission import Admission
 from anabranch.frontier.completion import Completion, Leases
 from anabranch.frontier.policies.precedence import in_front
-from anabranch.frontier.records import Candidate, Lease, OutcomeKind, Row, UrlState, WaitsFor, Wake
+from anabranch.frontier.records import Candidate, Row, UrlState, WaitsFor, Wake
 from anabranch.frontier.scheduling.queues import QueueRules
 from anabranch.frontier.scheduling.readylist import Outbox
 from anabranch.frontier.scheduling.retries import Retries
@@ -166,15 +166,6 @@ def flushed(parts: Parts, store: FrontierStore) -> Steps[None]:
     for _ in range(parts.admission.marking.slices):  # a step for each slice, so that an event loop can run in between
         yield from asked(lambda: None)
         parts.store_link.drain()
-
-
-def foresee(parts: Parts, lease: Lease, kind: OutcomeKind, discovered: Sequence[Candidate]) -> Foreseen:
-    """Ask the policies what `finish` of this lease will need of them, and change nothing.
-
-    For callers who write down a page before they finish it, if a user function may fail. Raises: LeaseLost, PolicyError.
-    """
-    _, lane, head = parts.leases.find(lease)
-    return parts.admission.foresee(parts.rules.charge(lane.queue, head, kind), discovered, lease.url)
 
 
 class Advancing:

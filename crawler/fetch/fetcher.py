@@ -1,16 +1,14 @@
 """The fetcher: a URL in, a `Response` or a `FetchError` out. It translates the errors of the libraries.
 
-After a failure that may not be the host's it looks whether the proxy, or this machine's network, is away (`reach`).
+After a failure that may not be the host's it looks whether the proxy, or this machine's network, is away (`ways`).
 """
 
 from __future__ import annotations
 
-import asyncio
 import errno
 import os
 import socket
 import ssl
-from collections import OrderedDict
 from types import MappingProxyType
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
@@ -24,11 +22,10 @@ from anabranch.crawler.fetch.connections import MAX_HEAD_BYTES, ConnectAttempts,
 from anabranch.crawler.fetch.cookies import Cookies
 from anabranch.crawler.fetch.exchange import HttpExchange
 from anabranch.crawler.fetch.options import Sites
-from anabranch.crawler.fetch.reach import has_route, is_anybody_there, proxy_fault, tunnel_fault
 from anabranch.crawler.fetch.requests import RequestBuilder
+from anabranch.crawler.fetch.ways import NetworkWay, ProxyWay
 from anabranch.crawler.outcomes.errors import TooManyFiles
 from anabranch.crawler.outcomes.failures import (
-    NETWORK,
     OPEN_FILES,
     AddressRefused,
     BadHttp,
@@ -79,12 +76,6 @@ _FORESEEN: tuple[type[Exception], ...] = (FetchError, TooManyFiles, *_FAILURES)
 _MAX_MESSAGE_CHARS = 300
 #: Failures after which the proxy or the network may be away.
 _DOUBTFUL = (ConnectFailed, ConnectionLost, FetchTimeout)
-#: No way to a host; None: its addresses failed for several reasons.
-_NO_WAY = frozenset({errno.EHOSTUNREACH, errno.ENETUNREACH, errno.ENETDOWN, None})
-#: Statuses that a proxy may have given in the host's place.
-_OF_PROXIES = frozenset({502, 503, 504})
-#: Hosts that have answered lately and are asked whether the network is away.
-_WITNESSES = 4
 
 
 class Fetcher:
@@ -121,13 +112,9 @@ class Fetcher:
         self._max_busy = connections.busy
         self._idle = IdleConnections(connections.idle)  # of all connectors together
         self._connectors: dict[Proxy | None, Connector] = {}
-        self._answered: OrderedDict[Place, None] = OrderedDict()  #: hosts that have answered, the latest last
-        self._answered_s = 0.0  #: when one has answered last
-        self._worked: set[Proxy | None] = set()  #: proxies through which an answer has come; None: without one
-        #: Hosts that have answered through each proxy, the latest last, and when one has answered last.
-        self._through: dict[Proxy, tuple[OrderedDict[Place, None], float]] = {}
-        #: Proxies that may reach nothing though they can be reached, with the host that failed.
-        self._doubted: dict[Proxy, Place] = {}
+        self._network = NetworkWay(resolver)
+        self._ways = {proxy: ProxyWay(proxy, resolver, verify=options.tls_verify) for proxy in self._sites.proxies}
+        self._has_worked = False
         if not options.tls_verify:
             log.warning("certificates are not verified: anybody on the way may answer in a host's name")
 
@@ -168,7 +155,7 @@ class Fetcher:
             failure = _failure_of(error, attempts, limits.timeout_s)
             end_s = self._clock()
             if isinstance(failure, _DOUBTFUL) and not isinstance(error, HeadTooLong):
-                failure = await self._attributed(failure, error, proxy, url, start_s)
+                failure = await self._away(error, proxy, url, start_s) or failure
             failure = failure.timed(start_s, end_s)
             if failure is error:
                 raise
@@ -192,85 +179,34 @@ class Fetcher:
 
     def has_worked(self, proxy: Proxy | None) -> bool:
         """An answer has come through this proxy in this run; None: through any, or without one."""
-        return bool(self._worked) if proxy is None else proxy in self._worked
+        return self._has_worked if proxy is None else self._ways[proxy].has_worked
 
-    async def reaches(self, proxy: Proxy) -> str:
+    async def fault_of(self, proxy: Proxy) -> str:
         """Why the proxy cannot be used now: it cannot be reached, or it reaches nothing; empty if it can be used."""
-        if self._resolver.is_away:
-            await self._resolver.answers()
-        try:
-            fault = await proxy_fault(proxy, self._resolver.resolve, verify=self._options.tls_verify)
-            if not fault:
-                return await self._leads_nowhere(proxy) if proxy in self._doubted else ""
-        except FetchError as error:
-            fault = str(error)
-        return f"it cannot be reached: {fault}"
+        return await self._ways[proxy].fault()
 
     async def has_network(self) -> bool:
         """Whether this machine's network can be used: it has a route, and a host or name server that answered does so again."""
-        return has_route(self._answered) and not await self._is_silent(None)
+        return await self._network.works()
 
     async def close(self) -> None:
         """Close all connections."""
+        for way in (self._network, *self._ways.values()):
+            await way.close()
         for connector in self._connectors.values():
             await connector.close()
 
     def _note_answer(self, proxy: Proxy | None, place: Place, response: Response) -> None:
-        self._answered_s = now_s = response.end_s
-        self._worked.add(proxy)
-        if proxy is None:
-            _note_last(self._answered, place)
-        if proxy is None or response.status in _OF_PROXIES:
-            return
-        hosts: OrderedDict[Place, None] = self._through[proxy][0] if proxy in self._through else OrderedDict()
-        _note_last(hosts, _place_of(response.url))
-        self._through[proxy] = hosts, now_s
-        self._doubted.pop(proxy, None)
-
-    async def _attributed(
-        self, failure: FetchError, error: Exception, proxy: Proxy | None, url: str, start_s: float
-    ) -> FetchError:
-        """The failure if it was the host's, else a `ServiceAway` of the proxy or the network."""
+        self._has_worked = True
+        self._network.note_answer(place if proxy is None else None, response.end_s)
         if proxy is not None:
-            _, answered_s = self._through.get(proxy) or ((), 0.0)
-            if answered_s < start_s:  # else it leads somewhere
-                self._doubted.setdefault(proxy, _place_of(url))
-            fault = await self.reaches(proxy)
-            if fault:
-                return proxy.away(fault)
-            self._doubted.pop(proxy, None)
-            return failure
-        if not has_route(self._answered):
-            return ServiceAway(NETWORK, "this machine has no route to anywhere")
-        # A host alone may be silent, or have no way to it. If others answered meanwhile, it is the host.
-        is_silent = isinstance(error, TimeoutError) or _has_no_way(error)
-        if is_silent and self._answered_s < start_s and await self._is_silent(error):
-            return ServiceAway(NETWORK, "neither hosts nor name servers that have answered before answer now")
-        return failure
+            self._ways[proxy].note_answer(_place_of(response.url), response.status, response.end_s)
 
-    async def _leads_nowhere(self, proxy: Proxy) -> str:
-        """Why a proxy that can be reached leads nowhere, not even to hosts that have answered through it; else empty.
-
-        Raises: FetchError of the proxy's name.
-        """
-        failed = self._doubted[proxy]
-        hosts, _ = self._through.get(proxy) or ((), 0.0)
-        known = [place for place in hosts if place[0] != failed[0]]
-        looks = [
-            tunnel_fault(proxy, self._resolver.resolve, place, verify=self._options.tls_verify, is_known=bool(known))
-            for place in known or [failed]
-        ]
-        faults = await asyncio.gather(*looks)
-        return faults[0] if all(faults) else ""
-
-    async def _is_silent(self, error: Exception | None) -> bool:
-        """Whether all that has answered in this run is silent now; False if there is nothing to ask."""
-        hosts = [place for place in self._answered if error is None or place[0] not in str(error)]
-        if not hosts and not self._resolver.has_answered:
-            return False
-        if hosts and await is_anybody_there(hosts):
-            return False
-        return not (self._resolver.has_answered and await self._resolver.answers())
+    async def _away(self, error: Exception, proxy: Proxy | None, url: str, start_s: float) -> ServiceAway | None:
+        """The fault of the proxy or the network in a fetch that failed; None if it was the host's."""
+        if proxy is None:
+            return await self._network.away(error, start_s)
+        return await self._ways[proxy].away(_place_of(url), start_s)
 
     def _connector(self, proxy: Proxy | None) -> Connector:
         """The connector of a SOCKS proxy, or the one of all other fetches: their connections must not be mixed."""
@@ -281,20 +217,6 @@ class Fetcher:
             connector = Connector(*parts) if socks is None else SocksConnector(*parts, socks)
             self._connectors[socks] = connector
         return connector
-
-
-def _has_no_way(error: Exception) -> bool:
-    """Whether the system found no way to the host, or its addresses failed for several reasons."""
-    return isinstance(error, aiohttp.ClientConnectorError) and error.os_error.errno in _NO_WAY
-
-
-def _note_last(places: OrderedDict[Place, None], place: Place) -> None:
-    """Remember that a place has answered last."""
-    if next(reversed(places), None) != place:
-        places[place] = None
-        places.move_to_end(place)
-        if len(places) > _WITNESSES:
-            places.popitem(last=False)
 
 
 def _place_of(url: str) -> Place:

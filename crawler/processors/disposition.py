@@ -51,7 +51,7 @@ class Disposition:
                 self.frontier.release(visit.lease)
                 return None
             await self.recorder.end(visit, outcome.kind)
-            verdicts = self.frontier.finish(visit.lease, outcome, visit.discovered, visit.foreseen)
+            verdicts = self.frontier.finish(visit.lease, outcome, visit.discovered, visit.prepared)
         except LeaseLost:
             log.warning("lease lost: the URL is fetched again; a longer [frontier] lease helps", url=visit.lease.url)
             return None
@@ -66,12 +66,12 @@ class Disposition:
         self.statistics.troubles.record(visit, outcome.kind, now_s, again_s)
         return outcome.kind
 
-    def foresee(self, visit: Visit) -> None:
+    def prepare(self, visit: Visit) -> None:
         """Ask the queue policies before anything of the visit is written. Raises: PolicyError."""
         outcome = decide(visit, self.clock(), self.name_retries_s)
         if outcome is not None:
             with suppress(LeaseLost):  # the end of the visit reports it
-                visit.foresee(self.frontier.core.foresee(visit.lease, outcome.kind, visit.discovered))
+                visit.prepare(self.frontier.core.prepare(visit.lease, outcome.kind, visit.discovered))
 
     async def record_robots(self, visit: Visit, url: str, response: Response) -> None:
         """A robots.txt was fetched in a page's place."""

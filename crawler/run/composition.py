@@ -296,7 +296,7 @@ def _services(context: RunContext, parts: ChainParts) -> Services:
         context.run_state,
         known,
         lambda: statistics.pages > 0,
-        parts.disposition.foresee if context.order.frontier.has_user_functions else None,
+        parts.disposition.prepare if context.order.frontier.has_user_functions else None,
         lambda: list(known_keys(names_logged(context.job.directory), parts.admission.canonicalizer.key).items()),
     )
 

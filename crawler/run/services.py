@@ -70,12 +70,12 @@ class Services:
         run_state: RunState,
         known: Mapping[str, Service],
         has_pages: Callable[[], bool],
-        foresee: Callable[[Visit], None] | None = None,
+        prepare: Callable[[Visit], None] | None = None,
         earlier_names: Callable[[], list[tuple[str, bytes]]] = list,
     ) -> None:
         """`known` are the services with a probe, by name; `has_pages`: pages were fetched in this run.
 
-        `foresee` asks the queue policies what they say of a visit's end; None: none is a user function. `earlier_names`
+        `prepare` asks the queue policies what they say of a visit's end; None: none is a user function. `earlier_names`
         (blocks): the URLs, with their keys, whose name only timed out in an earlier run.
         """
         self.gates = gates
@@ -84,7 +84,7 @@ class Services:
         self._clock = frontier.core.now_s
         self._known = known
         self._has_pages = has_pages
-        self._foresee = foresee
+        self._prepare = prepare
         self._earlier_names = earlier_names
         self._changed = asyncio.Event()
         self._passed: set[str] = set()  #: services that a visit finds out about
@@ -101,10 +101,10 @@ class Services:
                 self.names_waiting = 0
                 self._report()
 
-    def foresee(self, visit: Visit) -> None:
+    def prepare(self, visit: Visit) -> None:
         """Ask the queue policies that are user functions, before anything of the visit is written. Raises: PolicyError."""
-        if self._foresee is not None:
-            self._foresee(visit)
+        if self._prepare is not None:
+            self._prepare(visit)
 
     def judge(self, lease: Lease, error: FetchError) -> FetchError:
         """The failure of a visit, after the gate of a service that it met is shut. Call it before the lease is ended."""
@@ -290,7 +290,7 @@ def known_services(resolver: Resolver, fetcher: Fetcher) -> dict[str, Service]:
         OPEN_FILES: Service(everything, lambda: fetcher.has_worked(None), ask_files),
         **{
             name: Service(
-                partial(needs_proxy, proxy), partial(fetcher.has_worked, proxy), partial(fetcher.reaches, proxy)
+                partial(needs_proxy, proxy), partial(fetcher.has_worked, proxy), partial(fetcher.fault_of, proxy)
             )
             for name, proxy in fetcher.proxies.items()
         },

@@ -223,19 +223,20 @@ class SharedJob:
         """Have all workers do it; returns when they have begun to, with the job's status. Raises: NoWorkers, WorkersSilent.
 
         A job in a database is stopped or resumed without workers, too: those that start later obey it. `notify` gets a line
-        if a worker keeps it waiting. If all hang, they are asked for nothing; of some, the others do it.
+        if a worker keeps it waiting. If all hang, the processes of one machine are asked for nothing; what is wanted of a
+        database's is recorded all the same. If some hang, the others do it.
         """
         for _ in _patience():
             if self.at_work() or self.folder is None or self._is_free or self.silent():
                 break  # else its processes are being started
-        if self.at_work():
+        if self.at_work() and (self.folder is not None or wanted not in _STATES):
             self._refuse_silent()
         number = self.database.do(partial(self._wish, wanted, is_crawled=bool(self.at_work())))
         if number is None:
             if silent := self.silent():
                 raise WorkersSilent(f"{self.place}: {_silences(silent)}; nothing was changed")
             raise NoWorkers(f"{self.place}: no worker of this job is at work; there is nothing to {wanted.value}")
-        self._await_obeyed(number, notify)
+        self._await_obeyed(wanted, number, notify)
         return self.status()
 
     def _wish(self, wanted: Wish, connection: Connection, *, is_crawled: bool) -> int | None:
@@ -283,7 +284,7 @@ class SharedJob:
         which = self.database.do(absent_workers) or "a worker"
         return f"start {which}: the command of each, or `anabranch crawl --store {self.place}`"
 
-    def _await_obeyed(self, number: int, notify: Callable[[str], None]) -> None:
+    def _await_obeyed(self, wanted: Wish, number: int, notify: Callable[[str], None]) -> None:
         """Wait until all workers have followed the wish of this number. Raises: WorkersSilent."""
         began_s, is_notified = monotonic(), False
         for _ in _patience():
@@ -291,7 +292,7 @@ class SharedJob:
             if not left:
                 return
             if monotonic() - began_s > SILENT_S and all(line.is_silent for line in left):
-                raise WorkersSilent(f"{self.place}: {_silences(left)}; if it goes on, it does the same as the others")
+                raise WorkersSilent(f"{self.place}: {_silences(left)}; {wanted.value} is recorded, and done if it goes on")
             if not is_notified and monotonic() - began_s > _SLOW_S:
                 is_notified = True
                 waits = [

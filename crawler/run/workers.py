@@ -164,7 +164,7 @@ class WorkerPool:
                 if await process(visit) is Step.STOP:
                     break
             if self.services is not None:
-                self.services.foresee(visit)
+                self.services.prepare(visit)
         except FetchError as error:
             self._fail(visit, error)
         except PolicyError as error:

@@ -80,7 +80,7 @@ def count(parts: Parts, now_s: float) -> FrontierCounts:
         retired=counters.retired - parts.schedule.placement.retired_out,
         queues={"all": counters.queues, **{state.value: states[state] for state in ACTIVE}},
         gates=len(parts.schedule.window),
-        on_slow_hosts=0 if parts.schedule.fair is None else parts.schedule.fair.slow_out,
+        on_slow_hosts=parts.schedule.window.heap.slow_out,
         trouble="" if parts.store_link.waiting is None else parts.store_link.waiting.words(now_s),
     )
 

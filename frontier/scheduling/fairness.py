@@ -20,14 +20,13 @@ each domain with hosts set aside if no other host is open.
 from __future__ import annotations
 
 import math
-from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from itertools import chain
 from typing import Final
 
-from anabranch.frontier.policies.hosts import domain_of
-from anabranch.frontier.records import GateKey, Outcome, OutcomeKind, Turn, postponed
+from anabranch.frontier.records import Outcome, OutcomeKind
+from anabranch.frontier.scheduling.domains import Domain, Domains
 from anabranch.frontier.scheduling.readylist import GateHeap, Group, Listed, ReadyList
 
 #: A host that opens within this is as good as open: a worker that is given away would not be back by then.
@@ -36,11 +35,6 @@ SOON_S: Final = 1.0
 LONG_S: Final = 30.0
 #: One in so many workers is kept for fast hosts.
 KEPT: Final = 8
-#: A domain with more than the window's gates divided by this crowds the window.
-CROWDED: Final = 16
-#: The turns in the store between two gates of a domain that crowds the window.
-SPREAD: Final = 1000
-
 # Numbers of entries in the heap of slow hosts begin here: a host that moves leaves its old entry in the other heap.
 _SLOW_HEAP: Final = 1 << 47
 _NEVER: Final = math.inf
@@ -55,45 +49,43 @@ class WorkerLimits:
     slow_s: float = 1.0  #: a host is slow if its last fetch took longer
 
 
-class Domain:
-    """The hosts in memory that have one limit, with their leases."""
+class HostHeap(GateHeap):
+    """Hosts that have something to serve and a slot, by opening time, without limits of workers: nothing is counted."""
 
-    __slots__ = ("aside", "is_fast", "key", "limit", "lines", "out", "slow_out", "stored")
+    def __init__(self) -> None:
+        super().__init__()
+        self.domains = Domains(0)  #: of the hosts in memory that are counted
+        self.slow_out = 0  #: leases of new and slow hosts
 
-    def __init__(self, key: str, limit: int) -> None:
-        self.key = key
-        self.limit = limit  #: leases that it may have out while others are active
-        self.out = 0  #: leases out
-        self.slow_out = 0  #: of these, leases of new and slow hosts
-        self.lines: dict[int, ReadyList] = {}  #: by gate, the latest last
-        self.is_fast = False  #: one of its hosts was
-        self.stored = 0  #: its gates that went to the store with a turn while it crowded the window
-        #: Its hosts that wait until it is below its limit, the slow ones first; some have left memory.
-        self.aside: tuple[deque[ReadyList], deque[ReadyList]] = deque(), deque()
+    @property
+    def newcomers(self) -> GateHeap:
+        """The heap of hosts that come into memory."""
+        return self
 
-    def count(self, out: int, slow_out: int) -> None:
-        """Add to its leases."""
-        self.out += out
-        self.slow_out += slow_out
+    def taken(self, line: ReadyList, now_s: float) -> None:
+        """Count a lease that is handed out."""
 
-    def count_stored(self, change: int) -> None:
-        """Add to its gates in the store."""
-        self.stored = max(self.stored + change, 0)
+    def returned(self, line: ReadyList, now_s: float) -> None:
+        """Count a lease that has ended. Call it after the slot was returned."""
 
-    def raise_limit(self, limit: int) -> None:
-        """Allow at least `limit` leases."""
-        self.limit = max(self.limit, limit)
+    def ended(self, line: ReadyList, outcome: Outcome, now_s: float) -> None:
+        """Count a lease that has ended. Note how fast the host answered, if something was fetched."""
 
-    def found_fast(self) -> None:
-        """Note that one of its hosts was fast."""
-        self.is_fast = True
+    def passed_over(self, line: ReadyList, now_s: float) -> None:
+        """Let another host of its domain be served in the place of one that is open and has nothing to serve."""
 
-    def __repr__(self) -> str:
-        return f"<Domain {self.key}: {self.out}/{self.limit} out, {len(self.lines)} hosts>"
+    def enter(self, line: ReadyList) -> None:
+        """Add a host that comes into memory."""
+
+    def remember(self, line: ReadyList, rests_until_s: float) -> None:
+        """Class a host whose row was read: its last rest says how long its last fetch took, if there was one."""
+
+    def leave(self, line: ReadyList) -> None:
+        """Remove a host without leases that leaves memory."""
 
 
-class FairHeap(GateHeap):
-    """Gates that have something to serve and a slot, by opening time, within limits of workers.
+class FairHeap(HostHeap):
+    """Hosts that have something to serve and a slot, by opening time, within limits of workers.
 
     Its own heap has the entries of fast hosts.
     """
@@ -114,14 +106,16 @@ class FairHeap(GateHeap):
         self._most_slow = _part(workers, limits.slow)
         self._kept = 0 if limits.slow >= 1 else max(workers // KEPT, 1)
         self._counted_from = min(self._most_slow, _part(workers, limits.domain))
-        self._crowded_from = max(most_gates // CROWDED, 1)
-        self._crowded: dict[Domain, None] = {}
-        self.domains: dict[str, Domain] = {}  #: with hosts in memory
+        self.domains = Domains(most_gates)
         self._uncounted: dict[int, ReadyList] = {}  #: hosts whose domain is not known yet, because no limit is near
         self._aside: tuple[dict[Domain, None], dict[Domain, None]] = {}, {}  #: domains with slow, fast hosts aside
         self.out = 0  #: leases out
-        self.slow_out = 0  #: of these, leases of new and slow hosts
         self._lends_s = -math.inf  #: when one more new or slow host may be tried if no other is known
+
+    @property
+    def newcomers(self) -> GateHeap:
+        """The heap of new and slow hosts."""
+        return self.slow
 
     # Serving
 
@@ -189,7 +183,7 @@ class FairHeap(GateHeap):
         if domain is not None:
             domain.count(-1, -was_slow)
             if domain.aside[0] or domain.aside[1]:
-                self.readmit(domain, now_s)
+                self._readmit(domain, now_s)
 
     def ended(self, line: ReadyList, outcome: Outcome, now_s: float) -> None:
         """Count a lease that has ended. Note how fast the host answered, if something was fetched."""
@@ -207,8 +201,13 @@ class FairHeap(GateHeap):
         if rests_until_s > 0 and not gate.troubles and line.group is None:
             self._class(line, is_fast=gate.last_rest_s < gate.politeness.rest_s(self._limits.slow_s))
 
-    def readmit(self, domain: Domain, now_s: float) -> None:
-        """Let one host of a domain below its limit be served again: a lease ended, or a host had nothing to serve."""
+    def passed_over(self, line: ReadyList, now_s: float) -> None:
+        """Let another host of its domain be served in the place of one that is open and has nothing to serve."""
+        if line.domain is not None:
+            self._readmit(line.domain, now_s)
+
+    def _readmit(self, domain: Domain, now_s: float) -> None:
+        """Let one host of a domain below its limit be served again."""
         if (
             (domain.aside[1] or domain.aside[0])
             and self._is_below(domain)
@@ -221,43 +220,13 @@ class FairHeap(GateHeap):
     def enter(self, line: ReadyList) -> None:
         """Add a host that comes into memory."""
         self._uncounted[line.gate.id] = line
-        if len(self._uncounted) > self._crowded_from:
+        if len(self._uncounted) > self.domains.crowded_from:
             self.count_all()
 
     def leave(self, line: ReadyList) -> None:
         """Remove a host without leases that leaves memory."""
         self._uncounted.pop(line.gate.id, None)
-        domain = line.domain
-        if domain is not None:
-            domain.lines.pop(line.gate.id, None)
-            if len(domain.lines) <= self._crowded_from:
-                self._crowded.pop(domain, None)
-            if not domain.lines:
-                del self.domains[domain.key]
-
-    @property
-    def crowd(self) -> Domain | None:
-        """The domain with most gates in memory, if these crowd the window."""
-        return max(self._crowded, key=lambda domain: len(domain.lines), default=None)
-
-    def is_crowded_out(self, key: GateKey, crowd: Domain) -> bool:
-        """The host's domain has less than half as many gates in memory as the one that crowds the window."""
-        own = self._crowded_of(key) or self.domains.get(_key_of(key))
-        return own is not crowd and (own is None or 2 * len(own.lines) < len(crowd.lines))
-
-    def spread(self, key: GateKey, turn: Turn) -> Turn:
-        """The turn of a gate that is written to the store: the more gates its domain has there, the later."""
-        domain = self._crowded_of(key)
-        if domain is None:
-            return turn
-        domain.count_stored(1)
-        return postponed(turn, SPREAD * (domain.stored - 1))
-
-    def note_read(self, line: ReadyList) -> None:
-        """Note that a gate was read from the store."""
-        domain = self._crowded_of(line.gate.key)
-        if domain is not None:
-            domain.count_stored(-1)
+        self.domains.remove(line)
 
     # Inside
 
@@ -349,20 +318,13 @@ class FairHeap(GateHeap):
         self._uncounted.clear()
 
     def _count(self, line: ReadyList) -> None:
-        key = _key_of(line.gate.key)
         own = self._limit_of(line.gate.key)
         slots = min(line.gate.politeness.slots, self._workers // 2)  # one host has all its connections
         limit = max(_part(self._workers, self._limits.domain if own is None else own), slots)
-        domain = self.domains.get(key)
-        if domain is None:
-            domain = self.domains[key] = Domain(key, limit)
-        elif own is not None:  # of the settings of several hosts the largest holds
+        domain = self.domains.add(line, limit)
+        if own is not None:  # of the settings of several hosts the largest holds
             domain.raise_limit(limit)
-        line.belong_to(domain)
-        domain.lines[line.gate.id] = line
         domain.count(line.gate.out, line.slow_out)
-        if len(domain.lines) > self._crowded_from:
-            self._crowded[domain] = None
         if line.was_fetched and (line.group or line).is_fast:
             self._found_fast(domain)
         elif domain.is_fast and not line.was_fetched:
@@ -390,10 +352,6 @@ class FairHeap(GateHeap):
             listed.move(self if is_fast else self.slow, is_fast=is_fast)
             line.enlist()
 
-    def _crowded_of(self, key: str) -> Domain | None:
-        """The domain that crowds the window and has this host, if any."""
-        return next((one for one in self._crowded if key == one.key or key.endswith(f".{one.key}")), None)
-
 
 def _time(heap: GateHeap) -> float:
     at_s = heap.next_time()
@@ -408,10 +366,6 @@ def _first_of(heap: GateHeap) -> ReadyList:
         listed = listed.heap.first_listed()
     assert isinstance(listed, ReadyList)
     return listed
-
-
-def _key_of(host: str) -> str:
-    return domain_of(host) or host
 
 
 def _part(workers: int, part: float) -> int:

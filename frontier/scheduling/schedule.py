@@ -25,7 +25,7 @@ from anabranch.frontier.records import (
     turn_of,
     with_precedence,
 )
-from anabranch.frontier.scheduling.fairness import FairHeap
+from anabranch.frontier.scheduling.fairness import HostHeap
 from anabranch.frontier.scheduling.gates import GateMaker
 from anabranch.frontier.scheduling.holds import ServiceHolds
 from anabranch.frontier.scheduling.queues import (
@@ -63,12 +63,12 @@ class Placement:
         rules: QueueRules,
         gates: int,
         found: StateAtOpening = _NOTHING_KNOWN,
-        fair: FairHeap | None = None,
+        heap: HostHeap | None = None,
     ) -> None:
         self._outbox = outbox
         self._rules = rules
         self.index = QueueIndex(rules.per_queue, lambda queue: outbox.batch.queues.append(queue.row()))
-        self.window = GateWindow(maker, outbox, self.drop, gates, found, fair)
+        self.window = GateWindow(maker, outbox, self.drop, gates, found, heap)
         self._stamps = 0
         self.asked = 0  #: lanes that wait for heads
         self.loading = 0  #: of these, lanes without other heads
@@ -283,13 +283,12 @@ class Schedule:
         rules: QueueRules,
         gates: int,
         found: StateAtOpening = _NOTHING_KNOWN,
-        fair: FairHeap | None = None,
+        heap: HostHeap | None = None,
     ) -> None:
-        """`fair` has the limits of workers; None = no limits."""
+        """`heap` may have limits of workers; None = there are no limits."""
         self._outbox = outbox
         self._rules = rules
-        self.fair = fair
-        self.placement = Placement(outbox, maker, rules, gates, found, fair)
+        self.placement = Placement(outbox, maker, rules, gates, found, heap)
         self.index = self.placement.index  #: queues in memory
         self.window = self.placement.window  #: gates in memory
         self.holds = ServiceHolds()  #: services that are away
@@ -385,20 +384,22 @@ class Schedule:
                 window.make_room(now_s)
                 return None
             if self.holds.are_any and self.holds.keep(line):
-                self._passed_over(line, now_s)
+                window.heap.passed_over(line, now_s)
                 continue
             lane = line.best()
             if lane is not None:
-                self._taken(line, now_s)
+                if self.holds.are_any:
+                    self.holds.taken(line)
+                window.heap.taken(line, now_s)
                 return lane, self._take(line, lane, now_s)
             if line.group is not None and line.group.has_enough:
                 line.group.unlist()  # until one of its hosts has heads
-                self._passed_over(line, now_s)
+                window.heap.passed_over(line, now_s)
                 continue
             if not self.placement.activate(line):
                 return None  # the store is busy; the gate keeps its place
             line.delist()  # nothing to serve until heads come or a queue is free
-            self._passed_over(line, now_s)
+            window.heap.passed_over(line, now_s)
             window.rest(line, now_s)
         return None
 
@@ -455,18 +456,6 @@ class Schedule:
         turn = turn_of(precedence, arrival)
         batch.announced.append(Announced(row.queue, row.gate, turn))
         return turn
-
-    def _taken(self, line: ReadyList, now_s: float) -> None:
-        """Let holds and limits of workers count a lease of this list."""
-        if self.holds.are_any:
-            self.holds.taken(line)
-        if self.fair is not None:
-            self.fair.taken(line, now_s)
-
-    def _passed_over(self, line: ReadyList, now_s: float) -> None:
-        """Readmit another list of the domain of an open list that has nothing to serve."""
-        if line.domain is not None and self.fair is not None:
-            self.fair.readmit(line.domain, now_s)
 
     def _take(self, line: ReadyList, lane: Lane, now_s: float) -> Head:
         """Lease the first head of a lane that was taken from its ready list."""

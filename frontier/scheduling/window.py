@@ -3,8 +3,8 @@
 A crawl of a million hosts has a million gates; at most `GATES` of them are in memory. While there is room, the next ones by
 turn are read. If there is none and no gate in memory is open, those that open last leave.
 
-With limits of workers (`fairness`) a domain that crowds the window makes room: for the new hosts of other domains at once
-(`admit`), and for gates in the store from time to time (`refill`).
+With limits of workers (`fairness`) a domain that crowds the window (`domains`) makes room: for the new hosts of other domains
+at once (`admit`), and for gates in the store from time to time (`refill`).
 """
 
 from __future__ import annotations
@@ -16,10 +16,11 @@ from itertools import chain, islice
 from typing import NamedTuple
 
 from anabranch.frontier.records import GateKey, Turn, name_id
-from anabranch.frontier.scheduling.fairness import Domain, FairHeap
+from anabranch.frontier.scheduling.domains import Domain
+from anabranch.frontier.scheduling.fairness import HostHeap
 from anabranch.frontier.scheduling.gates import GateMaker, Politeness
 from anabranch.frontier.scheduling.queues import Lane
-from anabranch.frontier.scheduling.readylist import LANES_AT_ONCE, GateHeap, Group, Outbox, ReadyList
+from anabranch.frontier.scheduling.readylist import LANES_AT_ONCE, Group, Outbox, ReadyList
 from anabranch.frontier.stores.contract import GateRead, GatesRead, LeftGate, ShareOf, in_one_share
 
 #: Gates that may be in memory.
@@ -28,9 +29,6 @@ GATES = 10_000
 LONG_S = 30.0
 #: Gates that are read at a time.
 GATES_AT_ONCE = 1000
-#: How long after an exchange of gates the next one may come. One that brought nothing makes the wait half as long again.
-SWAP_S = 0.25
-LONGEST_SWAP_S = 60.0
 
 
 class StateAtOpening(NamedTuple):
@@ -51,24 +49,22 @@ class GateWindow:
         drop_lane: Callable[[Lane], None],
         most: int,
         found: StateAtOpening,
-        fair: FairHeap | None = None,
+        heap: HostHeap | None = None,
     ) -> None:
+        """`heap` may have limits of workers; None = there are no limits."""
         self.maker = maker
         self._outbox = outbox
         self._drop_lane = drop_lane
         self._most = most
         self.lines: dict[int, ReadyList] = {}
         self.idle: dict[int, ReadyList] = {}  #: lists with nothing to serve, the longest idle first
-        self.heap = GateHeap() if fair is None else fair
-        self._new = self.heap if fair is None else fair.slow  #: where gates are entered that come into memory
-        self.fair = fair
+        self.heap = heap or HostHeap()
+        self._domains = self.heap.domains
         self.groups: dict[int, Group] = {}
         self.stored = StoredGates(more=found.may_have_gates)  #: about the gates in the store
         self._share_of = found.share_of
         #: By share: fetches of an owner that died may have lasted until then.
         self.died_s: dict[int, float] = {0: found.died_s} if found.died_s else {}
-        self._swaps_from_s = -math.inf  #: when gates may be exchanged next; infinity until an exchange is answered
-        self._swap_s = SWAP_S  #: the wait after the next exchange
 
     def __len__(self) -> int:
         return len(self.lines)
@@ -106,7 +102,7 @@ class GateWindow:
             if self._is_let_in(key):
                 line = self.load(gate_id, key)
             else:
-                turn = self._spread(key, turn)
+                turn = self._domains.spread(gate_id, key, turn)
         if line is None or line.is_loading:
             batch = self._outbox.batch
             if key is not None:
@@ -128,20 +124,18 @@ class GateWindow:
         """Ask for gates by turn if the store may have some and there is room for a tenth of the window."""
         if self.stored.is_asked or not self.stored.may_serve(now_s):
             return
-        crowd = None if self.fair is None or self._swaps_from_s > now_s else self.fair.crowd
+        crowd = self._domains.crowd_to_swap(now_s)
         if crowd is not None and self._room * 2 < self._most:
-            # What is behind the gates of the crowd in the store would wait until all of these are served.
             self._displace(crowd, max(self._most // 10, 1), now_s)
-            # Until the exchange is answered; nothing is asked, and so nothing answered, if no gate could leave.
-            self._swaps_from_s = math.inf if self._room > 0 else now_s + self._swap_s
+            self._domains.swap_began(now_s, is_asked=self._room > 0)
         if self._room > 0 and (crowd is not None or self._room * 10 >= self._most):
             self._ask()
 
     def gates_read(self, answer: GatesRead, now_s: float) -> None:
         """Take the store's answer."""
         missed = self.stored.answered(answer)
-        if self._swaps_from_s == math.inf and answer.asked is None and self.fair is not None:
-            self._note_swap(answer, now_s)
+        if answer.asked is None:
+            self._domains.swap_answered((read.row.key for read in answer.gates), now_s)
         for read in answer.gates:
             self._take_up(read, now_s)
             self._catch_up(read.row.id, missed.get(read.row.id, ()))
@@ -156,7 +150,7 @@ class GateWindow:
         group_id = name_id(key)
         group = self.groups.get(group_id)
         if group is None:
-            group = self.groups[group_id] = Group(self.maker.group_gate(key), self._new)
+            group = self.groups[group_id] = Group(self.maker.group_gate(key), self.heap.newcomers)
             self._outbox.gates.append(group)
             named = self._take_out(group_id)
             if named is not None:  # an operator named the group before its hosts were known
@@ -167,10 +161,7 @@ class GateWindow:
 
     def others_wait(self, line: ReadyList) -> bool:
         """The store may have gates that this one must make room for: not if another domain crowds the window."""
-        if not self.stored.more or self.fair is None:
-            return self.stored.more
-        crowd = self.fair.crowd
-        return crowd is None or not self.fair.is_crowded_out(line.gate.key, crowd)
+        return self.stored.more and self._domains.crowd_before(line.gate.key) is None
 
     def busy(self, line: ReadyList) -> None:
         """The list has something to serve."""
@@ -234,26 +225,21 @@ class GateWindow:
         self._outbox.ask_gates(self.stored.ask(min(self._room, GATES_AT_ONCE)))
 
     def _bring_in(self, gate_id: int, key: GateKey) -> ReadyList:
-        line = self.lines[gate_id] = ReadyList(self.maker.host_gate(key), self._new)
-        if self.fair is not None:
-            self.fair.enter(line)
+        line = self.lines[gate_id] = ReadyList(self.maker.host_gate(key), self.heap.newcomers)
+        self.heap.enter(line)
         return line
 
     def _is_let_in(self, key: GateKey) -> bool:
         """Whether a new gate need not wait in the store: no other waits there, or another domain crowds the window."""
         if not self.stored.more and self._makes_room():
             return True
-        crowd = None if self.fair is None else self.fair.crowd
-        if self.fair is None or crowd is None or not self.fair.is_crowded_out(key, crowd):
+        crowd = self._domains.crowd_before(key)
+        if crowd is None:
             return False
         if len(self.lines) + self.stored.limit < self._most:
             return True
         # Fewer than the room for which `refill` reads gates from the store: that room is for new hosts.
         return self._displace(crowd, max(self._most // 32, 1), -math.inf)
-
-    def _spread(self, key: GateKey, turn: Turn | None) -> Turn | None:
-        """The turn with which a gate goes to the store."""
-        return turn if turn is None or self.fair is None else self.fair.spread(key, turn)
 
     def _displace(self, crowd: Domain, most: int, now_s: float) -> bool:
         """Let some gates of a crowd leave, the latest first, at most an eighth of them; False if none could."""
@@ -262,15 +248,6 @@ class GateWindow:
         for line in leaving:
             self._leave(line, now_s)
         return bool(leaving)
-
-    def _note_swap(self, answer: GatesRead, now_s: float) -> None:
-        """Exchange gates again soon if this exchange brought some that a crowd had kept out, else later and later."""
-        fair = self.fair
-        crowd = None if fair is None else fair.crowd
-        if fair is None or crowd is None or any(fair.is_crowded_out(read.row.key, crowd) for read in answer.gates):
-            self._swap_s = SWAP_S
-        self._swaps_from_s = now_s + self._swap_s
-        self._swap_s = min(1.5 * self._swap_s, LONGEST_SWAP_S)
 
     def _makes_room(self) -> bool:
         if len(self.lines) < self._most:
@@ -313,9 +290,9 @@ class GateWindow:
         gate = listed.gate
         died_s = self.died_s.get(self._share_of(gate.key)) if self.died_s else None
         gate.restore(read.row, now_s, clean=not died_s, opened_s=died_s or None)
-        if self.fair is not None and isinstance(listed, ReadyList):
-            self.fair.note_read(listed)
-            self.fair.remember(listed, read.row.rests_until_s)
+        if isinstance(listed, ReadyList):
+            self._domains.note_read(listed)
+            self.heap.remember(listed, read.row.rests_until_s)
         for change in listed.restored():
             change(gate)
             self._outbox.batch.gates.append(gate.row())
@@ -323,13 +300,15 @@ class GateWindow:
     def _take_out(self, gate_id: int) -> ReadyList | None:
         self.idle.pop(gate_id, None)
         line = self.lines.pop(gate_id, None)
-        if line is not None and self.fair is not None:
-            self.fair.leave(line)
+        if line is not None:
+            self.heap.leave(line)
         return line
 
     def _leave(self, line: ReadyList, now_s: float) -> None:
         """Write the gate and remove it from memory."""
-        turn = self._spread(line.gate.key, line.first_turn())
+        turn = line.first_turn()
+        if turn is not None:
+            turn = self._domains.spread(line.gate.id, line.gate.key, turn)
         wakes_s = None if turn is None else _wakes_s(line, now_s)
         self._outbox.batch.gates.append(line.gate.row())
         self._outbox.batch.left.append(LeftGate(line.gate.id, turn, wakes_s))

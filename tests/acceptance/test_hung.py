@@ -91,7 +91,7 @@ async def test_a_worker_that_is_stopped_is_named(tmp_path):
             paused = await anabranch("pause", job, cwd=tmp_path)
             assert (paused.code, paused.out) == (1, ""), paused.err
             assert silent in paused.err
-            assert paused.err.endswith("it does the same as the others\n")
+            assert paused.err.endswith("; pause is recorded, and done if it goes on\n")
             status = await anabranch("status", job, cwd=tmp_path)
             assert (status.code, silent in status.out) == (0, True), status.out
             listed = json.loads((await anabranch("workers", job, "--json", cwd=tmp_path)).out)
@@ -127,13 +127,16 @@ async def test_workers_of_a_database_that_are_stopped_are_named(tmp_path):
                 assert checked(json.loads(status.out))["phase"] == "unknown"
                 paused = await anabranch("pause", job, cwd=tmp_path)
                 assert (paused.code, silent in paused.err, paused.out) == (1, True, ""), paused.err
+                stopped = await anabranch("stop", job, cwd=tmp_path)
+                assert (stopped.code, silent in stopped.err, stopped.out) == (1, True, ""), stopped.err
+                assert stopped.err.endswith("; stop is recorded, and done if it goes on\n")
                 while (status := await anabranch("status", job, "--json", cwd=tmp_path)) and "unknown" in status.out:
                     assert status.code == 0, status.err
                 facts = checked(json.loads(status.out))
                 assert (facts["phase"], silent in facts["line"]) == ("stopped", True), facts["line"]
+                assert facts["desired_state"] == "stopped"
             finally:
                 os.kill(process.pid, signal.SIGCONT)
-            for _ in range(2):  # the second signal ends it at once
-                with suppress(ProcessLookupError):
-                    process.terminate()
+            with suppress(ProcessLookupError):  # its fetches rest for a minute
+                process.terminate()
             await ended(process)

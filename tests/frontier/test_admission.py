@@ -19,6 +19,7 @@ from anabranch.frontier.records import (
     NORMAL,
     SEEN,
     Candidate,
+    Lease,
     Outcome,
     OutcomeKind,
     QueueKey,
@@ -107,7 +108,7 @@ def test_a_batch_of_nothing_says_nothing() -> None:
     assert rig.add() == []
     rig.add(URL)
     assert rig.add(URL) == [SEEN]
-    assert (len(store.batches), rig.core.sent) == (1, 1)
+    assert (len(store.batches), rig.core.unacknowledged.last) == (1, 1)
 
 
 def test_a_pending_url_is_seen_before_the_filter_knows_it() -> None:
@@ -133,7 +134,7 @@ def test_a_key_is_unseen_as_long_as_it_would_be_new() -> None:
         assert list(rig.core.unseen([URL.encode(), b"own"])) == [True, True]
     rig.core.schedule([Candidate(url="http://b.test/", key=b"own")])
     assert list(rig.core.unseen([URL.encode(), b"own"])) == [True, False]
-    assert rig.core.sent == 1
+    assert rig.core.unacknowledged.last == 1
 
 
 def dead(ordinal: int, url: str) -> Row:
@@ -383,15 +384,15 @@ def test_a_function_that_fails_changes_nothing(field: str, message: str) -> None
     store = CountingStore()
     rig = build(store=store, **{field: name})
     rig.add(URL)
-    sent = rig.core.sent
+    sent = rig.core.unacknowledged.last
     with pytest.raises(PolicyError, match=message):
         rig.add("http://a.test/good", "http://a.test/bad")
-    assert (rig.core.sent, rig.core.pending) == (sent, 1)
+    assert (rig.core.unacknowledged.last, rig.core.pending) == (sent, 1)
     lease = rig.lease_now()
-    sent = rig.core.sent
+    sent = rig.core.unacknowledged.last
     with pytest.raises(PolicyError, match=message):
         rig.finish(lease, links=["http://a.test/good", "http://a.test/bad"])
-    assert (rig.core.sent, rig.core.pending, rig.core.in_flight) == (sent, 0, 1)
+    assert (rig.core.unacknowledged.last, rig.core.pending, rig.core.in_flight) == (sent, 0, 1)
     rig.core.operations.check()
     assert rig.finish(lease, links=["http://a.test/good"]) == [NEW]
     rig.core.operations.check()
@@ -629,3 +630,62 @@ def test_a_key_that_is_own_by_now_is_not_left_any_more(monkeypatch: pytest.Monke
     left.sort_out([A], died(A), nothing)
     left.sort_out([A, C], [], nothing)
     assert left.sort_out([B], died(B), nothing) == ([], set())
+
+
+# A page's end that is prepared
+
+
+ASKED: list[str] = []
+
+
+def noted_key(url: str) -> str:
+    """A queue policy of the user that remembers what it was asked."""
+    ASKED.append(url)
+    return "one"
+
+
+def linked(rig: Rig, url: str) -> tuple[Lease, list[Candidate]]:
+    """A leased page, and its links: a known one twice, a new one, one that cannot be queued, another new one."""
+    rig.add(url)
+    links = candidates(url, "http://a.test/new", url, "mailto:me@a.test", "http://a.test/newer")
+    return rig.settled(), links
+
+
+def ended(rig: Rig, lease: Lease) -> Outcome:
+    return Outcome(OutcomeKind.DONE, 200, lease.since_s, rig.clock.now_s)
+
+
+def test_a_page_whose_end_was_prepared_asks_no_policy_and_asks_the_filter_only_for_what_was_new() -> None:
+    """And nothing is changed by the preparation."""
+    rig = build(policy=f"{__name__}:noted_key")
+    lease, links = linked(rig, URL)
+    before = rig.core.unacknowledged.last
+    prepared = rig.core.prepare(lease, OutcomeKind.DONE, links)
+    assert rig.core.unacknowledged.last == before
+    ASKED.clear()
+    asked = rig.seen.facts()["asked"]
+    verdicts = rig.core.finish(lease, ended(rig, lease), links, prepared)
+    assert kinds(verdicts) == [VerdictKind(word) for word in ("seen", "new", "seen", "refused", "new")]
+    assert ASKED == []
+    assert rig.seen.facts()["asked"] == asked + 2
+    assert rig.core.pending == 2
+
+
+def test_a_link_that_another_page_queued_since_the_preparation_is_known_by_then() -> None:
+    rig = build(policy=f"{__name__}:noted_key")
+    lease, links = linked(rig, URL)
+    prepared = rig.core.prepare(lease, OutcomeKind.DONE, links)
+    rig.add("http://a.test/new")
+    verdicts = rig.core.finish(lease, ended(rig, lease), links, prepared)
+    assert kinds(verdicts) == [VerdictKind(word) for word in ("seen", "seen", "seen", "refused", "new")]
+    assert rig.core.pending == 2
+    assert rig.core.known.facts() == plain_facts_of_the_same()
+
+
+def plain_facts_of_the_same() -> dict[str, int]:
+    """The counts of known links of a page whose end was not prepared."""
+    rig = build()
+    lease, links = linked(rig, URL)
+    rig.add("http://a.test/new")
+    rig.core.finish(lease, ended(rig, lease), links)
+    return rig.core.known.facts()

@@ -580,7 +580,7 @@ async def test_a_flush_waits_off_the_loop_for_what_was_said_before_it() -> None:
     assert not flushing.done()
     store.may_write.set()
     await flushing
-    assert (store.flushes, rig.core.durable) == (1, 1)
+    assert (store.flushes, rig.core.unacknowledged.durable) == (1, 1)
     await frontier.close()
 
 
@@ -604,9 +604,9 @@ async def test_flush_returns_when_all_is_durable() -> None:
     store = DelayingStore()
     frontier, rig = await opened(store)
     frontier.schedule(candidates("http://a.test/"))
-    assert rig.core.durable == 0
+    assert rig.core.unacknowledged.durable == 0
     await frontier.flush()
-    assert rig.core.durable == rig.core.sent == 1
+    assert rig.core.unacknowledged.durable == rig.core.unacknowledged.last == 1
     await frontier.close()
 
 

@@ -334,10 +334,10 @@ def test_a_cost_that_fails_changes_nothing() -> None:
     rig = build(politeness=HASTE, cost=f"{__name__}:cost", uri_precedence="base")
     rig.add("http://a.test/bad")
     lease = rig.lease_now()
-    sent = rig.core.sent
+    sent = rig.core.unacknowledged.last
     with pytest.raises(PolicyError, match=r"cost .*:cost for http://a\.test/bad failed: RuntimeError: no price"):
         rig.core.finish(lease, Outcome(OutcomeKind.DONE), candidates("http://a.test/x"))
-    assert (rig.core.sent, rig.core.in_flight, rig.core.pending) == (sent, 1, 0)
+    assert (rig.core.unacknowledged.last, rig.core.in_flight, rig.core.pending) == (sent, 1, 0)
     rig.core.operations.check()
     rig.release(lease)
     rig.core.operations.check()

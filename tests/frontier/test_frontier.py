@@ -499,13 +499,13 @@ def test_each_call_that_changes_something_has_a_number() -> None:
     rig = build(store=store)
     rig.add(URL)
     rig.add("http://b.test/")
-    assert (rig.core.sent, rig.core.durable) == (2, 0)
+    assert (rig.core.unacknowledged.last, rig.core.unacknowledged.durable) == (2, 0)
     store.work_all()
     assert rig.core.wake()
-    assert rig.core.durable == 0, "written is not synced"
+    assert rig.core.unacknowledged.durable == 0, "written is not synced"
     store.commit()
     assert rig.core.wake()
-    assert (rig.core.sent, rig.core.durable) == (2, 2)
+    assert (rig.core.unacknowledged.last, rig.core.unacknowledged.durable) == (2, 2)
 
 
 def test_a_flush_makes_a_change_durable_that_waited_for_its_gate_to_be_read() -> None:
@@ -517,7 +517,7 @@ def test_a_flush_makes_a_change_durable_that_waited_for_its_gate_to_be_read() ->
     row = store.gate(name_id("a.test"))
     assert row is not None
     assert row.blocked_until_s == START_S + 60.0
-    assert rig.core.durable == rig.core.sent >= 1
+    assert rig.core.unacknowledged.durable == rig.core.unacknowledged.last >= 1
 
 
 def test_schedule_is_busy_while_too_many_rows_are_not_durable() -> None:

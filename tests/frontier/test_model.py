@@ -46,6 +46,7 @@ from anabranch.frontier.records import (
     name_id,
 )
 from anabranch.frontier.scheduling import queues, readylist, retries, schedule, window
+from anabranch.frontier.scheduling.fairness import FairHeap
 from anabranch.frontier.scheduling.gates import Backoff, Politeness
 from anabranch.frontier.scheduling.readylist import ReadyList
 from anabranch.frontier.stores.contract import FailedRecord, FrontierStore
@@ -375,7 +376,7 @@ class Machine(RuleBasedStateMachine):
 
     @invariant()
     def is_sound(self) -> None:
-        self.snapshots[self.core.sent] = self.truth.copy()
+        self.snapshots[self.core.unacknowledged.last] = self.truth.copy()
         check_memory(self.core._parts)
         assert self.core.in_flight == len(self.leased)
         self.check()
@@ -495,7 +496,7 @@ class Machine(RuleBasedStateMachine):
         self.take_in(links, verdicts)
         due_s = self.clock() + outcome.after_s
         self.truth.finish(lease.ordinal, lease.url, lease.queue, outcome.kind, due_s)
-        self.snapshots[self.core.sent] = self.truth.copy()
+        self.snapshots[self.core.unacknowledged.last] = self.truth.copy()
 
     def give_back(self, lease: Lease) -> None:
         self.leased = [other for other in self.leased if other is not lease]
@@ -545,8 +546,8 @@ class Machine(RuleBasedStateMachine):
 
     def is_above_limit(self, line: ReadyList | None) -> bool:
         """Its domain, or all new and slow hosts, have so many leases out that it may wait until one of them ends."""
-        fair = self.core._schedule.window.fair
-        if fair is None or line is None or not self.leased:
+        fair = self.core._schedule.window.heap
+        if not isinstance(fair, FairHeap) or line is None or not self.leased:
             return False
         is_slow = not (line.group or line).is_fast and fair.slow_out >= fair._most_slow
         return is_slow or (line.domain is not None and not fair._is_below(line.domain))
@@ -566,7 +567,7 @@ class LateMachine(Machine):
         super().check()
 
     def check(self) -> None:
-        assert self.core.durable <= self.core.sent
+        assert self.core.unacknowledged.durable <= self.core.unacknowledged.last
 
 
 class SqliteMachine(Machine):

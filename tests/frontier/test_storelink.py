@@ -30,7 +30,7 @@ def test_batches_are_numbered_without_holes_and_bear_the_time() -> None:
     assert numbers == list(range(1, len(numbers) + 1))
     assert [store.batches[0].now_s, store.batches[-1].now_s] == [START_S, START_S + 5.0]
     assert not any(batch.is_empty for batch in store.batches)
-    assert rig.core.sent == numbers[-1]
+    assert rig.core.unacknowledged.last == numbers[-1]
 
 
 def test_the_sequence_goes_on_where_the_store_left_it() -> None:

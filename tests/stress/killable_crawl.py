@@ -109,8 +109,8 @@ def work(frontier: Frontier, changed: Event, log: Log, site: Site) -> None:
     while not frontier.is_done:
         changed.clear()
         lease = frontier.lease() if len(held) < WORKERS else None
-        if frontier.durable > durable:
-            durable = frontier.durable
+        if frontier.unacknowledged.durable > durable:
+            durable = frontier.unacknowledged.durable
             log.say("durable", durable)
         if lease is not None:
             log.say("lease", lease.url)
@@ -131,7 +131,7 @@ def end(frontier: Frontier, lease: Lease, log: Log, site: Site) -> None:
         return
     links = [Candidate(url=url) for url in site.links(lease.url)]
     frontier.finish(lease, Outcome(OutcomeKind.DONE, 200), links)
-    log.say("finish", frontier.sent, lease.url)
+    log.say("finish", frontier.unacknowledged.last, lease.url)
 
 
 def hash_of(url: str) -> int:

@@ -191,7 +191,7 @@ class FrontierQueue:
         frontier, last = self._frontier, self._frontier.hurry()
         while frontier is self._frontier and not self._is_closed:
             frontier.take_answers()
-            if frontier.durable >= last:
+            if frontier.unacknowledged.durable >= last:
                 return
             await self._changes.change(None)
 

@@ -79,11 +79,13 @@ _SETTINGS = (
 )
 
 _IO_ERROR = "disk I/O error; look at the disk and run again"
+_NO_MEMORY = "not enough memory; raise the limit (ulimit -v), or free some, and run again"
 #: What a primary result code means, and what to do (https://www.sqlite.org/rescode.html).
 _MEANINGS: dict[int, tuple[type[FrontierError], str]] = {
     sqlite3.SQLITE_FULL: (StoreFull, "the disk (or the file's bound) is full; make room and run again"),
     sqlite3.SQLITE_READONLY: (StoreFull, "it is read-only; make it writable and run again"),
     sqlite3.SQLITE_IOERR: (StoreUnavailable, _IO_ERROR),
+    sqlite3.SQLITE_NOMEM: (StoreUnavailable, _NO_MEMORY),
     sqlite3.SQLITE_CANTOPEN: (StoreUnavailable, "it cannot be opened; look at the folder and run again"),
     sqlite3.SQLITE_BUSY: (StoreInUse, "another process holds it; end that one first"),
     sqlite3.SQLITE_LOCKED: (StoreInUse, "another process holds it; end that one first"),
@@ -251,8 +253,13 @@ def twice(do: Callable[[], T]) -> T:
 
 
 def primary_code(error: BaseException) -> int:
-    """The primary result code of an error of SQLite, raised by SQLAlchemy or by the driver; 0 for any other error."""
+    """The primary result code of an error of SQLite, raised by SQLAlchemy or by the driver; 0 for any other error.
+
+    The driver makes a `MemoryError` of NOMEM; Python's own is the same trouble.
+    """
     cause = error.orig if isinstance(error, DBAPIError) else error
+    if isinstance(cause, MemoryError):
+        return sqlite3.SQLITE_NOMEM
     code: int = getattr(cause, "sqlite_errorcode", 0)
     return code & 0xFF
 

@@ -49,6 +49,17 @@ IQDb9l766qDBVZ+W5gsynOdS5850R4I+jwVhYDWSsj5DzA==
 """
 
 
+async def answers(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    """Answer each request."""
+    while await reader.readuntil(b"\r\n\r\n"):
+        writer.write(OK + b"Content-Length: 2\r\n\r\nhi")
+
+
+async def is_silent(reader: asyncio.StreamReader, _: asyncio.StreamWriter) -> None:
+    """Accept, read, and say nothing."""
+    await reader.read(-1)
+
+
 class Clock:
     """Epoch seconds; each look moves it by one."""
 

@@ -331,7 +331,7 @@ async def test_a_seed_that_is_added_later_is_noted_opened_and_scheduled(seeding,
     assert verdicts == [("new", ""), ("known", "queued"), ("new", "")]
     assert [seed.url for seed in book] == [A, B, C]
     assert scope.accepts(f"{C}1", "L")
-    assert frontier.core.durable == frontier.core.sent
+    assert frontier.core.unacknowledged.durable == frontier.core.unacknowledged.last
 
 
 class Hiding(ExactFilter):

@@ -218,7 +218,7 @@ async def test_a_job_that_is_stopped_takes_seeds_in_the_same_way(tmp_path) -> No
             facts = add_to_stopped(frontier.core, book, given, Canonicalizer().key)
             assert list(book) == given
         assert [seed["verdict"] for seed in facts["seeds"]] == ["known", "new"]
-        assert frontier.core.durable == frontier.core.sent
+        assert frontier.core.unacknowledged.durable == frontier.core.unacknowledged.last
 
 
 async def test_a_pause_of_the_disk_cannot_be_ended_by_a_word(crawl) -> None:

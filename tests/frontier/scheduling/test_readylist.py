@@ -544,4 +544,4 @@ def test_a_call_says_one_batch_and_a_call_that_changes_nothing_says_none() -> No
     rig.add("http://a.test/1")
     assert [batch.number for batch in store.batches] == list(range(1, len(store.batches) + 1))
     assert (store.batches[0].now_s, store.batches[0].last_number) == (START_S, 2)
-    assert (store.batches[-1].now_s, rig.core.sent) == (START_S + 5.0, len(store.batches))
+    assert (store.batches[-1].now_s, rig.core.unacknowledged.last) == (START_S + 5.0, len(store.batches))

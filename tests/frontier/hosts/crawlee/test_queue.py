@@ -248,9 +248,9 @@ async def test_what_was_said_is_durable_when_it_is_waited_for(queue: FrontierQue
     await queue.add(requests(A, B, C), front=False)
     for request in await fetched(queue):
         queue.mark_handled(request)
-    sent = queue._frontier.sent
+    sent = queue._frontier.unacknowledged.last
     await asyncio.gather(*(queue.until_durable() for _ in range(3)))
-    assert queue._frontier.durable >= sent
+    assert queue._frontier.unacknowledged.durable >= sent
     await queue.add(requests("http://b.test/"), front=False)
     waiting = asyncio.create_task(queue.until_durable())
     await queue.close()

@@ -63,6 +63,13 @@ def test_a_second_connection_is_refused(path: Path) -> None:
     assert str(failure) == f"{path}: another process holds it; end that one first"
 
 
+def test_a_lack_of_memory_is_told_with_what_to_do(path: Path) -> None:
+    """The driver raises MemoryError, with no words of its own."""
+    failure = translated(path, MemoryError())
+    assert type(failure) is StoreUnavailable
+    assert str(failure) == f"{path}: not enough memory; raise the limit (ulimit -v), or free some, and run again"
+
+
 def test_a_database_of_another_program_is_left_as_it_is(path: Path) -> None:
     """Its tables say nothing to us."""
     foreign = sqlite3.connect(path)
