@@ -76,6 +76,8 @@ _FORESEEN: tuple[type[Exception], ...] = (FetchError, TooManyFiles, *_FAILURES)
 _MAX_MESSAGE_CHARS = 300
 #: Failures after which the proxy or the network may be away.
 _DOUBTFUL = (ConnectFailed, ConnectionLost, FetchTimeout)
+#: No way to a host; None: its addresses failed for several reasons.
+_NO_WAY = frozenset({errno.EHOSTUNREACH, errno.ENETUNREACH, errno.ENETDOWN, None})
 
 
 class Fetcher:
@@ -191,7 +193,8 @@ class Fetcher:
 
     async def close(self) -> None:
         """Close all connections."""
-        for way in (self._network, *self._ways.values()):
+        ways: list[NetworkWay | ProxyWay] = [self._network, *self._ways.values()]
+        for way in ways:
             await way.close()
         for connector in self._connectors.values():
             await connector.close()
@@ -205,7 +208,8 @@ class Fetcher:
     async def _away(self, error: Exception, proxy: Proxy | None, url: str, start_s: float) -> ServiceAway | None:
         """The fault of the proxy or the network in a fetch that failed; None if it was the host's."""
         if proxy is None:
-            return await self._network.away(error, start_s)
+            is_silent = isinstance(error, TimeoutError) or _has_no_way(error)
+            return await self._network.away(error, start_s, is_silent=is_silent)
         return await self._ways[proxy].away(_place_of(url), start_s)
 
     def _connector(self, proxy: Proxy | None) -> Connector:
@@ -217,6 +221,11 @@ class Fetcher:
             connector = Connector(*parts) if socks is None else SocksConnector(*parts, socks)
             self._connectors[socks] = connector
         return connector
+
+
+def _has_no_way(error: Exception) -> bool:
+    """Whether the system found no way to the host, or its addresses failed for several reasons."""
+    return isinstance(error, aiohttp.ClientConnectorError) and error.os_error.errno in _NO_WAY
 
 
 def _place_of(url: str) -> Place:

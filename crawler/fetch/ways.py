@@ -7,11 +7,8 @@ A fetch that failed may be the host's trouble or the way's. The way's are those 
 from __future__ import annotations
 
 import asyncio
-import errno
 from collections import OrderedDict
 from typing import TYPE_CHECKING, Final
-
-import aiohttp
 
 from anabranch.crawler.fetch.reach import has_route, is_anybody_there, proxy_fault, tunnel_fault
 from anabranch.crawler.outcomes.failures import NETWORK, FetchError, ServiceAway
@@ -19,15 +16,12 @@ from anabranch.crawler.outcomes.failures import NETWORK, FetchError, ServiceAway
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Collection
 
-    from anabranch.crawler.fetch.dns.resolver import Resolver
-
+    from anabranch.crawler.fetch.dns import Resolver
     from anabranch.crawler.fetch.proxy import Proxy
     from anabranch.crawler.fetch.reach import Place
 
 #: Witnesses of a way.
 WITNESSES: Final = 4
-#: No way to a host; None: its addresses failed for several reasons.
-_NO_WAY = frozenset({errno.EHOSTUNREACH, errno.ENETUNREACH, errno.ENETDOWN, None})
 #: Statuses that a proxy may have given in the host's place.
 _OF_PROXIES = frozenset({502, 503, 504})
 
@@ -94,12 +88,14 @@ class NetworkWay:
             return False
         return not self._has_any(self._witnesses.places) or not await self._silence.fault()
 
-    async def away(self, error: Exception, start_s: float) -> ServiceAway | None:
-        """The network's fault in a fetch that began at `start_s` and failed by `error`; None if it was the host's."""
+    async def away(self, error: Exception, start_s: float, *, is_silent: bool) -> ServiceAway | None:
+        """The network's fault in a fetch that began at `start_s` and failed by `error`; None if it was the host's.
+
+        `is_silent`: no answer came, or there was no way to the host.
+        """
         if not has_route(self._witnesses.places):
             return ServiceAway(NETWORK, "this machine has no route to anywhere")
         # A host alone may be silent, or have no way to it. If others answered meanwhile, it is the host.
-        is_silent = isinstance(error, TimeoutError) or _has_no_way(error)
         if not is_silent or self._witnesses.answered_s >= start_s:
             return None
         others = [place for place in self._witnesses.places if place[0] not in str(error)]
@@ -181,8 +177,3 @@ class ProxyWay:
         ]
         faults = await asyncio.gather(*looks)
         return faults[0] if all(faults) else ""
-
-
-def _has_no_way(error: Exception) -> bool:
-    """Whether the system found no way to the host, or its addresses failed for several reasons."""
-    return isinstance(error, aiohttp.ClientConnectorError) and error.os_error.errno in _NO_WAY

@@ -159,6 +159,8 @@ class CrawlController:
     def stop(self, ending: WhyEnded, *, at_once: bool = False) -> None:
         """End the crawl in order; the first reason counts. `at_once`: fetches under way are given up."""
         self._run_state.stop(ending, at_once=at_once)
+        if self._parts is not None:  # before visits that wait for a ticket give their leases back
+            self._parts.frontier.stop_leasing()
         if self._hooks.share is not None:  # it may be joining, and wait for the server
             self._hooks.share.on_stop()
 

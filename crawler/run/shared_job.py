@@ -292,7 +292,9 @@ class SharedJob:
             if not left:
                 return
             if monotonic() - began_s > SILENT_S and all(line.is_silent for line in left):
-                raise WorkersSilent(f"{self.place}: {_silences(left)}; {wanted.value} is recorded, and done if it goes on")
+                raise WorkersSilent(
+                    f"{self.place}: {_silences(left)}; {wanted.value} is recorded, and done if it goes on"
+                )
             if not is_notified and monotonic() - began_s > _SLOW_S:
                 is_notified = True
                 waits = [

@@ -150,6 +150,8 @@ class WorkerPool:
             kind = await to_the_end(self.dispose(visit))
             if self.services is not None:
                 self.services.ended(visit, kind)
+            if kind is None:  # its URL may be leased again at once: whatever ends that must have its turn of the loop
+                await asyncio.sleep(0)
             return kind is OutcomeKind.DONE
         finally:
             visit.close()

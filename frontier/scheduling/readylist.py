@@ -18,7 +18,7 @@ from anabranch.frontier.scheduling.queues import NOWHERE, Lane
 from anabranch.frontier.stores.contract import Batch
 
 if TYPE_CHECKING:
-    from anabranch.frontier.scheduling.fairness import Domain
+    from anabranch.frontier.scheduling.domains import Domain
 
 K = TypeVar("K", Turn, tuple[float, int])
 
@@ -333,7 +333,7 @@ class ReadyList(Listed):
     def __init__(self, gate: Gate, outer: GateHeap) -> None:
         super().__init__(gate, outer)
         self.group: Group | None = None
-        self.domain: Domain | None = None  #: counts its leases, see `fairness`; None: nothing counts them yet
+        self.domain: Domain | None = None  #: counts its leases, see `domains`; None: nothing counts them yet
         self.is_aside = False  #: it serves nothing until its domain has fewer leases out
         self.waits_from_s = 0.0  #: when it was readmitted last
         self.slow_out = 0  #: its leases that were taken while it was new or slow

@@ -25,7 +25,8 @@ async def test_all_who_ask_share_a_look_that_finds_a_fault() -> None:
 
     shared = SharedLook(look)
     askers = [asyncio.ensure_future(shared.fault()) for _ in range(5)]
-    await asyncio.sleep(0)
+    while not begun:
+        await asyncio.sleep(0)
     begun[0].set()
     assert await asyncio.gather(*askers) == ["it is gone"] * 5
     assert len(begun) == 1
@@ -42,7 +43,8 @@ async def test_a_look_that_began_before_the_question_and_found_nothing_is_follow
 
     shared = SharedLook(look)
     first = asyncio.ensure_future(shared.fault())
-    await asyncio.sleep(0)
+    while not begun:
+        await asyncio.sleep(0)
     later = [asyncio.ensure_future(shared.fault()) for _ in range(3)]
     await asyncio.sleep(0)
     begun[0].set()

@@ -320,6 +320,26 @@ async def test_a_visit_that_brings_no_page_gives_its_ticket_back(journal, end, p
         assert frontier.core.operations.statistics().done == pages
 
 
+async def test_a_worker_that_only_gives_leases_back_lets_others_run(journal) -> None:
+    """A lease that is given back is served again at once, so nothing else would have a turn of the loop."""
+    begun = []
+
+    async def process(visit):
+        begun.append(visit)
+        if len(begun) > 100:
+            frontier.stop_leasing()
+        released(visit)
+        return Step.STOP
+
+    async with memory_frontier(*URLS) as frontier:
+        run = asyncio.create_task(Crawl(frontier, journal, process).run())
+        while not begun:
+            await asyncio.sleep(0)
+        frontier.stop_leasing()
+        await asyncio.wait_for(run, HANG_S)
+        assert len(begun) < 10
+
+
 async def test_workers_beyond_the_tickets_end_when_nothing_is_left(journal) -> None:
     """The one that learns it gives its ticket to the next, until all know."""
     async with memory_frontier(*URLS) as frontier:
