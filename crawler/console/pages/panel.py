@@ -68,6 +68,7 @@ class RowPanel:
         """`find` gets the key of a row, and blocks."""
         self._view, self._name, self._find = view, name, find
         self._key = ""
+        self._readings = self._shown = 0  #: readings begun, and the number of the one that is shown
         self.gates: list[str] = []  #: keys of those that are shown
         with ui.dialog().props("position=right") as self._dialog, ui.card().classes("panel"):
             with ui.row().classes("w-full items-center no-wrap"):
@@ -115,9 +116,12 @@ class RowPanel:
         if not (self._dialog.value and self._key):
             return
         key = self._key
+        self._readings += 1
+        number = self._readings
         found = await looked(lambda: self._find(key))
-        if key != self._key:
+        if key != self._key or number < self._shown:  # one that began later, such as after a verb, was faster
             return
+        self._shown = number
         if found is None:
             self._key = ""  # once is enough
             return

@@ -1,40 +1,47 @@
-"""What a panel shows of gates and URLs."""
+"""The panel of a row shows what was read last, however long each reading takes."""
 
-from anabranch.crawler.console.pages.panel import closed_row, url_row
-from anabranch.frontier.stores.sql.browse import QueuedUrl
+from __future__ import annotations
 
-HOSTILE = "\x1b[2J<script>\u202e"
+import asyncio
+import threading
+from types import SimpleNamespace
+from typing import Any
 
+from nicegui import Client, ui
 
-def test_a_gate_is_shown_with_why_it_is_closed() -> None:
-    """Its group closes it, too."""
-    group = {"gate": "ip:10.0.0.1", "opens_in_s": 3.0, "rate_per_s": 1.0, "why_closed": "busy", "group": None}
-    gate = {"gate": "a.test", "opens_in_s": 2.0, "rate_per_s": 0.5, "why_closed": "rests", "group": group}
-    assert closed_row(gate) == {
-        "gate": "a.test",
-        "opens": "2.0s",
-        "rate": "0.5",
-        "why": "rests; busy",
-        "group": "ip:10.0.0.1",
-    }
+from anabranch.crawler.console.pages.panel import PanelFacts, RowPanel
 
 
-def test_a_gate_without_a_time_or_a_rate_has_no_number() -> None:
-    """An open one says so."""
-    gate = {"gate": "a.test", "opens_in_s": None, "rate_per_s": None, "why_closed": "blocked", "group": None}
-    assert (closed_row(gate)["opens"], closed_row(gate)["rate"]) == ("unknown", "")
-    assert closed_row({**gate, "opens_in_s": 0.0})["opens"] == "open"
+class Readings:
+    """Each reading waits until the test lets it end, and says when it began."""
+
+    def __init__(self) -> None:
+        self.begun: list[threading.Event] = []
+
+    def __call__(self, _: str) -> PanelFacts:
+        number, may_end = len(self.begun), threading.Event()
+        self.begun.append(may_end)
+        may_end.wait()
+        return PanelFacts(f"reading {number}", {}, [], [])
+
+    async def are(self, count: int) -> None:
+        while len(self.begun) < count:
+            await asyncio.sleep(0.001)
 
 
-def test_what_comes_from_the_web_is_escaped_and_cut() -> None:
-    """Control and direction marks are shown; a long text ends."""
-    gate = {"gate": HOSTILE, "opens_in_s": 0.0, "rate_per_s": 1.0, "why_closed": HOSTILE, "group": None}
-    assert closed_row(gate)["gate"] == closed_row(gate)["why"] == "\\x1b[2J<script>\\u202e"
-    url = QueuedUrl("http://a.test/" + "a" * 1_000_000, "q", "g", 1, 2, None)
-    assert len(url_row(url, 0.0)["url"]) == 301
-
-
-def test_a_url_that_waits_for_a_retry_says_how_long() -> None:
-    """One whose time has come waits for nothing."""
-    url = QueuedUrl("http://a.test/", "q", "g", 1, 2, 130.0)
-    assert (url_row(url, 100.0)["due"], url_row(url, 130.0)["due"], url_row(url, 100.0)["attempts"]) == ("30s", "", "2")
+async def test_a_reading_that_began_before_another_one_and_ends_behind_it_is_not_shown() -> None:
+    """Such as that of the panel's opening, if a verb was quicker."""
+    readings = Readings()
+    view: Any = SimpleNamespace(may_change=False)
+    with Client(ui.page("/panel")):
+        panel = RowPanel(view, "news", readings)
+        opening = asyncio.create_task(panel.open("a.test"))
+        await readings.are(1)
+        again = asyncio.create_task(panel._redraw())
+        await readings.are(2)
+        readings.begun[1].set()
+        await again
+        assert panel._reason.text == "reading 1"
+        readings.begun[0].set()
+        await opening
+        assert panel._reason.text == "reading 1"
