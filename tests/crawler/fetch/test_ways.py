@@ -220,3 +220,47 @@ async def test_fetches_that_fail_together_behind_a_proxy_share_a_look_at_it(site
     failed = await asyncio.gather(*(fetcher.get(f"http://b{n}.test/") for n in range(20)), return_exceptions=True)
     assert {type(one) for one in failed} == {ServiceAway}
     assert talk.asked.count("CONNECT a.test:80") <= 3
+
+
+class TalkingSocks:
+    """A SOCKS5 proxy that connects to each host, or says why not by its reply; without one it closes the connection."""
+
+    def __init__(self) -> None:
+        self.replies: dict[str, int | None] = {}
+        self.asked: list[str] = []
+
+    async def __call__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.readexactly(3)
+        writer.write(b"\x05\x00")
+        length = (await reader.readexactly(5))[4]
+        host = (await reader.readexactly(length + 2))[:-2].decode()
+        self.asked.append(host)
+        reply = self.replies.get(host, 0)
+        if reply is not None:
+            writer.write(bytes([5, reply, 0, 1]) + bytes(6))
+        if reply == 0:
+            await reader.readuntil(b"\r\n\r\n")
+            writer.write(HI)
+        writer.close()
+
+
+@pytest.mark.parametrize("reply", [1, 3, 4, 5, 6, None])
+@pytest.mark.parametrize("is_known_there", [True, False])
+async def test_a_host_that_fails_behind_socks_is_told_from_a_proxy_that_reaches_nothing(
+    site: Web, reply: int | None, is_known_there: bool
+) -> None:
+    """The proxy is away if it does not reach a host either that it has led to before."""
+    talk = TalkingSocks()
+    fetcher = site.fetcher(proxy=f"socks5://127.0.0.1:{await site.listen(talk)}")
+    await fetcher.get("http://a.test/")
+    talk.replies["b.test"] = reply
+    if not is_known_there:
+        talk.replies["a.test"] = reply
+    failure = (ConnectFailed, ConnectionLost) if is_known_there else ServiceAway
+    with pytest.raises(failure):
+        await fetcher.get("http://b.test/")
+    (proxy,) = fetcher.proxies.values()
+    assert bool(await fetcher.fault_of(proxy)) is not is_known_there
+    talk.replies.clear()
+    assert await fetcher.fault_of(proxy) == ""
+    assert (await fetcher.get("http://b.test/")).status == 200
