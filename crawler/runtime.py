@@ -6,8 +6,11 @@ import ctypes
 import gc
 import importlib
 import os
+import signal
 import sys
-from collections.abc import Callable
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal, TypeAlias
 
@@ -86,6 +89,26 @@ def loop_factory(name: LoopName) -> LoopFactory:
             f"[crawl] loop: uvloop is not installed; {install_command('speed')}, or take auto or asyncio"
         ) from error
     return made
+
+
+@contextmanager
+def uninterrupted() -> Iterator[None]:
+    """SIGINT and SIGTERM wait until the block has ended, so that a child process is not started and then forgotten.
+
+    Outside the main thread, which they do not interrupt, it does nothing.
+    """
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    came: list[int] = []
+    before = {one: signal.signal(one, lambda number, _: came.append(number)) for one in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        yield
+    finally:
+        for one, handler in before.items():
+            signal.signal(one, handler)
+        for number in came:
+            signal.raise_signal(number)
 
 
 def child_command(program: str, *arguments: str) -> list[str]:

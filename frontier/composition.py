@@ -39,10 +39,10 @@ from anabranch.frontier.policies.shares import ShareRule, policy_queue, share_ru
 from anabranch.frontier.policies.sheets import Sheets
 from anabranch.frontier.policies.userfunctions import Import
 from anabranch.frontier.records import Candidate
-from anabranch.frontier.scheduling.fairness import FairHeap, HostHeap
+from anabranch.frontier.scheduling.fairness import FairHeap
 from anabranch.frontier.scheduling.gates import GateMaker
 from anabranch.frontier.scheduling.queues import QueueRules
-from anabranch.frontier.scheduling.readylist import Outbox
+from anabranch.frontier.scheduling.readylist import HostHeap, Outbox
 from anabranch.frontier.scheduling.retries import Retries
 from anabranch.frontier.scheduling.schedule import Schedule
 from anabranch.frontier.scheduling.window import StateAtOpening

@@ -63,7 +63,7 @@ class Domains:
     """The domains with hosts in memory, by key, and those of them that crowd the window."""
 
     def __init__(self, most_gates: int) -> None:
-        """Up to `most_gates` gates are in memory; 0 = nothing is counted, so no domain crowds the window."""
+        """Up to `most_gates` gates are in memory."""
         self.crowded_from = max(most_gates // CROWDED, 1)  #: a domain with more gates in memory crowds the window
         self._most_gates = most_gates
         self._by_key: dict[str, Domain] = {}

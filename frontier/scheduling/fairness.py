@@ -11,7 +11,7 @@ A host is fast if its last fetch was answered within `slow_s`, and slow otherwis
 of its domain was fast. Each limit is at least one lease; that of a domain at least the connections of one of its hosts, up to
 half of the workers. While one domain alone is in memory, nothing is limited.
 
-A host belongs to its registrable domain; to itself if it has none, as an IP address. `FairHeap` replaces `readylist.GateHeap`.
+A host belongs to its registrable domain; to itself if it has none, as an IP address. `FairHeap` replaces `readylist.HostHeap`.
 New and slow hosts have a heap of their own in it. A host of a domain at its limit is set aside when it is looked at; one comes
 back with each lease that ends, behind all hosts that are open by then. So a lease costs O(log hosts), amortised, and a look at
 each domain with hosts set aside if no other host is open.
@@ -27,7 +27,7 @@ from typing import Final
 
 from anabranch.frontier.records import Outcome, OutcomeKind
 from anabranch.frontier.scheduling.domains import Domain, Domains
-from anabranch.frontier.scheduling.readylist import GateHeap, Group, Listed, ReadyList
+from anabranch.frontier.scheduling.readylist import GateHeap, Group, HostHeap, Listed, ReadyList
 
 #: A host that opens within this is as good as open: a worker that is given away would not be back by then.
 SOON_S: Final = 1.0
@@ -47,41 +47,6 @@ class WorkerLimits:
     domain: float = 0.125  #: by the hosts of one registrable domain
     slow: float = 0.25  #: by hosts that are new or slow
     slow_s: float = 1.0  #: a host is slow if its last fetch took longer
-
-
-class HostHeap(GateHeap):
-    """Hosts that have something to serve and a slot, by opening time, without limits of workers: nothing is counted."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.domains = Domains(0)  #: of the hosts in memory that are counted
-        self.slow_out = 0  #: leases of new and slow hosts
-
-    @property
-    def newcomers(self) -> GateHeap:
-        """The heap of hosts that come into memory."""
-        return self
-
-    def taken(self, line: ReadyList, now_s: float) -> None:
-        """Count a lease that is handed out."""
-
-    def returned(self, line: ReadyList, now_s: float) -> None:
-        """Count a lease that has ended. Call it after the slot was returned."""
-
-    def ended(self, line: ReadyList, outcome: Outcome, now_s: float) -> None:
-        """Count a lease that has ended. Note how fast the host answered, if something was fetched."""
-
-    def passed_over(self, line: ReadyList, now_s: float) -> None:
-        """Let another host of its domain be served in the place of one that is open and has nothing to serve."""
-
-    def enter(self, line: ReadyList) -> None:
-        """Add a host that comes into memory."""
-
-    def remember(self, line: ReadyList, rests_until_s: float) -> None:
-        """Class a host whose row was read: its last rest says how long its last fetch took, if there was one."""
-
-    def leave(self, line: ReadyList) -> None:
-        """Remove a host without leases that leaves memory."""
 
 
 class FairHeap(HostHeap):
@@ -106,7 +71,7 @@ class FairHeap(HostHeap):
         self._most_slow = _part(workers, limits.slow)
         self._kept = 0 if limits.slow >= 1 else max(workers // KEPT, 1)
         self._counted_from = min(self._most_slow, _part(workers, limits.domain))
-        self.domains = Domains(most_gates)
+        self.domains: Domains = Domains(most_gates)
         self._uncounted: dict[int, ReadyList] = {}  #: hosts whose domain is not known yet, because no limit is near
         self._aside: tuple[dict[Domain, None], dict[Domain, None]] = {}, {}  #: domains with slow, fast hosts aside
         self.out = 0  #: leases out
@@ -197,6 +162,7 @@ class FairHeap(HostHeap):
 
     def remember(self, line: ReadyList, rests_until_s: float) -> None:
         """Class a host whose row was read: its last rest says how long its last fetch took, if there was one."""
+        self.domains.note_read(line)
         gate = line.gate
         if rests_until_s > 0 and not gate.troubles and line.group is None:
             self._class(line, is_fast=gate.last_rest_s < gate.politeness.rest_s(self._limits.slow_s))

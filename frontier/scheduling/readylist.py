@@ -12,13 +12,13 @@ from collections.abc import Callable, Iterable, Iterator
 from heapq import heapify, heappop, heappush, nsmallest
 from typing import TYPE_CHECKING, Final, Generic, Literal, TypeVar
 
-from anabranch.frontier.records import Turn
+from anabranch.frontier.records import Outcome, Turn
 from anabranch.frontier.scheduling.gates import Gate
 from anabranch.frontier.scheduling.queues import NOWHERE, Lane
 from anabranch.frontier.stores.contract import Batch
 
 if TYPE_CHECKING:
-    from anabranch.frontier.scheduling.domains import Domain
+    from anabranch.frontier.scheduling.domains import Domain, Domains
 
 K = TypeVar("K", Turn, tuple[float, int])
 
@@ -470,6 +470,41 @@ class ReadyList(Listed):
         if self.waiting.may_have_any:
             turns.append(self.waiting.first_key() or Turn(0))
         return min(turns, default=None)
+
+
+class HostHeap(GateHeap):
+    """Hosts that have something to serve and a slot, by opening time, without limits of workers: nothing is counted."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.domains: Domains | None = None  #: those of the hosts in memory, if leases are counted by domain
+        self.slow_out = 0  #: leases of new and slow hosts
+
+    @property
+    def newcomers(self) -> GateHeap:
+        """The heap of hosts that come into memory."""
+        return self
+
+    def taken(self, line: ReadyList, now_s: float) -> None:
+        """Count a lease that is handed out."""
+
+    def returned(self, line: ReadyList, now_s: float) -> None:
+        """Count a lease that has ended. Call it after the slot was returned."""
+
+    def ended(self, line: ReadyList, outcome: Outcome, now_s: float) -> None:
+        """Count a lease that has ended. Note how fast the host answered, if something was fetched."""
+
+    def passed_over(self, line: ReadyList, now_s: float) -> None:
+        """Let another host of its domain be served in the place of one that is open and has nothing to serve."""
+
+    def enter(self, line: ReadyList) -> None:
+        """Add a host that comes into memory."""
+
+    def remember(self, line: ReadyList, rests_until_s: float) -> None:
+        """Class a host whose row was read: its last rest says how long its last fetch took, if there was one."""
+
+    def leave(self, line: ReadyList) -> None:
+        """Remove a host without leases that leaves memory."""
 
 
 def _wanted(gate: Gate) -> int:

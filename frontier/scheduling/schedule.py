@@ -25,7 +25,6 @@ from anabranch.frontier.records import (
     turn_of,
     with_precedence,
 )
-from anabranch.frontier.scheduling.fairness import HostHeap
 from anabranch.frontier.scheduling.gates import GateMaker
 from anabranch.frontier.scheduling.holds import ServiceHolds
 from anabranch.frontier.scheduling.queues import (
@@ -40,7 +39,7 @@ from anabranch.frontier.scheduling.queues import (
     QueueRules,
     WorkQueue,
 )
-from anabranch.frontier.scheduling.readylist import Outbox, ReadyList
+from anabranch.frontier.scheduling.readylist import HostHeap, Outbox, ReadyList
 from anabranch.frontier.scheduling.window import GateWindow, StateAtOpening
 from anabranch.frontier.stores.contract import Announced, LanesRead, QueueRow, Standing
 

@@ -13,15 +13,16 @@ import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from heapq import nlargest
 from itertools import chain, islice
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from anabranch.frontier.records import GateKey, Turn, name_id
-from anabranch.frontier.scheduling.domains import Domain
-from anabranch.frontier.scheduling.fairness import HostHeap
 from anabranch.frontier.scheduling.gates import GateMaker, Politeness
 from anabranch.frontier.scheduling.queues import Lane
-from anabranch.frontier.scheduling.readylist import LANES_AT_ONCE, Group, Outbox, ReadyList
+from anabranch.frontier.scheduling.readylist import LANES_AT_ONCE, Group, HostHeap, Outbox, ReadyList
 from anabranch.frontier.stores.contract import GateRead, GatesRead, LeftGate, ShareOf, in_one_share
+
+if TYPE_CHECKING:
+    from anabranch.frontier.scheduling.domains import Domain
 
 #: Gates that may be in memory.
 GATES = 10_000
@@ -102,7 +103,7 @@ class GateWindow:
             if self._is_let_in(key):
                 line = self.load(gate_id, key)
             else:
-                turn = self._domains.spread(gate_id, key, turn)
+                turn = self._spread(gate_id, key, turn)
         if line is None or line.is_loading:
             batch = self._outbox.batch
             if key is not None:
@@ -124,17 +125,18 @@ class GateWindow:
         """Ask for gates by turn if the store may have some and there is room for a tenth of the window."""
         if self.stored.is_asked or not self.stored.may_serve(now_s):
             return
-        crowd = self._domains.crowd_to_swap(now_s)
-        if crowd is not None and self._room * 2 < self._most:
+        domains = self._domains
+        crowd = None if domains is None else domains.crowd_to_swap(now_s)
+        if domains is not None and crowd is not None and self._room * 2 < self._most:
             self._displace(crowd, max(self._most // 10, 1), now_s)
-            self._domains.swap_began(now_s, is_asked=self._room > 0)
+            domains.swap_began(now_s, is_asked=self._room > 0)
         if self._room > 0 and (crowd is not None or self._room * 10 >= self._most):
             self._ask()
 
     def gates_read(self, answer: GatesRead, now_s: float) -> None:
         """Take the store's answer."""
         missed = self.stored.answered(answer)
-        if answer.asked is None:
+        if answer.asked is None and self._domains is not None:
             self._domains.swap_answered((read.row.key for read in answer.gates), now_s)
         for read in answer.gates:
             self._take_up(read, now_s)
@@ -161,7 +163,7 @@ class GateWindow:
 
     def others_wait(self, line: ReadyList) -> bool:
         """The store may have gates that this one must make room for: not if another domain crowds the window."""
-        return self.stored.more and self._domains.crowd_before(line.gate.key) is None
+        return self.stored.more and self._crowd_before(line.gate.key) is None
 
     def busy(self, line: ReadyList) -> None:
         """The list has something to serve."""
@@ -233,13 +235,21 @@ class GateWindow:
         """Whether a new gate need not wait in the store: no other waits there, or another domain crowds the window."""
         if not self.stored.more and self._makes_room():
             return True
-        crowd = self._domains.crowd_before(key)
+        crowd = self._crowd_before(key)
         if crowd is None:
             return False
         if len(self.lines) + self.stored.limit < self._most:
             return True
         # Fewer than the room for which `refill` reads gates from the store: that room is for new hosts.
         return self._displace(crowd, max(self._most // 32, 1), -math.inf)
+
+    def _crowd_before(self, host: GateKey) -> Domain | None:
+        """The domain that crowds this host out, if any."""
+        return None if self._domains is None else self._domains.crowd_before(host)
+
+    def _spread(self, gate_id: int, host: GateKey, turn: Turn) -> Turn:
+        """The turn with which a gate goes to the store."""
+        return turn if self._domains is None else self._domains.spread(gate_id, host, turn)
 
     def _displace(self, crowd: Domain, most: int, now_s: float) -> bool:
         """Let some gates of a crowd leave, the latest first, at most an eighth of them; False if none could."""
@@ -291,7 +301,6 @@ class GateWindow:
         died_s = self.died_s.get(self._share_of(gate.key)) if self.died_s else None
         gate.restore(read.row, now_s, clean=not died_s, opened_s=died_s or None)
         if isinstance(listed, ReadyList):
-            self._domains.note_read(listed)
             self.heap.remember(listed, read.row.rests_until_s)
         for change in listed.restored():
             change(gate)
@@ -308,7 +317,7 @@ class GateWindow:
         """Write the gate and remove it from memory."""
         turn = line.first_turn()
         if turn is not None:
-            turn = self._domains.spread(line.gate.id, line.gate.key, turn)
+            turn = self._spread(line.gate.id, line.gate.key, turn)
         wakes_s = None if turn is None else _wakes_s(line, now_s)
         self._outbox.batch.gates.append(line.gate.row())
         self._outbox.batch.left.append(LeftGate(line.gate.id, turn, wakes_s))

@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import asyncio
 import json
+import signal
 import subprocess
 import sys
+import threading
 from pathlib import Path
 
 import pytest
 
 import anabranch
 from anabranch.crawler.outcomes.errors import ExitCode, OrderError
-from anabranch.crawler.runtime import GIVE_BACK_BYTES, LoopName, _is_glibc, child_command, loop_factory
+from anabranch.crawler.runtime import GIVE_BACK_BYTES, LoopName, _is_glibc, child_command, loop_factory, uninterrupted
 from anabranch.extras import install_command
 
 
@@ -136,3 +138,37 @@ def test_a_child_imports_what_this_process_does(tmp_path: Path) -> None:
     )
     done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=True)
     assert json.loads(done.stdout) == [anabranch.__file__, "one", "$two 'x"]
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_an_interrupt_waits_until_the_block_has_ended(number: signal.Signals) -> None:
+    """Then it is raised as ever: a child that was started in the block is known by then."""
+    before = signal.signal(number, signal.default_int_handler)
+    known = []
+
+    def start() -> None:
+        with uninterrupted():
+            signal.raise_signal(number)
+            known.append("child")
+
+    try:
+        with pytest.raises(KeyboardInterrupt):
+            start()
+        assert known == ["child"]
+        assert signal.getsignal(number) is signal.default_int_handler
+    finally:
+        signal.signal(number, before)
+
+
+def test_outside_the_main_thread_no_signal_is_held_back() -> None:
+    """Python lets only the main thread set handlers."""
+    done: list[bool] = []
+
+    def run() -> None:
+        with uninterrupted():
+            done.append(True)
+
+    thread = threading.Thread(target=run)
+    thread.start()
+    thread.join()
+    assert done == [True]

@@ -38,7 +38,7 @@ from anabranch.crawler.lab.web.model import Web, WebOptions
 from anabranch.crawler.lab.web.replay import replayed_file
 from anabranch.crawler.lab.web.shape import make_web, require_sound
 from anabranch.crawler.outcomes.errors import CrawlerError, DiskFull, ExitCode, UsageError
-from anabranch.crawler.runtime import child_command
+from anabranch.crawler.runtime import child_command, uninterrupted
 from anabranch.dedup.keys import IntArray
 
 #: URLs of a list that are asked for at a time, as if a page had so many links.
@@ -226,18 +226,20 @@ def _measured(name: str, folder: Path, links: Links, size: FilterSize, on_point:
 @contextmanager
 def _started(command: Sequence[str], log: Path) -> Iterator[tuple[subprocess.Popen[bytes], IO[bytes]]]:
     """The process and its output. It is in its own session, so Ctrl-C reaches the command, which then ends it."""
-    with log.open("wb") as errors:
-        process = subprocess.Popen(  # noqa: S603 - this program
-            command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=errors, start_new_session=True
-        )
-    assert process.stdout is not None
+    process: subprocess.Popen[bytes] | None = None
     try:
+        with log.open("wb") as errors, uninterrupted():
+            process = subprocess.Popen(  # noqa: S603 - this program
+                command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=errors, start_new_session=True
+            )
+        assert process.stdout is not None
         yield process, process.stdout
     finally:
-        if process.poll() is None:
-            os.killpg(process.pid, signal.SIGKILL)
-            process.wait()
-        process.stdout.close()
+        if process is not None and process.stdout is not None:
+            if process.poll() is None:
+                os.killpg(process.pid, signal.SIGKILL)
+                process.wait()
+            process.stdout.close()
 
 
 def _last_line(log: Path) -> str:

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Self
 
 from anabranch.crawler.outcomes.errors import UsageError
+from anabranch.crawler.runtime import uninterrupted
 
 #: Names the redis-server program, before PATH is searched.
 VARIABLE = "ANABRANCH_REDIS_SERVER"
@@ -121,15 +122,16 @@ class RedisServer:
         words = [word for name, value in (options | self._settings).items() for word in (f"--{name}", value)]
         self._has_spoken.clear()
         self._is_ready = False
-        self._process = subprocess.Popen(  # noqa: S603  # the program that the operator named, or Redis
-            [self._program, *words],
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            stdin=subprocess.DEVNULL,
-            text=True,
-            errors="replace",
-            start_new_session=True,  # Ctrl-C is for the command, which then ends the server
-        )
+        with uninterrupted():
+            self._process = subprocess.Popen(  # noqa: S603  # the program that the operator named, or Redis
+                [self._program, *words],
+                stdout=subprocess.PIPE,
+                stderr=subprocess.STDOUT,
+                stdin=subprocess.DEVNULL,
+                text=True,
+                errors="replace",
+                start_new_session=True,  # Ctrl-C is for the command, which then ends the server
+            )
         self._reader = threading.Thread(target=self._read_log, args=(self._process,), daemon=True)
         self._reader.start()
         self._has_spoken.wait(_START_S)

@@ -50,7 +50,7 @@ from anabranch.crawler.lab.web.miniweb import Served, serving
 from anabranch.crawler.lab.web.model import WebOptions
 from anabranch.crawler.order.order import ENVIRONMENT, CrawlOrder, dump_order
 from anabranch.crawler.outcomes.errors import CrawlerError, DiskFull, ExitCode
-from anabranch.crawler.runtime import child_command
+from anabranch.crawler.runtime import child_command, uninterrupted
 
 NAME = "policies"
 
@@ -244,25 +244,26 @@ def _started(folder: Path) -> Iterator[tuple[subprocess.Popen[bytes], IO[bytes]]
     """The process and its output. It is in its own session, so Ctrl-C reaches the command, which then ends it."""
     read, write = os.pipe()
     with os.fdopen(read, "rb", buffering=0) as stream:
-        with os.fdopen(write, "wb") as theirs, (folder / _LOG_FILE).open("wb") as log:
-            process = subprocess.Popen(  # noqa: S603 - this program
-                child_command(_PROGRAM, str(folder), str(write)),
-                stdin=subprocess.PIPE,
-                stdout=subprocess.DEVNULL,
-                stderr=log,
-                pass_fds=[theirs.fileno()],
-                env={name: value for name, value in os.environ.items() if not name.startswith(ENVIRONMENT)},
-                start_new_session=True,
-            )
-        assert process.stdin is not None
+        process: subprocess.Popen[bytes] | None = None
         try:
+            with os.fdopen(write, "wb") as theirs, (folder / _LOG_FILE).open("wb") as log, uninterrupted():
+                process = subprocess.Popen(  # noqa: S603 - this program
+                    child_command(_PROGRAM, str(folder), str(write)),
+                    stdin=subprocess.PIPE,
+                    stdout=subprocess.DEVNULL,
+                    stderr=log,
+                    pass_fds=[theirs.fileno()],
+                    env={name: value for name, value in os.environ.items() if not name.startswith(ENVIRONMENT)},
+                    start_new_session=True,
+                )
             yield process, stream
         finally:
-            if process.poll() is None:
-                # Its helpers, in sessions of their own, end by themselves when it has ended.
-                os.killpg(process.pid, signal.SIGKILL)
-                process.wait()
-            process.stdin.close()
+            if process is not None and process.stdin is not None:
+                if process.poll() is None:
+                    # Its helpers, in sessions of their own, end by themselves when it has ended.
+                    os.killpg(process.pid, signal.SIGKILL)
+                    process.wait()
+                process.stdin.close()
 
 
 def _lines(stream: IO[bytes], web: Served | None) -> Iterator[bytes]:

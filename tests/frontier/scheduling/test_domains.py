@@ -94,11 +94,3 @@ def test_exchanges_of_gates_that_bring_nothing_come_later_and_later() -> None:
     domains.swap_began(now_s, is_asked=True)
     domains.swap_answered([GateKey("new.example")], now_s)
     assert domains.crowd_to_swap(now_s + SWAP_S) is domains.crowd
-
-
-def test_without_limits_no_domain_is_counted_and_none_crowds_the_window() -> None:
-    domains = Domains(0)
-    assert domains.crowd is None
-    assert domains.crowd_before(GateKey("a.test")) is None
-    assert domains.crowd_to_swap(0.0) is None
-    assert domains.spread(1, GateKey("a.test"), TURN) == TURN
