@@ -100,6 +100,7 @@ class VisitNotes(NamedTuple):
         str, ...
     ] = ()  #: why the answer was cut: lenTrunc, timeTrunc, midFetchTrunc, midFetchAbort, headerTrunc, decTrunc
     has_surplus: bool = False  #: bytes followed the answer
+    repairs: tuple[str, ...] = ()  #: what was read as browsers read it: httpRepair:lines, ...
     robots_excluded: bool = False
     duplicate: str = ""  #: DUPLICATE_DIGEST, NOT_MODIFIED, or empty
     revisit: str = ""  #: profile of the revisit record: digest, notModified
@@ -118,6 +119,7 @@ def annotations_of(visit: VisitNotes) -> tuple[str, ...]:
     notes += visit.cuts
     if visit.has_surplus:
         notes.append(SURPLUS)
+    notes += visit.repairs
     if visit.robots_excluded:
         notes.append(ROBOTS_EXCLUDED)
     notes.append(visit.duplicate)

@@ -199,13 +199,17 @@ def response_head(response: Response) -> bytes:
     size, has_body = str(response.body.size).encode(), response.status not in _BODILESS
     lines = [f"HTTP/{response.version} {response.status} {response.reason}".encode("utf-8", "surrogateescape")]
     reframed = False
-    for name, value in response.raw_headers:
-        field = name.lower()
+    fields = [(name, value, name + b": " + value) for name, value in response.raw_headers]
+    if response.received:
+        fields = [(*line.partition(b":")[::2], line) for line in response.received]
+    for name, value, line in fields:
+        field = name.strip().lower()
         is_wrong = field == b"transfer-encoding" or (field == b"content-length" and has_body and value.strip() != size)
         reframed |= is_wrong
-        lines.append((b"X-Crawler-" if is_wrong else b"") + name + b": " + value)
-    if reframed and has_body:
-        lines.append(b"Content-Length: " + size)
+        lines.append(b"X-Crawler-" + line if is_wrong else line)
+    length = b"Content-Length: " + size
+    if reframed and has_body and length not in lines:
+        lines.append(length)
     if _BREAKS_IN_BYTES.search(b"".join(lines)):  # rare
         lines = [_BREAKS_IN_BYTES.sub(b" ", line) for line in lines]
     return b"\r\n".join((*lines, b"", b""))

@@ -158,7 +158,8 @@ def _response(url: str, head: bytes, body: Body) -> Response:
     words = first.decode("utf-8", "surrogateescape").split(" ", 2)
     if len(words) < 2 or not words[1].isdigit():
         raise NotReadable(f"{url}: its record has no status line")
-    fields = tuple((name, value.strip()) for name, _, value in (line.partition(b":") for line in lines))
+    # A line without a colon was dropped when it came.
+    fields = tuple((name, value.strip()) for name, colon, value in (line.partition(b":") for line in lines) if colon)
     return Response(
         url=url,
         status=int(words[1]),

@@ -1,11 +1,13 @@
 """HTTP/1.1 connections over aiohttp, bounded: one connection, the connector that keeps them, and the check of addresses.
 
 The only module that uses private names of aiohttp; `tests/crawler/fetch/test_connections.py` has a test for each of them.
-Three bounds that aiohttp lacks:
+What aiohttp lacks:
 
 - It limits the length and the number of headers, not their total, and discards a head that is too long. `HttpConnection` counts
   the bytes of a head and keeps them, so that the start of an endless one can be archived. It bounds trailers and chunk
   extensions likewise: so many bytes without content are too many.
+- A head or a chunk that aiohttp's parser refuses is read as browsers read it, see `repairs`. Its bytes are kept until it is
+  accepted, and the transport is hidden from aiohttp, which would close it.
 - Surplus bytes after the end of an answer would make aiohttp's parser discard it, so they never reach the parser; the
   connection is closed.
 - The socket factory checks every address, since a name may resolve to any, and aiohttp asks no resolver for an IP literal. A
@@ -24,21 +26,24 @@ from dataclasses import dataclass
 from functools import partial
 from math import inf
 from time import monotonic
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, cast
 
 import aiohttp
 from aiohttp.abc import AbstractResolver, ResolveResult
 from aiohttp.client_proto import ResponseHandler
 from aiohttp.connector import Connection
+from aiohttp.http import HttpProcessingError
 from aiohttp.streams import EMPTY_PAYLOAD
 
 from anabranch.crawler.fetch.addresses import is_public
 from anabranch.crawler.fetch.proxy import connect_through_socks
+from anabranch.crawler.fetch.repairs import ChunkReader, Repair, may_be_head, repaired_head
 from anabranch.crawler.outcomes.errors import TOO_MANY_FILES
 from anabranch.crawler.outcomes.failures import FetchError, ServiceAway, proxy_service
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping
 
     from aiohttp.client_reqrep import ConnectionKey
     from aiohttp.connector import AddrInfoType
@@ -49,11 +54,14 @@ if TYPE_CHECKING:
     from anabranch.crawler.fetch.dns import Resolver
     from anabranch.crawler.fetch.options import FetchOptions
     from anabranch.crawler.fetch.proxy import Proxy
+    from anabranch.crawler.fetch.repairs import RepairedHead
 
 #: The longest head of an answer, 1xx answers before it included; and the most framing without content.
 MAX_HEAD_BYTES = 128 * 1024
 #: The most headers that a head of that size can hold.
 _MAX_HEADER_LINES = MAX_HEAD_BYTES // 4
+#: So much of a head tells whether it begins with a status line.
+_STATUS_LINE_BYTES = 1024
 #: A head is parsed in pieces of this size, so that it is cut near the limit whatever the packets.
 _PIECE_BYTES = 16 * 1024
 _END_OF_HEAD = re.compile(rb"\n\r?\n")
@@ -62,6 +70,18 @@ _LAST_BYTES = 3
 
 #: How much of a body is buffered before reading from the socket pauses.
 READ_BUFFER_BYTES = 64 * 1024
+
+#: How aiohttp is to parse an answer.
+_PARSING: Mapping[str, Any] = MappingProxyType(
+    {
+        "read_until_eof": True,
+        "auto_decompress": False,
+        "read_bufsize": READ_BUFFER_BYTES,
+        "max_line_size": 2 * MAX_HEAD_BYTES,  # the bound on the whole head is lower
+        "max_field_size": 2 * MAX_HEAD_BYTES,
+        "max_headers": _MAX_HEADER_LINES,
+    }
+)
 
 #: Idle connections are kept for as long as a host usually rests between two fetches.
 KEEP_ALIVE_S = 30.0
@@ -98,6 +118,25 @@ class HttpConnection(ResponseHandler):
         self._content_bytes = 0  #: content until then
         self._left_bytes: int | None = None  #: of a body with a Content-Length
         self._last = b""  #: the last bytes of a chunked body
+        self._may_repair = False  #: the answer is a host's, not that of a proxy which is asked to connect
+        self._fault: BaseException | None = None  #: the parser refused bytes, and they are not yet repaired
+        self._final_from = 0  #: where the final answer begins in `_head`
+        self._repaired: RepairedHead | None = None
+        self._raw: list[bytes] | None = None  #: the first bytes of a chunked body, while they are few
+        self._raw_bytes = 0
+        self._chunks: ChunkReader | None = None  #: reads the body in the parser's place
+        self._fed_bytes = 0  #: content that the parser found before it refused a chunk
+
+    @property
+    def repairs(self) -> tuple[Repair, ...]:
+        """What was read as browsers read it."""
+        repaired = () if self._repaired is None else self._repaired.repairs
+        return repaired if self._chunks is None else (*repaired, Repair.CHUNKS)
+
+    @property
+    def received(self) -> tuple[bytes, ...]:
+        """All lines behind the status line of a repaired head, as received; empty if nothing of the head was repaired."""
+        return () if self._repaired is None else self._repaired.received
 
     def send_request(
         self, request: bytes, deadline_s: float, first_byte_timeout_s: float | None, read_timeout_s: float | None
@@ -111,15 +150,8 @@ class HttpConnection(ResponseHandler):
         transport = self.transport
         if transport is None:
             raise aiohttp.ServerDisconnectedError
-        self.set_response_params(
-            read_until_eof=True,
-            auto_decompress=False,
-            read_timeout=first_byte_timeout_s,
-            read_bufsize=READ_BUFFER_BYTES,
-            max_line_size=2 * MAX_HEAD_BYTES,  # the bound on the whole head is lower
-            max_field_size=2 * MAX_HEAD_BYTES,
-            max_headers=_MAX_HEADER_LINES,
-        )
+        self.set_response_params(read_timeout=first_byte_timeout_s, **_PARSING)
+        self._may_repair = True
         self._read_timeout_s = read_timeout_s
         self._deadline_s = deadline_s
         transport.write(request)
@@ -130,7 +162,9 @@ class HttpConnection(ResponseHandler):
         self._head.clear()
         self._is_in_head = True
         self._is_idle = self.has_surplus = False
-        self._framing_bytes = self._content_bytes = 0
+        self._framing_bytes = self._content_bytes = self._final_from = 0
+        self._may_repair = False
+        self._fault = self._repaired = self._raw = self._chunks = None
         super().set_response_params(**params)
 
     def become_idle(self) -> None:
@@ -147,6 +181,11 @@ class HttpConnection(ResponseHandler):
     def connection_lost(self, exc: BaseException | None) -> None:
         """asyncio: the connection is closed. A body that is complete stays readable."""
         self._on_lost(self)
+        if self._fault is not None:  # of a head without end
+            super().set_exception(self._fault)
+        if self._chunks is not None and self._payload is not None and not self._payload.is_eof():
+            self._payload.set_exception(aiohttp.ClientPayloadError("the last chunk is missing"))
+            self._payload = None
         if self._payload is not None and self._payload.is_eof():
             self._payload = None  # else aiohttp would set an exception on it
         super().connection_lost(exc)
@@ -169,16 +208,27 @@ class HttpConnection(ResponseHandler):
             if payload is not None and payload.is_eof():
                 self._note_surplus()
                 return
+            if self._chunks is not None:
+                self._feed_chunks(self._chunks, data)
+                return
             data = self._without_surplus(data)
-        payload = self._payload
+        elif self._chunks is not None:
+            return
+        payload, transport = self._payload, self.transport
+        if self._raw is not None:
+            self.transport = None
         super().data_received(data)
-        if payload is not None and not self._is_in_head:
+        self.transport = transport
+        if self._fault is not None:
+            self._repair_chunks()
+        elif payload is not None and not self._is_in_head:
             self._check_body(payload, len(data))
 
     def _check_body(self, payload: StreamReader, received: int) -> None:
         """After so many bytes were parsed as a part of the body: check its bounds, and whether it ended before them."""
         error = self.exception()
         if payload.is_eof():
+            self._raw = None
             if self._left_bytes is None and (error is not None or not self._last.endswith((b"\n\r\n", b"\n\n"))):
                 self._note_surplus()  # a chunked body ended before the last bytes
             return
@@ -202,13 +252,87 @@ class HttpConnection(ResponseHandler):
             if found is not None:
                 piece = piece[: max(found.end() - len(before), 1)]
             data = data[len(piece) :]
-            super().data_received(piece)
+            if self._fault is None:
+                transport, self.transport = self.transport, None
+                super().data_received(piece)
+                self.transport = transport
             if self._is_in_head:  # seldom: most heads come in one piece, which is not copied
                 self._head += piece
                 if len(self._head) > MAX_HEAD_BYTES:
                     self._give_up(HeadTooLong(bytes(self._head[:MAX_HEAD_BYTES])))
                     return b""
+                if self._fault is not None and not self._repair_head(is_whole=found is not None):
+                    return b""
+                if found is not None and self._is_in_head:
+                    self._final_from = len(self._head)  # it was an informational answer
         return data
+
+    def _repair_head(self, *, is_whole: bool) -> bool:
+        """Let the parser read a head that it refused in a form that it takes; False if there is none, or not yet."""
+        start, fault = self._final_from, self._fault
+        is_head = self._may_repair and may_be_head(bytes(self._head[start : start + _STATUS_LINE_BYTES]).lstrip(b"\r\n"))
+        if is_head and not is_whole:
+            return True
+        repaired = repaired_head(bytes(self._head[start:]).lstrip(b"\r\n")) if is_head else None
+        if repaired is None:
+            self._refuse(fault)
+            return False
+        self._fault = None
+        super().set_response_params(read_timeout=self._read_timeout_s, **_PARSING)
+        self.force_close()
+        if 100 <= repaired.status < 200 and repaired.status != 101:
+            return True
+        self._repaired = repaired
+        super().data_received(repaired.data)
+        if self._is_in_head:
+            self._refuse(self._fault or fault)
+        return not self._is_in_head
+
+    def _refuse(self, fault: BaseException | None) -> None:
+        """The answer cannot be read."""
+        self._is_in_head, self._fault = False, None
+        assert fault is not None
+        super().set_exception(fault)
+        if self.transport is not None:
+            self.transport.close()
+
+    def set_exception(self, exc: BaseException, *causes: BaseException) -> None:
+        """aiohttp: the parser refuses bytes, or the connection fails. What can be repaired is told to nobody yet."""
+        if isinstance(exc, HttpProcessingError) and (self._is_in_head or self._raw is not None):
+            self._fault = exc
+        else:
+            super().set_exception(exc, *causes)
+
+    def _repair_chunks(self) -> None:
+        """Read a body that the parser refuses once more from its start."""
+        raw, self._raw = self._raw, None
+        assert raw is not None
+        assert self._payload is not None
+        self._fed_bytes = self._payload.total_bytes
+        self._chunks = ChunkReader()
+        self.force_close()
+        self._feed_chunks(self._chunks, b"".join(raw))
+
+    def _feed_chunks(self, chunks: ChunkReader, data: bytes) -> None:
+        payload = self._payload
+        assert payload is not None
+        self._reschedule_timeout()
+        content = chunks.feed(data)
+        known, self._fed_bytes = min(self._fed_bytes, len(content)), max(self._fed_bytes - len(content), 0)
+        if content := content[known:]:
+            payload.feed_data(content)
+        if chunks.fault:
+            fault, self._fault = self._fault or HttpProcessingError(message=chunks.fault), None
+            super().set_exception(fault)
+            payload.set_exception(aiohttp.ClientPayloadError(chunks.fault), fault)
+            if self.transport is not None:
+                self.transport.close()
+            return
+        self._fault = None
+        if chunks.is_ended:
+            payload.feed_eof()
+            if chunks.has_surplus:
+                self._note_surplus()
 
     def feed_data(self, data: tuple[RawResponseMessage, StreamReader], size: int = 0) -> None:
         """aiohttp: the parser has read a head. Informational answers are skipped; the final one follows them."""
@@ -221,7 +345,9 @@ class HttpConnection(ResponseHandler):
         self._is_in_head = False
         self._head.clear()
         self._left_bytes, self._last = None, b""
-        if payload is not EMPTY_PAYLOAD and not message.chunked:
+        if message.chunked and payload is not EMPTY_PAYLOAD:
+            self._raw, self._raw_bytes = [], 0
+        elif payload is not EMPTY_PAYLOAD:
             length = message.headers.get("Content-Length", "")
             self._left_bytes = int(length) if length.isdecimal() else None
         super().feed_data(data, size)
@@ -231,6 +357,12 @@ class HttpConnection(ResponseHandler):
         left = self._left_bytes
         if left is None:
             self._last = (self._last + data[-_LAST_BYTES:])[-_LAST_BYTES:]
+            if self._raw is not None:
+                self._raw_bytes += len(data)
+                if self._raw_bytes <= READ_BUFFER_BYTES:  # more might pause the transport, which is hidden as long
+                    self._raw.append(data)
+                else:
+                    self._raw = None
             return data
         if len(data) > left:
             self._note_surplus()
@@ -243,7 +375,7 @@ class HttpConnection(ResponseHandler):
         self.force_close()
 
     def _give_up(self, error: HeadTooLong) -> None:
-        self._is_in_head = False
+        self._is_in_head, self._fault = False, None
         self._head.clear()
         self.set_exception(error)
         if self.transport is not None:

@@ -13,6 +13,7 @@ from aiohttp.http_exceptions import HttpProcessingError
 from aiohttp.streams import EMPTY_PAYLOAD
 
 from anabranch.crawler.fetch.connections import HeadTooLong, take_after_break, take_complete
+from anabranch.crawler.fetch.repairs import STATUS_LINE
 from anabranch.crawler.fetch.requests import without_credentials
 from anabranch.crawler.fetch.response import Cut, PageHead, Response, header_fields
 from anabranch.crawler.outcomes.failures import BadHttp, HostTakenOver, KeptConnectionClosed, ProxyRefused
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
 
     from anabranch.crawler.fetch.connections import ConnectAttempts, Connector, HttpConnection
     from anabranch.crawler.fetch.options import FetchLimits, FetchOptions
+    from anabranch.crawler.fetch.repairs import Repair
     from anabranch.crawler.fetch.requests import HttpRequest
     from anabranch.crawler.fetch.response import Body
 
@@ -37,7 +39,6 @@ _BREAKS = (aiohttp.ClientPayloadError, aiohttp.ClientOSError, aiohttp.ServerDisc
 #: The errors without a head. Over a kept connection they do not concern the URL.
 _NO_HEAD = (aiohttp.ClientOSError, aiohttp.ServerDisconnectedError, HttpProcessingError)
 
-_STATUS_LINE = re.compile(rb"HTTP/(\d)\.(\d) (\d{3})(?: ([^\r\n]*))?\r?\n")
 _INFORMATIONAL = re.compile(rb"(?:HTTP/1\.[01] 1(?!01)\d\d[^\n]*\n(?:[^\r\n][^\n]*\n)*\r?\n)+")
 
 
@@ -76,6 +77,8 @@ class HttpExchange:
         self._head: ResponseHead | None = None
         self._break: Exception | None = None  #: why the body broke off
         self._has_surplus = False
+        self._received: tuple[bytes, ...] = ()
+        self._repairs: tuple[Repair, ...] = ()
 
     async def run(
         self, connector: Connector, *, keep_broken: bool, wants_body: Callable[[PageHead], bool] | None = None
@@ -107,6 +110,7 @@ class HttpExchange:
                 raise KeptConnectionClosed("more than one answer came over a connection that the server had kept")
         finally:
             self._has_surplus = connection.has_surplus
+            self._received, self._repairs = connection.received, connection.repairs
             is_complete = self._head is not None and self._head.content.is_eof() and not self._cuts
             connector.release(origin.key, connection, is_complete=is_complete)
 
@@ -240,13 +244,15 @@ class HttpExchange:
             start_s=start_s,
             end_s=end_s,
             has_surplus=self._has_surplus,
+            received=self._received[:MAX_HEADERS],
+            repairs=self._repairs,
         )
 
 
 def parse_cut_head(data: bytes) -> ResponseHead | None:
     """The status and the complete lines of a head without end; None if no status line came."""
     data = _INFORMATIONAL.sub(b"", data, count=1)
-    line = _STATUS_LINE.match(data)
+    line = STATUS_LINE.match(data)
     if line is None:
         return None
     lines = data[line.end() :].split(b"\n", MAX_HEADERS + 1)[:-1]  # the last one is incomplete
@@ -254,5 +260,5 @@ def parse_cut_head(data: bytes) -> ResponseHead | None:
     fields = tuple((name, value.strip()) for name, colon, value in parted if colon and name.strip())
     reason = (line[4] or b"").decode("utf-8", "surrogateescape")
     return ResponseHead(
-        int(line[3]), reason, (int(line[1]), int(line[2])), header_fields(fields), fields, EMPTY_PAYLOAD
+        int(line[3]), reason, (int(line[1] or 1), int(line[2] or 0)), header_fields(fields), fields, EMPTY_PAYLOAD
     )

@@ -24,6 +24,8 @@ if TYPE_CHECKING:
 
     from multidict import CIMultiDictProxy
 
+    from anabranch.crawler.fetch.repairs import Repair
+
     Headers = CIMultiDictProxy[str]
 
 #: The largest body in memory.
@@ -84,6 +86,10 @@ class Response(NamedTuple):
     end_s: float  #: epoch seconds, when the body was read
     cuts: tuple[Cut, ...] = ()  #: where it was cut
     has_surplus: bool = False  #: bytes came behind it; they are no part of it
+    received: tuple[
+        bytes, ...
+    ] = ()  #: the lines behind the status line, where some were dropped or corrected; else empty
+    repairs: tuple[Repair, ...] = ()  #: what was read as browsers read it
 
     @property
     def request(self) -> bytes:

@@ -127,9 +127,9 @@ UNTRIED = (KeptConnectionClosed, HostTakenOver, ServiceAway)
 
 
 class BadHttp(FetchError):
-    """The host answered, but not in HTTP that can be read: it was reached, so it is in no trouble."""
+    """The host answered, but not in HTTP that browsers could read: it was reached, and would answer the same again."""
 
-    status = FetchStatus.CONNECTION_LOST
+    status = FetchStatus.BAD_HTTP
 
 
 class BodyBroken(FetchError):
@@ -185,7 +185,7 @@ RETRY_WAITS_S: dict[type[FetchError] | int, tuple[float, ...]] = {
     ConnectionLost: (5.0, 60.0),
     HostTakenOver: (0.0,),  # as the next one
     KeptConnectionClosed: (0.0,),  # however often: the disposition counts no try, and the URL waits by its gate
-    BadHttp: (5.0, 60.0),
+    BadHttp: (),
     BodyBroken: (5.0, 60.0),
     FetchTimeout: (5.0, 60.0),
     RobotsUnavailable: (),  # tried again before it is raised: see processors/preconditions.py

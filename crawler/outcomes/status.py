@@ -10,7 +10,7 @@ from http import HTTPStatus
 
 
 class FetchStatus(IntEnum):
-    """Why a URL has no HTTP status. The numbers are Heritrix's, except for SKIPPED; HTTP statuses are not listed here."""
+    """Why a URL has no HTTP status. The numbers are Heritrix's, but BAD_HTTP and SKIPPED are ours. HTTP statuses are not listed."""
 
     UNATTEMPTED = 0
     DNS_FAILED = -1
@@ -20,6 +20,7 @@ class FetchStatus(IntEnum):
     PROCESSOR_FAILED = -5
     DNS_PREREQUISITE_FAILED = -6
     UNFETCHABLE = -7
+    BAD_HTTP = -9
     ROBOTS_FAILED = -61
     PREREQUISITE_FAILED = -62
     DEEMED_NOT_FOUND = -404
@@ -52,6 +53,7 @@ MEANINGS: dict[int, tuple[str, StatusClass]] = {
     FetchStatus.PROCESSOR_FAILED: ("a processor or an own function failed", StatusClass.FAILED),
     FetchStatus.DNS_PREREQUISITE_FAILED: ("its host's DNS lookup failed", StatusClass.FAILED),
     FetchStatus.UNFETCHABLE: ("not a URL that can be fetched", StatusClass.FAILED),
+    FetchStatus.BAD_HTTP: ("an answer that is no HTTP", StatusClass.FAILED),
     FetchStatus.ROBOTS_FAILED: ("robots.txt could not be fetched", StatusClass.FAILED),
     FetchStatus.PREREQUISITE_FAILED: ("what it needs first failed", StatusClass.FAILED),
     FetchStatus.DEEMED_NOT_FOUND: ("deemed not found", StatusClass.FAILED),

@@ -21,6 +21,7 @@ from anabranch.crawler.outcomes.failures import (
     HOST_BUSY_TRIES,
     TROUBLES,
     BadHttp,
+    BodyBroken,
     FetchError,
     NameNotFound,
     NameTimeout,
@@ -210,12 +211,15 @@ class RobotsPrecondition:
                 await self._schedule_sitemaps(visit, rules.sitemaps)
             waiters.set_result(self._learn(origin, visit, rules))
         except FetchError as error:
+            failure = error
+            if isinstance(error, BadHttp):  # the page waits for rules as if the answer had broken off
+                failure = BodyBroken(f"robots.txt: {error}").timed(error.start_s, error.end_s)
             # A host with unreadable answers is given up like one that refuses. An unknown name is no host.
-            if isinstance(error, (*TROUBLES, BadHttp)) and self._cache.refused(origin) >= HOST_BUSY_TRIES:
+            if isinstance(failure, (*TROUBLES, BodyBroken)) and self._cache.refused(origin) >= HOST_BUSY_TRIES:
                 self._cache.put(origin, DISALLOW_ALL, self._clock())
-            waiters.set_exception(error)
+            waiters.set_exception(failure)
             waiters.exception()  # marks it as retrieved: it is raised here, too
-            raise
+            raise failure from error.__cause__
         finally:
             del self._in_flight[origin]
             if not waiters.done():

@@ -251,6 +251,9 @@ def visit_annotations(visit: Visit) -> tuple[str, ...]:
         attempts=visit.lease.attempts,
         cuts=tuple(cut.value for cut in visit.response.cuts) if visit.response and visit.response.cuts else (),
         has_surplus=visit.response is not None and visit.response.has_surplus,
+        repairs=tuple(repair.value for repair in visit.response.repairs)
+        if visit.response and visit.response.repairs
+        else (),
         robots_excluded=visit.decision is ChainDecision.EXCLUDED,
         duplicate=duplicate,
         revisit=revisit,

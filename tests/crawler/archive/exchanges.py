@@ -62,6 +62,7 @@ class Answered:
     version: str = "1.1"
     raw_headers: tuple[tuple[bytes, bytes], ...] = ()
     request: bytes = b"GET / HTTP/1.1\r\nHost: a.test\r\nCookie: secret=1\r\nAccept: */*\r\n\r\n"
+    received: tuple[bytes, ...] = ()
     cuts: tuple[Cut, ...] = ()
     address: str = "192.0.2.7"
     start_s: float = START_S

@@ -18,6 +18,7 @@ def test_the_numbers_are_those_of_heritrix() -> None:
         "PROCESSOR_FAILED": -5,
         "DNS_PREREQUISITE_FAILED": -6,
         "UNFETCHABLE": -7,
+        "BAD_HTTP": -9,
         "ROBOTS_FAILED": -61,
         "PREREQUISITE_FAILED": -62,
         "DEEMED_NOT_FOUND": -404,

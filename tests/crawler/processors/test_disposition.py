@@ -77,7 +77,7 @@ def test_an_answer_is_done_whatever_it_says(status) -> None:
         (NameTimeout, -1, (10.0, 30.0, 600.0, 3600.0, 14_400.0), NONE),
         (ConnectFailed, -2, (5.0, 60.0), UNREACHABLE),
         (ConnectionLost, -3, (5.0, 60.0), UNREACHABLE),
-        (BadHttp, -3, (5.0, 60.0), NONE),
+        (BadHttp, -9, (), NONE),
         (BodyBroken, -3, (5.0, 60.0), NONE),
         (FetchTimeout, -4, (5.0, 60.0), UNREACHABLE),
         (RobotsUnavailable, -61, (), NONE),

@@ -1,0 +1,177 @@
+"""Answers that the parser library refuses, read as browsers read them: heads by lines, chunks by sizes.
+
+Only what was refused comes here. A head is written anew in a form that the library takes: the library still decides where the
+body ends, by a framing field that can be read in one way only. A connection with a repaired answer is never used again, because
+the next answer might begin elsewhere. What is dropped is dropped for good: it decides nothing.
+"""
+
+from __future__ import annotations
+
+import re
+from enum import Enum
+from typing import NamedTuple
+
+#: The longest line of a chunk's size, and the most bytes of trailers.
+MAX_SIZE_LINE_BYTES, MAX_TRAILER_BYTES = 16 * 1024, 128 * 1024
+
+#: Chromium takes these, in any case, with spaces before and between (net/http/http_response_headers.cc). The version may lack.
+STATUS_LINE = re.compile(rb"[ \t]*HTTP(?:/(\d+)(?:\.(\d+))?)?[ \t]+(\d{3})(?!\d)[ \t]*([^\r\n]*)\r?\n", re.IGNORECASE)
+_GOOD_STATUS_LINE = re.compile(rb"HTTP/1\.[01] \d{3}(?: [^\r\n]*)?\r?\n")
+_TOKEN = re.compile(rb"[!#$%&'*+\-.^_`|~0-9A-Za-z]+")  # RFC 9110 section 5.6.2
+_UNFIT_IN_VALUE = re.compile(rb"[\r\0]")
+_CONTROLS = re.compile(rb"[\0-\x08\x0a-\x1f\x7f]")
+_SIZE_LINE = re.compile(rb"[ \t]*([0-9A-Fa-f]{1,15})[ \t]*(?:;[^\n]*)?")
+_SIZE_START = re.compile(rb"[ \t]*(?:[0-9A-Fa-f]{1,15}[ \t]*(?:;[^\n]*)?\r?)?")
+#: The largest Content-Length that means anything: 18 digits.
+_LENGTH = re.compile(rb"\d{1,18}")
+
+_FRAMING = (b"content-length", b"transfer-encoding")
+
+
+class Repair(Enum):
+    """What was read as browsers read it; the value is the annotation in `crawl.log`."""
+
+    STATUS_LINE = "httpRepair:statusLine"  #: `http/1 200`, or one with more spaces
+    LINES = "httpRepair:lines"  #: lines of the head that are no fields were dropped
+    FRAMING = "httpRepair:framing"  #: lengths that contradict each other, or are none
+    CHUNKS = "httpRepair:chunks"  #: chunks with other line ends, or spaces before their sizes
+
+
+def may_be_head(data: bytes) -> bool:
+    """Whether these bytes begin a head that browsers can read: with a status line, or the start of one. Pure."""
+    if b"\n" in data:
+        return STATUS_LINE.match(data) is not None
+    return b"HTTP".startswith(data.lstrip(b" \t")[:4].upper())
+
+
+class RepairedHead(NamedTuple):
+    """A head that was refused, and one with the same meaning that is taken."""
+
+    status: int
+    data: bytes  #: what the library reads in its place
+    received: tuple[bytes, ...]  #: all lines behind the status line, as received
+    repairs: tuple[Repair, ...]
+
+
+def repaired_head(head: bytes) -> RepairedHead | None:
+    """Read a whole head, up to and with its empty line; None if browsers cannot read it either. Pure; O(bytes).
+
+    A line is dropped if it has no colon, if its name is no token (a space before the colon, too), or if a CR or NUL stands in
+    it; lines that are folded behind it are dropped with it. Of the rest, chunked wins over a length; equal lengths are one, and
+    what is no length is ignored, so that the body ends with the connection.
+    """
+    status_line = STATUS_LINE.match(head)
+    if status_line is None:
+        return None
+    major, minor, status, reason = status_line.groups(b"")
+    repairs = [] if _GOOD_STATUS_LINE.match(head) else [Repair.STATUS_LINE]
+    received = [line.removesuffix(b"\r") for line in head[status_line.end() :].split(b"\n")]
+    while received and not received[-1]:
+        received.pop()
+    fields, dropped = _fields(received)
+    if dropped:
+        repairs.append(Repair.LINES)
+    framing = _framing(fields)
+    if framing is None:
+        return None
+    if framing != [field for field in fields if field[0].lower() in _FRAMING]:
+        repairs.append(Repair.FRAMING)
+    version = b"1.0" if (int(major or 1), int(minor or 0)) < (1, 1) else b"1.1"
+    lines = [b"HTTP/%s %s %s" % (version, status, _CONTROLS.sub(b" ", reason).strip())]
+    lines += [b"%s: %s" % field for field in fields if field[0].lower() not in _FRAMING]
+    lines += [b"%s: %s" % field for field in framing]
+    return RepairedHead(int(status), b"\r\n".join([*lines, b"", b""]), tuple(received), tuple(repairs))
+
+
+def _fields(lines: list[bytes]) -> tuple[list[tuple[bytes, bytes]], int]:
+    """The fields, each with the lines folded behind it, and the number of lines that are none."""
+    fields: list[tuple[bytes, bytes]] = []
+    dropped, is_dropped = 0, True
+    for line in lines:
+        if line[:1] in (b" ", b"\t"):  # folded
+            is_dropped |= _UNFIT_IN_VALUE.search(line) is not None
+            if is_dropped:
+                dropped += 1
+            else:
+                name, value = fields[-1]
+                fields[-1] = name, b"%s %s" % (value, line.strip())
+            continue
+        name, colon, value = line.partition(b":")
+        is_dropped = not (colon and _TOKEN.fullmatch(name)) or _UNFIT_IN_VALUE.search(value) is not None
+        if is_dropped:
+            dropped += 1
+        else:
+            fields.append((name, value.strip()))
+    return fields, dropped
+
+
+def _framing(fields: list[tuple[bytes, bytes]]) -> list[tuple[bytes, bytes]] | None:
+    """The field that says where the body ends; empty if the connection's end does, None if lengths contradict each other."""
+    of = {name: [value for field, value in fields if field.lower() == name] for name in _FRAMING}
+    codings = [word.strip().lower() for value in of[b"transfer-encoding"] for word in value.split(b",")]
+    codings = [word for word in codings if word not in (b"", b"identity")]
+    if codings:
+        return [(b"Transfer-Encoding", b"chunked")] if codings[-1] == b"chunked" else []
+    words = [word.strip() for value in of[b"content-length"] for word in value.split(b",")]
+    lengths = {int(word) for word in words if _LENGTH.fullmatch(word)}
+    if len(lengths) > 1:
+        return None
+    return [(b"Content-Length", b"%d" % length) for length in lengths]
+
+
+class ChunkReader:
+    """Reads a chunked body, from its start, whose framing the library refuses: LF for CR LF, spaces around sizes."""
+
+    def __init__(self) -> None:
+        self.is_ended = False  #: the last chunk and its trailers were read
+        self.has_surplus = False  #: bytes came behind them
+        self.fault = ""  #: why no more can be read
+        self._left_bytes = 0  #: of the chunk's content
+        self._waits_for_line_end = False  #: the one behind the content
+        self._is_in_trailers = False
+        self._trailer_bytes = 0
+        self._buffer = b""
+
+    def feed(self, data: bytes) -> bytes:
+        """The content in these bytes, up to the fault or the end. O(bytes); keeps at most the start of a line."""
+        data, found, place = self._buffer + data, [], 0
+        while place < len(data) and not (self.is_ended or self.fault):
+            if self._left_bytes:
+                piece = data[place : place + self._left_bytes]
+                found.append(piece)
+                place += len(piece)
+                self._left_bytes -= len(piece)
+                continue
+            end = data.find(b"\n", place)
+            if end < 0:
+                self._check_start(data[place:])
+                break
+            self._read_line(data[place:end].removesuffix(b"\r"))
+            place = end + 1
+        self._buffer = data[place:]
+        self.has_surplus = self.is_ended and bool(self._buffer)
+        return b"".join(found)
+
+    def _check_start(self, line: bytes) -> None:
+        """Do not wait for the end of what is no line."""
+        if len(line) > MAX_SIZE_LINE_BYTES:
+            self.fault = "a line between chunks has no end"
+        elif not (self._is_in_trailers or self._waits_for_line_end or _SIZE_START.fullmatch(line)):
+            self.fault = "a chunk has no size"
+
+    def _read_line(self, line: bytes) -> None:
+        if self._is_in_trailers:
+            self._trailer_bytes += len(line)
+            if self._trailer_bytes > MAX_TRAILER_BYTES:
+                self.fault = "the trailers have no end"
+            self.is_ended = not line
+        elif self._waits_for_line_end:
+            if line:
+                self.fault = "a chunk is longer than its size"
+            self._waits_for_line_end = False
+        elif len(line) > MAX_SIZE_LINE_BYTES or (size := _SIZE_LINE.fullmatch(line)) is None:
+            self.fault = "a chunk has no size"
+        else:
+            self._left_bytes = int(size[1], 16)
+            self._is_in_trailers = not self._left_bytes
+            self._waits_for_line_end = not self._is_in_trailers
