@@ -12,7 +12,7 @@ import json
 import os
 import socket
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import asdict
 from typing import IO, TYPE_CHECKING, Any
@@ -21,11 +21,12 @@ import structlog
 
 from anabranch.crawler.extract.content_type import DocumentKind, is_known, kind_of
 from anabranch.crawler.extract.helper import LENGTH
-from anabranch.crawler.extract.links import ExtractOptions, Found, Link
+from anabranch.crawler.extract.links import ExtractOptions, Found, Link, Reference
 from anabranch.crawler.extract.nesting import LIGHT_BYTES, is_light
 from anabranch.crawler.extract.reading import Document, header_links, is_read, read
 from anabranch.crawler.extract.resolver import LinkResolver, gathered, merged
 from anabranch.crawler.runtime import child_command
+from anabranch.crawler.urls.parsing import canonical
 
 if TYPE_CHECKING:
     from anabranch.crawler.fetch.response import Headers, Response
@@ -39,6 +40,7 @@ MEMORY_BYTES = 512 << 20
 _KEPT_BYTES = 2 << 20
 TIMED_OUT = "extractTimeout"
 FAILED = "extractFailed"
+NO_URL = "noURL"
 
 #: How a gzipped document begins, which may unpack to fifty megabytes.
 _GZIP = b"\x1f\x8b"
@@ -62,8 +64,9 @@ class Extractor:
             found = await self._body(response, base_url, hops)
         references = list(header_links(response.headers, response.status))
         if references:
-            links, _ = gathered(references, base_url, self._options.max_outlinks, self._resolver)
-            found = found._replace(links=merged(links, found.links))
+            links, dropped = gathered(references, base_url, self._options.max_outlinks, self._resolver)
+            notes = found.notes if len(links) + dropped == len(references) else (*found.notes, *_no_urls(references, base_url))
+            found = found._replace(links=merged(links, found.links), notes=notes)
         return found
 
     async def _body(self, response: Response, url: str, hops: str) -> Found:
@@ -88,6 +91,12 @@ class Extractor:
 def _first(headers: Headers, name: str) -> str:
     values = headers.getall(name, [])
     return values[0] if values else ""
+
+
+def _no_urls(references: Sequence[Reference], base_url: str) -> Iterator[str]:
+    """A note for each field of a header that names something else than a web URL."""
+    fields = {context.partition(" ")[0]: None for text, _, context in references if canonical(text, base_url) is None}
+    return (f"{NO_URL}:{field}" for field in fields)
 
 
 class HelperFailed(Exception):

@@ -165,8 +165,6 @@ class Origins:
         start, path = match.groups()
         if not path.startswith("/"):
             path = f"/{path}"
-        if path.endswith("?") and path.count("?") == 1:
-            path = path[:-1]  # an empty query is dropped
         return self._origin(start, proxy), path.encode()
 
     def _make(self, start: str, proxy: Proxy | None) -> Origin:

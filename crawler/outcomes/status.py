@@ -10,7 +10,7 @@ from http import HTTPStatus
 
 
 class FetchStatus(IntEnum):
-    """Why a URL has no HTTP status. The numbers are Heritrix's, but BAD_HTTP and SKIPPED are ours. HTTP statuses are not listed."""
+    """Why a URL has no HTTP status. The numbers are Heritrix's; BAD_HTTP and SKIPPED are ours. HTTP statuses are not listed."""
 
     UNATTEMPTED = 0
     DNS_FAILED = -1

@@ -74,7 +74,11 @@ class FindCandidates:
 
     def find_sitemaps(self, visit: Visit, lines: Sequence[str]) -> None:
         """Put the sitemaps that the host's robots.txt names into `visit.discovered`, at the depth of the host."""
-        links = robots_links(lines, robots_url(visit.lease.url))
+        robots = robots_url(visit.lease.url)
+        links = robots_links(lines, robots)
+        if len(links) < len(set(lines)):
+            no_urls = [line for line in lines if canonical(line, robots) is None]
+            log.warning("sitemap lines name no web URL", url=robots, lines=len(no_urls), first=no_urls[:1])
         visit.discovered.extend(self._judge_each(visit, links, visit.lease.hops.rstrip(MANIFEST)))
         _log_lost(visit)
 

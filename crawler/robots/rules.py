@@ -185,7 +185,7 @@ class _RobotsParser:
             self._read_agent(line)
         elif line.kind == _SITEMAP:
             if len(self._sitemaps) < MAX_SITEMAPS and 0 < len(line.value) <= MAX_SITEMAP_OCTETS:
-                self._sitemaps.append(line.value.encode("latin-1").decode("utf-8", "replace"))
+                self._sitemaps.append(line.value.encode("latin-1").decode("utf-8", "surrogateescape"))
         elif found := _SECONDS.match(line.value):
             for group in self._current:
                 group.delays.append(float(found.group()))

@@ -66,7 +66,7 @@ async def test_a_broken_answer_is_a_lost_connection(site: Web, parts: tuple[byte
     ],
 )
 async def test_what_is_no_http_tells_nothing_of_how_the_host_is(site: Web, answer: bytes) -> None:
-    """It did answer: lengths that contradict each other, chunks without sizes in one packet with their head; one line says what."""
+    """It did answer: lengths that contradict each other, chunks without sizes behind the head; one line says what."""
     with pytest.raises(BadHttp) as caught:
         await get_raw(site, answer)
     assert_one_line(str(caught.value))
