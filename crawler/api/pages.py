@@ -9,7 +9,8 @@ from datetime import UTC, datetime
 from functools import cached_property
 from typing import TYPE_CHECKING, NamedTuple
 
-from anabranch.crawler.extract.content_type import XHTML, html_as_utf8, plain_as_text
+from anabranch.crawler.extract.content_type import XHTML
+from anabranch.crawler.extract.encoding import html_in_utf8, plain_as_text
 from anabranch.crawler.extract.html import Tree, parsed
 from anabranch.crawler.extract.links import Link
 from anabranch.crawler.fetch.response import Body, Response, header_fields
@@ -106,7 +107,7 @@ class Page:
         """The source of the page, decoded: in the encoding that the server or an HTML document names, else UTF-8."""
         content_type = self.headers.get("Content-Type", "")
         if self.mime in _HTML:
-            return html_as_utf8(self.content, content_type).decode("utf-8", "replace")
+            return html_in_utf8(self.content, content_type).text.decode("utf-8", "replace")
         return plain_as_text(self.content, content_type)
 
     @cached_property

@@ -65,7 +65,11 @@ class Extractor:
         references = list(header_links(response.headers, response.status))
         if references:
             links, dropped = gathered(references, base_url, self._options.max_outlinks, self._resolver)
-            notes = found.notes if len(links) + dropped == len(references) else (*found.notes, *_no_urls(references, base_url))
+            notes = (
+                found.notes
+                if len(links) + dropped == len(references)
+                else (*found.notes, *_no_urls(references, base_url))
+            )
             found = found._replace(links=merged(links, found.links), notes=notes)
         return found
 

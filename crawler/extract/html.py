@@ -16,8 +16,9 @@ from urllib.parse import urljoin
 
 from selectolax.lexbor import LexborDocumentOptions, LexborHTMLParser, LexborNode, SelectolaxError, create_tag
 
-from anabranch.crawler.extract.content_type import XHTML, html_as_utf8, media_type
+from anabranch.crawler.extract.content_type import XHTML, media_type
 from anabranch.crawler.extract.css_js import css_links, speculative_links
+from anabranch.crawler.extract.encoding import Decoded, html_in_utf8, query_in
 from anabranch.crawler.extract.links import (
     EMBED,
     MAX_REFERENCES,
@@ -33,7 +34,7 @@ from anabranch.crawler.extract.links import (
 )
 from anabranch.crawler.extract.nesting import tame
 from anabranch.crawler.extract.resolver import LinkResolver, gathered
-from anabranch.crawler.urls.parsing import canonical
+from anabranch.crawler.urls.parsing import canonical, host_of
 
 #: The attributes of an element as written; None: without a value.
 Attributes = Mapping[str, str | None]
@@ -101,15 +102,15 @@ Tree = LexborHTMLParser
 
 def parsed(body: bytes, content_type: str) -> Tree:
     """The tree of a document, of its first 16 MiB. Of one that is nested beyond reason only its title, links and styles."""
-    page = _as_page(body, content_type)[:MOST_TREE_BYTES]
+    page = _as_page(body, content_type).text[:MOST_TREE_BYTES]
     return LexborHTMLParser(b"".join(tame(page, NEEDED | {b"title"}, huge=MOST_TREE_BYTES)))
 
 
-def _as_page(body: bytes, content_type: str) -> bytes:
+def _as_page(body: bytes, content_type: str, url: str = "") -> Decoded:
     """In UTF-8, as HTML."""
-    page = html_as_utf8(body, content_type)
+    page = html_in_utf8(body, content_type, host_of(url).rpartition(".")[2] if url else "")
     if media_type(content_type) == XHTML:
-        page = _SELF_CLOSED_RAW.sub(rb"<\1\2></\1>", page)
+        page = page._replace(text=_SELF_CLOSED_RAW.sub(rb"<\1\2></\1>", page.text))
     return page
 
 
@@ -122,20 +123,22 @@ def read_html(
     first `base[href]`, resolved against it, counts for all links, unless it is no http(s) URL. Links in a `<template>` follow
     the others. A `resolver` that is kept from page to page saves most of the URL parsing.
     """
-    page = _as_page(body, content_type)
+    page = _as_page(body, content_type, url)
     page_reader = _PageReader(options)
-    pieces = iter(tame(page, NEEDED))
+    pieces = iter(tame(page.text, NEEDED))
     first = page_reader.references(next(pieces))
     base = (canonical(page_reader.base, url) or url) if page_reader.base else url
     references: Iterable[Reference] = chain(first, chain.from_iterable(map(page_reader.references, pieces)))
     if options.nofollow_links:
         references = (reference for reference in references if not reference[2].endswith(NOFOLLOW_MARK))
+    if (encoded := query_in(page.encoding)) is not None:
+        references = ((encoded(text), hop, context) for text, hop, context in references)
     links, dropped = gathered(references, base, options.max_outlinks, LinkResolver() if resolver is None else resolver)
     own_url = canonical(page_reader.own_url, base) if page_reader.own_url else None
     robots = tuple(page_reader.robots)
     words = {word.strip().lower() for content in robots for word in content.split(",")}
     is_nofollow = not words.isdisjoint(("nofollow", "none"))
-    return Found(links, dropped, nofollow=is_nofollow, robots=robots, canonical=own_url)
+    return Found(links, dropped, notes=page.notes, nofollow=is_nofollow, robots=robots, canonical=own_url)
 
 
 @cache

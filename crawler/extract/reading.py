@@ -6,8 +6,9 @@ import re
 from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, NamedTuple
 
-from anabranch.crawler.extract.content_type import DocumentKind, css_as_text, plain_as_text
+from anabranch.crawler.extract.content_type import DocumentKind
 from anabranch.crawler.extract.css_js import css_links, speculative_links
+from anabranch.crawler.extract.encoding import css_as_text, plain_as_text
 from anabranch.crawler.extract.html import read_html
 from anabranch.crawler.extract.links import (
     INFERRED,

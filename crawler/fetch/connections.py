@@ -270,7 +270,9 @@ class HttpConnection(ResponseHandler):
     def _repair_head(self, *, is_whole: bool) -> bool:
         """Let the parser read a head that it refused in a form that it takes; False if there is none, or not yet."""
         start, fault = self._final_from, self._fault
-        is_head = self._may_repair and may_be_head(bytes(self._head[start : start + _STATUS_LINE_BYTES]).lstrip(b"\r\n"))
+        is_head = self._may_repair and may_be_head(
+            bytes(self._head[start : start + _STATUS_LINE_BYTES]).lstrip(b"\r\n")
+        )
         if is_head and not is_whole:
             return True
         repaired = repaired_head(bytes(self._head[start:]).lstrip(b"\r\n")) if is_head else None

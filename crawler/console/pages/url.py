@@ -32,7 +32,7 @@ from anabranch.crawler.console.urlfacts import (
     safe_text,
     url_files,
 )
-from anabranch.crawler.extract.content_type import html_as_utf8
+from anabranch.crawler.extract.encoding import html_in_utf8
 from anabranch.crawler.operate.databasejob import DatabaseJob
 from anabranch.crawler.operate.retried import retried_lines
 from anabranch.crawler.robots.retrieval import robots_url
@@ -254,6 +254,6 @@ def _record(view: View, name: str, record: UrlRecord | None) -> None:
         ui.link(cut(record.original, 300), view.path("jobs", name, "url", url=record.original[:_MOST_CHARS]))
     elif record.body:
         with ui.expansion("Body", value=True).classes("w-full"):
-            text_block(safe_text(html_as_utf8(record.body, record.media_type)), "Body")
+            text_block(safe_text(html_in_utf8(record.body, record.media_type).text), "Body")
             if record.is_cut:
                 ui.label(f"Only the first {BODY_BYTES >> 10} KiB, or what could be decoded.").classes("soft")

@@ -320,9 +320,11 @@ class TestEncoding:
         """Without a charset in the header, the first `meta` is asked that is no comment."""
         assert links((meta + self.LINK).encode("gbk")) == self.EXPECTED
 
-    @pytest.mark.parametrize("start", ["<meta charset=utf-16>", " " * 1024 + "<meta charset=gbk>", "<p charset=gbk>"])
+    @pytest.mark.parametrize(
+        "start", ["<meta charset=utf-16>", " " * (64 << 10) + "<meta charset=gbk>", "<p charset=gbk>"]
+    )
     def test_a_meta_that_cannot_be_right_is_passed_over(self, start: str) -> None:
-        """A `meta` that is readable is not in UTF-16; one after 1,024 bytes comes too late."""
+        """A `meta` that is readable is not in UTF-16; one after 64 KiB comes too late."""
         assert links(start + self.LINK) == self.EXPECTED
 
     def test_the_header_wins_over_meta(self) -> None:
@@ -348,7 +350,8 @@ class TestEncoding:
 
     def test_bytes_that_are_no_text_cost_only_themselves(self) -> None:
         """Undecodable bytes become U+FFFD; the links around them are read."""
-        assert links(b"\xff\xfa<a href=x>\xc3<a href='/\xff'>") == [("/dir/x", "L"), ("/%EF%BF%BD", "L")]
+        page = b"\xff\xfa<a href=x>\xc3<a href='/\xff'>"
+        assert links(page, "text/html; charset=utf-8") == [("/dir/x", "L"), ("/%EF%BF%BD", "L")]
 
 
 def test_self_closed_elements_of_xhtml_swallow_nothing() -> None:

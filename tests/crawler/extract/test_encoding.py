@@ -1,0 +1,228 @@
+"""The encoding of a document: labels, marks, declarations, guesses; and the queries of its links."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+import webencodings
+from hypothesis import given
+from hypothesis import strategies as st
+from webencodings.labels import LABELS
+
+from anabranch.crawler.extract.encoding import (
+    css_as_text,
+    decode,
+    encoding_of_label,
+    html_in_utf8,
+    plain_as_text,
+    query_in,
+)
+from anabranch.crawler.extract.html import read_html
+from anabranch.crawler.extract.links import ExtractOptions
+
+HTML = "text/html"
+ENCODINGS = sorted(set(LABELS.values()))
+#: Encoding -> text, and its bytes by the tables of the standard (https://encoding.spec.whatwg.org/#indexes).
+SAMPLES = {
+    "big5": ("中文網頁", "a4a4a4e5baf4adb6"),
+    "euc-jp": ("日本語", "c6fccbdcb8ec"),
+    "euc-kr": ("한글똠", "c7d1b1db8c63"),
+    "gb18030": ("中\u20ac𠀀", "d6d0a2e3 95328236"),
+    "gbk": ("中文\u20ac", "d6d0cec480"),
+    "ibm866": ("мир", "aca8e0"),
+    "iso-2022-jp": ("日", "1b2442467c1b2842"),
+    "iso-8859-10": ("š", "ba"),
+    "iso-8859-13": ("ž", "fe"),
+    "iso-8859-14": ("ŵ", "f0"),
+    "iso-8859-15": ("\u20ac", "a4"),
+    "iso-8859-16": ("ș", "ba"),
+    "iso-8859-2": ("ž\x85", "be85"),
+    "iso-8859-3": ("ĝ", "f8"),
+    "iso-8859-4": ("ž", "be"),
+    "iso-8859-5": ("мир", "dcd8e0"),
+    "iso-8859-6": ("ع", "d9"),
+    "iso-8859-7": ("λ\u20ac", "eba4"),
+    "iso-8859-8": ("שלום", "f9ece5ed"),
+    "iso-8859-8-i": ("שלום", "f9ece5ed"),
+    "koi8-r": ("мир", "cdc9d2"),
+    "koi8-u": ("мирґў", "cdc9d2adae"),
+    "macintosh": ("é\u20ac", "8edb"),
+    "replacement": ("\ufffd", "414243"),
+    "shift_jis": ("日本\u2460\x80", "93fa967b874080"),
+    "utf-16be": ("中", "4e2d"),
+    "utf-16le": ("中", "2d4e"),
+    "utf-8": ("中", "e4b8ad"),
+    "windows-1250": ("ž", "9e"),
+    "windows-1251": ("мир\x98", "ece8f098"),
+    "windows-1252": ("\u20acé\x81\x8d\x8f\x90\x9d", "80e9818d8f909d"),
+    "windows-1253": ("λ\x81\ufffd", "eb81d2"),
+    "windows-1254": ("ğ\x8e", "f08e"),
+    "windows-1255": ("ש\x81\ufffd", "f981d9"),
+    "windows-1256": ("ع", "da"),
+    "windows-1257": ("ž\x81", "fe81"),
+    "windows-1258": ("ă", "e3"),
+    "windows-874": ("ก\x81\ufffd", "a181db"),
+    "x-mac-cyrillic": ("жҐґ\u20ac", "e6a2b6ff"),
+    "x-user-defined": ("a\uf780", "6180"),
+}
+
+
+def test_there_is_a_sample_of_each_encoding_of_the_standard() -> None:
+    """40 names and 228 labels, so that a library that knows fewer is noticed."""
+    assert (list(SAMPLES), len(LABELS)) == (ENCODINGS, 228)
+
+
+@pytest.mark.parametrize("encoding", ENCODINGS)
+def test_bytes_are_read_as_the_standard_says(encoding: str) -> None:
+    """Also where Python's codec of that name differs: control characters, the euro sign, Ukrainian letters, all of GB18030."""
+    text, data = SAMPLES[encoding]
+    assert decode(bytes.fromhex(data), encoding) == text
+
+
+@pytest.mark.parametrize("label", [*LABELS, "UTF8", " utf-8 ", "ISO-8859-1\n"])
+def test_every_label_names_its_encoding(label: str) -> None:
+    """In any case, in the header and in `meta`; UTF-16 is believed to a header only."""
+    encoding = encoding_of_label(label)
+    assert encoding == LABELS[label.strip().lower()]
+    assert html_in_utf8(b"<p>x", f"text/html; charset={label.strip()}").encoding == encoding
+    inside = {"utf-16le": "utf-8", "utf-16be": "utf-8", "x-user-defined": "windows-1252"}.get(encoding, encoding)
+    assert html_in_utf8(f"<meta charset='{label.strip()}'><p>x".encode(), HTML).encoding == inside
+
+
+@pytest.mark.parametrize("label", ["utf-7", "utf-32", "cp437", "rot13", "idna", "undefined", "unicode_escape", "x", ""])
+def test_what_is_no_label_of_the_standard_is_none(label: str) -> None:
+    """Python knows many more, some of them dangerous."""
+    assert encoding_of_label(label) is None
+
+
+RUSSIAN = "<p>Привет, мир! Это обычная страница на русском языке."
+
+
+@pytest.mark.parametrize(
+    ("body", "content_type", "encoding"),
+    [
+        (b"\xef\xbb\xbf<p>", "text/html; charset=gbk", "utf-8"),
+        (b"\xff\xfe<\0p\0", "text/html; charset=gbk", "utf-16le"),
+        (b"\xfe\xff\0<\0p", "text/html; charset=gbk", "utf-16be"),
+        (b"<meta charset=gbk>", "text/html; charset=big5", "big5"),
+        (b"<meta charset=gbk>", "text/html; charset=nonsense", "gbk"),
+        (b'<?xml version="1.0" encoding="windows-1251"?><p>', HTML, "windows-1251"),
+        (b"<?xml version='1.0' encoding='koi8-r'?><meta charset=gbk>", HTML, "gbk"),
+        (b'<?xml version="1.0" encoding="utf-16"?><p>', HTML, "utf-8"),
+        (b" " * 1100 + b"<meta charset=gbk>", HTML, "gbk"),
+        (b" " * 9000 + b"<META HTTP-EQUIV='Content-Type' CONTENT='text/html; CHARSET=euc-kr'>", HTML, "euc-kr"),
+        (b"<!-- charset --><!-- <meta charset=gbk> -->", HTML, "utf-8"),
+        (b"<p>caf\xc3\xa9", HTML, "utf-8"),
+        ("<p>déjà vu, où ça \xff".encode() + b"\xff", HTML, "utf-8"),
+        (b"<p>plain", HTML, "utf-8"),
+    ],
+)
+def test_the_first_that_speaks_is_believed(body: bytes, content_type: str, encoding: str) -> None:
+    """Mark, header, `meta` at the start, XML declaration, a later `meta`; what is UTF-8 but for a bad byte or two is UTF-8."""
+    read = html_in_utf8(body, content_type)
+    assert (read.encoding, read.notes) == (encoding, ())
+
+
+@pytest.mark.parametrize(
+    ("text", "codec", "encoding", "top_domain"),
+    [
+        ("<a href=café.html>déjà vu</a>", "cp1252", "windows-1252", ""),
+        (RUSSIAN, "windows-1251", "windows-1251", ""),
+        (RUSSIAN, "koi8-r", "koi8-u", "ru"),
+        ("<p>日本語のページです", "shift_jis", "shift_jis", "jp"),
+        ("<p>日本語のページです", "euc-jp", "euc-jp", ""),
+        ("<p>日本語のページです", "iso2022_jp", "iso-2022-jp", ""),
+        ("<p>한국어 페이지입니다", "cp949", "euc-kr", ""),
+        ("<p>这是一个中文网页", "gbk", "gbk", "cn"),
+        ("<p>這是一個中文網頁測試", "big5", "big5", "tw"),
+        ("<p>Zażółć gęślą jaźń", "iso-8859-2", "iso-8859-2", "pl"),
+        ("<p>Ελληνικά κείμενα", "windows-1253", "iso-8859-7", "gr"),
+        ("<p>שלום עולם, זה דף בעברית", "windows-1255", "windows-1255", ""),
+    ],
+)
+def test_what_declares_nothing_and_is_no_utf8_is_guessed(text: str, codec: str, encoding: str, top_domain: str) -> None:
+    """The log's note names the guess; the text is that of the page."""
+    read = html_in_utf8(text.encode(codec), HTML, top_domain)
+    assert read.text.decode() == text
+    assert read.encoding in (encoding, "gb18030" if encoding == "gbk" else encoding)
+    assert read.notes == (f"charsetGuess:{read.encoding}",)
+
+
+@given(st.binary(max_size=300), st.text(max_size=9))
+def test_no_bytes_and_no_host_can_stop_a_guess(body: bytes, top_domain: str) -> None:
+    """The detector panics at names that are no names: it never sees them."""
+    html_in_utf8(b"\xff" + body, HTML, top_domain).text.decode()
+
+
+@pytest.mark.parametrize("encoding", ENCODINGS)
+@given(body=st.binary(max_size=60))
+def test_any_bytes_have_a_text_in_any_encoding(encoding: str, body: bytes) -> None:
+    """It can be written in UTF-8, and what browsers cannot read is U+FFFD."""
+    decode(body, encoding).encode()
+
+
+def test_style_sheets_and_scripts_have_declarations_of_their_own() -> None:
+    """A style sheet's @charset; a script has the header's or none."""
+    style = '@charset "windows-1251"; a{background:url(я)}'
+    assert css_as_text(style.encode("cp1251"), "text/css").endswith("url(я)}")
+    assert plain_as_text("я".encode("koi8-r"), "text/javascript; charset=koi8-r") == "я"
+
+
+# Queries
+
+
+def query(link: str, charset: str) -> str:
+    page = f"<a href='{link}'>".encode(webencodings.lookup(charset).codec_info.name, "xmlcharrefreplace")
+    found = read_html(page, f"text/html; charset={charset}", "http://a.test/", ExtractOptions()).links
+    return found[0].url.removeprefix("http://a.test")
+
+
+@pytest.mark.parametrize(
+    ("link", "charset", "expected"),
+    [
+        ("/s?q=привет", "windows-1251", "/s?q=%EF%F0%E8%E2%E5%F2"),
+        ("/s?q=привет", "koi8-r", "/s?q=%D0%D2%C9%D7%C5%D4"),
+        ("/s?q=привет", "utf-8", "/s?q=%D0%BF%D1%80%D0%B8%D0%B2%D0%B5%D1%82"),
+        ("/s?q=中文&r=1", "gbk", "/s?q=%D6%D0%CE%C4&r=1"),
+        ("/s?q=中文", "gb2312", "/s?q=%D6%D0%CE%C4"),
+        ("/s?q=中文", "big5", "/s?q=%A4%A4%A4%E5"),
+        ("/s?q=日本", "shift_jis", "/s?q=%93%FA%96{"),
+        ("/s?q=日本", "euc-jp", "/s?q=%C6%FC%CB%DC"),
+        ("/s?q=日", "iso-2022-jp", "/s?q=%1B$BF|%1B(B"),
+        ("/s?q=한", "euc-kr", "/s?q=%C7%D1"),
+        ("/s?w=café", "iso-8859-1", "/s?w=caf%E9"),
+        ("/café?w=café#é", "iso-8859-1", "/caf%C3%A9?w=caf%E9"),
+        ("/s?w=中", "iso-8859-1", "/s?w=%26%2320013%3B"),
+        ("/s?w=é中é", "iso-8859-1", "/s?w=%E9%26%2320013%3B%E9"),
+        ("/s?a=b&amp;c=é", "iso-8859-1", "/s?a=b&c=%E9"),
+        ("/s?a=%C3%A9", "iso-8859-1", "/s?a=%C3%A9"),
+        ("?é", "iso-8859-1", "/?%E9"),
+        ("/s#?é", "iso-8859-1", "/s"),
+        ("http://b.test?é", "iso-8859-1", "http://b.test/?%E9"),
+    ],
+)
+def test_a_query_is_encoded_as_its_page(link: str, charset: str, expected: str) -> None:
+    """As the URL Standard says; paths are UTF-8 always, and what the encoding lacks is a character reference."""
+    assert query(link, charset) == expected
+
+
+def test_pages_in_utf16_send_utf8() -> None:
+    """Its output encoding is UTF-8; that of *replacement* gives no links at all."""
+    page = "<a href='/s?é'>".encode("utf-16-be")
+    links = read_html(page, "text/html; charset=utf-16be", "http://a.test/", ExtractOptions()).links
+    assert [link.url for link in links] == ["http://a.test/s?%C3%A9"]
+    assert not read_html(b"<a href='/x'>", "text/html; charset=iso-2022-kr", "http://a.test/", ExtractOptions()).links
+
+
+@pytest.mark.parametrize("encoding", [name for name in ENCODINGS if query_in(name)])
+@given(text=st.text(max_size=20))
+def test_every_query_can_be_encoded(encoding: str, text: str) -> None:
+    """The answer is ASCII behind the question mark, and nothing before it changes."""
+    encode = query_in(encoding)
+    assert encode is not None
+    text = text.encode("utf-8", "ignore").decode().replace("#", "")
+    link = encode(f"é?{text}")
+    assert link.startswith("é?")
+    assert link[2:].isascii()
+    json.dumps(link)
