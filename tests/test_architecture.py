@@ -66,6 +66,8 @@ LIBRARIES: dict[str, tuple[str, ...]] = {
         "frontier/stores/sql/browse.py",
         "crawler/lab/*",
     ),
+    "chardetng_py": ("crawler/extract/encoding.py",),
+    "webencodings": ("crawler/extract/encoding.py",),
     "prometheus_client": ("crawler/report/exposition.py",),
     "publicsuffixlist": ("frontier/policies/hosts.py",),
     "pycares": ("crawler/fetch/dns.py",),

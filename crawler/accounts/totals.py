@@ -16,6 +16,7 @@ from anabranch.crawler.accounts.crawl_log import (
     WARC_REVISIT,
     CrawlLogEntry,
 )
+from anabranch.crawler.fetch.repairs import Repair
 from anabranch.crawler.outcomes.status import FIRST_HTTP_STATUS, FetchStatus, StatusClass, class_of
 from anabranch.crawler.urls.parsing import host_of
 from anabranch.frontier.completion import HOST_BUSY
@@ -263,6 +264,8 @@ PROCESSOR_COUNTERS: dict[tuple[str, str], Callable[[_LineKind], int]] = {
     ("preconditions", "denied by robots.txt"): lambda kind: int(kind.status == FetchStatus.ROBOTS_EXCLUDED),
     ("fetch", "answers"): lambda kind: int(kind.status >= FIRST_HTTP_STATUS),
     ("fetch", "no answer"): lambda kind: int(-10 < kind.status < 0 and kind.status != FetchStatus.PROCESSOR_FAILED),
+    ("fetch", "no HTTP"): lambda kind: int(kind.status == FetchStatus.BAD_HTTP),
+    ("fetch", "read as browsers read it"): _annotated(*(repair.value for repair in Repair)),
     ("fetch", "cut"): _annotated("lenTrunc", "timeTrunc", "headerTrunc"),
     ("fetch", "not modified"): _annotated(NOT_MODIFIED),
     ("extract", "gave up"): _annotated("extractTimeout", "extractFailed"),

@@ -199,10 +199,7 @@ def response_head(response: Response) -> bytes:
     size, has_body = str(response.body.size).encode(), response.status not in _BODILESS
     lines = [f"HTTP/{response.version} {response.status} {response.reason}".encode("utf-8", "surrogateescape")]
     reframed = False
-    fields = [(name, value, name + b": " + value) for name, value in response.raw_headers]
-    if response.received:
-        fields = [(*line.partition(b":")[::2], line) for line in response.received]
-    for name, value, line in fields:
+    for name, value, line in _received(response):
         field = name.strip().lower()
         is_wrong = field == b"transfer-encoding" or (field == b"content-length" and has_body and value.strip() != size)
         reframed |= is_wrong
@@ -213,6 +210,13 @@ def response_head(response: Response) -> bytes:
     if _BREAKS_IN_BYTES.search(b"".join(lines)):  # rare
         lines = [_BREAKS_IN_BYTES.sub(b" ", line) for line in lines]
     return b"\r\n".join((*lines, b"", b""))
+
+
+def _received(response: Response) -> list[tuple[bytes, bytes, bytes]]:
+    """Name, value and line of each field; of a repaired head all lines as they came, whatever they are."""
+    if not response.received:
+        return [(name, value, name + b": " + value) for name, value in response.raw_headers]
+    return [(*line.partition(b":")[::2], line) for line in response.received]
 
 
 def request_head(sent: bytes) -> bytes:

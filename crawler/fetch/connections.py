@@ -195,6 +195,9 @@ class HttpConnection(ResponseHandler):
 
     def data_received(self, data: bytes) -> None:
         """asyncio: bytes from the socket. aiohttp calls it without bytes to continue parsing."""
+        if self._chunks is not None:
+            self._feed_chunks(self._chunks, data)
+            return
         if data:
             if self._is_idle:  # it would be taken for the answer to the next request
                 self.abort()
@@ -208,12 +211,7 @@ class HttpConnection(ResponseHandler):
             if payload is not None and payload.is_eof():
                 self._note_surplus()
                 return
-            if self._chunks is not None:
-                self._feed_chunks(self._chunks, data)
-                return
             data = self._without_surplus(data)
-        elif self._chunks is not None:
-            return
         payload, transport = self._payload, self.transport
         if self._raw is not None:
             self.transport = None
@@ -317,7 +315,9 @@ class HttpConnection(ResponseHandler):
 
     def _feed_chunks(self, chunks: ChunkReader, data: bytes) -> None:
         payload = self._payload
-        assert payload is not None
+        if payload is None or payload.is_eof() or not data:
+            self.has_surplus |= bool(data)
+            return
         self._reschedule_timeout()
         content = chunks.feed(data)
         known, self._fed_bytes = min(self._fed_bytes, len(content)), max(self._fed_bytes - len(content), 0)

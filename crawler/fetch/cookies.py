@@ -6,12 +6,14 @@ cannot be sent back unchanged, is ignored.
 
 from __future__ import annotations
 
+import re
 from collections import OrderedDict
 from collections.abc import Iterable
 from dataclasses import dataclass
-from email.utils import parsedate_to_datetime
+from datetime import UTC, datetime
 from itertools import islice
 from math import inf
+from types import MappingProxyType
 from typing import NamedTuple
 
 from anabranch.crawler.fetch.options import is_sendable
@@ -25,6 +27,20 @@ MAX_COOKIE_BYTES = 4096
 MAX_PER_ANSWER = 50
 #: The most sites; one more drops the least recently used. With the bounds above: 80 MB at most.
 MAX_SITES = 10_000
+
+
+_NO_DATE = re.compile(r"[\t\x20-/;-@\[-`{-~]+")
+_MONTHS = ("jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec")
+#: In the order in which a token may be one.
+_PARTS_OF_DATES = MappingProxyType(
+    {
+        "time": re.compile(r"([0-9]{1,2}):([0-9]{1,2}):([0-9]{1,2})(?![0-9])"),
+        "day": re.compile(r"([0-9]{1,2})(?![0-9])"),
+        "month": re.compile(f"({'|'.join(_MONTHS)})", re.IGNORECASE),
+        "year": re.compile(r"([0-9]{2,4})(?![0-9])"),
+    }
+)
+_FIRST_YEAR = 1601
 
 
 class _Key(NamedTuple):
@@ -112,7 +128,7 @@ def _place_of(url: str) -> _Place | None:
 
 def _parsed(text: str, place: _Place, now_s: float) -> tuple[_Key, _Cookie] | None:
     """Parse a Set-Cookie field (section 5.2 and 5.3); None if the cookie is ignored."""
-    if len(text) > 2 * MAX_COOKIE_BYTES or not is_sendable(text):
+    if len(text) > 2 * MAX_COOKIE_BYTES or not is_sendable(text.replace("\t", " ")):
         return None
     pair, *rest = text.split(";")
     name, _, value = (part.strip() for part in pair.partition("="))
@@ -143,7 +159,24 @@ def _expires_s(attributes: dict[str, str], now_s: float) -> float:
     age = attributes.get("max-age", "")
     if age.removeprefix("-").isdecimal():
         return now_s + float(age) if len(age) < 16 else (now_s if age.startswith("-") else inf)
+    expires_s = date_s(attributes.get("expires", ""))
+    return inf if expires_s is None else expires_s
+
+
+def date_s(text: str) -> float | None:
+    """The epoch seconds of a cookie's date, in whatever form, always UTC; None if it is none (RFC 6265 section 5.1.1)."""
+    parts: dict[str, re.Match[str]] = {}
+    for token in _NO_DATE.split(text):
+        for name, pattern in _PARTS_OF_DATES.items():
+            if name not in parts and (found := pattern.match(token)):
+                parts[name] = found
+                break
+    if len(parts) < len(_PARTS_OF_DATES):
+        return None
+    year, month, time = int(parts["year"][1]), _MONTHS.index(parts["month"][1].lower()) + 1, parts["time"]
+    year += 1900 if 70 <= year <= 99 else 2000 if year <= 69 else 0
     try:
-        return parsedate_to_datetime(attributes["expires"]).timestamp()
-    except (KeyError, ValueError, OverflowError):
-        return inf
+        date = datetime(year, month, int(parts["day"][1]), *map(int, time.groups()), tzinfo=UTC)  # type: ignore[misc, arg-type]
+    except ValueError:  # 31 February, 25:00
+        return None
+    return date.timestamp() if year >= _FIRST_YEAR else None

@@ -166,6 +166,10 @@ class Fetcher:
             body.close()
             raise
 
+    def cookies_for(self, url: str) -> str | None:
+        """The Cookie field with which a URL would be asked for now; None where cookies are off."""
+        return self._cookies.header(url, self._clock()) if self._sites.of(url).cookies else None
+
     def uses_proxy(self, url: str) -> bool:
         """Whether a proxy fetches this URL, and so resolves its host."""
         return self._sites.of(url).proxy is not None

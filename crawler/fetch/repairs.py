@@ -63,60 +63,63 @@ def repaired_head(head: bytes) -> RepairedHead | None:
     status_line = STATUS_LINE.match(head)
     if status_line is None:
         return None
-    major, minor, status, reason = status_line.groups(b"")
-    repairs = [] if _GOOD_STATUS_LINE.match(head) else [Repair.STATUS_LINE]
-    received = [line.removesuffix(b"\r") for line in head[status_line.end() :].split(b"\n")]
-    while received and not received[-1]:
-        received.pop()
-    fields, dropped = _fields(received)
-    if dropped:
-        repairs.append(Repair.LINES)
-    framing = _framing(fields)
+    received = [line.removesuffix(b"\r") for line in head[status_line.end() :].rstrip(b"\r\n").split(b"\n")]
+    fields, is_dropped = _fields(received)
+    sent_framing = [field for field in fields if field[0].lower() in _FRAMING]
+    framing = _framing(sent_framing)
     if framing is None:
         return None
-    if framing != [field for field in fields if field[0].lower() in _FRAMING]:
-        repairs.append(Repair.FRAMING)
-    version = b"1.0" if (int(major or 1), int(minor or 0)) < (1, 1) else b"1.1"
-    lines = [b"HTTP/%s %s %s" % (version, status, _CONTROLS.sub(b" ", reason).strip())]
-    lines += [b"%s: %s" % field for field in fields if field[0].lower() not in _FRAMING]
-    lines += [b"%s: %s" % field for field in framing]
-    return RepairedHead(int(status), b"\r\n".join([*lines, b"", b""]), tuple(received), tuple(repairs))
+    is_wrong = {
+        Repair.STATUS_LINE: _GOOD_STATUS_LINE.match(head) is None,
+        Repair.LINES: is_dropped,
+        Repair.FRAMING: framing != sent_framing,
+    }
+    lines = [b"HTTP/%s %s %s" % (_version(status_line), status_line[3], _CONTROLS.sub(b" ", status_line[4]).strip())]
+    lines += [b"%s: %s" % field for field in fields if field not in sent_framing] + [
+        b"%s: %s" % field for field in framing
+    ]
+    repairs = tuple(repair for repair, is_needed in is_wrong.items() if is_needed)
+    return RepairedHead(int(status_line[3]), b"\r\n".join([*lines, b"", b""]), tuple(received), repairs)
 
 
-def _fields(lines: list[bytes]) -> tuple[list[tuple[bytes, bytes]], int]:
-    """The fields, each with the lines folded behind it, and the number of lines that are none."""
+def _version(status_line: re.Match[bytes]) -> bytes:
+    """The version as Chromium takes it: 1.0 for what is older or says nothing, 1.1 for the rest."""
+    major, minor = int(status_line[1] or 1), int(status_line[2] or 0)
+    return b"1.0" if (major, minor) < (1, 1) else b"1.1"
+
+
+def _fields(lines: list[bytes]) -> tuple[list[tuple[bytes, bytes]], bool]:
+    """The fields, each with the lines folded behind it, and whether there are lines that are none."""
     fields: list[tuple[bytes, bytes]] = []
-    dropped, is_dropped = 0, True
+    are_dropped, is_field = False, False
     for line in lines:
-        if line[:1] in (b" ", b"\t"):  # folded
-            is_dropped |= _UNFIT_IN_VALUE.search(line) is not None
-            if is_dropped:
-                dropped += 1
-            else:
-                name, value = fields[-1]
-                fields[-1] = name, b"%s %s" % (value, line.strip())
-            continue
+        is_folded = line[:1] in (b" ", b"\t")
         name, colon, value = line.partition(b":")
-        is_dropped = not (colon and _TOKEN.fullmatch(name)) or _UNFIT_IN_VALUE.search(value) is not None
-        if is_dropped:
-            dropped += 1
-        else:
+        if not is_folded:
+            is_field = bool(colon) and _TOKEN.fullmatch(name) is not None
+        is_field = is_field and _UNFIT_IN_VALUE.search(line) is None
+        are_dropped |= not is_field
+        if is_field and is_folded:
+            name, value = fields.pop()
+            fields.append((name, b"%s %s" % (value, line.strip())))
+        elif is_field:
             fields.append((name, value.strip()))
-    return fields, dropped
+    return fields, are_dropped
 
 
 def _framing(fields: list[tuple[bytes, bytes]]) -> list[tuple[bytes, bytes]] | None:
     """The field that says where the body ends; empty if the connection's end does, None if lengths contradict each other."""
-    of = {name: [value for field, value in fields if field.lower() == name] for name in _FRAMING}
-    codings = [word.strip().lower() for value in of[b"transfer-encoding"] for word in value.split(b",")]
-    codings = [word for word in codings if word not in (b"", b"identity")]
+    codings = [word for word in _words(fields, b"transfer-encoding") if word != b"identity"]
     if codings:
         return [(b"Transfer-Encoding", b"chunked")] if codings[-1] == b"chunked" else []
-    words = [word.strip() for value in of[b"content-length"] for word in value.split(b",")]
-    lengths = {int(word) for word in words if _LENGTH.fullmatch(word)}
-    if len(lengths) > 1:
-        return None
-    return [(b"Content-Length", b"%d" % length) for length in lengths]
+    lengths = {int(word) for word in _words(fields, b"content-length") if _LENGTH.fullmatch(word)}
+    return [(b"Content-Length", b"%d" % length) for length in lengths] if len(lengths) < 2 else None
+
+
+def _words(fields: list[tuple[bytes, bytes]], name: bytes) -> list[bytes]:
+    """The words of all fields of this name, in lower case."""
+    words = [word.strip().lower() for field, value in fields if field.lower() == name for word in value.split(b",")]
+    return [word for word in words if word]
 
 
 class ChunkReader:

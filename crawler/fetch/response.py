@@ -10,6 +10,7 @@ from __future__ import annotations
 import hashlib
 import io
 import os
+import re
 import tempfile
 from collections.abc import Callable, Iterator
 from enum import Enum
@@ -34,6 +35,10 @@ MEMORY_BYTES = 128 * 1024
 SHARED_BYTES = 32 << 20
 
 CHUNK_BYTES = 64 * 1024
+
+#: Bytes that text does not have (https://mimesniff.spec.whatwg.org/#binary-data-byte), and where they are looked for.
+_BINARY = re.compile(rb"[\0-\x08\x0b\x0e-\x1a\x1c-\x1f]")
+_SNIFFED_BYTES = 1445
 
 
 class Cut(Enum):
@@ -100,13 +105,16 @@ class Response(NamedTuple):
         """The body with its content codings undone, at most `limit` bytes; True if there is more, or the coding is broken.
 
         Cost: at most `limit` bytes and some hundred KiB for each coding; about 5 ms for a MiB, so decode large bodies in a
-        thread. Broken codings give the bytes before the fault.
+        thread. Broken codings give the bytes before the fault; text that is labelled as coded and is not, itself.
         """
         coded = self.headers.getall("Content-Encoding", None)
         codings = codings_in(coded) if coded else ()
         if not codings:
             return self.body.read(limit), self.body.size > limit
-        return decoded(self.body.chunks(), codings, limit)
+        found, is_more = decoded(self.body.chunks(), codings, limit)
+        if is_more and not found and _BINARY.search(self.body.read(_SNIFFED_BYTES)) is None:
+            return self.body.read(limit), self.body.size > limit  # it is text that was never coded
+        return found, is_more
 
     @property
     def media_type(self) -> str:

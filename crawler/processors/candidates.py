@@ -82,6 +82,10 @@ class FindCandidates:
         visit.discovered.extend(self._judge_each(visit, links, visit.lease.hops.rstrip(MANIFEST)))
         _log_lost(visit)
 
+    def judged(self, visit: Visit, links: Sequence[Link]) -> list[Candidate]:
+        """Those in scope, whether the Frontier has them or not. A link for which a user function fails is lost."""
+        return self._judge_each(visit, links, visit.lease.hops)
+
     async def _in_scope(self, visit: Visit, links: Sequence[Link]) -> list[Candidate]:
         hops = visit.lease.hops
         if self.seen is not None:
@@ -89,7 +93,7 @@ class FindCandidates:
         if visit.directives.nofollow:
             links = [link for link in links if visit.directives.may_follow(link.hop)]
         if self.seen is None:
-            return self._judge_each(visit, links, hops)
+            return self.judged(visit, links)
         links = self.scope.accepted(links, hops, visit.lease.url)
         urls = [link.url for link in links]
         keys = self.canonicalizer.keys(urls)

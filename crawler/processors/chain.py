@@ -22,6 +22,7 @@ from anabranch.crawler.job.seeding import Seeding
 from anabranch.crawler.order.order import CrawlOrder
 from anabranch.crawler.processors.admission import UrlAdmission
 from anabranch.crawler.processors.candidates import FindCandidates, ScheduleSitemaps, ScheduleSurplus
+from anabranch.crawler.processors.cookie_redirects import RepeatForCookies
 from anabranch.crawler.processors.disposition import Disposition
 from anabranch.crawler.processors.page import ExtractPage, FetchPage, body_check, directives_for
 from anabranch.crawler.processors.preconditions import DnsPrecondition, IgnoreRobots, RobotsOptions, RobotsPrecondition
@@ -93,6 +94,7 @@ def build_chain(parts: ChainParts) -> Iterator[tuple[str, Processor]]:
         yield "write", ArchivePage(parts.exchanges)
     yield "parameters", admission.traps
     yield "candidates", candidates
+    yield "cookies", RepeatForCookies(candidates, parts.fetcher.cookies_for)
     if admission.drop_similar is not None:
         yield "similar", admission.drop_similar
     yield "ahead", ScheduleSurplus(parts.frontier, on_scheduled, admission.seen)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from anabranch.crawler.fetch import cookies
-from anabranch.crawler.fetch.cookies import MAX_COOKIE_BYTES, MAX_PER_SITE, MAX_SITE_BYTES, Cookies
+from anabranch.crawler.fetch.cookies import MAX_COOKIE_BYTES, MAX_PER_SITE, MAX_SITE_BYTES, Cookies, date_s
 
 NOW_S = 1_700_000_000.0
 URL = "http://www.a.test/x/y?z"
@@ -38,6 +38,7 @@ def jar(*fields: str, url: str = URL) -> Cookies:
         ("a=b; Path=/; Expires=soon", "http://www.a.test/", "a=b"),
         ("a=; Path=/", "http://www.a.test/", "a="),
         ('a="b c"; Path=/', "http://www.a.test/", 'a="b c"'),
+        ("a=b\tc; Path=/", "http://www.a.test/", "a=b\tc"),
     ],
 )
 def test_a_cookie_goes_where_it_belongs(field: str, url: str, sent: str) -> None:
@@ -121,3 +122,92 @@ def test_sites_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_what_is_no_url_has_no_cookies() -> None:
     """Nothing is learnt, nothing is sent."""
     assert jar("a=b", url="nonsense").header("nonsense", NOW_S) == ""
+
+
+#: 2033-11-14 22:13:19 UTC in the forms of real servers.
+THEN_S = 2_015_619_199.0
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "Mon, 14 Nov 2033 22:13:19 GMT",
+        "Mon, 14 Nov 2033 22:13:19",
+        "Mon, 14 Nov 2033 22:13:19 UTC",
+        "Mon, 14 Nov 2033 22:13:19 +0000",
+        "Mon, 14 Nov 2033 22:13:19 PST",
+        "Mon, 14 Nov 2033 22:13:19 -0800",
+        "Mon, 14 Nov 2033 22:13:19 GMT+0100 (CET)",
+        "Mon, 14-Nov-2033 22:13:19 GMT",
+        "Mon, 14-Nov-33 22:13:19 GMT",
+        "Monday, 14-Nov-33 22:13:19 GMT",
+        "Mon Nov 14 22:13:19 2033",
+        "Mon Nov 14 22:13:19 2033 GMT",
+        "Mon Nov 14 2033 22:13:19 GMT",
+        "Mon, Nov 14 2033 22:13:19 GMT",
+        "14 Nov 2033 22:13:19",
+        "14-Nov-2033 22:13:19 GMT",
+        "14/Nov/2033 22:13:19",
+        "14/Nov/2033:22/22:13:19",
+        "2033 Nov 14 22:13:19",
+        "22:13:19 14 Nov 2033",
+        "22:13:19 Nov 14 2033",
+        "Nov 14 22:13:19 2033",
+        "mon, 14 NOV 2033 22:13:19 gmt",
+        "Mon,14 Nov 2033 22:13:19 GMT",
+        "Mon, 14 November 2033 22:13:19 GMT",
+        "Xyz, 14 Nov 2033 22:13:19 GMT",
+        "Sun, 14 Nov 2033 22:13:19 GMT",
+        "  Mon,  14   Nov  2033   22:13:19   GMT  ",
+        "Mon, 14 Nov 2033 22:13:19.500 GMT",
+        "Mon, 14 Nov 2033 22:13:19GMT",
+        "(Mon), 14 [Nov] {2033} 22:13:19",
+        '"Mon, 14 Nov 2033 22:13:19 GMT"',
+    ],
+)
+def test_a_date_is_read_in_whatever_form(text: str) -> None:
+    """Names of zones and days say nothing: it is UTC always (RFC 6265 section 5.1.1)."""
+    assert date_s(text) == THEN_S
+
+
+@pytest.mark.parametrize(
+    ("text", "year"),
+    [("70", 1970), ("99", 1999), ("69", 2069), ("00", 2000), ("1970", 1970), ("1601", 1601), ("9999", 9999)],
+)
+def test_a_year_of_two_digits_is_near(text: str, year: int) -> None:
+    """70 to 99 are of the last century."""
+    assert date_s(f"Thu, 01 Jan {text} 00:00:00 GMT") == date_s(f"Thu, 01 Jan {year} 00:00:00 GMT")
+    assert date_s("Thu, 01 Jan 70 00:00:00 GMT") == 0.0
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "0",
+        "-1",
+        "never",
+        "2015619199",
+        "2033-11-14T22:13:19Z",
+        "Mon, 14 Nov 2033",
+        "Mon, 14 Nov 2033 22:13 GMT",
+        "Mon, Nov 2033 22:13:19",
+        "Mon, 14 2033 22:13:19",
+        "Mon, 14 Nov 22:13:19",
+        "Mon, 31 Feb 2033 22:13:19 GMT",
+        "Mon, 32 Nov 2033 22:13:19 GMT",
+        "Mon, 00 Nov 2033 22:13:19 GMT",
+        "Mon, 14 Nov 2033 24:13:19 GMT",
+        "Mon, 14 Nov 2033 22:60:19 GMT",
+        "Mon, 14 Nov 2033 22:13:60 GMT",
+        "Mon, 14 Nov 1600 22:13:19 GMT",
+        "Mon, 14 Nov 20330 22:13:19 GMT",
+        "Mon, 14 Nov 2033 22:13:190 GMT",
+        "Mon, 14 Nov 3 22:13:19 GMT",
+        "Mon, 14 Növ 2033 22:13:19 GMT",
+    ],
+)
+def test_what_is_no_date_says_nothing(text: str) -> None:
+    """The cookie lasts as long as the run."""
+    assert date_s(text) is None
+    assert jar(f"a=b; Path=/; Expires={text}" if text.isascii() else "a=b; Path=/").header("http://www.a.test/", NOW_S)

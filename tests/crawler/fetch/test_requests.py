@@ -21,7 +21,7 @@ def request(origins: Origins, url: str, proxy: Proxy | None = None) -> bytes:
     ("url", "head"),
     [
         ("http://a.test/x?y", "GET /x?y HTTP/1.1\r\nHost: a.test\r\n\r\n"),
-        ("http://a.test:8080/x?", "GET /x HTTP/1.1\r\nHost: a.test:8080\r\n\r\n"),
+        ("http://a.test:8080/x?", "GET /x? HTTP/1.1\r\nHost: a.test:8080\r\n\r\n"),
         ("https://a.test/x??", "GET /x?? HTTP/1.1\r\nHost: a.test\r\n\r\n"),
         ("http://a.test/x#y", "GET /x HTTP/1.1\r\nHost: a.test\r\n\r\n"),
         ("http://a.test?x", "GET /?x HTTP/1.1\r\nHost: a.test\r\n\r\n"),

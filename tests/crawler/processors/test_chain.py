@@ -30,7 +30,14 @@ async def stop(visit: object) -> Step:
 def chain(*, is_archived: bool = False, is_similar: bool = False, **sections: Any) -> dict[str, Processor]:
     """The processors by their names, for an order with these sections."""
     made: Any = SimpleNamespace(
-        get=None, uses_proxy=None, redirected=None, payloads=None, lookup=None, record_robots=None, set_delay=None
+        get=None,
+        cookies_for=None,
+        uses_proxy=None,
+        redirected=None,
+        payloads=None,
+        lookup=None,
+        record_robots=None,
+        set_delay=None,
     )
     unused: Any = None
     admission = UrlAdmission(
@@ -63,9 +70,9 @@ def chain(*, is_archived: bool = False, is_similar: bool = False, **sections: An
 
 def test_processors_have_one_order_and_one_name_in_all_reports() -> None:
     """That of the counters."""
-    names = ["preselect", "names", "preconditions", "fetch", "extract", "parameters", "candidates", "ahead"]
+    names = ["preselect", "names", "preconditions", "fetch", "extract", "parameters", "candidates", "cookies", "ahead"]
     assert list(chain()) == names
-    whole = [*names[:5], "write", "parameters", "candidates", "similar", "ahead"]
+    whole = [*names[:5], "write", "parameters", "candidates", "cookies", "similar", "ahead"]
     assert list(chain(is_archived=True, is_similar=True)) == whole
 
 

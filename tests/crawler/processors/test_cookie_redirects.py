@@ -1,0 +1,124 @@
+"""Redirects that only set a cookie: which URLs are asked for once more, how often, and what the log says."""
+
+from __future__ import annotations
+
+import pytest
+
+from anabranch.crawler.fetch.cookies import Cookies
+from anabranch.crawler.order.sections import ScopeSection
+from anabranch.crawler.processors.candidates import FindCandidates
+from anabranch.crawler.processors.cookie_redirects import COOKIES_OFF, MAX_REPEATS, RepeatForCookies
+from anabranch.crawler.scope.scope import open_scope
+from anabranch.crawler.urls.canonicalization import Canonicalizer
+from anabranch.crawler.visit import Visit
+from anabranch.frontier.records import Candidate
+from tests.crawler.builder import lease, response
+
+NOW_S = 1_700_000_000.0
+A, B = "http://a.test/a", "http://a.test/b"
+
+
+async def no_seed(url: str, via: str) -> None:
+    """No test has redirects of seeds."""
+
+
+class Site:
+    """A jar, and the visits of a site that redirects."""
+
+    def __init__(self, *, has_cookies: bool = True, max_hops: int = 20) -> None:
+        scope = open_scope(ScopeSection(max_hops=max_hops))
+        scope.add_seed("http://a.test/")
+        self.cookies = Cookies()
+        finder = FindCandidates(scope, Canonicalizer(), no_seed)
+        self.process = RepeatForCookies(finder, self.cookies_for if has_cookies else lambda _: None)
+
+    def cookies_for(self, url: str) -> str:
+        return self.cookies.header(url, NOW_S)
+
+    async def redirect(self, url: str, target: str, cookie: str = "", *, hops: str = "L", via: str = "") -> Visit:
+        """Ask for the URL with the cookies of the jar; the answer leads to the target and sets the cookie."""
+        sent = self.cookies_for(url)
+        fields = {"Location": target} | ({"Set_Cookie": cookie} if cookie else {})
+        answer = response(302, **fields)._replace(sent=f"GET / HTTP/1.1\r\nCookie: {sent}\r\n\r\n".encode)
+        if cookie:
+            self.cookies.learn(url, [cookie], NOW_S)
+        visit = Visit(lease(url, hops=hops, via=via or "http://a.test/"), 1, response=answer)
+        await self.process(visit)
+        return visit
+
+
+def forced(url: str, hops: str) -> list[Candidate]:
+    return [Candidate(url, hops=hops, force=True)]
+
+
+async def test_a_page_that_redirects_to_itself_with_a_cookie_is_asked_for_once_more() -> None:
+    """It comes from the queue, one redirect further from its seed."""
+    assert (await Site().redirect(A, A, "k=1")).discovered == forced(A, "LR")
+
+
+async def test_a_page_that_leads_back_behind_a_cookie_is_asked_for_once_more() -> None:
+    """A leads to B, which sets the cookie and leads to A."""
+    site = Site()
+    assert not (await site.redirect(A, B)).discovered
+    assert (await site.redirect(B, A, "k=1; Path=/", hops="LR", via=A)).discovered == forced(A, "LRR")
+
+
+async def test_so_is_the_first_of_a_longer_chain() -> None:
+    """Whichever page of the chain sets the cookie."""
+    site = Site()
+    await site.redirect(A, B)
+    await site.redirect(B, f"{A}/c", "k=1; Path=/", hops="LR", via=A)
+    assert (await site.redirect(f"{A}/c", A, hops="LRR", via=B)).discovered == forced(A, "LRRR")
+
+
+async def test_the_page_that_led_here_counts_without_being_remembered() -> None:
+    """Another process has asked for it, or this one before it was killed."""
+    assert (await Site().redirect(B, A, "k=1; Path=/", hops="LR", via=A)).discovered == forced(A, "LRR")
+
+
+@pytest.mark.parametrize("cookie", ["", "k=0", "k=1; Path=/elsewhere", "k=1; Max-Age=0"])
+async def test_without_a_new_value_it_is_a_loop(cookie: str) -> None:
+    """No cookie, the one that was sent, one for other pages, one that is taken back."""
+    site = Site()
+    site.cookies.learn(A, ["k=0"], NOW_S)
+    assert not (await site.redirect(A, A, cookie)).discovered
+
+
+async def test_each_new_value_counts_once_and_three_at_most() -> None:
+    """A server that invents a value for each answer is left alone; earlier redirects of the path count for nothing."""
+    site, hops, via = Site(), "LRRRR", "http://a.test/"
+    for number in range(MAX_REPEATS + 3):
+        visit = await site.redirect(A, A, f"k={number}", hops=hops, via=via)
+        if not visit.discovered:
+            break
+        hops, via = visit.discovered[0].hops, A
+    assert number <= MAX_REPEATS
+    site, hops, via = Site(), "L", "http://a.test/"
+    for number in range(MAX_REPEATS + 3):
+        visit = await site.redirect(A, A, f"k={number}", hops=hops, via=via)
+        if not visit.discovered:
+            break
+        hops, via = visit.discovered[0].hops, A
+    assert number == MAX_REPEATS
+
+
+async def test_the_count_lasts_beyond_the_memory() -> None:
+    """It is in the hops: a process that is killed after each answer asks no more often."""
+    hops, via, asked = "L", "http://a.test/", 0
+    while (visit := await Site().redirect(A, A, f"k={asked}", hops=hops, via=via)).discovered:
+        hops, via, asked = visit.discovered[0].hops, A, asked + 1
+    assert asked == MAX_REPEATS
+
+
+async def test_what_is_out_of_scope_stays_there() -> None:
+    """A cookie makes no page wanted."""
+    assert not (await Site(max_hops=1).redirect(A, A, "k=1", hops="LLL")).discovered
+
+
+async def test_with_cookies_off_the_note_names_the_setting() -> None:
+    """Only where a cookie would have helped."""
+    site = Site(has_cookies=False)
+    visit = await site.redirect(A, A, "k=1")
+    assert (visit.discovered, visit.notes) == ([], (COOKIES_OFF,))
+    assert (await site.redirect(A, A)).notes == ()
+    assert (await site.redirect(A, B, "k=1")).notes == ()
