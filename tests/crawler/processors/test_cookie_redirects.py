@@ -25,8 +25,8 @@ async def no_seed(url: str, via: str) -> None:
 class Site:
     """A jar, and the visits of a site that redirects."""
 
-    def __init__(self, *, has_cookies: bool = True, max_hops: int = 20) -> None:
-        scope = open_scope(ScopeSection(max_hops=max_hops))
+    def __init__(self, *, has_cookies: bool = True, max_embeds: int = 5) -> None:
+        scope = open_scope(ScopeSection(max_embeds=max_embeds))
         scope.add_seed("http://a.test/")
         self.cookies = Cookies()
         finder = FindCandidates(scope, Canonicalizer(), no_seed)
@@ -112,7 +112,7 @@ async def test_the_count_lasts_beyond_the_memory() -> None:
 
 async def test_what_is_out_of_scope_stays_there() -> None:
     """A cookie makes no page wanted."""
-    assert not (await Site(max_hops=1).redirect(A, A, "k=1", hops="LLL")).discovered
+    assert not (await Site(max_embeds=0).redirect("http://b.test/", "http://b.test/", "k=1")).discovered
 
 
 async def test_with_cookies_off_the_note_names_the_setting() -> None:
