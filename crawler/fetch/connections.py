@@ -20,6 +20,7 @@ import asyncio
 import errno
 import re
 import socket
+import ssl
 from collections import OrderedDict
 from contextvars import ContextVar
 from dataclasses import dataclass
@@ -106,6 +107,7 @@ class HttpConnection(ResponseHandler):
         super().__init__(loop)
         self.address = ""  #: IP address of the other end
         self.has_surplus = False  #: bytes came behind the answer
+        self.has_old_tls = False  #: of the kind that `Connector` takes only if nothing else is offered
         self._on_lost = on_lost
         self._head = bytearray()
         self._is_in_head = False
@@ -127,11 +129,16 @@ class HttpConnection(ResponseHandler):
         self._chunks: ChunkReader | None = None  #: reads the body in the parser's place
         self._fed_bytes = 0  #: content that the parser found before it refused a chunk
 
+    def begin(self, *, has_old_tls: bool) -> None:
+        """The connection is made, and handed out for the first time."""
+        self.has_old_tls = has_old_tls
+
     @property
     def repairs(self) -> tuple[Repair, ...]:
         """What was read as browsers read it."""
         repaired = () if self._repaired is None else self._repaired.repairs
-        return repaired if self._chunks is None else (*repaired, Repair.CHUNKS)
+        chunks = () if self._chunks is None else (Repair.CHUNKS,)
+        return (*repaired, *chunks, Repair.OLD_TLS) if self.has_old_tls else repaired + chunks
 
     @property
     def received(self) -> tuple[bytes, ...]:
@@ -434,6 +441,7 @@ class ConnectAttempts:
     is_new: bool = False  #: a connection was made; else an idle one was used
     sockets: int = 0  #: sockets made to allowed addresses
     refused: str = ""  #: the last address that was refused
+    has_old_tls: bool = False  #: the server has refused all else
     lacks_files: bool = False  #: the last socket could not be made: too many files are open
 
     @property
@@ -444,6 +452,10 @@ class ConnectAttempts:
     def note_new(self) -> None:
         """No idle connection could be used."""
         self.is_new = True
+
+    def note_old_tls(self) -> None:
+        """The server refuses what is not old."""
+        self.has_old_tls = True
 
     def note_socket(self) -> None:
         """A socket was made to an allowed address."""
@@ -461,6 +473,28 @@ class ConnectAttempts:
 
 #: The attempts of the fetch under way in this task (and in the tasks that race its addresses).
 _ATTEMPTS: ContextVar[ConnectAttempts] = ContextVar("attempts")
+
+
+#: OpenSSL's reasons for which a handshake with a server of old TLS ends.
+_OLD_TLS = (
+    "SSLV3_ALERT_HANDSHAKE_FAILURE",
+    "TLSV1_ALERT_INSUFFICIENT_SECURITY",
+    "DH_KEY_TOO_SMALL",
+    "UNSAFE_LEGACY_RENEGOTIATION_DISABLED",
+)
+
+
+def _may_want_old_tls(error: OSError) -> bool:
+    """Whether a handshake ended so with a server of old TLS: some say why, some only close the connection."""
+    return isinstance(error, ConnectionResetError) or getattr(error, "reason", "") in _OLD_TLS
+
+
+def old_tls_context(*, verify: bool) -> ssl.SSLContext:
+    """TLS 1.2 and later, with RSA key exchange, Diffie-Hellman of 1,024 bits and SHA-1. Certificates are checked as ever."""
+    context = ssl.create_default_context() if verify else ssl._create_unverified_context()  # noqa: S323, SLF001 - the order's wish
+    context.set_ciphers("DEFAULT:@SECLEVEL=1")
+    context.options |= getattr(ssl, "OP_LEGACY_SERVER_CONNECT", 0x4)  # Python 3.12 names it
+    return context
 
 
 def socket_factory(options: FetchOptions) -> Callable[[AddrInfoType], socket.socket]:
@@ -526,6 +560,7 @@ class Connector(aiohttp.TCPConnector):
             socket_factory=socket_factory(options),
             ssl=options.tls_verify,
         )
+        self._old_tls = old_tls_context(verify=options.tls_verify) if options.tls_old else None
         self._idle = idle
         self._distrusted: OrderedDict[ConnectionKey, float] = OrderedDict()  #: origin -> until when, oldest first
         self._timeout = aiohttp.ClientTimeout(total=None, sock_connect=options.connect_timeout_s)
@@ -550,20 +585,29 @@ class Connector(aiohttp.TCPConnector):
             del self._conns[key]
         return found
 
-    async def open_connection(self, request: aiohttp.ClientRequest, attempts: ConnectAttempts) -> HttpConnection:
-        """A connection after TLS and CONNECT; may wait for a free one.
+    async def open_connection(
+        self, make_request: Callable[[], aiohttp.ClientRequest], attempts: ConnectAttempts
+    ) -> HttpConnection:
+        """A connection after TLS and CONNECT; may wait for a free one. A server of old TLS is asked a second time.
 
         Raises: ServiceAway, ProxyRefused, ConnectFailed behind a proxy; aiohttp's and the resolver's errors.
         """
-        token = _ATTEMPTS.set(attempts)
+        token, request = _ATTEMPTS.set(attempts), make_request()
         try:
-            owner = await self.connect(request, [], self._timeout)
+            try:
+                owner = await self.connect(request, [], self._timeout)
+            except aiohttp.ClientConnectorError as error:
+                if self._old_tls is None or not (request.is_ssl() and _may_want_old_tls(error.os_error)):
+                    raise
+                attempts.note_old_tls()
+                owner = await self.connect(make_request(), [], self._timeout)
         except TimeoutError as error:
             raise aiohttp.ConnectionTimeoutError(f"Connection timeout to host {request.url}") from error
         finally:
             _ATTEMPTS.reset(token)
         connection, owner._protocol = owner.protocol, None  # noqa: SLF001 - else aiohttp's object would close it
         assert isinstance(connection, HttpConnection)
+        connection.begin(has_old_tls=attempts.has_old_tls)
         return connection
 
     def release(self, key: ConnectionKey, connection: HttpConnection, *, is_complete: bool) -> None:
@@ -592,6 +636,10 @@ class Connector(aiohttp.TCPConnector):
             if not waiting:
                 del self._conns[key]
         connection.abort()
+
+    def _get_ssl_context(self, req: aiohttp.ClientRequest) -> ssl.SSLContext | None:
+        usual = super()._get_ssl_context(req)
+        return usual if usual is None or not _ATTEMPTS.get().has_old_tls else self._old_tls
 
     async def _create_connection(self, req: aiohttp.ClientRequest, *args: Any) -> ResponseHandler:
         _ATTEMPTS.get().note_new()

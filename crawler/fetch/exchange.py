@@ -120,7 +120,7 @@ class HttpExchange:
 
     async def _connect(self, connector: Connector) -> HttpConnection:
         try:
-            return await connector.open_connection(self._request.origin.connect_request(), self._attempts)
+            return await connector.open_connection(self._request.origin.connect_request, self._attempts)
         except aiohttp.ClientHttpProxyError as error:
             proxy = self._request.proxy
             if proxy is not None and error.status == _PROXY_AUTHENTICATION_REQUIRED:

@@ -96,6 +96,7 @@ class FetchOptions:
     proxy_password_env: str = ""  #: variable with the password of the proxy's user
     proxy_resolves: bool = False  #: proxies look names up, and refuse private addresses; needed without `allow_private`
     tls_verify: bool = True
+    tls_old: bool = True
     ipv4: bool = True
     ipv6: bool = True
     allow_private: bool = False  #: loopback and private addresses may be fetched

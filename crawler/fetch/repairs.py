@@ -35,6 +35,7 @@ class Repair(Enum):
     LINES = "httpRepair:lines"  #: lines of the head that are no fields were dropped
     FRAMING = "httpRepair:framing"  #: lengths that contradict each other, or are none
     CHUNKS = "httpRepair:chunks"  #: chunks with other line ends, or spaces before their sizes
+    OLD_TLS = "oldTLS"  #: the server offers only what the library counts as too weak; its certificate is valid
 
 
 def may_be_head(data: bytes) -> bool:

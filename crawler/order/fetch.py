@@ -151,6 +151,7 @@ class FetchSection(Section):
     proxy_password_env: _Variable = ""  #: variable with the password of the proxy's user
     proxy_resolves: bool = False  #: proxies look names up, and refuse private addresses; needed without allow_private
     tls_verify: bool = True  #: certificates must be valid
+    tls_old: bool = True  #: servers that offer only RSA key exchange or short keys are asked, too; the log notes it
     ipv4: bool = True  #: IPv4 addresses may be asked for and used
     ipv6: bool = True  #: the same for IPv6
     allow_private: bool = False  #: loopback and private addresses may be fetched

@@ -363,6 +363,7 @@ OVERRIDDEN = {
     "ResponseHandler._reschedule_timeout": "each read makes a timer, and none of them knows the time limit of the fetch",
     "TCPConnector._create_connection": "a new connection that breaks is taken for a kept one: its URL is tried again uncounted",
     "TCPConnector._create_direct_connection": "a proxy that is away counts as a failure of each host behind it",
+    "TCPConnector._get_ssl_context": "servers of old TLS are not archived",
     "TCPConnector._get": "idle connections that are used again are evicted as if they were idle",
     "TCPConnector._release": "the idle connections of all connectors have no common bound",
     "TCPConnector._resolve_host": "names are resolved here and not by the SOCKS proxy",

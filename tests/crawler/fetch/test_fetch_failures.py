@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import ssl
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
 import pytest
@@ -14,6 +15,7 @@ from anabranch.crawler.fetch.addresses import Address, parse_address
 from anabranch.crawler.fetch.dns import Resolver
 from anabranch.crawler.fetch.fetcher import Fetcher
 from anabranch.crawler.fetch.options import FetchOptions
+from anabranch.crawler.fetch.repairs import Repair
 from anabranch.crawler.fetch.response import Response, Scratch
 from anabranch.crawler.outcomes.failures import (
     TROUBLES,
@@ -27,7 +29,7 @@ from anabranch.crawler.outcomes.failures import (
     NameTimeout,
     Unfetchable,
 )
-from tests.crawler.fetch.servers import LIMIT_S, MAX_BODY, PEM, Clock, Web, get_raw, raw, refused_port, saying
+from tests.crawler.fetch.servers import LIMIT_S, MAX_BODY, PEM, RSA_PEM, Clock, Web, get_raw, raw, refused_port, saying
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -269,6 +271,52 @@ async def test_certificates_need_not_be_valid_if_the_order_says_so(site: Web, tm
         fetcher = site.fetcher(tls_verify=False)
     assert (await fetcher.get(f"https://127.0.0.1:{port}/")).body.read() == b"hi"
     assert [(line["log_level"], line["event"][:29]) for line in logs] == [("warning", "certificates are not verified")]
+
+
+#: The 1,024-bit group of RFC 2409, as OpenSSL reads it: above all its prime.
+SHORT_GROUP = """-----BEGIN DH PARAMETERS-----
+MIGHAoGBAP//////////yQ/aoiFowjTExmKLgNwc0SkCTgiKZ8x0Agu+pjsTmyJR
+Sgh5jjQE3e+VGbPNOkMbMCsKbfJfFDdP4TVtbVHCReSFtXZiXn7G9ExC6aY37WsL
+/1y29Aa37e44a/taiZ+lrp8kEXxLH+ZJKGZR7OZTgf//////////AgEC
+-----END DH PARAMETERS-----
+"""
+
+
+def old_tls(folder: Path, ciphers: str) -> ssl.SSLContext:
+    """A server of TLS 1.2 with these ciphers alone, and a short group."""
+    for name, text in (("server.pem", RSA_PEM), ("dh.pem", SHORT_GROUP)):
+        (folder / name).write_text(text)
+    tls = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    tls.maximum_version = ssl.TLSVersion.TLSv1_2
+    tls.set_ciphers(f"{ciphers}:@SECLEVEL=0")
+    tls.load_cert_chain(folder / "server.pem")
+    tls.load_dh_params(folder / "dh.pem")
+    return tls
+
+
+@pytest.mark.parametrize("ciphers", ["AES128-GCM-SHA256", "AES256-SHA", "DHE-RSA-AES128-GCM-SHA256"])
+async def test_servers_of_old_tls_are_archived_and_noted(site: Web, tmp_path: Path, ciphers: str) -> None:
+    """RSA key exchange, SHA-1, a group of 1,024 bits; unless the order forbids it. Over a kept connection, too."""
+
+    async def talk(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        with suppress(asyncio.IncompleteReadError):
+            while await reader.readuntil(b"\r\n\r\n"):
+                writer.write(b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nhi")
+
+    port = await site.listen(talk, old_tls(tmp_path, ciphers))
+    fetcher = site.fetcher(tls_verify=False)
+    for _ in range(2):
+        response = await fetcher.get(f"https://127.0.0.1:{port}/")
+        assert (response.body.read(), response.repairs) == (b"hi", (Repair.OLD_TLS,))
+    with pytest.raises(ConnectFailed):
+        await site.fetcher(tls_verify=False, tls_old=False).get(f"https://127.0.0.1:{port}/")
+
+
+async def test_old_tls_needs_a_valid_certificate(site: Web, tmp_path: Path) -> None:
+    """Nobody gains by offering less."""
+    port = await site.listen(saying(raw("Content-Length: 2", b"hi")), old_tls(tmp_path, "AES128-GCM-SHA256"))
+    with pytest.raises(CertificateRefused):
+        await site.fetcher().get(f"https://127.0.0.1:{port}/")
 
 
 @pytest.fixture

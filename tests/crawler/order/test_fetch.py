@@ -31,6 +31,7 @@ KEYS = {
     "proxy_password_env": ('"P"', "proxy_password_env", "P"),
     "proxy_resolves": ("true", "proxy_resolves", True),
     "tls_verify": ("false", "tls_verify", False),
+    "tls_old": ("false", "tls_old", False),
     "ipv4": ("false", "ipv4", False),
     "ipv6": ("false", "ipv6", False),
     "allow_private": ("true", "allow_private", True),
