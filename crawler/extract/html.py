@@ -131,7 +131,7 @@ def read_html(
     references: Iterable[Reference] = chain(first, chain.from_iterable(map(page_reader.references, pieces)))
     if options.nofollow_links:
         references = (reference for reference in references if not reference[2].endswith(NOFOLLOW_MARK))
-    if (encoded := query_in(page.encoding)) is not None:
+    if options.page_queries and (encoded := query_in(page.encoding)) is not None:
         references = ((encoded(text), hop, context) for text, hop, context in references)
     links, dropped = gathered(references, base, options.max_outlinks, LinkResolver() if resolver is None else resolver)
     own_url = canonical(page_reader.own_url, base) if page_reader.own_url else None

@@ -20,6 +20,7 @@ class ExtractOptions:
     nofollow_links: bool = False  #: leave links with `rel=nofollow` out
     max_content_bytes: int = 16 << 20  #: how much of a decoded body is read
     timeout_s: float = 10.0  #: for one document in a helper process
+    page_queries: bool = True  #: queries are encoded as their page; else in UTF-8, as in jobs of earlier versions
     robot: str = "anabranch"  #: the product for which `meta` elements count, like those for `robots`
 
 

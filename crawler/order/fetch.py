@@ -209,6 +209,6 @@ class ExtractSection(Section):
     max_content_bytes: PositiveSize = 16 << 20  #: of a decoded body
     timeout_s: PositiveDuration = 10.0  #: for a document read in a helper process
 
-    def options(self, *, robot: str, nofollow_links: bool = False) -> ExtractOptions:
+    def options(self, *, robot: str, nofollow_links: bool = False, page_queries: bool = True) -> ExtractOptions:
         """The extractor's options; `robot` is the product's name, `nofollow_links` leaves out links with `rel=nofollow`."""
-        return ExtractOptions(**dict(self), robot=robot, nofollow_links=nofollow_links)
+        return ExtractOptions(**dict(self), robot=robot, nofollow_links=nofollow_links, page_queries=page_queries)

@@ -58,7 +58,11 @@ def build_chain(parts: ChainParts) -> Iterator[tuple[str, Processor]]:
     on_scheduled = None if admission.drop_similar is None else admission.drop_similar.learn
     payloads = parts.files.payloads
     archive = None if payloads is None else ArchivedResponses(parts.job.warc, payloads, parts.job.state)
-    options = order.extract.options(robot=order.agent.token, nofollow_links=order.robots.nofollow_links)
+    options = order.extract.options(
+        robot=order.agent.token,
+        nofollow_links=order.robots.nofollow_links,
+        page_queries=bool(parts.frontier.core.made),  # an older job keeps the URLs that it has until its next round
+    )
     directives = directives_for(order.agent.token, parts.clock) if order.robots.meta else None
     sitemaps = ScheduleSitemaps(candidates, parts.frontier, on_scheduled)
 

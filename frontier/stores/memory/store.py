@@ -124,7 +124,9 @@ class MemoryStore:
         was_clean, self._is_clean, self._is_open = self._is_clean, False, True
         self._answers = []
         self._epoch += 1
-        return Opening(clean=was_clean, counters=self.counters(), notes=dict(self._notes), epoch=self._epoch)
+        return Opening(
+            clean=was_clean, counters=self.counters(), notes=dict(self._notes), epoch=self._epoch, made="memory"
+        )
 
     def write(self, batch: Batch) -> None:
         """Take the batch at once; it is as durable as it will ever be.

@@ -223,6 +223,8 @@ _OPENINGS = "openings"
 _NAME = "name"
 #: Openings that are remembered: a filter that took part in none of these is made anew.
 MOST_OPENINGS = 64
+#: Name of the format in which the store was made.
+MADE = "made"
 #: Name of the share rule among the facts that may not change.
 SHARES = "shares"
 
@@ -256,6 +258,7 @@ def open_tables(connection: Connection, place: str, identity: Mapping[str, str],
         notes={name.removeprefix(NOTE): value for name, value in facts.items() if name.startswith(NOTE)},
         epoch=epoch,
         identity=named,
+        made=facts.get(MADE, ""),
         history=history,
         earlier=earlier,
     )
@@ -345,6 +348,7 @@ def _create(connection: Connection, identity: Mapping[str, str], now_s: float) -
     METADATA.create_all(connection, checkfirst=False)  # of two that begin at once, one must fail
     facts = {
         "format": FORMAT,
+        MADE: FORMAT,
         "clean": "1",
         "epoch": "0",
         "batch": "0",
