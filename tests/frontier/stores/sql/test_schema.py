@@ -47,7 +47,11 @@ def windows(store: Crawl) -> dict[int, tuple[object, ...]]:
 def test_a_new_file_is_empty_and_clean(path: Path) -> None:
     """The first owner has epoch 1."""
     with crawl(path) as store:
-        names = {"identity": store.opening.identity, "history": store.opening.history}
+        names = {
+            "made": schema.FORMAT,
+            "identity": store.opening.identity,
+            "history": store.opening.history,
+        }
         assert store.opening == schema.Opening(clean=True, counters=Counters(), notes={}, epoch=1, **names)
 
 
