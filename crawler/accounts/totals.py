@@ -16,6 +16,7 @@ from anabranch.crawler.accounts.crawl_log import (
     WARC_REVISIT,
     CrawlLogEntry,
 )
+from anabranch.crawler.extract.links import SITEMAP_BROKEN, faults_in
 from anabranch.crawler.fetch.repairs import Repair
 from anabranch.crawler.outcomes.status import FIRST_HTTP_STATUS, FetchStatus, StatusClass, class_of
 from anabranch.crawler.urls.parsing import host_of
@@ -270,6 +271,8 @@ PROCESSOR_COUNTERS: dict[tuple[str, str], Callable[[_LineKind], int]] = {
     ("fetch", "not modified"): _annotated(NOT_MODIFIED),
     ("extract", "gave up"): _annotated("extractTimeout", "extractFailed"),
     ("extract", "links dropped"): _links_dropped,
+    ("extract", "sitemaps with faults"): _annotated(SITEMAP_BROKEN),
+    ("extract", "faults in sitemaps"): lambda kind: sum(sum(faults_in(note).values()) for note in kind.annotations),
     ("write", "records"): lambda kind: int(kind.has_record),
     ("write", "revisits"): _annotated(WARC_REVISIT),
     ("disposition", "answered after retries"): lambda kind: _is_retried(kind) if kind.status > 0 else 0,

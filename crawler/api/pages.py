@@ -13,6 +13,7 @@ from anabranch.crawler.extract.content_type import XHTML
 from anabranch.crawler.extract.encoding import html_in_utf8, plain_as_text
 from anabranch.crawler.extract.html import Tree, parsed
 from anabranch.crawler.extract.links import Link
+from anabranch.crawler.fetch.mime import content_type_of
 from anabranch.crawler.fetch.response import Body, Response, header_fields
 from anabranch.crawler.outcomes.status import describe
 from anabranch.crawler.processors.disposition import decide
@@ -100,12 +101,12 @@ class Page:
 
         Of a document that is nested beyond reason it has only the title, links and styles.
         """
-        return parsed(self.content, self.headers.get("Content-Type", ""))
+        return parsed(self.content, content_type_of(self.headers))
 
     @cached_property
     def text(self) -> str:
         """The source of the page, decoded: in the encoding that the server or an HTML document names, else UTF-8."""
-        content_type = self.headers.get("Content-Type", "")
+        content_type = content_type_of(self.headers)
         if self.mime in _HTML:
             return html_in_utf8(self.content, content_type).text.decode("utf-8", "replace")
         return plain_as_text(self.content, content_type)

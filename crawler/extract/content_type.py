@@ -1,4 +1,4 @@
-"""The kind of a document, by media type or by its first bytes."""
+"""The kind of a document, by its MIME type or by its first bytes."""
 
 from __future__ import annotations
 
@@ -35,59 +35,80 @@ class DocumentKind(Enum):
     HTML = "html"
     CSS = "css"
     SCRIPT = "script"
-    XML = "xml"  #: a sitemap or a feed, or nothing
+    XML = "xml"  #: by its root: a sitemap or feed, a page, or only its style sheets
     TEXT = "text"  #: a list of URLs, or nothing
+    GZIP = "gzip"  #: a packed sitemap, or nothing
 
 
 XHTML = "application/xhtml+xml"
+_SCRIPTS = frozenset(
+    f"{top}/{name}"
+    for top in ("application", "text")
+    for name in ("javascript", "x-javascript", "ecmascript", "x-ecmascript", "json")
+) | {"text/jscript", "text/livescript", *(f"text/javascript1.{minor}" for minor in range(6))}
 _BY_TYPE = {
     "text/html": DocumentKind.HTML,
     XHTML: DocumentKind.HTML,
     "text/css": DocumentKind.CSS,
     "text/plain": DocumentKind.TEXT,
-    "text/xml": DocumentKind.XML,
-    "text/javascript": DocumentKind.SCRIPT,
-    **{f"application/{name}": DocumentKind.XML for name in ["xml", "rss+xml", "atom+xml", "rdf+xml", "gzip", "x-gzip"]},
-    **{
-        f"application/{name}": DocumentKind.SCRIPT
-        for name in ["javascript", "x-javascript", "ecmascript", "json", "ld+json", "manifest+json"]
-    },
+    **dict.fromkeys(["text/xml", "application/xml"], DocumentKind.XML),
+    **dict.fromkeys(["application/gzip", "application/x-gzip"], DocumentKind.GZIP),
+    **dict.fromkeys(_SCRIPTS, DocumentKind.SCRIPT),
 }
-#: Types without a meaning. Browsers sniff only the first four; servers send the last for unknown types.
-_UNKNOWN = frozenset({"", "unknown/unknown", "application/unknown", "*/*", "application/octet-stream"})
+#: By the end of the type.
+_BY_SUFFIX = (("+xml", DocumentKind.XML), ("+json", DocumentKind.SCRIPT))
+#: Types without a meaning. Browsers sniff only the first three; servers send the others for unknown types.
+_UNKNOWN = frozenset({"", "unknown/unknown", "application/unknown", "application/octet-stream", "binary/octet-stream"})
 
 #: How HTML begins (https://mimesniff.spec.whatwg.org/#identifying-a-resource-with-an-unknown-mime-type).
 _HTML_START = re.compile(
     rb"\s*+(?:<!--|<(?:!doctype\s+html|html|head|script|iframe|h1|div|font|table|a|style|title|b|body|br|p)[\s>])",
     re.IGNORECASE,
 )
-_STARTS = ((b"<?xml", DocumentKind.XML), (b"\x1f\x8b", DocumentKind.XML))
+#: Bytes that no text has (https://mimesniff.spec.whatwg.org/#binary-data-byte), and marks of texts in UTF-16, which have them.
+_BINARY = re.compile(rb"[\x00-\x08\x0b\x0e-\x1a\x1c-\x1f]")
+_UTF_16 = (b"\xff\xfe", b"\xfe\xff")
+#: How a gzipped document begins, which may unpack to fifty megabytes.
+GZIP = b"\x1f\x8b"
+#: Documents for printers are texts, too, and are none of ours.
+_PRINTED = (b"%PDF-", b"%!PS-Adobe-")
+#: How a style sheet begins, behind its comments: with an at-rule, or a selector and its first declaration.
+_CSS_START = re.compile(
+    rb"(?:\s++|/\*.*?\*/)*+(?:@[a-z-]++[\s\"'({]|[^\s{}<;=()\"'`@][^{}<;=()\"'`]{0,500}\{\s*+(?:/\*.*?\*/\s*+)*+(?:--)?[a-z_-][\w-]*+\s*+:)",
+    re.IGNORECASE | re.DOTALL,
+)
+#: How much of a document the standard looks at.
 _SNIFFED_BYTES = 1445
 
 
-@remembered(32)  # most sites send one or two
-def media_type(content_type: str) -> str:
-    """The type and subtype of a `Content-Type` field, in lower case."""
-    return content_type.partition(";")[0].strip().lower()
+def is_named(essence: str) -> bool:
+    """Whether a MIME type says how to read a document."""
+    return essence not in _UNKNOWN
 
 
-def is_known(content_type: str) -> bool:
-    """Whether the field names a type of document."""
-    return media_type(content_type) not in _UNKNOWN
+def kind_named(essence: str) -> DocumentKind | None:
+    """How documents of a MIME type are read; None if they are not. A named type is believed, as browsers do."""
+    return _BY_TYPE.get(essence) or next((kind for suffix, kind in _BY_SUFFIX if essence.endswith(suffix)), None)
 
 
-def kind_of(content_type: str, start: bytes, *, may_sniff: bool = True) -> DocumentKind | None:
-    """How to read a document; None if it is not read.
+def kind_sniffed(
+    start: bytes, *, may_be_script: bool = True, is_embedded: bool = False, path: str = ""
+) -> DocumentKind | None:
+    """How to read a document without a type, by its beginning; None if it is not read.
 
-    A named type is believed, as browsers do. `start`, the beginning of the body, is sniffed if the type is unknown and
-    `may_sniff` (`X-Content-Type-Options: nosniff` forbids it).
+    `may_be_script` is False if the server forbids sniffing (`X-Content-Type-Options: nosniff`). A text that a page embeds
+    (`is_embedded`) is a style sheet if its `path` says so or if it begins like one: that is the default type of the link to it.
     """
-    named = media_type(content_type)
-    if named not in _UNKNOWN:
-        return _BY_TYPE.get(named)
-    if not may_sniff:
-        return None
     start = start[:_SNIFFED_BYTES].removeprefix(b"\xef\xbb\xbf")
-    if _HTML_START.match(start):
-        return DocumentKind.HTML
-    return next((kind for mark, kind in _STARTS if start.lstrip().startswith(mark)), None)
+    if may_be_script:
+        if _HTML_START.match(start):
+            return DocumentKind.HTML
+        if start.lstrip().startswith(b"<?xml"):
+            return DocumentKind.XML
+        if start.startswith(GZIP):
+            return DocumentKind.GZIP
+    if start.startswith(_PRINTED) or (not start.startswith(_UTF_16) and _BINARY.search(start)):
+        return None
+    if may_be_script and is_embedded and (path.lower().endswith(".css") or _CSS_START.match(start)):
+        return DocumentKind.CSS
+    return DocumentKind.TEXT

@@ -14,15 +14,18 @@ from typing import NamedTuple
 
 import webencodings
 
-from anabranch.crawler.extract.content_type import remembered
+from anabranch.crawler.fetch.mime import mime_type
 
 UTF_8 = "utf-8"
 #: The note of a guess in `crawl.log`; the name of the encoding follows.
 GUESSED = "charsetGuess:"
 
-_CHARSET = re.compile(r";\s*charset\s*=\s*[\"']?\s*([^\s;\"']+)", re.IGNORECASE)
 _META_CHARSET = re.compile(rb"<meta[\s/][^>]*?charset\s*=\s*[\"']?\s*([^\s;\"'/>]+)", re.IGNORECASE)
-_XML_ENCODING = re.compile(rb"\A<\?xml[^>]*?\sencoding\s*=\s*[\"']([^\"'>]{1,100})[\"']")
+_XML_ENCODING = re.compile(rb"<\?xml\s[^>]*?encoding\s*=\s*[\"']?\s*([\w.:-]{1,100})", re.IGNORECASE)
+#: UTF-16 without a mark: two characters of ASCII, the first a bracket or white space.
+_UNMARKED = MappingProxyType(
+    {"utf-16le": re.compile(rb"[<\s]\0[!-~\s]\0"), "utf-16be": re.compile(rb"\0[<\s]\0[!-~\s]")}
+)
 _COMMENT = re.compile(rb"<!--.*?(?:-->|\Z)", re.DOTALL)
 _CSS_CHARSET = re.compile(rb'\A@charset "([^"]{1,100})";')
 #: How far the standard searches for a `meta`, and how far we do where it finds none: browsers read such a page a second time.
@@ -147,7 +150,7 @@ def _in_utf8(
 ) -> Decoded:
     mark = next((mark for mark in _BOMS if body.startswith(mark)), b"")
     body, is_guessed = body[len(mark) :], False
-    encoding = _BOMS.get(mark) or _declared_by_header(content_type) or declared_inside(body)
+    encoding = _BOMS.get(mark) or encoding_of_label(mime_type(content_type).charset or "") or declared_inside(body)
     if encoding is None:
         encoding = UTF_8 if _is_utf8(body) else _guessed(body, top_domain)
         is_guessed = encoding != UTF_8
@@ -156,10 +159,23 @@ def _in_utf8(
     return Decoded(decode(body, encoding).encode(UTF_8, "replace"), encoding, is_guessed)
 
 
-@remembered(32)  # most sites send one or two
-def _declared_by_header(content_type: str) -> str | None:
-    label = _CHARSET.search(content_type)
-    return None if label is None else encoding_of_label(label[1])
+def xml_codec(start: bytes, content_type: str) -> tuple[str, bytes, bool]:
+    """Python's codec for an XML document, its byte order mark, and whether its encoding is known; UTF-8 if it is not.
+
+    The mark counts before the header, the header before the declaration (RFC 7303). `start` may have a text before that.
+    """
+    for mark, encoding in _BOMS.items():
+        if start.startswith(mark):
+            return encoding, mark, True
+    for encoding, sign in _UNMARKED.items():
+        if sign.match(start):
+            return encoding, b"", True
+    declared = _XML_ENCODING.search(start, 0, _PRESCAN_BYTES) or _META_CHARSET.search(start, 0, _PRESCAN_BYTES)
+    charset = mime_type(content_type).charset
+    known = encoding_of_label(charset or "") or (None if declared is None else _readable_as_ascii(declared[1]))
+    if known is None or known == "replacement":
+        return UTF_8, b"", not (charset or declared)
+    return (UTF_8 if known in _UTF_16 else _CODECS.get(known, known)), b"", True  # it was readable as ASCII
 
 
 def _declared_by_html(body: bytes) -> str | None:

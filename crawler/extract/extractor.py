@@ -19,12 +19,22 @@ from typing import IO, TYPE_CHECKING, Any
 
 import structlog
 
-from anabranch.crawler.extract.content_type import DocumentKind, is_known, kind_of
+from anabranch.crawler.extract.content_type import DocumentKind
 from anabranch.crawler.extract.helper import LENGTH
 from anabranch.crawler.extract.links import ExtractOptions, Found, Link, Reference
 from anabranch.crawler.extract.nesting import LIGHT_BYTES, is_light
-from anabranch.crawler.extract.reading import Document, header_links, is_read, read
+from anabranch.crawler.extract.reading import (
+    MARKUP,
+    Document,
+    DocumentHead,
+    header_links,
+    is_harmless_xml,
+    kind_of,
+    may_be_read,
+    read,
+)
 from anabranch.crawler.extract.resolver import LinkResolver, gathered, merged
+from anabranch.crawler.fetch.mime import content_type_of, mime_type
 from anabranch.crawler.runtime import child_command
 from anabranch.crawler.urls.parsing import canonical
 
@@ -42,8 +52,6 @@ TIMED_OUT = "extractTimeout"
 FAILED = "extractFailed"
 NO_URL = "noURL"
 
-#: How a gzipped document begins, which may unpack to fifty megabytes.
-_GZIP = b"\x1f\x8b"
 #: The largest message of a helper: a thousand links of 8 KiB.
 _MAX_MESSAGE_BYTES = 16 << 20
 _RECEIVE_BYTES = 256 * 1024
@@ -74,17 +82,16 @@ class Extractor:
         return found
 
     async def _body(self, response: Response, url: str, hops: str) -> Found:
-        content_type = _first(response.headers, "Content-Type")
-        is_named = is_known(content_type)
-        if is_named and not is_read(kind_of(content_type, b""), self._options, hops):
+        content_type = content_type_of(response.headers)
+        if not may_be_read(mime_type(content_type).essence, self._options, hops):
             return Found([])  # without looking at its bytes
         body, is_cut = response.content(min(LIGHT_BYTES, self._options.max_content_bytes))
         no_sniff = _first(response.headers, "X-Content-Type-Options").strip().lower() == "nosniff"
-        kind = kind_of(content_type, body, may_sniff=is_named or not no_sniff)
-        if kind is None or not is_read(kind, self._options, hops):
+        kind = kind_of(DocumentHead(content_type, url, hops, may_sniff=not no_sniff), body, self._options)
+        if kind is None:
             return Found([])
         document = Document(kind, body, url=url, content_type=content_type, hops=hops)
-        is_harmless = is_light(body) if kind is DocumentKind.HTML else kind is not DocumentKind.XML or body[:2] != _GZIP
+        is_harmless = is_harmless_xml(document) if kind in MARKUP else kind is not DocumentKind.HTML or is_light(body)
         if (is_cut and len(body) < self._options.max_content_bytes) or not is_harmless:
             limit = self._options.max_content_bytes
             without_body = document._replace(body=b"")

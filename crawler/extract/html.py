@@ -16,7 +16,7 @@ from urllib.parse import urljoin
 
 from selectolax.lexbor import LexborDocumentOptions, LexborHTMLParser, LexborNode, SelectolaxError, create_tag
 
-from anabranch.crawler.extract.content_type import XHTML, media_type
+from anabranch.crawler.extract.content_type import XHTML
 from anabranch.crawler.extract.css_js import css_links, speculative_links
 from anabranch.crawler.extract.encoding import Decoded, html_in_utf8, query_in
 from anabranch.crawler.extract.links import (
@@ -34,6 +34,7 @@ from anabranch.crawler.extract.links import (
 )
 from anabranch.crawler.extract.nesting import tame
 from anabranch.crawler.extract.resolver import LinkResolver, gathered
+from anabranch.crawler.fetch.mime import mime_type
 from anabranch.crawler.urls.parsing import canonical, host_of
 
 #: The attributes of an element as written; None: without a value.
@@ -46,17 +47,22 @@ EMBEDDED: Mapping[str, tuple[tuple[str, str], ...]] = MappingProxyType(
     {
         tag: tuple((name, f"{tag}/@{name}") for name in names)
         for tag, names in {
-            **dict.fromkeys(
-                ["img", "script", "iframe", "frame", "source", "audio", "track", "embed", "input"], ("src",)
-            ),
+            **dict.fromkeys(["img", "iframe", "frame", "source", "audio", "track", "embed", "input"], ("src",)),
+            "script": ("src", "href", _XLINK),  # the latter two in SVG
             "video": ("src", "poster"),
-            "image": ("href", _XLINK),
-            "use": ("href", _XLINK),
+            **dict.fromkeys(["image", "use", "feimage"], ("href", _XLINK)),
+            "mglyph": ("src",),
         }.items()
     }
 )
+#: Elements of MathML, each of which may be a link.
+_MATHML = frozenset(
+    {"math", "maction", "menclose", "merror", "mfenced", "mfrac", "mi", "mmultiscripts", "mn", "mo", "mover", "mpadded"}
+    | {"mphantom", "mroot", "mrow", "ms", "msqrt", "mstyle", "msub", "msubsup", "msup", "mtable", "mtd", "mtext", "mtr"}
+    | {"munder", "munderover", "semantics"}
+)
 #: Elements that lead to other pages, and the contexts of their links.
-ANCHORS = MappingProxyType({"a": "a/@href", "area": "area/@href"})
+ANCHORS = MappingProxyType({tag: f"{tag}/@href" for tag in ("a", "area", *_MATHML)})
 #: Attributes from which scripts load images later (Heritrix's list).
 DATA_URLS = ("data-src", "data-original", "data-lazy", "data-src-small", "data-src-medium", "data-full-src")
 DATA_CANDIDATES = ("data-srcset", "data-original-set", "data-lazy-srcset")
@@ -109,7 +115,7 @@ def parsed(body: bytes, content_type: str) -> Tree:
 def _as_page(body: bytes, content_type: str, url: str = "") -> Decoded:
     """In UTF-8, as HTML."""
     page = html_in_utf8(body, content_type, host_of(url).rpartition(".")[2] if url else "")
-    if media_type(content_type) == XHTML:
+    if mime_type(content_type).essence == XHTML:
         page = page._replace(text=_SELF_CLOSED_RAW.sub(rb"<\1\2></\1>", page.text))
     return page
 
@@ -273,10 +279,10 @@ def _one_or_more(text: str) -> Iterable[str]:
 
 
 def anchored(tag: str, attributes: Attributes) -> Reference | None:
-    """The link of `a` or `area`. An empty `href` is the page itself. SVG's `a` may have `xlink:href`."""
+    """The link of `a`, `area` or an element of MathML. An empty one is the page itself. All but `area` may use `xlink:href`."""
     text = attributes.get("href")
     if text is None:
-        text = attributes.get(_XLINK) if tag == "a" else None
+        text = attributes.get(_XLINK) if tag != "area" else None
         if text is None and "href" not in attributes:
             return None
     context = ANCHORS[tag]
@@ -345,7 +351,9 @@ RULED: Mapping[str, Callable[[Attributes, ExtractOptions], Iterator[Reference]]]
 
 #: The tags that a flattened document keeps.
 NEEDED = frozenset(
-    tag.encode() for tag in (*EMBEDDED, *RULED, *ANCHORS, "base", "style") if tag not in ("image", "use")
+    tag.encode()
+    for tag in (*EMBEDDED, *RULED, *ANCHORS, "base", "style")
+    if tag not in ("image", "use", "mglyph", *_MATHML)
 )
 #: All elements that the reader handles by name.
 _NAMED = (*EMBEDDED, *RULED, *ANCHORS, "base", "style", "template")

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import NamedTuple
 
 
@@ -53,6 +55,33 @@ class Link(NamedTuple):
     url: str  #: absolute and canonical
     hop: str  #: L page, E embedded, R redirect, X from a script, I from a header, M sitemap, S form
     context: str = ""  #: its place: `a/@href`, `img/@srcset`, `css`, `Location`, `sitemap` …
+
+
+#: The annotation of a sitemap or feed with faults. Their numbers and kinds follow: `sitemapBroken:1references+2tags`.
+SITEMAP_BROKEN = "sitemapBroken:"
+#: The kinds of faults, in words.
+FAULTS: Mapping[str, str] = MappingProxyType(
+    {
+        "attributes": "bad attributes",
+        "before": "texts before the document",
+        "bytes": "bad bytes",
+        "controls": "control characters",
+        "encoding": "unknown encodings",
+        "entities": "declarations of entities",
+        "nesting": "ends of reading by too many levels",
+        "references": "bad references",
+        "tags": "bad tags",
+        "urls": "URLs that cannot be read",
+    }
+)
+_FAULT = re.compile(r"([0-9]{1,9})([a-z]+)")
+
+
+def faults_in(note: str) -> dict[str, int]:
+    """The numbers of faults in an annotation, by kind; empty if it is another one."""
+    if not note.startswith(SITEMAP_BROKEN):
+        return {}
+    return {kind: int(number) for number, kind in _FAULT.findall(note) if kind in FAULTS}
 
 
 class Found(NamedTuple):

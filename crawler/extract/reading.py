@@ -6,11 +6,19 @@ import re
 from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, NamedTuple
 
-from anabranch.crawler.extract.content_type import DocumentKind
+from anabranch.crawler.extract.content_type import (
+    GZIP,
+    XHTML,
+    DocumentKind,
+    is_named,
+    kind_named,
+    kind_sniffed,
+)
 from anabranch.crawler.extract.css_js import css_links, speculative_links
 from anabranch.crawler.extract.encoding import css_as_text, plain_as_text
 from anabranch.crawler.extract.html import read_html
 from anabranch.crawler.extract.links import (
+    EMBED,
     INFERRED,
     REDIRECT,
     ExtractOptions,
@@ -19,8 +27,18 @@ from anabranch.crawler.extract.links import (
     hop_of_rel,
     refresh_url,
 )
-from anabranch.crawler.extract.resolver import LinkResolver, gathered
-from anabranch.crawler.extract.sitemaps import MAX_URLS, is_sitemap, sitemap_links
+from anabranch.crawler.extract.nesting import is_light
+from anabranch.crawler.extract.resolver import LinkResolver, gathered, merged
+from anabranch.crawler.extract.sitemaps import (
+    MAX_URLS,
+    begins_like_one,
+    is_expected,
+    is_sitemap,
+    opened,
+    sitemap_links,
+)
+from anabranch.crawler.extract.xml_reader import PAGES, as_html
+from anabranch.crawler.fetch.mime import mime_type
 
 if TYPE_CHECKING:
     from anabranch.crawler.fetch.response import Headers
@@ -81,15 +99,53 @@ def link_links(text: str) -> Iterator[Reference]:
         position = rest.end() if rest is not None else len(text)
 
 
-def is_read(kind: DocumentKind | None, options: ExtractOptions, hops: str) -> bool:
-    """Whether documents of this kind, found by these hops, are read."""
-    if kind is DocumentKind.HTML:  # first: most documents are
+#: The kinds that `_read_xml` reads.
+MARKUP = (DocumentKind.XML, DocumentKind.GZIP)
+
+
+def may_be_read(essence: str, options: ExtractOptions, hops: str) -> bool:
+    """Whether a document of this MIME type, found by these hops, may be one that is read: its beginning decides then."""
+    kind = kind_named(essence)
+    if kind is DocumentKind.HTML or not is_named(essence) or _is_read(kind, options):
         return True
+    return options.sitemaps and (is_expected(hops) or essence.startswith(("text/", "application/")))
+
+
+class DocumentHead(NamedTuple):
+    """What is known of a document before it is read."""
+
+    content_type: str  #: the `Content-Type` fields, combined
+    url: str  #: canonical
+    hops: str  #: how it was found
+    may_sniff: bool = True  #: the server does not forbid it
+
+
+def kind_of(head: DocumentHead, start: bytes, options: ExtractOptions) -> DocumentKind | None:
+    """How to read a document that begins with `start`; None if it is not read.
+
+    A named type is believed, as browsers do, with one exception: what was requested as a sitemap, or begins as only sitemaps
+    and feeds do, is read as one. A document without a type is sniffed.
+    """
+    essence = mime_type(head.content_type).essence
+    if is_named(essence):
+        kind = kind_named(essence)
+    else:
+        is_embedded = head.hops.rstrip(REDIRECT).endswith(EMBED)
+        path = head.url.partition("?")[0]
+        kind = kind_sniffed(start, may_be_script=head.may_sniff, is_embedded=is_embedded, path=path)
+    if options.sitemaps and kind not in MARKUP and begins_like_one(start, head.content_type, head.hops):
+        return DocumentKind.GZIP if start.startswith(GZIP) else DocumentKind.XML
+    return kind if _is_read(kind, options) else None
+
+
+def _is_read(kind: DocumentKind | None, options: ExtractOptions) -> bool:
     if kind is DocumentKind.CSS:
         return options.css
     if kind is DocumentKind.SCRIPT:
         return options.speculative
-    return options.sitemaps and (kind is DocumentKind.XML or (kind is DocumentKind.TEXT and hops.endswith("M")))
+    if kind is DocumentKind.GZIP:
+        return options.sitemaps
+    return kind is DocumentKind.HTML or kind is DocumentKind.XML
 
 
 class Document(NamedTuple):
@@ -98,24 +154,49 @@ class Document(NamedTuple):
     kind: DocumentKind
     body: bytes  #: decoded
     url: str  #: canonical
-    content_type: str = ""  #: the header field
+    content_type: str = ""  #: the header fields, combined
     hops: str = ""  #: how it was found
 
 
 def read(document: Document, options: ExtractOptions, resolver: LinkResolver | None = None) -> Found:
     """The links of the document, and its annotations."""
     kind, body, content_type = document.kind, document.body, document.content_type
-    if kind is DocumentKind.HTML:
+    is_html = kind is DocumentKind.HTML
+    if is_html and mime_type(content_type).essence != XHTML:
         return read_html(body, content_type, document.url, options, resolver)
-    notes: tuple[str, ...] = ()
-    limit = options.max_outlinks
+    resolver = LinkResolver() if resolver is None else resolver
+    if is_html or kind in MARKUP:
+        return _read_xml(document, options, resolver)
     references: Iterable[Reference] = ()
     if kind is DocumentKind.CSS:
         references = css_links(css_as_text(body, content_type))
     elif kind is DocumentKind.SCRIPT:
         references = speculative_links(plain_as_text(body, content_type))
-    elif is_sitemap(body, document.hops):
-        references, notes = sitemap_links(body)
-        limit = MAX_URLS
-    links, dropped = gathered(references, document.url, limit, LinkResolver() if resolver is None else resolver)
-    return Found(links, dropped, notes=notes)
+    links, dropped = gathered(references, document.url, options.max_outlinks, resolver)
+    return Found(links, dropped)
+
+
+def is_harmless_xml(document: Document) -> bool:
+    """Whether an XML document of at most 64 KiB is read within 50 ms: not a packed one, nor a page with thousands of tags."""
+    body = document.body
+    return not body.startswith(GZIP) and (
+        is_light(body) or opened(body, document.content_type).prolog.root not in PAGES
+    )
+
+
+def _read_xml(document: Document, options: ExtractOptions, resolver: LinkResolver) -> Found:
+    """The links of an XML document: of a sitemap or feed, of a page in XHTML, SVG or MathML, and its style sheets."""
+    url = document.url
+    text = opened(document.body, document.content_type)
+    found = Found([])
+    if options.sitemaps and is_sitemap(text, document.hops):
+        references, notes = sitemap_links(text, url)
+        found = Found(*gathered(references, url, MAX_URLS, resolver), notes=notes)
+    elif document.kind is DocumentKind.GZIP or document.body.startswith(GZIP):
+        return found
+    elif document.kind is DocumentKind.HTML or text.prolog.root in PAGES:
+        found = read_html(as_html(text), f"{XHTML};charset=utf-8", url, options, resolver)
+    if sheets := [(sheet, EMBED, "xml-stylesheet/@href") for sheet in text.prolog.stylesheets]:
+        links, _ = gathered(sheets, url, options.max_outlinks, resolver)
+        found = found._replace(links=merged(links, found.links))
+    return found

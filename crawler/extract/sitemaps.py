@@ -1,93 +1,123 @@
-"""Reads sitemaps (https://www.sitemaps.org/protocol.html) and feeds, as streams.
+"""Reads sitemaps (https://www.sitemaps.org/protocol.html) and feeds, broken ones as far as possible.
 
-XML is read by expat, which loads nothing from outside. A document that declares entities is abandoned there. The limits are the
-protocol's: 50,000 URLs, 50 MiB unpacked. All URLs in a sitemap have the hop `M`, and a response after such a hop is read as a
-sitemap if it looks like one; so only the hops have to be remembered, which also limit the depth of an index.
+`xml_reader` finds the elements; the tables here say which of them name a URL. No entity is expanded and nothing is loaded from
+outside. The limits are the protocol's: 50,000 URLs, 50 MiB unpacked. All URLs in a sitemap have the hop `M`, and a response
+after such a hop is read as a sitemap if it begins like one, whatever its type; so only the hops have to be remembered, which
+also limit the depth of an index.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
-from itertools import chain
-from xml.parsers import expat
+from itertools import islice
+from typing import NamedTuple
 
-from anabranch.crawler.extract.links import EMBED, MANIFEST, Link, Reference
+from anabranch.crawler.extract.content_type import GZIP
+from anabranch.crawler.extract.links import EMBED, MANIFEST, REDIRECT, SITEMAP_BROKEN, Link, Reference
+from anabranch.crawler.extract.xml_reader import SITEMAPS, Element, Place, XmlReader, XmlText, decoded, xml_text
 from anabranch.crawler.fetch.decoding import BrokenCoding, gunzipped
 from anabranch.crawler.urls.parsing import MAX_URL_CHARS, canonical
 
 CONTEXT = "sitemap"
 MAX_URLS = 50_000
 MAX_BYTES = 50 << 20
-#: Hops `M` in a row after which nothing is read as a sitemap: robots.txt → index → sitemap → page, and one more index.
+#: Hops `M` after which nothing is read as a sitemap: robots.txt → index → sitemap → page, and one more index. Redirects
+#: between them do not count.
 MAX_DEPTH = 4
+#: The annotation of a sitemap that exceeds a limit.
+CUT = "sitemapCut"
 
 _CHUNK_BYTES = 64 * 1024
-_GZIP = b"\x1f\x8b"
-_UTF_16 = (b"\xff\xfe", b"\xfe\xff")
-#: The beginning of XML, with the mark of UTF-16 or without.
-_XML = (b"<", b"\xff\xfe<\0", b"\xfe\xff\0<")
-#: Byte order mark of UTF-16, or none -> the skipped beginning: white space and marks.
-_IGNORED = {
-    b"": re.compile(rb"\A(?:[ \t\r\n\f\v]|\xef\xbb\xbf)++"),
-    b"\xff\xfe": re.compile(rb"\A(?:[ \t\r\n]\0|\xff\xfe)++"),
-    b"\xfe\xff": re.compile(rb"\A(?:\0[ \t\r\n]|\xfe\xff)++"),
-}
-#: Enough bytes for a whole mark and a whole character of UTF-16.
-_ENOUGH_BYTES = 4
-#: Roots of the XML documents that are read, in lower case.
-_ROOTS = frozenset({"urlset", "sitemapindex", "rss", "feed", "rdf"})
 _SNIFFED_BYTES = 2048
+_URL_IN_LIST = re.compile(rb"(?<!\S)http\S*+", re.IGNORECASE)
 _URL_LINE = re.compile(rb"\s*+https?://[^\s<>]++[ \t]*+(?:[\r\n]|\Z)", re.IGNORECASE)
+_PAGE = re.compile(rb"(?:\s|\xef\xbb\xbf)*+<(?:!doctype\s++html|html)[\s>]", re.IGNORECASE)
+#: How a feed or sitemap begins that is sent as HTML, behind comments, declarations and white space
+#: (https://mimesniff.spec.whatwg.org/#rules-for-distinguishing-if-a-resource-is-a-feed-or-html, which has no sitemaps).
+_BEGINNING = re.compile(
+    rb"(?:\s++|\xef\xbb\xbf|<!--.*?-->|<\?[^>]*+>|<![^->][^>\[]*+(?:\[[^\]]*+\]\s*+)?>)*+<(?:rss|feed|rdf:rdf|urlset|sitemapindex)[\s>:]",
+    re.IGNORECASE | re.DOTALL,
+)
 
-#: (parent, element) with a URL as text.
-_TEXTS = frozenset({("url", "loc"), ("sitemap", "loc"), ("item", "link"), ("channel", "link")})
-#: (parent, element) -> the attribute that is a URL, and its hop.
-_ATTRIBUTES = {
-    ("url", "link"): ("href", MANIFEST),  # xhtml:link, the page in other languages
-    ("feed", "link"): ("href", MANIFEST),
-    ("entry", "link"): ("href", MANIFEST),
-    ("item", "enclosure"): ("url", EMBED),
+
+class _Naming(NamedTuple):
+    """How an element names a URL."""
+
+    hop: str
+    attribute: bytes = b""  #: empty: by its text
+
+
+#: The places of URLs. (The namespaces of images and videos are marked by a colon: see `xml_reader`.)
+_NAMINGS: Mapping[Place, tuple[_Naming, ...]] = {
+    ("url", "loc"): (_Naming(MANIFEST),),
+    ("sitemap", "loc"): (_Naming(MANIFEST),),
+    ("url", "link"): (_Naming(MANIFEST, b"href"),),  # xhtml:link, the page in other languages
+    ("image:", "loc"): (_Naming(EMBED),),
+    **{("video:", name): (_Naming(EMBED),) for name in ("thumbnail_loc", "content_loc", "player_loc")},
+    ("item", "link"): (_Naming(MANIFEST), _Naming(MANIFEST, b"href")),  # the latter is Atom's
+    ("channel", "link"): (_Naming(MANIFEST), _Naming(MANIFEST, b"href")),
+    ("item", "guid"): (_Naming(MANIFEST),),
+    ("item", "enclosure"): (_Naming(EMBED, b"url"),),
+    ("image", "url"): (_Naming(EMBED),),
+    **{(parent, "image:"): (_Naming(EMBED, b"href"),) for parent in ("channel", "item")},
+    **{
+        (parent, name): (_Naming(EMBED, b"url"),)
+        for parent in ("item", "entry", "group")
+        for name in ("content", "thumbnail")
+    },
+    ("content", "thumbnail"): (_Naming(EMBED, b"url"),),
+    ("feed", "link"): (_Naming(MANIFEST, b"href"),),
+    ("entry", "link"): (_Naming(MANIFEST, b"href"),),
+    ("entry", "content"): (_Naming(EMBED, b"src"), _Naming(EMBED, b"url")),
+    ("feed", "logo"): (_Naming(EMBED),),
+    ("feed", "icon"): (_Naming(EMBED),),
 }
-_MAX_NESTING = 64
-#: The parser's errors; the latter two for the encoding that a document names.
-_UNREADABLE = (expat.ExpatError, LookupError, ValueError)
+_WANTED = {place: any(not naming.attribute for naming in namings) for place, namings in _NAMINGS.items()}
+_RECORDS = frozenset({"url", "sitemap", "item", "entry"})
+_GUID = ("item", "guid")
+_ENTITY = re.compile(r"&[A-Za-z_][\w.-]*;")
+_WEB = ("http://", "https://")
 
 
-class _Refused(Exception):
-    """The rest of the document is not read: it declares entities, or is nested too deeply, or its root is known."""
+def is_expected(hops: str) -> bool:
+    """Whether a document that was found by these hops was requested as a sitemap, and may still be one."""
+    return 0 < _depth(hops) < MAX_DEPTH
 
 
-def is_sitemap(body: bytes, hops: str) -> bool:
-    """Whether a document that was found by these hops is a sitemap or feed: XML by its root, a list of URLs after an `M`."""
-    depth = len(hops) - len(hops.rstrip(MANIFEST))
-    if depth >= MAX_DEPTH:
+def _depth(hops: str) -> int:
+    """The hops `M` at the end, redirects between and behind them left out."""
+    return hops[len(hops.rstrip(MANIFEST + REDIRECT)) :].count(MANIFEST)
+
+
+def begins_like_one(start: bytes, content_type: str, hops: str) -> bool:
+    """Whether a document of another type is a sitemap or feed, by its beginning.
+
+    One that was requested as a sitemap may be packed, a list, or have a text before it; another one begins with its root.
+    """
+    if _PAGE.match(start):  # most are
         return False
-    chunks = unpacked(body, MAX_BYTES)
-    start = _beginning(chunks)
-    if start.startswith(_XML):
-        return _root(start, chunks).lower() in _ROOTS
-    start = start[:_SNIFFED_BYTES]
-    if start.startswith(_UTF_16):
-        start = start[2:].replace(b"\0", b"")  # near enough
-    return depth > 0 and _URL_LINE.match(start) is not None
+    if not is_expected(hops):
+        return _depth(hops) < MAX_DEPTH and _BEGINNING.match(start) is not None
+    return start.startswith(GZIP) or is_sitemap(xml_text((start,), content_type, MAX_BYTES), hops)
 
 
-def _root(first: bytes, rest: Iterable[bytes]) -> str:
-    """The name of an XML document's root; empty without one."""
-    names: list[str] = []
+def opened(body: bytes, content_type: str) -> XmlText:
+    """The text of a document, perhaps gzipped, of at most 50 MiB."""
+    return xml_text(unpacked(body, MAX_BYTES) if body.startswith(GZIP) else (body,), content_type, MAX_BYTES)
 
-    def stop(name: str, _: object) -> None:
-        names.append(name.rpartition(" ")[2])
-        raise _Refused
 
-    parser = expat.ParserCreate(namespace_separator=" ")
-    parser.StartElementHandler = stop
-    with suppress(*_UNREADABLE, _Refused):
-        for chunk in chain((first,), rest):
-            parser.Parse(chunk)
-    return names[0] if names else ""
+def is_sitemap(text: XmlText, hops: str) -> bool:
+    """Whether a document that was found by these hops is a sitemap or feed: XML by its root, a list of URLs after an `M`."""
+    if _depth(hops) >= MAX_DEPTH:
+        return False
+    return text.prolog.root in SITEMAPS or (is_expected(hops) and _is_list(text))
+
+
+def _is_list(text: XmlText) -> bool:
+    return not text.prolog.root and _URL_LINE.match(text.data[:_SNIFFED_BYTES]) is not None
 
 
 def robots_links(urls: Iterable[str], base: str) -> list[Link]:
@@ -96,103 +126,72 @@ def robots_links(urls: Iterable[str], base: str) -> list[Link]:
     return [Link(url, MANIFEST, "robots.txt") for url in dict.fromkeys(found) if url is not None]
 
 
-def sitemap_links(body: bytes) -> tuple[list[Reference], tuple[str, ...]]:
-    """The URLs in a sitemap or feed, perhaps gzipped, and annotations: `sitemapCut` by a limit, `sitemapBroken` by an error.
+def sitemap_links(text: XmlText, url: str) -> tuple[list[Reference], tuple[str, ...]]:
+    """The URLs in a sitemap or feed, and its annotations, `CUT` and `SITEMAP_BROKEN`. `url` is its own.
 
-    URLs before an error count. Cost: linear, about 50 ms a MB; memory: the URLs.
+    Cost: linear, 25 ms a MB of a plain sitemap, 60 of a feed; memory: the document and the URLs.
     """
-    chunks = unpacked(body, MAX_BYTES)
-    first = _beginning(chunks)
-    if first.startswith(_XML):
-        return _XmlReader().read(first, chunks)
-    text = (first + b"".join(chunks))[:MAX_BYTES]
-    if text.startswith(_UTF_16):
-        text = text.decode("utf-16", "replace").encode()
-    lines = text.removeprefix(b"\xef\xbb\xbf").split()
-    urls = [line.decode("utf-8", "replace") for line in lines if line[:4].lower() == b"http"]
-    return [(url, MANIFEST, CONTEXT) for url in urls[:MAX_URLS]], ("sitemapCut",) if len(urls) > MAX_URLS else ()
+    if _is_list(text):
+        lines = list(islice(_URL_IN_LIST.finditer(text.data), MAX_URLS + 1))
+        references: list[Reference] = [
+            (decoded(line[0], Counter(), is_literal=True), MANIFEST, CONTEXT) for line in lines[:MAX_URLS]
+        ]
+        return references, (CUT,) if text.is_cut or len(lines) > MAX_URLS else ()
+    reader = XmlReader(text, url, _WANTED, _RECORDS)
+    references = list(islice(_references(reader, has_entities=text.declares), MAX_URLS + 1))
+    is_cut = text.is_cut or len(references) > MAX_URLS
+    return references[:MAX_URLS], (*((CUT,) if is_cut else ()), *_notes_of(reader.faults, text))
 
 
-def _beginning(chunks: Iterator[bytes]) -> bytes:
-    """The first chunks, without white space and marks before the first character; UTF-16 keeps one mark for the parser."""
-    start = b""
-    for chunk in chunks:
-        start += chunk
-        mark = start[:2] if start.startswith(_UTF_16) else b""
-        start = mark + _IGNORED[mark].sub(b"", start, count=1)
-        if len(start) >= _ENOUGH_BYTES:
-            break
-    return start
+def _notes_of(faults: Counter[str], text: XmlText) -> tuple[str, ...]:
+    """The annotation of a document with faults: `sitemapBroken:1references+2tags`."""
+    faults["before"] += text.prolog.before > 0
+    faults["entities"] += text.declares
+    faults["encoding"] += not text.has_known_encoding
+    faults["tags"] -= text.is_cut  # what the cut left open
+    named = "+".join(f"{number}{kind}" for kind, number in sorted(faults.items()) if number > 0)
+    return (SITEMAP_BROKEN + named,) if named else ()
+
+
+def _references(reader: XmlReader, *, has_entities: bool) -> Iterator[Reference]:
+    """The URLs that the elements name. One that may hold an entity of the document's own is left out."""
+    faults, left_chars = reader.faults, MAX_BYTES
+    for element in reader:
+        for naming in _NAMINGS[element.place]:
+            url = _url_of(element, naming, faults)
+            if not url:
+                continue
+            if element.base is not None:
+                url = canonical(url, element.base) or url
+                left_chars -= len(url)  # a long base makes many long URLs of a short document
+            if len(url) > MAX_URL_CHARS or left_chars < 0 or (has_entities and _ENTITY.search(url)):
+                faults["urls"] += 1
+                continue
+            yield url, naming.hop, CONTEXT
+        if element.text is None:
+            faults["urls"] += 1
+
+
+def _url_of(element: Element, naming: _Naming, faults: Counter[str]) -> str:
+    """The URL that an element names in one way; empty without one."""
+    if naming.attribute:
+        return decoded(element.attributes.get(naming.attribute, b""), faults).strip()
+    url = (element.text or "").strip()
+    return "" if element.place == _GUID and not _is_permalink(url, element.attributes) else url
+
+
+def _is_permalink(guid: str, attributes: Mapping[bytes, bytes]) -> bool:
+    """Whether a feed says that a guid is a URL; by default it is, but many are not."""
+    said = attributes.get(b"ispermalink", b"").strip().lower()
+    return said == b"true" or (said != b"false" and guid.lower().startswith(_WEB))
 
 
 def unpacked(body: bytes, limit: int) -> Iterator[bytes]:
-    """The body in chunks, gzip members unpacked, at most `limit` bytes (and a chunk more). A broken member ends it."""
+    """A gzipped body in chunks, at most `limit` bytes (and a chunk more). A broken member ends it."""
     chunks = (body[start : start + _CHUNK_BYTES] for start in range(0, len(body), _CHUNK_BYTES))
     with suppress(BrokenCoding):
-        for chunk in gunzipped(chunks) if body.startswith(_GZIP) else chunks:
+        for chunk in gunzipped(chunks):
             yield chunk
             limit -= len(chunk)
             if limit <= 0:
                 return
-
-
-class _XmlReader:
-    """Reads one XML document into references."""
-
-    def __init__(self) -> None:
-        self._references: list[Reference] = []
-        self._path: list[str] = []
-        self._text: list[str] | None = None  # of the element that holds a URL
-        self._chars = 0
-        parser = expat.ParserCreate(namespace_separator=" ")
-        parser.buffer_text = True
-        parser.StartElementHandler = self._start
-        parser.EndElementHandler = self._end
-        parser.CharacterDataHandler = self._characters
-        parser.EntityDeclHandler = self._refuse
-        self._parser = parser
-
-    def read(self, first: bytes, rest: Iterable[bytes]) -> tuple[list[Reference], tuple[str, ...]]:
-        """All references, and annotations."""
-        left = MAX_BYTES - len(first)
-        try:
-            self._parser.Parse(first)
-            for chunk in rest:
-                left -= len(chunk)
-                if left <= 0 or len(self._references) > MAX_URLS:
-                    break
-                self._parser.Parse(chunk)
-            else:
-                self._parser.Parse(b"", True)
-        except (*_UNREADABLE, _Refused):
-            return self._references[:MAX_URLS], ("sitemapBroken",)
-        is_cut = left <= 0 or len(self._references) > MAX_URLS
-        return self._references[:MAX_URLS], ("sitemapCut",) if is_cut else ()
-
-    def _start(self, name: str, attributes: dict[str, str]) -> None:
-        if len(self._path) >= _MAX_NESTING:
-            raise _Refused
-        element = name.rpartition(" ")[2]
-        place = (self._path[-1] if self._path else "", element)
-        self._path.append(element)
-        if place in _TEXTS:
-            self._text, self._chars = [], 0
-        elif place in _ATTRIBUTES:
-            attribute, hop = _ATTRIBUTES[place]
-            if url := attributes.get(attribute):
-                self._references.append((url, hop, CONTEXT))
-
-    def _end(self, _: str) -> None:
-        self._path.pop()
-        if self._text is not None:
-            if url := "".join(self._text).strip():
-                self._references.append((url, MANIFEST, CONTEXT))
-            self._text = None
-
-    def _characters(self, text: str) -> None:
-        if self._text is not None and self._chars <= MAX_URL_CHARS:
-            self._text.append(text)
-            self._chars += len(text)
-
-    def _refuse(self, *_: object) -> None:
-        raise _Refused

@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import IO, TYPE_CHECKING, NamedTuple
 
 from anabranch.crawler.fetch.decoding import codings_in, decoded
+from anabranch.crawler.fetch.mime import content_type_of, mime_type
 from anabranch.crawler.outcomes.errors import storage_errors
 
 if TYPE_CHECKING:
@@ -128,8 +129,9 @@ class Response(NamedTuple):
 
 
 def media_type_of(headers: Headers) -> str:
-    """Content-Type without parameters, lower case; empty without one."""
-    return headers.get("Content-Type", "").partition(";")[0].strip().lower()
+    """Content-Type without parameters, lower case; empty without one. What is no type is as it was sent."""
+    text = content_type_of(headers)
+    return mime_type(text).essence or text.partition(";")[0].strip().lower()
 
 
 def header_fields(raw: Iterable[tuple[bytes, bytes]]) -> CIMultiDictProxy[str]:

@@ -12,6 +12,7 @@ from typing import NamedTuple
 
 from anabranch.crawler.accounts.crawl_log import NO_TYPE
 from anabranch.crawler.accounts.totals import type_counted
+from anabranch.crawler.extract.links import faults_in
 from anabranch.crawler.outcomes.status import FetchStatus
 from anabranch.crawler.report.troubles import Troubles
 from anabranch.crawler.visit import Visit
@@ -37,6 +38,9 @@ class CrawlStatistics:
     active: int = 0  #: workers that hold a URL
     by_status: Counter[int] = field(default_factory=Counter)
     by_mime: Counter[str] = field(default_factory=Counter)
+    sitemap_faults: Counter[str] = field(
+        default_factory=Counter
+    )  #: by kind; `sitemaps`: how many sitemaps and feeds had some
     seed_failures: dict[str, str] = field(default_factory=dict)  #: seed -> why its last try failed
     troubles: Troubles = field(default_factory=Troubles, compare=False)  #: why tries failed
 
@@ -70,6 +74,9 @@ class CrawlStatistics:
             case OutcomeKind.DONE:
                 self.pages += 1
                 self.by_mime[type_counted(visit.mime or NO_TYPE, self.by_mime)] += 1
+                for note in visit.notes:
+                    if faults := faults_in(note):
+                        self.sitemap_faults.update(faults, sitemaps=1)
             case OutcomeKind.FAILED:
                 self.failed += 1
             case OutcomeKind.DISREGARDED:

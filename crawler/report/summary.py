@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 from anabranch.crawler.accounts.totals import Totals
+from anabranch.crawler.extract.links import FAULTS
 from anabranch.crawler.job.folder import JobFolder
 from anabranch.crawler.job.seeding import SeedFact
 from anabranch.crawler.order.quantities import format_bytes
@@ -86,6 +87,7 @@ def _summary_rows(facts: RunFacts) -> Iterator[tuple[str, str]]:
     yield "seeds", f"{answered} answered, {len(facts.seeds) - answered} not"
     yield "this run", f"{run.pages} pages, {run.failed} failed, {run.excluded} excluded, {run.robots} robots.txt"
     yield "fetched", f"{format_bytes(run.fetched_bytes)}, {rate:.1f} pages/s"
+    yield from _sitemap_row(run)
     # The Frontier counts its round; the accounts, as in the other reports, count all rounds.
     of_round = f"{frontier.done} pages, {frontier.failed} failed, {frontier.disregarded} excluded"
     yield "job so far" if total is None else f"round {facts.round_number}", of_round
@@ -108,3 +110,11 @@ def _lost(seen: Mapping[str, float | str]) -> str:
     if loses_whole_sites(seen):
         return f"{lost:.1g} URLs expected, {MEAN}: {WORST}"
     return f"{lost:.1g} URLs expected" if lost >= NEGLIGIBLE else "nothing"
+
+
+def _sitemap_row(run: CrawlStatistics) -> Iterator[tuple[str, str]]:
+    """What was wrong with sitemaps and feeds; none if nothing was."""
+    counts = run.sitemap_faults
+    if counts:
+        faults = ", ".join(f"{words} ({counts[kind]:,})" for kind, words in FAULTS.items() if counts[kind])
+        yield "sitemaps", f"{counts['sitemaps']:,} had faults and were read as far as possible: {faults}"

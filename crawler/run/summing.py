@@ -37,6 +37,7 @@ def run_facts(facts: RunFacts) -> dict[str, Any]:
         "run": {name: getattr(run, name) for name in _RUN_SUMS},
         "by_status": [*run.by_status.items()],
         "by_mime": [*run.by_mime.items()],
+        "sitemap_faults": [*run.sitemap_faults.items()],
         "frontier": {"leases_lost": frontier.leases_lost, "seen": dict(frontier.seen)},
     }
 
@@ -49,6 +50,7 @@ def summed_run(workers: Iterable[Mapping[str, Any]], started_s: float, counted: 
             setattr(total, name, getattr(total, name) + worker["run"][name])
         total.by_status.update(dict(worker["by_status"]))
         total.by_mime.update(dict(worker["by_mime"]))
+        total.sitemap_faults.update(dict(worker.get("sitemap_faults", ())))  # earlier versions have none
     for name, count in counted.items():
         setattr(total, name, count)
     return total

@@ -121,6 +121,37 @@ async def test_a_body_that_is_not_read_is_not_asked_for() -> None:
     assert answer.asked == []
 
 
+async def test_several_content_types_are_one_list() -> None:
+    """The last valid one counts."""
+    answer = Answer(b"<a href=x>", None)
+    fields = [("Content-Type", "text/plain"), ("Content-Type", "text/html; charset=utf-8"), ("Content-Type", "html")]
+    answer.headers = CIMultiDictProxy(CIMultiDict(fields))
+    assert await links(answer) == [("x", "L")]
+
+
+async def test_a_page_in_xml_with_many_tags_is_read_beside_the_crawl() -> None:
+    """A tree of it may take long; a sitemap of as many tags is read at once, and a packed one is not."""
+    tags = b"<p/>" * 4_000
+    page = b"<html><a href='x'/>%b</html>" % (tags * 2)
+    with pytest.raises(AssertionError, match="not read at once"):
+        await links(Answer(page, "application/xml"), sitemaps=True)
+    assert [link.url for link in (await sandboxed(Answer(page, "application/xml"))).links] == [URL + "x"]
+    urlset = b"<urlset><url><loc>x</loc></url>%b</urlset>" % (tags * 2)
+    assert await links(Answer(urlset, "application/xml"), sitemaps=True) == [("x", "M")]
+    packed = Answer(gzip.compress(urlset), "binary/octet-stream")
+    with pytest.raises(AssertionError, match="not read at once"):
+        await links(packed, "M", sitemaps=True)
+    assert [link.url for link in (await sandboxed(packed, "M", sitemaps=True)).links] == [URL + "x"]
+
+
+async def test_what_was_requested_as_a_sitemap_is_looked_at_whatever_its_type() -> None:
+    """An image that is none of a sitemap costs a look at its beginning."""
+    urlset = b"<urlset><url><loc>/x</loc></url></urlset>"
+    assert await links(Answer(urlset, "image/png"), "M", sitemaps=True) == [("x", "M")]
+    assert await links(Answer(urlset, "image/png"), "L", sitemaps=True) == []
+    assert await links(Answer(urlset, "image/png"), "M") == []
+
+
 @pytest.mark.parametrize(("hops", "expected"), [("LM", [("x", "M")]), ("L", []), ("MMMM", [])])
 async def test_a_list_of_urls_is_a_sitemap_where_one_is_expected(hops, expected) -> None:
     """After a hop M, but not after too many of them."""

@@ -59,6 +59,15 @@ def test_visits_add_up() -> None:
     assert (statistics.pages, statistics.by_status[404], statistics.by_mime["text/html"]) == (2, 2, 2)
 
 
+def test_the_faults_of_sitemaps_add_up_by_kind() -> None:
+    """With the number of sitemaps that have some; other annotations are none."""
+    pages = [visit(answer=response(200)) for _ in range(3)]
+    for page, note in zip(pages, ("sitemapBroken:2bytes+1tags", "sitemapBroken:3tags", "sitemapCut"), strict=True):
+        page.notes = (note, "other")
+    statistics = counted(*((page, OutcomeKind.DONE) for page in pages))
+    assert statistics.sitemap_faults == {"sitemaps": 2, "bytes": 2, "tags": 4}
+
+
 def test_media_types_beyond_a_number_are_counted_together() -> None:
     """Sites send what they like."""
     pages = [visit(answer=response(200, Content_Type=f"a/{number}")) for number in range(MAX_TYPES + 5)]

@@ -100,6 +100,15 @@ def test_the_crawl_report_keeps_to_what_can_be_said(given, line) -> None:
     assert line in crawl_report(facts(**given))
 
 
+def test_the_faults_of_sitemaps_are_named() -> None:
+    """If there were any: what was skipped is no secret."""
+    assert "sitemaps " not in crawl_report(facts())
+    broken = facts()
+    broken.run.sitemap_faults = Counter(sitemaps=2, tags=1400, bytes=3)
+    line = "sitemaps       2 had faults and were read as far as possible: bad bytes (3), bad tags (1,400)\n"
+    assert line in crawl_report(broken)
+
+
 def test_rare_types_share_a_line() -> None:
     """However many types the servers invent, the report stays short."""
     mimes = Counter({f"a/{number:02}": 20 - number for number in range(13)})

@@ -34,6 +34,7 @@ def worker(pages: int, *, status: int = 200) -> dict[str, Any]:
     run = CrawlStatistics(started_s=1.0, pages=pages, fetched_bytes=10 * pages)
     run.by_status = Counter({status: pages})
     run.by_mime = Counter({"text/html": pages})
+    run.sitemap_faults = Counter(sitemaps=1, tags=pages)
     facts = RunFacts("job", "ended", 1.0, [], run, frontier(done=pages))
     said: dict[str, Any] = json.loads(json.dumps(run_facts(facts)))
     return said
@@ -45,6 +46,14 @@ def test_runs_add_up() -> None:
     assert (total.pages, total.fetched_bytes, total.started_s) == (9, 90, 5.0)
     assert total.by_status == {200: 7, 404: 2}
     assert total.by_mime == {"text/html": 9}
+    assert total.sitemap_faults == {"sitemaps": 3, "tags": 9}
+
+
+def test_a_worker_of_an_earlier_version_says_nothing_of_sitemaps() -> None:
+    """Its counts add up all the same."""
+    earlier = worker(3)
+    del earlier["sitemap_faults"]
+    assert summed_run([earlier, worker(4)], 5.0, {}).sitemap_faults == {"sitemaps": 1, "tags": 4}
 
 
 def test_what_a_process_did_that_has_died_is_part_of_the_run() -> None:

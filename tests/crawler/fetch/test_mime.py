@@ -1,0 +1,100 @@
+"""The MIME type that the `Content-Type` fields of an answer name."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from multidict import CIMultiDict, CIMultiDictProxy
+
+from anabranch.crawler.fetch.mime import content_type_of, mime_type
+from anabranch.crawler.fetch.response import media_type_of
+
+HTML, PLAIN = "text/html", "text/plain"
+
+
+@pytest.mark.parametrize(
+    ("content_type", "essence", "charset"),
+    [
+        ("text/html", HTML, None),
+        ("Text/HTML;CharSet=GBK", HTML, "GBK"),
+        ("\ttext/html \t; charset=gbk\r\n", HTML, "gbk"),
+        ('text/html; charset="gbk"', HTML, "gbk"),
+        ('text/html; charset="gbk', HTML, "gbk"),
+        ('text/html; charset="gb\\k"more', HTML, "gbk"),
+        ("text/html; charset= gbk ", HTML, " gbk"),
+        ("text/html;; ;charset=gbk", HTML, "gbk"),
+        ("text/html; q; =; x=; charset=gbk", HTML, "gbk"),
+        ("text/html; charset=gbk; charset=big5", HTML, "gbk"),
+        ("text/html; charset=; charset=big5", HTML, "big5"),
+        ("text/html; charset =gbk", HTML, None),
+        ('text/html; x="; charset=gbk"; charset=big5', HTML, "big5"),
+        ('text/html; x="\\"; charset=gbk"; charset=big5', HTML, "big5"),
+        ("text/html; x=\u0100; charset=big5", HTML, "big5"),
+        ("text/html; charset=\u0100; charset=big5", HTML, "big5"),
+        ("image/svg+xml;charset=utf-8", "image/svg+xml", "utf-8"),
+        ("x!#$%&'*+-.^_`|~/y", "x!#$%&'*+-.^_`|~/y", None),
+        ("", "", None),
+        (" ", "", None),
+        ("html", "", None),
+        ("none", "", None),
+        ("text", "", None),
+        ("text/", "", None),
+        ("/html", "", None),
+        ("text /html", "", None),
+        ("text/ html", "", None),
+        ("text/html charset=utf-8", "", None),
+        ("text/html/xml", "", None),
+        ("text/html(", "", None),
+        ("*/*", "", None),
+        ("<text/html>", "", None),
+        ("text\\html", "", None),
+        ("text/html,text/html", HTML, None),
+        ("text/plain, text/html; charset=utf-8", HTML, "utf-8"),
+        ("text/html; charset=gbk, text/html", HTML, "gbk"),
+        ("text/html; charset=gbk, text/plain", PLAIN, None),
+        ("text/html; charset=gbk, text/plain, text/html", HTML, None),
+        ("text/html; charset=gbk, text/html; charset=big5", HTML, "big5"),
+        ("text/html, */*; charset=gbk", HTML, None),
+        ("*/*, text/html", HTML, None),
+        (", text/html,, ", HTML, None),
+        ("html, text/html", HTML, None),
+        ("text/html, html", HTML, None),
+        ('text/html; x=", text/plain', HTML, None),
+        ('text/html; x="a, b", text/plain', PLAIN, None),
+        ('text/html; "', HTML, None),
+    ],
+)
+def test_the_type_is_that_of_the_fetch_standard(content_type, essence, charset) -> None:
+    """The last valid value of the list counts; what is no type by its grammar is none."""
+    assert mime_type(content_type) == (essence, charset)
+
+
+@pytest.mark.parametrize(
+    ("fields", "expected"),
+    [
+        ([], ""),
+        (["text/html"], "text/html"),
+        (["text/plain", "text/html; charset=utf-8"], "text/html"),
+        (["text/html", "nonsense"], "text/html"),
+        (["Nonsense; x"], "nonsense"),
+    ],
+)
+def test_several_fields_are_one_list(fields, expected) -> None:
+    """The type in the log and in a page is that by which it is read; what is no type is shown as it was sent."""
+    headers = CIMultiDictProxy(CIMultiDict(("Content-Type", field) for field in fields))
+    assert content_type_of(headers) == ", ".join(fields)
+    assert media_type_of(headers) == expected
+
+
+@given(st.lists(st.sampled_from([*'"\\;,=/ at*', "text/html", "charset=gbk"]), max_size=30).map("".join))
+def test_no_field_raises(content_type) -> None:
+    """What is broken names no type, or a type of two parts."""
+    essence = mime_type(content_type).essence
+    assert not essence or essence.count("/") == 1
+
+
+@pytest.mark.parametrize("piece", ['"', ",", ";", "a", '",', ";x=", ';x="', "\\", '"\\', "a/b,", ";charset=\x01"])
+def test_a_long_field_is_read_once(piece) -> None:
+    """Its end is never read (else this test does not end)."""
+    assert len(mime_type("text/html" + piece * 50_000).essence) <= 9 + 50_000
