@@ -202,6 +202,15 @@ def links(
     data_attributes: Annotated[
         Switch, typer.Option("--data-attributes/--no-data-attributes", help="Read data-src and similar attributes.")
     ] = None,
+    embed_attributes: Annotated[
+        Texts,
+        typer.Option(
+            "--embed-attributes", metavar="[ELEMENT/@]NAME", help="Read parts of the page from it; repeatable."
+        ),
+    ] = None,
+    link_attributes: Annotated[
+        Texts, typer.Option("--link-attributes", metavar="[ELEMENT/@]NAME", help="Read links from it; repeatable.")
+    ] = None,
     allow_private: Annotated[
         Switch, typer.Option("--allow-private", help="Fetch private and loopback addresses.")
     ] = None,

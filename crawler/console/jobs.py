@@ -91,7 +91,10 @@ ALLOWED: Mapping[str, str] = {
         "accept_encoding headers cookies referer proxy proxy_resolves tls_verify tls_old ipv4 ipv6 allow_private "
         "conditional"
     ),
-    "extract": "max_outlinks css sitemaps forms speculative data_attributes max_content_bytes timeout_s",
+    "extract": (
+        "max_outlinks css sitemaps forms speculative data_attributes embed_attributes link_attributes "
+        "max_content_bytes timeout_s"
+    ),
     "dns": "servers hosts timeout_s min_ttl_s max_ttl_s",
     "dedup": (
         "filter exact expect false_positive signature levels leaf_bits split_fan_out similar similar_expect "

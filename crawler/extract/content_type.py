@@ -35,6 +35,7 @@ class DocumentKind(Enum):
     HTML = "html"
     CSS = "css"
     SCRIPT = "script"
+    JSON = "json"  #: a script without code, or a web app manifest
     XML = "xml"  #: by its root: a sitemap or feed, a page, or only its style sheets
     TEXT = "text"  #: a list of URLs, or nothing
     GZIP = "gzip"  #: a packed sitemap, or nothing
@@ -44,8 +45,9 @@ XHTML = "application/xhtml+xml"
 _SCRIPTS = frozenset(
     f"{top}/{name}"
     for top in ("application", "text")
-    for name in ("javascript", "x-javascript", "ecmascript", "x-ecmascript", "json")
+    for name in ("javascript", "x-javascript", "ecmascript", "x-ecmascript")
 ) | {"text/jscript", "text/livescript", *(f"text/javascript1.{minor}" for minor in range(6))}
+_JSON = ("application/json", "text/json", "application/x-web-app-manifest+json")
 _BY_TYPE = {
     "text/html": DocumentKind.HTML,
     XHTML: DocumentKind.HTML,
@@ -54,9 +56,10 @@ _BY_TYPE = {
     **dict.fromkeys(["text/xml", "application/xml"], DocumentKind.XML),
     **dict.fromkeys(["application/gzip", "application/x-gzip"], DocumentKind.GZIP),
     **dict.fromkeys(_SCRIPTS, DocumentKind.SCRIPT),
+    **dict.fromkeys(_JSON, DocumentKind.JSON),
 }
 #: By the end of the type.
-_BY_SUFFIX = (("+xml", DocumentKind.XML), ("+json", DocumentKind.SCRIPT))
+_BY_SUFFIX = (("+xml", DocumentKind.XML), ("+json", DocumentKind.JSON))
 #: Types without a meaning. Browsers sniff only the first three; servers send the others for unknown types.
 _UNKNOWN = frozenset({"", "unknown/unknown", "application/unknown", "application/octet-stream", "binary/octet-stream"})
 
@@ -70,6 +73,7 @@ _BINARY = re.compile(rb"[\x00-\x08\x0b\x0e-\x1a\x1c-\x1f]")
 _UTF_16 = (b"\xff\xfe", b"\xfe\xff")
 #: How a gzipped document begins, which may unpack to fifty megabytes.
 GZIP = b"\x1f\x8b"
+_STARTS = ((b"<?xml", DocumentKind.XML), (GZIP, DocumentKind.GZIP), (b"{", DocumentKind.JSON))
 #: Documents for printers are texts, too, and are none of ours.
 _PRINTED = (b"%PDF-", b"%!PS-Adobe-")
 #: How a style sheet begins, behind its comments: with an at-rule, or a selector and its first declaration.
@@ -103,10 +107,8 @@ def kind_sniffed(
     if may_be_script:
         if _HTML_START.match(start):
             return DocumentKind.HTML
-        if start.lstrip().startswith(b"<?xml"):
-            return DocumentKind.XML
-        if start.startswith(GZIP):
-            return DocumentKind.GZIP
+        if (begun := next((kind for mark, kind in _STARTS if start.lstrip().startswith(mark)), None)) is not None:
+            return begun
     if start.startswith(_PRINTED) or (not start.startswith(_UTF_16) and _BINARY.search(start)):
         return None
     if may_be_script and is_embedded and (path.lower().endswith(".css") or _CSS_START.match(start)):

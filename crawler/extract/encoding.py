@@ -22,9 +22,11 @@ GUESSED = "charsetGuess:"
 
 _META_CHARSET = re.compile(rb"<meta[\s/][^>]*?charset\s*=\s*[\"']?\s*([^\s;\"'/>]+)", re.IGNORECASE)
 _XML_ENCODING = re.compile(rb"<\?xml\s[^>]*?encoding\s*=\s*[\"']?\s*([\w.:-]{1,100})", re.IGNORECASE)
-#: UTF-16 without a mark: two characters of ASCII, the first a bracket or white space.
-_UNMARKED = MappingProxyType(
-    {"utf-16le": re.compile(rb"[<\s]\0[!-~\s]\0"), "utf-16be": re.compile(rb"\0[<\s]\0[!-~\s]")}
+#: How Unicode begins: with a mark; UTF-16 also with two characters of ASCII, the first a bracket or white space.
+_SIGNS = (
+    (UTF_8, re.compile(rb"(\xef\xbb\xbf)")),
+    ("utf-16le", re.compile(rb"(\xff\xfe|(?=[<\s]\0[!-~\s]\0))")),
+    ("utf-16be", re.compile(rb"(\xfe\xff|(?=\0[<\s]\0[!-~\s]))")),
 )
 _COMMENT = re.compile(rb"<!--.*?(?:-->|\Z)", re.DOTALL)
 _CSS_CHARSET = re.compile(rb'\A@charset "([^"]{1,100})";')
@@ -164,12 +166,9 @@ def xml_codec(start: bytes, content_type: str) -> tuple[str, bytes, bool]:
 
     The mark counts before the header, the header before the declaration (RFC 7303). `start` may have a text before that.
     """
-    for mark, encoding in _BOMS.items():
-        if start.startswith(mark):
-            return encoding, mark, True
-    for encoding, sign in _UNMARKED.items():
-        if sign.match(start):
-            return encoding, b"", True
+    for encoding, sign in _SIGNS:
+        if found := sign.match(start):
+            return encoding, found[1], True
     declared = _XML_ENCODING.search(start, 0, _PRESCAN_BYTES) or _META_CHARSET.search(start, 0, _PRESCAN_BYTES)
     charset = mime_type(content_type).charset
     known = encoding_of_label(charset or "") or (None if declared is None else _readable_as_ascii(declared[1]))

@@ -69,7 +69,9 @@ def _receive(channel: socket.socket) -> tuple[dict[str, Any], int] | None:
 
 def _answer(channel: socket.socket, request: dict[str, Any], descriptor: int) -> None:
     """Read the document and send the result, or an error."""
-    options = ExtractOptions(**request.pop("options"))
+    options = request.pop("options")
+    lists = {name: tuple(options[name]) for name in ("embed_attributes", "link_attributes")}
+    options = ExtractOptions(**options | lists)
     signal.setitimer(signal.ITIMER_REAL, options.timeout_s + GRACE_S)  # the signal ends the process, even in C code
     try:
         with os.fdopen(descriptor, "rb") as file:

@@ -8,23 +8,41 @@ and the scope's limit of embeds keeps a frame of another site from leading away.
 from __future__ import annotations
 
 import re
+from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from functools import cache
+from functools import lru_cache
 from itertools import chain, islice
 from types import MappingProxyType
-from urllib.parse import urljoin
+from typing import NamedTuple
+from urllib.parse import unquote, urljoin
 
 from selectolax.lexbor import LexborDocumentOptions, LexborHTMLParser, LexborNode, SelectolaxError, create_tag
 
 from anabranch.crawler.extract.content_type import XHTML
-from anabranch.crawler.extract.css_js import css_links, speculative_links
-from anabranch.crawler.extract.encoding import Decoded, html_in_utf8, query_in
+from anabranch.crawler.extract.css_js import css_links, is_likely, speculative_links
+from anabranch.crawler.extract.encoding import UTF_8, Decoded, html_in_utf8, query_in
+from anabranch.crawler.extract.link_attributes import (
+    CUSTOM,
+    MAX_CANDIDATES,
+    XLINK,
+    AttributeRule,
+    Attributes,
+    anywhere,
+    elements,
+    flash_variables,
+    of_any_element,
+    of_custom_element,
+    of_element,
+    one_or_more,
+    srcset_urls,
+)
 from anabranch.crawler.extract.links import (
     EMBED,
     MAX_REFERENCES,
     NAVIGATION,
     NOFOLLOW_MARK,
     REDIRECT,
+    SPECULATIVE,
     SUBMIT,
     ExtractOptions,
     Found,
@@ -37,58 +55,49 @@ from anabranch.crawler.extract.resolver import LinkResolver, gathered
 from anabranch.crawler.fetch.mime import mime_type
 from anabranch.crawler.urls.parsing import canonical, host_of
 
-#: The attributes of an element as written; None: without a value.
-Attributes = Mapping[str, str | None]
-
-_XLINK = "xlink:href"
-
-#: Element -> attributes with one embedded URL, and the contexts of their links.
-EMBEDDED: Mapping[str, tuple[tuple[str, str], ...]] = MappingProxyType(
-    {
-        tag: tuple((name, f"{tag}/@{name}") for name in names)
-        for tag, names in {
-            **dict.fromkeys(["img", "iframe", "frame", "source", "audio", "track", "embed", "input"], ("src",)),
-            "script": ("src", "href", _XLINK),  # the latter two in SVG
-            "video": ("src", "poster"),
-            **dict.fromkeys(["image", "use", "feimage"], ("href", _XLINK)),
-            "mglyph": ("src",),
-        }.items()
-    }
-)
-#: Elements of MathML, each of which may be a link.
-_MATHML = frozenset(
-    {"math", "maction", "menclose", "merror", "mfenced", "mfrac", "mi", "mmultiscripts", "mn", "mo", "mover", "mpadded"}
-    | {"mphantom", "mroot", "mrow", "ms", "msqrt", "mstyle", "msub", "msubsup", "msup", "mtable", "mtd", "mtext", "mtr"}
-    | {"munder", "munderover", "semantics"}
-)
 #: Elements that lead to other pages, and the contexts of their links.
-ANCHORS = MappingProxyType({tag: f"{tag}/@href" for tag in ("a", "area", *_MATHML)})
-#: Attributes from which scripts load images later (Heritrix's list).
-DATA_URLS = ("data-src", "data-original", "data-lazy", "data-src-small", "data-src-medium", "data-full-src")
-DATA_CANDIDATES = ("data-srcset", "data-original-set", "data-lazy-srcset")
-LATE = frozenset((*DATA_URLS, *DATA_CANDIDATES))
-
-#: `meta` elements with these names or properties hold a URL that previews of the page show (https://ogp.me/, X cards).
+ANCHORS = MappingProxyType({"a": "a/@href", "area": "area/@href"})
+#: `meta` elements with these names, properties or items hold a URL that previews of the page show (https://ogp.me/, X cards).
 PREVIEWS = frozenset(
     {
         *(f"og:{kind}{more}" for kind in ("image", "video", "audio") for more in ("", ":url", ":secure_url")),
         *("twitter:image", "twitter:image:src", "twitter:player:stream"),
     }
 )
+#: Others, some of which hold no URL (`none`), so only what looks like one is read: tiles of Windows, items of schema.org.
+LIKELY_PREVIEWS = frozenset(
+    {
+        *("image", "thumbnail", "thumbnailurl", "contenturl", "logo", "image_src", "msapplication-config"),
+        *(f"msapplication-{kind}" for kind in ("tileimage", "square70x70logo", "square150x150logo")),
+        *(f"msapplication-{kind}" for kind in ("wide310x150logo", "square310x310logo")),
+    }
+)
+#: Names of a `param` whose value is a URL. With `valuetype=ref` any value is one.
+_PARAMETERS = frozenset(
+    {
+        *("data", "file", "filename", "href", "image", "movie", "mrl"),
+        *("poster", "qtsrc", "sound", "source", "src", "url", "videofile"),
+    }
+)
 
-#: Candidates of one image that are read.
-MAX_CANDIDATES = 1000
 #: Tag numbers of names that HTML knows are below this, and the same in all documents; those of others (SVG's `use`) are above.
 _KNOWN_TAGS = 1 << 16
 #: The context of a plain link.
 _PLAIN = ANCHORS["a"]
-#: Attributes that make an anchor more than a plain link.
-_SPECIAL = LATE | {"rel", "style"}
-#: Attributes by which any element may have links.
-_MARKS = LATE | {"style"}
 
-#: Elements that the page's reader reads itself.
-_READ = frozenset({"base", "meta", "link", "style", "script", "template"})
+#: The name of a comment, as the tree has it.
+_COMMENT = "-comment"
+_COMMENT_NUMBER = 4
+#: Elements that the page's reader reads itself, and comments.
+_READ = frozenset({"base", "meta", "link", "style", "script", "template", "iframe", "noembed", "noframes", _COMMENT})
+#: What a document inside a page has if it has links. Without it no tree is made, which takes 50 µs.
+_SIGNS_OF_LINKS = ("href", "src", "url", "data", "background", "content", "action", "value", "poster")
+#: Attributes that may hold a script (`javascript:…`) in place of a URL.
+_SCRIPTED = ("href", "src", "action", "data")
+_SCRIPT_SCHEME = "javascript:"
+#: Documents inside a page that are read, and how deep they may be nested.
+MAX_INNER = 100
+MAX_INNER_DEPTH = 3
 #: How much of the robots `meta` elements is kept.
 _MAX_ROBOTS = 16
 _MAX_ROBOTS_CHARS = 1000
@@ -127,41 +136,136 @@ def read_html(
 
     `content_type` is the header field: in `application/xhtml+xml` `<script/>` is closed. `url` is the page's canonical URL; the
     first `base[href]`, resolved against it, counts for all links, unless it is no http(s) URL. Links in a `<template>` follow
-    the others. A `resolver` that is kept from page to page saves most of the URL parsing.
+    the others, then those of the documents inside: `srcdoc`, whose own `base` counts for itself, conditional comments, and what
+    `noframes`, `noembed` and `iframe` show where frames are unknown. A `resolver` that is kept from page to page saves most of
+    the URL parsing.
     """
     page = _as_page(body, content_type, url)
     page_reader = _PageReader(options)
-    pieces = iter(tame(page.text, NEEDED))
+    pieces = iter(tame(page.text, NEEDED, marked=MARKED))
     first = page_reader.references(next(pieces))
     base = (canonical(page_reader.base, url) or url) if page_reader.base else url
-    references: Iterable[Reference] = chain(first, chain.from_iterable(map(page_reader.references, pieces)))
+    rest = chain.from_iterable(map(page_reader.references, pieces))
+    encoded = query_in(page.encoding if options.page_queries else UTF_8)
+    inner = _of_inner_documents(page_reader, base, options, encoded)
+    references: Iterable[Reference] = chain(first, rest, inner)
     if options.nofollow_links:
         references = (reference for reference in references if not reference[2].endswith(NOFOLLOW_MARK))
-    if options.page_queries and (encoded := query_in(page.encoding)) is not None:
+    if encoded is not None:
         references = ((encoded(text), hop, context) for text, hop, context in references)
     links, dropped = gathered(references, base, options.max_outlinks, LinkResolver() if resolver is None else resolver)
     own_url = canonical(page_reader.own_url, base) if page_reader.own_url else None
     robots = tuple(page_reader.robots)
     words = {word.strip().lower() for content in robots for word in content.split(",")}
     is_nofollow = not words.isdisjoint(("nofollow", "none"))
-    return Found(links, dropped, notes=page.notes, nofollow=is_nofollow, robots=robots, canonical=own_url)
+    left = dropped + page_reader.unread
+    return Found(links, left, notes=page.notes, nofollow=is_nofollow, robots=robots, canonical=own_url)
 
 
-@cache
-def _names() -> dict[int, str]:
-    """The names by lexbor's tag numbers: a node's number is cheaper to get than its name."""
-    numbers = {create_tag(name).tag_id: name for name in _NAMED}
-    return {number: name for number, name in numbers.items() if number < _KNOWN_TAGS}
+class _Inner(NamedTuple):
+    """A document inside a page."""
+
+    text: str
+    has_base: bool  #: its own `base` counts for its links
+    depth: int = 1
+
+
+def _of_inner_documents(
+    page: _PageReader, base: str, options: ExtractOptions, encoded: Callable[[str], str] | None
+) -> Iterator[Reference]:
+    """The references of the documents that were found inside a page, and inside them. `base` is the page's.
+
+    At most `MAX_INNER` are read, `MAX_INNER_DEPTH` deep; each is shorter than the one around it, so the cost is bounded. The
+    page's reader is told how many are left.
+    """
+    if not page.inner:
+        return
+    waiting = deque((inner, base) for inner in page.inner)
+    for _ in range(MAX_INNER):
+        inner, around = waiting.popleft()
+        reader = _PageReader(options)
+        pieces = iter(tame(inner.text.encode(errors="replace"), NEEDED, marked=MARKED))
+        first = reader.references(next(pieces))
+        own = (inner.has_base and reader.base and canonical(reader.base, around)) or around
+        references = chain(first, chain.from_iterable(map(reader.references, pieces)))
+        yield from references if own == base else _resolved(references, own, encoded)
+        if inner.depth < MAX_INNER_DEPTH:
+            waiting.extend((deeper._replace(depth=inner.depth + 1), own) for deeper in reader.inner)
+        else:
+            page.unread += len(reader.inner)
+        if not waiting:
+            return
+    page.unread += len(waiting)
+
+
+def _resolved(references: Iterable[Reference], base: str, encoded: Callable[[str], str] | None) -> Iterator[Reference]:
+    """The references with absolute URLs, by a base that is not the page's; queries in the page's encoding."""
+    for text, hop, context in references:
+        if (url := canonical(text if encoded is None else encoded(text), base)) is not None:
+            yield url, hop, context
+
+
+class _Element(NamedTuple):
+    """How the elements of a name are read. (One record: five look-ups for each element cost 2 % of a page.)"""
+
+    tag: str
+    is_read: bool = False  #: by the page's reader itself
+    is_anchor: bool = False
+    rows: tuple[tuple[str, str, str], ...] = ()  #: of the table
+    rule: Callable[[Attributes, ExtractOptions], Iterator[Reference]] | None = None
+
+
+class _Tables(NamedTuple):
+    """The table of links for some options, in the forms that the walk asks."""
+
+    known: Mapping[int, _Element]  #: by lexbor's tag numbers, which are cheaper to get than names
+    others: Mapping[str, _Element]  #: by names, of those without a number
+    anywhere: Mapping[str, AttributeRule]
+    attributes: frozenset[str]  #: the names in `anywhere`
+    marks: frozenset[str]  #: attributes by which any element may have links
+    wide: frozenset[str]  #: attributes by which an element without a number may have links
+    special: frozenset[str]  #: attributes that make an anchor more than a plain link
+    plain: _Element | None  #: the element whose plain links take the shortest way; None: each may hold a script
+
+
+@lru_cache(16)
+def _tables(options: ExtractOptions) -> _Tables:
+    rows, rows_anywhere = elements(options), anywhere(options)
+    records = {
+        tag: _Element(tag, tag in _READ, tag in ANCHORS, rows.get(tag, ()), RULED.get(tag))
+        for tag in {*rows, *RULED, *ANCHORS, *_READ}
+    }
+    numbers = {tag: create_tag(tag).tag_id for tag in records} | {_COMMENT: _COMMENT_NUMBER}
+    known = {number: records[tag] for tag, number in numbers.items() if number < _KNOWN_TAGS}
+    others = {tag: records[tag] for tag, number in numbers.items() if number >= _KNOWN_TAGS}
+    attributes = frozenset(rows_anywhere)
+    marks = attributes | {"style"}
+    wide = marks | CUSTOM | _names_of(others.values())
+    special = marks | {"rel"} | _names_of(records[tag] for tag in ANCHORS)
+    plain = None if options.speculative else records["a"]
+    return _Tables(known, others, rows_anywhere, attributes, marks, wide, special, plain)
+
+
+def _names_of(records: Iterable[_Element]) -> set[str]:
+    """The attributes of elements."""
+    return {name for record in records for name, _, _ in record.rows}
+
+
+#: Elements that the table does not have.
+_OTHER = _Element("")
 
 
 class _PageReader:
     def __init__(self, options: ExtractOptions) -> None:
         self._options = options
+        self._tables = _tables(options)
         self._has_templates = False
         self._found: list[Reference] = []
         self.base: str | None = None  #: the `href` of the first base that has one
         self.robots: list[str] = []
         self.own_url: str | None = None
+        self.inner: list[_Inner] = []
+        self.unread = 0  #: documents inside that are too many or too deep
 
     def references(self, piece: bytes) -> list[Reference]:
         """The references of the page or of a piece: in document order, then those in templates, where `base` is ignored."""
@@ -173,6 +277,15 @@ class _PageReader:
         self._found = found
         if (root := tree.root) is not None:
             self._walk(root)
+            node = root.prev
+            while node is not None:  # comments may stand in front of <html>, and behind it
+                if node.is_comment_node:
+                    self._read_comment(node.comment_content)
+                node = node.prev
+            node = root.next
+            while node is not None:
+                self._read_comment(node.comment_content)
+                node = node.next
         if self._has_templates:
             base = self.base
             fragments = tree.template_fragments()[::-1]
@@ -184,39 +297,52 @@ class _PageReader:
         return found
 
     def _walk(self, top: LexborNode) -> None:
-        found, names = self._found, _names()
+        found = self._found
+        known, _, _, _, marks, wide, special, plain = self._tables
         for node in top.traverse():
             number, attributes = node.tag_id, node.attributes
-            tag = names.get(number)
-            if tag is None:
-                if attributes and (number >= _KNOWN_TAGS or not _MARKS.isdisjoint(attributes)):
-                    self._take(node, node.tag or "", attributes)
+            element = known.get(number)
+            if element is None:
+                if attributes and not (marks if number < _KNOWN_TAGS else wide).isdisjoint(attributes):
+                    self._take_other(node, attributes)
             # Most links are plain, so they take the shortest way.
             elif (
-                tag == "a"
+                element is plain
                 and (text := attributes.get("href"))
-                and (len(attributes) == 1 or _SPECIAL.isdisjoint(attributes))
+                and (len(attributes) == 1 or special.isdisjoint(attributes))
             ):
                 found.append((text, NAVIGATION, _PLAIN))
             else:
-                self._take(node, tag, attributes)
+                self._take(node, element, attributes)
 
-    def _take(self, node: LexborNode, tag: str, attributes: Attributes) -> None:
-        found = self._found
-        if tag in ANCHORS:
-            if (anchor := anchored(tag, attributes)) is not None:
-                found.append(anchor)
-        else:
-            if tag in EMBEDDED:
-                found += embedded(tag, attributes)
-            if tag in RULED:
-                found += RULED[tag](attributes, self._options)
-            if tag in _READ:
-                self._read(node, tag, attributes)
-        if self._options.css and (style := attributes.get("style")) and "(" in style:
+    def _take_other(self, node: LexborNode, attributes: Attributes) -> None:
+        """Read an element without a number, or with an attribute that any element may have."""
+        tag = node.tag or ""
+        element = self._tables.others.get(tag, _OTHER)
+        if element is _OTHER and "-" in tag:
+            self._found += of_custom_element(tag, attributes)
+        self._take(node, element, attributes)
+
+    def _take(self, node: LexborNode, element: _Element, attributes: Attributes) -> None:
+        tag, is_read, is_anchor, rows, rule = element
+        found, options = self._found, self._options
+        if is_read:
+            if tag == _COMMENT:
+                self._read_comment(node.comment_content)
+                return
+            self._read(node, tag, attributes)
+        if is_anchor and (anchor := anchored(tag, attributes)) is not None:
+            found.append(anchor)
+        if rows:
+            found += of_element(tag, rows, attributes)
+        if rule is not None:
+            found += rule(attributes, options)
+        if options.css and (style := attributes.get("style")) and "(" in style:
             found += css_links(style)
-        if self._options.data_attributes and not LATE.isdisjoint(attributes):
-            found += late(attributes)
+        if not self._tables.attributes.isdisjoint(attributes):
+            found += of_any_element(attributes, self._tables.anywhere)
+        if options.speculative:
+            found += _scripted(attributes)
 
     def _read(self, node: LexborNode, tag: str, attributes: Attributes) -> None:
         """Read an element that describes the page, or has text with links."""
@@ -225,14 +351,36 @@ class _PageReader:
                 self.base = attributes["href"] or ""
             case "meta" if content := attributes.get("content"):
                 self._read_meta(attributes, content)
-            case "link" if "canonical" in (attributes.get("rel") or "").lower().split():
+            case "link" if _is_canonical(attributes.get("rel") or ""):
                 self.own_url = attributes.get("href") or self.own_url
             case "style" if self._options.css:
                 self._found += islice(css_links(node.text()), MAX_REFERENCES)
-            case "script" if self._options.speculative and "src" not in attributes:
-                self._found += islice(speculative_links(node.text()), MAX_REFERENCES)
+            case "script" if "src" not in attributes:
+                self._read_script(node, attributes)
             case "template":
                 self._has_templates = True  # their content is read last
+            case "iframe" | "noembed" | "noframes":
+                self._read_frame(node, attributes)
+
+    def _read_script(self, node: LexborNode, attributes: Attributes) -> None:
+        """Read a script of the page, or SVG's link to one."""
+        for name in ("href", XLINK):
+            if text := attributes.get(name):
+                self._found.append((text, EMBED, f"script/@{name}"))
+        if self._options.speculative:
+            self._found += islice(speculative_links(node.text()), MAX_REFERENCES)
+
+    def _read_frame(self, node: LexborNode, attributes: Attributes) -> None:
+        """Keep the document inside an element: a frame's own, or what is shown in its place."""
+        if srcdoc := attributes.get("srcdoc"):
+            self.inner.append(_Inner(srcdoc, has_base=True))
+        elif _may_link(text := node.text()):
+            self.inner.append(_Inner(text, has_base=False))
+
+    def _read_comment(self, text: str | None) -> None:
+        """Keep the content of a conditional comment: `<!--[if IE]> … <![endif]-->`."""
+        if text and text[:3].lower() == "[if" and _may_link(text):
+            self.inner.append(_Inner(text.partition(">")[2], has_base=False))
 
     def _read_meta(self, attributes: Attributes, content: str) -> None:
         """Instructions for robots, and the page's own URL."""
@@ -243,46 +391,20 @@ class _PageReader:
             self.own_url = self.own_url or content
 
 
-#: A list of URLs in the place of one, or one as in a `srcset`. A URL may hold commas and, as browsers read it, spaces.
-_LISTED = re.compile(
-    r",(?:[\t\n\f\r ]|$)|[\t\n\f\r ]\d+(?:\.\d+)?[wx][\t\n\f\r ]*$|^https?://[^\t\n\f\r ]*?,https?://", re.ASCII
-)
-#: A comma between absolute URLs, without the space of a `srcset`.
-_BEFORE_URL = re.compile(r",(?=https?://)")
+def _is_canonical(rel: str) -> bool:
+    rel = rel.lower()
+    return "canonical" in rel and "canonical" in rel.split()
 
 
-def embedded(tag: str, attributes: Attributes) -> list[Reference]:
-    """The URLs that an element embeds, without empty ones and fragments of the page."""
-    found = [
-        (text, EMBED, context)
-        for name, context in EMBEDDED[tag]
-        if (text := attributes.get(name)) and not text.startswith("#")
-    ]
-    if candidates := attributes.get("srcset"):
-        found += [(url, EMBED, f"{tag}/@srcset") for url in islice(srcset_urls(candidates), MAX_CANDIDATES)]
-    return found
-
-
-def late(attributes: Attributes) -> Iterator[Reference]:
-    """The URLs that scripts will load: the `data-src` family, on any element."""
-    for name in DATA_URLS:
-        if text := attributes.get(name):
-            yield from ((url, EMBED, f"@{name}") for url in _one_or_more(text))
-    for name in DATA_CANDIDATES:
-        for url in islice(srcset_urls(attributes.get(name) or ""), MAX_CANDIDATES):
-            yield url, EMBED, f"@{name}"
-
-
-def _one_or_more(text: str) -> Iterable[str]:
-    """The URLs of an attribute for one URL, which may hold a list."""
-    return islice(srcset_urls(_BEFORE_URL.sub(", ", text)), MAX_CANDIDATES) if _LISTED.search(text) else (text,)
+def _may_link(text: str) -> bool:
+    return "=" in text and any(map(text.lower().__contains__, _SIGNS_OF_LINKS))
 
 
 def anchored(tag: str, attributes: Attributes) -> Reference | None:
-    """The link of `a`, `area` or an element of MathML. An empty one is the page itself. All but `area` may use `xlink:href`."""
+    """The link of `a` or `area`. An empty `href` is the page itself. SVG's `a` may have `xlink:href`."""
     text = attributes.get("href")
     if text is None:
-        text = attributes.get(_XLINK) if tag != "area" else None
+        text = attributes.get(XLINK) if tag == "a" else None
         if text is None and "href" not in attributes:
             return None
     context = ANCHORS[tag]
@@ -296,6 +418,8 @@ def _mark(attributes: Attributes) -> str:
 
 def _link(attributes: Attributes, _: ExtractOptions) -> Iterator[Reference]:
     hop = hop_of_rel(attributes.get("rel"))
+    if hop is None and (attributes.get("itemprop") or "").strip().lower() in LIKELY_PREVIEWS:
+        hop = EMBED
     text = attributes.get("href") or ""
     if hop is not None and (text or (hop == NAVIGATION and "href" in attributes)):
         yield text, hop, "link/@href"
@@ -308,11 +432,16 @@ def _meta(attributes: Attributes, _: ExtractOptions) -> Iterator[Reference]:
         text = refresh_url(attributes.get("content") or "")
         if text is not None:
             yield text, REDIRECT, "meta refresh"
-    for key in ("property", "name"):
-        found = PREVIEWS.intersection((attributes.get(key) or "").lower().split())
-        if found and (text := (attributes.get("content") or "").strip()):
-            yield from ((url, EMBED, "meta/@content") for url in _one_or_more(text))
+    for key in ("property", "name", "itemprop"):
+        words = (attributes.get(key) or "").lower().split()
+        if words and (text := (attributes.get("content") or "").strip()) and _is_preview(words, text):
+            yield from ((url, EMBED, "meta/@content") for url in one_or_more(text))
             return
+
+
+def _is_preview(words: list[str], text: str) -> bool:
+    """Whether a `meta` with these names holds a URL for previews."""
+    return not PREVIEWS.isdisjoint(words) or (not LIKELY_PREVIEWS.isdisjoint(words) and is_likely(text))
 
 
 def _form(attributes: Attributes, options: ExtractOptions) -> Iterator[Reference]:
@@ -325,6 +454,7 @@ def _form(attributes: Attributes, options: ExtractOptions) -> Iterator[Reference
 def _object(attributes: Attributes, _: ExtractOptions) -> Iterator[Reference]:
     if text := attributes.get("data"):
         yield from _below_codebase([text], attributes, "object/@data")
+    yield from _below_codebase((attributes.get("archive") or "").split(), attributes, "object/@archive")
 
 
 def _applet(attributes: Attributes, _: ExtractOptions) -> Iterator[Reference]:
@@ -332,6 +462,24 @@ def _applet(attributes: Attributes, _: ExtractOptions) -> Iterator[Reference]:
     yield from _below_codebase(archives, attributes, "applet/@archive")
     if (text := attributes.get("code")) and not archives:
         yield from _below_codebase([text], attributes, "applet/@code")
+
+
+def _param(attributes: Attributes, options: ExtractOptions) -> Iterator[Reference]:
+    """The parameter of a plug-in that is a URL by its name: the film of Flash, the file of a player."""
+    name = (attributes.get("name") or "").strip().lower()
+    if text := (attributes.get("value") or "").strip():
+        if name in _PARAMETERS or (attributes.get("valuetype") or "").lower() == "ref":
+            yield text, EMBED, "param/@value"
+        elif name == "flashvars" and options.speculative:
+            yield from ((url, SPECULATIVE, "param/@value") for url in flash_variables(text))
+
+
+def _scripted(attributes: Attributes) -> Iterator[Reference]:
+    """The strings of `javascript:` URLs that look like URLs."""
+    for name in _SCRIPTED:
+        text = (attributes.get(name) or "").lstrip()
+        if text[: len(_SCRIPT_SCHEME)].lower() == _SCRIPT_SCHEME:
+            yield from speculative_links(unquote(text[len(_SCRIPT_SCHEME) :]))
 
 
 def _below_codebase(texts: list[str], attributes: Attributes, context: str) -> Iterator[Reference]:
@@ -346,34 +494,16 @@ def _below_codebase(texts: list[str], attributes: Attributes, context: str) -> I
 
 #: Elements with their own rules.
 RULED: Mapping[str, Callable[[Attributes, ExtractOptions], Iterator[Reference]]] = MappingProxyType(
-    {"link": _link, "meta": _meta, "form": _form, "object": _object, "applet": _applet}
+    {"link": _link, "meta": _meta, "form": _form, "object": _object, "applet": _applet, "param": _param}
 )
 
+#: The elements of the table, without those of an order.
+_TABLED = tuple(elements(ExtractOptions()))
 #: The tags that a flattened document keeps.
 NEEDED = frozenset(
     tag.encode()
-    for tag in (*EMBEDDED, *RULED, *ANCHORS, "base", "style")
-    if tag not in ("image", "use", "mglyph", *_MATHML)
+    for tag in (*_TABLED, *RULED, *ANCHORS, "base", "style", "noembed", "noframes")
+    if tag not in ("html", "image", "use")
 )
-#: All elements that the reader handles by name.
-_NAMED = (*EMBEDDED, *RULED, *ANCHORS, "base", "style", "template")
-
-
-#: Commas and spaces before a candidate, then its URL, up to the next space.
-_URL = re.compile(r"[\t\n\f\r ,]*+([^\t\n\f\r ]++)")
-#: Its descriptors, up to a comma outside parentheses.
-_DESCRIPTORS = re.compile(r"(?:[^(,]++|\([^)]*+\)?)*+,?")
-
-
-def srcset_urls(text: str) -> Iterator[str]:
-    """The URLs of a `srcset`, in order, as written. Cost: linear. https://html.spec.whatwg.org/#parsing-a-srcset-attribute"""
-    position = 0
-    while (url := _URL.match(text, position)) is not None:
-        position = url.end()
-        if url[1].endswith(","):
-            if bare := url[1].rstrip(","):
-                yield bare
-            continue
-        yield url[1]
-        descriptors = _DESCRIPTORS.match(text, position)
-        position = descriptors.end() if descriptors is not None else len(text)
+#: Attributes for which a flattened document keeps any other element.
+MARKED = re.compile(rb"(?:background|style|data-[a-z]|lazy|src|original|file|on[a-z]+)[\w-]*+\s*+=", re.IGNORECASE)

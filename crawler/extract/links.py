@@ -19,6 +19,8 @@ class ExtractOptions:
     forms: bool = False  #: the targets of forms that are sent by GET
     speculative: bool = False  #: texts in scripts and JSON that look like URLs
     data_attributes: bool = True  #: `data-src` and similar, from which scripts load images later
+    embed_attributes: tuple[str, ...] = ()  #: further attributes with embedded URLs, `[element/@]attribute`
+    link_attributes: tuple[str, ...] = ()  #: further attributes with links to pages
     nofollow_links: bool = False  #: leave links with `rel=nofollow` out
     max_content_bytes: int = 16 << 20  #: how much of a decoded body is read
     timeout_s: float = 10.0  #: for one document in a helper process
@@ -88,7 +90,9 @@ class Found(NamedTuple):
     """The result of reading one response."""
 
     links: list[Link]  #: in document order, each URL once
-    dropped: int = 0  #: links beyond the limit, at least so many
+    dropped: int = (
+        0  #: links beyond the limit, at least so many; a document inside the page that is not read counts as one
+    )
     nofollow: bool = False  #: the page's `meta` asks robots to follow none of its links
     notes: tuple[str, ...] = ()  #: annotations of crawl.log, such as `extractTimeout`
     robots: tuple[str, ...] = ()  #: contents of its robots `meta` elements, as written
@@ -99,6 +103,7 @@ class Found(NamedTuple):
 _EMBED_RELS = frozenset(
     {"icon", "stylesheet", "modulepreload", "prefetch", "prerender"}
     | {"preload", "manifest", "apple-touch-icon", "apple-touch-icon-precomposed", "mask-icon"}
+    | {"apple-touch-startup-image", "fluid-icon", "image_src", "import", "compression-dictionary"}
 )
 _HINT_RELS = frozenset({"dns-prefetch", "preconnect"})
 _PINGBACK = "pingback"

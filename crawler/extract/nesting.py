@@ -51,6 +51,17 @@ _SVG = frozenset(
     b"polygon polyline radialgradient rect script set stop style switch symbol text textpath title tspan use view".split()
 )
 
+#: Where other browsers see a document: conditional comments, and elements that are shown where frames are unknown. A flattened
+#: document keeps the needed tags in them.
+_COMMENT = b"!--"
+_CONDITIONAL = b"<!--[if"
+_INNER = frozenset({_COMMENT, b"iframe", b"noembed", b"noframes"})
+#: A frame counts only inside a `frameset`.
+_RENAMED = MappingProxyType({b"frame": b"iframe"})
+_NOTHING = re.compile(rb"(?!)")
+#: The name of other elements that are kept for their attributes: it may stand anywhere.
+_MARKED_NAME = b"i"
+
 #: A comment, or a tag: slash, name, attributes, end. It matches anything that begins like one, so that the scan is linear.
 _TAG = re.compile(
     rb"""<!--(?:>|->|.*?(?:--!?>|\Z))
@@ -62,8 +73,12 @@ _RAW_END = MappingProxyType({name: re.compile(b"</" + name, re.IGNORECASE) for n
 _QUOTED = re.compile(rb"""=\s*+(?:"[^"]*+"|'[^']*+')""")
 
 
-def tame(body: bytes, needed: Collection[bytes], huge: int = HUGE_BYTES) -> Iterable[bytes]:
+def tame(
+    body: bytes, needed: Collection[bytes], huge: int = HUGE_BYTES, marked: re.Pattern[bytes] = _NOTHING
+) -> Iterable[bytes]:
     """The document itself, or a flattened copy in pieces: its start tags of the `needed` names, in order.
+
+    Of other elements those are kept that have attributes in which `marked` is found, under another name.
 
     A document is flattened if it is nested beyond `MAX_DISORDER`, if its formatting elements would be opened again too often,
     or if it is larger than `huge`; then pieces are made on demand, so that memory does not grow. The encoding must be a
@@ -74,11 +89,9 @@ def tame(body: bytes, needed: Collection[bytes], huge: int = HUGE_BYTES) -> Iter
         tags = body.count(b"<")
         if tags <= SMALL_TAGS or tags - body.count(b"</") <= SMALL_TAGS:
             return (body,)
-    if len(body) > huge:
-        return _pieces(_needed_tags(body, needed, None))
-    disorder = Disorder()
-    kept = list(_pieces(_needed_tags(body, needed, disorder)))
-    return kept if disorder.is_beyond_reason else (body,)
+    if len(body) > huge or _is_beyond_reason(body):
+        return _pieces(_needed_tags(body, needed, marked))
+    return (body,)
 
 
 def is_light(body: bytes) -> bool:
@@ -98,30 +111,57 @@ def _pieces(tags: Iterable[bytes]) -> Iterator[bytes]:
     yield b"".join(piece)
 
 
-def _needed_tags(body: bytes, needed: Collection[bytes], disorder: Disorder | None) -> Iterator[bytes]:
-    """The needed start tags, each closed at once. All tags are reported to `disorder`."""
+def _is_beyond_reason(body: bytes) -> bool:
+    disorder = Disorder()
+    for name, closes, attributes, _ in _tags(body):
+        if name != _COMMENT:
+            disorder.note(name, closes, attributes[-1:] == b"/", is_bomb=_is_bomb(attributes))
+    return disorder.is_beyond_reason
+
+
+def _is_bomb(attributes: bytes) -> bool:
+    return len(attributes) > MAX_BARE_BYTES and len(_QUOTED.sub(b"", attributes)) > MAX_BARE_BYTES
+
+
+def _needed_tags(
+    body: bytes, needed: Collection[bytes], marked: re.Pattern[bytes], *, is_inner: bool = False
+) -> Iterator[bytes]:
+    """The needed start tags, each closed at once."""
     for name, closes, attributes, content in _tags(body):
-        is_bomb = len(attributes) > MAX_BARE_BYTES and len(_QUOTED.sub(b"", attributes)) > MAX_BARE_BYTES
-        if disorder is not None:
-            disorder.note(name, closes, attributes[-1:] == b"/", is_bomb=is_bomb)
-        if not closes and not is_bomb and name in needed and (attributes or content):
-            kept = b"iframe" if name == b"frame" else name
-            yield b"<%b%b>%b</%b>" % (kept, attributes, content, kept)
+        if closes or _is_bomb(attributes):
+            continue
+        if name in _INNER and not is_inner:
+            yield from _needed_tags(content, needed, marked, is_inner=True)
+        if name in needed:
+            if attributes or name in _KEPT_RAW:
+                yield _closed(_RENAMED.get(name, name), attributes, content if name in _KEPT_RAW else b"")
+        elif marked.search(attributes):
+            yield _closed(_MARKED_NAME, attributes, b"")
+
+
+def _closed(name: bytes, attributes: bytes, content: bytes) -> bytes:
+    return b"<%b%b>%b</%b>" % (name, attributes, content, name)
 
 
 def _tags(body: bytes) -> Iterator[tuple[bytes, bool, bytes, bytes]]:
-    """All tags: name in lower case, whether it is an end tag, attributes, and the content of a style or title."""
+    """All tags: name in lower case, whether it is an end tag, attributes, and the content of some elements with text.
+
+    Conditional comments are among them.
+    """
     tags = _TAG.finditer(body)
     while (tag := next(tags, None)) is not None:
         slash, name, attributes, end = tag.groups()
         if not end:  # a comment, or a tag that the end of the document cuts off
+            if body[tag.start() : tag.start() + len(_CONDITIONAL)].lower() == _CONDITIONAL:
+                yield _COMMENT, False, b"", body[tag.start() + len(_CONDITIONAL) : tag.end()]
             continue
         name = name.lower()
         content = b""
         if name in _RAW and not slash:
             closing = _RAW_END[name].search(body, tag.end())
             content_end = len(body) if closing is None else closing.start()
-            content = body[tag.end() : min(content_end, tag.end() + MAX_STYLE_BYTES)] if name in _KEPT_RAW else b""
+            if name in _KEPT_RAW or name in _INNER:
+                content = body[tag.end() : min(content_end, tag.end() + MAX_STYLE_BYTES)]
             tags = _TAG.finditer(body, content_end)
         yield name, slash != b"", attributes, content
 

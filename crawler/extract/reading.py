@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator
+from itertools import chain
 from typing import TYPE_CHECKING, NamedTuple
 
 from anabranch.crawler.extract.content_type import (
@@ -14,7 +15,7 @@ from anabranch.crawler.extract.content_type import (
     kind_named,
     kind_sniffed,
 )
-from anabranch.crawler.extract.css_js import css_links, speculative_links
+from anabranch.crawler.extract.css_js import css_links, manifest_links, speculative_links
 from anabranch.crawler.extract.encoding import css_as_text, plain_as_text
 from anabranch.crawler.extract.html import read_html
 from anabranch.crawler.extract.links import (
@@ -106,7 +107,7 @@ MARKUP = (DocumentKind.XML, DocumentKind.GZIP)
 def may_be_read(essence: str, options: ExtractOptions, hops: str) -> bool:
     """Whether a document of this MIME type, found by these hops, may be one that is read: its beginning decides then."""
     kind = kind_named(essence)
-    if kind is DocumentKind.HTML or not is_named(essence) or _is_read(kind, options):
+    if kind is DocumentKind.HTML or not is_named(essence) or _is_read(kind, options, hops):
         return True
     return options.sitemaps and (is_expected(hops) or essence.startswith(("text/", "application/")))
 
@@ -130,22 +131,30 @@ def kind_of(head: DocumentHead, start: bytes, options: ExtractOptions) -> Docume
     if is_named(essence):
         kind = kind_named(essence)
     else:
-        is_embedded = head.hops.rstrip(REDIRECT).endswith(EMBED)
         path = head.url.partition("?")[0]
-        kind = kind_sniffed(start, may_be_script=head.may_sniff, is_embedded=is_embedded, path=path)
+        kind = kind_sniffed(start, may_be_script=head.may_sniff, is_embedded=is_embedded(head.hops), path=path)
     if options.sitemaps and kind not in MARKUP and begins_like_one(start, head.content_type, head.hops):
         return DocumentKind.GZIP if start.startswith(GZIP) else DocumentKind.XML
-    return kind if _is_read(kind, options) else None
+    return kind if _is_read(kind, options, head.hops) else None
 
 
-def _is_read(kind: DocumentKind | None, options: ExtractOptions) -> bool:
+def _is_read(kind: DocumentKind | None, options: ExtractOptions, hops: str) -> bool:
     if kind is DocumentKind.CSS:
         return options.css
     if kind is DocumentKind.SCRIPT:
         return options.speculative
     if kind is DocumentKind.GZIP:
         return options.sitemaps
+    if kind is DocumentKind.JSON:
+        return options.speculative or is_embedded(hops)
+    if kind is DocumentKind.TEXT and is_embedded(hops):
+        return True  # a manifest may have any type
     return kind is DocumentKind.HTML or kind is DocumentKind.XML
+
+
+def is_embedded(hops: str) -> bool:
+    """Whether a document found by these hops is part of a page: a JSON text may be its manifest then."""
+    return hops.rstrip(REDIRECT).endswith(EMBED)
 
 
 class Document(NamedTuple):
@@ -172,6 +181,11 @@ def read(document: Document, options: ExtractOptions, resolver: LinkResolver | N
         references = css_links(css_as_text(body, content_type))
     elif kind is DocumentKind.SCRIPT:
         references = speculative_links(plain_as_text(body, content_type))
+    else:
+        text = plain_as_text(body, content_type)
+        references = manifest_links(text) if is_embedded(document.hops) else ()
+        if kind is DocumentKind.JSON and options.speculative:
+            references = chain(references, speculative_links(text))
     links, dropped = gathered(references, document.url, options.max_outlinks, resolver)
     return Found(links, dropped)
 

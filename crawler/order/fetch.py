@@ -10,6 +10,7 @@ from typing import Annotated, Literal, Self
 
 from pydantic import AfterValidator, BeforeValidator, Field, StringConstraints, model_validator
 
+from anabranch.crawler.extract.link_attributes import named_attribute
 from anabranch.crawler.extract.links import ExtractOptions
 from anabranch.crawler.fetch.addresses import (
     MAX_STALE_S,
@@ -197,6 +198,15 @@ def site_of(entry: SiteEntry) -> SiteOptions:
     return SiteOptions(surts=values.pop("surt"), **values)
 
 
+def _checked_attribute(text: str) -> str:
+    if named_attribute(text) is None:
+        raise ValueError(f"must be ATTRIBUTE or ELEMENT/@ATTRIBUTE, like data-zoom or img/@data-zoom; not {text!r}")
+    return text
+
+
+_AttributeNames = Annotated[tuple[Annotated[str, AfterValidator(_checked_attribute)], ...], Field(max_length=100)]
+
+
 class ExtractSection(Section):
     """Which links are read out of what was fetched, and what that may cost."""
 
@@ -206,6 +216,8 @@ class ExtractSection(Section):
     forms: bool = False  #: the targets of forms that are sent by GET
     speculative: bool = False  #: what looks like a URL in scripts and JSON
     data_attributes: bool = True  #: `data-src` and similar ones, by which scripts load images late
+    embed_attributes: _AttributeNames = ()  #: further attributes with parts of the page, as in `["data-zoom", "img/@data-big"]`
+    link_attributes: _AttributeNames = ()  #: further attributes with links to pages, as in `["data-href", "tr/@data-url"]`
     max_content_bytes: PositiveSize = 16 << 20  #: of a decoded body
     timeout_s: PositiveDuration = 10.0  #: for a document read in a helper process
 

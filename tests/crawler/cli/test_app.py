@@ -98,6 +98,7 @@ NO_FLAGS = {
     *("leaves", "leaves_name", "similar_features", "similar_false_positive"),
     *("max_retry_after", "group_delay_factor", "group_min_delay", "group_max_delay", "group_max_connections"),
     *("max_outlinks", "css", "forms", "speculative", "data_attributes", "max_content"),
+    *("embed_attributes", "link_attributes"),
     *("source_tags", "warc_prefix", "revisit", "pages", "operator", "extra_info"),
     *("format", "file", "progress", "interval", "statistics_interval", "reports"),
 }

@@ -15,7 +15,7 @@ from anabranch.crawler.extract.content_type import (
 )
 from anabranch.crawler.extract.encoding import xml_codec
 
-HTML, CSS, SCRIPT, XML, TEXT, GZIP = DocumentKind
+HTML, CSS, SCRIPT, JSON, XML, TEXT, GZIP = DocumentKind
 
 
 def test_short_texts_are_worked_out_once_and_long_ones_each_time() -> None:
@@ -47,8 +47,8 @@ def test_short_texts_are_worked_out_once_and_long_ones_each_time() -> None:
         ("text/javascript", SCRIPT),
         ("application/x-ecmascript", SCRIPT),
         ("text/livescript", SCRIPT),
-        ("application/ld+json", SCRIPT),
-        ("text/json", SCRIPT),
+        ("application/ld+json", JSON),
+        ("text/json", JSON),
         ("image/png", None),
         ("text/html2", None),
         ("application/xml-dtd", None),
@@ -105,7 +105,7 @@ def test_what_has_no_type_is_sniffed_as_the_standard_says(start, kind) -> None:
         (b"anything", "/d.CSS", CSS),
         (b"var a={b:1}", "/d", TEXT),
         (b"(function(){a:1})()", "/d", TEXT),
-        (b'{"a":1}', "/d", TEXT),
+        (b'{"a":1}', "/d", JSON),
         (b"// x\nfoo{}", "/d", TEXT),
         (b"plain words", "/d", TEXT),
         (b"<html>{a:b}", "/d.css", HTML),

@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
-import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+import json
+from collections.abc import Iterator
 
-from anabranch.crawler.extract.css_js import css_links, speculative_links
+import pytest
+import tinycss2
+from hypothesis import assume, given, settings
+from hypothesis import strategies as st
+from tinycss2.ast import Node
+
+from anabranch.crawler.extract.css_js import css_links, manifest_links, speculative_links
 
 
 def css_urls(text: str) -> list[str]:
@@ -53,6 +58,113 @@ def css_urls(text: str) -> list[str]:
 def test_what_is_a_link(text, expected) -> None:
     """By the tokens of CSS: comments, strings and escapes as a browser reads them."""
     assert css_urls(text) == expected
+
+
+@pytest.mark.parametrize(
+    ("bad", "expected"),
+    [
+        ("url(it's.png)", []),
+        ('url(a"b)', []),
+        ("url(a'b'c)", []),
+        ("url(a(1).png)", []),
+        ("url(no no)", []),
+        ("url(  no\tno  )", []),
+        ("url(a\x01b)", []),
+        ("url(a\x7f)", []),
+        (r"url(a\)b c)", []),
+        (r"url(it's\).png)", []),
+        ("url(data:image/svg+xml;utf8,<svg xmlns='http://www.w3.org/2000/svg'/>)", []),
+        ("src(no)", []),
+        ("src(no.png) x", []),
+        ("image-set(url(it's) 1x, 'y' 2x)", ["y"]),
+        ("image-set(url(a b) 1x, url(y) 2x)", ["y"]),
+        ("url(it's.png) url(y)", ["y"]),
+        ("URL(IT'S.PNG)", []),
+        (r"u\72l(it's)", []),
+        ("@import url(it's.css);", []),
+        ("url(#part)", []),
+        ("url('#part')", []),
+        ("'url(no)'", []),
+        ("'it\\'s url(no)'", []),
+        ("url('it\\'s')", ["it's"]),
+        ('url("it\'s.png")', ["it's.png"]),
+        ("url(y) 'z'", ["y"]),
+    ],
+)
+def test_a_bad_url_costs_itself_alone(bad: str, expected: list[str]) -> None:
+    """A quote, a bracket or a space in a URL without quotes loses no link after it, in a file of one line."""
+    assert css_urls(f"a{{b:{bad}}}c{{d:url(x.png)}}e{{f:url('z.png')}}") == [*expected, "x.png", "z.png"]
+
+
+def judged(tokens: list[Node]) -> Iterator[str]:
+    """The links of a style sheet by the tokens of tinycss2."""
+    for number, token in enumerate(tokens):
+        if token.type == "url":
+            yield token.value
+        elif token.type == "function":
+            if token.lower_name in ("url", "src"):
+                first = [argument for argument in token.arguments if argument.type != "whitespace"][:1]
+                yield from (argument.value for argument in first if argument.type == "string")
+            yield from judged(token.arguments)
+        elif token.type == "at-keyword" and token.lower_value == "import":
+            rest = [other for other in tokens[number + 1 :] if other.type not in ("whitespace", "comment")][:1]
+            yield from (other.value for other in rest if other.type == "string")
+        elif hasattr(token, "content"):
+            yield from judged(token.content)
+
+
+CSS_PIECES = [
+    *(
+        "url(",
+        "URL(",
+        "u\\72l(",
+        "\\url(",
+        "src(",
+        "@import ",
+        "@import",
+        "(",
+        ")",
+        "'",
+        '"',
+        "\\'",
+        "\\)",
+        "\\66 ",
+        "\\",
+    ),
+    *(
+        "a",
+        "b.png",
+        "é",
+        "😀",
+        " ",
+        "\n",
+        "\t",
+        "/*",
+        "*/",
+        "{",
+        "}",
+        ";",
+        ":",
+        ",",
+        "#",
+        "-",
+        "1",
+        "%",
+        "\x01",
+        "<!--",
+        "-->",
+    ),
+]
+
+
+@settings(max_examples=200, deadline=None)
+@given(st.lists(st.sampled_from(CSS_PIECES), max_size=16).map("".join))
+def test_links_are_those_of_tinycss2(text: str) -> None:
+    """By any tokens. Left out: two backslashes and one before a line end, which tinycss2 reads in its own way in a bad URL."""
+    assume("\\\\" not in text and "\\\n" not in text)
+    text += "."  # a backslash at the end escapes something
+    found = [url for url in judged(tinycss2.parse_component_value_list(text)) if url and not url.startswith("#")]
+    assert css_urls(text) == found
 
 
 def test_an_escape_that_is_no_character_is_replaced() -> None:
@@ -117,6 +229,76 @@ def test_other_strings_are_none(text) -> None:
 def test_escapes_of_json_are_undone() -> None:
     r"""`\/` above all."""
     assert script_urls(r'{"a": "http:\/\/b.test\/\u0078\x79"}') == ["http://b.test/xy"]
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        (json.dumps({"html": '<a href="http://b.test/x">y</a><img src="/y.png">'}), ["http://b.test/x", "/y.png"]),
+        (json.dumps({"html": "<a href='/x'>"}), ["/x"]),
+        (json.dumps({"u": "/p/\U0001f600.html"}), ["/p/\U0001f600.html"]),
+        (json.dumps({"u": "/中/é.html"}), ["/中/é.html"]),
+        (json.dumps({"inner": json.dumps({"u": "/x.html", "v": "http://b.test/y"})}), ["/x.html", "http://b.test/y"]),
+        (json.dumps(json.dumps(json.dumps(["/x.html"]))), ["/x.html"]),
+        (json.dumps({"html": '<a href="/x?a=1&amp;b=2">'}), ["/x?a=1&b=2"]),
+        (r"""var t = "<a href=\'/q/r.html\'>";""", ["/q/r.html"]),
+        (r"""t = '<a href="\/x\/y.html">'""", ["/x/y.html"]),
+        (r'{"html":"\u003ca href=\u0022\/x.html\u0022\u003e"}', ["/x.html"]),
+        (r'{"u":"\/a?b=1\u0026c=2"}', ["/a?b=1&c=2"]),
+        (r"""a = "\x2fx\x2ehtml" """, ["/x.html"]),
+        (r"""a = "/\u{1F600}.html" """, ["/\U0001f600.html"]),
+        (r"""a = "/\u{0000000041}.html" """, ["/A.html"]),
+        ('a = "/x/\\\ny.html"', ["/x/y.html"]),
+        (r"""a = "/x.html\n" """, []),
+        (r"""a = "a\n/x.html" """, []),
+        (r"""a = "C:\\new\\table.html" """, []),
+        (r'{"u":"/\ud83d.html"}', []),
+        (r'{"u":"/\ude00\ud83d.html"}', []),
+        (r'{"u":"/\u{110000}.html"}', []),
+        (r'{"u":"/x.html\"}', ["/x.html"]),
+        (r'{"re":"^\/[a-z]+$","type":"text\/html","x":"a\/b"}', []),
+    ],
+)
+def test_strings_are_unescaped_before_they_are_judged(text: str, expected: list[str]) -> None:
+    """Also strings in strings. Half of a surrogate pair makes no URL."""
+    assert script_urls(text) == expected
+
+
+@pytest.mark.parametrize("piece", ["\\", '\\\\"', '\\"/x', "\\u005c", "\\ud83d", "'\\\n"])
+def test_a_megabyte_of_escapes_is_read_a_few_times(piece: str) -> None:
+    """However often they escape each other (else this test does not end)."""
+    script_urls(piece * (1_000_000 // len(piece)))
+
+
+@pytest.mark.parametrize(
+    ("manifest", "expected"),
+    [
+        ({"icons": [{"src": "/i.png", "sizes": "9x9"}, {"src": "j.png"}]}, [("/i.png", "E"), ("j.png", "E")]),
+        ({"start_url": "/s", "screenshots": [{"src": "c.png"}]}, [("c.png", "E"), ("/s", "L")]),
+        (
+            {"display": "x", "shortcuts": [{"name": "n", "url": "/u", "icons": [{"src": "k.png"}]}, 3]},
+            [("k.png", "E"), ("/u", "L")],
+        ),
+        ({"icons": {"16": "a.png", "32": "b.png"}}, [("a.png", "E"), ("b.png", "E")]),
+        ({"icons": [{"src": 3}, {}, None, "d.png", {"src": ""}], "start_url": None}, [("d.png", "E")]),
+        ({"icons": 3, "shortcuts": "x", "screenshots": None}, []),
+        ({"url": "/x", "items": [{"src": "y"}]}, []),
+        ({"icons": [{"src": f"{n}"} for n in range(1500)]}, [(f"{n}", "E") for n in range(1000)]),
+        ([{"icons": [{"src": "x"}]}], []),
+        ("text", []),
+    ],
+)
+def test_a_web_app_manifest_gives_its_icons_and_pages(manifest: object, expected: list[tuple[str, str]]) -> None:
+    """Members of other types are passed over; another JSON text is no manifest."""
+    assert [(url, hop) for url, hop, _ in manifest_links(json.dumps(manifest))] == expected
+
+
+@pytest.mark.parametrize(
+    "text", ["", "{", "[" * 100_000, '{"icons":' * 100_000, '{"icons": ' + "9" * 9999 + "}", "\0", "x" * 99]
+)
+def test_what_is_no_json_is_no_manifest(text: str) -> None:
+    """Neither is JSON that is nested without end."""
+    assert list(manifest_links(text)) == []
 
 
 def test_a_stray_quote_costs_nothing() -> None:

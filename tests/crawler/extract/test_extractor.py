@@ -109,6 +109,41 @@ async def test_what_is_no_document_to_read_has_no_links(answer) -> None:
     assert await links(answer) == []
 
 
+MANIFEST = b'{"icons": [{"src": "i.png"}], "start_url": "s"}'
+
+
+@pytest.mark.parametrize(
+    "content_type",
+    [
+        "application/manifest+json",
+        "application/json; charset=utf-8",
+        "text/json",
+        "text/plain",
+        "application/octet-stream",
+        None,
+    ],
+)
+@pytest.mark.parametrize("hops", ["E", "LLE", "LER"])
+async def test_a_manifest_is_read_if_a_page_embeds_it(content_type, hops) -> None:
+    """Whatever its type."""
+    assert await links(Answer(MANIFEST, content_type), hops) == [("i.png", "E"), ("s", "L")]
+
+
+async def test_json_that_is_no_part_of_a_page_is_not_read() -> None:
+    """A link to an API's answer is no manifest; its strings are guesses."""
+    answer = Answer(MANIFEST, "application/json")
+    assert await links(answer, "L") == []
+    assert answer.asked == []
+    assert await links(answer, "L", speculative=True) == [("i.png", "X")]
+
+
+async def test_the_orders_attributes_reach_a_helper() -> None:
+    """Its options come as JSON."""
+    body = b"<p data-zoom=x>" + b" " * LIGHT_BYTES
+    found = await sandboxed(Answer(body), embed_attributes=("data-zoom",))
+    assert [(link.url, link.context) for link in found.links] == [(URL + "x", "@data-zoom")]
+
+
 async def test_css_can_be_left_out() -> None:
     """Then style sheets are not read."""
     assert await links(Answer(b"a{b:url(x)}", "text/css"), css=False) == []

@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from anabranch.crawler.extract import html
-from anabranch.crawler.extract.html import MOST_TREE_BYTES, parsed, read_html, srcset_urls
+from anabranch.crawler.extract.html import MOST_TREE_BYTES, parsed, read_html
 from anabranch.crawler.extract.links import NOFOLLOW_MARK, ExtractOptions, Found, Link
 from anabranch.crawler.extract.resolver import LinkResolver
 
@@ -306,6 +306,82 @@ def test_templates_are_read_after_the_document() -> None:
     assert [url for url, _ in links(body)] == ["/dir/1", "/dir/2", "/dir/3", "/dir/4"]
 
 
+class TestInnerDocuments:
+    @pytest.mark.parametrize(
+        ("body", "expected"),
+        [
+            ("<iframe srcdoc=\"<a href=1>&lt;img src='2'>\"></iframe>", [("/dir/1", "L"), ("/dir/2", "E")]),
+            ("<iframe srcdoc='<base href=/s/><a href=1>'></iframe><a href=2>", [("/dir/2", "L"), ("/s/1", "L")]),
+            ("<base href=/b/><iframe srcdoc='<a href=1>'></iframe>", [("/b/1", "L")]),
+            ("<iframe srcdoc='<a href=1>'></iframe><base href=/b/>", [("/b/1", "L")]),
+            ("<base href=/b/><iframe srcdoc='<base href=s/><a href=1>'></iframe>", [("/b/s/1", "L")]),
+            ("<iframe srcdoc='<base href=javascript:x><a href=1>'></iframe>", [("/dir/1", "L")]),
+            ("<iframe src=1 srcdoc='<img src=2>'></iframe>", [("/dir/1", "E"), ("/dir/2", "E")]),
+            (
+                "<iframe srcdoc='<style>a{b:url(1)}</style><p style=b:url(2)>'></iframe>",
+                [("/dir/1", "E"), ("/dir/2", "E")],
+            ),
+            (
+                "<iframe srcdoc=\"<base href=/s/><iframe srcdoc='<base href=t/><a href=1>'></iframe><a href=2>\">",
+                [("/s/2", "L"), ("/s/t/1", "L")],
+            ),
+            ("<template><iframe srcdoc='<a href=1>'></iframe></template>", [("/dir/1", "L")]),
+            ("<iframe>your browser has <a href=1>no frames</a></iframe>", [("/dir/1", "L")]),
+            ("<noframes><body background=1><a href=2></noframes>", [("/dir/1", "E"), ("/dir/2", "L")]),
+            ("<frameset><frame src=1><noframes><a href=2></noframes></frameset>", [("/dir/1", "E"), ("/dir/2", "L")]),
+            ("<noembed><img src=1></noembed>", [("/dir/1", "E")]),
+            ("<noframes><base href=/n/><a href=1></noframes><a href=2>", [("/dir/2", "L"), ("/dir/1", "L")]),
+            ("<!--[if IE]><link rel=stylesheet href=1><![endif]-->", [("/dir/1", "E")]),
+            ("<!--[if lt IE 9]><script src=1></script><![endif]--><html><p></html>", [("/dir/1", "E")]),
+            ("<html><body></body></html><!--[IF IE]><img src=1><![endif]-->", [("/dir/1", "E")]),
+            ("<p><!--[if IE]><base href=/c/><a href=1><![endif]--><a href=2>", [("/dir/2", "L"), ("/dir/1", "L")]),
+            ("<!--[if !IE]><!--><img src=1><!--<![endif]-->", [("/dir/1", "E")]),
+            ("<![if !IE]><img src=1><![endif]>", [("/dir/1", "E")]),
+            ("<!-- <a href=no> --><!--if IE]><a href=no>-->", []),
+            ("<textarea><a href=no></textarea><title><a href=no></title><xmp><a href=no></xmp>", []),
+        ],
+    )
+    def test_a_document_inside_gives_its_links(self, body: str, expected: list[tuple[str, str]]) -> None:
+        """After those of the page. Only the `base` of a `srcdoc` counts, and for itself alone."""
+        assert links(body) == expected
+
+    def test_robots_and_the_own_url_are_the_pages(self) -> None:
+        """A document inside says nothing about the page."""
+        page = found("<iframe srcdoc='<meta name=robots content=none><link rel=canonical href=/x>'></iframe>")
+        assert (page.robots, page.nofollow, page.canonical) == ((), False, None)
+
+    def test_they_are_bounded(self) -> None:
+        """So many, so deep: a site cannot have a tree built for each of a million frames."""
+        many = "".join(f"<iframe srcdoc='<a href={number}>'></iframe>" for number in range(html.MAX_INNER + 5))
+        page = found(many)
+        assert (len(page.links), page.dropped) == (html.MAX_INNER, 5)
+        inner = "<a href=x>"
+        for _ in range(html.MAX_INNER_DEPTH):
+            inner = '<iframe srcdoc="' + inner.replace("&", "&amp;").replace('"', "&quot;") + '"></iframe>'
+        assert links(inner) == [("/dir/x", "L")]
+        page = found(inner.replace("<a", "<noframes><a"))
+        assert (page.links, page.dropped) == ([], 1)
+
+    @pytest.mark.parametrize(
+        "piece", ["<iframe srcdoc='", "<noframes>", "<!--[if IE]><a href=x>", "<iframe>href=", "&lt;a href=x>"]
+    )
+    def test_a_bomb_inside_is_read_like_any_page(self, piece: str) -> None:
+        """It is flattened, too (else this test does not end)."""
+        assert len(links('<iframe srcdoc="<a href=1></a>' + piece * 20_000 + '"></iframe>')) <= 2
+
+    def test_a_long_base_inside_makes_no_long_list(self) -> None:
+        """Links that a base makes long are bounded as in the page."""
+        body = f"<iframe srcdoc='<base href=/{'x' * 8000}/>{''.join(f'<a href={n}>' for n in range(3000))}'></iframe>"
+        assert sum(len(link.url) for link in found(body).links) < 6000 * 256 + 256 * 8100
+
+
+def test_comments_have_the_number_that_the_walk_asks_for() -> None:
+    """It is lexbor's own, and no function tells it."""
+    root = parsed(b"<html><!-- x -->", HTML).root
+    assert root is not None
+    assert [node.tag_id for node in root.traverse() if node.is_comment_node] == [html._COMMENT_NUMBER]
+
+
 class TestEncoding:
     LINK = "<a href='/中'>"
     EXPECTED: ClassVar = [("/%E4%B8%AD", "L")]
@@ -491,66 +567,3 @@ def test_a_lack_of_memory_is_not_blamed_on_the_page(monkeypatch: pytest.MonkeyPa
 def test_a_list_where_one_url_belongs_is_read_as_several(element: str, text: str, urls: list[str]) -> None:
     """None is made up of two, or of a URL and what describes it; commas and spaces of URLs part nothing."""
     assert links(element.format(text)) == [(url, "E") for url in urls]
-
-
-SPACE = "\t\n\f\r "
-
-
-def by_the_letter(text: str) -> list[str]:
-    """The standard's steps, one character at a time, descriptors unjudged."""
-    urls, position = [], 0
-    while True:
-        while position < len(text) and text[position] in SPACE + ",":
-            position += 1
-        if position == len(text):
-            return urls
-        start = position
-        while position < len(text) and text[position] not in SPACE:
-            position += 1
-        url = text[start:position]
-        if url.endswith(","):
-            urls.append(url.rstrip(","))
-            continue
-        urls.append(url)
-        in_parens = False
-        while position < len(text):
-            character = text[position]
-            position += 1
-            if in_parens:
-                in_parens = character != ")"
-            elif character == ",":
-                break
-            else:
-                in_parens = character == "("
-
-
-@pytest.mark.parametrize(
-    ("text", "urls"),
-    [
-        ("a", ["a"]),
-        ("a 1x, b 2x", ["a", "b"]),
-        ("a,b 2x", ["a,b"]),
-        ("a, b", ["a", "b"]),
-        ("data:image/png;base64,AAA= 1x, b", ["data:image/png;base64,AAA=", "b"]),
-        ("a (x, y) 1x, b", ["a", "b"]),
-        (" ,, a ,,b", ["a", "b"]),
-        ("a,,, b", ["a", "b"]),
-        ("", []),
-        (" , ", []),
-    ],
-)
-def test_commas_part_candidates_only_where_they_may(text, urls) -> None:
-    """Not inside a URL, not inside parentheses."""
-    assert list(srcset_urls(text)) == urls
-
-
-@given(st.text(alphabet="ab, (),\t\n1x\u00a0", max_size=60))
-def test_it_is_the_algorithm_of_the_standard(text) -> None:
-    """On any text whatever."""
-    assert list(srcset_urls(text)) == by_the_letter(text)
-
-
-@pytest.mark.parametrize("piece", [",", "a,", "(", "a (", "a ,", "a 1x,", ",,a"])
-def test_a_megabyte_is_read_once(piece) -> None:
-    """No comma is looked at twice (else this test does not end)."""
-    assert all(srcset_urls(piece * (1_000_000 // len(piece))))

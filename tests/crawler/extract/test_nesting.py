@@ -1,5 +1,7 @@
 """The guard in front of the tree builder: honest documents pass, bombs are flattened, in linear work."""
 
+import re
+
 import pytest
 
 from anabranch.crawler.extract.nesting import (
@@ -153,6 +155,30 @@ def test_a_flattened_style_keeps_its_content() -> None:
     """It has links, too."""
     document = b"<i>" * (SMALL_TAGS + 100) + b"<style>a{b:url(x)}</style>"
     assert b"".join(tame(document, frozenset({b"style"}))) == b"<style>a{b:url(x)}</style>"
+
+
+def test_other_elements_are_kept_for_their_attributes() -> None:
+    """Under a name that may stand anywhere: a cell without a table is dropped."""
+    document = b"<i>" * (SMALL_TAGS + 100) + b"<td background=x><p class=y><a href=z>"
+    kept = b"".join(tame(document, NEEDED, marked=re.compile(b"background=")))
+    assert kept == b"<i background=x></i><a href=z></a>"
+
+
+def test_documents_inside_keep_their_needed_tags() -> None:
+    """Those of conditional comments and of frames' contents, one level deep."""
+    document = (
+        b"<!--[if IE]><a href=1><p><![endif]--><iframe src=no><a href=2></iframe><noembed><img src=3></noembed>"
+        b"<noframes><noframes><a href=no></noframes><!-- <a href=no> --><a href=4>"
+    )
+    assert flattened(b"<i>" * MANY + document) == (b"<a href=1></a><a href=2></a><img src=3></img><a href=4></a>")
+
+
+@pytest.mark.parametrize(
+    "hidden", [b"<!--[if IE]><p a='-->", b"<noframes><p a='</noframes>", b"<iframe><!-- </iframe>"]
+)
+def test_a_document_inside_hides_no_disorder(hidden: bytes) -> None:
+    """A quote or a comment that is opened in it ends with it, as for the tree builder."""
+    assert flattened(hidden + b"<div>" * MANY + b"<a href=1>") == b"<a href=1></a>"
 
 
 def test_light_documents_are_short_and_have_few_tags() -> None:

@@ -22,7 +22,7 @@ from anabranch.crawler.extract.reading import (
 )
 from anabranch.crawler.fetch.mime import mime_type
 
-HTML, CSS, SCRIPT, XML, TEXT, GZIP = DocumentKind
+HTML, CSS, SCRIPT, JSON, XML, TEXT, GZIP = DocumentKind
 PAGE = b"<!doctype html><a href=x>"
 URLSET = b"<?xml version='1.0'?><urlset><url><loc>http://a.test/1</loc></url></urlset>"
 RSS = b"<rss><channel><link>http://a.test/1</link></channel></rss>"
@@ -133,17 +133,17 @@ def known(content_type, start, hops="L", url="http://a.test/d", *, may_sniff=Tru
         ("application/pdf", PAGE, "L", None),
         ("text/css", PAGE, "E", CSS),
         ("text/html", b"body{a:b}", "E", HTML),
-        ("text/plain", b"body{a:b}", "E", None),
+        ("text/plain", b"body{a:b}", "E", TEXT),
         ("application/x-css", b"body{a:b}", "E", None),
         ("image/svg+xml", b"<svg>", "E", XML),
         ("application/mathml+xml", b"<math>", "L", XML),
-        ("application/json", b"{}", "E", SCRIPT),
+        ("application/json", b"{}", "E", JSON),
         # A style sheet without one.
         ("", b"body{a:b}", "LE", CSS),
         ("", b"body{a:b}", "LER", CSS),
         ("css", b"body{a:b}", "E", CSS),
         ("", b"body{a:b}", "L", None),
-        ("", b"a = {b: 1}", "E", None),
+        ("", b"a = {b: 1}", "E", TEXT),
         # What was requested as a sitemap is one if it begins like one, whatever its type.
         *(
             (content_type, start, "M", XML)
@@ -185,7 +185,7 @@ def test_sniffing_can_be_forbidden_and_sitemaps_left_out() -> None:
     assert known("", PAGE, may_sniff=False) is None
     assert known("html", PAGE, may_sniff=False) is None
     assert known("application/octet-stream", PAGE, may_sniff=False) is None
-    assert known("", b"body{a:b}", "E", may_sniff=False) is None
+    assert known("", b"body{a:b}", "E", may_sniff=False) is TEXT
     assert known("text/html", PAGE, may_sniff=False) is HTML
     assert known("text/html", RSS, "M", sitemaps=False) is HTML
     assert known("text/plain", URLSET, "M", sitemaps=False) is None

@@ -213,6 +213,7 @@ def test_the_defaults_are_the_readers_own(tmp_path) -> None:
 def test_every_key_reaches_the_readers(tmp_path) -> None:
     """Quantities with their units, `nofollow_links` from the robots' section."""
     text = "max_outlinks=5\ncss=false\nsitemaps=true\nforms=true\nspeculative=true\ndata_attributes=false\n"
+    text += 'embed_attributes=["data-zoom"]\nlink_attributes=["tr/@data-url"]\n'
     section = ordered(tmp_path, text + 'max_content="1KiB"\ntimeout="2s"\n')
     assert section.options(robot="x", nofollow_links=True) == ExtractOptions(
         max_outlinks=5,
@@ -221,6 +222,8 @@ def test_every_key_reaches_the_readers(tmp_path) -> None:
         forms=True,
         speculative=True,
         data_attributes=False,
+        embed_attributes=("data-zoom",),
+        link_attributes=("tr/@data-url",),
         max_content_bytes=1024,
         timeout_s=2.0,
         robot="x",
@@ -235,6 +238,9 @@ def test_every_key_reaches_the_readers(tmp_path) -> None:
         ('max_content="0"', "max_content"),
         ('timeout="0s"', "timeout"),
         ("css=3", "css"),
+        ('embed_attributes=["<b>"]', r"embed_attributes.*ELEMENT/@ATTRIBUTE"),
+        ('link_attributes=["img data-x"]', r"link_attributes.*img data-x"),
+        (f"link_attributes={['data-x'] * 101}", "link_attributes"),
         ("javascript=true", "javascript"),
     ],
 )
