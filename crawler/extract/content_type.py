@@ -95,6 +95,13 @@ def kind_named(essence: str) -> DocumentKind | None:
     return _BY_TYPE.get(essence) or next((kind for suffix, kind in _BY_SUFFIX if essence.endswith(suffix)), None)
 
 
+def _begun(start: bytes) -> DocumentKind | None:
+    """The kind of a document that begins as only its kind does."""
+    if _HTML_START.match(start):
+        return DocumentKind.HTML
+    return next((kind for mark, kind in _STARTS if start.lstrip().startswith(mark)), None)
+
+
 def kind_sniffed(
     start: bytes, *, may_be_script: bool = True, is_embedded: bool = False, path: str = ""
 ) -> DocumentKind | None:
@@ -105,9 +112,7 @@ def kind_sniffed(
     """
     start = start[:_SNIFFED_BYTES].removeprefix(b"\xef\xbb\xbf")
     if may_be_script:
-        if _HTML_START.match(start):
-            return DocumentKind.HTML
-        if (begun := next((kind for mark, kind in _STARTS if start.lstrip().startswith(mark)), None)) is not None:
+        if (begun := _begun(start)) is not None:
             return begun
     if start.startswith(_PRINTED) or (not start.startswith(_UTF_16) and _BINARY.search(start)):
         return None

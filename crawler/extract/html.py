@@ -156,10 +156,14 @@ def read_html(
     links, dropped = gathered(references, base, options.max_outlinks, LinkResolver() if resolver is None else resolver)
     own_url = canonical(page_reader.own_url, base) if page_reader.own_url else None
     robots = tuple(page_reader.robots)
-    words = {word.strip().lower() for content in robots for word in content.split(",")}
-    is_nofollow = not words.isdisjoint(("nofollow", "none"))
     left = dropped + page_reader.unread
-    return Found(links, left, notes=page.notes, nofollow=is_nofollow, robots=robots, canonical=own_url)
+    return Found(links, left, notes=page.notes, nofollow=_is_nofollow(robots), robots=robots, canonical=own_url)
+
+
+def _is_nofollow(robots: Iterable[str]) -> bool:
+    """Whether these directives forbid to follow the page's links."""
+    words = {word.strip().lower() for content in robots for word in content.split(",")}
+    return not words.isdisjoint(("nofollow", "none"))
 
 
 class _Inner(NamedTuple):
