@@ -111,9 +111,8 @@ def kind_sniffed(
     (`is_embedded`) is a style sheet if its `path` says so or if it begins like one: that is the default type of the link to it.
     """
     start = start[:_SNIFFED_BYTES].removeprefix(b"\xef\xbb\xbf")
-    if may_be_script:
-        if (begun := _begun(start)) is not None:
-            return begun
+    if may_be_script and (begun := _begun(start)) is not None:
+        return begun
     if start.startswith(_PRINTED) or (not start.startswith(_UTF_16) and _BINARY.search(start)):
         return None
     if may_be_script and is_embedded and (path.lower().endswith(".css") or _CSS_START.match(start)):
