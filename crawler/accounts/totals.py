@@ -171,6 +171,7 @@ class Additions:
     sources: Counter[tuple[str, str]] = field(default_factory=Counter)  #: (seed, host) -> URLs
     types: set[str] = field(default_factory=set, compare=False)  #: counted separately; several Additions may share it
     processors: Counter[tuple[str, str]] = field(default_factory=Counter)  #: (processor, counter) -> number
+    unreadable: Counter[str] = field(default_factory=Counter)  #: host -> URLs whose answers were no HTTP
 
     @property
     def total(self) -> Totals:
@@ -183,7 +184,8 @@ class Additions:
     @property
     def size(self) -> int:
         """The number of rows of the accounts that change."""
-        return len(self.hosts) + len(self.mime_urls) + len(self.sources) + len(self.statuses) + len(self.processors)
+        by_kind = (self.hosts, self.mime_urls, self.sources, self.statuses, self.processors, self.unreadable)
+        return sum(map(len, by_kind))
 
     def count(self, line: LineCounts) -> None:
         """Count one line. Cannot fail."""
@@ -202,6 +204,8 @@ class Additions:
             self.sources[line.source or NO_SOURCE, host] += 1
         elif status < 0:
             self.mime_urls[UNKNOWN_TYPE] += 1
+            if status == FetchStatus.BAD_HTTP:
+                self.unreadable[host] += 1
         for name, number in line.processors:
             self.processors[name] += number
         if status >= FIRST_HTTP_STATUS and line.size_bytes:
@@ -216,6 +220,7 @@ class Additions:
         self.statuses.update(more.statuses)
         self.sources.update(more.sources)
         self.processors.update(more.processors)
+        self.unreadable.update(more.unreadable)
 
 
 # The counters of processors

@@ -198,7 +198,8 @@ def _reversed_authority(authority: str, scheme: str) -> str:
         turned = host.strip("[]")
     else:
         www = _WWW.match(host)
-        turned = ",".join(reversed((host[www.end() :] if www else host).split(".")))
+        labels = (host[www.end() :] if www else host).split(".")
+        turned = ",".join(filter(None, reversed(labels)))  # a dot at the end of a host is no label
     return turned if not port or port == _DEFAULT_PORTS.get(scheme) else f"{turned}:{port}"
 
 

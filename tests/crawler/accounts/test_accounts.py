@@ -514,3 +514,30 @@ def test_a_killed_run_lasted_until_its_last_success(job, *, is_killed: bool) -> 
     accounts.close()
     with AccountsView(job.state) as view:
         assert view.duration_s() == pytest.approx(20.0 + 3.0)
+
+
+def test_answers_that_are_no_http_are_counted_by_host(job) -> None:
+    """Across runs; a host with other failures has none of them."""
+    for _ in range(2):
+        accounts = job.open()
+        bad = [line(f"http://bad.test/{number}", status=-9) for number in range(3)]
+        job.write(accounts, line(), *bad, line("http://gone.test/", status=-2))
+        accounts.sync()
+        accounts.close()
+    with AccountsView(job.state) as view:
+        assert view.unreadable() == {"bad.test": 6}
+
+
+def test_the_accounts_of_an_earlier_version_have_no_answers_that_are_no_http(job) -> None:
+    """They get the table when the job is opened, and can be read before."""
+    job.open().close()
+    with sqlite3.connect(job.state / ACCOUNTS_FILE) as database:
+        database.execute("DROP TABLE unreadable")
+    with AccountsView(job.state) as view:
+        assert view.unreadable() == {}
+    accounts = job.open()
+    job.write(accounts, line("http://bad.test/", status=-9))
+    accounts.sync()
+    accounts.close()
+    with AccountsView(job.state) as view:
+        assert view.unreadable() == {"bad.test": 1}

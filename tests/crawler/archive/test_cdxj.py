@@ -106,6 +106,9 @@ LINE = IndexLine(
         ("http://example.com/(S(4hqa0555fwsecu455xqckv45))/m.aspx", "com,example)/m.aspx"),
         ("http://example.com/?%3D=%26", "com,example)/?&=="),
         ("http://wwww.example.com/", "com,example,wwww)/"),
+        ("http://example.com./a", "com,example)/a"),
+        ("http://www.example.com..:81/", "com,example:81)/"),
+        ("http://example..com/", "com,example)/"),
     ],
 )
 def test_a_url_has_the_key_that_it_is_looked_up_by(url: str, key: str) -> None:

@@ -112,10 +112,10 @@ KB/sec: 0.00
 """,
     "hosts": """\
 [#urls] [#bytes] [host] [#robots] [#remaining] [#novel-urls] [#novel-bytes] [#dup-by-hash-urls] [#dup-by-hash-bytes] \
-[#not-modified-urls] [#not-modified-bytes]
-2 30 a.test 1 7 1 10 1 20 0 0
-1 0 b.test 0 - 0 0 0 0 1 0
-1 5 dns: 0 - 1 5 0 0 0 0
+[#not-modified-urls] [#not-modified-bytes] [#unreadable]
+2 30 a.test 1 7 1 10 1 20 0 0 0
+1 0 b.test 0 - 0 0 0 0 1 0 0
+1 5 dns: 0 - 1 5 0 0 0 0 0
 """,
     "mimetypes": "[#urls] [#bytes] [mime-types]\n2 30 text/html\n2 0 unknown\n1 0 no-type\n1 5 text/dns\n",
     "response-codes": "[#urls] [rescode]\n1 -9998\n1 -2\n1 1\n1 200\n1 304\n1 404\n",
