@@ -24,7 +24,7 @@ from tests.patience import HANG_S
 CLONE = Path(__file__).resolve().parent.parent
 
 #: What `scripts/measures.py` counts, and how much of it may be: see docs/decisions.md, "A folder is a layer".
-MOST_FILES = 367
+MOST_FILES = 369
 #: The console is a process of its own, with a bound of its own.
 MOST_CONSOLE_FILES = 33
 LEAST_MEDIAN_LINES = 130
