@@ -184,8 +184,8 @@ class Additions:
     @property
     def size(self) -> int:
         """The number of rows of the accounts that change."""
-        by_kind = (self.hosts, self.mime_urls, self.sources, self.statuses, self.processors, self.unreadable)
-        return sum(map(len, by_kind))
+        of_answers = len(self.mime_urls) + len(self.sources) + len(self.statuses)
+        return len(self.hosts) + of_answers + len(self.processors) + len(self.unreadable)
 
     def count(self, line: LineCounts) -> None:
         """Count one line. Cannot fail."""
