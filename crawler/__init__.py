@@ -15,8 +15,8 @@ from importlib.util import find_spec
 
 #: The modules of the libraries in the extra `crawl`.
 _LIBRARIES = (
-    *("ada_url", "aiodns", "aiohttp", "prometheus_client", "pydantic", "pydantic_settings"),
-    *("rich", "selectolax", "structlog", "tomli_w", "typer"),
+    *("ada_url", "aiodns", "aiohttp", "chardetng_py", "prometheus_client", "pydantic", "pydantic_settings"),
+    *("rich", "selectolax", "structlog", "tomli_w", "typer", "webencodings"),
 )
 
 if _MISSING := [name for name in _LIBRARIES if find_spec(name) is None]:

@@ -28,8 +28,8 @@ _HOST_START = re.compile(r"//|\[|[^\W_]")
 _NO_COLON = re.compile(r"https?[;,.]?/", re.IGNORECASE)
 _MISTYPED = re.compile(rf"{_NO_COLON.pattern}|.*\s", re.IGNORECASE)
 _WEB_SCHEME = re.compile(r"^https?:", re.IGNORECASE)
-_SURROGATE = re.compile("[\ud800-\udfff]")
 #: Header fields are decoded with `surrogateescape`: byte B that is no UTF-8 becomes the surrogate DC00 + B.
+_BYTE = re.compile("[\udc80-\udcff]")
 _FIRST_BYTE = 0xDC00
 #: Tab and newlines: the standard removes them anywhere in a URL.
 NO_BREAKS = dict.fromkeys(map(ord, "\t\n\r"))
@@ -45,7 +45,7 @@ def canonical(raw: str, base: str | None = None) -> str | None:
     try:
         href = ada_url.normalize_url(raw) if base is None else ada_url.join_url(base, raw)
     except ValueError:
-        text = _SURROGATE.sub(_scalar, raw)
+        text = _BYTE.sub(lambda byte: f"%{ord(byte[0]) - _FIRST_BYTE:02X}", raw)
         return None if text == raw else canonical(text, base)
     if not href.startswith(WEB):
         return None
@@ -55,12 +55,6 @@ def canonical(raw: str, base: str | None = None) -> str | None:
         authority, slash, path = rest.partition("/")
         url = f"{scheme}//{authority.rpartition('@')[2]}{slash}{path}"
     return url if len(url) <= MAX_URL_CHARS else None
-
-
-def _scalar(surrogate: re.Match[str]) -> str:
-    """A byte of a header field that is no UTF-8, percent-encoded; for other lone surrogates what the standard puts there."""
-    byte = ord(surrogate[0]) - _FIRST_BYTE
-    return f"%{byte:02X}" if 0x80 <= byte <= 0xFF else "\ufffd"
 
 
 def authority_of(url: str) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sqlite3
+from contextlib import closing
 from pathlib import Path
 
 from tests.acceptance.command import anabranch, write_order
@@ -35,7 +36,9 @@ async def test_a_job_of_an_earlier_version_keeps_its_queries_until_its_next_roun
     """So no page is fetched twice, under another name; the next round asks as browsers do."""
     async with SmallWeb(TABLE) as web:
         await crawl(tmp_path, web, "--limit", "1")
-        with sqlite3.connect(tmp_path / "job" / "state" / "frontier.db") as store:
+        state = tmp_path / "job" / "state"
+        (state / "frontier.db.seal").unlink()
+        with closing(sqlite3.connect(state / "frontier.db", isolation_level=None)) as store:
             assert store.execute("DELETE FROM crawl WHERE name = 'made'").rowcount == 1  # as an earlier version left it
         await crawl(tmp_path, web, "--limit", "2")
         await crawl(tmp_path, web, "--limit", "0")

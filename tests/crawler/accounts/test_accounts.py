@@ -10,11 +10,13 @@ from itertools import product
 from typing import NamedTuple
 
 import pytest
+import sqlalchemy
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from structlog.testing import capture_logs
 
 from anabranch.crawler.accounts import accounts as accounts_module
+from anabranch.crawler.accounts import database
 from anabranch.crawler.accounts.accounts import Accounts
 from anabranch.crawler.accounts.crawl_log import CrawlLogEntry, crawl_log_line, parse_crawl_log_line
 from anabranch.crawler.accounts.database import ACCOUNTS_FILE, AccountsDatabase, AccountsView
@@ -528,11 +530,11 @@ def test_answers_that_are_no_http_are_counted_by_host(job) -> None:
         assert view.unreadable() == {"bad.test": 6}
 
 
-def test_the_accounts_of_an_earlier_version_have_no_answers_that_are_no_http(job) -> None:
+def test_the_accounts_of_an_earlier_version_have_no_answers_that_are_no_http(job, monkeypatch) -> None:
     """They get the table when the job is opened, and can be read before."""
-    job.open().close()
-    with sqlite3.connect(job.state / ACCOUNTS_FILE) as database:
-        database.execute("DROP TABLE unreadable")
+    with monkeypatch.context() as earlier:
+        earlier.setattr(database._METADATA, "create_all", _create_earlier)
+        job.open().close()
     with AccountsView(job.state) as view:
         assert view.unreadable() == {}
     accounts = job.open()
@@ -541,3 +543,8 @@ def test_the_accounts_of_an_earlier_version_have_no_answers_that_are_no_http(job
     accounts.close()
     with AccountsView(job.state) as view:
         assert view.unreadable() == {"bad.test": 1}
+
+
+def _create_earlier(bind) -> None:
+    tables = [table for table in database._METADATA.sorted_tables if table.name != "unreadable"]
+    sqlalchemy.MetaData.create_all(database._METADATA, bind, tables=tables)

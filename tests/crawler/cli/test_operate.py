@@ -319,7 +319,7 @@ def test_no_report_needs_the_operators_own_key_function(killed_job, capsys) -> N
     ("name", "line"),
     [
         ("seeds", "   200 CRAWLED    http://a.test/0\n"),
-        ("hosts", "2 10 a.test 0 2 2 10 0 0 0 0\n"),
+        ("hosts", "2 10 a.test 0 2 2 10 0 0 0 0 0\n"),
         ("mimetypes", "3 15 a/b\n"),
         ("response-codes", "3 200\n"),
         ("frontier-summary", "URIs queued: 2\n"),

@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping
 from tests.site.hostile import bodies
 from tests.site.hostile.asking import HTML, TRAP, Answer, Ask, Hostile, links, page, raw, streamed
 
-OK, LOST, TIMED_OUT, UNFETCHABLE = 200, -3, -4, -7
+OK, LOST, TIMED_OUT, UNFETCHABLE, NO_HTTP = 200, -3, -4, -7, -9
 ROBOTS_FAILED, EXCLUDED = -61, -9998
 #: An answer with a body that was cut is an answer; one that cannot be framed, or read, is none.
 CUT_OR_LOST = (OK, LOST)
@@ -105,15 +105,15 @@ SOCKETS: Mapping[str, Hostile] = {
 }
 
 NOISE: Mapping[str, Hostile] = {
-    "http-0-9": Hostile("HTTP/0.9: a page without a head", raw(KEPT), (LOST,)),
-    "random": Hostile("200 KB of random bytes", random_bytes, (LOST,)),
-    "zeros": Hostile("200 KB of zero bytes", raw(b"\0" * 200_000), (LOST,)),
+    "http-0-9": Hostile("HTTP/0.9: a page without a head", raw(KEPT), (NO_HTTP,)),
+    "random": Hostile("200 KB of random bytes", random_bytes, (NO_HTTP,)),
+    "zeros": Hostile("200 KB of zero bytes", raw(b"\0" * 200_000), (NO_HTTP,)),
     "smtp": Hostile(
-        "the greeting of another protocol", raw(b"220 mail.test ESMTP ready\r\n", then="silence"), (LOST, TIMED_OUT)
+        "the greeting of another protocol", raw(b"220 mail.test ESMTP ready\r\n", then="silence"), (NO_HTTP, TIMED_OUT)
     ),
-    "status-text": Hostile("a status that is no number", raw(b"HTTP/1.1 OK 200\r\n\r\n"), (LOST,)),
-    "status-huge": Hostile("a status of a thousand digits", raw(b"HTTP/1.1 " + b"2" * 1000 + b" OK\r\n\r\n"), (LOST,)),
-    "status-negative": Hostile("a status of -1", raw(b"HTTP/1.1 -1 OK\r\nContent-Length: 0\r\n\r\n"), (LOST,)),
+    "status-text": Hostile("a status that is no number", raw(b"HTTP/1.1 OK 200\r\n\r\n"), (NO_HTTP,)),
+    "status-huge": Hostile("a status of a thousand digits", raw(b"HTTP/1.1 " + b"2" * 1000 + b" OK\r\n\r\n"), (NO_HTTP,)),
+    "status-negative": Hostile("a status of -1", raw(b"HTTP/1.1 -1 OK\r\nContent-Length: 0\r\n\r\n"), (NO_HTTP,)),
     "status-999": Hostile(
         "a status nobody knows", raw(b"HTTP/1.1 999 Go away\r\nContent-Length: 0\r\n\r\n"), (999, LOST)
     ),
@@ -176,7 +176,7 @@ FRAMING: Mapping[str, Hostile] = {
     "length-long": Hostile("Content-Length is more than comes", sized(b"100000"), CUT_OR_LOST),
     "length-short": Hostile("Content-Length is less than comes", sized(b"10"), CUT_OR_LOST),
     "length-negative": Hostile("Content-Length: -1", sized(b"-1"), CUT_OR_LOST),
-    "length-two": Hostile("two Content-Lengths", sized(b"5\r\nContent-Length: 35"), CUT_OR_LOST),
+    "length-two": Hostile("two Content-Lengths", sized(b"5\r\nContent-Length: 35"), (NO_HTTP,)),
     "length-text": Hostile("Content-Length: many", sized(b"many"), CUT_OR_LOST),
     "length-huge": Hostile("Content-Length of a thousand digits", sized(b"9" * 1000), CUT_OR_LOST),
     "length-chunked": Hostile(
