@@ -45,8 +45,8 @@ except ImportError as error:
     print(error)
 """
 MISSING = (
-    "the crawler needs ada_url, aiodns, aiohttp, prometheus_client, pydantic, pydantic_settings, rich, selectolax, structlog, "
-    "tomli_w, typer"
+    "the crawler needs ada_url, aiodns, aiohttp, chardetng_py, prometheus_client, pydantic, pydantic_settings, rich, "
+    "selectolax, structlog, tomli_w, typer, webencodings"
 )
 
 #: What a wheel may install: the one package, and its own records.
