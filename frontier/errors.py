@@ -18,6 +18,10 @@ class PolicyError(FrontierError):
     """The order has a policy that does not exist, or a value that makes no sense."""
 
 
+class Passing(Exception):
+    """Raised by a user function that cannot answer now, such as because a service is away. It is asked again later."""
+
+
 class UnknownQueue(FrontierError):
     """There is no work queue of this name."""
 

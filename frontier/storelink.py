@@ -222,14 +222,20 @@ class StoreLink:
                 assert self.hosting is not None
                 if isinstance(answer, SharesHeld):
                     self._count_shares(answer)
+                waited_for = self.hosting.waits_for
                 self.hosting.take(answer)
+                if self.hosting.waits_for != waited_for:
+                    self._note_trouble(self.hosting.waits_for, math.inf)
             case Troubled(what, patience_s):
-                # The time counts from the first failure, also when the reason changes.
-                since_s = self._clock() if self.waiting is None else self.waiting.since_s
-                self.waiting = StoreTrouble(what, since_s, patience_s) if what else None
-                self._report_trouble(what)
+                self._note_trouble(what, patience_s)
             case StoreFailed():
                 raise answer.error
+
+    def _note_trouble(self, what: str, patience_s: float) -> None:
+        """Note for what this waits, empty: for nothing. Its time counts from the first failure, whatever the reason is."""
+        since_s = self._clock() if self.waiting is None else self.waiting.since_s
+        self.waiting = StoreTrouble(what, since_s, patience_s) if what else None
+        self._report_trouble(what)
 
     @property
     def is_job_done(self) -> bool:

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, ClassVar
 from anabranch.crawler.outcomes.status import FetchStatus
 from anabranch.frontier import completion
 from anabranch.frontier.completion import HOST_BUSY
+from anabranch.frontier.errors import Passing
 from anabranch.frontier.records import HostTrouble
 
 if TYPE_CHECKING:
@@ -66,7 +67,7 @@ def proxy_service(url: str) -> str:
     return f"proxy {url}"
 
 
-class ServiceAway(FetchError):
+class ServiceAway(FetchError, Passing):
     """A service that many URLs share is away: this says nothing about the URL or its host, and counts as no try.
 
     The URL goes back to its place without a line in any log, and nothing that needs the service is fetched until it is back.

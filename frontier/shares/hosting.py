@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from anabranch.frontier.admission import Fresh
 from anabranch.frontier.completion import Leases
+from anabranch.frontier.errors import Passing, PolicyError
 from anabranch.frontier.policies.shares import ShareRule
 from anabranch.frontier.records import GateKey
 from anabranch.frontier.scheduling.readylist import Outbox
@@ -94,6 +95,8 @@ class Hosting:
         self.others = Counters()  #: the job's totals less this worker's, as they were seen last
         self._leaving: frozenset[int] = frozenset()
         self._released: frozenset[int] = frozenset()  #: of these, those that the store gives back
+        self._links: Sequence[LinkRow] = ()  #: those that came and are not queued yet; no others are read meanwhile
+        self.waits_for = ""  #: why not: a policy cannot answer now
 
     @property
     def serving(self) -> frozenset[int]:
@@ -119,12 +122,29 @@ class Hosting:
             case SharesHeld():
                 self._take_shares(answer)
             case LinksRead():
-                # The links of other shares stay in the store, for whoever holds them next.
-                self._admission.adopt([link for link in answer.links if link.share in self._outbound.serving])
+                self._links = answer.links
+                self._adopt()
             case JobRead():
+                if self._links:
+                    self._adopt()
                 self.others = answer.others
                 if answer.done_at is not None:
                     self.done_at = answer.done_at
+
+    def _adopt(self) -> None:
+        """Queue the links that came, or keep them while a policy cannot answer: each look at the job tries again.
+
+        The links of other shares stay in the store, for whoever holds them next.
+        """
+        self._links = [link for link in self._links if link.share in self._outbound.serving]
+        try:
+            self._admission.adopt(self._links)
+        except PolicyError as error:
+            if not isinstance(error.__cause__, Passing):
+                raise
+            self.waits_for = str(error)
+        else:
+            self._links, self.waits_for = (), ""
 
     def _take_shares(self, held: SharesHeld) -> None:
         """Serve what is new, and let go of what leaves. The store link counts the rows."""

@@ -17,7 +17,7 @@ from sqlalchemy import Connection, create_engine, make_url
 
 from anabranch.frontier.aio import AsyncFrontier
 from anabranch.frontier.composition import open_frontier, share_rule_of
-from anabranch.frontier.errors import FormatMismatch, PolicyError, StoreInUse, StoreSetBack, StoreUnavailable
+from anabranch.frontier.errors import FormatMismatch, Passing, PolicyError, StoreInUse, StoreSetBack, StoreUnavailable
 from anabranch.frontier.frontier import Frontier
 from anabranch.frontier.inspect.explain import QueueView
 from anabranch.frontier.records import Candidate, GateKey, Outcome, OutcomeKind, name_id
@@ -95,6 +95,36 @@ def test_three_workers_fetch_each_page_once(place: Path | str, policy: str) -> N
         workers[0].frontier.flush()
         until(lambda: workers[1].store.job_counts().is_done, workers)
         assert workers[1].store.job_counts().counters.done == len(site.urls)
+
+
+class GeoAway(Passing):
+    """The service of a user's queue policy does not answer."""
+
+
+GEO = {"is_away": False}
+
+
+def by_geo(url: str) -> str:
+    """A queue policy of the user that asks a service."""
+    if GEO["is_away"]:
+        raise GeoAway("geo: no answer")
+    return url.split("/")[2]
+
+
+def test_links_whose_policy_cannot_answer_now_wait_and_are_queued_when_it_can(place: Path | str) -> None:
+    """It answered the worker that sent them. The receiving one says for what it waits, and ends nothing by it."""
+    site = Site(hosts=30, pages=60)
+    with team(place, policy=f"{__name__}:by_geo") as workers:
+        GEO["is_away"] = False
+        workers[0].frontier.schedule([Candidate(url) for url in site.urls])
+        workers[0].frontier.flush()
+        GEO["is_away"] = True
+        until(lambda: all(worker.frontier.counts().trouble for worker in workers[1:]), workers)
+        assert "GeoAway: geo: no answer" in workers[1].frontier.counts().trouble
+        assert not workers[1].store.job_counts().is_done
+        GEO["is_away"] = False
+        assert crawl(workers, site) == Counter(site.urls)
+        assert not any(worker.frontier.counts().trouble for worker in workers)
 
 
 def test_workers_that_begin_at_once_make_one_job(place: Path | str) -> None:
