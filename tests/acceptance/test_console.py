@@ -179,9 +179,7 @@ async def test_a_crawl_that_hangs_holds_up_nobody(tmp_path, web):
             assert 'anabranch_pages_total{job="news"}' in text
             assert 'anabranch_pages_total{job="hangs"}' not in text
             rows = {row["job"]: row for row in await console.get("jobs")}
-            assert (
-                "the job does not answer" in checked(rows["hangs"], "JobRow")["line"]
-            )  # not what is said after a minute
+            assert "does not answer" in checked(rows["hangs"], "JobRow")["line"]
             assert rows["hangs"]["phase"] == "unknown"
             waiting = [asyncio.create_task(console.client.get("/api/v1/jobs/hangs")) for _ in range(50)]
             await console.get("jobs/news")
