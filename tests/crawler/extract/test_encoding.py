@@ -6,7 +6,7 @@ import json
 
 import pytest
 import webencodings
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from webencodings.labels import LABELS
 
@@ -156,6 +156,7 @@ def test_no_bytes_and_no_host_can_stop_a_guess(body: bytes, top_domain: str) -> 
 
 
 @pytest.mark.parametrize("encoding", ENCODINGS)
+@settings(max_examples=25)
 @given(body=st.binary(max_size=60))
 def test_any_bytes_have_a_text_in_any_encoding(encoding: str, body: bytes) -> None:
     """It can be written in UTF-8, and what browsers cannot read is U+FFFD."""
@@ -216,6 +217,7 @@ def test_pages_in_utf16_send_utf8() -> None:
 
 
 @pytest.mark.parametrize("encoding", [name for name in ENCODINGS if query_in(name)])
+@settings(max_examples=25)
 @given(text=st.text(max_size=20))
 def test_every_query_can_be_encoded(encoding: str, text: str) -> None:
     """The answer is ASCII behind the question mark, and nothing before it changes."""

@@ -449,7 +449,7 @@ http://a.test/ a
 @pytest.mark.parametrize("start", ["<urlset>", ""])
 def test_a_long_document_is_read_once(start, piece) -> None:
     """Its end is never read, nor its beginning searched (else this test does not end)."""
-    body = start.encode() + piece.encode("latin1") * (100_000 // len(piece))
+    body = start.encode() + piece.encode("latin1") * (50_000 // len(piece))
     assert len(read(body)[0]) <= MAX_URLS
     begins_like_one(body, "", "M")
     begins_like_one(body, "", "L")

@@ -144,7 +144,7 @@ ONE_BY_ONE = (("a", "b"), ("!",), ("c",), ("!",), ("d",))
 
 @pytest.mark.parametrize(
     ("do", "step"),
-    [(kill, 3), (tear, 2), *(pytest.param(do, 1, marks=pytest.mark.slow) for do in (kill, tear))],
+    [(kill, 3), (tear, 4), *(pytest.param(do, 1, marks=pytest.mark.slow) for do in (kill, tear))],
 )
 def test_wherever_it_is_killed_a_group_counts_everywhere_or_nowhere(
     tmp_path: Path, do: Callable[..., None], step: int, monkeypatch: pytest.MonkeyPatch
@@ -206,8 +206,11 @@ def calls_before_rotation(folder: Path) -> int:
 @pytest.mark.parametrize(
     ("rotated", "calls"),
     [
-        *((renamed, EVEN), (created, ODD), (copied_and_cut, range(16))),
-        *(pytest.param(*rest, marks=pytest.mark.slow) for rest in ((renamed, ODD), (created, EVEN))),
+        *((renamed, EVEN), (created, ODD), (copied_and_cut, EVEN)),
+        *(
+            pytest.param(*rest, marks=pytest.mark.slow)
+            for rest in ((renamed, ODD), (created, EVEN), (copied_and_cut, ODD))
+        ),
     ],
 )
 def test_a_group_after_a_rotation_counts_everywhere_or_nowhere(
@@ -227,11 +230,16 @@ def test_a_group_after_a_rotation_counts_everywhere_or_nowhere(
         assert urls_of(job) == URLS
 
 
-@pytest.mark.parametrize("refused", [4, 6, 10])  # the record of the rotation, the index, the record
+@pytest.mark.parametrize(
+    "refused", [pytest.param(4, marks=pytest.mark.slow), 6, pytest.param(10, marks=pytest.mark.slow)]
+)
 def test_a_group_that_is_tried_again_counts_everywhere_or_nowhere(
     tmp_path: Path, refused: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The disk refuses a call of the first group in rotated files, and the process is killed in the next try."""
+    """The disk refuses a call of the first group in rotated files, and the process is killed in the next try.
+
+    The call is the record of the rotation (4), the index (6), or the record of the group (10).
+    """
     monkeypatch.setattr(work, "FIRST_WAIT_S", 0.0)
     at_rotation = calls_before_rotation(tmp_path)
     for later in range(2, 16, 2):
