@@ -20,7 +20,9 @@ def found(name: str, what: str, known: Iterable[str]) -> Callable[..., Any]:
     except KeyboardInterrupt:
         raise
     except BaseException as error:  # importing runs the user's module, which may raise anything
-        first = f" (looked first in {sys.path[0] or '.'})" if isinstance(error, ModuleNotFoundError) else ""
+        first = ""
+        if isinstance(error, ModuleNotFoundError):
+            first = f" (looked first in {sys.path[0] or '.'}; PYTHONPATH=FOLDER adds a folder)"
         raise BadParameters(f"{what} {name!r} cannot be imported: {_one_line(error)}{first}") from error
     if not callable(function_found):
         raise BadParameters(f"{what} {name!r} is not a function")

@@ -38,7 +38,7 @@ from anabranch.crawler.outcomes.endings import failure_code
 from anabranch.crawler.outcomes.errors import CrawlerError, ExitCode, JobInUse, UsageError
 from anabranch.crawler.report.exposition import CONTENT_TYPE, exposition
 from anabranch.crawler.report.logtail import LogFollower, last_lines
-from anabranch.crawler.run.verbs import Facts
+from anabranch.crawler.run.verbs import Facts, JobIsRunning
 from anabranch.frontier.errors import FrontierError, UnknownQueue
 
 #: Exit code of a command -> status of an answer; 503 for others.
@@ -594,7 +594,7 @@ def api_app(console: Console) -> FastAPI:
 
 async def _refused(_request: Request, error: Exception) -> Response:
     code = failure_code(error)
-    status = _STATUSES.get(code, 409 if isinstance(error, JobInUse) else 503)
+    status = _STATUSES.get(code, 409 if isinstance(error, JobInUse | JobIsRunning) else 503)
     if isinstance(error, NoSuchJob | UnknownQueue):
         status = 404
     return _Json({"error": str(error), "code": int(code)}, status)

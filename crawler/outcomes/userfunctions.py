@@ -119,7 +119,9 @@ def _imported(name: str, role: Role) -> Callable[..., Any]:
     except KeyboardInterrupt:
         raise
     except BaseException as error:  # importing runs the operator's module, which may raise anything
-        first = f" (looked first in {sys.path[0] or '.'})" if isinstance(error, ModuleNotFoundError) else ""
+        first = ""
+        if isinstance(error, ModuleNotFoundError):
+            first = f" (looked first in {sys.path[0] or '.'}; PYTHONPATH=FOLDER adds a folder)"
         raise OrderError(f"{role.key} {name} cannot be imported: {words_of(error)}{first}") from error
     if not callable(there):
         raise OrderError(f"{role.key} {name} is not a function")

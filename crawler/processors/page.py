@@ -10,11 +10,12 @@ from collections.abc import Awaitable, Callable, Iterable
 from http import HTTPStatus
 
 from anabranch.crawler.archive.replay import ArchivedResponses
-from anabranch.crawler.extract.extractor import Extractor
+from anabranch.crawler.extract.extractor import NO_URL, Extractor
 from anabranch.crawler.fetch.response import Cut, PageHead, Response
 from anabranch.crawler.outcomes.failures import BodyBroken, retry_after
 from anabranch.crawler.outcomes.userfunctions import BODY_RULE, user_function
 from anabranch.crawler.robots.directives import NOTHING, Directives, header_directives, meta_directives
+from anabranch.crawler.urls.parsing import canonical
 from anabranch.crawler.visit import ChainDecision, Step, Visit
 from anabranch.frontier.cancellation import to_the_end
 
@@ -100,7 +101,10 @@ def directives_for(product: str, clock: Callable[[], float]) -> ReadDirectives:
 
 
 class ExtractPage:
-    """Extracts the links of pages that were answered with 2xx, now or before a 304. `directives` None: not read."""
+    """Extracts the links of pages that were answered with 2xx, now or before a 304. `directives` None: not read.
+
+    A redirect whose `Location` names no web URL gets a note.
+    """
 
     def __init__(self, extract: Extractor, directives: ReadDirectives | None = None) -> None:
         self._extract = extract
@@ -109,7 +113,11 @@ class ExtractPage:
     async def __call__(self, visit: Visit) -> Step:
         """Fill in the visit's links, notes and directives."""
         response = visit.archived or visit.response
-        if response is None or not 200 <= response.status < 300:
+        if response is None:
+            return Step.PROCEED
+        if not 200 <= response.status < 300:
+            if response.location is not None and canonical(response.location, visit.lease.url) is None:
+                visit.extracted([], (f"{NO_URL}:Location",), dropped=0, directives=NOTHING)
             return Step.PROCEED
         found = await self._extract(response, visit.lease.url, visit.lease.hops)
         directives = NOTHING if self._directives is None else self._directives(response, found.robots)

@@ -52,10 +52,11 @@ from anabranch.crawler.order.changes import Change, changed_order, key_of_settin
 from anabranch.crawler.order.loading import BY_VARIABLES, Caller, order_of
 from anabranch.crawler.order.order import CrawlOrder
 from anabranch.crawler.order.sources import kept_layer
-from anabranch.crawler.outcomes.endings import REFUSALS, WhyEnded, mostly_failed
+from anabranch.crawler.outcomes.endings import REFUSALS, WhyEnded, is_dominated, mostly_failed
 from anabranch.crawler.outcomes.errors import CrawlerError, ExitCode, UsageError
 from anabranch.crawler.report.metrics import Numbers, summed
 from anabranch.crawler.report.progress import CrawlSnapshot, progress_line
+from anabranch.crawler.report.progress_log import PROGRESS_LOG_FILE, last_run
 from anabranch.crawler.report.troubles import last_logged
 from anabranch.crawler.run.control import PATIENCE_S, SILENT_S, facts_of
 from anabranch.crawler.run.crawl_verbs import (
@@ -422,14 +423,18 @@ class SharedJob:
             ending = WhyEnded.ACCESS_REFUSED.value
         elif is_done and mostly_failed(counters.done, counters.failed):
             ending = WhyEnded.MOSTLY_FAILED.value
+        elif self.folder is None:
+            ending = self._rest_words()
+        elif not is_done:
+            ending = last_run(self.folder / "logs" / PROGRESS_LOG_FILE).ending
         facts = stopped_facts(
             self.name,
             now.totals,
             trouble,
             {},
             fetched_bytes=look.used.fetched_bytes,
-            is_done=is_done and not ending,
-            ending=ending or (self._rest_words() if is_in_database else ""),
+            is_done=is_done and not is_dominated(ending),
+            ending=ending,
         )
         facts = {**facts, "desired_state": self.desired().value if is_in_database else None}
         return with_failures_of(facts, self.database.do(failures_of_job))

@@ -41,7 +41,7 @@ from anabranch.crawler.job.state import Round, current_round, round_of_run
 from anabranch.crawler.job.workerfolders import await_orphans
 from anabranch.crawler.order.order import CrawlOrder
 from anabranch.crawler.outcomes.endings import WhyEnded, biggest
-from anabranch.crawler.outcomes.errors import UsageError, storage_errors
+from anabranch.crawler.outcomes.errors import storage_errors
 from anabranch.crawler.outcomes.status import FetchStatus
 from anabranch.crawler.report.reports import LONGEST_SHOWN, QUEUES_SHOWN, JobFacts, report_kind
 from anabranch.crawler.report.table import json_facts
@@ -49,7 +49,7 @@ from anabranch.crawler.report.troubles import reasons_logged
 from anabranch.crawler.run.control import PATIENCE_S
 from anabranch.crawler.run.crawl_verbs import added_seeds, report_limit
 from anabranch.crawler.run.shared_job import SharedJob, WorkersSilent
-from anabranch.crawler.run.verbs import Arguments, Facts
+from anabranch.crawler.run.verbs import Arguments, Facts, JobIsRunning
 from anabranch.crawler.urls.canonicalization import Canonicalizer, KeyOf
 from anabranch.frontier.frontier import Frontier
 from anabranch.frontier.inspect.operations import Operations
@@ -207,15 +207,16 @@ class WholeJob(NamedTuple):
 
 
 def refuse_at_work(job: SharedJob) -> None:
-    """Raises: UsageError if workers crawl the job."""
+    """Raises: JobIsRunning if workers crawl the job."""
     if others := job.at_work():
         names = ", ".join(line.name for line in others)
-        raise UsageError(f"{job.database.place}: {names} crawl it; stop them first (`anabranch stop`)")
+        words = "worker {} crawls" if len(others) == 1 else "workers {} crawl"
+        raise JobIsRunning(f"{job.place}: {words.format(names)} it; stop that crawl first (`anabranch stop`)")
 
 
 @contextmanager
 def opened_whole(job: SharedJob) -> Iterator[WholeJob]:
-    """Become the job's one worker and hold all its shares (blocks). Raises: UsageError if others are at work; as a crawl does.
+    """Become the job's one worker and hold all its shares (blocks). Raises: JobIsRunning if others work; as a crawl does.
 
     If a worker on another machine has died, this waits until its lease has ended. A job that is done is finished then.
     """

@@ -174,6 +174,8 @@ async def test_a_limit_of_pages_holds_for_the_job(tmp_path, web):
         assert run.code == 0, run.err
         assert len(crawl_log(tmp_path / "job")) == limit
         assert "stopped by the page limit" in run.out
+        left = await anabranch("status", tmp_path / "job", cwd=tmp_path)
+        assert left.out.startswith("stopped by the page limit, which the job keeps; a higher limit continues it")
 
 
 async def test_a_limit_of_time_ends_all(tmp_path, web):
@@ -311,9 +313,12 @@ async def test_verbs_find_the_worker_that_knows(tmp_path, web):
     codes = checked(json.loads(await asked("report", job, "response-codes", "--json")), "Report")
     assert sum(row["#urls"] for row in codes["rows"]) >= 9
     assert "Crawl Name: job" in await asked("report", job, "crawl-summary")
+    refused = await anabranch("frontier", "dump", job, cwd=tmp_path)
+    assert refused.code == 1
+    assert "crawl it; stop that crawl first" in refused.err
     await asked("stop", job, "--wait")
     assert (await ended(process)).code == 11
-    assert "not running" in await asked("status", job)
+    assert "stopped by the operator" in await asked("status", job)
     assert checked(json.loads(await asked("frontier", "ls", job, "--json")), "Queues")["totals"]["pending"] > 0
     assert "h3.test" in await asked("frontier", "unblock", job, "h3.test")
     assert "new" in await asked("add", job, "http://h4.test/added-later")

@@ -33,7 +33,9 @@ def test_what_cannot_be_had_is_said_with_the_key_of_the_order(name: str, words: 
     """One line, before the crawl begins."""
     with pytest.raises(OrderError) as raised:
         user_function(name, RULE)
-    assert str(raised.value) == f"[scope] rules {words}".replace("FIRST", sys.path[0])
+    assert str(raised.value) == f"[scope] rules {words}".replace(
+        "FIRST", f"{sys.path[0]}; PYTHONPATH=FOLDER adds a folder"
+    )
 
 
 def test_what_a_function_raises_is_one_line_that_names_it() -> None:

@@ -37,6 +37,22 @@ async def extract(one, heed=None, **options):
         await sandbox.close()
 
 
+@pytest.mark.parametrize(
+    ("location", "notes"),
+    [
+        ("http://[bad/", ("noURL:Location",)),
+        ("javascript:history.back()", ("noURL:Location",)),
+        ("http://a.test/1", ()),
+        ("", ()),
+    ],
+)
+async def test_a_redirect_to_no_web_url_is_noted(location, notes) -> None:
+    """Its target is lost, and the page's line says so."""
+    one = answered(302, b"", Location=location)
+    assert await extract(one) is Step.PROCEED
+    assert (one.links, one.notes) == ([], notes)
+
+
 async def test_the_answer_is_kept_whatever_its_status() -> None:
     """What it means is decided later."""
     answer = response(500)
