@@ -38,7 +38,7 @@ from aiohttp.http import HttpProcessingError
 from aiohttp.streams import EMPTY_PAYLOAD
 
 from anabranch.crawler.fetch.addresses import is_public
-from anabranch.crawler.fetch.proxy import connect_through_socks
+from anabranch.crawler.fetch.proxy import connect_through_socks, system_message
 from anabranch.crawler.fetch.repairs import ChunkReader, Repair, may_be_head, repaired_head
 from anabranch.crawler.outcomes.errors import TOO_MANY_FILES
 from anabranch.crawler.outcomes.failures import FetchError, ServiceAway, proxy_service
@@ -656,7 +656,8 @@ class Connector(aiohttp.TCPConnector):
             return await made
         except (aiohttp.ClientError, TimeoutError, FetchError) as error:
             raise ServiceAway(
-                proxy_service(_ATTEMPTS.get().proxy), f"it cannot be reached: {error or 'it was too slow'}"
+                proxy_service(_ATTEMPTS.get().proxy),
+                f"it cannot be reached: {system_message(error) or str(error) or 'it was too slow'}",
             ) from error
 
     async def _get(self, key: ConnectionKey, traces: list[Any]) -> Connection | None:

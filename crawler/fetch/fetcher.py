@@ -6,7 +6,6 @@ After a failure that may not be the host's it looks whether the proxy, or this m
 from __future__ import annotations
 
 import errno
-import os
 import socket
 import ssl
 from types import MappingProxyType
@@ -22,6 +21,7 @@ from anabranch.crawler.fetch.connections import MAX_HEAD_BYTES, ConnectAttempts,
 from anabranch.crawler.fetch.cookies import Cookies
 from anabranch.crawler.fetch.exchange import HttpExchange
 from anabranch.crawler.fetch.options import Sites
+from anabranch.crawler.fetch.proxy import system_message
 from anabranch.crawler.fetch.requests import RequestBuilder
 from anabranch.crawler.fetch.ways import NetworkWay, ProxyWay
 from anabranch.crawler.outcomes.errors import TooManyFiles
@@ -272,10 +272,9 @@ def _message(error: Exception) -> str:
 
 
 def _system_message(error: aiohttp.ClientConnectorError) -> str:
-    """The system's message for a failed connection, such as `connection refused`; empty if the error is not the system's."""
-    cause = error.os_error
-    if isinstance(error, aiohttp.ClientProxyConnectionError) or isinstance(cause, ssl.SSLError | socket.gaierror):
+    """The system's message for a failed connection to a host; empty if the error is not the system's."""
+    if isinstance(error, aiohttp.ClientProxyConnectionError) or isinstance(
+        error.os_error, ssl.SSLError | socket.gaierror
+    ):
         return ""
-    text = os.strerror(cause.errno) if cause.errno is not None and cause.errno in errno.errorcode else ""
-    is_systems = cause.strerror == text or (cause.strerror or "").startswith("Connect call failed")  # asyncio's text
-    return text[:1].lower() + text[1:] if is_systems else ""
+    return system_message(error.os_error)

@@ -10,7 +10,9 @@ from __future__ import annotations
 
 import asyncio
 import base64
+import errno
 import ipaddress
+import os
 import socket
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
@@ -86,6 +88,15 @@ class Proxy:
         return {"Proxy-Authorization": basic_auth(self.user, self.password)} if self.user else {}
 
 
+def system_message(error: Exception) -> str:
+    """The system's message for a failed connection, such as `connection refused`; empty if the error is another one. Pure."""
+    if not isinstance(error, OSError):
+        return ""
+    text = os.strerror(error.errno) if error.errno is not None and error.errno in errno.errorcode else ""
+    is_systems = error.strerror == text or (error.strerror or "").startswith("Connect call failed")  # asyncio's text
+    return text[:1].lower() + text[1:] if is_systems else ""
+
+
 def parse_proxy(text: str, password: str = "") -> Proxy:
     """Parse a proxy's URL. Raises: ValueError, one line that shows no password."""
     try:
@@ -127,7 +138,7 @@ async def connect_through_socks(
     except TimeoutError as error:
         raise proxy.away("it was too slow") from error
     except OSError as error:
-        raise proxy.away(f"it cannot be reached: {error}") from error
+        raise proxy.away(f"it cannot be reached: {system_message(error) or error}") from error
     try:
         async with asyncio.timeout_at(until_s):
             await _request_connection(connection, proxy, host, port)
@@ -136,7 +147,7 @@ async def connect_through_socks(
         raise ConnectFailed("the proxy was too slow to connect") from error
     except OSError as error:
         connection.close()
-        raise ConnectFailed(f"the proxy does not connect: {error}") from error
+        raise ConnectFailed(f"the proxy does not connect: {system_message(error) or error}") from error
     except BaseException:
         connection.close()
         raise

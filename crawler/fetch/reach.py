@@ -12,7 +12,7 @@ import socket
 import ssl
 from typing import TYPE_CHECKING
 
-from anabranch.crawler.fetch.proxy import connect_through_socks
+from anabranch.crawler.fetch.proxy import connect_through_socks, system_message
 from anabranch.crawler.outcomes.errors import TOO_MANY_FILES
 from anabranch.crawler.outcomes.failures import ConnectFailed, ProxyRefused, ServiceAway
 
@@ -82,7 +82,7 @@ async def proxy_fault(proxy: Proxy, resolve: Callable[[str], Awaitable[Sequence[
         try:
             await _connect(address.host, address.port or proxy.port, context, proxy.host)
         except (OSError, TimeoutError) as error:
-            fault = str(error) or "it does not answer"
+            fault = system_message(error) or str(error) or "it does not answer"
         else:
             return ""
     return fault

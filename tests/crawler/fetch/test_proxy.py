@@ -125,7 +125,9 @@ async def test_what_a_proxy_says_for_the_page_is_the_sites_answer(site: Web, sta
 @pytest.mark.parametrize("scheme", ["http", "socks5"])
 async def test_a_proxy_that_is_not_there_is_not_the_hosts_failure(site: Web, scheme: str) -> None:
     """The host's gate hears nothing of it."""
-    with pytest.raises(ServiceAway, match=f"^proxy {scheme}://127.0.0.1:[0-9]+: it cannot be reached"):
+    with pytest.raises(
+        ServiceAway, match=f"^proxy {scheme}://127.0.0.1:[0-9]+: it cannot be reached: connection refused$"
+    ):
         await site.fetcher(proxy=f"{scheme}://127.0.0.1:{await refused_port()}").get("http://a.test/")
 
 
