@@ -55,7 +55,7 @@ def totals_lines(totals: Facts, *, is_running: bool) -> Iterator[str]:
     if is_running:
         yield f"nothing can be leased now: {why}" if why else "URLs can be leased now"
     else:
-        yield f"no crawl runs; for one that did: {why or 'URLs can be leased at once'}"
+        yield f"Not running. If started now: {why or 'it can fetch at once'}"
 
 
 def explained(facts: Facts) -> str:

@@ -325,7 +325,7 @@ class SharedJob:
         """
         at_work = [line.name for line in self.at_work()]
         if name not in at_work:
-            raise UsageError(f"{name!r}: there is no such worker at work; there are {', '.join(at_work) or 'none'}")
+            raise UsageError(f"no running worker is named {name!r}; running: {', '.join(at_work) or 'none'}")
 
         def note(connection: Connection) -> None:
             execute(connection, "UPDATE job_worker SET drains = 1 WHERE name = :name AND drains = 0", name=name)

@@ -48,7 +48,7 @@ async def test_a_stopped_job_that_waits_for_its_gate_says_so(tmp_path: Path) -> 
         listed = (await ordered(tmp_path, "frontier", "ls", "news")).out
         assert f"its gate {HOST} is closed: rests for another" in listed
         assert "2 URLs queued" in listed
-        assert "no crawl runs; for one that did: " in listed.splitlines()[-1]
+        assert "Not running. If started now: " in listed.splitlines()[-1]
         assert "; the first opens at " in listed.splitlines()[-1]
         why = (await ordered(tmp_path, "why", "news", f"{SEED}about.html")).out
         assert why.startswith(f"{SEED}about.html: queued\n")

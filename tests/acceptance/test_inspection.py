@@ -70,7 +70,7 @@ async def told_of_a_killed_one(folder: Path, job: Path, at: Callable[[str], str]
     listed = await told(folder, "frontier", "ls", str(job))
     assert listed.err == ""
     assert "2 URLs queued (0 wait for a retry), 0 in flight" in listed.out
-    assert "no crawl runs; for one that did: " in listed.out
+    assert "Not running. If started now: " in listed.out
     assert (await told(folder, "why", str(job), at("/slow"))).out.startswith(f"{at('/slow')}: queued\n")
 
 

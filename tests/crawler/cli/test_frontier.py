@@ -108,7 +108,7 @@ def test_ls_tells_what_the_job_holds_and_waits_for(job: Path, capsys) -> None:
     assert lines[1].split()[:3] == ["a.test", "inactive", "2"]
     assert "rests for another" in lines[1]
     assert lines[-2].startswith("2 URLs queued")
-    assert "no crawl runs; for one that did: " in lines[-1]
+    assert "Not running. If started now: " in lines[-1]
     assert "; the first opens at " in lines[-1]
 
 

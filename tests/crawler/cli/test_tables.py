@@ -69,8 +69,8 @@ def test_the_totals_are_one_line_and_say_why_nothing_runs() -> None:
         "12 URLs queued (3 wait for a retry), 1 in flight, 4 in retired queues; 5 done, 1 failed, 2 disregarded; "
         "queues: 2 inactive 1 paused"
     )
-    assert why == "no crawl runs; for one that did: nothing is queued"
-    assert ls({}, why_idle="")[-1] == "no crawl runs; for one that did: URLs can be leased at once"
+    assert why == "Not running. If started now: nothing is queued"
+    assert ls({}, why_idle="")[-1] == "Not running. If started now: it can fetch at once"
     assert ls({}, is_running=True)[-1] == "nothing can be leased now: nothing is queued"
     assert ls({}, is_running=True, why_idle="")[-1] == "URLs can be leased now"
 
