@@ -247,9 +247,10 @@ class Journal:
         """Wait for the next try; False if the time is up, if no try can help, or if the group may count already."""
         if not self._is_taken_back or getattr(failed.__cause__, "errno", None) not in ROOM_MAY_COME:
             return False
-        if self.trouble != str(failed):
-            self.trouble = str(failed)
-            log.warning("the crawl waits", waits_for=self.trouble)
+        reason = failed.reason or str(failed)
+        if reason not in self.trouble:
+            self.trouble = f"waits for the disk: {reason}"
+            log.warning("the crawl waits", waits_for=reason)
         return self._patience.wait()
 
     def _next_group(self, may_begin: float) -> list[_Writer]:

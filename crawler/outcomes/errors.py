@@ -186,6 +186,8 @@ class NameTooLong(StorageError):
 class JournalFailed(CrawlerError):
     """A log line could not be made durable; no line is acknowledged after that."""
 
+    reason: str = ""  #: without the advice, if it is the disk
+
 
 class JournalFull(JournalFailed, DiskFull):
     """The journal failed because the disk takes no more."""
@@ -225,7 +227,9 @@ def journal_error(error: OSError, path: Path) -> JournalFailed:
     path = _named(error, path)
     kind = STORAGE_ERRORS.get(error.errno or 0, StorageError)
     failed = JournalFull if issubclass(kind, DiskFull) else JournalFailed
-    return failed(f"{path}: {_words(error)}; {kind.advice.format(other='job folder')}")
+    made = failed(f"{path}: {_words(error)}; {kind.advice.format(other='job folder')}")
+    made.reason = f"{path}: {_words(error)}"
+    return made
 
 
 @contextmanager
