@@ -64,6 +64,7 @@ async def test_a_comparison_is_drawn(tmp_path: Path) -> None:
     assert (tmp_path / "a.svg").read_text().startswith("<?xml")
 
 
+@pytest.mark.slow
 async def test_lab_policies_is_the_same_and_json_may_stand_in_for_the_tables(tmp_path: Path) -> None:
     """Under polite the server's ledger is clean, also when the URLs of a host stand in many queues."""
     options = ("--policies", "bkdr:97", "--connections", "2", "--json", "-")
@@ -246,7 +247,10 @@ async def test_an_interrupt_ends_crawl_and_server_and_leaves_nothing(tmp_path: P
     assert not left_in(tmp_path)
 
 
-@pytest.mark.parametrize(("number", "how"), [(signal.SIGKILL, "has ended"), (signal.SIGSTOP, "was stopped")])
+@pytest.mark.parametrize(
+    ("number", "how"),
+    [(signal.SIGKILL, "has ended"), pytest.param(signal.SIGSTOP, "was stopped", marks=pytest.mark.slow)],
+)
 async def test_the_loss_of_the_server_ends_it(tmp_path: Path, number: int, how: str) -> None:
     """With one line, not when the run's time is up; nothing is left."""
     async with in_a_run(tmp_path) as (process, both, server):

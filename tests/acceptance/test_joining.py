@@ -55,7 +55,10 @@ def test_the_same_command_goes_on(place: Path) -> None:
     ("arguments", "difference"),
     [
         ((f"{SEED}7",), "'http://c.test/7' is not among its seeds; add seeds with `anabranch add c.test SEED`, begin"),
-        ((SEED, "--scope", "page"), "[scope] scope is 'host' there and 'page' here; begin another job"),
+        pytest.param(
+            *((SEED, "--scope", "page"), "[scope] scope is 'host' there and 'page' here; begin another job"),
+            marks=pytest.mark.slow,
+        ),
         ((f"{SEED}7", "--scope", "page", "--yes"), "'http://c.test/7' is not among its seeds; [scope] scope is 'host'"),
         ((SEED, "--exclude", "7$", "--again"), "[scope] exclude is () there and ('7$',) here"),
     ],
@@ -85,7 +88,7 @@ def test_a_job_that_is_named_takes_more_seeds_and_says_so_first(place: Path) -> 
     assert len(pages(place / JOB)) == 2 * (PAGES + 1)
 
 
-@pytest.mark.parametrize("processes", ["1", "2"])
+@pytest.mark.parametrize("processes", ["1", pytest.param("2", marks=pytest.mark.slow)])
 def test_a_scope_that_ends_queued_urls_needs_consent(place: Path, processes: str) -> None:
     """The number is told, and nothing is changed."""
     begun(place, "--processes", processes)

@@ -130,7 +130,7 @@ async def test_stop_now_gives_up_what_is_being_fetched(tmp_path):
     assert json.loads(status.out)["totals"]["pending"] == 1
 
 
-@pytest.mark.parametrize("processes", [1, 2])
+@pytest.mark.parametrize("processes", [1, pytest.param(2, marks=pytest.mark.slow)])
 async def test_a_crawl_whose_seed_is_refused_names_the_trouble(tmp_path, processes):
     """While it idles: its own lines, `status` and `why`. After it, both still know the reason."""
     with socket.socket() as taken:  # bound, but nobody listens

@@ -92,7 +92,7 @@ async def process(visit): visit.notes += ("seen",)
 """
 
 
-@pytest.mark.parametrize("processes", ["1", "2"])
+@pytest.mark.parametrize("processes", [pytest.param("1", marks=pytest.mark.slow), "2"])
 async def test_own_functions_are_found_beside_the_order_file_by_every_command(tmp_path: Path, processes: str) -> None:
     """Wherever it is run; later without the file, too, if the caller trusts the job: it keeps where they are."""
     conf, elsewhere = tmp_path / "conf", tmp_path / "elsewhere"

@@ -149,7 +149,7 @@ async def test_after_kills_every_ended_url_has_its_record(tmp_path, slow_web):
     assert len(archived(tmp_path / "job").files) > 1
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.parametrize("number", [pytest.param(signal.SIGINT, marks=pytest.mark.slow), signal.SIGTERM])
 async def test_a_signal_leaves_finished_files(tmp_path, slow_web, number):
     """The run drains with 11, its files are whole at once; the next run goes on in new ones."""
     command = crawl_of(tmp_path, slow_web)

@@ -377,8 +377,16 @@ def test_a_crawl_that_the_console_starts_runs_no_code_of_the_folder(hostile):
 SHARED = {"all": POLICIES, "no group": {name: table for name, table in POLICIES.items() if name != "politeness"}}
 
 
-@pytest.mark.parametrize("kind", ["file", "server"])
-@pytest.mark.parametrize("tables", SHARED.values(), ids=SHARED)
+@pytest.mark.parametrize(
+    ("kind", "tables"),
+    [
+        *(("file", SHARED["all"]), ("server", SHARED["no group"])),
+        *(
+            pytest.param(*rest, marks=pytest.mark.slow)
+            for rest in (("file", SHARED["no group"]), ("server", SHARED["all"]))
+        ),
+    ],
+)
 def test_a_job_of_several_workers_is_read_without_its_code(kind, tables, tmp_path):
     """From a copy of its rows, whose counts, states and dump are those of the job; what would change it is refused."""
     with shared_store(kind, tmp_path / "ev" / "state") as store:
