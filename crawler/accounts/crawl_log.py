@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import NamedTuple, TypedDict, Unpack
 
 from anabranch.crawler.archive.records import Outlink, RecordLocation
-from anabranch.crawler.extract.content_type import remembered
+from anabranch.crawler.fetch.mime import remembered
 from anabranch.crawler.outcomes.errors import storage_errors
 from anabranch.crawler.outcomes.userfunctions import UserFunctionFailed
 

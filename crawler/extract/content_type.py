@@ -3,30 +3,9 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
 from enum import Enum
-from functools import lru_cache, wraps
-from typing import TypeVar
 
-T = TypeVar("T")
-
-#: The longest text that is cached: sites choose what they send.
-SHORT_CHARS = 256
-
-
-def remembered(entries: int) -> Callable[[Callable[[str], T]], Callable[[str], T]]:
-    """Cache the results of a pure function for the `entries` short texts that were used last; not for longer texts."""
-
-    def decorated(function: Callable[[str], T]) -> Callable[[str], T]:
-        cached = lru_cache(entries)(function)
-
-        @wraps(function)
-        def result(text: str) -> T:
-            return cached(text) if len(text) <= SHORT_CHARS else function(text)
-
-        return result
-
-    return decorated
+from anabranch.crawler.fetch.mime import BINARY_BYTE, SNIFFED_BYTES
 
 
 class DocumentKind(Enum):
@@ -68,21 +47,18 @@ _HTML_START = re.compile(
     rb"\s*+(?:<!--|<(?:!doctype\s+html|html|head|script|iframe|h1|div|font|table|a|style|title|b|body|br|p)[\s>])",
     re.IGNORECASE,
 )
-#: Bytes that no text has (https://mimesniff.spec.whatwg.org/#binary-data-byte), and marks of texts in UTF-16, which have them.
-_BINARY = re.compile(rb"[\x00-\x08\x0b\x0e-\x1a\x1c-\x1f]")
+#: Marks of texts in UTF-16, which have binary bytes.
 _UTF_16 = (b"\xff\xfe", b"\xfe\xff")
 #: How a gzipped document begins, which may unpack to fifty megabytes.
 GZIP = b"\x1f\x8b"
 _STARTS = ((b"<?xml", DocumentKind.XML), (GZIP, DocumentKind.GZIP), (b"{", DocumentKind.JSON))
-#: Documents for printers are texts, too, and are none of ours.
+#: PDF and PostScript begin as texts, and are not read.
 _PRINTED = (b"%PDF-", b"%!PS-Adobe-")
 #: How a style sheet begins, behind its comments: with an at-rule, or a selector and its first declaration.
 _CSS_START = re.compile(
     rb"(?:\s++|/\*.*?\*/)*+(?:@[a-z-]++[\s\"'({]|[^\s{}<;=()\"'`@][^{}<;=()\"'`]{0,500}\{\s*+(?:/\*.*?\*/\s*+)*+(?:--)?[a-z_-][\w-]*+\s*+:)",
     re.IGNORECASE | re.DOTALL,
 )
-#: How much of a document the standard looks at.
-_SNIFFED_BYTES = 1445
 
 
 def is_named(essence: str) -> bool:
@@ -110,10 +86,10 @@ def kind_sniffed(
     `may_be_script` is False if the server forbids sniffing (`X-Content-Type-Options: nosniff`). A text that a page embeds
     (`is_embedded`) is a style sheet if its `path` says so or if it begins like one: that is the default type of the link to it.
     """
-    start = start[:_SNIFFED_BYTES].removeprefix(b"\xef\xbb\xbf")
+    start = start[:SNIFFED_BYTES].removeprefix(b"\xef\xbb\xbf")
     if may_be_script and (begun := _begun(start)) is not None:
         return begun
-    if start.startswith(_PRINTED) or (not start.startswith(_UTF_16) and _BINARY.search(start)):
+    if start.startswith(_PRINTED) or (not start.startswith(_UTF_16) and BINARY_BYTE.search(start)):
         return None
     if may_be_script and is_embedded and (path.lower().endswith(".css") or _CSS_START.match(start)):
         return DocumentKind.CSS

@@ -39,7 +39,7 @@ from anabranch.crawler.runtime import child_command
 from anabranch.crawler.urls.parsing import canonical
 
 if TYPE_CHECKING:
-    from anabranch.crawler.fetch.response import Headers, Response
+    from anabranch.crawler.fetch.response import Response
 
 log = structlog.get_logger(__name__)
 
@@ -86,7 +86,7 @@ class Extractor:
         if not may_be_read(mime_type(content_type).essence, self._options, hops):
             return Found([])  # without looking at its bytes
         body, is_cut = response.content(min(LIGHT_BYTES, self._options.max_content_bytes))
-        no_sniff = _first(response.headers, "X-Content-Type-Options").strip().lower() == "nosniff"
+        no_sniff = response.headers.get("X-Content-Type-Options", "").strip().lower() == "nosniff"
         kind = kind_of(DocumentHead(content_type, url, hops, may_sniff=not no_sniff), body, self._options)
         if kind is None:
             return Found([])
@@ -99,13 +99,8 @@ class Extractor:
         return read(document, self._options, self._resolver)
 
 
-def _first(headers: Headers, name: str) -> str:
-    values = headers.getall(name, [])
-    return values[0] if values else ""
-
-
 def _no_urls(references: Sequence[Reference], base_url: str) -> Iterator[str]:
-    """A note for each field of a header that names something else than a web URL."""
+    """A note for each field of a header whose text is no web URL."""
     fields = {context.partition(" ")[0]: None for text, _, context in references if canonical(text, base_url) is None}
     return (f"{NO_URL}:{field}" for field in fields)
 

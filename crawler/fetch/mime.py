@@ -8,15 +8,20 @@ https://fetch.spec.whatwg.org/#content-type-header, https://mimesniff.spec.whatw
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
-from functools import lru_cache
-from typing import TYPE_CHECKING, NamedTuple
+from collections.abc import Callable, Iterator
+from functools import lru_cache, wraps
+from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 if TYPE_CHECKING:
     from anabranch.crawler.fetch.response import Headers
 
-#: The longest text whose type is cached: sites choose what they send.
-_SHORT_CHARS = 256
+#: A byte that text does not have (https://mimesniff.spec.whatwg.org/#binary-data-byte).
+BINARY_BYTE = re.compile(rb"[\0-\x08\x0b\x0e-\x1a\x1c-\x1f]")
+#: So much of a document shows its type (https://mimesniff.spec.whatwg.org/#reading-the-resource-header).
+SNIFFED_BYTES = 1445
+
+#: The longest text that is cached: sites choose what they send.
+SHORT_CHARS = 256
 
 _SPACE = "\t\n\r "
 _WORD = r"[!#$%&'*+.^_`|~0-9A-Za-z-]++"
@@ -28,8 +33,26 @@ _PARAMETER = re.compile(
     rf'[{_SPACE}]*+([^;=]*+)(?:=(?:"((?:[^"\\]++|\\.)*+)(?:"|\\?\Z)[^;]*+|([^;]*+)))?(?:;|\Z)', re.DOTALL
 )
 _QUOTED_PAIR = re.compile(r"\\(.)", re.DOTALL)
-#: A value with other characters does not count.
+#: A value with other characters is ignored.
 _FIT = re.compile(r"[\t -~\x80-\xff]*+")
+
+
+T = TypeVar("T")
+
+
+def remembered(entries: int) -> Callable[[Callable[[str], T]], Callable[[str], T]]:
+    """Cache the results of a pure function for the `entries` short texts that were used last; not for longer texts."""
+
+    def decorated(function: Callable[[str], T]) -> Callable[[str], T]:
+        cached = lru_cache(entries)(function)
+
+        @wraps(function)
+        def result(text: str) -> T:
+            return cached(text) if len(text) <= SHORT_CHARS else function(text)
+
+        return result
+
+    return decorated
 
 
 class MimeType(NamedTuple):
@@ -48,12 +71,9 @@ def content_type_of(headers: Headers) -> str:
     return fields[0] if len(fields) == 1 else ", ".join(fields)
 
 
+@remembered(32)  # most sites send one or two
 def mime_type(content_type: str) -> MimeType:
     """The type that the fields name together. Cost: 0.1 µs for one of the last 32 short texts, else linear."""
-    return _cached(content_type) if len(content_type) <= _SHORT_CHARS else _extracted(content_type)
-
-
-def _extracted(content_type: str) -> MimeType:
     essence, charset, found = "", None, NO_TYPE
     for value in _values(content_type):
         named = _parsed(value)
@@ -65,9 +85,6 @@ def _extracted(content_type: str) -> MimeType:
             named = named._replace(charset=charset)
         found = named
     return found
-
-
-_cached = lru_cache(32)(_extracted)  # most sites send one or two
 
 
 def _values(text: str) -> Iterator[str]:

@@ -10,7 +10,6 @@ from __future__ import annotations
 import hashlib
 import io
 import os
-import re
 import tempfile
 from collections.abc import Callable, Iterator
 from enum import Enum
@@ -18,7 +17,7 @@ from pathlib import Path
 from typing import IO, TYPE_CHECKING, NamedTuple
 
 from anabranch.crawler.fetch.decoding import codings_in, decoded
-from anabranch.crawler.fetch.mime import content_type_of, mime_type
+from anabranch.crawler.fetch.mime import BINARY_BYTE, SNIFFED_BYTES, content_type_of, mime_type
 from anabranch.crawler.outcomes.errors import storage_errors
 
 if TYPE_CHECKING:
@@ -36,10 +35,6 @@ MEMORY_BYTES = 128 * 1024
 SHARED_BYTES = 32 << 20
 
 CHUNK_BYTES = 64 * 1024
-
-#: Bytes that text does not have (https://mimesniff.spec.whatwg.org/#binary-data-byte), and where they are looked for.
-_BINARY = re.compile(rb"[\0-\x08\x0b\x0e-\x1a\x1c-\x1f]")
-_SNIFFED_BYTES = 1445
 
 
 class Cut(Enum):
@@ -92,9 +87,7 @@ class Response(NamedTuple):
     end_s: float  #: epoch seconds, when the body was read
     cuts: tuple[Cut, ...] = ()  #: where it was cut
     has_surplus: bool = False  #: bytes came behind it; they are no part of it
-    received: tuple[
-        bytes, ...
-    ] = ()  #: the lines behind the status line, where some were dropped or corrected; else empty
+    received: tuple[bytes, ...] = ()  #: the lines behind the status line of a repaired head; else empty
     repairs: tuple[Repair, ...] = ()  #: what was read as browsers read it
 
     @property
@@ -106,15 +99,15 @@ class Response(NamedTuple):
         """The body with its content codings undone, at most `limit` bytes; True if there is more, or the coding is broken.
 
         Cost: at most `limit` bytes and some hundred KiB for each coding; about 5 ms for a MiB, so decode large bodies in a
-        thread. Broken codings give the bytes before the fault; text that is labelled as coded and is not, itself.
+        thread. Broken codings give the bytes before the fault. Plain text that is labelled as coded is returned as it is.
         """
         coded = self.headers.getall("Content-Encoding", None)
         codings = codings_in(coded) if coded else ()
         if not codings:
             return self.body.read(limit), self.body.size > limit
         found, is_more = decoded(self.body.chunks(), codings, limit)
-        if is_more and not found and _BINARY.search(self.body.read(_SNIFFED_BYTES)) is None:
-            return self.body.read(limit), self.body.size > limit  # it is text that was never coded
+        if is_more and not found and BINARY_BYTE.search(self.body.read(SNIFFED_BYTES)) is None:
+            return self.body.read(limit), self.body.size > limit  # it is text, so it was never coded
         return found, is_more
 
     @property
@@ -129,7 +122,7 @@ class Response(NamedTuple):
 
 
 def media_type_of(headers: Headers) -> str:
-    """Content-Type without parameters, lower case; empty without one. What is no type is as it was sent."""
+    """Content-Type without parameters, lower case; empty without one. A text that is no MIME type stays as sent."""
     text = content_type_of(headers)
     return mime_type(text).essence or text.partition(";")[0].strip().lower()
 

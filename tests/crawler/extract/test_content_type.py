@@ -1,35 +1,12 @@
-"""The kind of a document, what is remembered of texts that sites choose, and the encoding of XML."""
+"""The kind of a document, by its MIME type or by its first bytes."""
 
 from __future__ import annotations
 
-from codecs import lookup
-
 import pytest
 
-from anabranch.crawler.extract.content_type import (
-    SHORT_CHARS,
-    DocumentKind,
-    kind_named,
-    kind_sniffed,
-    remembered,
-)
-from anabranch.crawler.extract.encoding import xml_codec
+from anabranch.crawler.extract.content_type import DocumentKind, kind_named, kind_sniffed
 
 HTML, CSS, SCRIPT, JSON, XML, TEXT, GZIP = DocumentKind
-
-
-def test_short_texts_are_worked_out_once_and_long_ones_each_time() -> None:
-    """Nothing is kept of what is long; both have their answer."""
-    asked: list[int] = []
-
-    @remembered(2)
-    def size(text: str) -> int:
-        asked.append(len(text))
-        return len(text)
-
-    for chars in (SHORT_CHARS, SHORT_CHARS + 1) * 2:
-        assert size("x" * chars) == chars
-    assert asked == [SHORT_CHARS, SHORT_CHARS + 1, SHORT_CHARS + 1]
 
 
 @pytest.mark.parametrize(
@@ -116,32 +93,3 @@ def test_a_text_without_a_type_that_a_page_embeds_may_be_a_style_sheet(start, pa
     """That is the default of `<link rel=stylesheet>`. A script is none, and what no page embeds is none."""
     assert kind_sniffed(start, is_embedded=True, path=path) is kind
     assert kind_sniffed(start, path=path) is not CSS
-
-
-@pytest.mark.parametrize(
-    ("start", "content_type", "codec", "is_known"),
-    [
-        (b"<a/>", "", "utf-8", True),
-        (b"<?xml version='1.0' encoding='gb2312'?>", "", "gb18030", True),
-        (b'<?xml encoding = "EUC-JP" ?>', "text/xml", "euc_jp", True),
-        (b"<?xml encoding=big5?>", "", "big5hkscs", True),
-        (b"PHP\n<?xml version='1.0' encoding='windows-1251'?>", "", "cp1251", True),
-        (b"<?xml encoding='big5'?>", "text/xml; charset=euc-kr", "cp949", True),
-        (b"<?xml encoding='big5'?>", "text/xml; charset=nonsense", "big5hkscs", True),
-        (b"<?xml encoding='nonsense'?>", "", "utf-8", False),
-        (b"<?xml encoding='utf-16'?>", "", "utf-8", True),
-        (b"<a/>", "text/xml; charset=utf-16", "utf-8", True),
-        (b"\xef\xbb\xbf<?xml encoding='big5'?>", "text/xml; charset=big5", "utf-8", True),
-        (b"\xff\xfe<\0a\0", "text/xml; charset=big5", "utf-16-le", True),
-        (b"\xfe\xff\0<\0a", "", "utf-16-be", True),
-        (b"<\0?\0x\0", "", "utf-16-le", True),
-        (b"\0\n\0<\0a", "", "utf-16-be", True),
-        (b"<html><meta charset=gbk>", "application/xhtml+xml", "gb18030", True),
-    ],
-)
-def test_the_encoding_of_xml_is_that_of_its_mark_then_the_header_then_the_declaration(
-    start, content_type, codec, is_known
-) -> None:
-    """RFC 7303. UTF-16 is seen, and never believed of a document that is readable as ASCII."""
-    found, _, is_found_known = xml_codec(start, content_type)
-    assert (lookup(found).name, is_found_known) == (lookup(codec).name, is_known)

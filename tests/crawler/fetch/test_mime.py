@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from multidict import CIMultiDict, CIMultiDictProxy
 
-from anabranch.crawler.fetch.mime import content_type_of, mime_type
+from anabranch.crawler.fetch.mime import SHORT_CHARS, content_type_of, mime_type, remembered
 from anabranch.crawler.fetch.response import media_type_of
 
 HTML, PLAIN = "text/html", "text/plain"
@@ -98,3 +98,17 @@ def test_no_field_raises(content_type) -> None:
 def test_a_long_field_is_read_once(piece) -> None:
     """Its end is never read (else this test does not end)."""
     assert len(mime_type("text/html" + piece * 50_000).essence) <= 9 + 50_000
+
+
+def test_short_texts_are_worked_out_once_and_long_ones_each_time() -> None:
+    """Nothing is kept of what is long; both have their answer."""
+    asked: list[int] = []
+
+    @remembered(2)
+    def size(text: str) -> int:
+        asked.append(len(text))
+        return len(text)
+
+    for chars in (SHORT_CHARS, SHORT_CHARS + 1) * 2:
+        assert size("x" * chars) == chars
+    assert asked == [SHORT_CHARS, SHORT_CHARS + 1, SHORT_CHARS + 1]
