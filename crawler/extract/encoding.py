@@ -179,7 +179,7 @@ def xml_codec(start: bytes, content_type: str) -> tuple[str, bytes, bool]:
 
 def _declared_by_html(body: bytes) -> str | None:
     found = _META_CHARSET.search(_COMMENT.sub(b"", body[:_PRESCAN_BYTES])) or _XML_ENCODING.match(body)
-    if found is None and (body.find(b"charset", 0, _LATE_BYTES) >= 0 or body.find(b"CHARSET", 0, _LATE_BYTES) >= 0):
+    if found is None and b"charset" in body[:_LATE_BYTES].lower():
         found = _META_CHARSET.search(_COMMENT.sub(b"", body[:_LATE_BYTES]))
     return None if found is None else _readable_as_ascii(found[1])
 

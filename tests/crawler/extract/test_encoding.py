@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from codecs import lookup
 
 import pytest
 import webencodings
@@ -17,6 +18,7 @@ from anabranch.crawler.extract.encoding import (
     html_in_utf8,
     plain_as_text,
     query_in,
+    xml_codec,
 )
 from anabranch.crawler.extract.html import read_html
 from anabranch.crawler.extract.links import ExtractOptions
@@ -112,13 +114,14 @@ RUSSIAN = "<p>Привет, мир! Это обычная страница на 
         (b'<?xml version="1.0" encoding="utf-16"?><p>', HTML, "utf-8"),
         (b" " * 1100 + b"<meta charset=gbk>", HTML, "gbk"),
         (b" " * 9000 + b"<META HTTP-EQUIV='Content-Type' CONTENT='text/html; CHARSET=euc-kr'>", HTML, "euc-kr"),
+        (b" " * 9000 + b"<Meta Charset=gbk>", HTML, "gbk"),
         (b"<!-- charset --><!-- <meta charset=gbk> -->", HTML, "utf-8"),
         (b"<p>caf\xc3\xa9", HTML, "utf-8"),
         ("<p>déjà vu, où ça \xff".encode() + b"\xff", HTML, "utf-8"),
         (b"<p>plain", HTML, "utf-8"),
     ],
 )
-def test_the_first_that_speaks_is_believed(body: bytes, content_type: str, encoding: str) -> None:
+def test_the_first_declaration_counts(body: bytes, content_type: str, encoding: str) -> None:
     """Mark, header, `meta` at the start, XML declaration, a later `meta`; what is UTF-8 but for a bad byte or two is UTF-8."""
     read = html_in_utf8(body, content_type)
     assert (read.encoding, read.notes) == (encoding, ())
@@ -168,6 +171,35 @@ def test_style_sheets_and_scripts_have_declarations_of_their_own() -> None:
     style = '@charset "windows-1251"; a{background:url(я)}'
     assert css_as_text(style.encode("cp1251"), "text/css").endswith("url(я)}")
     assert plain_as_text("я".encode("koi8-r"), "text/javascript; charset=koi8-r") == "я"
+
+
+@pytest.mark.parametrize(
+    ("start", "content_type", "codec", "is_known"),
+    [
+        (b"<a/>", "", "utf-8", True),
+        (b"<?xml version='1.0' encoding='gb2312'?>", "", "gb18030", True),
+        (b'<?xml encoding = "EUC-JP" ?>', "text/xml", "euc_jp", True),
+        (b"<?xml encoding=big5?>", "", "big5hkscs", True),
+        (b"PHP\n<?xml version='1.0' encoding='windows-1251'?>", "", "cp1251", True),
+        (b"<?xml encoding='big5'?>", "text/xml; charset=euc-kr", "cp949", True),
+        (b"<?xml encoding='big5'?>", "text/xml; charset=nonsense", "big5hkscs", True),
+        (b"<?xml encoding='nonsense'?>", "", "utf-8", False),
+        (b"<?xml encoding='utf-16'?>", "", "utf-8", True),
+        (b"<a/>", "text/xml; charset=utf-16", "utf-8", True),
+        (b"\xef\xbb\xbf<?xml encoding='big5'?>", "text/xml; charset=big5", "utf-8", True),
+        (b"\xff\xfe<\0a\0", "text/xml; charset=big5", "utf-16-le", True),
+        (b"\xfe\xff\0<\0a", "", "utf-16-be", True),
+        (b"<\0?\0x\0", "", "utf-16-le", True),
+        (b"\0\n\0<\0a", "", "utf-16-be", True),
+        (b"<html><meta charset=gbk>", "application/xhtml+xml", "gb18030", True),
+    ],
+)
+def test_the_encoding_of_xml_is_that_of_its_mark_then_the_header_then_the_declaration(
+    start, content_type, codec, is_known
+) -> None:
+    """RFC 7303. UTF-16 is seen, and never believed of a document that is readable as ASCII."""
+    found, _, is_found_known = xml_codec(start, content_type)
+    assert (lookup(found).name, is_found_known) == (lookup(codec).name, is_known)
 
 
 # Queries
