@@ -129,9 +129,9 @@ class HttpConnection(ResponseHandler):
         self._chunks: ChunkReader | None = None  #: reads the body in the parser's place
         self._fed_bytes = 0  #: content that the parser found before it refused a chunk
 
-    def begin(self, *, has_old_tls: bool) -> None:
-        """The connection is made, and handed out for the first time."""
-        self.has_old_tls = has_old_tls
+    def note_old_tls(self) -> None:
+        """The server refused what is not old when the connection was made."""
+        self.has_old_tls = True
 
     @property
     def repairs(self) -> tuple[Repair, ...]:
@@ -607,7 +607,8 @@ class Connector(aiohttp.TCPConnector):
             _ATTEMPTS.reset(token)
         connection, owner._protocol = owner.protocol, None  # noqa: SLF001 - else aiohttp's object would close it
         assert isinstance(connection, HttpConnection)
-        connection.begin(has_old_tls=attempts.has_old_tls)
+        if attempts.has_old_tls:  # else it may be a kept one, whose server refused
+            connection.note_old_tls()
         return connection
 
     def release(self, key: ConnectionKey, connection: HttpConnection, *, is_complete: bool) -> None:

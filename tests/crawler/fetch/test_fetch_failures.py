@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import ssl
-from contextlib import suppress
 from typing import TYPE_CHECKING
 
 import pytest
@@ -12,6 +11,7 @@ import structlog
 
 from anabranch.crawler.fetch import connections
 from anabranch.crawler.fetch.addresses import Address, parse_address
+from anabranch.crawler.fetch.connection_limits import ConnectionLimits
 from anabranch.crawler.fetch.dns import Resolver
 from anabranch.crawler.fetch.fetcher import Fetcher
 from anabranch.crawler.fetch.options import FetchOptions
@@ -294,22 +294,30 @@ def old_tls(folder: Path, ciphers: str) -> ssl.SSLContext:
     return tls
 
 
+async def greet(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    """Answer each request, over one connection."""
+    while await reader.readuntil(b"\r\n\r\n"):
+        writer.write(b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nhi")
+
+
 @pytest.mark.parametrize("ciphers", ["AES128-GCM-SHA256", "AES256-SHA", "DHE-RSA-AES128-GCM-SHA256"])
 async def test_servers_of_old_tls_are_archived_and_noted(site: Web, tmp_path: Path, ciphers: str) -> None:
     """RSA key exchange, SHA-1, a group of 1,024 bits; unless the order forbids it. Over a kept connection, too."""
-
-    async def talk(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        with suppress(asyncio.IncompleteReadError):
-            while await reader.readuntil(b"\r\n\r\n"):
-                writer.write(b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nhi")
-
-    port = await site.listen(talk, old_tls(tmp_path, ciphers))
+    port = await site.listen(greet, old_tls(tmp_path, ciphers))
     fetcher = site.fetcher(tls_verify=False)
     for _ in range(2):
         response = await fetcher.get(f"https://127.0.0.1:{port}/")
         assert (response.body.read(), response.repairs) == (b"hi", (Repair.OLD_TLS,))
     with pytest.raises(ConnectFailed):
         await site.fetcher(tls_verify=False, tls_old=False).get(f"https://127.0.0.1:{port}/")
+
+
+async def test_fetches_that_share_a_connection_of_old_tls_all_note_it(site: Web, tmp_path: Path) -> None:
+    """Those that waited for it, too."""
+    port = await site.listen(greet, old_tls(tmp_path, "AES128-GCM-SHA256"))
+    fetcher = site.fetcher(tls_verify=False, connections=ConnectionLimits(busy=1))
+    responses = await asyncio.gather(*(fetcher.get(f"https://127.0.0.1:{port}/") for _ in range(3)))
+    assert [response.repairs for response in responses] == [(Repair.OLD_TLS,)] * 3
 
 
 async def test_old_tls_needs_a_valid_certificate(site: Web, tmp_path: Path) -> None:
