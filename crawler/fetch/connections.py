@@ -39,7 +39,7 @@ from aiohttp.streams import EMPTY_PAYLOAD
 
 from anabranch.crawler.fetch.addresses import is_public
 from anabranch.crawler.fetch.proxy import connect_through_socks, system_message
-from anabranch.crawler.fetch.repairs import ChunkReader, Repair, may_be_head, repaired_head
+from anabranch.crawler.fetch.repairs import ChunkReader, Repair, RepairedHead, may_be_head, repaired_head
 from anabranch.crawler.outcomes.errors import TOO_MANY_FILES
 from anabranch.crawler.outcomes.failures import FetchError, ServiceAway, proxy_service
 
@@ -55,7 +55,6 @@ if TYPE_CHECKING:
     from anabranch.crawler.fetch.dns import Resolver
     from anabranch.crawler.fetch.options import FetchOptions
     from anabranch.crawler.fetch.proxy import Proxy
-    from anabranch.crawler.fetch.repairs import RepairedHead
 
 #: The longest head of an answer, 1xx answers before it included; and the most framing without content.
 MAX_HEAD_BYTES = 128 * 1024
@@ -107,7 +106,7 @@ class HttpConnection(ResponseHandler):
         super().__init__(loop)
         self.address = ""  #: IP address of the other end
         self.has_surplus = False  #: bytes came behind the answer
-        self.has_old_tls = False  #: of the kind that `Connector` takes only if nothing else is offered
+        self.has_old_tls = False  #: the server offers nothing else, see `old_tls_context`
         self._on_lost = on_lost
         self._head = bytearray()
         self._is_in_head = False
@@ -273,11 +272,10 @@ class HttpConnection(ResponseHandler):
         return data
 
     def _repair_head(self, *, is_whole: bool) -> bool:
-        """Let the parser read a head that it refused in a form that it takes; False if there is none, or not yet."""
+        """Parse a head that was refused in its repaired form, once it is whole; False if it cannot be read."""
         start, fault = self._final_from, self._fault
-        is_head = self._may_repair and may_be_head(
-            bytes(self._head[start : start + _STATUS_LINE_BYTES]).lstrip(b"\r\n")
-        )
+        beginning = bytes(self._head[start : start + _STATUS_LINE_BYTES]).lstrip(b"\r\n")
+        is_head = self._may_repair and may_be_head(beginning)
         if is_head and not is_whole:
             return True
         repaired = repaired_head(bytes(self._head[start:]).lstrip(b"\r\n")) if is_head else None
@@ -291,12 +289,13 @@ class HttpConnection(ResponseHandler):
             return True
         self._repaired = repaired
         super().data_received(repaired.data)
-        if self._is_in_head:
+        if self._is_in_head:  # the parser refuses this form, too
             self._refuse(self._fault or fault)
-        return not self._is_in_head
+            return False
+        return True
 
     def _refuse(self, fault: BaseException | None) -> None:
-        """The answer cannot be read."""
+        """Report that the answer cannot be read, and close the connection."""
         self._is_in_head, self._fault = False, None
         assert fault is not None
         super().set_exception(fault)
@@ -304,14 +303,14 @@ class HttpConnection(ResponseHandler):
             self.transport.close()
 
     def set_exception(self, exc: BaseException, *causes: BaseException) -> None:
-        """aiohttp: the parser refuses bytes, or the connection fails. What can be repaired is told to nobody yet."""
+        """aiohttp: the parser refuses bytes, or the connection fails. A fault that may be repaired is not reported yet."""
         if isinstance(exc, HttpProcessingError) and (self._is_in_head or self._raw is not None):
             self._fault = exc
         else:
             super().set_exception(exc, *causes)
 
     def _repair_chunks(self) -> None:
-        """Read a body that the parser refuses once more from its start."""
+        """Read a body once more from its start, without the parser, which refused a chunk."""
         raw, self._raw = self._raw, None
         assert raw is not None
         assert self._payload is not None
@@ -321,6 +320,7 @@ class HttpConnection(ResponseHandler):
         self._feed_chunks(self._chunks, b"".join(raw))
 
     def _feed_chunks(self, chunks: ChunkReader, data: bytes) -> None:
+        """Give the body's reader the content in these bytes, without what the parser has given it already."""
         payload = self._payload
         if payload is None or payload.is_eof() or not data:
             self.has_surplus |= bool(data)
@@ -485,13 +485,13 @@ _OLD_TLS = (
 
 
 def _may_want_old_tls(error: OSError) -> bool:
-    """Whether a handshake ended so with a server of old TLS: some say why, some only close the connection."""
+    """Whether a handshake may have failed because the server has old TLS only. Some servers just close the connection."""
     return isinstance(error, ConnectionResetError) or getattr(error, "reason", "") in _OLD_TLS
 
 
 def old_tls_context(*, verify: bool) -> ssl.SSLContext:
-    """TLS 1.2 and later, with RSA key exchange, Diffie-Hellman of 1,024 bits and SHA-1. Certificates are checked as ever."""
-    context = ssl.create_default_context() if verify else ssl._create_unverified_context()  # noqa: S323, SLF001 - the order's wish
+    """TLS 1.2 and later, with RSA key exchange, Diffie-Hellman of 1,024 bits and SHA-1. Certificates are checked as always."""
+    context = ssl.create_default_context() if verify else ssl._create_unverified_context()  # noqa: S323, SLF001 - by the order
     context.set_ciphers("DEFAULT:@SECLEVEL=1")
     context.options |= getattr(ssl, "OP_LEGACY_SERVER_CONNECT", 0x4)  # Python 3.12 names it
     return context
@@ -607,7 +607,7 @@ class Connector(aiohttp.TCPConnector):
             _ATTEMPTS.reset(token)
         connection, owner._protocol = owner.protocol, None  # noqa: SLF001 - else aiohttp's object would close it
         assert isinstance(connection, HttpConnection)
-        if attempts.has_old_tls:  # else it may be a kept one, whose server refused
+        if attempts.has_old_tls:  # without it, a kept connection may have come, which knows
             connection.note_old_tls()
         return connection
 
@@ -656,10 +656,8 @@ class Connector(aiohttp.TCPConnector):
         try:
             return await made
         except (aiohttp.ClientError, TimeoutError, FetchError) as error:
-            raise ServiceAway(
-                proxy_service(_ATTEMPTS.get().proxy),
-                f"it cannot be reached: {system_message(error) or str(error) or 'it was too slow'}",
-            ) from error
+            why = system_message(error) or str(error) or "it was too slow"
+            raise ServiceAway(proxy_service(_ATTEMPTS.get().proxy), f"it cannot be reached: {why}") from error
 
     async def _get(self, key: ConnectionKey, traces: list[Any]) -> Connection | None:
         del traces

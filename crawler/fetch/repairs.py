@@ -2,7 +2,7 @@
 
 Only what was refused comes here. A head is written anew in a form that the library takes: the library still decides where the
 body ends, by a framing field that can be read in one way only. A connection with a repaired answer is never used again, because
-the next answer might begin elsewhere. What is dropped is dropped for good: it decides nothing.
+the next answer might begin elsewhere. A dropped line decides nothing.
 """
 
 from __future__ import annotations
@@ -14,7 +14,8 @@ from typing import NamedTuple
 #: The longest line of a chunk's size, and the most bytes of trailers.
 MAX_SIZE_LINE_BYTES, MAX_TRAILER_BYTES = 16 * 1024, 128 * 1024
 
-#: Chromium takes these, in any case, with spaces before and between (net/http/http_response_headers.cc). The version may lack.
+#: Chromium takes these, in any case, with spaces before and between, also without a version
+#: (net/http/http_response_headers.cc).
 STATUS_LINE = re.compile(rb"[ \t]*HTTP(?:/(\d+)(?:\.(\d+))?)?[ \t]+(\d{3})(?!\d)[ \t]*([^\r\n]*)\r?\n", re.IGNORECASE)
 _GOOD_STATUS_LINE = re.compile(rb"HTTP/1\.[01] \d{3}(?: [^\r\n]*)?\r?\n")
 _TOKEN = re.compile(rb"[!#$%&'*+\-.^_`|~0-9A-Za-z]+")  # RFC 9110 section 5.6.2
@@ -32,8 +33,8 @@ class Repair(Enum):
     """What was read as browsers read it; the value is the annotation in `crawl.log`."""
 
     STATUS_LINE = "httpRepair:statusLine"  #: `http/1 200`, or one with more spaces
-    LINES = "httpRepair:lines"  #: lines of the head that are no fields were dropped
-    FRAMING = "httpRepair:framing"  #: lengths that contradict each other, or are none
+    LINES = "httpRepair:lines"  #: lines that are no fields were dropped
+    FRAMING = "httpRepair:framing"  #: lengths that are repeated, wrong, or beside chunks were ignored
     CHUNKS = "httpRepair:chunks"  #: chunks with other line ends, or spaces before their sizes
     OLD_TLS = "oldTLS"  #: the server offers only what the library counts as too weak; its certificate is valid
 
@@ -84,13 +85,13 @@ def repaired_head(head: bytes) -> RepairedHead | None:
 
 
 def _version(status_line: re.Match[bytes]) -> bytes:
-    """The version as Chromium takes it: 1.0 for what is older or says nothing, 1.1 for the rest."""
+    """The version as Chromium takes it: 1.0 for an older or missing one, 1.1 for the rest."""
     major, minor = int(status_line[1] or 1), int(status_line[2] or 0)
     return b"1.0" if (major, minor) < (1, 1) else b"1.1"
 
 
 def _fields(lines: list[bytes]) -> tuple[list[tuple[bytes, bytes]], bool]:
-    """The fields, each with the lines folded behind it, and whether there are lines that are none."""
+    """The fields, each with the lines folded behind it, and whether a line was dropped."""
     fields: list[tuple[bytes, bytes]] = []
     are_dropped, is_field = False, False
     for line in lines:
@@ -131,7 +132,7 @@ class ChunkReader:
         self.has_surplus = False  #: bytes came behind them
         self.fault = ""  #: why no more can be read
         self._left_bytes = 0  #: of the chunk's content
-        self._waits_for_line_end = False  #: the one behind the content
+        self._waits_for_line_end = False  #: the line end behind the content
         self._is_in_trailers = False
         self._trailer_bytes = 0
         self._buffer = b""
@@ -157,7 +158,7 @@ class ChunkReader:
         return b"".join(found)
 
     def _check_start(self, line: bytes) -> None:
-        """Do not wait for the end of what is no line."""
+        """Fail on the start of a line that is too long or can have no size, instead of waiting for its end."""
         if len(line) > MAX_SIZE_LINE_BYTES:
             self.fault = "a line between chunks has no end"
         elif not (self._is_in_trailers or self._waits_for_line_end or _SIZE_START.fullmatch(line)):
