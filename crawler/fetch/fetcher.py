@@ -63,7 +63,7 @@ _FAILURES: Mapping[type[Exception], type[FetchError]] = MappingProxyType(
         aiohttp.NonHttpUrlClientError: Unfetchable,
         HeadTooLong: ConnectionLost,
         HttpProcessingError: BadHttp,  # the parser's, of a head or a body
-        aiohttp.ClientResponseError: BadHttp,  # the same of a proxy that is asked to connect
+        aiohttp.ClientResponseError: ConnectFailed,  # bad HTTP of a proxy that is asked to connect
         aiohttp.ClientError: ConnectionLost,  # disconnects, payload errors
         OSError: ConnectionLost,  # one of connecting is a ClientConnectorError
         ValueError: Unfetchable,  # a URL that yarl, the TLS layer or the request cannot take
@@ -259,7 +259,9 @@ def _message(error: Exception) -> str:
             return "the server closed the connection without a whole answer"
         case aiohttp.ClientHttpProxyError():
             return f"the proxy answers {error.status} {error.message}"
-        case HttpProcessingError() | aiohttp.ClientResponseError():
+        case aiohttp.ClientResponseError():
+            return f"the proxy answers in bad HTTP: {error.message}"
+        case HttpProcessingError():
             return f"bad HTTP: {error.message}"
         case aiohttp.SocketTimeoutError():
             return "nothing came for too long"

@@ -92,6 +92,15 @@ async def test_an_https_url_goes_through_an_http_proxy_by_connect(site: Web) -> 
     assert b"secret" not in seen[0]
 
 
+@pytest.mark.parametrize(
+    "answer", [b"nonsense\r\n\r\n", b"HTTP/1.1  200 OK\r\n\r\n", b"HTTP/1.1 200 OK\r\nWarning\r\n\r\n"]
+)
+async def test_a_proxy_that_answers_a_connect_in_bad_http_has_not_connected(site: Web, answer: bytes) -> None:
+    """Its answer is not repaired, and is not the host's: the URL is tried again, and the host is not unreadable."""
+    with pytest.raises(ConnectFailed, match=r"^the proxy answers in bad HTTP: "):
+        await site.fetcher(proxy=await http_proxy(site, [], answer)).get("https://a.invalid/")
+
+
 REFUSAL = b"HTTP/1.1 407 Proxy Authentication Required\r\nProxy-Authenticate: Basic\r\nContent-Length: 0\r\n\r\n"
 
 
