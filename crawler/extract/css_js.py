@@ -142,6 +142,8 @@ _SCRIPT_ESCAPE = re.compile(
 _SPACES = {"b": "\b", "f": "\f", "n": "\n", "r": "\r", "t": "\t", "v": "\v"}
 #: In place of numbers that no character has. A string with it is no URL.
 _NO_CHARACTER = 0xDFFF
+#: Half of a character that JSON writes as two numbers.
+_SURROGATE = re.compile("[\ud800-\udfff]")
 #: A string may hold a script or a JSON text, whose strings are escaped again.
 _ESCAPED_TIMES = 3
 
@@ -159,10 +161,6 @@ def speculative_links(text: str) -> Iterator[Reference]:
     for quoted in _QUOTED.finditer(text):
         if is_likely(string := quoted[1]) and not _SURROGATE.search(string):
             yield string.replace("&amp;", "&"), SPECULATIVE, "script"
-
-
-#: Half of a character that JSON writes as two numbers.
-_SURROGATE = re.compile("[\ud800-\udfff]")
 
 
 def is_likely(text: str) -> bool:

@@ -1,4 +1,4 @@
-"""In which encoding a document is, and its text in UTF-8; the queries of its links in that encoding.
+"""Finds the encoding of a document, decodes it, and encodes the queries of its links.
 
 The order is that of browsers (https://html.spec.whatwg.org/#determining-the-character-encoding): byte order mark, header, a
 `meta` in the first 1,024 bytes, XML declaration, a later `meta`. Without any, Firefox's detector guesses, unless it is UTF-8.
@@ -79,17 +79,17 @@ class Decoded(NamedTuple):
 
 
 def html_in_utf8(body: bytes, content_type: str, top_domain: str = "") -> Decoded:
-    """A page. `top_domain` of its host, such as `ru`, helps to guess. Cost: nothing but the check, if it is UTF-8."""
+    """Decode a page. `top_domain` of its host, such as `ru`, helps to guess. Cost: only a check if it is UTF-8."""
     return _in_utf8(body, content_type, _declared_by_html, top_domain)
 
 
 def css_as_text(body: bytes, content_type: str) -> str:
-    """The style sheet as text (https://www.w3.org/TR/css-syntax-3/#input-byte-stream)."""
+    """Decode a style sheet (https://www.w3.org/TR/css-syntax-3/#input-byte-stream)."""
     return _in_utf8(body, content_type, _declared_by_css).text.decode(UTF_8, "replace")
 
 
 def plain_as_text(body: bytes, content_type: str) -> str:
-    """The text of a document without a declaration of its encoding."""
+    """Decode a document whose format has no declaration of an encoding."""
     return _in_utf8(body, content_type, lambda _: None).text.decode(UTF_8, "replace")
 
 
@@ -100,7 +100,7 @@ def encoding_of_label(label: str) -> str | None:
 
 
 def decode(body: bytes, encoding: str) -> str:
-    """The text in an encoding of the standard, without a mark. Undecodable bytes become U+FFFD, as in browsers."""
+    """Decode a text, without its mark, by an encoding of the standard. Undecodable bytes become U+FFFD, as in browsers."""
     if encoding == "replacement":
         return "\ufffd" if body else ""
     if encoding == "x-user-defined":
@@ -118,9 +118,10 @@ def decode(body: bytes, encoding: str) -> str:
 
 
 def query_in(encoding: str) -> Callable[[str], str] | None:
-    """Makes the function that encodes the query of a link's text as the page's encoding says; None if that is UTF-8.
+    """Make the function that encodes the query of a link in the page's encoding; None if that is UTF-8.
 
-    Characters that the encoding lacks become `&#N;` (https://url.spec.whatwg.org/#query-state). The rest is left to the parser.
+    Characters that the encoding lacks become `&#N;` (https://url.spec.whatwg.org/#query-state). The rest of the link is not
+    changed.
     """
     if encoding in (UTF_8, "replacement", *_UTF_16):
         return None
@@ -190,7 +191,7 @@ def _declared_by_css(body: bytes) -> str | None:
 
 
 def _readable_as_ascii(label: bytes) -> str | None:
-    """The encoding of this label; not UTF-16, since the label itself was readable."""
+    """The encoding of a label that was read as ASCII. UTF-16 means UTF-8 there, as the HTML standard says."""
     encoding = encoding_of_label(label.decode("latin-1"))
     if encoding in _UTF_16:
         return UTF_8

@@ -260,6 +260,8 @@ _OTHER = _Element("")
 
 
 class _PageReader:
+    """Reads the references of a page, or of a document inside one, and what it says of itself."""
+
     def __init__(self, options: ExtractOptions) -> None:
         self._options = options
         self._tables = _tables(options)
@@ -282,7 +284,7 @@ class _PageReader:
         if (root := tree.root) is not None:
             self._walk(root)
             node = root.prev
-            while node is not None:  # comments may stand in front of <html>, and behind it
+            while node is not None:  # comments may precede <html>, and follow it
                 if node.is_comment_node:
                     self._read_comment(node.comment_content)
                 node = node.prev

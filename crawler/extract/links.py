@@ -90,9 +90,7 @@ class Found(NamedTuple):
     """The result of reading one response."""
 
     links: list[Link]  #: in document order, each URL once
-    dropped: int = (
-        0  #: links beyond the limit, at least so many; a document inside the page that is not read counts as one
-    )
+    dropped: int = 0  #: links beyond the limit, at least so many, and documents inside the page that are not read
     nofollow: bool = False  #: the page's `meta` asks robots to follow none of its links
     notes: tuple[str, ...] = ()  #: annotations of crawl.log, such as `extractTimeout`
     robots: tuple[str, ...] = ()  #: contents of its robots `meta` elements, as written

@@ -105,7 +105,7 @@ MARKUP = (DocumentKind.XML, DocumentKind.GZIP)
 
 
 def may_be_read(essence: str, options: ExtractOptions, hops: str) -> bool:
-    """Whether a document of this MIME type, found by these hops, may be one that is read: its beginning decides then."""
+    """Whether the beginning of a document of this MIME type, found by these hops, decides if it is read."""
     kind = kind_named(essence)
     if kind is DocumentKind.HTML or not is_named(essence) or _is_read(kind, options, hops):
         return True
@@ -139,6 +139,7 @@ def kind_of(head: DocumentHead, start: bytes, options: ExtractOptions) -> Docume
 
 
 def _is_read(kind: DocumentKind | None, options: ExtractOptions, hops: str) -> bool:
+    """Whether the options have documents of this kind read."""
     if kind is DocumentKind.CSS:
         return options.css
     if kind is DocumentKind.SCRIPT:

@@ -182,8 +182,8 @@ def _url_of(element: Element, naming: _Naming, faults: Counter[str]) -> str:
 
 def _is_permalink(guid: str, attributes: Mapping[bytes, bytes]) -> bool:
     """Whether a feed says that a guid is a URL; by default it is, but many are not."""
-    said = attributes.get(b"ispermalink", b"").strip().lower()
-    return said == b"true" or (said != b"false" and guid.lower().startswith(_WEB))
+    declared = attributes.get(b"ispermalink", b"").strip().lower()
+    return declared == b"true" or (declared != b"false" and guid.lower().startswith(_WEB))
 
 
 def unpacked(body: bytes, limit: int) -> Iterator[bytes]:

@@ -45,10 +45,10 @@ _MARKUP = rb"""<(url|sitemap)>\s*+<loc>([^<]*+)</loc>\s*+
     |(<)""".replace(b"NAME", _NAME)
 _CDATA = rb"(?:<!\[CDATA\[(?:[^\]]++|\](?!\]>))*+\]\]>[^<]*+)*+"
 _MARKUPS = re.compile(_MARKUP.replace(b"CDATA)<", _CDATA + b")<"), re.VERBOSE)
-#: Where no CDATA ends any more, so that its end is sought once.
+#: For the rest of a document without an end of CDATA, which is searched for once.
 _MARKUPS_WITHOUT_CDATA = re.compile(_MARKUP.replace(b"CDATA)<", b")<"), re.VERBOSE)
 _ENTRY, _LEAF, _START, _END, _SPECIAL, _STRAY = 2, 4, 7, 8, 9, 10  # the last group of a match
-#: How what a bracket and these signs begin ends.
+#: What follows a bracket -> the end of what they begin.
 _CDATA_START, _CDATA_END = b"<![CDATA[", b"]]>"
 _ENDS = {b"!--": b"-->", b"![CDATA[": _CDATA_END, b"?": b"?>", b"!": b">"}
 #: Attributes as most are written.
@@ -82,27 +82,11 @@ _MAX_PREFIXES = 8
 _MAX_STYLESHEETS = 100
 #: What a server's program prints before the document.
 _PRINTED = frozenset(
-    {
-        "a",
-        "b",
-        "br",
-        "code",
-        "div",
-        "font",
-        "hr",
-        "i",
-        "p",
-        "pre",
-        "script",
-        "small",
-        "span",
-        "strong",
-        "style",
-        "table",
-    }
+    {"a", "b", "br", "code", "div", "font", "hr", "i"}
+    | {"p", "pre", "script", "small", "span", "strong", "style", "table"}
 )
 
-#: Elements that are others in a namespace of sitemaps than without one: they are named with a colon there.
+#: Elements that mean something else in a namespace of sitemaps: their names get a colon there.
 _SPACED = frozenset({"image", "video"})
 #: Elements of HTML that have no end tag.
 _VOID = frozenset({"br", "hr", "img", "input", "meta", "wbr"})
@@ -198,7 +182,7 @@ def prolog_of(data: bytes) -> Prolog:
 
 
 def _prolog_at(data: bytes, position: int) -> Prolog:
-    """The prolog that begins there; without a root it says where it is none any more."""
+    """The prolog that begins at a position. Without a root, its `start` is where something else begins."""
     stylesheets: list[str] = []
     subset = None
     while True:
@@ -225,7 +209,7 @@ def _prolog_at(data: bytes, position: int) -> Prolog:
 
 
 def _stylesheet(raw: bytes) -> list[str]:
-    """The `href` in a `<?xml-stylesheet?>`; none if it is a part of the document."""
+    """The `href` in a `<?xml-stylesheet?>`; empty if it is a part of the document."""
     attributes = attributes_of(raw.removesuffix(b"?"), Counter())
     href = decoded(attributes.get(b"href", b""), Counter()).strip()
     return [href] if href and not href.startswith("#") else []
@@ -335,7 +319,7 @@ class XmlReader:
         self._bases: list[tuple[int, str]] = []  # (length of the path at the element, base)
         self._base: str | None = None  # that holds now
         self._url = url
-        self._absent: set[bytes] = set()  # ends that do not occur in the rest
+        self._absent: set[bytes] = set()  # ends that the rest of the document does not have
         self._pattern = _MARKUPS
         self._markups = self._pattern.finditer(self._data, document.prolog.start)
 
@@ -493,7 +477,10 @@ class XmlReader:
         return decoded(raw, self.faults) if len(raw) <= _MAX_TEXT_BYTES else None
 
     def _behind(self, sign: bytes, position: int) -> int:
-        """Where what the sign begins has ended; without an end only the sign is skipped. An end is sought in vain once."""
+        """The position behind the end of what a sign begins; without an end, that behind the sign itself.
+
+        An end that is missing is searched for once in a document.
+        """
         end = _ENDS[sign]
         if end not in self._absent:
             found = self._data.find(end, position)
@@ -505,7 +492,7 @@ class XmlReader:
         return position
 
     def _name(self, raw: bytes) -> str:
-        """The name without a prefix, in lower case; of those that mean something else with one, with a colon."""
+        """The name without a prefix, in lower case; with a colon if it means something else with a prefix."""
         prefix, _, local = raw.decode(UTF_8, "replace").lower().rpartition(":")
         name = f"{local}:" if prefix and local in _SPACED else local
         if len(self._names) >= _MAX_NAMES:

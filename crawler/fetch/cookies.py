@@ -29,9 +29,10 @@ MAX_PER_ANSWER = 50
 MAX_SITES = 10_000
 
 
-_NO_DATE = re.compile(r"[\t\x20-/;-@\[-`{-~]+")
+#: RFC 6265 section 5.1.1: what separates the tokens of a date.
+_DELIMITERS = re.compile(r"[\t\x20-/;-@\[-`{-~]+")
 _MONTHS = ("jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec")
-#: In the order in which a token may be one.
+#: Each token is the first of these parts that it matches and that is still missing.
 _PARTS_OF_DATES = MappingProxyType(
     {
         "time": re.compile(r"([0-9]{1,2}):([0-9]{1,2}):([0-9]{1,2})(?![0-9])"),
@@ -166,7 +167,7 @@ def _expires_s(attributes: dict[str, str], now_s: float) -> float:
 def date_s(text: str) -> float | None:
     """The epoch seconds of a cookie's date, in whatever form, always UTC; None if it is none (RFC 6265 section 5.1.1)."""
     parts: dict[str, re.Match[str]] = {}
-    for token in _NO_DATE.split(text):
+    for token in _DELIMITERS.split(text):
         for name, pattern in _PARTS_OF_DATES.items():
             if name not in parts and (found := pattern.match(token)):
                 parts[name] = found

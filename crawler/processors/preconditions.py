@@ -212,7 +212,7 @@ class RobotsPrecondition:
             waiters.set_result(self._learn(origin, visit, rules))
         except FetchError as error:
             failure = error
-            if isinstance(error, BadHttp):  # the page waits for rules as if the answer had broken off
+            if isinstance(error, BadHttp):  # the page is tried again, as after an answer that broke off
                 failure = BodyBroken(f"robots.txt: {error}").timed(error.start_s, error.end_s)
             # A host with unreadable answers is given up like one that refuses. An unknown name is no host.
             if isinstance(failure, (*TROUBLES, BodyBroken)) and self._cache.refused(origin) >= HOST_BUSY_TRIES:
@@ -241,7 +241,7 @@ class RobotsPrecondition:
         response, product = found.response, self._options.product
         body, is_cut = response.content(MAX_ROBOTS_BYTES + 1)
         if is_cut and not body:
-            return DISALLOW_ALL  # what cannot be decoded is as good as not there
+            return DISALLOW_ALL  # it cannot be decoded: like one that cannot be reached
         is_cut = is_cut or bool(response.cuts)
         if len(body) > LARGE_BYTES:
             async with self._parsing:

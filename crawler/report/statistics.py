@@ -38,9 +38,7 @@ class CrawlStatistics:
     active: int = 0  #: workers that hold a URL
     by_status: Counter[int] = field(default_factory=Counter)
     by_mime: Counter[str] = field(default_factory=Counter)
-    sitemap_faults: Counter[str] = field(
-        default_factory=Counter
-    )  #: by kind; `sitemaps`: how many sitemaps and feeds had some
+    sitemap_faults: Counter[str] = field(default_factory=Counter)  #: by kind; `sitemaps`: the documents with faults
     seed_failures: dict[str, str] = field(default_factory=dict)  #: seed -> why its last try failed
     troubles: Troubles = field(default_factory=Troubles, compare=False)  #: why tries failed
 

@@ -320,6 +320,18 @@ async def test_fetches_that_share_a_connection_of_old_tls_all_note_it(site: Web,
     assert [response.repairs for response in responses] == [(Repair.OLD_TLS,)] * 3
 
 
+async def test_a_server_without_tls_is_asked_once(site: Web) -> None:
+    """Old TLS is tried only where it may help."""
+
+    async def talk(_: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        writer.write(b"HTTP/1.1 400 Bad Request\r\n\r\n")
+
+    port = await site.listen(talk)
+    with pytest.raises(ConnectFailed):
+        await site.fetcher().get(f"https://127.0.0.1:{port}/")
+    assert site.connections == 1
+
+
 async def test_old_tls_needs_a_valid_certificate(site: Web, tmp_path: Path) -> None:
     """Nobody gains by offering less."""
     port = await site.listen(saying(raw("Content-Length: 2", b"hi")), old_tls(tmp_path, "AES128-GCM-SHA256"))
