@@ -205,11 +205,16 @@ def links(
     embed_attributes: Annotated[
         Texts,
         typer.Option(
-            "--embed-attributes", metavar="[ELEMENT/@]NAME", help="Read parts of the page from it; repeatable."
+            "--embed-attributes",
+            metavar="[ELEMENT/@]NAME",
+            help="Read parts of the page from this attribute, too; repeatable.",
         ),
     ] = None,
     link_attributes: Annotated[
-        Texts, typer.Option("--link-attributes", metavar="[ELEMENT/@]NAME", help="Read links from it; repeatable.")
+        Texts,
+        typer.Option(
+            "--link-attributes", metavar="[ELEMENT/@]NAME", help="Read links from this attribute, too; repeatable."
+        ),
     ] = None,
     allow_private: Annotated[
         Switch, typer.Option("--allow-private", help="Fetch private and loopback addresses.")
