@@ -63,7 +63,7 @@ async def test_a_page_that_leads_back_behind_a_cookie_is_asked_for_once_more() -
     assert (await site.redirect(B, A, "k=1; Path=/", hops="LR", via=A)).discovered == forced(A, "LRR")
 
 
-async def test_so_is_the_first_of_a_longer_chain() -> None:
+async def test_the_first_page_of_a_longer_chain_is_asked_for_once_more() -> None:
     """Whichever page of the chain sets the cookie."""
     site = Site()
     await site.redirect(A, B)
@@ -84,22 +84,23 @@ async def test_without_a_new_value_it_is_a_loop(cookie: str) -> None:
     assert not (await site.redirect(A, A, cookie)).discovered
 
 
-async def test_each_new_value_counts_once_and_three_at_most() -> None:
-    """A server that invents a value for each answer is left alone; earlier redirects of the path count for nothing."""
-    site, hops, via = Site(), "LRRRR", "http://a.test/"
+@pytest.mark.parametrize(("hops", "most"), [("L", MAX_REPEATS), ("LRRRR", 1)])
+async def test_each_new_value_counts_once_and_three_at_most(hops: str, most: int) -> None:
+    """A server that invents a value for each answer is left alone; redirects that led to the page allow it one repeat."""
+    site, via = Site(), "http://a.test/"
     for number in range(MAX_REPEATS + 3):
         visit = await site.redirect(A, A, f"k={number}", hops=hops, via=via)
         if not visit.discovered:
             break
         hops, via = visit.discovered[0].hops, A
-    assert number <= MAX_REPEATS
-    site, hops, via = Site(), "L", "http://a.test/"
-    for number in range(MAX_REPEATS + 3):
-        visit = await site.redirect(A, A, f"k={number}", hops=hops, via=via)
-        if not visit.discovered:
-            break
-        hops, via = visit.discovered[0].hops, A
-    assert number == MAX_REPEATS
+    assert number == most
+
+
+@pytest.mark.parametrize(("redirects", "is_repeated"), [(5, True), (6, False)])
+async def test_two_pages_that_lead_to_each_other_are_repeated_three_times(redirects: int, is_repeated: bool) -> None:
+    """Two redirects are one repeat."""
+    visit = await Site().redirect(B, A, "k=1; Path=/", hops="L" + "R" * redirects, via=A)
+    assert visit.discovered == (forced(A, f"L{'R' * (redirects + 1)}") if is_repeated else [])
 
 
 async def test_the_count_lasts_beyond_the_memory() -> None:
