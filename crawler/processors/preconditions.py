@@ -240,8 +240,6 @@ class RobotsPrecondition:
             return found.rules
         response, product = found.response, self._options.product
         body, is_cut = response.content(MAX_ROBOTS_BYTES + 1)
-        if is_cut and not body:
-            return DISALLOW_ALL  # it cannot be decoded: like one that cannot be reached
         is_cut = is_cut or bool(response.cuts)
         if len(body) > LARGE_BYTES:
             async with self._parsing:

@@ -87,9 +87,12 @@ async def follow_redirects(
 
 
 def rules_of(status: int, body: bytes, product: str, *, is_cut: bool = False) -> RobotsRules:
-    """The rules of the answer at the end of all redirects; `status` below 0: no answer. `is_cut`: see `parse_robots`."""
+    """The rules of the answer at the end of all redirects; `status` below 0: no answer. `is_cut`: see `parse_robots`.
+
+    An answer of which nothing can be read, such as one that cannot be decoded, counts as none.
+    """
     if 200 <= status <= 299:
-        return parse_robots(body, product, is_cut=is_cut)
+        return DISALLOW_ALL if is_cut and not body else parse_robots(body, product, is_cut=is_cut)
     if 300 <= status <= 499 and status != _TOO_MANY_REQUESTS:
         return ALLOW_ALL
     return DISALLOW_ALL

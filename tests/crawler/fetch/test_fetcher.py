@@ -145,14 +145,26 @@ async def test_every_status_is_an_answer(site: Web, status: int) -> None:
         ("deflate", zlib.compress(b"hello")[2:-4]),
         ("x-unknown", b"hello"),
         ("identity", b"hello"),
+        ("gzip", b"hello"),
+        ("br", b"hello"),
     ],
 )
 async def test_a_body_is_kept_as_it_came_and_decoded_when_asked(site: Web, encoding: str, encoded: bytes) -> None:
-    """It is kept as it came, and known codings are undone when it is asked for; what is no known coding stays as it is."""
+    """It is kept as it came, and known codings are undone when it is asked for; what is no known coding stays as it is.
+
+    So does text that was never coded.
+    """
     headers = f"Content-Encoding: {encoding}\r\nContent-Length: {len(encoded)}"
     response = await get_raw(site, raw(headers, encoded))
     assert response.body.read() == encoded
     assert response.content(100) == (b"hello", False)
+
+
+@pytest.mark.parametrize("encoded", [b"\0hello", gzip.compress(b"hello", mtime=0)[:11]])
+async def test_a_coding_that_is_broken_from_its_start_gives_nothing(site: Web, encoded: bytes) -> None:
+    """Its bytes are no text, so they are not taken for the content."""
+    response = await get_raw(site, raw("Content-Encoding: gzip", encoded))
+    assert response.content(100) == (b"", True)
 
 
 async def test_a_body_without_length_ends_with_the_connection(site: Web) -> None:

@@ -295,6 +295,24 @@ async def test_a_missing_robots_txt_allows_everything() -> None:
         assert (await robots.visit(SHUT))[1] is Step.PROCEED
 
 
+@pytest.mark.parametrize(
+    ("status", "body", "expected"),
+    [
+        (200, RULES, (ChainDecision.NONE, ChainDecision.EXCLUDED)),
+        (200, b"\x1f\x8b\0no gzip", (ChainDecision.NO_RULES, ChainDecision.NO_RULES)),
+        (404, b"\x1f\x8b\0no gzip", (ChainDecision.NONE, ChainDecision.NONE)),
+    ],
+)
+async def test_a_robots_txt_that_is_labelled_gzip_is_read_if_it_is_text(status, body, expected) -> None:
+    """What cannot be decoded is unreachable, never empty, which would allow all; a missing one is missing."""
+    fetcher = HeldFetcher()
+    robots = Robots(fetcher)
+    for _ in range(3):
+        fetcher.answers.put_nowait(response(status, body, Content_Encoding="gzip"))
+    await robots.knows()
+    assert ((await robots.visit(OPEN))[0].decision, (await robots.visit(SHUT))[0].decision) == expected
+
+
 # Single flight
 
 

@@ -45,6 +45,13 @@ def test_a_good_answer_is_read() -> None:
     assert rules_of(299, body, "anabranch", is_cut=True).allows(URL)
 
 
+def test_a_robots_txt_of_which_nothing_can_be_read_forbids_all() -> None:
+    """It is unreachable; a missing one is missing, whatever its body, and an empty one forbids nothing."""
+    assert rules_of(200, b"", "anabranch", is_cut=True) is DISALLOW_ALL
+    assert rules_of(404, b"", "anabranch", is_cut=True) is ALLOW_ALL
+    assert rules_of(200, b"", "anabranch").allows(URL)
+
+
 @pytest.mark.parametrize(
     ("url", "expected"),
     [
