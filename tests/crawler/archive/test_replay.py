@@ -64,6 +64,15 @@ async def test_an_answer_comes_back_as_it_was_archived(job: Job, data: bytes, is
     found.body.close()
 
 
+async def test_a_line_that_is_no_field_is_not_read_from_the_archive(job: Job) -> None:
+    """The archive has it as it was received, and it was dropped then."""
+    received = (b"Content-Type: text/html", b"PHP Warning in line 3", b'ETag: "v1"', b"X-Odd: \xff")
+    job.keep(exchange(URL, raw_headers=TAGGED, received=received))
+    found = await job.archive.answer(URL)
+    assert found is not None
+    assert found.raw_headers == TAGGED
+
+
 async def test_a_revisit_has_its_own_header_and_the_payload_of_the_first(job: Job) -> None:
     """Links stand in headers, too, and two URLs with one payload may have different ones."""
     job.keep(exchange("http://a.test/first", b"<p>page", raw_headers=TAGGED[:1]))

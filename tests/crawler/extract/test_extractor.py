@@ -109,6 +109,28 @@ async def test_what_is_no_document_to_read_has_no_links(answer) -> None:
     assert await links(answer) == []
 
 
+@pytest.mark.parametrize(
+    ("answer", "expected", "notes"),
+    [
+        (Answer(status=301, Location="/caf\udce9"), [("caf%E9", "R")], ()),
+        (Answer(status=301, Location="mailto:x"), [], ("noURL:Location",)),
+        (Answer(status=301, Location="http://[::1/"), [], ("noURL:Location",)),
+        (
+            Answer(Refresh="0; url=javascript:x", Content_Location="tel:1"),
+            [],
+            ("noURL:Refresh", "noURL:Content-Location"),
+        ),
+        (Answer(Link="</x>; rel=next, <mailto:x>; rel=next, <tel:1>; rel=icon"), [("x", "L")], ("noURL:Link",)),
+        (Answer(Link="</x>; rel=next, </x>; rel=next"), [("x", "L")], ()),
+    ],
+)
+async def test_a_header_field_is_bytes_and_leaves_a_note_if_it_names_no_url(answer, expected, notes) -> None:
+    """One note for a field, however many of its texts are none. A URL that comes twice is no fault."""
+    found = await Extractor(ExtractOptions(), Unneeded())(answer, URL)
+    assert [(link.url.removeprefix(URL), link.hop) for link in found.links] == expected
+    assert found.notes == notes
+
+
 MANIFEST = b'{"icons": [{"src": "i.png"}], "start_url": "s"}'
 
 

@@ -320,8 +320,11 @@ def test_the_sitemaps_of_a_robots_txt_are_the_hosts(make) -> None:
     """Hop M, resolved, in scope; not behind the sitemap that happened to be asked for first."""
     crawl = make()
     one = visit(url="http://a.test/x/y", hops="LM")
-    crawl.process.find_sitemaps(one, ["/map.xml", "http://b.test/map.xml", "//a.test/map.xml", "mailto:x"])
+    with structlog.testing.capture_logs() as events:
+        crawl.process.find_sitemaps(one, ["/map.xml", "http://b.test/map.xml", "//a.test/map.xml", "mailto:x"])
     assert one.discovered == [Candidate(url="http://a.test/map.xml", hops="LM")]
+    (event,) = events
+    assert (event["event"], event["lines"], event["first"]) == ("sitemap lines name no web URL", 1, ["mailto:x"])
 
 
 async def test_candidates_beyond_a_chunk_go_ahead_of_the_pages_end(monkeypatch) -> None:

@@ -308,6 +308,7 @@ def test_sitemaps_are_collected_wherever_they_stand() -> None:
     text = "Sitemap: http://a.test/1.xml\nUser-agent: x\nSite-map: http://a.test/é\nDisallow: /\nsitemap:/2.xml\nSitemap:\n"
     assert rules(text).sitemaps == ("http://a.test/1.xml", "http://a.test/é", "/2.xml")
     assert rules(text, "x").sitemaps == rules(text).sitemaps
+    assert rules(b"Sitemap: /caf\xe9.xml").sitemaps == ("/caf\udce9.xml",), "odd bytes as in header fields"
 
 
 def test_a_file_of_sitemaps_only_is_bounded() -> None:

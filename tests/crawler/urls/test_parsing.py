@@ -86,6 +86,21 @@ def test_what_is_no_web_url_has_no_canonical_form(raw: str) -> None:
     assert canonical(raw, BASE) is None
 
 
+@pytest.mark.parametrize(
+    ("raw", "expected"),
+    [
+        ("/caf\udce9?\udcff", "http://a.test/caf%E9?%FF"),
+        ("/é\udce9", "http://a.test/%C3%A9%E9"),
+        ("http://b.test/\udc80", "http://b.test/%80"),
+        ("http://b\udce9.test/", None),
+        ("/\udce9\ud800", None),
+    ],
+)
+def test_bytes_that_are_no_utf8_are_percent_encoded_one_by_one(raw: str, expected: str | None) -> None:
+    """Header fields have them as surrogates. No host has any, and other surrogates stand for no byte."""
+    assert canonical(raw, BASE) == expected
+
+
 def test_a_relative_reference_alone_is_no_url() -> None:
     """Without a base there is nothing to resolve it against; a base that is none is no help."""
     assert canonical("/x") is None
