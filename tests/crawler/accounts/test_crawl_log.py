@@ -283,6 +283,7 @@ def test_nothing_in_a_page_line_is_obeyed_by_a_terminal() -> None:
         (VisitNotes(), ()),
         (VisitNotes(attempts=2), ("3t",)),
         (VisitNotes(cuts=("lenTrunc", "decTrunc")), ("lenTrunc", "decTrunc")),
+        (VisitNotes(repairs=("httpRepair:lines", "oldTLS")), ("httpRepair:lines", "oldTLS")),
         (VisitNotes(robots_excluded=True), ("robotExcluded",)),
         (VisitNotes(duplicate=DUPLICATE_DIGEST, revisit="digest"), ("duplicate:digest", "warcRevisit:digest")),
         (VisitNotes(more=("Q:pages_per_host",)), ("Q:pages_per_host",)),

@@ -125,6 +125,7 @@ def test_additions_add_up() -> None:
         entry(-2),
         entry(hops="P", start_s=1.0, end_s=2.0),
         entry(url="http://b.test/", start_s=0.5, end_s=9.0),
+        entry(-9),
     ]
     halves = counted(*lines[:2])
     halves.merge(counted(*lines[2:]))

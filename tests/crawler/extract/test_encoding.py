@@ -116,6 +116,7 @@ RUSSIAN = "<p>Привет, мир! Это обычная страница на 
         (b" " * 9000 + b"<META HTTP-EQUIV='Content-Type' CONTENT='text/html; CHARSET=euc-kr'>", HTML, "euc-kr"),
         (b" " * 9000 + b"<Meta Charset=gbk>", HTML, "gbk"),
         (b"<!-- charset --><!-- <meta charset=gbk> -->", HTML, "utf-8"),
+        (b"charset" + b" " * (64 << 10) + b"<meta charset=gbk>", HTML, "utf-8"),
         (b"<p>caf\xc3\xa9", HTML, "utf-8"),
         ("<p>déjà vu, où ça \xff".encode() + b"\xff", HTML, "utf-8"),
         (b"<p>plain", HTML, "utf-8"),
@@ -152,6 +153,13 @@ def test_what_declares_nothing_and_is_no_utf8_is_guessed(text: str, codec: str, 
     assert read.notes == (f"charsetGuess:{read.encoding}",)
 
 
+def test_a_guess_reads_the_first_16_kib() -> None:
+    """The detector costs more than all else that is done with a page."""
+    start, rest = RUSSIAN.encode("windows-1251") * 400, RUSSIAN.encode("shift_jis") * 4000
+    assert len(start) > 16 << 10
+    assert html_in_utf8(start + rest, HTML).encoding == "windows-1251"
+
+
 @given(st.binary(max_size=300), st.text(max_size=9))
 def test_no_bytes_and_no_host_can_stop_a_guess(body: bytes, top_domain: str) -> None:
     """The detector panics at names that are no names: it never sees them."""
@@ -184,6 +192,7 @@ def test_style_sheets_and_scripts_have_declarations_of_their_own() -> None:
         (b"<?xml encoding='big5'?>", "text/xml; charset=euc-kr", "cp949", True),
         (b"<?xml encoding='big5'?>", "text/xml; charset=nonsense", "big5hkscs", True),
         (b"<?xml encoding='nonsense'?>", "", "utf-8", False),
+        (b"<?xml encoding='iso-2022-kr'?>", "", "utf-8", False),
         (b"<?xml encoding='utf-16'?>", "", "utf-8", True),
         (b"<a/>", "text/xml; charset=utf-16", "utf-8", True),
         (b"\xef\xbb\xbf<?xml encoding='big5'?>", "text/xml; charset=big5", "utf-8", True),

@@ -237,11 +237,15 @@ class TestOptions:
 
 
 class TestRobots:
-    def test_what_meta_says_to_robots_is_told(self) -> None:
+    def test_robots_meta_elements_are_returned(self) -> None:
         """To all robots, and to this one by its name; as it is written."""
         body = "<meta name=Robots content='Index, NOFOLLOW'><meta name=other content=none><meta name=anabranch content=all>"
         assert found(body).robots == ("Index, NOFOLLOW", "all")
         assert found(body, robot="other").robots == ("Index, NOFOLLOW", "none")
+
+    def test_what_is_kept_of_them_is_bounded(self) -> None:
+        """A page may have a million."""
+        assert [len(text) for text in found(f"<meta name=robots content='{'x' * 5000}'>" * 20).robots] == [1000] * 16
 
     @pytest.mark.parametrize(
         ("content", "expected"),

@@ -217,6 +217,7 @@ def test_without_data_attributes_the_old_ones_stay() -> None:
 def test_candidates_of_an_attribute_are_bounded() -> None:
     """In one attribute a site could name a million."""
     many = ",".join(f"{number}.jpg 1x" for number in range(MAX_CANDIDATES + 5))
+    assert len(urls(f"<img srcset='{many}'>")) == MAX_CANDIDATES
     assert len(urls(f"<p data-srcset='{many}'>")) == MAX_CANDIDATES
     assert len(urls(f"<p data-image='[{many}]'>")) == MAX_CANDIDATES
 

@@ -27,6 +27,7 @@ HTML, PLAIN = "text/html", "text/plain"
         ("text/html; q; =; x=; charset=gbk", HTML, "gbk"),
         ("text/html; charset=gbk; charset=big5", HTML, "gbk"),
         ("text/html; charset=; charset=big5", HTML, "big5"),
+        ('text/html; charset=""; charset=big5', HTML, ""),
         ("text/html; charset =gbk", HTML, None),
         ('text/html; x="; charset=gbk"; charset=big5', HTML, "big5"),
         ('text/html; x="\\"; charset=gbk"; charset=big5', HTML, "big5"),

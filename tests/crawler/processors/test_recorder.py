@@ -9,9 +9,10 @@ import pytest
 from anabranch.crawler.archive.history import Fetched
 from anabranch.crawler.archive.records import NOT_MODIFIED, SAME_PAYLOAD, Original, RecordLocation, Revisit
 from anabranch.crawler.fetch.options import Validators
+from anabranch.crawler.fetch.repairs import Repair
 from anabranch.crawler.processors.recorder import ExchangeMaker, visit_annotations
 from tests.crawler.archive.exchanges import Answered, Cut, Payload
-from tests.crawler.builder import visit
+from tests.crawler.builder import response, visit
 
 KNOWN = Original("http://a.test/first", "2026-01-01T00:00:00.000000Z", Payload(b"known").digest)
 
@@ -47,6 +48,12 @@ async def test_a_payload_that_is_there_is_revisited(
     """By its digest unless that is off or it was cut; by 304 if the URL's earlier record is known."""
     exchange = await ExchangeMaker(Memory(), revisit=revisit).exchange(url, answer, hops="L", via="http://a.test/v")
     assert (exchange.revisit, exchange.hops, exchange.via) == (found, "L", "http://a.test/v")
+
+
+def test_each_repair_of_an_answer_is_annotated() -> None:
+    """As the log of the crawl has it."""
+    answer = response()._replace(repairs=(Repair.LINES, Repair.OLD_TLS))
+    assert visit_annotations(visit(answer=answer)) == ("httpRepair:lines", "oldTLS")
 
 
 @pytest.mark.parametrize(

@@ -66,7 +66,7 @@ def facts(tmp_path):
         line("http://a.test/2", 404, 20, source="http://a.test/", annotations=("duplicate:digest",)),
         line("http://a.test/3", -9998),
         line("http://b.test/", 304, 0, "", annotations=("duplicate:server-not-modified",)),
-        line("http://b.test/2", -2),
+        line("http://b.test/2", -9),
         line("dns:a.test", 1, 5, "text/dns", hops="P"),
     ]
     accounts.append([Entry(each) for each in lines])
@@ -114,11 +114,11 @@ KB/sec: 0.00
 [#urls] [#bytes] [host] [#robots] [#remaining] [#novel-urls] [#novel-bytes] [#dup-by-hash-urls] [#dup-by-hash-bytes] \
 [#not-modified-urls] [#not-modified-bytes] [#unreadable]
 2 30 a.test 1 7 1 10 1 20 0 0 0
-1 0 b.test 0 - 0 0 0 0 1 0 0
+1 0 b.test 0 - 0 0 0 0 1 0 1
 1 5 dns: 0 - 1 5 0 0 0 0 0
 """,
     "mimetypes": "[#urls] [#bytes] [mime-types]\n2 30 text/html\n2 0 unknown\n1 0 no-type\n1 5 text/dns\n",
-    "response-codes": "[#urls] [rescode]\n1 -9998\n1 -2\n1 1\n1 200\n1 304\n1 404\n",
+    "response-codes": "[#urls] [rescode]\n1 -9998\n1 -9\n1 1\n1 200\n1 304\n1 404\n",
     "source": "[source] [host] [#urls]\n- b.test 1\n- dns: 1\nhttp://a.test/ a.test 2\n",
     "frontier-summary": """\
 URIs processed: 911
@@ -152,6 +152,7 @@ a.test 3 7 - - - - 2026-11-20T11:22:33Z 12/-1 - - - ready 1 1
 [processor] [counter] [number]
 fetch answers 3
 fetch bytes 30
+fetch no HTTP 1
 fetch no answer 1
 fetch not modified 1
 preconditions denied by robots.txt 1
