@@ -99,6 +99,14 @@ def test_a_page_loses_prefixes_and_declared_entities() -> None:
     )
 
 
+def test_prefixes_of_a_page_are_removed_up_to_a_number() -> None:
+    """Each makes the search for tags slower."""
+    names = b"".join(b' xmlns:p%d="http://www.w3.org/2000/svg"' % number for number in range(10, 30))
+    tags = b"".join(b"<p%d:a/>" % number for number in range(10, 30))
+    page = as_html(text_of(b"<svg%b>%b</svg>" % (names, tags)))
+    assert (page.count(b"<a/>"), page.count(b":a/>")) == (8, 12)
+
+
 def test_a_document_is_asked_for_no_more_than_is_read() -> None:
     """A packed one may unpack to any size."""
     asked = []
