@@ -9,7 +9,7 @@ from anabranch.crawler.fetch.mime import BINARY_BYTE, SNIFFED_BYTES
 
 
 class DocumentKind(Enum):
-    """How a document is read. A helper process receives the value."""
+    """The reader of a document. A helper process receives the value."""
 
     HTML = "html"
     CSS = "css"
@@ -67,7 +67,7 @@ def is_named(essence: str) -> bool:
 
 
 def kind_named(essence: str) -> DocumentKind | None:
-    """How documents of a MIME type are read; None if they are not. A named type is believed, as browsers do."""
+    """The reader for a MIME type; None if its documents are not read. A named type is believed, as in browsers."""
     return _BY_TYPE.get(essence) or next((kind for suffix, kind in _BY_SUFFIX if essence.endswith(suffix)), None)
 
 
@@ -81,7 +81,7 @@ def _begun(start: bytes) -> DocumentKind | None:
 def kind_sniffed(
     start: bytes, *, may_be_script: bool = True, is_embedded: bool = False, path: str = ""
 ) -> DocumentKind | None:
-    """How to read a document without a type, by its beginning; None if it is not read.
+    """The reader for a document without a type, by its beginning; None if it is not read.
 
     `may_be_script` is False if the server forbids sniffing (`X-Content-Type-Options: nosniff`). A text that a page embeds
     (`is_embedded`) is a style sheet if its `path` says so or if it begins like one: that is the default type of the link to it.

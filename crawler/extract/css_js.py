@@ -91,7 +91,7 @@ def css_links(text: str) -> Iterator[Reference]:
 
 
 def _image_set(text: str, position: int) -> tuple[int, list[str]]:
-    """Where the image-set ends that began before `position`, and the URLs in it."""
+    """Read an image-set that began before `position`: where it ends, and its URLs."""
     depth = 1
     urls: list[str] = []
     while depth:

@@ -122,7 +122,7 @@ def parsed(body: bytes, content_type: str) -> Tree:
 
 
 def _as_page(body: bytes, content_type: str, url: str = "") -> Decoded:
-    """In UTF-8, as HTML."""
+    """Decode a page, and close the elements that only XHTML closes by themselves."""
     page = html_in_utf8(body, content_type, host_of(url).rpartition(".")[2] if url else "")
     if mime_type(content_type).essence == XHTML:
         page = page._replace(text=_SELF_CLOSED_RAW.sub(rb"<\1\2></\1>", page.text))
@@ -210,7 +210,7 @@ def _resolved(references: Iterable[Reference], base: str, encoded: Callable[[str
 
 
 class _Element(NamedTuple):
-    """How the elements of a name are read. (One record: five look-ups for each element cost 2 % of a page.)"""
+    """The rules for the elements of one name. (One record: five look-ups for each element cost 2 % of a page.)"""
 
     tag: str
     is_read: bool = False  #: by the page's reader itself

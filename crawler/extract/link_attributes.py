@@ -118,7 +118,7 @@ MAX_CANDIDATES = 1000
 
 
 class AttributeRule(NamedTuple):
-    """How an attribute that any element may have is read."""
+    """The rule for an attribute that any element may have."""
 
     hop: str
     context: str
@@ -236,7 +236,7 @@ def _late_candidates(text: str) -> Iterable[str]:
 
 
 def _likely_late_urls(text: str) -> Iterable[str]:
-    """Those that look like URLs. In CSS all are."""
+    """The URLs of a lazy loader's attribute that look like URLs; in CSS, all of them."""
     found = _late_urls(text.strip())
     return found if "(" in text and _CSS_VALUE.search(text) else filter(is_likely, found)
 

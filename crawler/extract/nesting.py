@@ -59,7 +59,7 @@ _INNER = frozenset({_COMMENT, b"iframe", b"noembed", b"noframes"})
 #: A frame counts only inside a `frameset`.
 _RENAMED = MappingProxyType({b"frame": b"iframe"})
 _NOTHING = re.compile(rb"(?!)")
-#: The name of other elements that are kept for their attributes: it may stand anywhere.
+#: The new name of other elements that are kept for their attributes: this one is allowed anywhere.
 _MARKED_NAME = b"i"
 
 #: A comment, or a tag: slash, name, attributes, end. It matches anything that begins like one, so that the scan is linear.

@@ -113,7 +113,7 @@ def may_be_read(essence: str, options: ExtractOptions, hops: str) -> bool:
 
 
 class DocumentHead(NamedTuple):
-    """What is known of a document before it is read."""
+    """The facts about a document before it is read."""
 
     content_type: str  #: the `Content-Type` fields, combined
     url: str  #: canonical
@@ -122,7 +122,7 @@ class DocumentHead(NamedTuple):
 
 
 def kind_of(head: DocumentHead, start: bytes, options: ExtractOptions) -> DocumentKind | None:
-    """How to read a document that begins with `start`; None if it is not read.
+    """The reader for a document that begins with `start`; None if it is not read.
 
     A named type is believed, as browsers do, with one exception: what was requested as a sitemap, or begins as only sitemaps
     and feeds do, is read as one. A document without a type is sniffed.

@@ -44,7 +44,7 @@ _BEGINNING = re.compile(
 
 
 class _Naming(NamedTuple):
-    """How an element names a URL."""
+    """One way in which an element names a URL."""
 
     hop: str
     attribute: bytes = b""  #: empty: by its text
@@ -181,7 +181,7 @@ def _url_of(element: Element, naming: _Naming, faults: Counter[str]) -> str:
 
 
 def _is_permalink(guid: str, attributes: Mapping[bytes, bytes]) -> bool:
-    """Whether a feed says that a guid is a URL; by default it is, but many are not."""
+    """Whether a guid is a URL: as the feed declares, else by its text. By default it is one, but many are not."""
     declared = attributes.get(b"ispermalink", b"").strip().lower()
     return declared == b"true" or (declared != b"false" and guid.lower().startswith(_WEB))
 

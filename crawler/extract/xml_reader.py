@@ -20,7 +20,7 @@ from anabranch.crawler.urls.parsing import MAX_URL_CHARS, canonical
 
 #: Elements open at once in a document that is read to its end.
 MAX_NESTING = 64
-#: How much may stand before the document begins: a warning of the server's program.
+#: How much text may precede a document, such as a warning of the server's program.
 MAX_BEFORE_BYTES = 16 * 1024
 #: Bytes of a tag's attributes that are read, and of a text: characters of a URL may be written as `&#x10FFFF;`.
 _MAX_ATTRIBUTES_BYTES = 64 * 1024
@@ -101,7 +101,7 @@ Place = tuple[str, str]
 
 
 class Prolog(NamedTuple):
-    """What is before a document's first element."""
+    """The part of a document before its first element."""
 
     root: str = ""  #: its name without a prefix, in lower case; empty without one
     start: int = 0  #: where its tag begins
@@ -150,7 +150,7 @@ def xml_text(chunks: Iterable[bytes], content_type: str, most_bytes: int) -> Xml
 
 
 def _with_long_start(chunks: Iterable[bytes]) -> Iterator[bytes]:
-    """The same chunks, the first long enough to show the encoding."""
+    """Yield the same chunks, the first one long enough to show the encoding."""
     start = b""
     rest = iter(chunks)
     while len(start) < _DECODED_BYTES and (chunk := next(rest, None)) is not None:
@@ -171,7 +171,7 @@ codecs.register_error(_KEEP_BAD_BYTES, _kept)
 
 
 def prolog_of(data: bytes) -> Prolog:
-    """What is before the first element, also if a server's program has printed a warning before it. Cost: linear."""
+    """Find the prolog, also behind a warning that a server's program has printed. Cost: linear."""
     found = _prolog_at(data, 0)
     if found.root and found.root not in _PRINTED:
         return found

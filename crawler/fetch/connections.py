@@ -60,7 +60,7 @@ if TYPE_CHECKING:
 MAX_HEAD_BYTES = 128 * 1024
 #: The most headers that a head of that size can hold.
 _MAX_HEADER_LINES = MAX_HEAD_BYTES // 4
-#: So much of a head tells whether it begins with a status line.
+#: So many bytes of a head show whether it begins with a status line.
 _STATUS_LINE_BYTES = 1024
 #: A head is parsed in pieces of this size, so that it is cut near the limit whatever the packets.
 _PIECE_BYTES = 16 * 1024
@@ -134,7 +134,7 @@ class HttpConnection(ResponseHandler):
 
     @property
     def repairs(self) -> tuple[Repair, ...]:
-        """What was read as browsers read it."""
+        """The repairs that the answer needed, and the note of old TLS."""
         repaired = () if self._repaired is None else self._repaired.repairs
         chunks = () if self._chunks is None else (Repair.CHUNKS,)
         return (*repaired, *chunks, Repair.OLD_TLS) if self.has_old_tls else repaired + chunks

@@ -165,7 +165,7 @@ def _expires_s(attributes: dict[str, str], now_s: float) -> float:
 
 
 def date_s(text: str) -> float | None:
-    """The epoch seconds of a cookie's date, in whatever form, always UTC; None if it is none (RFC 6265 section 5.1.1)."""
+    """Parse the date of a cookie in any form, as UTC; epoch seconds, None if it is no date (RFC 6265 section 5.1.1)."""
     parts: dict[str, re.Match[str]] = {}
     for token in _DELIMITERS.split(text):
         for name, pattern in _PARTS_OF_DATES.items():

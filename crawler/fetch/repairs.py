@@ -30,7 +30,7 @@ _FRAMING = (b"content-length", b"transfer-encoding")
 
 
 class Repair(Enum):
-    """What was read as browsers read it; the value is the annotation in `crawl.log`."""
+    """A repair of an answer; the value is the annotation in `crawl.log`."""
 
     STATUS_LINE = "httpRepair:statusLine"  #: `http/1 200`, or one with more spaces
     LINES = "httpRepair:lines"  #: lines that are no fields were dropped

@@ -83,7 +83,7 @@ class FindCandidates:
         _log_lost(visit)
 
     def judged(self, visit: Visit, links: Sequence[Link]) -> list[Candidate]:
-        """Those in scope, whether the Frontier has them or not. A link for which a user function fails is lost."""
+        """Candidates for the links in scope, also for known URLs. A link for which a user function fails is lost."""
         return self._judge_each(visit, links, visit.lease.hops)
 
     async def _in_scope(self, visit: Visit, links: Sequence[Link]) -> list[Candidate]:

@@ -11,7 +11,7 @@ from anabranch.crawler.processors.candidates import FindCandidates, redirect_of
 from anabranch.crawler.visit import Step, Visit
 from anabranch.frontier.records import Lease
 
-#: So often a URL is asked for once more in a round.
+#: The most repeats of a URL in a round.
 MAX_REPEATS = 3
 #: The URLs that have redirected and are remembered.
 MAX_KEPT = 10_000
@@ -34,7 +34,7 @@ class RepeatForCookies:
     )  #: URL that redirected -> the cookies it was asked with
 
     async def __call__(self, visit: Visit) -> Step:
-        """Add the target to `visit.discovered`, or note why it cannot be had. Raises: UserFunctionFailed."""
+        """Add the target to `visit.discovered`, or note that cookies are off. Raises: UserFunctionFailed."""
         target = redirect_of(visit)
         if target is None or visit.response is None:
             return Step.PROCEED
@@ -54,7 +54,7 @@ class RepeatForCookies:
         return Step.PROCEED
 
     def _repeats(self, lease: Lease, target: str) -> int | None:
-        """How often the target was asked for once more already; None if it has not redirected here."""
+        """The number of repeats of the target so far; None if it has not redirected here."""
         redirects = len(lease.hops) - len(lease.hops.rstrip(REDIRECT))
         if target == lease.url:
             return redirects if lease.via == target else 0

@@ -113,7 +113,7 @@ def _lost(seen: Mapping[str, float | str]) -> str:
 
 
 def _sitemap_row(run: CrawlStatistics) -> Iterator[tuple[str, str]]:
-    """What was wrong with sitemaps and feeds; none if nothing was."""
+    """The row about faults in sitemaps and feeds; none without faults."""
     counts = run.sitemap_faults
     if counts:
         faults = ", ".join(f"{words} ({counts[kind]:,})" for kind, words in FAULTS.items() if counts[kind])

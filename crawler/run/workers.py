@@ -150,7 +150,7 @@ class WorkerPool:
             kind = await to_the_end(self.dispose(visit))
             if self.services is not None:
                 self.services.ended(visit, kind)
-            if kind is None:  # its URL may be leased again at once: whatever ends that must have its turn of the loop
+            if kind is None:  # its URL may be leased again at once, so let other tasks run: one may stop this
                 await asyncio.sleep(0)
             return kind is OutcomeKind.DONE
         finally:

@@ -243,7 +243,7 @@ class TestRobots:
         assert found(body).robots == ("Index, NOFOLLOW", "all")
         assert found(body, robot="other").robots == ("Index, NOFOLLOW", "none")
 
-    def test_what_is_kept_of_them_is_bounded(self) -> None:
+    def test_robots_meta_elements_are_bounded(self) -> None:
         """A page may have a million."""
         assert [len(text) for text in found(f"<meta name=robots content='{'x' * 5000}'>" * 20).robots] == [1000] * 16
 

@@ -204,7 +204,7 @@ def test_other_attributes_give_none(element: str) -> None:
         ("data-url=x.html", []),
     ],
 )
-def test_values_of_lazy_loaders(attribute: str, expected: list[str]) -> None:
+def test_each_form_of_a_lazy_loaders_value_is_read(attribute: str, expected: list[str]) -> None:
     """On any element, all are embedded, and only what looks like a URL is one where scripts keep other things, too."""
     assert found(f"<div {attribute}>") == [(url, "E", f"@{re.split('[= ]', attribute)[0]}") for url in expected]
 
@@ -380,7 +380,7 @@ def test_commas_part_candidates_only_where_they_may(text, urls) -> None:
 
 
 @given(st.text(alphabet="ab, (),\t\n1x\u00a0", max_size=60))
-def test_it_is_the_algorithm_of_the_standard(text) -> None:
+def test_a_srcset_is_read_by_the_algorithm_of_the_standard(text) -> None:
     """On any text whatever."""
     assert list(srcset_urls(text)) == by_the_letter(text)
 
