@@ -199,10 +199,10 @@ def manifest_links(text: str) -> Iterator[Reference]:
     parts = chain.from_iterable(_items(manifest.get(name)) for name in _MANIFEST_OBJECTS)
     for part in (manifest, *parts):
         if isinstance(part, dict):
-            yield from _of_manifest(part)
+            yield from _manifest_part_links(part)
 
 
-def _of_manifest(part: dict[str, Any]) -> Iterator[Reference]:
+def _manifest_part_links(part: dict[str, Any]) -> Iterator[Reference]:
     """The links of a manifest, or of an object in it."""
     for name in _MANIFEST_IMAGES:
         for image in _items(part.get(name)):

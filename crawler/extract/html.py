@@ -27,12 +27,12 @@ from anabranch.crawler.extract.link_attributes import (
     XLINK,
     AttributeRule,
     Attributes,
-    anywhere,
-    elements,
+    custom_element_links,
+    element_attributes,
+    element_links,
     flash_variables,
-    of_any_element,
-    of_custom_element,
-    of_element,
+    global_attribute_links,
+    global_attributes,
     one_or_more,
     srcset_urls,
 )
@@ -147,7 +147,7 @@ def read_html(
     base = (canonical(page_reader.base, url) or url) if page_reader.base else url
     rest = chain.from_iterable(map(page_reader.references, pieces))
     encoded = query_in(page.encoding if options.page_queries else UTF_8)
-    inner = _of_inner_documents(page_reader, base, options, encoded)
+    inner = _inner_document_links(page_reader, base, options, encoded)
     references: Iterable[Reference] = chain(first, rest, inner)
     if options.nofollow_links:
         references = (reference for reference in references if not reference[2].endswith(NOFOLLOW_MARK))
@@ -174,7 +174,7 @@ class _Inner(NamedTuple):
     depth: int = 1
 
 
-def _of_inner_documents(
+def _inner_document_links(
     page: _PageReader, base: str, options: ExtractOptions, encoded: Callable[[str], str] | None
 ) -> Iterator[Reference]:
     """The references of the documents that were found inside a page, and inside them. `base` is the page's.
@@ -224,8 +224,8 @@ class _Tables(NamedTuple):
 
     known: Mapping[int, _Element]  #: by lexbor's tag numbers, which are cheaper to get than names
     others: Mapping[str, _Element]  #: by names, of those without a number
-    anywhere: Mapping[str, AttributeRule]
-    attributes: frozenset[str]  #: the names in `anywhere`
+    global_attributes: Mapping[str, AttributeRule]
+    attributes: frozenset[str]  #: the names in `global_attributes`
     marks: frozenset[str]  #: attributes by which any element may have links
     wide: frozenset[str]  #: attributes by which an element without a number may have links
     special: frozenset[str]  #: attributes that make an anchor more than a plain link
@@ -234,7 +234,7 @@ class _Tables(NamedTuple):
 
 @lru_cache(16)
 def _tables(options: ExtractOptions) -> _Tables:
-    rows, rows_anywhere = elements(options), anywhere(options)
+    rows, global_rows = element_attributes(options), global_attributes(options)
     records = {
         tag: _Element(tag, tag in _READ, tag in ANCHORS, rows.get(tag, ()), RULED.get(tag))
         for tag in {*rows, *RULED, *ANCHORS, *_READ}
@@ -242,12 +242,12 @@ def _tables(options: ExtractOptions) -> _Tables:
     numbers = {tag: create_tag(tag).tag_id for tag in records} | {_COMMENT: _COMMENT_NUMBER}
     known = {number: records[tag] for tag, number in numbers.items() if number < _KNOWN_TAGS}
     others = {tag: records[tag] for tag, number in numbers.items() if number >= _KNOWN_TAGS}
-    attributes = frozenset(rows_anywhere)
+    attributes = frozenset(global_rows)
     marks = attributes | {"style"}
     wide = marks | CUSTOM | _names_of(others.values())
     special = marks | {"rel"} | _names_of(records[tag] for tag in ANCHORS)
     plain = None if options.speculative else records["a"]
-    return _Tables(known, others, rows_anywhere, attributes, marks, wide, special, plain)
+    return _Tables(known, others, global_rows, attributes, marks, wide, special, plain)
 
 
 def _names_of(records: Iterable[_Element]) -> set[str]:
@@ -326,7 +326,7 @@ class _PageReader:
         tag = node.tag or ""
         element = self._tables.others.get(tag, _OTHER)
         if element is _OTHER and "-" in tag:
-            self._found += of_custom_element(tag, attributes)
+            self._found += custom_element_links(tag, attributes)
         self._take(node, element, attributes)
 
     def _take(self, node: LexborNode, element: _Element, attributes: Attributes) -> None:
@@ -340,13 +340,13 @@ class _PageReader:
         if is_anchor and (anchor := anchored(tag, attributes)) is not None:
             found.append(anchor)
         if rows:
-            found += of_element(tag, rows, attributes)
+            found += element_links(tag, rows, attributes)
         if rule is not None:
             found += rule(attributes, options)
         if options.css and (style := attributes.get("style")) and "(" in style:
             found += css_links(style)
         if not self._tables.attributes.isdisjoint(attributes):
-            found += of_any_element(attributes, self._tables.anywhere)
+            found += global_attribute_links(attributes, self._tables.global_attributes)
         if options.speculative:
             found += _scripted(attributes)
 
@@ -504,7 +504,7 @@ RULED: Mapping[str, Callable[[Attributes, ExtractOptions], Iterator[Reference]]]
 )
 
 #: The elements of the table, without those of an order.
-_TABLED = tuple(elements(ExtractOptions()))
+_TABLED = tuple(element_attributes(ExtractOptions()))
 #: The tags that a flattened document keeps.
 NEEDED = frozenset(
     tag.encode()

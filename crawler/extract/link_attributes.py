@@ -49,8 +49,8 @@ _LINKING: Mapping[str, tuple[str, ...]] = {
 }
 #: Attributes of custom elements, such as `amp-img`.
 CUSTOM = frozenset({"src", "srcset", "poster"})
-#: Attributes that browsers know of some elements only, and no other element has for something else.
-_ANYWHERE = {
+#: Attributes that are read on any element, though browsers know them on some only: they have no other meaning.
+_GLOBAL = {
     **dict.fromkeys(["background", "dynsrc", "lowsrc", "manifest", "qtsrc"], EMBED),
     **dict.fromkeys(["cite", "longdesc"], NAVIGATION),
 }
@@ -138,7 +138,7 @@ def named_attribute(text: str) -> tuple[str, str] | None:
     return None if named is None else (named[1] or "", named[2])
 
 
-def elements(options: ExtractOptions) -> Elements:
+def element_attributes(options: ExtractOptions) -> Elements:
     """The attributes that belong to an element, with those of the order."""
     found: dict[str, list[tuple[str, str, str]]] = {}
     for table, hop in ((_EMBEDDING, EMBED), (_LINKING, NAVIGATION)):
@@ -150,10 +150,10 @@ def elements(options: ExtractOptions) -> Elements:
     return MappingProxyType({tag: tuple(rows) for tag, rows in found.items()})
 
 
-def anywhere(options: ExtractOptions) -> Mapping[str, AttributeRule]:
+def global_attributes(options: ExtractOptions) -> Mapping[str, AttributeRule]:
     """The attributes that any element may have, by name, with those of the order."""
     readers: dict[str, tuple[str, Callable[[str], Iterable[str]]]] = {
-        name: (hop, one_or_more) for name, hop in _ANYWHERE.items()
+        name: (hop, one_or_more) for name, hop in _GLOBAL.items()
     }
     if options.css:
         readers |= dict.fromkeys(_SVG_STYLES.split(), (EMBED, _css_urls))
@@ -177,7 +177,7 @@ def _ordered(options: ExtractOptions) -> Iterator[tuple[str, str, str]]:
                 yield (*named, hop)
 
 
-def of_element(tag: str, rows: Iterable[tuple[str, str, str]], attributes: Attributes) -> list[Reference]:
+def element_links(tag: str, rows: Iterable[tuple[str, str, str]], attributes: Attributes) -> list[Reference]:
     """The URLs of an element that the table has, without empty ones and parts of the page (`#id`)."""
     found = [
         (text, hop, context)
@@ -189,12 +189,12 @@ def of_element(tag: str, rows: Iterable[tuple[str, str, str]], attributes: Attri
     return found
 
 
-def of_custom_element(tag: str, attributes: Attributes) -> list[Reference]:
+def custom_element_links(tag: str, attributes: Attributes) -> list[Reference]:
     """The URLs of an element that the page defines itself, such as `<amp-img src=…>`."""
-    return of_element(tag, [(name, EMBED, f"{tag}/@{name}") for name in ("src", "poster")], attributes)
+    return element_links(tag, [(name, EMBED, f"{tag}/@{name}") for name in ("src", "poster")], attributes)
 
 
-def of_any_element(attributes: Attributes, rows: Mapping[str, AttributeRule]) -> Iterator[Reference]:
+def global_attribute_links(attributes: Attributes, rows: Mapping[str, AttributeRule]) -> Iterator[Reference]:
     """The URLs of attributes that any element may have."""
     for name, text in attributes.items():
         if text and text[0] != "#" and (row := rows.get(name)) is not None:

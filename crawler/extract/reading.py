@@ -32,11 +32,11 @@ from anabranch.crawler.extract.nesting import is_light
 from anabranch.crawler.extract.resolver import LinkResolver, gathered, merged
 from anabranch.crawler.extract.sitemaps import (
     MAX_URLS,
-    begins_like_one,
-    is_expected,
+    begins_like_sitemap,
     is_sitemap,
-    opened,
+    is_sitemap_expected,
     sitemap_links,
+    xml_document,
 )
 from anabranch.crawler.extract.xml_reader import PAGES, as_html
 from anabranch.crawler.fetch.mime import mime_type
@@ -109,7 +109,7 @@ def may_be_read(essence: str, options: ExtractOptions, hops: str) -> bool:
     kind = kind_named(essence)
     if kind is DocumentKind.HTML or not is_named(essence) or _is_read(kind, options, hops):
         return True
-    return options.sitemaps and (is_expected(hops) or essence.startswith(("text/", "application/")))
+    return options.sitemaps and (is_sitemap_expected(hops) or essence.startswith(("text/", "application/")))
 
 
 class DocumentHead(NamedTuple):
@@ -133,7 +133,7 @@ def kind_of(head: DocumentHead, start: bytes, options: ExtractOptions) -> Docume
     else:
         path = head.url.partition("?")[0]
         kind = kind_sniffed(start, may_be_script=head.may_sniff, is_embedded=is_embedded(head.hops), path=path)
-    if options.sitemaps and kind not in MARKUP and begins_like_one(start, head.content_type, head.hops):
+    if options.sitemaps and kind not in MARKUP and begins_like_sitemap(start, head.content_type, head.hops):
         return DocumentKind.GZIP if start.startswith(GZIP) else DocumentKind.XML
     return kind if _is_read(kind, options, head.hops) else None
 
@@ -195,14 +195,14 @@ def is_harmless_xml(document: Document) -> bool:
     """Whether an XML document of at most 64 KiB is read within 50 ms: not a packed one, nor a page with thousands of tags."""
     body = document.body
     return not body.startswith(GZIP) and (
-        is_light(body) or opened(body, document.content_type).prolog.root not in PAGES
+        is_light(body) or xml_document(body, document.content_type).prolog.root not in PAGES
     )
 
 
 def _read_xml(document: Document, options: ExtractOptions, resolver: LinkResolver) -> Found:
     """The links of an XML document: of a sitemap or feed, of a page in XHTML, SVG or MathML, and its style sheets."""
     url = document.url
-    text = opened(document.body, document.content_type)
+    text = xml_document(document.body, document.content_type)
     found = Found([])
     if options.sitemaps and is_sitemap(text, document.hops):
         references, notes = sitemap_links(text, url)

@@ -82,7 +82,7 @@ _ENTITY = re.compile(r"&[A-Za-z_][\w.-]*;")
 _WEB = ("http://", "https://")
 
 
-def is_expected(hops: str) -> bool:
+def is_sitemap_expected(hops: str) -> bool:
     """Whether a document that was found by these hops was requested as a sitemap, and may still be one."""
     return 0 < _depth(hops) < MAX_DEPTH
 
@@ -92,19 +92,19 @@ def _depth(hops: str) -> int:
     return hops[len(hops.rstrip(MANIFEST + REDIRECT)) :].count(MANIFEST)
 
 
-def begins_like_one(start: bytes, content_type: str, hops: str) -> bool:
+def begins_like_sitemap(start: bytes, content_type: str, hops: str) -> bool:
     """Whether a document of another type is a sitemap or feed, by its beginning.
 
     One that was requested as a sitemap may be packed, a list, or have a text before it; another one begins with its root.
     """
     if _PAGE.match(start):  # most are
         return False
-    if not is_expected(hops):
+    if not is_sitemap_expected(hops):
         return _depth(hops) < MAX_DEPTH and _BEGINNING.match(start) is not None
     return start.startswith(GZIP) or is_sitemap(xml_text((start,), content_type, MAX_BYTES), hops)
 
 
-def opened(body: bytes, content_type: str) -> XmlText:
+def xml_document(body: bytes, content_type: str) -> XmlText:
     """The text of a document, perhaps gzipped, of at most 50 MiB."""
     return xml_text(unpacked(body, MAX_BYTES) if body.startswith(GZIP) else (body,), content_type, MAX_BYTES)
 
@@ -113,7 +113,7 @@ def is_sitemap(text: XmlText, hops: str) -> bool:
     """Whether a document that was found by these hops is a sitemap or feed: XML by its root, a list of URLs after an `M`."""
     if _depth(hops) >= MAX_DEPTH:
         return False
-    return text.prolog.root in SITEMAPS or (is_expected(hops) and _is_list(text))
+    return text.prolog.root in SITEMAPS or (is_sitemap_expected(hops) and _is_list(text))
 
 
 def _is_list(text: XmlText) -> bool:

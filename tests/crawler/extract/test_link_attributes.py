@@ -11,7 +11,13 @@ from hypothesis import strategies as st
 
 from anabranch.crawler.extract import link_attributes
 from anabranch.crawler.extract.html import read_html
-from anabranch.crawler.extract.link_attributes import MAX_CANDIDATES, anywhere, elements, named_attribute, srcset_urls
+from anabranch.crawler.extract.link_attributes import (
+    MAX_CANDIDATES,
+    element_attributes,
+    global_attributes,
+    named_attribute,
+    srcset_urls,
+)
 from anabranch.crawler.extract.links import ExtractOptions
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -310,15 +316,17 @@ def test_the_reference_names_all_of_the_table() -> None:
     text = (ROOT / "docs" / "reference" / "links.md").read_text()
     words = set(re.findall(r"[\w:.-]+", text))
     options = ExtractOptions()
-    names = {name for rows in elements(options).values() for name, _, _ in rows} | set(anywhere(options))
-    assert names | set(elements(options)) <= words
+    names = {name for rows in element_attributes(options).values() for name, _, _ in rows} | set(
+        global_attributes(options)
+    )
+    assert names | set(element_attributes(options)) <= words
 
 
 def test_heritrix_list_is_read() -> None:
     """ExtractorHTML's attributes of later images, and its old ones."""
     late = "src src-small src-medium srcset original original-set lazy lazy-src lazy-srcset full-src full-srcset"
     names = {f"data-{name}" for name in late.split()} | {"lowsrc", "background", "longdesc", "cite"}
-    assert names <= set(anywhere(ExtractOptions()))
+    assert names <= set(global_attributes(ExtractOptions()))
 
 
 def test_no_attribute_is_listed_twice() -> None:

@@ -12,12 +12,12 @@ from anabranch.crawler.extract.sitemaps import (
     MAX_BYTES,
     MAX_DEPTH,
     MAX_URLS,
-    begins_like_one,
+    begins_like_sitemap,
     is_sitemap,
-    opened,
     robots_links,
     sitemap_links,
     unpacked,
+    xml_document,
 )
 
 URLSET = (
@@ -42,7 +42,7 @@ def urls(body: bytes) -> list[tuple[str, str]]:
 
 def read(body: bytes, content_type: str = "") -> tuple[list[Reference], tuple[str, ...]]:
     """The URLs and annotations of a sitemap."""
-    return sitemap_links(opened(body, content_type), "http://a.test/dir/map.xml")
+    return sitemap_links(xml_document(body, content_type), "http://a.test/dir/map.xml")
 
 
 @pytest.mark.parametrize(
@@ -79,7 +79,7 @@ def test_white_space_and_marks_before_the_declaration_are_ignored(start, encodin
     if encoding != "utf-8":
         body = "\ufeff".encode(encoding) + body
     for form in (body, gzip.compress(body), gzip.compress(body[:1]) + gzip.compress(body[1:])):
-        assert is_sitemap(opened(form, ""), "")
+        assert is_sitemap(xml_document(form, ""), "")
         assert urls(form) == [("/1?a&b", "M"), ("/de", "M"), ("/2", "M")]
 
 
@@ -111,7 +111,7 @@ def test_white_space_and_marks_before_the_declaration_are_ignored(start, encodin
 )
 def test_a_sitemap_is_known_by_its_root_or_its_hops(body, hops, expected) -> None:
     """XML anywhere, a list of URLs only where one is expected, and no index leads down for ever."""
-    assert is_sitemap(opened(body, ""), hops) is expected
+    assert is_sitemap(xml_document(body, ""), hops) is expected
 
 
 def page(text: str) -> bytes:
@@ -216,8 +216,8 @@ def test_what_can_be_read_is_read_and_the_faults_are_counted(body, expected, fau
     found = [url.removeprefix("http://a.test") for url, _, _ in references]
     assert (found[: len(expected)], "/last" in found) == (expected, True)
     assert faults is None or notes == ((SITEMAP_BROKEN + faults,) if faults else ())
-    assert is_sitemap(opened(body, ""), "M")
-    assert begins_like_one(body[:4096], "", "M")
+    assert is_sitemap(xml_document(body, ""), "M")
+    assert begins_like_sitemap(body[:4096], "", "M")
 
 
 def item(text: str) -> bytes:
@@ -341,7 +341,7 @@ def test_each_element_that_names_a_url_is_read(body, expected) -> None:
 )
 def test_what_begins_like_a_sitemap_is_one_whatever_its_type(start, hops, expected) -> None:
     """A page that shows one in its text is none, and an index leads down only so far, also behind redirects."""
-    assert begins_like_one(start, "text/html", hops) is expected
+    assert begins_like_sitemap(start, "text/html", hops) is expected
 
 
 def test_what_robots_txt_names_is_resolved() -> None:
@@ -451,8 +451,8 @@ def test_a_long_document_is_read_once(start, piece) -> None:
     """Its end is never read, nor its beginning searched (else this test does not end)."""
     body = start.encode() + piece.encode("latin1") * (50_000 // len(piece))
     assert len(read(body)[0]) <= MAX_URLS
-    begins_like_one(body, "", "M")
-    begins_like_one(body, "", "L")
+    begins_like_sitemap(body, "", "M")
+    begins_like_sitemap(body, "", "L")
 
 
 def test_a_tag_of_many_attributes_is_not_read_to_its_end() -> None:
@@ -513,6 +513,6 @@ def test_what_is_well_formed_is_read_as_a_parser_that_obeys_xml_reads_it(entries
 def test_no_body_raises(body, is_packed) -> None:
     """Whatever a server sends."""
     body = gzip.compress(body) if is_packed else body
-    begins_like_one(body, "", "M")
+    begins_like_sitemap(body, "", "M")
     assert isinstance(read(body)[0], list)
     assert isinstance(read(b"<urlset>" + body)[0], list)
