@@ -187,8 +187,6 @@ class HttpConnection(ResponseHandler):
     def connection_lost(self, exc: BaseException | None) -> None:
         """asyncio: the connection is closed. A body that is complete stays readable."""
         self._on_lost(self)
-        if self._fault is not None:  # of a head without end
-            super().set_exception(self._fault)
         if self._chunks is not None and self._payload is not None and not self._payload.is_eof():
             self._payload.set_exception(aiohttp.ClientPayloadError("the last chunk is missing"))
             self._payload = None

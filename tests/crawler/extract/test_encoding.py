@@ -249,6 +249,14 @@ def test_a_query_is_encoded_as_its_page(link: str, charset: str, expected: str) 
     assert query(link, charset) == expected
 
 
+def test_queries_of_a_document_inside_a_page_are_in_the_pages_encoding() -> None:
+    """Whether its links have the base of the page or one of their own."""
+    for base in ("", "<base href=/b/>"):
+        page = f"<iframe srcdoc=\"{base}<a href='?я'>\">".encode("cp1251")
+        (link,) = read_html(page, "text/html; charset=windows-1251", "http://a.test/", ExtractOptions()).links
+        assert link.url.endswith("?%FF")
+
+
 def test_pages_in_utf16_send_utf8() -> None:
     """Its output encoding is UTF-8; that of *replacement* gives no links at all."""
     page = "<a href='/s?é'>".encode("utf-16-be")

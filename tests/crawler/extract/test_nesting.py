@@ -181,6 +181,13 @@ def test_a_document_inside_hides_no_disorder(hidden: bytes) -> None:
     assert flattened(hidden + b"<div>" * MANY + b"<a href=1>") == b"<a href=1></a>"
 
 
+def test_comments_of_a_page_are_no_elements() -> None:
+    """Conditional ones are looked into only where a page is flattened."""
+    page = b"<!--[if IE]><p><![endif]-->" * (2 * MAX_DISORDER)
+    assert len(page) > SMALL_BYTES
+    assert list(tame(page, NEEDED)) == [page]
+
+
 def test_light_documents_are_short_and_have_few_tags() -> None:
     """The two counts that are asked before anything else."""
     assert is_light(b"x" * LIGHT_BYTES)

@@ -43,6 +43,8 @@ if TYPE_CHECKING:
     [
         (),
         (b"H",),
+        (b"HTTP/1.1 200 OK\r\nContent-Le",),
+        (b"HTTP/1.1 200 OK\r\nPHP Warning\r\nContent-Le",),
         (raw("Content-Length: 10", b"half"),),
         (raw("Content-Length: 10"), b"half"),
         (raw("Transfer-Encoding: chunked", b"5\r\nhello\r\n"),),

@@ -330,6 +330,7 @@ async def test_cookies_are_sent_back_if_the_order_says_so(site: Web) -> None:
     first, second = [await fetcher.get(url) for _ in range(2)]
     assert b"Cookie" not in first.request
     assert b"\r\nCookie: a=b\r\n" in second.request
+    assert (fetcher.cookies_for(url), site.fetcher().cookies_for(url)) == ("a=b", None)
 
 
 async def test_a_site_may_have_headers_credentials_and_limits_of_its_own(

@@ -10,9 +10,10 @@ import socket
 import pytest
 
 from anabranch.crawler.fetch import reach
-from anabranch.crawler.fetch.ways import SharedLook
+from anabranch.crawler.fetch.dns import Resolver
+from anabranch.crawler.fetch.ways import NetworkWay, SharedLook
 from anabranch.crawler.outcomes.failures import NETWORK, ConnectFailed, ConnectionLost, FetchTimeout, ServiceAway
-from tests.crawler.fetch.servers import Web, answers, is_silent, refused_port
+from tests.crawler.fetch.servers import Clock, Web, answers, is_silent, refused_port
 
 
 async def test_all_who_ask_share_a_look_that_finds_a_fault() -> None:
@@ -113,6 +114,25 @@ async def test_a_silent_host_is_told_from_a_silent_network(site: Web, monkeypatc
     with pytest.raises(ServiceAway, match=f"^{NETWORK}: "):
         await fetcher.get(silent)
     assert not await fetcher.has_network()
+
+
+async def test_the_network_is_away_only_if_all_that_answered_before_are_silent_since(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Not if the fetch was answered with an error, another host answered meanwhile, or no other host ever did."""
+
+    async def nobody(_: object) -> bool:
+        return False
+
+    monkeypatch.setattr("anabranch.crawler.fetch.ways.has_route", lambda _: True)
+    monkeypatch.setattr("anabranch.crawler.fetch.ways.is_anybody_there", nobody)
+    network = NetworkWay(Resolver(["127.0.0.1:9"], {}, clock=Clock()))
+    network.note_answer(("127.0.0.1", 80), 5.0)
+    error = OSError("no answer from 127.0.0.2")
+    assert await network.away(error, 6.0, is_silent=True) is not None
+    assert await network.away(error, 6.0, is_silent=False) is None
+    assert await network.away(error, 4.0, is_silent=True) is None
+    assert await network.away(OSError("no answer from 127.0.0.1"), 6.0, is_silent=True) is None
 
 
 @pytest.mark.parametrize("code", [errno.EHOSTUNREACH, errno.ENETUNREACH, errno.ENETDOWN])
