@@ -63,8 +63,8 @@ _MIME = _counted("mime", ["mime"], _count("urls"), _count("bytes"))
 _STATUS = Table("status", _METADATA, Column("status", Integer, primary_key=True), _count("urls"))
 _SOURCE = _counted("source", ["source", "host"], _count("urls"))
 _PROCESSOR = _counted("processor", ["processor", "counter"], _count("number"))
-#: The hosts whose answers were no HTTP. Files of earlier versions get the table when they are opened for writing.
-_UNREADABLE = _counted("unreadable", ["host"], _count("urls"))
+#: The hosts whose answers were bad HTTP. Files of earlier versions get the table when they are opened for writing.
+_BAD_HTTP = _counted("bad_http", ["host"], _count("urls"))
 #: When each run of the job began, and the last time at which it is known to have run.
 _RUN = Table("run", _METADATA, Column("started_s", Double, primary_key=True), Column("until_s", Double, nullable=False))
 #: One row, number 0: the place of the journal up to which the rows count. No row before the first journal.
@@ -75,7 +75,7 @@ _COVERED = Table(
 )
 
 #: The tables of sums.
-_SUM_TABLES = (_HOST, _TOTAL, _MIME, _STATUS, _SOURCE, _PROCESSOR, _UNREADABLE)
+_SUM_TABLES = (_HOST, _TOTAL, _MIME, _STATUS, _SOURCE, _PROCESSOR, _BAD_HTTP)
 
 # Statements
 
@@ -188,7 +188,7 @@ class AccountsDatabase:
                 _STATUS: [{"status": status, "urls": urls} for status, urls in added.statuses.items()],
                 _SOURCE: [{"source": tag, "host": host, "urls": urls} for (tag, host), urls in of_source],
                 _PROCESSOR: [{"processor": name, "counter": of, "number": n} for (name, of), n in of_processor],
-                _UNREADABLE: [{"host": host, "urls": urls} for host, urls in added.unreadable.items()],
+                _BAD_HTTP: [{"host": host, "urls": urls} for host, urls in added.bad_http.items()],
             }
             for table, rows in additions.items():
                 if rows:
@@ -217,7 +217,7 @@ class AccountsDatabase:
                 _STATUS: list(added.statuses),
                 _SOURCE: list(added.sources),
                 _PROCESSOR: list(added.processors),
-                _UNREADABLE: list(added.unreadable),
+                _BAD_HTTP: list(added.bad_http),
             }
         found: list[CountedRow] = []
         with as_system_errors(self._path), connected(self._path, is_reader=True) as reader:
@@ -264,7 +264,7 @@ def rows_added(added: Additions) -> list[CountedRow]:
         _STATUS: {(status,): [urls] for status, urls in added.statuses.items()},
         _SOURCE: {key: [urls] for key, urls in added.sources.items()},
         _PROCESSOR: {key: [number] for key, number in added.processors.items()},
-        _UNREADABLE: {(host,): [urls] for host, urls in added.unreadable.items()},
+        _BAD_HTTP: {(host,): [urls] for host, urls in added.bad_http.items()},
     }
     return [CountedRow(table.name, [*key], value) for table, rows in tables.items() for key, value in rows.items()]
 
@@ -330,11 +330,11 @@ class AccountsView(AbstractContextManager["AccountsView"]):
         for host, *columns in self._rows(select(*_HOST.columns).order_by(_HOST.c.urls.desc(), _HOST.c.host)):
             yield host, _totals_of(columns)
 
-    def unreadable(self) -> dict[str, int]:
-        """The hosts whose answers were no HTTP, with the number of their URLs. Empty for a job of an earlier version."""
+    def bad_http(self) -> dict[str, int]:
+        """The hosts whose answers were bad HTTP, with the number of their URLs. Empty for a job of an earlier version."""
         with as_system_errors(self._file):
-            is_there = inspect(self._connection).has_table(_UNREADABLE.name)
-        return dict(self._rows(select(*_UNREADABLE.columns))) if is_there else {}
+            is_there = inspect(self._connection).has_table(_BAD_HTTP.name)
+        return dict(self._rows(select(*_BAD_HTTP.columns))) if is_there else {}
 
     def mime_types(self) -> Iterator[Row]:
         """(type, URLs, bytes), most URLs first."""

@@ -171,7 +171,7 @@ class Additions:
     sources: Counter[tuple[str, str]] = field(default_factory=Counter)  #: (seed, host) -> URLs
     types: set[str] = field(default_factory=set, compare=False)  #: counted separately; several Additions may share it
     processors: Counter[tuple[str, str]] = field(default_factory=Counter)  #: (processor, counter) -> number
-    unreadable: Counter[str] = field(default_factory=Counter)  #: host -> URLs whose answers were no HTTP
+    bad_http: Counter[str] = field(default_factory=Counter)  #: host -> URLs whose answers were bad HTTP
 
     @property
     def total(self) -> Totals:
@@ -185,7 +185,7 @@ class Additions:
     def size(self) -> int:
         """The number of rows of the accounts that change."""
         of_answers = len(self.mime_urls) + len(self.sources) + len(self.statuses)
-        return len(self.hosts) + of_answers + len(self.processors) + len(self.unreadable)
+        return len(self.hosts) + of_answers + len(self.processors) + len(self.bad_http)
 
     def count(self, line: LineCounts) -> None:
         """Count one line. Cannot fail."""
@@ -205,7 +205,7 @@ class Additions:
         elif status < 0:
             self.mime_urls[UNKNOWN_TYPE] += 1
             if status == FetchStatus.BAD_HTTP:
-                self.unreadable[host] += 1
+                self.bad_http[host] += 1
         for name, number in line.processors:
             self.processors[name] += number
         if status >= FIRST_HTTP_STATUS and line.size_bytes:
@@ -220,7 +220,7 @@ class Additions:
         self.statuses.update(more.statuses)
         self.sources.update(more.sources)
         self.processors.update(more.processors)
-        self.unreadable.update(more.unreadable)
+        self.bad_http.update(more.bad_http)
 
 
 # The counters of processors
@@ -270,7 +270,7 @@ PROCESSOR_COUNTERS: dict[tuple[str, str], Callable[[_LineKind], int]] = {
     ("preconditions", "denied by robots.txt"): lambda kind: int(kind.status == FetchStatus.ROBOTS_EXCLUDED),
     ("fetch", "answers"): lambda kind: int(kind.status >= FIRST_HTTP_STATUS),
     ("fetch", "no answer"): lambda kind: int(-10 < kind.status < 0 and kind.status != FetchStatus.PROCESSOR_FAILED),
-    ("fetch", "no HTTP"): lambda kind: int(kind.status == FetchStatus.BAD_HTTP),
+    ("fetch", "bad HTTP"): lambda kind: int(kind.status == FetchStatus.BAD_HTTP),
     ("fetch", "read as browsers read it"): _annotated(*(repair.value for repair in Repair)),
     ("fetch", "cut"): _annotated("lenTrunc", "timeTrunc", "headerTrunc"),
     ("fetch", "not modified"): _annotated(NOT_MODIFIED),

@@ -53,7 +53,7 @@ MEANINGS: dict[int, tuple[str, StatusClass]] = {
     FetchStatus.PROCESSOR_FAILED: ("a processor or an own function failed", StatusClass.FAILED),
     FetchStatus.DNS_PREREQUISITE_FAILED: ("its host's DNS lookup failed", StatusClass.FAILED),
     FetchStatus.UNFETCHABLE: ("not a URL that can be fetched", StatusClass.FAILED),
-    FetchStatus.BAD_HTTP: ("an answer that is no HTTP", StatusClass.FAILED),
+    FetchStatus.BAD_HTTP: ("bad HTTP", StatusClass.FAILED),
     FetchStatus.ROBOTS_FAILED: ("robots.txt could not be fetched", StatusClass.FAILED),
     FetchStatus.PREREQUISITE_FAILED: ("what it needs first failed", StatusClass.FAILED),
     FetchStatus.DEEMED_NOT_FOUND: ("deemed not found", StatusClass.FAILED),

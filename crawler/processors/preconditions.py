@@ -214,7 +214,7 @@ class RobotsPrecondition:
             failure = error
             if isinstance(error, BadHttp):  # the page is tried again, as after an answer that broke off
                 failure = BodyBroken(f"robots.txt: {error}").timed(error.start_s, error.end_s)
-            # A host with unreadable answers is given up like one that refuses. An unknown name is no host.
+            # A host whose answers are bad HTTP is given up like one that refuses. An unknown name is no host.
             if isinstance(failure, (*TROUBLES, BodyBroken)) and self._cache.refused(origin) >= HOST_BUSY_TRIES:
                 self._cache.put(origin, DISALLOW_ALL, self._clock())
             waiters.set_exception(failure)

@@ -40,7 +40,7 @@ LONGEST_SHOWN = 20
 
 _HOST_HEADS = (
     "#urls", "#bytes", "host", "#robots", "#remaining", "#novel-urls", "#novel-bytes", "#dup-by-hash-urls",
-    "#dup-by-hash-bytes", "#not-modified-urls", "#not-modified-bytes", "#unreadable",
+    "#dup-by-hash-bytes", "#not-modified-urls", "#not-modified-bytes", "#bad-http",
 )  # fmt: skip
 
 #: Heritrix's columns, then ours. Values that the Frontier does not keep are `-`.
@@ -140,13 +140,13 @@ def _hosts(facts: JobFacts) -> ReportTable:
         for view in facts.queues
         if view.lanes == 1 and view.gates and str(view.gates[0].key) == str(view.key)
     }
-    unreadable = facts.accounts.unreadable()
+    bad_http = facts.accounts.bad_http()
     is_all_done = facts.frontier is not None and not facts.frontier.pending + facts.frontier.retired
     rows = (
         (
             totals.urls, totals.bytes, host, totals.robots, 0 if is_all_done else remaining.get(host),
             totals.novel_urls, totals.novel_bytes, totals.dup_urls, totals.dup_bytes,
-            totals.not_modified_urls, totals.not_modified_bytes, unreadable.get(host, 0),
+            totals.not_modified_urls, totals.not_modified_bytes, bad_http.get(host, 0),
         )
         for host, totals in facts.accounts.hosts()
     )  # fmt: skip

@@ -518,7 +518,7 @@ def test_a_killed_run_lasted_until_its_last_success(job, *, is_killed: bool) -> 
         assert view.duration_s() == pytest.approx(20.0 + 3.0)
 
 
-def test_answers_that_are_no_http_are_counted_by_host(job) -> None:
+def test_answers_in_bad_http_are_counted_by_host(job) -> None:
     """Across runs; a host with other failures has none of them."""
     for _ in range(2):
         accounts = job.open()
@@ -527,24 +527,24 @@ def test_answers_that_are_no_http_are_counted_by_host(job) -> None:
         accounts.sync()
         accounts.close()
     with AccountsView(job.state) as view:
-        assert view.unreadable() == {"bad.test": 6}
+        assert view.bad_http() == {"bad.test": 6}
 
 
-def test_the_accounts_of_an_earlier_version_have_no_answers_that_are_no_http(job, monkeypatch) -> None:
+def test_the_accounts_of_an_earlier_version_have_no_answers_in_bad_http(job, monkeypatch) -> None:
     """They get the table when the job is opened, and can be read before."""
     with monkeypatch.context() as earlier:
         earlier.setattr(database._METADATA, "create_all", _create_earlier)
         job.open().close()
     with AccountsView(job.state) as view:
-        assert view.unreadable() == {}
+        assert view.bad_http() == {}
     accounts = job.open()
     job.write(accounts, line("http://bad.test/", status=-9))
     accounts.sync()
     accounts.close()
     with AccountsView(job.state) as view:
-        assert view.unreadable() == {"bad.test": 1}
+        assert view.bad_http() == {"bad.test": 1}
 
 
 def _create_earlier(bind) -> None:
-    tables = [table for table in database._METADATA.sorted_tables if table.name != "unreadable"]
+    tables = [table for table in database._METADATA.sorted_tables if table.name != "bad_http"]
     sqlalchemy.MetaData.create_all(database._METADATA, bind, tables=tables)

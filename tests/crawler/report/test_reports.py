@@ -112,7 +112,7 @@ KB/sec: 0.00
 """,
     "hosts": """\
 [#urls] [#bytes] [host] [#robots] [#remaining] [#novel-urls] [#novel-bytes] [#dup-by-hash-urls] [#dup-by-hash-bytes] \
-[#not-modified-urls] [#not-modified-bytes] [#unreadable]
+[#not-modified-urls] [#not-modified-bytes] [#bad-http]
 2 30 a.test 1 7 1 10 1 20 0 0 0
 1 0 b.test 0 - 0 0 0 0 1 0 1
 1 5 dns: 0 - 1 5 0 0 0 0 0
@@ -151,8 +151,8 @@ a.test 3 7 - - - - 2026-11-20T11:22:33Z 12/-1 - - - ready 1 1
     "processors": """\
 [processor] [counter] [number]
 fetch answers 3
+fetch bad HTTP 1
 fetch bytes 30
-fetch no HTTP 1
 fetch no answer 1
 fetch not modified 1
 preconditions denied by robots.txt 1
