@@ -3,7 +3,9 @@
 A response's payload and header fields are stored as received. Only the framing is corrected, because the HTTP library has
 removed the transfer coding: `Transfer-Encoding` becomes `X-Crawler-Transfer-Encoding`, and a `Content-Length` that is not the
 payload's size becomes `X-Crawler-Content-Length`, with the right one added (as Common Crawl and Nutch do; otherwise readers
-would look for chunks). A revisit after a 304 has no block: with the 304's own header pywb would replay that, not the page.
+would look for chunks). A dropped line that readers would take for a field, or for the end of the head, becomes the field
+`X-Crawler-Line-N`, N being its number.
+A revisit after a 304 has no block: with the 304's own header pywb would replay that, not the page.
 Format: https://iipc.github.io/warc-specifications/specifications/warc-format/warc-1.1/.
 """
 
@@ -106,6 +108,10 @@ _BREAKS = re.compile(r"[\x00-\x1f\x7f]+")
 _BASE32 = "ABCDEFGHIJKLMNOPQRSTUVWXYZ234567"
 _BASE32_PAIRS = [first + second for first in _BASE32 for second in _BASE32]
 _BREAKS_IN_BYTES = re.compile(rb"[\r\n\x00]+")
+#: Before a line that readers would misread, with its number.
+_MARK = b"X-Crawler-Line-%d: "
+#: Around a name, for one reader or another.
+_READ_AS_SPACE = b" \t\v\f\x1c\x1d\x1e\x1f"
 
 
 class Record(NamedTuple):
@@ -199,11 +205,11 @@ def response_head(response: Response) -> bytes:
     size, has_body = str(response.body.size).encode(), response.status not in _BODILESS
     lines = [f"HTTP/{response.version} {response.status} {response.reason}".encode("utf-8", "surrogateescape")]
     reframed = False
-    for name, value, line in _received(response):
+    for name, value, line, mark in _received(response):
         field = name.strip().lower()
         is_wrong = field == b"transfer-encoding" or (field == b"content-length" and has_body and value.strip() != size)
         reframed |= is_wrong
-        lines.append(b"X-Crawler-" + line if is_wrong else line)
+        lines.append((b"X-Crawler-" if is_wrong else mark) + line)
     length = b"Content-Length: " + size
     if reframed and has_body and length not in lines:
         lines.append(length)
@@ -212,11 +218,30 @@ def response_head(response: Response) -> bytes:
     return b"\r\n".join((*lines, b"", b""))
 
 
-def _received(response: Response) -> list[tuple[bytes, bytes, bytes]]:
-    """Name, value and line of each field; of a repaired head all lines as they came, whatever they are."""
-    if not response.received:
-        return [(name, value, name + b": " + value) for name, value in response.raw_headers]
-    return [(*line.partition(b":")[::2], line) for line in response.received]
+def _received(response: Response) -> list[tuple[bytes, bytes, bytes, bytes]]:
+    """Name, value and line of each field, and what is to stand before it; of a repaired head all lines as they came."""
+    fields = response.raw_headers
+    if not (response.received or response.cuts):  # as mostly: the library takes only names that all readers take
+        return [(name, value, name + b": " + value, b"") for name, value in fields]
+    lines = response.received or tuple(name + b": " + value for name, value in fields)
+    return [
+        (*line.partition(b":")[::2], line, _MARK % number if _is_misread(line, number) else b"")
+        for number, line in enumerate(lines, 1)
+    ]
+
+
+def _is_misread(line: bytes, number: int) -> bool:
+    """Whether readers take a line of a broken head for what it is not.
+
+    warcio takes `Location : x` for a field, and a line of white space of any kind for the end of the head. pywb cannot replay a
+    record with a name that is not ASCII; of its values it removes such ones by their names.
+    """
+    name = line.partition(b":")[0]
+    if _BREAKS_IN_BYTES.search(line):
+        return True
+    if line.startswith((b" ", b"\t")) and number > 1:  # it belongs to the line before
+        return not line.decode("latin-1").strip() or not line.decode("utf-8", "replace").strip()
+    return not name.isascii() or name != name.strip(_READ_AS_SPACE)
 
 
 def request_head(sent: bytes) -> bytes:

@@ -15,13 +15,18 @@ from typing import NamedTuple
 import webencodings
 
 from anabranch.crawler.fetch.mime import mime_type
+from anabranch.crawler.urls.parsing import MAX_URL_CHARS
 
 UTF_8 = "utf-8"
 #: The note of a guess in `crawl.log`; the name of the encoding follows.
 GUESSED = "charsetGuess:"
 
-_META_CHARSET = re.compile(rb"<meta[\s/][^>]*?charset\s*=\s*[\"']?\s*([^\s;\"'/>]+)", re.IGNORECASE)
-_XML_ENCODING = re.compile(rb"<\?xml\s[^>]*?encoding\s*=\s*[\"']?\s*([\w.:-]{1,100})", re.IGNORECASE)
+#: A `meta`, up to its end or the first `charset` with a value. Each byte is looked at once.
+_META = re.compile(
+    rb"<meta[\s/](?:[^>c]++|c(?!harset\s*+=\s*+[\"']?+\s*+[^\s;\"'/>]))*+(?:charset\s*+=\s*+[\"']?+\s*+([^\s;\"'/>]++))?+",
+    re.IGNORECASE,
+)
+_XML_ENCODING = re.compile(rb"<\?xml\s[^>]*?encoding\s*+=\s*+[\"']?+\s*+([\w.:-]{1,100})", re.IGNORECASE)
 #: How Unicode begins: with a mark; UTF-16 also with two characters of ASCII, the first a bracket or white space.
 _SIGNS = (
     (UTF_8, re.compile(rb"(\xef\xbb\xbf)")),
@@ -121,14 +126,14 @@ def query_in(encoding: str) -> Callable[[str], str] | None:
     """Make the function that encodes the query of a link in the page's encoding; None if that is UTF-8.
 
     Characters that the encoding lacks become `&#N;` (https://url.spec.whatwg.org/#query-state). The rest of the link is not
-    changed.
+    changed, nor is a text that is too long for a URL.
     """
     if encoding in (UTF_8, "replacement", *_UTF_16):
         return None
     codec = encoding if encoding in ("gbk", "x-user-defined") else _CODECS.get(encoding, encoding)
 
     def encoded(link: str) -> str:
-        if link.isascii() or "?" not in link:
+        if link.isascii() or "?" not in link or len(link) > MAX_URL_CHARS:
             return link
         address, mark, fragment = link.partition("#")
         address, question, query = address.partition("?")
@@ -170,19 +175,31 @@ def xml_codec(start: bytes, content_type: str) -> tuple[str, bytes, bool]:
     for encoding, sign in _SIGNS:
         if found := sign.match(start):
             return encoding, found[1], True
-    declared = _XML_ENCODING.search(start, 0, _PRESCAN_BYTES) or _META_CHARSET.search(start, 0, _PRESCAN_BYTES)
+    in_xml = _XML_ENCODING.search(start, 0, _PRESCAN_BYTES)
+    declared = _in_meta(start[:_PRESCAN_BYTES]) if in_xml is None else in_xml[1]
     charset = mime_type(content_type).charset
-    known = encoding_of_label(charset or "") or (None if declared is None else _readable_as_ascii(declared[1]))
+    known = encoding_of_label(charset or "") or (None if declared is None else _readable_as_ascii(declared))
     if known is None or known == "replacement":
         return UTF_8, b"", not (charset or declared)
     return (UTF_8 if known in _UTF_16 else _CODECS.get(known, known)), b"", True  # it was readable as ASCII
 
 
 def _declared_by_html(body: bytes) -> str | None:
-    found = _META_CHARSET.search(_COMMENT.sub(b"", body[:_PRESCAN_BYTES])) or _XML_ENCODING.match(body)
+    found = _in_meta(_COMMENT.sub(b"", body[:_PRESCAN_BYTES]))
+    if found is None and (in_xml := _XML_ENCODING.match(body)) is not None:
+        found = in_xml[1]
     if found is None and b"charset" in body[:_LATE_BYTES].lower():
-        found = _META_CHARSET.search(_COMMENT.sub(b"", body[:_LATE_BYTES]))
-    return None if found is None else _readable_as_ascii(found[1])
+        found = _in_meta(_COMMENT.sub(b"", body[:_LATE_BYTES]))
+    return None if found is None else _readable_as_ascii(found)
+
+
+def _in_meta(start: bytes) -> bytes | None:
+    """The label in the first `meta` that has one."""
+    for meta in _META.finditer(start):
+        label: bytes | None = meta[1]
+        if label:
+            return label
+    return None
 
 
 def _declared_by_css(body: bytes) -> str | None:

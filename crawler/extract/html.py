@@ -50,7 +50,7 @@ from anabranch.crawler.extract.links import (
     hop_of_rel,
     refresh_url,
 )
-from anabranch.crawler.extract.nesting import tame
+from anabranch.crawler.extract.nesting import Disorder, tame
 from anabranch.crawler.extract.resolver import LinkResolver, gathered
 from anabranch.crawler.fetch.mime import mime_type
 from anabranch.crawler.urls.parsing import canonical, host_of
@@ -179,16 +179,17 @@ def _inner_document_links(
 ) -> Iterator[Reference]:
     """The references of the documents that were found inside a page, and inside them. `base` is the page's.
 
-    At most `MAX_INNER` are read, `MAX_INNER_DEPTH` deep; each is shorter than the one around it, so the cost is bounded. The
-    page's reader is told how many are left.
+    At most `MAX_INNER` are read, `MAX_INNER_DEPTH` deep; each is shorter than the one around it, and all together may be nested
+    as one may, so the cost is bounded. The page's reader is told how many are left.
     """
     if not page.inner:
         return
+    disorder = Disorder()
     waiting = deque((inner, base) for inner in page.inner)
     for _ in range(MAX_INNER):
         inner, around = waiting.popleft()
         reader = _PageReader(options)
-        pieces = iter(tame(inner.text.encode(errors="replace"), NEEDED, marked=MARKED))
+        pieces = iter(tame(inner.text.encode(errors="replace"), NEEDED, marked=MARKED, shared=disorder))
         first = reader.references(next(pieces))
         own = (inner.has_base and reader.base and canonical(reader.base, around)) or around
         references = chain(first, chain.from_iterable(map(reader.references, pieces)))
@@ -512,4 +513,6 @@ NEEDED = frozenset(
     if tag not in ("html", "image", "use")
 )
 #: Attributes for which a flattened document keeps any other element.
-MARKED = re.compile(rb"(?:background|style|data-[a-z]|lazy|src|original|file|on[a-z]+)[\w-]*+\s*+=", re.IGNORECASE)
+MARKED = re.compile(
+    rb"(?<![\w-])(?=[\w-]*?(?:background|style|data-[a-z]|lazy|src|original|file|on[a-z]))[\w-]++\s*+=", re.IGNORECASE
+)

@@ -74,7 +74,11 @@ _QUOTED = re.compile(rb"""=\s*+(?:"[^"]*+"|'[^']*+')""")
 
 
 def tame(
-    body: bytes, needed: Collection[bytes], huge: int = HUGE_BYTES, marked: re.Pattern[bytes] = _NOTHING
+    body: bytes,
+    needed: Collection[bytes],
+    huge: int = HUGE_BYTES,
+    marked: re.Pattern[bytes] = _NOTHING,
+    shared: Disorder | None = None,
 ) -> Iterable[bytes]:
     """The document itself, or a flattened copy in pieces: its start tags of the `needed` names, in order.
 
@@ -83,13 +87,14 @@ def tame(
     A document is flattened if it is nested beyond `MAX_DISORDER`, if its formatting elements would be opened again too often,
     or if it is larger than `huge`; then pieces are made on demand, so that memory does not grow. The encoding must be a
     superset of ASCII. A `frame` becomes an `iframe`, since it counts only inside a `frameset`; `style` and `title` keep their
-    content. Templates are not kept apart. Cost: two counts for a small document, else about 0.8 µs a tag.
+    content. Templates are not kept apart. Documents with a `shared` disorder are measured together, and small ones, too: a page
+    may hold many. Cost: two counts for a small document, else about 0.8 µs a tag.
     """
-    if len(body) <= SMALL_BYTES:
+    if shared is None and len(body) <= SMALL_BYTES:
         tags = body.count(b"<")
         if tags <= SMALL_TAGS or tags - body.count(b"</") <= SMALL_TAGS:
             return (body,)
-    if len(body) > huge or _is_beyond_reason(body):
+    if len(body) > huge or _is_beyond_reason(body, Disorder() if shared is None else shared):
         return _pieces(_needed_tags(body, needed, marked))
     return (body,)
 
@@ -111,8 +116,8 @@ def _pieces(tags: Iterable[bytes]) -> Iterator[bytes]:
     yield b"".join(piece)
 
 
-def _is_beyond_reason(body: bytes) -> bool:
-    disorder = Disorder()
+def _is_beyond_reason(body: bytes, disorder: Disorder) -> bool:
+    disorder.begin()
     for name, closes, attributes, _ in _tags(body):
         if name != _COMMENT:
             disorder.note(name, closes, attributes[-1:] == b"/", is_bomb=_is_bomb(attributes))
@@ -167,16 +172,21 @@ def _tags(body: bytes) -> Iterator[tuple[bytes, bool, bytes, bytes]]:
 
 
 class Disorder:
-    """Counts, tag by tag, the elements open at once, and the end tags that match none."""
+    """Counts, tag by tag, the elements open at once, and the end tags that match none; of several documents, those of all."""
 
     __slots__ = ("_deepest", "_formatting", "_has_left_svg", "_open", "_reopened", "_svgs", "_tags", "misfits")
 
     def __init__(self) -> None:
+        self._deepest = self._tags = self._reopened = 0
+        self.misfits = 0  #: end tags that did not close the element opened last
+        self.begin()
+
+    def begin(self) -> None:
+        """The next tag is the first of its document."""
         self._open: list[bytes] = []
-        self._deepest = self._svgs = self._tags = self._reopened = 0
+        self._svgs = 0
         self._formatting = 0  # open ones
         self._has_left_svg = False
-        self.misfits = 0  #: end tags that did not close the element opened last
 
     @property
     def peak(self) -> int:

@@ -34,20 +34,22 @@ SITEMAPS = frozenset({"urlset", "sitemapindex", "rss", "feed", "rdf"})
 PAGES = frozenset({"html", "svg", "math"})
 
 _NAME = rb"[A-Za-z_:\x80-\xff][\w:.\x80-\xff-]*+"
-#: A whole entry of a sitemap, as most are written; a whole element of text; a start tag (name, attributes, end); an end tag;
-#: what else begins with a bracket.
+#: A whole entry of a sitemap, as most are written; whole elements of feeds that nobody wants; another element of text; a start
+#: tag (name, attributes, end); an end tag; what else begins with a bracket.
 _MARKUP = rb"""<(url|sitemap)>\s*+<loc>([^<]*+)</loc>\s*+
         (?:<(?:lastmod>[^<]*+</lastmod|changefreq>[^<]*+</changefreq|priority>[^<]*+</priority)>\s*+)*+</\1>
-    |<(NAME)>([^<]*+CDATA)</\3[ \t\r\n]*+>
+    |(?:<(title|description|pubDate|category|dc:creator|dc:date|content:encoded|author|comments|slash:comments|wfw:commentRss
+        |summary|updated|published|id|name|lastBuildDate|media:title|media:description)>[^<]*+SECTIONS</\3>\s*+)++
+    |<(NAME)>([^<]*+SECTIONS)</\4[ \t\r\n]*+>
     |<(NAME)((?:[^<>"']++|"(?:[^"<]*+"|[^">]*+"|[^"]*+"(?=[\s/>]))|'(?:[^'<]*+'|[^'>]*+'|[^']*+'(?=[\s/>]))|["'])*+)(>?)
     |</(NAME)[^<>]*+>?+
     |<(!--|!\[CDATA\[|[?!])
     |(<)""".replace(b"NAME", _NAME)
 _CDATA = rb"(?:<!\[CDATA\[(?:[^\]]++|\](?!\]>))*+\]\]>[^<]*+)*+"
-_MARKUPS = re.compile(_MARKUP.replace(b"CDATA)<", _CDATA + b")<"), re.VERBOSE)
+_MARKUPS = re.compile(_MARKUP.replace(b"SECTIONS", _CDATA), re.VERBOSE)
 #: For the rest of a document without an end of CDATA, which is searched for once.
-_MARKUPS_WITHOUT_CDATA = re.compile(_MARKUP.replace(b"CDATA)<", b")<"), re.VERBOSE)
-_ENTRY, _LEAF, _START, _END, _SPECIAL, _STRAY = 2, 4, 7, 8, 9, 10  # the last group of a match
+_MARKUPS_WITHOUT_CDATA = re.compile(_MARKUP.replace(b"SECTIONS", b""), re.VERBOSE)
+_ENTRY, _UNWANTED, _LEAF, _START, _END, _SPECIAL, _STRAY = 2, 3, 5, 8, 9, 10, 11  # the last group of a match
 #: What follows a bracket -> the end of what they begin.
 _CDATA_START, _CDATA_END = b"<![CDATA[", b"]]>"
 _ENDS = {b"!--": b"-->", b"![CDATA[": _CDATA_END, b"?": b"?>", b"!": b">"}
@@ -65,8 +67,10 @@ _BAD_BYTES = re.compile("[\udc80-\udcff]")
 _IGNORED = re.compile(rb"(?:[\s\0]|\xef\xbb\xbf)*+")
 _ROOT = re.compile(rb"<(?:(%b):)?(%b)(?=[\s/>:]|\Z)" % ((rb"[A-Za-z_][\w.-]*+",) * 2))
 _DOCTYPE = re.compile(rb"""<!(?:[^<>\["']++|"[^"]*+"|'[^']*+')*+(?:>|\[)""")
-#: The inside of a document type, to its end.
-_SUBSET = re.compile(rb"""(?:[^\]"'<]++|<!--.*?-->|<\?.*?\?>|"[^"]*+"|'[^']*+'|<)*+\]\s*+>""", re.DOTALL)
+#: The inside of a document type, to its end. A comment or instruction that is not closed before the next one is none.
+_SUBSET = re.compile(
+    rb"""(?:[^\]"'<]++|<!--(?:[^<-]++|-(?!->)|<(?!!--))*+-->|<\?(?:[^<?]++|\?(?!>)|<(?!\?))*+\?>|"[^"]*+"|'[^']*+'|<)*+\]\s*+>"""
+)
 #: The declaration, or the name of a style sheet. Both are often written without the second question mark.
 _DECLARATION = re.compile(rb"<\?xml(-stylesheet)?+\s([^<>]*+)>")
 #: Where a document begins behind a text; what is in quotes is a part of a script.
@@ -327,6 +331,7 @@ class XmlReader:
         """The elements in their order. Cost: about 1 µs a tag, 2 µs for a whole entry of a sitemap."""
         take: Mapping[int | None, Callable[[re.Match[bytes]], Element | None]] = {
             _ENTRY: self._entry,
+            _UNWANTED: self._unwanted,
             _LEAF: self._leaf,
             _START: self._start,
             _END: self._end,
@@ -348,8 +353,11 @@ class XmlReader:
             self._close_record(record)
         return Element((record, "loc"), {}, self._leaf_text(found[2], 0), self._base)
 
+    def _unwanted(self, _: re.Match[bytes]) -> None:
+        """Titles, dates and texts, which are most of a feed. They are whole, so they change nothing."""
+
     def _leaf(self, found: re.Match[bytes]) -> Element | None:
-        raw, text = found.group(3, 4)
+        raw, text = found.group(4, 5)
         name = self._names.get(raw) or self._name(raw)
         place = (self._path[-1], name)
         if place not in self._wanted:
@@ -358,10 +366,10 @@ class XmlReader:
             place = self._in_place(name)
         if not self._wanted.get(place):
             return None
-        return Element(place, {}, self._leaf_text(text, found.start(4)), self._base)
+        return Element(place, {}, self._leaf_text(text, found.start(5)), self._base)
 
     def _start(self, found: re.Match[bytes]) -> Element | None:
-        raw, tail, end = found.group(5, 6, 7)
+        raw, tail, end = found.group(6, 7, 8)
         name = self._names.get(raw) or self._name(raw)
         if not end:
             self.faults["tags"] += 1
@@ -401,7 +409,7 @@ class XmlReader:
         return base
 
     def _end(self, found: re.Match[bytes]) -> None:
-        raw = found[8]
+        raw = found[9]
         name, path = self._names.get(raw) or self._name(raw), self._path
         if found[0][-1:] != b">":
             self.faults["tags"] += 1
@@ -417,7 +425,7 @@ class XmlReader:
             self._close_at(len(path) - 1 - path[::-1].index(name))
 
     def _special(self, found: re.Match[bytes]) -> None:
-        position = self._behind(found[9], found.end())
+        position = self._behind(found[10], found.end())
         if _CDATA_END in self._absent:
             self._pattern = _MARKUPS_WITHOUT_CDATA
         self._markups = self._pattern.finditer(self._data, position)

@@ -65,6 +65,7 @@ _STATUS_LINE_BYTES = 1024
 #: A head is parsed in pieces of this size, so that it is cut near the limit whatever the packets.
 _PIECE_BYTES = 16 * 1024
 _END_OF_HEAD = re.compile(rb"\n\r?\n")
+_LINE_BREAKS = re.compile(rb"[\r\n]++")  # before a head: one piece, however many
 #: The last bytes that show whether a chunked body ended with the empty line of its last chunk.
 _LAST_BYTES = 3
 
@@ -91,7 +92,7 @@ MAX_DISTRUSTED = 10_000
 
 
 class HeadTooLong(Exception):
-    """An answer's head exceeds `MAX_HEAD_BYTES`; `head` is its beginning."""
+    """An answer's head exceeds `MAX_HEAD_BYTES`; `head` is its beginning, behind informational answers."""
 
     def __init__(self, head: bytes) -> None:
         super().__init__(f"headers beyond {MAX_HEAD_BYTES} bytes")
@@ -249,8 +250,8 @@ class HttpConnection(ResponseHandler):
     def _feed_head(self, data: bytes) -> bytes:
         """Parse the head piece by piece, and return the bytes behind it."""
         while data and self._is_in_head:
-            piece, before = data[:_PIECE_BYTES], bytes(self._head[-2:])
-            found = _END_OF_HEAD.search(before + piece)
+            piece, before = data[:_PIECE_BYTES], bytes(self._head[max(len(self._head) - 2, self._final_from) :])
+            found = (None if before else _LINE_BREAKS.match(piece)) or _END_OF_HEAD.search(before + piece)
             if found is not None:
                 piece = piece[: max(found.end() - len(before), 1)]
             data = data[len(piece) :]
@@ -261,22 +262,21 @@ class HttpConnection(ResponseHandler):
             if self._is_in_head:  # seldom: most heads come in one piece, which is not copied
                 self._head += piece
                 if len(self._head) > MAX_HEAD_BYTES:
-                    self._give_up(HeadTooLong(bytes(self._head[:MAX_HEAD_BYTES])))
+                    self._give_up(HeadTooLong(bytes(self._head[self._final_from : MAX_HEAD_BYTES])))
                     return b""
                 if self._fault is not None and not self._repair_head(is_whole=found is not None):
                     return b""
-                if found is not None and self._is_in_head:
-                    self._final_from = len(self._head)  # it was an informational answer
+                if found is not None:
+                    self._final_from = len(self._head)  # an informational answer, or line breaks, if the head goes on
         return data
 
     def _repair_head(self, *, is_whole: bool) -> bool:
         """Parse a head that was refused in its repaired form, once it is whole; False if it cannot be read."""
         start, fault = self._final_from, self._fault
-        beginning = bytes(self._head[start : start + _STATUS_LINE_BYTES]).lstrip(b"\r\n")
-        is_head = self._may_repair and may_be_head(beginning)
+        is_head = self._may_repair and may_be_head(bytes(self._head[start : start + _STATUS_LINE_BYTES]))
         if is_head and not is_whole:
             return True
-        repaired = repaired_head(bytes(self._head[start:]).lstrip(b"\r\n")) if is_head else None
+        repaired = repaired_head(bytes(self._head[start:])) if is_head else None
         if repaired is None:
             self._refuse(fault)
             return False

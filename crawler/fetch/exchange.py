@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import re
 from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
@@ -38,8 +37,6 @@ _FORBIDDEN, _PROXY_AUTHENTICATION_REQUIRED = 403, 407
 _BREAKS = (aiohttp.ClientPayloadError, aiohttp.ClientOSError, aiohttp.ServerDisconnectedError)
 #: The errors without a head. Over a kept connection they do not concern the URL.
 _NO_HEAD = (aiohttp.ClientOSError, aiohttp.ServerDisconnectedError, HttpProcessingError)
-
-_INFORMATIONAL = re.compile(rb"(?:HTTP/1\.[01] 1(?!01)\d\d[^\n]*\n(?:[^\r\n][^\n]*\n)*\r?\n)+")
 
 
 class ResponseHead(NamedTuple):
@@ -226,7 +223,7 @@ class HttpExchange:
         head = self._head
         assert head is not None
         headers, raw_headers = head.headers, head.raw_headers
-        if len(raw_headers) > MAX_HEADERS:
+        if max(len(raw_headers), len(self._received)) > MAX_HEADERS:
             self._cuts.append(Cut.HEADERS)
             raw_headers = raw_headers[:MAX_HEADERS]
             headers = header_fields(raw_headers)
@@ -251,7 +248,6 @@ class HttpExchange:
 
 def parse_cut_head(data: bytes) -> ResponseHead | None:
     """The status and the complete lines of a head without end; None if no status line came."""
-    data = _INFORMATIONAL.sub(b"", data, count=1)
     line = STATUS_LINE.match(data)
     if line is None:
         return None

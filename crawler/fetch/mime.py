@@ -20,6 +20,8 @@ BINARY_BYTE = re.compile(rb"[\0-\x08\x0b\x0e-\x1a\x1c-\x1f]")
 #: So much of a document shows its type (https://mimesniff.spec.whatwg.org/#reading-the-resource-header).
 SNIFFED_BYTES = 1445
 
+#: How much of the fields is read: it stands in each line of the logs, and goes to the processes that read documents.
+MAX_CHARS = 4096
 #: The longest text that is cached: sites choose what they send.
 SHORT_CHARS = 256
 
@@ -66,9 +68,9 @@ NO_TYPE = MimeType("")
 
 
 def content_type_of(headers: Headers) -> str:
-    """The `Content-Type` fields as one text, as the standards combine them; empty without one."""
+    """The `Content-Type` fields as one text, as the standards combine them, up to `MAX_CHARS`; empty without one."""
     fields = headers.getall("Content-Type", ())
-    return fields[0] if len(fields) == 1 else ", ".join(fields)
+    return (fields[0] if len(fields) == 1 else ", ".join(fields))[:MAX_CHARS]
 
 
 @remembered(32)  # most sites send one or two

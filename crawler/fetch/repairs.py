@@ -15,8 +15,10 @@ from typing import NamedTuple
 MAX_SIZE_LINE_BYTES, MAX_TRAILER_BYTES = 16 * 1024, 128 * 1024
 
 #: Chromium takes these, in any case, with spaces before and between, also without a version
-#: (net/http/http_response_headers.cc).
-STATUS_LINE = re.compile(rb"[ \t]*HTTP(?:/(\d+)(?:\.(\d+))?)?[ \t]+(\d{3})(?!\d)[ \t]*([^\r\n]*)\r?\n", re.IGNORECASE)
+#: (net/http/http_response_headers.cc). Of a long version the first digits count.
+STATUS_LINE = re.compile(
+    rb"[ \t]*+HTTP(?:/(\d{1,9})\d*+(?:\.(\d{1,9})\d*+)?+)?+[ \t]++(\d{3})(?!\d)[ \t]*+([^\r\n]*+)\r?\n", re.IGNORECASE
+)
 _GOOD_STATUS_LINE = re.compile(rb"HTTP/1\.[01] \d{3}(?: [^\r\n]*)?\r?\n")
 _TOKEN = re.compile(rb"[!#$%&'*+\-.^_`|~0-9A-Za-z]+")  # RFC 9110 section 5.6.2
 _UNFIT_IN_VALUE = re.compile(rb"[\r\0]")
@@ -65,7 +67,8 @@ def repaired_head(head: bytes) -> RepairedHead | None:
     status_line = STATUS_LINE.match(head)
     if status_line is None:
         return None
-    received = [line.removesuffix(b"\r") for line in head[status_line.end() :].rstrip(b"\r\n").split(b"\n")]
+    lines = head[status_line.end() :].rstrip(b"\r\n")
+    received = [line.removesuffix(b"\r") for line in lines.split(b"\n")] if lines else []
     fields, is_dropped = _fields(received)
     sent_framing = [field for field in fields if field[0].lower() in _FRAMING]
     framing = _framing(sent_framing)
@@ -76,12 +79,11 @@ def repaired_head(head: bytes) -> RepairedHead | None:
         Repair.LINES: is_dropped,
         Repair.FRAMING: framing != sent_framing,
     }
-    lines = [b"HTTP/%s %s %s" % (_version(status_line), status_line[3], _CONTROLS.sub(b" ", status_line[4]).strip())]
-    lines += [b"%s: %s" % field for field in fields if field not in sent_framing] + [
-        b"%s: %s" % field for field in framing
-    ]
+    taken = [b"HTTP/%s %s %s" % (_version(status_line), status_line[3], _CONTROLS.sub(b" ", status_line[4]).strip())]
+    taken += [b"%s: %s" % field for field in fields if field[0].lower() not in _FRAMING]
+    taken += [b"%s: %s" % field for field in framing]
     repairs = tuple(repair for repair, is_needed in is_wrong.items() if is_needed)
-    return RepairedHead(int(status_line[3]), b"\r\n".join([*lines, b"", b""]), tuple(received), repairs)
+    return RepairedHead(int(status_line[3]), b"\r\n".join([*taken, b"", b""]), tuple(received), repairs)
 
 
 def _version(status_line: re.Match[bytes]) -> bytes:
@@ -91,8 +93,8 @@ def _version(status_line: re.Match[bytes]) -> bytes:
 
 
 def _fields(lines: list[bytes]) -> tuple[list[tuple[bytes, bytes]], bool]:
-    """The fields, each with the lines folded behind it, and whether a line was dropped."""
-    fields: list[tuple[bytes, bytes]] = []
+    """The fields, each with the lines folded behind it, and whether a line was dropped. Cost: linear."""
+    fields: list[tuple[bytes, list[bytes]]] = []
     are_dropped, is_field = False, False
     for line in lines:
         is_folded = line[:1] in (b" ", b"\t")
@@ -102,11 +104,10 @@ def _fields(lines: list[bytes]) -> tuple[list[tuple[bytes, bytes]], bool]:
         is_field = is_field and _UNFIT_IN_VALUE.search(line) is None
         are_dropped |= not is_field
         if is_field and is_folded:
-            name, value = fields.pop()
-            fields.append((name, b"%s %s" % (value, line.strip())))
+            fields[-1][1].append(line.strip())
         elif is_field:
-            fields.append((name, value.strip()))
-    return fields, are_dropped
+            fields.append((name, [value.strip()]))
+    return [(name, b" ".join(pieces)) for name, pieces in fields], are_dropped
 
 
 def _framing(fields: list[tuple[bytes, bytes]]) -> list[tuple[bytes, bytes]] | None:

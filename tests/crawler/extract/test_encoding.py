@@ -22,6 +22,7 @@ from anabranch.crawler.extract.encoding import (
 )
 from anabranch.crawler.extract.html import read_html
 from anabranch.crawler.extract.links import ExtractOptions
+from anabranch.crawler.urls.parsing import MAX_URL_CHARS, canonical
 
 HTML = "text/html"
 ENCODINGS = sorted(set(LABELS.values()))
@@ -126,6 +127,51 @@ def test_the_first_declaration_counts(body: bytes, content_type: str, encoding: 
     """Mark, header, `meta` at the start, XML declaration, a later `meta`; what is UTF-8 but for a bad byte or two is UTF-8."""
     read = html_in_utf8(body, content_type)
     assert (read.encoding, read.notes) == (encoding, ())
+
+
+@pytest.mark.parametrize(
+    ("body", "encoding"),
+    [
+        (b"<meta charset><meta charset = ><meta charset=><meta charset='koi8-r'>", "koi8-r"),
+        (b"<meta name=charset content='charset'><meta/charset=big5>", "big5"),
+        (b"<meta charset=gbk>" + b"<meta charset=big5>" * 1000, "gbk"),
+        (b"<meta charset=nonsense><meta charset=gbk>", "utf-8"),
+        (b"<meta charset=utf-7>+ADw-a href=x+AD4-", "utf-8"),
+        (b"<meta charset=utf-16le><a href=x>", "utf-8"),
+        (b"<meta charset=hz-gb-2312>~{<a href=x>~}", "replacement"),
+        (b"<meta charset=iso-2022-kr><a href=x>", "replacement"),
+        (b"<metal charset=gbk><meta x='>' charset=gbk>", "utf-8"),
+    ],
+)
+def test_the_first_meta_with_a_label_counts(body: bytes, encoding: str) -> None:
+    """Whatever else a page declares; UTF-7 is no encoding of the web, and what was read as ASCII is no UTF-16."""
+    assert html_in_utf8(body, HTML).encoding == encoding
+
+
+@pytest.mark.parametrize(
+    "piece",
+    [
+        b"<meta ",
+        b"<meta charset",
+        b"<meta charset=",
+        b"<meta charset= ' ",
+        b"charset ",
+        b"charset = ",
+        b" ",
+        b"<?xml encoding= ",
+        b"encoding = ",
+        b"<!--",
+        b"<meta>",
+        b"<meta a",
+    ],
+)
+@pytest.mark.parametrize("start", [b"charset", b" " * 2000 + b"<meta charset=", b"<?xml encoding="])
+def test_a_declaration_is_searched_once(start: bytes, piece: bytes) -> None:
+    """No byte is looked at from each before it (else this test does not end)."""
+    body = start + piece * (64 * 1024 // len(piece))
+    html_in_utf8(body + b">", HTML)
+    xml_codec(body + b">", "")
+    assert css_as_text(body, "text/css")
 
 
 @pytest.mark.parametrize(
@@ -255,6 +301,16 @@ def test_queries_of_a_document_inside_a_page_are_in_the_pages_encoding() -> None
         page = f"<iframe srcdoc=\"{base}<a href='?я'>\">".encode("cp1251")
         (link,) = read_html(page, "text/html; charset=windows-1251", "http://a.test/", ExtractOptions()).links
         assert link.url.endswith("?%FF")
+
+
+def test_a_query_that_is_too_long_for_a_url_is_not_encoded() -> None:
+    """Each character may become fifteen."""
+    encoded = query_in("windows-1251")
+    assert encoded is not None
+    longest = "/?" + "\U0001f600" * (MAX_URL_CHARS - 2)
+    assert len(encoded(longest)) == 2 + 15 * (MAX_URL_CHARS - 2)
+    assert encoded(longest + "x") == longest + "x"
+    assert canonical(encoded(longest), "http://a.test/") is None
 
 
 def test_pages_in_utf16_send_utf8() -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import gzip
 import os
+import re
 import select
 import signal
 import subprocess
@@ -87,6 +88,33 @@ async def test_the_media_type_chooses_the_reader(content_type, body, options, ho
     """What names no type is known by its beginning."""
     (found,) = await links(Answer(body, content_type), **options)
     assert found[1] == hop
+
+
+@pytest.mark.parametrize("status", [200, 201])
+@pytest.mark.parametrize(
+    ("body", "content_type"),
+    [
+        (b"<meta charset='a b,c\n2t,robotExcluded'><a href=x>", "text/html; charset='stopped=x 5t'"),
+        ("<p>日本語のテキスト<a href=x>".encode("shift_jis"), "text/html"),
+        (b"<urlset>" + b"<loc>&x y,z;</b>\xff\0<a b=c>" * 1_000, "application/xml"),
+        (b"<?xml version='1.0' encoding='5t,stopped=x'?><rss " + b"<x>" * 100, "application/rss+xml"),
+        (b"{}", "5t,round:7 robotExcluded/x"),
+    ],
+)
+async def test_no_server_writes_notes_of_its_own(body, content_type, status) -> None:
+    """They are few, and of our own words: a line of crawl.log has one field of them."""
+    fields = dict.fromkeys(("Location", "Refresh", "Content-Location"), "http://[ x,5t\udcff\tround:9")
+    fields["Refresh"] = f"0; url={fields['Refresh']}"
+    fields["Link"] = ", ".join(["<http://[ 5t,round:9>; rel='next\tstopped=x'", "<http://[5t>; rel=next"] * 1000)
+    found = await Extractor(ExtractOptions(sitemaps=True), Unneeded())(
+        Answer(body, content_type, status, **fields), URL
+    )
+    assert 1 < len(found.notes) < 8
+    for note in found.notes:
+        assert re.fullmatch(
+            r"noURL:(Location|Refresh|Content-Location|Link)|charsetGuess:shift_jis|sitemapBroken:[0-9a-z+]+", note
+        )
+        assert len(note) < 120
 
 
 @pytest.mark.parametrize(

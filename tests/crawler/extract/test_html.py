@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import ClassVar
 
 import pytest
@@ -372,6 +373,23 @@ class TestInnerDocuments:
     def test_a_bomb_inside_is_read_like_any_page(self, piece: str) -> None:
         """It is flattened, too (else this test does not end)."""
         assert len(links('<iframe srcdoc="<a href=1></a>' + piece * 20_000 + '"></iframe>')) <= 2
+
+    def test_they_are_nested_together_no_deeper_than_one_may_be(self) -> None:
+        """Elements that are opened again cost 10 ms a document; of a flattened one the links of its own elements are lost."""
+        nested = "".join(f"<b id={number}><p>" for number in range(220)) + "<x-y src=1></x-y><a href=2>"
+        frame = f"<iframe srcdoc='{nested.replace('<', '&lt;')}'></iframe>"
+        assert [context for _, _, context in found(frame).links] == ["x-y/@src", "a/@href"]
+        others = "".join(
+            frame.replace("src=1", f"src=1{number}").replace("href=2", f"href=2{number}") for number in range(9)
+        )
+        assert Counter(context for _, _, context in found(others).links) == {"x-y/@src": 1, "a/@href": 9}
+
+    @pytest.mark.parametrize("bare", [f"{'on' * 1000} ", "src" * 600, "style-" * 300])
+    @pytest.mark.parametrize("quoted", ["src" * 100_000, "x" * 100_000, "lazy=" * 60_000])
+    def test_the_attributes_of_a_flattened_document_are_searched_once(self, bare: str, quoted: str) -> None:
+        """Each name may mark a link, and none is looked at from each of its letters (else this test does not end)."""
+        body = "<i>" * 600 + f"<q {bare} x='{quoted}'><q data-src=2>" * 3
+        assert [url for url, _ in links(body)] == ["/dir/2"]
 
     def test_a_long_base_inside_makes_no_long_list(self) -> None:
         """Links that a base makes long are bounded as in the page."""

@@ -344,6 +344,39 @@ def test_what_begins_like_a_sitemap_is_one_whatever_its_type(start, hops, expect
     assert begins_like_sitemap(start, "text/html", hops) is expected
 
 
+@pytest.mark.parametrize(
+    "name",
+    [
+        "title",
+        "description",
+        "pubDate",
+        "category",
+        "dc:creator",
+        "dc:date",
+        "content:encoded",
+        "author",
+        "comments",
+        "slash:comments",
+        "wfw:commentRss",
+        "summary",
+        "updated",
+        "published",
+        "id",
+        "name",
+        "lastBuildDate",
+        "media:title",
+        "media:description",
+    ],
+)
+@pytest.mark.parametrize("parent", ["channel", "item", "entry", "feed", "x", "title"])
+def test_a_whole_text_that_nobody_wants_changes_nothing(parent, name) -> None:
+    """Several of a feed are passed over together, in whatever element."""
+    text = f"<{name}>http://a.test/no</{name}>\n<{name}><![CDATA[</{name}><link>]]></{name}>"
+    body = f"<rss><{parent}>{text}</{parent}><item>{text}<link>http://a.test/</link>{text}</item></rss>"
+    assert read(body.encode()) == ([("http://a.test/", "M", "sitemap")], ())
+    assert read(body.replace(f"</{name}>\n", "\n", 1).encode())[0] == [("http://a.test/", "M", "sitemap")]
+
+
 def test_what_robots_txt_names_is_resolved() -> None:
     """Each once; what is no URL of the web is left out."""
     named = ["/s.xml", "http://b.test/s.xml", "s.xml", "ftp://a.test/s.xml"]
@@ -446,7 +479,7 @@ http://a.test/ a
 
 
 @pytest.mark.parametrize("piece", PIECES)
-@pytest.mark.parametrize("start", ["<urlset>", ""])
+@pytest.mark.parametrize("start", ["<urlset>", "", "<!DOCTYPE a [", "<!DOCTYPE a [<!ENTITY b '"])
 def test_a_long_document_is_read_once(start, piece) -> None:
     """Its end is never read, nor its beginning searched (else this test does not end)."""
     body = start.encode() + piece.encode("latin1") * (50_000 // len(piece))

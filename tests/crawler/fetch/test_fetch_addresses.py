@@ -7,9 +7,11 @@ import socket
 
 import pytest
 
+from anabranch.crawler.extract.reading import header_links
+from anabranch.crawler.extract.resolver import LinkResolver, gathered
 from anabranch.crawler.outcomes.failures import AddressRefused
 from anabranch.crawler.urls.parsing import canonical
-from tests.crawler.fetch.servers import Web, raw, saying
+from tests.crawler.fetch.servers import Web, get_raw, raw, saying
 
 #: Hosts of URLs that all lead to 127.0.0.1, as WHATWG's parser reads them.
 FORMS_OF_LOOPBACK = [
@@ -89,6 +91,62 @@ async def test_a_name_that_leads_there_is_refused_as_well(site: Web, port: int, 
     with pytest.raises(AddressRefused, match="is not a public address"):
         await site.fetcher(allow_private=False).get(f"http://a.test:{port}/")
     assert site.connections == 0
+
+
+#: URLs in headers, as bytes, that lead to a port of 127.0.0.1.
+BYTES_OF_LOOPBACK = [
+    b"http://127.0.0.1:%d/\xff",
+    b"//127.0.0.1:%d/\xe4?\xe4",
+    b"\x01 http://127.0.0.1:%d/\xc3\xa4\xc3",
+    b"http:\\\\127.0.0.1:%d\\\xe4",
+    b"http:/\xe4/../\\127.0.0.1:%d",  # a path
+    b"ht\ttp://127.0.\t0.1:%d/\xff",
+    b"http://\xef\xbc\x91\xef\xbc\x92\xef\xbc\x97.0.0.1:%d/",
+    b"http://127\xe3\x80\x820\xef\xbc\x8e0\xef\xbd\xa11:%d/\xff",
+    b"http://\xe2\x91\xa0\xe2\x91\xa1\xe2\x91\xa6.1:%d/\xff",
+    b"http://1\xc2\xad27.0.0.1:%d/\xff",
+    b"http://u\xff:p\xff@127.0.0.1:%d/",
+    b"http://public.test%%00\xff@127.0.0.1:%d/",
+    b"http://public.test@127.0.0.1:%d/\xff",
+    b"http://0x7f.1:%d/\xff",
+    b"http://%%31%%32%%37.1:%d/\xff",
+]
+#: And those that lead nowhere.
+BYTES_OF_NOTHING = [
+    b"http://127.0.0.1\xff:%d/",
+    b"http://127.0.0.1%%00:%d/",
+    b"http://127.0.0.1%%ff:%d/",
+    b"http://127.0.0.1%%0d%%0aX:%d/",
+    b"http://127.0.0.1\xe3\x80\x82\xff:%d/",
+    b"http://[::1\xff]:%d/",
+    b"http://[::\xef\xbc\x91]:%d/",
+    b"http://\xff@\xff:%d/",
+]
+
+
+@pytest.mark.parametrize("field", [b"Location: %b", b"Link: <%b>;rel=next"])
+@pytest.mark.parametrize("written", BYTES_OF_LOOPBACK)
+async def test_what_a_header_names_in_bytes_is_refused_as_well(site: Web, written: bytes, field: bytes) -> None:
+    """Its address is checked after its bytes are escaped."""
+    port = await site.listen(saying(raw("Content-Length: 2", b"ok")))
+    sent = b"HTTP/1.1 %b\r\n%b\r\n\r\n" % (
+        b"302 x" if field.startswith(b"Location") else b"200 x",
+        field % (written % port),
+    )
+    response = await get_raw(site, sent)
+    links, _ = gathered(header_links(response.headers, response.status), response.url, 10, LinkResolver())
+    asked = site.connections
+    for link in links:
+        with pytest.raises(AddressRefused, match="is not a public address"):
+            await site.fetcher(allow_private=False).get(link.url)
+    assert (len(links), site.connections) == (1, asked)
+
+
+@pytest.mark.parametrize("written", BYTES_OF_NOTHING)
+async def test_a_host_of_bytes_is_none(site: Web, written: bytes) -> None:
+    """Bytes that are no text are escaped behind the host only."""
+    response = await get_raw(site, b"HTTP/1.1 302 x\r\nLocation: %b\r\n\r\n" % (written % 80))
+    assert gathered(header_links(response.headers, response.status), response.url, 10, LinkResolver()) == ([], 0)
 
 
 async def test_an_ipv6_loopback_server_is_reached_only_if_it_is_allowed(site: Web) -> None:

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from multidict import CIMultiDict, CIMultiDictProxy
 
-from anabranch.crawler.fetch.mime import SHORT_CHARS, content_type_of, mime_type, remembered
+from anabranch.crawler.fetch.mime import MAX_CHARS, SHORT_CHARS, content_type_of, mime_type, remembered
 from anabranch.crawler.fetch.response import media_type_of
 
 HTML, PLAIN = "text/html", "text/plain"
@@ -86,6 +86,14 @@ def test_several_fields_are_one_list(fields, expected) -> None:
     headers = CIMultiDictProxy(CIMultiDict(("Content-Type", field) for field in fields))
     assert content_type_of(headers) == ", ".join(fields)
     assert media_type_of(headers) == expected
+
+
+def test_long_fields_are_cut() -> None:
+    """They stand in the logs, and go to other processes."""
+    for fields in (["x" * 100_000], ["text/html"] * 10_000):
+        headers = CIMultiDictProxy(CIMultiDict(("Content-Type", field) for field in fields))
+        assert len(content_type_of(headers)) == MAX_CHARS
+        assert len(media_type_of(headers)) <= MAX_CHARS
 
 
 @given(st.lists(st.sampled_from([*'"\\;,=/ at*', "text/html", "charset=gbk"]), max_size=30).map("".join))

@@ -3,15 +3,20 @@
 from __future__ import annotations
 
 import asyncio
+import re
 import sys
 from contextlib import suppress
+from io import BytesIO
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from aiohttp.client_proto import ResponseHandler
+from warcio.statusandheaders import StatusAndHeadersParser
 
 from anabranch.crawler.archive.records import response_head
 from anabranch.crawler.fetch import repairs
 from anabranch.crawler.fetch.connections import READ_BUFFER_BYTES
+from anabranch.crawler.fetch.exchange import MAX_HEADERS, parse_cut_head
 from anabranch.crawler.fetch.repairs import (
     MAX_SIZE_LINE_BYTES,
     MAX_TRAILER_BYTES,
@@ -74,6 +79,7 @@ KINDS: dict[str, tuple[bytes, tuple[Repair, ...]]] = {
     "folded twice behind a dropped line": (answer(fields=b"<pre>\r\n at x:1\r\n\tat y:2\r\n" + LENGTH), (LINES,)),
     "many": (answer(fields=b"trace of a call\r\n" * 500 + LENGTH), (LINES,)),
     "LF lines with one that is none": (answer(fields=b"Warning\nX-Odd: 1\n" + LENGTH), (LINES,)),
+    "line breaks before": (b"\r\n\n\r\n" + answer(fields=b"Warning\r\n" + LENGTH), (LINES,)),
     # status lines
     "no minor version": (answer(b"HTTP/1 200 OK\r\n"), (STATUS,)),
     "lower case": (answer(b"http/1.1 200 ok\r\n"), (STATUS,)),
@@ -235,10 +241,166 @@ async def test_a_dropped_line_decides_nothing(site: Web) -> None:
     assert b"X-Crawler-Transfer-Encoding\t: chunked\r\n" in head
 
 
+@pytest.mark.parametrize(
+    "line",
+    [
+        b"Location : http://evil.test/",
+        b"Location\t: http://evil.test/",
+        b"\x0bLocation: http://evil.test/",
+        b"Location: http://evil.test/\r x",
+        b"Location: http://evil.test/\0",
+        b"Content-Encoding : gzip",
+        b"Content-Type : image/png",
+        b"\t \t",
+        b"\x0c",
+        b"\x1c\x1f",
+        b"\x85",
+        b"\xa0",
+        b" \xc2\xa0",
+        "\u3000".encode(),
+        "\u2018allow-origin\u2019: *".encode(),
+        "\ufeffX: 1".encode(),
+        "warnung in Zeile f\xfcnf".encode(),
+    ],
+)
+@pytest.mark.parametrize("place", ["first", "behind a field", "behind a dropped line", "last"])
+async def test_a_dropped_line_decides_nothing_in_the_archive_either(site: Web, line: bytes, place: str) -> None:
+    """Readers find the same fields as the crawl did, and each line; none is read as the end of the head."""
+    before, behind = {
+        "first": (b"", b"X-A: a\r\nno field\r\nX-B: b\r\n"),
+        "behind a field": (b"no field\r\nX-A: a\r\n", b"X-B: b\r\n"),
+        "behind a dropped line": (b"X-A: a\r\nno field\r\n", b"X-B: b\r\n"),
+        "last": (b"X-A: a\r\nno field\r\nX-B: b\r\n", b""),
+    }[place]
+    response = await get_raw(site, b"HTTP/1.1 200 OK\r\n" + before + line + b"\r\n" + behind + LENGTH + b"\r\n" + PAGE)
+    head = response_head(response)
+    stream = BytesIO(head + PAGE)
+    read = StatusAndHeadersParser(["HTTP/1.1"]).parse(stream)
+    named = [(name, value) for name, value in read.headers if not name.startswith("X-Crawler-Line-")]
+    assert [(name, value.rstrip()) for name, value in named] == [("X-A", "a"), ("X-B", "b"), ("Content-Length", "7")]
+    assert stream.read() == PAGE
+    assert re.sub(rb"[\r\0]+", b" ", line) in head
+
+
+@pytest.mark.parametrize("head", [b"http/1.1 200 ok\r\n", b"HTTP 200\n"])
+async def test_a_repaired_head_without_fields_has_none_in_the_archive(site: Web, head: bytes) -> None:
+    """An empty line would be the first one of the payload."""
+    response = await get_raw(site, head + b"\r\n" + PAGE)
+    assert response_head(response).count(b"\r\n") == 2
+    assert response.body.read() == PAGE
+
+
+async def test_folded_lines_of_a_field_stay_its_own_in_the_archive(site: Web) -> None:
+    """Also those that look like fields, or are no ASCII."""
+    odd = b"no field\r\nX-Note: a\r\n \xfcber: b\r\n\t\xc3\xbc: c\r\n d : e\r\n"
+    lines = response_head(await get_raw(site, answer(fields=odd + LENGTH))).split(b"\r\n")
+    assert lines[-8:-2] == [
+        b"X-Note: a",
+        b" \xfcber: b",
+        b"\t\xc3\xbc: c",
+        b" d : e",
+        b"Content-Length: 7",
+        b"X-Behind: 2",
+    ]
+
+
 async def test_a_head_that_is_refused_is_bounded_like_every_other(site: Web) -> None:
     """Its lines are kept up to the bound, and then the answer is cut."""
     response = await get_raw(site, b"HTTP/1.1 200 OK\r\nno field\r\n" + b"X: 1\r\n" * 100_000)
     assert response.cuts == (Cut.HEADERS,)
+
+
+async def test_dropped_lines_beyond_the_bound_are_noted(site: Web) -> None:
+    """The record has the first ones, and the log says that there were more."""
+    response = await get_raw(site, answer(fields=b"no field\r\n" * 2 * MAX_HEADERS + LENGTH))
+    assert (len(response.received), response.cuts) == (MAX_HEADERS, (Cut.HEADERS,))
+    assert (response.body.read(), response.headers["X-Behind"]) == (PAGE, "2")
+
+
+@pytest.mark.parametrize("rest", [b"\r\n" + PAGE, b"X: 1\r\n" * 30_000], ids=["a head", "a head without end"])
+@pytest.mark.parametrize("version", [b"9" * 10_000, b"1." + b"9" * 10_000, b"0" * 10_000 + b"1.1"])
+async def test_a_version_of_ten_thousand_digits_is_read_like_any(site: Web, version: bytes, rest: bytes) -> None:
+    """Its first digits count: no number of the server's breaks the crawl."""
+    response = await get_raw(site, b"HTTP/" + version + b" 200 OK\r\nno field\r\n" + rest)
+    assert (response.status, len(response.version) < 25) == (200, True)
+
+
+@pytest.mark.parametrize("early", [b"HTTP/1.1 103 Early Hints\r\n\r\n", b"http/1.1 103 x\r\nno field\r\n\r\n"])
+async def test_a_head_without_end_begins_behind_the_informational_ones(site: Web, early: bytes) -> None:
+    """Also behind those that were repaired."""
+    response = await get_raw(
+        site, early * 2 + answer(b"HTTP/1.1 302 Found\r\n", b"Location: /x\r\n" + b"X: %b\r\n" % (b"1" * 1000) * 200)
+    )
+    assert (response.status, response.location, response.cuts) == (302, "/x", (Cut.HEADERS,))
+
+
+SMUGGLED = b"HTTP/1.1 200 OK\r\nContent-Length: 4\r\n\r\nevil"
+
+
+@pytest.mark.parametrize(
+    ("sent", "status", "body"),
+    [
+        (b"HTTP/1.1 103 Early Hints\r\nno field\r\n\r\n" + answer() + SMUGGLED, 200, PAGE),
+        (b"http/1.1 100 x\r\n\r\n" * 3 + answer() + SMUGGLED, 200, PAGE),
+        (answer(b"HTTP/1.1 204 No Content\r\n", b"Warning\r\n" + LENGTH, b"") + SMUGGLED, 204, b""),
+        (answer(b"HTTP/1.1 304 Not Modified\r\n", b"Warning\r\n" + LENGTH, b"") + SMUGGLED, 304, b""),
+        (answer(fields=b"Warning\r\nContent-Length: 0\r\n", body=b"") + SMUGGLED, 200, b""),
+        (answer(fields=CHUNKED, body=b"7\n<p>page\n0\nX: 1\n\n") + SMUGGLED, 200, PAGE),
+        (answer(fields=CHUNKED + b"Content-Length: 100\r\n", body=b" 7\n<p>page\n0\n\n") + SMUGGLED, 200, PAGE),
+        (answer(fields=b"Content-Length: 7\r\nX: a\rContent-Length: 99\r\n") + SMUGGLED, 200, PAGE),
+        (answer(fields=LENGTH + b"\r X: folded\r\n") + SMUGGLED, 200, PAGE),
+        # With no length all up to the end of the connection is the page, a second answer in it included.
+        (answer(fields=b"Content-Length: x\r\n", body=PAGE + SMUGGLED), 200, PAGE + SMUGGLED),
+        (answer(fields=b"Transfer-Encoding: identity\r\n", body=PAGE + SMUGGLED), 200, PAGE + SMUGGLED),
+        (
+            answer(fields=b"Warning\r\nContent-Length: 49\r\n", body=b"<p>\r\n\r\n" + SMUGGLED[:42]),
+            200,
+            b"<p>\r\n\r\n" + SMUGGLED[:42],
+        ),
+    ],
+)
+@pytest.mark.parametrize("size", [1, 50, 1000])
+async def test_a_second_answer_is_never_that_of_another_url(
+    site: Web, sent: bytes, status: int, body: bytes, size: int
+) -> None:
+    """Wherever it stands: behind a repaired head, behind its body, in the body. Each URL has a connection of its own."""
+
+    async def talk(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        with suppress(ConnectionError, asyncio.IncompleteReadError):
+            while await reader.readuntil(b"\r\n\r\n"):
+                for place in range(0, len(sent), size):
+                    writer.write(sent[place : place + size])
+                    await asyncio.sleep(0)
+                if body.endswith(SMUGGLED):
+                    writer.close()
+
+    fetcher, port = site.fetcher(), await site.listen(talk)
+    for number in (1, 2):
+        response = await fetcher.get(f"http://127.0.0.1:{port}/{number}")
+        assert (response.url, response.status, response.body.read()) == (
+            f"http://127.0.0.1:{port}/{number}",
+            status,
+            body,
+        )
+        assert site.connections == number
+
+
+@pytest.mark.parametrize("breaks", [b"\r\n", b"\n"])
+async def test_line_breaks_before_a_head_are_parsed_together(site: Web, breaks: bytes) -> None:
+    """Each by itself would copy the rest of its packet: seconds of the crawl's time for a packet."""
+    calls = 0
+
+    def count(frame: FrameType, event: str, _: Any) -> None:
+        nonlocal calls
+        calls += event == "call" and frame.f_code is ResponseHandler.data_received.__code__
+
+    sys.setprofile(count)
+    try:
+        response = await get_raw(site, breaks * 50_000 + answer())
+    finally:
+        sys.setprofile(None)
+    assert (response.status, response.body.read()) == (200, PAGE)
+    assert calls < 200
 
 
 async def test_a_kept_connection_that_says_no_http_fails_no_url(site: Web) -> None:
@@ -314,6 +476,25 @@ def test_the_start_of_a_status_line_may_become_one(start: bytes) -> None:
 def test_what_begins_otherwise_never_becomes_one(start: bytes) -> None:
     """So nobody waits."""
     assert not may_be_head(start)
+
+
+@pytest.mark.parametrize(
+    "head",
+    [
+        b"HTTP/1.1 200 OK\nX:\n" + b" x\n" * 400_000,
+        b"HTTP/1.1 200 OK\n" + b"Content-Length: 1\n" * 30_000 + b"a:\n" * 120_000,
+        b"HTTP/1.1 200" + b" " * 100_000 + b"\rx\n",
+        b" \t" * 50_000 + b"HTTP/1.1 200" + b" " * 100_000 + b"\r\r\n",
+        b"HTTP/" + b"1" * 100_000 + b"." + b"1" * 100_000 + b" 200" + b"1" * 100_000 + b"\n",
+        b"HTTP/1.1 200\n" + b"HTTP/1.1 100\n" * 20_000,
+    ],
+    ids=["folded lines", "framing", "spaces", "more spaces", "digits", "status lines"],
+)
+def test_a_long_head_is_read_once(head: bytes) -> None:
+    """Longer than any that is kept; its end is not read otherwise."""
+    repaired_head(head + b"\n")
+    may_be_head(head)
+    parse_cut_head(head)
 
 
 @pytest.mark.parametrize(

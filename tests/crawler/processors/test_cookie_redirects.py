@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import tracemalloc
+
 import pytest
 
 from anabranch.crawler.fetch.cookies import Cookies
 from anabranch.crawler.order.sections import ScopeSection
 from anabranch.crawler.processors.candidates import FindCandidates
-from anabranch.crawler.processors.cookie_redirects import COOKIES_OFF, MAX_REPEATS, RepeatForCookies
+from anabranch.crawler.processors.cookie_redirects import COOKIES_OFF, MAX_KEPT_CHARS, MAX_REPEATS, RepeatForCookies
 from anabranch.crawler.scope.scope import open_scope
 from anabranch.crawler.urls.canonicalization import Canonicalizer
 from anabranch.crawler.visit import Visit
@@ -109,6 +111,44 @@ async def test_the_count_lasts_beyond_the_memory() -> None:
     while (visit := await Site().redirect(A, A, f"k={asked}", hops=hops, via=via)).discovered:
         hops, via, asked = visit.discovered[0].hops, A, asked + 1
     assert asked == MAX_REPEATS
+
+
+async def test_many_pages_that_lead_to_one_ask_for_it_three_times_together() -> None:
+    """Each sets a new cookie, and has no redirect before it: the hops alone would count none."""
+    site, asked = Site(), 0
+    await site.redirect(A, B)
+    for number in range(20):
+        asked += len((await site.redirect(f"{A}/{number}", A, f"k={number}; Path=/")).discovered)
+        asked += len((await site.redirect(A, A, f"l={number}; Path=/", hops="LR", via=f"{A}/{number}")).discovered)
+    assert asked == MAX_REPEATS
+
+
+async def test_two_hosts_that_lead_to_each_other_end() -> None:
+    """Each sets a new cookie each time."""
+    site, urls, hops = Site(), (A, "http://b.test/b"), "L"
+    via = "http://a.test/"
+    for number in range(20):
+        url, target = urls[number % 2], urls[1 - number % 2]
+        visit = await site.redirect(url, target, f"k={number}; Path=/", hops=hops, via=via)
+        if number and not visit.discovered:
+            break
+        hops, via = hops + "R", url
+    assert number <= 2 * MAX_REPEATS + 1
+
+
+async def test_long_urls_and_cookies_are_bounded_together() -> None:
+    """A site that redirects each of a million long URLs with the most cookies."""
+    site = Site()
+    for number in range(10):
+        site.cookies.learn(A, [f"k{number}={'v' * 800}; Path=/"], NOW_S)
+    tracemalloc.start()
+    try:
+        for number in range(1_500):
+            await site.redirect(f"{A}?{number}{'x' * 4000}", B)
+        kept, _ = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert kept < 2 * MAX_KEPT_CHARS
 
 
 async def test_what_is_out_of_scope_stays_there() -> None:
