@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 import webencodings
 
-from anabranch.crawler.fetch.mime import mime_type
+from anabranch.crawler.fetch.mime import mime_type, remembered
 from anabranch.crawler.urls.parsing import MAX_URL_CHARS
 
 UTF_8 = "utf-8"
@@ -98,6 +98,7 @@ def plain_as_text(body: bytes, content_type: str) -> str:
     return _in_utf8(body, content_type, lambda _: None).text.decode(UTF_8, "replace")
 
 
+@remembered(64)
 def encoding_of_label(label: str) -> str | None:
     """The encoding that the standard knows by this label, in any case; None for an unknown label."""
     found = webencodings.lookup(label)
