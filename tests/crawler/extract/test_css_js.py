@@ -193,9 +193,9 @@ PIECES = [
 
 
 @pytest.mark.parametrize("piece", PIECES)
-def test_a_megabyte_of_css_is_read_once(piece) -> None:
+def test_a_long_piece_of_css_is_read_once(piece) -> None:
     """Nothing is read again from each of a hundred thousand beginnings (else this test does not end)."""
-    assert len(css_urls(piece * (1_000_000 // len(piece)))) < 2
+    assert len(css_urls(piece * (250_000 // len(piece)))) < 2
 
 
 @given(st.lists(st.sampled_from([*PIECES, "é", ";", "}", ","]), max_size=40).map("".join))
@@ -265,9 +265,9 @@ def test_strings_are_unescaped_before_they_are_judged(text: str, expected: list[
 
 
 @pytest.mark.parametrize("piece", ["\\", '\\\\"', '\\"/x', "\\u005c", "\\ud83d", "'\\\n"])
-def test_a_megabyte_of_escapes_is_read_a_few_times(piece: str) -> None:
+def test_a_long_piece_of_escapes_is_read_a_few_times(piece: str) -> None:
     """However often they escape each other (else this test does not end)."""
-    script_urls(piece * (1_000_000 // len(piece)))
+    script_urls(piece * (250_000 // len(piece)))
 
 
 @pytest.mark.parametrize(
@@ -307,9 +307,9 @@ def test_a_stray_quote_costs_nothing() -> None:
 
 
 @pytest.mark.parametrize("piece", ["'", "'a", '"/', "'" + "a" * 2000, "'./", "\\", "'a/a/"])
-def test_a_megabyte_of_script_is_read_once(piece) -> None:
+def test_a_long_piece_of_script_is_read_once(piece) -> None:
     """No string is tried from each of its letters (else this test does not end)."""
-    script_urls(piece * (1_000_000 // len(piece)))
+    script_urls(piece * (250_000 // len(piece)))
 
 
 @given(st.text(alphabet="'\"\\/u0x.:ahtps \n", max_size=60))

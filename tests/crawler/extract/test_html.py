@@ -498,13 +498,13 @@ def test_a_broken_body_gives_what_can_be_read(body: bytes, expected: list[tuple[
 @pytest.mark.parametrize(
     "bomb",
     [
-        b"<div>" * 50_000,
-        b"".join(b"<b id=%d><p>" % number for number in range(50_000)),
-        b"<z>" * 50_000 + b"</y>" * 50_000,
-        b"<template>" * 50_000 + b"</template>" * 50_000,
-        b"<a " + b" ".join(b"x%d" % number for number in range(50_000)) + b">",
-        b"<base href=/dir/>" * 50_000,
-        b"<select><button><selectedcontent></button>" + b"<option selected>x" * 300_000,
+        b"<div>" * 20_000,
+        b"".join(b"<b id=%d><p>" % number for number in range(20_000)),
+        b"<z>" * 20_000 + b"</y>" * 20_000,
+        b"<template>" * 20_000 + b"</template>" * 20_000,
+        b"<a " + b" ".join(b"x%d" % number for number in range(20_000)) + b">",
+        b"<base href=/dir/>" * 20_000,
+        b"<select><button><selectedcontent></button>" + b"<option selected>x" * 100_000,
     ],
     ids=lambda bomb: bomb[:20].decode(),
 )

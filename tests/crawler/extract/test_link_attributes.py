@@ -396,4 +396,4 @@ def test_a_srcset_is_read_by_the_algorithm_of_the_standard(text) -> None:
 @pytest.mark.parametrize("piece", [",", "a,", "(", "a (", "a ,", "a 1x,", ",,a"])
 def test_a_megabyte_is_read_once(piece) -> None:
     """No comma is looked at twice (else this test does not end)."""
-    assert all(srcset_urls(piece * (1_000_000 // len(piece))))
+    assert all(srcset_urls(piece * (250_000 // len(piece))))
