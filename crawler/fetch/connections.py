@@ -8,8 +8,7 @@ What aiohttp lacks:
   extensions likewise: so many bytes without content are too many.
 - A head or a chunk that aiohttp's parser refuses is read as browsers read it, see `repairs`. Its bytes are kept until it is
   accepted, and the transport is hidden from aiohttp, which would close it.
-- Surplus bytes after the end of an answer would make aiohttp's parser discard it, so they never reach the parser; the
-  connection is closed.
+- Surplus bytes behind an answer would make aiohttp's parser discard it: they never reach it, and the connection is closed.
 - The socket factory checks every address, since a name may resolve to any, and aiohttp asks no resolver for an IP literal. A
   proxy may have a private address; it resolves the names of hosts and must itself refuse private addresses.
 """
@@ -39,7 +38,15 @@ from aiohttp.streams import EMPTY_PAYLOAD
 
 from anabranch.crawler.fetch.addresses import is_public
 from anabranch.crawler.fetch.proxy import connect_through_socks, system_message
-from anabranch.crawler.fetch.repairs import ChunkReader, Repair, RepairedHead, may_be_head, repaired_head
+from anabranch.crawler.fetch.repairs import (
+    STATUS_LINE_BYTES,
+    ChunkReader,
+    Repair,
+    RepairedHead,
+    is_chunked,
+    may_be_head,
+    repaired_head,
+)
 from anabranch.crawler.outcomes.errors import TOO_MANY_FILES
 from anabranch.crawler.outcomes.failures import FetchError, ServiceAway, proxy_service
 
@@ -58,10 +65,6 @@ if TYPE_CHECKING:
 
 #: The longest head of an answer, 1xx answers before it included; and the most framing without content.
 MAX_HEAD_BYTES = 128 * 1024
-#: The most headers that a head of that size can hold.
-_MAX_HEADER_LINES = MAX_HEAD_BYTES // 4
-#: So many bytes of a head show whether it begins with a status line.
-_STATUS_LINE_BYTES = 1024
 #: A head is parsed in pieces of this size, so that it is cut near the limit whatever the packets.
 _PIECE_BYTES = 16 * 1024
 _END_OF_HEAD = re.compile(rb"\n\r?\n")
@@ -80,7 +83,7 @@ _PARSING: Mapping[str, Any] = MappingProxyType(
         "read_bufsize": READ_BUFFER_BYTES,
         "max_line_size": 2 * MAX_HEAD_BYTES,  # the bound on the whole head is lower
         "max_field_size": 2 * MAX_HEAD_BYTES,
-        "max_headers": _MAX_HEADER_LINES,
+        "max_headers": MAX_HEAD_BYTES // 4,  # more do not fit in
     }
 )
 
@@ -111,7 +114,9 @@ class HttpConnection(ResponseHandler):
         self._on_lost = on_lost
         self._head = bytearray()
         self._is_in_head = False
+        self._may_end = False  #: what the parser reads now is the end of the head, or a repaired one
         self._is_idle = False  #: an exchange has ended, and no other has begun
+        self._is_first = True  #: no exchange has ended
         self._read_timeout_s: float | None = None
         self._deadline_s = inf  #: loop time at which the exchange must have ended
         self._due_s = inf  #: loop time at which the timer fires: the deadline, or the end of the read timeout
@@ -127,7 +132,6 @@ class HttpConnection(ResponseHandler):
         self._raw: list[bytes] | None = None  #: the first bytes of a chunked body, while they are few
         self._raw_bytes = 0
         self._chunks: ChunkReader | None = None  #: reads the body in the parser's place
-        self._fed_bytes = 0  #: content that the parser found before it refused a chunk
 
     def note_old_tls(self) -> None:
         """The server refused what is not old when the connection was made."""
@@ -176,7 +180,7 @@ class HttpConnection(ResponseHandler):
 
     def become_idle(self) -> None:
         """The exchange has ended: nothing is expected, and received bytes close the connection."""
-        self._is_idle = True
+        self._is_idle, self._is_first = True, False
         self._deadline_s = self._due_s = inf
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
@@ -255,10 +259,11 @@ class HttpConnection(ResponseHandler):
             if found is not None:
                 piece = piece[: max(found.end() - len(before), 1)]
             data = data[len(piece) :]
-            if self._fault is None:
-                transport, self.transport = self.transport, None
-                super().data_received(piece)
-                self.transport = transport
+            transport, self.transport = self.transport, None
+            for part, self._may_end in ((piece[:-1], False), (piece[-1:], found is not None)):
+                if self._fault is None:
+                    super().data_received(part)
+            self.transport = transport
             if self._is_in_head:  # seldom: most heads come in one piece, which is not copied
                 self._head += piece
                 if len(self._head) > MAX_HEAD_BYTES:
@@ -273,32 +278,24 @@ class HttpConnection(ResponseHandler):
     def _repair_head(self, *, is_whole: bool) -> bool:
         """Parse a head that was refused in its repaired form, once it is whole; False if it cannot be read."""
         start, fault = self._final_from, self._fault
-        is_head = self._may_repair and may_be_head(bytes(self._head[start : start + _STATUS_LINE_BYTES]))
+        beginning = bytes(self._head[start : start + STATUS_LINE_BYTES])
+        is_head = self._may_repair and may_be_head(beginning, is_first=self._is_first)
         if is_head and not is_whole:
             return True
         repaired = repaired_head(bytes(self._head[start:])) if is_head else None
         if repaired is None:
-            self._refuse(fault)
+            self._give_up(fault)
             return False
         self._fault = None
         super().set_response_params(read_timeout=self._read_timeout_s, **_PARSING)
         self.force_close()
         if 100 <= repaired.status < 200 and repaired.status != 101:
             return True
-        self._repaired = repaired
+        self._repaired, self._may_end = repaired, True
         super().data_received(repaired.data)
         if self._is_in_head:  # the parser refuses this form, too
-            self._refuse(self._fault or fault)
-            return False
-        return True
-
-    def _refuse(self, fault: BaseException | None) -> None:
-        """Report that the answer cannot be read, and close the connection."""
-        self._is_in_head, self._fault = False, None
-        assert fault is not None
-        super().set_exception(fault)
-        if self.transport is not None:
-            self.transport.close()
+            self._give_up(self._fault or fault)
+        return not self._is_in_head
 
     def set_exception(self, exc: BaseException, *causes: BaseException) -> None:
         """aiohttp: the parser refuses bytes, or the connection fails. A fault that may be repaired is not reported yet."""
@@ -308,12 +305,14 @@ class HttpConnection(ResponseHandler):
             super().set_exception(exc, *causes)
 
     def _repair_chunks(self) -> None:
-        """Read a body once more from its start, without the parser, which refused a chunk."""
-        raw, self._raw = self._raw, None
-        assert raw is not None
-        assert self._payload is not None
-        self._fed_bytes = self._payload.total_bytes
-        self._chunks = ChunkReader()
+        """Read a body once more from its start, without the parser, which refused a chunk, or surplus bytes."""
+        raw, payload, self._raw = self._raw or (), self._payload, None
+        assert payload is not None
+        if payload.is_eof():
+            self._fault = None
+            self._note_surplus()
+            return
+        self._chunks = ChunkReader(payload.total_bytes)
         self.force_close()
         self._feed_chunks(self._chunks, b"".join(raw))
 
@@ -324,9 +323,7 @@ class HttpConnection(ResponseHandler):
             self.has_surplus |= bool(data)
             return
         self._reschedule_timeout()
-        content = chunks.feed(data)
-        known, self._fed_bytes = min(self._fed_bytes, len(content)), max(self._fed_bytes - len(content), 0)
-        if content := content[known:]:
+        if content := chunks.feed(data):
             payload.feed_data(content)
         if chunks.fault:
             fault, self._fault = self._fault or HttpProcessingError(message=chunks.fault), None
@@ -349,14 +346,17 @@ class HttpConnection(ResponseHandler):
             return
         if 100 <= message.code < 200 and message.code != 101:
             return
+        is_odd = "Transfer-Encoding" in message.headers and not message.chunked and is_chunked(message.raw_headers)
+        if is_odd or not self._may_end:  # `chunked, x`; an end that the parser takes for one, such as `X:` CR CR LF
+            self._fault = HttpProcessingError(message="browsers read another head than the parser")
+            return
         self._is_in_head = False
         self._head.clear()
         self._left_bytes, self._last = None, b""
-        if message.chunked and payload is not EMPTY_PAYLOAD:
-            self._raw, self._raw_bytes = [], 0
-        elif payload is not EMPTY_PAYLOAD:
+        if payload is not EMPTY_PAYLOAD:
+            self._raw, self._raw_bytes = [] if message.chunked else None, 0
             length = message.headers.get("Content-Length", "")
-            self._left_bytes = int(length) if length.isdecimal() else None
+            self._left_bytes = int(length.lstrip("0") or 0) if length.isdecimal() else None  # int() bounds the digits
         super().feed_data(data, size)
 
     def _without_surplus(self, data: bytes) -> bytes:
@@ -381,7 +381,9 @@ class HttpConnection(ResponseHandler):
         self.has_surplus = True
         self.force_close()
 
-    def _give_up(self, error: HeadTooLong) -> None:
+    def _give_up(self, error: BaseException | None) -> None:
+        """The answer cannot be read, or not to its end."""
+        assert error is not None
         self._is_in_head, self._fault = False, None
         self._head.clear()
         self.set_exception(error)

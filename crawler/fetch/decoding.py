@@ -78,7 +78,7 @@ def _at_most(pieces: Iterable[bytes], limit: int) -> Iterator[bytes]:
 
 def gunzipped(pieces: Iterable[bytes]) -> Iterator[bytes]:
     """RFC 1952. Successive members are one content; bytes after them that are no member are ignored. Raises: BrokenCoding."""
-    inflate, members = zlib.decompressobj(31), 1
+    inflate, members = zlib.decompressobj(47), 1  # the zlib format, too: some servers send it as gzip
     for piece in _small(pieces):
         data = piece
         while data:

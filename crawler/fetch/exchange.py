@@ -12,7 +12,7 @@ from aiohttp.http_exceptions import HttpProcessingError
 from aiohttp.streams import EMPTY_PAYLOAD
 
 from anabranch.crawler.fetch.connections import HeadTooLong, take_after_break, take_complete
-from anabranch.crawler.fetch.repairs import STATUS_LINE
+from anabranch.crawler.fetch.repairs import STATUS_LINE, status_of, version_of
 from anabranch.crawler.fetch.requests import without_credentials
 from anabranch.crawler.fetch.response import Cut, PageHead, Response, header_fields
 from anabranch.crawler.outcomes.failures import BadHttp, HostTakenOver, KeptConnectionClosed, ProxyRefused
@@ -254,7 +254,5 @@ def parse_cut_head(data: bytes) -> ResponseHead | None:
     lines = data[line.end() :].split(b"\n", MAX_HEADERS + 1)[:-1]  # the last one is incomplete
     parted = (one.rstrip(b"\r").partition(b":") for one in lines)
     fields = tuple((name, value.strip()) for name, colon, value in parted if colon and name.strip())
-    reason = (line[4] or b"").decode("utf-8", "surrogateescape")
-    return ResponseHead(
-        int(line[3]), reason, (int(line[1] or 1), int(line[2] or 0)), header_fields(fields), fields, EMPTY_PAYLOAD
-    )
+    reason = line[3].strip().decode("utf-8", "surrogateescape")
+    return ResponseHead(status_of(line), reason, version_of(line), header_fields(fields), fields, EMPTY_PAYLOAD)

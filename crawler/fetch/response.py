@@ -64,7 +64,7 @@ class PageHead(NamedTuple):
     def length(self) -> int | None:
         """The Content-Length: the size of the body as it comes; None without a valid one."""
         text = self.headers.get("Content-Length", "").strip()
-        return int(text) if text.isascii() and text.isdigit() else None
+        return int(text.lstrip("0") or 0) if text.isascii() and text.isdigit() else None
 
 
 #: A user's rule of `[fetch] body_rules`: False leaves the body unread; True and None read it.
