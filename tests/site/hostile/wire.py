@@ -111,11 +111,13 @@ NOISE: Mapping[str, Hostile] = {
     "smtp": Hostile(
         "the greeting of another protocol", raw(b"220 mail.test ESMTP ready\r\n", then="silence"), (NO_HTTP, TIMED_OUT)
     ),
-    "status-text": Hostile("a status that is no number", raw(b"HTTP/1.1 OK 200\r\n\r\n"), (NO_HTTP,)),
+    "status-text": Hostile("a status that is no number: 200, as in Chromium", raw(b"HTTP/1.1 OK 404\r\n\r\n"), (200,)),
     "status-huge": Hostile(
         "a status of a thousand digits", raw(b"HTTP/1.1 " + b"2" * 1000 + b" OK\r\n\r\n"), (NO_HTTP,)
     ),
-    "status-negative": Hostile("a status of -1", raw(b"HTTP/1.1 -1 OK\r\nContent-Length: 0\r\n\r\n"), (NO_HTTP,)),
+    "status-negative": Hostile(
+        "a status of -1: 200, as in Chromium", raw(b"HTTP/1.1 -1 OK\r\nContent-Length: 0\r\n\r\n"), (200,)
+    ),
     "status-999": Hostile(
         "a status nobody knows", raw(b"HTTP/1.1 999 Go away\r\nContent-Length: 0\r\n\r\n"), (999, LOST)
     ),
