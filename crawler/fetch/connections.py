@@ -38,15 +38,7 @@ from aiohttp.streams import EMPTY_PAYLOAD
 
 from anabranch.crawler.fetch.addresses import is_public
 from anabranch.crawler.fetch.proxy import connect_through_socks, system_message
-from anabranch.crawler.fetch.repairs import (
-    STATUS_LINE_BYTES,
-    ChunkReader,
-    Repair,
-    RepairedHead,
-    is_chunked,
-    may_be_head,
-    repaired_head,
-)
+from anabranch.crawler.fetch.repairs import ChunkReader, Repair, RepairedHead, is_chunked, may_be_head, repaired_head
 from anabranch.crawler.outcomes.errors import TOO_MANY_FILES
 from anabranch.crawler.outcomes.failures import FetchError, ServiceAway, proxy_service
 
@@ -259,11 +251,7 @@ class HttpConnection(ResponseHandler):
             if found is not None:
                 piece = piece[: max(found.end() - len(before), 1)]
             data = data[len(piece) :]
-            transport, self.transport = self.transport, None
-            for part, self._may_end in ((piece[:-1], False), (piece[-1:], found is not None)):
-                if self._fault is None:
-                    super().data_received(part)
-            self.transport = transport
+            self._parse_head(piece, is_whole=found is not None)
             if self._is_in_head:  # seldom: most heads come in one piece, which is not copied
                 self._head += piece
                 if len(self._head) > MAX_HEAD_BYTES:
@@ -275,10 +263,18 @@ class HttpConnection(ResponseHandler):
                     self._final_from = len(self._head)  # an informational answer, or line breaks, if the head goes on
         return data
 
+    def _parse_head(self, piece: bytes, *, is_whole: bool) -> None:
+        """Let the parser read a piece, of which only the last byte may end the head, without closing the transport."""
+        transport, self.transport = self.transport, None
+        for part, self._may_end in ((piece[:-1], False), (piece[-1:], is_whole)):
+            if self._fault is None:
+                super().data_received(part)
+        self.transport = transport
+
     def _repair_head(self, *, is_whole: bool) -> bool:
         """Parse a head that was refused in its repaired form, once it is whole; False if it cannot be read."""
         start, fault = self._final_from, self._fault
-        beginning = bytes(self._head[start : start + STATUS_LINE_BYTES])
+        beginning = bytes(self._head[start : start + _PIECE_BYTES])
         is_head = self._may_repair and may_be_head(beginning, is_first=self._is_first)
         if is_head and not is_whole:
             return True

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import re
 from enum import Enum
+from itertools import compress
 from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
@@ -17,8 +18,6 @@ if TYPE_CHECKING:
 #: The longest line of a chunk's size, and the most bytes of trailers.
 MAX_SIZE_LINE_BYTES, MAX_TRAILER_BYTES = 16 * 1024, 128 * 1024
 
-#: So much of a head tells whether it begins with a status line.
-STATUS_LINE_BYTES = 1024
 #: The most bytes before `HTTP`, such as a byte order mark.
 _JUNK_BYTES = 4
 #: As Chromium reads it (net/http: http_stream_parser.cc, http_response_headers.cc): up to four bytes of junk, `HTTP` in any
@@ -107,8 +106,9 @@ def repaired_head(head: bytes) -> RepairedHead | None:
     lines = [b"HTTP/%d.%d %03d %s" % (*version_of(status_line), status, reason)]
     lines += [b"%s: %s" % field for field in fields if field[0].lower() not in _FRAMING]
     lines += [b"%s: %s" % field for field in framing]
-    repairs = tuple(repair for repair, is_needed in is_wrong.items() if is_needed)
-    repairs = repairs or (Repair.LINES,)  # only their ends are odd, or what came before the head
+    repairs = tuple(compress(is_wrong, is_wrong.values())) or (
+        Repair.LINES,
+    )  # only their ends are odd, or what came before the head
     return RepairedHead(status, b"\r\n".join([*lines, b"", b""]), tuple(received), repairs)
 
 
