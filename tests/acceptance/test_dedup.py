@@ -181,7 +181,7 @@ def test_a_killed_run_that_appends_to_a_file_spoils_no_line(tmp_path):
     assert (tmp_path / "out").read_bytes() == lines(urls(0, 3)) + b"http://www.a.te\n" + lines(urls(0, 10))
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, pytest.param(signal.SIGHUP, marks=pytest.mark.slow)])
 def test_a_signal_ends_the_run_in_order(tmp_path, number):
     """Exit 11: what came out is known to the next run, totals are told, half a line that came in is left."""
     process = start("--state", "d", *SMALL, cwd=tmp_path)
@@ -363,7 +363,7 @@ needs_small_disk = pytest.mark.skipif(not _can_unshare(), reason="a small disk n
 
 
 @needs_small_disk
-@pytest.mark.parametrize("full", ["output", "filter"])
+@pytest.mark.parametrize("full", [pytest.param("output", marks=pytest.mark.slow), "filter"])
 def test_on_a_full_disk_nothing_is_lost(tmp_path, full):
     """Exit 3, one line; with more space the same command passes on the rest."""
     everything = urls(0, 30_000)

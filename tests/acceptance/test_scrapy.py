@@ -235,7 +235,7 @@ async def test_an_idle_spider_may_ask_for_more() -> None:
         assert run.called().total() == 3, run.err
 
 
-@pytest.mark.parametrize("spider", ["asynchronous", "raising", "lambdas"])
+@pytest.mark.parametrize("spider", ["asynchronous", "raising", pytest.param("lambdas", marks=pytest.mark.slow)])
 async def test_any_callback_will_do(tmp_path: Path, slow_blog: SmallWeb, spider: str) -> None:
     """One that waits, one that fails, one that cannot be serialised."""
     starts, options = blog(slow_blog)

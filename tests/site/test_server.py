@@ -338,7 +338,7 @@ def program(*options: str) -> Iterator[tuple[subprocess.Popen[str], int]]:
 async def test_the_program_serves_a_folder_and_writes_its_ledger(folder: Path, tmp_path: Path) -> None:
     """One flushed line per request: start, end, requests in service, path, status; SIGTERM ends it with 0."""
     notes = tmp_path / "ledger.jsonl"
-    with program("--port", "0", "--root", str(folder), "--delay", "0.02", "--ledger", str(notes)) as (process, port):
+    with program("--port", "0", "--root", str(folder), "--delay", "0.2", "--ledger", str(notes)) as (process, port):
         async with aiohttp.ClientSession() as session:
             home = f"http://127.0.0.1:{port}/"
             assert (await get(session, home))[1]["Content-Type"] == "text/html"

@@ -113,8 +113,13 @@ def test_a_crawl_that_tells_nobody_whose_it_is_is_warned(capsys, verbosity) -> N
     assert ("no contact is configured" in capsys.readouterr().err) is (verbosity == 0)
 
 
-@pytest.mark.parametrize(("policy", "times"), [("length:7", 1), ("bkdr:7:31", 0)])
-@pytest.mark.parametrize("processes", [1, 2])
+@pytest.mark.parametrize(
+    ("policy", "times", "processes"),
+    [
+        *(("length:7", 1, 2), ("bkdr:7:31", 0, 1)),
+        *(pytest.param(*rest, marks=pytest.mark.slow) for rest in (("length:7", 1, 1), ("bkdr:7:31", 0, 2))),
+    ],
+)
 def test_a_poor_policy_is_warned_of_once(capsys, policy, times, processes) -> None:
     """One event, however many processes crawl; a quiet run has none."""
     run_crawl(command(SEED, policy=policy, processes=processes))

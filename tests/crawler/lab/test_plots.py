@@ -37,7 +37,13 @@ LEVEL = panel(
 
 
 @pytest.mark.parametrize(
-    ("suffix", "panels"), [(".png", (LINES, LEVEL)), (".svg", (LINES,)), (".pdf", (LINES,)), (".PNG", (LINES,))]
+    ("suffix", "panels"),
+    [
+        (".png", (LINES, LEVEL)),
+        (".svg", (LINES,)),
+        pytest.param(".pdf", (LINES,), marks=pytest.mark.slow),
+        (".PNG", (LINES,)),
+    ],
 )
 def test_the_suffix_decides_the_kind_of_picture(tmp_path, suffix, panels) -> None:
     """And the file begins as such a file begins."""

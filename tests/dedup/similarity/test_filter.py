@@ -194,7 +194,7 @@ def test_urls_new_in_every_hashed_feature_are_similar_at_a_rate_of_at_most_p(
     tmp_path: Path, features: tuple[str, ...], false_positive: float, *, site_bound: bool
 ) -> None:
     """At k URLs the rate is what N and F say: P where F decides on N, less where M does."""
-    count, asked = 4000, 40_000
+    count, asked = 4000, 20_000
     with filter_of(tmp_path, *features, expected=count, false_positive=false_positive, site_bound=site_bound) as known:
         known.add_all([b"http://s%d/d%d/%d" % (n, n, n) for n in range(count)])
         wrong = sum(known.is_similar(b"http://t%d/e%d/-%d" % (n, n, n)) for n in range(asked))
