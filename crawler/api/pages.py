@@ -13,8 +13,7 @@ from anabranch.crawler.extract.content_type import XHTML
 from anabranch.crawler.extract.encoding import html_in_utf8, plain_as_text
 from anabranch.crawler.extract.html import Tree, parsed
 from anabranch.crawler.extract.links import Link
-from anabranch.crawler.fetch.mime import content_type_of
-from anabranch.crawler.fetch.response import Body, Response, header_fields
+from anabranch.crawler.fetch.response import Body, Response, content_type_of, header_fields
 from anabranch.crawler.outcomes.status import describe
 from anabranch.crawler.processors.disposition import decide
 from anabranch.crawler.run.composition import Archive

@@ -34,7 +34,8 @@ from anabranch.crawler.extract.reading import (
     read,
 )
 from anabranch.crawler.extract.resolver import LinkResolver, gathered, merged
-from anabranch.crawler.fetch.mime import content_type_of, mime_type
+from anabranch.crawler.fetch.mime import mime_type
+from anabranch.crawler.fetch.response import content_type_of
 from anabranch.crawler.runtime import child_command
 from anabranch.crawler.urls.parsing import canonical
 

@@ -10,10 +10,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterator
 from functools import lru_cache, wraps
-from typing import TYPE_CHECKING, NamedTuple, TypeVar
-
-if TYPE_CHECKING:
-    from anabranch.crawler.fetch.response import Headers
+from typing import NamedTuple, TypeVar
 
 #: A byte that text does not have (https://mimesniff.spec.whatwg.org/#binary-data-byte).
 BINARY_BYTE = re.compile(rb"[\0-\x08\x0b\x0e-\x1a\x1c-\x1f]")
@@ -65,12 +62,6 @@ class MimeType(NamedTuple):
 
 
 NO_TYPE = MimeType("")
-
-
-def content_type_of(headers: Headers) -> str:
-    """The `Content-Type` fields as one text, as the standards combine them, up to `MAX_CHARS`; empty without one."""
-    fields = headers.getall("Content-Type", ())
-    return (fields[0] if len(fields) == 1 else ", ".join(fields))[:MAX_CHARS]
 
 
 @remembered(32)  # most sites send one or two

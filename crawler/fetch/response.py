@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import IO, TYPE_CHECKING, NamedTuple
 
 from anabranch.crawler.fetch.decoding import codings_in, decoded
-from anabranch.crawler.fetch.mime import BINARY_BYTE, SNIFFED_BYTES, content_type_of, mime_type
+from anabranch.crawler.fetch.mime import BINARY_BYTE, MAX_CHARS, SNIFFED_BYTES, mime_type
 from anabranch.crawler.outcomes.errors import storage_errors
 
 if TYPE_CHECKING:
@@ -119,6 +119,12 @@ class Response(NamedTuple):
     def location(self) -> str | None:
         """The Location of a redirect, as sent; None if this is no redirect."""
         return self.headers.get("Location") if 300 <= self.status < 400 else None
+
+
+def content_type_of(headers: Headers) -> str:
+    """The `Content-Type` fields as one text, as the standards combine them, up to `MAX_CHARS`; empty without one."""
+    fields = headers.getall("Content-Type", ())
+    return (fields[0] if len(fields) == 1 else ", ".join(fields))[:MAX_CHARS]
 
 
 def media_type_of(headers: Headers) -> str:

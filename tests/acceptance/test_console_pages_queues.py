@@ -167,7 +167,7 @@ async def test_a_worker_of_several_is_drained(tmp_path, console, window):
         table = window.get_by_label("Workers", exact=True)
         await expect(table.get_by_role("button", name="Drain")).to_have_count(2)
         await table.get_by_role("button", name="Drain 2").click()
-        await window.get_by_role("button", name="Drain", exact=True).last.click()
+        await window.get_by_role("dialog").get_by_role("button", name="Drain", exact=True).click()
         await expect(table.get_by_role("button", name="Drain 2")).to_have_count(0)
         await expect(table.get_by_role("button", name="Drain 1")).to_be_visible()
         process.terminate()

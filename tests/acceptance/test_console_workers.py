@@ -74,7 +74,7 @@ async def test_a_worker_is_drained_and_a_killed_one_requeued_by_clicks(window, j
     await expect(page.get_by_text("pages of b are queued again")).to_be_visible()
 
     await table.get_by_role("button", name="Drain a").click()
-    await page.get_by_role("button", name="Drain", exact=True).last.click()
+    await page.get_by_role("dialog").get_by_role("button", name="Drain", exact=True).click()
     await expect(page.get_by_text("a has ended")).to_be_visible()
     await expect(table.get_by_role("button", name="Drain a")).to_have_count(0)
     run = await ended(workers["a"])
@@ -87,7 +87,7 @@ async def test_a_worker_is_drained_and_a_killed_one_requeued_by_clicks(window, j
     await expect(page.get_by_role("button", name="Resume")).to_be_visible()
     await expect(page.get_by_role("button", name="Start")).to_have_count(0)
     await page.get_by_role("button", name="Stop").click()
-    await page.get_by_role("button", name="Stop", exact=True).last.click()
+    await page.get_by_role("dialog").get_by_role("button", name="Stop", exact=True).click()
     await expect(page.get_by_text("its workers stay away until").first).to_be_visible()
     await page.get_by_role("button", name="Resume").click()
     await expect(page.get_by_text("not running; start a").first).to_be_visible()

@@ -142,7 +142,7 @@ async def test_verbs_answer_from_anywhere(tmp_path, web, crawl, store):
     assert "blocked" not in await asked("frontier", "unblock", store, "h3.test")
     assert "new" in await asked("add", store, "http://h2.test/added")
     assert "CRAWLED" in await asked("report", store, "seeds")
-    assert "stop them first" in await asked("frontier", "dump", store, code=2)
+    assert "stop that crawl first" in await asked("frontier", "dump", store, code=1)
     assert "worker a has left" in await asked("workers", store, "drain", "a")
     assert (await ended(workers[0])).code == 11
     assert "running: b" in await asked("workers", store, "drain", "a", code=2)

@@ -7,8 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from multidict import CIMultiDict, CIMultiDictProxy
 
-from anabranch.crawler.fetch.mime import MAX_CHARS, SHORT_CHARS, content_type_of, mime_type, remembered
-from anabranch.crawler.fetch.response import media_type_of
+from anabranch.crawler.fetch.mime import MAX_CHARS, SHORT_CHARS, mime_type, remembered
+from anabranch.crawler.fetch.response import content_type_of, media_type_of
 
 HTML, PLAIN = "text/html", "text/plain"
 

@@ -11,7 +11,8 @@ import pytest
 
 from anabranch.crawler.archive.records import response_head
 from anabranch.crawler.fetch.connections import HttpConnection
-from anabranch.crawler.fetch.mime import content_type_of, mime_type
+from anabranch.crawler.fetch.mime import mime_type
+from anabranch.crawler.fetch.response import content_type_of
 from anabranch.crawler.outcomes.failures import BadHttp, ConnectionLost, FetchError
 from tests.crawler.fetch.odd_answers import FAMILIES, LINES, NO_ANSWER, OddAnswer
 from tests.patience import HANG_S
