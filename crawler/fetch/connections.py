@@ -23,7 +23,7 @@ import ssl
 from collections import OrderedDict
 from contextvars import ContextVar
 from dataclasses import dataclass
-from functools import partial
+from functools import cache, partial
 from math import inf
 from time import monotonic
 from types import MappingProxyType
@@ -485,6 +485,7 @@ def _may_want_old_tls(error: OSError) -> bool:
     return isinstance(error, ConnectionResetError) or getattr(error, "reason", "") in _OLD_TLS
 
 
+@cache  # it takes 30 ms, and few crawls meet such a server
 def old_tls_context(*, verify: bool) -> ssl.SSLContext:
     """TLS 1.2 and later, with RSA key exchange, Diffie-Hellman of 1,024 bits and SHA-1. Certificates are checked as always."""
     context = ssl.create_default_context() if verify else ssl._create_unverified_context()  # noqa: S323, SLF001 - by the order
@@ -556,7 +557,7 @@ class Connector(aiohttp.TCPConnector):
             socket_factory=socket_factory(options),
             ssl=options.tls_verify,
         )
-        self._old_tls = old_tls_context(verify=options.tls_verify) if options.tls_old else None
+        self._may_use_old_tls, self._verifies = options.tls_old, options.tls_verify
         self._idle = idle
         self._distrusted: OrderedDict[ConnectionKey, float] = OrderedDict()  #: origin -> until when, oldest first
         self._timeout = aiohttp.ClientTimeout(total=None, sock_connect=options.connect_timeout_s)
@@ -593,7 +594,7 @@ class Connector(aiohttp.TCPConnector):
             try:
                 owner = await self.connect(request, [], self._timeout)
             except aiohttp.ClientConnectorError as error:
-                if self._old_tls is None or not (request.is_ssl() and _may_want_old_tls(error.os_error)):
+                if not (self._may_use_old_tls and request.is_ssl() and _may_want_old_tls(error.os_error)):
                     raise
                 attempts.note_old_tls()
                 owner = await self.connect(make_request(), [], self._timeout)
@@ -636,7 +637,8 @@ class Connector(aiohttp.TCPConnector):
 
     def _get_ssl_context(self, req: aiohttp.ClientRequest) -> ssl.SSLContext | None:
         usual = super()._get_ssl_context(req)
-        return usual if usual is None or not _ATTEMPTS.get().has_old_tls else self._old_tls
+        is_usual = usual is None or not _ATTEMPTS.get().has_old_tls
+        return usual if is_usual else old_tls_context(verify=self._verifies)
 
     async def _create_connection(self, req: aiohttp.ClientRequest, *args: Any) -> ResponseHandler:
         _ATTEMPTS.get().note_new()
