@@ -7,12 +7,13 @@ import gc
 import importlib
 import os
 import signal
+import subprocess
 import sys
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal, TypeAlias
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 from anabranch.crawler.outcomes.errors import OrderError
 from anabranch.extras import install_command
@@ -109,6 +110,26 @@ def uninterrupted() -> Iterator[None]:
             signal.signal(one, handler)
         for number in came:
             signal.raise_signal(number)
+
+
+@contextmanager
+def child_process(command: Sequence[str], **options: Any) -> Iterator[subprocess.Popen[bytes]]:
+    """Run a command in a session of its own, so that Ctrl-C reaches this process alone; kill it at the end if it still runs.
+
+    `options` are those of `subprocess.Popen`.
+    """
+    process: subprocess.Popen[bytes] | None = None
+    try:
+        with uninterrupted():
+            process = subprocess.Popen(command, start_new_session=True, **options)  # noqa: S603 - programs of ours
+        yield process
+    finally:
+        if process is not None:
+            if process.poll() is None:
+                os.killpg(process.pid, signal.SIGKILL)
+                process.wait()
+            for pipe in filter(None, (process.stdin, process.stdout)):
+                pipe.close()
 
 
 def child_command(program: str, *arguments: str) -> list[str]:

@@ -119,7 +119,7 @@ def open_frontier(
             checkpoints=checkpoints,
             clock=clock,
             filter_renewed=found.renewed,
-            made=opening.made,
+            first_format=opening.first_format,
         )
         _wake_by_budget(frontier, order, store, opening)
         opened.pop_all()

@@ -42,11 +42,11 @@ class Frontier:
         checkpoints: Checkpoints,
         clock: Callable[[], float],
         filter_renewed: str = "",
-        made: str = "",
+        first_format: str = "",
     ) -> None:
         """`filter_renewed`: why the filter was made anew from the store at this opening; empty if it was not.
 
-        `made`: the format in which the store was made; empty: by a version that did not keep it.
+        `first_format`: the one in which the store was made; empty: by a version that did not keep it.
         """
         self._store = store
         self._seen = seen
@@ -61,7 +61,7 @@ class Frontier:
         self._clock = clock
         self._is_closed = False
         self.filter_renewed = filter_renewed
-        self.made = made
+        self.first_format = first_format
         self.operations = Operations(store, seen, parts, checkpoints, clock)  #: the operator's calls
         self.advancing = Advancing(store, parts)  #: moves queued URLs to the front
         #: What the store has got and has not made durable: the numbers of the last calls that changed anything.

@@ -82,7 +82,7 @@ def put_drained(connection: Connection, name: str, *, is_drained: bool) -> None:
 def absent_workers(connection: Connection, but: str = "") -> str:
     """Names the workers that have joined and are neither at work nor drained, each with its machine if that is known.
 
-    Leaves out the worker `but`, and names at most 20. Empty if there are none.
+    At most 20 names, without the worker `but`; empty if no worker is absent.
     """
     if not has_workers(connection):
         return ""

@@ -179,8 +179,8 @@ def _inner_document_links(
 ) -> Iterator[Reference]:
     """The references of the documents that were found inside a page, and inside them. `base` is the page's.
 
-    At most `MAX_INNER` are read, `MAX_INNER_DEPTH` deep; each is shorter than the one around it, and all together may be nested
-    as one may, so the cost is bounded. The page's reader is told how many are left.
+    At most `MAX_INNER` are read, `MAX_INNER_DEPTH` deep. Each is shorter than the one around it, and all share the limit of
+    nesting of one page, so the cost is bounded. `page.unread` counts the others.
     """
     if not page.inner:
         return

@@ -106,7 +106,7 @@ def begins_like_sitemap(start: bytes, content_type: str, hops: str) -> bool:
 
 def xml_document(body: bytes, content_type: str) -> XmlText:
     """The text of a document, perhaps gzipped, of at most 50 MiB."""
-    return xml_text(unpacked(body, MAX_BYTES) if body.startswith(GZIP) else (body,), content_type, MAX_BYTES)
+    return xml_text(unpacked(body) if body.startswith(GZIP) else (body,), content_type, MAX_BYTES)
 
 
 def is_sitemap(text: XmlText, hops: str) -> bool:
@@ -186,12 +186,8 @@ def _is_permalink(guid: str, attributes: Mapping[bytes, bytes]) -> bool:
     return declared == b"true" or (declared != b"false" and guid.lower().startswith(_WEB))
 
 
-def unpacked(body: bytes, limit: int) -> Iterator[bytes]:
-    """A gzipped body in chunks, at most `limit` bytes (and a chunk more). A broken member ends it."""
+def unpacked(body: bytes) -> Iterator[bytes]:
+    """A gzipped body in chunks, as far as the caller takes them. A broken member ends it."""
     chunks = (body[start : start + _CHUNK_BYTES] for start in range(0, len(body), _CHUNK_BYTES))
     with suppress(BrokenCoding):
-        for chunk in gunzipped(chunks):
-            yield chunk
-            limit -= len(chunk)
-            if limit <= 0:
-                return
+        yield from gunzipped(chunks)

@@ -34,8 +34,8 @@ SITEMAPS = frozenset({"urlset", "sitemapindex", "rss", "feed", "rdf"})
 PAGES = frozenset({"html", "svg", "math"})
 
 _NAME = rb"[A-Za-z_:\x80-\xff][\w:.\x80-\xff-]*+"
-#: A whole entry of a sitemap, as most are written; whole elements of feeds that nobody wants; another element of text; a start
-#: tag (name, attributes, end); an end tag; what else begins with a bracket.
+#: A whole entry of a sitemap in its usual form; whole elements of feeds that hold no URL; another element of text; a start tag
+#: (name, attributes, end); an end tag; anything else that begins with a bracket.
 _MARKUP = rb"""<(url|sitemap)>\s*+<loc>([^<]*+)</loc>\s*+
         (?:<(?:lastmod>[^<]*+</lastmod|changefreq>[^<]*+</changefreq|priority>[^<]*+</priority)>\s*+)*+</\1>
     |(?:<(title|description|pubDate|category|dc:creator|dc:date|content:encoded|author|comments|slash:comments|wfw:commentRss
@@ -63,11 +63,11 @@ _PREDEFINED = frozenset({"amp", "lt", "gt", "quot", "apos"})
 _CONTROLS = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f]")
 _BAD_BYTES = re.compile("[\udc80-\udcff]")
 
-#: What is ignored before the document: white space, marks, and NUL.
+#: White space, marks and NUL are ignored before the document.
 _IGNORED = re.compile(rb"(?:[\s\0]|\xef\xbb\xbf)*+")
 _ROOT = re.compile(rb"<(?:(%b):)?(%b)(?=[\s/>:]|\Z)" % ((rb"[A-Za-z_][\w.-]*+",) * 2))
 _DOCTYPE = re.compile(rb"""<!(?:[^<>\["']++|"[^"]*+"|'[^']*+')*+(?:>|\[)""")
-#: The inside of a document type, to its end. A comment or instruction that is not closed before the next one is none.
+#: The inside of a document type, to its end. A comment or instruction that is not closed before the next one begins is text.
 _SUBSET = re.compile(
     rb"""(?:[^\]"'<]++|<!--(?:[^<-]++|-(?!->)|<(?!!--))*+-->|<\?(?:[^<?]++|\?(?!>)|<(?!\?))*+\?>|"[^"]*+"|'[^']*+'|<)*+\]\s*+>"""
 )

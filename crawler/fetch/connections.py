@@ -126,7 +126,7 @@ class HttpConnection(ResponseHandler):
         self._chunks: ChunkReader | None = None  #: reads the body in the parser's place
 
     def note_old_tls(self) -> None:
-        """The server refused what is not old when the connection was made."""
+        """Note that the connection was made with old TLS, because the server offers nothing else."""
         self.has_old_tls = True
 
     @property
@@ -450,7 +450,7 @@ class ConnectAttempts:
         self.is_new = True
 
     def note_old_tls(self) -> None:
-        """The server refuses what is not old."""
+        """Note that the server offers old TLS only."""
         self.has_old_tls = True
 
     def note_socket(self) -> None:

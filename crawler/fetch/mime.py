@@ -1,7 +1,7 @@
 """The MIME type that an answer names, as the Fetch standard extracts it from its `Content-Type` fields.
 
 Several fields, or a field with commas, are one list: the last valid type counts, and keeps the charset of an equal one before
-it. What is no type (`html`, `text /html`, `none`) counts as none, so that the document is recognised by its beginning.
+it. An invalid type (`html`, `text /html`, `none`) is ignored; without a valid one the beginning of the document decides.
 https://fetch.spec.whatwg.org/#content-type-header, https://mimesniff.spec.whatwg.org/#parsing-a-mime-type
 """
 

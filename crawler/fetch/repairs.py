@@ -106,9 +106,8 @@ def repaired_head(head: bytes) -> RepairedHead | None:
     lines = [b"HTTP/%d.%d %03d %s" % (*version_of(status_line), status, reason)]
     lines += [b"%s: %s" % field for field in fields if field[0].lower() not in _FRAMING]
     lines += [b"%s: %s" % field for field in framing]
-    repairs = tuple(compress(is_wrong, is_wrong.values())) or (
-        Repair.LINES,
-    )  # only their ends are odd, or what came before the head
+    # If nothing of it is wrong, the ends of its lines are odd, or bytes came before it.
+    repairs = tuple(compress(is_wrong, is_wrong.values())) or (Repair.LINES,)
     return RepairedHead(status, b"\r\n".join([*lines, b"", b""]), tuple(received), repairs)
 
 

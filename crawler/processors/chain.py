@@ -61,7 +61,9 @@ def build_chain(parts: ChainParts) -> Iterator[tuple[str, Processor]]:
     options = order.extract.options(
         robot=order.agent.token,
         nofollow_links=order.robots.nofollow_links,
-        page_queries=bool(parts.frontier.core.made),  # an older job keeps the URLs that it has until its next round
+        page_queries=bool(
+            parts.frontier.core.first_format
+        ),  # an older job keeps the URLs that it has until its next round
     )
     directives = directives_for(order.agent.token, parts.clock) if order.robots.meta else None
     sitemaps = ScheduleSitemaps(candidates, parts.frontier, on_scheduled)

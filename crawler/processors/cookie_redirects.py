@@ -27,6 +27,9 @@ class _Asked(NamedTuple):
     repeats: int = 0  #: how often it was scheduled once more
 
 
+_NEVER = _Asked()
+
+
 @dataclass(slots=True)
 class RepeatForCookies:
     """Schedules the target of a redirect once more if it redirected itself, and would now be asked with a new cookie value.
@@ -79,9 +82,6 @@ class RepeatForCookies:
         while len(self._asked) > MAX_KEPT or self._kept_chars > MAX_KEPT_CHARS:
             url, old = self._asked.popitem(last=False)
             self._kept_chars -= len(url) + len(old.cookies)
-
-
-_NEVER = _Asked()
 
 
 def _values(cookies: str) -> set[str]:

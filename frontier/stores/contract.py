@@ -321,7 +321,7 @@ class Opening:
     epoch: int = 1  #: how often it was opened; every write of this owner checks it
     server_s: float | None = None  #: the server's time, if workers of several machines share the store
     identity: str = ""  #: a name of the store that its copies have, too; empty: it has none
-    made: str = ""  #: the format in which the store was made, whatever it was converted to; empty: before this was kept
+    first_format: str = ""  #: in which the store was made, whatever it was converted to; empty: before this was kept
     history: str = ""  #: a name of this opening that no other one has; empty: the store names none
     #: Earlier openings that this state of the store comes from, by name: the number of the last batch of each.
     earlier: Mapping[str, int] = field(default_factory=dict)

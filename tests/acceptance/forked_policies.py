@@ -16,7 +16,8 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import IO, NoReturn
 
-from anabranch.crawler.lab.policies import compare, crawling
+from anabranch.crawler import runtime
+from anabranch.crawler.lab.policies import crawling
 
 
 class _Forked:
@@ -32,6 +33,7 @@ class _Forked:
         if self.pid == 0:
             _crawl(command[-2:], (its, os.open(os.devnull, os.O_WRONLY), stderr.fileno()), pass_fds, env)
         os.close(its)
+        self.stdout = None
         self.stdin = os.fdopen(ours, "wb", 0)
 
     def poll(self) -> int | None:
@@ -71,7 +73,7 @@ def _crawl(arguments: Sequence[str], streams: Sequence[int], kept: Sequence[int]
 
 
 if __name__ == "__main__":
-    compare.subprocess = SimpleNamespace(  # type: ignore[assignment]
+    runtime.subprocess = SimpleNamespace(  # type: ignore[assignment]
         Popen=_Forked, PIPE=subprocess.PIPE, DEVNULL=subprocess.DEVNULL
     )
     runpy.run_module("anabranch", run_name="__main__", alter_sys=True)

@@ -14,7 +14,15 @@ import pytest
 
 import anabranch
 from anabranch.crawler.outcomes.errors import ExitCode, OrderError
-from anabranch.crawler.runtime import GIVE_BACK_BYTES, LoopName, _is_glibc, child_command, loop_factory, uninterrupted
+from anabranch.crawler.runtime import (
+    GIVE_BACK_BYTES,
+    LoopName,
+    _is_glibc,
+    child_command,
+    child_process,
+    loop_factory,
+    uninterrupted,
+)
 from anabranch.extras import install_command
 
 
@@ -172,3 +180,13 @@ def test_outside_the_main_thread_no_signal_is_held_back() -> None:
     thread.start()
     thread.join()
     assert done == [True]
+
+
+def test_a_child_that_still_runs_is_killed_at_the_end() -> None:
+    """Also if the block fails; its pipes are closed."""
+    program = "sys.stdin.read()"
+    with pytest.raises(KeyboardInterrupt), child_process(child_command(program), stdin=subprocess.PIPE) as process:
+        raise KeyboardInterrupt
+    assert process.returncode == -signal.SIGKILL
+    assert process.stdin is not None
+    assert process.stdin.closed

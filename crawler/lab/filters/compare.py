@@ -8,17 +8,15 @@ batches. A page's links count once. Every filter gets the same ones, whatever it
 from __future__ import annotations
 
 import json
-import os
-import signal
 import subprocess
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack
 from dataclasses import asdict, dataclass
 from itertools import islice
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import IO, Any
+from typing import Any
 
 import numpy as np
 
@@ -38,7 +36,7 @@ from anabranch.crawler.lab.web.model import Web, WebOptions
 from anabranch.crawler.lab.web.replay import replayed_file
 from anabranch.crawler.lab.web.shape import make_web, require_sound
 from anabranch.crawler.outcomes.errors import CrawlerError, DiskFull, ExitCode, UsageError
-from anabranch.crawler.runtime import child_command, uninterrupted
+from anabranch.crawler.runtime import child_command, child_process
 from anabranch.dedup.keys import IntArray
 
 #: URLs of a list that are asked for at a time, as if a page had so many links.
@@ -197,8 +195,12 @@ def _measured(name: str, folder: Path, links: Links, size: FilterSize, on_point:
         own = Path(place)
         (own / LINKS).symlink_to(folder / LINKS)
         arguments = (name, place, str(len(links.numbers)), json.dumps(asdict(size)))
-        with _started(child_command(_PROGRAM, *arguments), own / _LOG_FILE) as (process, lines):
-            for line in lines:
+        with ExitStack() as ends:
+            with (own / _LOG_FILE).open("wb") as log:
+                streams = {"stdin": subprocess.DEVNULL, "stdout": subprocess.PIPE, "stderr": log}
+                process = ends.enter_context(child_process(child_command(_PROGRAM, *arguments), **streams))
+            assert process.stdout is not None
+            for line in process.stdout:
                 value: Any = json.loads(line)
                 if isinstance(value, list):
                     points.append(FilterPoint(*value))
@@ -221,25 +223,6 @@ def _measured(name: str, folder: Path, links: Links, size: FilterSize, on_point:
         lambda number: links.urls[number].decode("utf-8", "backslashreplace"),
     )
     return FilterRun(name=name, points=tuple(points), dropped=dropped, losses=losses, ending=ending)
-
-
-@contextmanager
-def _started(command: Sequence[str], log: Path) -> Iterator[tuple[subprocess.Popen[bytes], IO[bytes]]]:
-    """The process and its output. It is in its own session, so Ctrl-C reaches the command, which then ends it."""
-    process: subprocess.Popen[bytes] | None = None
-    try:
-        with log.open("wb") as errors, uninterrupted():
-            process = subprocess.Popen(  # noqa: S603 - this program
-                command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=errors, start_new_session=True
-            )
-        assert process.stdout is not None
-        yield process, process.stdout
-    finally:
-        if process is not None and process.stdout is not None:
-            if process.poll() is None:
-                os.killpg(process.pid, signal.SIGKILL)
-                process.wait()
-            process.stdout.close()
 
 
 def _last_line(log: Path) -> str:

@@ -10,11 +10,10 @@ import json
 import os
 import select
 import shutil
-import signal
 import subprocess
 import tempfile
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -50,7 +49,7 @@ from anabranch.crawler.lab.web.miniweb import Served, serving
 from anabranch.crawler.lab.web.model import WebOptions
 from anabranch.crawler.order.order import ENVIRONMENT, CrawlOrder, dump_order
 from anabranch.crawler.outcomes.errors import CrawlerError, DiskFull, ExitCode
-from anabranch.crawler.runtime import child_command, uninterrupted
+from anabranch.crawler.runtime import child_command, child_process
 
 NAME = "policies"
 
@@ -243,27 +242,19 @@ def _new_folder() -> Iterator[Path]:
 def _started(folder: Path) -> Iterator[tuple[subprocess.Popen[bytes], IO[bytes]]]:
     """The process and its output. It is in its own session, so Ctrl-C reaches the command, which then ends it."""
     read, write = os.pipe()
-    with os.fdopen(read, "rb", buffering=0) as stream:
-        process: subprocess.Popen[bytes] | None = None
-        try:
-            with os.fdopen(write, "wb") as theirs, (folder / _LOG_FILE).open("wb") as log, uninterrupted():
-                process = subprocess.Popen(  # noqa: S603 - this program
+    with os.fdopen(read, "rb", buffering=0) as stream, ExitStack() as ends:
+        with os.fdopen(write, "wb") as theirs, (folder / _LOG_FILE).open("wb") as log:
+            process = ends.enter_context(
+                child_process(
                     child_command(_PROGRAM, str(folder), str(write)),
                     stdin=subprocess.PIPE,
                     stdout=subprocess.DEVNULL,
                     stderr=log,
                     pass_fds=[theirs.fileno()],
                     env={name: value for name, value in os.environ.items() if not name.startswith(ENVIRONMENT)},
-                    start_new_session=True,
                 )
-            yield process, stream
-        finally:
-            if process is not None and process.stdin is not None:
-                if process.poll() is None:
-                    # Its helpers, in sessions of their own, end by themselves when it has ended.
-                    os.killpg(process.pid, signal.SIGKILL)
-                    process.wait()
-                process.stdin.close()
+            )
+        yield process, stream  # its helpers, in sessions of their own, end by themselves when it has ended
 
 
 def _lines(stream: IO[bytes], web: Served | None) -> Iterator[bytes]:

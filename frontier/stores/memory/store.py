@@ -125,7 +125,7 @@ class MemoryStore:
         self._answers = []
         self._epoch += 1
         return Opening(
-            clean=was_clean, counters=self.counters(), notes=dict(self._notes), epoch=self._epoch, made="memory"
+            clean=was_clean, counters=self.counters(), notes=dict(self._notes), epoch=self._epoch, first_format="memory"
         )
 
     def write(self, batch: Batch) -> None:

@@ -258,7 +258,7 @@ def open_tables(connection: Connection, place: str, identity: Mapping[str, str],
         notes={name.removeprefix(NOTE): value for name, value in facts.items() if name.startswith(NOTE)},
         epoch=epoch,
         identity=named,
-        made=facts.get(MADE, ""),
+        first_format=facts.get(MADE, ""),
         history=history,
         earlier=earlier,
     )

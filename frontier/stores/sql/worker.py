@@ -212,7 +212,7 @@ class ShareWorker:
             epoch=self.epoch,
             server_s=server_s,
             identity=named,
-            made=facts.get(schema.MADE, ""),
+            first_format=facts.get(schema.MADE, ""),
             history=history,
             earlier=histories,
         )

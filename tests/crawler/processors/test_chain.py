@@ -38,7 +38,7 @@ def chain(*, is_archived: bool = False, is_similar: bool = False, **sections: An
         lookup=None,
         record_robots=None,
         set_delay=None,
-        core=SimpleNamespace(made="7"),
+        core=SimpleNamespace(first_format="7"),
     )
     unused: Any = None
     admission = UrlAdmission(

@@ -13,7 +13,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from anabranch.crawler.lab.filters import compare
+from anabranch.crawler import runtime
 from anabranch.crawler.lab.filters.asking import ANSWERS, LINKS, POINTS, measured, pages_in
 from anabranch.crawler.lab.filters.compare import FilterOptions, batches, check, pages_of, run
 from anabranch.crawler.lab.filters.compare_report import (
@@ -204,7 +204,7 @@ def test_only_new_urls_are_marked_and_a_filter_is_synced_on_the_way(tmp_path: Pa
 @pytest.fixture
 def _forked(monkeypatch: pytest.MonkeyPatch) -> None:
     """The process of each filter is forked: a fresh one spends most of its time on imports."""
-    monkeypatch.setattr(compare, "subprocess", Children(("anabranch.crawler.lab.filters.asking", "rbloom")))
+    monkeypatch.setattr(runtime, "subprocess", Children(("anabranch.crawler.lab.filters.asking", "rbloom")))
 
 
 def test_a_filter_that_is_too_small_loses_urls_and_an_exact_one_none() -> None:

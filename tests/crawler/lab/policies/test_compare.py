@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 import pytest
 
-from anabranch.crawler.lab.policies import compare
+from anabranch.crawler import runtime
 from anabranch.crawler.lab.policies.compare import _PROGRAM, CrawlEnding, _new_folder, _Progress, result_of, run_once
 from anabranch.crawler.lab.policies.options import PolicyOptions, order_for, rule_of
 from anabranch.crawler.lab.policies.series import Balance, Busy, RunResult, Sample
@@ -99,7 +99,7 @@ CRAWLING = ("anabranch.crawler.lab.policies.crawling",)
 def crawls(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     """The processes of this test's crawls, which are forked."""
     children = Children(CRAWLING)
-    monkeypatch.setattr(compare, "subprocess", children)
+    monkeypatch.setattr(runtime, "subprocess", children)
     return children.started
 
 

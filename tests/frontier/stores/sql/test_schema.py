@@ -48,7 +48,7 @@ def test_a_new_file_is_empty_and_clean(path: Path) -> None:
     """The first owner has epoch 1."""
     with crawl(path) as store:
         names = {
-            "made": schema.FORMAT,
+            "first_format": schema.FORMAT,
             "identity": store.opening.identity,
             "history": store.opening.history,
         }
