@@ -34,7 +34,7 @@ async def slow_web():
 
 @on_one_loop
 async def endless_web():
-    """The same, so slow that a crawl goes on until it is stopped."""
+    """The same, so slow that a crawl goes on until it is stopped, or the web becomes quick."""
     async with SmallWeb(delay_s=1.0) as web:
         yield web
 
@@ -108,13 +108,14 @@ async def test_two_windows_steer_one_crawl(tmp_path, console, browser, window, e
     assert actions == ["create", "pause", "resume", "stop", "start"]
 
 
-async def test_a_crawl_that_is_killed_is_seen_and_started_again(tmp_path, console, window, slow_web):
+async def test_a_crawl_that_is_killed_is_seen_and_started_again(tmp_path, console, window, endless_web):
     """SIGKILL while it is watched: the page says that it is stopped, and Start goes on to the end."""
-    await make(console, window, "killed", SEED, order_of(tmp_path, slow_web))
+    await make(console, window, "killed", SEED, order_of(tmp_path, endless_web))
     await expect(state(window)).to_have_text("running")
     (pid,) = console.crawls()  # those of other tests have ended
     os.kill(pid, signal.SIGKILL)
     await expect(state(window)).to_have_text("stopped")
+    endless_web.delay_s = 0.0
     await window.get_by_role("button", name="Start", exact=True).click()
     await expect(state(window)).to_have_text("finished")
 
