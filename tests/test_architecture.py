@@ -20,6 +20,7 @@ import pytest
 from scripts.budgets import ROOMS, Source, blocks, definitions, excesses, measure, source, sources, walk
 from scripts.measures import cycles, folder_cycles, foreign_assignments, median_lines, repeated_classes
 from tests.patience import HANG_S
+from tests.rows import each_row
 
 CLONE = Path(__file__).resolve().parent.parent
 
@@ -287,7 +288,7 @@ def test_rooms_import_only_along_the_arrows(rooms: list[Source]) -> None:
     assert_none(forbidden_arrows(rooms))
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("path", "text"),
     [
         ("dedup/smm/store.py", "import anabranch.frontier.frontier"),
@@ -321,7 +322,7 @@ def test_a_library_is_imported_in_its_one_place(rooms: list[Source]) -> None:
     assert_none(misplaced_libraries(rooms))
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("path", "text"),
     [
         ("crawler/run/workers.py", "from aiohttp import ClientSession"),
@@ -413,7 +414,7 @@ def test_the_rooms_have_no_bad_habits(rooms: list[Source]) -> None:
     assert_none(bad_habits(rooms))
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("path", "text"),
     [
         ("crawler/utils.py", ""),

@@ -10,6 +10,7 @@ import pytest
 
 from scripts import budgets
 from scripts.budgets import Measured, complexity, excesses, main, measure, source, sources
+from tests.rows import each_row
 
 
 def measured(text: str, path: str = "dedup/smm/store.py") -> dict[str, Measured]:
@@ -70,7 +71,7 @@ def test_nested_functions_and_methods_are_measured_with_dotted_names() -> None:
     assert set(measured(text)) == {"", "A", "A.B", "A.B.c", "d", "d.e"}
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("signature", "expected"),
     [("", 0), ("self, a, b", 2), ("cls, a", 1), ("a, /, b, *, c", 3), ("*args, **kwargs", 2), ("a, self", 2)],
 )
@@ -79,7 +80,7 @@ def test_all_parameters_but_the_object_itself_count(signature: str, expected: in
     assert measured(f"def f({signature}): pass")["f"].sizes["parameters"] == expected
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("body", "expected"),
     [
         ("pass", 1),
@@ -131,7 +132,7 @@ def test_a_limit_itself_is_allowed(lines: int, above: int) -> None:
     assert len(excesses([function_of(lines)])) == above
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("text", "broken"),
     [
         ("def f(a, b, c, d, e, g, h, i): pass", "8 parameters (limit 7)"),

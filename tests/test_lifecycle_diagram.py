@@ -10,6 +10,7 @@ import pytest
 from anabranch.frontier.scheduling.lifecycle import NEVER, NEXT, Holds, QueueState
 from scripts import lifecycle_diagram
 from scripts.lifecycle_diagram import BOX, INSIDE, OUTSIDE, PAGE, diagram, main, never_table, renewed, steps_table
+from tests.rows import each_row
 
 EMPTY_PAGE = "".join(f"<!-- {name} -->\n<!-- end of {name} -->\n" for name in lifecycle_diagram.PARTS)
 
@@ -56,7 +57,7 @@ def test_every_impossible_step_has_a_line() -> None:
     assert all(why in never_table() for why in NEVER.values())
 
 
-@pytest.mark.parametrize("state", list(QueueState))
+@each_row("state", list(QueueState))
 def test_every_state_has_a_paragraph(state: QueueState) -> None:
     """No state is without its words, with Heritrix's beside them."""
     paragraph = re.search(rf"^\*\*{state.name}\.\*\* .*?(?=\n\n)", PAGE.read_text(), re.MULTILINE | re.DOTALL)

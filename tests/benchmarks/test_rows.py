@@ -6,6 +6,7 @@ import pytest
 
 from scripts.benchmarks.calibration import REFERENCE_ROUNDS
 from scripts.benchmarks.rows import Judged, Row, Setting
+from tests.rows import each_row
 
 
 def judged(
@@ -26,7 +27,7 @@ def test_a_fast_machine_earns_nothing() -> None:
     assert judged(200.0, "URLs/s", 200.0, speed=2.0).verdict == "falls short"
 
 
-@pytest.mark.parametrize("unit", ["ms", "s", "bytes", "x", ""])
+@each_row("unit", ["ms", "s", "bytes", "x", ""])
 def test_only_rates_are_scaled(unit: str) -> None:
     """Times, sizes, ratios and shares are judged as measured."""
     assert judged(7.0, unit, None, speed=0.5).scaled == 7.0

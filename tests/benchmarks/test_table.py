@@ -7,6 +7,7 @@ import pytest
 from scripts.benchmarks.calibration import REFERENCE_ROUNDS
 from scripts.benchmarks.rows import Judged, Row
 from scripts.benchmarks.table import Run, amount, json_of, text_of
+from tests.rows import each_row
 
 FAST = Row(name="fast", what="keys asked", measured=1_234_567.8, unit="URLs/s", target=1_000_000.0, note="18 leaves")
 LATE = Row(name="late", what="one call", measured=12.34, unit="ms", target=10.0, is_bound=True)
@@ -69,7 +70,7 @@ def test_json_has_every_figure_unrounded() -> None:
     assert told["machine"].keys() >= {"cores", "cpu", "python", "numpy"}
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("value", "unit", "shown"),
     [
         (None, "URLs/s", ""),

@@ -5,11 +5,12 @@ import pytest
 from anabranch.crawler.outcomes.failures import ConnectFailed, RobotsUnavailable
 from anabranch.crawler.visit import ChainDecision
 from tests.crawler.builder import END_S, START_S, response, visit
+from tests.rows import each_row
 
 TIMED = ConnectFailed("refused").timed(START_S, END_S)
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("left", "status"),
     [
         ({}, 0),

@@ -7,6 +7,7 @@ import pytest
 
 from anabranch.dedup.errors import BadParameters
 from anabranch.dedup.userfunctions import imported
+from tests.rows import each_row
 
 
 def test_a_function_is_imported_by_its_name() -> None:
@@ -14,7 +15,7 @@ def test_a_function_is_imported_by_its_name() -> None:
     assert imported("os.path:basename", "feature", ())("a/b") == "b"
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("name", "message"),
     [
         ("basename", "thing 'basename' is unknown; give package.module:function or one, two"),

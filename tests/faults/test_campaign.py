@@ -13,6 +13,7 @@ from tests.faults import campaign, shim
 from tests.faults.cases import FAULTS, KINDS, Case, Part, Result, Results, all_cases, table
 from tests.faults.shim import Call
 from tests.faults.verdicts import problems_of
+from tests.rows import each_row
 
 needs_compiler = pytest.mark.skipif(shim.COMPILER is None, reason="needs cc")
 #: The sample: a hundredth of all cases, about 55, each with two crawls.
@@ -132,7 +133,7 @@ JOB = Path("/job")
 WRITE = Call(1, "w", "/job/logs/crawl.log", True)
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("case", "code", "err", "problem"),
     [
         ("ENOSPC", 3, "anabranch: /job/logs/crawl.log: no space left on device; free some", None),

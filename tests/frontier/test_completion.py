@@ -28,6 +28,7 @@ from anabranch.frontier.scheduling.queues import Lane, WorkQueue
 from anabranch.frontier.scheduling.readylist import GateHeap, ReadyList
 from anabranch.frontier.stores.contract import Standing
 from tests.frontier.builder import HASTE, START_S, CountingStore, Rig, build, candidates, pages, row
+from tests.rows import each_row
 
 
 def hand_out(leases: Leases, ordinal: int = 7, now_s: float = 12.5, via: str | None = "http://a.test/") -> Lease:
@@ -211,7 +212,7 @@ def test_a_paused_queue_stays_paused_whatever_a_lease_says() -> None:
 # Budgets
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("kind", "paid"),
     [
         (OutcomeKind.DONE, 1),
@@ -442,7 +443,7 @@ def after_a_429() -> tuple[Rig, Lease]:
     return rig, lease
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("kind", "status", "left"),
     [
         (OutcomeKind.DONE, 200, 0),
@@ -475,7 +476,7 @@ def test_a_lease_that_was_lost_takes_no_trouble_back() -> None:
 NOW_S = 1_700_000_000.0  # Tue, 14 Nov 2023 22:13:20 GMT
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("value", "asked_s"),
     [
         ("120", 120.0),
@@ -501,7 +502,7 @@ def test_what_a_host_asks_for_is_told_uncut(value: str, asked_s: float) -> None:
     assert asked_rest_s(value, NOW_S) == asked_s
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("status", "retry_after", "told"),
     [
         (200, "", (HostTrouble.NONE, 0.0)),

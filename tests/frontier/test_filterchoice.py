@@ -16,6 +16,7 @@ from anabranch.frontier.filterchoice import checked_choice, filter_choice
 from anabranch.frontier.order import FrontierOrder
 from anabranch.frontier.records import NEW, SEEN
 from tests.frontier.builder import candidates
+from tests.rows import each_row
 
 ORDER = FrontierOrder(policy="host", uniq=UniqParameters(levels=(1, 1), expected=1000, leaf_bits=1 << 14))
 URLS = [f"http://a.test/{number}" for number in range(50)]
@@ -68,7 +69,7 @@ def failing(folder: Path) -> LinesFilter:
     raise ValueError(f"no room\nin {folder.name}")
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("settings", "choice"),
     [
         ({}, UniqParameters()),
@@ -89,7 +90,7 @@ def test_the_names_of_an_order_make_the_choice(settings: dict[str, Any], choice:
     assert filter_choice(settings) == choice
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("uniq", "words"),
     [
         ("similar", "is a stage in front of a filter"),

@@ -44,6 +44,7 @@ from tests.frontier.builder import (
     candidates,
     pages,
 )
+from tests.rows import each_row
 
 URL = "http://a.test/"
 
@@ -275,7 +276,7 @@ USUAL: dict[str, Any] = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize(
+@each_row(
     "wrong",
     [{side: number} for side in ("start_s", "end_s") for number in (float("nan"), float("inf"), float("-inf"))]
     + [{"status": 1 << 63}, {"status": -(1 << 63) - 1}, {"status": 200.5}, {"kind": "done"}]

@@ -8,9 +8,10 @@ from anabranch.frontier.policies.assignment import PolitenessScope
 from anabranch.frontier.policies.budgets import Budgets
 from anabranch.frontier.policies.groups import GroupRule
 from anabranch.frontier.scheduling.gates import Backoff, Politeness
+from tests.rows import each_row
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("order", "message"),
     [
         ({"politeness": Politeness(min_delay_s=-1.0)}, "not negative"),
@@ -52,7 +53,7 @@ def test_a_group_of_queues_is_refused(group: GroupRule) -> None:
     check_numbers(FrontierOrder(group=group))
 
 
-@pytest.mark.parametrize(
+@each_row(
     "order",
     [
         {},

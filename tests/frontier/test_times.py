@@ -22,6 +22,7 @@ from anabranch.frontier.times import (
     rate_words,
     steady_clock,
 )
+from tests.rows import each_row
 
 HOUR_S = 3600.0
 START_S = 1_000_000.0
@@ -109,7 +110,7 @@ def zone(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Ite
     time.tzset()
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("seconds", "words"),
     [
         (0, "0ms"),
@@ -145,7 +146,7 @@ def test_a_time_beyond_the_calendar_is_never(at_s: float) -> None:
     assert clock_words(at_s, NOW_S) == "never"
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("rate", "words"),
     [
         (2.5, "2.5 URLs a second"),

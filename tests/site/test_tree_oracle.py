@@ -6,12 +6,13 @@ from pathlib import Path
 
 import pytest
 
+from tests.rows import each_row
 from tests.site.tree_oracle import css_urls, srcset_urls, tree_and_requisites
 
 BASE = "http://h.test:81/docs/"
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("text", "urls"),
     [
         ("a { background: url(a.png) }", ["a.png"]),

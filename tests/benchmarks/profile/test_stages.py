@@ -14,13 +14,14 @@ from scripts.benchmarks.profile.measured import rows, stages_us
 from scripts.benchmarks.profile.sampled import Sampler
 from scripts.benchmarks.profile.stages import STAGES, stage_of
 from scripts.benchmarks.site.tally import Tally
+from tests.rows import each_row
 
 REPOSITORY = Path(__file__).resolve().parents[3]
 ASYNCIO = "/usr/lib/python3.11/asyncio/"
 OUTER = [(f"{ASYNCIO}base_events.py", "run_forever"), (f"{ASYNCIO}runners.py", "run"), ("/crawler/cli/crawl.py", "run")]
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("stack", "stage"),
     [
         ([("/crawler/urls/parsing.py", "parse"), ("/crawler/processors/candidates.py", "f"), *OUTER], "resolve"),

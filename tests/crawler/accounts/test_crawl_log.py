@@ -28,6 +28,7 @@ from anabranch.crawler.accounts.crawl_log import (
 from anabranch.crawler.archive.records import RecordLocation
 from anabranch.crawler.extract.links import Link
 from anabranch.crawler.outcomes.userfunctions import KEY, RULE, UserFunctionFailed
+from tests.rows import each_row
 
 #: 2026-11-20 11:22:33.456 UTC
 AT_S = 1795173753.456
@@ -148,8 +149,8 @@ def test_whatever_the_facts_a_line_has_twelve_fields_and_one_newline(entry: Craw
 PLACE = RecordLocation("a-00000.warc.gz", 0)
 
 
-@pytest.mark.parametrize("mime", ["text/html", "{", '{"a":1}', ""])
-@pytest.mark.parametrize("extra", [{}, {"contentSize": 9}])
+@each_row("mime", ["text/html", "{", '{"a":1}', ""])
+@each_row("extra", [{}, {"contentSize": 9}])
 def test_the_thirteenth_field_tells_where_the_record_stands(mime: str, extra: dict[str, str | int]) -> None:
     """Whatever a server sends, nothing else of the line changes; an offset of 0 is one."""
     entry = CrawlLogEntry(logged_s=0.0, status=200, url="http://a.test/{", worker=1, mime=mime, extra=extra)
@@ -277,7 +278,7 @@ def test_nothing_in_a_page_line_is_obeyed_by_a_terminal() -> None:
     assert json.loads(line)["via"] == odd
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("noted", "notes"),
     [
         (VisitNotes(), ()),
@@ -418,7 +419,7 @@ def test_the_thirteenth_field_is_one_word_of_json() -> None:
     assert json.loads(fields[12]) == {"warcFilename": "a b\x7f\u2028.warc"}
 
 
-@pytest.mark.parametrize(
+@each_row(
     "line",
     [
         b"",

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import pytest
-
 from anabranch.crawler.accounts.crawl_log import CrawlLogEntry
 from anabranch.crawler.accounts.totals import (
     BYTES_FETCHED,
@@ -17,6 +15,7 @@ from anabranch.crawler.accounts.totals import (
     counts_of,
     host_counted,
 )
+from tests.rows import each_row
 
 
 def entry(status=200, *, size=10, url="http://a.test/x", mime="text/html", **more):
@@ -32,7 +31,7 @@ def counted(*entries) -> Additions:
     return additions
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("line", "totals"),
     [
         (entry(), Totals(urls=1, bytes=10, novel_urls=1, novel_bytes=10)),
@@ -80,7 +79,7 @@ def test_types_statuses_and_sources_are_counted() -> None:
     assert additions.sources == {("http://s.test/", "a.test"): 1, ("-", "b.test"): 1}
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("line", "counter", "number"),
     [
         (entry(-5003), ("preselect", "out of scope or over a limit"), 1),

@@ -24,6 +24,7 @@ from anabranch.crawler.archive.cdxj import (
     whole_members,
     write_sorted,
 )
+from tests.rows import each_row
 
 
 @given(
@@ -90,7 +91,7 @@ LINE = IndexLine(
 )
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("url", "key"),
     [  # what `surt` 0.3.1 says, which pywb asks
         ("https://www.example.com/A/?b=2&a=1", "com,example)/a?a=1&b=2"),
@@ -153,7 +154,7 @@ def test_types_are_never_empty(mime: str, is_revisit: bool, shown: str) -> None:
     assert json.loads(line.split(b" ", 2)[2])["mime"] == shown
 
 
-@pytest.mark.parametrize(
+@each_row(
     "line", [b"", b"\n", bytes(50), b"a b\n", b"a b {}\n", b'a b {"offset":"x"}\n', LINE.to_bytes()[:-1], b"a b [1]\n"]
 )
 def test_what_is_no_whole_line_has_no_place(line: bytes) -> None:

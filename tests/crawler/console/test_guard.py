@@ -3,6 +3,7 @@
 import pytest
 
 from anabranch.crawler.console.guard import HostGuard, allowed_hosts, remote_address
+from tests.rows import each_row
 
 HOSTS = allowed_hosts("127.0.0.1", 8700, ["Crawls.example.org"])
 
@@ -102,7 +103,7 @@ FORWARDED = [
 ]
 
 
-@pytest.mark.parametrize(("host", "forwarded", "address"), FORWARDED)
+@each_row(("host", "forwarded", "address"), FORWARDED)
 def test_the_address_is_the_proxy_s_word_behind_a_named_proxy_alone(host, forwarded, address):
     """The last one that is forwarded; of IPv6 a network, because whoever has one address has all of it."""
     headers = [(b"host", host.encode()), *((b"x-forwarded-for", text.encode()) for text in forwarded)]

@@ -15,6 +15,7 @@ from anabranch.crawler.order.fetch import SiteEntry
 from anabranch.crawler.order.frontier import OverrideEntry
 from anabranch.crawler.order.order import CrawlOrder
 from anabranch.crawler.outcomes.errors import OrderError, UsageError
+from tests.rows import each_row
 
 
 def test_counters_of_several_workers_do_not_fall_when_one_leaves(tmp_path, monkeypatch) -> None:
@@ -48,7 +49,7 @@ KEYS = [
 UNSAFE_TYPES = ("pathlib", "user_function", "user_folder")
 
 
-@pytest.mark.parametrize(("section", "key"), KEYS)
+@each_row(("section", "key"), KEYS)
 def test_only_allowed_keys_may_be_set(section, key):
     """A new key is refused until somebody allows it; what is allowed has no type that names code or a file."""
     order, changed = CrawlOrder(), "another value"

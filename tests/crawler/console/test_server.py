@@ -14,6 +14,7 @@ from anabranch.crawler.console.server import ConsoleOptions, _config, checked_ad
 from anabranch.crawler.outcomes.errors import CrawlerError, UsageError
 from tests.crawler.console.sockets import taken_port
 from tests.patience import HANG_S
+from tests.rows import each_row
 
 
 def no_app(*_: object) -> FastAPI:
@@ -40,7 +41,7 @@ def test_other_addresses_need_tls_or_a_proxy_that_has_it(listen, tmp_path):
     assert checked_address(options(listen, hosts=["crawls.example.org"]))
 
 
-@pytest.mark.parametrize("listen", ["127.0.0.1", "::1", "localhost:8700", "", "127.0.0.1:0", "127.0.0.1:65536"])
+@each_row("listen", ["127.0.0.1", "::1", "localhost:8700", "", "127.0.0.1:0", "127.0.0.1:65536"])
 def test_an_address_is_an_ip_with_a_port(listen):
     """The line names the option."""
     with pytest.raises(UsageError, match="--listen "):

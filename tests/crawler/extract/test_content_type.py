@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import pytest
-
 from anabranch.crawler.extract.content_type import DocumentKind, kind_named, kind_sniffed
+from tests.rows import each_row
 
 HTML, CSS, SCRIPT, JSON, XML, TEXT, GZIP = DocumentKind
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("essence", "kind"),
     [
         ("text/html", HTML),
@@ -37,7 +36,7 @@ def test_a_named_type_has_its_reader(essence, kind) -> None:
     assert kind_named(essence) is kind
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("start", "kind"),
     [
         (b"<!doctype html>", HTML),
@@ -70,7 +69,7 @@ def test_what_has_no_type_is_sniffed_as_the_standard_says(start, kind) -> None:
     assert kind_sniffed(start, may_be_script=False) in (TEXT, None)
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("start", "path", "kind"),
     [
         (b"a{background:url(x)}", "/d", CSS),

@@ -12,13 +12,14 @@ from hypothesis import strategies as st
 from tinycss2.ast import Node
 
 from anabranch.crawler.extract.css_js import css_links, manifest_links, speculative_links
+from tests.rows import each_row
 
 
 def css_urls(text: str) -> list[str]:
     return [url for url, _, _ in css_links(text)]
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("text", "expected"),
     [
         ("a{b:url(x.png)}", ["x.png"]),
@@ -60,7 +61,7 @@ def test_what_is_a_link(text, expected) -> None:
     assert css_urls(text) == expected
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("bad", "expected"),
     [
         ("url(it's.png)", []),
@@ -208,7 +209,7 @@ def script_urls(text: str) -> list[str]:
     return [url for url, hop, context in speculative_links(text) if (hop, context) == ("X", "script")]
 
 
-@pytest.mark.parametrize(
+@each_row(
     "url",
     ["http://b.test/x", "https://b.test", "//b.test/x", "/x", "./x", "../x", "x.html", "a/b.json?c", "img/x.PNG#y"],
 )
@@ -217,7 +218,7 @@ def test_what_looks_like_a_url_is_one(url) -> None:
     assert script_urls(f"a = '{url}'") == script_urls(f'{{"a":"{url}"}}') == script_urls(f"`{url}`") == [url]
 
 
-@pytest.mark.parametrize(
+@each_row(
     "text",
     ["click", "text/html", "a.b", "some words.html", "/", "//", "x y", "#a", "http://", "/*", "<b>", "1.5", "/^a$/"],
 )
@@ -231,7 +232,7 @@ def test_escapes_of_json_are_undone() -> None:
     assert script_urls(r'{"a": "http:\/\/b.test\/\u0078\x79"}') == ["http://b.test/xy"]
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("text", "expected"),
     [
         (json.dumps({"html": '<a href="http://b.test/x">y</a><img src="/y.png">'}), ["http://b.test/x", "/y.png"]),
@@ -270,7 +271,7 @@ def test_a_long_piece_of_escapes_is_read_a_few_times(piece: str) -> None:
     script_urls(piece * (250_000 // len(piece)))
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("manifest", "expected"),
     [
         ({"icons": [{"src": "/i.png", "sizes": "9x9"}, {"src": "j.png"}]}, [("/i.png", "E"), ("j.png", "E")]),
@@ -293,9 +294,7 @@ def test_a_web_app_manifest_gives_its_icons_and_pages(manifest: object, expected
     assert [(url, hop) for url, hop, _ in manifest_links(json.dumps(manifest))] == expected
 
 
-@pytest.mark.parametrize(
-    "text", ["", "{", "[" * 100_000, '{"icons":' * 100_000, '{"icons": ' + "9" * 9999 + "}", "\0", "x" * 99]
-)
+@each_row("text", ["", "{", "[" * 100_000, '{"icons":' * 100_000, '{"icons": ' + "9" * 9999 + "}", "\0", "x" * 99])
 def test_what_is_no_json_is_no_manifest(text: str) -> None:
     """Neither is JSON that is nested without end."""
     assert list(manifest_links(text)) == []

@@ -23,6 +23,7 @@ from anabranch.crawler.extract.encoding import (
 from anabranch.crawler.extract.html import read_html
 from anabranch.crawler.extract.links import ExtractOptions
 from anabranch.crawler.urls.parsing import MAX_URL_CHARS, canonical
+from tests.rows import each_row
 
 HTML = "text/html"
 ENCODINGS = sorted(set(LABELS.values()))
@@ -76,14 +77,14 @@ def test_there_is_a_sample_of_each_encoding_of_the_standard() -> None:
     assert (list(SAMPLES), len(LABELS)) == (ENCODINGS, 228)
 
 
-@pytest.mark.parametrize("encoding", ENCODINGS)
+@each_row("encoding", ENCODINGS)
 def test_bytes_are_read_as_the_standard_says(encoding: str) -> None:
     """Also where Python's codec of that name differs: control characters, the euro sign, Ukrainian letters, all of GB18030."""
     text, data = SAMPLES[encoding]
     assert decode(bytes.fromhex(data), encoding) == text
 
 
-@pytest.mark.parametrize("label", [*LABELS, "UTF8", " utf-8 ", "ISO-8859-1\n"])
+@each_row("label", [*LABELS, "UTF8", " utf-8 ", "ISO-8859-1\n"])
 def test_every_label_names_its_encoding(label: str) -> None:
     """In any case, in the header and in `meta`; UTF-16 is believed to a header only."""
     encoding = encoding_of_label(label)
@@ -93,7 +94,7 @@ def test_every_label_names_its_encoding(label: str) -> None:
     assert html_in_utf8(f"<meta charset='{label.strip()}'><p>x".encode(), HTML).encoding == inside
 
 
-@pytest.mark.parametrize("label", ["utf-7", "utf-32", "cp437", "rot13", "idna", "undefined", "unicode_escape", "x", ""])
+@each_row("label", ["utf-7", "utf-32", "cp437", "rot13", "idna", "undefined", "unicode_escape", "x", ""])
 def test_what_is_no_label_of_the_standard_is_none(label: str) -> None:
     """Python knows many more, some of them dangerous."""
     assert encoding_of_label(label) is None
@@ -102,7 +103,7 @@ def test_what_is_no_label_of_the_standard_is_none(label: str) -> None:
 RUSSIAN = "<p>Привет, мир! Это обычная страница на русском языке."
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("body", "content_type", "encoding"),
     [
         (b"\xef\xbb\xbf<p>", "text/html; charset=gbk", "utf-8"),
@@ -129,7 +130,7 @@ def test_the_first_declaration_counts(body: bytes, content_type: str, encoding: 
     assert (read.encoding, read.notes) == (encoding, ())
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("body", "encoding"),
     [
         (b"<meta charset><meta charset = ><meta charset=><meta charset='koi8-r'>", "koi8-r"),
@@ -148,7 +149,7 @@ def test_the_first_meta_with_a_label_counts(body: bytes, encoding: str) -> None:
     assert html_in_utf8(body, HTML).encoding == encoding
 
 
-@pytest.mark.parametrize(
+@each_row(
     "piece",
     [
         b"<meta ",
@@ -165,7 +166,7 @@ def test_the_first_meta_with_a_label_counts(body: bytes, encoding: str) -> None:
         b"<meta a",
     ],
 )
-@pytest.mark.parametrize("start", [b"charset", b" " * 2000 + b"<meta charset=", b"<?xml encoding="])
+@each_row("start", [b"charset", b" " * 2000 + b"<meta charset=", b"<?xml encoding="])
 def test_a_declaration_is_searched_once(start: bytes, piece: bytes) -> None:
     """No byte is looked at from each before it (else this test does not end)."""
     body = start + piece * (64 * 1024 // len(piece))
@@ -174,7 +175,7 @@ def test_a_declaration_is_searched_once(start: bytes, piece: bytes) -> None:
     assert css_as_text(body, "text/css")
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("text", "codec", "encoding", "top_domain"),
     [
         ("<a href=café.html>déjà vu</a>", "cp1252", "windows-1252", ""),
@@ -227,7 +228,7 @@ def test_style_sheets_and_scripts_have_declarations_of_their_own() -> None:
     assert plain_as_text("я".encode("koi8-r"), "text/javascript; charset=koi8-r") == "я"
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("start", "content_type", "codec", "is_known"),
     [
         (b"<a/>", "", "utf-8", True),
@@ -266,7 +267,7 @@ def query(link: str, charset: str) -> str:
     return found[0].url.removeprefix("http://a.test")
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("link", "charset", "expected"),
     [
         ("/s?q=привет", "windows-1251", "/s?q=%EF%F0%E8%E2%E5%F2"),

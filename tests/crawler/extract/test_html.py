@@ -13,6 +13,7 @@ from anabranch.crawler.extract import html
 from anabranch.crawler.extract.html import MOST_TREE_BYTES, parsed, read_html
 from anabranch.crawler.extract.links import NOFOLLOW_MARK, ExtractOptions, Found, Link
 from anabranch.crawler.extract.resolver import LinkResolver
+from tests.rows import each_row
 
 PAGE = "http://a.test/dir/page.html?q=1"
 HTML = "text/html"
@@ -56,7 +57,7 @@ def test_the_tree_of_a_document_is_bounded() -> None:
     assert [node.tag for node in tree.css("title, a")] == ["title"]
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("element", "hop"),
     [
         ("<a href=x>", "L"),
@@ -115,7 +116,7 @@ def test_each_element_gives_its_link(element: str, hop: str) -> None:
     assert links(element) == [("/dir/x", hop)]
 
 
-@pytest.mark.parametrize(
+@each_row(
     "element",
     [
         "<p href=x>",
@@ -137,7 +138,7 @@ def test_other_elements_give_none(element: str) -> None:
     assert links(element) == []
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("rel", "hop"),
     [
         ("icon", "E"),
@@ -213,7 +214,7 @@ class TestOptions:
         """Scripts may mean something else by them."""
         assert contexts("<img src=1 data-src=2>", data_attributes=False) == [("1", "E", "img/@src")]
 
-    @pytest.mark.parametrize(
+    @each_row(
         ("form", "expected"),
         [
             ("<form action=x>", [("x", "S", "form/@action")]),
@@ -258,7 +259,7 @@ class TestRobots:
         assert (page.nofollow, len(page.links)) == (expected, 1)
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("body", "expected"),
     [
         ("<link rel=canonical href=/c>", "http://a.test/c"),
@@ -274,7 +275,7 @@ def test_a_page_may_say_what_its_own_url_is(body, expected) -> None:
 
 
 class TestBase:
-    @pytest.mark.parametrize(
+    @each_row(
         ("base", "expected"),
         [
             ("http://b.test/c/", "http://b.test/c/x"),
@@ -312,7 +313,7 @@ def test_templates_are_read_after_the_document() -> None:
 
 
 class TestInnerDocuments:
-    @pytest.mark.parametrize(
+    @each_row(
         ("body", "expected"),
         [
             ("<iframe srcdoc=\"<a href=1>&lt;img src='2'>\"></iframe>", [("/dir/1", "L"), ("/dir/2", "E")]),
@@ -408,7 +409,7 @@ class TestEncoding:
     LINK = "<a href='/中'>"
     EXPECTED: ClassVar = [("/%E4%B8%AD", "L")]
 
-    @pytest.mark.parametrize("charset", ["utf-8", "GBK", "gb2312", "big5", "Shift_JIS", "euc-jp", "utf-16be", "utf-16"])
+    @each_row("charset", ["utf-8", "GBK", "gb2312", "big5", "Shift_JIS", "euc-jp", "utf-16be", "utf-16"])
     def test_the_header_names_the_encoding(self, charset: str) -> None:
         """Paths are percent-encoded UTF-8 whatever the encoding of the page."""
         codec = "utf-16-le" if charset == "utf-16" else charset
@@ -446,9 +447,7 @@ class TestEncoding:
         """Encoding Standard: 0x80 of a page labelled iso-8859-1 is the euro sign."""
         assert links(b"<a href='/\x80'>", "text/html; charset=ISO-8859-1") == [("/%E2%82%AC", "L")]
 
-    @pytest.mark.parametrize(
-        "label", ["nonsense", "base64", "rot13", "punycode", "idna", "undefined", "\x00", "'", "é" * 9999]
-    )
+    @each_row("label", ["nonsense", "base64", "rot13", "punycode", "idna", "undefined", "\x00", "'", "é" * 9999])
     def test_an_unknown_label_is_passed_over(self, label: str) -> None:
         """A label that names no encoding of the web counts as none, in the header and in `meta`."""
         assert links(self.LINK, f"text/html; charset={label}") == self.EXPECTED
@@ -467,7 +466,7 @@ def test_self_closed_elements_of_xhtml_swallow_nothing() -> None:
     assert links(body) == []
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("body", "expected"),
     [
         (b"", []),
@@ -572,7 +571,7 @@ def test_a_lack_of_memory_is_not_blamed_on_the_page(monkeypatch: pytest.MonkeyPa
         found("<p>")
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("text", "urls"),
     [
         ("/a.jpg, /b.jpg", ["/a.jpg", "/b.jpg"]),
@@ -585,7 +584,7 @@ def test_a_lack_of_memory_is_not_blamed_on_the_page(monkeypatch: pytest.MonkeyPa
         ("/a,b.jpg", ["/a,b.jpg"]),
     ],
 )
-@pytest.mark.parametrize("element", ["<img data-src='{}'>", "<meta property=og:image content='{}'>"])
+@each_row("element", ["<img data-src='{}'>", "<meta property=og:image content='{}'>"])
 def test_a_list_where_one_url_belongs_is_read_as_several(element: str, text: str, urls: list[str]) -> None:
     """None is made up of two, or of a URL and what describes it; commas and spaces of URLs part nothing."""
     assert links(element.format(text)) == [(url, "E") for url in urls]

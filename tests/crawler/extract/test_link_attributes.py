@@ -19,6 +19,7 @@ from anabranch.crawler.extract.link_attributes import (
     srcset_urls,
 )
 from anabranch.crawler.extract.links import ExtractOptions
+from tests.rows import each_row
 
 ROOT = Path(__file__).resolve().parents[3]
 PAGE = "http://a.test/dir/page.html"
@@ -34,7 +35,7 @@ def urls(body: str, **options) -> list[str]:
     return [url for url, _, _ in found(body, **options)]
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("element", "hop", "context"),
     [
         # Of any element
@@ -108,7 +109,7 @@ def test_an_attribute_of_the_table_gives_its_link(element: str, hop: str, contex
     assert [(url.partition("#")[0], *rest) for url, *rest in found(element)] == [("x", hop, context)]
 
 
-@pytest.mark.parametrize(
+@each_row(
     "element",
     [
         "<object classid=x></object>",
@@ -135,7 +136,7 @@ def test_other_attributes_give_none(element: str) -> None:
     assert found(element) == []
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("attribute", "expected"),
     [
         # The common lazy loaders
@@ -229,7 +230,7 @@ def test_candidates_of_an_attribute_are_bounded() -> None:
 
 
 class TestOrder:
-    @pytest.mark.parametrize(
+    @each_row(
         ("text", "expected"),
         [
             ("data-zoom", ("", "data-zoom")),
@@ -277,7 +278,7 @@ class TestOrder:
 
 
 class TestSpeculative:
-    @pytest.mark.parametrize(
+    @each_row(
         ("element", "expected"),
         [
             ("<p onclick=\"location.href='/x'\">", [("@onclick", "/x")]),
@@ -367,7 +368,7 @@ def by_the_letter(text: str) -> list[str]:
                 in_parens = character == "("
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("text", "urls"),
     [
         ("a", ["a"]),

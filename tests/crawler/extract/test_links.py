@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from anabranch.crawler.extract.links import hop_of_rel, refresh_url
+from tests.rows import each_row
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("rel", "hop"),
     [
         ("stylesheet", "E"),
@@ -29,7 +29,7 @@ def test_what_renders_is_embedded_hints_are_nothing_the_rest_leads_on(rel, hop) 
     assert hop_of_rel(rel) == hop
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("text", "url"),
     [
         ("0;url=a", "a"),

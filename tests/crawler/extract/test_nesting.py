@@ -17,6 +17,7 @@ from anabranch.crawler.extract.nesting import (
     is_light,
     tame,
 )
+from tests.rows import each_row
 
 NEEDED = frozenset({b"a", b"frame", b"script", b"img"})
 #: Enough to make a document large, without a tag.
@@ -52,7 +53,7 @@ def test_a_large_honest_document_is_not_touched() -> None:
     assert is_untouched(b"<div><p>one<p>two<ul><li>a<li>b</ul><br><img src=x></div>" * 5000)
 
 
-@pytest.mark.parametrize(
+@each_row(
     "bomb",
     [
         b"<div>" * MANY,
@@ -113,7 +114,7 @@ def test_a_frame_becomes_an_iframe() -> None:
     assert flattened(b"<i>" * MANY + b"<FRAME src=x>") == b"<iframe src=x></iframe>"
 
 
-@pytest.mark.parametrize("rest", [b"<a href='x", b"<a href=x", b"<script>", b"<!-- ", b"<", b'<a href="x">' + b"<a "])
+@each_row("rest", [b"<a href='x", b"<a href=x", b"<script>", b"<!-- ", b"<", b'<a href="x">' + b"<a "])
 def test_a_cut_document_ends_in_peace(rest: bytes) -> None:
     """What the end cuts off is no tag, and text that is never closed reaches to the end."""
     assert b"no" not in whole(TEXT + b"<i>" * MANY + rest + b"<a no")

@@ -21,6 +21,7 @@ from anabranch.crawler.extract.reading import (
     read,
 )
 from anabranch.crawler.fetch.mime import mime_type
+from tests.rows import each_row
 
 HTML, CSS, SCRIPT, JSON, XML, TEXT, GZIP = DocumentKind
 PAGE = b"<!doctype html><a href=x>"
@@ -33,7 +34,7 @@ def links(status=200, **headers):
     return list(header_links(CIMultiDictProxy(named), status))
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("field", "expected"),
     [
         ("</a>; rel=next", [("/a", "L")]),
@@ -94,7 +95,7 @@ def test_no_field_raises(field) -> None:
     assert all(hop in "LE" for _, hop, _ in link_links(field))
 
 
-@pytest.mark.parametrize("piece", ["<a>", "<a>;", '<a>;rel="', ", ", "<", '<x>;a="\\', "<a>;rel=next,"])
+@each_row("piece", ["<a>", "<a>;", '<a>;rel="', ", ", "<", '<x>;a="\\', "<a>;rel=next,"])
 def test_a_long_field_is_read_once(piece) -> None:
     """Its end is never read (else this test does not end)."""
     assert len(list(link_links(piece * 100_000))) < 10_000
@@ -108,7 +109,7 @@ def known(content_type, start, hops="L", url="http://a.test/d", *, may_sniff=Tru
     return kind_of(head, start, options) if may_be_read(essence, options, hops) else None
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("content_type", "start", "hops", "kind"),
     [
         # What is no type is sniffed, as is what servers send for unknown types.
@@ -197,7 +198,7 @@ XML_DECLARED = b"<?xml version='1.0' encoding='utf-8'?>\n"
 XHTML_SPACE = b"http://www.w3.org/1999/xhtml"
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("body", "expected"),
     [
         (b"<html xmlns='%b'><body><img src='/1.png'/></body></html>" % XHTML_SPACE, [("/1.png", "E")]),

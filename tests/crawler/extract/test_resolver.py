@@ -23,6 +23,7 @@ from anabranch.crawler.extract.resolver import (
     urls_of,
 )
 from anabranch.crawler.urls.parsing import canonical
+from tests.rows import each_row
 
 ORIGIN = "http://a.test:81"
 SPELLED_PIECES = st.sampled_from(
@@ -192,7 +193,7 @@ def test_plain_paths_and_names_are_not_parsed(monkeypatch: pytest.MonkeyPatch) -
     assert resolved(LinkResolver(), "http://a.test/1/a", odd) == ["http://parsed.test/"] * len(odd)
 
 
-@pytest.mark.parametrize("link", ["", "?p", "#f", " ?p", "\t", "http:", "HTTPS:?p", "h\nttp:#f"])
+@each_row("link", ["", "?p", "#f", " ?p", "\t", "http:", "HTTPS:?p", "h\nttp:#f"])
 def test_a_link_that_shows_the_whole_base_is_not_remembered(link: str) -> None:
     """Two pages of one directory give it two meanings."""
     resolver = LinkResolver()

@@ -20,6 +20,7 @@ from anabranch.crawler.extract.sitemaps import (
     unpacked,
     xml_document,
 )
+from tests.rows import each_row
 
 URLSET = (
     b'<?xml version="1.0"?><urlset xmlns="http://www.sitemaps.org/schemas/sitemap/0.9" xmlns:xhtml="http://www.w3.org/1999/xhtml">'
@@ -46,7 +47,7 @@ def read(body: bytes, content_type: str = "") -> tuple[list[Reference], tuple[st
     return sitemap_links(xml_document(body, content_type), "http://a.test/dir/map.xml")
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("body", "expected"),
     [
         (URLSET, [("/1?a&b", "M"), ("/de", "M"), ("/2", "M")]),
@@ -71,8 +72,8 @@ def test_what_each_kind_names(body, expected) -> None:
     assert urls(gzip.compress(body[:9]) + gzip.compress(body[9:])) == expected
 
 
-@pytest.mark.parametrize("start", ["\n", "\ufeff\n", " \r\n\t", "\ufeff\ufeff", "\n\ufeff", " " * 3000])
-@pytest.mark.parametrize("encoding", ["utf-8", "utf-16-le", "utf-16-be"])
+@each_row("start", ["\n", "\ufeff\n", " \r\n\t", "\ufeff\ufeff", "\n\ufeff", " " * 3000])
+@each_row("encoding", ["utf-8", "utf-16-le", "utf-16-be"])
 def test_white_space_and_marks_before_the_declaration_are_ignored(start, encoding) -> None:
     """Templates write an empty line before `<?xml`, and a parser that is given it reads nothing."""
     text = URLSET.decode() if encoding == "utf-8" else URLSET.decode().replace('<?xml version="1.0"?>', "")
@@ -84,7 +85,7 @@ def test_white_space_and_marks_before_the_declaration_are_ignored(start, encodin
         assert urls(form) == [("/1?a&b", "M"), ("/de", "M"), ("/2", "M")]
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("body", "hops", "expected"),
     [
         (URLSET, "", True),
@@ -121,7 +122,7 @@ def page(text: str) -> bytes:
     )
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("body", "expected", "faults"),
     [
         # References.
@@ -225,7 +226,7 @@ def item(text: str) -> bytes:
     return f"<rss><channel><item>{text}</item></channel></rss>".encode()
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("body", "expected"),
     [
         # Feeds: links, permalinks, media.
@@ -301,7 +302,7 @@ def test_each_element_that_names_a_url_is_read(body, expected) -> None:
     assert urls(body) == expected
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("start", "hops", "expected"),
     [
         # Requested as a sitemap: its content decides, whatever the type.
@@ -345,7 +346,7 @@ def test_what_begins_like_a_sitemap_is_one_whatever_its_type(start, hops, expect
     assert begins_like_sitemap(start, "text/html", hops) is expected
 
 
-@pytest.mark.parametrize(
+@each_row(
     "name",
     [
         "title",
@@ -369,7 +370,7 @@ def test_what_begins_like_a_sitemap_is_one_whatever_its_type(start, hops, expect
         "media:description",
     ],
 )
-@pytest.mark.parametrize("parent", ["channel", "item", "entry", "feed", "x", "title"])
+@each_row("parent", ["channel", "item", "entry", "feed", "x", "title"])
 def test_a_whole_text_that_nobody_wants_changes_nothing(parent, name) -> None:
     """Several of a feed are passed over together, in whatever element."""
     text = f"<{name}>http://a.test/no</{name}>\n<{name}><![CDATA[</{name}><link>]]></{name}>"
@@ -387,7 +388,7 @@ def test_what_robots_txt_names_is_resolved() -> None:
     ]
 
 
-@pytest.mark.parametrize(
+@each_row(
     "body",
     [
         URLSET[:-9],

@@ -17,6 +17,7 @@ from anabranch.crawler.extract.xml_reader import (
     prolog_of,
     xml_text,
 )
+from tests.rows import each_row
 
 URL = "http://a.test/"
 
@@ -25,7 +26,7 @@ def text_of(body: bytes, most_bytes: int = 1 << 20):
     return xml_text((body,), "", most_bytes)
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("data", "prolog"),
     [
         (b"<r>", Prolog("r", 0)),
@@ -74,7 +75,7 @@ def test_a_tag_is_read_up_to_64_kib() -> None:
         assert faults == {"attributes": 1}
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("raw", "text", "faults"),
     [
         (b"a&amp;b&#38;c&#x26;", "a&b&c&", {}),

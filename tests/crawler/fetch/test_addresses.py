@@ -19,12 +19,13 @@ from anabranch.crawler.fetch.addresses import (
     is_public,
     parse_address,
 )
+from tests.rows import each_row
 
 ROOT = Path(__file__).parents[3]
 V4, V6 = socket.AF_INET, socket.AF_INET6
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("text", "host", "port", "family"),
     [
         ("127.0.0.1", "127.0.0.1", None, V4),
@@ -44,7 +45,7 @@ def test_an_address_is_an_ip_literal_with_or_without_a_port(
     assert parse_address(text) == Address(host=host, port=port, family=family)
 
 
-@pytest.mark.parametrize(
+@each_row(
     "text",
     [
         "",
@@ -74,7 +75,7 @@ def test_what_is_no_address_is_refused_by_name(text: str) -> None:
     assert str(caught.value).endswith(f"; not {text!r}")
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("host", "literal"),
     [
         ("127.0.0.1", Address(host="127.0.0.1", family=V4)),
@@ -99,7 +100,7 @@ def test_the_addresses_need_no_library() -> None:
     assert found.stdout.strip() == "set()"
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("given", "expected"),
     [
         ([], []),
@@ -114,7 +115,7 @@ def test_the_families_take_turns_in_the_order_they_came(given: list[str], expect
     assert [address.host for address in interleaved(map(parse_address, given))] == expected
 
 
-@pytest.mark.parametrize(
+@each_row(
     "address",
     [
         "1.1.1.1",
@@ -141,7 +142,7 @@ def test_public_unicast_addresses_are_public(address: str) -> None:
     assert is_public(address)
 
 
-@pytest.mark.parametrize(
+@each_row(
     "address",
     [
         "0.0.0.0",

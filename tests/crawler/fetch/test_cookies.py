@@ -6,6 +6,7 @@ import pytest
 
 from anabranch.crawler.fetch import cookies
 from anabranch.crawler.fetch.cookies import MAX_COOKIE_BYTES, MAX_PER_SITE, MAX_SITE_BYTES, Cookies, date_s
+from tests.rows import each_row
 
 NOW_S = 1_700_000_000.0
 URL = "http://www.a.test/x/y?z"
@@ -17,7 +18,7 @@ def jar(*fields: str, url: str = URL) -> Cookies:
     return one
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("field", "url", "sent"),
     [
         ("a=b", "http://www.a.test/x/z", "a=b"),
@@ -46,7 +47,7 @@ def test_a_cookie_goes_where_it_belongs(field: str, url: str, sent: str) -> None
     assert jar(field).header(url, NOW_S) == sent
 
 
-@pytest.mark.parametrize(
+@each_row(
     "field",
     [
         "a=b; Domain=b.test",
@@ -128,7 +129,7 @@ def test_what_is_no_url_has_no_cookies() -> None:
 THEN_S = 2_015_619_199.0
 
 
-@pytest.mark.parametrize(
+@each_row(
     "text",
     [
         "Mon, 14 Nov 2033 22:13:19 GMT",
@@ -170,7 +171,7 @@ def test_a_date_is_read_in_whatever_form(text: str) -> None:
     assert date_s(text) == THEN_S
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("text", "year"),
     [("70", 1970), ("99", 1999), ("69", 2069), ("00", 2000), ("1970", 1970), ("1601", 1601), ("9999", 9999)],
 )
@@ -180,7 +181,7 @@ def test_a_year_of_two_digits_is_near(text: str, year: int) -> None:
     assert date_s("Thu, 01 Jan 70 00:00:00 GMT") == 0.0
 
 
-@pytest.mark.parametrize(
+@each_row(
     "text",
     [
         "",

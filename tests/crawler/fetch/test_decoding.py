@@ -22,6 +22,7 @@ from anabranch.crawler.fetch.decoding import (
     codings_in,
     decoded,
 )
+from tests.rows import each_row
 
 HAS_BROTLI = importlib.util.find_spec("brotli") is not None
 HAS_ZSTD = "zstd" in CODINGS
@@ -105,7 +106,7 @@ def test_a_coding_inside_that_brings_nothing_is_bounded_too() -> None:
     assert decoded([gzip.compress(empty, 1)], ["deflate", "gzip"], 1 << 16) == (b"", True)
 
 
-@pytest.mark.parametrize("size", [PIECE_BYTES - 1, PIECE_BYTES, PIECE_BYTES + 1, 5 * PIECE_BYTES, 5 * PIECE_BYTES + 7])
+@each_row("size", [PIECE_BYTES - 1, PIECE_BYTES, PIECE_BYTES + 1, 5 * PIECE_BYTES, 5 * PIECE_BYTES + 7])
 def test_what_zlib_holds_back_is_fetched(size: int) -> None:
     """It may have read all bytes and still owe some of what they mean."""
     assert decoded([raw_deflate(bytes(size))], ["deflate"], LIMIT) == (bytes(size), False)
@@ -186,7 +187,7 @@ def test_frames_one_after_the_other_are_one_content() -> None:
     assert decoded(pieces(zstd(b"ab") + zstd(b"cd"), 3), ["zstd"], LIMIT) == (b"abcd", False)
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("values", "codings"),
     [
         ([], ()),

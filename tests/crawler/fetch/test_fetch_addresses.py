@@ -12,6 +12,7 @@ from anabranch.crawler.extract.resolver import LinkResolver, gathered
 from anabranch.crawler.outcomes.failures import AddressRefused
 from anabranch.crawler.urls.parsing import canonical
 from tests.crawler.fetch.servers import Web, get_raw, raw, saying
+from tests.rows import each_row
 
 #: Hosts of URLs that all lead to 127.0.0.1, as WHATWG's parser reads them.
 FORMS_OF_LOOPBACK = [
@@ -159,7 +160,7 @@ async def test_an_ipv6_loopback_server_is_reached_only_if_it_is_allowed(site: We
     await server.wait_closed()
 
 
-@pytest.mark.parametrize("host", ["[fe80::1%25eth0]", "[::1%lo]", "127.0.0.256", "0x7f.0.0.0.1", "127.0.0.1:80:80"])
+@each_row("host", ["[fe80::1%25eth0]", "[::1%lo]", "127.0.0.256", "0x7f.0.0.0.1", "127.0.0.1:80:80"])
 def test_what_is_no_host_is_no_url(host: str) -> None:
     """WHATWG knows no scope in a URL, and no number that is too large for its place."""
     assert canonical(f"http://{host}/") is None

@@ -17,6 +17,7 @@ from anabranch.crawler.fetch.response import Cut, PageHead, Response, Scratch, h
 from anabranch.crawler.outcomes.errors import StorageError
 from anabranch.crawler.outcomes.failures import ConnectFailed, ConnectionLost, FetchTimeout
 from tests.crawler.fetch.servers import LIMIT_S, MAX_BODY, Web, get_raw, raw, saying
+from tests.rows import each_row
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -85,9 +86,7 @@ async def test_where_there_is_no_body_nothing_is_asked(site: Web, length: str) -
     assert response.cuts == ()
 
 
-@pytest.mark.parametrize(
-    ("field", "length"), [("7", 7), ("", None), ("-1", None), ("7, 7", None), ("x", None), ("\u0667", None)]
-)
+@each_row(("field", "length"), [("7", 7), ("", None), ("-1", None), ("7, 7", None), ("x", None), ("\u0667", None)])
 def test_the_length_of_a_head_is_what_the_server_says(field: str, length: int | None) -> None:
     """None where it is no number."""
     head = PageHead("http://a.test/", 200, header_fields([(b"Content-Length", field.encode())]))

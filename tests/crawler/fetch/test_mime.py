@@ -9,11 +9,12 @@ from multidict import CIMultiDict, CIMultiDictProxy
 
 from anabranch.crawler.fetch.mime import MAX_CHARS, SHORT_CHARS, mime_type, remembered
 from anabranch.crawler.fetch.response import content_type_of, media_type_of
+from tests.rows import each_row
 
 HTML, PLAIN = "text/html", "text/plain"
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("content_type", "essence", "charset"),
     [
         ("text/html", HTML, None),
@@ -71,7 +72,7 @@ def test_the_type_is_that_of_the_fetch_standard(content_type, essence, charset) 
     assert mime_type(content_type) == (essence, charset)
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("fields", "expected"),
     [
         ([], ""),

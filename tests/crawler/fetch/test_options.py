@@ -10,6 +10,7 @@ import pytest
 from anabranch.crawler.fetch.options import FetchOptions, SiteOptions, Sites, checked_headers, header_table
 from anabranch.crawler.fetch.proxy import Proxy, basic_auth
 from anabranch.crawler.outcomes.errors import OrderError
+from tests.rows import each_row
 
 USUAL = FetchOptions(user_agent="x", headers={"A": "usual"}, max_body_bytes=1000, proxy_resolves=True)
 
@@ -66,7 +67,7 @@ def test_each_setting_is_decided_by_itself() -> None:
     assert (settings.cookies, settings.limits.max_body_bytes, settings.proxy) == (True, 1000, Proxy("http", "p", 1))
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("headers", "message"),
     [
         ({"User-Agent": "x"}, "must not have User-Agent, which has its own key: [agent] user_agent (--user-agent)"),

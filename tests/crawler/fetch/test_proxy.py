@@ -22,6 +22,7 @@ from anabranch.crawler.outcomes.failures import (
     ServiceAway,
 )
 from tests.crawler.fetch.servers import PEM, Web, get_raw, raw, refused_port, saying
+from tests.rows import each_row
 
 OK_HI = raw("Content-Length: 2", b"hi")
 
@@ -40,9 +41,7 @@ def test_a_proxy_is_a_url(text: str, proxy: Proxy) -> None:
     assert parse_proxy(text) == proxy
 
 
-@pytest.mark.parametrize(
-    "text", ["p", "p:3128", "ftp://p", "http://", "http://p/x", "http://p?x", "http://p:99999", "http://[p"]
-)
+@each_row("text", ["p", "p:3128", "ftp://p", "http://", "http://p/x", "http://p?x", "http://p:99999", "http://[p"])
 def test_what_is_no_proxy_is_refused(text: str) -> None:
     """One line."""
     with pytest.raises(ValueError, match=r"^(must be like|is no URL)"):

@@ -35,6 +35,7 @@ from anabranch.crawler.fetch.response import Cut
 from anabranch.crawler.outcomes.failures import KeptConnectionClosed
 from tests.crawler.fetch.odd_answers import CHUNKED, CHUNKS, IN_CHUNKS, LENGTH, OK, PAGE, answer
 from tests.crawler.fetch.servers import Web, get_raw
+from tests.rows import each_row
 
 if TYPE_CHECKING:
     from types import FrameType
@@ -317,7 +318,7 @@ def test_a_coding_that_is_not_chunked_is_ignored_and_the_length_counts(coding: b
     assert head.data == b"HTTP/1.1 200 OK\r\n" + framing + b"\r\n\r\n"
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("line", "status", "version", "reason"),
     [
         (b"HTTP/1.1 200 OK\r\n", 200, (1, 1), b" OK\r"),
@@ -340,13 +341,13 @@ def test_a_status_line_is_read_as_chromium_reads_it(line, status, version, reaso
     assert (status_of(found), version_of(found), found[3]) == (status, version, reason)
 
 
-@pytest.mark.parametrize("number", [b"2", b"20", b"2000", b"1" + b"0" * 9000, b"0" * 9000 + b"1234"])
+@each_row("number", [b"2", b"20", b"2000", b"1" + b"0" * 9000, b"0" * 9000 + b"1234"])
 def test_a_number_of_more_or_fewer_than_three_digits_is_no_status(number) -> None:
     """Nor is it left out, and taken for 200."""
     assert STATUS_LINE.match(b"HTTP/1.1   %s OK\n" % number) is None
 
 
-@pytest.mark.parametrize(
+@each_row(
     "start", [b"", b"H", b" \tht", b"x", b"HX", b"abcdHTT", b"HTTP/1.", b"HTTP/1.1\n", b"http/1.1 200 ok\r\nX: y"]
 )
 def test_the_start_of_a_status_line_may_become_one(start: bytes) -> None:
@@ -354,7 +355,7 @@ def test_the_start_of_a_status_line_may_become_one(start: bytes) -> None:
     assert may_be_head(start, is_first=True)
 
 
-@pytest.mark.parametrize("start", [b"abcdeHTTP", b"HTXHTXHT", b"<html>  ", b"ICY 200 OK", b"HTTP/1.1 20\r\n", b"x\n"])
+@each_row("start", [b"abcdeHTTP", b"HTXHTXHT", b"<html>  ", b"ICY 200 OK", b"HTTP/1.1 20\r\n", b"x\n"])
 def test_what_begins_otherwise_never_becomes_one(start: bytes) -> None:
     """So nobody waits for more than eight bytes."""
     assert not may_be_head(start, is_first=True)

@@ -13,6 +13,7 @@ from anabranch.crawler.order.order import CrawlOrder
 from anabranch.crawler.order.sources import Layer, read_layers
 from anabranch.crawler.outcomes.errors import BadArgument, OrderError
 from anabranch.frontier.errors import PolicyError
+from tests.rows import each_row
 
 
 def checked(**sections):
@@ -200,7 +201,7 @@ def test_what_several_processes_cannot_do_is_refused(sections: dict[str, Any], s
     assert not list(division_faults(of_processes(processes=1, **sections)))
 
 
-@pytest.mark.parametrize(
+@each_row(
     "sections",
     [
         {"politeness": {"group": "domain"}},
@@ -224,7 +225,7 @@ def test_an_order_without_a_contact_is_warned_of(agent, warned) -> None:
     assert any("no contact is configured" in line for line in lines) is warned
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("dedup", "lost"),
     [
         ({}, ""),

@@ -23,6 +23,7 @@ from anabranch.frontier.records import Candidate
 from anabranch.frontier.scheduling.gates import Backoff, Politeness
 from tests import postgres_server
 from tests.redis_server import redis_servers
+from tests.rows import each_row
 
 URL = "http://a.test/"
 
@@ -111,7 +112,7 @@ def test_addresses_need_no_name_server_where_nothing_is_crawled(key: str) -> Non
     frontier_order(order_of(f"[frontier]\n{key}"))
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("text", "line"),
     [
         ("[frontier]\npolicy = 'bkdr:0'", "policy bkdr:0"),

@@ -3,16 +3,15 @@
 import csv
 import io
 
-import pytest
-
 from anabranch.crawler.lab.report import NOT_RECOVERABLE, Table, csv_of, shown
+from tests.rows import each_row
 
 
 def table(title, *rows, columns=("a", "b, c")):
     return Table(title=title, columns=columns, rows=rows)
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("cell", "text"),
     [
         (None, ""),

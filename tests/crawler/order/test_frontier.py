@@ -9,6 +9,7 @@ from anabranch.crawler.order.frontier import DedupSection
 from anabranch.crawler.order.loading import load_order
 from anabranch.crawler.order.order import CrawlOrder
 from anabranch.crawler.outcomes.errors import OrderError
+from tests.rows import each_row
 
 
 def test_without_leaves_nothing_is_shared() -> None:
@@ -32,7 +33,7 @@ def test_leaves_may_come_from_the_command_line() -> None:
     assert order.dedup.leaves_name == "news"
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("leaf", "words"),
     [
         ("one:6379", "must be URLs of Redis servers, like redis://127.0.0.1:6379/0; not 'one:6379'"),

@@ -15,9 +15,10 @@ from anabranch.crawler.order.quantities import (
     parse_duration,
     parse_size,
 )
+from tests.rows import each_row
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("written", "seconds"),
     [
         (3, 3.0),
@@ -39,7 +40,7 @@ def test_a_duration_is_a_number_of_seconds_or_has_a_unit(written: object, second
     assert parse_duration(written) == seconds
 
 
-@pytest.mark.parametrize(
+@each_row(
     "written", ["", "3x", "-3s", "s", "3 s s", "1h30m", -1, math.inf, math.nan, True, None, [3], "1e999", 10**400, "٣s"]
 )
 def test_what_is_no_duration_is_refused_with_the_forms_that_are(written: object) -> None:
@@ -48,7 +49,7 @@ def test_what_is_no_duration_is_refused_with_the_forms_that_are(written: object)
         parse_duration(written)
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("written", "size_bytes"),
     [
         (17, 17),
@@ -69,14 +70,14 @@ def test_a_size_is_a_number_of_bytes_or_has_a_unit(written: object, size_bytes: 
     assert parse_size(written) == size_bytes
 
 
-@pytest.mark.parametrize("written", ["16 miles", "1.5", 1.5, -1, "", True, None, math.inf, "1e999", "1e999KB", 10**400])
+@each_row("written", ["16 miles", "1.5", 1.5, -1, "", True, None, math.inf, "1e999", "1e999KB", 10**400])
 def test_what_is_no_size_is_refused_with_the_forms_that_are(written: object) -> None:
     """Half bytes are no size either."""
     with pytest.raises(ValueError, match=r"^must be a number of bytes, or like 8KB, .*; not "):
         parse_size(written)
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("seconds", "written"),
     [(0.0, "0s"), (0.5, "500ms"), (3.0, "3s"), (90.0, "90s"), (120.0, "2m"), (7200.0, "2h"), (86_400.0, "1d")],
 )
@@ -85,9 +86,7 @@ def test_a_duration_is_written_exactly_in_its_largest_unit(seconds: float, writt
     assert exact_duration(seconds) == written
 
 
-@pytest.mark.parametrize(
-    ("size_bytes", "written"), [(0, "0B"), (1025, "1025B"), (16 << 20, "16MiB"), (10**7, "10MB"), (8000, "8KB")]
-)
+@each_row(("size_bytes", "written"), [(0, "0B"), (1025, "1025B"), (16 << 20, "16MiB"), (10**7, "10MB"), (8000, "8KB")])
 def test_a_size_is_written_exactly_in_its_largest_unit(size_bytes: int, written: str) -> None:
     """Nothing is rounded."""
     assert exact_size(size_bytes) == written
@@ -105,7 +104,7 @@ def test_every_size_comes_back_as_it_was_written(size_bytes: int) -> None:
     assert parse_size(exact_size(size_bytes)) == size_bytes
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("size_bytes", "shown"),
     [(0, "0 B"), (1023, "1023 B"), (1536, "1.5 KiB"), (2 << 20, "2.0 MiB"), (3 << 30, "3.0 GiB"), (5 << 40, "5.0 TiB")],
 )

@@ -15,6 +15,7 @@ from anabranch.crawler.outcomes.endings import (
 )
 from anabranch.crawler.outcomes.errors import ExitCode, JournalFull, UsageError
 from anabranch.frontier.errors import FormatMismatch, PolicyError, StoreFull, StoreInUse, UnknownQueue
+from tests.rows import each_row
 
 
 def test_the_first_single_error_of_a_group_is_found_however_deep_it_lies() -> None:
@@ -43,7 +44,7 @@ def test_an_attempt_that_failed_before_does_not_count() -> None:
         assert first_failure(then) is then
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("ending", "statuses", "code"),
     [
         (WhyEnded.FINISHED, [200], ExitCode.DONE),
@@ -63,7 +64,7 @@ def test_the_exit_code_tells_how_it_ended(ending, statuses, code) -> None:
     assert exit_code(ending, statuses) is code
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("ending", "done", "failed", "seeds", "verdict", "code"),
     [
         # At least half of what was tried.
@@ -120,7 +121,7 @@ def test_the_three_biggest_reasons_come_first() -> None:
     assert biggest({-1: 5, -2: 9, 503: 5, -4: 1}) == [(-2, 9), (-1, 5), (503, 5)]
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("error", "code"),
     [
         (UsageError("x"), ExitCode.USAGE),
@@ -137,13 +138,13 @@ def test_an_error_of_any_room_has_its_exit_code(error, code) -> None:
     assert failure_code(error) is code
 
 
-@pytest.mark.parametrize("ending", WhyEnded)
+@each_row("ending", WhyEnded)
 def test_an_ending_names_no_flag(ending) -> None:
     """The console shows it, too."""
     assert "--" not in ending.value
 
 
-@pytest.mark.parametrize("ending", WhyEnded)
+@each_row("ending", WhyEnded)
 def test_a_run_whose_queue_is_gone_promises_nothing(ending) -> None:
     """It says why the run ended, and not how to resume it."""
     words = ending_text(ending, lasts=False)

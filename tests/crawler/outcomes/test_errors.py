@@ -11,6 +11,7 @@ import pytest
 from anabranch.crawler.outcomes import errors
 from anabranch.crawler.outcomes.errors import ExitCode, exhausted, lacks_memory
 from anabranch.crawler.outcomes.failures import Unfetchable
+from tests.rows import each_row
 
 
 def test_the_exit_codes_keep_their_numbers() -> None:
@@ -31,7 +32,7 @@ def test_the_exit_codes_keep_their_numbers() -> None:
     }
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("number", "kind", "exit_code"),
     [
         (errno.ENOSPC, errors.DiskFull, ExitCode.DISK_FULL),
@@ -103,7 +104,7 @@ def test_a_job_in_use_names_the_process() -> None:
     assert "another process" in str(errors.JobInUse(Path("jobs/x"), None))
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("error", "words", "is_memory"),
     [
         (MemoryError(), "not enough memory", True),

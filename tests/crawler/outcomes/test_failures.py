@@ -35,6 +35,7 @@ from anabranch.crawler.outcomes.failures import (
 )
 from anabranch.crawler.outcomes.status import FetchStatus
 from anabranch.frontier.records import HostTrouble
+from tests.rows import each_row
 
 NOW_S = 1_700_000_000.0  # Tue, 14 Nov 2023 22:13:20 GMT
 
@@ -47,7 +48,7 @@ def waits_of(failure: FetchError | int) -> list[float]:
     return waits
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("kind", "status"),
     [
         (NameNotFound, FetchStatus.DNS_FAILED),
@@ -76,7 +77,7 @@ def test_every_failure_stands_in_the_retry_table() -> None:
     assert kinds - {FetchError} == {kind for kind in RETRY_WAITS_S if isinstance(kind, type)}
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("failure", "waits"),
     [
         (NameNotFound("x"), []),

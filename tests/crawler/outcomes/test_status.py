@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import pytest
-
 from anabranch.crawler.outcomes.status import MEANINGS, FetchStatus, StatusClass, class_of, describe
+from tests.rows import each_row
 
 
 def test_the_numbers_are_those_of_heritrix() -> None:
@@ -39,7 +38,7 @@ def test_every_code_has_a_meaning() -> None:
     assert set(MEANINGS) == set(FetchStatus)
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("status", "text"),
     [
         (200, "200 OK"),
@@ -56,7 +55,7 @@ def test_describe_gives_number_and_words(status: int, text: str) -> None:
     assert describe(status) == text
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("status", "expected"),
     [
         (100, StatusClass.SUCCESS),

@@ -11,9 +11,10 @@ import pytest
 
 from anabranch.crawler.outcomes.errors import OrderError
 from anabranch.crawler.outcomes.userfunctions import KEY, RULE, UserFunction, UserFunctionFailed, user_function
+from tests.rows import each_row
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("name", "words"),
     [
         ("mine", "'mine' is not of the form package.module:function"),
@@ -56,7 +57,7 @@ class Mute(Exception):
         raise ValueError
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("error", "words"),
     [
         (SystemExit(3), "SystemExit: 3"),

@@ -1,11 +1,10 @@
 """What a job of several processes tells each of them, and why its run as a whole has ended."""
 
-import pytest
-
 from anabranch.crawler.order.loading import load_order
 from anabranch.crawler.order.order import CrawlOrder
 from anabranch.crawler.outcomes.endings import WhyEnded
 from anabranch.crawler.processes.supervisor import why_of, worker_order
+from tests.rows import each_row
 
 
 def test_fetches_at_once_are_divided_among_the_processes() -> None:
@@ -19,7 +18,7 @@ def test_fetches_at_once_are_divided_among_the_processes() -> None:
     assert CrawlOrder.model_validate(worker_order(few, 2)).crawl.workers == 1
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("asked", "said", "done", "retired", "why"),
     [
         (None, ["FINISHED", "FINISHED"], True, False, WhyEnded.FINISHED),

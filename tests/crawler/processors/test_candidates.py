@@ -31,6 +31,7 @@ from anabranch.dedup.similarity.filter import SimilarityParameters
 from anabranch.frontier.errors import LeaseLost, StoreUnavailable
 from anabranch.frontier.records import NEW, SEEN, Candidate, Outcome, OutcomeKind
 from tests.crawler.builder import memory_frontier, response, visit
+from tests.rows import each_row
 
 
 class Crawl:
@@ -213,9 +214,7 @@ async def test_the_redirect_of_a_page_makes_no_seed(make) -> None:
     assert crawl.new_seeds == []
 
 
-@pytest.mark.parametrize(
-    ("hops", "is_one"), [("", True), ("R", True), ("RRRR", True), ("RRRRR", False), ("L", False), ("RL", False)]
-)
+@each_row(("hops", "is_one"), [("", True), ("R", True), ("RRRR", True), ("RRRRR", False), ("L", False), ("RL", False)])
 def test_a_seeds_redirects_are_five_at_most_and_redirects_all_the_way(hops, is_one) -> None:
     """The fifth target is a seed; where that one leads is a link."""
     assert is_seed_redirect(hops) is is_one
@@ -229,7 +228,7 @@ async def test_a_location_that_is_no_web_address_is_ignored(make, location) -> N
     assert crawl.new_seeds == []
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("answer", "target"),
     [
         (None, None),

@@ -35,6 +35,7 @@ from anabranch.frontier.composition import FrontierOrder, open_frontier
 from anabranch.frontier.records import Candidate, HostTrouble, Outcome, OutcomeKind
 from anabranch.frontier.scheduling.gates import Backoff
 from tests.crawler.builder import END_S, HASTE, START_S, HeldJournal, clock, memory_frontier, response, visit
+from tests.rows import each_row
 
 DONE, FAILED, DISREGARDED, RETRY, DEFERRED = (
     OutcomeKind.DONE,
@@ -65,13 +66,13 @@ def tries(error):
     return [decide(visit(failure=failure, attempts=attempts), NOW_S) for attempts in range(6)]
 
 
-@pytest.mark.parametrize("status", [200, 204, 301, 404, 410, 500, 502])
+@each_row("status", [200, 204, 301, 404, 410, 500, 502])
 def test_an_answer_is_done_whatever_it_says(status) -> None:
     """The server did answer; it is not asked again."""
     assert decide(visit(answer=response(status)), NOW_S) == outcome(DONE, status)
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("error", "status", "waits_s", "trouble"),
     [
         (NameTimeout, -1, (10.0, 30.0, 600.0, 3600.0, 14_400.0), NONE),
@@ -191,7 +192,7 @@ def test_a_visit_that_nothing_happened_to_is_failed() -> None:
 # Words
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("one", "words"),
     [
         (visit(answer=response()), ()),

@@ -21,6 +21,7 @@ from anabranch.crawler.report.progress import (
 from anabranch.crawler.report.statistics import Rates
 from anabranch.crawler.report.troubles import Trouble
 from anabranch.frontier.records import WaitsFor
+from tests.rows import each_row
 
 NOW = CrawlSnapshot(
     elapsed_s=65.0,
@@ -95,7 +96,7 @@ def test_the_line_ends_with_why_nobody_works() -> None:
     assert progress_line(now(active=0)).endswith(" · idle: all gates are closed, next in 1.5s")
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("changed", "reason"),
     [
         ({"active": 1}, ""),

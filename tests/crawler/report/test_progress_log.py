@@ -22,6 +22,7 @@ from anabranch.crawler.report.progress_log import (
     progress_statistics_line,
 )
 from anabranch.crawler.report.statistics import Rates
+from tests.rows import each_row
 
 AT_S = 1795173753.9
 
@@ -59,7 +60,7 @@ def test_numbers_that_are_too_wide_stay_apart() -> None:
     assert line.split()[1:3] == [str(10**15)] * 2
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("queues", "parked", "ratio"),
     [
         ({}, 0, 0.0),
@@ -171,9 +172,7 @@ def test_a_line_is_read_back() -> None:
     assert line.pages_per_s == 12.35
 
 
-@pytest.mark.parametrize(
-    "line", ["", LEGEND, "2026-11-20T11:22:33Z CRAWL ENDED - stopped", "2026-11-20T11:22:33Z 1 2", "x " * 20]
-)
+@each_row("line", ["", LEGEND, "2026-11-20T11:22:33Z CRAWL ENDED - stopped", "2026-11-20T11:22:33Z 1 2", "x " * 20])
 def test_what_is_no_statistics_is_left_out(line: str) -> None:
     """The legend, an event, a line that is cut, and anything else."""
     assert parse_progress_line(line) is None

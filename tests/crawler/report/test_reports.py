@@ -34,6 +34,7 @@ from anabranch.frontier.records import GateKey, QueueKey
 from anabranch.frontier.scheduling.lifecycle import QueueState
 from tests.crawler.accounts.test_accounts import Entry
 from tests.crawler.report.test_summary import ANSWERED, DEAD, MOVED, SHUT, UNTRIED
+from tests.rows import each_row
 
 FRONTIER = FrontierStatistics(
     pending=40, waiting=1, in_flight=2, done=900, failed=5, disregarded=6, retired=3,
@@ -190,7 +191,7 @@ def test_when_nothing_is_queued_nothing_remains_of_any_host(facts) -> None:
     assert [row[4] for row in REPORTS["hosts"].make(done).rows] == [0, 0, 0]
 
 
-@pytest.mark.parametrize("name", ["nosuch", "", None, 7, []])
+@each_row("name", ["nosuch", "", None, 7, []])
 def test_an_unknown_name_is_told_with_those_there_are(name) -> None:
     """One line."""
     with pytest.raises(UsageError, match=r"^there is no report .*; choose one of crawl-summary, seeds, .*source$"):

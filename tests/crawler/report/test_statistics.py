@@ -18,6 +18,7 @@ from anabranch.crawler.report.statistics import (
 from anabranch.crawler.visit import ChainDecision
 from anabranch.frontier.records import OutcomeKind
 from tests.crawler.builder import START_S, response, visit
+from tests.rows import each_row
 
 PAGE = visit(answer=response(404, b"12345", Content_Type="text/html; charset=utf-8"))
 BARE = visit(answer=response(200))
@@ -32,7 +33,7 @@ def counted(*ended):
     return statistics
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("one", "kind", "changed"),
     [
         (

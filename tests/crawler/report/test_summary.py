@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from collections import Counter
 
-import pytest
-
 from anabranch.crawler.accounts.totals import Totals
 from anabranch.crawler.job.folder import JobFolder
 from anabranch.crawler.job.seeding import SeedFact
@@ -14,6 +12,7 @@ from anabranch.crawler.report.summary import RunFacts, crawl_report, opening_lin
 from anabranch.frontier.inspect.statistics import FrontierStatistics
 from anabranch.frontier.records import Candidate, Outcome, OutcomeKind
 from tests.crawler.builder import memory_frontier
+from tests.rows import each_row
 
 SEED = "http://a.test/"
 
@@ -81,7 +80,7 @@ def test_the_crawl_report_tells_this_run_and_the_job() -> None:
     )
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("given", "line"),
     [
         (

@@ -14,6 +14,7 @@ from anabranch.crawler.report.troubles import ERRORS, Failure, Trouble, Troubles
 from anabranch.crawler.visit import ChainDecision, Visit
 from anabranch.frontier.records import GateKey, OutcomeKind
 from tests.crawler.builder import response, visit
+from tests.rows import each_row
 
 
 def test_a_failed_try_says_what_when_and_how_often() -> None:
@@ -115,7 +116,7 @@ def test_what_comes_of_the_url_is_told(kind: OutcomeKind, again_s: float, words:
     assert last.describe() == f"{A}: connection refused, {words}"
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("left", "reason"),
     [
         ({"failure": NameNotFound("no such host")}, "no such host"),

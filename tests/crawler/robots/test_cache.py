@@ -16,19 +16,20 @@ from anabranch.crawler.robots.cache import (
 from anabranch.crawler.robots.retrieval import robots_url, rules_of
 from anabranch.crawler.robots.rules import ALLOW_ALL, DISALLOW_ALL, RobotsRules, parse_robots
 from anabranch.frontier.records import GateKey
+from tests.rows import each_row
 
 URL = "https://a.test/private/x"
 STRICT = parse_robots(b"User-agent: *\nDisallow: /", "anabranch")
 
 
-@pytest.mark.parametrize("status", [301, 302, 304, 307, 399, 400, 401, 403, 404, 410, 451, 499])
+@each_row("status", [301, 302, 304, 307, 399, 400, 401, 403, 404, 410, 451, 499])
 def test_an_answer_without_rules_allows_everything(status: int) -> None:
     """RFC 9309, 2.3.1.3: unavailable, whatever the body says; redirects that cannot be followed are that, too (2.3.1.2)."""
     assert rules_of(status, b"User-agent: *\nDisallow: /", "anabranch") is ALLOW_ALL
     assert ALLOW_ALL.allows(URL)
 
 
-@pytest.mark.parametrize("status", [429, 500, 502, 503, 599, 600, 999, 100, 101, 0, -2, -4])
+@each_row("status", [429, 500, 502, 503, 599, 600, 999, 100, 101, 0, -2, -4])
 def test_a_host_that_could_not_be_asked_allows_nothing(status: int) -> None:
     """RFC 9309, 2.3.1.4: unreachable. A busy host is one (429), and so is an answer that no standard knows.
 
@@ -212,7 +213,7 @@ RULES = parse_robots(b"User-agent: *\nDisallow: /private", "x")
 PAGE = "http://a.test/open"
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("rules", "url", "verdict"),
     [
         (RULES, PAGE, RobotsVerdict.ALLOWED),

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from anabranch.crawler.robots.directives import MAX_DIRECTIVES, NOTHING, Directives, header_directives, meta_directives
+from tests.rows import each_row
 
 NOW_S = 1_767_225_600.0  # 2026-01-01T00:00:00Z
 
@@ -20,7 +20,7 @@ def asked_by(*metas: tuple[str, str], product: str = "Anabranch") -> tuple[str, 
     return meta_directives(metas, product, NOW_S).annotations
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("value", "words"),
     [
         ("nofollow", ("nofollow",)),
@@ -66,7 +66,7 @@ def test_what_is_said_to_our_product_holds_beside_what_is_said_to_everybody() ->
     assert asked("ana: nofollow") == asked("anabranch2: nofollow") == ()
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("date", "has_passed"),
     [
         ("25 Jun 2010 15:00:00 PST", True),

@@ -17,6 +17,7 @@ from anabranch.crawler.robots.patterns import (
     normalised_pattern,
     rank,
 )
+from tests.rows import each_row
 
 
 def index_of(*patterns: str) -> PatternIndex:
@@ -34,7 +35,7 @@ def decider(path: str, *patterns: str) -> int | None:
     return weight and line_of(weight)
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("pattern", "matched", "others"),
     [
         ("/fish", ["/fish", "/fish.html", "/fish/salmon", "/fishheads?id=1"], ["/Fish", "/catfish", "/?id=fish", "/"]),
@@ -64,7 +65,7 @@ def test_a_pattern_matches_from_the_start_with_stars_and_an_end(
     assert {path: decider(path, pattern) for path in others} == dict.fromkeys(others, 0)
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("one", "other"),
     [
         ("/a%2fb", "/a%2Fb"),

@@ -19,6 +19,7 @@ from anabranch.crawler.robots.rules import (
     parse_robots,
     path_of,
 )
+from tests.rows import each_row
 
 
 def rules(text: str | bytes, product: str = "FooBot") -> RobotsRules:
@@ -108,7 +109,7 @@ def test_without_a_group_for_it_nothing_is_forbidden() -> None:
     assert rules("").group == rules("User-agent: BarBot\nDisallow: /\n").group == ""
 
 
-@pytest.mark.parametrize(
+@each_row(
     "line", ["Sitemap: http://foo.bar/s.xml", "Host: foo.bar", "Crawl-delay: 5", "Request-rate: 1/5", "what: ever", "x"]
 )
 def test_a_line_that_is_no_rule_ends_no_group(line: str) -> None:
@@ -122,7 +123,7 @@ def test_an_empty_rule_ends_the_list_of_agents() -> None:
     assert allowed("User-agent: FooBot\nDisallow:\nUser-agent: BarBot\nDisallow: /\n", "/") == [True]
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("value", "agent"),
     [
         ("FooBot", "foobot"),
@@ -151,7 +152,7 @@ def test_names_are_read_in_any_case() -> None:
         assert allowed(text, "/x/y", "/a/b", "/X/y", product="f") == [True, False, False]
 
 
-@pytest.mark.parametrize(
+@each_row(
     "text",
     [
         "user-agent FooBot\ndisallow /\n",
@@ -168,7 +169,7 @@ def test_what_is_written_wrong_but_meant_clearly_is_obeyed(text: str) -> None:
     assert allowed(text, "/x") == [False]
 
 
-@pytest.mark.parametrize(
+@each_row(
     "text",
     [
         "foo: FooBot\nbar: /\n",
@@ -270,7 +271,7 @@ def test_a_body_that_was_cut_loses_its_last_line() -> None:
 # What else is said
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("lines", "delay_s"),
     [
         ("Crawl-delay: 3", 3.0),
@@ -342,7 +343,7 @@ def test_the_query_belongs_to_the_path_and_the_fragment_does_not() -> None:
     ]
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("url", "path"),
     [
         ("http://a.test/", "/"),

@@ -41,6 +41,7 @@ from anabranch.crawler.scope.scope import open_scope
 from anabranch.crawler.urls.canonicalization import Canonicalizer
 from anabranch.frontier.records import Candidate, Outcome, OutcomeKind
 from tests.crawler.builder import memory_frontier
+from tests.rows import each_row
 
 A, B = "http://a.test/", "http://b.test/"
 
@@ -280,7 +281,7 @@ async def test_at_the_end_all_reports_are_written(reported, tmp_path) -> None:
     assert (tmp_path / "hosts-report.txt").read_text().splitlines()[1].startswith("1 5 a.test 0 ")
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("limits", "changed", "is_running", "note"),
     [
         ({"pages": 10}, "pages", True, "40 pages done already: the crawl ends now"),

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import math
 
-import pytest
-
 from anabranch.crawler.run.service_gates import LONGEST_S, ServiceGates
+from tests.rows import each_row
 
 NOW_S = 1_000_000.0
 DNS = "name servers"
@@ -66,7 +65,7 @@ def test_a_service_that_comes_and_goes_is_asked_less_and_less_often() -> None:
     assert [int(wait) for wait in waits] == [1, 2, 4, 1]
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("most_s", "has_worked", "waited_s"),
     [(86_400.0, False, 60.0), (86_400.0, True, 86_400.0), (0.0, True, math.inf), (0.0, False, 60.0), (5.0, False, 5.0)],
 )

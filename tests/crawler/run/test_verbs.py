@@ -31,6 +31,7 @@ from anabranch.frontier.frontier import Frontier
 from anabranch.frontier.records import Candidate, GateKey, Outcome, OutcomeKind
 from anabranch.frontier.scheduling.gates import Politeness
 from anabranch.frontier.scheduling.lifecycle import QueueState
+from tests.rows import each_row
 
 START_S = 1_000_000.0
 
@@ -244,7 +245,7 @@ def test_retry_takes_the_failures_that_fit_all_of_its_arguments(
     assert facts["blocked"] == (1 if queued == 2 or asked == {"statuses": ["-1"]} else 0)
 
 
-@pytest.mark.parametrize("listed", ["503", [""], ["5x"], ["503 "], [True], [None], ["--1"], ["1e3"], ["-" + "1" * 12]])
+@each_row("listed", ["503", [""], ["5x"], ["503 "], [True], [None], ["--1"], ["1e3"], ["-" + "1" * 12]])
 def test_a_status_is_written_as_the_log_has_it(listed: object) -> None:
     """Anything else is refused in one line."""
     with pytest.raises(UsageError, match="status"):
@@ -304,7 +305,7 @@ def test_bad_arguments_are_refused_in_one_line(frontier: Frontier, verb: str, as
     frontier.operations.check()
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("typed", "key"),
     [
         ("example.org", "example.org"),
@@ -372,14 +373,14 @@ def test_text_is_neither_empty_nor_something_else(value: object) -> None:
         text_argument({"url": value}, "url")
 
 
-@pytest.mark.parametrize("value", [None, "5", True, math.inf, math.nan])
+@each_row("value", [None, "5", True, math.inf, math.nan])
 def test_a_number_is_finite(value: object) -> None:
     """JSON has no truth among its numbers; Python has."""
     with pytest.raises(UsageError, match="for_s must be a number"):
         number_argument({"for_s": value}, "for_s")
 
 
-@pytest.mark.parametrize("value", [None, 1.5, True, -2, 1 << 53])
+@each_row("value", [None, 1.5, True, -2, 1 << 53])
 def test_a_whole_number_is_one_that_every_store_holds(value: object) -> None:
     """And not below the least."""
     with pytest.raises(UsageError, match="units must be a whole number from -1"):

@@ -21,6 +21,7 @@ from anabranch.crawler.scope.parameters import (
     templates_of,
     without_values,
 )
+from tests.rows import each_row
 
 SITE = "http://a.test"
 TOKEN = Template("token", f"{SITE}/s?token=")
@@ -38,7 +39,7 @@ def learnt(*, urls: list[str] | None = None) -> ParameterRules:
     return rules
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("url", "templates"),
     [
         (f"{SITE}/s", []),

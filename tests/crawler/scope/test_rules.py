@@ -13,6 +13,7 @@ from anabranch.crawler.outcomes.userfunctions import UserFunctionFailed
 from anabranch.crawler.scope import rules
 from anabranch.crawler.scope.rules import LONGEST_GROUP, DecideRule, Decision, Target, has_repeats
 from anabranch.frontier.errors import PolicyError
+from tests.rows import each_row
 
 ACCEPT, REJECT = Decision.ACCEPT, Decision.REJECT
 A = "http://a.test/"
@@ -28,15 +29,13 @@ def test_the_first_rule_rejects_everything() -> None:
     assert says(rules.reject_all()) is REJECT
 
 
-@pytest.mark.parametrize(
-    ("hops", "said"), [("", None), ("LE", None), ("LLL", REJECT), ("LRE", REJECT), ("XXP", REJECT)]
-)
+@each_row(("hops", "said"), [("", None), ("LE", None), ("LLL", REJECT), ("LRE", REJECT), ("XXP", REJECT)])
 def test_all_hops_count(hops: str, said: Decision | None) -> None:
     """Embeds and redirects too, as in Heritrix; the limit itself is allowed."""
     assert says(rules.max_hops(2), hops=hops) is said
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("hops", "said"),
     [
         ("", None),
@@ -91,7 +90,7 @@ def test_a_broken_pattern_is_refused() -> None:
         rules.regex(["("], ACCEPT)
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("path", "said"),
     [
         ("a/a/x", None),

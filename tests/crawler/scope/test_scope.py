@@ -22,6 +22,7 @@ from anabranch.crawler.scope.scope import (
     over_quota,
 )
 from anabranch.crawler.scope.seeds import SEED_SCOPES
+from tests.rows import each_row
 
 SEED = "http://a.test/dir/seed.html"
 HOME = "tests.crawler.scope.test_scope"
@@ -75,7 +76,7 @@ def test_every_key_that_makes_a_rule_is_one_of_the_section() -> None:
     ]
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("keys", "url", "hops", "is_in"),
     [
         ({}, SEED, "", True),

@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 
 from anabranch.crawler.scope.seeds import SEED_SCOPES, SeedScope, SurtSet
 from anabranch.frontier.policies.hosts import SurtPrefix, authority, parse_surt, path_of
+from tests.rows import each_row
 from tests.site.hostile.addresses import addresses
 
 
@@ -18,7 +19,7 @@ def places(kind: str, *seeds: str) -> SeedScope:
     return made
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("url", "is_in"),
     [
         ("http://a.test/", True),
@@ -40,7 +41,7 @@ def test_host_scope_is_the_seeds_hosts_and_ports(url: str, is_in: bool) -> None:
     assert hosts.holds(url) is is_in
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("url", "is_in"),
     [
         ("http://a.test/x/", True),
@@ -72,7 +73,7 @@ def test_a_longer_prefix_does_not_narrow_a_shorter_one() -> None:
     assert places("prefix", "http://a.test/x/y/z/", "http://b.test/").holds("http://a.test/x/y/z/q")
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("url", "is_in"),
     [
         ("http://a.test/", True),
@@ -101,7 +102,7 @@ def test_domain_scope_is_the_seeds_registrable_domains(url: str, is_in: bool) ->
     assert places("domain", *seeds, "http://localhost:8080/").holds(url) is is_in
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("url", "is_in"),
     [
         ("http://a.test/x/", True),
@@ -133,7 +134,7 @@ def test_any_scope_is_the_whole_web() -> None:
     assert places("any").holds("http://a.test/")
 
 
-@pytest.mark.parametrize("kind", sorted(set(SEED_SCOPES) - {"any"}))
+@each_row("kind", sorted(set(SEED_SCOPES) - {"any"}))
 def test_nothing_is_in_before_a_seed_is_there(kind: str) -> None:
     """No seeds, no scope; adding one opens it at once, twice is as once."""
     empty = places(kind)

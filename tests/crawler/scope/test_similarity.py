@@ -15,6 +15,7 @@ from anabranch.crawler.scope import similarity
 from anabranch.crawler.scope.similarity import SimilarUrlFilter, similarity_of
 from anabranch.dedup.similarity.filter import SimilarityParameters
 from tests.crawler.builder import settle
+from tests.rows import each_row
 
 PUBLISHED = SimilarityParameters(expected=1000)
 
@@ -128,7 +129,7 @@ async def test_another_mode_than_that_of_the_job_is_refused(known, tmp_path) -> 
     await settle()
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("text", "wanted"),
     [
         ("", None),

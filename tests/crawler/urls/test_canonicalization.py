@@ -10,6 +10,7 @@ from anabranch.crawler.outcomes.errors import OrderError
 from anabranch.crawler.outcomes.userfunctions import UserFunctionFailed
 from anabranch.crawler.urls.canonicalization import DEFAULT, MAX_PASSES, RULES, Canonicalizer, check_names
 from anabranch.crawler.urls.parsing import canonical
+from tests.rows import each_row
 
 ID32 = "999A9EF028317A82AC83F0FDFE59385A"
 HOME = "tests.crawler.urls.test_canonicalization"
@@ -21,7 +22,7 @@ def key(url: str, *names: str) -> str:
     return url if made is None else made.decode()
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("rule", "url", "expected"),
     [
         ("userinfo", "http://u:p@a.test/x@y", "http://a.test/x@y"),

@@ -1,15 +1,15 @@
 """URLs: the canonical form, its parts, and seeds as people type them."""
 
-import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from anabranch.crawler.urls.parsing import MAX_URL_CHARS, authority_of, canonical, host_of, refusal, seed_url
+from tests.rows import each_row
 
 BASE = "http://a.test/b/c/d?q=1"
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("raw", "expected"),
     [
         ("x", "http://a.test/b/c/x"),
@@ -42,7 +42,7 @@ def test_relative_references_resolve_as_in_a_browser(raw: str, expected: str | N
     assert canonical(raw, BASE) == expected
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("raw", "expected"),
     [
         ("HTTP://A.Test", "http://a.test/"),
@@ -75,7 +75,7 @@ def test_the_canonical_form_is_the_href_without_fragment_and_userinfo(raw: str, 
     assert canonical(raw) == expected
 
 
-@pytest.mark.parametrize(
+@each_row(
     "raw",
     ["javascript:void(0)", "JavaScript:x", "mailto:a@b.test", "data:text/html,x", "tel:1", "ftp://a.test/", "file:///x", "ws://a/",
      "blob:http://a.test/x", "about:blank", "http://", "http://a b/", "http://a.test:65536/", "http://[::1/", "http://a%00b/",
@@ -86,7 +86,7 @@ def test_what_is_no_web_url_has_no_canonical_form(raw: str) -> None:
     assert canonical(raw, BASE) is None
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("raw", "expected"),
     [
         ("/caf\udce9?\udcff", "http://a.test/caf%E9?%FF"),
@@ -144,7 +144,7 @@ def test_canonical_urls_are_their_own_canonical_form(raw: str, base: str | None)
     assert host_of(url) == host_of(url).lower() != ""
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("url", "authority", "host"),
     [
         ("http://a.test/x:1/@", "a.test", "a.test"),
@@ -159,7 +159,7 @@ def test_host_and_authority_are_read_off_the_url(url: str, authority: str, host:
     assert (authority_of(url), host_of(url)) == (authority, host)
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("raw", "expected"),
     [
         ("www.a.test", "http://www.a.test/"),
@@ -204,7 +204,7 @@ def test_a_seed_without_scheme_is_http(raw: str, expected: str | None) -> None:
     assert seed_url(raw) == expected
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("raw", "words"),
     [
         ("javascript:1", "javascript: is neither http: nor https:"),

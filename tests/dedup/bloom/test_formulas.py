@@ -16,6 +16,7 @@ from anabranch.dedup.bloom.formulas import (
     leaves_for,
 )
 from anabranch.dedup.errors import BadParameters
+from tests.rows import each_row
 
 
 def test_the_defaults_give_the_published_shape() -> None:
@@ -25,7 +26,7 @@ def test_the_defaults_give_the_published_shape() -> None:
     assert shape.capacity == math.floor(-(2**23 / 10) * math.log(1 - 0.001**0.1))
 
 
-@pytest.mark.parametrize(("f", "k"), [(1e-2, 7), (1e-3, 10), (1e-4, 13), (0.5, 1), (0.3, 2)])
+@each_row(("f", "k"), [(1e-2, 7), (1e-3, 10), (1e-4, 13), (0.5, 1), (0.3, 2)])
 def test_the_best_whole_number_of_hashes(f: float, k: int) -> None:
     """Floor and ceiling of log2(1/f) are tried; the larger capacity wins."""
     assert best_hashes(1 << 23, f) == k
@@ -106,7 +107,7 @@ def test_the_usual_shapes_lose_nothing_to_splitting() -> None:
         assert shape.split_above == math.floor(min(0.97, 1 - f) * shape.capacity)
 
 
-@pytest.mark.parametrize(
+@each_row(
     "wrong",
     [
         {"expected": -1},

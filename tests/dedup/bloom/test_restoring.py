@@ -19,6 +19,7 @@ from anabranch.dedup.bloom.splitting import Manifest, read_manifest, write_manif
 from anabranch.dedup.bloom.tree import Tree
 from anabranch.dedup.errors import FormatMismatch, StoreFull
 from anabranch.dedup.keys import fingerprints, to_bytes
+from tests.rows import each_row
 
 SHAPE = DsbfParameters(expected=0, false_positive=0.01, leaf_bits=1024)
 STAMP = bytes(range(16))
@@ -130,7 +131,7 @@ def test_a_record_gives_the_image_back() -> None:
         assert Image.of_record(record, 2) == true
 
 
-@pytest.mark.parametrize(
+@each_row(
     "damage",
     [
         {"stamp": None},

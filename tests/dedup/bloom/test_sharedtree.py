@@ -14,6 +14,7 @@ from anabranch.dedup.bloom.sharedtree import Part, SharedTree
 from anabranch.dedup.bloom.tree import DEEPEST
 from anabranch.dedup.errors import FormatMismatch
 from anabranch.dedup.keys import fingerprints
+from tests.rows import each_row
 
 TOKENS = ("a", "b", "c")
 
@@ -66,7 +67,7 @@ def test_a_manifest_is_read_as_it_was_written() -> None:
     assert (read.revision, read.body()) == (tree.revision, tree.body())
 
 
-@pytest.mark.parametrize(
+@each_row(
     "body",
     ["", "[]", "{}", '{"magic": "x"}', '{"fan_out": [1, 0], "first_child": [1, 0], "splitting": [], "tokens": []}'],
 )
@@ -76,7 +77,7 @@ def test_what_is_no_manifest_is_refused(body: str) -> None:
         SharedTree.parsed("r", body, "h:1")
 
 
-@pytest.mark.parametrize(
+@each_row(
     "change",
     [{"version": 2}, {"tokens": []}, {"tokens": [1]}, {"splitting": [0]}, {"splitting": [[1]]}, {"splitting": ["1"]}],
 )

@@ -7,6 +7,7 @@ from anabranch.dedup.bloom.bits import LeafBits
 from anabranch.dedup.bloom.tree import Tree
 from anabranch.dedup.errors import FormatMismatch
 from anabranch.dedup.keys import fingerprint, fingerprints, loc_hash, locations, map_hashes
+from tests.rows import each_row
 
 KEYS = [b"http://a.example/%d" % i for i in range(3000)]
 MASK = (1 << 64) - 1
@@ -101,7 +102,7 @@ def test_a_tree_survives_its_lists() -> None:
     assert (again.level == tree.level).all()
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("fan_out", "first_child"),
     [
         (None, None),

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from anabranch.dedup.capture.frames import CaptureStatistics, Frame, frames
 from anabranch.dedup.errors import FormatMismatch
+from tests.rows import each_row
 
 MICRO, NANO = 0xA1B2C3D4, 0xA1B23C4D
 
@@ -77,7 +78,7 @@ def test_a_new_section_has_its_own_byte_order_and_interfaces() -> None:
     assert read(file)[0] == [Frame(1, b"a"), Frame(113, b"b")]
 
 
-@pytest.mark.parametrize(
+@each_row(
     "file",
     [b"", b"GET", b"GET / HTTP/1.1\r\n", pcap()[:23], section()[:10], section()[:8] + b"\1\2\3\4" + section()[12:]],
 )
@@ -102,7 +103,7 @@ def test_a_senseless_record_length_ends_the_file() -> None:
     assert counts.damaged_records == 1
 
 
-@pytest.mark.parametrize(
+@each_row(
     "damage",
     [
         packet(b"cut")[:-1],

@@ -30,6 +30,7 @@ from anabranch.dedup.capture.requests import (
 )
 from anabranch.dedup.capture.urls import CapturedLines, CaptureError, urls_from_file, urls_from_interface
 from anabranch.dedup.errors import FormatMismatch
+from tests.rows import each_row
 
 GET = b"GET /a?b=1 HTTP/1.1\r\nHost: example.org\r\n\r\n"
 URL = b"http://example.org/a?b=1"
@@ -126,7 +127,7 @@ def test_a_segment_is_found_under_every_link_and_internet_header(link_type: int,
     assert (counts.frames, counts.segments, counts.requests) == (1, 1, 1)
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("link_type", "frame", "counter"),
     [
         (999, ethernet(ipv4(tcp(GET))), "other_frames"),
@@ -191,13 +192,13 @@ def test_any_frame_is_decoded_or_counted(link_type: int, frame: bytes) -> None:
 # -- requests --------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("method", [b"GET", b"HEAD", b"POST", b"PUT", b"DELETE", b"OPTIONS", b"PATCH", b"M-SEARCH"])
+@each_row("method", [b"GET", b"HEAD", b"POST", b"PUT", b"DELETE", b"OPTIONS", b"PATCH", b"M-SEARCH"])
 def test_every_method_names_a_url(method: bytes) -> None:
     """A method is any word of capitals."""
     assert urls(method + b" /x HTTP/1.0\r\nhOST :h:8080 \r\n\r\n") == [b"http://h:8080/x"]
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("method", "target", "hosts", "url"),
     [
         (b"GET", b"/\xe4", [b"h"], b"http://h/\xe4"),
@@ -239,7 +240,7 @@ def test_any_split_gives_the_same_urls(cuts: set[int]) -> None:
     assert urls(*(STREAM[a:b] for a, b in pairwise(bounds))) == STREAM_URLS
 
 
-@pytest.mark.parametrize(
+@each_row(
     "middle",
     [
         b"\x16\x03\x01garbage",

@@ -25,11 +25,12 @@ from anabranch.dedup.similarity.filter import (
     parts_of,
 )
 from anabranch.dedup.similarity.url_db import UrlDb, _set
+from tests.rows import each_row
 
 SITE_ONLY = b"http://www.example.com/"
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("url", "parts"),
     [
         (b"http://s/a/b.html", (b"s", b"a", b"b.html")),
@@ -230,7 +231,7 @@ def test_arrays_beyond_reason_are_refused(false_positive: float) -> None:
         array_bits(1 << 40, false_positive, 1)
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("values", "complaint"),
     [
         ({"expected": 0}, "expected is 0"),

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from anabranch.dedup.errors import BadParameters
 from anabranch.dedup.smm.addresses import SIGNATURES, FileIndex, check_value, levels_for, signature_named
+from tests.rows import each_row
 
 LONG = b"abcdbcdecdefdefgefghfghighijhijkijkljklmklmnlmnomnopnopq"
 
@@ -24,7 +25,7 @@ def sanity_buffer(length: int) -> bytes:
     return bytes(text)
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("name", "key", "published"),
     [
         ("crc32", b"123456789", "cbf43926"),
@@ -67,7 +68,7 @@ def test_a_users_own_signature_is_imported_by_name() -> None:
     assert own.address(b"a", 3) == SIGNATURES["xxh3-64"].address(b"a", 3)
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("name", "message"),
     [
         ("crc64", "signature 'crc64' is unknown; give package.module:function or crc32, md5, sha1, xxh3-64"),

@@ -41,6 +41,7 @@ from anabranch.frontier.stores.contract import (
     Standing,
 )
 from anabranch.frontier.stores.memory.store import MemoryStore
+from tests.rows import each_row
 
 
 class Rows:
@@ -306,7 +307,7 @@ class Taker:
         pass
 
 
-@pytest.mark.parametrize(
+@each_row(
     "lines", [[], ["\n"], ["[]"], ["http://a.example/\n"], ['{"url": "http://a.example/"}\n'], [b"\x1f\x8b\xff\n"]]
 )
 def test_what_does_not_begin_with_the_header_is_no_dump(lines: list[str | bytes]) -> None:
@@ -344,7 +345,7 @@ def test_a_url_with_an_outcome_has_ended() -> None:
     assert entry == Known("dump:2", "http://a.example/", b"\x00\x01", -2, OutcomeKind.FAILED, 5)
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("fields", "words"),
     [
         ({"url": None}, '"url" is missing'),
@@ -372,7 +373,7 @@ def test_a_field_of_the_wrong_kind_is_named_with_its_line(fields: dict[str, obje
         list(Dump([HEADER, line(), line(**fields), END]))
 
 
-@pytest.mark.parametrize("damage", ['{"url": "http://a.exam', "\n", "[]\n", "[" * 100_000, b"\xff\xfe\n", "9" * 5000])
+@each_row("damage", ['{"url": "http://a.exam', "\n", "[]\n", "[" * 100_000, b"\xff\xfe\n", "9" * 5000])
 def test_a_damaged_line_in_the_middle_is_an_error_after_all_before_it_was_given(damage: str | bytes) -> None:
     """Nothing is skipped silently."""
     entries = iter(Dump([HEADER, line(), damage, line(), END]))
@@ -381,7 +382,7 @@ def test_a_damaged_line_in_the_middle_is_an_error_after_all_before_it_was_given(
         next(entries)
 
 
-@pytest.mark.parametrize("kept", range(1, len(line()) + len(line())))
+@each_row("kept", range(1, len(line()) + len(line())))
 def test_a_dump_that_was_cut_anywhere_gives_all_whole_lines_and_tells_the_cut(kept: int) -> None:
     """A writer that was killed leaves a file without an end, mostly in the middle of a line."""
     dump = Dump(io.StringIO(HEADER + (line() + line())[:kept]))

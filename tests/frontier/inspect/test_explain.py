@@ -22,6 +22,7 @@ from anabranch.frontier.inspect.explain import (
 from anabranch.frontier.records import GateKey, HostTrouble, QueueKey, UrlRecord, UrlState
 from anabranch.frontier.scheduling.gates import Backoff, Gate, Politeness
 from anabranch.frontier.scheduling.lifecycle import QueueState
+from tests.rows import each_row
 
 NOW_S = 1_000_000.0
 URL = "http://portal.example/a"
@@ -149,7 +150,7 @@ def test_urls_before_it_take_their_time_at_the_gate() -> None:
     assert url(ahead=9, gate=OPEN._replace(rate_per_s=math.inf)).earliest_s == NOW_S
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("facts", "words"),
     [
         ({"state": QueueState.PAUSED}, "its queue is paused by the operator"),
@@ -190,7 +191,7 @@ def test_a_store_that_is_behind_holds_back_everything() -> None:
 # Queues
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("facts", "reason", "earliest_s"),
     [
         ({}, "it holds 3 URLs; its next URL can be leased now", NOW_S),

@@ -11,6 +11,7 @@ from anabranch.frontier.records import NEW, SEEN, GateKey, OutcomeKind, QueueKey
 from anabranch.frontier.scheduling.lifecycle import QueueState
 from anabranch.frontier.stores.memory.store import MemoryStore
 from tests.frontier.builder import HASTE, START_S, Rig, build, pages
+from tests.rows import each_row
 
 A, B = QueueKey("a.test"), QueueKey("b.test")
 
@@ -122,10 +123,8 @@ def test_a_retired_queue_keeps_its_urls_and_comes_back_when_it_is_resumed() -> N
     rig.core.operations.check()
 
 
-@pytest.mark.parametrize(
-    "orders", [("pause", "retire"), ("retire", "pause"), ("pause", "retire", "pause"), ("retire",) * 2]
-)
-@pytest.mark.parametrize("is_leased", [False, True])
+@each_row("orders", [("pause", "retire"), ("retire", "pause"), ("pause", "retire", "pause"), ("retire",) * 2])
+@each_row("is_leased", [False, True])
 def test_one_resume_brings_a_queue_back_whatever_was_ordered_before(orders: tuple[str, ...], is_leased: bool) -> None:
     """The operator's last word counts: a pause takes a retirement back, and a retirement a pause."""
     rig = two_queues()

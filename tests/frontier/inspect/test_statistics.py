@@ -9,6 +9,7 @@ from anabranch.frontier.records import Candidate, GateKey, OutcomeKind, QueueKey
 from anabranch.frontier.scheduling.gates import Politeness
 from anabranch.frontier.scheduling.lifecycle import QueueState
 from tests.frontier.builder import HASTE, START_S, DelayingStore, Rig, build, pages
+from tests.rows import each_row
 
 URL = "http://a.test/"
 
@@ -179,7 +180,7 @@ def test_the_filters_figures_are_told() -> None:
 NOW_S = 1_000_000.0
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("facts", "words"),
     [
         (IdleFacts(0), "nothing is queued"),

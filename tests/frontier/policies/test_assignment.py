@@ -30,6 +30,7 @@ from anabranch.frontier.policies.assignment import (
 from anabranch.frontier.policies.hosts import KEPT
 from anabranch.frontier.policies.sheets import Override, Settings, Sheets
 from anabranch.frontier.records import QueueKey
+from tests.rows import each_row
 
 ADDRESSES = {"a.test": "192.0.2.1", "b.test": "192.0.2.1"}
 EVERY = (
@@ -186,9 +187,7 @@ def test_policy_bkdr_with_a_seed_hashes_with_all_32_bits(seed: int) -> None:
     assert [assigned(f"bkdr:999983:{seed}", [url])[0] for url in urls] == expected
 
 
-@pytest.mark.parametrize(
-    "seed", ["", "0", "1", "2", "130", "-131", "+131", " 131", "131:", "x", "²", "4294967297", "9" * 5000]
-)
+@each_row("seed", ["", "0", "1", "2", "130", "-131", "+131", " 131", "131:", "x", "²", "4294967297", "9" * 5000])
 def test_a_seed_that_makes_no_sense_is_refused(seed: str) -> None:
     """An even seed forgets all but the last characters, and 1 adds them up. The error shows what a seed is, in one line."""
     with pytest.raises(
@@ -199,9 +198,7 @@ def test_a_seed_that_makes_no_sense_is_refused(seed: str) -> None:
     assert "\n" not in str(refused.value)
 
 
-@pytest.mark.parametrize(
-    "name", ["elf:7:31", "sdbm:7:31", "bucket:7:31", "parallel:7:31", "length:7:31", "bkdr::31", "bkdr:0:31"]
-)
+@each_row("name", ["elf:7:31", "sdbm:7:31", "bucket:7:31", "parallel:7:31", "length:7:31", "bkdr::31", "bkdr:0:31"])
 def test_a_seed_is_for_bkdr_with_a_number_of_queues(name: str) -> None:
     """The other hashes have none."""
     with pytest.raises(PolicyError, match="a number of queues from 1 to 1000000"):
@@ -243,8 +240,8 @@ def test_names_are_kept_up_to_a_number() -> None:
     assert len(names) == KEPT
 
 
-@pytest.mark.parametrize("kind", ["bkdr", "elf", "sdbm", "bucket", "parallel", "length"])
-@pytest.mark.parametrize("number", ["", ":", ":0", ":-1", ":1000001", ":x", ":²", ":" + "9" * 5000])
+@each_row("kind", ["bkdr", "elf", "sdbm", "bucket", "parallel", "length"])
+@each_row("number", ["", ":", ":0", ":-1", ":1000001", ":x", ":²", ":" + "9" * 5000])
 def test_a_number_of_queues_that_makes_no_sense_is_refused(kind: str, number: str) -> None:
     """The error names the policy and shows how it is written, in one line."""
     with pytest.raises(PolicyError, match=f"a number of queues from 1 to 1000000, as in {kind}:997") as refused:
@@ -252,9 +249,7 @@ def test_a_number_of_queues_that_makes_no_sense_is_refused(kind: str, number: st
     assert len(str(refused.value)) < 400
 
 
-@pytest.mark.parametrize(
-    "name", ["", "hosts", "host:5", "host:", "ip:", "Host", "surt:2", "a.b:", ":f", "a b:c", "x" * 5000]
-)
+@each_row("name", ["", "hosts", "host:5", "host:", "ip:", "Host", "surt:2", "a.b:", ":f", "a b:c", "x" * 5000])
 def test_an_unknown_policy_is_refused_with_the_known_ones(name: str) -> None:
     """The error says what there is to choose from."""
     with pytest.raises(
@@ -362,7 +357,7 @@ def test_a_key_of_an_override_comes_before_the_policy() -> None:
     assert asked == [urls[0], urls[3]]
 
 
-@pytest.mark.parametrize("name", ["ip", "bucket:7", "bkdr:7", "bkdr:7:31", "elf:7", "sdbm:7", "length:7", "my.own:key"])
+@each_row("name", ["ip", "bucket:7", "bkdr:7", "bkdr:7:31", "elf:7", "sdbm:7", "length:7", "my.own:key"])
 def test_a_budget_of_a_host_is_refused_where_queues_hold_many_hosts(name: str) -> None:
     """It could not be kept; with a key of its own the queue is the site's."""
     for field in ("session_budget", "total_budget", "queue_precedence"):
@@ -410,7 +405,7 @@ def by_sum(data: bytes, factor: int) -> int:
     return total % 2**32
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("one", "data", "value"),
     [
         (bkdr, PARTOW, 3153586616 & 0x7FFFFFFF),

@@ -21,6 +21,7 @@ from anabranch.frontier.policies.budgets import (
     total_budget,
 )
 from anabranch.frontier.records import OutcomeKind
+from tests.rows import each_row
 
 
 def test_the_defaults_are_those_of_heritrix() -> None:
@@ -28,7 +29,7 @@ def test_the_defaults_are_those_of_heritrix() -> None:
     assert Budgets() == Budgets(balance_replenish=3000, total_budget=-1, error_penalty=100)
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("kind", "spent"),
     [
         (OutcomeKind.DONE, 7),
@@ -74,7 +75,7 @@ def test_raising_a_budget_far_enough_wakes_a_queue(spent: int, budget: int, more
     assert not is_over_total(spent, spent + more)
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("own", "sheet", "order", "counts"),
     [
         (5, 6, 7, 5),
@@ -91,7 +92,7 @@ def test_the_nearest_total_budget_counts(own: int | None, sheet: int | None, ord
     assert total_budget(own, sheet, order) == counts
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("amounts", "line"),
     [
         ({"balance_replenish": 0}, "balance_replenish 0: give a whole number of cost units, 1 or more"),
@@ -141,7 +142,7 @@ def test_zero_costs_nothing() -> None:
     assert (zero.constant, zero.of(URL, None, "")) == (0, 0)
 
 
-@pytest.mark.parametrize(
+@each_row(
     "url",
     [
         "http://example.com/calendar/",
@@ -161,7 +162,7 @@ def test_what_looks_like_a_calendar_costs_one_more(url: str) -> None:
     assert parse_cost("anticalendar").of(url, None, "") == 2
 
 
-@pytest.mark.parametrize(
+@each_row(
     "url",
     [
         "http://example.com/",
@@ -182,7 +183,7 @@ def test_what_is_no_calendar_costs_1(url: str) -> None:
     assert parse_cost("anticalendar").of(url, None, "") == 1
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("url", "via", "cost"),
     [
         ("http://example.com/a", None, 1),
@@ -228,7 +229,7 @@ def test_the_least_and_the_highest_cost_are_taken(answer: int) -> None:
     assert parse_cost("m:f", finds(lambda *given: answer)).of(URL, None, "") == answer
 
 
-@pytest.mark.parametrize("answer", [-1, MOST_EXPENSIVE + 1, 1.0, "1", None, True])
+@each_row("answer", [-1, MOST_EXPENSIVE + 1, 1.0, "1", None, True])
 def test_an_answer_that_is_no_cost_names_the_function_and_the_url(answer: object) -> None:
     """A user's slip is one line that says where to look."""
     with pytest.raises(PolicyError) as raised:
@@ -256,7 +257,7 @@ def test_a_long_url_is_cut_in_the_error() -> None:
     assert len(str(raised.value)) < 600
 
 
-@pytest.mark.parametrize("name", ["", "units", "unit:2", "wag:", ":f", "m:"])
+@each_row("name", ["", "units", "unit:2", "wag:", ":f", "m:"])
 def test_an_unknown_policy_lists_the_known_ones(name: str) -> None:
     """One line names what was asked for and what there is."""
     line = f"cost {name} is unknown; choose one of unit, zero, anticalendar, wag, package.module:function"

@@ -6,6 +6,7 @@ import pytest
 
 from anabranch.frontier.errors import PolicyError
 from anabranch.frontier.policies.groups import is_group, parse_group
+from tests.rows import each_row
 
 
 def test_without_a_rule_there_are_no_groups() -> None:
@@ -64,7 +65,7 @@ def test_the_key_of_a_groups_gate_tells_that_it_is_one() -> None:
     assert not any(map(is_group, ["a.test", "ip.test", "queue:domain:3", "[2001:db8::1]"]))
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("rule", "words"),
     [
         ("", "group  is unknown; choose one of ip, domain, package.module:function, or give a table"),

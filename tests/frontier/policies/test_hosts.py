@@ -22,6 +22,7 @@ from anabranch.frontier.policies.hosts import (
     surt_host,
     surt_key,
 )
+from tests.rows import each_row
 
 SOME_HOSTS = st.sampled_from(
     ["a.test", "A.Test.", "[::1]", "127.0.0.1", "", ".", "me:pw@a.test", "a:b", "ö.test", "x" * 400]
@@ -35,7 +36,7 @@ def name_of(url: str) -> str | None:
     return None if found is None else found.name
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("url", "name"),
     [
         ("http://A.test/x", "a.test"),
@@ -69,7 +70,7 @@ def test_the_authority_is_host_and_port_in_lower_case(url: str, name: str | None
     assert name_of(url) == name
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("url", "expected"),
     [
         ("http://a.test.:8080/", Authority("a.test:8080", "a.test")),
@@ -106,7 +107,7 @@ def test_answers_are_kept_up_to_a_number() -> None:
     assert kept.cache_info().currsize == 0
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("name", "host"),
     [
         ("a.test", "a.test"),
@@ -145,7 +146,7 @@ def test_the_path_begins_with_a_slash_and_has_the_query() -> None:
     assert [path_of(url) for url in urls] == ["/b/c?d=/e", "/?d", "/", "/"]
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("host", "domain"),
     [
         ("www.example.co.uk", "example.co.uk"),
@@ -190,7 +191,7 @@ def test_a_queue_key_tells_its_host(host: str, port: str) -> None:
     assert host_of_surt_key(surt_key(host + port)) == host
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("text", "prefix"),
     [
         ("http://(com,example,", SurtPrefix("example.com", True)),
@@ -227,7 +228,7 @@ def test_operators_write_prefixes_in_several_ways(text: str, prefix: SurtPrefix)
     assert parse_surt(text) == prefix
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("text", "reason"),
     [
         ("", "it is empty or has blanks"),

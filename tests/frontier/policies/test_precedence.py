@@ -17,6 +17,7 @@ from anabranch.frontier.policies.precedence import (
     parse_uri_precedence,
 )
 from anabranch.frontier.records import FRONT, NORMAL, WAITING, Candidate, QueueKey
+from tests.rows import each_row
 
 URL = "http://example.com/"
 PLAIN = Candidate(URL)
@@ -130,15 +131,13 @@ def test_what_a_candidate_brings_is_stronger_than_sheet_and_policy(name: str) ->
     assert policy.in_row(brings._replace(front=True)) == HIGH_DIRECTIVE << 8
 
 
-@pytest.mark.parametrize(
-    ("number", "is_one"), [(None, True), (0, True), (LAST, True), (-1, False), (256, False), (True, False)]
-)
+@each_row(("number", "is_one"), [(None, True), (0, True), (LAST, True), (-1, False), (256, False), (True, False)])
 def test_a_candidate_may_bring_a_number_of_the_scale_only(number: int | None, is_one: bool) -> None:
     """Anything else would sort among other directives."""
     assert is_precedence(number) is is_one
 
 
-@pytest.mark.parametrize("answer", [-1, 256, 1.0, None, False])
+@each_row("answer", [-1, 256, 1.0, None, False])
 def test_a_users_answer_outside_the_scale_names_function_and_url(answer: object) -> None:
     """A user's slip is one line that says where to look."""
     with pytest.raises(PolicyError) as raised:
@@ -163,9 +162,7 @@ def test_the_base_can_be_chosen() -> None:
     assert parse_queue_precedence("base:255").base == LAST
 
 
-@pytest.mark.parametrize(
-    ("successes", "precedence"), [(0, 3), (99, 3), (100, 4), (1099, 4), (1100, 5), (2099, 5), (2100, 6)]
-)
+@each_row(("successes", "precedence"), [(0, 3), (99, 3), (100, 4), (1099, 4), (1100, 5), (2099, 5), (2100, 6)])
 def test_success_lowers_a_queue_by_tiers(successes: int, precedence: int) -> None:
     """New sites go before sites of which much is known; the numbers are those of Heritrix's documentation."""
     for name in ("success", "success:100,1000"):
@@ -207,15 +204,15 @@ def test_a_users_answer_for_a_queue_names_function_and_queue() -> None:
 # Orders that make no sense
 
 
-@pytest.mark.parametrize("name", ["base:", "base:256", "base:-1", "base:x", "base:²", "base:" + "9" * 5000])
-@pytest.mark.parametrize("parse", [parse_uri_precedence, parse_queue_precedence])
+@each_row("name", ["base:", "base:256", "base:-1", "base:x", "base:²", "base:" + "9" * 5000])
+@each_row("parse", [parse_uri_precedence, parse_queue_precedence])
 def test_a_base_outside_the_scale_is_refused(parse: Callable[[str], object], name: str) -> None:
     """One line names the policy and the scale."""
     with pytest.raises(PolicyError, match=r"precedence base:.*: give a whole number from 0 to 255$"):
         parse(name)
 
 
-@pytest.mark.parametrize("name", ["success:", "success:0", "success:100,", "success:1,0,1", "success:-1", "success:a"])
+@each_row("name", ["success:", "success:0", "success:100,", "success:1,0,1", "success:-1", "success:a"])
 def test_a_tier_that_is_no_number_is_refused(name: str) -> None:
     """A tier without successes would never end."""
     with pytest.raises(PolicyError, match=f"queue precedence {name}: "):

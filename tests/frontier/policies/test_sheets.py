@@ -12,6 +12,7 @@ from anabranch.frontier.errors import PolicyError
 from anabranch.frontier.policies.hosts import SurtPrefix, parse_surt
 from anabranch.frontier.policies.sheets import NOTHING, HostTable, Override, Settings, Sheets, _Paths
 from anabranch.frontier.records import QueueKey
+from tests.rows import each_row
 
 USUAL = Settings(5.0, 3.0, 30.0)
 
@@ -161,7 +162,7 @@ def test_no_overrides_cost_nothing() -> None:
     assert sheets.for_host("a.test") is sheets.for_url("http://a.test/") is NOTHING
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("entry", "flags"),
     [
         (override("a.test", key=QueueKey("a"), total_budget=5), (True, False, True, False)),
@@ -202,7 +203,7 @@ def test_a_budget_below_a_key_is_refused() -> None:
         Sheets([override("a.test", key=QueueKey("ours")), override("www.a.test", total_budget=5)])
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("fields", "delays"),
     [
         ({}, (5.0, 3.0, 30.0)),
@@ -231,7 +232,7 @@ def test_a_delay_of_a_longer_prefix_wins_over_the_other_one_of_a_shorter() -> No
     assert sheets.for_host("b.test").over(USUAL)[:3] == (5.0, 1.0, 1.0)
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("fields", "words"),
     [
         ({}, "it changes nothing"),
@@ -261,10 +262,8 @@ def test_an_entry_without_a_place_is_refused() -> None:
         override(max_connections=2)
 
 
-@pytest.mark.parametrize("surt", ["http://a.test/x/", "a.test:81"])
-@pytest.mark.parametrize(
-    "field", ["delay_factor", "min_delay_s", "max_connections", "total_budget", "queue_precedence"]
-)
+@each_row("surt", ["http://a.test/x/", "a.test:81"])
+@each_row("field", ["delay_factor", "min_delay_s", "max_connections", "total_budget", "queue_precedence"])
 def test_settings_of_hosts_cannot_be_set_for_parts_of_them(surt: str, field: str) -> None:
     """A gate or a queue does not know of paths and ports."""
     with pytest.raises(

@@ -19,6 +19,7 @@ from anabranch.frontier.policies.userfunctions import (
     shown,
     user_function,
 )
+from tests.rows import each_row
 
 
 def test_a_name_with_a_module_and_a_function_is_that_of_a_function() -> None:
@@ -124,7 +125,7 @@ class Yielding:
 ASYNC = [waiting, partial(waiting), Waiting(), Waiting().__call__, partial(Waiting())]
 
 
-@pytest.mark.parametrize("function", [*ASYNC, yielding, Yielding()])
+@each_row("function", [*ASYNC, yielding, Yielding()])
 def test_an_async_function_is_refused(function: Callable[..., object]) -> None:
     """It would answer with a coroutine, which is no queue."""
     with pytest.raises(PolicyError, match=r"^policy my:f is async, and must answer at once; write a plain `def`$"):
@@ -145,7 +146,7 @@ class Called:
         return url
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("function", "count", "is_accepted"),
     [
         (waiting, 1, True),
@@ -182,7 +183,7 @@ def test_a_name_is_printable_text() -> None:
         assert check_name(name, "it") is name
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("name", "reason"),
     [
         ("", "it gave 0 characters; 1 to 10000 are allowed"),

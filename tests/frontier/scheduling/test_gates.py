@@ -17,6 +17,7 @@ from anabranch.frontier.records import GateKey, HostTrouble, Lease, Outcome, Out
 from anabranch.frontier.scheduling.gates import Backoff, Gate, GateMaker, Politeness
 from anabranch.frontier.stores.contract import GateRow
 from tests.frontier.ledger import PolitenessLedger
+from tests.rows import each_row
 
 NOW_S = 1000.0
 KEY = GateKey("a.test")
@@ -56,7 +57,7 @@ def fail(some: Gate, start_s: float, kind: HostTrouble = UNAVAILABLE, retry_afte
     some.trouble(kind, retry_after_s, start_s)
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("fetch_s", "rest_s"), [(0.0, 3.0), (0.5, 3.0), (0.6, 3.0), (1.0, 5.0), (6.0, 30.0), (100.0, 30.0), (-1.0, 3.0)]
 )
 def test_the_rest_is_the_factor_times_the_fetch_within_bounds(fetch_s: float, rest_s: float) -> None:
@@ -74,9 +75,7 @@ def test_a_slot_rests_from_the_end_of_the_fetch() -> None:
     assert one.last_rest_s == 10
 
 
-@pytest.mark.parametrize(
-    ("fetch_s", "is_written"), [(1.0, False), (0.8, False), (0.6, False), (1.01, True), (3.0, True), (0.4, True)]
-)
+@each_row(("fetch_s", "is_written"), [(1.0, False), (0.8, False), (0.6, False), (1.01, True), (3.0, True), (0.4, True)])
 def test_the_row_is_written_again_when_its_rest_would_be_too_short_or_twice_too_long(fetch_s, is_written) -> None:
     """After a crash every gate rests for its row's rest; a row of 5 s serves rests of 2.5 to 5 s."""
     one = gate(min_delay_s=0.0)
@@ -675,7 +674,7 @@ DAY_S = 86_400.0
 EXACT = Backoff(jitter=0.0)
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("troubles", "wait_s"), [(0, 0.0), (1, 60.0), (2, 120.0), (6, 1920.0), (7, 3600.0), (8, 3600.0), (10**6, 3600.0)]
 )
 def test_the_wait_doubles_with_each_trouble_up_to_the_cap(troubles: int, wait_s: float) -> None:
@@ -684,7 +683,7 @@ def test_the_wait_doubles_with_each_trouble_up_to_the_cap(troubles: int, wait_s:
     assert EXACT.wait_s(troubles, 0.0, 1) == wait_s
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("asked_s", "wait_s"),
     [
         (-5.0, 60.0),

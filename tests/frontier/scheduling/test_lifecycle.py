@@ -4,6 +4,7 @@ import pytest
 
 from anabranch.frontier.errors import LifecycleError
 from anabranch.frontier.scheduling.lifecycle import NEVER, NEXT, RESTS_IN, STEPS, Holds, QueueState, next_state
+from tests.rows import each_row
 
 #: What the operator or a budget decides; from there a queue goes on with whatever it holds.
 STANDING = (QueueState.PAUSED, QueueState.RETIRED)
@@ -45,16 +46,16 @@ def test_every_state_can_be_left_and_reached_again() -> None:
         assert reached == set(QueueState)
 
 
-@pytest.mark.parametrize("stop", STANDING)
-@pytest.mark.parametrize("state", list(QueueState))
+@each_row("stop", STANDING)
+@each_row("state", list(QueueState))
 def test_a_queue_can_be_paused_and_retired_in_every_state(state: QueueState, stop: QueueState) -> None:
     """The operator need not wait for the right moment: leases that are out end in order."""
     holds = Holds[stop.name]
     assert next_state(state, holds) is stop
 
 
-@pytest.mark.parametrize("stop", STANDING)
-@pytest.mark.parametrize("holds", list(Holds))
+@each_row("stop", STANDING)
+@each_row("holds", list(Holds))
 def test_a_stopped_queue_goes_on_with_what_it_holds(stop: QueueState, holds: Holds) -> None:
     """Resuming a queue, or raising its budget, leads to the state of what it holds then."""
     assert next_state(stop, holds) is RESTS_IN[holds]
@@ -66,7 +67,7 @@ def test_the_strongest_holding_comes_first() -> None:
     assert [holds.name for holds in Holds] == order
 
 
-@pytest.mark.parametrize(
+@each_row(
     "life",
     [
         # A queue of one URL.
@@ -95,19 +96,19 @@ def test_a_life_is_walked_by_the_table(life: list[str]) -> None:
         assert state is QueueState[after]
 
 
-@pytest.mark.parametrize(("state", "holds"), list(NEXT))
+@each_row(("state", "holds"), list(NEXT))
 def test_a_step_of_the_table_is_taken(state: QueueState, holds: Holds) -> None:
     """A queue moves as the table says."""
     assert next_state(state, holds) is NEXT[state, holds]
 
 
-@pytest.mark.parametrize("holds", list(Holds))
+@each_row("holds", list(Holds))
 def test_a_queue_that_holds_the_same_stays(holds: Holds) -> None:
     """Being told the same twice moves nothing."""
     assert next_state(RESTS_IN[holds], holds) is RESTS_IN[holds]
 
 
-@pytest.mark.parametrize(("state", "holds"), sorted(NEVER, key=str))
+@each_row(("state", "holds"), sorted(NEVER, key=str))
 def test_an_impossible_step_raises(state: QueueState, holds: Holds) -> None:
     """A step that is not in the table shows at once, with both names and the reason."""
     with pytest.raises(LifecycleError) as raised:

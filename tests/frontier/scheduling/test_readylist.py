@@ -15,6 +15,7 @@ from anabranch.frontier.scheduling.gates import Gate, Politeness
 from anabranch.frontier.scheduling.queues import Lane, LanePlace, WorkQueue
 from anabranch.frontier.scheduling.readylist import GateHeap, Group, Outbox, Prefix, ReadyList
 from tests.frontier.builder import START_S, CountingStore, build
+from tests.rows import each_row
 
 
 def behind(keys: dict[int, int], after: int | None, limit: int) -> list[tuple[int, int]]:
@@ -512,7 +513,7 @@ def test_numbers_rise_from_the_last_one() -> None:
     assert outbox.last_number == 43
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("name", "question"),
     [
         ("heads", [Lane(WorkQueue(1, 1), line_of_a(), Turn(1), 1)]),

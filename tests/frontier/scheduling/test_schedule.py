@@ -31,6 +31,7 @@ from tests.frontier.builder import (
     head,
     pages,
 )
+from tests.rows import each_row
 
 #: One gate per host, many queues: the URLs of any host fall into any of them.
 MANY = "bkdr:100"
@@ -1240,7 +1241,7 @@ def test_a_line_whose_last_lane_has_gone_gives_its_place_to_another_gate() -> No
 A = QueueKey("a.test")
 
 
-@pytest.mark.parametrize("orders", [*permutations(["pause", "retire", "resume"]), ("retire", "pause", "retire")])
+@each_row("orders", [*permutations(["pause", "retire", "resume"]), ("retire", "pause", "retire")])
 def test_leases_of_a_retired_queue_are_counted_whatever_was_ordered_before(orders: tuple[str, ...]) -> None:
     """URLs of retired queues are not pending, leased ones are in flight, and nothing is counted twice."""
     rig = build(politeness=HASTE)

@@ -6,6 +6,7 @@ from starlette.datastructures import QueryParams
 from anabranch.crawler.console.pages.grid import page_query, page_words
 from anabranch.crawler.console.queues import RowsFound
 from anabranch.crawler.outcomes.errors import UsageError
+from tests.rows import each_row
 
 
 def test_a_page_is_asked_for_by_place_order_and_filter() -> None:
@@ -17,7 +18,7 @@ def test_a_page_is_asked_for_by_place_order_and_filter() -> None:
     assert (asked.text, asked.states, asked.least_urls) == ("ab", ("ready", "paused"), 7)
 
 
-@pytest.mark.parametrize("asked", ["offset=-1", "limit=x", "least=1.5", "offset=٣", f"limit={'9' * 5000}"])
+@each_row("asked", ["offset=-1", "limit=x", "least=1.5", "offset=٣", f"limit={'9' * 5000}"])
 def test_a_number_that_is_none_is_refused_by_its_name(asked: str) -> None:
     """Addresses may be typed."""
     with pytest.raises(UsageError, match=f"^{asked.split('=', maxsplit=1)[0]} must be a whole number"):

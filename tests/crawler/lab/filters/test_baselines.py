@@ -18,6 +18,7 @@ from anabranch.crawler.lab.filters.baselines import (
 )
 from anabranch.dedup.errors import BadParameters, FilterClosed, StoreFull
 from anabranch.dedup.smm.mapping import PAGE_BYTES
+from tests.rows import each_row
 
 PUBLISHED_URLS = 75_012
 
@@ -125,7 +126,7 @@ def test_a_classic_filter_refuses_what_its_words_cannot_do(bits: int, k: int, wh
         ClassicBloom(bits, k)
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("url", "host"),
     [
         (b"http://News.Example:80/a?b#c", b"news.example"),
@@ -274,7 +275,7 @@ def test_an_existing_file_is_not_taken_over(tmp_path: Path) -> None:
         PerDomainFilters.single(tmp_path / "bits")
 
 
-@pytest.mark.parametrize(("bits", "k", "number"), [(4, 1, 0), (1 << 41, 1, 0), (24, 1, 0), (8, 0, 0), (8, 1, -1)])
+@each_row(("bits", "k", "number"), [(4, 1, 0), (1 << 41, 1, 0), (24, 1, 0), (8, 0, 0), (8, 1, -1)])
 def test_filters_refuse_sizes_that_positions_do_not_fit(bits: int, k: int, number: int) -> None:
     """A power of two of bits, at least one hash, no negative number."""
     with pytest.raises(BadParameters):

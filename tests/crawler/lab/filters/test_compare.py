@@ -33,6 +33,7 @@ from anabranch.crawler.outcomes.errors import CrawlerError, UsageError
 from anabranch.dedup.errors import BadParameters
 from anabranch.frontier.seen import ExactFilter
 from tests.acceptance.blocking import Children
+from tests.rows import each_row
 
 SMALL = FilterOptions(filters=("exact",), pages=300, hosts=10)
 SIZE = FilterSize(expected=1000, false_positive=1e-3)
@@ -315,7 +316,7 @@ def test_a_list_of_urls_is_asked_for(tmp_path: Path) -> None:
     assert found.tables[0].title == f"the URLs of {urls}: 60 links of 3 pages lead to 30 URLs; filters for 500"
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("options", "said"),
     [
         ({"filters": ("smm", "exact", "smm")}, "--filters: smm,exact,smm names one of them twice"),

@@ -25,6 +25,7 @@ from anabranch.crawler.lab.report import NOT_RECOVERABLE, LabReport
 from anabranch.crawler.outcomes.errors import UsageError
 from anabranch.dedup.keys import BoolArray
 from tests.redis_server import redis_servers
+from tests.rows import each_row
 
 
 @pytest.mark.parametrize("leaves", [1, 2, 3, 5, 10])
@@ -106,7 +107,7 @@ def test_without_latency_no_time_passes(monkeypatch: pytest.MonkeyPatch) -> None
     assert not wire.over(call)([b"key"]).any()
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("options", "told"),
     [
         (RedisOptions(threads=()), "threads"),

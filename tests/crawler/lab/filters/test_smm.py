@@ -21,6 +21,7 @@ from anabranch.crawler.lab.report import NOT_RECOVERABLE
 from anabranch.crawler.lab.urls import packet_urls
 from anabranch.crawler.outcomes.errors import UsageError
 from anabranch.dedup.errors import BadParameters
+from tests.rows import each_row
 
 
 def tiny(**more):
@@ -153,9 +154,7 @@ def test_another_signature_and_other_levels_are_another_store() -> None:
     assert row[8] == pytest.approx(row[9], abs=3 * (row[9] / 20_000) ** 0.5)
 
 
-@pytest.mark.parametrize(
-    ("flag", "value"), [("repeats", -0.1), ("repeats", 0.95), ("runs", 0), ("count", 0), ("probes", 0)]
-)
+@each_row(("flag", "value"), [("repeats", -0.1), ("repeats", 0.95), ("runs", 0), ("count", 0), ("probes", 0)])
 def test_a_number_that_makes_no_sense_is_refused(flag, value) -> None:
     """Before anything is measured, by its name."""
     with pytest.raises(UsageError, match=flag):

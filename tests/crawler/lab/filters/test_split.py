@@ -14,6 +14,7 @@ from anabranch.crawler.lab.filters.split import SplitMeasurements, SplitOptions,
 from anabranch.crawler.lab.report import LabReport
 from anabranch.crawler.outcomes.errors import UsageError
 from anabranch.dedup.errors import BadParameters
+from tests.rows import each_row
 
 SMALL = SplitOptions(n=20_000, planned=2_000, points=8, probes=2_000, leaf_bits=4096)
 
@@ -73,7 +74,7 @@ def test_more_is_asked_than_a_file_has(tmp_path: Path) -> None:
         run(replace(SMALL, urls=file), quiet)
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("flag", "value"),
     [("n", 9_999), ("planned", 0), ("planned", 20_001), ("points", 0), ("points", 201), ("probes", 0)],
 )

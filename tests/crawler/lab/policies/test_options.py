@@ -17,9 +17,10 @@ from anabranch.crawler.order.order import CrawlOrder
 from anabranch.crawler.outcomes.errors import UsageError
 from anabranch.crawler.report.logs import configure_logs
 from anabranch.crawler.scope.scope import open_scope
+from tests.rows import each_row
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("given", "said"),
     [
         ({"workers": 0}, "--workers must be from 1 to 10,000"),

@@ -32,6 +32,7 @@ from anabranch.crawler.lab.policies.series import (
 )
 from anabranch.frontier.records import QueueKey
 from tests.crawler.lab.policies.runs import entry_of, ledger_of, run_of, setting_of
+from tests.rows import each_row
 
 
 def test_between_two_samples_a_run_goes_in_a_straight_line() -> None:
@@ -205,7 +206,7 @@ def test_the_average_of_very_long_runs_has_a_bounded_number_of_points() -> None:
     assert len(averaged(long).samples) <= MOST_POINTS + 1
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("politeness", "connections", "queues", "workers", "most"),
     [
         ("paper", 1, 997, 1000, 997),

@@ -29,6 +29,7 @@ from anabranch.crawler.lab.simulation.virtualtime import Speed
 from anabranch.crawler.outcomes.errors import UsageError
 from anabranch.frontier.policies.assignment import PolitenessScope
 from tests.crawler.lab.policies.runs import run_of, setting_of
+from tests.rows import each_row
 
 
 def test_times_are_those_of_real_crawls_unless_they_are_scaled_or_given() -> None:
@@ -56,7 +57,7 @@ def test_each_repeat_has_another_web_and_a_live_one_its_own_links() -> None:
     assert web_options(compared, "portals", links=2).links == 2
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("options", "words"),
     [
         (SimulationOptions(repeat=0), "--repeat must be 1 or more"),

@@ -7,6 +7,7 @@ from selectolax.lexbor import LexborHTMLParser
 
 from anabranch.crawler.lab.web.model import WebPage, body_of, least_bytes
 from tests.crawler.lab.web.test_shape import small, walked
+from tests.rows import each_row
 
 LINKS = ("http://a.test/1", "http://a.test/x?a=1&b='\"<2>")
 EMBEDS = ("http://a.test/i.jpg", "http://a.test/s.css")
@@ -39,8 +40,8 @@ def test_a_page_too_small_for_its_links_is_refused() -> None:
         body_of(page(least_bytes(LINKS, EMBEDS) - 1, links=LINKS, embeds=EMBEDS), "http://a.test/")
 
 
-@pytest.mark.parametrize("media_type", ["text/html", "text/css", "image/jpeg", "image/gif", "application/x-unheard"])
-@pytest.mark.parametrize("size", [0, 1, 5, 1_000, 3_000_000])
+@each_row("media_type", ["text/html", "text/css", "image/jpeg", "image/gif", "application/x-unheard"])
+@each_row("size", [0, 1, 5, 1_000, 3_000_000])
 def test_any_size_of_any_type_can_be_had(media_type: str, size: int) -> None:
     """Less than what the type begins with, and more than the block of filler."""
     assert len(body_of(page(size, media_type), "http://a.test/")) == size

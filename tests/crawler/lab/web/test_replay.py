@@ -7,6 +7,7 @@ from anabranch.crawler.lab.web.model import body_of, least_bytes
 from anabranch.crawler.lab.web.replay import MAX_BODY_BYTES, ReplayedWeb, replayed_file, replayed_web
 from anabranch.crawler.outcomes.errors import UsageError
 from tests.crawler.lab.web.test_shape import walked
+from tests.rows import each_row
 
 A = "http://a.test/"
 
@@ -162,9 +163,7 @@ def test_malformed_lines_are_counted_and_said() -> None:
     assert (web.urls, web.notes) == (1, ("3 of 4 lines are none of a crawl.log",))
 
 
-@pytest.mark.parametrize(
-    "url", ["http://", "http://[::1", "http://a.test:x/", "http://u@a.test/", "ftp://a.test/", "//"]
-)
+@each_row("url", ["http://", "http://[::1", "http://a.test:x/", "http://u@a.test/", "ftp://a.test/", "//"])
 def test_urls_that_no_server_of_one_port_has_are_left_out(url: str) -> None:
     """They are counted, and nothing fails."""
     web = web_of(line(A), line(url, A, "L"))

@@ -19,6 +19,7 @@ from anabranch.crawler.lab.web.model import Web, WebPage, body_of
 from anabranch.crawler.lab.web.shape import MadeWeb, Paths, WebOptions, make_web
 from anabranch.crawler.outcomes.errors import UsageError
 from tests.patience import HANG_S
+from tests.rows import each_row
 
 KINDS = ["portals", "subdomains", "hosts"]
 
@@ -162,7 +163,7 @@ def test_host_names_are_distinct(kind: str) -> None:
     assert len({site.host for site in sites}) == 5_000
 
 
-@pytest.mark.parametrize(
+@each_row(
     "url",
     [
         "",
@@ -212,7 +213,7 @@ def test_a_host_of_more_than_ten_million_urls_finds_its_pages() -> None:
     assert all(web.page(link) is not None for link in page.links + page.embeds)
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("changes", "named"),
     [
         ({"kind": "ring"}, "kind"),

@@ -12,6 +12,7 @@ from anabranch.frontier.errors import PolicyError
 from anabranch.frontier.hosts.embedding.settings import order_of, order_text
 from anabranch.frontier.order import FrontierOrder
 from anabranch.frontier.policies.assignment import PolitenessScope
+from tests.rows import each_row
 
 ALL = {
     "policy": "bkdr:64",
@@ -103,7 +104,7 @@ def test_a_queue_gives_as_many_urls_as_a_host_has_connections(settings: dict[str
     assert CrawlOrder.model_validate(tomllib.loads(order_text(settings))).frontier.per_queue == per_queue
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("settings", "said"),
     [
         ({"delay": 3}, "'delay' is no setting of the Frontier; choose from policy, "),

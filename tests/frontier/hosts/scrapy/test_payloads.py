@@ -10,6 +10,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.rows import each_row
+
 pytest.importorskip("scrapy")
 
 from scrapy import FormRequest, Request
@@ -32,7 +34,7 @@ class Marks:
         return Path.touch, (self.mark,)
 
 
-@pytest.mark.parametrize(
+@each_row(
     "value",
     [
         {"a": [1, 2.5, None, True, "\ud800 \x00"]},
@@ -56,7 +58,7 @@ def test_what_is_read_is_what_was_written(value) -> None:
 Point = namedtuple("Point", "x y")
 
 
-@pytest.mark.parametrize("value", [{1}, dt.date(2027, 1, 1), Point(1, 2), object(), type("Text", (str,), {})("a")])
+@each_row("value", [{1}, dt.date(2027, 1, 1), Point(1, 2), object(), type("Text", (str,), {})("a")])
 def test_what_json_cannot_hold_is_refused(value) -> None:
     """Also in the depth; such a request stays in the process."""
     with pytest.raises(TypeError, match="JSON cannot hold a"):
@@ -80,9 +82,7 @@ def test_a_class_is_one_that_the_project_has_imported() -> None:
             unpack(b"j" + json.dumps({"url": URL, "_class": name}).encode(), may_unpickle=False)
 
 
-@pytest.mark.parametrize(
-    "text", [b"", b"[1]", b'{"":["code","x"]}', b'{"":1}', b'{"":["bytes","?"]}', b"nonsense", b"[" * 100_000]
-)
+@each_row("text", [b"", b"[1]", b'{"":["code","x"]}', b'{"":1}', b'{"":["bytes","?"]}', b"nonsense", b"[" * 100_000])
 def test_a_hostile_payload_is_an_error_of_its_own(text) -> None:
     """Nothing else happens."""
     with pytest.raises((ValueError, TypeError, RecursionError)):

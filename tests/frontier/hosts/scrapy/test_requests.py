@@ -10,6 +10,7 @@ from anabranch.frontier.hosts.scrapy import requests as requests_module
 from anabranch.frontier.hosts.scrapy.requests import KnownRequests, Requests, Unmade, precedence
 from anabranch.frontier.records import Candidate, GateKey, Lease, QueueKey
 from tests.frontier.hosts.scrapy.project import Quiet
+from tests.rows import each_row
 
 pytest.importorskip("scrapy")
 
@@ -72,7 +73,7 @@ def test_in_memory_nothing_is_serialised() -> None:
     assert here.request(lease(candidate)) == Unmade(URL, None)
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("priority", "is_start", "number"),
     [
         (0, False, 128),
@@ -111,7 +112,7 @@ def test_two_gets_of_one_url_are_one() -> None:
     assert Request(URL, headers={"X": "y"}, meta={"a": 1}) in known_of(Request(URL))
 
 
-@pytest.mark.parametrize(
+@each_row(
     "other",
     [
         Request(URL + "other"),
