@@ -15,6 +15,8 @@ from typing import Final
 
 from anabranch.frontier.records import name_id
 
+#: The wait before the first probe.
+FIRST_PROBE_S: Final = 1.0
 #: The longest wait between two probes, and the most that the jitter adds to a wait, as a share of it.
 LONGEST_S: Final = 60.0
 _JITTER: Final = 0.1
@@ -87,6 +89,6 @@ class ServiceGates:
 
     def _wait_s(self, service: str, probes: int) -> float:
         """The wait before the next probe, after so many."""
-        wait_s = min(2.0 ** min(probes, _MOST_DOUBLINGS), LONGEST_S)
+        wait_s = min(FIRST_PROBE_S * 2.0 ** min(probes, _MOST_DOUBLINGS), LONGEST_S)
         share = (name_id(f"{self._salt} {service} {probes}") + (1 << 63)) / (1 << 64)
         return wait_s * (1.0 + _JITTER * share)

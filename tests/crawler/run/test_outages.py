@@ -27,6 +27,7 @@ from anabranch.crawler.order.order import CrawlOrder
 from anabranch.crawler.outcomes.endings import WhyEnded
 from anabranch.crawler.outcomes.errors import ExitCode
 from anabranch.crawler.report.progress import CrawlSnapshot, progress_line
+from anabranch.crawler.run import service_gates
 from anabranch.crawler.run.control import ask
 from anabranch.crawler.run.controller import CrawlController, RunHooks
 from anabranch.crawler.run.crawl_verbs import METRICS, STATUS
@@ -41,6 +42,12 @@ NAMES = ("a.test", "b.test", "c.test")
 PATHS = [f"/{number}" for number in range(1, 7)]
 #: Pages after which a service goes away.
 SOON = 4
+
+
+@pytest.fixture(autouse=True)
+def _probes_soon(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A service is probed after a tenth of the usual time."""
+    monkeypatch.setattr(service_gates, "FIRST_PROBE_S", 0.1)
 
 
 class Names(DnsServer):
@@ -316,7 +323,7 @@ async def test_a_service_is_not_waited_for_for_ever(
 ) -> None:
     """The run ends and names it; nothing has failed, and the next run of the job does the rest."""
     async with Names() as names:
-        bounds = {"outage_first": "1s", "outage_max": "1s"}
+        bounds = {"outage_first": "0.3s", "outage_max": "0.3s"}
         crawl = Crawl(tmp_path / "job", web, port=f":{web.port}", dns=dns_of(names), fetch=bounds)
         names.is_away = not pages_before
         async with running(crawl) as task:
