@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 from anabranch.frontier.checkpoints import NO_FOLDER, LastBatch
 from anabranch.frontier.policies.hosts import authority
 from anabranch.frontier.policies.precedence import is_precedence
+from anabranch.frontier.policies.shares import ShareRule
 from anabranch.frontier.records import (
     LATER,
     NEW,
@@ -35,7 +36,6 @@ from anabranch.frontier.stores.contract import FailedRecord, LaneId, LinkRow
 
 if TYPE_CHECKING:  # numpy is slow to import
     from anabranch.frontier.policies.assignment import AssignedLane, Assignment
-    from anabranch.frontier.shares.hosting import Outbound
 
 _NO_HOST = Verdict(VerdictKind.REFUSED, "it has no host; an absolute URL is needed")
 _NOT_UTF8 = Verdict(VerdictKind.REFUSED, "it is not text that UTF-8 can hold")
@@ -80,6 +80,42 @@ class Prepared(NamedTuple):
     fresh: Fresh  #: of these, the new ones
     lanes: list[AssignedLane]  #: of the new ones
     precedences: list[int]  #: of their rows
+
+
+class Outbound:
+    """Sorts out candidates of shares that others hold. Cost: 1 µs a new candidate."""
+
+    def __init__(self, rule: ShareRule, outbox: Outbox) -> None:
+        self.rule = rule
+        self.serving: frozenset[int] = frozenset()  #: the shares whose URLs are queued here
+        self._outbox = outbox
+
+    def parted(self, fresh: Fresh) -> tuple[Fresh, Fresh]:
+        """Our own candidates, and those of others. Changes nothing."""
+        serving, of_host = self.serving, self.rule.of_host
+        own, others = Fresh(), Fresh()
+        for candidate, host, key in zip(fresh.candidates, fresh.hosts, fresh.keys, strict=True):
+            part = own if of_host(host) in serving else others
+            part.candidates.append(candidate)
+            part.hosts.append(host)
+            part.keys.append(key)
+        return own, others
+
+    def share_elsewhere(self, host: str) -> int | None:
+        """The share of a host that another worker serves; None: its URLs are queued here."""
+        share = self.rule.of_host(host)
+        return None if share in self.serving else share
+
+    def send(self, others: Fresh, precedences: Sequence[int], via: int) -> None:
+        """Add links for others to the batch."""
+        batch = self._outbox.batch
+        outbound = batch.exchanging().outbound if others.candidates else []
+        for candidate, host, precedence in zip(others.candidates, others.hosts, precedences, strict=True):
+            url, key, hops, payload, _, force, _ = candidate
+            ordinal = self._outbox.number()
+            outbound.append(LinkRow(ordinal, self.rule.of_host(host), url, key, hops, via, precedence, payload))
+            if force:
+                batch.forced.add(ordinal)
 
 
 class Admission:

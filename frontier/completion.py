@@ -184,7 +184,7 @@ class Completion:
     ) -> None:
         self._outbox = outbox
         self._schedule = schedule
-        self._retries = retries
+        self.retries = retries
         self._rules = rules
         self.waiting = waiting  #: rows that wait for a retry
         self._board = board
@@ -201,7 +201,7 @@ class Completion:
                 precedence=row.precedence % WAITING + WAITING, attempts=row.attempts + 1, due_s=now_s + outcome.after_s
             )
             self._outbox.batch.moved.append(Moved(row, waits))
-            self._retries.add(waits)
+            self.retries.add(waits)
             self.waiting += 1
             queue.waits += 1
         queue.pay(kind, charge[0])
@@ -234,7 +234,7 @@ class Completion:
 
     def wake_retries(self, now_s: float) -> None:
         """Make the rows servable that are due for a retry."""
-        for row in self._retries.take_due(now_s):
+        for row in self.retries.take_due(now_s):
             back = row._replace(precedence=row.precedence % WAITING, due_s=None)
             self._outbox.batch.moved.append(Moved(row, back))
             self.waiting -= 1

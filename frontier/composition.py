@@ -13,7 +13,7 @@ from anabranch.dedup.errors import BadParameters, DedupError
 from anabranch.dedup.errors import FormatMismatch as FilterMismatch
 from anabranch.dedup.uniq import UniqParameters
 from anabranch.dedup.userfunctions import found
-from anabranch.frontier.admission import Admission, Marking
+from anabranch.frontier.admission import Admission, Marking, Outbound
 from anabranch.frontier.checkpoints import NO_FOLDER, Checkpoints, LastBatch, OtherStore, catch_up, remark_from
 from anabranch.frontier.completion import Board, Completion, Leases
 from anabranch.frontier.errors import FilterAhead, FormatMismatch, PolicyError, StoreUnavailable, unwritable
@@ -47,7 +47,7 @@ from anabranch.frontier.scheduling.retries import Retries
 from anabranch.frontier.scheduling.schedule import Schedule
 from anabranch.frontier.scheduling.window import StateAtOpening
 from anabranch.frontier.seen import ExactFilter, KnownCounts, SeenFilter
-from anabranch.frontier.shares.hosting import Hosting, Outbound
+from anabranch.frontier.shares.hosting import Hosting
 from anabranch.frontier.storelink import Receivers, StoreLink
 from anabranch.frontier.stores.contract import FrontierStore, Opening
 from anabranch.frontier.stores.memory.store import MemoryStore
@@ -304,7 +304,7 @@ def _parts(
     hosting = None
     if outbound is not None:
         shared: Any = store  # as `_check_shares` has made sure
-        hosting = Hosting(outbound, shared, receivers, leases, monotonic)
+        hosting = Hosting(outbound, shared, admission, schedule, completion, leases, monotonic)
     store_link = StoreLink(store, receivers, opening.counters, order.max_unacknowledged, clock, checkpoints, hosting)
     return Parts(
         outbox=outbox,

@@ -5,7 +5,7 @@ The other commands are in `job_options.py`, `tool_options.py` and `lab_options.p
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from difflib import get_close_matches
 from functools import cache, partial
@@ -34,7 +34,7 @@ from anabranch.crawler.cli.job_options import (
     workers,
 )
 from anabranch.crawler.cli.lab_options import compare, lab, simulate, web
-from anabranch.crawler.cli.parameters import FilePath, Number, Switch, Text, Texts, Whole, completed_from
+from anabranch.crawler.cli.parameters import FilePath, Number, Switch, Text, Texts, Whole, completed_from, flags_of
 from anabranch.crawler.cli.tool_options import config, dedup, links
 from anabranch.crawler.cli.tool_options import robots as robots_command
 from anabranch.crawler.report.table import escaped
@@ -94,11 +94,6 @@ _POLICIES = (
     "package.module:function."
 )
 
-#: Parameters of `crawl` that are no keys of the crawl order; every other parameter is a key.
-NO_KEYS = frozenset(
-    {"sources", "order_file", "job", "settings", "again", "fresh", "delete_old", "run_code", "yes", "verbose", "quiet"}
-)
-
 
 def _version(wanted: bool) -> None:
     if wanted:
@@ -106,11 +101,6 @@ def _version(wanted: bool) -> None:
 
         typer.echo(f"anabranch {VERSION}")
         raise typer.Exit
-
-
-def flags_of(parameters: Mapping[str, object]) -> dict[str, object]:
-    """The parameters of `crawl` that are keys of the order; None if not given (a list that is not given comes empty)."""
-    return {key: None if value == () else value for key, value in parameters.items() if key not in NO_KEYS}
 
 
 @app.callback()

@@ -24,6 +24,11 @@ Numbers = Optional[tuple]  # type: ignore[type-arg]  # noqa: UP045 - the option'
 Switch = Optional[bool]  # noqa: UP045
 FilePath = Optional[Path]  # noqa: UP045 - of a file or folder
 
+#: Parameters of `crawl` that are no keys of the crawl order; every other parameter is a key.
+NO_KEYS = frozenset(
+    {"sources", "order_file", "job", "settings", "again", "fresh", "delete_old", "run_code", "yes", "verbose", "quiet"}
+)
+
 #: Names that no shell reads as anything but a word.
 _PLAIN_NAME = re.compile(r"\w[\w.,@+-]*")
 
@@ -139,3 +144,8 @@ def parse_names(text: str) -> tuple[str, ...]:
     if not all(names):
         raise typer.BadParameter(f"must be names with commas between them, like host,bkdr:997; not {text!r}")
     return names
+
+
+def flags_of(parameters: Mapping[str, object]) -> dict[str, object]:
+    """Return the parameters of `crawl` that are keys of the order; None for one that is not given (a list comes empty)."""
+    return {key: None if value == () else value for key, value in parameters.items() if key not in NO_KEYS}

@@ -4,13 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 from anabranch.crawler.outcomes.errors import UsageError
 from anabranch.frontier.policies.userfunctions import is_user_function
-
-if TYPE_CHECKING:
-    from anabranch.crawler.order.order import CrawlOrder
 
 #: Section and key that may name user functions.
 CODE_KEYS: Sequence[tuple[str, str]] = (
@@ -79,10 +76,10 @@ def refuse_withheld(withheld: Sequence[NamedFunction], place: object, needs: str
         )
 
 
-def functions_of(order: CrawlOrder) -> Iterator[NamedFunction]:
-    """The user functions that the order names, each place of them. Pure."""
+def functions_of(sections: object) -> Iterator[NamedFunction]:
+    """Find the user functions that an order names, each place of them; `sections` has its sections as attributes. Pure."""
     for section, key in CODE_KEYS:
-        value = getattr(getattr(order, section), key)
+        value = getattr(getattr(sections, section), key)
         for name in texts_of(value):
             if is_user_function(name) or (section == "dedup" and ":" in name):
                 yield NamedFunction(section, key, name)

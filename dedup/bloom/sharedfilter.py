@@ -14,12 +14,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Self
+from typing import Self
 
 import numpy as np
 
 from anabranch.dedup.bloom.formulas import DsbfParameters, false_positive_rates
-from anabranch.dedup.bloom.sharedleaves import KNOWN, MISSING, MOVED, NEW, Call, LeafAddress, LeafState
+from anabranch.dedup.bloom.sharedleaves import KNOWN, MISSING, MOVED, NEW, Call, LeafAddress, LeafState, Servers
 from anabranch.dedup.bloom.sharedsplitting import LEASE_MS, SharedSplitter
 from anabranch.dedup.bloom.sharedtree import SharedManifest
 from anabranch.dedup.errors import BadParameters, InvariantBroken, StoreUnavailable
@@ -35,10 +35,6 @@ from anabranch.dedup.keys import (
     first_of_each,
 )
 from anabranch.extras import install_command
-
-if TYPE_CHECKING:
-    from anabranch.dedup.bloom.redis import RedisServers
-
 
 #: A batch goes in by steps of this part of `split_above` per leaf: more than a leaf holds must not arrive there at once,
 #: since what it cannot take is asked again below it, and each query may give a false answer.
@@ -68,7 +64,7 @@ class SharedDsbf(Closing):
     no key may be lost, ask `unseen`, save the new keys, and then `mark` them: both may be repeated. No Redis Cluster.
     """
 
-    def __init__(self, servers: RedisServers, name: str, parameters: DsbfParameters, lease_ms: int) -> None:
+    def __init__(self, servers: Servers, name: str, parameters: DsbfParameters, lease_ms: int) -> None:
         self.name = name
         self._servers = servers
         self._parameters = parameters

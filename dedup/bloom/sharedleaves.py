@@ -22,16 +22,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Sequence
 from itertools import pairwise
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import Final, NamedTuple, Protocol
 
 import numpy as np
 
 from anabranch.dedup.bloom.bits import bits_of
 from anabranch.dedup.errors import StoreUnavailable
 from anabranch.dedup.keys import FINGERPRINT_BYTES, ByteArray, Fingerprints, IntArray, from_bytes, to_bytes
-
-if TYPE_CHECKING:
-    from anabranch.dedup.bloom.redis import RedisServers
 
 
 class Call(NamedTuple):
@@ -41,6 +38,30 @@ class Call(NamedTuple):
     script: str
     keys: tuple[str, ...]
     arguments: tuple[str | bytes | int, ...]
+
+
+class Servers(Protocol):
+    """The servers that run the scripts: `redis.RedisServers`, whose library is an extra."""
+
+    addresses: list[str]  #: by server, without user and password
+
+    def __len__(self) -> int: ...
+
+    @property
+    def is_closed(self) -> bool:
+        """Whether `close` was called."""
+        ...
+
+    def call(self, calls: Sequence[Call]) -> list[object]:
+        """Run the scripts, in order on each server, and return the replies."""
+        ...
+
+    def sync(self, key: str) -> bool:
+        """Have all servers sync all earlier writes; False if one is late."""
+        ...
+
+    def close(self) -> None:
+        """Disconnect."""
 
 
 #: Begins the scripts of one leaf, which is KEYS[1]; ARGV[1] is the token.
@@ -282,7 +303,7 @@ class LeafState(NamedTuple):
 class RemoteLeaves:
     """The leaves of one filter. `tokens` are the generations of its parts, one per server. Raises: as `RedisServers.call`."""
 
-    def __init__(self, servers: RedisServers, name: str, tokens: Sequence[str], leaf_bits: int, hashes: int) -> None:
+    def __init__(self, servers: Servers, name: str, tokens: Sequence[str], leaf_bits: int, hashes: int) -> None:
         self.name = name
         self.tokens = list(tokens)
         self._servers = servers

@@ -20,18 +20,14 @@ import time
 import uuid
 from collections.abc import Iterable, Sequence
 from itertools import compress
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 import numpy as np
 
 from anabranch.dedup.bloom.formulas import MOVES_PER_KEY, DsbfParameters
-from anabranch.dedup.bloom.sharedleaves import MISSING, MOVED, NO_LIMIT, NOT_TAKEN, LeafStep
+from anabranch.dedup.bloom.sharedleaves import MISSING, MOVED, NO_LIMIT, NOT_TAKEN, LeafStep, Servers
 from anabranch.dedup.bloom.sharedtree import SharedManifest
 from anabranch.dedup.keys import ByteArray, IntArray
-
-if TYPE_CHECKING:
-    from anabranch.dedup.bloom.redis import RedisServers
-
 
 #: Elements that one call moves at most if it adds few keys; otherwise MOVES_PER_KEY for each key.
 MOVE_AT_LEAST: Final = 2048
@@ -44,9 +40,7 @@ _AT_ONCE = 4096  # elements of one step when a split must end now
 class SharedSplitter:
     """One crawler's part in the splits of a filter. All calls raise what the servers raise."""
 
-    def __init__(
-        self, servers: RedisServers, manifest: SharedManifest, parameters: DsbfParameters, lease_ms: int
-    ) -> None:
+    def __init__(self, servers: Servers, manifest: SharedManifest, parameters: DsbfParameters, lease_ms: int) -> None:
         self._servers = servers
         self._manifest = manifest
         self._leaves = manifest.leaves

@@ -14,20 +14,16 @@ import json
 import uuid
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass
-from typing import TYPE_CHECKING, Self
+from typing import Self
 
 import numpy as np
 
 from anabranch.dedup.bloom.formulas import DsbfParameters
-from anabranch.dedup.bloom.sharedleaves import NO_LIMIT, Call, LeafAddress, RemoteLeaves
+from anabranch.dedup.bloom.sharedleaves import NO_LIMIT, Call, LeafAddress, RemoteLeaves, Servers
 from anabranch.dedup.bloom.tree import DEEPEST, Tree
 from anabranch.dedup.errors import FormatMismatch, StoreUnavailable
 from anabranch.dedup.files.formatfile import differences
 from anabranch.dedup.keys import IntArray
-
-if TYPE_CHECKING:
-    from anabranch.dedup.bloom.redis import RedisServers
-
 
 MAGIC = "anabranch shared dsbf"
 VERSION = 1
@@ -166,7 +162,7 @@ def _object(text: str, address: str) -> dict[str, object]:
 class SharedManifest:
     """The manifest of one filter, as seen by one crawler. `tree` is the newest revision that it knows."""
 
-    def __init__(self, servers: RedisServers, name: str, parameters: DsbfParameters) -> None:
+    def __init__(self, servers: Servers, name: str, parameters: DsbfParameters) -> None:
         """Open the filter of this name, or make it if no server has anything of it. Raises: as `SharedDsbf.open`."""
         self._servers = servers
         self._name = name

@@ -10,18 +10,14 @@ the store gives it back.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Sequence
-from typing import TYPE_CHECKING, Protocol
+from typing import Protocol
 
-from anabranch.frontier.admission import Fresh
-from anabranch.frontier.completion import Leases
+from anabranch.frontier.admission import Admission, Outbound
+from anabranch.frontier.completion import Completion, Leases
 from anabranch.frontier.errors import Passing, PolicyError
-from anabranch.frontier.policies.shares import ShareRule
 from anabranch.frontier.records import GateKey
-from anabranch.frontier.scheduling.readylist import Outbox
+from anabranch.frontier.scheduling.schedule import Schedule
 from anabranch.frontier.stores.contract import Counters, JobRead, LinkRow, LinksRead, SharesHeld
-
-if TYPE_CHECKING:
-    from anabranch.frontier.storelink import Receivers
 
 
 class SharedStore(Protocol):
@@ -35,42 +31,6 @@ class SharedStore(Protocol):
         ...
 
 
-class Outbound:
-    """Sorts out candidates of shares that others hold. Cost: 1 µs a new candidate."""
-
-    def __init__(self, rule: ShareRule, outbox: Outbox) -> None:
-        self.rule = rule
-        self.serving: frozenset[int] = frozenset()  #: the shares whose URLs are queued here
-        self._outbox = outbox
-
-    def parted(self, fresh: Fresh) -> tuple[Fresh, Fresh]:
-        """Our own candidates, and those of others. Changes nothing."""
-        serving, of_host = self.serving, self.rule.of_host
-        own, others = Fresh(), Fresh()
-        for candidate, host, key in zip(fresh.candidates, fresh.hosts, fresh.keys, strict=True):
-            part = own if of_host(host) in serving else others
-            part.candidates.append(candidate)
-            part.hosts.append(host)
-            part.keys.append(key)
-        return own, others
-
-    def share_elsewhere(self, host: str) -> int | None:
-        """The share of a host that another worker serves; None: its URLs are queued here."""
-        share = self.rule.of_host(host)
-        return None if share in self.serving else share
-
-    def send(self, others: Fresh, precedences: Sequence[int], via: int) -> None:
-        """Add links for others to the batch."""
-        batch = self._outbox.batch
-        outbound = batch.exchanging().outbound if others.candidates else []
-        for candidate, host, precedence in zip(others.candidates, others.hosts, precedences, strict=True):
-            url, key, hops, payload, _, force, _ = candidate
-            ordinal = self._outbox.number()
-            outbound.append(LinkRow(ordinal, self.rule.of_host(host), url, key, hops, via, precedence, payload))
-            if force:
-                batch.forced.add(ordinal)
-
-
 class Hosting:
     """Takes shares and links from the store, and gives shares back."""
 
@@ -78,17 +38,19 @@ class Hosting:
         self,
         outbound: Outbound,
         store: SharedStore,
-        receivers: Receivers,
+        admission: Admission,
+        schedule: Schedule,
+        completion: Completion,
         leases: Leases,
         monotonic: Callable[[], float],
     ) -> None:
         self._outbound = outbound
         self._rule = outbound.rule
         self._store = store
-        self._admission = receivers.admission
-        self._schedule = receivers.schedule
-        self._retries = receivers.retries
-        self._completion = receivers.completion
+        self._admission = admission
+        self._schedule = schedule
+        self._retries = completion.retries
+        self._completion = completion
         self._leases = leases
         self._monotonic = monotonic
         self.done_at = -1  #: number of this worker's last batch when the whole job was done last; -1: it never was

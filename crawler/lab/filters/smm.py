@@ -23,7 +23,19 @@ from time import monotonic, perf_counter_ns
 from typing import TypeAlias, TypeVar
 
 from anabranch.crawler.lab.filters.baselines import BitmapHashTable, ClassicBloom
-from anabranch.crawler.lab.filters.smm_report import BLOOM_BITS, BLOOM_HASHES, MEAN_URL_BYTES, TABLE_2, URLS, report_of
+from anabranch.crawler.lab.filters.smm_report import (
+    BLOOM_BITS,
+    BLOOM_HASHES,
+    MEAN_URL_BYTES,
+    TABLE_2,
+    URLS,
+    BloomRun,
+    Passes,
+    SmmMeasurements,
+    SmmRun,
+    TableRun,
+    report_of,
+)
 from anabranch.crawler.lab.report import LabReport, OnProgress
 from anabranch.crawler.lab.urls import packet_urls, repeated, urls_of_file
 from anabranch.crawler.outcomes.errors import UsageError
@@ -178,70 +190,6 @@ def _runs(runs: int, run_once: Callable[[], T]) -> tuple[T, ...]:
 
 #: The signature and the levels of a store.
 Shape: TypeAlias = tuple[str, tuple[int, ...]]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Passes:
-    """Two passes over the same URLs."""
-
-    first_us: float  #: query all, insert the new ones
-    second_us: float  #: query all again
-    new: int  #: taken for new in pass 1
-    forgotten: int  #: taken for new in pass 2; anything but 0 is a defect
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SmmRun:
-    """One opening of a store, with both ways of calling, each on a store of its own."""
-
-    store: str  #: fresh or reopened
-    singly: Passes
-    batch: Passes
-    open_us: float  #: opening, making the files included
-    close_us: float  #: syncing to the disk and closing
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TableRun:
-    """A bitmap hash table of so many buckets."""
-
-    buckets: int
-    empty_us: float  #: query all, one URL a call, while nothing is inserted
-    missing_us: float  #: query as many others, all missing, when all is inserted: whole chains are scanned
-    singly: Passes
-    batch: Passes
-    false_hits: int  #: of the missing ones
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class BloomRun:
-    """A classic Bloom filter of m bits and k hashes."""
-
-    bits: int
-    hashes: int
-    singly: Passes
-    batch: Passes
-    false_hits: int  #: probes taken for known
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SmmMeasurements:
-    """All measurements, runs of one method together; the report computes the means."""
-
-    urls: int  #: in the input, repeats included
-    distinct: int
-    mean_url_bytes: float
-    missing: int  #: URLs never inserted that the tables were asked for
-    probes: int  #: URLs never inserted that the others were asked for
-    reopening: tuple[SmmRun, ...]  #: the first on a fresh store, the others on the same, reopened
-    fresh: tuple[SmmRun, ...]  #: each on a fresh store
-    smm_false_hits: int
-    smm_bits: int  #: that the store has
-    smm_disk_bytes: int  #: blocks that the store takes
-    tables: tuple[tuple[TableRun, ...], ...]  #: per number of buckets
-    table_bytes: int  #: that the URLs of a table take in memory, without its buckets
-    blooms: tuple[tuple[BloomRun, ...], ...]  #: per (bits, hashes)
-    is_linear: bool = False  #: the SMM's signature
 
 
 def smm_run(folders: Sequence[Path], urls: Sequence[bytes], shape: Shape) -> SmmRun:

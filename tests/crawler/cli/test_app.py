@@ -13,7 +13,8 @@ from typer.testing import CliRunner
 
 from anabranch.crawler.cli import crawl as crawl_module
 from anabranch.crawler.cli import main
-from anabranch.crawler.cli.app import _POLICIES, NO_KEYS, app, crawl
+from anabranch.crawler.cli.app import _POLICIES, app, crawl
+from anabranch.crawler.cli.parameters import NO_KEYS
 from anabranch.crawler.order.loading import load_order
 from anabranch.crawler.order.order import FLAG_OF, CrawlOrder
 from anabranch.crawler.order.sections import VERSION

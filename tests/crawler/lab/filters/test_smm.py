@@ -8,7 +8,6 @@ import pytest
 
 from anabranch.crawler.lab.filters import smm
 from anabranch.crawler.lab.filters.smm import (
-    Passes,
     SmmOptions,
     bloom_run,
     run,
@@ -17,6 +16,7 @@ from anabranch.crawler.lab.filters.smm import (
     table_run,
     timed,
 )
+from anabranch.crawler.lab.filters.smm_report import Passes
 from anabranch.crawler.lab.report import NOT_RECOVERABLE
 from anabranch.crawler.lab.urls import packet_urls
 from anabranch.crawler.outcomes.errors import UsageError

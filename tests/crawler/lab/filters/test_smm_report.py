@@ -7,10 +7,14 @@ from math import exp
 
 import pytest
 
-from anabranch.crawler.lab.filters.smm import BloomRun, Passes, SmmMeasurements, SmmRun, TableRun
 from anabranch.crawler.lab.filters.smm_report import (
     URLS,
+    BloomRun,
     Method,
+    Passes,
+    SmmMeasurements,
+    SmmRun,
+    TableRun,
     Times,
     closing_of,
     compared,
