@@ -111,11 +111,14 @@ class Outbound:
         batch = self._outbox.batch
         outbound = batch.exchanging().outbound if others.candidates else []
         for candidate, host, precedence in zip(others.candidates, others.hosts, precedences, strict=True):
-            url, key, hops, payload, _, force, _ = candidate
             ordinal = self._outbox.number()
-            outbound.append(LinkRow(ordinal, self.rule.of_host(host), url, key, hops, via, precedence, payload))
-            if force:
+            outbound.append(_link_row(candidate, ordinal, self.rule.of_host(host), via, precedence))
+            if candidate.force:
                 batch.forced.add(ordinal)
+
+
+def _link_row(candidate: Candidate, ordinal: int, share: int, via: int, precedence: int) -> LinkRow:
+    return LinkRow(ordinal, share, candidate.url, candidate.key, candidate.hops, via, precedence, candidate.payload)
 
 
 class Admission:
@@ -173,12 +176,8 @@ class Admission:
         batch = self._outbox.batch
         adopted = batch.exchanging().adopted
         for link, lane in zip(links, self.assignment.lanes_of([link.url for link in links], hosts), strict=True):
-            ordinal, _, url, key, hops, via, precedence, payload = link
-            queue, queue_id, gate_id, gate = lane
-            row = Row(queue_id, gate_id, precedence, ordinal, url, key, hops, via, 0, None, payload)
-            batch.new.append(row)
-            adopted.add(ordinal)
-            self._schedule.schedule_row(row, queue, gate)
+            self._add_row(link, lane, link.precedence, link.ordinal, link.via)
+            adopted.add(link.ordinal)
         if links:
             self._remember(self._outbox.last_number, [link.dedup_key() for link in links])
 
@@ -196,14 +195,28 @@ class Admission:
     def _add_rows(self, fresh: Fresh, lanes: Sequence[AssignedLane], precedences: Sequence[int], via: int) -> None:
         batch = self._outbox.batch
         for candidate, lane, precedence in zip(fresh.candidates, lanes, precedences, strict=True):
-            queue, queue_id, gate_id, gate = lane
-            url, key, hops, payload, _, force, _ = candidate
             ordinal = self._outbox.number()
-            row = Row(queue_id, gate_id, precedence, ordinal, url, key, hops, via, 0, None, payload)
-            batch.new.append(row)
-            self._schedule.schedule_row(row, queue, gate)
-            if force:
+            self._add_row(candidate, lane, precedence, ordinal, via)
+            if candidate.force:
                 batch.forced.add(ordinal)
+
+    def _add_row(
+        self,
+        accepted: Candidate | LinkRow,
+        lane: AssignedLane,
+        precedence: int,
+        ordinal: int,
+        via: int,
+        *,
+        attempts: int = 0,
+        due_s: float | None = None,
+    ) -> None:
+        """Make the row of an accepted URL, add it to the batch and schedule it."""
+        queue, queue_id, gate_id, gate = lane
+        url, key, hops, payload = accepted.url, accepted.key, accepted.hops, accepted.payload
+        row = Row(queue_id, gate_id, precedence, ordinal, url, key, hops, via, attempts, due_s, payload)
+        self._outbox.batch.new.append(row)
+        self._schedule.schedule_row(row, queue, gate)
 
     def judge(self, candidates: Sequence[Candidate]) -> list[Verdict]:
         """One verdict per candidate, in order; changes nothing."""
@@ -224,15 +237,11 @@ class Admission:
         assert found is not None, "candidates without a host are refused before"
         if due_s is not None:
             precedence += WAITING
-        url, key, hops, payload, _, force, _ = candidate
-        queue, queue_id, gate_id, gate = self.assignment.lane(queue, found.host)
         ordinal = self._outbox.number()
-        row = Row(queue_id, gate_id, precedence, ordinal, url, key, hops, via, attempts, due_s, payload)
-        batch = self._outbox.batch
-        if force:
-            batch.forced.add(ordinal)
-        batch.new.append(row)
-        self._schedule.schedule_row(row, queue, gate)
+        if candidate.force:
+            self._outbox.batch.forced.add(ordinal)
+        lane = self.assignment.lane(queue, found.host)
+        self._add_row(candidate, lane, precedence, ordinal, via, attempts=attempts, due_s=due_s)
 
     def requeue(
         self, failures: Sequence[FailedRecord], payload_of: Callable[[bytes | None], bytes | None]
@@ -242,36 +251,38 @@ class Admission:
         `payload_of` gives each its payload. The filter knows their keys and is not asked.
         Raises: PolicyError, before any change.
         """
-        candidates = [Candidate(one.url, one.key, one.hops or "") for one in failures]
+        hops = [UNKNOWN_HOPS if one.hops is None else one.hops for one in failures]
+        candidates = [
+            Candidate(one.url, one.key, path, payload_of(one.payload)) for one, path in zip(failures, hops, strict=True)
+        ]
         urls = [failure.url for failure in failures]
         # Candidates without a host are refused before.
         hosts = [one.host for one in map(authority, urls) if one is not None]
         lanes = self.assignment.lanes_of(urls, hosts)
         precedences = [
-            self._rules.in_row(candidate, None) if failure.precedence is None else failure.precedence
+            self._rules.in_row(candidate._replace(hops=failure.hops or ""), None)
+            if failure.precedence is None
+            else failure.precedence
             for candidate, failure in zip(candidates, failures, strict=True)
         ]
-        for failure, host, lane, precedence in zip(failures, hosts, lanes, precedences, strict=True):
-            self._requeue(failure._replace(payload=payload_of(failure.payload)), host, lane, precedence)
+        for place, failure in enumerate(failures):
+            self._requeue(failure, candidates[place], hosts[place], lanes[place], precedences[place])
         if failures:
             self._remember(self._outbox.last_number, list(map(Candidate.dedup_key, candidates)))
         return [lane[1:3] for lane in lanes]
 
-    def _requeue(self, failure: FailedRecord, host: str, lane: AssignedLane, precedence: int) -> None:
-        """Add its new row to the batch, or send it to the worker that has its share."""
-        queue, queue_id, gate_id, gate = lane
+    def _requeue(
+        self, failure: FailedRecord, candidate: Candidate, host: str, lane: AssignedLane, precedence: int
+    ) -> None:
+        """Add a failure's new row to the batch, or send it to the worker that has its share."""
         batch, ordinal = self._outbox.batch, self._outbox.number()
         batch.forced.add(ordinal)
         batch.retried[ordinal] = failure.ordinal
-        hops = UNKNOWN_HOPS if failure.hops is None else failure.hops
-        url, key, via, payload = failure.url, failure.key, failure.via, failure.payload
         share = None if self._outbound is None else self._outbound.share_elsewhere(host)
         if share is not None:
-            batch.exchanging().outbound.append(LinkRow(ordinal, share, url, key, hops, via, precedence, payload))
-            return
-        row = Row(queue_id, gate_id, precedence, ordinal, url, key, hops, via, 0, None, payload)
-        batch.new.append(row)
-        self._schedule.schedule_row(row, queue, gate)
+            batch.exchanging().outbound.append(_link_row(candidate, ordinal, share, failure.via, precedence))
+        else:
+            self._add_row(candidate, lane, precedence, ordinal, failure.via)
 
     def remember(self, first: int) -> None:
         """Treat the batch's new rows from this one on as known; the filter is marked when they are durable."""

@@ -246,7 +246,7 @@ class Completion:
 
     def _end_slot(self, line: ReadyList, outcome: Outcome, now_s: float) -> None:
         """Let the slots rest if something was fetched; close the host's gate if there was trouble."""
-        _, _, start_s, end_s, _, trouble, retry_after_s = outcome
+        start_s, end_s, trouble, retry_after_s = outcome.start_s, outcome.end_s, outcome.trouble, outcome.retry_after_s
         gate, group = line.gate, line.group
         if start_s is None or end_s is None:
             gate.give_back(now_s)

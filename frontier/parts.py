@@ -208,6 +208,15 @@ class Advancing:
         if found is None or found.state is not UrlState.QUEUED:
             return None
         return Row(
-            found.queue, found.gate, found.precedence, found.ordinal, found.url, candidate.key, found.hops or "",
-            found.via, found.attempts, None, found.payload,
-        )  # fmt: skip
+            queue=found.queue,
+            gate=found.gate,
+            precedence=found.precedence,
+            ordinal=found.ordinal,
+            url=found.url,
+            key=candidate.key,
+            hops=found.hops or "",
+            via=found.via,
+            attempts=found.attempts,
+            due_s=None,
+            payload=found.payload,
+        )
