@@ -260,16 +260,19 @@ class Admission:
         hosts = [one.host for one in map(authority, urls) if one is not None]
         lanes = self.assignment.lanes_of(urls, hosts)
         precedences = [
-            self._rules.in_row(candidate._replace(hops=failure.hops or ""), None)
-            if failure.precedence is None
-            else failure.precedence
-            for candidate, failure in zip(candidates, failures, strict=True)
+            self._precedence_of(failure, candidate) for failure, candidate in zip(failures, candidates, strict=True)
         ]
         for place, failure in enumerate(failures):
             self._requeue(failure, candidates[place], hosts[place], lanes[place], precedences[place])
         if failures:
             self._remember(self._outbox.last_number, list(map(Candidate.dedup_key, candidates)))
         return [lane[1:3] for lane in lanes]
+
+    def _precedence_of(self, failure: FailedRecord, candidate: Candidate) -> int:
+        """Return what is known of it, or ask the policy."""
+        if failure.precedence is not None:
+            return failure.precedence
+        return self._rules.in_row(candidate._replace(hops=failure.hops or ""), None)
 
     def _requeue(
         self, failure: FailedRecord, candidate: Candidate, host: str, lane: AssignedLane, precedence: int
