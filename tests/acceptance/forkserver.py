@@ -201,6 +201,7 @@ class _Server:
 
     def __init__(self, preload: Sequence[str]) -> None:
         self._channel, its = socket.socketpair()
+        self._asking = threading.Lock()
         self._output = tempfile.TemporaryFile()  # noqa: SIM115 - it is closed with the server
         with its:
             self._process = subprocess.Popen(
@@ -232,9 +233,9 @@ class _Server:
         }
         text = json.dumps(request).encode()
         status, its = socket.socketpair()
-        with its:
+        with its, self._asking:  # tests start commands in several threads: each request is whole
             socket.send_fds(self._channel, [_LENGTH.pack(len(text))], [*streams, *pass_fds, its.fileno()])
-        self._channel.sendall(text)
+            self._channel.sendall(text)
         pid = status.recv(_NUMBER.size)
         if not pid:
             out, err = self._process.communicate()
@@ -255,12 +256,14 @@ class _Server:
 
 
 _servers: dict[tuple[str, ...], _Server] = {}
+_starting = threading.Lock()
 
 
 def _server(preload: tuple[str, ...]) -> _Server:
-    if preload not in _servers:
-        _servers[preload] = _Server(preload)
-    return _servers[preload]
+    with _starting:
+        if preload not in _servers:
+            _servers[preload] = _Server(preload)
+        return _servers[preload]
 
 
 def servers() -> set[int]:
