@@ -1,1 +1,1 @@
-"""What keeps the Frontier's rows: the `contract`, a store that forgets (`memory`), one in SQL (`sql`)."""
+"""Stores of the Frontier's rows: the `contract`, a store in memory (`memory`), and one in SQL (`sql`)."""

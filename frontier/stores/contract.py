@@ -26,7 +26,7 @@ ShareOf = Callable[[GateKey], int]
 
 
 def in_one_share(_: GateKey) -> int:
-    """Where a job has one share, it is 0."""
+    """Return 0, the only share of a job that has one."""
     return 0
 
 
@@ -125,7 +125,7 @@ class LinkRow(NamedTuple):
 
 
 class LinkChanges:
-    """What one call sends to other workers and takes from them; most calls do neither."""
+    """The links that one call sends to other workers and takes from them; most calls do neither."""
 
     __slots__ = ("adopted", "outbound")
 
@@ -383,7 +383,7 @@ class FailedRecord(NamedTuple):
 
 
 class RetryReads(Protocol):
-    """What a retry of failures asks a store; all block, any thread."""
+    """The questions that a retry of failures asks a store. All of them block, and may be asked from any thread."""
 
     def failed_after(self, after: int, limit: int) -> list[FailedRecord]:
         """Failed rows of `done` by ordinal, above `after`. Costs a look at these rows, not at those that succeeded."""

@@ -306,7 +306,7 @@ class Gates:
 
 
 class FailuresInMemory:
-    """What a retry asks of ended rows and of gates."""
+    """Answers a retry's questions about ended rows and gates."""
 
     def __init__(self, ended: EndedRows, gates: Gates) -> None:
         self._ended = ended

@@ -193,7 +193,7 @@ class BrowsedTable:
         return mask
 
     def _start(self, query: PageQuery, order: Column, values: Column | None) -> int:
-        """Where the row after `query.after` is, which itself may be gone."""
+        """Return the position of the row after `query.after`, which itself may have been removed."""
         assert query.after is not None
         value, key = query.after
         first, end = 0, len(order)
@@ -373,7 +373,7 @@ def _chunks(connection: Connection, statement: str) -> Iterator[list[Values]]:
 
 
 def _places(ids: Column, wanted: Column) -> Column:
-    """Where each of these is among the ids, which are sorted; their number for one that is not there."""
+    """Return the index of each wanted id among the sorted ids; the number of ids for one that is not there."""
     places = np.searchsorted(ids, wanted)
     is_there = np.append(ids, 0)[places] == wanted
     return np.where(is_there & (places < len(ids)), places, len(ids))

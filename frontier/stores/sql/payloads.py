@@ -19,7 +19,7 @@ _OLD = "substr(payload, 1, 1) = ?"
 
 
 class Rewritten(NamedTuple):
-    """What became of the rows of the old form."""
+    """The numbers of rows that were rewritten and that keep the old form."""
 
     done: int
     left: int  #: for which no new form was found

@@ -165,7 +165,7 @@ class PostgresDatabase:
         return isinstance(error, _StillHeld) or _meaning(error)[2]
 
     def engine(self) -> Engine:
-        """What makes connections, each a session of its own. Raises: PolicyError without the driver."""
+        """Return an engine whose connections each have a session of their own. Raises: PolicyError without the driver."""
         locks = (
             ""
             if self._lock_s is None

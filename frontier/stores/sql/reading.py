@@ -290,7 +290,7 @@ def look_up(connection: Connection, key: bytes, lane: LaneId | None = None) -> U
 
 
 def of_url(connection: Connection, url: str, limit: int) -> list[UrlRecord]:
-    """As `FrontierStore.of_url`. Cost: a scan of `url` and `done`, half a second a million rows that are in memory.
+    """Answer `FrontierStore.of_url`. Cost: a scan of `url` and `done`, half a second a million rows that are in memory.
 
     The key of a host's request does not follow from its URL, and an index would cost each row a random write.
     """
@@ -362,7 +362,10 @@ def queue(connection: Connection, queue: int) -> QueueFacts | None:
 def queues(
     connection: Connection, standing: Standing | None, after: int | None, limit: int, longest_first: bool = False
 ) -> list[QueueFacts]:
-    """As `FrontierStore.queues`. Cost: O(queues passed), or O(lanes of the crawl); of equally long ones the smaller id."""
+    """Answer `FrontierStore.queues`; equally long queues come by id.
+
+    Cost: O(queues passed), or O(lanes of the crawl) with `longest_first`.
+    """
     if longest_first:
         found = [queue(connection, id_) for id_, _ in fetch(connection, statements.LONGEST, (limit,))]
         return [facts for facts in found if facts is not None]

@@ -314,7 +314,7 @@ def _refused(file: Path) -> int | None:
 
 
 def identity_of(file: Path) -> dict[str, str]:
-    """What a store in this file must be opened with. No process may have it open. Raises: StoreUnavailable."""
+    """Return the identity with which the file must be opened. No process may have it open. Raises: StoreUnavailable."""
     return {name.removeprefix(IDENTITY): value for name, value in _facts(file).items() if name.startswith(IDENTITY)}
 
 
@@ -521,7 +521,7 @@ class SqliteFile:
         return isinstance(error, DBAPIError | sqlite3.Error)
 
     def translated(self, error: Exception) -> FrontierError:
-        """As the function `translated`; a file that is in use has its owner named, if that is known."""
+        """Call the function `translated`; if the file is in use, the error names its owner, if that is known."""
         failure = translated(self._path, error)
         owner = self._owner.read() if isinstance(failure, StoreInUse) and failure is not error else None
         if owner is None:

@@ -159,7 +159,7 @@ def _question(read: Callable[Concatenate[Connection, P], T]) -> Callable[Concate
 
 
 class SqlRetryReads:
-    """What a retry asks; `reading` has the cost of each question."""
+    """Answers a retry's questions in the store thread; `reading` gives the cost of each."""
 
     def __init__(self, wait_for: Callable[[Callable[[Connection], Any]], Any]) -> None:
         """`wait_for` has a question answered in the store thread."""

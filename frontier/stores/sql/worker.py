@@ -70,7 +70,7 @@ def _carry_nothing(_: Connection) -> Callable[[], None]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WorkerIdentity:
-    """Who joins, how long its lease lasts, and what its program adds to its transactions."""
+    """The name of a worker that joins, how long its lease lasts, and what its program adds to its transactions."""
 
     name: str  #: unique among the live workers of a job
     token: str  #: of its folder, kept there: a second process with the same name and token is the first one's successor
@@ -108,7 +108,7 @@ class _Change(NamedTuple):
 
 
 class _Look(NamedTuple):
-    """What a look has found."""
+    """The result of `ShareWorker._look`: a change of its shares, and the counts of the job and of this worker."""
 
     change: _Change | None  #: None: nothing has changed
     job: JobCounts
@@ -426,7 +426,10 @@ def end_late_workers(connection: Connection) -> None:
 
 
 def end_all_workers(connection: Connection) -> None:
-    """The same of all workers: whoever holds a job's folder knows that its processes have gone."""
+    """Take the leases of all workers away, in the running transaction; their shares are free then.
+
+    Only a caller that holds the job's folder may do so: it knows that the processes of the workers have ended.
+    """
     execute(connection, statements.FREE_LIVE_SHARES)
     execute(connection, statements.BURY_WORKERS)
 

@@ -61,7 +61,7 @@ class Owner(Protocol):
 
     @property
     def ender(self) -> int:
-        """What rows of ended URLs keep of who ended them: the epoch of one of several workers, else 0."""
+        """The mark of the owner in rows of ended URLs: the epoch of one of several workers, else 0."""
         ...
 
     @property
@@ -132,7 +132,7 @@ class SoleOwner:
         self.lanes = KnownLanes()
 
     def open(self, connection: Connection, place: str, identity: Mapping[str, str], now_s: float) -> Opening:
-        """As `schema.open_tables`."""
+        """Open the tables with `schema.open_tables`."""
         opening = schema.open_tables(connection, place, identity, now_s)
         self._epoch = opening.epoch
         with connection.begin():
@@ -140,7 +140,7 @@ class SoleOwner:
         return opening
 
     def openings(self, connection: Connection) -> Mapping[str, int]:
-        """As `schema.openings`."""
+        """Return `schema.openings`."""
         return schema.openings(connection)
 
     def check(self, connection: Connection) -> None:
@@ -171,7 +171,7 @@ class SoleOwner:
         write(connection, statements.PUT_FACTS, [*rows, ("now_s", repr(now_s))])
 
     def shown(self, totals: Counters) -> Counters:
-        """As they are."""
+        """Return the totals unchanged."""
         return totals
 
     def leave_mark(self, connection: Connection, mark: str) -> None:
@@ -385,7 +385,7 @@ class TransactionWriter:
         return died
 
     def _take_failures(self, replaced: Sequence[tuple[int, int]], batches: Sequence[Batch]) -> None:
-        """Of these rows remove those that have failed, also in an earlier batch of this transaction, and count them."""
+        """Remove the replaced rows that have failed, also in an earlier batch of this transaction, and count them."""
         begun = {row.ordinal: number for number, batch in enumerate(batches) for row in _coming(batch)}
         failing = {ordinal: number for number, batch in enumerate(batches) for ordinal in _failing(batch)}
         here = {old for old, new in replaced if failing.get(old, len(batches)) <= begun[new]}
