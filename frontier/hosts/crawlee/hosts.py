@@ -1,4 +1,4 @@
-"""What Crawlee reports about hosts: 429 with Retry-After, and Crawl-delay.
+"""Records Crawlee's reports about hosts: 429 with Retry-After, and Crawl-delay.
 
 The gates keep the times. This module keeps what no gate shows: which hosts were throttled just now, which Crawl-delays are
 known, and since when every answer was a 429.

@@ -17,7 +17,7 @@ from anabranch.frontier.hosts.crawlee.storage import FrontierRequestQueueClient
 
 
 class FrontierRequestManager(ThrottlingRequestManager[RequestQueue]):
-    """What a crawler takes as `request_manager`: the Frontier's queues and gates behind Crawlee's own interface.
+    """The `request_manager` of a crawler: the Frontier's queues and gates behind Crawlee's own interface.
 
     It is a `ThrottlingRequestManager` because crawlers report 429, Retry-After and Crawl-delay only to those. No host has to be
     named: each has a gate. Its `inner` is a `RequestQueue` over the Frontier, named if it has a folder, so that a crawler's
@@ -69,23 +69,23 @@ class FrontierRequestManager(ThrottlingRequestManager[RequestQueue]):
     # the pool's task.
 
     async def add_request(self, request: str | Request, *, forefront: bool = False) -> ProcessedRequest | None:
-        """As a `RequestQueue`."""
+        """Add a request, as a `RequestQueue` does."""
         return await self.inner.add_request(request, forefront=forefront)
 
     async def add_requests(self, requests: Sequence[str | Request], *, forefront: bool = False, **how: Any) -> None:
-        """As a `RequestQueue`."""
+        """Add requests, as a `RequestQueue` does."""
         await self.inner.add_requests(requests, forefront=forefront, **how)
 
     async def fetch_next_request(self) -> Request | None:
-        """As a `RequestQueue`; None while no host may be fetched from."""
+        """Return the next request, as a `RequestQueue` does; None while no host may be fetched from."""
         return await self.inner.fetch_next_request()
 
     async def mark_request_as_handled(self, request: Request) -> ProcessedRequest | None:
-        """As a `RequestQueue`."""
+        """Mark a request as handled, as a `RequestQueue` does."""
         return await self.inner.mark_request_as_handled(request)
 
     async def reclaim_request(self, request: Request, *, forefront: bool = False) -> ProcessedRequest | None:
-        """As a `RequestQueue`."""
+        """Queue a request again, as a `RequestQueue` does."""
         return await self.inner.reclaim_request(request, forefront=forefront)
 
     async def is_empty(self) -> bool:
@@ -93,7 +93,7 @@ class FrontierRequestManager(ThrottlingRequestManager[RequestQueue]):
         return await self.inner.is_empty()
 
     async def is_finished(self) -> bool:
-        """As a `RequestQueue`."""
+        """Whether all requests are handled, as a `RequestQueue` says."""
         return await self.inner.is_finished()
 
     def record_domain_delay(self, url: str, *, retry_after: timedelta | None = None) -> bool:

@@ -316,7 +316,7 @@ class ChangeSignal:
                 waiter.set_result(None)
 
     def wake_from_thread(self) -> None:
-        """As `wake`, from any thread."""
+        """Wake all waiting tasks, from any thread."""
         if self._loop is not None:
             with suppress(RuntimeError):  # the loop is closed
                 self._loop.call_soon_threadsafe(self.wake)

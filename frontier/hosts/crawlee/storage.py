@@ -65,11 +65,11 @@ class FrontierStorageClient(StorageClient):
         return super().get_storage_client_cache_key(configuration), configuration.storage_dir
 
     async def create_dataset_client(self, **which: Any) -> DatasetClient:
-        """As Crawlee's FileSystemStorageClient."""
+        """Make the client that Crawlee's FileSystemStorageClient makes."""
         return await self._files.create_dataset_client(**which)
 
     async def create_kvs_client(self, **which: Any) -> KeyValueStoreClient:
-        """As Crawlee's FileSystemStorageClient."""
+        """Make the client that Crawlee's FileSystemStorageClient makes."""
         return await self._files.create_kvs_client(**which)
 
     async def create_rq_client(
@@ -199,42 +199,42 @@ class FrontierRequestQueueClient(RequestQueueClient):
     async def add_batch_of_requests(
         self, requests: Sequence[Request], *, forefront: bool = False
     ) -> AddRequestsResponse:
-        """As `FrontierQueue.add`."""
+        """Call `FrontierQueue.add`."""
         answer = await self._queue.add(requests, front=forefront)
         self._touch()
         return answer
 
     async def get_request(self, unique_key: str) -> Request | None:
-        """As `FrontierQueue.get`."""
+        """Call `FrontierQueue.get`."""
         self._accessed_at = datetime.now(UTC)
         return await self._queue.get(unique_key)
 
     async def fetch_next_request(self) -> Request | None:
-        """As `FrontierQueue.fetch`."""
+        """Call `FrontierQueue.fetch`."""
         self._accessed_at = datetime.now(UTC)
         return await self._queue.fetch()
 
     async def mark_request_as_handled(self, request: Request) -> ProcessedRequest | None:
-        """As `FrontierQueue.mark_handled`, and durable: a killed process repeats only what is in progress."""
+        """Call `FrontierQueue.mark_handled`; durable on return: a killed process repeats only what is in progress."""
         self._touch()
         answer = self._queue.mark_handled(request)
         await self._queue.until_durable()
         return answer
 
     async def reclaim_request(self, request: Request, *, forefront: bool = False) -> ProcessedRequest | None:
-        """As `FrontierQueue.reclaim`, and durable."""
+        """Call `FrontierQueue.reclaim`; durable on return."""
         self._touch()
         answer = self._queue.reclaim(request, front=forefront)
         await self._queue.until_durable()
         return answer
 
     async def is_empty(self) -> bool:
-        """As `FrontierQueue.is_empty`."""
+        """Call `FrontierQueue.is_empty`."""
         self._accessed_at = datetime.now(UTC)
         return await self._queue.is_empty()
 
     async def is_finished(self) -> bool:
-        """As `FrontierQueue.is_finished`."""
+        """Return `FrontierQueue.is_finished`."""
         return self._queue.is_finished
 
     def _touch(self) -> None:

@@ -77,7 +77,7 @@ class FrontierSpiderMiddleware:
 
     @classmethod
     def from_crawler(cls, crawler: Crawler) -> FrontierSpiderMiddleware:
-        """As Scrapy builds it."""
+        """Make a middleware for Scrapy, which calls this."""
         return cls(crawler)
 
     def process_spider_output(self, response: Response, result: Iterable[Any]) -> Iterable[Any]:
@@ -88,7 +88,7 @@ class FrontierSpiderMiddleware:
         _consumed(flight)
 
     async def process_spider_output_async(self, response: Response, result: AsyncIterator[Any]) -> AsyncIterator[Any]:
-        """The same for an async callback."""
+        """Do for an async callback what `process_spider_output` does for others."""
         flight = self._flight(response)
         async for each in result:
             yield _marked(each, flight)

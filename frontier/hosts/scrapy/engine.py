@@ -42,7 +42,7 @@ class Engine:
             slot.nextcall.schedule()
 
     def wake_from_thread(self) -> None:
-        """The same, from any thread."""
+        """Make the engine ask for requests soon, from any thread."""
         try:
             self._soon(self.wake)
         except RuntimeError:

@@ -1,8 +1,8 @@
-"""What a queued request of Scrapy is on disk: the JSON of its `to_dict`. Reading it runs no code.
+"""Keeps a queued request of Scrapy on disk as the JSON of its `to_dict`. Reading it runs no code.
 
-JSON has no bytes, no tuples, and no dictionary with other keys than texts: such a value is an object with the one key "", whose
-value is its kind and its content. All other values must be what JSON can hold, exactly: a set, an item, a subclass of `str` is
-not, and its request stays in the process.
+JSON has no bytes, no tuples, and no dictionary with keys other than text: such a value becomes an object with the one
+key "", which holds its kind and its content. JSON must hold every other value exactly: it cannot hold a set, an item or
+a subclass of `str`, and a request with one stays in the process.
 
 Earlier versions wrote pickles, which run code when they are read. A job that has some is refused unless the variable
 ANABRANCH_UNPICKLE is 1: then they are converted, and those that JSON cannot hold are read as they are in that run.
@@ -88,7 +88,7 @@ def settle_pickles(directory: Path) -> None:
 
 
 def _converted(payload: bytes) -> bytes | None:
-    """The same request as JSON; None if it cannot be held, or read."""
+    """Convert a pickled request to JSON; None if JSON cannot hold it, or it cannot be read."""
     try:
         return pack(unpack(payload, may_unpickle=True))
     except Exception as error:  # noqa: BLE001 - a pickle may raise anything

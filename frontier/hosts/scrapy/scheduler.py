@@ -76,7 +76,7 @@ class FrontierScheduler:
 
     @classmethod
     def from_crawler(cls, crawler: Crawler) -> FrontierScheduler:
-        """As Scrapy builds it."""
+        """Make a scheduler for Scrapy, which calls this."""
         return cls(crawler)
 
     def open(self, spider: Spider) -> Any:

@@ -48,7 +48,7 @@ class FrontierDupeFilter(BaseDupeFilter):
 
     @classmethod
     def from_crawler(cls, crawler: Crawler) -> FrontierDupeFilter:
-        """As Scrapy builds it."""
+        """Make a dupe filter for Scrapy, which calls this."""
         return cls(crawler)
 
     def open(self) -> None:
@@ -79,7 +79,7 @@ class FrontierDupeFilter(BaseDupeFilter):
             self._seen.close()
 
     def log(self, request: Request, spider: Spider) -> None:
-        """As Scrapy's own."""
+        """Log a duplicate as Scrapy's own filter does."""
         self._log.log(request, spider)
 
 
@@ -91,7 +91,7 @@ class FrontierPriorityQueue:
 
     @classmethod
     def from_crawler(cls, *given: Any, **named: Any) -> FrontierPriorityQueue:
-        """As Scrapy builds it, with the arguments of the class."""
+        """Make a queue for Scrapy, which calls this with the arguments of the class."""
         return cls(*given, **named)
 
     def __init__(
