@@ -1,4 +1,4 @@
-"""What an operator sees and changes: explanations, lists, statistics, checks, dumps, and loading.
+"""The operator's side of a Frontier: explanations, lists, statistics, checks, dumps, and loading.
 
 views       read-only views of URLs, queues and gates
 explain     facts about one URL or queue as text

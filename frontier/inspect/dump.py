@@ -78,7 +78,7 @@ def _ended_lines(store: FrontierStore, page: int) -> Generator[str, None, int]:
 
 
 def _failure_fields(store: FrontierStore, failure: FailedRecord | None) -> Mapping[str, object | None]:
-    """What it takes to queue a failure again. Costs a seek for its page."""
+    """Return the fields by which a failure can be queued again. Costs a seek for its page."""
     if failure is None or failure.ended_s is None:
         return {}
     pages = store.ended_after(failure.via - 1, 1) if failure.via else []

@@ -81,7 +81,7 @@ class Explanation(NamedTuple):
 
 
 def explain_url(facts: UrlFacts, now_s: float) -> Explanation:
-    """Where a URL is, why it is not being fetched, and when it can be at the earliest."""
+    """Explain the state of a URL, why it is not being fetched, and when it can be at the earliest."""
     state, reasons = _url_state(facts, now_s)
     if facts.record is not None and facts.record.url != facts.url:
         reasons.insert(0, f"it is known as {facts.record.url}, which has the same key")
@@ -224,7 +224,7 @@ def _queue_reasons(queue: QueueView, now_s: float) -> list[str]:
 
 
 def _next_reasons(queue: QueueView, now_s: float) -> Iterator[str]:
-    """What its next URL waits for, except for a lease or the operator."""
+    """Yield the reasons why the queue's next URL waits, except for a lease or the operator."""
     closed = [gate for gate in queue.gates if _opens_s(gate) > now_s]
     if queue.state is QueueState.SNOOZED:
         yield "none can be served" + in_time("the first retry is due", queue.due_s, now_s)

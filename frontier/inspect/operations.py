@@ -1,7 +1,7 @@
-"""What an operator does: pause, resume, retire and budget queues, remove URLs, and view and explain everything.
+"""Commands of an operator: pause, resume, retire and budget queues, remove URLs, and view and explain everything.
 
-All of it may block. A running crawl views through `views`, which lets it go on meanwhile; an order takes some milliseconds,
-in which the crawl waits. Orders are written as batches and are durable when the call returns.
+All of them may block. A running crawl views through `views`, which does not stop it; a change takes some milliseconds,
+in which the crawl waits. Changes are written as batches and are durable when the call returns.
 """
 
 from __future__ import annotations
@@ -62,27 +62,27 @@ class Operations:
         self._parts.schedule.window.set_politeness(politeness, group_politeness)
 
     def queues(self, state: QueueState | None = None, after: int | None = None, limit: int = PAGE) -> list[QueueView]:
-        """As `Views.queues`."""
+        """Return `Views.queues`; blocks."""
         return run(self.views.queues(state, after, limit))
 
     def longest(self, limit: int = 20) -> list[QueueView]:
-        """As `Views.longest`."""
+        """Return `Views.longest`; blocks."""
         return run(self.views.longest(limit))
 
     def view(self, queue: QueueKey) -> QueueView:
-        """As `Views.view`."""
+        """Return `Views.view`; blocks."""
         return run(self.views.view(queue))
 
     def gate(self, gate: GateKey) -> GateView:
-        """As `Views.gate`."""
+        """Return `Views.gate`; blocks."""
         return run(self.views.gate(gate))
 
     def knows_gate(self, gate: GateKey) -> bool:
-        """As `Views.knows_gate`."""
+        """Return `Views.knows_gate`; blocks."""
         return run(self.views.knows_gate(gate))
 
     def explain(self, subject: str, key: bytes | None = None) -> Explanation:
-        """As `Views.explain`."""
+        """Return `Views.explain`; blocks."""
         return run(self.views.explain(subject, key))
 
     def matching(self, matches: Callable[[str], bool], queue: QueueKey | None = None) -> int:
@@ -93,7 +93,7 @@ class Operations:
         return sum(matches(head.row.url) and head.row.ordinal not in leases for page in pages for head in page)
 
     def statistics(self) -> FrontierStatistics:
-        """As `Views.statistics`."""
+        """Return `Views.statistics`; blocks."""
         return run(self.views.statistics())
 
     def opens_s(self, gate: GateKey) -> float | None:

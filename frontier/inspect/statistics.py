@@ -181,7 +181,7 @@ def why_idle(facts: IdleFacts, now_s: float) -> str:
 
 
 def _time_words(facts: IdleFacts, now_s: float) -> str:
-    """What time alone will change; empty if nothing will."""
+    """Say what time alone will change; empty if nothing will."""
     if facts.closed_gates:
         gates = counted(facts.closed_gates, "gate that has URLs is", "gates that have URLs are")
         return f"{gates} closed, none is open" + in_time("the first opens", facts.opens_s, now_s)

@@ -49,7 +49,7 @@ _MAX_INTEGER = 1 << 63
 
 
 class InMemory(NamedTuple):
-    """What a Frontier serves now."""
+    """The queues and gates that a Frontier has in memory."""
 
     queues: list[tuple[QueueKey, QueueState, int]]  #: key, state, leases
     gates: list[tuple[GateKey, float, int]]  #: key, seconds until it opens, leases
@@ -172,7 +172,7 @@ class Views:
         return records
 
     def explain_all(self, url: str, words: Callable[[int], str] = str) -> Steps[list[Explanation]]:
-        """The same for each row of a URL with any dedup key: a host program's requests have keys of their own.
+        """Explain each row of a URL, whatever its dedup key: a host program's requests have keys of their own.
 
         `words` describes a status. Costs the store a look at every row. Empty without such a row.
         """
@@ -255,7 +255,7 @@ class Views:
         )
 
     def _tally(self, queues: Mapping[str, int]) -> Steps[Mapping[str, int]]:
-        """The same numbers of queues by state, where queues with leases elsewhere count as in flight."""
+        """Correct the numbers of queues by state: a queue that has leases elsewhere counts as in flight."""
         counted = Counter(queues)
         for queue in self._elsewhere:
             facts = yield from asked(self._store.queue, queue)
