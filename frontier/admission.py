@@ -73,7 +73,7 @@ class Fresh:
 
 
 class Prepared(NamedTuple):
-    """What the end of a page needs from the filter and the policies, asked while nothing is changed."""
+    """The answers of the filter and the policies that the end of a page needs; asking for them changes nothing."""
 
     charge: Charge  #: for the page's lease
     verdicts: list[Verdict]  #: on its candidates
@@ -485,7 +485,7 @@ class ForeignKeys:
     def sort_out(
         self, keys: Sequence[bytes], died: Sequence[Row], under_way: Callable[[], Iterable[bytes]]
     ) -> tuple[list[bytes], set[bytes]]:
-        """Of the keys of synced rows, those that belong to this crawl, and those that are not pending any more. O(keys).
+        """Return the keys of synced rows that belong to this crawl, and those that are no longer pending. O(keys).
 
         A row that died removes its key once, since a forced row may have the same. If too many keys of other crawls are
         pending, the older ones are forgotten, except those that are `under_way` again.

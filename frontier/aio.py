@@ -69,7 +69,7 @@ class AsyncFrontier:
                 return
 
     def schedule(self, candidates: Sequence[Candidate], found_on: Lease | None = None) -> list[Verdict]:
-        """As `Frontier.schedule`; wakes waiting tasks."""
+        """Enqueue new candidates as `Frontier.schedule` does; wakes waiting tasks."""
         return self._then_pump(lambda: self.core.schedule(candidates, found_on))
 
     async def lease(self) -> Lease:
@@ -95,42 +95,42 @@ class AsyncFrontier:
         discovered: Sequence[Candidate] = (),
         prepared: Prepared | None = None,
     ) -> list[Verdict]:
-        """As `Frontier.finish`; wakes waiting tasks."""
+        """End a lease as `Frontier.finish` does; wakes waiting tasks."""
         try:  # as `_then_pump`, inlined because it runs for each page
             return self.core.finish(lease, outcome, discovered, prepared)
         finally:
             self._pump()
 
     def release(self, lease: Lease) -> None:
-        """As `Frontier.release`; wakes waiting tasks."""
+        """Give a lease back as `Frontier.release` does; wakes waiting tasks."""
         self._then_pump(lambda: self.core.release(lease))
 
     def renew(self, lease: Lease) -> Lease:
-        """As `Frontier.renew`."""
+        """Extend a lease as `Frontier.renew` does."""
         return self.core.renew(lease)
 
     def set_delay(self, gate: GateKey, delay_s: float) -> None:
-        """As `Frontier.set_delay`; wakes waiting tasks."""
+        """Set the delay of a gate as `Frontier.set_delay` does; wakes waiting tasks."""
         self._then_pump(lambda: self.core.set_delay(gate, delay_s))
 
     def set_slots(self, gate: GateKey, slots: int | None) -> None:
-        """As `Frontier.set_slots`; wakes waiting tasks."""
+        """Set the slots of a gate as `Frontier.set_slots` does; wakes waiting tasks."""
         self._then_pump(lambda: self.core.set_slots(gate, slots))
 
     def block(self, gate: GateKey, until_s: float) -> None:
-        """As `Frontier.block`; updates the timer."""
+        """Block a gate as `Frontier.block` does; updates the timer."""
         self._then_pump(lambda: self.core.block(gate, until_s))
 
     def unblock(self, gate: GateKey) -> None:
-        """As `Frontier.unblock`; wakes waiting tasks."""
+        """Remove a block as `Frontier.unblock` does; wakes waiting tasks."""
         self._then_pump(lambda: self.core.unblock(gate))
 
     def let_pass(self, service: str) -> None:
-        """As `core.holds.let_pass`; wakes a waiting task."""
+        """Let one lease of a held service pass, by `core.holds.let_pass`; wakes a waiting task."""
         self._then_pump(lambda: self.core.holds.let_pass(service))
 
     def lift(self, service: str) -> None:
-        """As `core.holds.lift`; wakes waiting tasks."""
+        """End the hold of a service, by `core.holds.lift`; wakes waiting tasks."""
         self._then_pump(lambda: self.core.holds.lift(service))
 
     def operate(self, command: Callable[[Operations], T]) -> T:
@@ -157,7 +157,7 @@ class AsyncFrontier:
             steps.close()
 
     async def statistics(self) -> FrontierStatistics:
-        """As `Operations.statistics`, while the crawl continues."""
+        """Return the statistics of `Operations.statistics` while the crawl continues."""
         return await self.look(self.core.operations.views.statistics())
 
     def stop_leasing(self) -> None:

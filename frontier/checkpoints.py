@@ -267,7 +267,7 @@ PAIR = "pair"
 
 
 class Pair(NamedTuple):
-    """What both keep."""
+    """The note by which a store and its filter recognise each other; both keep it."""
 
     name: str  #: 32 random hex digits, of the first opening that took both
     openings: int  #: from 1
@@ -286,9 +286,9 @@ class Pair(NamedTuple):
 
 
 def next_pair(noted: Pair | None, kept: Pair | None) -> Pair:
-    """What both keep from this opening on; `noted` by the store, `kept` by the filter.
+    """Return the pair that both keep from this opening on; the store `noted` one before, the filter `kept` one.
 
-    A filter that keeps nothing is new, or from before there were pairs: its position is compared all the same. Raises:
+    A filter that keeps none is new, or was made before there were pairs; its position is compared all the same. Raises:
     OtherStore for a filter of another store, FilterAhead for one that was used with a later state of this one.
     """
     if kept is None:

@@ -133,9 +133,10 @@ def _abandon(seen: SeenFilter) -> None:
 
 
 def _notes(counted: Sequence[KnownCounts], shared: SharedFilter | None) -> dict[str, str]:
-    """What each checkpoint notes in addition.
+    """Return the notes that each checkpoint adds.
 
-    Without the shared filter: if it is named again later, it does not have the URLs accepted meanwhile.
+    A run without the shared filter notes an empty one: a filter that is named again later lacks the URLs accepted
+    meanwhile.
     """
     notes = {SHARED: ""} if shared is None else dict(shared.notes())
     if counted:

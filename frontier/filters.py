@@ -58,7 +58,7 @@ class DedupFilter:
         self._uniq.sync()
 
     def position(self) -> str:
-        """What stands for all that was marked before the last sync."""
+        """Return a token of the filter's state at the last sync; see `SeenFilter.position`."""
         return self._uniq.position()
 
     def close(self) -> None:
@@ -71,7 +71,7 @@ class DedupFilter:
 
 
 def pair_of(folder: Path, notes: Mapping[str, str], *, is_shared: bool = False) -> Pair:
-    """What the store with these notes and the filter in the folder keep from this opening on; changes nothing.
+    """Return the pair that the store with these notes and the folder's filter keep from this opening on; changes nothing.
 
     `is_shared`: the notes are those of one worker, and its job is known to be the same: whatever differs, the store is an older
     one. Raises: FormatMismatch if they do not belong together (dedup's for what is damaged); FilterAhead; OSError.
@@ -137,7 +137,7 @@ LOOK_EVERY = 10_000
 
 
 class SharedCounts(NamedTuple):
-    """What a job and its filter had to do with other crawls so far, all its runs together."""
+    """Counts of the encounters of a job and its filter with other crawls, over all its runs."""
 
     left: int = 0  #: rows that died since another crawl had accepted their URL; one URL may come several times
     twice: int = 0  #: URLs of this crawl that another one had accepted by the time of the mark: both fetch
@@ -212,7 +212,7 @@ class SharedFilter:
         }
 
     def notes(self) -> Mapping[str, str]:
-        """What a checkpoint keeps of it."""
+        """Return the notes of this filter that a checkpoint keeps."""
         return {SHARED: "" if self.left else self._generation, COUNTS: json.dumps(self.counts)}
 
     def follow(self, opening: Opening, openings: Callable[[], Mapping[str, int]], *, alone: bool) -> None:

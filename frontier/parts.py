@@ -95,7 +95,7 @@ class Parts:
         return Wake(at_s, _WAITS[bits | self._lacks()])
 
     def _lacks(self) -> int:
-        """What keeps queued URLs from being leased at any time, as bits."""
+        """Return, as bits of `WaitsFor`, why no queued URL can be leased however long one waits; 0 if one can."""
         pending = self.pending
         if pending <= 0:
             return _URLS

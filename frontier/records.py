@@ -176,7 +176,7 @@ class Wake(NamedTuple):
 
 
 class UrlState(Enum):
-    """Where a URL is."""
+    """The state of a URL: queued, waiting for a retry, or ended."""
 
     QUEUED = "queued"
     WAITING = "waiting"
@@ -218,7 +218,7 @@ def precedence_of(turn: Turn) -> int:
 
 
 def with_precedence(turn: Turn, precedence: int) -> Turn:
-    """The same arrival at another precedence."""
+    """Return a turn with the same arrival and another precedence."""
     return turn_of(precedence, turn & ((1 << _ARRIVAL_BITS) - 1))
 
 

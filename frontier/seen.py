@@ -32,7 +32,7 @@ class SeenFilter(Protocol):
         """Make durable all that was marked before this call."""
 
     def position(self) -> str:
-        """What stands for all that was marked before the last `sync`: a name that no other filter has, a hyphen, a number.
+        """Return a token of the state at the last `sync`: a name that no other filter has, a hyphen, a number.
 
         The number is as durable as those marks, and rises with each sync of new ones: a filter found later under this name
         with at least this number knows them all. Empty if nothing was synced yet, or nothing outlives the process.

@@ -39,7 +39,7 @@ LANES_NEXT = 500
 
 
 class Loaded(NamedTuple):
-    """What a batch brings from another Frontier."""
+    """The part of a batch that was loaded from another Frontier."""
 
     number: int  #: of the batch
     settled: Mapping[int, tuple[int, OutcomeKind]]

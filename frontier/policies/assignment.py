@@ -173,7 +173,7 @@ _NO_HOST = QueueKey("")
 
 
 class PolitenessScope(Enum):
-    """What a gate limits."""
+    """The URLs that share a gate."""
 
     HOST = "host"  #: every URL of a host passes one gate, whatever its queue
     QUEUE = "queue"  #: a gate per queue: the published behaviour, with as many connections to a host as queues

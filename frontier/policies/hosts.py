@@ -132,7 +132,7 @@ def surt_host(host: str) -> str:
 
 
 def unescaped_surt_host(host: str) -> str:
-    """The same as in store formats before 4, where a host with a comma shares it with another host."""
+    """Return a host's SURT in store formats before 4, where a host with a comma shares it with another host."""
     return ",".join(reversed(host.split("."))) + ","
 
 

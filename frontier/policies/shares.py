@@ -43,7 +43,7 @@ class ShareRule:
         return name_id(key) % self.shares if is_group(key) else self.of_host(key)
 
     def __str__(self) -> str:
-        """What a store keeps of it, and refuses to be opened without."""
+        """Return the text that a store keeps of this, and without which it cannot be opened."""
         return f"{self.shares} by {self.decides}"
 
 

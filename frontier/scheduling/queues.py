@@ -83,7 +83,7 @@ class WorkQueue:
 
     @property
     def is_busy(self) -> bool:
-        """As many of its URLs are leased as allowed."""
+        """Whether as many of its URLs are leased as allowed."""
         return self.out >= self.per_queue
 
     # Its row

@@ -77,7 +77,7 @@ class Placement:
 
     @property
     def store_is_busy(self) -> bool:
-        """As many lanes wait for heads as the leases out justify."""
+        """Whether as many lanes wait for heads as the number of leases justifies."""
         return self.asked >= ASKED_AT_LEAST + 2 * self.out
 
     def activate(self, line: ReadyList) -> bool:
