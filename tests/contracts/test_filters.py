@@ -1,4 +1,4 @@
-"""What every filter of the room `dedup` keeps, whatever it is made of: one row of `FILTERS` each."""
+"""Rules that every filter of the room `dedup` keeps: one row of `FILTERS` each."""
 
 import random
 import shutil
@@ -91,7 +91,7 @@ def test_a_new_filter_knows_nothing(seen: Filter) -> None:
 
 
 def test_answers_are_arrays_of_booleans_in_the_order_of_the_keys(seen: Filter) -> None:
-    """As long as the batch, for any batch, also an empty one."""
+    """An answer is as long as its batch, for any batch, also an empty one."""
     seen.mark(keys(3, 5))
     assert seen.unseen(keys(0, 8)).tolist() == [True] * 3 + [False] * 2 + [True] * 3
     for batch in ([], keys(0, 1), keys(0, 2), keys(3, 4) * 3):

@@ -1,4 +1,4 @@
-"""What every store of the Frontier promises about URLs, whatever keeps its rows."""
+"""Rules about URLs that every store of the Frontier keeps."""
 
 from itertools import pairwise
 from pathlib import Path
@@ -59,7 +59,7 @@ def test_a_head_is_the_row_that_was_written(teller: Teller) -> None:
 
 
 def test_heads_come_by_precedence_then_by_ordinal(teller: Teller) -> None:
-    """What is said to go first goes first; the rest in the order of acceptance."""
+    """A row of smaller precedence goes first; rows of equal precedence go in the order of acceptance."""
     teller.say([row(1), row(2), row(3, precedence=FRONT), row(4, lane=OTHER_LANE), row(5, precedence=FRONT)])
     assert teller.heads() == [3, 5, 1, 2]
 
@@ -78,7 +78,7 @@ def test_a_lane_that_nobody_wrote_has_no_heads(teller: Teller) -> None:
 
 
 def test_heads_come_with_their_queue_if_it_is_asked_for(teller: Teller) -> None:
-    """As it was last written; None if nobody named it."""
+    """The queue is as it was last written; None if it never was."""
     spent = queue_row(A_LANE[0], precedence=5, spent=7, budget=-1, successes=2, errors=1)
     teller.say([row(1)], queues=[spent])
     for asked in (A_LANE, OTHER_LANE):
@@ -166,7 +166,7 @@ def test_retries_come_by_time_then_by_ordinal(teller: Teller) -> None:
 
 
 def test_a_new_row_may_wait_from_the_first(teller: Teller) -> None:
-    """What was loaded from a dump may have failed before."""
+    """A row that is loaded from a dump may have failed before."""
     late = row(1, precedence=NORMAL + WAITING, attempts=1, due_s=NOW_S + 1)
     teller.say([late, row(2)])
     assert (teller.heads(), teller.retries()) == ([2], [late])
@@ -569,7 +569,7 @@ def test_a_settled_row_ends_at_once(teller: Teller) -> None:
 
 
 def test_a_settled_row_whose_key_is_known_dies(teller: Teller) -> None:
-    """What is queued stays queued, what ended stays as it ended; the row is reported as any other duplicate."""
+    """The queued or ended row with the same key stays as it is; the settled one is reported as any other duplicate."""
     teller.say([row(1, "u"), row(2, "v")])
     teller.say(ended=[done(row(2, "v"), 200)])
     teller.answers()
@@ -584,7 +584,7 @@ def test_a_settled_row_whose_key_is_known_dies(teller: Teller) -> None:
 
 
 def test_settled_rows_and_others_share_a_batch(teller: Teller) -> None:
-    """Of equal keys said together the first one decides, whichever kind it is; a page that is settled is a parent."""
+    """The first of several rows with equal keys decides, settled or not; a settled page can be the parent of a row."""
     new = [row(1, "u"), row(2, "u", lane=NO_LANE), row(3, "p", lane=NO_LANE), row(4, "x", via=3)]
     teller.say(new, settled=dict.fromkeys([2, 3], (200, OutcomeKind.DONE)))
     assert duplicates(teller.answers()) == [2]

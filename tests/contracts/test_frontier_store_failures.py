@@ -1,4 +1,4 @@
-"""What every store of the Frontier promises about failures: what it keeps of them, and that they are queued again once."""
+"""Rules about failures that every store of the Frontier keeps: their records, and that each is queued again once."""
 
 from math import inf
 

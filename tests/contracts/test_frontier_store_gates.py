@@ -1,4 +1,4 @@
-"""What every store of the Frontier promises about lanes, gates and standings."""
+"""Rules about lanes, gates and standings that every store of the Frontier keeps."""
 
 import math
 
@@ -187,7 +187,7 @@ def test_a_gate_is_as_it_was_last_written(teller: Teller) -> None:
 
 
 def test_a_gate_comes_with_the_first_of_its_lanes(teller: Teller) -> None:
-    """As many as were asked for, by turn."""
+    """It comes with as many lanes as were asked for, by turn."""
     many(teller, [lane(f"queue {number}", "a.test") for number in range(4)], [3, 1, 4, 2])
     assert [found.turn for found in teller.take_gate(GATE, lanes=3).lanes] == [turn_of(3, turn) for turn in (1, 2, 3)]
 
@@ -204,7 +204,7 @@ def test_gates_come_by_turn_and_only_once(teller: Teller) -> None:
 
 
 def test_gates_come_with_their_rows_and_first_lanes(teller: Teller) -> None:
-    """As `ask_gate` gives them."""
+    """Each of them reads as `ask_gate` reads it alone."""
     teller.say([row(1)], turns={A_LANE: turn_of(3, 1)}, gates=[gate_row(GATE, spacing_s=2.0)])
     teller.say([row(2, lane=lane("queue 9", "a.test"))], turns={lane("queue 9", "a.test"): turn_of(3, 2)})
     teller.say(woken=[(GATE, turn_of(3, 1))])
@@ -347,7 +347,7 @@ def test_rows_of_queues_that_are_not_open_are_counted(teller: Teller) -> None:
 
 
 def test_a_standing_changes_after_the_rows_of_its_batch(teller: Teller) -> None:
-    """What a batch adds and ends is counted under the new standing, said twice or not."""
+    """Rows that a batch adds and ends are counted under the new standing, even if it is written twice."""
     teller.say([row(1), row(2)], standings=[(QUEUE, Standing.RETIRED)])
     assert totals(teller) == (2, 0)
     teller.say([row(3)], ended=[done(row(1))], standings=[(QUEUE, Standing.PAUSED), (QUEUE, Standing.PAUSED)])

@@ -1,4 +1,4 @@
-"""What every store of the Frontier promises about being closed and opened again, at once or after a crash."""
+"""Rules about closing and opening again, at once or after a crash, that every store of the Frontier keeps."""
 
 import math
 from collections.abc import Iterator
@@ -83,7 +83,7 @@ def test_all_that_was_synced_is_there_again(place: Home, clean: bool) -> None:
 
 
 def test_another_identity_is_refused(place: Home) -> None:
-    """What was queued under one policy cannot be served under another; the store stays as it is."""
+    """URLs queued under one policy cannot be served under another; the store stays as it is."""
     place.open()
     place.teller.say([row(1)])
     place.teller.store.close(clean=True)
@@ -172,7 +172,7 @@ def timed(place: Home) -> None:
 
 
 def times(place: Home) -> list[float | None]:
-    """What they are now."""
+    """Return the times that the store has now."""
     gate = place.teller.store.gate(GATE)
     assert gate is not None
     assert (gate.spacing_s, gate.last_rest_s, gate.throttle_s) == (3.0, 4.0, 5.0)

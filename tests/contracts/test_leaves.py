@@ -130,7 +130,7 @@ def test_a_marked_element_is_known_and_was_new(leaves: Leaves) -> None:
 
 
 def test_equal_elements_of_a_batch_are_all_new(leaves: Leaves) -> None:
-    """What was clear before the batch counts; the caller knows which is the first."""
+    """Each is compared with the state before the batch; the caller knows which is the first."""
     slot = leaves.take()
     assert leaves.mark(at(slot, 3), elements("a", "b", "a")).tolist() == [True, True, True]
     assert leaves.unseen(at(slot, 3), elements("a", "b", "a")).tolist() == [False, False, False]

@@ -1,4 +1,4 @@
-"""What every filter keeps that the Frontier may ask: one row of `FILTERS` each."""
+"""Rules that every filter which the Frontier may use keeps: one row of `FILTERS` each."""
 
 from __future__ import annotations
 
