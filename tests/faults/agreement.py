@@ -15,9 +15,11 @@ Answers = Counter[str]
 
 
 def disagreements(job: Path, *, workers: Sequence[Path] = ()) -> list[str]:
-    """What is wrong; nothing if all is well. `workers`: folders whose totals count, if not those of the job itself.
+    """List the contradictions between a job's files; empty if they agree.
 
-    Raises: whatever a reader of WARC files says about one that is torn.
+    `workers`: the folders whose totals count, if not the job's own.
+
+    Raises: the WARC reader's error for a torn file.
     """
     logged, without_robots, statuses = _of_crawl_log(job / "logs" / "crawl.log")
     archived, indexed = _of_warcs(job / "warc")

@@ -175,7 +175,7 @@ def _show(results: Iterable[Result]) -> int:
 
 
 def _argument(parse: Callable[[str], T]) -> Callable[[str], T]:
-    """As `parse`, with its error as the message of argparse, which hides that of a ValueError."""
+    """Wrap `parse` so that argparse shows the message of its ValueError, which it would hide."""
 
     def parsed(text: str) -> T:
         try:

@@ -20,7 +20,7 @@ _KILLED = -9
 
 
 class Fault(NamedTuple):
-    """What happens at a call."""
+    """A failure of calls, and the exit codes that it may lead to."""
 
     error: str  #: as the shim takes it
     calls: int  #: how many calls fail; 0: all from there on
@@ -98,13 +98,13 @@ class Part(NamedTuple):
         return cls(int(number), int(count))
 
     def of(self, cases: Iterable[Case]) -> list[Case]:
-        """The same cases however many calls a crawl makes this time."""
+        """Return the cases of this part; they do not depend on how many calls a crawl makes this time."""
         return [case for case in cases if case.rank % self.count == self.number - 1]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Result:
-    """What a case led to: a line of JSON in the file of results."""
+    """The result of a case: a line of JSON in the file of results."""
 
     case: str
     kind: str  #: of the call, as in `KINDS`; empty if the crawl did not make so many calls

@@ -72,7 +72,7 @@ class Job:
 
 
 def lacks(job: Path) -> list[str]:
-    """What is wrong with a job that has ended: URLs, files that disagree, torn WARC files, rows of the store, the filter."""
+    """List the faults of a job that has ended, in its URLs, files, WARC files, rows of the store, and filter."""
     try:
         found = disagreements(job)
     except (AssertionError, ValueError, OSError, EOFError, zlib.error) as error:

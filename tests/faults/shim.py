@@ -58,12 +58,15 @@ def preloaded() -> Iterator[None]:
 
 
 def variables(folder: Path, log: Path) -> dict[str, str]:
-    """What a process needs to have its calls on the files in a folder counted, and listed in the log."""
+    """Return the variables by which a process counts its calls on the files in a folder, and lists them in the log."""
     return {"FAULT_PATH": str(folder), "FAULT_LOG": str(log)}
 
 
 def fault(number: int, error: str, *, calls: int = 1) -> dict[str, str]:
-    """What it needs besides to fail at one: `error` is an errno, KILL, TEAR or SHORT; `calls` 0: from there on all fail."""
+    """Return the additional variables by which a call fails.
+
+    `error` is an errno, KILL, TEAR or SHORT. `calls` is how many calls fail; 0: all from there on.
+    """
     return {"FAULT_N": str(number), "FAULT_ERROR": error, "FAULT_CALLS": str(calls)}
 
 

@@ -51,7 +51,7 @@ def calls(count: int) -> list[Call]:
 
 
 def test_every_call_meets_every_fault_that_makes_sense_there() -> None:
-    """What concerns writes, or new files, is counted among these."""
+    """The position of a fault of writes, or of new files, is counted among the calls of that kind."""
     cases = all_cases(calls(100))
     assert len(set(cases)) == len(cases) == 5 * 100 + 3 * 60 + 2 * 20
     assert {case.position for case in cases if case.fault == "torn"} == set(range(60))

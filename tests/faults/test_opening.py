@@ -58,7 +58,7 @@ def shimmed() -> Iterator[None]:
 
 
 def told(folder: Path, program: str, **fault: str) -> tuple[str, list[shim.Call]]:
-    """What the program prints on a new file, and its calls."""
+    """Run the program on a new file; returns its output and its calls."""
     folder.mkdir()
     log = folder.with_suffix(".calls")
     variables = environment(**(shim.variables(folder, log) | fault))

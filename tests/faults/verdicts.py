@@ -12,7 +12,7 @@ from tests.faults.shim import Call
 
 
 def problems_of(done: Ended, case: Case, failed: Sequence[Call], job: Path) -> list[str]:
-    """What is wrong with the end of a crawl that met a fault; `failed` are the calls that failed, in their order."""
+    """List the faults in the end of a crawl that met one; `failed` are the calls that failed, in their order."""
     found = []
     first = failed[0] if failed else None
     if "Traceback" in done.err + done.out:

@@ -58,7 +58,7 @@ def test_there_are_jobs_of_every_earlier_format() -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("archive", CRAWLED)
 def test_a_job_of_an_older_format_is_looked_at_and_gone_on_with(archive: Path, port: int, tmp_path: Path) -> None:
-    """What it had fetched it has, what was queued is fetched, once."""
+    """Pages that it had fetched are still there, queued URLs are fetched, each once."""
     job = tmp_path / "job"
     unpack(archive, job, port)
     before = pages(job)
@@ -97,7 +97,7 @@ def test_a_host_program_goes_on_with_its_job_of_an_older_format(archive: Path, t
 @pytest.mark.slow
 @pytest.mark.parametrize("dump", DUMPS, ids=str)
 def test_a_dump_of_an_older_format_is_loaded(dump: Path, port: int, tmp_path: Path) -> None:
-    """What it says has ended is not fetched, the rest is."""
+    """URLs that have ended in the dump are not fetched, the others are."""
     archive = HERE / "format-1" / "stopped-bkdr.tar.xz"
     unpack(archive, tmp_path / "other", port)
     order = tmp_path / "other" / "order.toml"

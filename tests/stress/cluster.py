@@ -140,7 +140,7 @@ class Run(NamedTuple):
     took_s: float
 
     def wrong(self) -> list[str]:
-        """What should not be."""
+        """List the broken rules in words."""
         slow = [fault for fault in self.faults if fault.back_s is not None and fault.back_s > self.ttl_s + 2]
         rules = {
             f"{self.fetched} of {self.urls} were fetched": self.fetched != self.urls,

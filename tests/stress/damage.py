@@ -94,7 +94,7 @@ class Mutation:
 
 @dataclass(slots=True)
 class Verdict:
-    """What came of it."""
+    """The outcome of a mutation."""
 
     mutation: Mutation
     code: int
@@ -223,7 +223,7 @@ class Campaign:
         return {url for url in asked if not url.endswith("robots.txt")} & self._fetched(kind)
 
     def _fetched(self, kind: str) -> set[str]:
-        """What has a line; what was asked for last may have none, and is fetched again."""
+        """Return the URLs with a whole line in pages.jsonl; the last request may have none, and is fetched again."""
         files = [self.folder / kind / "pages.jsonl", *(self.folder / kind).glob("workers/*/pages.jsonl")]
         lines = [line for file in files if file.exists() for line in file.read_text().splitlines(keepends=True)]
         return {json.loads(line)["url"] for line in lines if line.endswith("\n")}
@@ -284,7 +284,7 @@ def run(
 
 
 def table(verdicts: Sequence[Verdict]) -> str:
-    """What became of the mutations, by file."""
+    """Count the outcomes of the mutations, by file."""
     columns = ("whole", "told", "exit 3", "exit 4", "other", "silent loss", "traceback", "no end")
     rows: dict[str, Counter[str]] = {}
     for verdict in verdicts:

@@ -38,7 +38,7 @@ PATIENCE_S = HANG_S
 
 @dataclass
 class Owner:
-    """What one owner has told: from its `open` to its death."""
+    """Everything that one owner reported, from its `open` to its death."""
 
     leased: list[str] = field(default_factory=list)
     finished: dict[str, int] = field(default_factory=dict)  #: by the number of the call
@@ -51,7 +51,7 @@ class Owner:
 
 
 class Summary(NamedTuple):
-    """What a campaign came to."""
+    """The result of a campaign."""
 
     kills: int
     opening: int  #: of these, before the crawl went on
@@ -149,7 +149,7 @@ class Campaign:
         return sum(len(owner.leased) for owner in owners) - self.site.pages
 
     def _examine_the_end(self) -> None:
-        """What was accepted has ended, each once."""
+        """Check that every accepted page has ended, each once."""
         with open_frontier(self.state, order(self._mode)) as frontier:
             examine(frontier, self.site)
             assert frontier.is_done

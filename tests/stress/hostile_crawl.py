@@ -37,7 +37,7 @@ PATIENCE_S = 1800.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Summary:
-    """What came of the crawl."""
+    """The result of the crawl."""
 
     code: int | None  #: None: it did not end by itself
     seconds: float
@@ -54,7 +54,7 @@ class Summary:
         return {line.url: line.status for line in self.lines if not line.hops.endswith("P")}
 
     def faults(self, memory_bytes: int) -> list[str]:
-        """What should not be, in words."""
+        """List the broken rules in words."""
         final = self.final()
         asked = asked_for(self.ledger)
         rules = {

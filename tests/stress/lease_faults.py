@@ -69,7 +69,7 @@ WATCH = (
 
 
 class Summary(NamedTuple):
-    """What a campaign came to."""
+    """The result of a campaign."""
 
     faults: dict[str, int]
     pages: int

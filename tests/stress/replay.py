@@ -178,14 +178,17 @@ def asked(address: str, target: str, headers: dict[str, str]) -> Got:
 
 
 def live(hosts: dict[str, str], wanted: Answer) -> Got:
-    """What the site itself answers; a 304 stands for the page."""
+    """Fetch the page from the site itself; a 304 stands for the page."""
     url = urlsplit(wanted.url)
     target = url.path + (f"?{url.query}" if url.query else "")
     return asked(hosts[url.netloc], target, {"Host": url.netloc, "Connection": "close"})
 
 
 def compare(port: int, hosts: dict[str, str], wanted: Answer) -> str | None:
-    """What differs between the site and pywb at the time of the fetch: nothing is an empty text; None if pywb has no answer."""
+    """Compare the answers of the site and of pywb at the time of the fetch.
+
+    Returns the difference, an empty text if there is none, or None if pywb cannot answer.
+    """
     there = live(hosts, wanted)
     if there.location is not None and urljoin(wanted.url, there.location) == wanted.url:
         return None  # archived, but pywb answers no redirect to itself

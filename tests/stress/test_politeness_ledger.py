@@ -139,5 +139,5 @@ def test_no_start_breaks_a_rule_of_politeness(policy: str, group: str | None) ->
 
 @pytest.mark.slow
 def test_no_start_breaks_a_rule_of_politeness_across_restarts_of_a_file(tmp_path: Path) -> None:
-    """The same where rests, blocks and Crawl-delays must survive in tables."""
+    """No fetch starts too early either where rests, blocks and Crawl-delays must survive in tables."""
     crawl_with_interruptions("bkdr:97", "domain", tmp_path / "frontier.db")

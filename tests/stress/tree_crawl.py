@@ -39,7 +39,7 @@ MAX_OUTLINKS = 100_000
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Result:
-    """What came out."""
+    """The result of the crawl."""
 
     code: int
     seconds: float
@@ -49,7 +49,7 @@ class Result:
     logged: set[str]
 
     def faults(self) -> list[str]:
-        """What should not be, in words."""
+        """List the broken rules in words."""
         missing, unexpected = self.expected - self.fetched, self.fetched - self.expected
         repeated = [url for url, count in self.asked.items() if count > 1]
         unlogged = set(self.asked) - self.logged
