@@ -83,7 +83,7 @@ async def test_a_host_without_a_request_out_is_blocked_at_once(manager: Frontier
 
 
 async def test_what_has_no_host_cannot_be_throttled(manager: FrontierRequestManager) -> None:
-    """As with a domain that Crawlee's own was not told of."""
+    """Crawlee's own manager ignores a domain that it does not know in the same way."""
     assert not manager.record_domain_delay("nonsense")
     assert not manager.is_throttled("nonsense")
     manager.set_crawl_delay("nonsense", 1)
@@ -164,7 +164,7 @@ async def test_success_forgives_nothing_by_itself(manager: FrontierRequestManage
 
 
 async def test_a_purge_forgets_cooldowns_and_keeps_crawl_delays(manager: FrontierRequestManager, clock: Clock) -> None:
-    """As Crawlee's own."""
+    """Crawlee's own manager does the same."""
     manager.set_crawl_delay(A, 2)
     manager.record_domain_delay(A, retry_after=timedelta(seconds=100))
     await manager.purge()
@@ -186,7 +186,7 @@ async def test_only_a_queue_with_a_folder_has_a_name(tmp_path: Path) -> None:
 
 
 async def test_a_drop_does_not_purge(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """What is removed need not be emptied and opened again."""
+    """A folder that is removed need not be emptied and opened again."""
     manager = await FrontierRequestManager.open(tmp_path / "job")
     monkeypatch.setattr(type(manager.queue), "purge", None)
     await manager.drop()

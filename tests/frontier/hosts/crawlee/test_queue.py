@@ -148,7 +148,7 @@ async def test_a_request_can_be_looked_up_wherever_it_is(queue: FrontierQueue) -
 
 
 async def test_what_failed_for_good_counts_as_handled(queue: FrontierQueue) -> None:
-    """As in Crawlee; in the Frontier it stands as failed, and what robots.txt forbids with Heritrix's status for it."""
+    """Crawlee counts it so; the Frontier records a failure, or Heritrix's status for a URL that robots.txt forbids."""
     await queue.add(requests(A, B), front=False)
     failed, skipped = await fetched(queue)
     failed.state, skipped.state = RequestState.ERROR, RequestState.SKIPPED
@@ -178,7 +178,7 @@ async def test_an_empty_queue_is_not_finished_while_a_request_is_in_progress(que
 
 
 async def test_a_purge_forgets_everything(queue: FrontierQueue) -> None:
-    """What was handled, too; and what was in progress is not in progress any more."""
+    """It forgets handled requests, too; requests in progress are no longer in progress."""
     await queue.add(requests(A, B), front=False)
     first = await queue.fetch()
     second = await queue.fetch()
@@ -227,7 +227,7 @@ async def test_a_request_that_comes_in_wakes_who_waits_for_a_gate() -> None:
 
 
 async def test_what_was_in_progress_is_queued_again_at_the_next_opening(tmp_path: Path) -> None:
-    """What was handled is handled, and the counts go on."""
+    """Handled requests stay handled, and the counts continue."""
     queue = await FrontierQueue.open(tmp_path / "job", FAST)
     await queue.add(requests(A, B, C), front=False)
     handled, in_progress = await queue.fetch(), await queue.fetch()
@@ -316,7 +316,7 @@ async def test_what_can_never_be_queued_is_logged_and_not_sent_again(
 
 
 async def test_forefront_moves_a_request_that_is_queued_and_changes_nothing_else(queue: FrontierQueue) -> None:
-    """As in Crawlee's own queues: what was queued first keeps its data."""
+    """The request that was queued first keeps its data, as in Crawlee's own queues."""
     await queue.add([*requests(A, B), Request.from_url(C, user_data={"n": 1})], front=False)
     (known,) = (await queue.add([Request.from_url(C)], front=True)).processed_requests
     assert (known.was_already_present, known.was_already_handled) == (True, False)

@@ -1,4 +1,4 @@
-"""What an aborted run had in progress comes again in the next: with crawlers and pools of Crawlee's."""
+"""Requests in progress in an aborted run come again in the next: with crawlers and pools of Crawlee's."""
 
 from __future__ import annotations
 
@@ -79,7 +79,7 @@ async def test_a_run_that_failed_is_followed_by_one_that_misses_nothing(
 
 
 async def test_another_crawler_goes_on_with_what_an_aborted_one_had(manager: FrontierRequestManager) -> None:
-    """As at a second Ctrl-C: its workers are cancelled, too."""
+    """The workers of the first one are cancelled, as at a second Ctrl-C."""
     begun, never = asyncio.Event(), asyncio.Event()
 
     async def hang(context: BasicCrawlingContext) -> None:

@@ -154,7 +154,7 @@ async def test_a_queue_that_is_open_already_is_the_same(
 async def test_asking_whether_a_queue_is_empty_is_an_access(
     storage: FrontierStorageClient, configuration: Configuration
 ) -> None:
-    """As with Crawlee's own clients; nothing was modified."""
+    """Crawlee's own clients do the same; nothing was modified."""
     client = await storage.create_rq_client(name="mine", configuration=configuration)
     before = await client.get_metadata()
     while datetime.now(UTC) <= before.accessed_at:  # a coarse clock

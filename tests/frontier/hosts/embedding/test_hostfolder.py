@@ -149,7 +149,7 @@ def killed(program: Path, folder: Path, steps: int, verb: str) -> bool:
 def test_a_lock_whose_file_was_removed_keeps_others_out_all_the_same(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Who opened it before and gets it after takes the lock of the file that is there then."""
+    """A process that opened the file before its removal and gets the lock later locks the file that is there then."""
     first = EmbeddedJob(tmp_path, {})
     lock = fcntl.flock
 

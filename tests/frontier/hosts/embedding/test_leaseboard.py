@@ -1,4 +1,4 @@
-"""What a host has in flight, as other processes read it."""
+"""Leases of a host program, as other processes read them."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def test_a_lease_is_told_until_it_ends(tmp_path: Path) -> None:
 
 
 def test_a_gate_that_is_open_busy_or_blocked_is_none_that_rests(tmp_path: Path) -> None:
-    """What has slots out is told by its leases, a block by the store."""
+    """The leases show the slots in use, and the store has the blocks."""
     board = LeaseBoard(tmp_path / "leases")
     for ordinal, opens_s in ((1, 0.0), (2, math.inf), (3, NOW_S + 1e6)):
         board.out(ordinal, 1, ordinal, NOW_S)

@@ -1,4 +1,4 @@
-"""What a host program says in plain values."""
+"""Settings of a host program, given as plain values."""
 
 from __future__ import annotations
 

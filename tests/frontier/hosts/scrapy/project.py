@@ -14,7 +14,7 @@ class Quiet(Spider):
 
 
 def crawler(**settings: object) -> Crawler:
-    """As Scrapy has it when it makes the scheduler's parts."""
+    """Make a crawler in the state in which Scrapy makes the scheduler's parts."""
     made = Crawler(Quiet, settings)
     made.request_fingerprinter = RequestFingerprinter()
     made.spider = Quiet.from_crawler(made)

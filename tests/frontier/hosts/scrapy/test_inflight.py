@@ -125,7 +125,7 @@ def test_what_a_cache_answers_was_not_fetched(frontier: Frontier) -> None:
 
 
 def test_a_request_that_has_copied_its_pages_meta_is_another(frontier: Frontier) -> None:
-    """What a callback downloads beside, from another host it may be, tells nothing of the page or of its gate."""
+    """A request that a callback downloads itself, perhaps from another host, changes neither the page nor its gate."""
     heard = Heard(frontier)
     heard.send(signals.response_received, response=Response(URL))
     heard.request = Request("http://b.test/", meta=heard.request.meta)

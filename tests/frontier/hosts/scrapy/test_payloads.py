@@ -66,7 +66,7 @@ def test_what_json_cannot_hold_is_refused(value) -> None:
 
 
 def test_a_value_that_holds_itself_is_refused() -> None:
-    """As is one that is nested too deeply."""
+    """A value that contains itself is refused like one that is nested too deeply."""
     endless: list[object] = []
     endless.append(endless)
     with pytest.raises((ValueError, RecursionError)):
@@ -156,7 +156,7 @@ def test_pickles_of_failed_requests_are_pickles_of_the_job(tmp_path, monkeypatch
 
 
 def test_the_operator_has_pickles_converted(tmp_path, monkeypatch) -> None:
-    """What JSON cannot hold stays, and is read in that run."""
+    """A pickle that JSON cannot hold stays, and is read in that run."""
     monkeypatch.setenv(UNPICKLE, "1")
     plain, odd = Request(URL + "0", cb_kwargs={"a": (1,)}).to_dict(), Request(URL + "1", meta={"a": {1}}).to_dict()
     folder = with_rows(tmp_path / "job", b"p" + pickle.dumps(plain), b"p" + pickle.dumps(odd), pack({"url": URL}))

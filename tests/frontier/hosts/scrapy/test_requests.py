@@ -50,7 +50,7 @@ def test_a_unique_request_is_like_no_other() -> None:
 
 
 def test_what_cannot_be_serialised_stays_here() -> None:
-    """The same object comes back, in this run alone, until it has ended."""
+    """The process returns the same object, in this run alone, until it has ended."""
     here, later = requests(), requests()
     request = Request(URL, callback=lambda response: None)
     candidate, trouble, _ = here.candidate(request, is_unique=False)
@@ -130,7 +130,7 @@ def test_what_differs_is_not_known(other: Request) -> None:
 
 
 def test_a_fingerprinter_of_the_project_decides() -> None:
-    """What it takes for one is one, and nothing else."""
+    """Requests are equal exactly if their fingerprints are."""
     known = known_of(Request("http://a.test/x"), by=ByPath())
     assert Request("http://b.test/x") in known
     assert Request("http://a.test/y") not in known

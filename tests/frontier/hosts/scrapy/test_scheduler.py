@@ -54,7 +54,7 @@ class HandEngine:
 
 
 class Host:
-    """As much of Scrapy's engine as a scheduler sees."""
+    """The part of Scrapy's engine that a scheduler sees."""
 
     def __init__(self, scheduler: FrontierScheduler) -> None:
         self.scheduler = scheduler

@@ -113,7 +113,7 @@ def test_a_copy_that_a_callback_asks_for_is_no_retry(crawl: Crawl) -> None:
 
 
 def test_a_request_that_is_asked_for_again_itself_keeps_its_number(crawl: Crawl) -> None:
-    """What is queued is a copy, without numbers."""
+    """The queue gets a copy without numbers."""
     request = crawl.out()
     crawl.engine.under_way.add(request)
     assert crawl.put(request, is_unique=True) is VerdictKind.NEW
@@ -198,7 +198,7 @@ def queued(crawl: Crawl, *payloads: bytes | None) -> None:
 
 
 def test_a_row_without_a_payload_is_a_request_of_its_url(crawl: Crawl) -> None:
-    """As `frontier load` queues it."""
+    """`frontier load` queues such rows."""
     queued(crawl, None)
     request, is_kept, unmade = crawl.exchange.take()
     assert request is not None

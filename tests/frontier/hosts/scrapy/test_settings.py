@@ -1,4 +1,4 @@
-"""What a Scrapy project says of delays, as the Frontier's settings, and what the addon makes of it."""
+"""Settings of a Scrapy project: its delays become the Frontier's settings, and the addon adapts the project's."""
 
 from __future__ import annotations
 

@@ -54,7 +54,7 @@ def test_queues_are_served_in_turn() -> None:
 
 
 def test_within_a_queue_the_higher_priority_goes_first() -> None:
-    """As in Scrapy's own."""
+    """Scrapy's own queue does the same."""
     queue = FrontierPriorityQueue.from_crawler(crawler(FRONTIER={"policy": "host"}), FifoMemoryQueue, "")
     pushed(queue, A[0])
     pushed(queue, A[1], priority=1)
