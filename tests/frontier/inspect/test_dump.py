@@ -153,7 +153,7 @@ def test_a_url_is_dumped_as_its_last_row() -> None:
 
 
 def test_without_ended_urls_only_queued_ones_are_written() -> None:
-    """What has ended is left out if it is not wanted, and counted as nothing."""
+    """Ended URLs are left out, and the closing line counts none."""
     store = Rows([Head(row(2), None)], [EndedRecord(1, "http://b.example/", None, 200, OutcomeKind.DONE, 0)])
     assert [line.get("url") for line in dumped(store, with_ended=False)] == [None, "http://a.example/2", None]
     assert dumped(store, with_ended=False)[-1] == {"end": True, "ended": 0, "queued": 1}
@@ -324,7 +324,7 @@ def test_another_version_is_refused(version: object) -> None:
 
 
 def test_the_header_can_be_read_after_the_first_line() -> None:
-    """What the writer noted is there for whoever wants to compare it."""
+    """The facts that the writer noted can be compared with others."""
     dump = Dump(['{"anabranch": "frontier", "version": 1, "policy": "host"}\n', line(), END])
     next(iter(dump))
     assert dump.facts["policy"] == "host"
@@ -406,7 +406,7 @@ def test_a_line_behind_the_end_is_an_error() -> None:
 
 
 def test_loading_a_dump_reports_its_cut() -> None:
-    """What was there is loaded all the same."""
+    """Entries before the cut are loaded all the same."""
     taker = Taker()
     report = load_dump([HEADER, line(outcome="done"), line(), '{"url'], taker, name="old.jsonl")
     assert len(taker.urls) == 2

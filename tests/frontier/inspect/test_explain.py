@@ -243,7 +243,7 @@ def test_gates_together_allow_no_more_than_their_group() -> None:
 
 
 def test_the_text_has_the_places_the_reason_the_time_and_the_rate() -> None:
-    """What `why` shows."""
+    """`anabranch why` prints this text."""
     first, places, reason, earliest, rate = text_of(url(gate=RESTING._replace(group=GROUP)), NOW_S).splitlines()
     assert first == f"{URL}: queued"
     assert places == "  queue bkdr:7, gate portal.example, group ip:192.0.2.1"
@@ -306,7 +306,7 @@ def test_a_url_that_is_known_under_another_spelling_says_under_which() -> None:
 
 
 def test_the_hops_are_those_of_the_queued_row() -> None:
-    """Of one that has ended they are not kept."""
+    """The hops of an ended URL are not kept."""
     assert url(record=record(hops="LE")).hops == "LE"
     assert url(record=record(UrlState.ENDED)).hops is None
     assert url(record=None).hops is None

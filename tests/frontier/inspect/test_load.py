@@ -146,7 +146,7 @@ def test_what_a_blocking_filter_will_decide_is_counted_apart() -> None:
 
 
 def test_an_error_of_the_source_comes_after_whole_batches() -> None:
-    """What was handed over stays; loading again goes on behind it."""
+    """Batches that were handed over stay; a second load continues after them."""
 
     def source():
         yield from map(queued_entry, range(5))
@@ -301,7 +301,7 @@ def test_a_loaded_url_joins_a_lane_that_is_active(frontier: Frontier, clock: Clo
 
 
 def test_what_waits_is_known_after_a_reopening(reopen: Callable[[], Frontier], clock: Clock) -> None:
-    """Of rows that wait the store alone knows at an opening."""
+    """Only the store knows the waiting rows at an opening."""
     reopen().operations.load([queued("http://a.test/late", due_s=START_S + 60)])
     again = reopen()
     assert again.counts().waiting == 1
@@ -332,7 +332,7 @@ def test_what_ended_elsewhere_is_never_fetched(frontier: Frontier) -> None:
 
 
 def test_the_end_of_a_url_that_is_queued_here_changes_nothing(frontier: Frontier) -> None:
-    """What is known stays as it is, and is told as seen; so loading twice is harmless."""
+    """A known URL stays as it is and counts as seen; so loading twice is harmless."""
     frontier.schedule([Candidate("http://a.test/1")])
     entries = [known("http://a.test/1"), known("http://a.test/2"), queued("http://a.test/2"), queued("http://a.test/3")]
     first = frontier.operations.load(entries)
@@ -397,7 +397,7 @@ def test_a_forced_entry_is_queued_though_it_ended(frontier: Frontier) -> None:
 
 
 def test_entries_are_busy_while_the_store_is_behind(frontier: Frontier, monkeypatch) -> None:
-    """As any other URL; nothing of them is kept."""
+    """They are BUSY as any other URL; nothing of them is kept."""
     monkeypatch.setattr(frontier._parts.store_link.unacknowledged, "is_full", True)
     assert frontier.operations.loading.schedule_loaded([queued("http://a.test/1")]) == [BUSY]
     assert frontier.operations.loading.note_ended([known("http://a.test/2")]) == [BUSY]
@@ -533,6 +533,6 @@ def test_an_entry_of_another_kind_is_told_by_its_place_before_anything_is_taken(
 
 
 def test_hops_that_are_no_text_are_refused(reopen: Callable[[], Frontier]) -> None:
-    """As those that are no plain text."""
+    """They are refused as hops that are not plain text."""
     (verdict,) = reopen().operations.loading.schedule_loaded([Queued("p", Candidate("http://a.test/", hops=None))])  # type: ignore[arg-type]
     assert verdict == Verdict(VerdictKind.REFUSED, "its path from the seed is not plain ASCII text")

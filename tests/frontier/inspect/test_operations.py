@@ -1,4 +1,4 @@
-"""What an operator asks and orders."""
+"""Questions and commands of an operator."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def two_queues(**order: object) -> Rig:
 
 
 def reopened(rig: Rig, *, clean: bool = True, **order: object) -> Rig:
-    """The same store under another owner."""
+    """Open the store again, under another owner."""
     if clean:
         rig.core.close()
     else:
@@ -89,7 +89,7 @@ def test_a_lease_that_is_released_to_a_paused_queue_is_first_again_later() -> No
 
 
 def test_a_pause_survives_a_restart() -> None:
-    """Of either kind."""
+    """It survives a clean end and an unclean one."""
     rig = two_queues()
     rig.core.operations.pause(A)
     for clean in (True, False):
@@ -141,7 +141,7 @@ def test_one_resume_brings_a_queue_back_whatever_was_ordered_before(orders: tupl
 
 
 def test_a_pause_does_not_lift_the_orders_budget() -> None:
-    """What is over it is retired again when it is resumed: only more budget helps."""
+    """A queue over its budget is retired again when it is resumed: only more budget helps."""
     rig = two_queues(budgets=Budgets(total_budget=1))
     rig.drain(0.0)
     rig.core.operations.pause(A)
@@ -366,7 +366,7 @@ class DeadStore(MemoryStore):
 
 
 def test_an_order_that_cannot_be_kept_says_so() -> None:
-    """What the store fails with is what the operator sees."""
+    """The operator sees the error of the store."""
     store = DeadStore()
     rig = build(store=store)
     rig.add("http://a.test/")

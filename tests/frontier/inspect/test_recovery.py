@@ -127,7 +127,7 @@ def test_a_long_path_has_one_letter_for_each_hop(tmp_path: Path, written: str, m
 
 
 def test_a_load_queues_what_is_left_of_the_crawl(tmp_path: Path) -> None:
-    """What succeeded is not fetched again, what failed is; both passes in one call."""
+    """URLs that succeeded are not fetched again, failed ones are; one call makes both passes."""
     target = Target()
     report = load_journal(journal(tmp_path), target)
     assert target.queued == ["http://portal.example/a", "http://portal.example/b", "http://other.example/"]

@@ -42,7 +42,7 @@ def test_a_retried_url_is_fetched_again_and_no_failure_any_more() -> None:
 
 
 def test_hops_page_and_payload_come_back_in_the_lease() -> None:
-    """As the URL was found."""
+    """They are the same as when the URL was found."""
     rig = build(politeness=HASTE)
     core = rig.core
     core.schedule([Candidate("http://a.test/")])
@@ -80,7 +80,7 @@ def test_what_holds_a_url_back_is_told() -> None:
 
 
 def test_a_failure_that_another_command_has_queued_is_not_queued_twice() -> None:
-    """Of two at the same time one finds it gone."""
+    """The second of two concurrent commands does not find it any more."""
     rig = failed(*pages("a.test", 3))
     one, other = (rig.core.operations.retrying.steps(everything) for _ in range(2))
     answers: list[RetryReport] = []

@@ -1,4 +1,4 @@
-"""What can be seen from outside: counts by state, and why nothing runs."""
+"""Figures for observers: counts by state, and why nothing runs."""
 
 from __future__ import annotations
 

@@ -68,7 +68,7 @@ def test_a_crawl_may_go_on_between_all_steps(look: str) -> None:
 
 
 def test_the_answer_is_of_its_time() -> None:
-    """What was fetched while the store was asked is seen as fetched, where it is told last."""
+    """A page that is fetched while the store is asked counts as fetched."""
     rig = filled()
     before = rig.core.counts().done
     assert beside(rig, rig.core.operations.views.statistics()).done > before == 0
@@ -198,7 +198,7 @@ def why(rig: Rig, subject: str) -> Explanation:
 
 
 def test_a_url_that_nobody_scheduled_has_a_place_all_the_same() -> None:
-    """Where it would go, and what its gate says."""
+    """The answer names the queue it would enter, and the rate of its gate."""
     found = why(build(), URL)
     assert (found.seen, found.state, found.queue, found.gate) == (False, "never scheduled", "a.test", "a.test")
     assert found.earliest_s is None
