@@ -87,7 +87,7 @@ def test_policy_host_gives_one_queue_per_host_and_port() -> None:
 
 
 def test_policy_surt_turns_the_host_round() -> None:
-    """As Heritrix's default; the scheme plays no role."""
+    """It turns the host as Heritrix does by default; the scheme plays no role."""
     urls = ["http://www.a.test/", "https://www.a.test/", "http://www.a.test:81/", "http://192.0.2.1/", "no url"]
     assert assigned("surt", urls) == ["test,a,www,", "test,a,www,", "test,a,www,#81", "192.0.2.1", ""]
 
@@ -153,7 +153,7 @@ def test_policy_length_alone_is_warned_of() -> None:
 
 
 def test_lengths_of_urls_fill_few_queues() -> None:
-    """What the warning says holds for portal-like URLs: a dozen queues of 997 have nine of ten URLs, of many hosts each."""
+    """The warning is true of portal-like URLs: a dozen queues of 997 have nine of ten URLs, each of many hosts."""
     urls = [url.decode() for url in portal_urls(20_000)]
     keys = assigned("length:997", urls)
     lengths = Counter(keys)
@@ -259,7 +259,7 @@ def test_an_unknown_policy_is_refused_with_the_known_ones(name: str) -> None:
 
 
 def test_every_known_policy_can_be_had() -> None:
-    """What the error offers is not refused."""
+    """Every policy that the error message offers is accepted."""
     for name in known_policies().split(", ")[:-1]:
         assert assigned(name.replace(":N", ":5").replace(":SEED", ":31"), ["http://a.test/"])[0]
 
@@ -272,7 +272,7 @@ def test_a_policy_that_lacks_what_it_needs_is_refused(name: str, lacking: str) -
 
 
 def test_a_function_of_ones_own_is_asked_url_by_url() -> None:
-    """What it answers is the key."""
+    """Its answer is the key."""
     assert assigned("my.own:key", ["http://a.test/", "http://b.test/"]) == ["letter a", "letter b"]
 
 

@@ -116,7 +116,7 @@ def test_the_least_amounts_are_taken() -> None:
 
 
 def test_a_budget_of_one_queue_is_checked_too() -> None:
-    """What an operator types for one queue meets the same limits."""
+    """A budget that an operator types for one queue has the same limits."""
     with pytest.raises(PolicyError, match="total_budget -5"):
         checked_total(-5)
 

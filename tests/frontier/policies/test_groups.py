@@ -26,7 +26,7 @@ def test_hosts_at_one_address_share_a_gate() -> None:
 
 
 def test_hosts_of_one_domain_share_a_gate() -> None:
-    """What has no registrable domain has its own gate alone."""
+    """A host without a registrable domain has its own gate alone."""
     group_of = parse_group("domain")
     assert group_of is not None
     hosts = ("www.example.co.uk", "example.co.uk", "localhost", "192.0.2.1")

@@ -90,7 +90,7 @@ def test_what_makes_no_difference_is_left_out(url: str, expected: Authority) -> 
 
 @given(st.sampled_from(["http://", "https://", "HTTP://", "ftp://", "", "x:"]), SOME_HOSTS, REST)
 def test_an_answer_that_was_kept_is_the_answer(scheme: str, host: str, rest: str) -> None:
-    """What is asked for again, or through another page of the host, is answered as if it were asked for the first time."""
+    """A cached answer equals the first one, also for another page of the host."""
     url = f"{scheme}{host}{rest}"
     assert authority(url) == authority(url) == authority.__globals__["_parsed"](url)
 
@@ -270,7 +270,7 @@ def test_a_long_prefix_is_not_shown_whole() -> None:
 
 @given(HOSTS, st.booleans(), st.none() | st.integers(1, 65535), st.sampled_from(["", "/", "/a/B?c", "/ä"]))
 def test_a_prefix_is_read_as_it_is_written(host: str, is_alone: bool, port: int | None, path: str) -> None:
-    """What a prefix prints as is a prefix in Heritrix's form."""
+    """The text of a prefix is a prefix in Heritrix's form."""
     wide = not is_alone and port is None and not path and parse_surt(host).with_subdomains
     prefix = SurtPrefix(host, wide, None if port == 80 else port, path)
     assert parse_surt(str(prefix)) == prefix

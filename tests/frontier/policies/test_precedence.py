@@ -50,7 +50,7 @@ def by_heritrix(successes: int, base: int, tiers: list[int]) -> int:
 
 @pytest.mark.parametrize("name", ["cost", "base", "base:1", "hops"])
 def test_a_plain_candidate_has_normal_precedence(name: str) -> None:
-    """What the Frontier calls normal is what every policy says of a seed."""
+    """Every policy gives a seed the precedence that the Frontier calls normal."""
     assert parse_uri_precedence(name).in_row(PLAIN) == NORMAL
 
 
@@ -96,7 +96,7 @@ def test_cost_makes_expensive_urls_wait() -> None:
 
 
 def test_cost_sees_the_hops_of_the_candidate() -> None:
-    """What the cost policy is asked about is the candidate's own path."""
+    """The cost policy gets the candidate's own path."""
     policy = parse_uri_precedence("cost", cost=parse_cost("m:f", finds(lambda url, via, hops: len(hops))))
     assert policy.rule(PLAIN._replace(hops="LRE"), None) == 3
 

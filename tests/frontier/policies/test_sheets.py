@@ -45,7 +45,7 @@ def length(prefix: SurtPrefix) -> tuple[int, bool, int, bool]:
 
 
 def looked_for(entries: list[tuple[SurtPrefix, Settings]], host: str, port: int | None, path: str) -> Settings:
-    """What holds for a URL, by a look at every entry."""
+    """Find the settings of a URL by comparing it with every entry."""
     fitting = [entry for entry in entries if covers(entry[0], host, port, path)]
     found = NOTHING
     for entry in sorted(fitting, key=lambda entry: length(entry[0])):
@@ -57,7 +57,7 @@ def looked_for(entries: list[tuple[SurtPrefix, Settings]], host: str, port: int 
 def test_the_longest_prefix_wins_for_each_setting(
     entries: list[tuple[SurtPrefix, Settings]], host: str, port: int | None, path: str
 ) -> None:
-    """As a look at every entry finds it, for URLs and for hosts; of equal prefixes the later wins."""
+    """The answer equals that of a comparison with every entry, for URLs and hosts; of equal prefixes the later wins."""
     entries = [(prefix, settings) for prefix, settings in entries if settings != NOTHING]
     entries = [
         (prefix, settings) for prefix, settings in entries if prefix.covers_hosts or settings.delay_factor is None
@@ -215,12 +215,12 @@ def test_a_budget_below_a_key_is_refused() -> None:
     ],
 )
 def test_a_delay_that_is_set_wins_over_the_usual_other_one(fields: dict[str, Any], delays: tuple[float, ...]) -> None:
-    """Who sets a least delay of a minute means a minute, though the order's longest is half of it; and the reverse."""
+    """A least delay of a minute stays a minute, even if the order's longest is half of it; and the reverse."""
     assert Settings(**fields).over(USUAL)[:3] == delays
 
 
 def test_a_delay_of_a_longer_prefix_wins_over_the_other_one_of_a_shorter() -> None:
-    """The same between two overrides."""
+    """One override wins over another as it does over the order."""
     sheets = Sheets(
         [
             override("test", min_delay_s=2.0, max_delay_s=5.0),
@@ -287,7 +287,7 @@ def test_many_prefixes_of_one_host_are_told_apart() -> None:
 
 
 def test_a_path_is_not_compared_with_every_prefix() -> None:
-    """Of 1,000 prefixes a few are looked at, however far the last that fits is away."""
+    """A look-up compares fewer than ten of 1,000 prefixes, however far away the one that fits is."""
 
     class Counted(str):
         looks = 0
@@ -320,7 +320,7 @@ def prefix_covers(prefix: SurtPrefix, host: str) -> bool:
 
 @given(st.dictionaries(PREFIXES, st.integers()), SHORT_HOSTS)
 def test_the_longest_prefix_decides(values: dict[SurtPrefix, int], host: str) -> None:
-    """As a look at every prefix finds it; a host alone is longer than the host with all below it."""
+    """The answer equals that of a look at every prefix; a host alone is longer than the host with all below it."""
     table: HostTable[int] = HostTable()
     for prefix, value in values.items():
         table.put(prefix, value)

@@ -178,7 +178,7 @@ def test_a_function_that_cannot_be_called_is_refused() -> None:
 
 
 def test_a_name_is_printable_text() -> None:
-    """Of one character or ten thousand, in any script."""
+    """It has one character or ten thousand, in any script."""
     for name in ("a", "公司 1", "x" * MOST_CHARS):
         assert check_name(name, "it") is name
 

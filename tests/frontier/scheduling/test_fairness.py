@@ -150,7 +150,7 @@ def test_a_good_host_that_has_spent_its_session_stays_in_memory() -> None:
 
 
 def test_gates_behind_those_of_a_domain_in_the_store_come_into_memory() -> None:
-    """As after an opening, when all gates are rows."""
+    """After an opening all gates are rows of the store."""
     rig = build(gates_in_memory=100)  # without limits: the store has the gates in the order of their arrival
     rig.add(*(f"http://s{number}.wild.org/" for number in range(200)), *pages("g1.good.org", 3))
     rig.core.close()

@@ -25,7 +25,7 @@ def test_every_holding_rests_in_a_state_of_its_own() -> None:
 
 
 def test_a_step_leads_to_the_state_that_its_holding_rests_in() -> None:
-    """What a queue holds decides its state, wherever it comes from."""
+    """The state of a queue depends on what it holds, not on the state before."""
     assert {step: RESTS_IN[step[1]] for step in NEXT} == NEXT
 
 

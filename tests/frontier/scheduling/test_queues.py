@@ -104,7 +104,7 @@ def test_a_queue_of_several_leases_is_in_flight_when_it_can_give_no_more() -> No
 
 
 def test_a_queue_learns_its_row_and_gives_it_back() -> None:
-    """What must survive a restart does."""
+    """The facts that must survive a restart are in the row."""
     queue = new_lane().queue
     facts = QueueRow(1, QueueKey("q"), Standing.OPEN, 3, 40, 500, 30, 2)
     assert not queue.is_known
@@ -465,7 +465,7 @@ def test_a_sheet_goes_before_the_order() -> None:
 
 
 def test_a_queues_precedence_follows_its_history() -> None:
-    """As the policy says; without one it is always the base."""
+    """The policy computes it from the pages that ended; without a policy it is always the base."""
     queue = WorkQueue(1, 1)
     rules = QueueRules(queues=parse_queue_precedence("success:2,2"))
     rules.meet(queue)
@@ -511,7 +511,7 @@ def test_a_queue_of_smaller_precedence_is_served_first_at_its_gate() -> None:
 
 
 def test_a_host_of_smaller_precedence_is_taken_into_memory_first() -> None:
-    """Where memory has room for few gates, those with the smallest turns come first."""
+    """When memory has room for few gates, those with the smallest turns come first."""
     rig = build(
         politeness=HASTE,
         gates_in_memory=1,

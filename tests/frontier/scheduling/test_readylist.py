@@ -19,7 +19,7 @@ from tests.rows import each_row
 
 
 def behind(keys: dict[int, int], after: int | None, limit: int) -> list[tuple[int, int]]:
-    """What a store answers: the first members behind a key, in order."""
+    """Answer as a store does: the first members after a key, in order."""
     entries = sorted((key, member) for member, key in keys.items() if after is None or key > after)
     return entries[:limit]
 
@@ -82,7 +82,7 @@ def test_fewer_than_were_asked_for_are_all_there_are() -> None:
 
 
 def test_what_comes_behind_the_horizon_is_left_to_the_next_read() -> None:
-    """What comes before it is taken in at once."""
+    """An entry before the horizon is taken in at once."""
     prefix: Prefix[int] = Prefix(4, is_complete=False)
     prefix.ask()
     prefix.answer([(10, 10), (20, 20)], 2)
@@ -455,7 +455,7 @@ def test_a_closed_group_hides_its_open_hosts() -> None:
 
 
 def test_a_group_serves_nothing_before_its_row_is_read() -> None:
-    """As a host does."""
+    """A host serves nothing before its row is read either."""
     heap = GateHeap()
     some, _ = group("g", heap, "a")
     some.is_loading = True
@@ -484,7 +484,7 @@ def test_a_line_opens_when_its_gate_and_its_group_do() -> None:
 
 
 def test_the_open_lines_are_those_whose_gates_are_all_open() -> None:
-    """Of hosts that stand alone and of groups; a closed gate or group hides what stands behind it, an old entry nothing."""
+    """Lines of hosts and of groups count; a closed gate or group hides those behind it, an old entry hides none."""
     heap = GateHeap()
     lines = [line(f"{number}.test", heap=heap) for number in range(20)]
     for number, some in enumerate(lines):

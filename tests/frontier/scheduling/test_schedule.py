@@ -207,7 +207,7 @@ def test_a_release_wakes_the_gate_and_the_queue() -> None:
 
 
 def test_a_lifted_block_wakes_the_gate() -> None:
-    """What was set by hand can be taken back by hand, and counts from then on."""
+    """A block set by hand can be lifted by hand; the gate opens at once."""
     rig = build()
     rig.add("http://a.test/")
     rig.block("a.test", START_S + 100)
@@ -1182,7 +1182,7 @@ def test_a_lane_stays_while_a_lease_is_out() -> None:
 
 
 def test_a_lane_that_is_dropped_waits_for_no_answer() -> None:
-    """What comes for it later is not its own; heads in memory are rows again."""
+    """It ignores an answer that comes later; its heads in memory are rows again."""
     yard = Yard(2)
     lane, asked = yard.loaded(), yard.line.lanes[2]
     yard.drop(lane)

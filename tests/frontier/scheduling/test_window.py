@@ -406,7 +406,7 @@ def test_at_first_the_store_may_hold_gates() -> None:
 
 @pytest.mark.parametrize(("read", "more"), [(9, False), (10, True), (11, True)])
 def test_fewer_than_were_asked_for_are_all(read: int, more: bool) -> None:
-    """Of as many as were asked for nobody knows whether they were the last."""
+    """If as many came as were asked for, there may be more."""
     stored = StoredGates()
     assert stored.ask(10) == 10
     assert stored.is_asked
@@ -425,7 +425,7 @@ def test_a_closed_gate_in_the_store_may_serve_when_it_opens() -> None:
 
 
 def test_a_gate_read_by_its_name_tells_nothing_of_the_others() -> None:
-    """What is asked by turn is still under way, and what came to it still missed."""
+    """The question by turn is still under way, and gates that woke meanwhile are still missed."""
     stored = StoredGates()
     stored.ask(10)
     stored.woken(1, Turn(5), 7)
