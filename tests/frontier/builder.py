@@ -364,7 +364,7 @@ class Rig:
         self.ledger.set_slots(GateKey(gate), slots)
 
     def set_politeness(self, gate: str, politeness: Politeness) -> None:
-        """Of all gates; the ledger keeps an eye on the slots of this one."""
+        """Set the politeness of all gates; the ledger checks the slots of this one."""
         self.core.operations.set_politeness(politeness, Politeness())
         self.ledger.set_slots(GateKey(gate), politeness.slots)
 

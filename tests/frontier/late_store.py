@@ -55,7 +55,7 @@ class LateStore:
         self._todo.append(lambda: self._inner.ask_retries(*question))
 
     def hurry(self) -> None:
-        """What is late stays late."""
+        """Ignore the request to begin soon: late work stays late."""
 
     def work(self, steps: int) -> None:
         """Work off the oldest things."""
@@ -82,7 +82,7 @@ class LateStore:
         self._inner.close(clean=clean)
 
     def lose(self) -> None:
-        """What is kept back is lost, as in a process that dies. The inner store still answers."""
+        """Lose all work that is kept back, as a dying process does. The inner store still answers."""
         self._todo.clear()
 
     def die(self) -> None:

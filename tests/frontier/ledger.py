@@ -26,7 +26,7 @@ SLACK_S = 1e-6
 
 
 class Account:
-    """What is known of one gate."""
+    """The ledger's record of one gate."""
 
     def __init__(self, rule: Politeness, backoff: Backoff) -> None:
         self.rule = rule

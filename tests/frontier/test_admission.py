@@ -93,7 +93,7 @@ def test_what_is_refused_is_refused_whatever_the_filter_says() -> None:
 
 
 def test_a_url_is_forced_though_the_same_batch_asks_for_it_in_vain() -> None:
-    """What is seen stays seen, what is forced is enqueued, once in a batch."""
+    """A seen URL stays seen; a forced one is enqueued, once in a batch."""
     rig = build()
     rig.add(URL)
     batch = [Candidate(url=URL), Candidate(url=URL, force=True), Candidate(url=URL), Candidate(url=URL, force=True)]
@@ -164,7 +164,7 @@ def test_a_forced_url_that_is_not_durable_stays_pending_when_those_left_to_other
 
 
 def test_a_forced_row_is_marked_though_another_of_its_key_died_with_the_same_sync() -> None:
-    """Of two rows with one key the first was left to another crawl: the second is this crawl's own."""
+    """The first of two rows with one key was left to another crawl; the second is this crawl's own."""
     rig = build(store=DelayingStore())
     rig.admission.marking.has_shared = True
     rig.add(URL)
@@ -442,7 +442,7 @@ def test_a_filter_that_blocks_is_not_asked_here() -> None:
 
 
 def test_outcomes_take_links_later_too() -> None:
-    """As `schedule` does."""
+    """`finish` answers LATER for them, as `schedule` does."""
     rig = build()
     rig.parts.admission._seen = BlockingFilter()
     rig.add(URL)
@@ -539,7 +539,7 @@ def test_a_close_marks_the_rest(durable: Rig, seen: CountingFilter) -> None:
 
 
 def test_a_failing_filter_ends_the_call_that_marks(durable: Rig) -> None:
-    """As it did when all was marked at once; every further call says the same."""
+    """It raises the filter's error, and so does every further call."""
     rig = build(store=DelayingStore(), seen=FullFilter("mark"))
     rig.add("http://a.test/")
     rig.store.flush()

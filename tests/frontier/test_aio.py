@@ -517,7 +517,7 @@ async def test_a_crawl_whose_last_queue_is_over_its_budget_ends() -> None:
 
 
 async def test_a_crawl_whose_last_queue_is_over_its_budget_ends_though_the_store_is_slow() -> None:
-    """As above; how much is retired is known when the store has it."""
+    """It ends when the store has answered how much is retired."""
     store = DelayingStore()
     frontier, _ = await opened(store, budgets=Budgets(total_budget=0))
     frontier.schedule(candidates("http://a.test/"))
@@ -723,7 +723,7 @@ async def test_the_opening_is_off_the_loop() -> None:
 
 
 async def test_an_opening_that_fails_is_the_callers_error() -> None:
-    """As it was raised, and nothing is left to close."""
+    """The error is raised unchanged, and nothing is left to close."""
     opening = HeldOpening(StoreUnavailable("gone"))
     opening.may_end.set()
     with pytest.raises(StoreUnavailable, match="gone"):
@@ -818,7 +818,7 @@ async def test_a_look_wakes_those_who_wait_for_what_it_brought() -> None:
 
 
 async def test_a_look_may_meet_the_error_of_its_question_and_ask_another() -> None:
-    """As it may without a loop."""
+    """Steps in a loop may do it as steps without one do."""
     frontier, _ = await opened()
 
     def steps() -> Steps[str]:
@@ -851,7 +851,7 @@ async def test_a_cancelled_look_leaves_the_frontier_as_it_was() -> None:
 
 
 async def test_a_paused_frontier_hands_out_nothing_until_it_goes_on() -> None:
-    """Who waits goes on waiting, without a timer; the first in the line is still the first."""
+    """Tasks keep waiting, without a timer, and in their order."""
     frontier, _ = await opened(haste=False)
     frontier.pause_leasing()
     frontier.schedule(candidates("http://a.test/", "http://b.test/"))

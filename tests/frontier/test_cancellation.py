@@ -154,7 +154,7 @@ async def test_a_time_out_around_the_work_comes_after_its_end() -> None:
 
 
 async def test_work_whose_caller_is_thrown_away_is_closed() -> None:
-    """As a coroutine that is no longer awaited."""
+    """Closing a coroutine that is no longer awaited closes the work inside."""
     closed = []
 
     async def work():

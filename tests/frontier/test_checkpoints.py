@@ -171,7 +171,7 @@ def test_a_filter_that_may_know_more_than_the_store_is_refused(
     ("position", "notes"), [("a-3", {"filter": "a-x"}), ("a", {}), ("a-3", {"filter": "a-3", "checkpoint": "-1"})]
 )
 def test_a_damaged_note_is_named(position: str, notes: dict[str, str]) -> None:
-    """What is no number was not noted by a checkpoint."""
+    """A note that is not a number cannot come from a checkpoint."""
     with pytest.raises(FormatMismatch, match=r"note of the last checkpoint is damaged: '.*' is not a number"):
         remark_from(notes, At(position), clean=False)
 
@@ -204,7 +204,7 @@ def test_the_thread_makes_one_by_itself_when_it_is_due() -> None:
 
 
 def test_nothing_is_synced_when_nothing_is_new(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Of four due times the first makes a checkpoint, the third has news."""
+    """A checkpoint is due four times: the first one is made, the third has news."""
     notes, synced = Notes(), list[int]()
     made: list[Checkpoints] = []
 
@@ -240,7 +240,7 @@ def test_the_end_does_not_wait_for_the_next_due_time() -> None:
 
 
 def test_an_unclean_end_notes_nothing() -> None:
-    """What the core could not say is not claimed."""
+    """A checkpoint claims nothing that the core could not report."""
     notes = Notes()
     Checkpoints(notes, At(), marked=5).close(final=False)
     assert notes.kept == []
@@ -323,7 +323,7 @@ class Lasting(ExactFilter):
         return f"{self.name}-{self.syncs}" if self.syncs else ""
 
     def copy(self, also: frozenset[bytes] = frozenset()) -> Lasting:
-        """What the disk holds."""
+        """Return a filter with the content of the disk."""
         other = Lasting()
         other.name, other.syncs, other.synced = self.name, self.syncs, set(self.synced)
         other._keys = self.synced | (also & self._keys)

@@ -224,7 +224,7 @@ def test_a_paused_queue_stays_paused_whatever_a_lease_says() -> None:
     ],
 )
 def test_a_queue_pays_for_what_was_tried(kind: OutcomeKind, paid: int) -> None:
-    """What failed for good costs the penalty too; what was not fetched, or went back, is free."""
+    """A URL that failed for good costs the penalty too; one that was not fetched, or went back, is free."""
     rig = build(budgets=Budgets(error_penalty=10))
     rig.add(URL, "http://a.test/1")
     rig.finish(rig.lease_now(), kind, after_s=1.0)

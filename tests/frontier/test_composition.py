@@ -137,7 +137,7 @@ def test_a_folder_that_is_no_path_is_refused(tmp_path: Path) -> None:
 
 
 def test_filter_parameters_that_make_no_sense_are_refused(tmp_path: Path) -> None:
-    """What the filter says of them is a PolicyError of this room."""
+    """The filter's error becomes a PolicyError of this room."""
     with pytest.raises(PolicyError):
         open_frontier(tmp_path / "state", FrontierOrder(uniq=replace(SMALL, leaf_bits=1000)))
 
@@ -208,9 +208,7 @@ def test_a_job_is_taken_up_where_it_ended(tmp_path: Path) -> None:
 
 
 def test_after_a_crash_nothing_is_lost(tmp_path: Path) -> None:
-    """What was leased is queued again, the filter is told all that the store has, each gate opens no earlier than its
-    last rest.
-    """
+    """Leased URLs are queued again, the filter gets all keys of the store, and each gate keeps its last rest."""
     clock = FakeClock()
     urls = pages("a.test", 30)
     frontier = opened(tmp_path / "state", clock)
@@ -255,7 +253,7 @@ def test_after_a_crash_the_filter_learns_what_it_had_not_been_told(tmp_path: Pat
 def test_a_filter_knows_its_jobs_urls_whatever_its_age(
     ends: Callable[[Frontier], None], count: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Of few keys the SMM has a compact form, which moves to mapped files when they are more."""
+    """The SMM keeps few keys in a compact form, which moves to mapped files when they are more."""
     monkeypatch.setattr("anabranch.dedup.smm.store.GrowingBits", partial(GrowingBits, limit=200))
     known = candidates(*[f"http://a.test/{number}" for number in range(count)])
     frontier = opened(tmp_path)

@@ -1,4 +1,4 @@
-"""What a file that cannot be written means."""
+"""Errors of files that cannot be written, and their meaning."""
 
 from __future__ import annotations
 

@@ -86,7 +86,7 @@ def failing(folder: Path) -> LinesFilter:
     ],
 )
 def test_the_names_of_an_order_make_the_choice(settings: dict[str, Any], choice: object) -> None:
-    """The same names in a crawl order, in the settings of a host program, and on the command line."""
+    """A crawl order, the settings of a host program and the command line use the same names."""
     assert filter_choice(settings) == choice
 
 
@@ -190,7 +190,7 @@ def test_what_is_no_filter_is_refused() -> None:
 
 
 def test_a_folder_that_is_left_without_a_filter_gets_the_one_that_is_asked_for(tmp_path: Path) -> None:
-    """As after a rebuilding that was killed or failed, whichever order comes next."""
+    """A rebuilding that was killed or failed leaves such a folder, whichever order comes next."""
     with open_frontier(tmp_path, ORDER) as frontier:
         frontier.schedule(candidates(*URLS))
     for name in ("exact", "smm", MINE, "both"):

@@ -108,7 +108,7 @@ def is_lost(state: Path, *urls: str) -> list[bool]:
 
 
 def test_with_an_older_store_the_filter_is_made_anew(state: Path) -> None:
-    """What only the filter knew is new again, what the store has is known, and the next opening is an ordinary one."""
+    """URLs that only the filter knew are new again, those of the store are known; the next opening is ordinary."""
     put_back_store(state)
     assert is_lost(state, FIRST, SECOND) == [True, False]
     with opened(state) as frontier:
@@ -230,7 +230,7 @@ def test_a_filter_of_a_store_that_went_another_way_is_made_anew(state: Path) -> 
 
 @pytest.mark.parametrize("text", [b"", b"0123 77", b"\xff" * 40])
 def test_a_damaged_number_of_the_last_batch_has_the_filter_made_anew(state: Path, text: bytes) -> None:
-    """As an interrupted copy leaves it."""
+    """An interrupted copy leaves such a number."""
     (state / "seen" / BATCH_FILE).write_bytes(text)
     with opened(state) as frontier:
         assert frontier.filter_renewed.endswith("is damaged")
@@ -238,7 +238,7 @@ def test_a_damaged_number_of_the_last_batch_has_the_filter_made_anew(state: Path
 
 
 def test_a_number_of_the_last_batch_without_a_boot_is_believed(state: Path) -> None:
-    """As an earlier version wrote it."""
+    """An earlier version wrote it so."""
     file = state / "seen" / BATCH_FILE
     file.write_bytes(file.read_bytes().rpartition(b" ")[0] + b"\n")
     with opened(state) as frontier:
@@ -408,7 +408,7 @@ def test_a_filter_in_a_folder_is_not_for_the_next_store_in_memory(tmp_path: Path
 
 
 def test_a_filter_of_ones_own_keeps_no_file(tmp_path: Path) -> None:
-    """Where it lives is not known; its position says what can be said."""
+    """Its place is not known; only its position can be compared."""
     with open_frontier(tmp_path, ORDER, seen=ExactFilter(), clock=FakeClock()) as frontier:
         frontier.schedule(candidates(FIRST))
     assert not (tmp_path / "seen").exists()
@@ -571,7 +571,7 @@ def test_a_mark_that_is_repeated_counts_nothing(servers: Servers) -> None:
 
 
 def test_a_mark_that_failed_before_it_began_still_counts(servers: Servers) -> None:
-    """What was asked about is not forgotten by the failure of what was not."""
+    """A question before the failure is remembered, although the mark also had a key that was never asked about."""
     view = View(servers)
     one = SharedFilter(view)
     one.unseen([A])
@@ -789,7 +789,7 @@ def test_a_filter_that_was_removed_is_told_all_rows_again(crawls: Any, servers: 
 def test_a_job_that_ran_without_the_filter_tells_all_rows_when_it_is_back(
     crawls: Any, servers: Servers, tmp_path: Path
 ) -> None:
-    """What was accepted meanwhile is not known there."""
+    """The filter does not know the URLs accepted meanwhile."""
     crawls("one").close()
     with open_frontier(tmp_path / "one", ALONE_ORDER, clock=FakeClock()) as alone:
         alone.schedule(candidates("http://a.test/"))
@@ -847,7 +847,7 @@ def test_servers_that_are_back_in_time_are_not_noticed(crawls: Any, servers: Ser
 
 
 def test_servers_that_are_away_are_told_until_they_are_back(tmp_path: Path, servers: Servers) -> None:
-    """What is waited for, how long already and how long at most; then that it is over."""
+    """The trouble names what is waited for, for how long, and the longest wait; its end is reported, too."""
     view, changed, clock = View(servers), Event(), FakeClock()
     told: list[str] = []
     servers_away = Away(view.unseen)

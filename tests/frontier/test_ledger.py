@@ -203,7 +203,7 @@ def test_a_group_is_an_account_of_its_own() -> None:
 
 
 def test_after_a_kill_nothing_starts_before_the_opening_and_a_rest() -> None:
-    """What was not durable is forgotten, the smallest rest is not; what was out is out no more."""
+    """The ledger forgets blocks that were not durable and leases, and keeps the smallest rest."""
     book = Book()
     book.start(1, 100.0)
     book.ledger.block(HOST, 5000.0)

@@ -554,7 +554,7 @@ class Machine(RuleBasedStateMachine):
 
 
 class LateMachine(Machine):
-    """The same over a store that does its work when the rules say so: answers come late, and deaths lose batches."""
+    """A `Machine` over a store that works when the rules tell it to: answers come late, and deaths lose batches."""
 
     late = True
 
@@ -571,7 +571,7 @@ class LateMachine(Machine):
 
 
 class SqliteMachine(Machine):
-    """The same over a file, with the filter of a crawl."""
+    """A `Machine` over a file, with the filter of a crawl."""
 
     def place(self, stack: ExitStack) -> Path | None:
         self.folder = Path(stack.enter_context(tempfile.TemporaryDirectory()))
@@ -600,7 +600,7 @@ def test_the_model_holds_over_the_store_in_memory() -> None:
 
 
 def test_the_model_holds_when_answers_come_late_and_deaths_lose_batches() -> None:
-    """The same with a store that lags behind."""
+    """I1-I7 hold with a store that lags behind."""
     run_state_machine_as_test(LateMachine, settings=machine_settings(50))
 
 
@@ -613,13 +613,13 @@ def test_the_model_holds_for_longer(machine: type[Machine]) -> None:
 
 @pytest.mark.slow
 def test_the_model_holds_over_sqlite() -> None:
-    """The same with a file and the filter of a crawl (I8)."""
+    """The invariants hold with a file and the filter of a crawl (I8)."""
     run_state_machine_as_test(SqliteMachine, settings=machine_settings(20, 40))
 
 
 @pytest.mark.slow
 def test_the_model_holds_over_sqlite_when_deaths_lose_batches() -> None:
-    """The same with a file that lags behind."""
+    """The invariants hold with a file that lags behind."""
     run_state_machine_as_test(LateSqliteMachine, settings=machine_settings(20, 40))
 
 
@@ -631,7 +631,7 @@ def database() -> Iterator[str]:
 
 @pytest.mark.slow
 def test_the_model_holds_over_postgres(database: str) -> None:
-    """The same with a server; the filter forgets all at each end, so duplicates die in the store."""
+    """The invariants hold with a server; the filter forgets all at each end, so the store finds the duplicates."""
 
     class PostgresMachine(LateMachine):
         def place(self, stack: ExitStack) -> Path | None:

@@ -35,7 +35,7 @@ class Walk:
         return sum(one != other for one, other in pairwise(here))
 
     def note(self, frame: FrameType, event: str, _: Any) -> None:
-        """What `sys.setprofile` is given."""
+        """Record a call; `sys.setprofile` calls this."""
         if event == "call":
             _, room, file = frame.f_code.co_filename.rpartition("/anabranch/frontier/")
             if room:

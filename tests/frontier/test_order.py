@@ -1,4 +1,4 @@
-"""What a Frontier may be asked to be."""
+"""Settings of a Frontier: which are accepted, and which are refused."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""What the parts decide together: how a Frontier ends while leases are out."""
+"""Decisions that need several parts: how a Frontier ends while leases are out."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def test_a_lease_that_is_out_at_the_end_is_queued_again_and_its_host_rests(tmp_p
 
 
 def test_a_lease_ends_with_its_frontier(tmp_path: Path) -> None:
-    """What comes back after the end is refused, and changes nothing."""
+    """A lease that comes back after the end is refused, and changes nothing."""
     with open_frontier(tmp_path, ORDER) as frontier:
         frontier.schedule([Candidate(URL)])
         lease = leased(frontier)
@@ -186,7 +186,7 @@ def test_each_answer_comes_back_to_its_question() -> None:
 
 
 def test_steps_without_a_question_are_done_at_once() -> None:
-    """What memory knows needs nobody else."""
+    """An answer from memory needs no store."""
 
     def steps() -> Steps[int]:
         yield from ()
@@ -209,7 +209,7 @@ def test_an_error_is_raised_where_the_question_was_asked() -> None:
 
 
 def test_an_error_that_nobody_meets_ends_the_steps() -> None:
-    """As it was raised."""
+    """The error is raised unchanged."""
     with pytest.raises(StoreUnavailable, match="gone"):
         run(asked(failing))
 

@@ -1,4 +1,4 @@
-"""What the Frontier and its store have told each other."""
+"""Messages between the Frontier and its store."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from tests.frontier.builder import HASTE, START_S, CountingStore, DelayingStore,
 
 
 def totals_agree(rig: Rig) -> None:
-    """What is counted here is what the store counts."""
+    """Check that the Frontier's totals equal the store's."""
     here, kept = rig.parts.store_link.counters(), rig.store.counters()
     assert here._replace(last_ordinal=0) == kept._replace(last_ordinal=0)
 
@@ -95,7 +95,7 @@ def no_group(host: str) -> str:
 
 
 def test_an_answer_that_cannot_be_taken_ends_all() -> None:
-    """What was answered behind it is lost, so nothing may go on; the first error is told each time."""
+    """Answers behind it are lost, so nothing may go on; each call raises the first error."""
     store = CountingStore()
     rig = build(store=store, group=no_group)
     rig.add("http://a.test/")
@@ -214,7 +214,7 @@ def test_so_many_bytes_fill_it() -> None:
 
 
 def test_an_older_answer_takes_nothing_back() -> None:
-    """What is durable stays durable, whatever comes late."""
+    """A durable batch stays durable, whatever comes late."""
     unacknowledged = Unacknowledged(2)
     add(unacknowledged, batch(1), 1)
     unacknowledged.synced(1)
@@ -223,7 +223,10 @@ def test_an_older_answer_takes_nothing_back() -> None:
 
 
 def test_the_store_begins_at_each_half() -> None:
-    """Of finishes: so a full one never waits for a store that gathers more. Once for each half, not for every batch after."""
+    """The store begins once for each half of the finishes, not for every later batch.
+
+    So a full one never waits for a store that gathers more.
+    """
     unacknowledged = Unacknowledged(4)
     told = []
     for number in range(1, 5):

@@ -162,7 +162,7 @@ def test_a_slow_rate_is_told_as_the_time_between_two(rate: float, words: str) ->
 
 
 def test_a_moment_says_when_and_how_soon(zone: str) -> None:
-    """What is past is now."""
+    """A moment in the past is "now"."""
     assert moment_words(NOW_S - 1, NOW_S) == "now"
     assert moment_words(NOW_S + 12, NOW_S).endswith(":00:12, in 12s")
 

@@ -1,4 +1,4 @@
-"""What must be true of a crawl after each call: a plain model, which knows URLs and queues and no stores, gates or lanes."""
+"""A plain model of the truths of a crawl after each call: it knows URLs and queues and no stores, gates or lanes."""
 
 from __future__ import annotations
 

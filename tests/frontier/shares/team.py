@@ -45,7 +45,7 @@ class Site:
         self._places = {url: place for place, url in enumerate(self.urls)}
 
     def links(self, url: str) -> list[Candidate]:
-        """What the page links to."""
+        """Return the links of the page."""
         place = self._places.get(url)
         if place is None:
             return []

@@ -191,7 +191,7 @@ def test_a_share_is_given_back_after_all_that_was_written_for_it(place: Path | s
 
 
 def test_what_each_worker_counts_is_what_its_shares_hold(place: Path | str) -> None:
-    """Of any number of shares that come or go at once: together all workers count each URL once."""
+    """However many shares come or go at once, all workers together count each URL once."""
     with team(place, "a") as (one,):
         one.frontier.schedule([Candidate(f"http://h{number}.test/") for number in range(60)])
         one.frontier.flush()

@@ -33,7 +33,7 @@ def batch(number: int, new: Iterable[int | Row] = (), ended: Iterable[int] = ())
 
 
 def opened(store: SqlStore, on_change: Callable[[], None] = lambda: None) -> SqlStore:
-    """The same store, open."""
+    """Open the store and return it."""
     store.open(IDENTITY, NOW_S, on_change)
     return store
 

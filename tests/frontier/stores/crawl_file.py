@@ -70,7 +70,7 @@ class Crawl:
         return self.write(self.batch(rows))
 
     def values(self, statement: str) -> list[tuple[object, ...]]:
-        """What the tables say."""
+        """Return the rows that a statement selects."""
         with self.connection.begin():
             return [tuple(row) for row in self.connection.exec_driver_sql(statement)]
 
@@ -83,12 +83,12 @@ def crawl(path: Path, now_s: float = NOW_S) -> Iterator[Crawl]:
 
 
 def gate_facts(gate: int, **more: object) -> GateRow:
-    """What is known of a gate, mostly nothing."""
+    """Make the row of a gate without history, except for `more`."""
     facts = GateRow(gate, gate_key(gate), 0.0, 0.0, 0.0, 0.0, 0.0, 0, 0.0, None)
     return facts._replace(**more)  # type: ignore[arg-type]
 
 
 def queue_facts(queue: int, **more: object) -> QueueRow:
-    """What is known of a queue, mostly nothing."""
+    """Make the row of a queue without history, except for `more`."""
     facts = QueueRow(queue, queue_key(queue), Standing.OPEN, 3, 0, None, 0, 0)
     return facts._replace(**more)  # type: ignore[arg-type]

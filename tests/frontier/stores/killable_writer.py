@@ -25,7 +25,7 @@ def expected(batches: int) -> Counters:
 
 
 def whole_batch(number: int) -> Batch:
-    """What batch `number` says."""
+    """Make batch `number`."""
     first = (number - 1) * NEW + 1
     ended = [ordinal for ordinal in range(first - NEW, first - NEW + ENDED) if ordinal > 0]
     return batch(number, range(first, first + NEW), ended)

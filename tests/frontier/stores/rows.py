@@ -106,13 +106,13 @@ def gate_key(gate: int) -> GateKey:
 
 
 def gate_row(gate: int, **more: object) -> GateRow:
-    """What is known of a gate, mostly nothing."""
+    """Make the row of a gate without history, except for `more`."""
     row = GateRow(gate, gate_key(gate), 0.0, 0.0, 0.0, 0.0, 0.0, 0, 0.0, None)
     return row._replace(**more)  # type: ignore[arg-type]
 
 
 def queue_row(queue: int, **more: object) -> QueueRow:
-    """What is known of a queue, mostly nothing."""
+    """Make the row of a queue without history, except for `more`."""
     row = QueueRow(queue, queue_key(queue), Standing.OPEN, 3, 0, None, 0, 0)
     return row._replace(**more)  # type: ignore[arg-type]
 
@@ -123,7 +123,7 @@ def answers_of(kind: type[AnswerT], answers: Iterable[Answer]) -> list[AnswerT]:
 
 
 def synced(answers: Iterable[Answer]) -> list[Synced]:
-    """What became durable."""
+    """Return the answers that report durable batches."""
     return answers_of(Synced, answers)
 
 

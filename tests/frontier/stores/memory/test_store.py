@@ -1,4 +1,4 @@
-"""What is special about the store in memory; what it shares with the others is in the contract."""
+"""Rules of the store in memory alone; those that it shares with the others are in the contract."""
 
 from __future__ import annotations
 

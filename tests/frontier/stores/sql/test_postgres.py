@@ -1,4 +1,4 @@
-"""What is special about the store in PostgreSQL; what it shares with the others is in the contract."""
+"""Rules of the store in PostgreSQL alone; those that it shares with the others are in the contract."""
 
 from __future__ import annotations
 
@@ -263,7 +263,7 @@ def test_a_former_session_of_ours_is_ended(url: str) -> None:
 
 @pytest.mark.slow
 def test_a_server_that_is_killed_and_comes_back_is_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What was durable is there, and what was said meanwhile is written when it is back."""
+    """Durable rows are still there, and batches sent meanwhile are written when the server is back."""
     waits: list[int] = []
 
     with own_server() as own:

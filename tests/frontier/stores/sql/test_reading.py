@@ -173,7 +173,7 @@ def counted(tmp_path: Path) -> Iterator[Crawl]:
 
 
 def test_what_agrees_is_told(counted: Crawl) -> None:
-    """As it was counted all along."""
+    """A recount gives the totals that were counted all along."""
     with counted.connection.begin():
         assert recount(counted.connection) == counted.totals == (4, 3, 1, 0, 0, 0, 1, 1, 2, 0)
 

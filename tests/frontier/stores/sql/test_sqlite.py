@@ -1,4 +1,4 @@
-"""What is SQLite's own: how the file is opened, whom it is kept from, what its errors mean."""
+"""Rules of SQLite alone: how the file is opened, which other processes it excludes, what its errors mean."""
 
 from __future__ import annotations
 

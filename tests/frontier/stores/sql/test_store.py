@@ -1,4 +1,4 @@
-"""What is special about the store in SQL: one thread, one place, and what can happen to both."""
+"""Rules of the stores in SQL alone: their one thread, their one place, and what can happen to both."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def path(tmp_path: Path) -> Path:
 
 @pytest.fixture(params=["sqlite", "postgres"])
 def target(request: pytest.FixtureRequest, path: Path) -> Iterator[Path | str]:
-    """Where a store may be."""
+    """The place of a store: a file of SQLite, or a database of PostgreSQL."""
     if request.param == "sqlite":
         yield path
     else:
@@ -115,7 +115,7 @@ def test_notes_are_there_at_the_next_opening(target: Path | str) -> None:
 
 
 def test_keys_come_in_chunks_above_an_ordinal(target: Path | str) -> None:
-    """Of queued rows and of ended ones; each key once."""
+    """Keys of queued and ended rows come, each once."""
     store = opened(SqlStore(target))
     store.write(batch(1, [1, 2, 3, 4, 5, row(6)._replace(key=b"six"), 7], ended=[]))
     store.write(batch(2, ended=[2, 4, 5]))
@@ -298,7 +298,7 @@ def test_what_waits_becomes_one_transaction(path: Path, brake: Brake) -> None:
 
 
 def test_close_writes_what_waits(path: Path, brake: Brake) -> None:
-    """What was said before the end is there after it."""
+    """Batches sent before the close are in the file after it."""
     store = opened(SqlStore(path), brake)
     for ordinal in range(1, 100):
         store.write(batch(ordinal, [ordinal]))
@@ -395,7 +395,7 @@ def test_another_identity_is_refused_and_nothing_changes(target: Path | str) -> 
 
 @pytest.fixture
 def no_waits(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What failed is not tried again."""
+    """Fail at once: no failed work is tried again."""
     monkeypatch.setattr(Patience, "wait", lambda _: False)
 
 
@@ -541,7 +541,7 @@ def test_a_group_has_so_many_rows_and_no_more() -> None:
 
 
 def test_a_closed_one_takes_nothing_and_hands_out_the_rest() -> None:
-    """What was said before the end is worked off."""
+    """Items that came before the close are still handed out."""
     fifo = Fifo()
     fifo.append(batch_of(1))
     fifo.close()
@@ -663,7 +663,7 @@ def test_an_answer_that_is_waited_for_comes_at_once() -> None:
 
 
 def test_the_end_waits_for_no_more() -> None:
-    """What was gathered is worked off at once."""
+    """Items gathered so far are handed out at once."""
     fifo = Fifo(LONG_S)
     taker = Taker(fifo)
     first = batch_of(1)

@@ -27,7 +27,7 @@ from tests.postgres_server import server
 
 @pytest.fixture(params=["sqlite", "postgres"])
 def target(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Path | str]:
-    """Where the store is."""
+    """The place of the store: a file of SQLite, or a database of PostgreSQL."""
     if request.param == "sqlite":
         yield tmp_path / "frontier.db"
     else:
@@ -52,7 +52,7 @@ class Commits:
 
 
 def _fail(driver: Any) -> None:
-    """As the driver says it when the disk, or the server, is gone."""
+    """Raise the driver's error for a disk, or a server, that is gone."""
     if isinstance(driver.driver_connection, sqlite3.Connection):
         error = sqlite3.OperationalError("disk I/O error")
         error.sqlite_errorcode = sqlite3.SQLITE_IOERR_FSYNC
@@ -71,7 +71,10 @@ def commits(monkeypatch: pytest.MonkeyPatch) -> Commits:
 
 @pytest.fixture
 def waits(monkeypatch: pytest.MonkeyPatch) -> list[bool]:
-    """What each wait for the next try answers; once these are used up, no. What is left was not waited for."""
+    """Answers for the waits before each next try, in order; no further try once they are used up.
+
+    Answers that are left belong to waits that never happened.
+    """
     answers: list[bool] = []
     monkeypatch.setattr(Patience, "wait", lambda _: answers.pop(0) if answers else False)
     return answers
@@ -161,7 +164,7 @@ def test_a_read_is_answered_once_however_often_it_is_done(
 
 
 def test_a_read_that_fails_is_answered_by_the_next_try(store: SqlStore, waits: list[bool]) -> None:
-    """What was answered before it is not said again, what comes after it is not forgotten."""
+    """Answers before the failure are not repeated, questions after it are not forgotten."""
     asked: list[int] = []
 
     def fail_once(_: Connection) -> None:

@@ -1,4 +1,4 @@
-"""What the batches of one transaction add up to, on the tables themselves."""
+"""Rules of writing the batches of one transaction, tested on the tables themselves."""
 
 from __future__ import annotations
 
