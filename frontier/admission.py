@@ -176,7 +176,7 @@ class Admission:
         batch = self._outbox.batch
         adopted = batch.exchanging().adopted
         for link, lane in zip(links, self.assignment.lanes_of([link.url for link in links], hosts), strict=True):
-            self._add_row(link, lane, link.precedence, link.ordinal, link.via)
+            self._add_row(link, lane, link.precedence, link.via, ordinal=link.ordinal)
             adopted.add(link.ordinal)
         if links:
             self._remember(self._outbox.last_number, [link.dedup_key() for link in links])
@@ -195,8 +195,7 @@ class Admission:
     def _add_rows(self, fresh: Fresh, lanes: Sequence[AssignedLane], precedences: Sequence[int], via: int) -> None:
         batch = self._outbox.batch
         for candidate, lane, precedence in zip(fresh.candidates, lanes, precedences, strict=True):
-            ordinal = self._outbox.number()
-            self._add_row(candidate, lane, precedence, ordinal, via)
+            ordinal = self._add_row(candidate, lane, precedence, via)
             if candidate.force:
                 batch.forced.add(ordinal)
 
@@ -205,18 +204,21 @@ class Admission:
         accepted: Candidate | LinkRow,
         lane: AssignedLane,
         precedence: int,
-        ordinal: int,
         via: int,
         *,
+        ordinal: int | None = None,
         attempts: int = 0,
         due_s: float | None = None,
-    ) -> None:
-        """Make the row of an accepted URL, add it to the batch and schedule it."""
+    ) -> int:
+        """Make the row of an accepted URL, add it to the batch and schedule it. Returns its ordinal, a new one unless given."""
+        if ordinal is None:
+            ordinal = self._outbox.number()
         queue, queue_id, gate_id, gate = lane
         url, key, hops, payload = accepted.url, accepted.key, accepted.hops, accepted.payload
         row = Row(queue_id, gate_id, precedence, ordinal, url, key, hops, via, attempts, due_s, payload)
         self._outbox.batch.new.append(row)
         self._schedule.schedule_row(row, queue, gate)
+        return ordinal
 
     def judge(self, candidates: Sequence[Candidate]) -> list[Verdict]:
         """One verdict per candidate, in order; changes nothing."""
@@ -237,11 +239,10 @@ class Admission:
         assert found is not None, "candidates without a host are refused before"
         if due_s is not None:
             precedence += WAITING
-        ordinal = self._outbox.number()
+        lane = self.assignment.lane(queue, found.host)
+        ordinal = self._add_row(candidate, lane, precedence, via, attempts=attempts, due_s=due_s)
         if candidate.force:
             self._outbox.batch.forced.add(ordinal)
-        lane = self.assignment.lane(queue, found.host)
-        self._add_row(candidate, lane, precedence, ordinal, via, attempts=attempts, due_s=due_s)
 
     def requeue(
         self, failures: Sequence[FailedRecord], payload_of: Callable[[bytes | None], bytes | None]
@@ -285,7 +286,7 @@ class Admission:
         if share is not None:
             batch.exchanging().outbound.append(_link_row(candidate, ordinal, share, failure.via, precedence))
         else:
-            self._add_row(candidate, lane, precedence, ordinal, failure.via)
+            self._add_row(candidate, lane, precedence, failure.via, ordinal=ordinal)
 
     def remember(self, first: int) -> None:
         """Treat the batch's new rows from this one on as known; the filter is marked when they are durable."""
