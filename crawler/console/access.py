@@ -21,7 +21,7 @@ _BYTES = 32
 
 
 class ConsoleRole(StrEnum):
-    """What a holder may do."""
+    """The rights of a holder."""
 
     READER = "reader"  #: look at everything
     OPERATOR = "operator"  #: and change it
@@ -95,7 +95,7 @@ class Access:
         return sorted(self._file.entries(), key=lambda token: token.made_s)
 
     def holder(self, text: str) -> Holder | None:
-        """Who has this token. Raises: StorageError."""
+        """Return the holder of this token; None if there is none. Raises: StorageError."""
         digest = _digest(text)  # what is compared are digests, so time tells nothing of the tokens
         return next((token.holder for token in self._file.entries() if token.digest == digest), None)
 

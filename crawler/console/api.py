@@ -65,7 +65,7 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True)
 class Console:
-    """What the routes work on."""
+    """The objects that the routes work on."""
 
     jobs: ConsoleJobs
     watch: WatchedJobs
@@ -283,7 +283,7 @@ def create_job(here: Here, who: Who, asked: NewJob) -> Any:
 
 @router.get("/jobs/{name}", summary="The status of a job", **_answers("Status"))
 def status(here: Here, name: Name) -> Any:
-    """What a crawl does, or how the job was left."""
+    """Return the status of a running crawl, or the state in which a stopped job was left."""
     return _Json(here.jobs.job(name).status())
 
 
@@ -332,14 +332,17 @@ def add(here: Here, who: Who, name: Name, asked: NewSeeds) -> Any:
 
 @router.post("/jobs/{name}/retry", summary="Queue failures again", **_answers("Retried"))
 def retry(here: Here, who: Who, name: Name, asked: Annotated[Retry, Body()] = Retry()) -> Any:  # noqa: B008
-    """As `anabranch retry`: works on running and stopped jobs. Limits, retired queues and blocks stay in force."""
+    """Queue failures again, as `anabranch retry` does, of a running or stopped job.
+
+    Limits, retired queues and blocks stay in force.
+    """
     arguments = asked.model_dump(exclude_defaults=True)
     return _changed(here, who, "retry", name, arguments, lambda: here.jobs.retry(name, arguments))
 
 
 @router.get("/jobs/{name}/why", summary="Where a URL is, and why", **_answers("Explained"))
 def why(here: Here, name: Name, url: Annotated[str, Query(min_length=1)]) -> Any:
-    """As `anabranch why`."""
+    """Explain the state of a URL, as `anabranch why` does."""
     return _answered(here, name, "why", {"url": url})
 
 
@@ -350,13 +353,13 @@ def queues(
     limit: Annotated[int, Query(ge=0, le=10_000)] = 20,
     state: Annotated[str | None, Query()] = None,
 ) -> Any:
-    """As `anabranch frontier ls`."""
+    """List the queues, as `anabranch frontier ls` does."""
     return _answered(here, name, "ls", {"limit": limit, "state": state})
 
 
 @router.get("/jobs/{name}/queues/{queue:path}", summary="A queue", **_answers("Explained"))
 def queue(here: Here, name: Name, queue: str) -> Any:
-    """As `anabranch frontier show`."""
+    """Explain one queue, as `anabranch frontier show` does."""
     return _answered(here, name, "show", {"subject": queue})
 
 
@@ -396,7 +399,7 @@ def order(here: Here, name: Name) -> Any:
 
 @router.patch("/jobs/{name}/order", summary="Change the order of a job", **_answers("Changes"))
 def change_order(here: Here, who: Who, name: Name, asked: Annotated[dict[str, Setting], Body()]) -> Any:
-    """As `anabranch set`: `{"limits.pages": 500}`; a key that ends with + adds to a list."""
+    """Change the order, as `anabranch set` does: `{"limits.pages": 500}`; a key that ends with + adds to a list."""
     if not asked:
         raise UsageError('the body names no key; give an object like {"limits.pages": 500}')
     settings = [f"{key}={value if isinstance(value, str) else json.dumps(value)}" for key, value in asked.items()]
@@ -405,13 +408,13 @@ def change_order(here: Here, who: Who, name: Name, asked: Annotated[dict[str, Se
 
 @router.get("/jobs/{name}/reports/{report}", summary="A report", **_answers("Report"))
 def report(here: Here, name: Name, report: str, limit: Annotated[int, Query(ge=0, le=100_000)] = 1000) -> Any:
-    """As `anabranch report`."""
+    """Return a report, as `anabranch report` does."""
     return _Json(here.jobs.job(name).report({"name": report, "limit": limit}))
 
 
 @router.get("/jobs/{name}/workers", summary="The workers of a job", **_answers("Worker", is_list=True))
 def workers(here: Here, name: Name) -> Any:
-    """Of a job that several workers can crawl; other jobs have none."""
+    """List the workers of a job that several workers can crawl; the list of any other job is empty."""
     job = here.jobs.job(name)
     return _Json(job.workers() if isinstance(job, DatabaseJob) else [])
 

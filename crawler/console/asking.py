@@ -41,7 +41,7 @@ class Asking(Generic[T]):
         self._turn = Lock()
 
     def answers(self, names: Iterable[str]) -> dict[str, T | CrawlerError | FrontierError]:
-        """What each job answers, or the error that it answers with (blocks): `Silent` of one that is late."""
+        """Ask the jobs and wait. Return each one's answer or its error; `Silent` is the error of one that is late."""
         with self._turn:
             questions = {name: self._question(name) for name in names}
             unanswered = {name: one for name, one in self._asked.items() if not one.answer.done()}

@@ -50,9 +50,9 @@ def allowed_hosts(address: str, port: int, more: Iterable[str]) -> frozenset[str
 
 
 def remote_address(scope: Scope, proxy_hosts: Collection[str]) -> str:
-    """Who asks: an address, of IPv6 its /64. Behind a proxy the one that the proxy added last to `X-Forwarded-For`. Pure.
+    """Return the client's address; of IPv6, its /64. Behind a proxy, the last address in `X-Forwarded-For`. Pure.
 
-    Only a request by a name of the proxy is taken for one that it passed on: others could choose their address.
+    The field counts only if the request names the proxy as its host: other clients could choose their address.
     """
     client = scope.get("client")
     address = _network(client[0]) if client else ""

@@ -44,7 +44,7 @@ _ASKED, _LIVE, _OUTPUT, _RESULT = "asked.json", "live.jsonl", "output", "result.
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LabRequest:
-    """What to compare, and the size of the generated web."""
+    """A comparison to run: its policies, and the size of the generated web."""
 
     policies: tuple[str, ...] = ("host", "bkdr:997")
     politeness: str = "paper"

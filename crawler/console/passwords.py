@@ -140,7 +140,10 @@ class Passwords:
         return self._throttle.wait_s(name[:_MOST_CHARS], address, now_s)
 
     def holder(self, name: str, password: str, address: str, now_s: float) -> Holder | None:
-        """Who has this name and password; None if nobody has, or while a try does not count. Raises: StorageError."""
+        """Return the holder with this name and password. Raises: StorageError.
+
+        None if there is none, and while attempts have to wait.
+        """
         name = name[:_MOST_CHARS]
         with self._turn:
             if self.wait_s(name, address, now_s) or len(password) > _MOST_CHARS:

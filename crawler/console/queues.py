@@ -313,7 +313,7 @@ class _JobTables:
             return self.last
 
     def live(self) -> _Live:
-        """What the crawl has in memory; never what an earlier crawl had."""
+        """Return the queues and gates in the memory of the crawl, never those of an earlier crawl."""
         crawl = who_holds(self.job.directory) if isinstance(self.job, FolderJob) else (True, None)
         with self._lock:
             if crawl != self._asked_of:
@@ -328,7 +328,7 @@ class _JobTables:
         return found
 
     def first_urls(self, limit: int, *, queue: str | None = None, gate: str | None = None) -> list[QueuedUrl]:
-        """Of the same moment as the tables, or, from a database, of now."""
+        """Return the first queued URLs, of the same moment as the tables or, from a database, of now."""
         source = _source(self.job)
         if source is None:
             return []
@@ -392,7 +392,7 @@ class _JobTables:
 
 
 class _Live:
-    """What a crawl has in memory, by key."""
+    """The queues and gates in a crawl's memory, by key."""
 
     def __init__(
         self,
@@ -442,7 +442,7 @@ class _Live:
 
 
 def _live(job: OperatedJob) -> _Live:
-    """What the crawl of a job has in memory now."""
+    """Ask the crawl of a job for the queues and gates in its memory."""
     try:
         facts = job.active(_LIVE_ROWS)
     except (CrawlerError, FrontierError):  # also of a crawl of an older version

@@ -45,7 +45,7 @@ _BASE_PATH = re.compile(r"(/[A-Za-z0-9._~-]+)*")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ConsoleOptions:
-    """What the operator gives to a console."""
+    """The operator's options for a console."""
 
     place: str  #: the folder of the jobs, or the URL of a job's database
     listen: str  #: IP address and port

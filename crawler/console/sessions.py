@@ -82,12 +82,12 @@ class Sessions:
         return session.holder
 
     def by_start_token(self, text: str) -> Holder | None:
-        """Who has the token of this start."""
+        """Return the holder of this start's token; None for any other text."""
         is_it = bool(self.start_token) and compare_digest(text.encode("utf-8", "replace"), self.start_token.encode())
         return Holder("console", ConsoleRole.OPERATOR) if is_it else None
 
     def by_password(self, name: str, password: str, address: str) -> Holder | None:
-        """Who has this password."""
+        """Return the holder with this name and password; None as in `Passwords.holder`. Raises: StorageError."""
         return self._passwords.holder(name, password, address, self._now_s())
 
     def wait_s(self, name: str, address: str) -> float:
@@ -151,7 +151,7 @@ class SessionGuard:
         return HTTPConnection(scope).cookies.get(self._cookie, "")
 
     def _while_logged_in(self, scope: Scope, receive: Receive) -> Receive:
-        """What a window sends, as long as its session lasts: it sends something twice a minute, and then the socket ends."""
+        """Wrap `receive`: the first message after the session's end closes the socket. A window sends two a minute."""
         name = self._name(scope)
 
         async def receive_while() -> Message:

@@ -1,4 +1,4 @@
-"""What the files of a job hold about one URL: its lines in the logs, the pages that link to it, its links, its WARC record.
+"""Finds the facts about one URL in a job's files: its log lines, pages that link to it, its links, its WARC record.
 
 Logs may be larger than the memory. They are searched backwards, piece by piece, until enough is found or the time is up;
 `is_whole` is False if something may be missing. The indexes of finished WARC files are sorted, so each takes a few reads.
@@ -71,7 +71,7 @@ class UrlRecord(NamedTuple):
 
 
 class UrlFiles(NamedTuple):
-    """What the files of a job hold about a URL."""
+    """The facts about a URL in the files of a job."""
 
     log: list[str]  #: its lines in crawl.log, last one first
     errors: list[str]  #: its lines in errors.jsonl
@@ -84,7 +84,7 @@ class UrlFiles(NamedTuple):
 
 
 def url_files(directory: Path, url: str) -> UrlFiles:
-    """What the folders of a job and its workers hold about a canonical URL. Takes a few seconds at most."""
+    """Find the facts about a canonical URL in the folders of a job and its workers. Takes a few seconds at most."""
     until_s = monotonic() + SEARCH_S
     folders = [folder for folder in (directory, *worker_folders(directory)) if is_within(directory, folder / "logs")]
     bare, quoted = f" {url} ".encode("ascii", "replace"), json.dumps(url).encode()

@@ -1,4 +1,4 @@
-"""What pages and streams look at: each job is asked at most once in a while, however many look, and its past is kept.
+"""Watches jobs for pages and streams: each job is asked once in a while, however many look, and its past is kept.
 
 A page is redrawn every two seconds. So a crawl that is watched answers one question for its status and one for its metrics in
 that time: 0.5 ms of its process.
@@ -86,7 +86,7 @@ class _Answer(NamedTuple):
 
 @dataclass
 class _Watched:
-    """What is known of one job."""
+    """The last answers of one job, and its samples."""
 
     lock: Lock = field(default_factory=Lock)
     asked_s: float = -EVERY_S
@@ -153,7 +153,7 @@ class WatchedJobs:
         return None if isinstance(status, Exception) else status
 
     def answer(self, name: str) -> Facts:
-        """The same. Raises: CrawlerError, FrontierError, why it cannot be had."""
+        """Return the status of a job. Raises: CrawlerError or FrontierError, as the job answered."""
         status = self._look(name).status
         if isinstance(status, Exception):
             raise status

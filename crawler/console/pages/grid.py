@@ -161,7 +161,7 @@ def rows_route(
     row: Callable[[Any, float], Mapping[str, object]],
     noun: str,
 ) -> Callable[[Request], JSONResponse]:
-    """What answers a route with `{name}` in its path: the rows that are found, each made by `row` for this time."""
+    """Return the handler of a route with `{name}` in its path. It answers with the found rows, as `row` makes them."""
 
     def answer(request: Request) -> JSONResponse:
         page, now_s = find(request.path_params["name"], page_query(request.query_params)), time.time()

@@ -145,7 +145,7 @@ def _found(console: Console, tables: QueueTables, name: str, key: str) -> PanelF
 
 
 def gate_panel(gate: ListedGate, gates: list[Facts], now_s: float) -> PanelFacts:
-    """What the panel shows of a gate; `gates` has it as the crawl knows it, if it does. Pure."""
+    """Return the panel of a gate. `gates` holds the running crawl's facts about it, if there are any. Pure."""
     closed, opens_in_s = "", gate.opens_s - now_s
     if gates:
         closed = gates[0]["why_closed"]

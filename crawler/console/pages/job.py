@@ -320,7 +320,7 @@ def _possible(state: str, *, is_in_database: bool = False) -> set[str]:
 
 
 def _line(row: Facts) -> str:
-    """What the job does, or why it rests; the counts of a running crawl are those of its run. Pure."""
+    """Return the line on the job's activity or its rest; the counts of a running crawl are those of its run. Pure."""
     return f"This run: {cut(row['line'])}" if row["pid"] else cut(row["line"])
 
 

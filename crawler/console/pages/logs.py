@@ -139,7 +139,7 @@ def _why_empty(path: Path) -> str:
 
 
 def log_folders(directory: Path | None) -> dict[str, Path]:
-    """Whose -> the folder of its logs: of the job, and of its workers on this machine. Links out of the job are left out."""
+    """Map the job and its workers on this machine to their folders of logs. Links out of the job are left out."""
     if directory is None:
         return {}
     named = {_JOB: directory} | {f"worker {folder.name}": folder for folder in worker_folders(directory)}

@@ -53,7 +53,7 @@ _TIMES: Mapping[str, float | None] = {
 
 
 class PanelFacts(NamedTuple):
-    """What a panel shows."""
+    """The contents of a panel."""
 
     reason: str
     figures: Mapping[str, str]

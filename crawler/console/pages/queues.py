@@ -97,7 +97,7 @@ def _found(console: Console, tables: QueueTables, name: str, key: str) -> PanelF
 
 
 def panel_facts(facts: Facts) -> PanelFacts:
-    """What the panel shows of the facts of `frontier show`. Pure."""
+    """Return the panel for the facts of `frontier show`. Pure."""
     queue: Mapping[str, int | None] = facts.get("queue") or {}
     figures = {
         words: "unlimited" if queue[name] is None else count(queue[name])
@@ -110,7 +110,7 @@ def panel_facts(facts: Facts) -> PanelFacts:
 
 
 def _actions(view: View, name: str, panel: RowPanel) -> Mapping[str, Callable[[str], Awaitable[None]]]:
-    """What can be done to a queue, by the words of its button."""
+    """Map the words of each button to its action on a queue."""
 
     async def do(verb: str, key: str, **more: object) -> None:
         asked = {"queue": key, **more}

@@ -1,4 +1,4 @@
-"""What all pages share: header, colours, tables, and how an action runs and its failure is shown."""
+"""Parts that all pages share: header, colours, tables, and how an action runs and its failure is shown."""
 
 from __future__ import annotations
 
@@ -117,7 +117,7 @@ addEventListener("load", () =>
 
 @dataclass(frozen=True, slots=True)
 class View:
-    """What a page needs to draw itself for one user."""
+    """The console as one user sees it: all that a page needs to draw itself."""
 
     console: Console
     holder: Holder

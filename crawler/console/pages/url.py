@@ -126,7 +126,7 @@ def _look(view: View, name: str, asked: str) -> _Looked:
 
 
 def _explained(view: View, name: str, found: _Looked) -> None:
-    """What the crawl says about the URL."""
+    """Draw the crawl's explanation of the URL."""
     facts = found.explained
     if view.may_change and has_failed(facts["explanation"]):
         _retry_button(view, name, facts["explanation"]["subject"])
@@ -165,7 +165,7 @@ def _retry_button(view: View, name: str, url: str) -> None:
 
 
 def _place(view: View, name: str, explanation: Facts, now_s: float) -> None:
-    """Where a request of the URL is, and when it can be fetched."""
+    """Draw a card about a request of the URL: its state and queue, and when it can be fetched."""
     earliest_s, rate, ahead = explanation["earliest_s"], explanation["highest_rate"], explanation["ahead"]
     with ui.card().classes("w-full"):
         with ui.row().classes("items-center"):
