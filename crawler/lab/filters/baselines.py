@@ -1,4 +1,4 @@
-"""What the published experiments compare the SMM and the DSBF with; for measurements, no crawl uses them.
+"""Filters that the published experiments compare with the SMM and the DSBF; for measurements, no crawl uses them.
 
 `BitmapHashTable` and `ClassicBloom` are the peers of patent CN102693315, tables 2 and 3; `PerDomainFilters` those of
 the DSBF paper 2016, figures 10 and 11. All three live for one process: nothing is reopened.

@@ -41,7 +41,7 @@ class FilterPoint(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FilterEnding:
-    """What is known of a filter after all links."""
+    """The state and costs of a filter after all links."""
 
     disk_bytes: int  #: blocks that its files take
     sync_s: float  #: all syncs together
@@ -319,7 +319,7 @@ def _best_of(whole: Sequence[FilterRun]) -> str:
 
 
 def _oddities(run: FilterRun) -> Iterator[str]:
-    """What no filter of ours does, and what a split does."""
+    """Yield a sentence for each oddity of a run: late drops, as after a split, and forgotten URLs, a defect."""
     losses, ending = run.losses, run.ending
     if losses.late:
         yield f"{run.name} dropped {losses.late:,} URLs at first and called them new when they came again."

@@ -235,7 +235,7 @@ class RedisRow:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RedisSetup:
-    """What all rows have in common."""
+    """The settings that all rows share."""
 
     urls: int
     known: int  #: URLs of the second pass

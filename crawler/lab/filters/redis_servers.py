@@ -72,7 +72,7 @@ class RedisServer:
 
     @property
     def url(self) -> str:
-        """Where it listens."""
+        """The URL at which the server listens."""
         return f"redis://127.0.0.1:{self.port}"
 
     def start(self) -> None:

@@ -137,7 +137,7 @@ class Method:
 
     @property
     def name(self) -> str:
-        """As a row is headed."""
+        """The name at the head of the method's row."""
         return f"{self.family} {self.member}".rstrip()
 
 
@@ -221,7 +221,7 @@ def _median(runs_us: Sequence[float], urls: int) -> float | None:
 
 
 def closing_of(measured: SmmMeasurements) -> tuple[str, ...]:
-    """Where the SMM wins and loses, in this run and in the published figures."""
+    """Return sentences on where the SMM wins and loses, in this run and in the published figures."""
     methods, published = methods_of(measured), published_methods()
     lines = (
         compared("Repeated query, one URL a call", methods, lambda method: method.times.second),

@@ -131,7 +131,7 @@ def run(options: SplitOptions, on_progress: OnProgress) -> LabReport:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Inputs:
-    """What all three filters are given."""
+    """The inputs that all three filters share."""
 
     options: SplitOptions
     shape: DsbfParameters

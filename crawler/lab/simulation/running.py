@@ -120,7 +120,7 @@ def _queues(core: Frontier) -> tuple[int, int, int]:
 
 
 def _lengths(visits: Visits, store: MemoryStore) -> Balance:
-    """Of all URLs that were found: those that ended, and those still in their queues."""
+    """Return the balance of the queues by the URLs found: those that ended, and those still queued."""
     lengths = visits.queues.copy()
     for key, count in _left(store):
         lengths[key] += count

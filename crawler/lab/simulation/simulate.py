@@ -120,7 +120,7 @@ def _check_webs(options: SimulationOptions) -> None:
 
 
 def as_compared(options: SimulationOptions) -> PolicyOptions:
-    """The same as options of a live comparison. (The kind is left out: live webs never have very many hosts.)"""
+    """Convert the options to those of a live comparison. Leaves the kind out: live webs never have very many hosts."""
     min_delay_s, max_delay_s, latency_s = times(options)
     compared = PolicyOptions(
         policies=options.policies,
@@ -345,7 +345,7 @@ LARGE = 0.2
 
 
 class Deviation(NamedTuple):
-    """Of one policy: means over the longer of both runs, and the distance of their curves, by windows of `WINDOW_S`."""
+    """The deviation of one policy, in windows of `WINDOW_S` over the longer of both runs: means and distances."""
 
     policy: str
     live_active: float

@@ -293,7 +293,7 @@ class Visits:
 
 
 def _outcome(status: int, attempts: int, start_s: float, end_s: float) -> Outcome:
-    """As a crawl ends a visit that got this status."""
+    """Return the outcome with which a crawl ends a visit that got this status."""
     trouble = HOST_BUSY.get(status, HostTrouble.NONE)
     if trouble is HostTrouble.NONE:
         return Outcome(OutcomeKind.DONE, status, start_s, end_s)

@@ -79,7 +79,7 @@ class PolitenessLedger:
 
     @property
     def requests(self) -> int:
-        """Of all hosts of the web."""
+        """The number of requests for all hosts of the web."""
         return sum(entry.requests for entry in self.hosts)
 
     @property

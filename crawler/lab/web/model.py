@@ -70,7 +70,7 @@ class Web(Protocol):
         """URLs in all, robots.txt not."""
 
     def page(self, url: str) -> WebPage | None:
-        """What the URL answers, None if there is no such page (404). Cost: O(links), no state."""
+        """Return the page of the URL; None if there is no such page (404). Cost: O(links), no state."""
 
 
 def is_redirect(status: int) -> bool:

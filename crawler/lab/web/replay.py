@@ -105,7 +105,7 @@ class _Log:
         return WebPage(status, media_type, size, entry.took_s, 0.0, links, embeds)
 
     def notes(self) -> tuple[str, ...]:
-        """What was left out or changed, as text."""
+        """Return sentences on the lines and URLs that were left out or changed."""
         facts = (
             (self._malformed, f"of {self.lines:,} lines are none of a crawl.log"),
             (self._left_out, "URLs are left out: no HTTP answer, robots.txt or dns:"),
