@@ -23,14 +23,14 @@ MAX_LOST_NAMED = 10
 
 
 class Step(Enum):
-    """What follows a processor: the next one, or none."""
+    """The step after a processor: the next processor, or none."""
 
     PROCEED = auto()
     STOP = auto()
 
 
 class ChainDecision(Enum):
-    """What a processor decided about the URL, apart from what its fetch brought."""
+    """The decision of a processor about the URL, apart from the result of its fetch."""
 
     NONE = auto()  #: the fetch decides
     EXCLUDED = auto()  #: robots.txt forbids the URL

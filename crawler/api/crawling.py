@@ -237,11 +237,11 @@ class Crawl:
         await self._ask(STOP, {"now": now})
 
     async def status(self) -> Facts:
-        """What `anabranch status --json` shows."""
+        """Return the facts of `anabranch status --json`."""
         return await self._ask(STATUS, {})
 
     async def why(self, url: str) -> Facts:
-        """What `anabranch why --json` shows: where a URL is, and when it can be fetched."""
+        """Return the facts of `anabranch why --json`: where a URL is, and when it can be fetched."""
         return await self._ask("why", {"url": url})
 
     async def take(self) -> Page | None:
@@ -376,13 +376,13 @@ class BlockingCrawl:
             raise
 
     def __iter__(self) -> Iterator[Page]:
-        """As `Crawl.__aiter__`."""
+        """Iterate over the pages, as `Crawl.__aiter__` does."""
         aiter(self._crawl)  # raises if it has ended
         while (page := self._thread.call(_next(self._pages))) is not None:
             yield page
 
     def add(self, *seeds: str | Path, force: bool = False) -> list[Facts]:
-        """As `Crawl.add`."""
+        """Add seeds, as `Crawl.add` does."""
         return self._thread.call(self._crawl.add(*seeds, force=force))
 
     def retry(
@@ -392,28 +392,28 @@ class BlockingCrawl:
         return self._thread.call(self._crawl.retry(*statuses, host=host, since_s=since_s, trap=trap))
 
     def pause(self) -> None:
-        """As `Crawl.pause`."""
+        """Start no fetch until `resume`, as `Crawl.pause` does."""
         self._thread.call(self._crawl.pause())
 
     def resume(self) -> None:
-        """As `Crawl.resume`."""
+        """Continue, as `Crawl.resume` does."""
         self._thread.call(self._crawl.resume())
 
     def stop(self, *, now: bool = False) -> None:
-        """As `Crawl.stop`."""
+        """Start no more fetches, as `Crawl.stop` does."""
         self._thread.call(self._crawl.stop(now=now))
 
     def status(self) -> Facts:
-        """As `Crawl.status`."""
+        """Return the facts of `anabranch status --json`, as `Crawl.status` does."""
         return self._thread.call(self._crawl.status())
 
     def why(self, url: str) -> Facts:
-        """As `Crawl.why`."""
+        """Return the facts of `anabranch why --json`, as `Crawl.why` does."""
         return self._thread.call(self._crawl.why(url))
 
     @property
     def result(self) -> CrawlResult:
-        """As `Crawl.result`."""
+        """The result of the crawl; see `Crawl.result`."""
         return self._crawl.result
 
     def wait(self) -> CrawlResult:

@@ -33,7 +33,7 @@ MOST_CONTENT_BYTES = 64 << 20
 
 
 class WarcRef(NamedTuple):
-    """Where a page is archived."""
+    """The location of an archived page."""
 
     filename: str  #: of the finished file, below the job's `warc`
     offset: int  #: of its record, in bytes
