@@ -1,4 +1,4 @@
-"""What a crawl keeps of the web: WARC files, their index, and the history of fetches.
+"""The archive of a crawl: WARC files, their index, and the history of fetches.
 
 A visit that got a response becomes an `Exchange` (`records`). The journal's thread makes WARC records of it and appends them to
 the open file (`files`), one gzip member each, with an index line per response (`cdxj`). A full file gets its sorted index and

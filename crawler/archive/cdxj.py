@@ -51,7 +51,7 @@ class Member(NamedTuple):
 
     @property
     def end(self) -> int:
-        """Where the next one begins."""
+        """The offset of the next member."""
         return self.offset + self.length
 
 

@@ -87,7 +87,7 @@ class Fetched(NamedTuple):
 
 
 class FetchHistory(JournalSink):
-    """What the job has fetched before. A sink of the journal, after the WARC files. Opening raises: StorageError."""
+    """The history of the job's fetches. A sink of the journal, after the WARC files. Opening raises: StorageError."""
 
     def __init__(self, path: Path) -> None:
         self._path = path

@@ -42,7 +42,7 @@ Outlink = tuple[str, str, str]
 
 
 class RecordLocation(NamedTuple):
-    """Where a record is stored."""
+    """The location of a record."""
 
     filename: str  #: name of the finished file
     offset: int  #: of the record's gzip member
@@ -66,7 +66,7 @@ class Revisit(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Exchange:
-    """What is archived of one visit."""
+    """A visit to be archived."""
 
     url: str  #: as fetched
     response: Response

@@ -64,7 +64,7 @@ class JournalSink(Protocol):
 
 
 class GroupRecord(Protocol):
-    """Where a group becomes one that counts: it is written after all sinks, in one piece. Called by the journal's thread."""
+    """The record by which a group counts: written after all sinks, in one piece. The journal's thread calls it."""
 
     @property
     def path(self) -> Path:

@@ -431,7 +431,7 @@ def take_after_break(content: StreamReader) -> bytes:
 
 @dataclass(slots=True)
 class ConnectAttempts:
-    """What happened while a connection was made for one fetch. The connector records it; it explains a failure."""
+    """The attempts to connect for one fetch. The connector records them; they explain a failure."""
 
     proxy: str = ""  #: URL of the proxy that the connection goes to, without credentials; empty = to the host itself
     is_new: bool = False  #: a connection was made; else an idle one was used

@@ -62,7 +62,7 @@ def decoded(chunks: Iterable[bytes], codings: Sequence[str], limit: int) -> tupl
 
 
 def _small(chunks: Iterable[bytes]) -> Iterator[bytes]:
-    """The same bytes in pieces of `INPUT_BYTES`: so much may be lost at a fault."""
+    """Split the chunks into pieces of at most `INPUT_BYTES`, the most input that a fault may lose."""
     for chunk in chunks:
         for start in range(0, len(chunk), INPUT_BYTES):
             yield chunk[start : start + INPUT_BYTES]

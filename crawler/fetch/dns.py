@@ -295,7 +295,7 @@ class Resolver:
         return self._found(found)
 
     async def _failure_of(self, host: str, code: int, message: str) -> _Answer | ServiceAway:
-        """What a code of c-ares means; a malformed answer is one, so the servers are there."""
+        """Map an error code of c-ares to a failure. A malformed answer is an answer, so the servers are there."""
         failure = FINAL_CODES.get(code, NameTimeout)
         if failure is NameTimeout and code != aiodns.error.ARES_EBADRESP:
             return await self._unanswered(host, message)

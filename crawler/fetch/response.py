@@ -38,7 +38,7 @@ CHUNK_BYTES = 64 * 1024
 
 
 class Cut(Enum):
-    """Where an answer was cut; the value is the annotation in `crawl.log`, as in Heritrix."""
+    """Reasons for a cut answer. The value is the annotation in `crawl.log`, as in Heritrix."""
 
     LENGTH = "lenTrunc"  #: the body exceeded its limit
     TIME = "timeTrunc"  #: the time limit passed, or the body came too slowly, after its first byte

@@ -42,7 +42,7 @@ def robots_url(url: str) -> str:
 
 
 class Followed(NamedTuple):
-    """Where the redirects of a robots.txt led."""
+    """The result of following the redirects of a robots.txt."""
 
     response: Response  #: the last one, with the start of the first fetch
     url: str  #: the last URL that was fetched, or that has known rules

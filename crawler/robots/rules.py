@@ -87,7 +87,10 @@ class RobotsRules:
         return self.decide(url).allowed
 
     def decide(self, url: str) -> RobotsDecision:
-        """The same, with the line that decided. `/robots.txt` itself is always allowed (RFC 9309, 2.2.2)."""
+        """Decide whether the product may fetch the canonical URL, and name the line that decided. Cost: as `allows`.
+
+        `/robots.txt` itself is allowed by all rules (RFC 9309, 2.2.2) but `DISALLOW_ALL`. Never raises.
+        """
         path = path_of(url)
         if path.partition("?")[0] == "/robots.txt" and (self._index is not None or self._default):
             return RobotsDecision(True, None, "robots.txt may always be fetched")
