@@ -59,7 +59,7 @@ class UrlAdmission:
         self.traps.turn(is_on=order.scope.skip_parameter_traps)
 
     def informed_after(self, dispose: Dispose) -> Dispose:
-        """The same disposition, after which the similarity filter and the rules about parameters hear of the end."""
+        """Wrap the disposition: after it, tell the similarity filter and the rules about parameters of the end."""
         if self.drop_similar is not None:
             dispose = self.drop_similar.learning_after(dispose)
         return self.traps.queueing_after(dispose)

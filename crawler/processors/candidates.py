@@ -167,7 +167,7 @@ class DropSimilar:
             await self._similar.store(self._flush)
 
     def learning_after(self, dispose: Dispose) -> Dispose:
-        """The same disposition, after which the filter learns what the page led to."""
+        """Wrap the disposition: after it, the filter learns the URLs that the page led to."""
 
         async def disposed(visit: Visit) -> OutcomeKind | None:
             kind = await dispose(visit)

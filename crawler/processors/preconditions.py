@@ -171,7 +171,7 @@ class RobotsPrecondition:
         return describe_cached(self._cache.look(url), now_s)
 
     def verdict(self, url: str, now_s: float) -> str:
-        """What these facts mean for the URL, with the line of robots.txt that decides."""
+        """Judge the URL by these facts, and name the line of robots.txt that decides."""
         cached, words = self._cache.look(url), self.words(url, now_s)
         if cached is None or cached.until_s <= now_s:
             return words

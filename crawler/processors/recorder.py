@@ -55,7 +55,7 @@ class ExchangeMaker:
     async def exchange(
         self, url: str, response: Response, *, hops: str, via: str | None, outlinks: Sequence[Outlink] = ()
     ) -> Exchange:
-        """What is archived of a response. Cost: one look-up in the index of payloads."""
+        """Return the exchange to archive for a response. Cost: one look-up in the index of payloads."""
         new = Exchange(url=url, response=response, hops=hops, via=via, outlinks=outlinks)
         revisit = await self._revisit_of(new)
         return new if revisit is None else replace(new, revisit=revisit)

@@ -109,7 +109,7 @@ class ParameterTraps:
         return Step.PROCEED
 
     def queueing_after(self, dispose: Dispose) -> Dispose:
-        """The same disposition, after which a skipped URL is queued again if its rule was undone while it ended."""
+        """Wrap the disposition: queue a skipped URL again if its rule was undone while it ended."""
 
         async def disposed(visit: Visit) -> OutcomeKind | None:
             kind = await dispose(visit)
@@ -178,7 +178,7 @@ def _is_wanted(hops: str) -> bool:
 
 
 def _signature(visit: Visit, response: Response, template: Template) -> bytes | None:
-    """What is compared of an answer; None of one that is like no other: no page (2xx), or not complete."""
+    """Return the signature of an answer; None of one that is like no other: no page (2xx), or not complete."""
     if not 200 <= response.status < 300 or response.cuts:
         return None
     payload = response.body.digest

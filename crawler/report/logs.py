@@ -79,7 +79,7 @@ def _escape(_logger: object, _method: str, event: structlog.typing.EventDict) ->
 
 
 def _escaped_traceback(exc_info: structlog.typing.ExcInfo) -> str:
-    """As Python shows it, each line escaped: the message of an exception may quote a site."""
+    """Format a traceback as Python does and escape each line: the message of an exception may quote a site."""
     return "\n".join(map(escaped, "".join(traceback.format_exception(*exc_info)).rstrip("\n").split("\n")))
 
 

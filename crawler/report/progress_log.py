@@ -99,7 +99,7 @@ def progress_statistics_line(facts: ProgressFacts) -> str:
 
 
 class ProgressLine(NamedTuple):
-    """What a line says, as far as people chart it."""
+    """The figures of a line that people chart."""
 
     time_s: float  #: epoch seconds
     discovered: int
@@ -131,7 +131,7 @@ def parse_progress_line(line: str) -> ProgressLine | None:
 
 
 class LastRun(NamedTuple):
-    """What the end of a log tells of the last run."""
+    """The last run, as the end of a log reports it."""
 
     progress: ProgressLine | None  #: the last line of statistics
     ending: str  #: why it ended; empty if it was killed

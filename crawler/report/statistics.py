@@ -138,7 +138,7 @@ class WorkerFact(NamedTuple):
 
 @dataclass(slots=True)
 class _Position:
-    """Where a worker's visit is. Times are the timer's."""
+    """The position of a worker's visit in the chain. Times are the timer's."""
 
     url: str
     attempts: int

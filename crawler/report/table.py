@@ -31,7 +31,7 @@ def escaped(text: str) -> str:
 
 
 def escaped_lines(text: str) -> str:
-    """The same for a text of several lines, which stay."""
+    """Escape a text of several lines like `escaped`, but keep its lines."""
     return "\n".join(map(escaped, text.split("\n")))
 
 

@@ -44,7 +44,7 @@ class Template(NamedTuple):
 
 
 class _Known:
-    """What is known of a template."""
+    """The answers of a template so far."""
 
     __slots__ = ("equal", "signature", "turn")
 
@@ -129,7 +129,7 @@ class ParameterRules:
         return known is not None and known.is_rule
 
     def signature(self, template: Template) -> bytes:
-        """What all answered URLs of a rule had in common."""
+        """Return the signature that all answered URLs of a rule share."""
         return self._sites[authority_of(template.url)][_key(template)].signature
 
     def restore(self, template: Template, signature: bytes | None) -> None:
@@ -217,7 +217,7 @@ def without_values(url: str, name: str) -> str:
 
 
 def _behind_value(text: str) -> str:
-    """What follows the value of a parameter of the path, up to the next slash or semicolon."""
+    """Return the text behind the value of a path parameter: from the next slash or semicolon on."""
     ends = [end for end in (text.find(";"), text.find("/")) if end >= 0]
     return text[min(ends) :] if ends else ""
 
@@ -229,7 +229,7 @@ def carries(links: Iterable[Link], name: str) -> bool:
 
 
 def signature(payload: bytes, links: Iterable[Link], name: str) -> bytes:
-    """What is compared of an answer: the payload (or its digest), and the set of its links without the parameter's values."""
+    """Return the signature of an answer: of its payload (or digest), and of its links without the parameter's values."""
     found = {f"{link.hop} {without_values(link.url, name)}" for link in links}
     digest = blake2b(payload, digest_size=16)
     digest.update("\n".join(["", *sorted(found)]).encode("utf-8", "surrogatepass"))

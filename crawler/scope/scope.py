@@ -204,7 +204,7 @@ class Quotas:
 
 
 class Used(NamedTuple):
-    """What one host has used up."""
+    """The amounts that one host has used up."""
 
     pages: int = 0
     bytes: int = 0
