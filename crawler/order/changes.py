@@ -62,7 +62,7 @@ def values(order: CrawlOrder) -> dict[str, Any]:
 
 
 def changes_layer(changes: Sequence[Change]) -> Layer:
-    """What was changed, as a source of an order."""
+    """Return the changes as a source of an order."""
     tables: dict[str, dict[str, object]] = {}
     for change in changes:
         section, _, key = change.key.partition(".")

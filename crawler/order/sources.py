@@ -49,7 +49,7 @@ class Layer:
         return self._form(self.key_form, section, key)
 
     def origin(self, section: str, key: str) -> str:
-        """Where the key's value comes from."""
+        """Name the place in this source where the key gets its value, with the line of a file."""
         if self.text and not self.lines:
             self.lines.update(key_lines(self.text))
         line = self.lines.get((section, key))
@@ -88,7 +88,7 @@ def named_in(layers: Sequence[Layer], section: str, key: str) -> str:
 
 
 def origin(layers: Sequence[Layer], section: str, key: str) -> str:
-    """Where the value of a key comes from: `--min-delay`, a variable, `crawl.toml:12`, or `default`."""
+    """Return the source of the value of a key: `--min-delay`, a variable, `crawl.toml:12`, or `default`."""
     return next((layer.origin(section, key) for layer in layers if key in layer.tables.get(section, {})), "default")
 
 

@@ -1,9 +1,9 @@
-"""Who vouches for the user functions of an order: the caller, or only the job itself.
+"""Decides which user functions of an order may run: those that the caller names, not those that only the job names.
 
 A job folder may come from anybody, and importing a module runs it. So a function runs only if the caller names it: by
 `-c FILE`, an option, a variable, a keyword of a program, or by a folder for its module (`[job] modules` from one of these, or
-an entry of PYTHONPATH). What only the order in the job's folder or database names is withheld. That a module could be imported
-is not enough: `os:system` can be imported everywhere.
+an entry of PYTHONPATH). A function that only the order in the job's folder or database names is withheld. It is not enough
+that its module can be imported: `os:system` can be imported everywhere.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from anabranch.frontier.jobfolder import is_job
 
 
 def code_of(order: CrawlOrder, layers: Sequence[Layer]) -> UserCode | None:
-    """What may run of the code of an order that was read from these layers; None: all, as the caller names it.
+    """Return the folder and the withheld functions of an order read from these layers; None: all its code may run.
 
     It imports nothing. It looks for files in the folders that the caller names.
     """

@@ -63,7 +63,7 @@ class OrderError(CrawlerError):
 
 
 class BadArgument(OrderError):
-    """The same for a value that the command line gives."""
+    """A key or value on the command line, or in a keyword of a program, makes no sense."""
 
     exit_code = ExitCode.USAGE
 

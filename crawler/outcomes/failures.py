@@ -29,7 +29,7 @@ class FetchError(Exception):
     end_s: float = 0.0  #: epoch seconds, when it was given up; 0 outside a fetch
 
     def timed(self, start_s: float, end_s: float) -> Self:
-        """The same error, with the times (epoch seconds) of the fetch that it ended."""
+        """Set the times (epoch seconds) of the fetch that the error ended, and return the error."""
         self.start_s, self.end_s = start_s, end_s
         return self
 
@@ -209,5 +209,5 @@ def retry_after(
 
 
 def trouble_of(status: int, headers: Mapping[str, str], now_s: float) -> tuple[HostTrouble, float]:
-    """As `frontier.completion.trouble_of`. `headers` must find names in any case; `now_s` is epoch seconds. Pure."""
+    """Call `frontier.completion.trouble_of`. `headers` must find names in any case; `now_s` is epoch seconds. Pure."""
     return completion.trouble_of(status, headers.get("Retry-After", ""), now_s)

@@ -36,7 +36,7 @@ class FetchStatus(IntEnum):
 
 
 class StatusClass(Enum):
-    """What a status means for its URL: an answer was read, it failed, or it was not wanted."""
+    """The meaning of a status for its URL: an answer was read, it failed, or it was not wanted."""
 
     SUCCESS = "success"
     FAILED = "failed"

@@ -27,7 +27,7 @@ from anabranch.frontier.policies.userfunctions import (
 
 
 class Role(NamedTuple):
-    """What a function is for."""
+    """The role of a user function, in the words of messages, logs and the order."""
 
     words: str  #: what messages call it
     note: str  #: what crawl.log calls it
@@ -52,7 +52,7 @@ class UserFunctionFailed(Exception):
 
     @property
     def annotation(self) -> str:
-        """What crawl.log notes: "rule=ours:no_prints"."""
+        """The note in crawl.log: "rule=ours:no_prints"."""
         return f"{self.role.note}={self.name}"
 
 
