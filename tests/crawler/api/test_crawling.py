@@ -106,7 +106,7 @@ async def test_a_page_may_be_done_before(tmp_path, given):
 
 
 async def test_an_error_of_the_program_ends_the_crawl_and_passes(tmp_path, web, given):
-    """As it was raised; the page is undone."""
+    """The program gets the error that it raised; the page is not done."""
 
     async def program():
         async with anabranch.crawl(SEED, job=tmp_path / "job", **given) as crawl:
@@ -147,7 +147,7 @@ async def test_no_fetch_begins_while_as_many_pages_wait_as_may(tmp_path, body_by
 
 
 async def steps(job):
-    """What each worker that has a URL does with it."""
+    """Return the present step of each worker that has a URL."""
     table = await asyncio.to_thread(FolderJob(job).report, {"name": "workers"})
     return [row["processor"] for row in table["rows"]]
 
@@ -279,7 +279,7 @@ async def test_a_cancelled_program_leaves_nothing_behind(tmp_path, given):
 
 @pytest.fixture
 def scratch(tmp_path, monkeypatch):
-    """Where temporary folders are made."""
+    """A folder in which temporary folders are made."""
     folder = tmp_path / "scratch"
     folder.mkdir()
     monkeypatch.setattr(tempfile, "tempdir", str(folder))
@@ -353,7 +353,7 @@ async def test_a_program_may_run_on_uvloop(given):
 
 
 async def test_headers_depth_user_agent_and_proxy_are_keywords(given):
-    """As the flags: they reach every request, the one for robots.txt too; here of a server that is the proxy."""
+    """They reach every request, as the flags do, also the one for robots.txt; here the server is the proxy."""
     heads = []
 
     async def talk(reader, writer):
@@ -379,7 +379,7 @@ async def test_headers_depth_user_agent_and_proxy_are_keywords(given):
 
 
 async def test_what_is_wrong_is_named(tmp_path, given):
-    """As the program wrote it; nothing begins."""
+    """The error has the keyword as the program wrote it, and nothing begins."""
     wrong = {
         "limt= is unknown; did you mean limit=?": {"limt": 3},
         "min_delay= must be a number of seconds": {"min_delay": "soon"},
@@ -499,7 +499,7 @@ async def test_a_body_that_is_not_wanted_is_left(tmp_path, web, given):
 
 @pytest.fixture
 def structlog_unset():
-    """As in a program that has not configured structlog."""
+    """Reset structlog to the state in which a program has not configured it."""
     structlog.reset_defaults()
     yield
     structlog.reset_defaults()
@@ -507,7 +507,7 @@ def structlog_unset():
 
 @pytest.mark.usefixtures("structlog_unset")
 async def test_a_filter_that_is_planned_to_lose_more_than_it_may_warns(tmp_path, caplog, given):
-    """As the command does."""
+    """The command gives the same warning."""
     given = {**given, "dedup": {"filter": "smm", "levels": [1, 1], "expect": 1000}, "job": tmp_path / "job"}
     async with anabranch.crawl(SEED, **given) as crawl:
         async for _ in crawl:
@@ -588,7 +588,7 @@ def not_2(target):
 
 
 async def test_a_crawl_whose_seeds_are_not_answered_ends_with_an_error(given):
-    """As the command ends with 5: each way to crawl names the seeds and why; the result is there all the same."""
+    """Each way to crawl raises an error with the seeds and why, as the command exits with 5; it has the result, too."""
     refused = {**given, "allow_private": False}
     crawl = anabranch.crawl(PRIVATE, **refused)
     async with crawl:
@@ -629,7 +629,7 @@ async def test_a_seed_whose_tries_have_failed_so_far_is_a_warning(given, caplog)
 
 
 async def test_seeds_are_arguments_or_in_lists(given):
-    """Of any kind that can be iterated; something else is refused by its own name."""
+    """They may be of any kind that can be iterated; anything else is refused by its own name."""
     for seeds in ([f"{SEED}2", f"{SEED}3"], [(f"{SEED}2",), [f"{SEED}3"]], [iter([f"{SEED}2", f"{SEED}3"])]):
         assert await urls_of(anabranch.crawl(*seeds, **given)) == {f"{SEED}2", f"{SEED}3"}
     for wrong in (5, [5], None):
@@ -644,7 +644,7 @@ async def test_the_repr_of_a_result_is_a_short_line(given):
 
 
 def test_without_a_loop_of_asyncio_one_line_says_what_to_do(given):
-    """As under trio, whose tasks step the same coroutine."""
+    """Trio's tasks step the same coroutine without such a loop."""
     opening = anabranch.crawl(SEED, **given).__aenter__()
     with pytest.raises(anabranch.UsageError, match="needs a running loop of asyncio; under trio") as refused:
         opening.send(None)

@@ -1,4 +1,4 @@
-"""What a program gives as keywords: functions are kept by their names."""
+"""Tests of the keywords of a program: functions are kept by their names."""
 
 from functools import partial
 

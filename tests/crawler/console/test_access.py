@@ -77,7 +77,7 @@ def test_a_folder_that_others_can_write_is_refused(tmp_path):
 
 
 def test_the_folder_is_that_of_the_user_s_state():
-    """As the XDG base directories have it."""
+    """It follows the XDG base directories."""
     assert default_folder({"XDG_STATE_HOME": "/s"}) == Path("/s/anabranch/console")
     assert default_folder({}) == Path.home() / ".local/state/anabranch/console"
 

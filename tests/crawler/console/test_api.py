@@ -49,7 +49,7 @@ def made(tmp_path_factory):
 
 @pytest.fixture
 def jobs(made, tmp_path):
-    """The same, to be changed."""
+    """A copy of the jobs, which a test may change."""
     return shutil.copytree(made, tmp_path / "jobs")
 
 
@@ -106,7 +106,7 @@ async def asking(asked_app):
     ],
 )
 async def test_questions_are_answered_as_documented(asking, path, kind):
-    """Of a job that nobody crawls, too."""
+    """The shapes are also those of a stopped job."""
     answer = await asking.get(f"/api/v1/{path}")
     assert answer.status_code == 200, answer.text
     checked(answer.json(), kind)
@@ -172,7 +172,7 @@ async def test_a_job_in_use_is_a_conflict(client, jobs, monkeypatch):
 
 
 async def test_the_token_is_asked_for_before_the_body(asked_app):
-    """Who has none cannot have the console read it."""
+    """A client without a token cannot have the console read its body."""
     body_read = False
 
     async def body():
@@ -237,14 +237,14 @@ async def test_a_new_job_has_the_seeds_of_its_order(client, jobs):
 
 
 async def test_a_bad_line_among_added_seeds_is_left_out(client):
-    """As in the form of a new job; the answer tells which."""
+    """The answer names it, as the form of a new job does."""
     added = (await client.post("/api/v1/jobs/news/seeds", json={"seeds": ["http//a.test", "http://b.test/"]})).json()
     verdicts = {seed["url"]: seed["verdict"] for seed in checked(added, "Seeds")["seeds"]}
     assert (len(verdicts), verdicts["http//a.test"], verdicts["http://b.test/"] == "refused") == (2, "refused", False)
 
 
 async def test_failures_are_queued_again(client, jobs):
-    """Of a stopped job; what fits is counted, and a wrong status is told in one line."""
+    """A stopped job counts those that fit, and a wrong status is refused."""
     with opened(jobs / "news") as (frontier, _):
         lease = frontier.lease()
         while lease is None:

@@ -42,7 +42,7 @@ def test_a_job_that_is_late_is_silent_and_asked_once_until_it_has_answered():
 
 
 def test_an_error_or_a_defect_of_one_job_is_its_answer():
-    """What the job says is for the caller to tell; the others are answered."""
+    """The caller gets the error as a value, and the other jobs are still answered."""
 
     def ask(name):
         if name == "bad":

@@ -15,7 +15,7 @@ def noted(folder):
 
 
 def test_a_change_is_a_line(tmp_path):
-    """What was refused has its reason; an argument that was not given is left out."""
+    """A refused change has its reason; an argument that was not given is left out."""
     audit = AuditLog(tmp_path)
     audit.note(WHO, "stop", "news", {"now": True, "then": None})
     audit.note(WHO, "pause", "news", {}, "no crawl runs")

@@ -9,7 +9,7 @@ HOSTS = allowed_hosts("127.0.0.1", 8700, ["Crawls.example.org"])
 
 
 async def outcome(kind, headers):
-    """What a request with these headers comes to: `reached`, or the messages that refuse it."""
+    """Return the result of a request with these headers: `reached`, or the messages that refuse it."""
     sent = []
 
     async def app(scope, receive, send):
@@ -84,7 +84,7 @@ async def test_the_messages_of_a_server_pass():
 
 
 def test_the_default_ports_may_be_left_out():
-    """As browsers do."""
+    """Browsers leave them out, too."""
     assert {"127.0.0.1", "127.0.0.1:443", "[2001:db8::1]"} <= allowed_hosts("127.0.0.1", 443, []) | allowed_hosts(
         "2001:db8::1", 80, []
     )

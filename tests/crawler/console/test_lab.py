@@ -46,7 +46,7 @@ def test_one_runs_at_a_time(tmp_path: Path) -> None:
 
 
 def test_a_comparison_is_read_from_its_folder(tmp_path: Path) -> None:
-    """What was asked, its samples, its means; damaged lines are left out, and other folders are no comparisons."""
+    """It has its request, samples and means. Damaged lines are left out, and other folders are no comparisons."""
     place = tmp_path / NAME
     place.mkdir()
     (tmp_path / "other").mkdir()

@@ -126,7 +126,7 @@ def test_a_name_that_is_guessed_from_many_addresses_waits(passwords):
 
 
 def test_what_is_kept_of_failures_is_bounded():
-    """Of addresses, names and logins the last ones."""
+    """The newest addresses, names and logins are kept."""
     throttle = _Throttle()
     for number in range(_MOST_KEPT + 10):
         throttle.failed(f"name {number}", f"address {number}", 0.0)

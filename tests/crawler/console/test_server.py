@@ -1,4 +1,4 @@
-"""Where a console listens."""
+"""Tests of the address at which a console listens."""
 
 import asyncio
 from contextlib import asynccontextmanager

@@ -152,7 +152,7 @@ async def test_a_socket_ends_with_its_session(sessions):
 
 
 async def test_a_damaged_file_of_passwords_is_an_answer(sessions, tmp_path):
-    """Who wants to log in reads what is wrong."""
+    """The answer to a login names the fault."""
     (tmp_path / "passwords.json").write_text("{")
     async with client_of(sessions) as client:
         answer = await client.post("/login", data={"name": "ada", "password": PASSWORD})

@@ -1,4 +1,4 @@
-"""What the files of a job hold about a URL."""
+"""Tests of the facts about a URL in the files of a job."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def test_a_search_ends_when_its_time_is_over(tmp_path: Path) -> None:
 
 
 def test_a_log_that_is_a_link_is_not_followed(tmp_path: Path) -> None:
-    """Who may write to a job's folder must not read the machine's files by the console."""
+    """A user who may write to a job's folder must not read the machine's files through the console."""
     (tmp_path / "secret").write_bytes(b"wanted\n")
     (tmp_path / "job").mkdir()
     (tmp_path / "job" / "log").symlink_to(tmp_path / "secret")

@@ -1,4 +1,4 @@
-"""What the pages look at: one question to a job for all windows, and its past."""
+"""Tests of watched jobs: one question to a job for all windows, and its past."""
 
 from types import SimpleNamespace
 from typing import Any

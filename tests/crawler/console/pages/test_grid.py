@@ -1,4 +1,4 @@
-"""What a browser asks for, and the words about the rows."""
+"""Tests of the parameters that a browser sends, and of the words about the rows."""
 
 import pytest
 from starlette.datastructures import QueryParams
@@ -31,7 +31,7 @@ def test_nobody_gets_all_rows_at_once() -> None:
 
 
 def test_the_words_say_how_many_rows_there_are_and_how_old_they_are() -> None:
-    """What the crawl has in its memory has an age of its own."""
+    """The facts from the crawl's memory have an age of their own."""
     page = RowsFound[str]([], 1_000_000, 0, 100.0, None)
     assert page_words(page, "queue", 142.0) == "1,000,000 queues, as of 42s ago"
     assert page_words(page, "queue", 99.0) == "1,000,000 queues, as of now"

@@ -16,6 +16,6 @@ def test_cells_keep_their_numbers_and_have_printable_texts() -> None:
 
 
 def test_a_file_has_what_the_command_prints() -> None:
-    """As text and as JSON."""
+    """It can be had as text and as JSON."""
     assert written(TABLE, "txt") == b"[#urls] [host]\n2 a\\x1b.test\n"
     assert json.loads(written(TABLE, "json")) == TABLE
