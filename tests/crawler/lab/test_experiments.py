@@ -1,4 +1,4 @@
-"""What goes wrong in an experiment becomes one line for the operator, and an exit code."""
+"""Tests of failed experiments: each failure becomes one line for the operator, and an exit code."""
 
 import errno
 
@@ -95,6 +95,6 @@ def test_another_missing_module_is_a_defect(monkeypatch) -> None:
 
 
 def test_a_bad_option_is_refused_by_the_experiment_itself() -> None:
-    """As soon as its options are made."""
+    """The experiment checks its options as soon as they are made."""
     with pytest.raises(UsageError, match="runs"):
         run_experiment("smm", {"runs": 0}, quiet)

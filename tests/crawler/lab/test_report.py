@@ -39,7 +39,7 @@ def test_a_number_is_shown_so_that_it_can_be_read(cell, text) -> None:
 
 
 def test_a_csv_has_every_digit_and_every_cell() -> None:
-    """What is read back is what was measured; commas, quotes and line ends in a text do no harm."""
+    """Values are read back as they were measured; commas, quotes and line ends in a text do no harm."""
     rows = (("x", 0.1 + 0.2), ('a "quoted", one', 10**12), ("two\nlines", None))
     read = list(csv.reader(io.StringIO(csv_of([table("Of all", *rows)]), newline="")))
     assert read[:2] == [["Of all"], ["a", "b, c"]]

@@ -135,7 +135,7 @@ def test_a_hyphen_is_standard_input(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_without_a_file_urls_are_generated() -> None:
-    """As many as asked for, of that seed."""
+    """Their number and seed are those asked for."""
     assert distinct_urls(None, 50, 3) == portal_urls(50, 3)
 
 
@@ -150,7 +150,7 @@ def test_a_file_without_urls_is_refused_in_one_line(tmp_path: Path) -> None:
 
 @given(st.integers(0, 200), st.floats(0, 0.99), st.integers(0, 3))
 def test_a_stream_repeats_exactly_its_share(count: int, share: float, seed: int) -> None:
-    """As long as the URLs; its new ones are their first, in order; the rest stood there before."""
+    """It is as long as the URLs. Its new entries are the first URLs, in order; the others repeat earlier entries."""
     urls = [b"%d" % number for number in range(count)]
     stream = repeated(urls, share, seed)
     new = list(dict.fromkeys(stream))

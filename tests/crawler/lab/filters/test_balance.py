@@ -28,7 +28,7 @@ SMALL = BalanceOptions(count=COUNT, two_gigabytes=False)
 
 
 class Disk(NamedTuple):
-    """What `shutil.disk_usage` answers."""
+    """The answer of `shutil.disk_usage`."""
 
     total: int
     used: int

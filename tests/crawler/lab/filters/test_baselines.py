@@ -233,7 +233,7 @@ def test_the_single_filter_is_2_gb_in_a_sparse_file(tmp_path: Path) -> None:
 
 
 def test_bits_of_a_mapped_filter_are_those_of_one_in_memory(tmp_path: Path) -> None:
-    """The same URLs set the same bits; fill counts them all."""
+    """Both set the same bits for the same URLs; fill counts them all."""
     path = tmp_path / "bits"
     mapped, memory = PerDomainFilters.single(path, PAGE_BYTES * 8, 3), PerDomainFilters(PAGE_BYTES * 8, 3, 1)
     assert mapped.add(portal(0, 20_000)).tolist() == memory.add(portal(0, 20_000)).tolist()

@@ -106,7 +106,7 @@ def test_a_made_web_gives_the_links_of_every_page() -> None:
 
 
 def test_a_list_is_asked_for_in_batches_as_of_a_page() -> None:
-    """What repeats within a batch counts once, what repeats in another one counts there."""
+    """A URL that repeats within a batch counts once; one that repeats in another batch counts there."""
     urls = [b"%d" % number for number in range(19)]
     assert list(batches([*urls, urls[0], urls[1], b"new"])) == [urls, [urls[1], b"new"]]
 
@@ -183,7 +183,7 @@ def test_answers_are_a_byte_for_each_link(tmp_path: Path) -> None:
 
 
 def test_only_new_urls_are_marked_and_a_filter_is_synced_on_the_way(tmp_path: Path) -> None:
-    """As a crawl does."""
+    """A crawl does the same."""
     calls: list[object] = []
 
     class Recorded(ExactFilter):
@@ -334,7 +334,7 @@ def test_options_that_contradict_each_other_are_refused(options: dict[str, objec
 
 
 def test_an_unknown_filter_and_an_impossible_rate_are_refused() -> None:
-    """As the filters do."""
+    """The error is that of the filters themselves."""
     with pytest.raises(BadParameters, match=r"filter 'bloom' is unknown; give package\.module:function or smm, dsbf"):
         check(FilterOptions(filters=("bloom",)))
     with pytest.raises(BadParameters, match="false_positive is 2"):

@@ -159,7 +159,7 @@ def test_progress_ends_with_all_steps_done() -> None:
 
 
 def test_a_files_distinct_urls_are_inserted_once(tmp_path: Path) -> None:
-    """Of 22,000 distinct ones, repeated in the file, 20,000 are inserted and 2,000 asked for."""
+    """The file repeats 22,000 distinct URLs: 20,000 are inserted and 2,000 asked for."""
     file = tmp_path / "urls"
     file.write_bytes(b"\n".join(portal_urls(22_000) * 2))
     assert run(FprOptions(urls=file, points=4, leaves=(1, 3, 10)), quiet) == run(SMALL, quiet)

@@ -137,7 +137,7 @@ def test_the_urls_may_be_ones_own(tmp_path) -> None:
 
 
 def test_what_is_inserted_is_no_probe(tmp_path) -> None:
-    """Of 500 probes 100 are in the input: they are left out, and no hit is counted."""
+    """The input has 100 of the 500 probes: they are left out, and no hit is counted."""
     file = tmp_path / "urls.txt"
     file.write_bytes(b"\n".join(packet_urls(500, seed=2)[:100]))
     report, _ = run_tiny(urls=file, runs=1, levels=(1, 3))

@@ -85,7 +85,7 @@ def test_a_number_that_makes_no_sense_is_refused(flag: str, value: int) -> None:
 
 
 def test_an_impossible_shape_is_refused() -> None:
-    """As the DSBF itself does."""
+    """The error is that of the DSBF itself."""
     with pytest.raises(BadParameters, match="leaf_bits is 1000"):
         run(replace(SMALL, leaf_bits=1000), quiet)
 

@@ -30,7 +30,7 @@ from tests.site.processes import Watched, watched
 
 
 def test_hosts_are_owed_the_order_s_delays_and_slots() -> None:
-    """What the crawler is told is what the server holds it to."""
+    """The server holds the crawler to the same rule that the crawler is given."""
     assert rule_of(PolicyOptions(connections=8)) == PolitenessRule(
         slots=8, delay_factor=5.0, min_delay_s=0.05, max_delay_s=0.5
     )
@@ -120,7 +120,7 @@ def samples_at(*times: float) -> list[Sample]:
 
 
 def test_a_run_ends_with_its_last_second() -> None:
-    """What was under way when the time was up may have ended later; that does not count."""
+    """A fetch under way at the end may end later; that does not count."""
     result = result_of("host", samples_at(0, 1, 2, 3.1, 3.2), ENDING._replace(is_drained=False), 3.0)
     assert (result.duration_s, result.is_drained) == (3.0, False)
     assert [sample.at_s for sample in result.samples] == [0, 1, 2, 3]

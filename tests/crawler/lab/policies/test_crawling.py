@@ -53,7 +53,7 @@ async def test_a_crawl_that_ends_before_it_was_looked_at_is_sampled_at_its_end()
 
 
 async def test_a_crawl_that_goes_on_is_sampled_on_the_same_clock() -> None:
-    """What is added in the last moment starts the workers again, not the time."""
+    """A URL added at the last moment starts the workers again, but not the clock."""
     counts, told = CrawlStatistics(started_s=0.0), []
     sampler = Sampler(told.append, iter([10.0 + step / 100 for step in range(10_000)]).__next__)
     await watched(sampler, counts, told)

@@ -1,4 +1,4 @@
-"""What may be compared, and the order of a run."""
+"""Tests of the options of a comparison, and of the order of a run."""
 
 from __future__ import annotations
 
@@ -196,7 +196,7 @@ def test_the_defaults_can_be_run() -> None:
 
 
 def test_steps_are_the_seconds_of_all_runs() -> None:
-    """What progress is measured in; a replayed web is one, whatever kinds there are."""
+    """They are the unit of progress; a replayed web counts as one, whatever kinds are given."""
     options = PolicyOptions(policies=("host", "surt"), kinds=("portals", "subdomains"), repeat=3, seconds=10.0)
     assert options.steps == 120
     assert PolicyOptions(policies=("host",), kinds=("portals", "subdomains"), replay=Path("a"), seconds=5.0).steps == 5

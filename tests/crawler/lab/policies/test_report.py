@@ -43,7 +43,7 @@ def test_the_second_table_says_how_urls_stood_in_queues() -> None:
 
 
 def test_the_third_table_has_the_worst_of_all_hosts_and_the_largest() -> None:
-    """What the server saw; where nobody looked there is no such table."""
+    """It shows the server's view; a run without that view gets no such table."""
     table = report_of("policies", [comparison_of()]).tables[2]
     assert [row[:4] for row in table.rows[:4]] == [
         ("bkdr:997", "all 5", 440, 5),
@@ -56,7 +56,7 @@ def test_the_third_table_has_the_worst_of_all_hosts_and_the_largest() -> None:
 
 
 def test_there_are_three_panels_and_those_of_two_webs_stand_beside_each_other() -> None:
-    """As figures 4, 5 and 6 of the paper, with units on the axes."""
+    """They are figures 4, 5 and 6 of the paper, with units on the axes."""
     one, other = comparison_of(), comparison_of(setting=setting_of(web="other web"))
     drawn = panels([one, other])
     assert [panel.title.partition(",")[0] for panel in drawn] == [
@@ -168,7 +168,7 @@ def test_a_run_in_which_nobody_was_active_is_no_divisor() -> None:
 
 
 def test_a_clean_ledger_is_told_once_and_a_broken_one_by_policy() -> None:
-    """Who broke it is what must be known."""
+    """A reader must learn which policy broke it."""
     clean = run_of(hosts=(host_of(1),), verdict="never more than 1 at once, no gap below 50 ms")
     broken = run_of("elf:997", hosts=(host_of(2),), verdict="www.a.test had 2 at once", is_polite=False)
     assert list(ledger_words(setting_of(), [clean, clean])) == [

@@ -64,7 +64,7 @@ def test_the_mean_of_active_workers_is_weighted_by_time() -> None:
 
 
 def test_means_go_no_further_than_the_interval() -> None:
-    """What a run did after the interval that runs are compared over does not count."""
+    """Samples after the interval over which runs are compared do not count."""
     run = run_of(active=(10, 10, 10, 500, 500))
     its = means(run, 2.0)
     assert (its.active, its.peak, its.urls_per_s) == (10.0, 10, 15.0)
@@ -84,7 +84,7 @@ def test_runs_are_compared_over_the_time_of_the_shortest() -> None:
 
 
 def test_rates_are_of_the_time_between_two_samples() -> None:
-    """What came since the sample before, a second."""
+    """Each rate is the increase since the sample before, a second."""
     samples = (NOTHING_YET, Sample(2.0, 8, 7, 0, 0, 0, 30, 5000), Sample(2.5, 11, 9, 0, 0, 0, 40, 6000))
     assert rates(run_of(samples=samples)) == [(0, 0, 0, 0), (2.0, 4.0, 15.0, 2500.0), (2.5, 6.0, 20.0, 2000.0)]
 
@@ -231,7 +231,7 @@ def test_where_nobody_counted_the_hosts_only_queues_and_workers_bound_it() -> No
 
 
 def test_policies_are_ranked_by_active_workers_over_the_common_interval() -> None:
-    """What a longer run did later does not lift it."""
+    """The later part of a longer run does not lift its rank."""
     late, early = run_of("late", active=(1, 1, 99, 99)), run_of("early", active=(5, 5))
     assert [run.policy for run, _ in ranked([late, early])] == ["early", "late"]
 

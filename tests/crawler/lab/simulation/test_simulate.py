@@ -1,4 +1,4 @@
-"""What is to be simulated."""
+"""Tests of the options of a simulation, and of its comparison with live runs."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def test_the_frontier_is_asked_for_as_by_a_live_crawl() -> None:
 
 
 def test_each_repeat_has_another_web_and_a_live_one_its_own_links() -> None:
-    """The same seed would give the same run again."""
+    """With one seed, each repeat would be the same run."""
     compared = PolicyOptions(seed=5)
     assert [web_options(compared, "portals", repeat=repeat).seed for repeat in range(3)] == [5, 6, 7]
     assert web_options(compared, "portals").links == 10

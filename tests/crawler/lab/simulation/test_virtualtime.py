@@ -72,7 +72,7 @@ def test_nothing_more_happens_when_all_is_drained() -> None:
 
 
 def test_every_free_worker_gets_what_there_is() -> None:
-    """As many leases as workers, or as URLs that may be had."""
+    """The crawl leases one URL to each free worker, as long as there are URLs."""
     crawl, begun = crawl_of(5, 3)
     crawl.lease_all()
     assert (crawl.active, crawl.leases, len(begun)) == (3, 3, 3)

@@ -102,7 +102,7 @@ def test_whoever_keeps_slots_with_rests_is_in_order(slots: int, seed: int) -> No
 
 @pytest.mark.parametrize("slots", [1, 2, 5])
 def test_the_count_agrees_with_a_count_of_overlaps(slots: int) -> None:
-    """Of chance requests it accuses just those at whose start too many others run or rest."""
+    """It accuses exactly those random requests at whose start too many others run or rest."""
     dice, rule = random.Random(slots), PolitenessRule(slots=slots, delay_factor=1.0, min_delay_s=0.1, max_delay_s=0.5)
     starts = sorted(dice.uniform(0.0, 60.0) for _ in range(300))
     visits = [(start, start + dice.expovariate(5.0)) for start in starts]
@@ -206,7 +206,7 @@ def test_the_books_are_bounded_whatever_is_asked() -> None:
 
 
 def test_the_busiest_host_stands_first() -> None:
-    """Of hosts with as many requests the first by name."""
+    """Hosts with equally many requests are sorted by name."""
     now_s = iter(range(sys.maxsize))
     books = HostAccounts({"b.test": 2.0}, PolitenessRule(), lambda: float(next(now_s)))
     for host in ("a.test", "c.test", "b.test", "c.test"):

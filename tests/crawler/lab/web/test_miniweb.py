@@ -76,7 +76,7 @@ def test_every_page_of_the_web_is_served_as_it_was_made() -> None:
 
 
 def test_a_new_run_begins_with_an_empty_ledger(small: Served) -> None:
-    """The same server serves many runs."""
+    """One server serves many runs."""
     small.begin(PolitenessRule())
     asyncio.run(fetch(small.port, ["http://www.qq.com/"]))
     assert small.ledger().requests == 1

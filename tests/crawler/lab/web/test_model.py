@@ -20,7 +20,7 @@ def page(
 
 
 def test_every_body_has_the_size_of_its_page() -> None:
-    """Of pages, embeds, redirects and failures alike."""
+    """Pages, embeds, redirects and failures all have theirs."""
     for url, each in walked(small()).items():
         assert len(body_of(each, url)) == each.size
 

@@ -82,7 +82,7 @@ def test_what_cannot_be_served_is_left_out_and_counted() -> None:
 
 
 def test_the_last_answer_of_a_url_counts_and_its_first_via() -> None:
-    """Of retries and rounds; a failed fetch or a 304 later on does not undo an answer."""
+    """Lines of retries and rounds are joined; a failed fetch or a 304 later on does not undo an answer."""
     web = web_of(
         line(A, status=503),
         line(f"{A}1", A, "L", size_bytes=1_000),
@@ -113,7 +113,7 @@ def test_a_page_below_one_that_leads_nowhere_becomes_a_seed() -> None:
 
 
 def test_a_redirect_leads_to_its_one_target() -> None:
-    """What else was found there in another round becomes a seed; the target is the first link."""
+    """The target is the first link; other URLs found there in another round become seeds."""
     web = web_of(line(A, status=301), line(f"{A}to", A, "R"), line(f"{A}other", A, "L"))
     root = web.page(A)
     assert root is not None

@@ -80,7 +80,7 @@ async def test_a_host_may_be_an_ipv6_address(target: str, host: str) -> None:
 
 
 async def test_an_absolute_target_without_a_path_is_the_root() -> None:
-    """As a proxy's client may write it."""
+    """A proxy's client may write it so."""
     async with served(HandWeb(**{"": page(100)})) as (_, port), client_of(port) as client:
         assert (await client.get("http://a.test")).status == 200
 
@@ -225,7 +225,7 @@ async def test_new_books_do_not_know_what_was_before() -> None:
 
 
 async def test_the_longest_lag_is_noted() -> None:
-    """What keeps the loop from sending in time is seen in the books."""
+    """The ledger shows the longest time for which a busy loop kept the server from sending."""
     async with served(HandWeb(one=page(100, 0.001))) as (server, port), client_of(port) as client:
         client.send("/one")
         while not server.accounts.of("a.test").in_service:

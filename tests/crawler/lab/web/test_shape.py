@@ -55,7 +55,7 @@ def test_every_url_is_reachable_from_the_seeds(kind: str, pages: int, hosts: int
 
 
 def digest() -> str:
-    """Of all pages of a web and their bodies."""
+    """Return a digest of all pages of a web and their bodies."""
     made = sorted(walked(small(pages=300)).items())
     return hashlib.md5(b"".join(repr(page).encode() + body_of(page, url) for url, page in made)).hexdigest()
 
@@ -241,7 +241,7 @@ def test_no_page_leads_to_one_that_there_is_not() -> None:
 
 @given(st.integers(0, 10**5), st.integers(1, 10**9), st.data())
 def test_number_and_path_say_each_other(host: int, urls: int, data: st.DataObject) -> None:
-    """Of any host of any size, also where the digits have to be ten."""
+    """Any host of any size has this property, also if its numbers need ten digits."""
     number = data.draw(st.integers(0, urls - 1))
     paths = Paths(host, urls, data.draw(st.integers(1, urls)))
     assert paths.number(paths.url(number)) == number
