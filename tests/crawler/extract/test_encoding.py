@@ -292,7 +292,7 @@ def query(link: str, charset: str) -> str:
     ],
 )
 def test_a_query_is_encoded_as_its_page(link: str, charset: str, expected: str) -> None:
-    """As the URL Standard says; paths are UTF-8 always, and what the encoding lacks is a character reference."""
+    """The URL Standard requires it. Paths are always UTF-8; a character that the encoding lacks becomes a reference."""
     assert query(link, charset) == expected
 
 

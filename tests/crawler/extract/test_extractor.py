@@ -56,7 +56,7 @@ async def links(answer, hops="", **options):
 
 
 async def sandboxed(answer, hops="", **options):
-    """What is found, in a helper if need be."""
+    """Return the links that an extractor finds, in a helper process if it needs one."""
     sandbox = Sandbox()
     try:
         return await Extractor(ExtractOptions(timeout_s=55, **options), sandbox)(answer, URL, hops)
@@ -85,7 +85,7 @@ async def sandboxed(answer, hops="", **options):
     ],
 )
 async def test_the_media_type_chooses_the_reader(content_type, body, options, hop) -> None:
-    """What names no type is known by its beginning."""
+    """A content type that names no type leaves the choice to the beginning of the body."""
     (found,) = await links(Answer(body, content_type), **options)
     assert found[1] == hop
 
@@ -346,7 +346,7 @@ def helpers_of(pid: int) -> list[int]:
     ],
 )
 async def test_a_helper_finds_what_the_reader_finds(kind, hops, body) -> None:
-    """Where a document is read changes nothing."""
+    """The place where a document is read does not change its links."""
     async with opened_sandbox() as sandbox:
         found = await sandbox.read(page(kind, hops), lambda: body, PATIENT)
     expected = read(Document(kind, body, url=URL, content_type="text/html", hops=hops), PATIENT)

@@ -44,7 +44,7 @@ def test_a_long_document_has_its_whole_tree(rest: bytes) -> None:
 
 
 def test_a_flattened_tree_has_the_title_and_all_links() -> None:
-    """Of a document that is nested beyond reason, however long it is."""
+    """Its document may be nested beyond reason, however long it is."""
     tree = parsed(b"<title>ok</title>" + b"<div><a href=/z>" * 100_000, HTML)
     assert [node.text() for node in tree.css("title")] == ["ok"]
     assert len(tree.css("a")) == 100_000
@@ -513,7 +513,7 @@ def test_a_bomb_is_read_like_any_page(bomb: bytes) -> None:
 
 
 def test_a_kept_resolver_gives_the_same_links() -> None:
-    """What the resolver remembers of one page never changes the links of another."""
+    """The resolver's memory of one page never changes the links of another."""
     resolver = LinkResolver()
     options = ExtractOptions()
     body = b"<a href=x><a href=?p><a href=#f><a href=/y><a href=//b.test><a href=http:z>"

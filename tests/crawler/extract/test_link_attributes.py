@@ -251,7 +251,7 @@ class TestOrder:
         assert named_attribute(text) == expected
 
     def test_an_order_adds_attributes(self) -> None:
-        """Of all elements or of one, as parts of the page or as links; the table's own stay."""
+        """They count for all elements or for one, as parts of the page or as links; those of the table stay."""
         body = (
             "<div data-zoom=1><span v-lazy=2><p v-lazy=no><a href=3 data-more=4><tr-x data-url=5></tr-x>"
             "<img src=6 data-zoom='7 1x, 8 2x'><img data-zoom='url(9)'>"

@@ -56,7 +56,7 @@ def test_what_renders_is_embedded_hints_are_nothing_the_rest_leads_on(rel, hop) 
     ],
 )
 def test_the_url_of_a_refresh(text, url) -> None:
-    """As the standard's steps find it; a time alone names no URL."""
+    """The standard's steps find it; a time alone names no URL."""
     assert refresh_url(text) == url
 
 

@@ -95,7 +95,7 @@ def test_a_bomb_of_attributes_is_dropped() -> None:
 
 
 def test_comments_and_raw_text_hold_no_tags() -> None:
-    """What stands in a comment, a script or a title is text; comments end where the standard ends them."""
+    """Tags in a comment, a script or a title are text; comments end where the standard ends them."""
     document = (
         b"<!-- <a href=no> --><!--><a href=1><!---><a href=2><!-- --!><a href=3>"
         b"<script>'<a href=no>'</script><TITLE><a href=no></title><a href=4>"
@@ -116,7 +116,7 @@ def test_a_frame_becomes_an_iframe() -> None:
 
 @each_row("rest", [b"<a href='x", b"<a href=x", b"<script>", b"<!-- ", b"<", b'<a href="x">' + b"<a "])
 def test_a_cut_document_ends_in_peace(rest: bytes) -> None:
-    """What the end cuts off is no tag, and text that is never closed reaches to the end."""
+    """A tag that the end cuts off is not a tag, and text that is never closed reaches to the end."""
     assert b"no" not in whole(TEXT + b"<i>" * MANY + rest + b"<a no")
 
 

@@ -65,7 +65,7 @@ def test_link_by_rfc_8288(field, expected) -> None:
 
 
 def test_each_field_has_its_hop_and_context() -> None:
-    """Where the page moved is a redirect, what it also is is inferred."""
+    """Refresh makes a redirect, Content-Location an inferred link."""
     assert links(Refresh="5; url=/r", Content_Location="/c", Link="</n>; rel=next") == [
         ("/r", "R", "Refresh"),
         ("/c", "I", "Content-Location"),
@@ -75,7 +75,7 @@ def test_each_field_has_its_hop_and_context() -> None:
 
 @pytest.mark.parametrize(("status", "expected"), [(301, ["/l"]), (399, ["/l"]), (201, ["/l", "/r"]), (200, ["/r"])])
 def test_location_counts_where_it_means_something(status, expected) -> None:
-    """Of a redirect it is all that counts."""
+    """For a redirect it is the only field that counts."""
     assert [url for url, _, _ in links(status, Location="/l", Refresh="0;/r")] == expected
 
 
@@ -91,7 +91,7 @@ def test_several_link_fields_are_one() -> None:
     )
 )
 def test_no_field_raises(field) -> None:
-    """What is broken is left out."""
+    """Broken links are left out."""
     assert all(hop in "LE" for _, hop, _ in link_links(field))
 
 

@@ -297,7 +297,7 @@ def test_a_directory_that_is_too_long_is_not_remembered() -> None:
 
 @pytest.mark.parametrize("text", ["http://a.test/x", "/x", "x"])
 def test_a_link_has_the_hop_and_the_context_of_its_reference(text: str) -> None:
-    """The same text may stand in several places of a page; a link that is met again is the same object."""
+    """One text may occur in several places of a page; a link that is met again is the same object."""
     resolver = LinkResolver()
     references = [(text, NAVIGATION, "a/@href"), (text, EMBED, "img/@src"), (text, NAVIGATION, "area/@href")]
     links = resolver.resolve("http://a.test/", references)

@@ -425,7 +425,7 @@ def test_the_protocols_limit_of_bytes_holds(limit, monkeypatch) -> None:
 
 
 def test_a_loc_without_end_costs_no_memory() -> None:
-    """What is too long to be a URL is not collected."""
+    """A text too long for a URL is not collected."""
     references, _ = read(b"<urlset><url><loc>" + b"x" * 10_000_000)
     assert references == []
 
