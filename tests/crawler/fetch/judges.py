@@ -18,7 +18,7 @@ from tests.patience import HANG_S
 
 
 class Reading(NamedTuple):
-    """What a client read of one answer."""
+    """One client's reading of an answer."""
 
     status: int = 0  #: 0: it refused the answer
     content: bytes = b""  #: without codings

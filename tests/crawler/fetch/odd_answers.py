@@ -133,7 +133,7 @@ def _status_lines() -> Iterator[OddAnswer]:
 
 
 def _before() -> Iterator[OddAnswer]:
-    """What stands before the final status line."""
+    """Answers with octets or interim responses before the final status line."""
     for junk in (
         b"\r\n",
         b"\n",
@@ -399,7 +399,7 @@ def _lengths() -> Iterator[OddAnswer]:
 
 
 def _transfer_codings() -> Iterator[OddAnswer]:
-    """Where chunked is one of the codings, the body comes in chunks, whatever its length is said to be; others are ignored."""
+    """If chunked is one of the codings, the body comes in chunks, whatever its length; other codings are ignored."""
     spellings = (
         b"chunked",
         b"Chunked",
@@ -764,7 +764,7 @@ def _content_types() -> Iterator[OddAnswer]:
 
 
 def _no_http() -> Iterator[OddAnswer]:
-    """What begins with no status line is no answer, and no end of it is waited for."""
+    """Data that do not begin with a status line are no answer, and the fetcher does not wait for their end."""
     for sent in (
         b"<html>no HTTP",
         b"<!doctype html>\r\n\r\n<p>page",

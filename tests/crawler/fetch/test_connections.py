@@ -149,7 +149,7 @@ async def test_connections_in_use_are_none_that_wait(site: Web) -> None:
 
 
 async def test_fetches_for_which_there_is_no_connection_wait_for_one(site: Web) -> None:
-    """Where few files may be open: three fetches at once, one connection at a time."""
+    """With few open files allowed, three fetches at once use one connection at a time."""
     open_now, most = 0, 0
 
     async def talk(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -322,7 +322,7 @@ async def test_an_answer_without_surplus_keeps_its_connection(site: Web, answer:
 
 @pytest.mark.parametrize("surplus", [b"x", b"surplus\n\n", b"surplus " * 99999, NEXT_ANSWER, NEXT_ANSWER + b"x"])
 async def test_surplus_that_comes_after_the_next_request_fails_no_url(site: Web, surplus: bytes) -> None:
-    """What came is dropped, and the URL is asked for again over a fresh connection, without a counted try."""
+    """The surplus is dropped, and the URL is requested again over a fresh connection, without a counted try."""
 
     async def talk(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         with suppress(ConnectionError, asyncio.IncompleteReadError):

@@ -65,7 +65,7 @@ def test_a_cookie_goes_where_it_belongs(field: str, url: str, sent: str) -> None
     ],
 )
 def test_a_void_cookie_is_not_kept(field: str) -> None:
-    """Of another site or a public suffix, secure without TLS, without a name, or not to be sent back as it came."""
+    """It is of another site or a public suffix, secure without TLS, nameless, or cannot be sent back as it came."""
     assert len(jar(field)) == 0
 
 
@@ -95,7 +95,7 @@ def test_a_cookie_of_the_same_name_takes_the_others_place() -> None:
 
 
 def test_cookies_by_the_thousand_are_bounded() -> None:
-    """Of one answer so many are looked at, of one site so many are kept: the newest."""
+    """The number is limited for each answer and for each site; the newest are kept."""
     one = Cookies()
     for start in range(0, 1000, 20):
         one.learn(URL, [f"a{n}=b; Path=/" for n in range(start, start + 20)], NOW_S)

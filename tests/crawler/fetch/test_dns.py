@@ -398,7 +398,7 @@ async def test_the_cache_drops_the_host_asked_for_longest_ago(
 
 
 async def test_lookups_failures_and_cached_answers_are_counted(resolver: Resolver, server: NameServer) -> None:
-    """What the hosts table or an IP literal answers is none of them."""
+    """Answers of the hosts table or for an IP literal are not counted."""
     server.records["a.test", "A"] = (300, [A])
     await resolver.resolve("a.test")
     await resolver.resolve("a.test")
@@ -440,7 +440,7 @@ async def test_a_cancelled_waiter_does_not_stop_the_lookup(resolver: Resolver, s
 
 
 async def test_closing_ends_the_lookups_under_way(server: NameServer, clock: Clock) -> None:
-    """Who waits gets a NameTimeout at once, who comes later too; no task is left."""
+    """Waiting and later callers get a NameTimeout at once; no task is left."""
     server.silent.add("a.test")
     resolver = Resolver([server.address], {}, clock=clock, timeout_s=60.0)
     asking = asyncio.create_task(resolver.resolve("a.test"))
@@ -536,7 +536,7 @@ async def test_a_host_that_has_only_the_other_family_is_not_found(server: NameSe
 
 @pytest.mark.parametrize(("ttl", "kept_s"), [(1, 10.0), (15, 15.0), (300, 20.0)])
 async def test_the_bounds_of_the_ttl_can_be_set(server: NameServer, clock: Clock, ttl: int, kept_s: float) -> None:
-    """As the order has them."""
+    """The order sets them."""
     server.records[("a.test", "A")] = (ttl, [A])
     resolver = Resolver([server.address], {}, clock=clock, options=ResolverOptions(min_ttl_s=10.0, max_ttl_s=20.0))
     await resolver.resolve("a.test")

@@ -1,4 +1,4 @@
-"""What a fetch may cost: bytes, memory and time, whatever the server does."""
+"""Tests of the limits of a fetch in bytes, memory and time, whatever the server does."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 @pytest.mark.parametrize(("size", "cuts"), [(MAX_BODY - 1, ()), (MAX_BODY, ()), (MAX_BODY + 1, (Cut.LENGTH,))])
 async def test_a_body_is_cut_at_the_limit(site: Web, size: int, cuts: tuple[Cut, ...]) -> None:
-    """What was read until then is returned and marked; a body of exactly the limit is whole."""
+    """The bytes read until then are returned and marked; a body of exactly the limit is whole."""
     response = await get_raw(site, raw(f"Content-Length: {size}", b"x" * size))
     assert (response.body.size, response.cuts) == (min(size, MAX_BODY), cuts)
 
@@ -146,7 +146,7 @@ async def test_an_answer_whose_time_runs_out_before_its_body_is_a_time_out(
 @pytest.mark.parametrize("limit", ["timeout_s", "read_timeout_s"])
 @pytest.mark.parametrize("parts", [(raw("Content-Length: 10", b"half"),), (raw("Content-Length: 10"), b"ha", b"lf")])
 async def test_a_body_whose_time_runs_out_is_kept(site: Web, limit: str, parts: tuple[bytes, ...]) -> None:
-    """As Heritrix's timeTrunc: an answer, with the bytes that came; and the connection is over."""
+    """It is an answer with the bytes that came, like Heritrix's timeTrunc, and its connection is closed."""
     over = asyncio.Event()
 
     async def talk(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:

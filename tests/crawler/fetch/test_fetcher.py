@@ -69,7 +69,7 @@ async def test_nothing_is_sent_by_a_worker_whose_lease_may_have_ended(site: Web)
 
 @pytest.mark.parametrize("target", ["/a%2fb/%7E/?q=%41+b&c='x'", "/%E4%B8%AD", "/a//b/../c;d=e", "/?", "/[x]|y"])
 async def test_the_canonical_bytes_are_sent_unchanged(site: Web, target: str) -> None:
-    """What dedup saw is what the server sees."""
+    """The server sees the URL that dedup saw."""
     lines: list[bytes] = []
 
     async def talk(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -287,7 +287,7 @@ async def test_a_conditional_get_names_the_version_that_is_known(site: Web) -> N
 
 @pytest.mark.parametrize("known", [None, Validators(), Validators("\udcff", "a\r\nb: c")])
 async def test_a_get_without_a_usable_version_is_unconditional(site: Web, known: Validators | None) -> None:
-    """What could not be sent as it came is left out; nothing is put into our request."""
+    """A validator that cannot be sent as it came is left out; it adds nothing to the request."""
     response = await get_with(site, conditional=known)
     assert b"If-" not in response.request
     assert b"b: c" not in response.request
@@ -364,7 +364,7 @@ async def test_a_site_may_have_headers_credentials_and_limits_of_its_own(
 
 
 async def test_a_user_in_the_url_is_told_to_the_server_and_not_shown(site: Web) -> None:
-    """As credentials; neither the request that is kept nor the Host field has them."""
+    """The server gets credentials; neither the kept request nor the Host field has them."""
     seen: list[bytes] = []
 
     async def talk(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:

@@ -1,4 +1,4 @@
-"""Where browsers, or several other clients, read an odd answer, we read the same: judged by Chromium, curl, wget and Go.
+"""Our reading of an odd answer is that of browsers, or of several other clients: Chromium, curl, wget and Go judge.
 
 The slow test prints the table of `docs/explanation/testing.md`: `scripts/test --slow tests/crawler/fetch/test_judges.py -s`.
 """
@@ -62,7 +62,7 @@ def table(answers: Iterable[tuple[str, OddAnswer]], readings: Mapping[str, Seque
 
 
 def test_the_browser_binds_and_so_do_two_others() -> None:
-    """What one of the others reads, what broke off, and what was left coded binds nobody."""
+    """A single other client, a broken-off reading and a body left in its coding do not bind."""
     page, other, cut = Reading(200, b"page"), Reading(200, b"other"), Reading(200, b"page", is_cut=True)
     odd = OddAnswer("", b"", coded=b"coded")
     assert binding({"Chromium": page, "curl": other, "wget": other, "Go": Reading()}, odd) == [page, other]

@@ -99,7 +99,7 @@ def test_long_fields_are_cut() -> None:
 
 @given(st.lists(st.sampled_from([*'"\\;,=/ at*', "text/html", "charset=gbk"]), max_size=30).map("".join))
 def test_no_field_raises(content_type) -> None:
-    """What is broken names no type, or a type of two parts."""
+    """A broken field names no type, or a type of two parts."""
     essence = mime_type(content_type).essence
     assert not essence or essence.count("/") == 1
 

@@ -35,7 +35,7 @@ each_family = pytest.mark.parametrize("family", FAMILIES)
 
 
 class Visit(NamedTuple):
-    """What a fetch brought, in the words of `OddAnswer`."""
+    """The result of a fetch, in the words of `OddAnswer`."""
 
     status: int
     content: bytes

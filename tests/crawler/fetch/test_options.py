@@ -1,4 +1,4 @@
-"""What is different for a part of the web: which entry wins, and what an entry may not say."""
+"""Tests of options for a part of the web: the entry that wins, and headers that an entry may not set."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def test_the_longest_prefix_wins_whatever_the_order_of_the_entries(url: str, siz
 
 
 def test_of_equal_prefixes_the_later_wins() -> None:
-    """As in the file."""
+    """Entries have the order of the file."""
     assert limits("http://a.test/", limited("a.test", 1), limited("a.test", 2)) == 2
 
 
@@ -85,13 +85,13 @@ def test_each_setting_is_decided_by_itself() -> None:
     ],
 )
 def test_a_header_that_is_not_the_operators_to_set_is_refused(headers: dict[str, str], message: str) -> None:
-    """Where it has a key of its own, the line names the key."""
+    """The message names the key that sets the header, if there is one."""
     with pytest.raises(ValueError, match=f"^{re.escape(message)}$"):
         checked_headers(headers)
 
 
 def test_headers_may_be_lines() -> None:
-    """As the command line has them; blanks around a value are not part of it."""
+    """The command line gives lines; blanks around a value are not part of it."""
     assert header_table(["X-A:  b:c ", "X-B:"]) == {"X-A": "b:c", "X-B": ""}
 
 

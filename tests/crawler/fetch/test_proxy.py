@@ -141,7 +141,7 @@ async def test_a_proxy_that_is_not_there_is_not_the_hosts_failure(site: Web, sch
 
 @pytest.mark.parametrize("host", ["127.0.0.1", "[::1]", "[::ffff:10.0.0.1]", "10.0.0.1:81"])
 async def test_private_addresses_in_the_url_are_refused_behind_a_proxy_too(site: Web, host: str) -> None:
-    """What a name leads to only the proxy knows; it is not asked for these."""
+    """The proxy is not asked for them. Only the proxy can check the addresses of names."""
     seen: list[bytes] = []
     fetcher = site.fetcher(proxy=await http_proxy(site, seen), allow_private=False, proxy_resolves=True)
     with pytest.raises(AddressRefused, match="is not a public address"):

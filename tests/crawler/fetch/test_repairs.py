@@ -311,7 +311,7 @@ def test_a_head_is_written_anew_with_one_framing_field() -> None:
 
 @pytest.mark.parametrize("coding", [b"gzip", b"chunked, gzip", b"identity", b""])
 def test_a_coding_that_is_not_chunked_is_ignored_and_the_length_counts(coding: bytes) -> None:
-    """As in Chromium and wget; RFC 9112 section 6.3 would read up to the connection's end."""
+    """Chromium and wget do so; RFC 9112 section 6.3 would read up to the connection's end."""
     head = repaired_head(b"HTTP/1.1  200 OK\r\nTransfer-Encoding: %s\r\nContent-Length: 3\r\n\r\n" % coding)
     assert head is not None
     framing = b"Transfer-Encoding: chunked" if coding == b"chunked, gzip" else b"Content-Length: 3"

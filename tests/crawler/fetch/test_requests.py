@@ -1,4 +1,4 @@
-"""What requests to one host have in common, and how a URL is asked for."""
+"""Tests of the common parts of requests to one host, and of the request line and Host of a URL."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ HTTP, HTTPS, SOCKS = (parse_proxy(f"{scheme}://p") for scheme in ("http", "https
 
 
 def request(origins: Origins, url: str, proxy: Proxy | None = None) -> bytes:
-    """What is sent, without fields."""
+    """Return the request that is sent, without fields."""
     origin, path = origins.of(url, proxy)
     return origin.request(path, b"")
 

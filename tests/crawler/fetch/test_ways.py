@@ -1,4 +1,4 @@
-"""Whose fault a failed fetch is: the host's, the proxy's, or this machine's network; by real sockets on loopback."""
+"""A failed fetch is blamed on the host, the proxy, or this machine's network; tested by real sockets on loopback."""
 
 from __future__ import annotations
 

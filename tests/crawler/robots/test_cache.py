@@ -1,4 +1,4 @@
-"""What an answer means, and how long and how many rules are kept."""
+"""Tests of the meaning of an answer, and of how long and how many rules are kept."""
 
 from __future__ import annotations
 
@@ -104,7 +104,7 @@ def test_the_cache_forgets_the_origin_asked_for_longest_ago() -> None:
 
 
 def test_rules_of_thousands_of_hostile_hosts_do_not_fill_the_memory() -> None:
-    """What is kept is bounded by its size, too; the newest is kept however large it is."""
+    """The cache is bounded by its size, too; the newest rules are kept however large they are."""
     large = parse_robots(b"User-agent: *\n" + b"".join(b"Allow: /%d\n" % number for number in range(1000)), "x")
     cache = RobotsCache(max_bytes=3 * large.size_bytes)
     for number in range(20):

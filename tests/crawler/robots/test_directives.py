@@ -1,4 +1,4 @@
-"""What pages ask of robots, in their header and in their head."""
+"""Tests of the directives for robots in the header and in the head of a page."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ NOW_S = 1_767_225_600.0  # 2026-01-01T00:00:00Z
 
 
 def asked(*values: str, product: str = "Anabranch") -> tuple[str, ...]:
-    """What the X-Robots-Tag fields ask, in crawl.log's words."""
+    """Return the directives of the X-Robots-Tag fields, in crawl.log's words."""
     return header_directives(values, product, NOW_S).annotations
 
 
@@ -44,7 +44,7 @@ def test_words_are_read_in_any_case_and_the_stricter_holds(value: str, words: tu
 
 
 def test_several_fields_hold_together() -> None:
-    """As several meta elements do."""
+    """Several meta elements hold together, too."""
     assert asked("noindex", "nofollow") == ("nofollow", "noindex")
     assert asked_by(("robots", "noindex"), ("ROBOTS ", "nofollow")) == ("nofollow", "noindex")
     assert Directives(nofollow=True) | Directives(noarchive=True) == Directives(nofollow=True, noarchive=True)

@@ -136,7 +136,7 @@ def test_a_weight_holds_octets_leave_and_line() -> None:
 
 
 def naive(pattern: str, path: str) -> bool:
-    """What a pattern means, in the words of a regular expression."""
+    """Match a pattern by the regular expression of the same meaning."""
     end = "$" if pattern.endswith("$") else ""
     body = pattern[: len(pattern) - len(end)]
     meaning = ".*".join(map(re.escape, body.split("*"))) + (r"\Z" if end else "")
@@ -194,7 +194,7 @@ def tries(index: PatternIndex, path: str, monkeypatch: pytest.MonkeyPatch) -> in
 
 
 def test_rules_whose_text_the_url_does_not_contain_are_not_tried(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Of tens of thousands of rules with stars a URL meets a few."""
+    """A URL is matched against a few of tens of thousands of rules with stars."""
     index = index_of(*(f"/*{number:05}z" for number in range(20_000)), "/*shop*cart")
     assert tries(index, "/eu/shop/77777/cart", monkeypatch) < 150
     assert decider("/eu/shop/1/cart", *(f"/*{number:05}z" for number in range(200)), "/*shop*cart") == 201

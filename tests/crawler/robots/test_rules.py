@@ -27,7 +27,7 @@ def rules(text: str | bytes, product: str = "FooBot") -> RobotsRules:
 
 
 def allowed(text: str | bytes, *paths: str, product: str = "FooBot") -> list[bool]:
-    """What is said of each path, in order."""
+    """Return whether each path is allowed, in order."""
     found = rules(text, product)
     return [found.allows(f"http://foo.bar{path}") for path in paths]
 
@@ -206,7 +206,7 @@ def test_a_byte_order_mark_does_not_hide_the_first_line(mark: bytes) -> None:
 
 
 def test_octets_that_are_no_text_spoil_only_their_own_line() -> None:
-    """What is no UTF-8 stands for itself in its rule; a NUL ends what is read of its line, as in Google's parser."""
+    """Octets that are not UTF-8 stand for themselves in a rule; a NUL ends its line, as in Google's parser."""
     text = b"User-agent: FooBot\nDisallow: /\xff\xfe\nDis\x00allow: /a\nDisallow: /n\x00\nDisallow: /b\n"
     assert allowed(text, "/%FF%FE", "/%FF", "/a", "/n", "/n%00", "/b") == [False, True, True, False, False, False]
 
@@ -298,7 +298,7 @@ def test_the_crawl_delay_is_the_longest_that_is_a_number_of_seconds(lines: str, 
 
 
 def test_the_crawl_delay_is_that_of_the_products_group() -> None:
-    """Of its own one if there is one, else everybody's; nobody's counts not at all."""
+    """A product without a group has the delay of `*`. A delay of another group or before all groups does not count."""
     text = "Crawl-delay: 7\nUser-agent: *\nCrawl-delay: 5\nDisallow: /x\nUser-agent: BarBot\nDisallow: /\n"
     assert (rules(text).crawl_delay_s, rules(text, "BarBot").crawl_delay_s) == (5.0, None)
     assert ALLOW_ALL.crawl_delay_s is DISALLOW_ALL.crawl_delay_s is None
@@ -320,7 +320,7 @@ def test_a_file_of_sitemaps_only_is_bounded() -> None:
 
 
 def test_who_allows_an_index_page_allows_its_folder() -> None:
-    """As Google reads it: `/a/index.html` is what `/a/` shows; nothing else in the folder is."""
+    """Google reads `/a/index.html` as the page that `/a/` shows; nothing else in the folder is allowed."""
     text = "User-agent: *\nAllow: /a/index.html\nDisallow: /\n"
     assert allowed(text, "/a/", "/a/index.html", "/a/index.htm", "/a/b", "/a", "/") == [True, True] + [False] * 4
 
