@@ -1,4 +1,4 @@
-"""Where records end in a file that may be torn anywhere."""
+"""Tests of finding the ends of records in a file that may be torn anywhere, and of the index."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def test_a_member_with_a_wrong_byte_is_none(where: int) -> None:
 
 
 def test_a_member_of_zeros_is_read_in_pieces() -> None:
-    """Of a record only the beginning is kept."""
+    """Only the beginning of a record is kept."""
     data = zlib.compress(bytes(50 << 20), 9, 31)
     (member,) = whole_members(BytesIO(data))
     assert (member.length, len(member.head)) == (len(data), HEAD_BYTES)

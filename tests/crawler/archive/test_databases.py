@@ -1,4 +1,4 @@
-"""What errors of a job's databases are to the system."""
+"""Errors of a job's databases are raised as errors of the system."""
 
 from __future__ import annotations
 

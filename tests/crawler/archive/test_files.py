@@ -104,7 +104,7 @@ def test_a_group_that_is_taken_back_leaves_nothing(tmp_path: Path) -> None:
 def test_of_a_group_that_broke_amid_its_records_nothing_is_written_later(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """What was ready for the disk is forgotten: the next group stands behind the last that counts."""
+    """Records that were ready for the disk are forgotten: the next group follows the last that counts."""
     files = opened(tmp_path)
     write(files, "http://a.test/1")
     broken = exchange("http://a.test/3")
@@ -307,7 +307,7 @@ def test_options_are_told_in_the_first_record(tmp_path: Path) -> None:
 
 
 def leave(folder: Path, *urls: str) -> tuple[Path, Path]:
-    """What a killed process leaves: an open file and its index."""
+    """Leave an open file and its index behind, as a killed process does."""
     files = opened(folder)
     write(files, *urls)
     path = files.path
@@ -394,7 +394,7 @@ def archive(folder: Path) -> Path:
 
 
 def test_the_index_made_anew_is_the_one_that_was_written(tmp_path: Path) -> None:
-    """What is read out of records and what was known when they were written is the same, to the byte."""
+    """An index read out of the records equals the one made when they were written, to the byte."""
     path = archive(tmp_path)
     index = next((tmp_path / "warc").glob("*.cdxj"))
     written = index.read_bytes()

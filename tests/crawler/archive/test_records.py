@@ -154,7 +154,7 @@ def test_an_answer_without_a_known_request_has_no_request_record(tmp_path: Path)
 
 
 def test_metadata_are_in_heritrix_words(tmp_path: Path) -> None:
-    """Where it was found, how long it took, what it links to."""
+    """They are the page where it was found, the time it took, and its links."""
     links = (Found("http://a.test/b", "L", "a/@href"), Found("http://a.test/c\r\nx: y", "E"))
     visit = replace(exchange(), via="http://a.test/via", hops="LE", outlinks=links)
     assert records_of(tmp_path, visit)["metadata"].payload == (
@@ -218,7 +218,7 @@ def test_each_record_has_a_random_id_of_its_own() -> None:
 
 
 def test_one_link_that_is_unfit_spoils_no_other() -> None:
-    """What would end its field is encoded; contexts are no URLs, and lose line ends only."""
+    """Characters of a URL that would end its field are encoded; contexts are not URLs, and lose line ends only."""
     links = (
         Found("http://a.test/%20", "L", "a/@href"),
         Found("http://a.test/\u00fc b", "E"),

@@ -63,7 +63,7 @@ def test_a_job_that_does_not_answer_is_not_up() -> None:
 
 
 def test_each_family_has_its_meaning_and_type() -> None:
-    """As the table has them."""
+    """Both come from the table of metrics."""
     texts = exposition({"a": {"anabranch_pages_total": 1, "anabranch_gates": 1}}).decode()
     assert f"# HELP anabranch_pages_total {METRICS['anabranch_pages_total'].meaning}\n" in texts
     assert "# TYPE anabranch_pages_total counter\n" in texts

@@ -1,4 +1,4 @@
-"""What a job's filter says of itself: as a table in words, and as one line."""
+"""Tests of the report on a job's filter: a table in words, and one line."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def test_every_figure_of_every_mode_has_a_meaning(tmp_path: Path, mode: str) -> 
 
 
 def test_the_answers_of_the_report_add_up(tmp_path: Path) -> None:
-    """As the meaning of `asked` says."""
+    """The sum is the one that the meaning of `asked` states."""
     facts = facts_of(tmp_path, "both")
     assert facts["asked"] == sum(facts[name] for name in ("memory_known", "smm_new", "dsbf_new", "dropped")) == 500
     assert facts["dsbf_asked"] == facts["smm_known"] == 200

@@ -1,4 +1,4 @@
-"""Where events go, and how they look."""
+"""Tests of the place and the form of log events."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def _logs_as_before():
 
 
 def written(verbosity):
-    """What of one event of each level is written."""
+    """Log one event of each level, and return the text that is written."""
     out = io.StringIO()
     configure_logs(verbosity, out)
     log = structlog.get_logger("crawler.test")

@@ -20,7 +20,7 @@ def log(tmp_path):
 
 @pytest.mark.parametrize("most_bytes", range(len(TEXT) + 3))
 def test_the_last_lines_are_whole(log, most_bytes):
-    """As many as fit; one that begins exactly where the part begins is among them."""
+    """The result has as many lines as fit; a line that begins exactly where the part begins is among them."""
     fitting = [LINES[-count:] for count in range(1, 5) if sum(len(line) + 1 for line in LINES[-count:]) <= most_bytes]
     assert last_lines(log, most_bytes) == (fitting[-1] if fitting else [])
 
@@ -92,7 +92,7 @@ def append(path, *numbers):
 
 
 def rotate(log, most=9):
-    """As logrotate does: a.log.1 becomes a.log.2, and a.log a.log.1."""
+    """Rotate a log as logrotate does: a.log.1 becomes a.log.2, and a.log becomes a.log.1."""
     for number in range(most, 0, -1):
         with suppress(FileNotFoundError):
             log.with_name(f"{log.name}.{number}").rename(log.with_name(f"{log.name}.{number + 1}"))

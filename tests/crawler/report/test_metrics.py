@@ -57,7 +57,7 @@ def test_a_crawl_is_in_the_phase_of_the_worker_that_is_furthest() -> None:
 
 
 def test_counters_never_fall_when_a_process_dies() -> None:
-    """What it counted stays, and its gauges go; its successor counts from 0."""
+    """Its counts stay, and its gauges go; its successor counts from 0."""
     sums = ProcessSums()
     numbers = {1: {PAGES: 5, QUEUES: {"ready": 2}}, 2: {PAGES: 4, QUEUES: {"ready": 1}}}
     assert sums.summed(numbers) == {PAGES: 9, QUEUES: {"ready": 3}}

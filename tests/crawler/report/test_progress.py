@@ -115,7 +115,7 @@ def test_the_line_ends_with_why_nobody_works() -> None:
     ],
 )
 def test_every_reason_to_be_idle_has_its_words(changed, reason) -> None:
-    """What is waited for, and for how long if that is known."""
+    """They name the cause of the wait, and its length if that is known."""
     assert why_idle(now(**{"active": 0, **changed})) == reason
 
 
@@ -158,7 +158,7 @@ class Crawl:
 
 
 async def shown(monkeypatch, *, is_terminal, snapshots, step_s=1.0, interval_s=0.0):
-    """What is written until so many snapshots are taken and the display is cancelled."""
+    """Return the text that is written until so many snapshots are taken and the display is cancelled."""
     monkeypatch.setattr(progress, "LIVE_INTERVAL_S", interval_s)
     crawl, out = Crawl(snapshots, step_s), io.StringIO()
     console = Console(file=out, force_terminal=is_terminal, width=200, color_system=None)

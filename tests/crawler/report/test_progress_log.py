@@ -126,7 +126,7 @@ async def test_a_line_is_written_each_interval(tmp_path) -> None:
 
 
 def test_a_file_that_cannot_be_opened_is_one_clear_line(tmp_path) -> None:
-    """As for every file of a job."""
+    """Every file of a job fails in this form."""
     with pytest.raises(StorageError, match=r"p\.log"):
         ProgressLog(tmp_path / "missing" / "p.log", lambda: 0.0)
 
@@ -163,7 +163,7 @@ async def test_the_longest_queue_is_asked_for_at_most_a_fiftieth_of_the_time() -
 
 
 def test_a_line_is_read_back() -> None:
-    """What the parser finds is what was written."""
+    """The parser finds the figures that were written."""
     line = parse_progress_line(progress_statistics_line(FACTS))
     assert line is not None
     assert (line.time_s, line.discovered, line.queued, line.downloaded, line.failed, line.active) == (

@@ -232,7 +232,7 @@ def test_the_summary_of_a_further_round_counts_it_apart(facts) -> None:
 
 
 def test_the_reference_names_the_reports_as_they_are() -> None:
-    """What stands there can be asked for."""
+    """A reader can ask for every report that it names."""
     page = Path(__file__).resolve().parents[3] / "docs" / "reference" / "commands.md"
     (row,) = (line for line in page.read_text(encoding="utf-8").splitlines() if line.startswith("| `reports/` |"))
     assert set(re.findall(r"`([a-z-]+)`", row)) == REPORTS.keys()

@@ -1,4 +1,4 @@
-"""What one run counts."""
+"""Tests of the counts of one run."""
 
 from __future__ import annotations
 

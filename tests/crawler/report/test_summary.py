@@ -140,7 +140,7 @@ def test_a_filter_that_loses_whole_sites_says_that_its_estimate_hides_them() -> 
 
 
 def test_a_shared_filter_has_a_line_of_its_own() -> None:
-    """What was left to other crawls, and what one of them took as well; without such a filter nothing is said."""
+    """It counts links left to other crawls, and URLs that another crawl took, too. Other filters have no such line."""
     alone = facts()
     assert "shared dedup" not in crawl_report(alone)
     seen = {"expected_lost": 0.0, "shared_left": 113.0, "shared_twice": 40.0}

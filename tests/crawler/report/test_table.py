@@ -1,4 +1,4 @@
-"""What a terminal is never told."""
+"""Tests of tables for a terminal: no control character reaches it."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def test_json_holds_so_many_rows_and_says_if_there_are_more() -> None:
 
 
 def test_a_report_comes_back_from_its_json() -> None:
-    """What a running crawl answers is printed as what a stopped one has."""
+    """The report of a running crawl is printed like that of a stopped one."""
     for report in (TABLE, WIDE, FACTS):
         again = report_of(json.loads(json.dumps(json_facts(report, 10))))
         assert list(text_lines(again)) == list(text_lines(report))

@@ -58,7 +58,7 @@ def learnt(*, urls: list[str] | None = None) -> ParameterRules:
     ],
 )  # fmt: skip
 def test_a_template_is_a_url_without_the_values_of_one_parameter(url: str, templates: list[tuple[str, str]]) -> None:
-    """Of the query, and behind a semicolon of the path; a name that occurs twice is one parameter."""
+    """Its query and path (behind a semicolon) have parameters; a name that occurs twice is one parameter."""
     assert [tuple(template) for template in templates_of(url)] == templates
 
 
@@ -91,7 +91,7 @@ def test_the_first_difference_undoes_a_rule_for_good(found: bytes | None) -> Non
 
 
 def test_a_session_changes_nothing_and_a_page_number_does() -> None:
-    """Of two parameters in one URL each is judged by itself, for each value of the other."""
+    """Each of two parameters in one URL is judged by itself, for each value of the other."""
     rules = ParameterRules()
     for page in range(3):
         for session in range(LEARNT):

@@ -25,7 +25,7 @@ def says(rule: DecideRule, url: str = A, hops: str = "", via: str | None = None)
 
 
 def test_the_first_rule_rejects_everything() -> None:
-    """What no other accepts is out."""
+    """A URL that no later rule accepts is out of scope."""
     assert says(rules.reject_all()) is REJECT
 
 

@@ -108,7 +108,7 @@ def test_every_key_that_makes_a_rule_is_one_of_the_section() -> None:
     ],
 )
 def test_the_order_of_the_rules_decides(keys, url: str, hops: str, is_in: bool) -> None:
-    """Of what opens and closes, the later wins; the operator's own have the last word."""
+    """A later rule overrides the ones before it; the operator's own come last."""
     assert opened(**keys).accepts(url, hops) is is_in
 
 
@@ -234,7 +234,7 @@ TARGETS = st.builds(
 
 @given(st.lists(RULES, max_size=7), st.lists(TARGETS, max_size=5))
 def test_the_quick_answer_is_that_of_the_trace(made: list[DecideRule], targets: list[Target]) -> None:
-    """What is spared and remembered changes nothing."""
+    """Shortcuts and memory change no decision."""
     whole = scope_of(*made)
     for target in targets:
         said = [step.decision for step in whole.trace(target) if step.decision is not None]
@@ -279,7 +279,7 @@ def test_a_seed_is_called_one() -> None:
 
 
 def test_what_is_out_says_so_with_the_entry_that_decided() -> None:
-    """Of many patterns and prefixes the operator wants to see the one; a single one stands in the rule's words already."""
+    """The operator wants to see the one entry among many; a single one is in the rule's words already."""
     said = words("http://a.test/x.zip", "L", exclude=["y", r"\.zip$"], accept=["a.test", "b.test"], reject=["c.test"])
     assert said == [
         "out of scope after 1 hop (L), by rule 7 (regex)",

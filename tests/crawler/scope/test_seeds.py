@@ -226,7 +226,7 @@ def test_a_prefix_without_a_port_covers_every_port() -> None:
 
 
 def test_the_prefix_that_covers_is_named() -> None:
-    """As an operator writes it."""
+    """It has the form in which an operator writes it."""
     assert str(surts("com,a,", "(test,b,)/x/").covering("https://b.test/x/y")) == "http://(test,b,)/x/"
     assert str(surts("com,a,").covering("http://www.a.com/")) == "http://(com,a,"
 

@@ -72,7 +72,7 @@ def test_a_rule_takes_away_what_it_is_named_after(rule: str, url: str, expected:
 
 
 def test_the_default_rules_are_those_that_change_no_page() -> None:
-    """What makes two pages one on some site must be asked for."""
+    """A rule that makes two pages of some site one must be asked for."""
     url = f"http://www.a.test//X/?b&&a&PHPSESSID={ID32}"
     assert Canonicalizer().key(url) == b"http://www.a.test//X/?b&&a"
     assert DEFAULT == ("userinfo", "default-port", "fragment", "session-ids")

@@ -235,5 +235,5 @@ def test_a_seed_without_scheme_is_http(raw: str, expected: str | None) -> None:
     ],
 )
 def test_why_a_link_is_no_url_of_a_crawl_is_said(raw, words) -> None:
-    """Of what is nonsense nothing can be said."""
+    """A text that is nonsense gets no reason."""
     assert refusal(raw) == words
