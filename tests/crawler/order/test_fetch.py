@@ -66,7 +66,7 @@ def values(options: FetchOptions) -> dict[str, object]:
 
 
 def test_the_defaults_of_order_and_fetcher_are_the_same() -> None:
-    """Who embeds the fetcher gets what the order says."""
+    """A program that embeds the fetcher gets the defaults of the order."""
     assert values(fetch_options(FetchSection(), "x")) == values(FetchOptions(user_agent="x"))
 
 

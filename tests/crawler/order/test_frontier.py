@@ -1,4 +1,4 @@
-"""What an order may say of dedup."""
+"""Tests of the section `[dedup]` of an order."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def test_exact_is_an_older_name_of_a_filter() -> None:
 
 
 def test_leaves_may_come_from_the_command_line() -> None:
-    """As words, like other lists."""
+    """They are words, like other lists."""
     order = load_order(None, {}, ["dedup.leaves=redis://one:6379/0 rediss://two:6380", "dedup.leaves_name=news"])
     assert order.dedup.leaves == ("redis://one:6379/0", "rediss://two:6380")
     assert order.dedup.leaves_name == "news"

@@ -317,7 +317,7 @@ def test_a_wrong_variable_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_a_wrong_flag_is_named(file: Path) -> None:
-    """Of several sources the one that won is at fault."""
+    """The message names the source whose value is used."""
     file.write_text("[politeness]\nmin_delay = 1\nmax_delay = 2")
     assert refusal(file, min_delay="3x").startswith("--min-delay must be a number of seconds, or like 500ms")
     assert refusal(file, min_dely=3) == "--min-dely is unknown; did you mean --min-delay?"
@@ -403,7 +403,7 @@ def test_the_sources_really_used_stand_in_for_those_of_the_order(tmp_path: Path)
 
 
 def test_a_source_that_is_no_file_is_a_seed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """As when seeds are read: a folder named like a host is none, and a URL may be too long for a file's name."""
+    """Seeds are read by the same rule: a folder named like a host is no file, and a URL may be too long for a file."""
     monkeypatch.chdir(tmp_path)
     Path("a.test").mkdir()
     sources = ["a.test", f"http://b.test/{'x' * 5000}"]
@@ -474,7 +474,7 @@ def test_the_version_is_the_distributions() -> None:
 
 @pytest.mark.parametrize("name", ["minimal.toml", "portals.toml"])
 def test_the_orders_in_conf_load(name: str) -> None:
-    """What the repository offers as an example works."""
+    """The examples of the repository work."""
     order = load_order(ROOT / "conf" / name, {})
     assert order.job.seeds or order.job.seed_files
     assert all(file.is_file() for file in order.job.seed_files)

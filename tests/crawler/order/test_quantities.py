@@ -94,13 +94,13 @@ def test_a_size_is_written_exactly_in_its_largest_unit(size_bytes: int, written:
 
 @given(st.floats(min_value=0, max_value=1e12))
 def test_every_duration_comes_back_as_it_was_written(seconds: float) -> None:
-    """What is dumped is loaded as the same float."""
+    """A dumped duration is loaded as the same float."""
     assert parse_duration(exact_duration(seconds)) == seconds
 
 
 @given(st.integers(min_value=0, max_value=(1 << 53) - 1))
 def test_every_size_comes_back_as_it_was_written(size_bytes: int) -> None:
-    """What is dumped is loaded as the same number."""
+    """A dumped size is loaded as the same number."""
     assert parse_size(exact_size(size_bytes)) == size_bytes
 
 

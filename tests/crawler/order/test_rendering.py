@@ -60,7 +60,7 @@ def test_the_default_order_has_every_key_and_says_nothing_but_the_defaults(file)
 
 
 def shown(file, flags=None, settings=(), *, with_origin=False, only_given=False):
-    """What `config show` says."""
+    """Return the text that `config show` prints."""
     flags = flags or {}
     layers = read_layers(file, flags, settings)
     order = load_order(file, flags, settings)

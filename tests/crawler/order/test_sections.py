@@ -82,7 +82,7 @@ def test_a_function_is_not_imported_before_the_crawl_begins() -> None:
 
 
 def test_the_environment_writes_lists_as_words(monkeypatch: pytest.MonkeyPatch) -> None:
-    """As with other lists."""
+    """All lists are written so."""
     monkeypatch.setenv("ANABRANCH_SCOPE__REJECT", "a.test http://b.test/x/")
     monkeypatch.setenv("ANABRANCH_URLS__CANONICALIZATION", "www fragment")
     order = load_order(None, {})
@@ -109,7 +109,7 @@ def test_the_defaults_write_pages_and_no_warc() -> None:
 
 
 def test_sizes_are_read_as_people_write_them() -> None:
-    """As everywhere in the order."""
+    """The whole order reads sizes so."""
     assert WriteSection.model_validate({"warc_size": "10MiB"}).warc_size_bytes == 10 << 20
 
 

@@ -33,7 +33,7 @@ def test_each_key_of_a_section_has_the_line_where_its_statement_begins(text, lin
 
 
 def test_a_value_without_end_stops_the_count() -> None:
-    """What stands before it is told; nothing is guessed, and a long list costs no quadratic time."""
+    """Keys before it have their lines; nothing is guessed, and a long list takes no quadratic time."""
     text = "[a]\nx = 1\ny = [\n" + "  1,\n" * 200_000 + "]\nz = 2"
     assert key_lines(text) == {("a", "x"): 2}
 
@@ -87,7 +87,7 @@ def test_entries_cannot_be_set() -> None:
 
 
 def test_a_wrong_setting_is_named() -> None:
-    """As it was written, without its value."""
+    """The message has the setting as it was written, without its value."""
     with pytest.raises(OrderError, match=r"-s crawl\.workres is unknown; did you mean workers\?"):
         load_order(None, {}, ["crawl.workres=3"])
     with pytest.raises(
@@ -111,7 +111,7 @@ def test_a_wrong_setting_is_named() -> None:
     ],
 )
 def test_what_is_wrong_on_the_command_line_has_the_code_of_wrong_usage(tmp_path, flags, settings) -> None:
-    """As every other slip of it; what is wrong in a file or a variable is a bad order, whatever the command line says."""
+    """Every slip on the command line has it. A fault in a file or a variable is a bad order, whatever the flags."""
     with pytest.raises(BadArgument) as raised:
         load_order(None, flags, settings)
     assert raised.value.exit_code is ExitCode.USAGE

@@ -117,7 +117,7 @@ def test_a_limit_is_named_too_where_failures_dominate(ending, lasts, words) -> N
 
 
 def test_the_three_biggest_reasons_come_first() -> None:
-    """Of equal numbers the smaller status."""
+    """Among equal numbers, the smaller status comes first."""
     assert biggest({-1: 5, -2: 9, 503: 5, -4: 1}) == [(-2, 9), (-1, 5), (503, 5)]
 
 

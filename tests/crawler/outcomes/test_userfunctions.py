@@ -126,7 +126,7 @@ def test_a_module_that_ends_the_program_is_one_that_cannot_be_imported(
 
 @pytest.mark.parametrize("answer", [3, Mute, waiting])
 def test_an_answer_that_makes_no_sense_is_shown(answer: object) -> None:
-    """As far as it can be shown; a coroutine is closed, so that nobody complains of it later."""
+    """The message shows as much as can be shown; a coroutine is closed, so that it causes no warning later."""
     given = answer(None) if answer is waiting else Odd() if answer is Mute else answer
     words = str(UserFunction(RULE, "own:it", bool).answered(given, "True"))
     assert words.startswith("rule own:it answered ")

@@ -192,7 +192,7 @@ async def test_of_many_links_that_are_lost_some_are_kept() -> None:
 
 
 def test_a_sitemap_that_a_function_fails_for_is_lost_alone() -> None:
-    """As any link."""
+    """A function that fails for any other link loses that link alone, too."""
     one = visit()
     Fussy().process.find_sitemaps(one, ["/map.xml", "/rule.xml"])
     assert ([found.url for found in one.discovered], one.lost_links) == (["http://a.test/map.xml"], 1)
@@ -426,7 +426,7 @@ async def test_what_was_learnt_is_written_down_when_it_is_much_and_at_the_end(tm
 
 
 async def test_a_crash_makes_it_take_more_and_never_less(tmp_path) -> None:
-    """What was not written down is forgotten; what was is not."""
+    """The filter forgets the URLs that were not saved, and no others."""
     crawl = await opened(tmp_path / "similar")
     await crawl.end(OutcomeKind.DONE, A)
     await crawl.similar.store(crawl._flush)
@@ -452,7 +452,7 @@ async def test_the_filter_is_let_go_of_though_the_frontier_fails(tmp_path) -> No
 
 
 def finder():
-    """What finds candidates on the host a.test."""
+    """Return a processor that finds candidates on the host a.test."""
 
     async def new_seed(url, via) -> None:
         raise AssertionError("a sitemap makes no seed")

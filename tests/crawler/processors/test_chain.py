@@ -78,7 +78,7 @@ def test_processors_have_one_order_and_one_name_in_all_reports() -> None:
 
 
 def test_the_users_own_keep_their_order_and_have_their_names_in_reports() -> None:
-    """As the order names them, behind the extraction."""
+    """They keep the order's sequence and follow the extraction."""
     names = [f"{HERE}:stop", f"{HERE}:look"]
     assert list(chain(job={"processors": names}))[5:7] == names
 

@@ -216,7 +216,7 @@ def test_dropped_links_are_counted_in_the_annotations() -> None:
 
 @pytest.mark.parametrize(("body", "digest"), [(b"", EMPTY_DIGEST), (b"abc", ABC_DIGEST)])
 def test_the_digest_is_sha_1_in_base_32(body, digest) -> None:
-    """As published."""
+    """The expected digests are published ones."""
     assert digest_text(Body.of(body).digest) == digest
 
 
@@ -369,7 +369,7 @@ async def test_a_released_visit_is_not_counted(journal) -> None:
 
 
 async def test_the_lines_are_durable_before_the_url_is_finished(tmp_path) -> None:
-    """As long as the journal has not answered, the lease is out and nothing is counted."""
+    """Until the journal answers, the URL stays leased and nothing is counted."""
     held = HeldJournal(*files(tmp_path))
     async with memory_frontier(URL) as frontier:
         ended = Ended(frontier, held)
@@ -407,7 +407,7 @@ async def test_robots_txt_has_a_line_of_its_own_with_the_hop_p(tmp_path, journal
     ],
 )
 async def test_a_lookup_has_a_line_of_its_own_with_the_hop_p(tmp_path, journal, records, line) -> None:
-    """As Heritrix writes it: status 1 or -1, the record's size and digest; it is neither page nor robots.txt."""
+    """It has Heritrix's status 1 or -1, the record's size and digest. It counts neither as page nor as robots.txt."""
     made = Lookup(host="a.test", start_s=START_S, end_s=START_S + 0.5, records=records)
     async with memory_frontier(URL) as frontier:
         ended = Ended(frontier, journal)

@@ -54,7 +54,7 @@ async def test_a_redirect_to_no_web_url_is_noted(location, notes) -> None:
 
 
 async def test_the_answer_is_kept_whatever_its_status() -> None:
-    """What it means is decided later."""
+    """Later processors decide what the status means."""
     answer = response(500)
     asked = []
 
@@ -209,7 +209,7 @@ async def test_a_body_that_breaks_off_is_tried_again_and_kept_after_the_last_try
 
 
 async def test_a_body_of_which_nothing_came_is_no_answer_at_any_try() -> None:
-    """As with one that comes too late."""
+    """The fetch fails as it does for a body that comes too late."""
     with pytest.raises(BodyBroken):
         await broken_off(b"")(visit(attempts=2))
 

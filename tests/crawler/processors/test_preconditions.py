@@ -304,7 +304,7 @@ async def test_a_missing_robots_txt_allows_everything() -> None:
     ],
 )
 async def test_a_robots_txt_that_is_labelled_gzip_is_read_if_it_is_text(status, body, expected) -> None:
-    """What cannot be decoded is unreachable, never empty, which would allow all; a missing one is missing."""
+    """If a body cannot be decoded, the rules are unavailable, not empty, which would allow all; a 404 stays a 404."""
     fetcher = HeldFetcher()
     robots = Robots(fetcher)
     for _ in range(3):
@@ -717,7 +717,7 @@ async def test_one_large_file_is_read_at_a_time(monkeypatch) -> None:
 
 
 async def test_what_is_remembered_of_gates_is_bounded(monkeypatch) -> None:
-    """Who was freed: the oldest is forgotten."""
+    """The gate freed first is forgotten first."""
     monkeypatch.setattr(preconditions, "MAX_GATES", 2)
     freed = []
     free = IgnoreRobots(lambda gate, delay_s: freed.append(gate))
@@ -818,7 +818,7 @@ async def test_a_robots_txt_elsewhere_that_cannot_be_had_is_asked_for_again() ->
 
 
 async def test_a_redirect_to_a_private_address_is_not_followed(monkeypatch) -> None:
-    """What another host's robots.txt may be asked for, pages may: its addresses are judged like any other's."""
+    """The addresses of its host are judged as for any other fetch."""
     monkeypatch.setattr(connections, "is_public", lambda address: address == "127.0.0.1")
     web = web_with({"/robots.txt": redirect(302, "http://127.0.0.2/robots.txt", None)})
     async with Opened(web, fetch={"allow_private": False}) as robots:
@@ -839,7 +839,7 @@ async def test_rules_may_lie_on_another_host() -> None:
     "page", [failure(302), redirect(302, "http://[::1", None), redirect(302, "file:///etc/passwd", None)]
 )
 async def test_a_redirect_that_leads_nowhere_is_an_answer_without_rules(page) -> None:
-    """As if there were no robots.txt."""
+    """The host counts as one without a robots.txt."""
     async with Opened(web_with({"/robots.txt": page})) as robots:
         assert (await robots.visit())[0].decision is ChainDecision.DEFERRED
         assert (await robots.visit(SHUT))[1] is Step.PROCEED

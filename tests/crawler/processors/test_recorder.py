@@ -1,4 +1,4 @@
-"""What is archived of an answer: a response, or a revisit of one."""
+"""Tests of the exchange that is archived of an answer: a response, or a revisit of one."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ async def test_a_payload_that_is_there_is_revisited(
 
 
 def test_each_repair_of_an_answer_is_annotated() -> None:
-    """As the log of the crawl has it."""
+    """The annotations are those of crawl.log."""
     answer = response()._replace(repairs=(Repair.LINES, Repair.OLD_TLS))
     assert visit_annotations(visit(answer=answer)) == ("httpRepair:lines", "oldTLS")
 

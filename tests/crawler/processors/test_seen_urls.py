@@ -101,7 +101,7 @@ async def test_of_many_links_the_filter_says_which_are_new() -> None:
 
 
 async def test_of_a_few_links_the_filter_is_not_asked() -> None:
-    """As candidates they are asked for, too, and it would be asked twice of most that are new."""
+    """Scheduling looks them up as well, so most of the new ones would be looked up twice."""
     seen = Filter(b"http://a.test/1")
     assert await SeenUrls(seen).are_new([link.url for link in LINKS[:3]], [None] * 3) == [True] * 3
     assert seen.asked == []

@@ -1,4 +1,4 @@
-"""What a run skips and learns, on a real Frontier: what is never skipped, and how skipped URLs come back."""
+"""Tests of learning and skipping on a real Frontier: URLs that are never skipped, and how skipped URLs come back."""
 
 from __future__ import annotations
 

@@ -164,7 +164,7 @@ BODY_CHANGES = {
 @pytest.mark.parametrize("of", ["response", "archived"])
 @pytest.mark.parametrize("what", BODY_CHANGES)
 async def test_a_body_cannot_be_changed(of, what, monkeypatch) -> None:
-    """What the logs and the WARC say of the page is what the site sent."""
+    """The logs and the WARC have the page as the site sent it."""
     change = BODY_CHANGES[what]
     monkeypatch.setitem(globals(), "spoiler", spoils(lambda visit: change(getattr(visit, of).body)))
     one = visit(answer=response(200, b"abc"))
@@ -217,7 +217,7 @@ async def test_a_page_that_it_stops_has_its_line_in_the_log_and_no_other(tmp_pat
 
 
 async def test_a_busy_host_is_asked_again_though_its_answer_is_stopped() -> None:
-    """What is not wanted is that page, not the page that comes later."""
+    """The processor rejects this answer, not the page that comes later."""
     one = visit(answer=response(503))
     await user_processor(f"{HERE}:stop")(one)
     assert one.is_busy
