@@ -55,6 +55,7 @@ from anabranch.crawler.run.controller import CrawlController, RunHooks
 from anabranch.crawler.run.signals import ignore_harmless
 from anabranch.crawler.run.uploading import Uploading
 from anabranch.crawler.runtime import loop_factory, tune_interpreter
+from anabranch.frontier.errors import StoreUnavailable
 from anabranch.frontier.jobfolder import ORDER_FILE, STATE, STORE_FILE, has_store
 from anabranch.frontier.times import counted
 
@@ -206,9 +207,23 @@ def _run_processes(
 
 
 def _shared_order(address: str | Path, directory: Path) -> SharedOrder | None:
+    """The job's order; while its database cannot be reached, this waits for it, as a worker at work does."""
     from anabranch.crawler.cluster.agreement import shared_order  # noqa: PLC0415 - most crawls have no database
+    from anabranch.crawler.cluster.database import JobDatabase  # noqa: PLC0415
 
-    return shared_order(address, directory)
+    is_away = False
+    with JobDatabase(address) as database:
+        while True:
+            try:
+                return shared_order(database, directory)
+            except StoreUnavailable as error:
+                if isinstance(address, Path) or not database.is_passing(error):
+                    raise
+                if not is_away:
+                    say(f"anabranch: {error}; waiting for it (Ctrl-C ends this)")
+                is_away = True
+                if not database.may_try_again(error):
+                    raise
 
 
 def _warn_of(order: CrawlOrder) -> None:

@@ -44,12 +44,27 @@ from anabranch.crawler.cluster.tickets import used
 from anabranch.crawler.job.choosing import SharedOrder
 from anabranch.crawler.job.orderfile import edited_tables, last_order_file
 from anabranch.crawler.job.seeds import Seed
-from anabranch.crawler.order.changes import CHANGEABLE, changed_order
+from anabranch.crawler.order.changes import (
+    CHANGEABLE_KEYS,
+    Change,
+    changed_order,
+    parsed_changes,
+    settled_changes,
+    with_changes,
+)
 from anabranch.crawler.order.code import functions_of
 from anabranch.crawler.order.order import CrawlOrder, dump_order
 from anabranch.crawler.order.sections import VERSION
 from anabranch.crawler.order.sources import kept_layer
-from anabranch.crawler.outcomes.errors import JobUnfinished, OrderError, StaysAway, StoreLost, UsageError
+from anabranch.crawler.outcomes.errors import (
+    CrawlerError,
+    ExitCode,
+    JobUnfinished,
+    OrderError,
+    StaysAway,
+    StoreLost,
+    UsageError,
+)
 from anabranch.frontier.jobfolder import ORDER_FILE
 from anabranch.frontier.stores.sql.forget import forget_urls
 from anabranch.frontier.stores.sql.reading import job_counts
@@ -68,8 +83,8 @@ _NOT_PASSED_ON = (
     *("frontier.store", "logs.file", "report.metrics"),
 )
 
-#: Keys that a living job can change.
-_CHANGEABLE = frozenset(f"{section}.{key}" for section, keys in CHANGEABLE.items() for key in keys)
+#: The name of the fact that has what operators changed in the order while the job lived.
+_LASTING = "changes"
 #: Keys that are fixed when a job begins.
 _FIXED = frozenset(
     {"frontier.policy", "frontier.politeness", "frontier.shares", "politeness.group", "politeness.groups"}
@@ -82,6 +97,16 @@ _SHOWN_CHARS = 60
 
 class OtherOrder(OrderError):
     """The job's workers crawl by another order."""
+
+
+class FolderCopied(CrawlerError):
+    """The worker of this folder is at work from another one: this is a copy of it, or the folder was moved to this machine."""
+
+    exit_code = ExitCode.STORE_OR_JOB_IN_USE
+
+    def __init__(self, line: str, until_s: float) -> None:
+        super().__init__(line)
+        self.until_s = until_s  #: when that worker's lease ends, unless it renews it
 
 
 class Agreement(NamedTuple):
@@ -134,27 +159,28 @@ def _digest(module: str) -> str:
     return "" if file is None or not file.is_file() else sha256(file.read_bytes()).hexdigest()
 
 
-def shared_order(address: str | Path, directory: Path) -> SharedOrder | None:
+def shared_order(database: JobDatabase, directory: Path) -> SharedOrder | None:
     """The order of the job in a database, for the worker with this folder; None if there is no job of several workers.
 
     The worker's own order decides what concerns its machine, and what was edited in it since its last run. The order of a job
     in a file is in the job's folder. Raises: StoreUnavailable.
     """
-    with JobDatabase(address) as database, database.transaction() as connection:
+    with database.transaction() as connection:
         text = fact(connection, "order") if has_job(connection) else None
         if text is None:
             return None
         has_seeds = bool(fetch(connection, "SELECT 1 FROM job_seed LIMIT 1"))
         changes = len(settings_of_run(connection))
+        lasting = parsed_changes(fact(connection, _LASTING))
     kept = tomllib.loads(text)
-    if isinstance(address, Path):
+    if isinstance(database.address, Path):
         return SharedOrder((), kept["frontier"]["shares"], has_seeds, changes)
     layers = [kept_layer(_passed_on(kept), database.place)]
     own = last_order_file(directory)
     if own is not None:
         layers.insert(0, kept_layer(_local_keys(tomllib.loads(own.read_text("utf-8-sig"))), str(own)))
         layers.insert(0, kept_layer(edited_tables(directory), str(directory / ORDER_FILE)))
-    return SharedOrder(layers, kept["frontier"]["shares"], has_seeds, changes)
+    return SharedOrder(layers, kept["frontier"]["shares"], has_seeds, changes, lasting)
 
 
 def _passed_on(tables: Mapping[str, Any]) -> dict[str, Any]:
@@ -184,6 +210,7 @@ class Applicant(NamedTuple):
     token: str  #: of its folder
     is_named: bool  #: the operator wants this name
     job: str = ""  #: the id of the job that its folder belongs to; empty: none yet
+    folder: str = ""  #: machine and folder; empty: processes of one machine, which a lock keeps apart
 
 
 class Joined(NamedTuple):
@@ -246,7 +273,8 @@ def join(database: JobDatabase, wanted: Wanted, who: Applicant) -> Joined:
     An order that lacks changes of the run agrees. A job that is stopped or finished runs again if a seed is new, with `again`
     or with `resumes`; otherwise the worker stays away.
 
-    Raises: StaysAway; OtherOrder, naming what differs from the others' order; UsageError; JobUnfinished; StoreUnavailable.
+    Raises: StaysAway; OtherOrder, naming what differs from the others' order; UsageError; JobUnfinished; FolderCopied;
+    StoreUnavailable.
     """
     with database.transaction() as connection:
         if inspect(connection).has_table("crawl") and not has_job(connection):
@@ -263,6 +291,7 @@ def join(database: JobDatabase, wanted: Wanted, who: Applicant) -> Joined:
         lock_job(connection)
         job = _job_of(database.place, connection, who)
         workers = _workers(connection)
+        _take_folder(database.place, connection, who)
         name = who.name if who.is_named else _free_name(who, workers)
         added = add_seeds(connection, wanted.seeds)
         absent = _admit(database.place, connection, wanted, (who.name, name), is_added=bool(added))
@@ -316,6 +345,31 @@ def _admit(place: str, connection: Connection, wanted: Wanted, names: tuple[str,
     raise StaysAway(
         f"{place}: the job is finished, so this worker does not start; `anabranch add` continues it, "
         "`anabranch crawl --again` begins another round"
+    )
+
+
+def _take_folder(place: str, connection: Connection, who: Applicant) -> None:
+    """Note from where the worker with this token crawls. Raises: FolderCopied if it is at work from elsewhere."""
+    if not who.folder:
+        return
+    name, noted = _folder_fact(who), fact(connection, _folder_fact(who))
+    if noted is not None and noted != who.folder and has_workers(connection):
+        live = fetch(
+            connection, "SELECT name, until_s FROM worker WHERE token = :token AND until_s > 0", token=who.token
+        )
+        for worker, until_s in live:
+            raise FolderCopied(_copied_line(place, worker), until_s)
+    put_fact(connection, name, who.folder)
+
+
+def _folder_fact(who: Applicant) -> str:
+    return f"folder of {who.token}"
+
+
+def _copied_line(place: str, worker: str) -> str:
+    return (
+        f"{place}: worker {worker} is at work from another folder, and the folder of this one is a copy of that; "
+        "name a folder of its own: --job FOLDER"
     )
 
 
@@ -377,10 +431,11 @@ def _begin_order(connection: Connection, wanted: Wanted) -> None:
     """The job's order is the worker's now, with what was changed since the worker read it. Raises: OrderError."""
     order, missed = wanted.order, [] if wanted.changes is None else settings_of_run(connection)[wanted.changes :]
     put_fact(connection, "settings", "[]")
+    put_fact(connection, _LASTING, json.dumps(settled_changes(parsed_changes(fact(connection, _LASTING)), order)))
     set_order(connection, order)
     for settings in missed:
-        order, _ = changed_order(order, settings)
-        set_order(connection, order, settings)
+        order, changes = changed_order(order, settings)
+        set_order(connection, order, settings, changes)
 
 
 def _begin_again(connection: Connection) -> None:
@@ -390,15 +445,20 @@ def _begin_again(connection: Connection) -> None:
     put_fact(connection, "round", str(int(fact(connection, "round") or "1") + 1))
 
 
-def check_agreement(database: JobDatabase, order: CrawlOrder, number: int = 1) -> int:
+def check_agreement(database: JobDatabase, order: CrawlOrder, number: int = 1, who: Applicant | None = None) -> int:
     """Compare the job's order and round with a worker's, once more when it has its lease: two may have joined as the first.
+    A worker (`who`) whose folder was copied must not take the lease of the copy away, which then would take its own.
 
     Returns how many of the run's changes (`settings_of_run`) the worker's order has; it has to follow the others.
-    While the server is away, this waits. Raises: OtherOrder.
+    While the server is away, this waits. Raises: OtherOrder, FolderCopied.
     """
-    kept, current, had = database.do_patiently(
-        lambda connection: (fact(connection, "agreement"), fact(connection, "round"), _changes_had(connection, order))
-    )
+
+    def look(connection: Connection) -> tuple[str | None, str | None, int | None]:
+        if who is not None and who.folder and fact(connection, _folder_fact(who)) != who.folder:
+            raise FolderCopied(_copied_line(database.place, who.name), 0.0)
+        return fact(connection, "agreement"), fact(connection, "round"), _changes_had(connection, order)
+
+    kept, current, had = database.do_patiently(look)
     if number != int(current or "1"):
         raise OtherOrder(f"{database.place}: another round has begun; run the command again to join it")
     if had is None:
@@ -412,7 +472,7 @@ def check_agreement(database: JobDatabase, order: CrawlOrder, number: int = 1) -
 def _changes_had(connection: Connection, order: CrawlOrder) -> int | None:
     """How many of the run's changes an order has, if with the others it is the job's; None if it is another order."""
     kept, settings = Agreement(*json.loads(fact(connection, "agreement") or "[]")), settings_of_run(connection)
-    if not _CHANGEABLE.issuperset(kept.differences(agreement_of(order))):
+    if not CHANGEABLE_KEYS.issuperset(kept.differences(agreement_of(order))):
         return None
     for had in range(len(settings), -1, -1):  # `+=` twice would be another order
         changed = order
@@ -424,13 +484,19 @@ def _changes_had(connection: Connection, order: CrawlOrder) -> int | None:
     return None
 
 
-def set_order(connection: Connection, order: CrawlOrder, settings: Sequence[str] = ()) -> None:
-    """The job's order is now this one, made by these settings; workers at work see that they have to follow."""
+def set_order(
+    connection: Connection, order: CrawlOrder, settings: Sequence[str] = (), changes: Sequence[Change] = ()
+) -> None:
+    """The job's order is now this one, made by these settings; workers at work see that they have to follow.
+
+    The changes that the settings made hold in later runs, too, although their commands name the values from before.
+    """
     lock_job(connection)
     put_fact(connection, "order", dump_order(order))
     put_fact(connection, "agreement", json.dumps(agreement_of(order)))
     if settings:
         put_fact(connection, "settings", json.dumps([*settings_of_run(connection), list(settings)]))
+        put_fact(connection, _LASTING, json.dumps(with_changes(parsed_changes(fact(connection, _LASTING)), changes)))
 
 
 def settings_of_run(connection: Connection) -> list[list[str]]:

@@ -201,7 +201,11 @@ class JobDatabase:
 
     def may_try_again(self, error: Exception) -> bool:
         """Wait for the next try (blocks); False if none can help, or as `limit_retries` says."""
-        return self.is_passing(error) and monotonic() < self._patient_until_s and not self._closed.wait(_AGAIN_S)
+        return self.is_passing(error) and monotonic() < self._patient_until_s and self.wait(_AGAIN_S)
+
+    def wait(self, seconds: float) -> bool:
+        """Wait so long (blocks); False if the database was closed meanwhile."""
+        return not self._closed.wait(seconds)
 
     def limit_retries(self) -> None:
         """The crawl ends: wait no longer than `RETRY_S` seconds from now for a server that is away (any thread)."""

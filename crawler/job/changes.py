@@ -8,11 +8,17 @@ a command line that names the default (`--limit 0`): nobody names it to begin a 
 from __future__ import annotations
 
 import json
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 from anabranch.crawler.job.orderfile import begun_order, write_order
-from anabranch.crawler.order.changes import CHANGEABLE, Change, changed_order, values
+from anabranch.crawler.order.changes import (
+    Change,
+    changed_order,
+    parsed_changes,
+    settled_changes,
+    with_changes,
+)
 from anabranch.crawler.order.order import CrawlOrder, dump_order
 from anabranch.crawler.outcomes.errors import OrderDamaged, storage_errors
 from anabranch.dedup.files.durable import replace_file
@@ -20,7 +26,6 @@ from anabranch.frontier.jobfolder import STATE
 
 #: Below the state of a job.
 CHANGES_FILE = "changes.json"
-_CHANGEABLE = frozenset(f"{section}.{key}" for section, keys in CHANGEABLE.items() for key in keys)
 
 
 def change_order(directory: Path, settings: Sequence[str]) -> tuple[CrawlOrder, list[Change]]:
@@ -35,25 +40,8 @@ def change_order(directory: Path, settings: Sequence[str]) -> tuple[CrawlOrder, 
 
 def keep_changes(directory: Path, order: CrawlOrder, changes: Sequence[Change]) -> None:
     """Keep an order in the folder of its job, and what differs in it, durably. Raises: OrderDamaged, StorageError."""
-    known = {change.key: change for change in _read(directory / STATE)}
-    for change in changes:
-        known[change.key] = known.get(change.key, change)._replace(now=change.now)
-    _write(directory / STATE, [change for change in known.values() if change.now != change.was])
+    _write(directory / STATE, with_changes(lasting_changes(directory), changes))
     write_order(directory, dump_order(order))
-
-
-def held_changes(directory: Path, order: CrawlOrder, commanded: Collection[str] = ()) -> list[Change]:
-    """The changes that hold although a command names the values from before them.
-
-    `commanded` are the keys that the command line itself names: a default that it names ends the change. Raises: OrderDamaged,
-    StorageError.
-    """
-    named, defaults = values(order), values(CrawlOrder())
-    return [
-        change
-        for change in _read(directory / STATE)
-        if named[change.key] == change.was and not (change.key in commanded and change.was == defaults[change.key])
-    ]
 
 
 def lasting_changes(directory: Path) -> list[Change]:
@@ -70,8 +58,8 @@ def changes_stamp(directory: Path) -> bytes:
 
 def settle_changes(state: Path, order: CrawlOrder) -> None:
     """Forget the changes that this order, which a run begins with, does not have. Raises: OrderDamaged, StorageError."""
-    changes, named = _read(state), values(order)
-    held = [change for change in changes if named[change.key] == change.now]
+    changes = _read(state)
+    held = settled_changes(changes, order)
     if held != changes:
         _write(state, held)
 
@@ -80,10 +68,9 @@ def _read(state: Path) -> list[Change]:
     file = state / CHANGES_FILE
     try:
         with storage_errors(file):
-            found = [Change(*one) for one in json.loads(file.read_bytes())] if file.exists() else []
+            return parsed_changes(file.read_bytes()) if file.exists() else []
     except (ValueError, TypeError) as error:
         raise OrderDamaged(f"{file}: cannot be read; remove it, and change the order again") from error
-    return [change for change in found if change.key in _CHANGEABLE]  # another version may know others
 
 
 def _write(state: Path, changes: Sequence[Change]) -> None:

@@ -14,13 +14,13 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import BinaryIO, NamedTuple
 
-from anabranch.crawler.job.changes import changes_stamp, held_changes
+from anabranch.crawler.job.changes import changes_stamp, lasting_changes
 from anabranch.crawler.job.folder import job_name, order_to_resume, refuse_embedded
 from anabranch.crawler.job.orderfile import last_order_file, order_edits
 from anabranch.crawler.job.seeding import user_function_errors
 from anabranch.crawler.job.seeds import COMMAND_LINE, ORDER, Seed, has_seeds, is_file, is_path, none_left, read_seeds
 from anabranch.crawler.job.workerfolders import shared_file
-from anabranch.crawler.order.changes import changes_layer
+from anabranch.crawler.order.changes import Change, changes_layer, held_changes
 from anabranch.crawler.order.code import refuse_withheld
 from anabranch.crawler.order.frontier import DATABASES, holds_password
 from anabranch.crawler.order.loading import job_of, order_of
@@ -89,6 +89,7 @@ class SharedOrder(NamedTuple):
     shares: int
     has_seeds: bool
     changes: int = 0  #: of `anabranch set` in the job's run that the layers have
+    lasting: Sequence[Change] = ()  #: what operators changed in the order while the job lived
 
 
 #: A database by its URL or a file, and the worker's folder -> the job there; None if there is no job of several workers.
@@ -117,7 +118,8 @@ def choose(wanted: CrawlRequest, find_shared: FindShared = lambda *_: None) -> C
     if own is not None:
         resumed = _resume(layers, own, directory, named, is_begun=is_begun, is_derived=is_derived)
         return replace(resumed, stamp=stamp)
-    order, layers, notes = _with_changes(_of_new(layers, shared), layers, directory, is_begun=is_begun)
+    lasting = lasting_changes(directory) if is_begun else []
+    order, layers, notes = _with_changes(_of_new(layers, shared), layers, lasting)
     return ChosenJob(
         order=_named_in(order, named) if named else order,
         layers=layers,
@@ -240,16 +242,16 @@ def _of_shared(
     layers: Sequence[Layer], shared: SharedOrder, directory: Path, named: Sequence[SeedSources]
 ) -> ChosenJob:
     """Join the job's workers by its order. Its seeds are rows; those that are named come in addition."""
-    order = _with_shares(order_of(layers), shared.shares)
+    order, whole, notes = _with_changes(_with_shares(order_of(layers), shared.shares), layers, shared.lasting)
     return ChosenJob(
         order=_named_in(order, named),
-        layers=layers,
+        layers=whole,
         directory=directory,
         named=named,
         has_seeds=shared.has_seeds,
         shared_changes=shared.changes,
         is_derived=False,
-        edits=order_edits(directory),
+        edits=(*order_edits(directory), *notes),
     )
 
 
@@ -266,7 +268,8 @@ def _resume(
     try:
         kept = job_layer(own)
         before, order = job_of([kept]), _with_shares(order_of([*layers, kept]), 1)  # it was begun without shares
-        order, whole, notes = _with_changes(order, [*layers, kept], directory, is_begun=is_begun)
+        lasting = lasting_changes(directory) if is_begun else []
+        order, whole, notes = _with_changes(order, [*layers, kept], lasting)
     except OrderError as error:
         if str(own) not in str(error):
             raise
@@ -289,11 +292,11 @@ def _resume(
 
 
 def _with_changes(
-    order: CrawlOrder, layers: Sequence[Layer], directory: Path, *, is_begun: bool
+    order: CrawlOrder, layers: Sequence[Layer], lasting: Sequence[Change]
 ) -> tuple[CrawlOrder, list[Layer], list[str]]:
     """The order with what an operator changed in it while the job lived; the layers of both; a line for each such change."""
     commanded = {f"{section}.{key}" for layer in layers if layer.is_command for section, key in layer.named_keys()}
-    changes = held_changes(directory, order, commanded) if is_begun else []
+    changes = held_changes(lasting, order, commanded)
     if not changes:
         return order, [*layers], []
     layers = [changes_layer(changes), *layers]

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 import shutil
+import socket
 from collections.abc import Set
 from pathlib import Path
 from typing import NamedTuple
@@ -72,6 +73,20 @@ def worker_of(state: Path) -> WorkerOfFolder | None:
             return WorkerOfFolder(str(fields["token"]), str(fields["name"]), str(fields["job"]))
         except (ValueError, KeyError, TypeError, RecursionError) as error:
             raise StoreLost(f"{file}: damaged; remove it: the worker then joins under a new name") from error
+
+
+def folder_place(state: Path) -> str:
+    """The machine and the folder, which a copy of the folder does not share. Raises: StorageError.
+
+    By the start of the machine, so a restarted one is another: a container's name differs each time that it is made anew.
+    """
+    with storage_errors(state):
+        found = state.stat()
+    try:
+        machine = Path("/proc/sys/kernel/random/boot_id").read_text().strip()
+    except OSError:  # not on Linux
+        machine = socket.gethostname()
+    return f"{machine}:{found.st_dev}:{found.st_ino}"
 
 
 def note_worker(state: Path, worker: WorkerOfFolder) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import tomllib
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from anabranch.crawler.order.loading import order_of
@@ -21,6 +21,9 @@ CHANGEABLE: Mapping[str, Sequence[str]] = {
     ),
     "scope": tuple(key for key in KEYS["scope"] if key not in {"scope", "similar", "similar_expect", "rules"}),
 }  # fmt: skip
+
+#: The same as `section.key`.
+CHANGEABLE_KEYS = frozenset(f"{section}.{key}" for section, keys in CHANGEABLE.items() for key in keys)
 
 
 class Change(NamedTuple):
@@ -48,6 +51,39 @@ def changed_order(order: CrawlOrder, settings: Sequence[str]) -> tuple[CrawlOrde
     after = after.running(order.code if order.code.withheld else None)  # no changeable key names any
     now = values(after)
     return after, [Change(key, before[key], value) for key, value in now.items() if before[key] != value]
+
+
+def with_changes(known: Iterable[Change], changes: Iterable[Change]) -> list[Change]:
+    """The known changes and later ones as one change a key, without keys that have their first value again. Pure."""
+    joined = {change.key: change for change in known}
+    for change in changes:
+        joined[change.key] = joined.get(change.key, change)._replace(now=change.now)
+    return [change for change in joined.values() if change.now != change.was]
+
+
+def held_changes(changes: Iterable[Change], order: CrawlOrder, commanded: Collection[str] = ()) -> list[Change]:
+    """The changes that hold although a command names the values from before them. Pure.
+
+    `commanded` are the keys that the command line itself names: a default that it names ends the change.
+    """
+    named, defaults = values(order), values(CrawlOrder())
+    return [
+        change
+        for change in changes
+        if named[change.key] == change.was and not (change.key in commanded and change.was == defaults[change.key])
+    ]
+
+
+def settled_changes(changes: Iterable[Change], order: CrawlOrder) -> list[Change]:
+    """The changes that an order, which a run begins with, has. Pure."""
+    named = values(order)
+    return [change for change in changes if named[change.key] == change.now]
+
+
+def parsed_changes(text: bytes | str | None) -> list[Change]:
+    """Changes from their JSON, without keys that cannot be changed. Pure. Raises: ValueError, TypeError."""
+    found = [Change(*one) for one in json.loads(text or "[]")]
+    return [change for change in found if change.key in CHANGEABLE_KEYS]  # another version may know others
 
 
 def key_of_setting(setting: str) -> str:

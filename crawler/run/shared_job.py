@@ -356,7 +356,7 @@ class SharedJob:
             if changes:
                 if self.folder is not None:  # first: the next run begins by the folder's
                     keep_changes(self.folder, order, changes)
-                set_order(connection, order, settings)
+                set_order(connection, order, settings, changes)
             return order, changes, LimitUse(*used(connection))
 
         order, changes, now = self.database.do(change)

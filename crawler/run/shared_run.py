@@ -25,7 +25,7 @@ from anabranch.crawler.accounts.accounts import MAX_KNOWN, Accounts, Counted
 from anabranch.crawler.accounts.database import AccountsView, CountedRow
 from anabranch.crawler.accounts.totals import Totals, host_counted
 from anabranch.crawler.archive.uploads import Uploaded
-from anabranch.crawler.cluster.agreement import Joined, check_agreement, parsed_settings
+from anabranch.crawler.cluster.agreement import Applicant, Joined, check_agreement, parsed_settings
 from anabranch.crawler.cluster.commands import Command, Wish, answer, asked_of, parsed_wish
 from anabranch.crawler.cluster.database import JobDatabase, execute, fetch, server_time
 from anabranch.crawler.cluster.outputs import put_output
@@ -104,15 +104,16 @@ class _News(NamedTuple):
 class SharedRun:
     """The part of one worker, for one run of the controller."""
 
-    def __init__(self, database: JobDatabase, order: CrawlOrder, joined: Joined, token: str) -> None:
+    def __init__(self, database: JobDatabase, order: CrawlOrder, joined: Joined, who: Applicant) -> None:
         self._database = database
+        self._who = who._replace(name=joined.name)
         self._order = order
         self._limits = order.limits
         self._joined = joined
         self._identity = WorkerIdentity(
-            name=joined.name, token=token, ttl_s=order.frontier.worker_lease_s, carry=self._carry_counts
+            name=joined.name, token=who.token, ttl_s=order.frontier.worker_lease_s, carry=self._carry_counts
         )
-        self._counting_name = counting_name(joined.name, token)
+        self._counting_name = counting_name(joined.name, who.token)
         self._book = SeedTable(database)
         self._epoch = 0
         self._bytes_before = 0  #: that this process fetched before it joined last
@@ -223,26 +224,26 @@ class SharedRun:
     # The run's parts
 
     def _open_frontier(self, state: Path, clock: Callable[[], float], **more: Any) -> Frontier:
-        """Join the job's workers; blocks. A worker that joins again waits as long as one at work would.
+        """Join the job's workers; blocks. While the server is away it waits as long as a worker at work would.
 
-        Raises: as `open_frontier`, OtherOrder.
+        Raises: as `open_frontier`, OtherOrder, FolderCopied.
         """
         while True:
             try:
                 return self._joined_frontier(state, clock, **more)
             except StoreUnavailable as error:
-                if not self._epoch or not self._database.may_try_again(error):
+                if not self._database.may_try_again(error):
                     raise
 
     def _joined_frontier(self, state: Path, clock: Callable[[], float], **more: Any) -> Frontier:
-        self._settings = check_agreement(self._database, self._order, self._joined.round)
+        self._settings = check_agreement(self._database, self._order, self._joined.round, self._who)
         self._tickets = self._new_tickets()
         self._elsewhere.clear()
         self._book.reload()
         frontier = open_share_holder(state, self._order, self._identity, self._database.address, clock=clock, **more)
         try:
             self._database.do_patiently(self._enter)
-            self._settings = check_agreement(self._database, self._order, self._joined.round)
+            self._settings = check_agreement(self._database, self._order, self._joined.round, self._who)
         except BaseException:
             frontier.close()
             raise

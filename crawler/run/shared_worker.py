@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import math
 import re
 import secrets
 import socket
@@ -18,14 +19,22 @@ from anabranch.crawler.accounts.accounts import Accounts
 from anabranch.crawler.accounts.journal import JOURNAL_FILE, recorded_files
 from anabranch.crawler.archive.files import finish_left_over
 from anabranch.crawler.archive.uploads import Uploaded
-from anabranch.crawler.cluster.agreement import Applicant, Joined, Wanted, join
+from anabranch.crawler.cluster.agreement import Applicant, FolderCopied, Joined, Wanted, join
 from anabranch.crawler.cluster.commands import note_finished
 from anabranch.crawler.cluster.database import JobDatabase
 from anabranch.crawler.cluster.outputs import put_output
 from anabranch.crawler.cluster.totals import counting_name, put_left_over
 from anabranch.crawler.job.folder import JobFolder
 from anabranch.crawler.job.journal import roll_back
-from anabranch.crawler.job.state import WorkerOfFolder, current_round, note_worker, order_round, round_of_run, worker_of
+from anabranch.crawler.job.state import (
+    WorkerOfFolder,
+    current_round,
+    folder_place,
+    note_worker,
+    order_round,
+    round_of_run,
+    worker_of,
+)
 from anabranch.crawler.order.order import CrawlOrder
 from anabranch.crawler.outcomes.endings import WhyEnded
 from anabranch.crawler.outcomes.errors import ExitCode, StaysAway, storage_errors
@@ -43,6 +52,8 @@ log = structlog.get_logger(__name__)
 _UNFIT_FOR_NAMES = re.compile(r"[^A-Za-z0-9._-]+")
 #: A machine's clock may differ from the server's by so much without a warning.
 _CLOCK_SLACK_S = 5.0
+#: Between two looks whether a worker renews its lease.
+_LEASE_LOOK_S = 0.5
 
 
 async def crawl_shared(
@@ -60,7 +71,7 @@ async def crawl_shared(
     order = wanted.order
     with closing(JobDatabase(address)) as database:
         try:
-            worker, joined = await asyncio.to_thread(_join, database, wanted, job)
+            who, joined = await asyncio.to_thread(_join, database, wanted, job)
         except StaysAway:
             await _finish_files(database, order, job)
             await asyncio.to_thread(_count_left_over, database, job, machine_s)
@@ -71,7 +82,7 @@ async def crawl_shared(
         if abs(joined.now_s - machine_s()) > _CLOCK_SLACK_S:
             off = f"{machine_s() - joined.now_s:+.0f} s"
             log.warning("this machine's clock differs from the server's, which counts for the crawl", differs_by=off)
-        shared = await asyncio.to_thread(SharedRun, database, order, joined, worker.token)
+        shared = await asyncio.to_thread(SharedRun, database, order, joined, who)
         uploading = _uploading(order, job, joined.name, shared.register)
 
         async def watch(frontier: AsyncFrontier, statistics: CrawlStatistics) -> None:
@@ -140,22 +151,46 @@ def _uploading(order: CrawlOrder, job: JobFolder, name: str, register: Callable[
     return Uploading(job, f"{order.write.upload.rstrip('/')}/{name}", register)
 
 
-def _join(database: JobDatabase, wanted: Wanted, job: JobFolder) -> tuple[WorkerOfFolder, Joined]:
-    """Join as the worker of this folder. Clears the filter of an earlier round."""
+def _join(database: JobDatabase, wanted: Wanted, job: JobFolder) -> tuple[Applicant, Joined]:
+    """Join as the worker of this folder. Clears the filter of an earlier round. Blocks while the server is away.
+
+    A worker that is at work from another folder, of which this one is a copy, renews its lease; one that is dead does not, and
+    this one waits for the end of its lease. Raises: FolderCopied; as `join`.
+    """
     order = wanted.order
     worker = worker_of(job.state)
     if worker is None:
         worker = WorkerOfFolder(secrets.token_hex(8))
         note_worker(job.state, worker)
     name = order.job.worker or worker.name or _UNFIT_FOR_NAMES.sub("-", socket.gethostname()).strip("-.") or "worker"
-    joined = join(database, wanted, Applicant(name, worker.token, bool(order.job.worker), worker.job))
+    folder = "" if isinstance(database.address, Path) else folder_place(job.state)
+    who = Applicant(name, worker.token, bool(order.job.worker), worker.job, folder)
+    joined = _joined(database, wanted, who)
     with storage_errors(job.state):
         if current_round(job.state).number != joined.round:
             clear_filter(job.state)  # it knows the URLs of the round before
             order_round(job.state, joined.round)
     worker = worker._replace(name=joined.name, job=joined.job)
     note_worker(job.state, worker)
-    return worker, joined
+    return who, joined
+
+
+def _joined(database: JobDatabase, wanted: Wanted, who: Applicant) -> Joined:
+    until_s = math.inf
+    while True:
+        try:
+            return join(database, wanted, who)
+        except StoreUnavailable as error:
+            if not database.may_try_again(error):
+                raise
+        except FolderCopied as error:
+            if error.until_s > until_s:  # renewed meanwhile, so it is at work
+                raise
+            if until_s == math.inf:
+                log.warning("the worker of this folder was at work elsewhere; waiting for the end of its lease")
+            until_s = error.until_s
+            if not database.wait(_LEASE_LOOK_S):
+                raise
 
 
 def _joined_line(database: JobDatabase, joined: Joined) -> str:

@@ -122,6 +122,23 @@ async def test_a_worker_that_is_stopped_while_the_server_is_away_ends(tmp_path, 
     assert {url for url in web.ledger.counts() if "robots.txt" not in url} == expected(SEEDS, table=WEB).keys()
 
 
+async def test_a_worker_that_starts_while_the_database_is_away_waits_for_it(tmp_path, web):
+    """As one that is at work: a new one, too. It says so, and crawls when the server is back."""
+    with own_server() as database:
+        store = f"postgresql://postgres@/postgres?host={socket_of(database)}"
+        order = write_order(tmp_path, web.hosts, crawl={"workers": WORKERS})
+        command = ("crawl", *SEEDS, "-c", order, "--store", store, "--job", tmp_path / "a")
+        database.kill()
+        worker = await start(*command, cwd=tmp_path)
+        said = b""
+        while b"waiting for it" not in said:
+            said += await worker.stderr.readline()
+        database.start()
+        run = await ended(worker)
+        assert run.code == 0, run.err
+    assert {url for url in web.ledger.counts() if "robots.txt" not in url} == expected(SEEDS, table=WEB).keys()
+
+
 async def test_a_role_of_least_rights_is_enough(tmp_path, web, guarded):
     """Also to end the session of a worker that hangs, and to take its shares over."""
     store, variables = passfile(tmp_path, guarded)

@@ -327,6 +327,64 @@ async def test_what_differs_is_named(tmp_path, web, crawl, store):
     await ended(first)
 
 
+async def test_a_copy_of_a_workers_folder_is_refused(tmp_path, web, crawl, store):
+    """While that worker is at work; it goes on as if nothing had happened. The folder of a dead one may be moved."""
+    slow = ("-s", "politeness.min_delay=400ms", "-s", "politeness.max_delay=400ms", "-s", "frontier.worker_lease=2s")
+    first = await start(*crawl("a", *slow), cwd=tmp_path)
+    await seen(web, 20, first)
+    shutil.copytree(tmp_path / "a", tmp_path / "copy", ignore=shutil.ignore_patterns("control"))
+    copy = [tmp_path / "copy" if one == tmp_path / "a" else one for one in crawl("a", *slow)]
+    refused = await anabranch(*copy, cwd=tmp_path)
+    assert refused.code == 1, refused
+    assert "worker a is at work from another folder, and the folder of this one is a copy of that" in refused.err
+    assert first.returncode is None
+    first.send_signal(signal.SIGKILL)
+    await first.communicate()
+    (tmp_path / "a").rename(tmp_path / "gone")
+    shutil.copytree(tmp_path / "gone", tmp_path / "a")
+    moved = await anabranch(*crawl("a", *slow), cwd=tmp_path)
+    assert moved.code == 0, moved.err
+    assert repeated(web) <= WORKERS
+
+
+async def test_what_was_set_holds_for_workers_that_crash_and_come_back_by_the_same_command(tmp_path, web, crawl, store):
+    """Beside others that are at work, and as the first one; the command names the value from before."""
+    slow = ("-s", "politeness.min_delay=5s", "-s", "politeness.max_delay=5s", "-s", "frontier.worker_lease=1s")
+    commands = {name: crawl(name, *slow) for name in "ab"}
+    workers = {name: await start(*commands[name], cwd=tmp_path) for name in "ab"}
+    await seen(web, 10, *workers.values())
+    changed = await anabranch("set", store, "politeness.min_delay=7s", "politeness.max_delay=7s", cwd=tmp_path)
+    assert changed.code == 0, changed.err
+    for crashed in ("b", "ab"):
+        for name in crashed:
+            workers[name].send_signal(signal.SIGKILL)
+            await workers[name].communicate()
+        for name in crashed:
+            workers[name] = await start(*commands[name], cwd=tmp_path)
+        for name in crashed:
+            await at_work(tmp_path, store, name, workers[name])
+        assert [change["key"] for change in await set_again(tmp_path, store)] == []
+    await anabranch("stop", store, "--wait", cwd=tmp_path)
+    for name in "ab":
+        run = await ended(workers[name])
+        assert "politeness.min_delay: 5s -> 7s (`anabranch set`)" in run.err
+
+
+async def set_again(tmp_path, store):
+    """What differs between the job's order and what was set."""
+    same = ("politeness.min_delay=7s", "politeness.max_delay=7s", "--json")
+    return json.loads((await anabranch("set", store, *same, cwd=tmp_path)).out)["changes"]
+
+
+async def at_work(tmp_path, store, name, worker):
+    """Wait until this process is at work as the worker of this name."""
+    while True:
+        assert worker.returncode is None, await ended(worker)
+        listed = json.loads((await anabranch("workers", store, "--json", cwd=tmp_path)).out)
+        if any(row["name"] == name and row["pid"] == worker.pid for row in listed):
+            return
+
+
 async def test_another_round_forgets_the_urls_at_every_worker(tmp_path, web, crawl):
     """Whoever begins it: the filter of a worker that joins it later does not know the round before."""
     for name in "ab":

@@ -10,6 +10,7 @@ import pytest
 from anabranch.crawler.cluster.agreement import (
     Agreement,
     Applicant,
+    FolderCopied,
     Joined,
     OtherOrder,
     Wanted,
@@ -33,7 +34,7 @@ from anabranch.crawler.cluster.commands import (
 from anabranch.crawler.cluster.database import JobDatabase, execute, fact, fetch
 from anabranch.crawler.job.frontier import open_share_holder
 from anabranch.crawler.job.seeds import Seed
-from anabranch.crawler.order.changes import changed_order
+from anabranch.crawler.order.changes import Change, changed_order, parsed_changes
 from anabranch.crawler.order.loading import load_order
 from anabranch.crawler.order.order import CrawlOrder
 from anabranch.crawler.outcomes.errors import JobUnfinished, StaysAway, StoreLost, UsageError
@@ -92,9 +93,9 @@ def test_the_first_worker_decides_and_others_agree(database: JobDatabase, store:
 
 def test_the_order_comes_from_the_database(database: JobDatabase, store: Path | str, tmp_path) -> None:
     """But for what concerns one machine: the worker's own order has that. In a job's folder there is its order."""
-    assert shared_order(store, tmp_path) is None
+    assert shared_order(database, tmp_path) is None
     joined(database, order_of(store, min_delay="1s", workers=7, name="portals"))
-    found = shared_order(store, tmp_path)
+    found = shared_order(database, tmp_path)
     assert found is not None
     assert (found.shares, found.has_seeds) == (4, True)
     assert len(found.layers) == isinstance(store, str)
@@ -387,18 +388,69 @@ def test_a_change_after_the_first_worker_has_read_the_order_is_kept(
     joined(database, order)
     with at_work(store, order, tmp_path, "a"):  # there is a job
         pass
-    read = shared_order(store, tmp_path / "b")
+    read = shared_order(database, tmp_path / "b")
     assert read is not None
     settings = ["limits.pages=5"]
-    changed, _ = changed_order(order, settings)
+    changed, changes = changed_order(order, settings)
     with database.transaction() as connection:
-        set_order(connection, changed, settings)
+        set_order(connection, changed, settings, changes)
     assert joined(database, order_of(store, min_delay="1s"), "b", changes=read.changes).is_first
     assert check_agreement(database, order_of(store, min_delay="1s")) == 0
     with database.transaction() as connection:
         assert settings_of_run(connection) == [settings]
-    later = shared_order(store, tmp_path / "b")
+    later = shared_order(database, tmp_path / "b")
     assert later is not None
     assert joined(database, changed, "b", changes=later.changes).is_first
     with database.transaction() as connection:
         assert settings_of_run(connection) == []
+
+
+def lasting(database: JobDatabase) -> list[Change]:
+    return parsed_changes(database.do(partial(fact, name="changes")))
+
+
+def test_a_change_lasts_until_a_run_begins_without_it(database: JobDatabase, store: Path | str) -> None:
+    """Later runs begin with it, whoever leads them; a run with a third value ends it."""
+    order = order_of(store)
+    joined(database, order)
+    settings = ["limits.pages=5", "scope.exclude+=/a"]
+    changed, changes = changed_order(order, settings)
+    with database.transaction() as connection:
+        set_order(connection, changed, settings, changes)
+    assert lasting(database) == changes
+    joined(database, changed)
+    assert lasting(database) == changes
+    third, _ = changed_order(changed, ["limits.pages=9"])
+    joined(database, third)
+    assert [change.key for change in lasting(database)] == ["scope.exclude"]
+
+
+def from_folder(database: JobDatabase, order: CrawlOrder, folder: str) -> Joined:
+    return join(database, Wanted(order, SEEDS), Applicant("a", "token of a", is_named=False, folder=folder))
+
+
+def test_a_copy_of_a_folder_does_not_join_while_its_worker_is_at_work(
+    database: JobDatabase, store: Path | str, tmp_path
+) -> None:
+    """The same folder may: its lock says that the process before has ended. A folder that was moved waits for the lease."""
+    order = order_of(store)
+    from_folder(database, order, "machine:1")
+    with at_work(store, order, tmp_path, "a"):
+        assert from_folder(database, order, "machine:1").name == "a"
+        with pytest.raises(FolderCopied, match="worker a is at work from another folder") as refused:
+            from_folder(database, order, "other:1")
+        assert refused.value.until_s > time.time()
+        with database.transaction() as connection:
+            execute(connection, "UPDATE worker SET until_s = 1")
+        assert from_folder(database, order, "other:1").name == "a"
+
+
+def test_a_worker_whose_folder_was_copied_does_not_come_back(database: JobDatabase, store: Path | str) -> None:
+    """Else each of the two would take the other's lease away, again and again."""
+    order = order_of(store)
+    from_folder(database, order, "machine:1")
+    from_folder(database, order, "other:1")
+    copied, copy = (Applicant("a", "token of a", is_named=False, folder=f"{name}:1") for name in ("machine", "other"))
+    check_agreement(database, order, 1, copy)
+    with pytest.raises(FolderCopied):
+        check_agreement(database, order, 1, copied)
