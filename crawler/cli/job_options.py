@@ -6,7 +6,6 @@ What runs them (`operate.py`, `frontier.py`) is imported when they run, so that 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from pathlib import Path
 from typing import Annotated, Any
 
 import typer
@@ -30,13 +29,18 @@ from anabranch.frontier.jobfolder import JOBS
 
 
 def jobs(
-    folder: Annotated[Path, typer.Argument(metavar="[FOLDER]", help="The folder that holds the jobs.")] = JOBS,
+    place: Annotated[
+        str,
+        typer.Argument(
+            metavar="[FOLDER]", help="The folder that holds the jobs, or the URL of a database or its server."
+        ),
+    ] = str(JOBS),
     as_json: Json = False,
 ) -> None:
-    """List the jobs in a folder: state, pages, queued and failed URLs, free disk space, last trouble."""
+    """List the jobs in a folder or a database: state, pages, queued and failed URLs, free disk space, last trouble."""
     from anabranch.crawler.cli.operate import run_jobs  # noqa: PLC0415 - help must be fast
 
-    raise typer.Exit(run_jobs(folder, as_json=as_json))
+    raise typer.Exit(run_jobs(place, as_json=as_json))
 
 
 def pause(job: Job) -> None:

@@ -17,8 +17,9 @@ from anabranch.crawler.job.seeding import HIDDEN
 from anabranch.crawler.job.seeds import chunks_of, none_left, read_seeds
 from anabranch.crawler.operate.contract import OperatedJob
 from anabranch.crawler.operate.finding import operated, several_workers
-from anabranch.crawler.operate.listing import listed_jobs
+from anabranch.crawler.operate.listing import listed_databases, listed_jobs
 from anabranch.crawler.operate.retried import retried_facts, retried_lines, skipped_line
+from anabranch.crawler.order.frontier import DATABASES
 from anabranch.crawler.order.loading import BY_VARIABLES, Caller, caller_of
 from anabranch.crawler.order.quantities import format_bytes
 from anabranch.crawler.outcomes.errors import NoSeeds, UsageError
@@ -73,19 +74,22 @@ def run_operate(
 # Jobs
 
 
-def run_jobs(folder: Path, *, as_json: bool) -> int:
-    """List the jobs in a folder. A foreseeable error becomes one line on standard error and its exit code."""
+def run_jobs(place: str, *, as_json: bool) -> int:
+    """List the jobs in a folder or a database. A foreseeable error becomes one line on standard error and its exit code."""
 
     def run() -> None:
-        if not folder.is_dir():
-            raise UsageError(f"{folder}: there is no such folder; name one that holds jobs")
-        rows = list(listed_jobs(folder))
+        if place.startswith(DATABASES):
+            rows = list(listed_databases(place))
+        elif Path(place).is_dir():
+            rows = list(listed_jobs(Path(place)))
+        else:
+            raise UsageError(f"{place}: there is no such folder; name one that holds jobs, or postgresql://HOST")
         if as_json:
             put(json.dumps(rows, indent=2))
         elif rows:
             put("\n".join(plain_table(_JOB_HEADS, [_job_cells(row) for row in rows])))
         else:
-            put(f"{folder}: no jobs; `anabranch crawl` starts one")
+            put(f"{place}: no jobs; `anabranch crawl` starts one")
 
     return guarded(run)
 

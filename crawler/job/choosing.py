@@ -115,10 +115,10 @@ def choose(wanted: CrawlRequest, find_shared: FindShared = lambda *_: None) -> C
         return _of_shared([*layers, *kept], shared, directory, named)
     is_begun = not wanted.fresh and _has_begun(directory, shared)
     stamp = changes_stamp(directory)
+    lasting = _lasting(directory, is_begun=is_begun)
     if own is not None:
-        resumed = _resume(layers, own, directory, named, is_begun=is_begun, is_derived=is_derived)
+        resumed = _resume(layers, own, directory, named, lasting, is_begun=is_begun, is_derived=is_derived)
         return replace(resumed, stamp=stamp)
-    lasting = lasting_changes(directory) if is_begun else []
     order, layers, notes = _with_changes(_of_new(layers, shared), layers, lasting)
     return ChosenJob(
         order=_named_in(order, named) if named else order,
@@ -130,6 +130,11 @@ def choose(wanted: CrawlRequest, find_shared: FindShared = lambda *_: None) -> C
         edits=tuple(notes),
         stamp=stamp,
     )
+
+
+def _lasting(directory: Path, *, is_begun: bool) -> list[Change]:
+    """What operators changed in the order of a job that has begun."""
+    return lasting_changes(directory) if is_begun else []
 
 
 def permitted(chosen: ChosenJob, *, run_code: bool) -> ChosenJob:
@@ -260,6 +265,7 @@ def _resume(
     own: Path,
     directory: Path,
     named: Sequence[SeedSources],
+    lasting: Sequence[Change],
     *,
     is_begun: bool,  # else the first run ended before it had recorded its seeds
     is_derived: bool,
@@ -268,7 +274,6 @@ def _resume(
     try:
         kept = job_layer(own)
         before, order = job_of([kept]), _with_shares(order_of([*layers, kept]), 1)  # it was begun without shares
-        lasting = lasting_changes(directory) if is_begun else []
         order, whole, notes = _with_changes(order, [*layers, kept], lasting)
     except OrderError as error:
         if str(own) not in str(error):

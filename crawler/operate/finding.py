@@ -76,9 +76,15 @@ def _address(directory: Path) -> str | Path | None:
     return order.frontier.store if order.frontier.is_in_database else shared_file(directory)
 
 
-def _in_database(address: str | Path, notify: Notify, caller: Caller) -> DatabaseJob:
-    if isinstance(address, str) and holds_password(address):
+def refuse_password(url: str) -> None:
+    """Raises: UsageError if the URL of a database holds a password."""
+    if holds_password(url):
         raise UsageError("the URL holds a password, which other users can see; put it into ~/.pgpass or PGPASSWORD")
+
+
+def _in_database(address: str | Path, notify: Notify, caller: Caller) -> DatabaseJob:
+    if isinstance(address, str):
+        refuse_password(address)
     from anabranch.crawler.operate.databasejob import DatabaseJob  # noqa: PLC0415 - most jobs have no database
 
     return DatabaseJob(address, notify, caller)

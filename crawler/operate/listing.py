@@ -1,4 +1,4 @@
-"""The jobs below a folder: a row of facts for each, which costs no more than a question to a running crawl."""
+"""The jobs below a folder or in a server's databases: a row of facts for each, for the cost of a question to its crawl."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from pathlib import Path
 from anabranch.crawler.job.folder import is_moved_aside, refuse_foreign, who_holds
 from anabranch.crawler.job.orderfile import order_file
 from anabranch.crawler.job.state import is_finished
-from anabranch.crawler.operate.finding import operated_folder
+from anabranch.crawler.operate.finding import operated, operated_folder, refuse_password
 from anabranch.crawler.operate.folderjob import EmbeddedFolderJob, FolderJob
 from anabranch.crawler.outcomes.endings import FORESEEABLE, is_over
 from anabranch.crawler.outcomes.errors import CrawlerError
@@ -47,6 +47,23 @@ def listed_jobs(folder: Path) -> Iterator[Facts]:
     """The facts of each job in a folder; see `listed`."""
     for directory in job_folders(folder):
         yield listed(directory)
+
+
+def listed_databases(url: str) -> Iterator[Facts]:
+    """The facts of each job in the database that the URL names; without one, in all of the server.
+
+    Raises: UsageError, FrontierError.
+    """
+    from anabranch.frontier.stores.sql.postgres import PostgresDatabase  # noqa: PLC0415 - most jobs have no database
+
+    refuse_password(url)
+    for place in PostgresDatabase(url).jobs():
+        try:
+            row = row_of(operated(place).status())
+        except FORESEEABLE as error:
+            name = place.rpartition("/")[2].partition("?")[0]
+            row = {**_row_of_left(name, _NOTHING, str(error)), "phase": UNKNOWN, "free_disk_bytes": None}
+        yield {**row, "folder": place}
 
 
 def listed(directory: Path) -> Facts:
@@ -105,17 +122,23 @@ def _left(directory: Path, *, is_held: bool = False) -> Facts:
     progress = run.progress if is_current else _of_store(directory / STATE) or run.progress
     known = progress or _NOTHING
     ending = "" if is_over(run.ending) and known.queued else run.ending
+    row = _row_of_left(directory.resolve().name, known, _line(progress, ending, is_done=done))
+    return {**row, "is_finished": done, "last_trouble": None if trouble is None else trouble._asdict()}
+
+
+def _row_of_left(job: str, known: ProgressLine, line: str) -> Facts:
+    """The row of a job that nobody crawls. Pure."""
     return {
-        "job": directory.resolve().name,
+        "job": job,
         "phase": STOPPED,
-        "is_finished": done,
+        "is_finished": False,
         "pid": None,
         "pages": known.downloaded,
         "queued": known.queued,
         "failed": known.failed,
         "pages_per_s": 0.0,
-        "last_trouble": None if trouble is None else trouble._asdict(),
-        "line": _line(progress, ending, is_done=done),
+        "last_trouble": None,
+        "line": line,
     }
 
 

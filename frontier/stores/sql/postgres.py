@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
-from sqlalchemy import Connection, Engine, NullPool, create_engine, event, make_url, text
+from sqlalchemy import URL, Connection, Engine, NullPool, create_engine, event, make_url, text
 from sqlalchemy.exc import ArgumentError, DBAPIError
 
 from anabranch.extras import install_command
@@ -42,6 +42,14 @@ _CONNECT_S = 5
 _LOCK_S = 1
 _NOT_IN_TIME = "55P03"
 _OWNER = "owner"  # name in `crawl`
+_DATABASES = """
+SELECT datname FROM pg_database
+WHERE datallowconn AND NOT datistemplate AND has_database_privilege(datname, 'CONNECT') ORDER BY datname
+"""
+_SCHEMAS = """
+SELECT schemaname FROM pg_tables
+WHERE tablename = 'crawl' AND has_schema_privilege(schemaname, 'USAGE') ORDER BY schemaname
+"""
 _SESSION = "SELECT pid, backend_start::text FROM pg_stat_activity WHERE pid = pg_backend_pid()"
 
 #: Either side notices within 25 s that the other is gone, and the server releases the lock: by keepalives on an idle
@@ -180,6 +188,40 @@ class PostgresDatabase:
             raise PolicyError(f"{self.place}: PostgreSQL needs {error.name}; {install_command('postgres')}") from error
         event.listen(engine, "connect", _adapt)
         return engine
+
+    def jobs(self) -> list[str]:
+        """The URL of each schema that has the tables of a crawl, of the database that the URL names; without one, of each
+        database of the server to which the user may connect. Blocks. Raises: StoreUnavailable.
+        """
+        names = (
+            [self._url.database]
+            if self._url.database
+            else self._answers(self._url.set(database="postgres"), _DATABASES)
+        )
+        found = []
+        for url in (self._url.set(drivername="postgresql", database=name) for name in names):
+            (first,) = self._answers(url, "SELECT current_schema()")
+            asked = "options" in url.query  # it may name a schema
+            for schema in self._answers(url, _SCHEMAS):
+                if schema == first:
+                    found.append(url.render_as_string())
+                elif not asked:
+                    found.append(url.update_query_dict({"options": f"-csearch_path={schema}"}).render_as_string())
+        return found
+
+    def _answers(self, url: URL, question: str) -> list[Any]:
+        """The first column of an answer, from a session of its own."""
+        there = PostgresDatabase(url.render_as_string(hide_password=False))
+        engine = there.engine()
+        try:
+            with engine.connect() as connection:
+                return [*connection.execute(text(question)).scalars()]
+        except Exception as error:
+            if not there.is_of_driver(error):
+                raise
+            raise there.translated(error) from error
+        finally:
+            engine.dispose()
 
     def _prepare(self, connection: Connection) -> None:
         """Take the lock, then make sure that the tables are ours if there are any."""

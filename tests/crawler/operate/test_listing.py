@@ -8,15 +8,24 @@ from contextlib import closing
 from pathlib import Path
 
 import pytest
+from sqlalchemy import make_url
 
+from anabranch.crawler.cluster.agreement import Applicant, Wanted, join
+from anabranch.crawler.cluster.database import JobDatabase
 from anabranch.crawler.job.folder import JobFolder, move_aside
-from anabranch.crawler.job.frontier import open_job
-from anabranch.crawler.operate.listing import job_folders, listed, listed_jobs
+from anabranch.crawler.job.frontier import open_job, open_share_holder
+from anabranch.crawler.job.seeds import Seed
+from anabranch.crawler.operate.finding import operated
+from anabranch.crawler.operate.listing import job_folders, listed, listed_databases, listed_jobs
+from anabranch.crawler.order.loading import load_order
 from anabranch.crawler.order.order import CrawlOrder, dump_order
 from anabranch.crawler.report.progress_log import LEGEND, PROGRESS_LOG_FILE
 from anabranch.frontier.jobfolder import STORE_FILE
 from anabranch.frontier.records import Candidate
+from anabranch.frontier.stores.sql.worker import WorkerIdentity
+from scripts.postgres_server import administer
 from tests.facts_schema import checked
+from tests.postgres_server import server
 
 LINE = " ".join(
     ["2026-11-20T11:22:33Z", "1010", "800", "205", "5.00(4.50)", "10(9)", "5", "12", "1000", "2000", "2.00", "40", "10"]
@@ -125,3 +134,34 @@ def test_a_store_that_cannot_be_read_leaves_the_totals_to_the_log(job: Path) -> 
     (job / "state" / STORE_FILE).write_text("no database")
     (job / "logs" / PROGRESS_LOG_FILE).write_text(f"{LEGEND}\n{LINE}\n")
     assert checked(listed(job), "JobRow")["queued"] == 800
+
+
+def begin_job(store: str, name: str, folder: Path) -> None:
+    """A job of several workers with one queued URL."""
+    order = load_order(None, {"store": store}, ["frontier.shares=4", f"job.name={name}"])
+    with JobDatabase(store) as database:
+        join(database, Wanted(order, [Seed(url="http://a.test/", source="test")]), Applicant(name, name, is_named=True))
+        with open_share_holder(folder, order, WorkerIdentity(name=name, token=name), store):
+            pass
+
+
+def test_the_jobs_of_a_database_and_of_its_server_are_listed(tmp_path: Path) -> None:
+    """A job in another schema has a URL of its own, by which each command finds it; one that cannot be read is a row, too."""
+    with server() as url:
+        store = url.replace(":@", "@")
+        begin_job(store, "news", tmp_path / "news")
+        administer(store, "CREATE SCHEMA archive")
+        other = f"{store}&options=-csearch_path%3Darchive"
+        begin_job(other, "portals", tmp_path / "portals")
+        administer(store, "CREATE SCHEMA odd")
+        administer(store, "CREATE TABLE odd.crawl (name text)")
+        rows = [checked(row, "JobRow") for row in listed_databases(store)]
+        assert [(row["job"], row["phase"]) for row in (rows[0], rows[2])] == [
+            ("portals", "stopped"),
+            ("news", "stopped"),
+        ]
+        assert operated(rows[0]["folder"]).status()["job"] == "portals"
+        assert (rows[1]["phase"], "another program" in rows[1]["line"]) == ("unknown", True)
+        assert [row["job"] for row in listed_databases(other)] == ["portals"]
+        whole = make_url(store).set(database=None).render_as_string()
+        assert {row["folder"] for row in listed_databases(whole)} >= {row["folder"] for row in rows}
