@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from anabranch.crawler.api import Visit as Visit
     from anabranch.crawler.api import WarcRef as WarcRef
     from anabranch.crawler.api import crawl as crawl
+    from anabranch.crawler.api import create as create
     from anabranch.crawler.api import run as run
     from anabranch.dedup import BadParameters as BadParameters
     from anabranch.dedup import DedupError as DedupError
@@ -71,7 +72,7 @@ if TYPE_CHECKING:
 _NAMES = {
     "crawler.api": "BodyRule Crawl CrawlOrder CrawlResult CrawlerError DiskFull JobInUse Link NoSeedAnswered NoSeeds "
     "OrderError Page PageHead PageProcessor Response ScopeRule ServiceAway Step StorageError Target UrlRule UsageError Visit "
-    "WarcRef crawl run",
+    "WarcRef crawl create run",
     "dedup": "BadParameters DedupError Dsbf DsbfParameters ExactIndex FormatMismatch Smm UniqFilter UniqParameters",
     "frontier": "AsyncFrontier Budgets Candidate Drained Frontier FrontierError FrontierOrder FrontierStore HostTrouble Lease "
     "LeaseLost Outcome OutcomeKind Override Politeness QueuePolicy SeenFilter StoreUnavailable Verdict VerdictKind WaitsFor "

@@ -5,7 +5,7 @@ wait for the program. A page and its links are done when the program asks for th
 skips none.
 """
 
-from anabranch.crawler.api.crawling import Crawl, CrawlResult, NoSeedAnswered, crawl, run
+from anabranch.crawler.api.crawling import Crawl, CrawlResult, NoSeedAnswered, crawl, create, run
 from anabranch.crawler.api.pages import Page, WarcRef
 from anabranch.crawler.extract.links import Link
 from anabranch.crawler.fetch.response import BodyRule, PageHead, Response
@@ -50,5 +50,6 @@ __all__ = [
     "Visit",
     "WarcRef",
     "crawl",
+    "create",
     "run",
 ]

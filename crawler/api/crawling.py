@@ -35,6 +35,7 @@ from anabranch.crawler.run.composition import Archive
 from anabranch.crawler.run.control import Answer, Control
 from anabranch.crawler.run.controller import CrawlController, RunHooks
 from anabranch.crawler.run.crawl_verbs import ADD, PAUSE, RESUME, RETRY_SKIPPED, STATUS, STOP
+from anabranch.crawler.run.stopped_verbs import create_job
 from anabranch.crawler.run.uploading import Uploading
 from anabranch.crawler.run.verbs import RETRY, Arguments, Facts
 from anabranch.crawler.run.workers import Delivery
@@ -484,6 +485,25 @@ def crawl(
         seeds=seed_texts((*seeds, keywords.pop("seeds", ()))), job=job, again=again, order=order, keywords=keywords
     )
     return Crawl(request, failures=failures, buffer=buffer)
+
+
+def create(*seeds: Seeds, job: str | Path | None = None, order: Order | None = None, **keywords: Any) -> Path:
+    """Create a job without a fetch (blocks): its seeds are queued, and `crawl`, `run` or the command crawls it.
+
+    The arguments are those of `crawl`, and `job` or `name` is needed. Returns the job's folder. Raises: UsageError if there is a
+    job already; as `crawl`.
+    """
+    texts = seed_texts((*seeds, keywords.pop("seeds", ())))
+    request = ProgramRequest(seeds=texts, job=job, again=False, order=order, keywords=keywords)
+    if not request.keeps:
+        raise UsageError("name the job that is to be created: job= or name=")
+    chosen = permitted(request.chosen(Path()), run_code=request.run_code)
+    check_names(chosen.order, chosen.layers)
+    found, reports = named_seeds(chosen, io.BytesIO())
+    for report in reports:
+        log.warning("this is no seed", text=report)
+    create_job(chosen, found)
+    return chosen.directory
 
 
 def run(

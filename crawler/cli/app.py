@@ -74,6 +74,9 @@ def _careful_errors() -> Iterator[None]:
         raise
 
 
+#: The command that stops before the first fetch.
+CREATE = "create"
+
 app = typer.Typer(
     cls=_Group,
     help="A polite crawler that can be killed at any moment: the same command resumes it.",
@@ -218,9 +221,14 @@ def crawl(
         verbosity=-1 if quiet else verbose,
         settings=tuple(settings or ()),
         flags=flags_of(ctx.params),
+        creates=ctx.command.name == CREATE,
     )
     raise typer.Exit(run_crawl(command))
 
+
+app.command(
+    CREATE, help="Create a job without a fetch; SEEDS are queued. The options are those of `crawl`, which crawls it."
+)(crawl)
 
 for verb in (pause, resume, stop, status, add, retry):
     app.command()(verb)

@@ -70,6 +70,7 @@ class CrawlCommand(CrawlRequest):
     verbosity: int
     again: bool = False
     delete_old: bool = False
+    creates: bool = False  #: the job is created, and crawled by another command
 
 
 def run_crawl(command: CrawlCommand) -> int:
@@ -94,6 +95,8 @@ def _run(command: CrawlCommand) -> int:
         say(f"anabranch: {chosen.directory}: {divided_line(divided)}")
         chosen = choose(command, _shared_order)
     order, logs = chosen.order, chosen.order.logs
+    if command.creates:
+        return _create(command, chosen)
     if not command.fresh:
         _check_shares(chosen)
     file = Path(logs.file) if logs.file else None
@@ -103,6 +106,24 @@ def _run(command: CrawlCommand) -> int:
     )
     with server_opened as fork_server, closing_logs(configure_logs(command.verbosity, style=logs.format, file=file)):
         return _run_chosen(command, chosen, fork_server)
+
+
+def _create(command: CrawlCommand, chosen: ChosenJob) -> int:
+    """Create the job without a fetch."""
+    from anabranch.crawler.run.stopped_verbs import create_job  # noqa: PLC0415 - a crawl does not need it
+
+    if command.again:
+        raise UsageError("--again crawls a job again, and this command creates one; leave it out")
+    chosen = permitted(chosen, run_code=command.run_code)
+    check_names(chosen.order, chosen.layers)
+    seeds = _seeds(chosen)
+    with closing_logs(configure_logs(command.verbosity)), _made_way(command, chosen.directory):
+        _warn_of(chosen.order)
+        place = create_job(chosen, seeds)
+    if command.verbosity >= 0:
+        begins = "--store" if chosen.order.frontier.is_in_database and chosen.order.frontier.is_shared else "--job"
+        _say(f"{place}: created with {counted(len(seeds), 'seed')}; `anabranch crawl {begins} {place}` crawls it")
+    return ExitCode.DONE
 
 
 def _run_chosen(command: CrawlCommand, chosen: ChosenJob, fork_server: ForkServer | None) -> int:

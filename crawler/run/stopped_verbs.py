@@ -1,4 +1,4 @@
-"""The operator's verbs for a job that is not running: add seeds, reports, log lines of URLs that are removed.
+"""The operator's verbs for a job that is not running: create it, add seeds, reports, log lines of URLs that are removed.
 
 A job of several workers is opened as a whole: the operator's command becomes its one worker for a moment.
 """
@@ -20,28 +20,33 @@ from anabranch.crawler.accounts.accounts import Accounts
 from anabranch.crawler.accounts.crawl_log import CrawlLogEntry, crawl_log_line, round_note
 from anabranch.crawler.accounts.database import AccountsView
 from anabranch.crawler.archive.sink import JournalEntry
+from anabranch.crawler.cluster.agreement import Applicant, Wanted, join
 from anabranch.crawler.cluster.commands import OPERATOR
-from anabranch.crawler.cluster.database import free_all_shares
+from anabranch.crawler.cluster.database import JobDatabase, free_all_shares
 from anabranch.crawler.cluster.seedtable import SeedTable
 from anabranch.crawler.cluster.totals import all_totals, view_of
-from anabranch.crawler.job.folder import JobFolder
+from anabranch.crawler.job.choosing import ChosenJob
+from anabranch.crawler.job.folder import JobFolder, order_to_resume
+from anabranch.crawler.job.frontier import open_job
 from anabranch.crawler.job.journal import LineFile, roll_back, warcs_of
 from anabranch.crawler.job.seeding import (
     CandidateMaker,
     SeedFact,
     add_in_steps,
     added_in_steps,
+    key_by,
     keys_of,
     known_keys,
     seed_outcomes,
 )
-from anabranch.crawler.job.seeds import Book, Seed, SourceTags
+from anabranch.crawler.job.seeds import SEED_BOOK, Book, Seed, SeedBook, SourceTags
 from anabranch.crawler.job.skipped import SkippedUrls, due_again
 from anabranch.crawler.job.state import Round, current_round, round_of_run
 from anabranch.crawler.job.workerfolders import await_orphans
-from anabranch.crawler.order.order import CrawlOrder
+from anabranch.crawler.order.frontier import MEMORY
+from anabranch.crawler.order.order import CrawlOrder, dump_order
 from anabranch.crawler.outcomes.endings import WhyEnded, biggest
-from anabranch.crawler.outcomes.errors import storage_errors
+from anabranch.crawler.outcomes.errors import UsageError, storage_errors
 from anabranch.crawler.outcomes.status import FetchStatus
 from anabranch.crawler.report.reports import LONGEST_SHOWN, QUEUES_SHOWN, JobFacts, report_kind
 from anabranch.crawler.report.table import json_facts
@@ -53,6 +58,7 @@ from anabranch.crawler.run.verbs import Arguments, Facts, JobIsRunning
 from anabranch.crawler.urls.canonicalization import Canonicalizer, KeyOf
 from anabranch.frontier.frontier import Frontier
 from anabranch.frontier.inspect.operations import Operations
+from anabranch.frontier.jobfolder import STORE_FILE
 from anabranch.frontier.parts import run
 from anabranch.frontier.records import Head
 from anabranch.frontier.stores.sql.sqlite import sealed
@@ -61,6 +67,50 @@ from anabranch.frontier.times import Clock, steady_clock
 
 #: Between two looks whether all shares have come.
 _LOOK_S = 0.05
+
+
+def create_job(chosen: ChosenJob, seeds: Sequence[Seed]) -> str:
+    """Create a job with its seeds queued and nothing fetched (blocks); its place. A job in a database gets no folder.
+
+    Raises: UsageError if there is a job already, or its queue would end with this process; as a crawl does.
+    """
+    order, directory = chosen.order, chosen.directory
+    place = order.frontier.store if order.frontier.is_in_database else str(directory)
+    if chosen.has_seeds or order_to_resume(directory) is not None:
+        raise UsageError(
+            f"{place}: there is a job already; `anabranch add` adds seeds, `anabranch crawl` goes on with it"
+        )
+    if order.frontier.store == MEMORY:
+        raise UsageError("[frontier] store memory: such a queue ends with its process; leave the store out")
+    if order.frontier.is_shared and order.frontier.is_in_database:
+        with closing(JobDatabase(order.frontier.store)) as database:
+            _begin_shared(database, order, seeds)
+            return database.place
+    with JobFolder.open(directory) as job:
+        try:
+            _begin_in_folder(job, order, seeds)
+        except BaseException:
+            job.undo_failed_start()
+            raise
+    return place
+
+
+def _begin_in_folder(job: JobFolder, order: CrawlOrder, seeds: Sequence[Seed]) -> None:
+    file = job.state / STORE_FILE
+    if order.frontier.is_shared:
+        with sealed(file), closing(JobDatabase(file)) as database:
+            _begin_shared(database, order, seeds)
+        job.write_order(dump_order(order))  # last: a start that was killed before is repeated
+        return
+    with open_job(job.state, order) as frontier, SeedBook(job.state / SEED_BOOK) as book:
+        job.write_order(dump_order(order))
+        add_to_stopped(frontier, book, seeds, key_by(order, job.directory))
+
+
+def _begin_shared(database: JobDatabase, order: CrawlOrder, seeds: Sequence[Seed]) -> None:
+    join(database, Wanted(order, seeds), Applicant(OPERATOR, "", is_named=True))
+    with held_whole(SharedJob(database, order)) as whole:
+        add_to_stopped(whole.frontier, whole.seeds, seeds, key_by(order, database.place))
 
 
 def add_to_stopped(frontier: Frontier, book: Book, seeds: Sequence[Seed], key: KeyOf, *, force: bool = False) -> Facts:
