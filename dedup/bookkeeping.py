@@ -1,4 +1,4 @@
-"""What a UniqFilter (`uniq.py`) records about itself: its answers, the keys it lost, by expectation, and how far it is synced.
+"""Records of a UniqFilter (`uniq.py`) about itself: its answers, the expected number of keys it lost, and its last sync.
 
 File LOSSES, JSON: `magic`, `version`, `keys`, `odds`, `lost`: the sum up to a number of keys, and the odds there;
 `durable`: the keys that the filter counted when the last sync began, 0 (or missing) if that is unknown; and `answers`:
@@ -24,9 +24,9 @@ from anabranch.dedup.files.formatfile import Format, read_record
 
 
 class Answers(NamedTuple):
-    """Who answered how many questions about keys, in all openings of the folder. A kill forgets those since the last sync.
+    """Counts of answers about keys by the stage that gave them, over all openings of the folder.
 
-    Of several processes that share the folder at a time the last sync counts.
+    A kill loses the counts since the last sync. If several processes share the folder at a time, the last sync wins.
     asked = memory_known + smm_new + set_new + dropped, and set_asked = smm_known where there are both stages.
     """
 

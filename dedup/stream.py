@@ -46,7 +46,7 @@ class ReaderGone(OutputFailed):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StreamTotals:
-    """What became of the lines; those of the last four add up to `lines`."""
+    """Counts of the bytes and lines read, and of lines by outcome; the last four add up to `lines`."""
 
     read_bytes: int = 0
     lines: int = 0  #: whole lines read
@@ -119,7 +119,7 @@ class LineUniq:
 
     @property
     def totals(self) -> StreamTotals:
-        """What became of the lines so far."""
+        """The counts of lines so far."""
         return StreamTotals(**self._counts)
 
     def feed(self, piece: bytes) -> None:

@@ -30,7 +30,7 @@ def found(name: str, what: str, known: Iterable[str]) -> Callable[..., Any]:
 
 
 def imported(name: str, what: str, known: Iterable[str]) -> Callable[..., Any]:
-    """As `found`. Called with arguments that it fails for, it raises BadParameters, which says so."""
+    """Return the function of that name, as `found` does; an exception that a call raises becomes BadParameters."""
     function = found(name, what, known)
 
     def call(*arguments: object) -> Any:

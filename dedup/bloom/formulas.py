@@ -60,7 +60,7 @@ def leaves_for(n: int, capacity: int) -> int:
 
 @dataclass(frozen=True, kw_only=True)  # no slots: they would leave no room for cached properties
 class DsbfParameters:
-    """What the user gives a DSBF, and what follows from it. Raises: BadParameters."""
+    """The user's parameters of a DSBF, and the sizes computed from them. Raises: BadParameters."""
 
     expected: int = 10_000_000  #: n: elements that fit before the first split
     false_positive: float = 1e-3  #: f: a leaf's rate never exceeds it

@@ -53,7 +53,7 @@ class LeafLogs:
             return sum(self._lengths.values()) + self._waiting_count * FINGERPRINT_BYTES
 
     def path(self, leaf: int) -> Path:
-        """Where a leaf's log is."""
+        """Return the path of a leaf's log."""
         return self._folder / f"leaf-{leaf:08d}.log"
 
     def create(self, leaves: Sequence[int]) -> None:

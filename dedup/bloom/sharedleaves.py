@@ -266,14 +266,14 @@ _AT_ONCE = 2048  # elements of one script call, which takes some 20 ms; a server
 
 
 class LeafAddress(NamedTuple):
-    """Where a leaf is."""
+    """The address of a leaf: its server's number and its path there."""
 
     server: int
     path: str  #: its name, never used for another leaf
 
 
 class LeafStep(NamedTuple):
-    """What the mover of a splitting leaf has to move next."""
+    """The elements that the mover of a splitting leaf moves next."""
 
     turn: int  #: how often moving began anew
     before: int  #: bytes of the log that were moved before

@@ -31,7 +31,7 @@ VERSION = 1
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Part:
-    """What each server records of the filter when it is made."""
+    """The record that each server gets of a filter when the filter is made."""
 
     parameters: DsbfParameters
     server: int  #: which of the servers this is, from 0 on
@@ -117,7 +117,7 @@ class SharedTree:
         return SharedTree(self.tree, self.splitting - set(nodes), self.tokens, uuid.uuid4().hex)
 
     def children(self, node: int, fan_out: int) -> list[LeafAddress]:
-        """Where the children of a node are, or would be."""
+        """Return the addresses of a node's children; they follow from its path, so the children need not exist yet."""
         servers = len(self.tokens)
         if not node:
             return [LeafAddress(number % servers, str(number)) for number in range(fan_out)]

@@ -261,7 +261,7 @@ def _ipv4(data: bytes, offset: int) -> tuple[bytes, int, int]:
 
 
 def _ipv6(data: bytes, offset: int) -> tuple[bytes, int, int]:
-    """As `_ipv4`; extension headers are skipped. Every one is at least 8 bytes, so the walk ends with the frame."""
+    """Return what `_ipv4` returns. Skips extension headers; each has at least 8 bytes, so the loop ends with the frame."""
     first, length, header, addresses = struct.unpack_from(">B3xHBx32s", data, offset)
     if first >> 4 != 6:
         raise _Unusable("malformed_packets")

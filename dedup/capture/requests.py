@@ -187,7 +187,7 @@ _LENGTH = re.compile(rb"[0-9]{1,15}")
 
 
 class _Expects(Enum):
-    """What the next bytes are."""
+    """The kind of bytes expected next."""
 
     HEAD = auto()
     BODY = auto()
@@ -384,7 +384,7 @@ def _fields(lines: list[bytes]) -> dict[bytes, list[bytes]]:
 
 
 def _what_follows(method: bytes, fields: dict[bytes, list[bytes]]) -> tuple[_Expects, int]:
-    """What comes behind a head, and the length of the body if that is stated (RFC 9112 §6.3)."""
+    """Return the kind of bytes expected after a head, and the body's length, 0 if none is stated (RFC 9112 §6.3)."""
     if method == b"CONNECT":
         return _Expects.NOTHING, 0
     codings = b",".join(fields.get(b"transfer-encoding", [])).lower()

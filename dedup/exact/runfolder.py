@@ -47,7 +47,7 @@ class RunMerge:
         return len(highs)
 
     def _stops(self, each: int) -> list[int]:
-        """Where the next part ends in each run: no run gives more than `each`, and no high half is divided."""
+        """Return the end of each run's next part: at most `each` elements, more only to keep equal high halves together."""
         stretches = list(zip(self.sources, self._places, strict=True))
         bounds = [run.high(start + each - 1) for run, start in stretches if start + each < run.count]
         if not bounds:

@@ -74,7 +74,7 @@ class TailLog:
 
     @property
     def seal(self) -> Seal:
-        """What the file starts with for ever, as of the last `flush`; durable after the next `sync`."""
+        """The length and checksum of the file as of the last `flush`; durable after the next `sync`."""
         with self._lock:
             return self._length, self._checksum
 

@@ -22,7 +22,7 @@ Parameters: TypeAlias = Mapping[str, str | int | float | list[int]]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Format:
-    """What a folder has to be."""
+    """The kind, version and parameters that a folder must have to be opened."""
 
     magic: str  #: the kind of folder
     version: int  #: of the layout; a reader knows one version

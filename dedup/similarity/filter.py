@@ -78,7 +78,7 @@ _MAX_BITS = 1 << 40
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SimilarityParameters:
-    """What a filter compares, and how large it is; recorded in its folder. Raises BadParameters when made."""
+    """The features that a filter compares, and its size; recorded in its folder. Raises: BadParameters when made."""
 
     expected: int = 1_000_000  #: k: URLs that will be stored, at least 1
     false_positive: float = 1e-3  #: P: part of URLs new in every hashed feature called similar at k

@@ -29,7 +29,7 @@ _BIT: ByteArray = np.array([128 >> bit for bit in range(8)], dtype=np.uint8)
 
 
 class BitsUsed(NamedTuple):
-    """What the bits of a store take on the disk."""
+    """The files and bytes that the bits of a store take on the disk."""
 
     files: int  #: of the store's files, those that hold bits
     bytes: int  #: of their pages with blocks, or of a compact form (`growing.py`)
@@ -66,7 +66,7 @@ class BitFiles(Closing):
 
     @property
     def used(self) -> BitsUsed | None:
-        """What the bits take on the disk; None for a store of three levels or more. Cost: 50 µs."""
+        """The files and bytes that the bits take on the disk; None for a store of three levels or more. Cost: 50 µs."""
         used = self._files.used()
         return None if used is None else BitsUsed(*used)
 

@@ -110,7 +110,7 @@ class GrowingBits(Closing):
 
     @property
     def used(self) -> BitsUsed | None:
-        """What the bits take on the disk; the files of a compact form are counted at the opening and at each sync."""
+        """The files and bytes that the bits take on the disk. A compact form counts its files at the opening and each sync."""
         compact, files = self._compact, self._files
         if compact is None:
             return self._mapped.used

@@ -31,7 +31,7 @@ COMPACT_VERSION = 3
 
 
 def shape(signature: str, levels: tuple[int, ...]) -> tuple[FileIndex, Signature]:
-    """What a store of these is made of. Raises: BadParameters if there are none such, or they do not go together."""
+    """Return the file index and the signature of a store. Raises: BadParameters if one is unknown or they do not fit."""
     index, chosen = FileIndex(levels), signature_named(signature)
     if index.address_bytes > chosen.width_bytes:
         raise BadParameters(f"levels {levels} ask for more than the {chosen.width_bytes} bytes of {signature}")
