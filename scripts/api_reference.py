@@ -233,7 +233,7 @@ def signature(node: Function, owner: str = "") -> str:
 
 
 def _parameters(node: Function) -> Iterator[str]:
-    """As they are written, but for `self`."""
+    """Yield the parameters as the source writes them, `self` and `cls` left out."""
     given = node.args
     plain = [*given.posonlyargs, *given.args]
     defaults = [None] * (len(plain) - len(given.defaults)) + given.defaults

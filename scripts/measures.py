@@ -122,7 +122,7 @@ def repeated_classes(files: Iterable[Source]) -> tuple[list[str], list[str]]:
 
 
 def foreign_assignments(file: Source) -> list[str]:
-    """Where an attribute of another object is assigned: a target that is not `self.x`, setattr, `object.__setattr__`."""
+    """Find assignments to another object's attributes: a target that is not `self.x`, setattr, `object.__setattr__`."""
     found = []
     for node in walk(file.tree):
         if isinstance(node, ast.Assign | ast.AugAssign | ast.AnnAssign):

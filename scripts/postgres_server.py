@@ -14,7 +14,10 @@ from sqlalchemy import URL, make_url
 
 @contextmanager
 def _permissions_changed_if_need_be() -> Iterator[None]:
-    """As root the wheel sets the permissions of all folders above it, which fails on a read-only disk: skip those that fit."""
+    """Skip the wheel's calls of chmod that change nothing.
+
+    As root the wheel calls it for all folders above its own, which fails on a read-only disk.
+    """
     change = Path.chmod
 
     def changed(path: Path, mode: int, **more: bool) -> None:

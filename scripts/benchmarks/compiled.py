@@ -1,4 +1,4 @@
-"""The same command against a wheel with compiled hot modules: `scripts/bench frontier --compiled`.
+"""Runs a benchmark command against a wheel with compiled hot modules: `scripts/bench frontier --compiled`.
 
 The wheel is built as a release would build it, by `python -m build` with the hook of pyproject.toml, and unpacked into a
 temporary folder. The command then runs once more in a process that finds that folder before the clone.

@@ -47,7 +47,7 @@ def text_of(run: Run) -> str:
 
 
 def json_of(run: Run) -> str:
-    """The same for programs: a `machine`, and `rows` with all columns, unrounded."""
+    """The run as JSON, for programs: the `machine`, and `rows` with all columns, unrounded."""
     rows = [
         asdict(row.row)
         | {

@@ -68,7 +68,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 
 def _is_repeated(item: pytest.Function) -> bool:
-    """The same test with another of Crawlee's clients."""
+    """True if this run of a test repeats it with another of Crawlee's storage clients."""
     parameters = getattr(item, "callspec", None)
     return parameters is not None and parameters.params.get("storage_client") in {"memory", "sql", "redis"}
 

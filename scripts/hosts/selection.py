@@ -83,7 +83,7 @@ class Selection:
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """As pytest calls it."""
+    """Register the `Selection` of the suite named in the environment; pytest calls this hook."""
     name, variant, version = os.environ[SUITE].split(" ")
     suite = table.read()[name]
     config.pluginmanager.register(Selection(suite.of(variant, table.numbers(version))), "anabranch-selection")

@@ -1,4 +1,4 @@
-"""What it costs to be watched: a crawl whose page is open in two windows, and a console of many jobs.
+"""Measures the CPU cost to a crawl whose page is open in two windows, and the memory of a console of many jobs.
 
 The windows ask what the page of a job asks, at its pace and through the console's cache, in this process. The crawl is the
 product's own command, on a core of its own, in turns with one that nobody watches.
@@ -86,7 +86,7 @@ def _windows(folder: Path) -> Iterator[None]:
 
 
 def _look(folder: Path, shared: dict[str, WatchedJobs], ends: Event) -> None:
-    """What the page of a job asks, through the cache that all windows share."""
+    """Request what the page of a job requests, through the cache that all windows share, until `ends` is set."""
     redraws = 0
     while not ends.wait(EVERY_S):
         if not (folder / JOB).is_dir():

@@ -1,4 +1,4 @@
-"""What a page costs in a long crawl: with ten thousand URLs known, and with ten million. Each page has one link that is new.
+"""Measures the cost of a page in a long crawl, with ten thousand known URLs and with ten million. Each page has one new link.
 
 The known URLs come by `anabranch frontier load`, as ended ones, into a job that has fetched nothing yet but what is not there;
 so the store and the filter hold them as a crawl leaves them. In each round a crawl goes on in a copy of that job. The other

@@ -25,7 +25,7 @@ class PeerMissing(Exception):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Peers:
-    """Where the peers are."""
+    """The folder with the peers' environments; it makes those that are missing."""
 
     folder: Path
     say: Callable[[str], None]

@@ -47,7 +47,7 @@ def one_host(setting: Setting) -> Iterable[Row]:
 
 
 def many_hosts(setting: Setting) -> Iterable[Row]:
-    """The same pages on 200 names."""
+    """The pages of `one_host` on 200 host names."""
     site, contestants = Site(pages=setting.pages, hosts=HOSTS, is_named=True), (BARE, *OURS, *TUNED)
     yield from rows("many-hosts", contestants, _MANY_HOSTS, raced(site, contestants, setting))
 

@@ -192,7 +192,7 @@ def _faster(name: str, uniq: Contestant, rbloom: Contestant, update: Contestant,
 
 
 def _ratio(over: Contestant, under: Contestant, kind: str) -> float:
-    """Of the total times."""
+    """Return the ratio of the two contestants' total times."""
     return sum(over.seconds[kind]) / sum(under.seconds[kind])
 
 

@@ -61,7 +61,7 @@ class Speeds:
 
     @property
     def median(self) -> float:
-        """Of the parts' speeds, in keys per second."""
+        """The median of the parts' speeds, in keys per second."""
         return statistics.median(self._speeds)
 
     @property

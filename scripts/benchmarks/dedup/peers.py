@@ -1,4 +1,4 @@
-"""What else a Python program can ask whether a key was seen: pybloom-live, rbloom, a set.
+"""Other filters that a Python program can ask whether a key was seen: pybloom-live, rbloom, a set.
 
 Each is made for the same number of keys and the same rate, answers for each key of a batch as the UniqFilter does, and is
 called in the fastest way that does so. None of them lasts beyond the process unless it is saved as a whole.

@@ -1,4 +1,4 @@
-"""What `import anabranch` costs a program, against `import asyncio`, in fresh interpreters in turns."""
+"""Measures the time of `import anabranch` against that of `import asyncio`, in fresh interpreters in turns."""
 
 from __future__ import annotations
 

@@ -29,7 +29,7 @@ _DISCOVERED = 200_000
 
 
 class Cost(NamedTuple):
-    """Of one URL in one round."""
+    """The cost of one URL in one round."""
 
     rate: float  #: URLs per second
     client_us: float  #: CPU time of this process

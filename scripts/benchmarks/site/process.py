@@ -59,6 +59,6 @@ def _tally(questions: IO[str], answers: IO[str]) -> Tally:
 
 @contextmanager
 def served(site: Site) -> Iterator[str]:
-    """As `serving`; answers the URL of page 0."""
+    """Start a server as `serving` does, and yield the URL of page 0."""
     with serving(site) as server:
         yield server.seed

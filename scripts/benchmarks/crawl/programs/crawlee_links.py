@@ -25,8 +25,8 @@ from selectolax.lexbor import LexborHTMLParser
 
 
 def needed(concurrency: int, seed: str) -> dict[str, Any]:
-    """What the task asks of all. The own HTTP client is written in Rust and asks the system for names: names that only this
-    process knows need the other client.
+    """Return the settings that the task needs of each crawler. Crawlee's own HTTP client is written in Rust and resolves names
+    by the system, so names that only this process knows need the other client.
     """
     return {
         "http_client": HttpxHttpClient(http2=False) if ".bench.test" in seed else ImpitHttpClient(),
@@ -72,7 +72,7 @@ def parsel_crawler(asked: dict[str, Any]) -> ParselCrawler:
 
 
 def loop_factory(name: str) -> Callable[[], asyncio.AbstractEventLoop]:
-    """What makes event loops of this kind, to which the benchmark's names are 127.0.0.1. (uvloop asks for names in C.)"""
+    """Return a factory of event loops of this kind that resolve the benchmark's names to 127.0.0.1. (uvloop resolves in C.)"""
     new_event_loop = import_module(name).new_event_loop
 
     def made() -> asyncio.AbstractEventLoop:

@@ -40,7 +40,7 @@ def _request(page: int) -> bytes:
 
 
 def _length(one: socket.socket, page: int, room: memoryview) -> int:
-    """Of an answer, its head included."""
+    """Request a page and return the length of the answer in bytes, its head included."""
     one.sendall(_request(page))
     came = 0
     while (end := bytes(room[:came]).find(b"\r\n\r\n")) < 0:
