@@ -226,7 +226,7 @@ def test_a_copy_stays_behind_and_a_new_filter_has_another_name(tmp_path: Path) -
 
 
 def test_a_sync_that_runs_amid_marking_does_not_stand_for_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """What another thread marks meanwhile is stood for by the next sync only, which therefore counts as one of new marks."""
+    """Only the next sync covers keys that another thread marks during a sync, so the next one counts as a sync of new marks."""
     with UniqFilter.open(tmp_path / "u", SMALL) as seen:
         seen.mark([b"a"])
         real = type(seen._dsbf).sync

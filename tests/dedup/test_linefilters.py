@@ -118,7 +118,7 @@ def test_an_smm_is_as_large_as_what_is_expected(tmp_path: Path) -> None:
 
 
 def test_an_smm_alone_is_as_large_as_its_rate_asks(tmp_path: Path) -> None:
-    """As that of a crawl: its fill at the expected number is the rate at most."""
+    """It is sized like that of a crawl: at the expected number of keys its fill is at most the rate."""
     pass_on(tmp_path / "f", Choice(kind="smm", expected=200))
     with pytest.raises(Contradiction, match="was made with levels 1,2, not levels 1,1") as refused:
         open_filter(tmp_path / "f", Choice(expected=200, false_positive=0.01))

@@ -90,7 +90,7 @@ def test_answers_are_those_of_a_set(front: RecentFront) -> None:
 
 
 def test_a_few_recent_keys_are_answered_from_memory(front: RecentFront, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Of many the UniqFilter is asked, which is as quick then; of others in any case."""
+    """A batch of many keys goes to the UniqFilter, which is as quick then; so do all keys that are not recent."""
     asked = list[int]()
     ask = front._uniq.unseen
     monkeypatch.setattr(front._uniq, "unseen", lambda keys: asked.append(len(keys)) or ask(keys))

@@ -37,7 +37,7 @@ class Known:
 
 
 def passed_on(*parts: bytes, seen: Known | None = None, limit: int = 1 << 20) -> tuple[bytes, LineUniq]:
-    """What comes out when the stream comes in these pieces."""
+    """Return the output for a stream that comes in these pieces, and the `LineUniq` that made it."""
     out = bytearray()
     uniq = LineUniq(seen or Known(), out.extend, limit_bytes=limit)
     for part in parts:
@@ -232,7 +232,7 @@ def test_a_descriptor_that_cannot_be_read_is_named(tmp_path: Path) -> None:
 
 
 def test_more_than_a_pipe_holds_is_written_whole_even_if_the_pipe_does_not_wait() -> None:
-    """Who shares the descriptor may have made it non-blocking."""
+    """Another process that shares the descriptor may have made it non-blocking."""
     reading, writing = os.pipe()
     os.set_blocking(writing, False)
     data, got = os.urandom(1 << 20), bytearray()

@@ -576,7 +576,7 @@ def test_the_default_of_an_smm_alone_does_not_lose_whole_sites(tmp_path: Path) -
 
 @pytest.mark.parametrize("mode", ["smm", "both"])
 def test_the_planned_loss_is_the_mean_of_what_is_lost(tmp_path: Path, mode: str) -> None:
-    """Of so many distinct keys as it is made for; both stages together lose next to nothing."""
+    """The plan is for as many distinct keys as the filter is made for; both stages together lose next to nothing."""
     asked = UniqParameters(mode=mode, expected=20_000, levels=(1, 2), leaf_bits=1 << 19, split_fan_out=4)
     lost = 0
     with UniqFilter.open(tmp_path / "u", asked) as seen:

@@ -25,7 +25,7 @@ class Disk:
             patch.setattr(os, name, self.sync)
 
     def sync(self, fd: int) -> None:
-        """What takes the place of fsync and fdatasync: it notes what lasts from now on."""
+        """Replaces fsync and fdatasync: records the bytes of a file, or the folder's names, that last from now on."""
         status = os.fstat(fd)
         names = self._names_now() if self._folder.exists() else {}
         if stat.S_ISDIR(status.st_mode):

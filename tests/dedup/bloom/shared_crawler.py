@@ -17,7 +17,7 @@ SMALL = DsbfParameters(expected=0, false_positive=1e-9, leaf_bits=1 << 14, split
 
 
 def key(number: int) -> bytes:
-    """Of this site's first 5,000 keys no two have nearly the same bits, as some pairs of other sites' keys have."""
+    """Return a key of site102: no two of its first 5,000 keys have nearly the same bits, as some keys of other sites do."""
     return b"http://site102.example/%d" % number
 
 

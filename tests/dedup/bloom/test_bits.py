@@ -49,7 +49,7 @@ def test_memory_grows_and_keeps_its_bytes(path: Path, monkeypatch: pytest.Monkey
 
 
 def test_memory_grows_while_another_array_refers_to_it(path: Path) -> None:
-    """As the traceback of an error does that is kept: the bytes are copied then, since such a map cannot move."""
+    """A kept traceback holds such an array. The map cannot move then, so the bytes are copied."""
     storage = MemoryBits(path, 64, 3)
     storage.extend(8)
     storage.data[:] = 7
@@ -60,7 +60,7 @@ def test_memory_grows_while_another_array_refers_to_it(path: Path) -> None:
 
 
 def test_a_file_grows_and_keeps_its_bytes(path: Path) -> None:
-    """What is set in the map is in the file, after the header."""
+    """Bytes set in the map are in the file, after the header."""
     storage = mapped_bits(path, 8)
     storage.secure(0, 8)
     storage.data[:] = 7

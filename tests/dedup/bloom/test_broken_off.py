@@ -1,4 +1,4 @@
-"""What is left of a filter when a call ends where it should not: by Ctrl-C, or by a kill that a power loss follows."""
+"""A filter keeps what was synced when a call is interrupted by Ctrl-C, or by a kill and a power loss after it."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def broken_off(*_: object) -> None:
 
 
 def after(real: Callable[..., object]) -> Callable[..., object]:
-    """The same call, broken off when it is done."""
+    """Return a function that makes the real call and is interrupted right after it."""
 
     def call(*args: object) -> object:
         real(*args)

@@ -168,7 +168,7 @@ class Model:
         self.synced = set(self.marked)
 
     def kill(self, numbers: list[int], *_: object) -> None:
-        """What a killed process leaves knows all that was synced; marking goes on there."""
+        """A folder left by a killed process knows all keys that were synced, and keys can be marked in it."""
         copied = self.folder / "copy"
         shutil.copytree(self.folder / "d", copied)
         with Dsbf.open(copied, TINY, leaves=["memory", "mapped"][len(numbers) % 2]) as copy:
@@ -299,7 +299,7 @@ def test_elements_in_a_wrong_log_are_dropped_and_counted(tmp_path: Path) -> None
 
 
 def test_a_full_disk_before_anything_is_taken_takes_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """What waits is written before new keys are taken, so that memory does not grow while the disk is full."""
+    """The waiting elements are written before new keys are taken, so that memory does not grow while the disk is full."""
     monkeypatch.setattr("anabranch.dedup.bloom.log._FEWEST_WAITING", 1)
     monkeypatch.setattr("anabranch.dedup.bloom.log._WAITING_PER_LEAF", 1)
     dsbf = Dsbf.open(tmp_path / "d", DsbfParameters(expected=300, leaf_bits=1 << 16))
@@ -383,7 +383,7 @@ def test_a_check_finds_bits_counts_and_logs_that_disagree(tmp_path: Path) -> Non
 
 
 def test_elements_go_the_way_of_their_keys(tmp_path: Path) -> None:
-    """Who has the fingerprints already gets the same answers without hashing again."""
+    """A caller that has the fingerprints already gets the same answers without hashing again."""
     with Dsbf.open(tmp_path / "d", SMALL) as dsbf, Dsbf.open(tmp_path / "e", SMALL) as other:
         batch = keys(0, 60) + keys(0, 10)
         dsbf.mark(batch)

@@ -88,7 +88,7 @@ def test_a_server_that_cannot_say_what_is_synced_counts_as_synced(servers: Redis
 
 
 def test_with_an_append_only_file_a_sync_is_waited_for(tmp_path: Path) -> None:
-    """Where the server can (WAITAOF); elsewhere it counts as synced."""
+    """A server that has WAITAOF confirms the sync; any other counts as synced."""
     with redis_servers(tmp_path, 1, appendonly="yes") as (server,):
         servers = RedisServers([server.url])
         servers.call([found(0, "x")])
@@ -116,7 +116,7 @@ def test_a_server_answers_a_sync_within_the_time_out(
 def test_a_connection_that_was_interrupted_while_it_was_made_is_made_anew(
     running: list[RedisServer], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """What the server still says of the first opening is not taken for a reply."""
+    """A late answer to the first connection's start is not taken for the reply to the next call."""
     name, read = uuid.uuid4().hex, redis.Connection.read_response
     servers = RedisServers([running[0].url + "/1"])
 

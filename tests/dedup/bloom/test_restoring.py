@@ -227,7 +227,7 @@ def test_an_opening_without_a_change_leaves_all_files_as_they_are(tmp_path: Path
 def test_the_clean_mark_is_taken_away_before_the_first_change(
     tmp_path: Path, reads: list[int], leaves: str, change: str
 ) -> None:
-    """What a kill leaves right after it is rebuilt from the logs."""
+    """A folder left by a kill right after the change is rebuilt from its logs."""
     folder = closed(tmp_path / "d", leaves=leaves)
     with Dsbf.open(folder, SMALL, leaves) as dsbf:
         batch = keys(100, 110)
@@ -334,7 +334,7 @@ def test_an_image_that_is_not_trusted_is_taken_back_at_once(tmp_path: Path) -> N
 
 
 def test_after_a_rebuild_an_element_counts_in_the_deepest_node_that_knows_it(tmp_path: Path) -> None:
-    """Of a chain of splitting nodes the lower one counts what its leaves do not know, the upper one the others."""
+    """In a chain of splitting nodes each counts the elements of its log that no node below it knows."""
     tree, elements = Tree.rooted(1).split([1], 2).split([2], 2), fingerprints(keys(0, 60))
     both = elements[tree.leads_through(2, elements)]
     logs = LeafLogs(tmp_path, SMALL)

@@ -142,7 +142,7 @@ def test_a_leaf_is_full_above_its_threshold_unless_it_is_as_deep_as_it_may_be(mo
 
 
 def test_a_splitting_node_is_asked_with_the_empty_leaves_below_it() -> None:
-    """What it holds stays known, in batches and one by one; what is new goes to its children."""
+    """Its elements stay known, in batches and one by one; new elements go to its children."""
     splitting, elements = table([], []), fingerprints(KEYS)
     splitting.mark(elements[:30], ALL_FIRST[:30])
     split(splitting, 1, 2)
@@ -267,7 +267,7 @@ def test_a_table_takes_over_the_state_of_another() -> None:
 
 
 def test_a_splitting_node_is_settled_with_what_the_leaves_below_do_not_know() -> None:
-    """As after a crash: elements that were moved already count in their leaves."""
+    """After a crash, elements that were moved already count in their leaves and not in the splitting node."""
     tree, elements = Tree.rooted(1).split([1], 2), fingerprints(KEYS)
     settled = LeafTable(SMALL, tree, LeafBits(SMALL.leaf_bits, SMALL.hashes))
     ways = tree.descend(elements[:20])

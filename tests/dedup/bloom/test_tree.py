@@ -43,7 +43,7 @@ def test_a_split_moves_only_the_keys_of_its_leaf() -> None:
 
 
 def test_several_leaves_split_at_once_as_one_after_the_other() -> None:
-    """The same tree, with the same numbers."""
+    """Both ways give the same tree, with the same node numbers."""
     at_once, one_by_one = Tree.rooted(4).split([3, 1], 2), Tree.rooted(4).split([3], 2).split([1], 2)
     assert at_once.fan_out.tolist() == one_by_one.fan_out.tolist()
     assert at_once.first_child.tolist() == one_by_one.first_child.tolist()

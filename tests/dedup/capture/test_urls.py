@@ -235,7 +235,7 @@ def test_pipelined_requests_with_bodies_and_chunks_are_all_seen() -> None:
 
 @given(st.sets(st.integers(1, len(STREAM) - 1)))
 def test_any_split_gives_the_same_urls(cuts: set[int]) -> None:
-    """Where segments end says nothing about requests."""
+    """The ends of segments have no meaning for requests."""
     bounds = [0, *sorted(cuts), len(STREAM)]
     assert urls(*(STREAM[a:b] for a, b in pairwise(bounds))) == STREAM_URLS
 
@@ -271,7 +271,7 @@ def test_a_head_that_is_too_long_is_counted_and_its_host_still_used() -> None:
 
 @pytest.mark.parametrize("start", [b"HTTP/1.1 200 OK\r\n\r\n", b"CONNECT h:443 HTTP/1.1\r\nHost: h:443\r\n\r\n"])
 def test_a_server_and_a_tunnel_ask_for_nothing(start: bytes) -> None:
-    """What an answer or a tunnel carries is no request, even if it looks like one."""
+    """Bytes of an answer or of a tunnel are no request, even if they look like one."""
     requests = HttpRequests(CaptureStatistics())
     assert requests.feed(start) + requests.feed(GET) + requests.break_off() + requests.feed(GET) == []
     assert requests.is_over
@@ -562,7 +562,7 @@ def test_a_packet_without_link_header_is_decoded_by_its_ether_type() -> None:
 
 
 def read_all(fd: int) -> bytes:
-    """What comes until the end."""
+    """Return all bytes up to the end of the stream."""
     return b"".join(iter(lambda: os.read(fd, 1 << 16), b""))
 
 

@@ -192,7 +192,7 @@ def verify(ascending: np.ndarray, wanted: np.ndarray) -> None:
 
 @pytest.mark.parametrize("count", [32, 33, 1000, 300_000])
 def test_evenly_spread_values_are_found_at_their_first_place(count: int) -> None:
-    """What is there, what is not, and the ends of the range."""
+    """The search is right for values that are there, for values that are not, and for the ends of the range."""
     chance = np.random.default_rng(3)
     ascending = np.sort(chance.integers(0, LARGEST_HASH, count, dtype=np.uint64, endpoint=True))
     others = chance.integers(0, LARGEST_HASH, 2000, dtype=np.uint64, endpoint=True)

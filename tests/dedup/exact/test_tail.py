@@ -60,7 +60,7 @@ def test_there_is_no_file_before_the_first_flush(tmp_path: Path) -> None:
 
 
 def test_a_torn_element_is_cut_off(tmp_path: Path) -> None:
-    """What a crash wrote half is not an element, and the next one does not stand behind it."""
+    """A half-written element after a crash is dropped, and the next element follows the last complete one."""
     tail = TailLog(tmp_path / "log", 4)
     tail.take(elements([(1, 2), (3, 4)]))
     tail.flush()

@@ -1,4 +1,4 @@
-"""What counts is on disk, whatever happens; what does not count is cut."""
+"""Kept data is on disk, whatever happens; anything after it is cut off."""
 
 from __future__ import annotations
 
@@ -94,7 +94,7 @@ def test_a_failed_replacement_keeps_the_old_text(path: Path, small_files: int) -
 
 @pytest.mark.parametrize("missing", ["fdatasync", "nothing"])
 def test_files_are_synced_with_what_the_system_has(monkeypatch: pytest.MonkeyPatch, missing: str) -> None:
-    """Where fdatasync is missing, fsync serves."""
+    """A system without fdatasync gets fsync."""
     called: list[str] = []
     monkeypatch.setattr(os, "fsync", lambda _: called.append("fsync"))
     monkeypatch.setattr(os, "fdatasync", lambda _: called.append("fdatasync"), raising=False)
@@ -106,7 +106,7 @@ def test_files_are_synced_with_what_the_system_has(monkeypatch: pytest.MonkeyPat
 
 
 def test_macos_files_are_synced_down_to_the_medium(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Where F_FULLFSYNC exists, it is used: fsync does not empty the drive's cache there."""
+    """A system with F_FULLFSYNC uses it, because fsync does not empty the drive's cache there."""
     called: list[int] = []
     monkeypatch.setattr("anabranch.dedup.files.durable.fcntl.F_FULLFSYNC", 51, raising=False)
     monkeypatch.setattr("anabranch.dedup.files.durable.fcntl.fcntl", lambda _, command: called.append(command))
@@ -160,7 +160,7 @@ def test_an_append_is_synced_and_no_data_is_not(path: Path, monkeypatch: pytest.
 
 
 def test_what_was_not_kept_is_taken_back(path: Path) -> None:
-    """What was kept stays, and with nothing to take back nothing happens."""
+    """Kept bytes stay, and a second call does nothing."""
     file = AppendOnlyFile(path)
     file.append(b"a\n")
     file.keep()
@@ -234,7 +234,7 @@ def test_closing_twice_closes_once(path: Path) -> None:
 
 @pytest.mark.parametrize("then", ["gone", "new", "cut", "cut in a line"])
 def test_a_file_that_was_rotated_is_followed(path: Path, then: str) -> None:
-    """What counts stays whole where it was moved to, and the file of that name has only whole lines."""
+    """The kept lines stay complete in the moved file, and the file of the old name has only complete lines."""
     file = AppendOnlyFile(path)
     file.append(b"one\ntwo\n")
     file.keep()

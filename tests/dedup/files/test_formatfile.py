@@ -54,7 +54,7 @@ def test_a_folder_of_another_format_is_refused(tmp_path: Path, changes: dict[str
 
 @pytest.mark.parametrize("text", [b"", b"{", b"[1]", b"[" * 100_000, b"\xff\xfe"])
 def test_a_damaged_format_file_is_refused(tmp_path: Path, text: bytes) -> None:
-    """What is not a JSON object is damage."""
+    """Any content but a JSON object counts as damage."""
     (tmp_path / NAME).write_bytes(text)
     with pytest.raises(FormatMismatch, match="damaged"):
         adopt(tmp_path, WANTED)

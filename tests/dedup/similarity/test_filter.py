@@ -59,7 +59,7 @@ def test_a_url_is_split_at_the_slashes_of_its_path(url: bytes, parts: Parts) -> 
     [(b"s/a?q=/x", (b"s", b"a")), (b"s?q", (b"s", b"")), (b"s/a#x", (b"s", b"a")), (b"s/a", (b"s", b"a"))],
 )
 def test_the_query_may_be_dropped(url: bytes, parts: Parts) -> None:
-    """What follows the path is cut off, the path stays."""
+    """Everything after the path is cut off, a query or a fragment."""
     assert parts_of(url, drop_query=True) == parts
 
 

@@ -252,7 +252,7 @@ def test_a_wrong_count_is_found(tmp_path: Path) -> None:
 def test_after_a_crash_a_check_syncs_all_files_and_corrects_the_count(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, index: FileIndex
 ) -> None:
-    """What the dead writer left may not be on the disk, so it is, before its bits count as exact."""
+    """A dead writer's bits may not be on the disk yet, so a check syncs them before their count is exact."""
     bits, synced = made(tmp_path / "b", index), list[str]()
     bits.set(array(0x0300, 0x0400))
     shutil.copytree(tmp_path / "b", tmp_path / "copy")

@@ -76,7 +76,7 @@ def test_the_store_is_the_set_of_its_signatures(
 
 
 def test_two_processes_maps_see_one_set(tmp_path: Path) -> None:
-    """What one map marks, another map of the same files sees at once."""
+    """A key marked through one map is known at once through another map of the same files."""
     with Smm.open(tmp_path / "s") as one, Smm.open(tmp_path / "s") as other:
         one.mark([b"a"])
         assert other.unseen([b"a", b"b"]).tolist() == [False, True]
@@ -118,7 +118,7 @@ def test_three_levels_store_bits_below_folders(tmp_path: Path) -> None:
 
 
 def test_addresses_stand_for_their_keys(tmp_path: Path) -> None:
-    """Who asks and marks by addresses hashes each key once, with the same answers."""
+    """Asking and marking by addresses hashes each key once and gives the same answers."""
     with Smm.open(tmp_path / "s", levels=SMALL) as store:
         addresses = store.addresses(keys(0, 10))
         assert store.are_clear(addresses).all()
