@@ -44,7 +44,7 @@ class DnsServer(asyncio.DatagramProtocol):
 
     @property
     def address(self) -> str:
-        """What `[dns] servers` needs: "127.0.0.1:PORT"."""
+        """The server's address as `[dns] servers` takes it: "127.0.0.1:PORT"."""
         assert self._transport is not None, "enter the server first"
         host, port = self._transport.get_extra_info("sockname")
         return f"{host}:{port}"

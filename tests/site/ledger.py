@@ -37,7 +37,7 @@ class Visit:
 
     @property
     def url(self) -> str:
-        """What was asked for."""
+        """The URL that was requested."""
         return f"http://{self.host}{self.path}"
 
 
@@ -121,7 +121,7 @@ class Ledger:
         return inf if rest_s is None else rest_s
 
     def _accounts(self, host: str | None) -> dict[str, HostAccount]:
-        """What the host (None: each) has borne, by the rule of one at once."""
+        """Account for the requests of the host (None: each), by the rule of one request at once."""
         accounts: dict[str, HostAccount] = {}
         starts = [(start.start_s, 1, start.start_s, start.host) for start in self._starts(host)]
         ended = [visit for visit in self._visits if host in (None, visit.host)]

@@ -1,6 +1,6 @@
-"""What a complete crawl must fetch, found without any code of the crawler.
+"""Finds the URLs that a complete crawl must fetch, without any code of the crawler.
 
-The page table itself says it: each link states where it leads, so no HTML is read and no URL is parsed. For a tree of real
+The page table has the answer: each link states where it leads, so no HTML is read and no URL is parsed. For a tree of real
 files see `tree_oracle`.
 """
 
@@ -91,7 +91,7 @@ class _Walk:
         return self._table[host].pages.get(target, missing) if host in self._table else missing
 
     def _targets(self, url: str) -> list[str]:
-        """Where the page's links lead, in document order."""
+        """Return the URLs that the page's links lead to, in document order."""
         host = split_url(url)[0]
         if host not in self._table or self.is_forbidden(url):
             return []

@@ -1,4 +1,4 @@
-"""What a page of the small web is: a record that the server serves and the oracle reads.
+"""The record of a page of the small web, which the server serves and the oracle reads.
 
 A page names its links twice: as the HTML spells them (`Link.raw`) and where a crawler must arrive
 (`Link.to`), so that the expected set of URLs needs no URL parser and no HTML reader.
@@ -59,7 +59,7 @@ ELEMENTS: Mapping[str, str] = MappingProxyType(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Page:
-    """What one path of one host answers."""
+    """The answer of one path of one host."""
 
     #: The links, in document order.
     links: tuple[Link, ...] = ()
@@ -87,7 +87,7 @@ class Page:
     first: tuple["Page", ...] = ()
 
     def at(self, earlier: int) -> "Page":
-        """What this request gets when the path was asked `earlier` times before."""
+        """Return the page that a request gets after `earlier` requests for the path."""
         return self.first[earlier] if earlier < len(self.first) else self
 
     @property
@@ -144,7 +144,7 @@ def failure(status: int, *headers: tuple[str, str]) -> Page:
 
 
 def versioned(page: Page) -> Page:
-    """The same page with an ETag, if it is answered with 200, always: whoever knows that is answered 304."""
+    """Add an ETag to a page that always answers 200: a request that names it gets 304. Other pages stay as they are."""
     if page.status != 200 or page.fault is not None or page.first:
         return page
     version = hashlib.sha1(repr(page).encode()).hexdigest()

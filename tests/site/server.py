@@ -149,7 +149,7 @@ class SmallWeb(LoopbackServer):
 
     @property
     def hosts(self) -> dict[str, str]:
-        """What `[dns.hosts]` needs: host name -> "127.0.0.1:PORT"."""
+        """Map host names to "127.0.0.1:PORT" for `[dns.hosts]`."""
         return dict.fromkeys(self._table, f"127.0.0.1:{self.port}")
 
     def _host(self, authority: str) -> str:

@@ -26,7 +26,7 @@ def test_requests_are_counted_per_url_while_still_in_service() -> None:
 
 
 def test_counts_are_a_copy() -> None:
-    """What a test does with the counts does not change the ledger."""
+    """A change to the returned counts does not change the ledger."""
     ledger = noted(("a.test", "/", 1.0, 2.0, 200))
     ledger.counts().clear()
     assert ledger.count("http://a.test/") == 1

@@ -12,7 +12,7 @@ LINKS = [(f"http://{host}{target}", page, link) for host, target, page in PAGES 
 
 
 def url_standard(base: str, raw: str) -> str | None:
-    """What the URL standard makes of a link, without fragment and userinfo; None = no http URL."""
+    """Resolve a link by the URL standard, without fragment and userinfo; None = no http URL."""
     try:
         parsed = ada_url.parse_url(ada_url.join_url(base, raw))
     except ValueError:
@@ -142,7 +142,7 @@ def test_links_behind_the_limit_are_not_expected(limit_bytes: int, late: set[str
 
 
 def test_robots_txt_divides_the_urls_in_scope() -> None:
-    """What is forbidden is named, and not expected."""
+    """Forbidden URLs are listed as forbidden, and are not expected."""
     assert forbidden(["http://robots.test/"]) == {"http://robots.test/private/1", "http://robots.test/my.secret"}
     assert "http://robots.test/private/open" in expected(["http://robots.test/"])
     assert "http://robots.test/private/1" not in expected(["http://robots.test/"])

@@ -1,7 +1,7 @@
-"""What a complete crawl of a tree of real documents must fetch, with stylesheets and images; no code of the crawler is used.
+"""Finds the URLs that a complete crawl of a tree of real documents must fetch, stylesheets and images included.
 
-HTML is read by lxml, URLs are joined by urllib, CSS and srcset are read by what stands here. The conventions are those of the
-project: embeds of all kinds, `srcset`, `data-src`, meta refresh, styles inline and linked; no forms, no scripts.
+It uses no code of the crawler: lxml reads HTML, urllib joins URLs, and this module reads CSS and srcset. The conventions are
+those of the project: embeds of all kinds, `srcset`, `data-src`, meta refresh, styles inline and linked; no forms, no scripts.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What a hostile host is made of: a request as raw bytes, a socket to misuse, and the record that says what it does."""
+"""The parts of a hostile host: the request with its raw bytes, a socket to misuse, and the record that describes the host."""
 
 from __future__ import annotations
 
@@ -87,7 +87,7 @@ class Hostile(NamedTuple):
 
 
 def page(body: str | bytes, kind: str = HTML, *fields: str, status: int = 200) -> Answer:
-    """The same honest answer to everything."""
+    """Make an answer that sends one honest page for every request."""
     data = body.encode() if isinstance(body, str) else body
 
     async def answer(ask: Ask) -> None:

@@ -46,7 +46,7 @@ def gzip_bomb(mebibytes: int = 1024) -> bytes:
 
 
 def deflate_bomb(mebibytes: int = 1024) -> bytes:
-    """The same without a frame, as some servers send `deflate`."""
+    """Return the bytes of `gzip_bomb` without the gzip frame, as some servers send `deflate`."""
     return _raw_bomb(mebibytes)
 
 

@@ -1,4 +1,4 @@
-"""What goes wrong with an honest HTTP: endless sites, bombs for parsers, links that lead nowhere good, robots.txt, sitemaps."""
+"""Hostile content over correct HTTP: endless sites, bombs for parsers, bad redirects and links, robots.txt, sitemaps."""
 
 from __future__ import annotations
 
@@ -105,7 +105,7 @@ async def split_location(ask: Ask) -> None:
 
 
 async def encoded_location(ask: Ask) -> None:
-    """The same with the line break percent-encoded: one URL, and no other field."""
+    """Send a Location whose CR LF is percent-encoded: it is one URL, and no other field."""
     await (moved("/early%0d%0aSet-Cookie:%20a=b") if ask.target == "/" else page(KEPT))(ask)
 
 

@@ -43,7 +43,7 @@ def host_of(name: str) -> str:
 
 
 def first_url(name: str) -> str:
-    """Where a crawl of that host begins."""
+    """Return the URL at which a crawl of that host begins."""
     return f"http://{host_of(name)}{HOSTILE[name].target}"
 
 
@@ -64,7 +64,7 @@ async def innocent(ask: Ask) -> None:
 
 
 async def one_of_many(ask: Ask) -> None:
-    """The same page on each of the many hosts, with links to its neighbours, on a connection that is kept as long as it may."""
+    """Answer every URL with a page of links to the next three hosts and to /1. Keeps the connection open."""
     ask.is_kept = True
     number = int(ask.host.removesuffix(MANY).removeprefix("h"))
     await ask.page(links(*(f"http://h{number + step}{MANY}/" for step in (1, 2, 3)), "/1").encode())
@@ -81,7 +81,7 @@ INNOCENT_HOST = Hostile("an honest host", innocent, (OK,))
 
 
 def found(host: str) -> Hostile | None:
-    """Who answers for a host name; None if nobody does."""
+    """Return the host that answers for this name; None if there is no such host."""
     if host == INNOCENT:
         return INNOCENT_HOST
     if host.endswith(MANY):

@@ -73,7 +73,7 @@ class HostileWeb:
         await self._server.wait_closed()
 
     def hosts(self, group: str | None = None, many: int = 0) -> dict[str, str]:
-        """What `[dns.hosts]` needs: the group's hosts (None: all) and the innocent one -> "IP:PORT"."""
+        """Map hosts to "IP:PORT" for `[dns.hosts]`: the group's (None: all), the innocent one, and `many` of the many."""
         names = [host_of(name) for key, hosts in GROUPS.items() if group in (None, key) for name in hosts]
         return dict.fromkeys([*names, INNOCENT, *many_hosts(many)], f"{self.address}:{self.port}")
 

@@ -1,4 +1,4 @@
-"""What goes wrong below the page: sockets, status lines, header fields, framing, and bodies without end."""
+"""Hosts that are hostile below the page: sockets, status lines, header fields, framing, and bodies without end."""
 
 from __future__ import annotations
 
