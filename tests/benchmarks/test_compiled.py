@@ -22,7 +22,7 @@ def test_without_a_compiler_one_line_says_so(
 
 
 def test_a_wheel_without_compiled_modules_is_refused(tmp_path: Path) -> None:
-    """What would be measured else is the plain Python."""
+    """The benchmark would measure plain Python otherwise."""
     wheel = tmp_path / "anabranch-0-py3-none-any.whl"
     with ZipFile(wheel, "w") as archive:
         archive.writestr("frontier/frontier.py", "")

@@ -69,7 +69,7 @@ def test_a_group_that_fails_costs_no_other_rows(tmp_path: Path, capsys: pytest.C
 
 
 def test_rows_are_scaled_by_the_fastest_calibration_of_the_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """What slowed the loop down slowed the rows down too, but never makes them look better than the machine is."""
+    """A disturbance slows the calibration loop and the rows alike; scaled by the fastest loop, rows never look too good."""
     speeds = iter([80.0, 100.0, 60.0])
     monkeypatch.setattr(bench, "rounds_per_s", lambda: next(speeds))
     rows = bench.judged_rows([GROUPS[0], GROUPS[0]], False, tmp_path)

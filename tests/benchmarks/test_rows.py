@@ -37,7 +37,7 @@ def test_only_rates_are_scaled(unit: str) -> None:
     ("measured", "verdict", "ratio"), [(5.0, "met", 2.0), (10.0, "met", 1.0), (20.0, "falls short", 0.5)]
 )
 def test_a_bound_is_met_from_below(measured: float, verdict: str, ratio: float) -> None:
-    """Where the target is the most that is allowed, less is better, and the ratio still says how many times better."""
+    """A bound is the largest value allowed: less is better, and the ratio still says how many times better."""
     found = judged(measured, "ms", 10.0, is_bound=True)
     assert (found.verdict, found.ratio) == (verdict, ratio)
 

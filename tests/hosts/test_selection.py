@@ -29,7 +29,7 @@ def test_theirs(): assert 0
 
 @pytest.fixture(scope="module")
 def report(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, Any]]:
-    """What a run of the suite above has written down."""
+    """The report that a run of the suite above wrote."""
     with pytest.MonkeyPatch.context() as patched:
         yield reported(tmp_path_factory.mktemp("suite"), patched)
 
@@ -60,7 +60,7 @@ def test_a_listed_test_that_fails_is_counted_with_its_reason(report: dict[str, A
 
 
 def test_a_listed_test_that_passes_is_a_failure(report: dict[str, Any]) -> None:
-    """As is one that fails and is not listed."""
+    """A test that fails and is not listed is a failure, too."""
     assert set(report["failed"]) == {"test_x.py::test_fails", "test_x.py::test_could[1]"}
     assert "XPASS" in report["failed"]["test_x.py::test_could[1]"]
 

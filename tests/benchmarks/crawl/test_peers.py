@@ -44,6 +44,6 @@ def test_an_environment_is_made_once(tmp_path: Path, monkeypatch: pytest.MonkeyP
 
 
 def test_without_a_named_folder_they_are_in_the_users_cache(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """Where XDG says that it is."""
+    """XDG_CACHE_HOME names that cache."""
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     assert cache_folder() == tmp_path / "anabranch" / "bench-peers"

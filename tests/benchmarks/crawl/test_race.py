@@ -92,7 +92,7 @@ def test_who_could_not_crawl_is_named_with_the_reason() -> None:
 @pytest.mark.slow
 @pytest.mark.timeout(900)  # whole crawls, on a machine that others may use
 def test_the_product_and_the_bare_loop_crawl_the_whole_site_by_names(tmp_path: Path) -> None:
-    """As the bench runs them, a round each; the folders of their crawls are gone afterwards."""
+    """They run one round each, as in the bench; the folders of their crawls are gone afterwards."""
     held = raced(Site(pages=90, hosts=7, is_named=True), (BARE, DURABLE), setting(tmp_path, 90))
     assert held.faults == {}
     assert all(each[0].pages_per_s > 0 and each[0].cpu_us > 0 for each in held.results.values())
@@ -136,7 +136,7 @@ def test_the_same_loop_is_asked_of_everyone(tmp_path: Path) -> None:
 
 
 def test_plain_sockets_ask_for_every_page_once(tmp_path: Path) -> None:
-    """As many as there are, whether they fill the last share or not. (nginx tells milliseconds, in which two pages are one.)"""
+    """All pages are fetched, whether they fill the last share or not. (nginx logs milliseconds: two pages may share one.)"""
     for pages in (2, 200):
         assert raced(Site(pages=pages), (RAW,), setting(tmp_path, pages), serve=process.serving).faults == {}
 
@@ -199,7 +199,7 @@ def test_a_long_crawl_is_judged_by_how_much_dearer_a_page_is() -> None:
 @pytest.mark.slow
 @pytest.mark.timeout(900)  # whole crawls, on a machine that others may use
 def test_a_job_that_knows_urls_fetches_the_new_ones_alone(tmp_path: Path) -> None:
-    """What was loaded is not asked for, and all pages are, though a chain of pages is longer than a crawl goes by itself."""
+    """Loaded URLs are not requested, and all pages are, though a chain of pages is longer than a crawl's default depth."""
     with ExitStack() as running:
         job = knowing._loaded(50, setting(tmp_path, 64 * 22), running)
         assert all(knowing.goes_on(job).pages_per_s > 0 for _ in range(2))

@@ -105,7 +105,7 @@ def test_a_sample_without_probes_is_not_run() -> None:
 
 
 def test_urls_for_the_race_have_different_addresses(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Of two URLs with one CRC-32 the second is left out: it would be known to the store, and the race seem lost."""
+    """The second of two URLs with one CRC-32 is left out: the store would know it, and the race would seem lost."""
     monkeypatch.setattr(processes, "urls", lambda _: [b"plumless", b"a", b"buckeroo", b"b", b"c"])
     assert zlib.crc32(b"plumless") == zlib.crc32(b"buckeroo")
     assert processes.distinct_urls(3) == [b"plumless", b"a", b"b"]
@@ -120,7 +120,7 @@ def test_holes_take_no_disk(tmp_path: Path) -> None:
 
 
 def test_a_child_is_killed_with_its_filter_open(tmp_path: Path) -> None:
-    """What it has opened can be opened again at once, and what it answers comes back."""
+    """Its filter can be opened again at once, and its answers come back."""
     found = in_child(open_and_close, tmp_path / "u", 1000)
     assert found["lost"] == 10  # a new filter: of each 100 keys one is asked for, and none is known
     assert found["opened_s"] > 0

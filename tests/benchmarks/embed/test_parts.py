@@ -38,6 +38,6 @@ def test_both_schedulers_crawl_the_site_and_the_ratio_is_of_their_speeds(tmp_pat
 
 
 def test_a_crawl_that_fails_is_no_figure() -> None:
-    """What the spider said stands in the error."""
+    """The error contains the spider's own message."""
     with served(Site(pages=3)) as seed, pytest.raises(RuntimeError, match="no_such_scheduler"):
         pages_per_s(seed, {"SCHEDULER": "no_such_scheduler.Scheduler"})

@@ -23,7 +23,7 @@ POLITE = FrontierOrder(policy="host", politeness=POLITENESS)
 
 
 def contents(folder: Path) -> tuple[list[Head], list[QueueFacts], list[LaneRow], list[GateKey]]:
-    """What a store that was closed holds: rows, queues, lanes by turn (with no turn), names of gates."""
+    """Open the store of a closed Frontier and return its rows, queues, lanes by turn (with turn 0), and names of gates."""
     with Host(folder, POLITE, 1, START_S + 1) as host:
         store = host.frontier._store
         queues = store.queues(None, None, 1000)
@@ -54,7 +54,7 @@ def test_every_host_gets_its_share() -> None:
 
 
 def test_pages_have_one_new_link() -> None:
-    """Of 60 links the others are known, and no two pages bring the same new one."""
+    """The other 59 links are known, and no two pages have the same new one."""
     web = Web(100)
     known = {web.url(number) for number in range(1000)}
     pages = list(web.pages(range(1000, 1020), 1000))
@@ -100,7 +100,7 @@ def test_the_rate_of_both_halves_is_that_of_their_times() -> None:
 
 
 def test_a_filled_store_is_what_schedule_makes(tmp_path: Path) -> None:
-    """The same URLs in the same order give the same rows, lanes, queues and gates, and the counts hold."""
+    """Its rows, lanes, queues and gates equal those of a store that scheduled the same URLs in the same order."""
     urls = fill(tmp_path / "filled", POLITE, 40, print)
     filled = contents(tmp_path / "filled")
     assert len(filled[0]) == urls == 40 * PER_QUEUE
@@ -125,7 +125,7 @@ def test_a_filled_store_is_fetched_to_its_end(tmp_path: Path) -> None:
 
 @pytest.mark.slow
 def test_a_killed_child_leaves_a_state_that_opens(tmp_path: Path) -> None:
-    """What is measured after the kill is what the killed process was at work on."""
+    """The measurement after the kill opens the state that the killed process was working on."""
     queues = 200
     urls, _ = prepare(tmp_path / "state", queues, print)
     assert urls == queues * PER_QUEUE + queues * 3 // 10

@@ -42,7 +42,7 @@ OUTER = [(f"{ASYNCIO}base_events.py", "run_forever"), (f"{ASYNCIO}runners.py", "
     ],
 )
 def test_the_innermost_function_that_has_a_stage_decides(stack: list[tuple[str, str]], stage: str) -> None:
-    """What libraries do is their caller's; a loop that called nobody is the loop."""
+    """A library's work counts as its caller's; time in the event loop itself counts as the loop."""
     assert stage_of(stack) == stage
 
 

@@ -89,7 +89,7 @@ needs_nginx = pytest.mark.skipif(not nginx.program(), reason="nginx is not insta
 @needs_nginx
 @pytest.mark.parametrize("site", [Site(pages=130, hosts=3), Site(pages=130, hosts=3, is_named=True)])
 def test_nginx_serves_what_the_small_server_serves(site: Site) -> None:
-    """The same pages on all hosts, and 404 for what is not there; and it says what it was asked for since the last time."""
+    """It serves the pages on all hosts, and 404 for other paths; it counts the requests since the last count."""
     with nginx.serving(site) as server:
         places = [f"http://{address}:{server.port}" for address in addresses(site)]
         assert urlsplit(server.seed).port == server.port

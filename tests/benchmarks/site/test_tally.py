@@ -1,4 +1,4 @@
-"""What a server counts, and when a crawl was a whole one."""
+"""A server counts requests by page; a crawl is complete if it fetched each page once."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ def counted(*paths: bytes) -> Tally:
 
 
 def test_a_page_more_than_once_is_told_from_other_pages() -> None:
-    """What is no page counts by itself."""
+    """Other paths are counted apart from pages."""
     tally = counted(b"/pages/0.html", b"/pages/1.html", b"/pages/0.html", b"/robots.txt")
     assert (tally.requests, tally.pages, tally.repeated, tally.others) == (4, 2, 1, 1)
     assert (tally.first_s, tally.last_s, tally.took_s) == (100.0, 103.0, 3.0)
