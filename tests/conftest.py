@@ -131,7 +131,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 
 def _rank(config: pytest.Config, file: Path, slow: Container[Path]) -> tuple[int, bool]:
-    """What starts earlier is less: the slow tests of LONGEST, then what waits for processes."""
+    """Return a file's rank; the lower one starts earlier: slow tests of LONGEST, then tests that wait for processes."""
     name = file.relative_to(config.rootpath / "tests").as_posix()
     return (
         LONGEST.index(name) if file in slow and name in LONGEST else len(LONGEST),
@@ -230,7 +230,7 @@ async def _tasks_watched() -> AsyncIterator[None]:
 
 @pytest_asyncio.fixture(loop_scope="session")
 async def _tasks_of_the_session_watched() -> AsyncIterator[None]:
-    """The same for a test in the event loop of the session."""
+    """Do what `_tasks_watched` does, for a test in the event loop of the session."""
     async for _ in _watch_over_tasks():
         yield
 

@@ -1,4 +1,4 @@
-"""What each test costs: CPU and clock, with its set-up and teardown, its threads and its child processes.
+"""Measures the cost of each test: CPU and clock, with its set-up and teardown, its threads and its child processes.
 
 A plug-in of pytest. A run ends with the tests that took more than LISTED_S of CPU time, and fails if an unmarked one took
 more than MOST_S. CPU seconds are those of a reference machine: measured ones, divided by what a fixed loop takes in the same
@@ -54,7 +54,7 @@ _shared_s: list[float] = []
 
 @dataclass(frozen=True, slots=True)
 class Cost:
-    """What one test took."""
+    """The cost of one test."""
 
     test: str
     cpu_s: float
@@ -251,7 +251,7 @@ class Run:
         )
 
     def lines(self) -> Iterator[str]:
-        """What a run says of them at its end."""
+        """Yield the lines that a run prints of them at its end."""
         for test, seconds in self.listed:
             verdict = f"  FAILS: more than {MOST_S:g} s, and not marked slow" if test in self.failed else ""
             yield f"{seconds:6.1f} s CPU  {test[:150]}{verdict}"

@@ -306,7 +306,7 @@ def test_a_forbidden_arrow_is_found(path: str, text: str) -> None:
 
 
 def test_the_arrows_themselves_are_allowed() -> None:
-    """What the design draws is no breach."""
+    """An import along an arrow of the design is no breach."""
     door = source(
         "frontier/composition.py",
         "from anabranch.dedup.uniq import UniqFilter\nfrom anabranch.frontier.frontier import Frontier",
@@ -469,7 +469,7 @@ def test_help_waits_for_no_heavy_library() -> None:
 
 
 def test_the_frontier_knows_its_hosts_in_their_adapters_only() -> None:
-    """Who embeds it elsewhere, looks into a host's job or lists the adapters needs none of them installed."""
+    """A program that embeds it elsewhere, inspects a host's job or lists the adapters needs no host installed."""
     others = "import anabranch.frontier.hosts.embedding.job, anabranch.frontier.hosts, anabranch.crawler.job.inspection"
     assert modules_imported_by("-c", others) & HOSTS == set()
     assert "scrapy" in modules_imported_by("-c", "import anabranch.frontier.hosts.scrapy")

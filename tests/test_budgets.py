@@ -1,4 +1,4 @@
-"""What `scripts/budgets.py` measures, shown on sources small enough to count by hand."""
+"""The measures of `scripts/budgets.py`, shown on sources small enough to count by hand."""
 
 from __future__ import annotations
 

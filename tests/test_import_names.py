@@ -1,4 +1,4 @@
-"""What an installation may be imported as: `anabranch`, and nothing beside it."""
+"""An installation can be imported as `anabranch` and by no other name."""
 
 from __future__ import annotations
 

@@ -71,7 +71,7 @@ def test_the_page_tells_the_order_of_holdings() -> None:
 
 
 def test_a_page_is_renewed_in_place(tmp_path: Path) -> None:
-    """What stands between the markers is replaced, the rest stays, and doing it twice changes nothing."""
+    """The text between the markers is replaced and the rest stays; a second renewal changes nothing."""
     page = tmp_path / "lifecycle.md"
     page.write_text("before\n" + EMPTY_PAGE + "after\n")
     assert main([], page) == 0

@@ -50,7 +50,7 @@ def modules(requirements: list[str]) -> set[str]:
 
 
 def test_the_crawler_names_the_libraries_of_its_extra() -> None:
-    """What it looks for is what the extra brings."""
+    """The modules that it looks for are those of the extra `crawl`."""
     assert set(crawler._LIBRARIES) == modules(PROJECT["optional-dependencies"]["crawl"])
 
 
