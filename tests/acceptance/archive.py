@@ -14,7 +14,7 @@ ANSWERS = {"response", "revisit"}
 
 
 class Archived(NamedTuple):
-    """What is in a job's WARC files, which are whole."""
+    """The answers in a job's WARC files, which are complete."""
 
     files: list[Path]
     answers: list[Read]  #: responses and revisits, in the order of the files

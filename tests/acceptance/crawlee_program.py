@@ -31,7 +31,7 @@ def say(**facts: object) -> None:
 
 
 async def manager_of(task: dict[str, Any]) -> tuple[Any, Any]:
-    """What the crawler fetches from, and what is closed at the end."""
+    """Return the crawler's source of requests, and the object that is closed at the end."""
     settings = task["settings"]
     if "storage" in task:
         storage = FrontierStorageClient(**settings)

@@ -147,7 +147,7 @@ def run(
 def run_bytes(
     arguments: Sequence[str], *, cwd: str | Path, env: Mapping[str, str], stdin: bytes, timeout: float
 ) -> tuple[int, bytes, bytes]:
-    """The same for a command of Anabranch that writes bytes: exit code, output, errors."""
+    """Run a command of Anabranch that writes bytes to its end: exit code, output, errors. Raises: as `run`."""
     return asyncio.run(_run_to_its_end(arguments, cwd, env, stdin, timeout, ROOMS))
 
 

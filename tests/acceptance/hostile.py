@@ -17,7 +17,7 @@ LAUNCHER = REPOSITORY / "tests" / "site" / "hostile" / "launcher.py"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Line:
-    """What one line of `crawl.log` says."""
+    """The fields of one line of `crawl.log`."""
 
     status: int
     size: str

@@ -53,7 +53,7 @@ class Everything(scrapy.Spider):
 
 
 class Asynchronous(Everything):
-    """The same by callbacks that wait."""
+    """Does what `Everything` does, in async callbacks."""
 
     name = "asynchronous"
 

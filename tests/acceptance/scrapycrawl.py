@@ -24,7 +24,7 @@ LIBRARIES = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Crawl:
-    """What a crawl that has ended has said."""
+    """The exit code and the output of a crawl that has ended."""
 
     code: int
     lines: list[list[str]]
@@ -73,7 +73,7 @@ async def start(
 
 
 async def ended(process: Process) -> Crawl:
-    """What it has said, at its end."""
+    """Wait for the end of a crawl and return its output; kill it after PATIENCE_S. Raises: AssertionError if it hangs."""
     try:
         out, err = await asyncio.wait_for(process.communicate(), PATIENCE_S)
     except TimeoutError:

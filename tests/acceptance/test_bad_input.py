@@ -312,7 +312,7 @@ def test_a_read_only_disk_ends_with_3_and_the_job_resumes(tmp_path):
 @pytest.mark.slow
 @pytest.mark.parametrize(("processes", "size"), [(1, "6m"), (2, "24m")])
 def test_on_a_full_disk_a_job_can_be_looked_at_and_is_not_changed(tmp_path, processes, size):
-    """What only reads, works; what changes the job, and a crawl, end with 3; later nothing is missing."""
+    """Commands that only read work; a crawl and commands that change the job end with 3; later nothing is missing."""
     looks = ("status", "report", "frontier ls", "frontier dump", "why")
     changes = ("frontier block", "add")
     more = {"why": "$seed", "add": "$seed?x", "frontier block": "a.test"}

@@ -58,7 +58,7 @@ async def test_two_policies_are_compared_on_a_tiny_web(tmp_path: Path) -> None:
 
 @pytest.mark.slow
 async def test_a_comparison_is_drawn(tmp_path: Path) -> None:
-    """Of one policy, too. (Pictures of filters and of simulations are in the fast tests.)"""
+    """One policy suffices for a picture. (Pictures of filters and of simulations are in the fast tests.)"""
     ended = await anabranch("compare", *WEB, "--policies", "host", "--plot", "a.svg", cwd=tmp_path)
     assert ended.code == 0, ended.err
     assert (tmp_path / "a.svg").read_text().startswith("<?xml")
@@ -139,7 +139,7 @@ async def test_a_poor_policy_is_compared_and_warned_of_in_one_line(tmp_path: Pat
 
 
 async def test_the_web_of_a_crawl_log_is_crawled_again(tmp_path: Path) -> None:
-    """What one run of the crawler logged is the next comparison's web."""
+    """The log of one run of the crawler is the web of the next comparison."""
     line = (
         "2026-11-22T07:00:00.{0:03}Z 200 900 http://{1}/{2} {3} {4} text/html #001 20261122070000{0:03}+{5} - {6} -\n"
     )
@@ -192,7 +192,7 @@ async def test_filters_are_compared_by_the_links_of_a_tiny_web(tmp_path: Path) -
 
 
 async def test_filters_are_asked_for_urls_on_standard_input(tmp_path: Path) -> None:
-    """As any list of URLs."""
+    """Standard input is read like any list of URLs."""
     urls = b"http://a.test/1\nhttp://a.test/2\nhttp://a.test/1\n"
     ended = await anabranch("compare", "--filters", "exact", "--urls", "-", "--json", "-", cwd=tmp_path, stdin=urls)
     assert ended.code == 0, ended.err

@@ -44,7 +44,7 @@ async def seen(web, count):
 
 
 def new_job(tmp_path, web, name="news", seeds=SEED, **sections):
-    """What is posted to make a job."""
+    """Return the body of the request that makes a job."""
     return {"name": name, "seeds": seeds, "order": write_order(tmp_path, web.hosts, **sections).read_text()}
 
 
@@ -370,7 +370,7 @@ async def test_an_order_names_neither_code_nor_files_of_the_machine(tmp_path):
 
 
 async def test_a_job_without_a_contact_is_created_with_a_warning(tmp_path):
-    """As the command warns; a job with one has no warnings."""
+    """The warning is that of the command; a job with a contact has no warnings."""
     async with running_console(tmp_path) as console:
         for name, contact, count in (("a", "", 1), ("b", "https://example.org/bot", 0)):
             order = {"agent": {"contact": contact}}

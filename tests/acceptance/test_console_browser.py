@@ -34,7 +34,7 @@ async def slow_web():
 
 @on_one_loop
 async def endless_web():
-    """The same, so slow that a crawl goes on until it is stopped, or the web becomes quick."""
+    """The small web, so slow that a crawl goes on until it is stopped or the web becomes quick."""
     async with SmallWeb(delay_s=1.0) as web:
         yield web
 
@@ -91,7 +91,7 @@ async def test_a_second_click_does_not_create_a_job_twice(tmp_path, console, win
 
 
 async def test_two_windows_steer_one_crawl(tmp_path, console, browser, window, endless_web):
-    """What is done in one is seen in the other; a paused crawl says so, and a stopped one starts again."""
+    """Each window shows actions of the other; a paused crawl says so, and a stopped one starts again."""
     await make(console, window, "both", SEED, order_of(tmp_path, endless_web))
     other = await logged_in(browser, console)
     await other.goto(window.url)
@@ -354,7 +354,7 @@ def state(window):
 
 
 async def settled(window):
-    """What the page asks for when it is opened has come: its text does not change between two looks."""
+    """Wait until the page has all that it requests at its opening: its text is the same at two looks."""
     before, now = None, ""
     while now != before:
         await window.wait_for_timeout(2500)

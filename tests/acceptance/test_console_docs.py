@@ -36,7 +36,7 @@ async def test_each_request_is_answered(tmp_path, small_web):
 
 
 def output(command, variables):
-    """What a line of a shell prints."""
+    """Run a line in a shell and return its output."""
     run = subprocess.run(["bash", "-c", command], env=variables, capture_output=True, check=True, timeout=PATIENCE_S)
     return run.stdout
 

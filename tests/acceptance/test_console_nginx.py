@@ -27,7 +27,7 @@ PASSWORD = "correct horse battery"
 
 
 def made_certificate(folder):
-    """Of localhost, with its key."""
+    """Make a certificate of localhost and its key."""
     command = ["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes"]
     files = ["-keyout", folder / "key.pem", "-out", folder / "cert.pem", "-days", "2", "-subj", "/CN=localhost"]
     subprocess.run([*command, *files], check=True, capture_output=True, timeout=HANG_S)

@@ -30,7 +30,7 @@ async def jobs(tmp_path_factory, console):
 
 
 async def test_figures_are_sorted_by_their_amount(console, window):
-    """As texts, 10 would be less than 9."""
+    """They are compared as numbers: compared as texts, 10 would be less than 9."""
     await window.goto(f"{console.base}/")
     names, head = window.locator("tbody td:first-child"), window.get_by_role("columnheader", name="Pages", exact=True)
     await head.click()

@@ -72,7 +72,7 @@ async def site() -> AsyncIterator[Site]:
 
 
 def inside(host: str) -> dict[str, int]:
-    """What is behind the gates of a host."""
+    """Return the URLs of a host's gates and of the pages behind them, each with status 200."""
     return {f"http://{host}{path}{end}": 200 for path in GATES for end in ("", "/inside")}
 
 

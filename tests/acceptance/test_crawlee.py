@@ -55,13 +55,13 @@ async def started(task: dict[str, Any], cwd: Path) -> Process:
 
 
 async def printed(process: Process) -> tuple[list[dict[str, Any]], str]:
-    """What it said, and what it complained of."""
+    """Return the lines of its output, parsed, and its errors."""
     out, err = await printed_text(process)
     return [json.loads(line) for line in out.splitlines()], err
 
 
 async def crawled(task: dict[str, Any], cwd: Path) -> list[dict[str, Any]]:
-    """What a crawl said that ended well."""
+    """Run a crawl that must end with 0, and return the lines of its output."""
     process = await started(task, cwd)
     said, complaints = await printed(process)
     assert process.returncode == 0, complaints
@@ -114,7 +114,7 @@ async def test_a_crawler_that_is_killed_goes_on(tmp_path: Path, policy: str) -> 
 
 
 async def test_a_retry_keeps_its_count_over_a_kill(tmp_path: Path) -> None:
-    """What Crawlee changed in a request is durable with it, so a page that always fails is given up once for all."""
+    """Crawlee's changes to a request are durable with it, so a page that always fails is given up once for all."""
     pages = {"/": Page(links=go("/bad")), "/bad": Page()}
     async with a_site(pages) as site:
         task = a_task(site, tmp_path / "job", failing=["/bad"], retries=6, settings={"min_delay": 0.3})

@@ -35,7 +35,7 @@ def examples(block: str) -> Iterator[tuple[str, str]]:
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    """What the examples take for granted: the command, the file of Monday, the modules."""
+    """A folder with everything that the examples assume: the command, the file of Monday, the modules."""
     command = tmp_path / "bin" / "anabranch"
     command.parent.mkdir()
     command.write_text(

@@ -39,7 +39,7 @@ async def web() -> AsyncIterator[HostileWeb]:
 
 
 def assert_well(crawled: Crawled, web: HostileWeb) -> None:
-    """What holds for every crawl: it ended, within its memory; each URL asked for has a line; the innocent host is whole."""
+    """Check every crawl: it ended within its memory, each requested URL has a line, and the innocent host is complete."""
     assert crawled.run.code in (0, 5), crawled.run.err
     assert "Traceback" not in crawled.run.err
     assert crawled.peak_bytes < MEMORY_BYTES
@@ -124,7 +124,7 @@ async def test_a_bomb_costs_no_more_than_its_limit_and_its_beginning_is_read(gro
 
 
 async def test_the_rules_at_the_beginning_of_an_endless_robots_txt_count(group_crawl):
-    """Of 50 MB the first 500 KiB are read (RFC 9309 section 2.5): /shut is excluded, /early is fetched."""
+    """Only the first 500 KiB of 50 MB are read (RFC 9309 section 2.5): /shut is excluded, /early is fetched."""
     crawled, web = await group_crawl("robots.txt")
     base = f"http://{host_of('robots-50mb')}"
     assert crawled.final()[f"{base}/shut"] == ROBOTS_EXCLUDED
@@ -143,7 +143,7 @@ async def test_redirects_are_links_and_end_with_the_hops(group_crawl):
 
 
 async def test_a_line_break_in_a_location_makes_no_request_of_its_own(group_crawl):
-    """What follows CR LF is neither a header field nor an answer; percent-encoded it stays in the URL."""
+    """Text after CR LF is neither a header field nor an answer; a percent-encoded CR LF stays in the URL."""
     _, web = await group_crawl("redirects")
     of_encoded = {url for url in web.ledger.counts() if "encoded-location" in url and not url.endswith("robots.txt")}
     base = first_url("encoded-location")
@@ -151,7 +151,7 @@ async def test_a_line_break_in_a_location_makes_no_request_of_its_own(group_craw
 
 
 async def test_a_second_answer_in_a_kept_connection_is_nobodys(group_crawl):
-    """What a server sends without having been asked is not taken for the answer to the next request."""
+    """Bytes that a server sends unasked are not taken for the answer to the next request."""
     crawled, _ = await group_crawl("noise")
     assert not any(TRAP in url for url in crawled.final())
 

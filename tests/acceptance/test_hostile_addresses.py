@@ -79,7 +79,7 @@ class Attacker(DnsServer):
     """Its `rebound.test` is public when it is asked for the first time, and private ever after."""
 
     def answer(self, question: Message) -> Message | None:
-        """As the table says at this moment."""
+        """Answer from the table as it is now; after the first answer for `rebound.test`, make that name private."""
         found = super().answer(question)
         if self.questions[REBOUND, "A"]:
             self.table[REBOUND] = ("127.0.0.1",)
@@ -102,12 +102,12 @@ class Net(NamedTuple):
         return [f"http://{host}/secret" for host in hosts]
 
     def asked_in_private(self) -> set[str]:
-        """What the private server was asked for."""
+        """Return the URLs that were requested from the private servers."""
         return {url for web in (self.private, self.private6) if web for url in web.ledger.counts()}
 
 
 async def secret(ask: Ask) -> None:
-    """What nobody may read."""
+    """Answer with a page that no crawl may read."""
     await ask.page(b"the crown jewels")
 
 

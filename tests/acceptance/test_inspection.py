@@ -66,7 +66,7 @@ async def told_of_a_running_one(folder: Path, job: Path, at: Callable[[str], str
 
 
 async def told_of_a_killed_one(folder: Path, job: Path, at: Callable[[str], str]) -> None:
-    """What was in flight is queued, and nobody runs it."""
+    """Check a killed job: URLs that were in flight are queued, and no process runs the job."""
     listed = await told(folder, "frontier", "ls", str(job))
     assert listed.err == ""
     assert "2 URLs queued (0 wait for a retry), 0 in flight" in listed.out
@@ -100,7 +100,7 @@ async def test_the_job_of_a_scrapy_spider_is_looked_at(tmp_path: Path) -> None:
 
 
 async def test_the_job_of_a_crawlee_crawler_is_looked_at(tmp_path: Path) -> None:
-    """The same; its keys are unique_keys."""
+    """While it runs, after a kill, at its end: each request is found by its unique_key, here its URL."""
     pytest.importorskip("crawlee")
     async with a_site(PAGES) as site:
         job = tmp_path / "job"

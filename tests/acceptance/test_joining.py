@@ -80,7 +80,7 @@ def test_another_crawl_does_not_join_a_job_by_its_host_alone(
 
 
 def test_a_job_that_is_named_takes_more_seeds_and_says_so_first(place: Path) -> None:
-    """As documented."""
+    """`--name` with a further URL adds it as a seed, and the first line of the output says so."""
     begun(place)
     added = crawl(place, OTHER, "--name", "c.test", "--limit", "0")
     assert added.code == 0, added.err

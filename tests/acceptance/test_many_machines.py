@@ -167,7 +167,7 @@ async def test_verbs_answer_from_anywhere(tmp_path, web, crawl, store):
 
 
 async def supervised(command, cwd):
-    """What a supervisor does that restarts on failure: the runs until one ends with 0; never more than four."""
+    """Restart a command on failure as a supervisor does, at most four runs, until one ends with 0. Returns the runs."""
     runs = []
     while not runs or (runs[-1].code and len(runs) < 4):
         runs.append(await anabranch(*command, cwd=cwd))

@@ -1,4 +1,4 @@
-"""What a real Prometheus makes of a real crawl, of the dashboard, the alerts and docs/how-to/monitor.md."""
+"""A real Prometheus reads a real crawl; the dashboard, the alerts and docs/how-to/monitor.md agree with the metrics."""
 
 import asyncio
 import json
@@ -67,7 +67,7 @@ def test_each_alert_is_documented_and_tested_firing_and_silent() -> None:
 
 
 def test_the_alerts_fire_when_they_should_and_only_then() -> None:
-    """As promtool finds with made series."""
+    """The tests in alerts_test.yml, run by promtool on made series, pass."""
     command = [program("promtool"), "test", "rules", "alerts_test.yml"]
     run = subprocess.run(command, cwd=RULES, check=False, capture_output=True, text=True, timeout=HANG_S)
     assert run.returncode == 0, run.stdout + run.stderr
@@ -112,7 +112,7 @@ def crawl_of(tmp_path, web, seeds, port, *more):
 @pytest.mark.slow
 @pytest.mark.timeout(600)
 async def test_a_real_prometheus_has_data_for_each_panel_and_loads_each_rule(tmp_path) -> None:
-    """Of a crawl that runs, with a scrape each second."""
+    """Prometheus scrapes a running crawl each second; every rule is healthy."""
     program("prometheus")
     metrics = free_port()
     async with SmallWeb(delay_s=1.0) as web, prometheus(tmp_path, f"127.0.0.1:{metrics}") as port:

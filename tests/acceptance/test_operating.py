@@ -94,7 +94,7 @@ async def test_a_paused_crawl_fetches_nothing_until_it_is_resumed(tmp_path, slow
 
 
 async def test_stop_ends_a_crawl_in_order(tmp_path, slow_web):
-    """As the first signal does: exit code 11, the summary names the operator, the same command goes on."""
+    """A stop acts like the first signal: exit code 11, the summary names the operator, the same command continues the job."""
     command = crawl_of(tmp_path, slow_web)
     process = await start(*command, cwd=tmp_path)
     await seen(slow_web, 20)
@@ -378,7 +378,7 @@ async def test_no_stream_that_takes_nothing_breaks_a_crawl(tmp_path, slow_web, r
 
 
 async def test_a_signal_after_its_reader_has_gone_drains_the_crawl(tmp_path, slow_web):
-    """What it says then reaches nobody, and that is all."""
+    """Its later output has no reader, and this is no failure."""
     process = await start(*crawl_of(tmp_path, slow_web), cwd=tmp_path)
     await seen(slow_web, 20)
     for pipe in (process.stdout, process.stderr):

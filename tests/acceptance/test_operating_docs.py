@@ -24,7 +24,7 @@ NEED_A_CRAWL = ("pause", "resume", "stop")
 
 @pytest.fixture
 async def folder(tmp_path, small_web):
-    """What the page takes for granted: a job, a file of seeds, an order."""
+    """A folder with everything that the page assumes: a job, a file of seeds, an order."""
     order = write_order(tmp_path, small_web.hosts)
     job = tmp_path / "jobs" / "example"
     run = await anabranch("crawl", MEANT["URL"], "-c", order, "--limit", "3", "--job", job, cwd=tmp_path)

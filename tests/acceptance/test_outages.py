@@ -161,7 +161,7 @@ def crawl_without_network(folder: Path, away_s: float, processes: int, *store: s
 
 
 def facts_of(run: subprocess.Popen[str]) -> dict[str, Any]:
-    """What it has printed when it has ended."""
+    """Wait for the run's end, which must be 0, and return the facts that it printed last."""
     out, err = run.communicate(timeout=300)
     assert run.returncode == 0, err
     facts: dict[str, Any] = json.loads(out.splitlines()[-1])

@@ -139,7 +139,7 @@ async def test_a_job_whose_parent_is_killed_goes_on_by_the_same_command(tmp_path
 
 
 async def test_all_processes_are_killed_at_once(tmp_path, web):
-    """As when the machine goes down: what was acknowledged is there, the rest comes again, and all files agree."""
+    """The kill is like a power cut: acknowledged pages are kept, the rest is fetched again, and all files agree."""
     crawl = crawl_of(tmp_path, web, "--warc", processes=3)
     for kill in (1, 2):
         process = await start(*crawl, cwd=tmp_path)
@@ -154,7 +154,7 @@ async def test_all_processes_are_killed_at_once(tmp_path, web):
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 async def test_the_first_signal_drains_all(tmp_path, web, number):
-    """What is under way ends, the exit code is 11, nothing is fetched twice after resuming."""
+    """Pages under way are finished, the exit code is 11, and no page is fetched twice after resuming."""
     crawl = crawl_of(tmp_path, web)
     process = await start(*crawl, cwd=tmp_path)
     await seen(web, 40)
@@ -254,7 +254,7 @@ async def test_another_round_fetches_all_again(tmp_path, web):
 
 
 async def test_dumps_are_those_of_the_whole_job(tmp_path, web):
-    """What is loaded into a finished job is fetched by the next crawl."""
+    """A dump has the URLs of all processes; URLs loaded into a finished job are fetched by the next crawl."""
     crawl, job = crawl_of(tmp_path, web, "--limit", "0"), tmp_path / "job"
     check_whole(await anabranch(*crawl, cwd=tmp_path), tmp_path)
     mark = job / "state/finished"

@@ -1,4 +1,4 @@
-"""What a crawl tells of itself: reports of running and stopped jobs, its logs, and their formats."""
+"""A crawl reports on itself: reports of running and stopped jobs, its logs, and their formats."""
 
 import asyncio
 import json

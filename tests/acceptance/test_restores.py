@@ -83,7 +83,7 @@ def give(folder, server):
 
 @pytest.fixture
 def archive(primary):
-    """Where the primary's WAL is copied to."""
+    """The folder into which the primary copies its WAL."""
     folder = beside(primary, "archive")
     folder.mkdir()
     give(folder, primary)

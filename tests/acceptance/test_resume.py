@@ -79,7 +79,7 @@ async def test_time_limit_ends_a_crawl_that_resumes(tmp_path, slow_web):
 
 @pytest.mark.parametrize("number", [signal.SIGINT, pytest.param(signal.SIGTERM, marks=pytest.mark.slow)])
 async def test_the_first_signal_drains(tmp_path, slow_web, number):
-    """What is under way ends, the exit code is 11, nothing is fetched twice after resuming."""
+    """Pages under way are finished, the exit code is 11, and no page is fetched twice after resuming."""
     command = crawl_of(tmp_path, slow_web)
     process = await start(*command, cwd=tmp_path)
     await seen(slow_web, 30)

@@ -33,7 +33,7 @@ ALL = {f"http://{host}{path}" for host, pages in WEB.items() for path in pages.p
 
 
 class FailingWeb(SmallWeb):
-    """The same; while it is down, some pages of each host are answered 503."""
+    """A `SmallWeb` of WEB; while `is_down`, it answers the FAILING pages of each host with 503."""
 
     def __init__(self) -> None:
         super().__init__(WEB)

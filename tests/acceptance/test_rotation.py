@@ -66,7 +66,7 @@ class Job:
         assert done.returncode == 0, done.stderr
 
     def lines(self, name: str) -> list[str]:
-        """Of a log and all that were moved away."""
+        """Return the lines of a log and of all files that it was moved to."""
         files = sorted((self.path / name).parent.glob(f"{Path(name).name}*"))
         return [line for file in files for line in file.read_text().splitlines()]
 
@@ -79,7 +79,7 @@ class Job:
         return {fields[3]: int(fields[1]) for fields in pages}
 
     async def processed(self) -> int:
-        """What the job's summary counts."""
+        """Return the number of URLs processed in the job's summary."""
         report = await anabranch("report", self.path, "crawl-summary", cwd=self.folder)
         assert report.code == 0, report.err
         return next(int(line.split()[-1]) for line in report.out.splitlines() if line.startswith("URIs Processed"))

@@ -28,7 +28,7 @@ async def job(tmp_path: Path) -> Path:
 
 
 async def test_each_line_says_its_round(job: Path) -> None:
-    """Of crawl.log as the last note, robots.txt too; of pages.jsonl as a field."""
+    """Lines of crawl.log have the round as their last note, robots.txt too; lines of pages.jsonl have it as a field."""
     lines = (job / "job" / "logs" / "crawl.log").read_text().splitlines()
     assert [line.split()[11].split(",")[-1] for line in lines] == [f"round:{n}" for n in (1, 2, 3) for _ in range(4)]
     pages = (job / "job" / "pages.jsonl").read_text().splitlines()

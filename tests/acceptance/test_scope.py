@@ -1,4 +1,4 @@
-"""What a crawl takes and leaves, by the real command on small webs made for it."""
+"""The scope decides which URLs the real command fetches, on small webs made for these tests."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ def fields(folder: Path, url: str) -> list[str]:
     ],
 )
 async def test_a_seed_opens_its_page_its_folder_its_host_or_its_domain(tmp_path, scope, more) -> None:
-    """As `--scope` says; nothing else is asked for."""
+    """`--scope` chooses which of them; no other URL is requested."""
     async with SmallWeb(WIKI) as web:
         await crawled(tmp_path, web, DOCS, "--scope", scope)
         urls = {url if "://" in url else f"http://www.wiki.test/{url}" for url in more}
@@ -272,7 +272,7 @@ async def test_a_higher_quota_lets_a_later_run_take_more(tmp_path) -> None:
 
 
 async def test_why_says_which_rule_of_the_scope_decides(tmp_path) -> None:
-    """Of a seed, a page that is queued, one that nobody has met, and one that lies elsewhere."""
+    """The rule is named for a seed, a queued page, a page that the crawl never met, and a page of another host."""
     async with SmallWeb(WIKI) as web:
         await crawled(tmp_path, web, DOCS, "--limit", "1", scope={"exclude": ["/old/"]})
         assert "in scope as a seed, by rule 2 (seeds)" in await why(tmp_path, DOCS)

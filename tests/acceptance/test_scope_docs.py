@@ -1,4 +1,4 @@
-"""What docs/how-to/scope.md says, held against what is there: the table of rules, the example of functions of one's own."""
+"""docs/how-to/scope.md is true: its table of rules, its example of user functions, and the output that it shows."""
 
 from __future__ import annotations
 

@@ -48,7 +48,7 @@ async def slow_blog() -> AsyncIterator[SmallWeb]:
 
 
 def site(pages: dict[str, Page], *names: str) -> SmallWeb:
-    """The same pages on each of the hosts."""
+    """Return a web with these pages on each of the hosts."""
     return SmallWeb({name: Host(pages=pages) for name in names or (HOST,)})
 
 
@@ -141,7 +141,7 @@ async def test_what_may_happen_to_a_request_happens(tmp_path: Path) -> None:
 
 
 async def test_an_errback_finds_pages_as_a_callback_does() -> None:
-    """What it asks for by a copy of its request is no retry of it."""
+    """A copy of the failed request with another URL is a new request, not a retry."""
     async with site({"/": Page(links=go("/gone")), "/gone?again": Page(), "/gone?other": Page()}) as web:
         run = await crawl([at(web, "/")], frontier(), spider="recovering")
         assert set(run.called()) == {at(web, "/"), at(web, "/gone?again"), at(web, "/gone?other")}, run.err
@@ -198,7 +198,7 @@ async def test_the_higher_priority_goes_first_and_starts_go_last() -> None:
 
 
 async def test_a_callback_that_closes_the_spider_comes_again(tmp_path: Path, slow_blog: SmallWeb) -> None:
-    """What is queued stays queued; the page whose callback was cut short is fetched again, no other is."""
+    """Queued URLs stay queued; only the page of the interrupted callback is fetched again."""
     starts, options = blog(slow_blog)
     until = at(slow_blog, "/tree/2/", "blog.alpha.test")
     first = await crawl(starts, frontier(), job=tmp_path / "job", spider="closing", options={**options, "until": until})
@@ -287,7 +287,7 @@ async def test_what_has_no_host_is_asked_for_at_once() -> None:
 
 
 async def test_a_cache_answers_without_a_rest(tmp_path: Path) -> None:
-    """What comes from HTTPCACHE costs its host nothing: a crawl of 88 pages does not take 88 delays."""
+    """A page from HTTPCACHE costs its host nothing: a crawl of 88 pages does not take 88 delays."""
     async with SmallWeb() as web:
         starts, options = blog(web)
         settings = {"HTTPCACHE_ENABLED": True, "HTTPCACHE_DIR": str(tmp_path / "cache")}

@@ -42,7 +42,7 @@ async def changed(tmp_path, *settings):
 
 
 async def changed_on_its_way(tmp_path, web, *settings):
-    """The same for a crawl that runs; from then on answers come at once."""
+    """Change settings of a running crawl as `changed` does; from then on the web answers at once."""
     web.delay_s = 1.0  # however slow the command is, the crawl goes on when it comes
     said = await changed(tmp_path, *settings)
     assert sum(web.ledger.counts().values()) < 61, "the crawl has not ended before"
@@ -66,7 +66,7 @@ async def test_an_exclude_ends_queued_urls_when_their_turn_comes(tmp_path, web):
 
 
 async def test_a_limit_that_is_raised_survives_a_kill_and_the_same_command(tmp_path, web):
-    """The same command with its old --limit goes on to the new one, and says so."""
+    """The crawl command with its old --limit continues to the new limit, and says so."""
     command = crawl_of(tmp_path, web, "--limit", "40")
     process = await start(*command, cwd=tmp_path)
     await seen(web, 4)

@@ -30,7 +30,7 @@ async def test_a_small_web_is_simulated_alike_each_time(tmp_path: Path) -> None:
 
 
 async def test_a_simulation_is_drawn_beside_what_was_saved(tmp_path: Path) -> None:
-    """The same web under the same policies; what a simulation saved is none of a live crawl."""
+    """It simulates the saved web under the saved policies; a file that a simulation saved is refused."""
     tiny = ("compare", "--pages", "200", "--hosts", "10", "--seconds", "2s", "--workers", "20", "--policies", "host")
     assert (await comparing(*tiny, "--json", "live.json", cwd=tmp_path)).code == 0
     beside = await anabranch("lab", "simulate", "--beside", "live.json", "--json", "both.json", cwd=tmp_path)

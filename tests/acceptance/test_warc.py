@@ -49,7 +49,7 @@ def crawl_of(tmp_path, web, *more, seed=SEED):
 
 
 def unchanged(statuses):
-    """What a second look finds: 304 for every page that has a version."""
+    """Return the statuses of a second crawl: 304 for every page that has a version."""
     return {url: 304 if status == 200 and is_tagged(url) else status for url, status in statuses.items()}
 
 

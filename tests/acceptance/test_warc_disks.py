@@ -7,7 +7,7 @@ WARC = f"--warc --limit 0 {FILL}"
 
 
 def on_warc_disk(tmp_path, pages, size, story):
-    """As `on_small_disk`, but the small disk is the job's WARC folder; it has some pages, and is looked at in the end."""
+    """Run a story as `on_small_disk` does, with the job's WARC folder as the small disk; return its archive at the end."""
     story = f"""crawl begun "{WARC} --limit 3"
 mkdir begun && mv disk/job/warc/* begun && mount -t tmpfs -o size={size} tmpfs disk/job/warc && mv begun/* disk/job/warc
 {story}
@@ -19,7 +19,7 @@ cp -r disk/job job"""
 
 @needs_small_disk
 def test_a_full_warc_disk_ends_with_3_and_the_job_resumes(tmp_path):
-    """What did not fit was not acknowledged: with room, it is fetched and written."""
+    """Pages that did not fit were not acknowledged: with room, they are fetched and written."""
     story = f'crawl first "{WARC}"; mount -o remount,size=900m disk/job/warc; crawl second "{WARC}"'
     found = on_warc_disk(tmp_path, 150, "100k", story)
     code, line = said(tmp_path, "first")

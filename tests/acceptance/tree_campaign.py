@@ -38,7 +38,7 @@ LOOK_S = 0.02
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Campaign:
-    """What to crawl, and how."""
+    """The tree to crawl, and the options of the crawl."""
 
     root: Path
     start: str = "index.html"
@@ -52,7 +52,7 @@ class Campaign:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Result:
-    """What came out."""
+    """The outcome of a campaign."""
 
     exit_codes: list[int]
     killed_at: list[int]  #: requests served at each kill
@@ -65,7 +65,7 @@ class Result:
     seconds: float
 
     def faults(self, campaign: Campaign) -> list[str]:
-        """What should not be, in words; empty if all is well."""
+        """Return the faults in words; empty if all is well."""
         allowed = 2 * campaign.workers * campaign.kills
         found = []
         if self.exit_codes[-1] != 0:
